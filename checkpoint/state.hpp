@@ -1,0 +1,30 @@
+#pragma once
+#include <cstddef>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/dtype.hpp"
+#include "parallel/shard.hpp"
+
+namespace trireme {
+
+/// One tensor of a run's state, as this rank holds it. Logical names: "param/<hf name>", "optim/<slot>/<hf name>".
+struct StateTensor {
+  std::string name;
+  DType dtype = DType::f32;
+  std::vector<std::int64_t> shape;  // logical, global
+  Shard shard;                      // what `bytes` covers
+  std::span<std::byte> bytes;       // shard.count() * size_of(dtype), host memory
+  bool owner = true;                // among replicas, exactly one rank owns (writes) each element
+};
+
+/// Everything an exact resume needs. Tensors may be sharded; `values` and `files` are equal on all ranks.
+struct StateDict {
+  std::vector<StateTensor> tensors;
+  std::map<std::string, std::string> values;  // scalars as text: "step", "data.next_sample", "scaler.scale", ...
+  std::map<std::string, std::string> files;   // small files carried along: "tokenizer.json", "config.toml", ...
+};
+
+}  // namespace trireme

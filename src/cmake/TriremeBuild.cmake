@@ -1,0 +1,37 @@
+# Flags of every target of ours, and the function that declares one.
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+
+find_program(CCACHE ccache)
+if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
+endif()
+
+add_library(trireme_flags INTERFACE)
+target_include_directories(trireme_flags INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR})
+target_compile_options(trireme_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor
+                                               -Woverloaded-virtual)
+target_compile_definitions(trireme_flags INTERFACE OMPI_SKIP_MPICXX)
+if(TRIREME_WERROR)
+  target_compile_options(trireme_flags INTERFACE -Werror)
+endif()
+if(TRIREME_AUDIT)
+  target_compile_definitions(trireme_flags INTERFACE TRIREME_AUDIT)
+endif()
+if(TRIREME_SANITIZE)
+  target_compile_options(trireme_flags INTERFACE -fsanitize=${TRIREME_SANITIZE} -fno-omit-frame-pointer
+                                                 -fno-sanitize-recover=all)
+  target_link_options(trireme_flags INTERFACE -fsanitize=${TRIREME_SANITIZE})
+endif()
+
+# trireme_add_library(NAME SOURCES a.cpp ... LINKS trireme::core ...): a static library trireme_NAME, alias trireme::NAME.
+# Sources are listed by hand; a target links only to those below it (tests/unit/layering reads the include lines).
+function(trireme_add_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
+  add_library(trireme_${name} STATIC ${ARG_SOURCES})
+  add_library(trireme::${name} ALIAS trireme_${name})
+  set_target_properties(trireme_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  target_link_libraries(trireme_${name} PUBLIC trireme_flags ${ARG_LINKS} PRIVATE ${ARG_PRIVATE_LINKS})
+endfunction()

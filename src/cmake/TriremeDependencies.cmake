@@ -1,0 +1,82 @@
+# Imported targets: trireme_dep_{mpi,hdf5,json,toml,cli,log,simdjson,xxhash,zstd,zlib,torch,nccl}.
+#
+# Every root can be given as -DTRIREME_<NAME>_ROOT=DIR or as an environment variable of that name:
+#   TORCH  a Python wheel's `torch` folder or an unpacked LibTorch, 2.11, any CUDA build or CPU
+#   CUDA   the CUDA runtime (include/cuda_runtime_api.h, lib/libcudart.so*)
+#   NCCL   include/nccl.h and lib/libnccl.so*
+#   MPI, HDF5  installation prefixes
+# Defaults: the private environment that bin/demo makes (.deps/python), then the system.
+
+foreach(name TORCH CUDA NCCL MPI HDF5)
+  if(NOT TRIREME_${name}_ROOT AND DEFINED ENV{TRIREME_${name}_ROOT})
+    set(TRIREME_${name}_ROOT $ENV{TRIREME_${name}_ROOT})
+  endif()
+  set(TRIREME_${name}_ROOT "${TRIREME_${name}_ROOT}" CACHE PATH "Where ${name} is, if not in a standard place")
+endforeach()
+
+find_package(Threads REQUIRED)
+
+# trireme_missing(WHAT DEBIAN_PACKAGE ROOT_VARIABLE): one clear error for an absent dependency
+function(trireme_missing what package variable)
+  message(FATAL_ERROR "${what} not found.\n  With root: apt-get install ${package} (bin/demo does it)."
+                      "\n  Without: set ${variable} (see README.md, 'Clusters without root').")
+endfunction()
+
+# trireme_find_headers(TARGET WHAT PACKAGE HEADER [LIBRARY...]): an interface target from a header and libraries
+function(trireme_find_headers target what package header)
+  find_path(${target}_INCLUDE ${header} HINTS ${CMAKE_PREFIX_PATH} PATH_SUFFIXES include)
+  if(NOT ${target}_INCLUDE)
+    trireme_missing("${what} (${header})" ${package} CMAKE_PREFIX_PATH)
+  endif()
+  add_library(${target} INTERFACE)
+  target_include_directories(${target} SYSTEM INTERFACE ${${target}_INCLUDE})
+  foreach(library ${ARGN})
+    find_library(${target}_${library} ${library} HINTS ${CMAKE_PREFIX_PATH} PATH_SUFFIXES lib lib64)
+    if(NOT ${target}_${library})
+      trireme_missing("${what} (lib${library})" ${package} CMAKE_PREFIX_PATH)
+    endif()
+    target_link_libraries(${target} INTERFACE ${${target}_${library}})
+  endforeach()
+endfunction()
+
+trireme_find_headers(trireme_dep_json "nlohmann-json" nlohmann-json3-dev nlohmann/json.hpp)
+trireme_find_headers(trireme_dep_toml "toml++" libtomlplusplus-dev toml++/toml.h)
+trireme_find_headers(trireme_dep_cli "CLI11" libcli11-dev CLI/CLI.hpp)
+trireme_find_headers(trireme_dep_xxhash "xxHash" libxxhash-dev xxhash.h xxhash)
+trireme_find_headers(trireme_dep_simdjson "simdjson" libsimdjson-dev simdjson.h simdjson)
+trireme_find_headers(trireme_dep_zstd "zstd" libzstd-dev zstd.h zstd)
+trireme_find_headers(trireme_dep_zlib "zlib" zlib1g-dev zlib.h z)
+
+find_package(spdlog QUIET)
+if(NOT spdlog_FOUND)
+  trireme_missing("spdlog" libspdlog-dev CMAKE_PREFIX_PATH)
+endif()
+add_library(trireme_dep_log INTERFACE)
+target_link_libraries(trireme_dep_log INTERFACE spdlog::spdlog)
+
+if(TRIREME_HDF5_ROOT)
+  set(HDF5_ROOT ${TRIREME_HDF5_ROOT})
+endif()
+set(HDF5_PREFER_PARALLEL OFF)
+find_package(HDF5 QUIET COMPONENTS C)
+if(NOT HDF5_FOUND)
+  trireme_missing("HDF5 (serial, C library)" libhdf5-dev TRIREME_HDF5_ROOT)
+endif()
+add_library(trireme_dep_hdf5 INTERFACE)
+target_include_directories(trireme_dep_hdf5 SYSTEM INTERFACE ${HDF5_C_INCLUDE_DIRS})
+target_link_libraries(trireme_dep_hdf5 INTERFACE ${HDF5_C_LIBRARIES})
+
+if(TRIREME_WITH_MPI)
+  if(TRIREME_MPI_ROOT)
+    set(MPI_HOME ${TRIREME_MPI_ROOT})
+  endif()
+  find_package(MPI QUIET COMPONENTS CXX)
+  if(NOT MPI_CXX_FOUND)
+    trireme_missing("MPI (OpenMPI)" "libopenmpi-dev openmpi-bin" TRIREME_MPI_ROOT)
+  endif()
+  add_library(trireme_dep_mpi INTERFACE)
+  target_include_directories(trireme_dep_mpi SYSTEM INTERFACE ${MPI_CXX_INCLUDE_DIRS})
+  target_link_libraries(trireme_dep_mpi INTERFACE ${MPI_CXX_LIBRARIES})
+endif()
+
+include(TriremeTorch)

@@ -1,0 +1,113 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/dtype.hpp"
+
+/// Bytes between ranks: one interface, four backends (self, thread, mpi, nccl), chosen at run time.
+///
+/// Contract of every collective, all backends:
+/// - It enqueues and returns Work; the call may return before completion. Buffers stay untouched until Work::wait.
+/// - All ranks of the group call the same operations in the same order with matching sizes.
+/// - In place is allowed where input and output pointers are equal (reduce_scatter, all_gather: equal to this rank's part).
+/// - Unsupported dtype or op throws Error(usage) before any byte moves. Counts are 64-bit; backends split what is too long.
+/// - A Work not completed within the group's timeout throws Error(comm) naming operation, group, sequence number, bytes.
+/// - Progress: on mpi only inside calls of this interface (any call, or Work::poll); on nccl by the device.
+/// - sum of bf16 and f16 is accumulated in f32 pairwise and rounded once per combination.
+namespace trireme {
+
+enum class ReduceOp { sum, max, min };
+
+/// A device stream (cudaStream_t) as an opaque pointer; null on the CPU backends.
+struct Stream {
+  void* handle = nullptr;
+};
+
+/// One pending operation. Destroying an incomplete Work waits for it (the buffers may be in use).
+class Work {
+ public:
+  virtual ~Work() = default;
+
+  /// Drives progress without blocking; true when complete. Throws as wait.
+  virtual bool poll() = 0;
+
+  /// Blocks until complete. On nccl this orders the caller's stream after it and does not block the host.
+  virtual void wait() = 0;
+};
+
+using WorkPtr = std::unique_ptr<Work>;
+
+/// One record of the flight recorder.
+struct CommRecord {
+  std::uint64_t sequence = 0;  // counts this group's operations from 1
+  std::string operation;       // "all_reduce"
+  std::string tag;             // the caller's word for it: "grads bucket 3"
+  std::uint64_t bytes = 0;     // payload of this rank
+  bool complete = false;
+};
+
+struct ByteCounters {
+  std::uint64_t operations = 0;
+  std::uint64_t sent = 0;      // bytes this rank would send in a ring or pairwise algorithm
+  std::uint64_t payload = 0;   // bytes of buffers handed in
+};
+
+/// One message of an exchange. Messages between two ranks match in the order they are listed.
+struct Message {
+  int peer = 0;
+  void* data = nullptr;
+  std::uint64_t bytes = 0;
+};
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  [[nodiscard]] virtual int rank() const = 0;
+  [[nodiscard]] virtual int size() const = 0;
+  [[nodiscard]] virtual const std::string& name() const = 0;     // "world", "dp", ...
+  [[nodiscard]] virtual const char* backend() const = 0;         // "self", "thread", "mpi", "nccl"
+
+  /// output[i] = op over ranks of input[i].  input, output: `count` elements.
+  [[nodiscard]] virtual WorkPtr all_reduce(const void* input, void* output, std::uint64_t count, DType dtype, ReduceOp op,
+                                           Stream stream = {}, const char* tag = "") = 0;
+
+  /// input: size() parts of `count` elements; output: part rank() reduced over ranks.
+  [[nodiscard]] virtual WorkPtr reduce_scatter(const void* input, void* output, std::uint64_t count, DType dtype, ReduceOp op,
+                                               Stream stream = {}, const char* tag = "") = 0;
+
+  /// input: `count` elements; output: size() parts of `count`, in rank order.
+  [[nodiscard]] virtual WorkPtr all_gather(const void* input, void* output, std::uint64_t count, DType dtype,
+                                           Stream stream = {}, const char* tag = "") = 0;
+
+  [[nodiscard]] virtual WorkPtr broadcast(void* data, std::uint64_t count, DType dtype, int root, Stream stream = {},
+                                          const char* tag = "") = 0;
+
+  /// Part p of input (send_counts[p] elements, parts back to back) goes to rank p; counts may be zero and differ.
+  [[nodiscard]] virtual WorkPtr all_to_all(const void* input, std::span<const std::uint64_t> send_counts, void* output,
+                                           std::span<const std::uint64_t> receive_counts, DType dtype, Stream stream = {},
+                                           const char* tag = "") = 0;
+
+  /// Point to point, all sends and receives of one group started together (no order among them can deadlock).
+  [[nodiscard]] virtual WorkPtr exchange(std::span<const Message> sends, std::span<const Message> receives,
+                                         Stream stream = {}, const char* tag = "") = 0;
+
+  /// Returns when all ranks of the group have called it.
+  virtual void barrier() = 0;
+
+  /// Collective: ranks of equal color form a group, ordered by (key, rank). A negative color joins none: null.
+  [[nodiscard]] virtual std::unique_ptr<Communicator> split(int color, int key, const std::string& name) = 0;
+
+  [[nodiscard]] virtual ByteCounters counters() const = 0;
+  /// The last operations of this group, oldest first (a bounded ring).
+  [[nodiscard]] virtual std::vector<CommRecord> recent() const = 0;
+};
+
+}  // namespace trireme

@@ -1,0 +1,117 @@
+#include "core/file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "core/error.hpp"
+
+namespace trireme {
+namespace {
+
+[[noreturn]] void fail_errno(const char* what, const std::filesystem::path& path) {
+  const int code = errno;
+  const bool absent = code == ENOENT || code == ENOTDIR || code == EISDIR;
+  fail(absent ? ErrorKind::data : ErrorKind::resource, "cannot ", what, " ", path.string(), ": ", std::strerror(code));
+}
+
+std::filesystem::path parent_of(const std::filesystem::path& path) {
+  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+}
+
+}  // namespace
+
+void FdTraits::close(Raw fd) noexcept { ::close(fd); }
+
+Fd open_read(const std::filesystem::path& path) {
+  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) fail_errno("open", path);
+  return fd;
+}
+
+std::string read_file(const std::filesystem::path& path, std::size_t max_bytes) {
+  const Fd fd = open_read(path);
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) fail_errno("stat", path);
+  if (S_ISDIR(info.st_mode)) fail(ErrorKind::data, "cannot read ", path.string(), ": it is a folder");
+  std::string content;
+  content.reserve(static_cast<std::size_t>(info.st_size));
+  char buffer[1 << 16];
+  while (true) {
+    const ssize_t got = ::read(fd.get(), buffer, sizeof buffer);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_errno("read", path);
+    if (got == 0) break;
+    content.append(buffer, static_cast<std::size_t>(got));
+    if (content.size() > max_bytes) fail(ErrorKind::data, path.string(), " has more than ", max_bytes, " bytes");
+  }
+  return content;
+}
+
+void write_all(int fd, std::span<const std::byte> bytes, std::uint64_t offset, const std::filesystem::path& path) {
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t wrote = ::pwrite(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) fail_errno("write", path);
+    done += static_cast<std::size_t>(wrote);
+  }
+}
+
+void read_all(int fd, std::span<std::byte> bytes, std::uint64_t offset, const std::filesystem::path& path) {
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t got = ::pread(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_errno("read", path);
+    if (got == 0) {
+      fail(ErrorKind::data, path.string(), " ends at byte ", offset + done, ", expected ", offset + bytes.size());
+    }
+    done += static_cast<std::size_t>(got);
+  }
+}
+
+void sync_file(int fd, const std::filesystem::path& path) {
+  if (::fsync(fd) != 0) fail_errno("fsync", path);
+}
+
+void sync_folder(const std::filesystem::path& folder) {
+  const Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd) fail_errno("open folder", folder);
+  if (::fsync(fd.get()) != 0) fail_errno("fsync folder", folder);
+}
+
+void publish(const std::filesystem::path& temporary, const std::filesystem::path& target) {
+  if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, target.c_str(), RENAME_NOREPLACE) != 0) {
+    if (errno == EINVAL) {  // a file system without RENAME_NOREPLACE (some NFS)
+      if (std::filesystem::exists(target)) {
+        errno = EEXIST;
+        fail_errno("publish", target);
+      }
+      if (std::rename(temporary.c_str(), target.c_str()) == 0) {
+        sync_folder(parent_of(target));
+        return;
+      }
+    }
+    fail_errno("publish", target);
+  }
+  sync_folder(parent_of(target));
+}
+
+void write_file_atomic(const std::filesystem::path& path, std::string_view content) {
+  const std::filesystem::path temporary = cat(path.string(), ".tmp.", ::getpid());
+  {
+    const Fd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    if (!fd) fail_errno("create", temporary);
+    write_all(fd.get(), std::as_bytes(std::span(content)), 0, temporary);
+    sync_file(fd.get(), temporary);
+  }
+  if (std::rename(temporary.c_str(), path.c_str()) != 0) fail_errno("rename to", path);
+  sync_folder(parent_of(path));
+}
+
+}  // namespace trireme

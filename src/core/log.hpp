@@ -1,0 +1,29 @@
+#pragma once
+#include <string>
+#include <string_view>
+
+/// Log facade over spdlog, which only log.cpp sees. Lines go to stderr as
+/// `2026-01-31 12:00:00.000 info  [rank 3] message`; rank 0 at `level`, other ranks from `warn` on.
+/// All functions may be called from any thread, before init as well (then as rank 0, level info).
+namespace trireme::log {
+
+enum class Level { debug, info, warn, error, off };
+
+struct Config {
+  int rank = 0;
+  int size = 1;
+  Level level = Level::info;
+  std::string file;  // when set, this rank logs everything from `level` on to it as well
+};
+
+void init(const Config& config);
+void debug(std::string_view message);
+void info(std::string_view message);
+void warn(std::string_view message);
+void error(std::string_view message);
+void flush();
+
+/// "debug", "info", "warn", "error" or "off"; throws Error(usage) on anything else.
+Level parse_level(std::string_view name);
+
+}  // namespace trireme::log

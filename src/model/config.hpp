@@ -1,0 +1,60 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme {
+
+/// The shape of one transformer. Covers MiniMind V3 (Qwen3: QK-norm, GQA, SwiGLU, RoPE, RMSNorm, tied embedding),
+/// MiniMind V2 and Llama. 0 in a size means: derived (see resolve).
+/// Source of presets and FFN widths: jingyaogong/minimind, commits 7da201a (V2) and d65ef2c (V3).
+struct ModelConfig {
+  std::string preset = "tiny";
+  std::int64_t hidden_size = 0;
+  std::int64_t num_layers = 0;
+  std::int64_t num_heads = 0;
+  std::int64_t num_kv_heads = 0;
+  std::int64_t head_dim = 0;           // default hidden_size / num_heads
+  std::int64_t intermediate_size = 0;  // default: the preset's rule
+  std::int64_t vocab_size = 0;         // default: the tokenizer's
+  std::int64_t max_seq_len = 32768;
+  bool tie_embeddings = true;
+  bool qk_norm = true;
+  double rope_theta = 1e6;
+  double norm_eps = 1e-6;
+  double dropout = 0.0;            // embedding, residual and MLP outputs
+  double attention_dropout = 0.0;  // plain attention path only
+
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("preset", self.preset, "named shape: tiny, minimind-3, minimind-2-small, minimind-2, minimind-1024x16");
+    visit("hidden_size", self.hidden_size, "width of the residual stream; 0: the preset's");
+    visit("num_layers", self.num_layers, "transformer blocks; 0: the preset's");
+    visit("num_heads", self.num_heads, "query heads; 0: the preset's");
+    visit("num_kv_heads", self.num_kv_heads, "key and value heads, a divisor of num_heads; 0: the preset's");
+    visit("head_dim", self.head_dim, "elements of one head, even; 0: hidden_size / num_heads");
+    visit("intermediate_size", self.intermediate_size, "width of the MLP; 0: the preset's rule");
+    visit("vocab_size", self.vocab_size, "rows of the embedding; 0: the tokenizer's size");
+    visit("max_seq_len", self.max_seq_len, "longest position the model may see");
+    visit("tie_embeddings", self.tie_embeddings, "output matrix is the embedding");
+    visit("qk_norm", self.qk_norm, "RMSNorm on each query and key head (Qwen3)");
+    visit("rope_theta", self.rope_theta, "base of the rotary frequencies");
+    visit("norm_eps", self.norm_eps, "epsilon of every RMSNorm");
+    visit("dropout", self.dropout, "on embedding, residual and MLP outputs, in [0, 1)");
+    visit("attention_dropout", self.attention_dropout, "on attention probabilities, plain path only, in [0, 1)");
+  }
+
+  /// Weights with the embedding counted once when tied.
+  [[nodiscard]] std::int64_t num_parameters() const;
+};
+
+/// A preset's values. Throws Error(usage) naming the known ones and the nearest.
+ModelConfig model_preset(std::string_view name);
+std::vector<std::string> model_preset_names();
+
+/// Fills what is 0 from the preset, the tokenizer's size and the rules above, then checks every value.
+/// Throws Error(usage) with every problem found, one a line.
+void resolve(ModelConfig& config, std::int64_t tokenizer_vocab_size);
+
+}  // namespace trireme
