@@ -85,6 +85,8 @@ void ParamRegistry::begin_update(int num_backwards) {
   grad_.zero_();
   num_backwards_ = num_backwards;
   for (Param& param : params_) param.uses_seen = 0;
+  if (num_backwards > 0 || !ready_) return;
+  for (ParamId id = size(); id-- > 0;) ready_(id);  // a rank without samples takes part with zeros
 }
 
 void ParamRegistry::add_gradient(ParamId first, std::size_t count, const at::Tensor& grad) {
