@@ -86,7 +86,8 @@ void ConfigSet::load_file(const std::filesystem::path& path) {
   try {
     load_toml(read_file(path, kMaxFileBytes), path.string());
   } catch (const Error& error) {
-    problems_.add(cat(error.what(), std::filesystem::exists(path) ? "" : near_file(path)));
+    std::error_code code;
+    problems_.add(cat(error.what(), std::filesystem::exists(path, code) ? "" : near_file(path)));
   }
 }
 
