@@ -1,0 +1,86 @@
+#include "core/run_main.hpp"
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <string>
+#include <system_error>
+
+#include "core/log.hpp"
+
+namespace trireme {
+namespace {
+
+/// One write, so that the messages of several ranks do not mix within a line.
+void report(const char* program, std::string_view kind, std::string_view message) {
+  std::string text = cat(program, ": ", kind, ": ");
+  for (const char c : message) {
+    text += c;
+    if (c == '\n') text += "  ";
+  }
+  text += '\n';
+  log::flush();
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+}
+
+/// Exit code of the exception in flight, after its report.
+int handle_current(const char* program) {
+  try {
+    throw;
+  } catch (const BrokenPipe&) {
+    return kExitDone;
+  } catch (const Error& error) {
+    report(program, "error", error.what());
+    return exit_code(error.kind());
+  } catch (const std::bad_alloc&) {
+    report(program,
+           "error",
+           "out of memory: the system refused an allocation; use a smaller batch, or more memory");
+    return exit_code(ErrorKind::resource);
+  } catch (const std::exception& error) {
+    report(program, "internal error", cat(error.what(), "; please report this"));
+    return exit_code(ErrorKind::internal);
+  } catch (...) {
+    report(program, "internal error", "an unknown exception; please report this");
+    return exit_code(ErrorKind::internal);
+  }
+}
+
+void flush_output() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+  if (errno == EPIPE) throw BrokenPipe();
+  fail(ErrorKind::resource, "cannot write standard output: ", std::strerror(errno));
+}
+
+}  // namespace
+
+void print(std::string_view text) {
+  errno = 0;
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size()) return;
+  if (errno == EPIPE) throw BrokenPipe();
+  fail(ErrorKind::resource, "cannot write standard output: ", std::strerror(errno));
+}
+
+int run_main(const char* program, const std::function<int()>& body) {
+  std::signal(SIGPIPE, SIG_IGN);  // a write to a closed pipe then fails with EPIPE, which we see
+  int code = kExitDone;
+  try {
+    code = body();
+  } catch (...) {
+    code = handle_current(program);
+  }
+  try {
+    flush_output();
+  } catch (const BrokenPipe&) {
+    return code;
+  } catch (...) {
+    const int flush_code = handle_current(program);
+    return code == kExitDone ? flush_code : code;
+  }
+  return code;
+}
+
+}  // namespace trireme
