@@ -1,7 +1,7 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
-#include "model/ops/path.hpp"
+#include "ops/path.hpp"
 
 /// Root-mean-square norm: y = weight * x * rsqrt(mean(x^2) + eps) over the last dim.
 /// Computed in fp32 (fp64 for fp64) and rounded once, to x's dtype.

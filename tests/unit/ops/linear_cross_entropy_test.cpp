@@ -1,4 +1,4 @@
-#include "model/ops/linear_cross_entropy.hpp"
+#include "objective/linear_cross_entropy.hpp"
 
 #include "core/error.hpp"
 #include "unit/model_ops/support.hpp"

@@ -1,4 +1,4 @@
-#include "model/ops/rope.hpp"
+#include "ops/rope.hpp"
 
 #include <cmath>
 

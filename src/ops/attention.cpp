@@ -1,4 +1,4 @@
-#include "model/ops/attention.hpp"
+#include "ops/attention.hpp"
 
 #include <torch/torch.h>
 

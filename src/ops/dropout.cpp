@@ -1,4 +1,4 @@
-#include "model/ops/dropout.hpp"
+#include "ops/dropout.hpp"
 
 #include <torch/torch.h>
 

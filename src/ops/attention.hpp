@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "model/ops/path.hpp"
+#include "ops/path.hpp"
 
 /// Scaled dot-product attention with grouped heads and document borders.
 namespace trireme::ops {

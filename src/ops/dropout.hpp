@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "model/ops/path.hpp"
+#include "ops/path.hpp"
 
 /// Dropout whose mask is a pure function of (key, step, layer, op, global sample index, position,
 /// global feature), so it is the same for every split of batch, sequence or features, for

@@ -1,4 +1,4 @@
-#include "model/ops/swiglu.hpp"
+#include "ops/swiglu.hpp"
 
 #include <torch/torch.h>
 

@@ -1,4 +1,4 @@
-#include "model/ops/rms_norm.hpp"
+#include "ops/rms_norm.hpp"
 
 #include <torch/torch.h>
 

@@ -1,7 +1,7 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
-#include "model/ops/path.hpp"
+#include "ops/path.hpp"
 
 /// silu(gate) * up, computed in fp32 (fp64 for fp64) and rounded once.
 /// Source: Shazeer, "GLU variants improve transformer", 2020.

@@ -1,4 +1,4 @@
-#include "model/ops/path.hpp"
+#include "ops/path.hpp"
 
 namespace trireme::ops {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "model/ops/path.hpp"
+#include "ops/path.hpp"
 
 /// Compares an operation, its outputs and every gradient, with a reference differentiated by ATen
 /// in fp64.

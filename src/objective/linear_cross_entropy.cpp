@@ -1,4 +1,4 @@
-#include "model/ops/linear_cross_entropy.hpp"
+#include "objective/linear_cross_entropy.hpp"
 
 #include <torch/torch.h>
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "model/ops/path.hpp"
+#include "ops/path.hpp"
 
 /// Output projection and cross entropy in one operation. The logits exist only for `chunk_rows`
 /// rows at a time; their gradient is contracted at once, so the cost of backward is paid in forward

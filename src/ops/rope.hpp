@@ -2,7 +2,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/Optional.h>
 
-#include "model/ops/path.hpp"
+#include "ops/path.hpp"
 
 /// Rotary position embedding in the rotate-half convention (element i pairs with i + D/2), with the
 /// optional per-head RMSNorm of queries and keys (Qwen3) before it. Source: Su et al., "RoFormer",
