@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "core/error.hpp"
-#include "unit/model_ops/support.hpp"
+#include "unit/ops/support.hpp"
 
 namespace trireme::ops::testing {
 namespace {

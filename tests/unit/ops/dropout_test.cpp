@@ -4,7 +4,7 @@
 
 #include "core/error.hpp"
 #include "core/philox.hpp"
-#include "unit/model_ops/support.hpp"
+#include "unit/ops/support.hpp"
 
 namespace trireme::ops::testing {
 namespace {

@@ -1,7 +1,7 @@
 #include "ops/rms_norm.hpp"
 
 #include "core/error.hpp"
-#include "unit/model_ops/support.hpp"
+#include "unit/ops/support.hpp"
 
 namespace trireme::ops::testing {
 namespace {
