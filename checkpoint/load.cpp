@@ -25,7 +25,7 @@ struct Wanted {
   std::string problems;
 };
 
-Wanted compare(const Manifest& manifest, const StateDict& into) {
+Wanted compare(const CheckpointManifest& manifest, const StateDict& into) {
   Wanted wanted{std::vector<std::uint8_t>(manifest.tensors.size()), ""};
   for (const StateTensor& tensor : into.tensors) {
     const auto found = manifest.tensors.find(tensor.name);
@@ -43,7 +43,7 @@ Wanted compare(const Manifest& manifest, const StateDict& into) {
   return wanted;
 }
 
-std::string extra_tensors(const Manifest& manifest, const std::vector<std::uint8_t>& flags, const LoadOptions& options) {
+std::string extra_tensors(const CheckpointManifest& manifest, const std::vector<std::uint8_t>& flags, const LoadOptions& options) {
   std::string problems;
   std::size_t index = 0;
   for (const auto& [name, tensor] : manifest.tensors) {
@@ -69,7 +69,7 @@ struct Job {
 };
 
 /// Slices that meet a wanted part, in file order.
-std::vector<Job> plan(const Manifest& manifest, const StateDict& into) {
+std::vector<Job> plan(const CheckpointManifest& manifest, const StateDict& into) {
   std::map<std::string, std::vector<ReadTarget>> targets;
   for (const StateTensor& tensor : into.tensors) {
     TRIREME_ASSERT(tensor.bytes.size() == static_cast<std::size_t>(tensor.shard.count()) * size_of(tensor.dtype));

@@ -20,7 +20,7 @@ class Checkpoint {
   static Checkpoint open(const std::filesystem::path& folder);
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
-  [[nodiscard]] const Manifest& manifest() const noexcept { return manifest_; }
+  [[nodiscard]] const CheckpointManifest& manifest() const noexcept { return manifest_; }
   [[nodiscard]] std::int64_t step() const noexcept { return manifest_.step; }
 
   /// A carried file's content, verified. Throws Error(data) if it is absent or damaged.
@@ -32,7 +32,7 @@ class Checkpoint {
 
  private:
   std::filesystem::path path_;
-  Manifest manifest_;
+  CheckpointManifest manifest_;
 };
 
 struct LoadOptions {
