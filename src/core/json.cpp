@@ -26,28 +26,37 @@ std::string line_column(std::string_view text, std::size_t byte) {
   return cat(line, ":", column);
 }
 
-}  // namespace
-
-Json parse_json(std::string_view text, std::string_view where, const JsonLimits& limits) {
+template <class Tree>
+Tree parse_tree(std::string_view text, std::string_view where, const JsonLimits& limits) {
   if (text.size() > limits.max_bytes) {
     fail(ErrorKind::data, where, ": JSON of ", text.size(), " bytes, at most ", limits.max_bytes, " are read");
   }
   std::vector<std::unordered_set<std::string>> keys;
-  const auto guard = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    using Event = Json::parse_event_t;
+  const auto guard = [&](int depth, typename Tree::parse_event_t event, Tree& parsed) {
+    using Event = typename Tree::parse_event_t;
     if (depth > limits.max_depth) fail(ErrorKind::data, where, ": JSON nested deeper than ", limits.max_depth);
     if (event == Event::object_start) keys.emplace_back();
     if (event == Event::object_end) keys.pop_back();
-    if (event == Event::key && !keys.back().insert(parsed.get<std::string>()).second) {
-      fail(ErrorKind::data, where, ": key '", parsed.get<std::string>(), "' appears twice in one object");
+    if (event == Event::key && !keys.back().insert(parsed.template get<std::string>()).second) {
+      fail(ErrorKind::data, where, ": key '", parsed.template get<std::string>(), "' appears twice in one object");
     }
     return true;
   };
   try {
-    return Json::parse(text, guard);
-  } catch (const Json::parse_error& error) {
+    return Tree::parse(text, guard);
+  } catch (const typename Tree::parse_error& error) {
     fail(ErrorKind::data, where, ":", line_column(text, error.byte), ": not valid JSON: ", error.what());
   }
+}
+
+}  // namespace
+
+Json parse_json(std::string_view text, std::string_view where, const JsonLimits& limits) {
+  return parse_tree<Json>(text, where, limits);
+}
+
+SortedJson parse_sorted_json(std::string_view text, std::string_view where, const JsonLimits& limits) {
+  return parse_tree<SortedJson>(text, where, limits);
 }
 
 Json read_json(const std::filesystem::path& path, const JsonLimits& limits) {

@@ -1,0 +1,116 @@
+#include "model/config.hpp"
+
+#include <gtest/gtest.h>
+
+#include "core/error.hpp"
+
+namespace trireme {
+namespace {
+
+ModelConfig resolved(const char* preset, std::int64_t vocab) {
+  ModelConfig config = model_preset(preset);
+  resolve(config, vocab);
+  return config;
+}
+
+std::string error_of(ModelConfig config, std::int64_t vocab = 6400) {
+  try {
+    resolve(config, vocab);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+    return error.what();
+  }
+  return "";
+}
+
+// Counts of reference models at a vocabulary of 6,400, as their authors' logs print them.
+TEST(ModelConfig, PresetsHaveTheKnownParameterCounts) {
+  EXPECT_EQ(resolved("minimind-3", 6400).num_parameters(), 63'912'192);
+  EXPECT_EQ(resolved("minimind-2-small", 6400).num_parameters(), 25'829'888);
+  EXPECT_EQ(resolved("minimind-2", 6400).num_parameters(), 104'030'976);
+  EXPECT_EQ(resolved("minimind-1024x16", 6400).num_parameters(), 183'796'736);
+  EXPECT_EQ(resolved("tiny", 2000).num_parameters(), 1'142'144);
+}
+
+TEST(ModelConfig, FfnWidthsFollowTheGeneration) {
+  EXPECT_EQ(resolved("minimind-1024x16", 6400).intermediate_size, 2752);
+  EXPECT_EQ(resolved("minimind-2-small", 6400).intermediate_size, 1408);
+  EXPECT_EQ(resolved("minimind-3", 6400).intermediate_size, 2432);
+}
+
+TEST(ModelConfig, OtherHiddenSizeGetsItsOwnWidthAndHeadDim) {
+  ModelConfig config = model_preset("minimind-3");
+  config.hidden_size = 1024;
+  resolve(config, 6400);
+  EXPECT_EQ(config.intermediate_size, 3264);
+  EXPECT_EQ(config.head_dim, 128);
+  config.num_layers = 16;
+  EXPECT_EQ(config.num_parameters(), 217'355'264);
+}
+
+TEST(ModelConfig, UntiedEmbeddingCountsTwice) {
+  ModelConfig config = resolved("tiny", 2000);
+  const std::int64_t tied = config.num_parameters();
+  config.tie_embeddings = false;
+  EXPECT_EQ(config.num_parameters(), tied + 2000 * 128);
+}
+
+TEST(ModelConfig, PresetFillsWhatIsNotGiven) {
+  ModelConfig config;
+  config.preset = "minimind-2";
+  config.num_layers = 3;
+  config.rope_theta = 1e4;
+  apply_preset(config, {"model.preset", "model.num_layers", "model.rope_theta"});
+  EXPECT_FALSE(config.qk_norm);
+  EXPECT_EQ(config.norm_eps, 1e-5);
+  EXPECT_EQ(config.num_layers, 3);
+  EXPECT_EQ(config.rope_theta, 1e4);
+  EXPECT_EQ(config.hidden_size, 768);
+}
+
+TEST(ModelConfig, GivenValueEqualToTheDefaultStillBeatsThePreset) {
+  ModelConfig config;
+  config.preset = "minimind-2";
+  config.qk_norm = true;
+  apply_preset(config, {"model.preset", "model.qk_norm"});
+  EXPECT_TRUE(config.qk_norm);
+}
+
+TEST(ModelConfig, UnknownPresetNamesTheNearest) {
+  try {
+    (void)model_preset("minimind-4");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+    EXPECT_NE(std::string(error.what()).find("did you mean 'minimind-"), std::string::npos)
+        << error.what();
+    EXPECT_NE(std::string(error.what()).find("tiny, minimind-3"), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(ModelConfig, AllProblemsAreNamedAtOnce) {
+  ModelConfig config = model_preset("tiny");
+  config.num_kv_heads = 3;
+  config.head_dim = 33;
+  config.dropout = 1.0;
+  config.vocab_size = 100;
+  config.num_layers = -1;
+  const std::string text = error_of(config, 6400);
+  for (const char* key : {"num_kv_heads = 3",
+                          "head_dim = 33",
+                          "model.dropout = 1",
+                          "vocab_size = 100",
+                          "num_layers = -1"}) {
+    EXPECT_NE(text.find(key), std::string::npos) << key << " not in: " << text;
+  }
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4) << text;
+}
+
+TEST(ModelConfig, VocabularyComesFromTheTokenizerOrMustBeGiven) {
+  EXPECT_EQ(resolved("tiny", 1234).vocab_size, 1234);
+  EXPECT_NE(error_of(model_preset("tiny"), 0).find("vocab_size"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace trireme

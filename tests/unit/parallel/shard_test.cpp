@@ -1,0 +1,124 @@
+#include "parallel/shard.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+#include "core/error.hpp"
+
+namespace trireme {
+namespace {
+
+using Sizes = std::vector<std::int64_t>;
+
+/// Global row-major index of every element of a shard, in the shard's own order: the definition,
+/// element by element.
+std::vector<std::int64_t> global_indices(const Sizes& shape, const Shard& shard) {
+  std::vector<std::int64_t> indices;
+  for (std::int64_t flat = shard.flat_begin; flat < shard.flat_end; ++flat) {
+    std::int64_t rest = flat;
+    std::int64_t global = 0;
+    std::int64_t stride = 1;
+    for (std::size_t dim = shape.size(); dim-- > 0;) {
+      global += (shard.offset[dim] + rest % shard.extent[dim]) * stride;
+      rest /= shard.extent[dim];
+      stride *= shape[dim];
+    }
+    indices.push_back(global);
+  }
+  return indices;
+}
+
+Shard random_shard(const Sizes& shape, std::mt19937& random) {
+  Shard shard = Shard::whole(shape);
+  const auto pick = [&](std::int64_t low, std::int64_t high) {
+    return std::uniform_int_distribution<std::int64_t>(low, high)(random);
+  };
+  for (std::size_t dim = 0; dim < shape.size(); ++dim) {
+    if (pick(0, 2) == 0) continue;  // whole dims matter: they merge rows
+    shard.offset[dim] = pick(0, shape[dim]);
+    shard.extent[dim] = pick(0, shape[dim] - shard.offset[dim]);
+  }
+  shard.flat_end = shard.rectangle_count();
+  if (pick(0, 1) == 0) {
+    shard.flat_begin = pick(0, shard.flat_end);
+    shard.flat_end = pick(shard.flat_begin, shard.flat_end);
+  }
+  return shard;
+}
+
+TEST(Shard, WholeOfScalarHasOneElement) {
+  EXPECT_EQ(Shard::whole({}).count(), 1);
+  EXPECT_EQ(intersect({}, Shard::whole({}), Shard::whole({})).size(), 1U);
+}
+
+TEST(Shard, WholeOfEmptyTensorMeetsNothing) {
+  const Sizes shape{3, 0, 2};
+  EXPECT_TRUE(intersect(shape, Shard::whole(shape), Shard::whole(shape)).empty());
+}
+
+TEST(Shard, RowsOfAMatrixAreOneRun) {
+  const Sizes shape{6, 4};
+  const Shard rows{{2, 0}, {3, 4}, 0, 12};
+  const auto runs = intersect(shape, Shard::whole(shape), rows);
+  ASSERT_EQ(runs.size(), 1U);
+  EXPECT_EQ(runs[0].source_index, 8);
+  EXPECT_EQ(runs[0].target_index, 0);
+  EXPECT_EQ(runs[0].count, 12);
+}
+
+TEST(Shard, ColumnsOfAMatrixAreOneRunPerRow) {
+  const Sizes shape{3, 4};
+  const Shard columns{{0, 2}, {3, 2}, 0, 6};
+  const auto runs = intersect(shape, Shard::whole(shape), columns);
+  ASSERT_EQ(runs.size(), 3U);
+  EXPECT_EQ(runs[1].source_index, 6);
+  EXPECT_EQ(runs[1].target_index, 2);
+}
+
+TEST(Shard, RunsOfRandomShardsAreExactlyTheCommonElements) {
+  std::mt19937 random(7);
+  for (int trial = 0; trial < 3000; ++trial) {
+    Sizes shape(static_cast<std::size_t>(trial % 5));
+    for (std::int64_t& size : shape)
+      size = std::uniform_int_distribution<std::int64_t>(1, 5)(random);
+    const Shard source = random_shard(shape, random);
+    const Shard target = random_shard(shape, random);
+    const auto source_globals = global_indices(shape, source);
+    const auto target_globals = global_indices(shape, target);
+    std::map<std::int64_t, std::int64_t> position;
+    for (std::size_t i = 0; i < source_globals.size(); ++i)
+      position[source_globals[i]] = static_cast<std::int64_t>(i);
+    std::vector<std::pair<std::int64_t, std::int64_t>> expected;
+    for (std::size_t i = 0; i < target_globals.size(); ++i) {
+      const auto found = position.find(target_globals[i]);
+      if (found != position.end()) expected.emplace_back(found->second, i);
+    }
+
+    std::vector<std::pair<std::int64_t, std::int64_t>> got;
+    for (const ShardRun& run : intersect(shape, source, target)) {
+      EXPECT_GT(run.count, 0);
+      for (std::int64_t i = 0; i < run.count; ++i)
+        got.emplace_back(run.source_index + i, run.target_index + i);
+    }
+
+    ASSERT_EQ(got, expected) << "trial " << trial;
+  }
+}
+
+TEST(Shard, FarFlatRangeOfAHugeTensorIsFoundWithoutWalkingIt) {
+  const Sizes shape{1LL << 40, 2};
+  const Shard columns{{0, 1}, {1LL << 40, 1}, (1LL << 40) - 3, 1LL << 40};
+  EXPECT_EQ(intersect(shape, Shard::whole(shape), columns).size(),
+            3U);  // a walk of 2^40 rows would time out
+}
+
+TEST(Shard, RectangleOutsideTheTensorIsRefused) {
+  const Sizes shape{4, 4};
+  const Shard outside{{2, 0}, {3, 4}, 0, 12};
+  EXPECT_THROW((void)intersect(shape, Shard::whole(shape), outside), Error);
+}
+
+}  // namespace
+}  // namespace trireme
