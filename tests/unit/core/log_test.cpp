@@ -1,7 +1,7 @@
 #include "core/log.hpp"
 
 #include <algorithm>
-#include <regex>
+#include <cctype>
 #include <thread>
 #include <vector>
 
@@ -35,9 +35,9 @@ TEST_F(Log, ALineHasTimeLevelAndMessage) {
     log::debug("hidden");
   });
 
-  EXPECT_TRUE(std::regex_match(
-      text, std::regex(R"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} info  read \{\} shards\n)")))
-      << text;
+  std::string shape = text;
+  for (char& c : shape) c = std::isdigit(static_cast<unsigned char>(c)) != 0 ? '0' : c;
+  EXPECT_EQ(shape, "0000-00-00 00:00:00.000 info  read {} shards\n");
 }
 
 TEST_F(Log, OtherRanksShowOnlyWarningsAndTheirRank) {
