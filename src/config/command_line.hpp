@@ -79,8 +79,8 @@ class Command {
                       Need need = Need::required);
   /// Adds --config FILE (repeatable) and --section.key VALUE for every key, and reads the
   /// environment. `check` runs after all sources are read: it applies presets and lets components
-  /// add to problems() (an Error(usage) it throws is added as well); then all problems are thrown at
-  /// once. The program logs warnings() itself, once its log knows the rank.
+  /// add to problems() (an Error(usage) it throws is added as well); then all problems are thrown
+  /// at once. The program logs warnings() itself, once its log knows the rank.
   Command& config(ConfigSet& set, std::function<void(ConfigSet&)> check = {});
   /// A short name of a key: alias("--resume", "checkpoint.resume").
   Command& alias(const std::string& option, const std::string& key, Need need = Need::optional);

@@ -24,12 +24,15 @@ class Parser {
   /// Adds what is wrong to `problems`.
   ParseOutcome parse(std::vector<std::string> arguments, Problems& problems) {
     try {
-      std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
-      app_.parse(std::move(arguments));
+      app_.parse(prepared(arguments));
     } catch (const CLI::CallForHelp&) {
       return ParseOutcome::help;
     } catch (const CLI::CallForAllHelp&) {
       return ParseOutcome::help_all;
+    } catch (const CLI::ArgumentMismatch& error) {
+      const std::string text = error.what();  // "--optim.lr: 1 required TEXT missing"
+      problems.add(cat(text.substr(0, text.find(':')), " needs a value"));
+      return ParseOutcome::run;
     } catch (const CLI::ParseError& error) {
       problems.add(error.what());
       return ParseOutcome::run;
@@ -41,6 +44,19 @@ class Parser {
   }
 
  private:
+  /// As CLI11 wants them: from the back; and `--name=` in two, because it would take the next
+  /// argument for the value.
+  static std::vector<std::string> prepared(const std::vector<std::string>& arguments) {
+    std::vector<std::string> result;
+    for (const std::string& word : arguments) {
+      const bool empty_value = word.starts_with("--") && word.find('=') == word.size() - 1;
+      result.push_back(empty_value ? word.substr(0, word.size() - 1) : word);
+      if (empty_value) result.emplace_back();
+    }
+    std::reverse(result.begin(), result.end());
+    return result;
+  }
+
   struct Bound {
     CLI::Option* option;
     const OptionSpec* spec;
@@ -57,12 +73,10 @@ class Parser {
     // every source.
     CLI::Option* option =
         app_.add_option(name, CLI::callback_t([](const CLI::results_t&) { return true; }));
-    if (is_list) {
-      option->type_size(1)->expected(1, CLI::detail::expected_max_vector_size);
-      option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-    } else {
-      option->type_size(1)->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-    }
+    // The limit is below CLI11's "unlimited", at which it would split a value like "[a,b]".
+    option->type_size(1)
+        ->expected(1, is_list ? 1 << 20 : 1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     return option;
   }
 

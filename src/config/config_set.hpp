@@ -70,7 +70,7 @@ class ConfigSet {
   /// The resolved configuration as TOML, every key by section; loads back to the same values bit
   /// for bit.
   [[nodiscard]] std::string to_toml() const;
-  /// One key a line: "optim.lr  0.0003  run.toml:3"; the last column only with `with_origin`.
+  /// One key a line: "optim.lr  0.01  run.toml:3"; the last column only with `with_origin`.
   [[nodiscard]] std::string show(bool with_origin) const;
 
   /// All keys of a section with placeholder, help, default and environment name, for --help-all.

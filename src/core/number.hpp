@@ -7,7 +7,7 @@
 /// Numbers as text and back, the same in every locale.
 namespace trireme {
 
-/// The shortest text that reads back to the same bits: "0.0003", "1e-05", "100". Also "inf",
+/// The shortest text that reads back to the same bits: "3e-04", "0.1", "100". Also "inf",
 /// "-inf", "nan".
 std::string number_text(double value);
 

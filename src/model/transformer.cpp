@@ -84,7 +84,7 @@ at::Tensor Transformer::forward(const Microbatch& batch, double grad_scale, Forw
   tape.head_input = x;
   const auto normed = ops::rms_norm_forward(x, registry_.weight(norm_), context_.config.norm_eps, context_.path);
   const at::Tensor rows = normed.y.reshape({-1, context_.config.hidden_size});
-  const auto loss = linear_cross_entropy_forward(rows, registry_.weight(head_weight()), batch.targets.flatten(),
+  const auto loss = ops::linear_cross_entropy_forward(rows, registry_.weight(head_weight()), batch.targets.flatten(),
                                                  {.grad_scale = grad_scale}, context_.path);
   registry_.add_gradient(head_weight(), 1, loss.grad_weight);
   const auto norm_grads = ops::rms_norm_backward(loss.grad_x.view_as(x), x, registry_.weight(norm_), normed.rstd, context_.path);
@@ -113,7 +113,7 @@ at::Tensor Transformer::hidden_without_grad(const Microbatch& batch) const {
 at::Tensor Transformer::evaluate(const Microbatch& batch) {
   const at::NoGradGuard no_grad;
   const at::Tensor rows = hidden_without_grad(batch).reshape({-1, context_.config.hidden_size});
-  return linear_cross_entropy_forward(rows, registry_.weight(head_weight()), batch.targets.flatten(), {.want_grads = false},
+  return ops::linear_cross_entropy_forward(rows, registry_.weight(head_weight()), batch.targets.flatten(), {.want_grads = false},
                                       context_.path)
       .loss_sum;
 }

@@ -9,6 +9,7 @@
 
 #include "core/error.hpp"
 #include "core/file.hpp"
+#include "core/json.hpp"
 
 namespace trireme {
 namespace {

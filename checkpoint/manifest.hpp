@@ -1,0 +1,81 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/dtype.hpp"
+#include "parallel/shard.hpp"
+
+/// manifest.json: what a checkpoint folder holds. See README.md of this folder for the format's
+/// promise.
+namespace trireme {
+
+inline constexpr std::uint64_t kCheckpointVersion = 1;
+inline constexpr const char* kManifestName = "manifest.json";
+
+/// One slice of a logical tensor: raw little-endian elements in a contiguous HDF5 dataset.
+struct SavedSlice {
+  std::uint64_t shard = 0;  // index into CheckpointManifest::shards
+  std::string dataset;      // path inside that file
+  std::uint64_t at = 0;     // byte position of the elements in that file
+  Shard part;               // which elements, in global coordinates
+  std::string hash;         // xxh3-128 of the elements
+};
+
+struct SavedTensor {
+  DType dtype = DType::f32;
+  std::vector<std::int64_t> shape;
+  std::vector<SavedSlice> slices;  // together every element exactly once
+
+  [[nodiscard]] std::int64_t count() const noexcept;
+};
+
+struct SavedFile {
+  std::string name;
+  std::uint64_t bytes = 0;
+  std::string hash;  // xxh3-128 of the whole file
+};
+
+struct CheckpointManifest {
+  std::string run_id;
+  std::int64_t step = 0;
+  std::map<std::string, std::string> values;
+  std::vector<SavedFile> files;   // carried along, by name
+  std::vector<SavedFile> shards;  // HDF5
+  std::map<std::string, SavedTensor> tensors;
+};
+
+/// Ends with a hash of everything before it; equal manifests give equal text.
+std::string manifest_text(const CheckpointManifest& manifest);
+
+/// Checks the hash before it parses, then every name, size and range, and that the slices of each
+/// tensor cover it exactly once. `where` names the text in errors. Throws Error(data).
+CheckpointManifest parse_manifest(std::string_view text, std::string_view where);
+
+/// The part of a manifest that one writer knows (its shard, its slices), to be merged on one rank.
+/// No self hash.
+std::string manifest_part_text(const CheckpointManifest& part);
+CheckpointManifest parse_manifest_part(std::string_view text, std::string_view where);
+
+/// Adds shards and slices of `part`. Throws Error(internal) where writers disagree on a tensor's
+/// dtype or shape.
+void merge_manifest(CheckpointManifest& whole, const CheckpointManifest& part);
+
+/// Throws Error(data), listing what is wrong, unless every element of every tensor is there exactly
+/// once.
+void check_manifest(const CheckpointManifest& manifest, std::string_view where);
+
+/// A plain file name: 1 to 128 of [A-Za-z0-9._-], not beginning with a dot.
+bool is_plain_name(std::string_view name) noexcept;
+/// A logical tensor name: plain names joined by '/', at most 256 characters.
+bool is_tensor_name(std::string_view name) noexcept;
+
+/// "step-000000040". Throws Error(usage) for a step outside [0, 999999999].
+std::string step_folder_name(std::int64_t step);
+/// The step of such a name, -1 for any other.
+std::int64_t step_of_folder_name(std::string_view name) noexcept;
+
+}  // namespace trireme

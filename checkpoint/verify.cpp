@@ -1,0 +1,211 @@
+#include "checkpoint/verify.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "checkpoint/agree.hpp"
+#include "checkpoint/folder.hpp"
+#include "checkpoint/slice_reader.hpp"
+#include "core/error.hpp"
+#include "core/file.hpp"
+#include "core/hash.hpp"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string joined(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += (text.empty() ? "" : "\n  ") + line;
+  return text;
+}
+
+std::string file_damage(const fs::path& folder, const SavedFile& file) {
+  std::string damage;
+  const auto error = capture([&] {
+    const Fd fd = open_recorded(folder, file);
+    std::vector<std::byte> piece(std::size_t{4} << 20);
+    Hasher hasher;
+    for (std::uint64_t done = 0; done < file.bytes; done += piece.size()) {
+      const auto part =
+          std::span(piece).first(std::min<std::uint64_t>(piece.size(), file.bytes - done));
+      read_all(fd.get(), part, done, folder / file.name);
+      hasher.update(part);
+    }
+    const std::string computed = hasher.hex();
+    if (computed != file.hash)
+      damage = cat(file.name, ": its hash is ", computed, ", the manifest says ", file.hash);
+  });
+  return error ? error->what() : damage;
+}
+
+std::vector<std::string> unknown_entries(const Checkpoint& checkpoint) {
+  std::set<std::string> known{kManifestName};
+  for (const SavedFile& file : checkpoint.manifest().files) known.insert(file.name);
+  for (const SavedFile& shard : checkpoint.manifest().shards) known.insert(shard.name);
+  std::vector<std::string> unknown;
+  for (const fs::directory_entry& entry : fs::directory_iterator(checkpoint.path())) {
+    const std::string name = entry.path().filename().string();
+    // A leading dot: what NFS makes of a file deleted while open.
+    if (!name.starts_with('.') && !known.contains(name))
+      unknown.push_back(name + ": not named by the manifest");
+  }
+  std::sort(unknown.begin(), unknown.end());
+  return unknown;
+}
+
+/// A checkpoint that opens and has no damage in this rank's share; else why not.
+struct Candidate {
+  std::optional<Checkpoint> checkpoint;
+  std::optional<Error> error;
+};
+
+Candidate try_step(const fs::path& folder, int rank, int size) {
+  Candidate candidate;
+  candidate.error = capture([&] {
+    candidate.checkpoint = Checkpoint::open(folder);
+    const std::vector<std::string> damage = find_damage(*candidate.checkpoint, rank, size);
+    if (!damage.empty()) throw Error(ErrorKind::data, joined(damage));
+  });
+  return candidate;
+}
+
+void warn_skipped(const WarningSink& warn, std::int64_t step, const Error& error) {
+  // Trouble with the machine is no reason to train on from older state.
+  if (error.kind() != ErrorKind::data) throw error;
+  warn(cat("checkpoint ",
+           step_folder_name(step),
+           " is not usable, trying the one before: ",
+           error.what()));
+}
+
+/// Row-major elements [begin, end) of a logical tensor, read without regard to slice hashes.
+class WindowReader {
+ public:
+  explicit WindowReader(const Checkpoint& checkpoint) : checkpoint_(&checkpoint) {}
+
+  void read(const SavedTensor& tensor, const Shard& window, std::span<std::byte> bytes) {
+    const std::size_t element = size_of(tensor.dtype);
+    for (const SavedSlice& slice : tensor.slices) {
+      const std::vector<ShardRun> runs = intersect(tensor.shape, slice.part, window);
+      if (runs.empty()) continue;
+      // One read over all runs: what lies between them belongs to the windows before and after, so
+      // it is little.
+      const std::int64_t first = runs.front().source_index;
+      const std::int64_t last = runs.back().source_index + runs.back().count;
+      const SavedFile& shard = checkpoint_->manifest().shards[slice.shard];
+      const Fd fd = open_recorded(checkpoint_->path(), shard);
+      span_.resize(static_cast<std::size_t>(last - first) * element);
+      read_all(fd.get(),
+               span_,
+               slice.at + static_cast<std::uint64_t>(first) * element,
+               checkpoint_->path() / shard.name);
+      for (const ShardRun& run : runs) {
+        const auto* from =
+            span_.data() + static_cast<std::size_t>(run.source_index - first) * element;
+        std::copy_n(from,
+                    static_cast<std::size_t>(run.count) * element,
+                    bytes.data() + static_cast<std::size_t>(run.target_index) * element);
+      }
+    }
+  }
+
+ private:
+  const Checkpoint* checkpoint_;
+  std::vector<std::byte> span_;
+};
+
+std::string logical_hash(const Checkpoint& checkpoint, const SavedTensor& tensor) {
+  const Shard whole = Shard::whole(tensor.shape);
+  if (tensor.slices.size() == 1 && tensor.slices[0].part == whole) return tensor.slices[0].hash;
+  constexpr std::int64_t kWindowBytes = std::int64_t{64} << 20;
+  const auto element = static_cast<std::int64_t>(size_of(tensor.dtype));
+  WindowReader reader(checkpoint);
+  std::vector<std::byte> bytes;
+  Hasher hasher;
+  for (std::int64_t begin = 0; begin < whole.count(); begin += kWindowBytes / element) {
+    Shard window = whole;
+    window.flat_begin = begin;
+    window.flat_end = std::min(whole.count(), begin + kWindowBytes / element);
+    bytes.resize(static_cast<std::size_t>(window.count() * element));
+    reader.read(tensor, window, bytes);
+    hasher.update(bytes);
+  }
+  return hasher.hex();
+}
+
+}  // namespace
+
+std::vector<std::string> find_damage(const Checkpoint& checkpoint, int rank, int size) {
+  std::vector<std::string> damage;
+  if (rank == 0) damage = unknown_entries(checkpoint);
+  int index = 0;
+  for (const auto* list : {&checkpoint.manifest().shards, &checkpoint.manifest().files}) {
+    for (const SavedFile& file : *list) {
+      if (index++ % size != rank) continue;
+      std::string one = file_damage(checkpoint.path(), file);
+      if (!one.empty()) damage.push_back(std::move(one));
+    }
+  }
+  return damage;
+}
+
+Checkpoint verify_checkpoint(const std::filesystem::path& folder) {
+  Checkpoint checkpoint = Checkpoint::open(folder);
+  const std::vector<std::string> damage = find_damage(checkpoint);
+  if (!damage.empty()) fail(ErrorKind::data, folder.string(), " is damaged:\n  ", joined(damage));
+  return checkpoint;
+}
+
+std::optional<Checkpoint> find_newest_good(const std::filesystem::path& folder,
+                                           const WarningSink& warn) {
+  for (const std::int64_t step : list_steps(folder)) {
+    Candidate candidate = try_step(folder / step_folder_name(step), 0, 1);
+    if (!candidate.error) return candidate.checkpoint;
+    warn_skipped(warn, step, *candidate.error);
+  }
+  return std::nullopt;
+}
+
+std::optional<Checkpoint> find_newest_good(const std::filesystem::path& folder,
+                                           Communicator& world,
+                                           const WarningSink& warn) {
+  std::string names;  // rank 0's view: other nodes may see the folder a moment later
+  agree(world, capture([&] {
+          if (world.rank() != 0) return;
+          for (const std::int64_t step : list_steps(folder)) names += step_folder_name(step);
+        }));
+  names = broadcast_text(world, names);
+  const std::size_t length = step_folder_name(0).size();
+  for (std::size_t at = 0; at < names.size(); at += length) {
+    const std::string name = names.substr(at, length);
+    Candidate candidate = try_step(folder / name, world.rank(), world.size());
+    std::optional<Error> shared;
+    try {
+      agree(world, candidate.error);
+      return candidate.checkpoint;
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::comm) throw;
+      shared = error;
+    }
+    warn_skipped(
+        world.rank() == 0 ? warn : [](std::string_view) {}, step_of_folder_name(name), *shared);
+  }
+  return std::nullopt;
+}
+
+std::string hash_tensors(const Checkpoint& checkpoint) {
+  const std::vector<std::string> damage = find_damage(checkpoint);
+  if (!damage.empty())
+    fail(ErrorKind::data, checkpoint.path().string(), " is damaged:\n  ", joined(damage));
+  Hasher hasher;
+  for (const auto& [name, tensor] : checkpoint.manifest().tensors) {
+    std::string head = cat(name, "\n", dtype_name(tensor.dtype), "\n");
+    for (const std::int64_t size : tensor.shape) head += cat(size, ",");
+    hasher.update(cat(head, "\n", logical_hash(checkpoint, tensor), "\n"));
+  }
+  return hasher.hex();
+}
+
+}  // namespace trireme
