@@ -33,14 +33,16 @@ std::string broadcast_text(Communicator& world, const std::string& text, int roo
   std::string received = text;
   received.resize(broadcast_number(world, text.size(), root));
   if (!received.empty()) {
-    world.broadcast(received.data(), received.size(), DType::u8, root, {}, "checkpoint text")->wait();
+    world.broadcast(received.data(), received.size(), DType::u8, root, {}, "checkpoint text")
+        ->wait();
   }
   return received;
 }
 
 void agree(Communicator& world, const std::optional<Error>& mine) {
   std::int64_t failed = mine ? world.rank() : world.size();
-  world.all_reduce(&failed, &failed, 1, DType::i64, ReduceOp::min, {}, "checkpoint outcome")->wait();
+  world.all_reduce(&failed, &failed, 1, DType::i64, ReduceOp::min, {}, "checkpoint outcome")
+      ->wait();
   if (failed == world.size()) return;
   const int root = static_cast<int>(failed);
   const ErrorKind kind = mine ? mine->kind() : ErrorKind::internal;
@@ -63,7 +65,8 @@ std::vector<std::string> gather_texts(Communicator& world, const std::string& te
     texts[0] = text;
     for (std::size_t rank = 1; rank < size; ++rank) {
       texts[rank].resize(sizes[rank]);
-      if (sizes[rank] > 0) receives.push_back({static_cast<int>(rank), texts[rank].data(), sizes[rank]});
+      if (sizes[rank] > 0)
+        receives.push_back({static_cast<int>(rank), texts[rank].data(), sizes[rank]});
     }
   }
   std::string copy = text;  // Message holds a mutable pointer
@@ -74,10 +77,16 @@ std::vector<std::string> gather_texts(Communicator& world, const std::string& te
 
 void check_equal(Communicator& world, std::string_view text, std::string_view what) {
   const std::uint64_t hash = xxh3_64(text);
-  std::array<std::uint64_t, 2> extremes{hash, ~hash};  // max of both: equal to mine only if all agree
-  world.all_reduce(extremes.data(), extremes.data(), 2, DType::u64, ReduceOp::max, {}, "checkpoint equal")->wait();
+  std::array<std::uint64_t, 2> extremes{hash,
+                                        ~hash};  // max of both: equal to mine only if all agree
+  world
+      .all_reduce(
+          extremes.data(), extremes.data(), 2, DType::u64, ReduceOp::max, {}, "checkpoint equal")
+      ->wait();
   const bool same = extremes[0] == hash && extremes[1] == ~hash;
-  agree(world, same ? std::nullopt : std::optional<Error>(Error(ErrorKind::internal, cat("ranks disagree on ", what))));
+  agree(world,
+        same ? std::nullopt
+             : std::optional<Error>(Error(ErrorKind::internal, cat("ranks disagree on ", what))));
 }
 
 }  // namespace trireme

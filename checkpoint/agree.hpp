@@ -8,13 +8,16 @@
 #include "comm/communicator.hpp"
 #include "core/error.hpp"
 
-/// Errors and small texts between ranks, so that every rank leaves a collective step with the same outcome.
+/// Errors and small texts between ranks, so that every rank leaves a collective step with the same
+/// outcome.
 namespace trireme {
 
-/// Runs `work` and returns what it threw; std::bad_alloc as resource, any other exception as internal.
+/// Runs `work` and returns what it threw; std::bad_alloc as resource, any other exception as
+/// internal.
 std::optional<Error> capture(const std::function<void()>& work);
 
-/// Collective. If any rank brings an error, all throw the one of the lowest such rank, its message led by "rank N: ".
+/// Collective. If any rank brings an error, all throw the one of the lowest such rank, its message
+/// led by "rank N: ".
 void agree(Communicator& world, const std::optional<Error>& mine);
 
 /// Collective. Rank 0's text, on every rank.

@@ -9,26 +9,33 @@
 namespace trireme {
 namespace {
 
-using Rectangle = std::pair<std::vector<std::int64_t>, std::vector<std::int64_t>>;  // offset, extent
+using Rectangle =
+    std::pair<std::vector<std::int64_t>, std::vector<std::int64_t>>;  // offset, extent
 constexpr std::size_t kMaxRectangles = 4096;
 
 bool rectangles_meet(const Rectangle& a, const Rectangle& b) {
   for (std::size_t dim = 0; dim < a.first.size(); ++dim) {
-    if (a.first[dim] + a.second[dim] <= b.first[dim] || b.first[dim] + b.second[dim] <= a.first[dim]) return false;
+    if (a.first[dim] + a.second[dim] <= b.first[dim] ||
+        b.first[dim] + b.second[dim] <= a.first[dim])
+      return false;
   }
   return true;
 }
 
 /// Two flat ranges of one rectangle share an element. Sorts them.
 bool ranges_overlap(std::vector<Shard>& ranges) {
-  std::sort(ranges.begin(), ranges.end(), [](const Shard& a, const Shard& b) { return a.flat_begin < b.flat_begin; });
+  std::sort(ranges.begin(), ranges.end(), [](const Shard& a, const Shard& b) {
+    return a.flat_begin < b.flat_begin;
+  });
   for (std::size_t i = 1; i < ranges.size(); ++i) {
     if (ranges[i].flat_begin < ranges[i - 1].flat_end) return true;
   }
   return false;
 }
 
-bool any_meet(const std::vector<std::int64_t>& shape, const std::vector<Shard>& a, const std::vector<Shard>& b) {
+bool any_meet(const std::vector<std::int64_t>& shape,
+              const std::vector<Shard>& a,
+              const std::vector<Shard>& b) {
   for (const Shard& left : a) {
     for (const Shard& right : b) {
       if (!intersect(shape, left, right).empty()) return true;
@@ -49,11 +56,13 @@ std::string cover_problem(const std::vector<std::int64_t>& shape, const std::vec
     groups[{part.offset, part.extent}].push_back(part);
   }
   if (count != wanted) return cat(count, " of ", wanted, " elements");
-  if (groups.size() > kMaxRectangles) return cat("cut into ", groups.size(), " rectangles, at most ", kMaxRectangles);
+  if (groups.size() > kMaxRectangles)
+    return cat("cut into ", groups.size(), " rectangles, at most ", kMaxRectangles);
   for (auto one = groups.begin(); one != groups.end(); ++one) {
     if (ranges_overlap(one->second)) return "slices overlap";
     for (auto other = std::next(one); other != groups.end(); ++other) {
-      if (rectangles_meet(one->first, other->first) && any_meet(shape, one->second, other->second)) return "slices overlap";
+      if (rectangles_meet(one->first, other->first) && any_meet(shape, one->second, other->second))
+        return "slices overlap";
     }
   }
   return "";

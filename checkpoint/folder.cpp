@@ -17,7 +17,8 @@ namespace fs = std::filesystem;
 std::vector<fs::path> entries_of(const fs::path& folder) {
   std::vector<fs::path> entries;
   std::error_code code;
-  for (fs::directory_iterator it(folder, code), end; !code && it != end; it.increment(code)) entries.push_back(it->path());
+  for (fs::directory_iterator it(folder, code), end; !code && it != end; it.increment(code))
+    entries.push_back(it->path());
   if (code && code != std::errc::no_such_file_or_directory) {
     fail(ErrorKind::resource, "cannot list ", folder.string(), ": ", code.message());
   }
@@ -37,7 +38,8 @@ std::vector<std::int64_t> list_steps(const fs::path& folder) {
   std::vector<std::int64_t> steps;
   for (const fs::path& entry : entries_of(folder)) {
     const std::int64_t step = step_of_folder_name(entry.filename().string());
-    if (step >= 0 && fs::symlink_status(entry).type() == fs::file_type::directory) steps.push_back(step);
+    if (step >= 0 && fs::symlink_status(entry).type() == fs::file_type::directory)
+      steps.push_back(step);
   }
   std::sort(steps.begin(), steps.end(), std::greater<>());
   return steps;
@@ -62,10 +64,13 @@ void discard_step(const fs::path& folder, std::int64_t step) {
 
 CheckpointPlace find_place(const fs::path& path) {
   if (fs::exists(path / kManifestName)) return {path, true};
-  if (step_of_folder_name(path.filename().string()) >= 0 && fs::is_directory(path)) return {path, true};
+  if (step_of_folder_name(path.filename().string()) >= 0 && fs::is_directory(path))
+    return {path, true};
   if (!list_steps(path / "checkpoints").empty()) return {path / "checkpoints", false};
   if (!list_steps(path).empty()) return {path, false};
-  fail(ErrorKind::data, path.string(), " holds no checkpoint: expected a step-NNNNNNNNN folder, or a run folder with some");
+  fail(ErrorKind::data,
+       path.string(),
+       " holds no checkpoint: expected a step-NNNNNNNNN folder, or a run folder with some");
 }
 
 }  // namespace trireme

@@ -3,25 +3,29 @@
 #include <filesystem>
 #include <vector>
 
-/// The folder that holds a run's checkpoints: `step-NNNNNNNNN` (committed), `.tmp-*` (being written or left by a killed
-/// save), `.trash-*` (being deleted), `latest` (a hint).
+/// The folder that holds a run's checkpoints: `step-NNNNNNNNN` (committed), `.tmp-*` (being written
+/// or left by a killed save), `.trash-*` (being deleted), `latest` (a hint).
 namespace trireme {
 
-/// Committed steps, newest first. Symbolic links and anything not named step-NNNNNNNNN are skipped. Empty if absent.
+/// Committed steps, newest first. Symbolic links and anything not named step-NNNNNNNNN are skipped.
+/// Empty if absent.
 std::vector<std::int64_t> list_steps(const std::filesystem::path& folder);
 
-/// Deletes `.tmp-step-*` and `.trash-step-*`. Only the run's owner may call it, while no save is in flight.
+/// Deletes `.tmp-step-*` and `.trash-step-*`. Only the run's owner may call it, while no save is in
+/// flight.
 void remove_leftovers(const std::filesystem::path& folder);
 
-/// Renames a committed checkpoint to `.trash-...`, then deletes it: a kill in between leaves no half-deleted step.
+/// Renames a committed checkpoint to `.trash-...`, then deletes it: a kill in between leaves no
+/// half-deleted step.
 void discard_step(const std::filesystem::path& folder, std::int64_t step);
 
-/// A step folder, a folder of step folders, or a run folder (its `checkpoints`): the folder of step folders, or `path`
-/// itself if it is one checkpoint. Throws Error(data) if it is none of these.
+/// A step folder, a folder of step folders, or a run folder (its `checkpoints`): the folder of step
+/// folders, or `path` itself if it is one checkpoint. Throws Error(data) if it is none of these.
 struct CheckpointPlace {
   std::filesystem::path path;
   bool is_step = false;  // path is one checkpoint
 };
+
 CheckpointPlace find_place(const std::filesystem::path& path);
 
 }  // namespace trireme

@@ -19,7 +19,8 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return text + "]";
 }
 
-/// Which of the checkpoint's tensors (by rank in name order) this rank wants; and what is wrong with the others.
+/// Which of the checkpoint's tensors (by rank in name order) this rank wants; and what is wrong
+/// with the others.
 struct Wanted {
   std::vector<std::uint8_t> flags;
   std::string problems;
@@ -35,21 +36,34 @@ Wanted compare(const CheckpointManifest& manifest, const StateDict& into) {
     }
     const SavedTensor& saved = found->second;
     if (saved.dtype != tensor.dtype || saved.shape != tensor.shape) {
-      wanted.problems += cat("\n  ", tensor.name, ": saved as ", dtype_name(saved.dtype), " ", shape_text(saved.shape),
-                             ", wanted as ", dtype_name(tensor.dtype), " ", shape_text(tensor.shape));
+      wanted.problems += cat("\n  ",
+                             tensor.name,
+                             ": saved as ",
+                             dtype_name(saved.dtype),
+                             " ",
+                             shape_text(saved.shape),
+                             ", wanted as ",
+                             dtype_name(tensor.dtype),
+                             " ",
+                             shape_text(tensor.shape));
     }
     wanted.flags[static_cast<std::size_t>(std::distance(manifest.tensors.begin(), found))] = 1;
   }
   return wanted;
 }
 
-std::string extra_tensors(const CheckpointManifest& manifest, const std::vector<std::uint8_t>& flags, const LoadOptions& options) {
+std::string extra_tensors(const CheckpointManifest& manifest,
+                          const std::vector<std::uint8_t>& flags,
+                          const LoadOptions& options) {
   std::string problems;
   std::size_t index = 0;
   for (const auto& [name, tensor] : manifest.tensors) {
     const bool used = flags[index++] != 0;
-    const bool ignored = std::any_of(options.may_ignore.begin(), options.may_ignore.end(),
-                                     [&tensor_name = name](const std::string& prefix) { return tensor_name.starts_with(prefix); });
+    const bool ignored = std::any_of(options.may_ignore.begin(),
+                                     options.may_ignore.end(),
+                                     [&tensor_name = name](const std::string& prefix) {
+                                       return tensor_name.starts_with(prefix);
+                                     });
     if (!used && !ignored) problems += cat("\n  extra: ", name);
   }
   return problems;
@@ -57,7 +71,8 @@ std::string extra_tensors(const CheckpointManifest& manifest, const std::vector<
 
 void raise(const Checkpoint& checkpoint, const std::string& problems) {
   if (!problems.empty()) {
-    fail(ErrorKind::data, checkpoint.path().string(), " does not fit this run's tensors:", problems);
+    fail(
+        ErrorKind::data, checkpoint.path().string(), " does not fit this run's tensors:", problems);
   }
 }
 
@@ -72,13 +87,15 @@ struct Job {
 std::vector<Job> plan(const CheckpointManifest& manifest, const StateDict& into) {
   std::map<std::string, std::vector<ReadTarget>> targets;
   for (const StateTensor& tensor : into.tensors) {
-    TRIREME_ASSERT(tensor.bytes.size() == static_cast<std::size_t>(tensor.shard.count()) * size_of(tensor.dtype));
+    TRIREME_ASSERT(tensor.bytes.size() ==
+                   static_cast<std::size_t>(tensor.shard.count()) * size_of(tensor.dtype));
     targets[tensor.name].push_back({tensor.shard, tensor.bytes});
   }
   std::vector<Job> jobs;
   for (const auto& [name, parts] : targets) {
     const auto& saved = *manifest.tensors.find(name);
-    for (const SavedSlice& slice : saved.second.slices) jobs.push_back({&saved.first, &saved.second, &slice, parts});
+    for (const SavedSlice& slice : saved.second.slices)
+      jobs.push_back({&saved.first, &saved.second, &slice, parts});
   }
   std::sort(jobs.begin(), jobs.end(), [](const Job& a, const Job& b) {
     return std::pair(a.slice->shard, a.slice->at) < std::pair(b.slice->shard, b.slice->at);
@@ -88,51 +105,66 @@ std::vector<Job> plan(const CheckpointManifest& manifest, const StateDict& into)
 
 void read_tensors(const Checkpoint& checkpoint, const StateDict& into) {
   SliceReader reader(checkpoint.path(), checkpoint.manifest());
-  for (const Job& job : plan(checkpoint.manifest(), into)) reader.read(*job.name, *job.tensor, *job.slice, job.targets);
+  for (const Job& job : plan(checkpoint.manifest(), into))
+    reader.read(*job.name, *job.tensor, *job.slice, job.targets);
 }
 
 }  // namespace
 
 Checkpoint Checkpoint::open(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / kManifestName;
-  if (std::filesystem::is_symlink(path)) fail(ErrorKind::data, path.string(), " is a symbolic link, which is not followed");
+  if (std::filesystem::is_symlink(path))
+    fail(ErrorKind::data, path.string(), " is a symbolic link, which is not followed");
   Checkpoint checkpoint;
   checkpoint.path_ = folder;
   checkpoint.manifest_ = parse_manifest(read_file(path, kMaxManifestBytes), path.string());
   const std::int64_t named = step_of_folder_name(folder.filename().string());
   if (named >= 0 && named != checkpoint.step()) {
-    fail(ErrorKind::data, path.string(), ": belongs to step ", checkpoint.step(), ", not to this folder");
+    fail(ErrorKind::data,
+         path.string(),
+         ": belongs to step ",
+         checkpoint.step(),
+         ", not to this folder");
   }
   return checkpoint;
 }
 
 bool Checkpoint::has_file(const std::string& name) const noexcept {
-  return std::any_of(manifest_.files.begin(), manifest_.files.end(), [&](const SavedFile& file) { return file.name == name; });
+  return std::any_of(manifest_.files.begin(), manifest_.files.end(), [&](const SavedFile& file) {
+    return file.name == name;
+  });
 }
 
 std::string Checkpoint::file(const std::string& name) const {
-  const auto found = std::find_if(manifest_.files.begin(), manifest_.files.end(),
+  const auto found = std::find_if(manifest_.files.begin(),
+                                  manifest_.files.end(),
                                   [&](const SavedFile& file) { return file.name == name; });
-  if (found == manifest_.files.end()) fail(ErrorKind::data, path_.string(), " holds no file ", name);
+  if (found == manifest_.files.end())
+    fail(ErrorKind::data, path_.string(), " holds no file ", name);
   const Fd fd = open_recorded(path_, *found);
   std::string content(found->bytes, '\0');
   read_all(fd.get(), std::as_writable_bytes(std::span(content)), 0, path_ / name);
-  if (xxh3_128_hex(content) != found->hash) fail(ErrorKind::data, (path_ / name).string(), " is damaged: its hash differs");
+  if (xxh3_128_hex(content) != found->hash)
+    fail(ErrorKind::data, (path_ / name).string(), " is damaged: its hash differs");
   return content;
 }
 
 std::vector<std::byte> Checkpoint::read_logical(const std::string& name) const {
   const auto found = manifest_.tensors.find(name);
-  if (found == manifest_.tensors.end()) fail(ErrorKind::data, path_.string(), " holds no tensor ", name);
+  if (found == manifest_.tensors.end())
+    fail(ErrorKind::data, path_.string(), " holds no tensor ", name);
   const SavedTensor& tensor = found->second;
   std::uint64_t available = 0;  // a hostile shape must not allocate more than the files hold
-  for (const SavedFile& shard : manifest_.shards) available += std::filesystem::file_size(path_ / shard.name);
+  for (const SavedFile& shard : manifest_.shards)
+    available += std::filesystem::file_size(path_ / shard.name);
   const auto count = static_cast<std::uint64_t>(tensor.count());
-  if (count > available / size_of(tensor.dtype)) fail(ErrorKind::data, path_.string(), ": ", name, " is larger than its shards");
+  if (count > available / size_of(tensor.dtype))
+    fail(ErrorKind::data, path_.string(), ": ", name, " is larger than its shards");
   std::vector<std::byte> bytes(count * size_of(tensor.dtype));
   const ReadTarget target{Shard::whole(tensor.shape), bytes};
   SliceReader reader(path_, manifest_);
-  for (const SavedSlice& slice : tensor.slices) reader.read(name, tensor, slice, std::span(&target, 1));
+  for (const SavedSlice& slice : tensor.slices)
+    reader.read(name, tensor, slice, std::span(&target, 1));
   return bytes;
 }
 
@@ -143,13 +175,24 @@ void load_tensors(const Checkpoint& checkpoint, StateDict& into, const LoadOptio
   into.values = checkpoint.manifest().values;
 }
 
-void load_tensors(const Checkpoint& checkpoint, StateDict& into, Communicator& world, const LoadOptions& options) {
+void load_tensors(const Checkpoint& checkpoint,
+                  StateDict& into,
+                  Communicator& world,
+                  const LoadOptions& options) {
   check_equal(world, manifest_text(checkpoint.manifest()), "the checkpoint to load");
   Wanted wanted = compare(checkpoint.manifest(), into);
-  world.all_reduce(wanted.flags.data(), wanted.flags.data(), wanted.flags.size(), DType::u8, ReduceOp::max, {}, "wanted tensors")
+  world
+      .all_reduce(wanted.flags.data(),
+                  wanted.flags.data(),
+                  wanted.flags.size(),
+                  DType::u8,
+                  ReduceOp::max,
+                  {},
+                  "wanted tensors")
       ->wait();
   agree(world, capture([&] {
-          raise(checkpoint, wanted.problems + extra_tensors(checkpoint.manifest(), wanted.flags, options));
+          raise(checkpoint,
+                wanted.problems + extra_tensors(checkpoint.manifest(), wanted.flags, options));
         }));
   agree(world, capture([&] { read_tensors(checkpoint, into); }));
   into.values = checkpoint.manifest().values;

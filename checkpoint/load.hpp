@@ -9,18 +9,22 @@
 #include "comm/communicator.hpp"
 
 /// Reading: any number of saved shards of any layout into slices of any other layout.
-/// Plain reads only, at the places the manifest names; libhdf5 never sees a file that is being loaded.
-/// Every slice is hashed while it is read; memory beyond the targets is one piece of 4 MiB.
+/// Plain reads only, at the places the manifest names; libhdf5 never sees a file that is being
+/// loaded. Every slice is hashed while it is read; memory beyond the targets is one piece of 4 MiB.
 namespace trireme {
 
-/// One committed checkpoint with a verified manifest. The other files are verified when they are read.
+/// One committed checkpoint with a verified manifest. The other files are verified when they are
+/// read.
 class Checkpoint {
  public:
-  /// Throws Error(data) if the manifest is absent, damaged or inconsistent, or does not belong to the folder's step.
+  /// Throws Error(data) if the manifest is absent, damaged or inconsistent, or does not belong to
+  /// the folder's step.
   static Checkpoint open(const std::filesystem::path& folder);
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+
   [[nodiscard]] const CheckpointManifest& manifest() const noexcept { return manifest_; }
+
   [[nodiscard]] std::int64_t step() const noexcept { return manifest_.step; }
 
   /// A carried file's content, verified. Throws Error(data) if it is absent or damaged.
@@ -36,18 +40,23 @@ class Checkpoint {
 };
 
 struct LoadOptions {
-  /// Tensors of these prefixes may stay unread ("optim/" for inference). All others must be wanted by some rank.
+  /// Tensors of these prefixes may stay unread ("optim/" for inference). All others must be wanted
+  /// by some rank.
   std::vector<std::string> may_ignore;
 };
 
-/// Fills `into.tensors` (names, dtypes, shapes and shards given by the caller; owner or not) and, when the tensors are
-/// read, replaces `into.values`; `into.files` stays as it is (use Checkpoint::file).
-/// Throws Error(data) listing every missing, extra or mismatched tensor before any byte is written, and for damage while
-/// reading; then the tensors' content is undefined (find_newest_good verifies beforehand).
+/// Fills `into.tensors` (names, dtypes, shapes and shards given by the caller; owner or not) and,
+/// when the tensors are read, replaces `into.values`; `into.files` stays as it is (use
+/// Checkpoint::file). Throws Error(data) listing every missing, extra or mismatched tensor before
+/// any byte is written, and for damage while reading; then the tensors' content is undefined
+/// (find_newest_good verifies beforehand).
 void load_tensors(const Checkpoint& checkpoint, StateDict& into, const LoadOptions& options = {});
 
-/// Collective: as above, each rank its own slices; a tensor is extra only if no rank wants it, and all ranks throw if one
-/// does.
-void load_tensors(const Checkpoint& checkpoint, StateDict& into, Communicator& world, const LoadOptions& options = {});
+/// Collective: as above, each rank its own slices; a tensor is extra only if no rank wants it, and
+/// all ranks throw if one does.
+void load_tensors(const Checkpoint& checkpoint,
+                  StateDict& into,
+                  Communicator& world,
+                  const LoadOptions& options = {});
 
 }  // namespace trireme

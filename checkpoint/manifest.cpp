@@ -25,16 +25,22 @@ Json file_json(const SavedFile& file) {
 }
 
 Json slice_json(const SavedSlice& slice) {
-  return {{"shard", slice.shard},        {"dataset", slice.dataset},
-          {"at", slice.at},              {"offset", slice.part.offset},
-          {"extent", slice.part.extent}, {"flat", {slice.part.flat_begin, slice.part.flat_end}},
+  return {{"shard", slice.shard},
+          {"dataset", slice.dataset},
+          {"at", slice.at},
+          {"offset", slice.part.offset},
+          {"extent", slice.part.extent},
+          {"flat", {slice.part.flat_begin, slice.part.flat_end}},
           {"xxh3_128", slice.hash}};
 }
 
 Json tensor_json(const std::string& name, const SavedTensor& tensor) {
   Json slices = Json::array();
   for (const SavedSlice& slice : tensor.slices) slices.push_back(slice_json(slice));
-  return {{"name", name}, {"dtype", dtype_name(tensor.dtype)}, {"shape", tensor.shape}, {"slices", slices}};
+  return {{"name", name},
+          {"dtype", dtype_name(tensor.dtype)},
+          {"shape", tensor.shape},
+          {"slices", slices}};
 }
 
 /// One entry a line: a manifest can be read and compared with plain tools.
@@ -51,16 +57,22 @@ void append_list(std::string& text, const char* key, const Items& items, const T
 
 /// All but the self hash and the closing brace.
 std::string body_text(const CheckpointManifest& manifest) {
-  std::string text = cat("{\n\"format\": \"", kFormat, "\",\n\"version\": ", kCheckpointVersion, ",\n");
+  std::string text =
+      cat("{\n\"format\": \"", kFormat, "\",\n\"version\": ", kCheckpointVersion, ",\n");
   text += cat("\"run_id\": ", Json(manifest.run_id).dump(), ",\n\"step\": ", manifest.step, ",\n");
   text += cat("\"values\": ", Json(manifest.values).dump(), ",\n");
   append_list(text, "files", manifest.files, file_json);
   append_list(text, "shards", manifest.shards, file_json);
-  append_list(text, "tensors", manifest.tensors, [](const auto& item) { return tensor_json(item.first, item.second); });
+  append_list(text, "tensors", manifest.tensors, [](const auto& item) {
+    return tensor_json(item.first, item.second);
+  });
   return text;
 }
 
-const Json& member(const Json& object, const char* key, Json::value_t type, std::string_view where) {
+const Json& member(const Json& object,
+                   const char* key,
+                   Json::value_t type,
+                   std::string_view where) {
   const auto found = object.is_object() ? object.find(key) : object.end();
   if (!object.is_object() || found == object.end() || found->type() != type) {
     fail(ErrorKind::data, where, ": key '", key, "' is missing or of the wrong type");
@@ -71,7 +83,8 @@ const Json& member(const Json& object, const char* key, Json::value_t type, std:
 std::vector<std::int64_t> integers(const Json& object, const char* key, std::string_view where) {
   std::vector<std::int64_t> values;
   for (const Json& item : member(object, key, Json::value_t::array, where)) {
-    if (!item.is_number_integer() || (item.is_number_unsigned() && item.get<std::uint64_t>() > INT64_MAX)) {
+    if (!item.is_number_integer() ||
+        (item.is_number_unsigned() && item.get<std::uint64_t>() > INT64_MAX)) {
       fail(ErrorKind::data, where, ": '", key, "' holds ", item.dump(), ", expected integers");
     }
     values.push_back(item.get<std::int64_t>());
@@ -81,20 +94,28 @@ std::vector<std::int64_t> integers(const Json& object, const char* key, std::str
 
 std::string hash_member(const Json& object, std::string_view where) {
   const std::string hash = json_get<std::string>(object, "xxh3_128", where);
-  const bool good = hash.size() == kHashDigits && hash.find_first_not_of("0123456789abcdef") == std::string::npos;
-  if (!good) fail(ErrorKind::data, where, ": xxh3_128 = '", hash, "', must be 32 lower-case hexadecimal digits");
+  const bool good =
+      hash.size() == kHashDigits && hash.find_first_not_of("0123456789abcdef") == std::string::npos;
+  if (!good)
+    fail(ErrorKind::data,
+         where,
+         ": xxh3_128 = '",
+         hash,
+         "', must be 32 lower-case hexadecimal digits");
   return hash;
 }
 
 std::vector<SavedFile> parse_files(const Json& root, const char* key, std::string_view where) {
   std::vector<SavedFile> files;
   for (const Json& item : member(root, key, Json::value_t::array, where)) {
-    SavedFile file{json_get<std::string>(item, "name", where), json_get<std::uint64_t>(item, "bytes", where),
+    SavedFile file{json_get<std::string>(item, "name", where),
+                   json_get<std::uint64_t>(item, "bytes", where),
                    hash_member(item, where)};
     if (!is_plain_name(file.name) || file.name == kManifestName) {
       fail(ErrorKind::data, where, ": file name '", file.name, "' is not allowed");
     }
-    if (file.bytes > INT64_MAX) fail(ErrorKind::data, where, ": ", file.name, " claims ", file.bytes, " bytes");
+    if (file.bytes > INT64_MAX)
+      fail(ErrorKind::data, where, ": ", file.name, " claims ", file.bytes, " bytes");
     files.push_back(std::move(file));
   }
   return files;
@@ -118,9 +139,15 @@ SavedSlice parse_slice(const Json& item, std::string_view where) {
 CheckpointManifest from_json(const Json& root, std::string_view where) {
   const std::string format = json_get<std::string>(root, "format", where);
   const std::uint64_t version = json_get<std::uint64_t>(root, "version", where);
-  if (format != kFormat) fail(ErrorKind::data, where, ": format '", format, "', expected '", kFormat, "'");
+  if (format != kFormat)
+    fail(ErrorKind::data, where, ": format '", format, "', expected '", kFormat, "'");
   if (version != kCheckpointVersion) {
-    fail(ErrorKind::data, where, ": checkpoint format version ", version, ", this program reads ", kCheckpointVersion);
+    fail(ErrorKind::data,
+         where,
+         ": checkpoint format version ",
+         version,
+         ", this program reads ",
+         kCheckpointVersion);
   }
   CheckpointManifest manifest;
   manifest.run_id = json_get<std::string>(root, "run_id", where);
@@ -142,31 +169,41 @@ CheckpointManifest from_json(const Json& root, std::string_view where) {
     for (const Json& slice : member(item, "slices", Json::value_t::array, place)) {
       tensor.slices.push_back(parse_slice(slice, place));
     }
-    if (!manifest.tensors.emplace(name, std::move(tensor)).second) fail(ErrorKind::data, place, " is listed twice");
+    if (!manifest.tensors.emplace(name, std::move(tensor)).second)
+      fail(ErrorKind::data, place, " is listed twice");
   }
   return manifest;
 }
 
 /// Sizes of an untrusted manifest, so that later arithmetic cannot overflow.
-void check_tensor_bounds(const CheckpointManifest& manifest, const std::string& name, const SavedTensor& tensor, std::string_view where) {
+void check_tensor_bounds(const CheckpointManifest& manifest,
+                         const std::string& name,
+                         const SavedTensor& tensor,
+                         std::string_view where) {
   const std::string place = cat(where, ": tensor ", name);
   if (!is_tensor_name(name)) fail(ErrorKind::data, place, ": the name is not allowed");
-  if (tensor.shape.size() > 8) fail(ErrorKind::data, place, ": ", tensor.shape.size(), " dimensions, at most 8");
+  if (tensor.shape.size() > 8)
+    fail(ErrorKind::data, place, ": ", tensor.shape.size(), " dimensions, at most 8");
   std::int64_t count = 1;
   for (const std::int64_t size : tensor.shape) {
-    if (size < 0 || (size > 0 && count > (std::int64_t{1} << 56) / size)) fail(ErrorKind::data, place, ": impossible shape");
+    if (size < 0 || (size > 0 && count > (std::int64_t{1} << 56) / size))
+      fail(ErrorKind::data, place, ": impossible shape");
     count *= size;
   }
   for (const SavedSlice& slice : tensor.slices) {
     const Shard& part = slice.part;
-    bool good = part.offset.size() == tensor.shape.size() && part.extent.size() == tensor.shape.size();
+    bool good =
+        part.offset.size() == tensor.shape.size() && part.extent.size() == tensor.shape.size();
     for (std::size_t dim = 0; good && dim < tensor.shape.size(); ++dim) {
-      good = part.offset[dim] >= 0 && part.extent[dim] >= 0 && part.offset[dim] <= tensor.shape[dim] &&
+      good = part.offset[dim] >= 0 && part.extent[dim] >= 0 &&
+             part.offset[dim] <= tensor.shape[dim] &&
              part.extent[dim] <= tensor.shape[dim] - part.offset[dim];
     }
-    good = good && 0 <= part.flat_begin && part.flat_begin < part.flat_end && part.flat_end <= part.rectangle_count();
+    good = good && 0 <= part.flat_begin && part.flat_begin < part.flat_end &&
+           part.flat_end <= part.rectangle_count();
     if (!good) fail(ErrorKind::data, place, ": a slice lies outside the tensor");
-    if (slice.shard >= manifest.shards.size()) fail(ErrorKind::data, place, ": there is no shard ", slice.shard);
+    if (slice.shard >= manifest.shards.size())
+      fail(ErrorKind::data, place, ": there is no shard ", slice.shard);
     const std::uint64_t bytes = static_cast<std::uint64_t>(part.count()) * size_of(tensor.dtype);
     const std::uint64_t limit = manifest.shards[slice.shard].bytes;
     if (slice.at > limit || bytes > limit - slice.at) {
@@ -177,7 +214,9 @@ void check_tensor_bounds(const CheckpointManifest& manifest, const std::string& 
 
 }  // namespace
 
-std::int64_t SavedTensor::count() const noexcept { return Shard::whole(shape).count(); }
+std::int64_t SavedTensor::count() const noexcept {
+  return Shard::whole(shape).count();
+}
 
 std::string manifest_text(const CheckpointManifest& manifest) {
   std::string text = body_text(manifest);
@@ -185,7 +224,9 @@ std::string manifest_text(const CheckpointManifest& manifest) {
   return text.append(kSelfHashKey).append(hash).append(kSelfHashEnd);
 }
 
-std::string manifest_part_text(const CheckpointManifest& part) { return body_text(part) + "\"part\": true\n}\n"; }
+std::string manifest_part_text(const CheckpointManifest& part) {
+  return body_text(part) + "\"part\": true\n}\n";
+}
 
 CheckpointManifest parse_manifest_part(std::string_view text, std::string_view where) {
   return from_json(parse_json(text, where), where);
@@ -197,17 +238,21 @@ CheckpointManifest parse_manifest(std::string_view text, std::string_view where)
                     text.substr(text.size() - tail, kSelfHashKey.size()) == kSelfHashKey;
   if (!ends) fail(ErrorKind::data, where, ": incomplete or damaged (no self hash at its end)");
   const std::string_view body = text.substr(0, text.size() - tail);
-  const std::string_view stored = text.substr(text.size() - tail + kSelfHashKey.size(), kHashDigits);
+  const std::string_view stored =
+      text.substr(text.size() - tail + kSelfHashKey.size(), kHashDigits);
   const std::string computed = xxh3_128_hex(body);
-  if (computed != stored) fail(ErrorKind::data, where, ": damaged: its hash is ", computed, ", it says ", stored);
+  if (computed != stored)
+    fail(ErrorKind::data, where, ": damaged: its hash is ", computed, ", it says ", stored);
   CheckpointManifest manifest = from_json(parse_json(text, where), where);
   check_manifest(manifest, where);
   return manifest;
 }
 
 void check_manifest(const CheckpointManifest& manifest, std::string_view where) {
-  if (!is_plain_name(manifest.run_id)) fail(ErrorKind::data, where, ": run id '", manifest.run_id, "' is not allowed");
-  if (manifest.step < 0 || manifest.step > kMaxStep) fail(ErrorKind::data, where, ": step ", manifest.step, " is not allowed");
+  if (!is_plain_name(manifest.run_id))
+    fail(ErrorKind::data, where, ": run id '", manifest.run_id, "' is not allowed");
+  if (manifest.step < 0 || manifest.step > kMaxStep)
+    fail(ErrorKind::data, where, ": step ", manifest.step, " is not allowed");
   std::vector<std::string> names;
   for (const auto* list : {&manifest.files, &manifest.shards}) {
     for (const SavedFile& file : *list) names.push_back(file.name);
@@ -219,21 +264,24 @@ void check_manifest(const CheckpointManifest& manifest, std::string_view where) 
   std::string problems;
   for (const auto& [name, tensor] : manifest.tensors) {
     num_slices += tensor.slices.size();
-    if (num_slices > kMaxSlices) fail(ErrorKind::data, where, ": more than ", kMaxSlices, " slices");
+    if (num_slices > kMaxSlices)
+      fail(ErrorKind::data, where, ": more than ", kMaxSlices, " slices");
     check_tensor_bounds(manifest, name, tensor, where);
     std::vector<Shard> parts;
     for (const SavedSlice& slice : tensor.slices) parts.push_back(slice.part);
     const std::string problem = cover_problem(tensor.shape, parts);
     if (!problem.empty()) problems += cat("\n  ", name, ": ", problem);
   }
-  if (!problems.empty()) fail(ErrorKind::data, where, ": tensors are not there exactly once:", problems);
+  if (!problems.empty())
+    fail(ErrorKind::data, where, ": tensors are not there exactly once:", problems);
 }
 
 void merge_manifest(CheckpointManifest& whole, const CheckpointManifest& part) {
   const std::uint64_t base = whole.shards.size();
   whole.shards.insert(whole.shards.end(), part.shards.begin(), part.shards.end());
   for (const auto& [name, tensor] : part.tensors) {
-    const auto [found, added] = whole.tensors.try_emplace(name, SavedTensor{tensor.dtype, tensor.shape, {}});
+    const auto [found, added] =
+        whole.tensors.try_emplace(name, SavedTensor{tensor.dtype, tensor.shape, {}});
     SavedTensor& target = found->second;
     if (!added && (target.dtype != tensor.dtype || target.shape != tensor.shape)) {
       fail(ErrorKind::internal, "ranks disagree on dtype or shape of tensor ", name);
@@ -246,8 +294,10 @@ void merge_manifest(CheckpointManifest& whole, const CheckpointManifest& part) {
 }
 
 bool is_plain_name(std::string_view name) noexcept {
-  constexpr std::string_view kAllowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
-  return !name.empty() && name.size() <= 128 && name.front() != '.' && name.find_first_not_of(kAllowed) == std::string::npos;
+  constexpr std::string_view kAllowed =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+  return !name.empty() && name.size() <= 128 && name.front() != '.' &&
+         name.find_first_not_of(kAllowed) == std::string::npos;
 }
 
 bool is_tensor_name(std::string_view name) noexcept {
@@ -261,7 +311,8 @@ bool is_tensor_name(std::string_view name) noexcept {
 }
 
 std::string step_folder_name(std::int64_t step) {
-  if (step < 0 || step > kMaxStep) fail(ErrorKind::usage, "step ", step, ", must be in [0, ", kMaxStep, "]");
+  if (step < 0 || step > kMaxStep)
+    fail(ErrorKind::usage, "step ", step, ", must be in [0, ", kMaxStep, "]");
   char name[32];
   std::snprintf(name, sizeof name, "step-%09lld", static_cast<long long>(step));
   return name;

@@ -9,7 +9,8 @@
 #include "core/dtype.hpp"
 #include "parallel/shard.hpp"
 
-/// manifest.json: what a checkpoint folder holds. See README.md of this folder for the format's promise.
+/// manifest.json: what a checkpoint folder holds. See README.md of this folder for the format's
+/// promise.
 namespace trireme {
 
 inline constexpr std::uint64_t kCheckpointVersion = 1;
@@ -50,18 +51,21 @@ struct CheckpointManifest {
 /// Ends with a hash of everything before it; equal manifests give equal text.
 std::string manifest_text(const CheckpointManifest& manifest);
 
-/// Checks the hash before it parses, then every name, size and range, and that the slices of each tensor cover it exactly
-/// once. `where` names the text in errors. Throws Error(data).
+/// Checks the hash before it parses, then every name, size and range, and that the slices of each
+/// tensor cover it exactly once. `where` names the text in errors. Throws Error(data).
 CheckpointManifest parse_manifest(std::string_view text, std::string_view where);
 
-/// The part of a manifest that one writer knows (its shard, its slices), to be merged on one rank. No self hash.
+/// The part of a manifest that one writer knows (its shard, its slices), to be merged on one rank.
+/// No self hash.
 std::string manifest_part_text(const CheckpointManifest& part);
 CheckpointManifest parse_manifest_part(std::string_view text, std::string_view where);
 
-/// Adds shards and slices of `part`. Throws Error(internal) where writers disagree on a tensor's dtype or shape.
+/// Adds shards and slices of `part`. Throws Error(internal) where writers disagree on a tensor's
+/// dtype or shape.
 void merge_manifest(CheckpointManifest& whole, const CheckpointManifest& part);
 
-/// Throws Error(data), listing what is wrong, unless every element of every tensor is there exactly once.
+/// Throws Error(data), listing what is wrong, unless every element of every tensor is there exactly
+/// once.
 void check_manifest(const CheckpointManifest& manifest, std::string_view where);
 
 /// A plain file name: 1 to 128 of [A-Za-z0-9._-], not beginning with a dot.

@@ -16,10 +16,12 @@ struct PruneOptions {
   std::vector<std::int64_t> trusted;
 };
 
-/// Deletes checkpoints older than the newest `keep_last` good ones. Damaged ones do not count, and are deleted only when
-/// older than those; checkpoints of another run, and what cannot be read, are never touched.
-/// Returns the deleted steps, newest first. Only the run's owner may call it.
-/// Throws Error(usage) for keep_last < 1, Error(resource) when the disk refuses.
-std::vector<std::int64_t> prune_checkpoints(const std::filesystem::path& folder, const PruneOptions& options, const WarningSink& warn);
+/// Deletes checkpoints older than the newest `keep_last` good ones. Damaged ones do not count, and
+/// are deleted only when older than those; checkpoints of another run, and what cannot be read, are
+/// never touched. Returns the deleted steps, newest first. Only the run's owner may call it. Throws
+/// Error(usage) for keep_last < 1, Error(resource) when the disk refuses.
+std::vector<std::int64_t> prune_checkpoints(const std::filesystem::path& folder,
+                                            const PruneOptions& options,
+                                            const WarningSink& warn);
 
 }  // namespace trireme

@@ -13,15 +13,17 @@
 #include "comm/communicator.hpp"
 #include "core/error.hpp"
 
-/// Saving, in three stages, so that the middle one can run on a writer thread that never communicates:
+/// Saving, in three stages, so that the middle one can run on a writer thread that never
+/// communicates:
 ///
-///   stage_checkpoint    collective   temporary folder; owned tensors copied away from the optimizer
-///   write_staged_shard  this rank    its HDF5 shard: skeleton, raw writes, hashes, fsync
+///   stage_checkpoint    collective   temporary folder; owned tensors copied away from the
+///   optimizer write_staged_shard  this rank    its HDF5 shard: skeleton, raw writes, hashes, fsync
 ///   commit_checkpoint   collective   manifest, one rename to step-NNNNNNNNN, `latest`
 ///
-/// Until the rename nothing that a reader looks at has changed; an error on one rank is thrown on all, and the earlier
-/// checkpoint stays. Failpoints stand at every step of the protocol: "checkpoint.*" in this folder's sources.
-/// Protocol: README.md. The folder must belong to this run alone (run_lock.hpp).
+/// Until the rename nothing that a reader looks at has changed; an error on one rank is thrown on
+/// all, and the earlier checkpoint stays. Failpoints stand at every step of the protocol:
+/// "checkpoint.*" in this folder's sources. Protocol: README.md. The folder must belong to this run
+/// alone (run_lock.hpp).
 namespace trireme {
 
 struct SaveOptions {
@@ -46,9 +48,10 @@ struct WrittenShard {
   std::optional<Error> error;
 };
 
-/// Collective. Removes leftovers of killed saves and makes the temporary folder (rank 0). Ranks must agree on step,
-/// values and files; exactly one owner for each element is checked at commit.
-/// Throws Error(usage) if step-NNNNNNNNN exists already, Error(internal) for an inconsistent StateDict.
+/// Collective. Removes leftovers of killed saves and makes the temporary folder (rank 0). Ranks
+/// must agree on step, values and files; exactly one owner for each element is checked at commit.
+/// Throws Error(usage) if step-NNNNNNNNN exists already, Error(internal) for an inconsistent
+/// StateDict.
 StagedCheckpoint stage_checkpoint(const std::filesystem::path& folder,
                                   std::int64_t step,
                                   const StateDict& state,
@@ -58,8 +61,11 @@ StagedCheckpoint stage_checkpoint(const std::filesystem::path& folder,
 /// Not collective, no communication. Never throws: the error is agreed at commit.
 WrittenShard write_staged_shard(const StagedCheckpoint& staged) noexcept;
 
-/// Collective. Returns the published folder. Throws the same error on all ranks; then nothing was published.
-std::filesystem::path commit_checkpoint(const StagedCheckpoint& staged, const WrittenShard& written, Communicator& world);
+/// Collective. Returns the published folder. Throws the same error on all ranks; then nothing was
+/// published.
+std::filesystem::path commit_checkpoint(const StagedCheckpoint& staged,
+                                        const WrittenShard& written,
+                                        Communicator& world);
 
 /// Collective: all three stages at once, nothing copied.
 std::filesystem::path save_checkpoint(const std::filesystem::path& folder,

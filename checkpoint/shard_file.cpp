@@ -17,8 +17,10 @@
 namespace trireme {
 namespace {
 
-constexpr std::size_t kPiece = std::size_t{1} << 20;      // stays in cache between the two hashes and the write
-constexpr std::uint64_t kWriteback = std::uint64_t{8} << 20;  // the disk starts while we still write
+constexpr std::size_t kPiece = std::size_t{1}
+                               << 20;  // stays in cache between the two hashes and the write
+constexpr std::uint64_t kWriteback = std::uint64_t{8}
+                                     << 20;  // the disk starts while we still write
 
 struct Placed {
   const SliceToWrite* slice = nullptr;
@@ -51,7 +53,8 @@ std::vector<Placed> write_skeleton(const std::filesystem::path& path,
     placed.push_back({&slice, std::move(dataset), at});
   }
   file.close();
-  std::sort(placed.begin(), placed.end(), [](const Placed& a, const Placed& b) { return a.at < b.at; });
+  std::sort(
+      placed.begin(), placed.end(), [](const Placed& a, const Placed& b) { return a.at < b.at; });
   return placed;
 }
 
@@ -61,10 +64,19 @@ class ShardStream {
   explicit ShardStream(const std::filesystem::path& path)
       : path_(path), fd_(::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC)) {
     struct stat info {};
-    if (!fd_ || ::fstat(fd_.get(), &info) != 0) fail(ErrorKind::resource, "cannot reopen ", path.string(), ": ", std::strerror(errno));
+
+    if (!fd_ || ::fstat(fd_.get(), &info) != 0)
+      fail(ErrorKind::resource, "cannot reopen ", path.string(), ": ", std::strerror(errno));
     size_ = static_cast<std::uint64_t>(info.st_size);
     const int code = size_ == 0 ? 0 : ::posix_fallocate(fd_.get(), 0, info.st_size);
-    if (code != 0) fail(ErrorKind::resource, "cannot reserve ", size_, " bytes for ", path.string(), ": ", std::strerror(code));
+    if (code != 0)
+      fail(ErrorKind::resource,
+           "cannot reserve ",
+           size_,
+           " bytes for ",
+           path.string(),
+           ": ",
+           std::strerror(code));
   }
 
   /// The slice's hash.
@@ -89,7 +101,8 @@ class ShardStream {
     hash_existing(size_);
     failpoint("checkpoint.shard.sync");
     sync_file(fd_.get(), path_);
-    if (::close(fd_.release()) != 0) fail(ErrorKind::resource, "cannot close ", path_.string(), ": ", std::strerror(errno));
+    if (::close(fd_.release()) != 0)
+      fail(ErrorKind::resource, "cannot close ", path_.string(), ": ", std::strerror(errno));
     return {name, size_, file_hash_.hex()};
   }
 
@@ -108,7 +121,9 @@ class ShardStream {
   void start_writeback() {
     if (position_ - written_back_ < kWriteback) return;
     // Only a hint: fsync at the end is what counts.
-    (void)::sync_file_range(fd_.get(), static_cast<off_t>(written_back_), static_cast<off_t>(position_ - written_back_),
+    (void)::sync_file_range(fd_.get(),
+                            static_cast<off_t>(written_back_),
+                            static_cast<off_t>(position_ - written_back_),
                             SYNC_FILE_RANGE_WRITE);
     written_back_ = position_;
   }
@@ -143,7 +158,9 @@ CheckpointManifest write_shard_file(const std::filesystem::path& folder,
   part.step = identity.step;
   for (const Placed& one : placed) {
     const SliceToWrite& slice = *one.slice;
-    SavedTensor& tensor = part.tensors.try_emplace(slice.name, SavedTensor{slice.dtype, slice.shape, {}}).first->second;
+    SavedTensor& tensor =
+        part.tensors.try_emplace(slice.name, SavedTensor{slice.dtype, slice.shape, {}})
+            .first->second;
     tensor.slices.push_back({0, one.dataset, one.at, slice.part, stream.write(one)});
   }
   part.shards.push_back(stream.finish(name));

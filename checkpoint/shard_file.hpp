@@ -31,10 +31,11 @@ struct ShardIdentity {
 /// "shard-00000-of-00008.h5".
 std::string shard_file_name(const ShardIdentity& identity);
 
-/// Writes one HDF5 shard into `folder`: the skeleton through libhdf5, space taken at once, then the raw elements by
-/// pwrite while slice and file hashes are computed in one pass, fsync of file and folder. No communication; may run on
-/// any thread. Equal inputs give equal bytes. A dataset has the slice's shape, or one dim if it is a flat range.
-/// Returns the part of the manifest that describes it. Throws Error(resource) when the disk refuses.
+/// Writes one HDF5 shard into `folder`: the skeleton through libhdf5, space taken at once, then the
+/// raw elements by pwrite while slice and file hashes are computed in one pass, fsync of file and
+/// folder. No communication; may run on any thread. Equal inputs give equal bytes. A dataset has
+/// the slice's shape, or one dim if it is a flat range. Returns the part of the manifest that
+/// describes it. Throws Error(resource) when the disk refuses.
 CheckpointManifest write_shard_file(const std::filesystem::path& folder,
                           const ShardIdentity& identity,
                           std::span<const SliceToWrite> slices);

@@ -23,15 +23,20 @@ struct Cursor {
 };
 
 /// Copies what lies in slice elements [begin, begin + count), given as `piece`.
-void scatter(Cursor& cursor, std::span<const std::byte> piece, std::int64_t begin, std::size_t element) {
+void scatter(Cursor& cursor,
+             std::span<const std::byte> piece,
+             std::int64_t begin,
+             std::size_t element) {
   const std::int64_t end = begin + static_cast<std::int64_t>(piece.size() / element);
   while (cursor.next < cursor.runs.size()) {
     const ShardRun& run = cursor.runs[cursor.next];
     const std::int64_t from = std::max(begin, run.source_index);
     const std::int64_t to = std::min(end, run.source_index + run.count);
     if (from < to) {
-      const auto at = static_cast<std::size_t>(run.target_index + from - run.source_index) * element;
-      std::memcpy(cursor.bytes.data() + at, piece.data() + static_cast<std::size_t>(from - begin) * element,
+      const auto at =
+          static_cast<std::size_t>(run.target_index + from - run.source_index) * element;
+      std::memcpy(cursor.bytes.data() + at,
+                  piece.data() + static_cast<std::size_t>(from - begin) * element,
                   static_cast<std::size_t>(to - from) * element);
     }
     if (run.source_index + run.count > end) return;
@@ -46,13 +51,25 @@ Fd open_recorded(const std::filesystem::path& folder, const SavedFile& file) {
   Fd fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
   if (!fd) {
     const bool bad = errno == ENOENT || errno == ELOOP || errno == ENOTDIR || errno == ENXIO;
-    fail(bad ? ErrorKind::data : ErrorKind::resource, "cannot open ", path.string(), ": ", std::strerror(errno));
+    fail(bad ? ErrorKind::data : ErrorKind::resource,
+         "cannot open ",
+         path.string(),
+         ": ",
+         std::strerror(errno));
   }
+
   struct stat info {};
-  if (::fstat(fd.get(), &info) != 0) fail(ErrorKind::resource, "cannot stat ", path.string(), ": ", std::strerror(errno));
+
+  if (::fstat(fd.get(), &info) != 0)
+    fail(ErrorKind::resource, "cannot stat ", path.string(), ": ", std::strerror(errno));
   if (!S_ISREG(info.st_mode)) fail(ErrorKind::data, path.string(), " is not a regular file");
   if (static_cast<std::uint64_t>(info.st_size) != file.bytes) {
-    fail(ErrorKind::data, path.string(), " has ", info.st_size, " bytes, the manifest says ", file.bytes);
+    fail(ErrorKind::data,
+         path.string(),
+         " has ",
+         info.st_size,
+         " bytes, the manifest says ",
+         file.bytes);
   }
   return fd;
 }
@@ -88,12 +105,19 @@ void SliceReader::read(const std::string& name,
     const auto piece = std::span(piece_).first(std::min<std::uint64_t>(kPieceBytes, total - done));
     read_all(fd_.get(), piece, slice.at + done, open_path_);
     hasher.update(piece);
-    for (Cursor& cursor : cursors) scatter(cursor, piece, static_cast<std::int64_t>(done / element), element);
+    for (Cursor& cursor : cursors)
+      scatter(cursor, piece, static_cast<std::int64_t>(done / element), element);
   }
   const std::string computed = hasher.hex();
   if (computed != slice.hash) {
-    fail(ErrorKind::data, open_path_.string(), ": tensor ", name, " is damaged: its hash is ", computed,
-         ", the manifest says ", slice.hash);
+    fail(ErrorKind::data,
+         open_path_.string(),
+         ": tensor ",
+         name,
+         " is damaged: its hash is ",
+         computed,
+         ", the manifest says ",
+         slice.hash);
   }
 }
 

@@ -20,9 +20,13 @@ class SliceReader {
  public:
   SliceReader(std::filesystem::path folder, const CheckpointManifest& manifest);
 
-  /// Reads the whole slice, hashes it, and copies what each target needs. Nothing is read if no target needs any.
-  /// Throws Error(data) if the file is absent, short, not the recorded size, or the hash differs.
-  void read(const std::string& name, const SavedTensor& tensor, const SavedSlice& slice, std::span<const ReadTarget> targets);
+  /// Reads the whole slice, hashes it, and copies what each target needs. Nothing is read if no
+  /// target needs any. Throws Error(data) if the file is absent, short, not the recorded size, or
+  /// the hash differs.
+  void read(const std::string& name,
+            const SavedTensor& tensor,
+            const SavedSlice& slice,
+            std::span<const ReadTarget> targets);
 
  private:
   void open_shard(std::uint64_t index);

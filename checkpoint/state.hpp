@@ -10,7 +10,8 @@
 
 namespace trireme {
 
-/// One tensor of a run's state, as this rank holds it. Logical names: "param/<hf name>", "optim/<slot>/<hf name>".
+/// One tensor of a run's state, as this rank holds it. Logical names: "param/<hf name>",
+/// "optim/<slot>/<hf name>".
 struct StateTensor {
   std::string name;
   DType dtype = DType::f32;
@@ -20,11 +21,14 @@ struct StateTensor {
   bool owner = true;                // among replicas, exactly one rank owns (writes) each element
 };
 
-/// Everything an exact resume needs. Tensors may be sharded; `values` and `files` are equal on all ranks.
+/// Everything an exact resume needs. Tensors may be sharded; `values` and `files` are equal on all
+/// ranks.
 struct StateDict {
   std::vector<StateTensor> tensors;
-  std::map<std::string, std::string> values;  // scalars as text: "step", "data.next_sample", "scaler.scale", ...
-  std::map<std::string, std::string> files;   // small files carried along: "tokenizer.json", "config.toml", ...
+  std::map<std::string, std::string>
+      values;  // scalars as text: "step", "data.next_sample", "scaler.scale", ...
+  std::map<std::string, std::string>
+      files;  // small files carried along: "tokenizer.json", "config.toml", ...
 };
 
 }  // namespace trireme

@@ -28,12 +28,14 @@ std::string file_damage(const fs::path& folder, const SavedFile& file) {
     std::vector<std::byte> piece(std::size_t{4} << 20);
     Hasher hasher;
     for (std::uint64_t done = 0; done < file.bytes; done += piece.size()) {
-      const auto part = std::span(piece).first(std::min<std::uint64_t>(piece.size(), file.bytes - done));
+      const auto part =
+          std::span(piece).first(std::min<std::uint64_t>(piece.size(), file.bytes - done));
       read_all(fd.get(), part, done, folder / file.name);
       hasher.update(part);
     }
     const std::string computed = hasher.hex();
-    if (computed != file.hash) damage = cat(file.name, ": its hash is ", computed, ", the manifest says ", file.hash);
+    if (computed != file.hash)
+      damage = cat(file.name, ": its hash is ", computed, ", the manifest says ", file.hash);
   });
   return error ? error->what() : damage;
 }
@@ -46,7 +48,8 @@ std::vector<std::string> unknown_entries(const Checkpoint& checkpoint) {
   for (const fs::directory_entry& entry : fs::directory_iterator(checkpoint.path())) {
     const std::string name = entry.path().filename().string();
     // A leading dot: what NFS makes of a file deleted while open.
-    if (!name.starts_with('.') && !known.contains(name)) unknown.push_back(name + ": not named by the manifest");
+    if (!name.starts_with('.') && !known.contains(name))
+      unknown.push_back(name + ": not named by the manifest");
   }
   std::sort(unknown.begin(), unknown.end());
   return unknown;
@@ -71,7 +74,10 @@ Candidate try_step(const fs::path& folder, int rank, int size) {
 void warn_skipped(const WarningSink& warn, std::int64_t step, const Error& error) {
   // Trouble with the machine is no reason to train on from older state.
   if (error.kind() != ErrorKind::data) throw error;
-  warn(cat("checkpoint ", step_folder_name(step), " is not usable, trying the one before: ", error.what()));
+  warn(cat("checkpoint ",
+           step_folder_name(step),
+           " is not usable, trying the one before: ",
+           error.what()));
 }
 
 /// Row-major elements [begin, end) of a logical tensor, read without regard to slice hashes.
@@ -84,16 +90,22 @@ class WindowReader {
     for (const SavedSlice& slice : tensor.slices) {
       const std::vector<ShardRun> runs = intersect(tensor.shape, slice.part, window);
       if (runs.empty()) continue;
-      // One read over all runs: what lies between them belongs to the windows before and after, so it is little.
+      // One read over all runs: what lies between them belongs to the windows before and after, so
+      // it is little.
       const std::int64_t first = runs.front().source_index;
       const std::int64_t last = runs.back().source_index + runs.back().count;
       const SavedFile& shard = checkpoint_->manifest().shards[slice.shard];
       const Fd fd = open_recorded(checkpoint_->path(), shard);
       span_.resize(static_cast<std::size_t>(last - first) * element);
-      read_all(fd.get(), span_, slice.at + static_cast<std::uint64_t>(first) * element, checkpoint_->path() / shard.name);
+      read_all(fd.get(),
+               span_,
+               slice.at + static_cast<std::uint64_t>(first) * element,
+               checkpoint_->path() / shard.name);
       for (const ShardRun& run : runs) {
-        const auto* from = span_.data() + static_cast<std::size_t>(run.source_index - first) * element;
-        std::copy_n(from, static_cast<std::size_t>(run.count) * element,
+        const auto* from =
+            span_.data() + static_cast<std::size_t>(run.source_index - first) * element;
+        std::copy_n(from,
+                    static_cast<std::size_t>(run.count) * element,
                     bytes.data() + static_cast<std::size_t>(run.target_index) * element);
       }
     }
@@ -146,7 +158,8 @@ Checkpoint verify_checkpoint(const std::filesystem::path& folder) {
   return checkpoint;
 }
 
-std::optional<Checkpoint> find_newest_good(const std::filesystem::path& folder, const WarningSink& warn) {
+std::optional<Checkpoint> find_newest_good(const std::filesystem::path& folder,
+                                           const WarningSink& warn) {
   for (const std::int64_t step : list_steps(folder)) {
     Candidate candidate = try_step(folder / step_folder_name(step), 0, 1);
     if (!candidate.error) return candidate.checkpoint;
@@ -155,7 +168,9 @@ std::optional<Checkpoint> find_newest_good(const std::filesystem::path& folder, 
   return std::nullopt;
 }
 
-std::optional<Checkpoint> find_newest_good(const std::filesystem::path& folder, Communicator& world, const WarningSink& warn) {
+std::optional<Checkpoint> find_newest_good(const std::filesystem::path& folder,
+                                           Communicator& world,
+                                           const WarningSink& warn) {
   std::string names;  // rank 0's view: other nodes may see the folder a moment later
   agree(world, capture([&] {
           if (world.rank() != 0) return;
@@ -174,14 +189,16 @@ std::optional<Checkpoint> find_newest_good(const std::filesystem::path& folder, 
       if (error.kind() == ErrorKind::comm) throw;
       shared = error;
     }
-    warn_skipped(world.rank() == 0 ? warn : [](std::string_view) {}, step_of_folder_name(name), *shared);
+    warn_skipped(
+        world.rank() == 0 ? warn : [](std::string_view) {}, step_of_folder_name(name), *shared);
   }
   return std::nullopt;
 }
 
 std::string hash_tensors(const Checkpoint& checkpoint) {
   const std::vector<std::string> damage = find_damage(checkpoint);
-  if (!damage.empty()) fail(ErrorKind::data, checkpoint.path().string(), " is damaged:\n  ", joined(damage));
+  if (!damage.empty())
+    fail(ErrorKind::data, checkpoint.path().string(), " is damaged:\n  ", joined(damage));
   Hasher hasher;
   for (const auto& [name, tensor] : checkpoint.manifest().tensors) {
     std::string head = cat(name, "\n", dtype_name(tensor.dtype), "\n");

@@ -65,7 +65,8 @@ void AddedTokenMatcher::insert(Trie& trie, std::int32_t token) {
   const std::string& content = tokens_[static_cast<std::size_t>(token)].content;
   std::int32_t at = -1;
   for (const char byte : content) {
-    auto& first = at < 0 ? trie.roots[static_cast<unsigned char>(byte)] : trie.nodes[static_cast<std::size_t>(at)].first_child;
+    auto& first = at < 0 ? trie.roots[static_cast<unsigned char>(byte)]
+                         : trie.nodes[static_cast<std::size_t>(at)].first_child;
     std::int32_t child = first;
     while (child >= 0 && trie.nodes[static_cast<std::size_t>(child)].byte != byte) {
       child = trie.nodes[static_cast<std::size_t>(child)].next_sibling;
@@ -100,17 +101,23 @@ std::int32_t AddedTokenMatcher::longest_at(const Trie& trie, std::string_view te
   return best;
 }
 
-std::size_t AddedTokenMatcher::next_start(const Trie& trie, std::string_view text, std::size_t from) {
+std::size_t AddedTokenMatcher::next_start(const Trie& trie,
+                                          std::string_view text,
+                                          std::size_t from) {
   if (trie.num_first == 0 || from >= text.size()) return text.size();
   if (trie.num_first == 1) {
     const void* found = std::memchr(text.data() + from, trie.only_first, text.size() - from);
-    return found == nullptr ? text.size() : static_cast<std::size_t>(static_cast<const char*>(found) - text.data());
+    return found == nullptr
+               ? text.size()
+               : static_cast<std::size_t>(static_cast<const char*>(found) - text.data());
   }
   while (from < text.size() && trie.roots[static_cast<unsigned char>(text[from])] < 0) ++from;
   return from;
 }
 
-void AddedTokenMatcher::split_by(const Trie& trie, std::string_view text, std::vector<TextPart>& parts) const {
+void AddedTokenMatcher::split_by(const Trie& trie,
+                                 std::string_view text,
+                                 std::vector<TextPart>& parts) const {
   std::size_t done = 0;  // text up to here is in parts
   for (std::size_t at = next_start(trie, text, 0); at < text.size();) {
     const std::int32_t found = longest_at(trie, text.substr(at));
@@ -122,7 +129,9 @@ void AddedTokenMatcher::split_by(const Trie& trie, std::string_view text, std::v
     std::size_t start = at;
     std::size_t stop = at + token.content.size();
     at = next_start(trie, text, stop);
-    if (token.single_word && (ends_with_word(text.substr(0, start)) || starts_with_word(text.substr(stop)))) continue;
+    if (token.single_word &&
+        (ends_with_word(text.substr(0, start)) || starts_with_word(text.substr(stop))))
+      continue;
     // White space that the match before has taken is not taken again.
     if (token.lstrip) start = std::max(trailing_space(text.substr(0, start)), done);
     if (token.rstrip) stop += leading_space(text.substr(stop));

@@ -12,7 +12,9 @@ namespace {
 
 constexpr std::size_t kShortPiece = 48;  // above this a heap is faster than repeated scans
 
-std::uint64_t pair_key(std::uint32_t left, std::uint32_t right) { return std::uint64_t{left} << 32 | right; }
+std::uint64_t pair_key(std::uint32_t left, std::uint32_t right) {
+  return std::uint64_t{left} << 32 | right;
+}
 
 std::uint64_t pair_hash(std::uint64_t key) {
   key *= 0x9E3779B97F4A7C15ULL;  // 2^64 over the golden ratio: spreads low bits upward
@@ -23,14 +25,16 @@ std::uint64_t pair_hash(std::uint64_t key) {
 
 BpeModel::BpeModel(const TokenizerSpec& spec) : ignore_merges_(spec.ignore_merges) {
   for (int byte = 0; byte < 256; ++byte) {
-    byte_id_[static_cast<std::size_t>(byte)] = spec.vocab.at(to_byte_level(std::string(1, static_cast<char>(byte))));
+    byte_id_[static_cast<std::size_t>(byte)] =
+        spec.vocab.at(to_byte_level(std::string(1, static_cast<char>(byte))));
   }
   merges_.resize(std::bit_ceil(std::max<std::size_t>(16, spec.merges.size() * 4)));
   mask_ = merges_.size() - 1;
   for (std::size_t rank = 0; rank < spec.merges.size(); ++rank) {
     const MergeRule& rule = spec.merges[rank];
     // A pair listed twice keeps its last rank.
-    slot(rule.left, rule.right) = {pair_key(rule.left, rule.right), static_cast<std::uint32_t>(rank), rule.result};
+    slot(rule.left, rule.right) = {
+        pair_key(rule.left, rule.right), static_cast<std::uint32_t>(rank), rule.result};
   }
   if (!ignore_merges_) return;
   for (const auto& [token, id] : spec.vocab) {
@@ -74,7 +78,8 @@ void BpeModel::merge_long(BpeScratch& scratch, std::size_t& count) const {
   previous.resize(count);
   next.resize(count);
   heap.clear();
-  // An entry is rank << 32 | position, so the smallest is the next merge; it is stale once ranks[position] differs.
+  // An entry is rank << 32 | position, so the smallest is the next merge; it is stale once
+  // ranks[position] differs.
   const auto update = [&](std::uint32_t at) {
     ranks[at] = next[at] < size ? find(ids[at], ids[next[at]]).rank : kNone;
     if (ranks[at] == kNone) return;
@@ -106,26 +111,31 @@ void BpeModel::merge_long(BpeScratch& scratch, std::size_t& count) const {
   for (std::uint32_t i = 0; i < size; i = next[i]) ids[count++] = ids[i];
 }
 
-void BpeModel::encode_piece(std::string_view piece, BpeScratch& scratch, std::vector<std::uint32_t>& ids) const {
+void BpeModel::encode_piece(std::string_view piece,
+                            BpeScratch& scratch,
+                            std::vector<std::uint32_t>& ids) const {
   if (ignore_merges_) {
     if (const auto found = whole_.find(std::string(piece)); found != whole_.end()) {
       ids.push_back(found->second);
       return;
     }
   }
-  if (piece.size() >= kNone) fail(ErrorKind::data, "a piece of text has ", piece.size(), " bytes, at most ", kNone - 1);
+  if (piece.size() >= kNone)
+    fail(ErrorKind::data, "a piece of text has ", piece.size(), " bytes, at most ", kNone - 1);
   std::size_t count = piece.size();
   if (scratch.ids.size() < count) {
     scratch.ids.resize(count);
     scratch.ranks.resize(count);
   }
-  for (std::size_t i = 0; i < count; ++i) scratch.ids[i] = byte_id_[static_cast<unsigned char>(piece[i])];
+  for (std::size_t i = 0; i < count; ++i)
+    scratch.ids[i] = byte_id_[static_cast<unsigned char>(piece[i])];
   if (count <= kShortPiece) {
     merge_short(scratch, count);
   } else {
     merge_long(scratch, count);
   }
-  ids.insert(ids.end(), scratch.ids.begin(), scratch.ids.begin() + static_cast<std::ptrdiff_t>(count));
+  ids.insert(
+      ids.end(), scratch.ids.begin(), scratch.ids.begin() + static_cast<std::ptrdiff_t>(count));
 }
 
 }  // namespace trireme

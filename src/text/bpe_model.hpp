@@ -28,7 +28,9 @@ class BpeModel {
   explicit BpeModel(const TokenizerSpec& spec);
 
   /// Appends the ids of `piece` (raw bytes, fewer than 2^32).
-  void encode_piece(std::string_view piece, BpeScratch& scratch, std::vector<std::uint32_t>& ids) const;
+  void encode_piece(std::string_view piece,
+                    BpeScratch& scratch,
+                    std::vector<std::uint32_t>& ids) const;
 
  private:
   static constexpr std::uint32_t kNone = 0xFFFFFFFF;
@@ -48,7 +50,8 @@ class BpeModel {
   std::vector<Merge> merges_;  // open addressing; an empty slot ends a search
   std::uint64_t mask_ = 0;
   bool ignore_merges_ = false;
-  std::unordered_map<std::string, std::uint32_t> whole_;  // raw bytes of tokens, only with ignore_merges
+  std::unordered_map<std::string, std::uint32_t>
+      whole_;  // raw bytes of tokens, only with ignore_merges
 };
 
 }  // namespace trireme

@@ -31,11 +31,14 @@ constexpr Maps make_maps() {
 }
 
 constexpr Maps kMaps = make_maps();
-static_assert(kMaps.to_char[' '] == 0x120 && kMaps.to_char['\n'] == 0x10A && kMaps.to_char[0xAD] == 0x143);
+static_assert(kMaps.to_char[' '] == 0x120 && kMaps.to_char['\n'] == 0x10A &&
+              kMaps.to_char[0xAD] == 0x143);
 
 }  // namespace
 
-std::uint32_t byte_level_char(std::uint8_t byte) noexcept { return kMaps.to_char[byte]; }
+std::uint32_t byte_level_char(std::uint8_t byte) noexcept {
+  return kMaps.to_char[byte];
+}
 
 std::string to_byte_level(std::string_view bytes) {
   std::string out;

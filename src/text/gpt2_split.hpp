@@ -17,7 +17,8 @@ inline constexpr std::string_view kGpt2Pattern =
 
 namespace gpt2 {
 
-inline constexpr std::uint8_t kClasses = kLetter | kNumber | kSpace;  // none of them: the third alternative
+inline constexpr std::uint8_t kClasses =
+    kLetter | kNumber | kSpace;  // none of them: the third alternative
 
 inline constexpr std::array<std::uint8_t, 128> kAscii = [] {
   std::array<std::uint8_t, 128> classes{};
@@ -53,10 +54,12 @@ inline std::size_t contraction(const char* p, const char* end) noexcept {
   if (first == 's' || first == 't' || first == 'm' || first == 'd') return 2;
   if (left < 3) return 0;
   const char second = p[2];
-  return ((first == 'r' || first == 'v') && second == 'e') || (first == 'l' && second == 'l') ? 3 : 0;
+  return ((first == 'r' || first == 'v') && second == 'e') || (first == 'l' && second == 'l') ? 3
+                                                                                              : 0;
 }
 
-/// End of the piece of white space that begins at `p`: \s+(?!\S) leaves the last character before a word to that word.
+/// End of the piece of white space that begins at `p`: \s+(?!\S) leaves the last character before a
+/// word to that word.
 inline const char* space_end(const char* p, const char* end) noexcept {
   const char* last = p;
   const char* stop = p;

@@ -9,7 +9,9 @@
 namespace trireme {
 namespace {
 
-MergeLearner::Pair pair_of(std::uint32_t left, std::uint32_t right) { return std::uint64_t{left} << 32 | right; }
+MergeLearner::Pair pair_of(std::uint32_t left, std::uint32_t right) {
+  return std::uint64_t{left} << 32 | right;
+}
 
 std::size_t hash_of(MergeLearner::Pair pair) {
   pair *= 0x9E3779B97F4A7C15ULL;
@@ -18,19 +20,28 @@ std::size_t hash_of(MergeLearner::Pair pair) {
 
 }  // namespace
 
-MergeLearner::MergeLearner(std::vector<std::string> tokens) : tokens_(std::move(tokens)), table_(1 << 12), pairs_(1), pair_of_(1) {
+MergeLearner::MergeLearner(std::vector<std::string> tokens)
+    : tokens_(std::move(tokens)), table_(1 << 12), pairs_(1), pair_of_(1) {
   for (std::size_t id = 0; id < tokens_.size(); ++id) {
     ids_.emplace(tokens_[id], static_cast<std::uint32_t>(id));
     // Characters, not bytes: every byte that does not continue a character begins one.
     lengths_.push_back(static_cast<std::uint64_t>(
-        std::count_if(tokens_[id].begin(), tokens_[id].end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; })));
+        std::count_if(tokens_[id].begin(), tokens_[id].end(), [](char c) {
+          return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+        })));
   }
 }
 
 void MergeLearner::add_word(std::string_view bytes, std::uint64_t count) {
   static thread_local std::array<std::string, 256> alphabet;
-  if (bytes.size() > 0xFFFFFFFF) fail(ErrorKind::data, "a word of the training text has ", bytes.size(), " bytes, at most 2^32-1");
-  words_.push_back({.begin = symbols_.size(), .length = static_cast<std::uint32_t>(bytes.size()), .count = static_cast<std::int64_t>(count)});
+  if (bytes.size() > 0xFFFFFFFF)
+    fail(ErrorKind::data,
+         "a word of the training text has ",
+         bytes.size(),
+         " bytes, at most 2^32-1");
+  words_.push_back({.begin = symbols_.size(),
+                    .length = static_cast<std::uint32_t>(bytes.size()),
+                    .count = static_cast<std::int64_t>(count)});
   for (const char c : bytes) {
     std::string& token = alphabet[static_cast<unsigned char>(c)];
     if (token.empty()) token = to_byte_level(std::string_view(&c, 1));
@@ -71,13 +82,15 @@ void MergeLearner::change(Pair pair, std::int64_t by, std::uint32_t word) {
   found.count += by;
   if (by < 0) return;
   if (found.words.empty()) fresh_.push_back(static_cast<std::uint32_t>(&found - pairs_.data()));
-  if (found.words.empty() || found.words.back() != word) found.words.push_back(word);  // words come one after another
+  if (found.words.empty() || found.words.back() != word)
+    found.words.push_back(word);  // words come one after another
 }
 
 void MergeLearner::count_words() {
   for (std::uint32_t w = 0; w < words_.size(); ++w) {
     const std::uint32_t* symbols = symbols_.data() + words_[w].begin;
-    for (std::uint32_t i = 0; i + 1 < words_[w].length; ++i) change(pair_of(symbols[i], symbols[i + 1]), words_[w].count, w);
+    for (std::uint32_t i = 0; i + 1 < words_[w].length; ++i)
+      change(pair_of(symbols[i], symbols[i + 1]), words_[w].count, w);
   }
 }
 
@@ -96,7 +109,8 @@ void MergeLearner::push_new_pairs() {
 std::uint32_t MergeLearner::token_of(Pair pair) {
   const std::uint64_t left = pair >> 32;
   const std::uint64_t right = pair & 0xFFFFFFFF;
-  const auto [found, is_new] = ids_.emplace(tokens_[left] + tokens_[right], static_cast<std::uint32_t>(tokens_.size()));
+  const auto [found, is_new] =
+      ids_.emplace(tokens_[left] + tokens_[right], static_cast<std::uint32_t>(tokens_.size()));
   if (is_new) {
     tokens_.push_back(found->first);
     lengths_.push_back(lengths_[left] + lengths_[right]);
@@ -104,7 +118,10 @@ std::uint32_t MergeLearner::token_of(Pair pair) {
   return found->second;  // an old id if the same string came about another way
 }
 
-void MergeLearner::merge_in(std::uint32_t word, Pair pair, std::uint32_t result, std::uint64_t max_length) {
+void MergeLearner::merge_in(std::uint32_t word,
+                            Pair pair,
+                            std::uint32_t result,
+                            std::uint64_t max_length) {
   const auto left = static_cast<std::uint32_t>(pair >> 32);
   const auto right = static_cast<std::uint32_t>(pair);
   Word& w = words_[word];
@@ -118,12 +135,14 @@ void MergeLearner::merge_in(std::uint32_t word, Pair pair, std::uint32_t result,
     if (kept > 0) {
       const std::uint32_t before = symbols[kept - 1];
       change(pair_of(before, left), -w.count, word);
-      if (lengths_[before] + lengths_[result] < max_length) change(pair_of(before, result), w.count, word);
+      if (lengths_[before] + lengths_[result] < max_length)
+        change(pair_of(before, result), w.count, word);
     }
     if (i + 2 < w.length) {
       const std::uint32_t after = symbols[i + 2];
       change(pair_of(right, after), -w.count, word);
-      if (lengths_[after] + lengths_[result] < max_length) change(pair_of(result, after), w.count, word);
+      if (lengths_[after] + lengths_[result] < max_length)
+        change(pair_of(result, after), w.count, word);
     }
     symbols[kept++] = result;
     ++i;
@@ -131,7 +150,9 @@ void MergeLearner::merge_in(std::uint32_t word, Pair pair, std::uint32_t result,
   w.length = kept;
 }
 
-void MergeLearner::learn(std::size_t vocab_size, std::uint64_t min_frequency, std::uint64_t max_length) {
+void MergeLearner::learn(std::size_t vocab_size,
+                         std::uint64_t min_frequency,
+                         std::uint64_t max_length) {
   count_words();
   push_new_pairs();
   while (tokens_.size() < vocab_size && !heap_.empty()) {

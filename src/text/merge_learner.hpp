@@ -19,11 +19,13 @@ class MergeLearner {
   /// A word (raw bytes) and how often it occurs. All words come before learn.
   void add_word(std::string_view bytes, std::uint64_t count);
 
-  /// Merges until the vocabulary has `vocab_size` tokens or no pair occurs `min_frequency` times (at least once).
-  /// A pair is new only if both parts together are shorter than `max_length` bytes.
+  /// Merges until the vocabulary has `vocab_size` tokens or no pair occurs `min_frequency` times
+  /// (at least once). A pair is new only if both parts together are shorter than `max_length`
+  /// bytes.
   void learn(std::size_t vocab_size, std::uint64_t min_frequency, std::uint64_t max_length);
 
   [[nodiscard]] const std::vector<std::string>& tokens() const { return tokens_; }
+
   /// By rank; a pair may occur twice, then its last rank counts.
   [[nodiscard]] const std::vector<Pair>& merges() const { return merges_; }
 
@@ -35,11 +37,12 @@ class MergeLearner {
   };
 
   struct PairState {
-    std::int64_t count = 0;             // occurrences over all words
-    std::vector<std::uint32_t> words;   // with occurrences that are not in the heap yet
+    std::int64_t count = 0;            // occurrences over all words
+    std::vector<std::uint32_t> words;  // with occurrences that are not in the heap yet
   };
 
-  /// Each entry owns the words it was pushed for; a pair that appears in more words later gets another entry.
+  /// Each entry owns the words it was pushed for; a pair that appears in more words later gets
+  /// another entry.
   struct Candidate {
     std::int64_t count = 0;
     Pair pair = 0;

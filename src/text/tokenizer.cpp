@@ -67,7 +67,8 @@ struct TokenTable {
   explicit TokenTable(const TokenizerSpec& spec) : special(spec.vocab_size) {
     std::vector<std::string_view> text(spec.vocab_size);
     for (const auto& [token, id] : spec.vocab) text[id] = token;
-    for (const AddedToken& token : spec.added) {  // an added token with a model's id replaces its text
+    for (const AddedToken& token :
+         spec.added) {  // an added token with a model's id replaces its text
       text[token.id] = token.content;
       special[token.id] = token.special;
     }
@@ -102,11 +103,19 @@ std::string hash_of(const TokenizerSpec& spec) {
   for (const auto& [token, id] : spec.vocab) vocab.emplace_back(id, token);
   std::sort(vocab.begin(), vocab.end());
   // Lengths first, so that no token can look like two lines.
-  for (const auto& [id, token] : vocab) line("token", number(id), number(token.size()), std::string(token));
+  for (const auto& [id, token] : vocab)
+    line("token", number(id), number(token.size()), std::string(token));
   for (const MergeRule& rule : spec.merges) line("merge", number(rule.left), number(rule.right));
   for (const AddedToken& token : spec.added) {
-    line("added", number(token.id), number(token.content.size()), token.content, number(token.single_word), number(token.lstrip),
-         number(token.rstrip), number(token.normalized), number(token.special));
+    line("added",
+         number(token.id),
+         number(token.content.size()),
+         token.content,
+         number(token.single_word),
+         number(token.lstrip),
+         number(token.rstrip),
+         number(token.normalized),
+         number(token.special));
   }
   line("split", spec.split == SplitPattern::gpt2 ? "gpt2" : "none", number(spec.add_prefix_space));
   for (const std::uint32_t id : spec.prefix_ids) line("before", number(id));
@@ -117,8 +126,15 @@ std::string hash_of(const TokenizerSpec& spec) {
 }  // namespace
 
 struct Tokenizer::Impl {
-  Impl(const std::map<std::string, std::string>& contents, std::string_view where, TokenizerSpec parsed)
-      : files(contents), spec(std::move(parsed)), matcher(spec.added), model(spec), table(spec), hash(hash_of(spec)) {
+  Impl(const std::map<std::string, std::string>& contents,
+       std::string_view where,
+       TokenizerSpec parsed)
+      : files(contents),
+        spec(std::move(parsed)),
+        matcher(spec.added),
+        model(spec),
+        table(spec),
+        hash(hash_of(spec)) {
     for (const AddedToken& token : spec.added) added_ids.emplace(token.content, token.id);
     const auto config = files.find(kConfigFile);
     if (config != files.end()) read_roles(config->second, cat(where, "/", kConfigFile));
@@ -132,15 +148,25 @@ struct Tokenizer::Impl {
 
   void read_roles(std::string_view text, const std::string& where) {
     const Json config = parse_json(text, where);
-    if (!config.is_object()) fail(ErrorKind::data, where, " is ", config.type_name(), ", must be an object");
+    if (!config.is_object())
+      fail(ErrorKind::data, where, " is ", config.type_name(), ", must be an object");
     const auto role = [&](const char* key) -> std::optional<std::uint32_t> {
       const auto found = config.find(key);
       if (found == config.end() || found->is_null()) return std::nullopt;
       // Either the token or an object that describes it.
-      const std::string token = found->is_object() ? json_get<std::string>(*found, "content", cat(where, ": ", key))
-                                                   : json_get<std::string>(config, key, where);
+      const std::string token =
+          found->is_object() ? json_get<std::string>(*found, "content", cat(where, ": ", key))
+                             : json_get<std::string>(config, key, where);
       const auto id = id_of(token);
-      if (!id) fail(ErrorKind::data, where, ": ", key, " = '", token, "' is not in the vocabulary of ", kModelFile);
+      if (!id)
+        fail(ErrorKind::data,
+             where,
+             ": ",
+             key,
+             " = '",
+             token,
+             "' is not in the vocabulary of ",
+             kModelFile);
       return id;
     };
     roles = {.bos = role("bos_token"), .eos = role("eos_token"), .pad = role("pad_token")};
@@ -159,7 +185,9 @@ struct Tokenizer::Impl {
   mutable WorkspacePool pool;
 };
 
-void Tokenizer::Impl::encode_part(std::string_view text, Workspace& work, std::vector<std::uint32_t>& ids) const {
+void Tokenizer::Impl::encode_part(std::string_view text,
+                                  Workspace& work,
+                                  std::vector<std::uint32_t>& ids) const {
   if (spec.add_prefix_space && !text.starts_with(' ')) {
     work.prefixed.assign(1, ' ').append(text);
     text = work.prefixed;
@@ -187,19 +215,29 @@ Tokenizer Tokenizer::load(const std::filesystem::path& folder_or_file) {
   }
   for (const char* name : {kModelFile, kConfigFile, kTemplateFile}) {
     const std::filesystem::path path = folder_or_file / name;
-    if (name == kModelFile || std::filesystem::exists(path)) files[name] = read_file(path, JsonLimits{}.max_bytes);
+    if (name == kModelFile || std::filesystem::exists(path))
+      files[name] = read_file(path, JsonLimits{}.max_bytes);
   }
   return from_files(files, folder_or_file.string());
 }
 
-Tokenizer Tokenizer::from_files(const std::map<std::string, std::string>& files, std::string_view where) {
+Tokenizer Tokenizer::from_files(const std::map<std::string, std::string>& files,
+                                std::string_view where) {
   const auto model = files.find(kModelFile);
   if (model == files.end()) fail(ErrorKind::data, where, ": ", kModelFile, " is missing");
-  return Tokenizer(std::make_shared<const Impl>(files, where, parse_tokenizer_json(model->second, where)));
+  return Tokenizer(
+      std::make_shared<const Impl>(files, where, parse_tokenizer_json(model->second, where)));
 }
 
-std::vector<std::uint32_t> Tokenizer::encode(std::string_view utf8, const EncodeOptions& options) const {
-  if (utf8.size() > kMaxTextBytes) fail(ErrorKind::data, "text of ", utf8.size(), " bytes, at most ", kMaxTextBytes, " are encoded at once");
+std::vector<std::uint32_t> Tokenizer::encode(std::string_view utf8,
+                                             const EncodeOptions& options) const {
+  if (utf8.size() > kMaxTextBytes)
+    fail(ErrorKind::data,
+         "text of ",
+         utf8.size(),
+         " bytes, at most ",
+         kMaxTextBytes,
+         " are encoded at once");
   check_utf8(utf8, "text");
   std::vector<std::uint32_t> ids;
   ids.reserve(utf8.size() / 3 + 8);
@@ -219,7 +257,8 @@ std::vector<std::uint32_t> Tokenizer::encode(std::string_view utf8, const Encode
     impl_->encode_part(utf8, *work, ids);
   }
   impl_->pool.give_back(std::move(work));
-  if (options.add_special_tokens) ids.insert(ids.end(), impl_->spec.suffix_ids.begin(), impl_->spec.suffix_ids.end());
+  if (options.add_special_tokens)
+    ids.insert(ids.end(), impl_->spec.suffix_ids.begin(), impl_->spec.suffix_ids.end());
   return ids;
 }
 
@@ -234,22 +273,40 @@ std::string Tokenizer::decode(std::span<const std::uint32_t> ids, bool skip_spec
   return text;
 }
 
-std::uint32_t Tokenizer::vocab_size() const { return impl_->spec.vocab_size; }
+std::uint32_t Tokenizer::vocab_size() const {
+  return impl_->spec.vocab_size;
+}
 
-std::optional<std::uint32_t> Tokenizer::token_to_id(std::string_view token) const { return impl_->id_of(std::string(token)); }
+std::optional<std::uint32_t> Tokenizer::token_to_id(std::string_view token) const {
+  return impl_->id_of(std::string(token));
+}
 
-std::string_view Tokenizer::token_bytes(std::uint32_t id) const { return impl_->table.at(id); }
+std::string_view Tokenizer::token_bytes(std::uint32_t id) const {
+  return impl_->table.at(id);
+}
 
-bool Tokenizer::is_special(std::uint32_t id) const { return id < impl_->table.special.size() && impl_->table.special[id]; }
+bool Tokenizer::is_special(std::uint32_t id) const {
+  return id < impl_->table.special.size() && impl_->table.special[id];
+}
 
-std::optional<std::uint32_t> Tokenizer::bos_id() const { return impl_->roles.bos; }
+std::optional<std::uint32_t> Tokenizer::bos_id() const {
+  return impl_->roles.bos;
+}
 
-std::optional<std::uint32_t> Tokenizer::eos_id() const { return impl_->roles.eos; }
+std::optional<std::uint32_t> Tokenizer::eos_id() const {
+  return impl_->roles.eos;
+}
 
-std::optional<std::uint32_t> Tokenizer::pad_id() const { return impl_->roles.pad; }
+std::optional<std::uint32_t> Tokenizer::pad_id() const {
+  return impl_->roles.pad;
+}
 
-const std::map<std::string, std::string>& Tokenizer::files() const { return impl_->files; }
+const std::map<std::string, std::string>& Tokenizer::files() const {
+  return impl_->files;
+}
 
-std::string Tokenizer::content_hash() const { return impl_->hash; }
+std::string Tokenizer::content_hash() const {
+  return impl_->hash;
+}
 
 }  // namespace trireme

@@ -16,7 +16,8 @@ namespace {
 class Part {
  public:
   Part(const SortedJson& value, std::string where) : value_(value), where_(std::move(where)) {
-    if (!value_.is_object()) fail(ErrorKind::data, where_, " is ", value_.type_name(), ", must be an object");
+    if (!value_.is_object())
+      fail(ErrorKind::data, where_, " is ", value_.type_name(), ", must be an object");
   }
 
   [[nodiscard]] const std::string& where() const { return where_; }
@@ -31,7 +32,8 @@ class Part {
   [[nodiscard]] Part part(const char* key) const { return {at(key), cat(where_, ".", key)}; }
 
   [[nodiscard]] std::string text(const char* key) const {
-    if (!at(key).is_string()) fail(ErrorKind::data, where_, ".", key, " is ", at(key).type_name(), ", must be a string");
+    if (!at(key).is_string())
+      fail(ErrorKind::data, where_, ".", key, " is ", at(key).type_name(), ", must be a string");
     return at(key).get<std::string>();
   }
 
@@ -42,15 +44,23 @@ class Part {
   }
 
   [[nodiscard]] const SortedJson& array(const char* key) const {
-    if (!at(key).is_array()) fail(ErrorKind::data, where_, ".", key, " is ", at(key).type_name(), ", must be an array");
+    if (!at(key).is_array())
+      fail(ErrorKind::data, where_, ".", key, " is ", at(key).type_name(), ", must be an array");
     return at(key);
   }
 
   /// Refuses any value but null (and, where allowed, the empty string).
   void must_be_unset(const char* key, bool empty_is_unset = false) const {
     const SortedJson& value = at(key);
-    if (value.is_null() || (empty_is_unset && value.is_string() && value.get_ref<const std::string&>().empty())) return;
-    fail(ErrorKind::data, where_, ".", key, " = ", value.dump(-1, ' ', false, SortedJson::error_handler_t::replace).substr(0, 80),
+    if (value.is_null() ||
+        (empty_is_unset && value.is_string() && value.get_ref<const std::string&>().empty()))
+      return;
+    fail(ErrorKind::data,
+         where_,
+         ".",
+         key,
+         " = ",
+         value.dump(-1, ' ', false, SortedJson::error_handler_t::replace).substr(0, 80),
          ": not supported, must be null");
   }
 
@@ -60,13 +70,22 @@ class Part {
 };
 
 [[noreturn]] void unsupported(const Part& part, std::string_view type, std::string_view supported) {
-  fail(ErrorKind::data, part.where(), " of type '", type, "' is not supported; supported: ", supported);
+  fail(ErrorKind::data,
+       part.where(),
+       " of type '",
+       type,
+       "' is not supported; supported: ",
+       supported);
 }
 
 std::uint32_t read_id(const SortedJson& value, const std::string& where) {
   if (!value.is_number_unsigned() || value.get<std::uint64_t>() > kMaxTokenId) {
-    fail(ErrorKind::data, where, " = ", value.dump(-1, ' ', false, SortedJson::error_handler_t::replace).substr(0, 80),
-         ", must be an integer from 0 to ", kMaxTokenId);
+    fail(ErrorKind::data,
+         where,
+         " = ",
+         value.dump(-1, ' ', false, SortedJson::error_handler_t::replace).substr(0, 80),
+         ", must be an integer from 0 to ",
+         kMaxTokenId);
   }
   return value.get<std::uint32_t>();
 }
@@ -74,20 +93,28 @@ std::uint32_t read_id(const SortedJson& value, const std::string& where) {
 void read_vocab(const Part& model, TokenizerSpec& spec) {
   const SortedJson& vocab = model.at("vocab");
   const std::string where = model.where() + ".vocab";
-  if (!vocab.is_object()) fail(ErrorKind::data, where, " is ", vocab.type_name(), ", must be an object of token: id");
+  if (!vocab.is_object())
+    fail(ErrorKind::data, where, " is ", vocab.type_name(), ", must be an object of token: id");
   spec.vocab.reserve(vocab.size());
   std::unordered_set<std::uint32_t> ids;
   ids.reserve(vocab.size());
   for (const auto& [token, value] : vocab.items()) {
     const std::uint32_t id = read_id(value, cat(where, "['", token, "']"));
-    if (!ids.insert(id).second) fail(ErrorKind::data, where, ": two tokens have the id ", id, ", one is '", token, "'");
+    if (!ids.insert(id).second)
+      fail(ErrorKind::data, where, ": two tokens have the id ", id, ", one is '", token, "'");
     spec.vocab.emplace(token, id);
     spec.vocab_size = std::max(spec.vocab_size, id + 1);
   }
   for (int byte = 0; byte < 256; ++byte) {
     const std::string token = to_byte_level(std::string(1, static_cast<char>(byte)));
     if (spec.vocab.contains(token)) continue;
-    fail(ErrorKind::data, where, ": no token for byte ", byte, " ('", token, "'), so this is not a complete byte-level model");
+    fail(ErrorKind::data,
+         where,
+         ": no token for byte ",
+         byte,
+         " ('",
+         token,
+         "'), so this is not a complete byte-level model");
   }
 }
 
@@ -108,15 +135,23 @@ std::pair<std::string, std::string> read_merge(const SortedJson& merge, const st
 
 void read_merges(const Part& model, TokenizerSpec& spec) {
   const SortedJson& merges = model.array("merges");
-  if (merges.size() > kMaxTokenId) fail(ErrorKind::data, model.where(), ".merges has ", merges.size(), " entries, at most ", kMaxTokenId);
+  if (merges.size() > kMaxTokenId)
+    fail(ErrorKind::data,
+         model.where(),
+         ".merges has ",
+         merges.size(),
+         " entries, at most ",
+         kMaxTokenId);
   spec.merges.reserve(merges.size());
   for (std::size_t i = 0; i < merges.size(); ++i) {
-    if (merges[i].is_string() && merges[i].get_ref<const std::string&>().starts_with("#version")) continue;
+    if (merges[i].is_string() && merges[i].get_ref<const std::string&>().starts_with("#version"))
+      continue;
     const std::string where = cat(model.where(), ".merges[", i, "]");
     const auto [left, right] = read_merge(merges[i], where);
     const auto id_of = [&](const std::string& token) {
       const auto found = spec.vocab.find(token);
-      if (found == spec.vocab.end()) fail(ErrorKind::data, where, ": token '", token, "' is not in the vocabulary");
+      if (found == spec.vocab.end())
+        fail(ErrorKind::data, where, ": token '", token, "' is not in the vocabulary");
       return found->second;
     };
     if (left.empty() || right.empty()) fail(ErrorKind::data, where, " has an empty part");
@@ -126,21 +161,24 @@ void read_merges(const Part& model, TokenizerSpec& spec) {
 
 void read_model(const Part& model, TokenizerSpec& spec) {
   // Files written before 0.10 have no type; only BPE has merges.
-  const std::string type = model.at("type").is_null() && model.at("merges").is_array() ? "BPE" : model.text("type");
+  const std::string type =
+      model.at("type").is_null() && model.at("merges").is_array() ? "BPE" : model.text("type");
   if (type != "BPE") unsupported(model, type, "BPE");
   const SortedJson& dropout = model.at("dropout");
   if (!dropout.is_number() || dropout.get<double>() != 0) model.must_be_unset("dropout");
   model.must_be_unset("continuing_subword_prefix", true);
   model.must_be_unset("end_of_word_suffix", true);
   spec.ignore_merges = model.flag("ignore_merges", false);
-  // unk_token, fuse_unk and byte_fallback cannot fire: every byte has a token, which read_vocab checks.
+  // unk_token, fuse_unk and byte_fallback cannot fire: every byte has a token, which read_vocab
+  // checks.
   read_vocab(model, spec);
   read_merges(model, spec);
 }
 
 void read_added_tokens(const SortedJson& list, const std::string& where, TokenizerSpec& spec) {
   if (list.is_null()) return;
-  if (!list.is_array()) fail(ErrorKind::data, where, " is ", list.type_name(), ", must be an array");
+  if (!list.is_array())
+    fail(ErrorKind::data, where, " is ", list.type_name(), ", must be an array");
   const auto model_size = static_cast<std::uint32_t>(spec.vocab.size());
   std::optional<std::uint32_t> highest;
   std::unordered_map<std::string, std::size_t> position;
@@ -154,7 +192,12 @@ void read_added_tokens(const SortedJson& list, const std::string& where, Tokeniz
                      .special = part.flag("special", false)};
     if (token.content.empty()) continue;
     if (token.content.size() > kMaxAddedTokenBytes) {
-      fail(ErrorKind::data, part.where(), ".content has ", token.content.size(), " bytes, at most ", kMaxAddedTokenBytes);
+      fail(ErrorKind::data,
+           part.where(),
+           ".content has ",
+           token.content.size(),
+           " bytes, at most ",
+           kMaxAddedTokenBytes);
     }
     const auto known = position.find(token.content);
     const auto in_model = spec.vocab.find(token.content);
@@ -165,9 +208,17 @@ void read_added_tokens(const SortedJson& list, const std::string& where, Tokeniz
     } else {
       token.id = highest && *highest >= model_size ? *highest + 1 : model_size;
     }
-    if (const std::uint32_t asked = read_id(part.at("id"), part.where() + ".id"); asked != token.id) {
-      fail(ErrorKind::data, part.where(), " ('", token.content, "') has id ", asked, ", but Hugging Face tokenizers gives it ",
-           token.id, " (the model's own id, else the next free one); correct the file");
+    if (const std::uint32_t asked = read_id(part.at("id"), part.where() + ".id");
+        asked != token.id) {
+      fail(ErrorKind::data,
+           part.where(),
+           " ('",
+           token.content,
+           "') has id ",
+           asked,
+           ", but Hugging Face tokenizers gives it ",
+           token.id,
+           " (the model's own id, else the next free one); correct the file");
     }
     highest = std::max(highest.value_or(0), token.id);
     spec.vocab_size = std::max(spec.vocab_size, token.id + 1);
@@ -198,7 +249,8 @@ void read_template(const Part& part, TokenizerSpec& spec) {
   for (const SortedJson& value : part.array("single")) {
     const Part piece(value, part.where() + ".single[]");
     if (!piece.at("Sequence").is_null()) {
-      if (after_text || piece.part("Sequence").text("id") != "A") fail(ErrorKind::data, part.where(), ".single must contain $A once and no $B");
+      if (after_text || piece.part("Sequence").text("id") != "A")
+        fail(ErrorKind::data, part.where(), ".single must contain $A once and no $B");
       after_text = true;
       continue;
     }
@@ -212,7 +264,10 @@ void read_template(const Part& part, TokenizerSpec& spec) {
 }
 
 /// True if a template was read.
-bool read_post_processor(const SortedJson& value, const std::string& where, int depth, TokenizerSpec& spec) {
+bool read_post_processor(const SortedJson& value,
+                         const std::string& where,
+                         int depth,
+                         TokenizerSpec& spec) {
   if (value.is_null()) return false;
   const Part part(value, where);
   const std::string type = part.text("type");
@@ -221,11 +276,13 @@ bool read_post_processor(const SortedJson& value, const std::string& where, int 
     read_template(part, spec);
     return true;
   }
-  if (type != "Sequence" || depth > 0) unsupported(part, type, "null, ByteLevel, TemplateProcessing, Sequence of these");
+  if (type != "Sequence" || depth > 0)
+    unsupported(part, type, "null, ByteLevel, TemplateProcessing, Sequence of these");
   bool found = false;
   for (const SortedJson& inner : part.array("processors")) {
     if (!read_post_processor(inner, where + ".processors[]", depth + 1, spec)) continue;
-    if (found) fail(ErrorKind::data, where, " has two TemplateProcessing steps, at most one is supported");
+    if (found)
+      fail(ErrorKind::data, where, " has two TemplateProcessing steps, at most one is supported");
     found = true;
   }
   return found;
@@ -234,7 +291,9 @@ bool read_post_processor(const SortedJson& value, const std::string& where, int 
 void check_special_ids(const TokenizerSpec& spec, const std::string& where) {
   for (const auto* ids : {&spec.prefix_ids, &spec.suffix_ids}) {
     for (const std::uint32_t id : *ids) {
-      if (id >= spec.vocab_size) fail(ErrorKind::data, where, ": id ", id, " is outside the vocabulary of ", spec.vocab_size);
+      if (id >= spec.vocab_size)
+        fail(
+            ErrorKind::data, where, ": id ", id, " is outside the vocabulary of ", spec.vocab_size);
     }
   }
 }
@@ -244,7 +303,8 @@ void check_special_ids(const TokenizerSpec& spec, const std::string& where) {
 TokenizerSpec parse_tokenizer_json(std::string_view text, std::string_view where) {
   const SortedJson json = parse_sorted_json(text, where);
   const Part root(json, std::string(where) + ": tokenizer");
-  if (root.text("version") != "1.0") fail(ErrorKind::data, root.where(), ".version = '", root.text("version"), "', must be '1.0'");
+  if (root.text("version") != "1.0")
+    fail(ErrorKind::data, root.where(), ".version = '", root.text("version"), "', must be '1.0'");
   root.must_be_unset("truncation");
   root.must_be_unset("padding");
   root.must_be_unset("normalizer");

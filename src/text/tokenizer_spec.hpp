@@ -6,7 +6,8 @@
 #include <vector>
 
 /// What a tokenizer.json says, checked and reduced to what changes ids or text.
-/// Anything that is not supported is refused by name: an approximation would silently train on other tokens.
+/// Anything that is not supported is refused by name: an approximation would silently train on
+/// other tokens.
 namespace trireme {
 
 struct AddedToken {
@@ -31,8 +32,8 @@ enum class SplitPattern { none, gpt2 };
 struct TokenizerSpec {
   std::unordered_map<std::string, std::uint32_t> vocab;  // model tokens in the byte alphabet
   std::vector<MergeRule> merges;                         // rank = position
-  bool ignore_merges = false;                            // a whole piece that is a token is not merged
-  std::vector<AddedToken> added;                         // in file order, one per content
+  bool ignore_merges = false;     // a whole piece that is a token is not merged
+  std::vector<AddedToken> added;  // in file order, one per content
   SplitPattern split = SplitPattern::gpt2;
   bool add_prefix_space = false;
   std::vector<std::uint32_t> prefix_ids;  // what the post-processor puts around a text
@@ -44,10 +45,10 @@ struct TokenizerSpec {
 inline constexpr std::uint32_t kMaxTokenId = (1U << 22) - 1;
 inline constexpr std::size_t kMaxAddedTokenBytes = 1024;
 
-/// Ids of added tokens follow Hugging Face's rule (the model's id if it has the content, else the next free one);
-/// a file whose own ids disagree is refused. `where` names the file in errors.
-/// Throws Error(data): broken JSON, an unsupported part, a byte without token, a merge outside the vocabulary.
-/// Source: huggingface/tokenizers 0.23, `added_vocabulary.rs` and `models/bpe`.
+/// Ids of added tokens follow Hugging Face's rule (the model's id if it has the content, else the
+/// next free one); a file whose own ids disagree is refused. `where` names the file in errors.
+/// Throws Error(data): broken JSON, an unsupported part, a byte without token, a merge outside the
+/// vocabulary. Source: huggingface/tokenizers 0.23, `added_vocabulary.rs` and `models/bpe`.
 TokenizerSpec parse_tokenizer_json(std::string_view text, std::string_view where);
 
 }  // namespace trireme

@@ -8,7 +8,9 @@
 namespace trireme {
 namespace {
 
-std::string quoted(const std::string& text) { return Json(text).dump(); }
+std::string quoted(const std::string& text) {
+  return Json(text).dump();
+}
 
 /// The one layout of the byte-level step, which is pre-tokenizer and decoder.
 std::string byte_level_step(bool add_prefix_space) {
@@ -22,15 +24,21 @@ std::string byte_level_step(bool add_prefix_space) {
 }
 
 Json describe(std::size_t id, const ReservedToken& token) {
-  return {{"id", id},        {"content", token.content}, {"single_word", false},    {"lstrip", false},
-          {"rstrip", false}, {"normalized", false},      {"special", token.special}};
+  return {{"id", id},
+          {"content", token.content},
+          {"single_word", false},
+          {"lstrip", false},
+          {"rstrip", false},
+          {"normalized", false},
+          {"special", token.special}};
 }
 
 std::string added_tokens(const std::vector<ReservedToken>& reserved) {
   Json list = Json::array();
   for (std::size_t id = 0; id < reserved.size(); ++id) list.push_back(describe(id, reserved[id]));
   std::string text = list.dump(2);
-  for (std::size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at + 1)) text.insert(at + 1, "  ");
+  for (std::size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at + 1))
+    text.insert(at + 1, "  ");
   return text;
 }
 
@@ -42,7 +50,9 @@ constexpr const char* kChatTemplate =
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
 bool has(const std::vector<ReservedToken>& reserved, const std::string& content) {
-  return std::any_of(reserved.begin(), reserved.end(), [&](const ReservedToken& token) { return token.content == content; });
+  return std::any_of(reserved.begin(), reserved.end(), [&](const ReservedToken& token) {
+    return token.content == content;
+  });
 }
 
 }  // namespace
@@ -76,7 +86,8 @@ std::string write_tokenizer_json(const std::vector<std::string>& tokens,
   text += "\n    },\n    \"merges\": [";
   for (std::size_t rank = 0; rank < merges.size(); ++rank) {
     text += rank == 0 ? "\n      [\n        " : ",\n      [\n        ";
-    text += quoted(tokens[merges[rank].first]) + ",\n        " + quoted(tokens[merges[rank].second]) + "\n      ]";
+    text += quoted(tokens[merges[rank].first]) + ",\n        " +
+            quoted(tokens[merges[rank].second]) + "\n      ]";
   }
   text += merges.empty() ? "]\n  }\n}" : "\n    ]\n  }\n}";
   return text;
@@ -97,7 +108,8 @@ std::string write_tokenizer_config(const BpeTrainOptions& options) {
     config[key] = token.empty() ? Json(nullptr) : Json(token);
   };
   role("bos_token", options.bos_token);
-  if (has(options.reserved, "<|im_start|>") && has(options.reserved, "<|im_end|>")) config["chat_template"] = kChatTemplate;
+  if (has(options.reserved, "<|im_start|>") && has(options.reserved, "<|im_end|>"))
+    config["chat_template"] = kChatTemplate;
   config["clean_up_tokenization_spaces"] = false;
   role("eos_token", options.eos_token);
   config["model_input_names"] = {"input_ids", "attention_mask"};

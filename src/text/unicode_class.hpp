@@ -1,8 +1,8 @@
 #pragma once
 #include <cstdint>
 
-/// Character classes as Hugging Face `tokenizers` sees them (Unicode 16), as bits, in a two-stage table:
-/// a regex library of the system has older tables and would split newer letters differently.
+/// Character classes as Hugging Face `tokenizers` sees them (Unicode 16), as bits, in a two-stage
+/// table: a regex library of the system has older tables and would split newer letters differently.
 namespace trireme {
 
 inline constexpr std::uint8_t kLetter = 1;  // \p{L}

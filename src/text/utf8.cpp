@@ -1,7 +1,8 @@
 #include "text/utf8.hpp"
 
-#include <algorithm>
 #include <simdjson.h>
+
+#include <algorithm>
 
 #include "core/error.hpp"
 
@@ -11,7 +12,11 @@ Utf8Step utf8_step(std::string_view text, std::size_t position) noexcept {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned lead = byte(position);
   if (lead < 0x80) return {.length = 1, .valid = true};
-  const std::size_t need = lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
+  const std::size_t need = lead < 0xC2   ? 0
+                           : lead < 0xE0 ? 2
+                           : lead < 0xF0 ? 3
+                           : lead < 0xF5 ? 4
+                                         : 0;
   if (need == 0) return {.length = 1};
   // The second byte also excludes overlong forms, surrogates and code points past U+10FFFF.
   unsigned low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
@@ -53,7 +58,8 @@ void append_lossy_utf8(std::string_view bytes, std::string& out) {
 std::size_t utf8_incomplete_tail(std::string_view bytes) noexcept {
   for (std::size_t tail = 1; tail <= std::min<std::size_t>(3, bytes.size()); ++tail) {
     const std::size_t position = bytes.size() - tail;
-    if ((static_cast<unsigned char>(bytes[position]) & 0xC0) == 0x80) continue;  // continuation byte
+    if ((static_cast<unsigned char>(bytes[position]) & 0xC0) == 0x80)
+      continue;  // continuation byte
     const Utf8Step step = utf8_step(bytes, position);
     return step.truncated ? tail : 0;
   }

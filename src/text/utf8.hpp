@@ -24,12 +24,15 @@ void check_utf8(std::string_view text, std::string_view where);
 /// Appends `bytes` with every invalid subpart replaced by U+FFFD.
 void append_lossy_utf8(std::string_view bytes, std::string& out);
 
-/// Number of bytes at the end of `bytes` that begin a character which more bytes may complete (0 to 3).
+/// Number of bytes at the end of `bytes` that begin a character which more bytes may complete (0 to
+/// 3).
 std::size_t utf8_incomplete_tail(std::string_view bytes) noexcept;
 
 /// Code point at `text`, which must be valid UTF-8; sets its length in bytes.
 inline std::uint32_t utf8_decode(const char* text, std::size_t& length) noexcept {
-  const auto byte = [text](int i) { return static_cast<std::uint32_t>(static_cast<unsigned char>(text[i])); };
+  const auto byte = [text](int i) {
+    return static_cast<std::uint32_t>(static_cast<unsigned char>(text[i]));
+  };
   const std::uint32_t lead = byte(0);
   if (lead < 0x80) {
     length = 1;

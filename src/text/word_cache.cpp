@@ -20,14 +20,17 @@ T load(const char* p) noexcept {
   return value;
 }
 
-std::size_t words_of(std::size_t bytes) { return (bytes + 3) / 4; }
+std::size_t words_of(std::size_t bytes) {
+  return (bytes + 3) / 4;
+}
 
 }  // namespace
 
 WordCache::WordCache() : short_(kShortSlots), long_(kLongSlots), ring_(kRingWords) {}
 
 WordCache::Key WordCache::key_of(std::string_view piece) noexcept {
-  // Loads that overlap inside the piece instead of a copy of variable length; equal bytes overlap equally.
+  // Loads that overlap inside the piece instead of a copy of variable length; equal bytes overlap
+  // equally.
   const char* const p = piece.data();
   const std::size_t n = piece.size();
   Key key{.high = std::uint64_t{n} << 56};
@@ -35,9 +38,11 @@ WordCache::Key WordCache::key_of(std::string_view piece) noexcept {
     key.low = load<std::uint64_t>(p);
     if (n > 8) key.high |= load<std::uint64_t>(p + n - 8) >> (8 * (16 - n));
   } else if (n >= 4) {
-    key.low = load<std::uint32_t>(p) | std::uint64_t{load<std::uint32_t>(p + n - 4)} << (8 * (n - 4));
+    key.low = load<std::uint32_t>(p) | std::uint64_t{load<std::uint32_t>(p + n - 4)}
+                                           << (8 * (n - 4));
   } else {
-    for (const std::size_t i : {std::size_t{0}, n / 2, n - 1}) key.low |= std::uint64_t{load<std::uint8_t>(p + i)} << (8 * i);
+    for (const std::size_t i : {std::size_t{0}, n / 2, n - 1})
+      key.low |= std::uint64_t{load<std::uint8_t>(p + i)} << (8 * i);
   }
   return key;
 }
@@ -46,6 +51,7 @@ std::size_t WordCache::short_slot(const Key& key) noexcept {
   const std::uint64_t mixed = (key.low ^ key.high * 0xC2B2AE3D27D4EB4FULL) * 0x9E3779B97F4A7C15ULL;
   return mixed >> 48;
 }
+
 static_assert(kShortSlots == std::size_t{1} << 16, "short_slot takes 16 bits");
 
 bool WordCache::find(std::string_view piece, std::vector<std::uint32_t>& ids) const {
@@ -81,7 +87,8 @@ bool WordCache::find_long(std::string_view piece, std::vector<std::uint32_t>& id
 void WordCache::insert_long(std::string_view piece, std::span<const std::uint32_t> ids) {
   if (piece.size() > kMaxBytes || piece.empty()) return;
   const std::size_t words = ids.size() + words_of(piece.size());
-  if (end_ % kRingWords + words > kRingWords) end_ += kRingWords - end_ % kRingWords;  // entries do not wrap
+  if (end_ % kRingWords + words > kRingWords)
+    end_ += kRingWords - end_ % kRingWords;  // entries do not wrap
   std::uint32_t* const entry = ring_.data() + end_ % kRingWords;
   std::copy(ids.begin(), ids.end(), entry);
   std::memcpy(entry + ids.size(), piece.data(), piece.size());

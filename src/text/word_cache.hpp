@@ -6,10 +6,12 @@
 
 namespace trireme {
 
-/// Ids of pieces seen before, bounded in memory: words repeat, and a look-up is far cheaper than merging.
-/// Two direct-mapped tables, so a new piece replaces the one it collides with and nothing ever grows:
+/// Ids of pieces seen before, bounded in memory: words repeat, and a look-up is far cheaper than
+/// merging. Two direct-mapped tables, so a new piece replaces the one it collides with and nothing
+/// ever grows:
 ///   short   pieces of at most 15 bytes and 3 ids, both inside the slot
-///   long    up to kMaxBytes bytes; bytes and ids in a ring, a slot is valid until the ring has gone past it
+///   long    up to kMaxBytes bytes; bytes and ids in a ring, a slot is valid until the ring has
+///   gone past it
 /// One thread at a time. Never changes results: the whole piece is compared.
 class WordCache {
  public:
@@ -26,15 +28,18 @@ class WordCache {
  private:
   struct Key {
     std::uint64_t low = 0;
-    std::uint64_t high = 0;  // last bytes, and the length in the top byte; 0 in both for an empty slot
+    std::uint64_t high =
+        0;  // last bytes, and the length in the top byte; 0 in both for an empty slot
 
     bool operator==(const Key&) const = default;
   };
+
   struct ShortSlot {
     Key key;
     std::uint32_t count = 0;
     std::uint32_t ids[3] = {};
   };
+
   struct LongSlot {
     std::uint64_t hash = 0;
     std::uint64_t position = 0;  // in the ring, counted without wrapping; 0 is never used

@@ -8,7 +8,9 @@
 
 namespace trireme {
 
-std::size_t WordCounter::Hash::operator()(std::string_view text) const noexcept { return xxh3_64(text); }
+std::size_t WordCounter::Hash::operator()(std::string_view text) const noexcept {
+  return xxh3_64(text);
+}
 
 void WordCounter::add(std::string_view text) {
   check_utf8(text, "training text");

@@ -8,15 +8,15 @@
 
 namespace trireme {
 
-/// Counts the pieces that the GPT-2 pattern cuts from training texts. Only the multiset of pieces matters, so the
-/// result is independent of order, threads and ranks: count apart, then merge.
+/// Counts the pieces that the GPT-2 pattern cuts from training texts. Only the multiset of pieces
+/// matters, so the result is independent of order, threads and ranks: count apart, then merge.
 class WordCounter {
  public:
   /// One training unit, cut as a whole. Throws Error(data) if it is not valid UTF-8.
   void add(std::string_view text);
 
-  /// Every line of `text`, its "\n" included, as a unit of its own: what Hugging Face's train(files) does.
-  /// White space at line ends is cut differently than by add.
+  /// Every line of `text`, its "\n" included, as a unit of its own: what Hugging Face's
+  /// train(files) does. White space at line ends is cut differently than by add.
   void add_lines(std::string_view text);
 
   /// `count` more of a piece counted elsewhere.

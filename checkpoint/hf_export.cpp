@@ -1,0 +1,164 @@
+#include "checkpoint/hf_export.hpp"
+
+#include <fcntl.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "checkpoint/agree.hpp"
+#include "checkpoint/convert.hpp"
+#include "checkpoint/hf_config.hpp"
+#include "checkpoint/model_values.hpp"
+#include "checkpoint/safetensors.hpp"
+#include "core/error.hpp"
+#include "core/file.hpp"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr std::string_view kParam = "param/";
+
+/// Names, shapes and dtypes of the parameters must be exactly those of the shape.
+void check_parameters(const Checkpoint& checkpoint, const std::vector<HfTensor>& tensors) {
+  std::string problems;
+  std::map<std::string, bool> known;
+  for (const HfTensor& tensor : tensors) {
+    const std::string name = cat(kParam, tensor.name);
+    known[name] = true;
+    const auto found = checkpoint.manifest().tensors.find(name);
+    if (found == checkpoint.manifest().tensors.end()) {
+      problems += cat("\n  missing: ", name);
+      continue;
+    }
+    const DType dtype = found->second.dtype;
+    const bool is_float =
+        dtype == DType::f64 || dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
+    if (found->second.shape != tensor.shape || !is_float)
+      problems += cat("\n  ", name, ": wrong shape or dtype");
+  }
+  for (const auto& [name, tensor] : checkpoint.manifest().tensors) {
+    if (name.starts_with(kParam) && !known.contains(name)) problems += cat("\n  extra: ", name);
+  }
+  if (!problems.empty())
+    fail(ErrorKind::data,
+         checkpoint.path().string(),
+         ": parameters do not fit the model's shape:",
+         problems);
+}
+
+std::map<std::string, std::string> carried_files(const Checkpoint& checkpoint) {
+  std::map<std::string, std::string> files;
+  for (const SavedFile& file : checkpoint.manifest().files)
+    files[file.name] = checkpoint.file(file.name);
+  return files;
+}
+
+std::string model_card(const Checkpoint& checkpoint, const ModelConfig& config, DType dtype) {
+  return cat(
+      "---\nlibrary_name: transformers\npipeline_tag: text-generation\n---\n\n# Model exported by "
+      "Trireme\n\n",
+      "| | |\n|---|---|\n",
+      "| parameters | ",
+      config.num_parameters(),
+      " |\n| shape | ",
+      config.num_layers,
+      " layers, width ",
+      config.hidden_size,
+      ", ",
+      config.num_heads,
+      " query and ",
+      config.num_kv_heads,
+      " key-value heads of ",
+      config.head_dim,
+      ", MLP ",
+      config.intermediate_size,
+      " |\n| vocabulary | ",
+      config.vocab_size,
+      " |\n| architecture | ",
+      config.qk_norm ? "Qwen3" : "Llama",
+      config.tie_embeddings ? ", tied embedding" : "",
+      " |\n| weights | ",
+      dtype_name(dtype),
+      " |\n| run | ",
+      checkpoint.manifest().run_id,
+      ", step ",
+      checkpoint.step(),
+      " |\n\n",
+      "```python\nfrom transformers import AutoModelForCausalLM, AutoTokenizer\n",
+      "model = AutoModelForCausalLM.from_pretrained(\"path/to/this/folder\")\n",
+      "tokenizer = AutoTokenizer.from_pretrained(\"path/to/this/folder\")\n```\n");
+}
+
+void write_small_files(const Checkpoint& checkpoint,
+                       const ModelConfig& config,
+                       DType dtype,
+                       const fs::path& folder) {
+  std::map<std::string, std::string> files = carried_files(checkpoint);
+  const auto special_ids = special_token_ids(files);
+  if (!files.contains("special_tokens_map.json")) {
+    const std::string text = special_tokens_map_text(files);
+    if (!text.empty()) files["special_tokens_map.json"] = text;
+  }
+  if (!files.contains("generation_config.json"))
+    files["generation_config.json"] = hf_generation_text(special_ids);
+  files.erase("config.toml");  // the run's, not the model's
+  files["config.json"] = hf_config_text(config, dtype, special_ids);
+  files["README.md"] = model_card(checkpoint, config, dtype);
+  for (const auto& [name, content] : files) write_file_atomic(folder / name, content);
+}
+
+void write_weights(const Checkpoint& checkpoint,
+                   const std::vector<HfTensor>& tensors,
+                   const ExportOptions& options,
+                   const fs::path& folder) {
+  std::vector<SafetensorsSource> sources;
+  for (const HfTensor& tensor : tensors) {
+    const std::string name = cat(kParam, tensor.name);
+    const DType saved = checkpoint.manifest().tensors.at(name).dtype;
+    sources.push_back({tensor.name,
+                       options.dtype,
+                       tensor.shape,
+                       [&checkpoint, &options, name, saved](std::span<std::byte> bytes) {
+                         convert_floats(saved, checkpoint.read_logical(name), options.dtype, bytes);
+                       }});
+  }
+  write_safetensors_folder(folder, sources, options.max_file_bytes);
+}
+
+}  // namespace
+
+void export_hf(const Checkpoint& checkpoint, const fs::path& folder, const ExportOptions& options) {
+  if (options.dtype != DType::f32 && options.dtype != DType::bf16 && options.dtype != DType::f16) {
+    fail(ErrorKind::usage,
+         "export dtype ",
+         dtype_name(options.dtype),
+         ", must be one of f32, bf16, f16");
+  }
+  const fs::path target = folder.has_filename() ? folder : folder.parent_path();  // "out/" is out
+  if (fs::exists(fs::symlink_status(target)))
+    fail(
+        ErrorKind::usage, target.string(), " exists already: choose another --output or remove it");
+  const ModelConfig config =
+      model_from_values(checkpoint.manifest().values, checkpoint.path().string());
+  const std::vector<HfTensor> tensors = hf_tensors(config);
+  check_parameters(checkpoint, tensors);
+  const fs::path temporary = target.parent_path() / cat(".tmp-", target.filename().string());
+  std::error_code code;
+  fs::remove_all(temporary, code);
+  fs::create_directories(temporary, code);
+  if (code)
+    fail(ErrorKind::resource, "cannot create folder ", temporary.string(), ": ", code.message());
+  const auto error = capture([&] {
+    write_weights(checkpoint, tensors, options, temporary);
+    write_small_files(checkpoint, config, options.dtype, temporary);
+    sync_folder(temporary);
+    publish(temporary, target);
+  });
+  if (!error) return;
+  fs::remove_all(temporary, code);
+  throw Error(error->kind(), error->what());
+}
+
+}  // namespace trireme
