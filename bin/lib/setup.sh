@@ -231,7 +231,7 @@ build_jobs() {
 failed_build() { # failed_build LOG
   {
     printf 'error: the build failed; first errors of %s:\n' "$1"
-    grep -a -n -m 12 -E '(error|Error)[: ]|FAILED:|No such file|not found' "$1" || tail -n 20 "$1"
+    grep -a -n -m 12 -E '(error|Error)[: ]|FAILED:|undefined reference|No such file|not found' "$1" || tail -n 20 "$1"
   } >&2
   return 1
 }
