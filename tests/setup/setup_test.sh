@@ -22,6 +22,7 @@ help_and_unknown_options() {
 missing_things_are_named_together() {
   local rc=0
   (
+    # shellcheck disable=SC2030,SC2031
     kBuildPackages=("libone-dev hdr:one/absent.h TRIREME_HDF5_ROOT" "two|three cmd:absent-program" "sed cmd:sed")
     may_install=0
     install_system demo
@@ -54,6 +55,7 @@ versions_compare_as_numbers() {
 
 every_row_is_well_formed() {
   local row package test root rest
+  # shellcheck disable=SC2031
   for row in "${kBuildPackages[@]}" "${kBuildExtras[@]}" "${kTestExtras[@]}"; do
     read -r package test root rest <<<"$row"
     [[ $package =~ ^[a-z0-9.+|-]+$ && $test =~ ^(cmd|hdr|mod|pkg):. && $root =~ ^(TRIREME_[A-Z0-9]+_ROOT)?$ && -z $rest ]] ||
