@@ -56,7 +56,7 @@ versions_compare_as_numbers() {
 every_row_is_well_formed() {
   local row package test root rest
   # shellcheck disable=SC2031
-  for row in "${kBuildPackages[@]}" "${kBuildExtras[@]}" "${kTestExtras[@]}"; do
+  for row in "${kBuildPackages[@]}" "${kPythonPackages[@]}" "${kBuildExtras[@]}" "${kTestExtras[@]}"; do
     read -r package test root rest <<<"$row"
     [[ $package =~ ^[a-z0-9.+|-]+$ && $test =~ ^(cmd|hdr|mod|pkg):. && $root =~ ^(TRIREME_[A-Z0-9]+_ROOT)?$ && -z $rest ]] ||
       broken "row '$row' of bin/lib/packages.sh"
