@@ -1,0 +1,38 @@
+#include "comm/activity.hpp"
+
+namespace trireme {
+
+void Activity::set_step(std::int64_t step) {
+  const std::lock_guard lock(mutex_);
+  now_.step = step;
+}
+
+void Activity::begin(const std::string& group,
+                     const char* operation,
+                     const std::string& tag,
+                     std::uint64_t sequence) {
+  const std::lock_guard lock(mutex_);
+  ++now_.operations;
+  now_.group = group;
+  now_.operation = operation;
+  now_.tag = tag;
+  now_.sequence = sequence;
+  now_.complete = false;
+}
+
+void Activity::complete(const std::string& group, std::uint64_t sequence) {
+  const std::lock_guard lock(mutex_);
+  if (now_.sequence == sequence && now_.group == group) now_.complete = true;
+}
+
+void Activity::time_out() {
+  const std::lock_guard lock(mutex_);
+  now_.timed_out = true;
+}
+
+ActivitySnapshot Activity::snapshot() const {
+  const std::lock_guard lock(mutex_);
+  return now_;
+}
+
+}  // namespace trireme

@@ -1,0 +1,37 @@
+#pragma once
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+namespace trireme {
+
+/// What this rank does now: written by the trainer and the communicators, read by the heartbeat
+/// thread.
+struct ActivitySnapshot {
+  std::int64_t step = 0;         // the trainer's step counter
+  std::uint64_t operations = 0;  // collectives started, all groups together
+  std::string group;             // of the last collective
+  std::string operation;
+  std::string tag;
+  std::uint64_t sequence = 0;  // in that group
+  bool complete = true;
+  bool timed_out = false;  // a Work ran into its timeout
+};
+
+class Activity {
+ public:
+  void set_step(std::int64_t step);
+  void begin(const std::string& group,
+             const char* operation,
+             const std::string& tag,
+             std::uint64_t sequence);
+  void complete(const std::string& group, std::uint64_t sequence);
+  void time_out();
+  [[nodiscard]] ActivitySnapshot snapshot() const;
+
+ private:
+  mutable std::mutex mutex_;
+  ActivitySnapshot now_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,148 @@
+#pragma once
+#include <memory>
+#include <string>
+
+#include "comm/communicator.hpp"
+#include "comm/options.hpp"
+#include "comm/recorder.hpp"
+
+namespace trireme {
+
+/// One recorded call, handed to the backend that carries it out.
+struct Call {
+  std::shared_ptr<Recorder> recorder;
+  std::uint64_t sequence = 0;
+  std::string what;  // "all_reduce 'grads' of group dp (rank 1 of 4), operation 17, 4000 bytes"
+  double timeout_s = 0;
+
+  void complete() const { recorder->complete(sequence); }
+
+  /// Throws Error(comm) that names this call; the activity is marked, so that rank 0's heartbeat
+  /// can tell.
+  [[noreturn]] void timed_out() const;
+};
+
+/// What every backend shares: arguments are checked, the call is counted and recorded, then
+/// `start_*` does the work. Backends implement `start_*` for checked arguments, and the group
+/// functions.
+class BaseCommunicator : public Communicator {
+ public:
+  BaseCommunicator(std::string name, int rank, int size, CommOptions options);
+
+  [[nodiscard]] int rank() const final { return rank_; }
+
+  [[nodiscard]] int size() const final { return size_; }
+
+  [[nodiscard]] const std::string& name() const final { return name_; }
+
+  [[nodiscard]] ByteCounters counters() const final { return recorder_->counters(); }
+
+  [[nodiscard]] std::vector<CommRecord> recent() const final { return recorder_->recent(); }
+
+  [[nodiscard]] const CommOptions& options() const { return options_; }
+
+  WorkPtr all_reduce(const void* input,
+                     void* output,
+                     std::uint64_t count,
+                     DType dtype,
+                     ReduceOp op,
+                     Stream stream,
+                     const char* tag) final;
+  WorkPtr reduce_scatter(const void* input,
+                         void* output,
+                         std::uint64_t count,
+                         DType dtype,
+                         ReduceOp op,
+                         Stream stream,
+                         const char* tag) final;
+  WorkPtr all_gather(const void* input,
+                     void* output,
+                     std::uint64_t count,
+                     DType dtype,
+                     Stream stream,
+                     const char* tag) final;
+  WorkPtr broadcast(
+      void* data, std::uint64_t count, DType dtype, int root, Stream stream, const char* tag) final;
+  WorkPtr all_to_all(const void* input,
+                     std::span<const std::uint64_t> send_counts,
+                     void* output,
+                     std::span<const std::uint64_t> receive_counts,
+                     DType dtype,
+                     Stream stream,
+                     const char* tag) final;
+  WorkPtr exchange(std::span<const Message> sends,
+                   std::span<const Message> receives,
+                   Stream stream,
+                   const char* tag) final;
+  void barrier() final;
+
+ protected:
+  /// True when this backend can combine elements of this type so.
+  [[nodiscard]] virtual bool supports(DType dtype, ReduceOp op) const;
+
+  virtual WorkPtr start_all_reduce(Call call,
+                                   const void* input,
+                                   void* output,
+                                   std::uint64_t count,
+                                   DType dtype,
+                                   ReduceOp op,
+                                   Stream stream) = 0;
+  virtual WorkPtr start_reduce_scatter(Call call,
+                                       const void* input,
+                                       void* output,
+                                       std::uint64_t count,
+                                       DType dtype,
+                                       ReduceOp op,
+                                       Stream stream) = 0;
+  virtual WorkPtr start_all_gather(
+      Call call, const void* input, void* output, std::uint64_t bytes_per_rank, Stream stream) = 0;
+  virtual WorkPtr start_broadcast(
+      Call call, void* data, std::uint64_t bytes, int root, Stream stream) = 0;
+  /// Parts and messages in bytes; those to this rank itself are included.
+  virtual WorkPtr start_exchange(Call call,
+                                 std::vector<Message> sends,
+                                 std::vector<Message> receives,
+                                 Stream stream) = 0;
+  virtual WorkPtr start_barrier(Call call) = 0;
+
+ private:
+  [[nodiscard]] Call record(const char* operation,
+                            const char* tag,
+                            std::uint64_t payload,
+                            std::uint64_t sent) const;
+  [[noreturn]] void refuse(const char* operation, const char* tag, const std::string& why) const;
+  void check_reduction(const char* operation,
+                       const char* tag,
+                       const void* input,
+                       const void* output,
+                       std::uint64_t count,
+                       DType dtype,
+                       ReduceOp op) const;
+  void check_messages(const char* tag, std::span<const Message> messages) const;
+  [[nodiscard]] std::uint64_t bytes_for_others(std::span<const Message> sends) const;
+
+  const std::string name_;
+  const int rank_;
+  const int size_;
+  const CommOptions options_;
+  const std::shared_ptr<Recorder> recorder_;
+};
+
+const char* op_name(ReduceOp op) noexcept;
+
+/// A Work that was complete when it was made.
+class DoneWork final : public Work {
+ public:
+  bool poll() override { return true; }
+
+  void wait() override {}
+};
+
+/// Copies what a rank sends to itself; sends and receives match in order. Throws Error(usage) on
+/// unequal sizes. Returns with all messages of `rank` removed from both lists.
+void copy_own_messages(const Call& call,
+                       int rank,
+                       std::vector<Message>& sends,
+                       std::vector<Message>& receives);
+
+}  // namespace trireme

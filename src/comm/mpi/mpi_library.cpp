@@ -1,0 +1,176 @@
+#include "comm/mpi/mpi_library.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <vector>
+
+#include "comm/reduce.hpp"
+
+namespace trireme {
+namespace {
+
+// MPI counts are int: longer buffers are reduced in pieces of this many elements.
+constexpr std::uint64_t kMaxCount = std::uint64_t{1} << 30;
+
+/// MPI knows no bf16 or f16: two bytes with a reduction of our own. `pair` = {in, in-out} in MPI's
+/// words.
+template <DType dtype, ReduceOp op>
+void reduce_pair(void* in, void* in_out, int* count, MPI_Datatype*) {
+  const std::array<const void*, 2> pair{in, in_out};
+  reduce_in_order(pair, in_out, static_cast<std::uint64_t>(*count), dtype, op);
+}
+
+/// Made once and never freed: they live as long as MPI.
+struct HalfTypes {
+  HalfTypes() {
+    MPI_Type_contiguous(2, MPI_BYTE, &type);
+    MPI_Type_commit(&type);
+    MPI_Op_create(reduce_pair<DType::bf16, ReduceOp::sum>, 1, &ops[0][0]);
+    MPI_Op_create(reduce_pair<DType::bf16, ReduceOp::max>, 1, &ops[0][1]);
+    MPI_Op_create(reduce_pair<DType::bf16, ReduceOp::min>, 1, &ops[0][2]);
+    MPI_Op_create(reduce_pair<DType::f16, ReduceOp::sum>, 1, &ops[1][0]);
+    MPI_Op_create(reduce_pair<DType::f16, ReduceOp::max>, 1, &ops[1][1]);
+    MPI_Op_create(reduce_pair<DType::f16, ReduceOp::min>, 1, &ops[1][2]);
+  }
+
+  MPI_Datatype type = MPI_DATATYPE_NULL;
+  std::array<std::array<MPI_Op, 3>, 2> ops{};
+};
+
+const HalfTypes& half_types() {
+  static const HalfTypes types;
+  return types;
+}
+
+MPI_Datatype mpi_type(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return MPI_DOUBLE;
+    case DType::f32:
+      return MPI_FLOAT;
+    case DType::bf16:
+    case DType::f16:
+      return half_types().type;
+    case DType::i64:
+      return MPI_INT64_T;
+    case DType::i32:
+      return MPI_INT32_T;
+    case DType::i16:
+      return MPI_INT16_T;
+    case DType::i8:
+      return MPI_INT8_T;
+    case DType::u64:
+      return MPI_UINT64_T;
+    case DType::u32:
+      return MPI_UINT32_T;
+    case DType::u16:
+      return MPI_UINT16_T;
+    case DType::u8:
+      return MPI_UINT8_T;
+  }
+  return MPI_DATATYPE_NULL;
+}
+
+MPI_Op mpi_op(DType dtype, ReduceOp op) {
+  if (dtype == DType::bf16) return half_types().ops[0][static_cast<std::size_t>(op)];
+  if (dtype == DType::f16) return half_types().ops[1][static_cast<std::size_t>(op)];
+  constexpr std::size_t kSum = static_cast<std::size_t>(ReduceOp::sum);
+  static_assert(kSum == 0);
+  const std::array<MPI_Op, 3> ops{MPI_SUM, MPI_MAX, MPI_MIN};
+  return ops[static_cast<std::size_t>(op)];
+}
+
+class LibraryOperation final : public Operation {
+ public:
+  MPI_Request* add() { return &requests_.emplace_back(MPI_REQUEST_NULL); }
+
+  /// A copy of the input that must live until the end.
+  std::vector<std::byte>& scratch() { return scratch_; }
+
+  bool advance() override {
+    int complete = 0;
+    check_mpi(
+        MPI_Testall(
+            static_cast<int>(requests_.size()), requests_.data(), &complete, MPI_STATUSES_IGNORE),
+        "MPI_Testall of a reduction");
+    return complete != 0;
+  }
+
+ private:
+  std::vector<MPI_Request> requests_;
+  std::vector<std::byte> scratch_;
+};
+
+}  // namespace
+
+std::unique_ptr<Operation> make_library_all_reduce(
+    MPI_Comm comm, const void* input, void* output, std::uint64_t count, DType dtype, ReduceOp op) {
+  auto operation = std::make_unique<LibraryOperation>();
+  const std::uint64_t width = size_of(dtype);
+  for (std::uint64_t begin = 0; begin < count; begin += kMaxCount) {
+    const int n = static_cast<int>(std::min(kMaxCount, count - begin));
+    const auto* from = static_cast<const std::byte*>(input) + begin * width;
+    auto* to = static_cast<std::byte*>(output) + begin * width;
+    check_mpi(MPI_Iallreduce(from == to ? MPI_IN_PLACE : from,
+                             to,
+                             n,
+                             mpi_type(dtype),
+                             mpi_op(dtype, op),
+                             comm,
+                             operation->add()),
+              "MPI_Iallreduce");
+  }
+  return operation;
+}
+
+std::unique_ptr<Operation> make_library_reduce_scatter(
+    MPI_Comm comm, const void* input, void* output, std::uint64_t count, DType dtype, ReduceOp op) {
+  auto operation = std::make_unique<LibraryOperation>();
+  int size = 1;
+  int rank = 0;
+  check_mpi(MPI_Comm_size(comm, &size), "MPI_Comm_size");
+  check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
+  const auto ranks = static_cast<std::uint64_t>(size);
+  const std::uint64_t width = size_of(dtype);
+  const auto* parts = static_cast<const std::byte*>(input);
+  auto* result = static_cast<std::byte*>(output);
+  const std::uint64_t step =
+      kMaxCount / ranks;  // the library may add up the counts of all ranks in an int
+  const bool overlaps = result == parts + static_cast<std::uint64_t>(rank) * count * width;
+  if (!overlaps && count <= step) {
+    check_mpi(MPI_Ireduce_scatter_block(parts,
+                                        result,
+                                        static_cast<int>(count),
+                                        mpi_type(dtype),
+                                        mpi_op(dtype, op),
+                                        comm,
+                                        operation->add()),
+              "MPI_Ireduce_scatter_block");
+    return operation;
+  }
+  // Pieces are not contiguous across parts, and MPI's in-place form wants the result at part 0:
+  // rearrange a copy.
+  auto& copy = operation->scratch();
+  copy.resize(ranks * count * width);
+  std::uint64_t filled = 0;
+  for (std::uint64_t begin = 0; begin < count; begin += step) {
+    const std::uint64_t n = std::min(step, count - begin);
+    const std::uint64_t piece = filled;
+    for (std::uint64_t p = 0; p < ranks; ++p, filled += n * width) {
+      std::memcpy(copy.data() + filled, parts + (p * count + begin) * width, n * width);
+    }
+    check_mpi(MPI_Ireduce_scatter_block(copy.data() + piece,
+                                        result + begin * width,
+                                        static_cast<int>(n),
+                                        mpi_type(dtype),
+                                        mpi_op(dtype, op),
+                                        comm,
+                                        operation->add()),
+              "MPI_Ireduce_scatter_block");
+  }
+  return operation;
+}
+
+}  // namespace trireme

@@ -1,0 +1,142 @@
+#include "comm/mpi/mpi_transport.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "core/error.hpp"
+
+namespace trireme {
+namespace {
+
+// MPI counts are int: longer messages travel in pieces, on the same tag and therefore in order.
+constexpr std::uint64_t kMaxPiece = std::uint64_t{1} << 30;
+
+class MpiTransfer final : public Transfer {
+ public:
+  MpiTransfer(int peer, bool receives) : peer_(peer), receives_(receives) {}
+
+  MpiTransfer(const MpiTransfer&) = delete;
+  MpiTransfer& operator=(const MpiTransfer&) = delete;
+
+  ~MpiTransfer() override {
+    if (mpi_finalized()) return;
+    for (auto& request : requests_) {
+      if (request == MPI_REQUEST_NULL) continue;
+      MPI_Cancel(&request);
+      MPI_Request_free(&request);
+    }
+  }
+
+  MPI_Request* add(int bytes) {
+    expected_.push_back(bytes);
+    requests_.push_back(MPI_REQUEST_NULL);
+    return &requests_.back();
+  }
+
+  bool done() override {
+    for (; next_ < requests_.size(); ++next_) {
+      int complete = 0;
+      MPI_Status status{};
+      const int code = MPI_Test(&requests_[next_], &complete, &status);
+      check_mpi(code,
+                cat(receives_ ? "receive from" : "send to",
+                    " rank ",
+                    peer_,
+                    receives_ ? cat(" of ", expected_[next_], " bytes") : ""));
+      if (complete == 0) return false;
+      if (receives_) check_size(status);
+    }
+    return true;
+  }
+
+ private:
+  void check_size(const MPI_Status& status) const {
+    int got = 0;
+    check_mpi(MPI_Get_count(&status, MPI_BYTE, &got), "MPI_Get_count");
+    if (got == expected_[next_]) return;
+    fail(ErrorKind::usage,
+         "rank ",
+         peer_,
+         " sends ",
+         got,
+         " bytes where ",
+         expected_[next_],
+         " are expected; the ranks call with different sizes");
+  }
+
+  const int peer_;
+  const bool receives_;
+  std::vector<MPI_Request> requests_;
+  std::vector<int> expected_;
+  std::size_t next_ = 0;  // pieces before it are done
+};
+
+/// Calls start(offset, piece_bytes, request) for every piece; a message of 0 bytes is one piece.
+template <class Start>
+TransferPtr start_pieces(int peer, bool receives, std::uint64_t bytes, const Start& start) {
+  auto transfer = std::make_unique<MpiTransfer>(peer, receives);
+  std::uint64_t offset = 0;
+  do {
+    const int piece = static_cast<int>(std::min(bytes - offset, kMaxPiece));
+    start(offset, piece, transfer->add(piece));
+    offset += static_cast<std::uint64_t>(piece);
+  } while (offset < bytes);
+  return transfer;
+}
+
+}  // namespace
+
+void check_mpi(int code, std::string_view what) {
+  if (code == MPI_SUCCESS) return;
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  MPI_Error_string(code, text.data(), &length);
+  fail(ErrorKind::comm, what, ": ", text.data());
+}
+
+MpiTransport::MpiTransport(MpiComm comm) : comm_(std::move(comm)) {
+  check_mpi(MPI_Comm_set_errhandler(comm_.get(), MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  check_mpi(MPI_Comm_rank(comm_.get(), &rank_), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(comm_.get(), &size_), "MPI_Comm_size");
+  void* value = nullptr;
+  int found = 0;
+  check_mpi(MPI_Comm_get_attr(comm_.get(), MPI_TAG_UB, &value, &found), "MPI_Comm_get_attr");
+  if (found != 0) max_tag_ = *static_cast<int*>(value);
+}
+
+TransferPtr MpiTransport::send(int peer, int tag, const void* data, std::uint64_t bytes) {
+  return start_pieces(
+      peer, false, bytes, [&](std::uint64_t offset, int piece, MPI_Request* request) {
+        check_mpi(MPI_Isend(static_cast<const std::byte*>(data) + offset,
+                            piece,
+                            MPI_BYTE,
+                            peer,
+                            tag,
+                            comm_.get(),
+                            request),
+                  cat("MPI_Isend of ", piece, " bytes to rank ", peer));
+      });
+}
+
+TransferPtr MpiTransport::receive(int peer, int tag, void* data, std::uint64_t bytes) {
+  return start_pieces(
+      peer, true, bytes, [&](std::uint64_t offset, int piece, MPI_Request* request) {
+        check_mpi(MPI_Irecv(static_cast<std::byte*>(data) + offset,
+                            piece,
+                            MPI_BYTE,
+                            peer,
+                            tag,
+                            comm_.get(),
+                            request),
+                  cat("MPI_Irecv of ", piece, " bytes from rank ", peer));
+      });
+}
+
+void MpiTransport::pause() {
+  sched_yield();
+}
+
+}  // namespace trireme

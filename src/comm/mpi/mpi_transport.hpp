@@ -1,0 +1,31 @@
+#pragma once
+#include "comm/mpi/mpi_handles.hpp"
+#include "comm/p2p/transport.hpp"
+
+namespace trireme {
+
+/// Non-blocking messages of bytes on a communicator of our own, so that tags meet nobody else's.
+class MpiTransport final : public Transport {
+ public:
+  explicit MpiTransport(MpiComm comm);
+
+  [[nodiscard]] int rank() const override { return rank_; }
+
+  [[nodiscard]] int size() const override { return size_; }
+
+  [[nodiscard]] int max_tag() const override { return max_tag_; }
+
+  TransferPtr send(int peer, int tag, const void* data, std::uint64_t bytes) override;
+  TransferPtr receive(int peer, int tag, void* data, std::uint64_t bytes) override;
+  void pause() override;
+
+  [[nodiscard]] MPI_Comm comm() const { return comm_.get(); }
+
+ private:
+  MpiComm comm_;
+  int rank_ = 0;
+  int size_ = 1;
+  int max_tag_ = 32767;
+};
+
+}  // namespace trireme

@@ -1,0 +1,34 @@
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+
+#include "comm/mpi/mpi_communicator.hpp"
+#include "comm/session.hpp"
+#include "core/error.hpp"
+#include "core/log.hpp"
+
+/// Builds without MPI: a session is one process.
+namespace trireme {
+
+std::unique_ptr<Communicator> make_mpi_world(const CommOptions&) {
+  fail(ErrorKind::usage,
+       "comm backend 'mpi' is not in this build (TRIREME_WITH_MPI=OFF); use 'self', or build with "
+       "MPI");
+}
+
+Session::Session(int*, char***) {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  launch_.hostname = name.data();
+  check_launcher(std::getenv("SLURM_STEP_NUM_TASKS"), false, 1);
+}
+
+Session::~Session() = default;
+
+void abort_job(int exit_code) noexcept {
+  log::flush();
+  std::_Exit(exit_code);
+}
+
+}  // namespace trireme

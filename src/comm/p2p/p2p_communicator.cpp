@@ -1,0 +1,137 @@
+#include "comm/p2p/p2p_communicator.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "core/error.hpp"
+
+namespace trireme {
+namespace {
+
+// Below this many bytes in all of a rank's messages, one latency matters more than sending the
+// buffer to everyone.
+constexpr std::uint64_t kSmallBytes = 64 << 10;
+
+}  // namespace
+
+P2PCommunicator::P2PCommunicator(std::string name,
+                                 std::shared_ptr<Transport> transport,
+                                 std::shared_ptr<Engine> engine,
+                                 CommOptions options)
+    : BaseCommunicator(std::move(name), transport->rank(), transport->size(), std::move(options)),
+      transport_(std::move(transport)),
+      engine_(std::move(engine)) {}
+
+TagPair P2PCommunicator::next_tags() {
+  const auto pairs = static_cast<std::uint64_t>(transport_->max_tag()) / 2;
+  const int first = static_cast<int>(collectives_++ % pairs) * 2;
+  return {first, first + 1};
+}
+
+SegmentedOptions P2PCommunicator::segmented() const {
+  return {options().chunk_bytes, options().chunks_in_flight};
+}
+
+WorkPtr P2PCommunicator::launch(Call call, std::unique_ptr<Operation> operation) {
+  return Engine::start(engine_, transport_, std::move(call), std::move(operation));
+}
+
+WorkPtr P2PCommunicator::start_all_reduce(Call call,
+                                          const void* input,
+                                          void* output,
+                                          std::uint64_t count,
+                                          DType dtype,
+                                          ReduceOp op,
+                                          Stream) {
+  if (count == 0) return launch(std::move(call), nullptr);
+  const TagPair pair = next_tags();
+  const std::uint64_t bytes = count * size_of(dtype);
+  const bool small = bytes * static_cast<std::uint64_t>(size()) <= kSmallBytes;
+  auto operation = small ? make_small_all_reduce(*transport_, pair, input, output, count, dtype, op)
+                         : make_segmented_all_reduce(
+                               *transport_, pair, input, output, count, dtype, op, segmented());
+  return launch(std::move(call), std::move(operation));
+}
+
+WorkPtr P2PCommunicator::start_reduce_scatter(Call call,
+                                              const void* input,
+                                              void* output,
+                                              std::uint64_t count,
+                                              DType dtype,
+                                              ReduceOp op,
+                                              Stream) {
+  if (count == 0) return launch(std::move(call), nullptr);
+  auto operation = make_segmented_reduce_scatter(
+      *transport_, next_tags(), input, output, count, dtype, op, segmented());
+  return launch(std::move(call), std::move(operation));
+}
+
+WorkPtr P2PCommunicator::start_all_gather(
+    Call call, const void* input, void* output, std::uint64_t bytes_per_rank, Stream) {
+  if (bytes_per_rank == 0) return launch(std::move(call), nullptr);
+  std::vector<Message> sends;
+  std::vector<Message> receives;
+  auto* parts = static_cast<std::byte*>(output);
+  const auto own = static_cast<std::uint64_t>(rank()) * bytes_per_rank;
+  if (parts + own != input) std::memcpy(parts + own, input, bytes_per_rank);
+  // Start with the next rank, so that not everyone sends to rank 0 first.
+  for (int step = 1; step < size(); ++step) {
+    const int to = (rank() + step) % size();
+    const int from = (rank() + size() - step) % size();
+    sends.push_back({to, parts + own, bytes_per_rank});
+    receives.push_back(
+        {from, parts + static_cast<std::uint64_t>(from) * bytes_per_rank, bytes_per_rank});
+  }
+  auto operation = make_flat_exchange(*transport_, next_tags(), sends, receives);
+  return launch(std::move(call), std::move(operation));
+}
+
+WorkPtr P2PCommunicator::start_broadcast(
+    Call call, void* data, std::uint64_t bytes, int root, Stream) {
+  if (bytes == 0) return launch(std::move(call), nullptr);
+  auto operation = make_tree_broadcast(*transport_, next_tags(), data, bytes, root, segmented());
+  return launch(std::move(call), std::move(operation));
+}
+
+WorkPtr P2PCommunicator::start_exchange(Call call,
+                                        std::vector<Message> sends,
+                                        std::vector<Message> receives,
+                                        Stream) {
+  copy_own_messages(call, rank(), sends, receives);
+  // One tag of their own: messages of two ranks match in the order both list them, whoever else
+  // exchanges.
+  const int tag = transport_->max_tag();
+  auto operation = make_flat_exchange(*transport_, {tag, tag}, sends, receives);
+  return launch(std::move(call), std::move(operation));
+}
+
+WorkPtr P2PCommunicator::start_barrier(Call call) {
+  return launch(std::move(call), make_barrier(*transport_, next_tags()));
+}
+
+SplitGroup agree_on_split(Communicator& parent, int color, int key) {
+  struct Choice {
+    int color;
+    int key;
+  };
+
+  const auto n = static_cast<std::size_t>(parent.size());
+  const std::array<std::int32_t, 2> mine{color, key};
+  std::vector<Choice> all(n);
+  static_assert(sizeof(Choice) == 2 * sizeof(std::int32_t));
+  parent.all_gather(mine.data(), all.data(), 2, DType::i32, {}, "split")->wait();
+  SplitGroup group;
+  if (color < 0) return group;
+  for (int r = 0; r < parent.size(); ++r) {
+    if (all[static_cast<std::size_t>(r)].color == color) group.ranks.push_back(r);
+  }
+  std::stable_sort(group.ranks.begin(), group.ranks.end(), [&](int a, int b) {
+    return all[static_cast<std::size_t>(a)].key < all[static_cast<std::size_t>(b)].key;
+  });
+  const auto at = std::find(group.ranks.begin(), group.ranks.end(), parent.rank());
+  group.rank = static_cast<int>(at - group.ranks.begin());
+  return group;
+}
+
+}  // namespace trireme

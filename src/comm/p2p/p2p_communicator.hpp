@@ -1,0 +1,69 @@
+#pragma once
+#include <memory>
+#include <string>
+
+#include "comm/base_communicator.hpp"
+#include "comm/p2p/engine.hpp"
+#include "comm/p2p/operations.hpp"
+#include "comm/p2p/transport.hpp"
+
+namespace trireme {
+
+/// A communicator whose collectives are the state machines of operations.hpp over some transport.
+class P2PCommunicator : public BaseCommunicator {
+ public:
+  P2PCommunicator(std::string name,
+                  std::shared_ptr<Transport> transport,
+                  std::shared_ptr<Engine> engine,
+                  CommOptions options);
+
+ protected:
+  WorkPtr start_all_reduce(Call call,
+                           const void* input,
+                           void* output,
+                           std::uint64_t count,
+                           DType dtype,
+                           ReduceOp op,
+                           Stream stream) override;
+  WorkPtr start_reduce_scatter(Call call,
+                               const void* input,
+                               void* output,
+                               std::uint64_t count,
+                               DType dtype,
+                               ReduceOp op,
+                               Stream stream) override;
+  WorkPtr start_all_gather(Call call,
+                           const void* input,
+                           void* output,
+                           std::uint64_t bytes_per_rank,
+                           Stream stream) override;
+  WorkPtr start_broadcast(
+      Call call, void* data, std::uint64_t bytes, int root, Stream stream) override;
+  WorkPtr start_exchange(Call call,
+                         std::vector<Message> sends,
+                         std::vector<Message> receives,
+                         Stream stream) override;
+  WorkPtr start_barrier(Call call) override;
+
+  WorkPtr launch(Call call, std::unique_ptr<Operation> operation);
+  [[nodiscard]] TagPair next_tags();
+
+  const std::shared_ptr<Transport> transport_;
+  const std::shared_ptr<Engine> engine_;
+
+ private:
+  [[nodiscard]] SegmentedOptions segmented() const;
+
+  std::uint64_t collectives_ = 0;  // exchanges are not counted: not all ranks take part in each
+};
+
+/// The group this rank joins in a split, from everyone's (color, key): ranks of its color by (key,
+/// rank). Empty for a negative color.
+struct SplitGroup {
+  std::vector<int> ranks;  // in the parent
+  int rank = -1;           // this rank's place in it
+};
+
+SplitGroup agree_on_split(Communicator& parent, int color, int key);
+
+}  // namespace trireme

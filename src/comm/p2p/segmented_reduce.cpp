@@ -1,0 +1,203 @@
+#include <algorithm>
+#include <cstddef>
+#include <deque>
+#include <vector>
+
+#include "comm/p2p/operations.hpp"
+#include "comm/reduce.hpp"
+
+namespace trireme {
+namespace {
+
+/// The owner of part p receives part p from all peers chunk by chunk, reduces in rank order and,
+/// for all_reduce, sends the result chunk to all. At most `window` chunks per peer are under way in
+/// each direction.
+class SegmentedReduce final : public Operation {
+ public:
+  struct Job {
+    const std::byte* input;
+    std::byte* output;
+    std::vector<std::uint64_t> bounds;  // part p = elements [bounds[p], bounds[p + 1]) of input
+    DType dtype;
+    ReduceOp op;
+    bool gather;  // all_reduce: output has all parts; otherwise only this rank's
+  };
+
+  SegmentedReduce(Transport& transport, TagPair tags, Job job, SegmentedOptions options)
+      : transport_(transport),
+        tags_(tags),
+        job_(std::move(job)),
+        width_(size_of(job_.dtype)),
+        chunk_(std::max<std::uint64_t>(options.chunk_bytes / width_, 1)),
+        window_(static_cast<std::size_t>(std::max(options.chunks_in_flight, 1))),
+        rank_(static_cast<std::size_t>(transport.rank())),
+        lanes_(static_cast<std::size_t>(transport.size())) {
+    const std::uint64_t slot_bytes = std::min(chunk_, part_size(rank_)) * width_;
+    scratch_.resize(window_ * lanes_.size() * slot_bytes);
+    slots_.resize(window_);
+    for (std::size_t w = 0; w < window_; ++w) {
+      slots_[w].inputs.resize(lanes_.size());
+      for (std::size_t p = 0; p < lanes_.size(); ++p) {
+        slots_[w].inputs[p] = scratch_.data() + (w * lanes_.size() + p) * slot_bytes;
+      }
+    }
+  }
+
+  bool advance() override {
+    post_receives();
+    bool done = true;
+    for (std::size_t peer = 0; peer < lanes_.size(); ++peer) {
+      if (peer != rank_) done = advance_lane(peer) && done;
+    }
+    while (reduce_next()) {
+    }
+    std::erase_if(results_, [](const TransferPtr& t) { return t->done(); });
+    return done && reduced_ == part_size(rank_) && results_.empty();
+  }
+
+ private:
+  /// What goes to and comes from one peer besides its contributions to our part.
+  struct Lane {
+    std::uint64_t sent = 0;      // elements of the peer's part whose sends were started
+    std::uint64_t expected = 0;  // ... whose results were asked for
+    std::deque<TransferPtr> sends;
+    std::deque<TransferPtr> results;
+  };
+
+  struct Slot {
+    std::vector<void*> inputs;  // one buffer per rank; our own is unused
+    std::vector<TransferPtr> receives;
+  };
+
+  [[nodiscard]] std::uint64_t part_size(std::size_t part) const {
+    return job_.bounds[part + 1] - job_.bounds[part];
+  }
+
+  [[nodiscard]] std::uint64_t chunk_size(std::size_t part, std::uint64_t begin) const {
+    return std::min(chunk_, part_size(part) - begin);
+  }
+
+  void post_receives() {
+    while (asked_ < part_size(rank_) && asked_ < reduced_ + window_ * chunk_) {
+      Slot& slot = slots_[(asked_ / chunk_) % window_];
+      const std::uint64_t n = chunk_size(rank_, asked_);
+      for (std::size_t peer = 0; peer < lanes_.size(); ++peer) {
+        if (peer == rank_) continue;
+        slot.receives.push_back(
+            transport_.receive(static_cast<int>(peer), tags_.first, slot.inputs[peer], n * width_));
+      }
+      asked_ += n;
+    }
+  }
+
+  /// Sends our share of the peer's part; once a chunk has left, its place may receive the result.
+  bool advance_lane(std::size_t peer) {
+    Lane& lane = lanes_[peer];
+    const int to = static_cast<int>(peer);
+    const std::uint64_t size = part_size(peer);
+    const std::uint64_t base = job_.bounds[peer];
+    while (!lane.sends.empty() && lane.sends.front()->done()) {
+      lane.sends.pop_front();
+      if (!job_.gather) continue;
+      const std::uint64_t n = chunk_size(peer, lane.expected);
+      lane.results.push_back(transport_.receive(
+          to, tags_.second, job_.output + (base + lane.expected) * width_, n * width_));
+      lane.expected += n;
+    }
+    while (lane.sent < size && lane.sends.size() < window_) {
+      const std::uint64_t n = chunk_size(peer, lane.sent);
+      lane.sends.push_back(
+          transport_.send(to, tags_.first, job_.input + (base + lane.sent) * width_, n * width_));
+      lane.sent += n;
+    }
+    while (!lane.results.empty() && lane.results.front()->done()) lane.results.pop_front();
+    return lane.sent == size && lane.sends.empty() && lane.results.empty();
+  }
+
+  bool reduce_next() {
+    if (reduced_ == asked_) return false;
+    Slot& slot = slots_[(reduced_ / chunk_) % window_];
+    std::erase_if(slot.receives, [](const TransferPtr& t) { return t->done(); });
+    if (!slot.receives.empty()) return false;
+    const std::uint64_t n = chunk_size(rank_, reduced_);
+    std::vector<const void*> inputs(slot.inputs.begin(), slot.inputs.end());
+    inputs[rank_] = job_.input + (job_.bounds[rank_] + reduced_) * width_;
+    std::byte* result = job_.output + ((job_.gather ? job_.bounds[rank_] : 0) + reduced_) * width_;
+    reduce_in_order(inputs, result, n, job_.dtype, job_.op);
+    for (std::size_t peer = 0; job_.gather && peer < lanes_.size(); ++peer) {
+      if (peer == rank_) continue;
+      results_.push_back(transport_.send(static_cast<int>(peer), tags_.second, result, n * width_));
+    }
+    reduced_ += n;
+    post_receives();
+    return true;
+  }
+
+  Transport& transport_;
+  const TagPair tags_;
+  const Job job_;
+  const std::uint64_t width_;
+  const std::uint64_t chunk_;  // elements
+  const std::size_t window_;
+  const std::size_t rank_;
+  std::vector<std::byte> scratch_;
+  std::vector<Slot> slots_;
+  std::vector<Lane> lanes_;
+  std::uint64_t asked_ = 0;    // elements of our part whose receives were started
+  std::uint64_t reduced_ = 0;  // elements of our part that are final
+  std::vector<TransferPtr> results_;
+};
+
+}  // namespace
+
+std::unique_ptr<Operation> make_segmented_all_reduce(Transport& transport,
+                                                     TagPair tags,
+                                                     const void* input,
+                                                     void* output,
+                                                     std::uint64_t count,
+                                                     DType dtype,
+                                                     ReduceOp op,
+                                                     SegmentedOptions options) {
+  const auto n = static_cast<std::uint64_t>(transport.size());
+  const std::uint64_t line = 64 / size_of(dtype);  // parts start at cache lines of the buffer
+  const std::uint64_t part = (count / n + line - 1) / line * line;
+  std::vector<std::uint64_t> bounds;
+  for (std::uint64_t p = 0; p < n; ++p) bounds.push_back(std::min(p * part, count));
+  bounds.push_back(count);
+  return std::make_unique<SegmentedReduce>(
+      transport,
+      tags,
+      SegmentedReduce::Job{static_cast<const std::byte*>(input),
+                           static_cast<std::byte*>(output),
+                           std::move(bounds),
+                           dtype,
+                           op,
+                           true},
+      options);
+}
+
+std::unique_ptr<Operation> make_segmented_reduce_scatter(Transport& transport,
+                                                         TagPair tags,
+                                                         const void* input,
+                                                         void* output,
+                                                         std::uint64_t count,
+                                                         DType dtype,
+                                                         ReduceOp op,
+                                                         SegmentedOptions options) {
+  std::vector<std::uint64_t> bounds;
+  for (std::uint64_t p = 0; p <= static_cast<std::uint64_t>(transport.size()); ++p) {
+    bounds.push_back(p * count);
+  }
+  return std::make_unique<SegmentedReduce>(
+      transport,
+      tags,
+      SegmentedReduce::Job{static_cast<const std::byte*>(input),
+                           static_cast<std::byte*>(output),
+                           std::move(bounds),
+                           dtype,
+                           op,
+                           false},
+      options);
+}
+
+}  // namespace trireme

@@ -1,0 +1,211 @@
+#include "comm/reduce.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <type_traits>
+
+#include "core/error.hpp"
+
+// Clones for newer processors, chosen when the program is loaded; sanitizers do not work with such
+// resolvers.
+#if defined(__x86_64__) && defined(__OPTIMIZE__) && !defined(__SANITIZE_THREAD__) && \
+    !defined(__SANITIZE_ADDRESS__)
+#define TRIREME_CLONES __attribute__((target_clones("avx2", "default")))
+#else
+#define TRIREME_CLONES
+#endif
+
+namespace trireme {
+namespace {
+
+constexpr std::uint64_t kTile = 2048;  // accumulators of one tile stay in the first-level cache
+
+/// f16 -> f32 by exact scaling: the exponent is re-based by one multiplication, which also handles
+/// subnormals.
+inline float widen_f16(std::uint16_t half) noexcept {
+  const std::uint32_t sign = (half & 0x8000U) << 16;
+  const std::uint32_t magnitude = half & 0x7fffU;
+  const float scaled =
+      __builtin_bit_cast(float, magnitude << 13) * 0x1.0p112F;  // 2^(127-15) re-bases the exponent
+  const std::uint32_t finite = __builtin_bit_cast(std::uint32_t, scaled);
+  const std::uint32_t special =
+      (magnitude << 13) | 0x7f800000U;  // infinity and NaN keep their payload
+  return __builtin_bit_cast(float, sign | (magnitude >= 0x7c00U ? special : finite));
+}
+
+/// f32 -> f16, round to nearest even. Source of the method: adding a float of the right magnitude
+/// makes the addition itself round at the half's last bit (subnormal halves); normal ones round in
+/// integer arithmetic.
+inline std::uint16_t narrow_f16(float value) noexcept {
+  const auto bits = __builtin_bit_cast(std::uint32_t, value);
+  const std::uint32_t sign = (bits >> 16) & 0x8000U;
+  const std::uint32_t magnitude = bits & 0x7fffffffU;
+  const float shifted = __builtin_bit_cast(float, magnitude) + 0.5F;  // 0.5: its last bit is 2^-24
+  const std::uint32_t subnormal = __builtin_bit_cast(std::uint32_t, shifted) - 0x3f000000U;
+  const std::uint32_t normal = (magnitude - 0x38000000U + 0xfffU + ((magnitude >> 13) & 1U)) >> 13;
+  const std::uint32_t finite = magnitude < 0x38800000U ? subnormal : normal;
+  const std::uint32_t special = magnitude > 0x7f800000U ? 0x7e00U : 0x7c00U;
+  return static_cast<std::uint16_t>(
+      sign | (magnitude >= 0x47800000U ? special : std::min(finite, 0x7c00U)));
+}
+
+struct Bf16 {
+  using Stored = std::uint16_t;
+  using Wide = float;
+
+  static Wide widen(Stored bits) noexcept { return from_bf16_bits(bits); }
+
+  static Stored narrow(Wide value) noexcept { return to_bf16_bits(value); }
+};
+
+struct F16 {
+  using Stored = std::uint16_t;
+  using Wide = float;
+
+  static Wide widen(Stored bits) noexcept { return widen_f16(bits); }
+
+  static Stored narrow(Wide value) noexcept { return narrow_f16(value); }
+};
+
+template <class T>
+struct Plain {
+  using Stored = T;
+  // Unsigned arithmetic: integer sums wrap and never overflow.
+  using Wide = T;
+
+  static Wide widen(Stored value) noexcept { return value; }
+
+  static Stored narrow(Wide value) noexcept { return value; }
+};
+
+template <ReduceOp op, class T>
+inline T combine(T a, T b) noexcept {
+  if constexpr (op == ReduceOp::sum) {
+    if constexpr (std::is_integral_v<T>) {
+      using Unsigned = std::make_unsigned_t<T>;
+      return static_cast<T>(
+          static_cast<Unsigned>(static_cast<Unsigned>(a) + static_cast<Unsigned>(b)));
+    } else {
+      return a + b;
+    }
+  } else if constexpr (op == ReduceOp::max) {
+    return a > b || a != a ? a : b;  // a != a: NaN stays
+  } else {
+    return a < b || a != a ? a : b;
+  }
+}
+
+template <class Format, ReduceOp op>
+TRIREME_CLONES void two(const typename Format::Stored* a,
+                        const typename Format::Stored* b,
+                        typename Format::Stored* out,
+                        std::uint64_t count) {
+  for (std::uint64_t i = 0; i < count; ++i) {
+    out[i] = Format::narrow(combine<op>(Format::widen(a[i]), Format::widen(b[i])));
+  }
+}
+
+template <class Format>
+TRIREME_CLONES void load(const typename Format::Stored* in,
+                         typename Format::Wide* out,
+                         std::uint64_t count) {
+  for (std::uint64_t i = 0; i < count; ++i) out[i] = Format::widen(in[i]);
+}
+
+template <class Format, ReduceOp op>
+TRIREME_CLONES void add(const typename Format::Stored* in,
+                        typename Format::Wide* out,
+                        std::uint64_t count) {
+  for (std::uint64_t i = 0; i < count; ++i) out[i] = combine<op>(out[i], Format::widen(in[i]));
+}
+
+template <class Format>
+TRIREME_CLONES void store(const typename Format::Wide* in,
+                          typename Format::Stored* out,
+                          std::uint64_t count) {
+  for (std::uint64_t i = 0; i < count; ++i) out[i] = Format::narrow(in[i]);
+}
+
+template <class Format, ReduceOp op>
+void reduce_as(std::span<const void* const> inputs, void* output, std::uint64_t count) {
+  using Stored = typename Format::Stored;
+  const auto at = [&](std::size_t i) { return static_cast<const Stored*>(inputs[i]); };
+  auto* out = static_cast<Stored*>(output);
+  if (inputs.size() == 1) {
+    if (out != at(0)) std::memmove(out, at(0), count * sizeof(Stored));
+    return;
+  }
+  if (inputs.size() == 2) {
+    two<Format, op>(at(0), at(1), out, count);
+    return;
+  }
+  std::array<typename Format::Wide, kTile> tile;
+  for (std::uint64_t begin = 0; begin < count; begin += kTile) {
+    const std::uint64_t n = std::min(kTile, count - begin);
+    load<Format>(at(0) + begin, tile.data(), n);
+    for (std::size_t i = 1; i < inputs.size(); ++i) add<Format, op>(at(i) + begin, tile.data(), n);
+    store<Format>(tile.data(), out + begin, n);
+  }
+}
+
+template <class Format>
+void reduce_format(std::span<const void* const> inputs,
+                   void* output,
+                   std::uint64_t count,
+                   ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum:
+      return reduce_as<Format, ReduceOp::sum>(inputs, output, count);
+    case ReduceOp::max:
+      return reduce_as<Format, ReduceOp::max>(inputs, output, count);
+    case ReduceOp::min:
+      return reduce_as<Format, ReduceOp::min>(inputs, output, count);
+  }
+}
+
+}  // namespace
+
+float from_f16_bits(std::uint16_t bits) noexcept {
+  return widen_f16(bits);
+}
+
+std::uint16_t to_f16_bits(float value) noexcept {
+  return narrow_f16(value);
+}
+
+void reduce_in_order(std::span<const void* const> inputs,
+                     void* output,
+                     std::uint64_t count,
+                     DType dtype,
+                     ReduceOp op) {
+  TRIREME_ASSERT(!inputs.empty());
+  switch (dtype) {
+    case DType::f64:
+      return reduce_format<Plain<double>>(inputs, output, count, op);
+    case DType::f32:
+      return reduce_format<Plain<float>>(inputs, output, count, op);
+    case DType::bf16:
+      return reduce_format<Bf16>(inputs, output, count, op);
+    case DType::f16:
+      return reduce_format<F16>(inputs, output, count, op);
+    case DType::i64:
+      return reduce_format<Plain<std::int64_t>>(inputs, output, count, op);
+    case DType::i32:
+      return reduce_format<Plain<std::int32_t>>(inputs, output, count, op);
+    case DType::i16:
+      return reduce_format<Plain<std::int16_t>>(inputs, output, count, op);
+    case DType::i8:
+      return reduce_format<Plain<std::int8_t>>(inputs, output, count, op);
+    case DType::u64:
+      return reduce_format<Plain<std::uint64_t>>(inputs, output, count, op);
+    case DType::u32:
+      return reduce_format<Plain<std::uint32_t>>(inputs, output, count, op);
+    case DType::u16:
+      return reduce_format<Plain<std::uint16_t>>(inputs, output, count, op);
+    case DType::u8:
+      return reduce_format<Plain<std::uint8_t>>(inputs, output, count, op);
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,67 @@
+#include "comm/self/self_communicator.hpp"
+
+#include <cstring>
+
+namespace trireme {
+namespace {
+
+WorkPtr copy(const Call& call, const void* input, void* output, std::uint64_t bytes) {
+  if (bytes > 0 && input != output) std::memcpy(output, input, bytes);
+  call.complete();
+  return std::make_unique<DoneWork>();
+}
+
+}  // namespace
+
+SelfCommunicator::SelfCommunicator(std::string name, CommOptions options)
+    : BaseCommunicator(std::move(name), 0, 1, std::move(options)) {}
+
+WorkPtr SelfCommunicator::start_all_reduce(Call call,
+                                           const void* input,
+                                           void* output,
+                                           std::uint64_t count,
+                                           DType dtype,
+                                           ReduceOp,
+                                           Stream) {
+  return copy(call, input, output, count * size_of(dtype));
+}
+
+WorkPtr SelfCommunicator::start_reduce_scatter(Call call,
+                                               const void* input,
+                                               void* output,
+                                               std::uint64_t count,
+                                               DType dtype,
+                                               ReduceOp,
+                                               Stream) {
+  return copy(call, input, output, count * size_of(dtype));
+}
+
+WorkPtr SelfCommunicator::start_all_gather(
+    Call call, const void* input, void* output, std::uint64_t bytes_per_rank, Stream) {
+  return copy(call, input, output, bytes_per_rank);
+}
+
+WorkPtr SelfCommunicator::start_broadcast(Call call, void* data, std::uint64_t bytes, int, Stream) {
+  return copy(call, data, data, bytes);
+}
+
+WorkPtr SelfCommunicator::start_exchange(Call call,
+                                         std::vector<Message> sends,
+                                         std::vector<Message> receives,
+                                         Stream) {
+  copy_own_messages(call, 0, sends, receives);
+  call.complete();
+  return std::make_unique<DoneWork>();
+}
+
+WorkPtr SelfCommunicator::start_barrier(Call call) {
+  call.complete();
+  return std::make_unique<DoneWork>();
+}
+
+std::unique_ptr<Communicator> SelfCommunicator::split(int color, int, const std::string& name) {
+  if (color < 0) return nullptr;
+  return std::make_unique<SelfCommunicator>(name, options());
+}
+
+}  // namespace trireme

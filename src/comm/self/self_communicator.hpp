@@ -1,0 +1,46 @@
+#pragma once
+#include "comm/base_communicator.hpp"
+
+namespace trireme {
+
+/// A group of one: every collective is at most a copy and is complete when the call returns.
+/// For host buffers: `stream` is ignored (nccl groups of one stay nccl, because their buffers are
+/// on the device).
+class SelfCommunicator final : public BaseCommunicator {
+ public:
+  explicit SelfCommunicator(std::string name = "world", CommOptions options = {});
+
+  [[nodiscard]] const char* backend() const override { return "self"; }
+
+  std::unique_ptr<Communicator> split(int color, int key, const std::string& name) override;
+
+ protected:
+  WorkPtr start_all_reduce(Call call,
+                           const void* input,
+                           void* output,
+                           std::uint64_t count,
+                           DType dtype,
+                           ReduceOp op,
+                           Stream stream) override;
+  WorkPtr start_reduce_scatter(Call call,
+                               const void* input,
+                               void* output,
+                               std::uint64_t count,
+                               DType dtype,
+                               ReduceOp op,
+                               Stream stream) override;
+  WorkPtr start_all_gather(Call call,
+                           const void* input,
+                           void* output,
+                           std::uint64_t bytes_per_rank,
+                           Stream stream) override;
+  WorkPtr start_broadcast(
+      Call call, void* data, std::uint64_t bytes, int root, Stream stream) override;
+  WorkPtr start_exchange(Call call,
+                         std::vector<Message> sends,
+                         std::vector<Message> receives,
+                         Stream stream) override;
+  WorkPtr start_barrier(Call call) override;
+};
+
+}  // namespace trireme

@@ -1,0 +1,31 @@
+#include "comm/session.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+
+#include "core/error.hpp"
+
+namespace trireme {
+
+void check_launcher(const char* step_tasks, bool by_mpirun, int mpi_size) {
+  if (step_tasks == nullptr || by_mpirun || mpi_size > 1) return;
+  const int tasks = std::atoi(step_tasks);
+  if (tasks <= 1) return;
+  fail(ErrorKind::usage,
+       "srun started ",
+       tasks,
+       " tasks (SLURM_STEP_NUM_TASKS), but MPI sees only this one: each would train alone.\n"
+       "  Type `srun --mpi=pmix ...` (`srun --mpi=list` shows what this Slurm offers), or start "
+       "with\n"
+       "  `mpirun ...` inside the allocation; a program built without MPI runs with `srun -n 1 "
+       "...`.");
+}
+
+NodeNumber number_nodes(const std::vector<int>& leader_of_rank, int rank) {
+  const std::set<int> leaders(leader_of_rank.begin(), leader_of_rank.end());
+  const auto at = leaders.find(leader_of_rank[static_cast<std::size_t>(rank)]);
+  return {static_cast<int>(std::distance(leaders.begin(), at)), static_cast<int>(leaders.size())};
+}
+
+}  // namespace trireme

@@ -1,0 +1,196 @@
+#include "comm/thread/thread_world.hpp"
+
+#include <exception>
+#include <mutex>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "comm/p2p/p2p_communicator.hpp"
+#include "comm/self/self_communicator.hpp"
+#include "comm/thread/thread_mailboxes.hpp"
+#include "core/error.hpp"
+
+namespace trireme {
+namespace {
+
+class ThreadTransfer final : public Transfer {
+ public:
+  ThreadTransfer(std::shared_ptr<ThreadMailboxes> mailboxes,
+                 ThreadAddress address,
+                 std::shared_ptr<ThreadMessage> message)
+      : mailboxes_(std::move(mailboxes)), address_(address), message_(std::move(message)) {}
+
+  ThreadTransfer(const ThreadTransfer&) = delete;
+  ThreadTransfer& operator=(const ThreadTransfer&) = delete;
+
+  ~ThreadTransfer() override {
+    if (!message_->done) mailboxes_->withdraw(address_, message_);
+  }
+
+  bool done() override {
+    if (message_->done) {
+      if (!message_->error.empty()) fail(ErrorKind::usage, message_->error);
+      return true;
+    }
+    const int failed = mailboxes_->failed_rank();
+    if (failed >= 0) {
+      fail(ErrorKind::comm, "rank ", failed, " of the thread world ended with an error");
+    }
+    return false;
+  }
+
+ private:
+  const std::shared_ptr<ThreadMailboxes> mailboxes_;
+  const ThreadAddress address_;
+  const std::shared_ptr<ThreadMessage> message_;
+};
+
+class ThreadTransport final : public Transport {
+ public:
+  ThreadTransport(std::shared_ptr<ThreadMailboxes> mailboxes,
+                  int group,
+                  std::vector<int> ranks,
+                  int rank)
+      : mailboxes_(std::move(mailboxes)), group_(group), ranks_(std::move(ranks)), rank_(rank) {}
+
+  [[nodiscard]] int rank() const override { return rank_; }
+
+  [[nodiscard]] int size() const override { return static_cast<int>(ranks_.size()); }
+
+  [[nodiscard]] int max_tag() const override { return 1 << 30; }
+
+  TransferPtr send(int peer, int tag, const void* data, std::uint64_t bytes) override {
+    const ThreadAddress address{group_, world_rank(rank_), world_rank(peer), tag};
+    auto message = std::make_shared<ThreadMessage>();
+    message->data = const_cast<void*>(data);
+    message->bytes = bytes;
+    mailboxes_->send(address, message);
+    return std::make_unique<ThreadTransfer>(mailboxes_, address, std::move(message));
+  }
+
+  TransferPtr receive(int peer, int tag, void* data, std::uint64_t bytes) override {
+    const ThreadAddress address{group_, world_rank(peer), world_rank(rank_), tag};
+    auto message = std::make_shared<ThreadMessage>();
+    message->data = data;
+    message->bytes = bytes;
+    mailboxes_->receive(address, message);
+    return std::make_unique<ThreadTransfer>(mailboxes_, address, std::move(message));
+  }
+
+  void pause() override { mailboxes_->pause(world_rank(rank_)); }
+
+  [[nodiscard]] int group() const { return group_; }
+
+  [[nodiscard]] int world_rank(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
+
+  [[nodiscard]] const std::shared_ptr<ThreadMailboxes>& mailboxes() const { return mailboxes_; }
+
+ private:
+  const std::shared_ptr<ThreadMailboxes> mailboxes_;
+  const int group_;
+  const std::vector<int> ranks_;  // of this group, in the world
+  const int rank_;
+};
+
+class ThreadCommunicator final : public P2PCommunicator {
+ public:
+  ThreadCommunicator(std::string name,
+                     const std::shared_ptr<ThreadTransport>& transport,
+                     std::shared_ptr<Engine> engine,
+                     CommOptions options)
+      : P2PCommunicator(std::move(name), transport, std::move(engine), std::move(options)),
+        threads_(transport) {}
+
+  [[nodiscard]] const char* backend() const override { return "thread"; }
+
+  std::unique_ptr<Communicator> split(int color, int key, const std::string& name) override {
+    const SplitGroup group = agree_on_split(*this, color, key);
+    const std::uint64_t index = splits_++;
+    if (group.rank < 0) return nullptr;
+    if (group.ranks.size() == 1) return std::make_unique<SelfCommunicator>(name, options());
+    std::vector<int> world_ranks;
+    for (const int r : group.ranks) world_ranks.push_back(threads_->world_rank(r));
+    const int number = threads_->mailboxes()->group_number(threads_->group(), index, color);
+    return std::make_unique<ThreadCommunicator>(
+        name,
+        std::make_shared<ThreadTransport>(
+            threads_->mailboxes(), number, std::move(world_ranks), group.rank),
+        engine_,
+        options());
+  }
+
+ private:
+  const std::shared_ptr<ThreadTransport> threads_;
+  std::uint64_t splits_ = 0;
+};
+
+/// The errors of all ranks; the first one is the cause, the others follow from it.
+class FirstError {
+ public:
+  void keep(std::exception_ptr error) {
+    const std::lock_guard lock(mutex_);
+    if (!error_) error_ = std::move(error);
+  }
+
+  void rethrow() const {
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::exception_ptr error_;
+};
+
+}  // namespace
+
+ThreadWorld::ThreadWorld(int size, CommOptions options)
+    : mailboxes_(std::make_shared<ThreadMailboxes>(std::max(size, 0))),
+      size_(size),
+      options_(std::move(options)) {
+  if (size < 1)
+    ::trireme::fail(ErrorKind::usage, "thread world of ", size, " ranks, must be at least 1");
+}
+
+ThreadWorld::~ThreadWorld() = default;
+
+std::unique_ptr<Communicator> ThreadWorld::communicator(int rank) {
+  if (rank < 0 || rank >= size_) {
+    ::trireme::fail(
+        ErrorKind::usage, "rank ", rank, " of a thread world, must be in [0, ", size_, ")");
+  }
+  if (size_ == 1) return std::make_unique<SelfCommunicator>("world", options_);
+  std::vector<int> ranks(static_cast<std::size_t>(size_));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return std::make_unique<ThreadCommunicator>(
+      "world",
+      std::make_shared<ThreadTransport>(mailboxes_, 0, std::move(ranks), rank),
+      std::make_shared<Engine>(),
+      options_);
+}
+
+void ThreadWorld::fail(int rank) {
+  mailboxes_->fail(rank);
+}
+
+void run_ranks(int size, const std::function<void(Communicator&)>& body, CommOptions options) {
+  ThreadWorld world(size, std::move(options));
+  FirstError first;
+  {
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < size; ++rank) {
+      threads.emplace_back([&world, &first, &body, rank] {
+        try {
+          const auto communicator = world.communicator(rank);
+          body(*communicator);
+        } catch (...) {
+          first.keep(std::current_exception());
+          world.fail(rank);
+        }
+      });
+    }
+  }
+  first.rethrow();
+}
+
+}  // namespace trireme

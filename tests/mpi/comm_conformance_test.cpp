@@ -1,0 +1,46 @@
+#include <gtest/gtest.h>
+
+#include "comm/factory.hpp"
+#include "comm/session.hpp"
+#include "unit/comm/conformance.hpp"
+
+namespace trireme::testing {
+namespace {
+
+const LaunchInfo* g_launch = nullptr;  // gtest makes the fixtures: no other way in
+
+class MpiConformance : public ::testing::TestWithParam<ConformanceCase> {};
+
+TEST_P(MpiConformance, Holds) {
+  CommOptions options;
+  options.timeout_s = 60;
+  options.chunk_bytes = 4096;
+  const auto world = make_world("mpi", *g_launch, options);
+
+  GetParam().body(*world);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks,
+                         MpiConformance,
+                         ::testing::ValuesIn(conformance_cases().begin(),
+                                             conformance_cases().end()),
+                         [](const auto& row) { return std::string(row.param.name); });
+
+TEST(Session, KnowsItsPlace) {
+  EXPECT_GE(g_launch->rank, 0);
+  EXPECT_LT(g_launch->rank, g_launch->size);
+  EXPECT_EQ(g_launch->local_rank, g_launch->rank);  // one node here
+  EXPECT_EQ(g_launch->local_size, g_launch->size);
+  EXPECT_EQ(g_launch->num_nodes, 1);
+  EXPECT_FALSE(g_launch->hostname.empty());
+}
+
+}  // namespace
+}  // namespace trireme::testing
+
+int main(int argc, char** argv) {
+  const trireme::Session session(&argc, &argv);
+  trireme::testing::g_launch = &session.launch();
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
