@@ -3,7 +3,7 @@
 #include <torch/torch.h>
 
 #include "core/error.hpp"
-#include "model/ops/fast.hpp"
+#include "ops/fast.hpp"
 
 namespace trireme::ops {
 namespace {

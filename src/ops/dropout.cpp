@@ -6,7 +6,7 @@
 
 #include "core/error.hpp"
 #include "core/philox.hpp"
-#include "model/ops/fast.hpp"
+#include "ops/fast.hpp"
 
 namespace trireme::ops {
 namespace {

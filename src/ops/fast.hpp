@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "model/ops/kernels/kernels.hpp"
-#include "model/ops/path.hpp"
+#include "ops/kernels/kernels.hpp"
+#include "ops/path.hpp"
 
 /// What the wrappers of the CPU kernels share. Private to this folder.
 namespace trireme::ops {

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "core/error.hpp"
-#include "model/ops/fast.hpp"
+#include "ops/fast.hpp"
 
 namespace trireme::ops {
 namespace {

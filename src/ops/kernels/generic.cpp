@@ -1,3 +1,3 @@
 #define TRIREME_KERNEL_TABLE kGenericTable
 #define TRIREME_KERNEL_NAME "generic"
-#include "model/ops/kernels/instantiate.hpp"
+#include "ops/kernels/instantiate.hpp"

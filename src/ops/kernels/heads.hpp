@@ -1,5 +1,5 @@
 #pragma once
-#include "model/ops/kernels/rows.hpp"
+#include "ops/kernels/rows.hpp"
 
 /// Per-head norm with rotation, and dropout. Included once by every instruction set's file.
 namespace trireme::ops::kernels {

@@ -1,7 +1,7 @@
 #pragma once
-#include "model/ops/kernels/heads.hpp"
-#include "model/ops/kernels/rows.hpp"
-#include "model/ops/kernels/scores.hpp"
+#include "ops/kernels/heads.hpp"
+#include "ops/kernels/rows.hpp"
+#include "ops/kernels/scores.hpp"
 
 /// Fills the table named TRIREME_KERNEL_TABLE from the kernels as this file's flags compile them.
 namespace trireme::ops::kernels {

@@ -1,6 +1,6 @@
 #pragma once
-#include "model/ops/kernels/kernels.hpp"
-#include "model/ops/kernels/simd.hpp"
+#include "ops/kernels/kernels.hpp"
+#include "ops/kernels/simd.hpp"
 
 /// Row-wise kernels: norm, SwiGLU, cross entropy. Included once by every instruction set's file.
 namespace trireme::ops::kernels {

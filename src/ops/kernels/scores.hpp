@@ -1,5 +1,5 @@
 #pragma once
-#include "model/ops/kernels/rows.hpp"
+#include "ops/kernels/rows.hpp"
 
 /// The elementwise part of attention, between its matmuls. Included once by every instruction set's
 /// file.

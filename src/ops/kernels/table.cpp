@@ -1,4 +1,4 @@
-#include "model/ops/kernels/kernels.hpp"
+#include "ops/kernels/kernels.hpp"
 
 namespace trireme::ops::kernels {
 namespace {
