@@ -126,6 +126,12 @@ target_link_libraries(trireme_torch_pch PUBLIC trireme_flags trireme_dep_torch)
 set_target_properties(trireme_torch_pch PROPERTIES POSITION_INDEPENDENT_CODE ON)
 target_precompile_headers(trireme_torch_pch PRIVATE <torch/torch.h>)
 
+# A program that includes torch: -fPIC and not -fPIE, as the precompiled header was made.
+function(trireme_use_torch_pch target)
+  target_compile_options(${target} PRIVATE -fPIC)
+  target_precompile_headers(${target} REUSE_FROM trireme_torch_pch)
+endfunction()
+
 # trireme_add_torch_library: as trireme_add_library, for a target whose files include torch.
 function(trireme_add_torch_library name)
   trireme_add_library(${name} ${ARGN})

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "checkpoint/load.hpp"
 #include "checkpoint/run_lock.hpp"
 #include "comm/factory.hpp"
 #include "config/config_set.hpp"

@@ -1,0 +1,51 @@
+#include "optim/schedule.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numbers>
+
+#include "core/error.hpp"
+
+namespace trireme {
+namespace {
+
+OptimConfig with(const std::string& schedule, std::int64_t warmup) {
+  OptimConfig config;
+  config.lr = 1.0;
+  config.min_lr = 0.1;
+  config.schedule = schedule;
+  config.warmup_steps = warmup;
+  return config;
+}
+
+TEST(Schedule, WarmsUpLinearlyThenFollowsTheCosine) {
+  const OptimConfig config = with("cosine", 10);
+
+  EXPECT_DOUBLE_EQ(learning_rate(config, 1, 110), 0.1);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 10, 110), 1.0);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 60, 110), 0.55);
+  EXPECT_NEAR(learning_rate(config, 110, 110), 0.1, 1e-15);
+  EXPECT_NEAR(learning_rate(config, 500, 110), 0.1, 1e-15);
+}
+
+TEST(Schedule, LinearAndConstant) {
+  EXPECT_DOUBLE_EQ(learning_rate(with("linear", 0), 50, 100), 0.55);
+  EXPECT_DOUBLE_EQ(learning_rate(with("linear", 0), 100, 100), 0.1);
+  EXPECT_DOUBLE_EQ(learning_rate(with("constant", 4), 2, 100), 0.5);
+  EXPECT_DOUBLE_EQ(learning_rate(with("constant", 4), 90, 100), 1.0);
+}
+
+TEST(Schedule, MiniMindStartsAtElevenTenthsInV2AndBelowOneInV3) {
+  const double pi = std::numbers::pi;
+
+  EXPECT_DOUBLE_EQ(learning_rate(with("minimind-v2", 50), 1, 100), 1.1);
+  EXPECT_NEAR(learning_rate(with("minimind-v2", 0), 100, 100), 0.1 + 0.5 * (1 + std::cos(pi * 0.99)), 1e-12);
+  EXPECT_NEAR(learning_rate(with("minimind-v3", 50), 1, 100), 0.1 + 0.45 * (1 + std::cos(pi * 0.01)), 1e-12);
+  EXPECT_NEAR(learning_rate(with("minimind-v3", 0), 100, 100), 0.1, 1e-12);
+}
+
+TEST(Schedule, RefusesUnknownNames) { EXPECT_THROW(learning_rate(with("cosin", 0), 1, 10), Error); }
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,74 @@
+#include "parallel/grad_buckets.hpp"
+
+#include <gtest/gtest.h>
+
+#include "comm/thread/thread_world.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr double kBytesOfTwo = 2.0 * 64 * 4 / (1024 * 1024);  // MiB of two parameters below
+
+void declare_and_allocate(ParamRegistry& registry, const Mesh& mesh, int count) {
+  for (int i = 0; i < count; ++i) registry.declare({.name = "p" + std::to_string(i), .shape = {64}});
+  registry.allocate(mesh, {at::kFloat, at::kFloat}, at::kCPU);
+}
+
+TEST(GradBuckets, SumsOverRanksWhateverTheBucketSize) {
+  for (const int ranks : {1, 2, 3}) {
+    for (const double bucket_mib : {0.0, 1e-9, kBytesOfTwo, 25.0}) {
+      run_ranks(ranks, [&](Communicator& world) {
+        const Mesh mesh(world, {});
+        ParamRegistry registry;
+        declare_and_allocate(registry, mesh, 5);
+        GradBuckets buckets(registry, mesh.group(Axis::data), bucket_mib);
+        registry.on_ready([&](ParamId id) { buckets.ready(id); });
+
+        buckets.begin();
+        registry.begin_update(1);
+        for (ParamId id = 5; id-- > 0;) registry.add_gradient(id, 1, at::full({64}, static_cast<double>(id + 10 * static_cast<ParamId>(world.rank()))));
+        buckets.finish();
+
+        for (ParamId id = 0; id < 5; ++id) {
+          const double expected = ranks * static_cast<double>(id) + 10.0 * ranks * (ranks - 1) / 2;
+          EXPECT_TRUE(registry.main_grad(id).equal(at::full({64}, static_cast<float>(expected)))) << ranks << " ranks, parameter " << id;
+        }
+      });
+    }
+  }
+}
+
+TEST(GradBuckets, AssignmentDependsOnSizesOnly) {
+  run_ranks(1, [](Communicator& world) {
+    const Mesh mesh(world, {});
+    ParamRegistry registry;
+    declare_and_allocate(registry, mesh, 5);
+
+    EXPECT_EQ(GradBuckets(registry, mesh.group(Axis::data), kBytesOfTwo).num_buckets(), 3U);
+    EXPECT_EQ(GradBuckets(registry, mesh.group(Axis::data), 0).num_buckets(), 1U);
+    EXPECT_EQ(GradBuckets(registry, mesh.group(Axis::data), 1e-9).num_buckets(), 5U);
+  });
+}
+
+TEST(GradBuckets, LeavesInOrderAndBeforeTheLastGradientIsReady) {
+  run_ranks(2, [](Communicator& world) {
+    const Mesh mesh(world, {});
+    ParamRegistry registry;
+    declare_and_allocate(registry, mesh, 4);
+    GradBuckets buckets(registry, mesh.group(Axis::data), 1e-9);
+    registry.on_ready([&](ParamId id) { buckets.ready(id); });
+
+    buckets.begin();
+    registry.begin_update(1);
+    for (const ParamId id : {ParamId{2}, ParamId{3}, ParamId{1}, ParamId{0}}) registry.add_gradient(id, 1, at::ones({64}));
+    buckets.finish();
+
+    const std::vector<CommRecord> records = mesh.group(Axis::data).recent();
+    ASSERT_EQ(records.size(), 4U);
+    for (std::size_t i = 0; i < records.size(); ++i) EXPECT_EQ(records[i].tag, "grads bucket " + std::to_string(i));
+    EXPECT_LT(buckets.times().first_launch_s, buckets.times().last_ready_s);
+  });
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,44 @@
+#include "parallel/mesh.hpp"
+
+#include <gtest/gtest.h>
+
+#include "comm/thread/thread_world.hpp"
+#include "core/error.hpp"
+
+namespace trireme {
+namespace {
+
+TEST(Mesh, GivesEveryRankTheWholeWorldAsDataAxis) {
+  run_ranks(4, [](Communicator& world) {
+    const Mesh mesh(world, {});
+
+    EXPECT_EQ(mesh.size(Axis::data), 4);
+    EXPECT_EQ(mesh.rank(Axis::data), world.rank());
+    EXPECT_EQ(mesh.size(Axis::dp), 4);
+    EXPECT_EQ(mesh.size(Axis::tp), 1);
+    EXPECT_EQ(mesh.size(Axis::pp), 1);
+  });
+}
+
+TEST(Mesh, RefusesEveryLayoutWithoutEngineAtOnce) {
+  run_ranks(2, [](Communicator& world) {
+    ParallelConfig config;
+    config.tp = 2;
+    config.zero = 3;
+    config.recompute = "selective";
+    try {
+      const Mesh mesh(world, config);
+      FAIL() << "accepted";
+    } catch (const Error& error) {
+      const std::string text = error.what();
+
+      EXPECT_EQ(error.kind(), ErrorKind::usage);
+      EXPECT_NE(text.find("parallel.tp = 2"), std::string::npos) << text;
+      EXPECT_NE(text.find("parallel.zero = 3"), std::string::npos) << text;
+      EXPECT_NE(text.find("parallel.recompute = selective"), std::string::npos) << text;
+    }
+  });
+}
+
+}  // namespace
+}  // namespace trireme
