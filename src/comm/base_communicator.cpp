@@ -253,10 +253,10 @@ void BaseCommunicator::barrier() {
   start_barrier(record("barrier", "", 0, 0))->wait();
 }
 
-void copy_own_messages(const Call& call,
-                       int rank,
-                       std::vector<Message>& sends,
-                       std::vector<Message>& receives) {
+std::vector<OwnMessage> take_own_messages(const Call& call,
+                                          int rank,
+                                          std::vector<Message>& sends,
+                                          std::vector<Message>& receives) {
   const auto take_own = [rank](std::vector<Message>& all) {
     std::vector<Message> own;
     std::copy_if(all.begin(), all.end(), std::back_inserter(own), [rank](const Message& m) {
@@ -278,6 +278,7 @@ void copy_own_messages(const Call& call,
          to.size(),
          " receives from itself");
   }
+  std::vector<OwnMessage> own;
   for (std::size_t i = 0; i < from.size(); ++i) {
     if (from[i].bytes != to[i].bytes) {
       fail(ErrorKind::usage,
@@ -290,8 +291,18 @@ void copy_own_messages(const Call& call,
            to[i].bytes);
     }
     if (from[i].bytes > 0 && from[i].data != to[i].data) {
-      std::memmove(to[i].data, from[i].data, from[i].bytes);
+      own.push_back({to[i].data, from[i].data, from[i].bytes});
     }
+  }
+  return own;
+}
+
+void copy_own_messages(const Call& call,
+                       int rank,
+                       std::vector<Message>& sends,
+                       std::vector<Message>& receives) {
+  for (const auto& own : take_own_messages(call, rank, sends, receives)) {
+    std::memmove(own.to, own.from, own.bytes);
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "comm/communicator.hpp"
 #include "comm/options.hpp"
@@ -138,8 +139,21 @@ class DoneWork final : public Work {
   void wait() override {}
 };
 
-/// Copies what a rank sends to itself; sends and receives match in order. Throws Error(usage) on
-/// unequal sizes. Returns with all messages of `rank` removed from both lists.
+/// A message of a rank to itself.
+struct OwnMessage {
+  void* to;
+  const void* from;
+  std::uint64_t bytes;
+};
+
+/// Takes the messages of `rank` to itself out of both lists; sends and receives match in order.
+/// Throws Error(usage) if their numbers or sizes differ.
+std::vector<OwnMessage> take_own_messages(const Call& call,
+                                          int rank,
+                                          std::vector<Message>& sends,
+                                          std::vector<Message>& receives);
+
+/// take_own_messages, then copies in host memory.
 void copy_own_messages(const Call& call,
                        int rank,
                        std::vector<Message>& sends,

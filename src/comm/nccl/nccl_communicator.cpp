@@ -1,0 +1,361 @@
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <exception>
+#include <optional>
+
+#include "comm/nccl/nccl_backend.hpp"
+#include "comm/nccl/nccl_handles.hpp"
+#include "comm/nccl/nccl_watch.hpp"
+#include "core/log.hpp"
+
+namespace trireme {
+namespace {
+
+/// What all groups of one rank share.
+struct Context {
+  Context(const NcclApi& table, int index) : api(table), device(index), watch(table, index) {}
+
+  const NcclApi& api;
+  const int device;
+  NcclWatch watch;
+};
+
+ncclRedOp_t nccl_op(ReduceOp op) {
+  constexpr std::array kOps{ncclSum, ncclMax, ncclMin};
+  return kOps[static_cast<std::size_t>(op)];
+}
+
+std::optional<ncclDataType_t> nccl_type(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return ncclFloat64;
+    case DType::f32:
+      return ncclFloat32;
+    case DType::bf16:
+      return ncclBfloat16;
+    case DType::f16:
+      return ncclFloat16;
+    case DType::i64:
+      return ncclInt64;
+    case DType::i32:
+      return ncclInt32;
+    case DType::i8:
+      return ncclInt8;
+    case DType::u64:
+      return ncclUint64;
+    case DType::u32:
+      return ncclUint32;
+    case DType::u8:
+      return ncclUint8;
+    case DType::i16:
+    case DType::u16:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+/// Waiting orders the caller's stream, never the host.
+class NcclWork final : public Work {
+ public:
+  NcclWork(std::shared_ptr<Context> context,
+           Call call,
+           Stream stream,
+           std::shared_ptr<CommEvent> done)
+      : context_(std::move(context)),
+        call_(std::move(call)),
+        stream_(static_cast<cudaStream_t>(stream.handle)),
+        done_(std::move(done)) {}
+
+  NcclWork(const NcclWork&) = delete;
+  NcclWork& operator=(const NcclWork&) = delete;
+
+  ~NcclWork() override {
+    // The caller's next use of the buffers is on its stream: order that.
+    if (!waited_) context_->api.stream_wait_event(stream_, done_->get(), 0);
+  }
+
+  bool poll() override {
+    if (!done_->reached()) return false;
+    call_.complete();
+    return true;
+  }
+
+  void wait() override {
+    if (waited_) return;
+    check_cuda(
+        context_->api, context_->api.stream_wait_event(stream_, done_->get(), 0), call_.what);
+    waited_ = true;
+  }
+
+ private:
+  const std::shared_ptr<Context> context_;
+  const Call call_;
+  const cudaStream_t stream_;
+  const std::shared_ptr<CommEvent> done_;
+  bool waited_ = false;
+};
+
+class NcclCommunicator final : public BaseCommunicator {
+ public:
+  NcclCommunicator(std::shared_ptr<Context> context,
+                   std::unique_ptr<Communicator> bootstrap,
+                   CommOptions options)
+      : BaseCommunicator(
+            bootstrap->name(), bootstrap->rank(), bootstrap->size(), std::move(options)),
+        context_(std::move(context)),
+        api_(context_->api),
+        bootstrap_(std::move(bootstrap)),
+        stream_(api_) {
+    if (size() == 1) return;  // copies only: no NCCL communicator and its buffers
+    ncclUniqueId id{};
+    if (rank() == 0)
+      check_nccl(api_, api_.get_unique_id(&id), "ncclGetUniqueId of group " + name());
+    bootstrap_->broadcast(id.internal, sizeof id.internal, DType::u8, 0, {}, "NCCL id")->wait();
+    check_cuda(api_, api_.set_device(context_->device), cat("cudaSetDevice ", context_->device));
+    check_nccl(api_,
+               api_.comm_init_rank(&comm_, size(), id, rank()),
+               cat("ncclCommInitRank of group ",
+                   name(),
+                   ", rank ",
+                   rank(),
+                   " of ",
+                   size(),
+                   ", device ",
+                   context_->device));
+  }
+
+  NcclCommunicator(const NcclCommunicator&) = delete;
+  NcclCommunicator& operator=(const NcclCommunicator&) = delete;
+
+  ~NcclCommunicator() override {
+    if (comm_ == nullptr) return;
+    context_->watch.remove(comm_);
+    if (std::uncaught_exceptions() > 0) {
+      api_.comm_abort(comm_);  // destroying would wait for peers that may never come
+    } else {
+      api_.comm_destroy(comm_);
+    }
+  }
+
+  [[nodiscard]] const char* backend() const override { return "nccl"; }
+
+  std::unique_ptr<Communicator> split(int color, int key, const std::string& name) override {
+    auto group = bootstrap_->split(color, key, name);
+    if (!group) return nullptr;
+    return std::make_unique<NcclCommunicator>(context_, std::move(group), options());
+  }
+
+ protected:
+  [[nodiscard]] bool supports(DType dtype, ReduceOp op) const override {
+    return BaseCommunicator::supports(dtype, op) && nccl_type(dtype).has_value();
+  }
+
+  WorkPtr start_all_reduce(Call call,
+                           const void* input,
+                           void* output,
+                           std::uint64_t count,
+                           DType dtype,
+                           ReduceOp op,
+                           Stream stream) override {
+    return launch(std::move(call), stream, [&](const Call& now) {
+      if (size() == 1) return copy(now, output, input, count * size_of(dtype));
+      check_nccl(api_,
+                 api_.all_reduce(
+                     input, output, count, *nccl_type(dtype), nccl_op(op), comm_, stream_.get()),
+                 now.what);
+    });
+  }
+
+  WorkPtr start_reduce_scatter(Call call,
+                               const void* input,
+                               void* output,
+                               std::uint64_t count,
+                               DType dtype,
+                               ReduceOp op,
+                               Stream stream) override {
+    return launch(std::move(call), stream, [&](const Call& now) {
+      if (size() == 1) return copy(now, output, input, count * size_of(dtype));
+      check_nccl(api_,
+                 api_.reduce_scatter(
+                     input, output, count, *nccl_type(dtype), nccl_op(op), comm_, stream_.get()),
+                 now.what);
+    });
+  }
+
+  WorkPtr start_all_gather(Call call,
+                           const void* input,
+                           void* output,
+                           std::uint64_t bytes_per_rank,
+                           Stream stream) override {
+    return launch(std::move(call), stream, [&](const Call& now) {
+      if (size() == 1) return copy(now, output, input, bytes_per_rank);
+      check_nccl(api_,
+                 api_.all_gather(input, output, bytes_per_rank, ncclUint8, comm_, stream_.get()),
+                 now.what);
+    });
+  }
+
+  WorkPtr start_broadcast(
+      Call call, void* data, std::uint64_t bytes, int root, Stream stream) override {
+    return launch(std::move(call), stream, [&](const Call& now) {
+      if (size() == 1) return;
+      check_nccl(
+          api_, api_.broadcast(data, data, bytes, ncclUint8, root, comm_, stream_.get()), now.what);
+    });
+  }
+
+  WorkPtr start_exchange(Call call,
+                         std::vector<Message> sends,
+                         std::vector<Message> receives,
+                         Stream stream) override {
+    const auto own = take_own_messages(call, rank(), sends, receives);
+    return launch(std::move(call), stream, [&](const Call& now) {
+      for (const auto& message : own) copy(now, message.to, message.from, message.bytes);
+      if (size() == 1) return;
+      check_nccl(api_, api_.group_start(), now.what);
+      ncclResult_t result = ncclSuccess;  // the group must be closed whatever happens in it
+      const auto note = [&](ncclResult_t code) { result = result == ncclSuccess ? code : result; };
+      for (const auto& m : sends) {
+        if (m.bytes > 0) note(api_.send(m.data, m.bytes, ncclUint8, m.peer, comm_, stream_.get()));
+      }
+      for (const auto& m : receives) {
+        if (m.bytes > 0) note(api_.recv(m.data, m.bytes, ncclUint8, m.peer, comm_, stream_.get()));
+      }
+      note(api_.group_end());
+      check_nccl(api_, result, now.what);
+    });
+  }
+
+  WorkPtr start_barrier(Call call) override {
+    bootstrap_->barrier();
+    call.complete();
+    return std::make_unique<DoneWork>();
+  }
+
+ private:
+  void copy(const Call& call, void* to, const void* from, std::uint64_t bytes) const {
+    if (to == from || bytes == 0) return;
+    check_cuda(api_,
+               api_.memcpy_async(to, from, bytes, cudaMemcpyDeviceToDevice, stream_.get()),
+               call.what);
+  }
+
+  /// The collective waits for what the caller's stream has queued so far; the returned Work orders
+  /// what comes after.
+  template <class Enqueue>
+  WorkPtr launch(Call call, Stream stream, const Enqueue& enqueue) {
+    check_cuda(api_, api_.set_device(context_->device), call.what);
+    const CommEvent ready(api_);
+    check_cuda(
+        api_, api_.event_record(ready.get(), static_cast<cudaStream_t>(stream.handle)), call.what);
+    check_cuda(api_, api_.stream_wait_event(stream_.get(), ready.get(), 0), call.what);
+    enqueue(call);
+    auto done = std::make_shared<CommEvent>(api_);
+    check_cuda(api_, api_.event_record(done->get(), stream_.get()), call.what);
+    if (comm_ != nullptr) context_->watch.add(comm_, call, done);
+    return std::make_unique<NcclWork>(context_, std::move(call), stream, std::move(done));
+  }
+
+  const std::shared_ptr<Context> context_;
+  const NcclApi& api_;
+  const std::unique_ptr<Communicator> bootstrap_;
+  const CommStream stream_;
+  ncclComm_t comm_ = nullptr;  // null in a group of one
+};
+
+int choose_device(const NcclApi& api, const LaunchInfo& launch) {
+  int count = 0;
+  check_cuda(api, api.device_count(&count), "cudaGetDeviceCount");
+  if (count == 0) {
+    fail(ErrorKind::resource,
+         "comm backend 'nccl': no GPU is visible to rank ",
+         launch.rank,
+         " on ",
+         launch.hostname,
+         " (CUDA_VISIBLE_DEVICES, --gres)");
+  }
+  return launch.local_rank % count;
+}
+
+std::string bus_id(const NcclApi& api, int device) {
+  std::array<char, 32> text{};
+  check_cuda(api,
+             api.device_pci_bus_id(text.data(), static_cast<int>(text.size()) - 1, device),
+             cat("PCI bus id of device ", device));
+  return text.data();
+}
+
+/// One rank's facts in a fixed size, so that one all_gather carries them.
+struct PackedUse {
+  std::int32_t node;
+  std::int32_t num_visible;
+  std::array<char, 64> hostname;
+  std::array<char, 32> used;
+  std::array<std::array<char, 32>, 16> visible;
+};
+
+std::vector<GpuUse> gather_gpus(const NcclApi& api,
+                                const LaunchInfo& launch,
+                                int device,
+                                Communicator& bootstrap) {
+  PackedUse mine{};
+  mine.node = launch.node;
+  launch.hostname.copy(mine.hostname.data(), mine.hostname.size() - 1);
+  bus_id(api, device).copy(mine.used.data(), mine.used.size() - 1);
+  int count = 0;
+  check_cuda(api, api.device_count(&count), "cudaGetDeviceCount");
+  mine.num_visible = std::min<int>(count, static_cast<int>(mine.visible.size()));
+  for (int i = 0; i < mine.num_visible; ++i) {
+    auto& text = mine.visible[static_cast<std::size_t>(i)];
+    bus_id(api, i).copy(text.data(), text.size() - 1);
+  }
+  std::vector<PackedUse> all(static_cast<std::size_t>(bootstrap.size()));
+  bootstrap.all_gather(&mine, all.data(), sizeof mine, DType::u8, {}, "GPU bus ids")->wait();
+  std::vector<GpuUse> uses;
+  for (const auto& packed : all) {
+    GpuUse use{packed.node, packed.hostname.data(), packed.used.data(), {}};
+    for (int i = 0; i < packed.num_visible; ++i) {
+      use.visible.emplace_back(packed.visible[static_cast<std::size_t>(i)].data());
+    }
+    uses.push_back(std::move(use));
+  }
+  return uses;
+}
+
+std::unique_ptr<Communicator> make_real(const LaunchInfo& launch, const CommOptions& options) {
+  return make_nccl_world(real_nccl_api(), launch, make_world("auto", launch, options), options);
+}
+
+constexpr std::array<CommBackend, 1> kBackends{
+    {{"nccl", "NVIDIA GPUs, bootstrapped over MPI", make_real}}};
+
+}  // namespace
+
+std::span<const CommBackend> nccl_backends() {
+  return kBackends;
+}
+
+int nccl_device(const LaunchInfo& launch) {
+  return choose_device(real_nccl_api(), launch);
+}
+
+std::unique_ptr<Communicator> make_nccl_world(const NcclApi& api,
+                                              const LaunchInfo& launch,
+                                              std::unique_ptr<Communicator> bootstrap,
+                                              const CommOptions& options) {
+  const int device = choose_device(api, launch);
+  const GpuReport report = compare_gpus(gather_gpus(api, launch, device, *bootstrap));
+  if (!report.shared.empty()) {
+    fail(ErrorKind::resource,
+         "comm backend 'nccl' needs a GPU for every rank: ",
+         report.shared,
+         "; start fewer ranks per node, or show each task its own GPU");
+  }
+  if (!report.idle.empty() && launch.rank == 0) log::warn(report.idle);
+  check_cuda(api, api.set_device(device), cat("cudaSetDevice ", device));
+  return std::make_unique<NcclCommunicator>(
+      std::make_shared<Context>(api, device), std::move(bootstrap), options);
+}
+
+}  // namespace trireme

@@ -1,0 +1,33 @@
+#include <array>
+
+#include "comm/nccl/nccl_backend.hpp"
+#include "core/error.hpp"
+
+/// Builds without NCCL: the name is known, so that the message can say what is missing.
+namespace trireme {
+namespace {
+
+[[noreturn]] void absent() {
+  fail(ErrorKind::usage,
+       "comm backend 'nccl' is not in this build: NCCL and the CUDA runtime were not found at "
+       "configure time; "
+       "use 'mpi' and train.device = cpu, or set TRIREME_NCCL_ROOT and TRIREME_CUDA_ROOT and build "
+       "again");
+}
+
+constexpr std::array<CommBackend, 1> kBackends{
+    {{"nccl",
+      "NVIDIA GPUs (not in this build)",
+      [](const LaunchInfo&, const CommOptions&) -> std::unique_ptr<Communicator> { absent(); }}}};
+
+}  // namespace
+
+std::span<const CommBackend> nccl_backends() {
+  return kBackends;
+}
+
+int nccl_device(const LaunchInfo&) {
+  absent();
+}
+
+}  // namespace trireme

@@ -1,0 +1,125 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "comm/factory.hpp"
+#include "comm/heartbeat.hpp"
+#include "comm/session.hpp"
+#include "core/error.hpp"
+
+/// Plain run: goodbyes in every order are no deaths, announcements arrive.
+/// With arguments (started by comm_heartbeat_kill.sh): rank <victim> dies by SIGKILL, the others
+/// write what they saw.
+namespace trireme::testing {
+namespace {
+
+const LaunchInfo* g_launch = nullptr;
+
+void rest(double seconds) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+}
+
+HeartbeatOptions no_loss_expected() {
+  HeartbeatOptions options;
+  options.interval_s = 0.05;
+  options.on_loss = [](const PeerLoss& loss) {
+    ADD_FAILURE() << "rank " << loss.rank << " taken for lost: " << loss.reason;
+  };
+  return options;
+}
+
+TEST(Heartbeat, GoodbyesInAnyOrderAreNoDeaths) {
+  const auto world = make_world("mpi", *g_launch);
+  for (const bool low_ranks_first : {true, false}) {
+    Heartbeat heartbeat(*world, *g_launch, nullptr, no_loss_expected());
+    const int place = low_ranks_first ? world->rank() : world->size() - 1 - world->rank();
+    rest(0.15 * place);
+    EXPECT_TRUE(heartbeat.peers_alive());
+
+    const auto start = std::chrono::steady_clock::now();
+    heartbeat.stop();
+    heartbeat.stop();  // twice is harmless
+
+    EXPECT_TRUE(heartbeat.peers_alive());
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    EXPECT_LT(took.count(), 3.0);
+    rest(0.15 * (world->size() - place));
+    world->barrier();
+  }
+}
+
+TEST(Heartbeat, AnnouncedFailureReachesAllWithItsExitCode) {
+  const auto world = make_world("mpi", *g_launch);
+  for (int guilty = 0; guilty < world->size(); ++guilty) {
+    std::atomic<int> code = 0;
+    std::atomic<int> rank = -1;
+    HeartbeatOptions options;
+    options.on_loss = [&](const PeerLoss& loss) {
+      rank = loss.rank;
+      code = loss.exit_code;
+    };
+    Heartbeat heartbeat(*world, *g_launch, nullptr, options);
+    world->barrier();
+
+    if (world->rank() == guilty) heartbeat.announce_failure(6, "loss is\tnot finite");
+    for (int i = 0; i < 300 && code == 0 && world->rank() != guilty; ++i) rest(0.01);
+
+    const bool told = world->rank() != guilty && world->size() > 1;
+    EXPECT_EQ(code, told ? 6 : 0);
+    EXPECT_EQ(rank, told ? guilty : -1);
+    EXPECT_EQ(heartbeat.peers_alive(), !told);
+    world->barrier();
+  }
+}
+
+void note(const std::string& folder, const std::string& what, const std::string& text) {
+  std::ofstream(folder + "/" + what + "." + std::to_string(g_launch->rank)) << text;
+}
+
+std::string g_folder;
+
+extern "C" void on_terminate(int) {
+  note(g_folder, "sigterm", "mpirun was first");
+  _exit(99);
+}
+
+int victim_run(int victim, const std::string& signal, const std::string& folder) {
+  g_folder = folder;
+  std::signal(SIGTERM, on_terminate);
+  const auto world = make_world("mpi", *g_launch);
+  HeartbeatOptions options;
+  options.interval_s = 0.05;
+  options.silence_s = 1.0;
+  options.on_loss = [&](const PeerLoss& loss) {
+    note(folder, "loss", cat(loss.rank, " ", loss.exit_code, " ", loss.pid, " ", loss.reason));
+    _exit(loss.exit_code);
+  };
+  const Heartbeat heartbeat(*world, *g_launch, nullptr, options);
+  world->barrier();
+  if (world->rank() == victim) {
+    note(folder, "victim", std::to_string(getpid()));
+    kill(getpid(), signal == "stop" ? SIGSTOP : SIGKILL);
+  }
+  world->barrier();  // the survivors hang in a collective, as in a training step
+  return 0;
+}
+
+}  // namespace
+}  // namespace trireme::testing
+
+int main(int argc, char** argv) {
+  const trireme::Session session(&argc, &argv);
+  trireme::testing::g_launch = &session.launch();
+  if (argc == 4) return trireme::testing::victim_run(std::stoi(argv[1]), argv[2], argv[3]);
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,251 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <thread>
+
+#include "comm/activity.hpp"
+#include "comm/factory.hpp"
+#include "comm/heartbeat.hpp"
+#include "comm/reduce.hpp"
+#include "comm/self/self_communicator.hpp"
+#include "comm/thread/thread_world.hpp"
+#include "core/error.hpp"
+#include "unit/comm/values.hpp"
+
+namespace trireme::testing {
+namespace {
+
+template <class Call>
+Error error_of(const Call& call) {
+  try {
+    call();
+  } catch (const Error& e) {
+    return e;
+  }
+  return {ErrorKind::internal, "no error was thrown"};
+}
+
+bool contains(const Error& error, const std::string& part) {
+  return std::string(error.what()).find(part) != std::string::npos;
+}
+
+/// The definition of half precision, by arithmetic.
+float half_by_definition(std::uint16_t bits) {
+  const float sign = (bits & 0x8000U) != 0 ? -1.0F : 1.0F;
+  const int exponent = (bits >> 10) & 31;
+  const auto fraction = static_cast<float>(bits & 1023U);
+  if (exponent == 31) {
+    return fraction == 0 ? sign * std::numeric_limits<float>::infinity()
+                         : std::numeric_limits<float>::quiet_NaN();
+  }
+  if (exponent == 0) return sign * std::ldexp(fraction, -24);
+  return sign * std::ldexp(1024.0F + fraction, exponent - 25);
+}
+
+TEST(Half, EveryValueWidensAndComesBack) {
+  for (unsigned i = 0; i < 65536; ++i) {
+    const auto bits = static_cast<std::uint16_t>(i);
+    const float expected = half_by_definition(bits);
+    const float value = from_f16_bits(bits);
+    if (std::isnan(expected)) {
+      EXPECT_TRUE(std::isnan(value));
+      EXPECT_TRUE(std::isnan(from_f16_bits(to_f16_bits(value))));
+      continue;
+    }
+    ASSERT_EQ(__builtin_bit_cast(std::uint32_t, value),
+              __builtin_bit_cast(std::uint32_t, expected));
+    ASSERT_EQ(to_f16_bits(value), bits);
+  }
+}
+
+TEST(Half, RoundsToNearestEven) {
+  for (unsigned i = 0; i < 0x7c00; ++i) {  // between every two neighbours, up to infinity
+    const float low = half_by_definition(static_cast<std::uint16_t>(i));
+    const float high =
+        i + 1 == 0x7c00 ? 65536.0F : half_by_definition(static_cast<std::uint16_t>(i + 1));
+    const float middle = (low + high) / 2;
+    ASSERT_EQ(to_f16_bits(middle), i % 2 == 0 ? i : i + 1);
+    ASSERT_EQ(to_f16_bits(std::nextafter(middle, 0.0F)), i);
+    ASSERT_EQ(to_f16_bits(std::nextafter(middle, 1e6F)), i + 1);
+  }
+  EXPECT_EQ(to_f16_bits(1e9F), 0x7c00);
+  EXPECT_EQ(to_f16_bits(-1e9F), 0xfc00);
+}
+
+TEST(Reduce, NanSurvivesMaxAndMin) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const ReduceOp op : {ReduceOp::max, ReduceOp::min}) {
+    const std::array<float, 2> a{nan, 1};
+    const std::array<float, 2> b{1, nan};
+    std::array<float, 2> out{};
+    reduce_in_order(std::array<const void*, 2>{a.data(), b.data()}, out.data(), 2, DType::f32, op);
+    EXPECT_TRUE(std::isnan(out[0]));
+    EXPECT_TRUE(std::isnan(out[1]));
+  }
+}
+
+TEST(Reduce, IntegersWrap) {
+  const std::int32_t a = std::numeric_limits<std::int32_t>::max();
+  const std::int32_t b = 1;
+  std::int32_t out = 0;
+  reduce_in_order(std::array<const void*, 2>{&a, &b}, &out, 1, DType::i32, ReduceOp::sum);
+  EXPECT_EQ(out, std::numeric_limits<std::int32_t>::min());
+}
+
+TEST(ThreadWorld, MissingRankTimesOutWithFullDescription) {
+  CommOptions options;
+  options.timeout_s = 0.2;
+  options.activity = std::make_shared<Activity>();
+  const Error error = error_of([&] {
+    run_ranks(
+        2,
+        [](Communicator& world) {
+          std::vector<float> data(100000);
+          if (world.rank() == 1) {
+            world
+                .all_reduce(data.data(),
+                            data.data(),
+                            data.size(),
+                            DType::f32,
+                            ReduceOp::sum,
+                            {},
+                            "grads bucket 3")
+                ->wait();
+          } else {
+            std::this_thread::sleep_for(std::chrono::milliseconds(800));
+          }
+        },
+        options);
+  });
+
+  EXPECT_EQ(error.kind(), ErrorKind::comm);
+  EXPECT_TRUE(contains(error,
+                       "all_reduce 'grads bucket 3' of group world (rank 1 of 2), operation 1, "
+                       "400000 bytes: not complete after 0.2 s"))
+      << error.what();
+  EXPECT_TRUE(options.activity->snapshot().timed_out);
+  EXPECT_FALSE(options.activity->snapshot().complete);
+}
+
+TEST(ThreadWorld, DeadRankFreesTheOthersAndItsErrorIsTheOneSeen) {
+  std::atomic<int> freed = 0;
+  const Error error = error_of([&] {
+    run_ranks(4, [&](Communicator& world) {
+      float x = 1;
+      const WorkPtr pending = world.all_reduce(&x, &x, 1, DType::f32, ReduceOp::sum);
+      if (world.rank() == 2) fail(ErrorKind::numeric, "rank 2 diverged");
+      try {
+        world.barrier();
+      } catch (const Error& e) {
+        if (e.kind() == ErrorKind::comm) ++freed;
+        throw;
+      }
+    });
+  });
+
+  EXPECT_EQ(error.kind(), ErrorKind::numeric);
+  EXPECT_TRUE(contains(error, "rank 2 diverged"));
+  EXPECT_EQ(freed, 3);
+}
+
+TEST(ThreadWorld, DifferentSizesAreNamed) {
+  const Error error = error_of([&] {
+    run_ranks(2, [](Communicator& world) {
+      std::vector<float> data(10);
+      const std::uint64_t count = world.rank() == 0 ? 10 : 9;
+      world.all_reduce(data.data(), data.data(), count, DType::f32, ReduceOp::sum, {}, "loss")
+          ->wait();
+    });
+  });
+
+  EXPECT_EQ(error.kind(), ErrorKind::usage);
+  EXPECT_TRUE(contains(error, "all_reduce 'loss'")) << error.what();
+  EXPECT_TRUE(contains(error, "different sizes")) << error.what();
+}
+
+TEST(Factory, UnknownBackendListsTheKnownOnes) {
+  const Error error = error_of([] { make_world("gloo", {}); });
+
+  EXPECT_EQ(error.kind(), ErrorKind::usage);
+  EXPECT_TRUE(contains(error, "'gloo', must be one of auto, self, mpi")) << error.what();
+}
+
+TEST(Factory, AutoOfOneRankIsSelf) {
+  EXPECT_STREQ(make_world("auto", {})->backend(), "self");
+}
+
+TEST(Factory, SelfRefusesSeveralRanks) {
+  LaunchInfo launch;
+  launch.size = 4;
+  EXPECT_TRUE(contains(error_of([&] { make_world("self", launch); }), "has 4"));
+}
+
+TEST(Session, SeparateSrunTasksAreAnError) {
+  const Error error = error_of([] { check_launcher("4", false, 1); });
+
+  EXPECT_EQ(error.kind(), ErrorKind::usage);
+  EXPECT_TRUE(contains(error, "srun --mpi=pmix")) << error.what();
+  EXPECT_NO_THROW(check_launcher("4", false, 4));
+  EXPECT_NO_THROW(check_launcher("1", false, 1));
+  EXPECT_NO_THROW(check_launcher(nullptr, false, 1));
+  EXPECT_NO_THROW(
+      check_launcher("2", true, 1));  // mpirun -n 1 on two nodes: the tasks are its daemons
+}
+
+TEST(Session, NodesAreNumberedByTheirFirstRank) {
+  const std::vector<int> leaders{0, 1, 0, 1, 4};
+  EXPECT_EQ(number_nodes(leaders, 2).node, 0);
+  EXPECT_EQ(number_nodes(leaders, 3).node, 1);
+  EXPECT_EQ(number_nodes(leaders, 4).node, 2);
+  EXPECT_EQ(number_nodes(leaders, 4).num_nodes, 3);
+}
+
+TEST(Heartbeat, OneRankNeedsNone) {
+  SelfCommunicator self;
+  Heartbeat heartbeat(self, {}, nullptr);
+  EXPECT_TRUE(heartbeat.peers_alive());
+  heartbeat.announce_failure(6, "x");
+  heartbeat.stop();
+}
+
+TEST(Heartbeat, ReportNamesTheRankBehindFirst) {
+  Activity ahead;
+  ahead.set_step(12);
+  ahead.begin("dp", "all_reduce", "grads", 40);
+  Activity behind;
+  behind.set_step(12);
+  behind.begin("dp", "all_reduce", "loss", 39);
+  behind.complete("dp", 39);
+  behind.set_step(11);
+
+  const std::string text = describe_progress({"rank 0 (host n1, pid 1)", "rank 1 (host n2, pid 2)"},
+                                             {ahead.snapshot(), behind.snapshot()});
+
+  EXPECT_EQ(
+      text,
+      "\n  rank 1 (host n2, pid 2) is behind: step 11, 1 operations, finished all_reduce 'loss' "
+      "of group dp, operation 39"
+      "\n  rank 0 (host n1, pid 1): step 12, 1 operations, waits in all_reduce 'grads' of group "
+      "dp, operation 40");
+}
+
+TEST(Heartbeat, ThreadsConnectAndLeaveInPeace) {
+  run_ranks(3, [](Communicator& world) {
+    LaunchInfo launch;
+    launch.hostname = "here";
+    HeartbeatOptions options;
+    options.interval_s = 0.02;
+    options.on_loss = [](const PeerLoss& loss) { ADD_FAILURE() << loss.reason; };
+    Heartbeat heartbeat(world, launch, std::make_shared<Activity>(), options);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50 * world.rank()));
+    heartbeat.stop();
+    EXPECT_TRUE(heartbeat.peers_alive());
+  });
+}
+
+}  // namespace
+}  // namespace trireme::testing
