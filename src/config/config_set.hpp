@@ -25,7 +25,10 @@ class ConfigSet {
   /// environment names agree.
   explicit ConfigSet(std::vector<Field> fields);
   ConfigSet(const ConfigSet&) = delete;  // problems() refers to this set
+  ConfigSet(ConfigSet&&) = delete;
   ConfigSet& operator=(const ConfigSet&) = delete;
+  ConfigSet& operator=(ConfigSet&&) = delete;
+  ~ConfigSet() = default;
 
   /// Reads a TOML file; a later file wins over an earlier one. Problems: absent file, wrong syntax,
   /// unknown key or section, wrong type, a table where a value is expected, a key given twice.
