@@ -17,8 +17,7 @@ struct TomlEntry;
 ///   command line > environment > last file > first file > preset > default
 /// Usage: construct from fields_of(...) of every section, load, apply a preset if there is one, let
 /// components check their structs into problems(), then finish(). Nothing but finish() throws for
-/// what a user wrote, and it reports all of it at once. The structs must outlive the set. Source of
-/// the precedence: git, cargo and clap do the same.
+/// what a user wrote, and it reports all of it at once. The structs must outlive the set.
 class ConfigSet {
  public:
   /// Keys are "section.name". Throws Error(internal) if two are equal, or differ only so that their
