@@ -17,15 +17,17 @@ struct TomlEntry;
 ///   command line > environment > last file > first file > preset > default
 /// Usage: construct from fields_of(...) of every section, load, apply a preset if there is one, let
 /// components check their structs into problems(), then finish(). Nothing but finish() throws for
-/// what a user wrote, and it reports all of it at once. The structs must outlive the set. Source of
-/// the precedence: git, cargo and clap do the same.
+/// what a user wrote, and it reports all of it at once. The structs must outlive the set.
 class ConfigSet {
  public:
   /// Keys are "section.name". Throws Error(internal) if two are equal, or differ only so that their
   /// environment names agree.
   explicit ConfigSet(std::vector<Field> fields);
   ConfigSet(const ConfigSet&) = delete;  // problems() refers to this set
+  ConfigSet(ConfigSet&&) = delete;
   ConfigSet& operator=(const ConfigSet&) = delete;
+  ConfigSet& operator=(ConfigSet&&) = delete;
+  ~ConfigSet() = default;
 
   /// Reads a TOML file; a later file wins over an earlier one. Problems: absent file, wrong syntax,
   /// unknown key or section, wrong type, a table where a value is expected, a key given twice.
