@@ -12,8 +12,11 @@ std::string split(const std::vector<AddedToken>& tokens, std::string_view text) 
   std::vector<TextPart> parts;
   AddedTokenMatcher(tokens).split(text, parts);
   std::string line;
-  for (const TextPart& part : parts)
-    line += part.id ? "[" + std::to_string(*part.id) + "]" : "|" + std::string(part.text) + "|";
+  for (const TextPart& part : parts) {
+    line.append(part.id ? "[" : "|")
+        .append(part.id ? std::to_string(*part.id) : std::string(part.text))
+        .append(part.id ? "]" : "|");
+  }
   return line;
 }
 

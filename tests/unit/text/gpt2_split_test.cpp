@@ -102,7 +102,7 @@ TEST(Gpt2Split, KnowsLettersOfUnicode16) {
 }
 
 TEST(Gpt2Split, EqualsThePlainPatternOnRandomText) {
-  std::mt19937 rng(1);
+  samples::Rng rng(1);
   for (int i = 0; i < 5000; ++i) {
     const std::string text = samples::random_text(rng, 12);
     ASSERT_EQ(split(text), PlainPattern(text).run()) << text;

@@ -8,7 +8,7 @@ namespace {
 
 TEST(StreamDecoder, NeverCutsACharacter) {
   const Tokenizer tokenizer = samples::small_tokenizer();
-  std::mt19937 rng(5);
+  samples::Rng rng(5);
   for (int i = 0; i < 300; ++i) {
     const std::string text = samples::random_text(rng, 20);
     StreamDecoder stream(tokenizer);
@@ -28,7 +28,7 @@ TEST(StreamDecoder, NeverCutsACharacter) {
 
 TEST(StreamDecoder, EqualsDecodeOnAnyIds) {
   const Tokenizer tokenizer = samples::small_tokenizer();
-  std::mt19937 rng(6);
+  samples::Rng rng(6);
   for (int i = 0; i < 500; ++i) {
     std::vector<std::uint32_t> ids(rng() % 30);
     for (auto& id : ids) id = rng() % 300;  // mostly single bytes

@@ -104,7 +104,7 @@ TEST(TokenizerSpec, RefusesHostileFiles) {
             std::string::npos);
   // A cut or a changed byte anywhere: an error or another valid file, never a crash.
   const std::string good = samples::small_files().at("tokenizer.json");
-  std::mt19937 rng(31);
+  samples::Rng rng(31);
   int refused = 0;
   for (int i = 0; i < 200; ++i) {
     std::string bad = good;

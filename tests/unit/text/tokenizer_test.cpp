@@ -72,7 +72,7 @@ class PlainBpe {
 
 TEST(Tokenizer, GivesBackEveryText) {
   const Tokenizer tokenizer = samples::small_tokenizer();
-  std::mt19937 rng(11);
+  samples::Rng rng(11);
   EXPECT_EQ(tokenizer.encode(""), Ids{});
   EXPECT_EQ(tokenizer.decode(Ids{}), "");
   for (int i = 0; i < 3000; ++i) {
@@ -85,7 +85,7 @@ TEST(Tokenizer, GivesBackEveryText) {
 TEST(Tokenizer, EqualsBpeByDefinition) {
   const Tokenizer tokenizer = samples::small_tokenizer();
   const PlainBpe plain(samples::small_files().at("tokenizer.json"));
-  std::mt19937 rng(12);
+  samples::Rng rng(12);
   for (int i = 0; i < 1000; ++i) {
     const std::string text = samples::random_text(rng, 30);
     ASSERT_EQ(tokenizer.encode(text, {.match_added_tokens = false}), plain.encode(text)) << text;
@@ -95,7 +95,7 @@ TEST(Tokenizer, EqualsBpeByDefinition) {
 TEST(Tokenizer, EqualsBpeByDefinitionOnPiecesOfEveryLength) {
   const Tokenizer tokenizer = samples::small_tokenizer();
   const PlainBpe plain(samples::small_files().at("tokenizer.json"));
-  std::mt19937 rng(13);
+  samples::Rng rng(13);
   for (std::size_t size = 1; size < 300; ++size) {
     std::string piece;
     for (std::size_t i = 0; i < size; ++i) piece.push_back("abcther"[rng() % 7]);
@@ -251,7 +251,7 @@ TEST(Tokenizer, LoadsAFolderOrAFile) {
 
 TEST(Tokenizer, ThreadsShareOneTokenizer) {
   const Tokenizer tokenizer = samples::small_tokenizer();
-  std::mt19937 rng(21);
+  samples::Rng rng(21);
   std::vector<std::string> texts(200);
   std::vector<Ids> expected;
   for (std::string& text : texts)

@@ -3,8 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <random>
 #include <string>
+
+#include "unit/text/text_samples.hpp"
 
 namespace trireme {
 namespace {
@@ -60,7 +61,7 @@ TEST(WordCache, DoesNotKeepLongPieces) {
 
 TEST(WordCache, NeverGivesWrongIdsWhenItOverflows) {
   WordCache cache;
-  std::mt19937 rng(3);
+  samples::Rng rng(3);
   int found = 0;
   for (int i = 0; i < 400000; ++i) {  // several times the ring and both tables
     const std::string piece = std::to_string(rng() % 150000) + std::string(rng() % 120, 'z');
