@@ -23,6 +23,7 @@ using SpaceId = UniqueHandle<IdTraits<H5Sclose>>;
 using TypeId = UniqueHandle<IdTraits<H5Tclose>>;
 using DatasetId = UniqueHandle<IdTraits<H5Dclose>>;
 using AttributeId = UniqueHandle<IdTraits<H5Aclose>>;
+using GroupId = UniqueHandle<IdTraits<H5Gclose>>;
 
 std::recursive_mutex mutex;  // other sites' libhdf5 builds are not thread-safe
 
@@ -55,6 +56,19 @@ DatasetId open_dataset(hid_t file, const std::string& name, const std::filesyste
   DatasetId id(H5Dopen2(file, name.c_str(), H5P_DEFAULT));
   if (!id) fail(ErrorKind::data, path.string(), ": dataset ", name, " is missing");
   return id;
+}
+
+/// Missing groups above an absolute path, one by one: those HDF5 makes itself (H5Pset_create_intermediate_group) carry the
+/// time of day.
+void create_parents(hid_t file, const std::string& name, const std::filesystem::path& path) {
+  const PropertyId creation(H5Pcreate(H5P_GROUP_CREATE));
+  H5Pset_obj_track_times(creation.get(), false);
+  for (std::size_t end = name.find('/', 1); end != std::string::npos; end = name.find('/', end + 1)) {
+    const std::string parent = name.substr(0, end);
+    if (H5Lexists(file, parent.c_str(), H5P_DEFAULT) > 0) continue;
+    const GroupId id(H5Gcreate2(file, parent.c_str(), H5P_DEFAULT, creation.get(), H5P_DEFAULT));
+    if (!id) fail(ErrorKind::resource, path.string(), ": cannot create group ", parent);
+  }
 }
 
 AttributeId open_attribute(hid_t file, const std::string& name, const std::filesystem::path& path) {
@@ -138,14 +152,13 @@ std::uint64_t Hdf5File::create_dataset(const std::string& name, DType dtype, std
   const std::vector<hsize_t> sizes(shape.begin(), shape.end());
   const SpaceId space(sizes.empty() ? H5Screate(H5S_SCALAR)
                                     : H5Screate_simple(static_cast<int>(sizes.size()), sizes.data(), nullptr));
-  const PropertyId links(H5Pcreate(H5P_LINK_CREATE));
-  H5Pset_create_intermediate_group(links.get(), 1);
+  create_parents(id_, name, path_);
   const PropertyId creation(H5Pcreate(H5P_DATASET_CREATE));
   H5Pset_layout(creation.get(), H5D_CONTIGUOUS);
   H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY);
   H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER);
   H5Pset_obj_track_times(creation.get(), false);
-  const DatasetId id(H5Dcreate2(id_, name.c_str(), file_type(dtype), space.get(), links.get(), creation.get(), H5P_DEFAULT));
+  const DatasetId id(H5Dcreate2(id_, name.c_str(), file_type(dtype), space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT));
   if (!id) fail(ErrorKind::resource, path_.string(), ": cannot create dataset ", name);
   return H5Dget_offset(id.get());
 }
