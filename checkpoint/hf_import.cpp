@@ -95,7 +95,7 @@ std::filesystem::path import_hf(const std::filesystem::path& model,
   Hasher content;
   agree(world, capture([&] {
           put_model_values(config, state.values);
-          state.values["step"] = "0";
+          state.values.emplace("step", "0");
           for (const char* name : kCarried) {
             if (fs::exists(model / name)) state.files[name] = read_file(model / name);
           }

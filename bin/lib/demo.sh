@@ -22,10 +22,10 @@ wrong() { # wrong MESSAGE [LOG]: the end of the demo
   exit 1
 }
 
-quiet() { # quiet LOG COMMAND...: output to the log, shown only if it fails
+quiet() { # quiet LOG COMMAND...: output to the log, shown only if it fails; a hang ends with 124
   local log=$1 rc=0
   shift
-  "$@" >"$log" 2>&1 || rc=$?
+  timeout -k 10 300 "$@" >"$log" 2>&1 || rc=$?
   ((rc == 0)) || wrong "'$*' ended with exit $rc" "$log"
 }
 

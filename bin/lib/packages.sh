@@ -14,7 +14,6 @@ kBuildPackages=(
   "cmake              cmd:cmake"
   "ninja-build        cmd:ninja"
   "git                cmd:git"
-  "python3-venv       mod:ensurepip"
   "libopenmpi-dev     cmd:mpicxx                 TRIREME_MPI_ROOT"
   "openmpi-bin        cmd:mpirun                 TRIREME_MPI_ROOT"
   "libhdf5-dev        hdr:hdf5.h                 TRIREME_HDF5_ROOT"
@@ -28,6 +27,9 @@ kBuildPackages=(
   "zlib1g-dev         hdr:zlib.h"
   "libgtest-dev       hdr:gtest/gtest.h"
 )
+
+# Needed to install LibTorch with pip; not where it is there already.
+kPythonPackages=("python3-venv mod:ensurepip")
 
 # Nice to have: without them the build is slower, or the tests that need them are skipped (and say so).
 kBuildExtras=("ccache cmd:ccache")

@@ -135,14 +135,15 @@ check_tools() {
 }
 
 install_system() { # install_system tests|demo
-  local required extras=("${kBuildExtras[@]}") optional
+  local required wanted=("${kBuildPackages[@]}") extras=("${kBuildExtras[@]}") optional
+  [[ -n ${TRIREME_TORCH_ROOT:-} ]] || wheel_installed "$kTorchWheel" || wanted+=("${kPythonPackages[@]}")
   [[ $1 == tests ]] && extras+=("${kTestExtras[@]}")
-  mapfile -t required < <(missing_rows "${kBuildPackages[@]}")
+  mapfile -t required < <(missing_rows "${wanted[@]}")
   mapfile -t optional < <(missing_rows "${extras[@]}")
   if ((${#required[@]} + ${#optional[@]})) && ((may_install)) && can_install; then
     apt_install "${required[@]}" "${optional[@]}" || { ((${#required[@]})) && apt_install "${required[@]}"; } ||
       say "apt-get install failed: $(tail -n1 build/apt.log)"
-    mapfile -t required < <(missing_rows "${kBuildPackages[@]}")
+    mapfile -t required < <(missing_rows "${wanted[@]}")
     mapfile -t optional < <(missing_rows "${extras[@]}")
   fi
   ((${#required[@]} == 0)) || explain_missing "${required[@]}"
@@ -231,7 +232,7 @@ build_jobs() {
 failed_build() { # failed_build LOG
   {
     printf 'error: the build failed; first errors of %s:\n' "$1"
-    grep -a -n -m 12 -E '(error|Error)[: ]|FAILED:|No such file|not found' "$1" || tail -n 20 "$1"
+    grep -a -n -m 12 -E '(error|Error)[: ]|FAILED:|undefined reference|No such file|not found' "$1" || tail -n 20 "$1"
   } >&2
   return 1
 }

@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include "core/error.hpp"
+#include "ops/fast.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -54,6 +55,26 @@ at::Tensor plain_chunk(const at::Tensor& logits,
   return grad.mul_(setup.grad_scale).mul_(valid).to(logits.scalar_type());
 }
 
+/// The same in place: `logits` become the gradient. `losses` [rows] fp64 are the chunk's.
+void fast_chunk(const at::Tensor& logits,
+                const at::Tensor& targets,
+                double* losses,
+                const LinearCrossEntropySetup& setup) {
+  const auto width = logits.size(1);
+  at::parallel_for(0, logits.size(0), 32, [&](std::int64_t first, std::int64_t last) {
+    std::vector<float> scratch(static_cast<std::size_t>(width));
+    kernels::table().cross_entropy({.element = element_of(logits),
+                                    .logits = element_at(logits, first * width),
+                                    .targets = targets.data_ptr<std::int64_t>() + first,
+                                    .losses = losses + first,
+                                    .scratch = scratch.data(),
+                                    .rows = last - first,
+                                    .width = width,
+                                    .grad_scale = static_cast<float>(setup.grad_scale),
+                                    .want_grads = setup.want_grads});
+  });
+}
+
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
@@ -100,18 +121,30 @@ LinearCrossEntropyOutput linear_cross_entropy_forward(const at::Tensor& x,
     out.grad_x = at::empty_like(x, at::MemoryFormat::Contiguous);
     out.grad_weight = at::zeros(weight.sizes(), weight.options().dtype(type));
   }
+  const bool fast = takes_fast_path(path, x);
+  const auto targets_in_order = targets.contiguous();
+  const auto losses = at::empty({fast ? x.size(0) : 0}, at::kDouble);
   const auto rows_per_chunk =
       path == Path::plain ? std::max<std::int64_t>(x.size(0), 1) : setup.chunk_rows;
   for (std::int64_t first = 0; first < x.size(0); first += rows_per_chunk) {
     const auto rows = std::min(rows_per_chunk, x.size(0) - first);
     const auto inputs = x.narrow(0, first, rows);
     const auto logits = at::mm(inputs, weight.t());  // [rows, V]
-    const auto grad = plain_chunk(logits, targets.narrow(0, first, rows), out.loss_sum, setup);
+    auto grad = logits;
+    if (fast) {
+      fast_chunk(logits,
+                 targets_in_order.narrow(0, first, rows),
+                 losses.data_ptr<double>() + first,
+                 setup);
+    } else {
+      grad = plain_chunk(logits, targets.narrow(0, first, rows), out.loss_sum, setup);
+    }
     if (!setup.want_grads) continue;
     auto grad_rows = out.grad_x.narrow(0, first, rows);
     at::mm_out(grad_rows, grad, weight);
     out.grad_weight.add_(at::mm(grad.t(), inputs));
   }
+  if (fast) out.loss_sum.copy_(losses.sum());
   return out;
 }
 

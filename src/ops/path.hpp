@@ -1,6 +1,8 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+
 namespace trireme::ops {
 
 /// Which implementation an operation may take. Same results up to rounding; tests compare the two.
@@ -13,5 +15,9 @@ bool takes_fast_path(Path path, const at::Tensor& x);
 
 /// fp64 for fp64, else fp32: the type of sums, of saved statistics and of weight gradients.
 at::ScalarType accumulate_type(const at::Tensor& x);
+
+/// Rows whose weight gradient is summed apart; the sums of all blocks are then added in order, so
+/// the result does not depend on the number of threads.
+inline constexpr std::int64_t kRowsPerBlock = 256;
 
 }  // namespace trireme::ops

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "core/error.hpp"
+#include "ops/fast.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -92,6 +93,99 @@ HeadGrads plain_backward(const at::Tensor& grad,
   const auto along = (weighted * normed).mean(-1, /*keepdim=*/true);
   return {((weighted - normed * along) * rstd).to(x.scalar_type()),
           (turned_back * normed).sum(at::IntArrayRef{0, 1, 2})};
+}
+
+/// Tables and positions as the kernels read them, made once for q and k.
+struct Angles {
+  at::Tensor cos;
+  at::Tensor sin;
+  at::Tensor positions;
+};
+
+Angles kernel_angles(const QkNormRope& setup) {
+  return {setup.tables.cos.to(at::kFloat).contiguous(),
+          setup.tables.sin.to(at::kFloat).contiguous(),
+          setup.positions.contiguous()};
+}
+
+bool takes_kernel(Path path, const at::Tensor& x) {
+  return takes_fast_path(path, x) && x.size(3) <= kernels::kMaxHeadWidth;
+}
+
+at::Tensor last_dim_contiguous(const at::Tensor& x) {
+  return x.stride(3) == 1 || x.size(3) <= 1 ? x : x.contiguous();
+}
+
+kernels::HeadStrides strides_bthd(const at::Tensor& x) {
+  return {x.stride(0), x.stride(1), x.stride(2)};
+}
+
+kernels::HeadStrides strides_bhtd(const at::Tensor& x) {
+  return {x.stride(0), x.stride(2), x.stride(1)};
+}
+
+kernels::Heads kernel_call(const at::Tensor& x,
+                           const at::Tensor& weight,
+                           const Angles& angles,
+                           double eps) {
+  kernels::Heads call{};
+  call.element = element_of(x);
+  call.x = x.data_ptr();
+  call.x_strides = strides_bthd(x);
+  call.weight = weight.defined() ? weight.data_ptr() : nullptr;
+  call.cos = angles.cos.data_ptr<float>();
+  call.sin = angles.sin.data_ptr<float>();
+  call.positions = angles.positions.data_ptr<std::int64_t>();
+  call.length = x.size(1);
+  call.num_heads = x.size(2);
+  call.width = x.size(3);
+  call.eps = static_cast<float>(eps);
+  return call;
+}
+
+at::Tensor fast_forward(const at::Tensor& x_in,
+                        const at::Tensor& weight,
+                        const Angles& angles,
+                        double eps) {
+  const auto x = last_dim_contiguous(x_in);
+  auto out = at::empty({x.size(0), x.size(2), x.size(1), x.size(3)}, x.options());
+  auto call = kernel_call(x, weight, angles, eps);
+  call.out = out.data_ptr();
+  call.out_strides = strides_bhtd(out);
+  for_row_blocks(x.size(0) * x.size(1), [&](std::int64_t first, std::int64_t last) {
+    auto part = call;
+    part.first_token = first;
+    part.last_token = last;
+    kernels::table().heads_forward(part);
+  });
+  return out;
+}
+
+/// Writes the gradient of x into `grad_x` [B, T, H, D]; returns the weight's, undefined without
+/// norm.
+at::Tensor fast_backward(const at::Tensor& grad_in,
+                         const at::Tensor& x_in,
+                         const at::Tensor& weight,
+                         const Angles& angles,
+                         double eps,
+                         const at::Tensor& grad_x) {
+  const auto x = last_dim_contiguous(x_in);
+  const auto grad = last_dim_contiguous(grad_in);
+  auto call = kernel_call(x, weight, angles, eps);
+  call.grad = grad.data_ptr();
+  call.grad_strides = strides_bhtd(grad);
+  call.out = grad_x.data_ptr();
+  call.out_strides = strides_bthd(grad_x);
+  const auto tokens = x.size(0) * x.size(1);
+  const BlockSums sums(tokens, x.size(3));
+  for_row_blocks(tokens, [&](std::int64_t first, std::int64_t last) {
+    auto part = call;
+    part.grad_weight = sums.of_row(first);
+    part.first_token = first;
+    part.last_token = last;
+    kernels::table().heads_backward(part);
+  });
+  return weight.defined() ? sums.total() : at::Tensor();
 }
 
 QueryKeyValue split_qkv(const at::Tensor& qkv, std::int64_t num_heads, std::int64_t num_kv_heads) {
@@ -224,7 +318,11 @@ QueryKey qk_norm_rope_forward(const at::Tensor& q,
   check_heads(k, setup.k_weight, setup);
   check_positions(setup);
   const at::NoGradGuard no_grad;
-  (void)path;
+  if (takes_kernel(path, q)) {
+    const auto angles = kernel_angles(setup);
+    return {fast_forward(q, setup.q_weight, angles, setup.eps),
+            fast_forward(k, setup.k_weight, angles, setup.eps)};
+  }
   return {plain_forward(q, setup.q_weight, setup), plain_forward(k, setup.k_weight, setup)};
 }
 
@@ -237,7 +335,14 @@ QkNormRopeGrads qk_norm_rope_backward(const at::Tensor& grad_q,
   check_heads(q, setup.q_weight, setup);
   check_heads(k, setup.k_weight, setup);
   const at::NoGradGuard no_grad;
-  (void)path;
+  if (takes_kernel(path, q)) {
+    const auto angles = kernel_angles(setup);
+    QkNormRopeGrads grads{
+        at::empty(q.sizes(), q.options()), at::empty(k.sizes(), k.options()), {}, {}};
+    grads.q_weight = fast_backward(grad_q, q, setup.q_weight, angles, setup.eps, grads.q);
+    grads.k_weight = fast_backward(grad_k, k, setup.k_weight, angles, setup.eps, grads.k);
+    return grads;
+  }
   auto out_q = plain_backward(grad_q, q, setup.q_weight, setup);
   auto out_k = plain_backward(grad_k, k, setup.k_weight, setup);
   return {out_q.x, out_k.x, out_q.weight, out_k.weight};
@@ -270,6 +375,15 @@ QkvGrads qkv_norm_rope_backward(const at::Tensor& grad_q,
                                 Path path) {
   const at::NoGradGuard no_grad;
   const auto parts = split_qkv(qkv, grad_q.size(1), grad_k.size(1));
+  if (takes_kernel(path, parts.q)) {
+    const auto angles = kernel_angles(setup);
+    QkvGrads out{at::empty(qkv.sizes(), qkv.options()), {}, {}};
+    const auto slots = split_qkv(out.qkv, grad_q.size(1), grad_k.size(1));
+    out.q_weight = fast_backward(grad_q, parts.q, setup.q_weight, angles, setup.eps, slots.q);
+    out.k_weight = fast_backward(grad_k, parts.k, setup.k_weight, angles, setup.eps, slots.k);
+    slots.v.copy_(grad_v.transpose(1, 2));
+    return out;
+  }
   const auto grads = qk_norm_rope_backward(grad_q, grad_k, parts.q, parts.k, setup, path);
   auto grad_qkv = at::cat({grads.q, grads.k, grad_v.transpose(1, 2)}, 2).flatten(2);
   return {std::move(grad_qkv), grads.q_weight, grads.k_weight};

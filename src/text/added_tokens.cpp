@@ -118,7 +118,8 @@ std::size_t AddedTokenMatcher::next_start(const Trie& trie,
 void AddedTokenMatcher::split_by(const Trie& trie,
                                  std::string_view text,
                                  std::vector<TextPart>& parts) const {
-  std::size_t done = 0;  // text up to here is in parts
+  std::size_t done = 0;        // text up to here is in parts
+  std::size_t space_stop = 0;  // end of the last white space that a token took along
   for (std::size_t at = next_start(trie, text, 0); at < text.size();) {
     const std::int32_t found = longest_at(trie, text.substr(at));
     if (found < 0) {
@@ -132,11 +133,16 @@ void AddedTokenMatcher::split_by(const Trie& trie,
     if (token.single_word &&
         (ends_with_word(text.substr(0, start)) || starts_with_word(text.substr(stop))))
       continue;
-    // White space that the match before has taken is not taken again.
-    if (token.lstrip) start = std::max(trailing_space(text.substr(0, start)), done);
-    if (token.rstrip) stop += leading_space(text.substr(stop));
+    // White space that the match before has taken is not taken again, nor looked at: the time stays
+    // linear.
+    if (token.lstrip)
+      start = start > done ? done + trailing_space(text.substr(done, start - done)) : done;
+    if (token.rstrip) {
+      if (stop >= space_stop) space_stop = stop + leading_space(text.substr(stop));
+      stop = space_stop;
+    }
     if (done < start) parts.push_back({text.substr(done, start - done), std::nullopt});
-    parts.push_back({text.substr(start, stop - start), token.id});
+    parts.push_back({{}, token.id});
     done = stop;
   }
   if (done < text.size()) parts.push_back({text.substr(done), std::nullopt});

@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-/// A stretch of text: an added token (id), or text between added tokens.
+/// An added token (id), or the text between two of them.
 struct TextPart {
   std::string_view text;
   std::optional<std::uint32_t> id;
@@ -23,8 +23,7 @@ class AddedTokenMatcher {
  public:
   explicit AddedTokenMatcher(const std::vector<AddedToken>& tokens);
 
-  /// Appends the parts of `text` (valid UTF-8) in order. No part is empty, unless a token's own
-  /// rule makes it so.
+  /// Appends the parts of `text` (valid UTF-8) in order.
   void split(std::string_view text, std::vector<TextPart>& parts) const;
 
  private:
@@ -38,8 +37,8 @@ class AddedTokenMatcher {
   /// One set of tokens as a trie over bytes.
   struct Trie {
     std::vector<Node> nodes;
-    std::array<std::int32_t, 256>
-        roots{};          // node of each first byte, -1 if no token begins with it
+    // node of each first byte, -1 if no token begins with it
+    std::array<std::int32_t, 256> roots{};
     char only_first = 0;  // set if all tokens begin with the same byte
     std::int32_t num_first = 0;
   };

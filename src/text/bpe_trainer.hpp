@@ -26,8 +26,8 @@ struct BpeTrainOptions {
   std::vector<ReservedToken> reserved = minimind_reserved_tokens();  // ids from 0, in this order
   std::uint64_t min_frequency = 0;                // a pair seen less often ends the training
   std::optional<std::uint32_t> max_token_length;  // new tokens are shorter than this many bytes
-  std::string bos_token =
-      "<|im_start|>";  // roles for tokenizer_config.json: a reserved token, or empty for none
+  // Roles for tokenizer_config.json: each a reserved token, or empty for none.
+  std::string bos_token = "<|im_start|>";
   std::string eos_token = "<|im_end|>";
   std::string pad_token = "<|endoftext|>";
   std::string unk_token = "<|endoftext|>";

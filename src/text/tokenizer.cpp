@@ -25,12 +25,27 @@ constexpr const char* kConfigFile = "tokenizer_config.json";
 constexpr const char* kTemplateFile = "chat_template.jinja";
 constexpr std::size_t kMaxTextBytes = 0xFFFFFFFE;  // positions are 32 bits
 
+constexpr std::size_t kMaxKeptIds = std::size_t{1} << 20;
+
 /// What one call of encode needs; kept between calls.
 struct Workspace {
   WordCache cache;
   BpeScratch scratch;
   std::vector<TextPart> parts;
   std::string prefixed;
+  std::vector<std::uint32_t> ids;  // the result as it grows; longer than `count`
+  std::size_t count = 0;
+
+  /// Where the next ids go, with room for `more`.
+  std::uint32_t* room_for(std::size_t more) {
+    if (ids.size() - count < more) ids.resize(std::max(ids.size() * 2, count + more));
+    return ids.data() + count;
+  }
+
+  void append(std::span<const std::uint32_t> more) {
+    std::copy(more.begin(), more.end(), room_for(more.size()));
+    count += more.size();
+  }
 };
 
 /// Lends a workspace to each thread that encodes at the same time.
@@ -49,6 +64,8 @@ class WorkspacePool {
   }
 
   void give_back(std::unique_ptr<Workspace> workspace) {
+    if (workspace->ids.size() > kMaxKeptIds)
+      return;  // one huge text must not keep its memory for ever
     const std::lock_guard lock(mutex_);
     free_.push_back(std::move(workspace));
   }
@@ -137,7 +154,7 @@ struct Tokenizer::Impl {
         hash(hash_of(spec)) {
     for (const AddedToken& token : spec.added) added_ids.emplace(token.content, token.id);
     const auto config = files.find(kConfigFile);
-    if (config != files.end()) read_roles(config->second, cat(where, "/", kConfigFile));
+    if (config != files.end()) read_config(config->second, cat(where, "/", kConfigFile));
   }
 
   [[nodiscard]] std::optional<std::uint32_t> id_of(const std::string& token) const {
@@ -146,33 +163,59 @@ struct Tokenizer::Impl {
     return std::nullopt;
   }
 
-  void read_roles(std::string_view text, const std::string& where) {
-    const Json config = parse_json(text, where);
-    if (!config.is_object())
-      fail(ErrorKind::data, where, " is ", config.type_name(), ", must be an object");
-    const auto role = [&](const char* key) -> std::optional<std::uint32_t> {
-      const auto found = config.find(key);
-      if (found == config.end() || found->is_null()) return std::nullopt;
-      // Either the token or an object that describes it.
-      const std::string token =
-          found->is_object() ? json_get<std::string>(*found, "content", cat(where, ": ", key))
-                             : json_get<std::string>(config, key, where);
-      const auto id = id_of(token);
-      if (!id)
-        fail(ErrorKind::data,
-             where,
-             ": ",
-             key,
-             " = '",
-             token,
-             "' is not in the vocabulary of ",
-             kModelFile);
-      return id;
-    };
-    roles = {.bos = role("bos_token"), .eos = role("eos_token"), .pad = role("pad_token")};
+  /// A role names a token, or describes it in an object.
+  [[nodiscard]] std::optional<std::uint32_t> role(const SortedJson& config,
+                                                  const char* key,
+                                                  const std::string& where) const {
+    const auto found = config.find(key);
+    if (found == config.end() || found->is_null()) return std::nullopt;
+    const SortedJson& name = found->is_object() ? found->value("content", SortedJson()) : *found;
+    if (!name.is_string())
+      fail(ErrorKind::data, where, ": ", key, " must be a token or an object with its content");
+    const auto id = id_of(name.get<std::string>());
+    if (!id)
+      fail(ErrorKind::data,
+           where,
+           ": ",
+           key,
+           " = '",
+           name.get<std::string>(),
+           "' is not in the vocabulary of ",
+           kModelFile);
+    return id;
   }
 
-  void encode_part(std::string_view text, Workspace& work, std::vector<std::uint32_t>& ids) const;
+  void read_config(std::string_view text, const std::string& where) {
+    const SortedJson config = parse_sorted_json(text, where, {.max_bytes = kMaxTokenizerFileBytes});
+    if (!config.is_object())
+      fail(ErrorKind::data, where, " is ", config.type_name(), ", must be an object");
+    roles = {.bos = role(config, "bos_token", where),
+             .eos = role(config, "eos_token", where),
+             .pad = role(config, "pad_token", where)};
+    // Users of `transformers` would add what only this list has, and so train on other ids than we
+    // do.
+    const auto listed = config.find("added_tokens_decoder");
+    if (listed == config.end() || !listed->is_object()) return;
+    for (const auto& [id, token] : listed->items()) {
+      const SortedJson content =
+          token.is_object() ? token.value("content", SortedJson()) : SortedJson();
+      if (!content.is_string())
+        fail(ErrorKind::data, where, ": added_tokens_decoder['", id, "'] has no content");
+      const auto ours = id_of(content.get<std::string>());
+      if (ours && std::to_string(*ours) == id) continue;
+      fail(ErrorKind::data,
+           where,
+           ": added_tokens_decoder gives '",
+           content.get<std::string>(),
+           "' the id ",
+           id,
+           ", but in ",
+           kModelFile,
+           ours ? cat(" it is ", *ours) : std::string(" it is absent"));
+    }
+  }
+
+  void encode_part(std::string_view text, Workspace& work) const;
 
   std::map<std::string, std::string> files;
   TokenizerSpec spec;
@@ -185,18 +228,19 @@ struct Tokenizer::Impl {
   mutable WorkspacePool pool;
 };
 
-void Tokenizer::Impl::encode_part(std::string_view text,
-                                  Workspace& work,
-                                  std::vector<std::uint32_t>& ids) const {
+void Tokenizer::Impl::encode_part(std::string_view text, Workspace& work) const {
   if (spec.add_prefix_space && !text.starts_with(' ')) {
     work.prefixed.assign(1, ' ').append(text);
     text = work.prefixed;
   }
   const auto encode_piece = [&](std::string_view piece) {
-    if (work.cache.find(piece, ids)) return;
-    const std::size_t before = ids.size();
-    model.encode_piece(piece, work.scratch, ids);
-    work.cache.insert(piece, std::span(ids).subspan(before));
+    std::uint32_t* const out = work.room_for(std::max(piece.size(), WordCache::kMaxShortIds));
+    std::size_t count = work.cache.find(piece, out);
+    if (count == 0) {
+      count = model.encode_piece(piece, work.scratch, out);
+      work.cache.insert(piece, std::span(out, count));
+    }
+    work.count += count;
   };
   if (spec.split == SplitPattern::gpt2) {
     split_gpt2(text, encode_piece);
@@ -210,13 +254,13 @@ Tokenizer::Tokenizer(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) 
 Tokenizer Tokenizer::load(const std::filesystem::path& folder_or_file) {
   std::map<std::string, std::string> files;
   if (!std::filesystem::is_directory(folder_or_file)) {
-    files[kModelFile] = read_file(folder_or_file, JsonLimits{}.max_bytes);
+    files[kModelFile] = read_file(folder_or_file, kMaxTokenizerFileBytes);
     return from_files(files, folder_or_file.string());
   }
   for (const char* name : {kModelFile, kConfigFile, kTemplateFile}) {
     const std::filesystem::path path = folder_or_file / name;
     if (name == kModelFile || std::filesystem::exists(path))
-      files[name] = read_file(path, JsonLimits{}.max_bytes);
+      files[name] = read_file(path, kMaxTokenizerFileBytes);
   }
   return from_files(files, folder_or_file.string());
 }
@@ -239,26 +283,26 @@ std::vector<std::uint32_t> Tokenizer::encode(std::string_view utf8,
          kMaxTextBytes,
          " are encoded at once");
   check_utf8(utf8, "text");
-  std::vector<std::uint32_t> ids;
-  ids.reserve(utf8.size() / 3 + 8);
-  if (options.add_special_tokens) ids = impl_->spec.prefix_ids;
   std::unique_ptr<Workspace> work = impl_->pool.take();
+  work->count = 0;
+  if (options.add_special_tokens) work->append(impl_->spec.prefix_ids);
+  work->parts.clear();
   if (options.match_added_tokens) {
-    work->parts.clear();
     impl_->matcher.split(utf8, work->parts);
-    for (const TextPart& part : work->parts) {
-      if (part.id) {
-        ids.push_back(*part.id);
-      } else {
-        impl_->encode_part(part.text, *work, ids);
-      }
-    }
   } else if (!utf8.empty()) {
-    impl_->encode_part(utf8, *work, ids);
+    work->parts.push_back({utf8, std::nullopt});
   }
+  for (const TextPart& part : work->parts) {
+    if (part.id) {
+      work->append(std::span(&*part.id, 1));
+    } else {
+      impl_->encode_part(part.text, *work);
+    }
+  }
+  if (options.add_special_tokens) work->append(impl_->spec.suffix_ids);
+  std::vector<std::uint32_t> ids(work->ids.begin(),
+                                 work->ids.begin() + static_cast<std::ptrdiff_t>(work->count));
   impl_->pool.give_back(std::move(work));
-  if (options.add_special_tokens)
-    ids.insert(ids.end(), impl_->spec.suffix_ids.begin(), impl_->spec.suffix_ids.end());
   return ids;
 }
 

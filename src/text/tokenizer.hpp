@@ -13,8 +13,8 @@ namespace trireme {
 
 struct EncodeOptions {
   bool add_special_tokens = true;  // what the post-processor puts around a text
-  bool match_added_tokens =
-      true;  // false: added tokens in the text are plain text, so user text cannot forge them
+  // False: added tokens in the text are plain text, so user text cannot forge them.
+  bool match_added_tokens = true;
 };
 
 /// Byte-level BPE that gives the ids and the text of Hugging Face `tokenizers` 0.23 for the same

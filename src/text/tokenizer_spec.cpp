@@ -301,7 +301,7 @@ void check_special_ids(const TokenizerSpec& spec, const std::string& where) {
 }  // namespace
 
 TokenizerSpec parse_tokenizer_json(std::string_view text, std::string_view where) {
-  const SortedJson json = parse_sorted_json(text, where);
+  const SortedJson json = parse_sorted_json(text, where, {.max_bytes = kMaxTokenizerFileBytes});
   const Part root(json, std::string(where) + ": tokenizer");
   if (root.text("version") != "1.0")
     fail(ErrorKind::data, root.where(), ".version = '", root.text("version"), "', must be '1.0'");

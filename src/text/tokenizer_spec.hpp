@@ -44,6 +44,7 @@ struct TokenizerSpec {
 /// Limits against hostile files.
 inline constexpr std::uint32_t kMaxTokenId = (1U << 22) - 1;
 inline constexpr std::size_t kMaxAddedTokenBytes = 1024;
+inline constexpr std::size_t kMaxTokenizerFileBytes = std::size_t{64} << 20;
 
 /// Ids of added tokens follow Hugging Face's rule (the model's id if it has the content, else the
 /// next free one); a file whose own ids disagree is refused. `where` names the file in errors.

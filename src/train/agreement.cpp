@@ -17,7 +17,7 @@ void all_or_none(Communicator& world, const std::function<void()>& action) {
   world.all_gather(&mine, codes.data(), 1, DType::i32, {}, "agreement")->wait();
   for (std::size_t rank = 0; rank < codes.size(); ++rank) {
     if (codes[rank] == 0) continue;
-    if (static_cast<int>(rank) == world.rank()) throw *error;
+    if (static_cast<int>(rank) == world.rank()) throw AgreedError(*error);
     throw PeerFailed(codes[rank]);
   }
 }

@@ -19,8 +19,14 @@ class PeerFailed : public std::exception {
   int code_;
 };
 
+/// The Error that all ranks agreed on, thrown where it happened: nobody waits in a collective any more.
+class AgreedError : public Error {
+ public:
+  explicit AgreedError(const Error& error) : Error(error) {}
+};
+
 /// Runs `action` on every rank, and lets all ranks agree on its end (collective). If it threw an Error somewhere, the first
-/// such rank throws it again, and all others throw PeerFailed: one message, one exit code, nobody left in a collective.
+/// such rank throws it again as AgreedError, and all others throw PeerFailed: one message, one exit code, nobody left in a collective.
 void all_or_none(Communicator& world, const std::function<void()>& action);
 
 /// Rank 0's text on every rank (collective).

@@ -16,10 +16,12 @@ void CheckpointSaver::save(std::int64_t step, const StateDict& state) {
   commit();
   const SaveOptions options{run_id_, /*copy=*/config_.async};
   if (!config_.async) {
-    announce(save_checkpoint(folder_, step, state, world_, options));
+    all_or_none(world_, [&] { published_ = save_checkpoint(folder_, step, state, world_, options); });
+    announce(step);
     return;
   }
-  staged_ = stage_checkpoint(folder_, step, state, world_, options);
+  all_or_none(world_, [&] { staged_ = stage_checkpoint(folder_, step, state, world_, options); });
+  staged_step_ = step;
   writer_ = std::async(std::launch::async, [this] { return write_staged_shard(*staged_); });
 }
 
@@ -32,16 +34,18 @@ void CheckpointSaver::commit() {
   const WrittenShard written = writer_.get();
   const StagedCheckpoint staged = std::move(*staged_);
   staged_.reset();
-  announce(commit_checkpoint(staged, written, world_));
+  all_or_none(world_, [&] { published_ = commit_checkpoint(staged, written, world_); });
+  announce(staged_step_);
 }
 
-void CheckpointSaver::announce(const std::filesystem::path& published) {
-  log::info(cat("saved ", published.string()));
-  if (config_.keep_last > 0) {
-    all_or_none(world_, [&] {
-      if (world_.rank() == 0) prune_checkpoints(folder_, config_.keep_last);
-    });
-  }
+void CheckpointSaver::announce(std::int64_t step) {
+  log::info(cat("saved ", published_.string()));
+  trusted_.push_back(step);
+  if (config_.keep_last == 0) return;
+  all_or_none(world_, [&] {
+    if (world_.rank() != 0) return;
+    prune_checkpoints(folder_, {run_id_, config_.keep_last, 0, trusted_}, [](std::string_view text) { log::warn(text); });
+  });
 }
 
 }  // namespace trireme

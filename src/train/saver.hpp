@@ -3,6 +3,7 @@
 #include <future>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "checkpoint/save.hpp"
 #include "train/config.hpp"
@@ -25,12 +26,15 @@ class CheckpointSaver {
   void commit();
 
  private:
-  void announce(const std::filesystem::path& published);
+  void announce(std::int64_t step);
 
   std::filesystem::path folder_;
   std::string run_id_;
   CheckpointConfig config_;
   Communicator& world_;
+  std::filesystem::path published_;
+  std::vector<std::int64_t> trusted_;  // steps saved by this process
+  std::int64_t staged_step_ = 0;
   std::optional<StagedCheckpoint> staged_;
   std::future<WrittenShard> writer_;  // after staged_: it must end first
 };

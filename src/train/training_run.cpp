@@ -2,11 +2,15 @@
 
 #include <cmath>
 
+#include "checkpoint/commands.hpp"
+#include "checkpoint/folder.hpp"
 #include "checkpoint/load.hpp"
+#include "checkpoint/model_values.hpp"
 #include "checkpoint/verify.hpp"
 #include "core/error.hpp"
 #include "core/file.hpp"
 #include "core/log.hpp"
+#include "optim/schedule.hpp"
 #include "train/agreement.hpp"
 #include "train/device.hpp"
 #include "train/evaluate.hpp"
@@ -90,6 +94,7 @@ void TrainingRun::resolve_config() {
 void TrainingRun::claim_folder() {
   if (world_.rank() != 0) return;
   folder_.prepare();
+  lock_.emplace(folder_.root, RunLockOptions{.job_id = ranks_.job_id});
   if (config_.checkpoint.resume == "never" && !list_steps(folder_.checkpoints()).empty()) {
     fail(ErrorKind::usage, "checkpoint.resume = never, but ", folder_.checkpoints().string(),
          " holds checkpoints; give a new --run, or let it resume (auto)");
@@ -118,9 +123,7 @@ void TrainingRun::resume() {
     }
   } else if (wanted != "never") {
     all_or_none(world_, [&] {
-      const CheckpointPlace place = find_place(wanted);
-      found = place.is_step ? Checkpoint::open(place.path) : find_newest_good(place.path, [](std::string_view text) { log::warn(text); });
-      if (!found) fail(ErrorKind::data, "checkpoint.resume = ", wanted, " holds no whole checkpoint");
+      found = open_newest_good(wanted);
     });
   }
   if (found) {
@@ -181,6 +184,7 @@ bool TrainingRun::checkpoint_due() const {
 }
 
 int TrainingRun::execute() {
+  if (world_.rank() == 0) write_status(folder_, "running", kExitDone, progress_.step);
   progress_line_.emplace(progress_.step, config_.train.steps, config_.train.log_every, world_.rank() == 0);
   StopVote vote(world_);
   std::int64_t saved_step = progress_.step;
@@ -202,7 +206,10 @@ int TrainingRun::execute() {
   if (const auto line = metrics_->flush()) progress_line_->show(*line);
   progress_line_->close();
   if (stopped) log::info(cat("stopped on request at step ", progress_.step, " after a committed checkpoint; the same command resumes"));
-  return stopped && progress_.step < config_.train.steps ? kExitStopped : kExitDone;
+  const bool done = progress_.step >= config_.train.steps;
+  const int code = done ? kExitDone : kExitStopped;
+  if (world_.rank() == 0) write_status(folder_, done ? "done" : "stopped", code, progress_.step);
+  return code;
 }
 
 void TrainingRun::do_step() {
@@ -254,6 +261,7 @@ void TrainingRun::save() {
   StateDict state{model_->state.tensors(), {}, files_};
   save_progress(state.values, progress_, model_->scaler);
   save_config(state.values, keys_);
+  put_model_values(config_.model, state.values);
   state.values["data.content_hash"] = set_->content_hash();
   saver_->save(progress_.step, state);
 }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "checkpoint/run_lock.hpp"
 #include "comm/factory.hpp"
 #include "config/config_set.hpp"
 #include "data/loader.hpp"
@@ -26,6 +27,7 @@ struct RunRanks {
   Communicator& world;                           // CPU: control, agreement, metrics, checkpoints
   std::span<const CommBackend> device_backends;  // "nccl" where it was built
   CommOptions options;
+  std::string job_id;  // of the scheduler, "" outside one
 };
 
 /// One training run on all ranks, from opened data to the last checkpoint. Construct, then execute(); both are collective.
@@ -66,6 +68,7 @@ class TrainingRun {
   ConfigSet& keys_;
   RunFolder folder_;
   RunRanks ranks_;
+  std::optional<RunLock> lock_;  // rank 0
   Communicator& world_;
 
   std::optional<TokenSet> set_;

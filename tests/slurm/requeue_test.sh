@@ -67,7 +67,7 @@ kSteps=60
 submit() { # [steps=N] submit NAME [OPTION...]: prints the job id; the run folder is WORK/NAME
   local name=$1
   shift
-  TRIREME_BIN=$bin on sbatch --parsable --nodes=2 --ntasks-per-node=2 --gpus-per-node=0 --cpus-per-task=1 --time=5 \
+  TRIREME_BIN=$bin on sbatch --parsable --nodes=2 --ntasks-per-node=2 --gpus-per-node=0 --cpus-per-task=1 --time=20 \
     --job-name="$name" --output="$work/$name.out" slurm/pretrain_a100.sbatch --data "$work/set" --run "$work/$name" \
     --train.device cpu --train.precision fp32 --train.seed 1 --train.steps "${steps:-$kSteps}" --train.seq_len 64 \
     --train.micro_batch 1 --train.global_batch 8 --model.preset tiny --checkpoint.every 5 "$@"

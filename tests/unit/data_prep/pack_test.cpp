@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "comm/thread/thread_world.hpp"
 #include "core/error.hpp"
 #include "data/token_set.hpp"
 #include "data_prep/inspect.hpp"
@@ -87,6 +88,17 @@ TEST_F(Pack, BytesDoNotDependOnThreadsOrOrder) {
 
   EXPECT_EQ(report.kept, report.units - 2);
   EXPECT_EQ(files, files_below(path_ / "rest"));
+}
+
+TEST_F(Pack, BytesDoNotDependOnRanks) {
+  pack(pack_config(corpus_, path_ / "alone"), tokenizer_, nullptr);
+  for (const int ranks : {1, 2, 4}) {
+    const PackConfig config = pack_config(corpus_, path_ / ("ranks" + std::to_string(ranks)));
+
+    run_ranks(ranks, [&](Communicator& world) { pack(config, tokenizer_, &world); });
+
+    EXPECT_EQ(files_below(path_ / "alone"), files_below(config.output)) << ranks;
+  }
 }
 
 TEST_F(Pack, DoesNothingWhenDone) {

@@ -1,0 +1,203 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "checkpoint/folder.hpp"
+#include "checkpoint/verify.hpp"
+#include "core/hash.hpp"
+#include "unit/checkpoint/support.hpp"
+
+namespace trireme {
+namespace {
+
+using namespace test;
+
+constexpr int kRanks = 2;
+constexpr unsigned kLayout = 4;
+
+struct Saved {
+  TempFolder folder;
+  std::vector<Logical> logicals = make_logicals(17);
+  fs::path step = folder / "step-000000002";
+
+  Saved() {
+    save_layout(folder.path(), 1, make_logicals(18), kRanks, kLayout);
+    save_layout(folder.path(), 2, logicals, kRanks, kLayout);
+  }
+
+  void expect_refused(const std::string& what) const {
+    message_of(ErrorKind::data, [&] { verify_checkpoint(step); });
+    std::string warning;
+    const auto found =
+        find_newest_good(folder.path(), [&](std::string_view text) { warning += text; });
+    ASSERT_TRUE(found.has_value()) << what;
+    EXPECT_EQ(found->step(), 1) << what;
+    EXPECT_NE(warning.find("step-000000002"), std::string::npos) << what;
+  }
+
+  /// A load without the check beforehand must still never give wrong numbers.
+  void expect_never_wrong(const std::string& what) const {
+    RankState mine = make_rank_state(logicals, 0, 1, 1, false);
+    try {
+      load_tensors(Checkpoint::open(step), mine.state);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::data) << what << ": " << error.what();
+      return;
+    }
+    EXPECT_EQ(mine.storage, make_rank_state(logicals, 0, 1, 1, true).storage) << what;
+  }
+};
+
+TEST(Damage, FlipOfAnyByteOfAnyFileIsFound) {
+  const Saved saved;
+  std::size_t flips = 0;
+  std::mt19937 random(1);
+  for (const auto& [name, content] : contents(saved.step)) {
+    std::string damaged = content;
+    for (std::size_t at = 0; at < content.size(); ++at) {
+      damaged[at] = static_cast<char>(damaged[at] ^ (1U << (random() % 8)));
+      overwrite(saved.step / name, damaged);
+      damaged[at] = content[at];
+      ++flips;
+      EXPECT_THROW(verify_checkpoint(saved.step), Error) << name << " byte " << at;
+      if (at % 37 == 0) saved.expect_refused(cat(name, " byte ", at));
+      if (at % 11 == 0) saved.expect_never_wrong(cat(name, " byte ", at));
+    }
+    overwrite(saved.step / name, content);
+  }
+  verify_checkpoint(saved.step);
+  EXPECT_GT(flips, 5000U);
+}
+
+TEST(Damage, EveryTruncationIsFound) {
+  const Saved saved;
+  for (const auto& [name, content] : contents(saved.step)) {
+    for (std::size_t size = 0; size < content.size(); size += 64) {
+      overwrite(saved.step / name, content.substr(0, size));
+      saved.expect_refused(cat(name, " cut to ", size));
+      saved.expect_never_wrong(cat(name, " cut to ", size));
+    }
+    overwrite(saved.step / name, content);
+  }
+}
+
+TEST(Damage, MissingFileIsFound) {
+  const Saved saved;
+  for (const auto& [name, content] : contents(saved.step)) {
+    fs::remove(saved.step / name);
+    saved.expect_refused(name);
+    saved.expect_never_wrong(name);
+    overwrite(saved.step / name, content);
+  }
+}
+
+TEST(Damage, FileFromAnotherStepIsFound) {
+  const Saved saved;
+  for (const auto& [name, content] : contents(saved.step)) {
+    const std::string other = read_file(saved.folder / "step-000000001" / name);
+    if (other == content) continue;  // the carried files are the same
+    overwrite(saved.step / name, other);
+    saved.expect_refused(name);
+    saved.expect_never_wrong(name);
+    overwrite(saved.step / name, content);
+  }
+}
+
+TEST(Damage, ShardsSwappedBetweenRanksAreFound) {
+  const Saved saved;
+  fs::rename(saved.step / "shard-00000-of-00002.h5", saved.step / "x");
+  fs::rename(saved.step / "shard-00001-of-00002.h5", saved.step / "shard-00000-of-00002.h5");
+  fs::rename(saved.step / "x", saved.step / "shard-00001-of-00002.h5");
+  saved.expect_refused("swap");
+  saved.expect_never_wrong("swap");
+}
+
+TEST(Damage, FolderRenamedToAnotherStepIsFound) {
+  const Saved saved;
+  fs::rename(saved.step, saved.folder / "step-000000003");
+  const auto found = find_newest_good(saved.folder.path(), [](std::string_view) {});
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->step(), 1);
+}
+
+TEST(Damage, ExtraFileAndSymbolicLinksAreFound) {
+  const Saved saved;
+  overwrite(saved.step / "stranger", "x");
+  saved.expect_refused("extra file");
+  fs::remove(saved.step / "stranger");
+  for (const auto& [name, content] : contents(saved.step)) {
+    overwrite(saved.folder / "outside", content);
+    fs::remove(saved.step / name);
+    fs::create_symlink(saved.folder / "outside", saved.step / name);
+    saved.expect_refused("link " + name);
+    fs::remove(saved.step / name);
+    overwrite(saved.step / name, content);
+  }
+}
+
+TEST(Damage, AllRanksFallBackTogether) {
+  const Saved saved;
+  const fs::path shard = saved.step / "shard-00001-of-00002.h5";
+  std::string content = read_file(shard);
+  content[content.size() / 2] ^= 1;
+  overwrite(shard, content);
+  for (const int ranks : {1, 2, 3, 4}) {
+    std::atomic<int> warnings{0};
+    run_ranks(ranks, [&](Communicator& world) {
+      const auto found =
+          find_newest_good(saved.folder.path(), world, [&](std::string_view) { ++warnings; });
+      ASSERT_TRUE(found);
+      EXPECT_EQ(found->step(), 1);
+    });
+    EXPECT_EQ(warnings, 1);
+  }
+}
+
+TEST(Damage, EmptyAndAbsentFoldersHoldNothing) {
+  const TempFolder folder;
+  EXPECT_FALSE(find_newest_good(folder.path(), [](std::string_view) {}));
+  EXPECT_FALSE(find_newest_good(folder / "none", [](std::string_view) {}));
+  fs::create_directory(folder / "step-1");
+  fs::create_directory(folder / "step-00000000x");
+  fs::create_directory(folder / ".tmp-step-000000001");
+  EXPECT_TRUE(list_steps(folder.path()).empty());
+}
+
+/// A manifest that lies, with a hash that fits: every claim is checked against the files and the
+/// shapes.
+TEST(Damage, ManifestThatLiesIsRefusedWithoutHarm) {
+  const Saved saved;
+  const std::string good = read_file(saved.step / kManifestName);
+  const auto forge = [&](const std::string& from, const std::string& to) {
+    CheckpointManifest manifest = parse_manifest(good, "m");
+    std::string text = manifest_text(manifest);
+    text.resize(text.rfind("\"self_hash\""));
+    const std::size_t at = text.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    text.replace(at, from.size(), to);
+    text += cat("\"self_hash\": \"", xxh3_128_hex(text), "\"\n}\n");
+    overwrite(saved.step / kManifestName, text);
+    saved.expect_refused(to);
+    saved.expect_never_wrong(to);
+  };
+  forge("\"version\": 1", "\"version\": 2");
+  forge("\"shape\":[11,6]", "\"shape\":[4611686018427387904,6]");
+  forge("\"shape\":[11,6]", "\"shape\":[-11,6]");
+  forge("\"shape\":[11,6]", "\"shape\":[12,6]");
+  forge("\"shape\":[11,6]", "\"shape\":[66]");
+  forge("\"shard\":0", "\"shard\":99");
+  forge("\"at\":", "\"at\":9000000000000000000, \"was\":");
+  forge("\"dtype\":\"f32\"", "\"dtype\":\"f64\"");
+  forge("\"dtype\":\"f32\"", "\"dtype\":\"float\"");
+  forge("shard-00000-of-00002.h5", "../step-000000001/shard-00000-of-00002.h5");
+  forge("shard-00000-of-00002.h5", "/etc/passwd");
+  forge("\"name\":\"param/empty\"", "\"name\":\"param/../empty\"");
+  forge("\"bytes\":", "\"bytes\":18446744073709551615, \"was\":");
+  forge("\"step\": 2", "\"step\": -2");
+  forge("\"flat\":[0,", "\"flat\":[-5,");
+  forge("\"tensors\": [", "\"tensors\": 7, \"was\": [");
+  forge("\"step\": 2", "\"step\": " + std::string(100'000, '[') + std::string(100'000, ']'));
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,237 @@
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/commands.hpp"
+#include "checkpoint/hf_config.hpp"
+#include "checkpoint/hf_export.hpp"
+#include "checkpoint/model_values.hpp"
+#include "checkpoint/safetensors.hpp"
+#include "checkpoint/verify.hpp"
+#include "core/json.hpp"
+#include "unit/checkpoint/support.hpp"
+
+namespace trireme {
+namespace {
+
+using namespace test;
+
+ModelConfig small(bool qwen, bool tied) {
+  ModelConfig config = model_preset(qwen ? "tiny" : "minimind-2-small");
+  config.hidden_size = 32;
+  config.num_layers = 2;
+  config.num_heads = 4;
+  config.num_kv_heads = 2;
+  config.tie_embeddings = tied;
+  config.rope_theta = 12345.678;
+  resolve(config, 50);
+  return config;
+}
+
+/// A checkpoint with random parameters, cut over `ranks` ranks, and some optimizer state that
+/// export must ignore.
+void save_model(const fs::path& folder, const ModelConfig& config, int ranks) {
+  std::vector<Logical> logicals;
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal(0.0F, 0.02F);
+  for (const HfTensor& tensor : hf_tensors(config)) {
+    std::vector<float> values(static_cast<std::size_t>(Shard::whole(tensor.shape).count()));
+    for (float& value : values) value = normal(random);
+    const auto bytes = std::as_bytes(std::span(values));
+    logicals.push_back(
+        {"param/" + tensor.name, DType::f32, tensor.shape, {bytes.begin(), bytes.end()}});
+  }
+  run_ranks(ranks, [&](Communicator& world) {
+    RankState mine = make_rank_state(logicals, world.rank(), ranks, 3, true);
+    mine.state.values.clear();
+    put_model_values(config, mine.state.values);
+    mine.state.files["tokenizer.json"] =
+        R"({"added_tokens":[{"id":1,"content":"<|im_start|>"},{"id":2,"content":"<|im_end|>"}]})";
+    mine.state.files["tokenizer_config.json"] =
+        R"({"bos_token":"<|im_start|>","eos_token":{"content":"<|im_end|>"},"pad_token":null})";
+    mine.state.files["chat_template.jinja"] = "{{ messages }}";
+    save_checkpoint(folder, 40, mine.state, world, {});
+  });
+}
+
+TEST(HuggingFace, ExportAndImportGiveTheSameTensors) {
+  for (const bool qwen : {true, false}) {
+    for (const bool tied : {true, false}) {
+      const TempFolder folder;
+      const ModelConfig config = small(qwen, tied);
+      save_model(folder / "run/checkpoints", config, 3);
+      export_command({.checkpoint = folder / "run", .output = folder / "hf"});
+      run_ranks(1, [&](Communicator& world) {
+        import_command({.hf = folder / "hf", .output = folder / "back"}, world);
+      });
+
+      EXPECT_EQ(checkpoint_hash(folder / "back"), checkpoint_hash(folder / "run"));
+      const Checkpoint back = verify_checkpoint(folder / "back/checkpoints/step-000000000");
+      const ModelConfig read = model_from_values(back.manifest().values, "test");
+      EXPECT_EQ(read.qk_norm, qwen);
+      EXPECT_EQ(read.tie_embeddings, tied);
+      EXPECT_EQ(read.rope_theta, 12345.678);
+      EXPECT_EQ(read.num_parameters(), config.num_parameters());
+      EXPECT_EQ(back.file("tokenizer.json"), read_file(folder / "hf/tokenizer.json"));
+      EXPECT_EQ(back.file("chat_template.jinja"), "{{ messages }}");
+    }
+  }
+}
+
+TEST(HuggingFace, ExportedConfigNamesBothGenerationsKeysAndTokenIds) {
+  const TempFolder folder;
+  save_model(folder.path(), small(true, true), 1);
+  export_command(
+      {.checkpoint = folder / "step-000000040", .output = folder / "hf", .dtype = "bf16"});
+  const Json config = read_json(folder / "hf/config.json");
+  EXPECT_EQ(config.at("architectures").at(0), "Qwen3ForCausalLM");
+  EXPECT_EQ(config.at("torch_dtype"), "bfloat16");
+  EXPECT_EQ(config.at("dtype"), "bfloat16");
+  EXPECT_EQ(config.at("rope_theta"), 12345.678);
+  EXPECT_EQ(config.at("rope_parameters").at("rope_theta"), 12345.678);
+  EXPECT_EQ(config.at("bos_token_id"), 1);
+  EXPECT_EQ(config.at("eos_token_id"), 2);
+  EXPECT_TRUE(config.at("pad_token_id").is_null());
+  EXPECT_EQ(read_json(folder / "hf/special_tokens_map.json").at("eos_token"), "<|im_end|>");
+  EXPECT_EQ(read_json(folder / "hf/generation_config.json").at("eos_token_id"), 2);
+  EXPECT_FALSE(fs::exists(folder / "hf/config.toml"));
+  const SafetensorsFile weights = SafetensorsFile::open(folder / "hf/model.safetensors");
+  EXPECT_FALSE(weights.entries().contains("lm_head.weight"));
+  EXPECT_EQ(weights.entries().at("model.norm.weight").dtype, DType::bf16);
+}
+
+TEST(HuggingFace, ExportRefusesAnExistingFolderAndForeignParameters) {
+  const TempFolder folder;
+  save_model(folder / "a", small(true, true), 1);
+  fs::create_directory(folder / "hf");
+  message_of(ErrorKind::usage,
+             [&] { export_command({.checkpoint = folder / "a", .output = folder / "hf"}); });
+  message_of(ErrorKind::usage, [&] {
+    export_command({.checkpoint = folder / "a", .output = folder / "x", .dtype = "i8"});
+  });
+  save_layout(folder / "b", 1, make_logicals(1), 1, 0);  // no model.* values
+  message_of(ErrorKind::data,
+             [&] { export_command({.checkpoint = folder / "b", .output = folder / "x"}); });
+  EXPECT_FALSE(fs::exists(folder / "x"));
+  EXPECT_FALSE(fs::exists(folder / ".tmp-x"));
+}
+
+TEST(HuggingFace, SplitAndHalfPrecisionFoldersImport) {
+  const TempFolder folder;
+  save_model(folder / "run", small(false, false), 2);
+  export_hf(Checkpoint::open(folder / "run/step-000000040"),
+            folder / "hf",
+            {.dtype = DType::f16, .max_file_bytes = 5000});
+  EXPECT_TRUE(fs::exists(folder / "hf/model.safetensors.index.json"));
+  run_ranks(2, [&](Communicator& world) { import_hf(folder / "hf", folder / "back", world); });
+  const Checkpoint back = verify_checkpoint(folder / "back/step-000000000");
+  EXPECT_EQ(back.manifest().tensors.at("param/lm_head.weight").dtype, DType::f32);
+  message_of(ErrorKind::usage, [&] {
+    run_ranks(1, [&](Communicator& world) { import_hf(folder / "hf", folder / "back", world); });
+  });
+}
+
+Json good_config(bool qwen) {
+  return parse_json(hf_config_text(small(qwen, true), DType::f32, {}), "test");
+}
+
+TEST(HuggingFace, UnsupportedFieldsAreRefusedByName) {
+  const std::vector<std::pair<std::string, Json>> cases{
+      {"attention_bias", true},
+      {"mlp_bias", true},
+      {"use_sliding_window", true},
+      {"num_experts", 4},
+      {"hidden_act", "gelu"},
+      {"layer_types", {"sliding_attention"}},
+      {"num_local_experts", 8},
+      {"rope_scaling", {{"type", "yarn"}, {"factor", 16}}},
+      {"rope_parameters", {{"rope_type", "llama3"}}},
+      {"quantization_config", {{"bits", 4}}},
+      {"num_key_value_heads", 3},
+      {"hidden_size", "wide"},
+      {"model_type", "gpt2"},
+      {"num_hidden_layers", nullptr}};
+  for (const auto& [key, value] : cases) {
+    Json config = good_config(true);
+    config[key] = value;
+    const std::string text =
+        message_of(ErrorKind::data, [&] { (void)model_from_hf(config, "config.json"); });
+    const std::string wanted = key == "num_key_value_heads" ? "num_kv_heads" : key;
+    EXPECT_NE(text.find(wanted), std::string::npos) << key << ": " << text;
+  }
+}
+
+TEST(HuggingFace, RopeThetaIsReadFromEitherPlace) {
+  Json old_keys = good_config(true);
+  old_keys.erase("rope_parameters");
+  EXPECT_EQ(model_from_hf(old_keys, "c").rope_theta, 12345.678);
+  Json new_keys = good_config(true);
+  new_keys.erase("rope_theta");
+  EXPECT_EQ(model_from_hf(new_keys, "c").rope_theta, 12345.678);
+  new_keys.erase("rope_parameters");
+  EXPECT_EQ(model_from_hf(new_keys, "c").rope_theta, 10000.0);
+}
+
+TEST(HuggingFace, MissingAndExtraTensorsAreListed) {
+  const TempFolder folder;
+  save_model(folder / "run", small(true, true), 1);
+  export_hf(Checkpoint::open(folder / "run/step-000000040"), folder / "hf");
+  Json config = read_json(folder / "hf/config.json");
+  config["num_hidden_layers"] = 3;
+  config["model_type"] = "llama";
+  overwrite(folder / "hf/config.json", config.dump());
+  run_ranks(1, [&](Communicator& world) {
+    const std::string text =
+        message_of(ErrorKind::data, [&] { import_hf(folder / "hf", folder / "back", world); });
+    EXPECT_NE(text.find("missing: model.layers.2.mlp.up_proj.weight"), std::string::npos) << text;
+    EXPECT_NE(text.find("extra: model.layers.0.self_attn.q_norm.weight"), std::string::npos)
+        << text;
+  });
+}
+
+TEST(ModelValues, ReadBackExactlyAndRefuseWhatTheyDoNotKnow) {
+  ModelConfig config = small(true, false);
+  config.norm_eps = 0.1 + 0.2;
+  std::map<std::string, std::string> values;
+  put_model_values(config, values);
+  const ModelConfig read = model_from_values(values, "test");
+  EXPECT_EQ(read.norm_eps, 0.1 + 0.2);
+  EXPECT_EQ(read.intermediate_size, config.intermediate_size);
+  EXPECT_FALSE(read.tie_embeddings);
+  values["model.num_experts"] = "4";
+  EXPECT_NE(message_of(ErrorKind::data, [&] { (void)model_from_values(values, "x"); })
+                .find("model.num_experts"),
+            std::string::npos);
+  values.erase("model.num_experts");
+  values["model.num_layers"] = "2x";
+  EXPECT_NE(message_of(ErrorKind::data, [&] { (void)model_from_values(values, "x"); })
+                .find("model.num_layers"),
+            std::string::npos);
+  message_of(ErrorKind::data, [&] { (void)model_from_values({}, "x"); });
+}
+
+TEST(Commands, ListVerifyAndInspectTellWhatIsThere) {
+  const TempFolder folder;
+  save_layout(folder / "checkpoints", 1, make_logicals(1), 2, 3);
+  save_layout(folder / "checkpoints", 20, make_logicals(2), 2, 3);
+  const std::string listed = checkpoint_list(folder.path());
+  EXPECT_TRUE(listed.starts_with("step-000000020  ")) << listed;
+  EXPECT_NE(listed.find("2 shards"), std::string::npos) << listed;
+  EXPECT_NE(checkpoint_verify(folder.path()).find("step-000000001  good"), std::string::npos);
+  EXPECT_NE(checkpoint_inspect(folder / "checkpoints").find("param/experts  bf16 3x4x5"),
+            std::string::npos);
+  const std::string newest = checkpoint_hash(folder / "checkpoints/step-000000020");
+  EXPECT_EQ(checkpoint_hash(folder.path()), newest);
+
+  overwrite(folder / "checkpoints/step-000000020/config.toml", "x");
+  EXPECT_NE(
+      message_of(ErrorKind::data, [&] { checkpoint_verify(folder.path()); }).find("config.toml"),
+      std::string::npos);
+  EXPECT_NE(checkpoint_hash(folder.path()), newest);  // the one before
+  overwrite(folder / "checkpoints/step-000000020/manifest.json", "x");
+  EXPECT_NE(checkpoint_list(folder.path()).find("step-000000020  damaged"), std::string::npos);
+  message_of(ErrorKind::data, [&] { checkpoint_list(folder / "nothing"); });
+}
+
+}  // namespace
+}  // namespace trireme

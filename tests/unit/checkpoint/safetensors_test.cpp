@@ -1,0 +1,181 @@
+#include "checkpoint/safetensors.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "checkpoint/convert.hpp"
+#include "unit/checkpoint/support.hpp"
+
+namespace trireme {
+namespace {
+
+using namespace test;
+
+SafetensorsSource source(const std::string& name, DType dtype, std::vector<std::int64_t> shape) {
+  return {name, dtype, std::move(shape), [](std::span<std::byte> bytes) {
+            for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i);
+          }};
+}
+
+std::string file_text(const std::string& header, std::size_t data_bytes) {
+  const std::uint64_t length = header.size();
+  std::string text(8, '\0');
+  std::memcpy(text.data(), &length, 8);
+  return text + header + std::string(data_bytes, 'x');
+}
+
+TEST(Safetensors, WritesWhatItReads) {
+  const TempFolder folder;
+  const std::vector<SafetensorsSource> tensors{source("b", DType::f32, {2, 3}),
+                                               source("a", DType::bf16, {5}),
+                                               source("scalar", DType::i64, {}),
+                                               source("none", DType::f32, {0, 4})};
+  write_safetensors(folder / "m.safetensors", tensors);
+  const SafetensorsFile file = SafetensorsFile::open(folder / "m.safetensors");
+  ASSERT_EQ(file.entries().size(), 4U);
+  EXPECT_EQ(file.entries().at("b").shape, (std::vector<std::int64_t>{2, 3}));
+  std::vector<std::byte> bytes(24);
+  file.read("b", bytes);
+  EXPECT_EQ(bytes[23], std::byte{23});
+  const std::string raw = read_file(folder / "m.safetensors");
+  std::uint64_t length = 0;
+  std::memcpy(&length, raw.data(), 8);
+  EXPECT_EQ((8 + length) % 8, 0U);
+  EXPECT_NE(raw.find("{\"__metadata__\":{\"format\":\"pt\"}"), std::string::npos);
+}
+
+TEST(Safetensors, LargeSetsAreSplitWithAnIndex) {
+  const TempFolder folder;
+  std::vector<SafetensorsSource> tensors;
+  for (int i = 0; i < 5; ++i) tensors.push_back(source(cat("t", i), DType::f32, {10}));
+  write_safetensors_folder(folder.path(), tensors, 100);
+  EXPECT_TRUE(fs::exists(folder / "model-00001-of-00003.safetensors"));
+  EXPECT_TRUE(fs::exists(folder / "model-00003-of-00003.safetensors"));
+  EXPECT_NE(read_file(folder / "model.safetensors.index.json").find("\"total_size\": 200"),
+            std::string::npos);
+  EXPECT_EQ(open_safetensors_folder(folder.path()).size(), 5U);
+  fs::remove(folder / "model-00002-of-00003.safetensors");
+  message_of(ErrorKind::data, [&] { open_safetensors_folder(folder.path()); });
+}
+
+TEST(Safetensors, IndexMayNotLeaveTheFolder) {
+  const TempFolder folder;
+  overwrite(folder / "model.safetensors.index.json",
+            R"({"weight_map": {"a": "../../etc/passwd"}})");
+  message_of(ErrorKind::data, [&] { open_safetensors_folder(folder.path()); });
+}
+
+TEST(Safetensors, HostileHeadersAreRefused) {
+  const TempFolder folder;
+  const std::string good = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {"empty", ""},
+      {"short", "1234567"},
+      {"length 2^63", std::string("\0\0\0\0\0\0\0\x80", 8) + good},
+      {"length beyond the file", std::string("\xff\0\0\0\0\0\0\0", 8) + good},
+      {"not JSON", file_text("{{{{", 8)},
+      {"a list", file_text("[]", 0)},
+      {"hole at the end", file_text(good, 9)},
+      {"data missing", file_text(good, 7)},
+      {"hole at the begin",
+       file_text(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})", 12)},
+      {"overlap",
+       file_text(
+           R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})",
+           12)},
+      {"same twice",
+       file_text(
+           R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})",
+           8)},
+      {"reversed", file_text(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", 8)},
+      {"overflowing shape",
+       file_text(R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,8]}})",
+                 8)},
+      {"wrapping shape",
+       file_text(R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}})",
+                 0)},
+      {"negative", file_text(R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", 8)},
+      {"fraction", file_text(R"({"a":{"dtype":"F32","shape":[2.0],"data_offsets":[0,8]}})", 8)},
+      {"offset 2^64",
+       file_text(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,18446744073709551616]}})",
+                 8)},
+      {"three offsets",
+       file_text(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8,8]}})", 8)},
+      {"dtype", file_text(R"({"a":{"dtype":"F33","shape":[2],"data_offsets":[0,8]}})", 8)},
+      {"duplicate",
+       file_text(
+           R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})",
+           8)},
+      {"deep", file_text("{\"a\":" + std::string(50'000, '[') + std::string(50'000, ']') + "}", 0)},
+      {"no object", file_text(R"({"a":7})", 0)},
+  };
+  for (const auto& [what, text] : cases) {
+    overwrite(folder / "m", text);
+    SCOPED_TRACE(what);
+    message_of(ErrorKind::data, [&] { (void)SafetensorsFile::open(folder / "m"); });
+  }
+  overwrite(folder / "m", file_text(good, 8));
+  EXPECT_EQ(SafetensorsFile::open(folder / "m").entries().size(), 1U);
+}
+
+TEST(Safetensors, RandomDamageNeverReadsOutside) {
+  const TempFolder folder;
+  const std::vector<SafetensorsSource> tensors{source("a", DType::f32, {4}),
+                                               source("b", DType::f16, {3})};
+  write_safetensors(folder / "good", tensors);
+  const std::string good = read_file(folder / "good");
+  std::mt19937 random(3);
+  for (int trial = 0; trial < 3000; ++trial) {
+    std::string bad = good;
+    for (unsigned flips = 1 + random() % 3; flips > 0; --flips)
+      bad[random() % bad.size()] = static_cast<char>(random());
+    overwrite(folder / "bad", bad);
+    try {
+      const SafetensorsFile file = SafetensorsFile::open(folder / "bad");
+      for (const auto& [name, entry] : file.entries()) {
+        std::vector<std::byte> bytes(entry.end - entry.begin);
+        file.read(name, bytes);
+      }
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::data) << error.what();
+    }
+  }
+}
+
+TEST(ConvertFloats, EveryHalfValueSurvivesTheRoundTrip) {
+  for (unsigned bits = 0; bits < 65536; ++bits) {
+    const float value = from_f16_bits(static_cast<std::uint16_t>(bits));
+    if (std::isnan(value)) {
+      EXPECT_TRUE(std::isnan(from_f16_bits(to_f16_bits(value))));
+    } else {
+      EXPECT_EQ(to_f16_bits(value), bits);
+    }
+  }
+}
+
+TEST(ConvertFloats, RoundsToNearestEvenBetweenNeighbours) {
+  for (unsigned bits = 0; bits < 0x7bff; ++bits) {  // all positive finite pairs of neighbours
+    const float low = from_f16_bits(static_cast<std::uint16_t>(bits));
+    const float high = from_f16_bits(static_cast<std::uint16_t>(bits + 1));
+    const float middle = (low + high) / 2;  // exact in f32
+    EXPECT_EQ(to_f16_bits(middle), bits % 2 == 0 ? bits : bits + 1) << bits;
+    EXPECT_EQ(to_f16_bits(std::nextafter(middle, 0.0F)), bits) << bits;
+    EXPECT_EQ(to_f16_bits(std::nextafter(middle, 1e9F)), bits + 1) << bits;
+  }
+}
+
+TEST(ConvertFloats, EndsOfTheHalfRange) {
+  EXPECT_EQ(to_f16_bits(65504.0F), 0x7bff);
+  EXPECT_EQ(to_f16_bits(65519.996F), 0x7bff);
+  EXPECT_EQ(to_f16_bits(65520.0F), 0x7c00);
+  EXPECT_EQ(to_f16_bits(-1e30F), 0xfc00);
+  EXPECT_EQ(to_f16_bits(-0.0F), 0x8000);
+  EXPECT_EQ(to_f16_bits(0x1.0p-25F), 0);  // half of the least subnormal: to even
+  EXPECT_EQ(to_f16_bits(std::nextafter(0x1.0p-25F, 1.0F)), 1);
+  EXPECT_EQ(to_f16_bits(std::numeric_limits<float>::infinity()), 0x7c00);
+}
+
+}  // namespace
+}  // namespace trireme
