@@ -1,0 +1,153 @@
+#include <memory>
+
+#include "core/error.hpp"
+#include "data_prep/commands.hpp"
+#include "data_prep/tokenizer_jobs.hpp"
+
+namespace trireme {
+namespace {
+
+void add_train(CommandLine& commands, const DataProgram& program) {
+  struct Options {
+    TrainTokenizerConfig config;
+    std::int64_t vocab_size = 6400;
+    std::string unit = "text";
+    std::string on_bad_text = "error";
+    std::string progress = "auto";
+  };
+
+  const auto options = std::make_shared<Options>();
+  commands.command("tokenizer train", "learn a byte-level BPE tokenizer from jsonl")
+      .option("--input", &options->config.inputs, "FILE...", "jsonl files", Need::required)
+      .option("--output",
+              &options->config.output,
+              "DIR",
+              "folder for tokenizer.json and tokenizer_config.json",
+              Need::required)
+      .option("--vocab-size",
+              &options->vocab_size,
+              "N",
+              "tokens, with the 36 added ones and the 256 bytes")
+      .option("--field", &options->config.field, "NAME", "field that holds the text")
+      .option("--unit",
+              &options->unit,
+              "text|line",
+              "what is cut into words as a whole; line is what Hugging Face's train(files) does")
+      .option("--on-bad-text",
+              &options->on_bad_text,
+              "error|skip|replace",
+              "lone surrogates and invalid UTF-8")
+      .option("--threads", &options->config.threads, "N", "for counting; 0: all processors at hand")
+      .option("--progress", &options->progress, "auto|bar|log|none", "how progress is shown")
+      .example("trireme-data tokenizer train --input corpus.jsonl --vocab-size 6400 --output tok")
+      .run([options, &program] {
+        TrainTokenizerConfig& config = options->config;
+        if (options->vocab_size < 1 || options->vocab_size > INT32_MAX) {
+          fail(ErrorKind::usage,
+               "--vocab-size ",
+               options->vocab_size,
+               ", must be in [1, 2147483647]");
+        }
+        if (options->unit != "text" && options->unit != "line") {
+          fail(ErrorKind::usage, "--unit ", options->unit, ", must be text or line");
+        }
+        config.bpe.vocab_size = static_cast<std::uint32_t>(options->vocab_size);
+        config.by_lines = options->unit == "line";
+        config.on_bad_text = parse_on_bad_text(options->on_bad_text);
+        config.progress = parse_progress_mode(options->progress);
+        if (program.rank() == 0) train_tokenizer(config);
+        return kExitDone;
+      });
+}
+
+void add_encode(CommandLine& commands, const DataProgram& program) {
+  struct Options {
+    EncodeConfig config;
+    bool add_special_tokens = true;
+    std::string special_in_text = "allow";
+    std::string on_bad_text = "error";
+  };
+
+  const auto options = std::make_shared<Options>();
+  commands.command("tokenizer encode", "texts of a jsonl file to token ids")
+      .option("--tokenizer",
+              &options->config.tokenizer,
+              "DIR|FILE",
+              "tokenizer folder or tokenizer.json",
+              Need::required)
+      .option("--input", &options->config.input, "FILE", "jsonl file", Need::required)
+      .option("--output",
+              &options->config.output,
+              "FILE",
+              "one {\"ids\":[...]} a line, same order",
+              Need::required)
+      .option("--field", &options->config.field, "NAME", "field that holds the text")
+      .option("--add-special-tokens",
+              &options->add_special_tokens,
+              "true|false",
+              "what the tokenizer's post-processor puts around a text (default true)")
+      .option("--special-in-text",
+              &options->special_in_text,
+              "allow|text",
+              "added tokens inside a text: matched, or plain characters")
+      .option("--on-bad-text",
+              &options->on_bad_text,
+              "error|replace",
+              "lone surrogates and invalid UTF-8")
+      .option("--threads", &options->config.threads, "N", "0: all processors at hand")
+      .example(
+          "trireme-data tokenizer encode --tokenizer tok --input corpus.jsonl --field text "
+          "--output ids.jsonl")
+      .run([options, &program] {
+        if (options->special_in_text != "allow" && options->special_in_text != "text") {
+          fail(ErrorKind::usage,
+               "--special-in-text ",
+               options->special_in_text,
+               ", must be allow or text");
+        }
+        options->config.add_special_tokens = options->add_special_tokens;
+        options->config.match_added_tokens = options->special_in_text == "allow";
+        options->config.on_bad_text = parse_on_bad_text(options->on_bad_text);
+        if (program.rank() == 0) encode_file(options->config);
+        return kExitDone;
+      });
+}
+
+void add_decode(CommandLine& commands, const DataProgram& program) {
+  struct Options {
+    std::string tokenizer, input, output;
+    bool skip_special = false;
+  };
+
+  const auto options = std::make_shared<Options>();
+  commands.command("tokenizer decode", "token ids of a jsonl file to texts")
+      .option("--tokenizer",
+              &options->tokenizer,
+              "DIR|FILE",
+              "tokenizer folder or tokenizer.json",
+              Need::required)
+      .option("--input", &options->input, "FILE", "one {\"ids\":[...]} a line", Need::required)
+      .option("--output",
+              &options->output,
+              "FILE",
+              "one {\"text\":...} a line, same order",
+              Need::required)
+      .flag("--skip-special", options->skip_special, "leave special tokens out of the text")
+      .example(
+          "trireme-data tokenizer decode --tokenizer tok --input ids.jsonl --output texts.jsonl")
+      .run([options, &program] {
+        if (program.rank() == 0)
+          decode_file(options->tokenizer, options->input, options->output, options->skip_special);
+        return kExitDone;
+      });
+}
+
+}  // namespace
+
+void add_tokenizer_commands(CommandLine& commands, const DataProgram& program) {
+  add_train(commands, program);
+  add_encode(commands, program);
+  add_decode(commands, program);
+}
+
+}  // namespace trireme

@@ -1,0 +1,238 @@
+#include "data_prep/pack.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "comm/thread/thread_world.hpp"
+#include "core/error.hpp"
+#include "data/token_set.hpp"
+#include "data_prep/inspect.hpp"
+#include "text/tokenizer.hpp"
+#include "unit/data_prep/small_corpus.hpp"
+
+namespace trireme {
+namespace {
+
+using testing::files_below;
+using testing::pack_config;
+using testing::TemporaryFolder;
+using testing::write_text;
+
+class Pack : public ::testing::Test {
+ protected:
+  Pack() {
+    write_synth(corpus_, 400, 3, false);
+    tokenizer_ = testing::tokenizer_of(path_, corpus_);
+  }
+
+  std::string error_of(const PackConfig& config, ErrorKind kind) {
+    try {
+      pack(config, tokenizer_, nullptr);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), kind) << error.what();
+      return error.what();
+    }
+    return "no error";
+  }
+
+  TemporaryFolder folder_{"pack"};
+  std::filesystem::path path_ = folder_.path();
+  std::string corpus_ = (path_ / "corpus.jsonl").string();
+  std::string tokenizer_;
+};
+
+TEST_F(Pack, HoldsEachTextBetweenBeginAndEndWithItsPlace) {
+  pack(pack_config(corpus_, path_ / "set"), tokenizer_, nullptr);
+
+  const TokenSet set = TokenSet::open(path_ / "set");
+  const Tokenizer tokenizer = Tokenizer::from_files(set.tokenizer_files(), "set");
+  const std::string lines = read_file(corpus_);
+  ASSERT_GT(set.num_shards(), 2U);
+  ASSERT_EQ(set.num_documents(), 400U);
+  std::uint64_t index = 0;
+  for (std::size_t s = 0; s < set.num_shards(); ++s) {
+    const auto offsets = set.shard(s).document_offsets();
+    const auto places = set.shard(s).document_source_offsets();
+    for (std::size_t d = 0; d + 1 < offsets.size(); ++d, ++index) {
+      std::vector<std::int64_t> ids(offsets[d + 1] - offsets[d]);
+      set.shard(s).read_tokens(offsets[d], ids);
+      const std::string text = synth_document(3, index);
+      ASSERT_EQ(ids.front(), set.bos_id());
+      ASSERT_EQ(ids.back(), set.eos_id());
+      ASSERT_EQ(tokenizer.decode(std::vector<std::uint32_t>(ids.begin() + 1, ids.end() - 1)), text);
+      const std::string line = lines.substr(places[d], lines.find('\n', places[d]) - places[d]);
+      ASSERT_EQ(nlohmann::json::parse(line)["text"], text);
+    }
+  }
+  EXPECT_NO_THROW(set.verify(false));
+}
+
+TEST_F(Pack, BytesDoNotDependOnThreadsOrOrder) {
+  PackConfig one = pack_config(corpus_, path_ / "one");
+  PackConfig three = pack_config(corpus_, path_ / "three");
+  three.threads = 3;
+  pack(one, tokenizer_, nullptr);
+  pack(three, tokenizer_, nullptr);
+  const auto files = files_below(path_ / "one");
+  EXPECT_EQ(files, files_below(path_ / "three"));
+
+  // A folder in which another order of work left the later shards, and a killed writer its rests.
+  std::filesystem::copy(path_ / "one", path_ / "rest", std::filesystem::copy_options::recursive);
+  std::filesystem::remove(path_ / "rest" / "manifest.json");
+  std::filesystem::remove(path_ / "rest" / "shard-00000.h5");
+  std::filesystem::remove(path_ / "rest" / "shard-00002.h5");
+  write_text(path_ / "rest" / ".tmp.shard-00002.h5.77", "half a shard");
+  const PackReport report = pack(pack_config(corpus_, path_ / "rest"), tokenizer_, nullptr);
+
+  EXPECT_EQ(report.kept, report.units - 2);
+  EXPECT_EQ(files, files_below(path_ / "rest"));
+}
+
+TEST_F(Pack, BytesDoNotDependOnRanks) {
+  pack(pack_config(corpus_, path_ / "alone"), tokenizer_, nullptr);
+  for (const int ranks : {1, 2, 4}) {
+    const PackConfig config = pack_config(corpus_, path_ / ("ranks" + std::to_string(ranks)));
+
+    run_ranks(ranks, [&](Communicator& world) { pack(config, tokenizer_, &world); });
+
+    EXPECT_EQ(files_below(path_ / "alone"), files_below(config.output)) << ranks;
+  }
+}
+
+TEST_F(Pack, DoesNothingWhenDone) {
+  pack(pack_config(corpus_, path_ / "set"), tokenizer_, nullptr);
+  const auto before = std::filesystem::last_write_time(path_ / "set" / "shard-00000.h5");
+
+  const PackReport report = pack(pack_config(corpus_, path_ / "set"), tokenizer_, nullptr);
+
+  EXPECT_EQ(report.kept, report.units);
+  EXPECT_EQ(before, std::filesystem::last_write_time(path_ / "set" / "shard-00000.h5"));
+}
+
+TEST_F(Pack, MakesADamagedShardAgain) {
+  pack(pack_config(corpus_, path_ / "set"), tokenizer_, nullptr);
+  const auto files = files_below(path_ / "set");
+  std::filesystem::remove(path_ / "set" / "manifest.json");
+  std::filesystem::resize_file(path_ / "set" / "shard-00001.h5", 999);
+
+  pack(pack_config(corpus_, path_ / "set"), tokenizer_, nullptr);
+
+  EXPECT_EQ(files, files_below(path_ / "set"));
+}
+
+TEST_F(Pack, RefusesAFolderOfAnotherPackOrOfSomethingElse) {
+  pack(pack_config(corpus_, path_ / "set"), tokenizer_, nullptr);
+  PackConfig other = pack_config(corpus_, path_ / "set");
+  other.eos = false;
+  EXPECT_NE(error_of(other, ErrorKind::usage).find("other options"), std::string::npos);
+
+  std::filesystem::remove(path_ / "set" / "manifest.json");
+  EXPECT_NE(error_of(other, ErrorKind::usage).find("shard-00000.h5"), std::string::npos);
+
+  write_synth(corpus_, 399, 3, true);
+  EXPECT_NE(
+      error_of(pack_config(corpus_, path_ / "set"), ErrorKind::usage).find("use another --output"),
+      std::string::npos);
+
+  std::filesystem::create_directory(path_ / "mine");
+  write_text(path_ / "mine" / "thesis.tex", "hello");
+  EXPECT_NE(error_of(pack_config(corpus_, path_ / "mine"), ErrorKind::usage).find("thesis.tex"),
+            std::string::npos);
+  EXPECT_EQ(read_file(path_ / "mine" / "thesis.tex"), "hello");
+}
+
+TEST_F(Pack, RefusesWhatIsNotBuilt) {
+  PackConfig config = pack_config(corpus_, path_ / "set");
+  config.kind = "sft";
+  EXPECT_NE(error_of(config, ErrorKind::usage).find("pretrain"), std::string::npos);
+  config.kind = "pretrain";
+  config.seq_len = 1;
+  EXPECT_NE(error_of(config, ErrorKind::usage).find("--seq-len"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(path_ / "set"));
+}
+
+TEST_F(Pack, CountsAndListsBadLines) {
+  const std::string good = "{\"text\": \"one\"}\n";
+  const std::string bad = "{\"text\": 1}\nnonsense\n\n{\"text\": \"\"}\n" + good;
+  const std::string input = (path_ / "bad.jsonl").string();
+  write_text(input, good + bad);
+  PackConfig config = pack_config(input, path_ / "bad");
+
+  pack(config, tokenizer_, nullptr);
+
+  const auto json = nlohmann::json::parse(inspect_json(TokenSet::open(path_ / "bad")));
+  EXPECT_EQ(json["kind"], "pretrain");
+  EXPECT_EQ(json["documents"], 2);
+  EXPECT_EQ(json["bad_lines"], 2);
+  EXPECT_EQ(json["dropped"], 1);
+  EXPECT_EQ(json["truncated"], 0);
+  EXPECT_GT(json["target_tokens"], 0);
+  ASSERT_EQ(json["bad"].size(), 2U);
+  EXPECT_EQ(json["bad"][0], "bad.jsonl:16: field 'text' is not a text");
+  EXPECT_EQ(json["bad"][1].get<std::string>().substr(0, 13), "bad.jsonl:28:");
+
+  config.output = (path_ / "bad_limit").string();
+  config.max_bad = 1;
+  EXPECT_NE(error_of(config, ErrorKind::data).find("--max-bad 1"), std::string::npos);
+  config.max_bad = 2;
+  EXPECT_EQ(error_of(config, ErrorKind::data), "no error");
+}
+
+TEST_F(Pack, NamesThePlaceOfBadText) {
+  const std::string input = (path_ / "surrogate.jsonl").string();
+  write_text(input, "{\"text\": \"one\"}\n{\"text\": \"a\\ud800\"}\n");
+  PackConfig config = pack_config(input, path_ / "bad");
+
+  EXPECT_NE(error_of(config, ErrorKind::data).find("surrogate.jsonl:16:"), std::string::npos);
+
+  config.output = (path_ / "replaced").string();
+  config.on_bad_text = OnBadText::replace;
+  pack(config, tokenizer_, nullptr);
+  EXPECT_EQ(TokenSet::open(path_ / "replaced").manifest().counts.replaced_chars, 1U);
+}
+
+TEST_F(Pack, RefusesInputsWithoutAnyDocument) {
+  const std::string input = (path_ / "none.jsonl").string();
+  write_text(input, "{\"txt\": \"one\"}\n");
+  EXPECT_NE(error_of(pack_config(input, path_ / "none"), ErrorKind::data).find("no field 'text'"),
+            std::string::npos);
+
+  write_text(input, "");
+  EXPECT_NE(error_of(pack_config(input, path_ / "empty"), ErrorKind::data).find("no document"),
+            std::string::npos);
+}
+
+TEST_F(Pack, TreatsAddedTokensInTextsAsAsked) {
+  const std::string input = (path_ / "special.jsonl").string();
+  write_text(input, "{\"text\": \"<|im_end|>\"}\n");
+  PackConfig config = pack_config(input, path_ / "allow");
+  pack(config, tokenizer_, nullptr);
+  config.output = (path_ / "text").string();
+  config.special_in_text = "text";
+  pack(config, tokenizer_, nullptr);
+
+  EXPECT_EQ(TokenSet::open(path_ / "allow").num_tokens(), 3U);
+  EXPECT_GT(TokenSet::open(path_ / "text").num_tokens(), 5U);
+}
+
+TEST(Synth, IsAFunctionOfSeedAndIndex) {
+  EXPECT_EQ(synth_document(1, 7), synth_document(1, 7));
+  int equal = 0;
+  for (std::uint64_t i = 0; i < 200; ++i) equal += synth_document(1, i) == synth_document(2, i);
+  EXPECT_LT(equal, 10);
+}
+
+TEST(Synth, OverwritesNothingElse) {
+  const TemporaryFolder folder("synth");
+  const std::string path = (folder.path() / "c.jsonl").string();
+  write_synth(path, 10, 1, false);
+
+  EXPECT_NO_THROW(write_synth(path, 10, 1, false));
+  EXPECT_THROW(write_synth(path, 11, 1, false), Error);
+  EXPECT_NO_THROW(write_synth(path, 11, 1, true));
+}
+
+}  // namespace
+}  // namespace trireme

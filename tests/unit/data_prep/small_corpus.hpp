@@ -1,0 +1,52 @@
+#pragma once
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+
+#include "core/file.hpp"
+#include "data_prep/pack.hpp"
+#include "data_prep/synth.hpp"
+#include "data_prep/tokenizer_jobs.hpp"
+#include "unit/data/small_set.hpp"
+
+/// A corpus, a tokenizer trained on it, and packs of it.
+namespace trireme::testing {
+
+inline void write_text(const std::filesystem::path& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+inline std::string tokenizer_of(const std::filesystem::path& folder, const std::string& corpus) {
+  TrainTokenizerConfig config;
+  config.inputs = {corpus};
+  config.output = (folder / "tok").string();
+  config.bpe.vocab_size = 400;
+  config.on_bad_text = OnBadText::skip;
+  config.progress = ProgressMode::none;
+  train_tokenizer(config);
+  return config.output;
+}
+
+inline PackConfig pack_config(const std::string& input, const std::filesystem::path& output) {
+  PackConfig config;
+  config.inputs = {input};
+  config.output = output.string();
+  config.seq_len = 64;
+  config.unit_bytes = 20'000;
+  config.threads = 1;
+  config.progress = ProgressMode::none;
+  return config;
+}
+
+/// Relative name -> content of all files below `folder`.
+inline std::map<std::string, std::string> files_below(const std::filesystem::path& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file())
+      files[std::filesystem::relative(entry.path(), folder).string()] = read_file(entry.path());
+  }
+  return files;
+}
+
+}  // namespace trireme::testing
