@@ -35,7 +35,7 @@ std::string size_text(double bytes) {
   return text;
 }
 
-double total_bytes(const Manifest& manifest) {
+double total_bytes(const CheckpointManifest& manifest) {
   double total = 0;
   for (const auto* list : {&manifest.shards, &manifest.files}) {
     for (const SavedFile& file : *list) total += static_cast<double>(file.bytes);
@@ -73,7 +73,7 @@ std::string checkpoint_list(const fs::path& place) {
       text += cat("damaged: ", error->what(), "\n");
       continue;
     }
-    const Manifest& manifest = checkpoint->manifest();
+    const CheckpointManifest& manifest = checkpoint->manifest();
     text += cat(size_text(total_bytes(manifest)),
                 "  ",
                 manifest.tensors.size(),
@@ -111,7 +111,7 @@ std::string checkpoint_hash(const fs::path& place) {
 
 std::string checkpoint_inspect(const fs::path& place) {
   const Checkpoint checkpoint = open_newest_good(place);
-  const Manifest& manifest = checkpoint.manifest();
+  const CheckpointManifest& manifest = checkpoint.manifest();
   std::string text = cat(checkpoint.path().string(),
                          "\n  format ",
                          kCheckpointVersion,

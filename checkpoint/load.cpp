@@ -26,7 +26,7 @@ struct Wanted {
   std::string problems;
 };
 
-Wanted compare(const Manifest& manifest, const StateDict& into) {
+Wanted compare(const CheckpointManifest& manifest, const StateDict& into) {
   Wanted wanted{std::vector<std::uint8_t>(manifest.tensors.size()), ""};
   for (const StateTensor& tensor : into.tensors) {
     const auto found = manifest.tensors.find(tensor.name);
@@ -52,7 +52,7 @@ Wanted compare(const Manifest& manifest, const StateDict& into) {
   return wanted;
 }
 
-std::string extra_tensors(const Manifest& manifest,
+std::string extra_tensors(const CheckpointManifest& manifest,
                           const std::vector<std::uint8_t>& flags,
                           const LoadOptions& options) {
   std::string problems;
@@ -84,7 +84,7 @@ struct Job {
 };
 
 /// Slices that meet a wanted part, in file order.
-std::vector<Job> plan(const Manifest& manifest, const StateDict& into) {
+std::vector<Job> plan(const CheckpointManifest& manifest, const StateDict& into) {
   std::map<std::string, std::vector<ReadTarget>> targets;
   for (const StateTensor& tensor : into.tensors) {
     TRIREME_ASSERT(tensor.bytes.size() ==

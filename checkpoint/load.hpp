@@ -23,7 +23,7 @@ class Checkpoint {
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
-  [[nodiscard]] const Manifest& manifest() const noexcept { return manifest_; }
+  [[nodiscard]] const CheckpointManifest& manifest() const noexcept { return manifest_; }
 
   [[nodiscard]] std::int64_t step() const noexcept { return manifest_.step; }
 
@@ -36,7 +36,7 @@ class Checkpoint {
 
  private:
   std::filesystem::path path_;
-  Manifest manifest_;
+  CheckpointManifest manifest_;
 };
 
 struct LoadOptions {

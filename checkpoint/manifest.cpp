@@ -56,7 +56,7 @@ void append_list(std::string& text, const char* key, const Items& items, const T
 }
 
 /// All but the self hash and the closing brace.
-std::string body_text(const Manifest& manifest) {
+std::string body_text(const CheckpointManifest& manifest) {
   std::string text =
       cat("{\n\"format\": \"", kFormat, "\",\n\"version\": ", kCheckpointVersion, ",\n");
   text += cat("\"run_id\": ", Json(manifest.run_id).dump(), ",\n\"step\": ", manifest.step, ",\n");
@@ -136,7 +136,7 @@ SavedSlice parse_slice(const Json& item, std::string_view where) {
   return slice;
 }
 
-Manifest from_json(const Json& root, std::string_view where) {
+CheckpointManifest from_json(const Json& root, std::string_view where) {
   const std::string format = json_get<std::string>(root, "format", where);
   const std::uint64_t version = json_get<std::uint64_t>(root, "version", where);
   if (format != kFormat)
@@ -149,7 +149,7 @@ Manifest from_json(const Json& root, std::string_view where) {
          ", this program reads ",
          kCheckpointVersion);
   }
-  Manifest manifest;
+  CheckpointManifest manifest;
   manifest.run_id = json_get<std::string>(root, "run_id", where);
   manifest.step = json_get<std::int64_t>(root, "step", where);
   for (const auto& [key, value] : member(root, "values", Json::value_t::object, where).items()) {
@@ -176,7 +176,7 @@ Manifest from_json(const Json& root, std::string_view where) {
 }
 
 /// Sizes of an untrusted manifest, so that later arithmetic cannot overflow.
-void check_tensor_bounds(const Manifest& manifest,
+void check_tensor_bounds(const CheckpointManifest& manifest,
                          const std::string& name,
                          const SavedTensor& tensor,
                          std::string_view where) {
@@ -218,21 +218,21 @@ std::int64_t SavedTensor::count() const noexcept {
   return Shard::whole(shape).count();
 }
 
-std::string manifest_text(const Manifest& manifest) {
+std::string manifest_text(const CheckpointManifest& manifest) {
   std::string text = body_text(manifest);
   const std::string hash = xxh3_128_hex(text);
   return text.append(kSelfHashKey).append(hash).append(kSelfHashEnd);
 }
 
-std::string manifest_part_text(const Manifest& part) {
+std::string manifest_part_text(const CheckpointManifest& part) {
   return body_text(part) + "\"part\": true\n}\n";
 }
 
-Manifest parse_manifest_part(std::string_view text, std::string_view where) {
+CheckpointManifest parse_manifest_part(std::string_view text, std::string_view where) {
   return from_json(parse_json(text, where), where);
 }
 
-Manifest parse_manifest(std::string_view text, std::string_view where) {
+CheckpointManifest parse_manifest(std::string_view text, std::string_view where) {
   const std::size_t tail = kSelfHashKey.size() + kHashDigits + kSelfHashEnd.size();
   const bool ends = text.size() > tail && text.ends_with(kSelfHashEnd) &&
                     text.substr(text.size() - tail, kSelfHashKey.size()) == kSelfHashKey;
@@ -243,12 +243,12 @@ Manifest parse_manifest(std::string_view text, std::string_view where) {
   const std::string computed = xxh3_128_hex(body);
   if (computed != stored)
     fail(ErrorKind::data, where, ": damaged: its hash is ", computed, ", it says ", stored);
-  Manifest manifest = from_json(parse_json(text, where), where);
+  CheckpointManifest manifest = from_json(parse_json(text, where), where);
   check_manifest(manifest, where);
   return manifest;
 }
 
-void check_manifest(const Manifest& manifest, std::string_view where) {
+void check_manifest(const CheckpointManifest& manifest, std::string_view where) {
   if (!is_plain_name(manifest.run_id))
     fail(ErrorKind::data, where, ": run id '", manifest.run_id, "' is not allowed");
   if (manifest.step < 0 || manifest.step > kMaxStep)
@@ -276,7 +276,7 @@ void check_manifest(const Manifest& manifest, std::string_view where) {
     fail(ErrorKind::data, where, ": tensors are not there exactly once:", problems);
 }
 
-void merge_manifest(Manifest& whole, const Manifest& part) {
+void merge_manifest(CheckpointManifest& whole, const CheckpointManifest& part) {
   const std::uint64_t base = whole.shards.size();
   whole.shards.insert(whole.shards.end(), part.shards.begin(), part.shards.end());
   for (const auto& [name, tensor] : part.tensors) {

@@ -18,7 +18,7 @@ inline constexpr const char* kManifestName = "manifest.json";
 
 /// One slice of a logical tensor: raw little-endian elements in a contiguous HDF5 dataset.
 struct SavedSlice {
-  std::uint64_t shard = 0;  // index into Manifest::shards
+  std::uint64_t shard = 0;  // index into CheckpointManifest::shards
   std::string dataset;      // path inside that file
   std::uint64_t at = 0;     // byte position of the elements in that file
   Shard part;               // which elements, in global coordinates
@@ -39,7 +39,7 @@ struct SavedFile {
   std::string hash;  // xxh3-128 of the whole file
 };
 
-struct Manifest {
+struct CheckpointManifest {
   std::string run_id;
   std::int64_t step = 0;
   std::map<std::string, std::string> values;
@@ -49,24 +49,24 @@ struct Manifest {
 };
 
 /// Ends with a hash of everything before it; equal manifests give equal text.
-std::string manifest_text(const Manifest& manifest);
+std::string manifest_text(const CheckpointManifest& manifest);
 
 /// Checks the hash before it parses, then every name, size and range, and that the slices of each
 /// tensor cover it exactly once. `where` names the text in errors. Throws Error(data).
-Manifest parse_manifest(std::string_view text, std::string_view where);
+CheckpointManifest parse_manifest(std::string_view text, std::string_view where);
 
 /// The part of a manifest that one writer knows (its shard, its slices), to be merged on one rank.
 /// No self hash.
-std::string manifest_part_text(const Manifest& part);
-Manifest parse_manifest_part(std::string_view text, std::string_view where);
+std::string manifest_part_text(const CheckpointManifest& part);
+CheckpointManifest parse_manifest_part(std::string_view text, std::string_view where);
 
 /// Adds shards and slices of `part`. Throws Error(internal) where writers disagree on a tensor's
 /// dtype or shape.
-void merge_manifest(Manifest& whole, const Manifest& part);
+void merge_manifest(CheckpointManifest& whole, const CheckpointManifest& part);
 
 /// Throws Error(data), listing what is wrong, unless every element of every tensor is there exactly
 /// once.
-void check_manifest(const Manifest& manifest, std::string_view where);
+void check_manifest(const CheckpointManifest& manifest, std::string_view where);
 
 /// A plain file name: 1 to 128 of [A-Za-z0-9._-], not beginning with a dot.
 bool is_plain_name(std::string_view name) noexcept;

@@ -94,7 +94,7 @@ void prepare_folder(const StagedCheckpoint& staged) {
 
 /// Everything that must be the same on all ranks, as one text.
 std::string common_text(const StagedCheckpoint& staged) {
-  Manifest common;
+  CheckpointManifest common;
   common.run_id = staged.identity.run_id;
   common.step = staged.identity.step;
   common.values = staged.values;
@@ -103,7 +103,7 @@ std::string common_text(const StagedCheckpoint& staged) {
   return manifest_part_text(common);
 }
 
-void write_carried_files(const StagedCheckpoint& staged, Manifest& manifest) {
+void write_carried_files(const StagedCheckpoint& staged, CheckpointManifest& manifest) {
   for (const auto& [name, content] : staged.files) {
     failpoint("checkpoint.files");
     write_file_atomic(staged.temporary / name, content);
@@ -113,7 +113,7 @@ void write_carried_files(const StagedCheckpoint& staged, Manifest& manifest) {
 
 /// A shard that another node wrote may not be visible here yet, or be short: then it must not be
 /// committed.
-void check_shards_arrived(const StagedCheckpoint& staged, const Manifest& manifest) {
+void check_shards_arrived(const StagedCheckpoint& staged, const CheckpointManifest& manifest) {
   for (const SavedFile& shard : manifest.shards) {
     std::error_code code;
     const auto size = std::filesystem::file_size(staged.temporary / shard.name, code);
@@ -132,7 +132,7 @@ void check_shards_arrived(const StagedCheckpoint& staged, const Manifest& manife
 /// Rank 0: from the parts of all ranks to the published folder.
 void publish_checkpoint(const StagedCheckpoint& staged, const std::vector<std::string>& parts) {
   failpoint("checkpoint.gathered");
-  Manifest manifest;
+  CheckpointManifest manifest;
   manifest.run_id = staged.identity.run_id;
   manifest.step = staged.identity.step;
   manifest.values = staged.values;

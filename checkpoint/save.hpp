@@ -44,7 +44,7 @@ struct StagedCheckpoint {
 
 /// What write_staged_shard leaves for the commit: a manifest part, or the error.
 struct WrittenShard {
-  Manifest part;
+  CheckpointManifest part;
   std::optional<Error> error;
 };
 

@@ -145,7 +145,7 @@ std::string shard_file_name(const ShardIdentity& identity) {
   return name;
 }
 
-Manifest write_shard_file(const std::filesystem::path& folder,
+CheckpointManifest write_shard_file(const std::filesystem::path& folder,
                           const ShardIdentity& identity,
                           std::span<const SliceToWrite> slices) {
   const std::string name = shard_file_name(identity);
@@ -154,7 +154,7 @@ Manifest write_shard_file(const std::filesystem::path& folder,
   const std::vector<Placed> placed = write_skeleton(path, identity, slices);
   failpoint("checkpoint.shard.skeleton");
   ShardStream stream(path);
-  Manifest part;
+  CheckpointManifest part;
   part.run_id = identity.run_id;
   part.step = identity.step;
   for (const SliceToWrite& slice : slices) {

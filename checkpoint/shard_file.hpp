@@ -36,7 +36,7 @@ std::string shard_file_name(const ShardIdentity& identity);
 /// folder. No communication; may run on any thread. Equal inputs give equal bytes. A dataset has
 /// the slice's shape, or one dim if it is a flat range. Returns the part of the manifest that
 /// describes it. Throws Error(resource) when the disk refuses.
-Manifest write_shard_file(const std::filesystem::path& folder,
+CheckpointManifest write_shard_file(const std::filesystem::path& folder,
                           const ShardIdentity& identity,
                           std::span<const SliceToWrite> slices);
 

@@ -74,7 +74,7 @@ Fd open_recorded(const std::filesystem::path& folder, const SavedFile& file) {
   return fd;
 }
 
-SliceReader::SliceReader(std::filesystem::path folder, const Manifest& manifest)
+SliceReader::SliceReader(std::filesystem::path folder, const CheckpointManifest& manifest)
     : folder_(std::move(folder)), manifest_(&manifest) {}
 
 void SliceReader::open_shard(std::uint64_t index) {

@@ -18,7 +18,7 @@ struct ReadTarget {
 /// Reads slices of one checkpoint in the order asked for and keeps the last shard file open.
 class SliceReader {
  public:
-  SliceReader(std::filesystem::path folder, const Manifest& manifest);
+  SliceReader(std::filesystem::path folder, const CheckpointManifest& manifest);
 
   /// Reads the whole slice, hashes it, and copies what each target needs. Nothing is read if no
   /// target needs any. Throws Error(data) if the file is absent, short, not the recorded size, or
@@ -32,7 +32,7 @@ class SliceReader {
   void open_shard(std::uint64_t index);
 
   std::filesystem::path folder_;
-  const Manifest* manifest_;
+  const CheckpointManifest* manifest_;
   std::vector<std::byte> piece_;
   Fd fd_;
   std::uint64_t open_index_ = ~std::uint64_t{0};

@@ -8,28 +8,74 @@ if(NOT TRIREME_WITH_TORCH)
   return()
 endif()
 
-file(GLOB wheel_torch ${CMAKE_SOURCE_DIR}/.deps/python/lib/python3*/site-packages/torch)
-find_path(TRIREME_TORCH_DIR include/torch/csrc/api/include/torch/torch.h HINTS ${TRIREME_TORCH_ROOT} ${wheel_torch})
+# LibTorch: a place that is named must hold it; else the private environment, then the standard places.
+set(torch_header include/torch/csrc/api/include/torch/torch.h)
+if(NOT TRIREME_TORCH_DIR_FROM STREQUAL "${TRIREME_TORCH_ROOT}")
+  unset(TRIREME_TORCH_DIR CACHE)  # another root than at the last configure
+  unset(TRIREME_CUDA_INCLUDE CACHE)
+  unset(TRIREME_NCCL_INCLUDE CACHE)
+endif()
+set(TRIREME_TORCH_DIR_FROM "${TRIREME_TORCH_ROOT}" CACHE INTERNAL "the root that TRIREME_TORCH_DIR was found with")
+if(TRIREME_TORCH_ROOT)
+  find_path(TRIREME_TORCH_DIR ${torch_header} PATHS ${TRIREME_TORCH_ROOT} PATH_SUFFIXES torch NO_DEFAULT_PATH)
+else()
+  file(GLOB wheel_torch ${CMAKE_SOURCE_DIR}/.deps/python/lib/python3*/site-packages/torch)
+  find_path(TRIREME_TORCH_DIR ${torch_header} HINTS ${wheel_torch})
+endif()
 if(NOT TRIREME_TORCH_DIR)
-  message(FATAL_ERROR "LibTorch 2.11 not found.\n  bin/demo installs it (pip install torch==2.11.0 into .deps/python)."
+  message(FATAL_ERROR "LibTorch 2.11 not found (TRIREME_TORCH_ROOT is '${TRIREME_TORCH_ROOT}')."
+                      "\n  bin/demo installs it (pip install torch==2.11.0 into .deps/python)."
                       "\n  Or set TRIREME_TORCH_ROOT to a wheel's torch folder or an unpacked LibTorch.")
 endif()
-set(TRIREME_TORCH_ROOT ${TRIREME_TORCH_DIR})
 
-file(STRINGS ${TRIREME_TORCH_DIR}/include/torch/headeronly/version.h version_lines REGEX "define TORCH_VERSION_(MAJOR|MINOR) ")
-string(REGEX REPLACE ".*MAJOR ([0-9]+).*MINOR ([0-9]+).*" "\\1.\\2" TRIREME_TORCH_VERSION "${version_lines}")
+set(TRIREME_TORCH_VERSION unknown)
+set(torch_version_file ${TRIREME_TORCH_DIR}/include/torch/headeronly/version.h)
+if(EXISTS ${torch_version_file})
+  file(STRINGS ${torch_version_file} version_lines REGEX "define TORCH_VERSION_(MAJOR|MINOR) ")
+  string(REGEX REPLACE ".*MAJOR ([0-9]+).*MINOR ([0-9]+).*" "\\1.\\2" TRIREME_TORCH_VERSION "${version_lines}")
+endif()
 if(NOT TRIREME_TORCH_VERSION VERSION_EQUAL 2.11)
-  message(FATAL_ERROR "LibTorch ${TRIREME_TORCH_VERSION} at ${TRIREME_TORCH_DIR}; this project is built for 2.11.")
+  message(FATAL_ERROR "LibTorch at ${TRIREME_TORCH_DIR} has version ${TRIREME_TORCH_VERSION}, must be 2.11."
+                      "\n  Set TRIREME_TORCH_ROOT to another one, or let bin/demo install torch==2.11.0.")
 endif()
 
-set(site_nvidia ${TRIREME_TORCH_DIR}/../nvidia)  # beside a wheel: the CUDA runtime, NCCL
-find_path(TRIREME_CUDA_INCLUDE cuda_runtime_api.h HINTS ${TRIREME_CUDA_ROOT}/include ${site_nvidia}/cu13/include
-          PATHS /usr/local/cuda/include)
-file(GLOB cudart_files ${TRIREME_CUDA_ROOT}/lib*/libcudart.so* ${site_nvidia}/cu13/lib/libcudart.so*
-     /usr/local/cuda/lib64/libcudart.so*)
-file(GLOB nccl_files ${TRIREME_NCCL_ROOT}/lib*/libnccl.so* ${site_nvidia}/nccl/lib/libnccl.so*
-     /usr/lib/x86_64-linux-gnu/libnccl.so*)
-find_path(TRIREME_NCCL_INCLUDE nccl.h HINTS ${TRIREME_NCCL_ROOT}/include ${site_nvidia}/nccl/include)
+# The CUDA runtime and NCCL: a named root, then beside the wheel (nvidia/cu13; nvidia/cuda_runtime in CUDA 12 builds),
+# then a site's toolkit. An unpacked LibTorch brings its own libcudart (with a hash in its name) but no headers.
+get_filename_component(site_packages ${TRIREME_TORCH_DIR} REALPATH)
+get_filename_component(site_packages ${site_packages} DIRECTORY)
+file(GLOB cuda_prefixes ${site_packages}/nvidia/cu[0-9]* ${site_packages}/nvidia/cuda_runtime)
+set(cuda_prefixes ${TRIREME_CUDA_ROOT} ${cuda_prefixes} $ENV{CUDA_HOME} $ENV{CUDA_PATH} /usr/local/cuda)
+set(nccl_prefixes ${TRIREME_NCCL_ROOT} ${site_packages}/nvidia/nccl $ENV{NCCL_HOME} ${cuda_prefixes} /usr)
+find_path(TRIREME_CUDA_INCLUDE cuda_runtime_api.h PATHS ${cuda_prefixes} PATH_SUFFIXES include NO_DEFAULT_PATH)
+find_path(TRIREME_NCCL_INCLUDE nccl.h PATHS ${nccl_prefixes} PATH_SUFFIXES include NO_DEFAULT_PATH)
+
+# trireme_first_library(OUT NAME PREFIX...): the first lib*/NAME.so* under the prefixes. A wheel has libnccl.so.2 but no
+# libnccl.so, which find_library would not see.
+function(trireme_first_library out name)
+  foreach(prefix ${ARGN})
+    file(GLOB files ${prefix}/lib/${name}.so* ${prefix}/lib64/${name}.so* ${prefix}/lib/${CMAKE_LIBRARY_ARCHITECTURE}/${name}.so*)
+    if(files)
+      list(GET files 0 file)
+      set(${out} ${file} PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
+  set(${out} "" PARENT_SCOPE)
+endfunction()
+trireme_first_library(cudart libcudart-* ${TRIREME_TORCH_DIR})  # one runtime in the process: LibTorch's own
+if(NOT cudart)
+  trireme_first_library(cudart libcudart ${cuda_prefixes})
+endif()
+trireme_first_library(TRIREME_NCCL_LIBRARY libnccl ${nccl_prefixes})
+if(TRIREME_CUDA_INCLUDE AND cudart MATCHES "\\.so\\.([0-9]+)")
+  set(runtime_major ${CMAKE_MATCH_1})
+  file(STRINGS ${TRIREME_CUDA_INCLUDE}/cuda_runtime_api.h cudart_version REGEX "define CUDART_VERSION +[0-9]+")
+  string(REGEX REPLACE ".*CUDART_VERSION +([0-9]+)[0-9][0-9][0-9].*" "\\1" header_major "${cudart_version}")
+  if(NOT header_major STREQUAL runtime_major)
+    message(FATAL_ERROR "CUDA headers of version ${header_major} (${TRIREME_CUDA_INCLUDE}) with a runtime of version "
+                        "${runtime_major} (${cudart}).\n  Set TRIREME_CUDA_ROOT to a CUDA ${runtime_major} with headers.")
+  endif()
+endif()
 
 # -idirafter: the wheel carries its own fmt and protobuf headers, which must not come before the system's.
 set(torch_include_flags "")
@@ -42,7 +88,7 @@ target_compile_options(trireme_dep_torch INTERFACE ${torch_include_flags})
 # Registration by static initialisers: the linker must keep the libraries that no symbol of ours names.
 target_link_libraries(trireme_dep_torch INTERFACE -Wl,--push-state,--no-as-needed)
 set(torch_libraries torch torch_cpu c10)
-if(EXISTS ${TRIREME_TORCH_DIR}/lib/libtorch_cuda.so AND TRIREME_CUDA_INCLUDE AND cudart_files)
+if(EXISTS ${TRIREME_TORCH_DIR}/lib/libtorch_cuda.so AND TRIREME_CUDA_INCLUDE AND cudart)
   set(TRIREME_TORCH_HAS_CUDA ON)
   list(APPEND torch_libraries torch_cuda c10_cuda)
 endif()
@@ -50,7 +96,6 @@ foreach(library ${torch_libraries})
   target_link_libraries(trireme_dep_torch INTERFACE ${TRIREME_TORCH_DIR}/lib/lib${library}.so)
 endforeach()
 if(TRIREME_TORCH_HAS_CUDA)
-  list(GET cudart_files 0 cudart)
   target_link_libraries(trireme_dep_torch INTERFACE ${cudart})
   target_compile_options(trireme_dep_torch INTERFACE "SHELL:-idirafter ${TRIREME_CUDA_INCLUDE}")
   target_compile_definitions(trireme_dep_torch INTERFACE TRIREME_HAVE_CUDA)
@@ -58,13 +103,11 @@ endif()
 target_link_libraries(trireme_dep_torch INTERFACE -Wl,--pop-state)
 target_link_libraries(trireme_dep_torch INTERFACE Threads::Threads)
 
-if(TRIREME_WITH_NCCL AND TRIREME_TORCH_HAS_CUDA AND nccl_files AND TRIREME_NCCL_INCLUDE)
+if(TRIREME_WITH_NCCL AND TRIREME_TORCH_HAS_CUDA AND TRIREME_NCCL_LIBRARY AND TRIREME_NCCL_INCLUDE)
   set(TRIREME_HAVE_NCCL ON)
-  list(GET nccl_files 0 TRIREME_NCCL_LIBRARY)
   add_library(trireme_dep_nccl INTERFACE)
   target_compile_options(trireme_dep_nccl INTERFACE "SHELL:-idirafter ${TRIREME_NCCL_INCLUDE}"
                                                     "SHELL:-idirafter ${TRIREME_CUDA_INCLUDE}")
-  list(GET cudart_files 0 cudart)
   target_link_libraries(trireme_dep_nccl INTERFACE ${TRIREME_NCCL_LIBRARY} ${cudart})
 endif()
 
@@ -77,7 +120,7 @@ if(TRIREME_WITH_CUDA_KERNELS AND TRIREME_TORCH_HAS_CUDA)
 endif()
 
 # One precompiled header for all that sees torch/torch.h (20 s a file without it).
-target_compile_options(trireme_dep_torch INTERFACE -fpch-preprocess)  # lets ccache see through it
+target_compile_options(trireme_dep_torch INTERFACE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)  # lets ccache see through it
 add_library(trireme_torch_pch OBJECT ${CMAKE_SOURCE_DIR}/src/cmake/torch_pch.cpp)
 target_link_libraries(trireme_torch_pch PUBLIC trireme_flags trireme_dep_torch)
 set_target_properties(trireme_torch_pch PROPERTIES POSITION_INDEPENDENT_CODE ON)

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <charconv>
 #include <chrono>
@@ -52,6 +54,13 @@ long parse_count(const std::string& text, std::string_view spec) {
   return value;
 }
 
+void check_action(const std::string& action, std::string_view spec) {
+  constexpr std::array<std::string_view, 8> kActions{"kill9", "segv", "stop", "exit", "throw", "enospc", "delay", "trigger"};
+  if (std::find(kActions.begin(), kActions.end(), action) != kActions.end()) return;
+  fail(ErrorKind::usage, "TRIREME_FAULT '", spec, "': action '", action,
+       "' must be kill9, segv, stop, exit, throw, enospc, delay or trigger");
+}
+
 /// The action due at this point, if any.
 std::optional<std::string> due(std::string_view point) {
   const std::lock_guard lock(mutex);
@@ -73,11 +82,14 @@ void failpoints_init(int rank) {
     fail(ErrorKind::usage, "TRIREME_FAULT is set without TRIREME_ALLOW_FAULTS=1; it makes this program fail on purpose");
   }
   const std::lock_guard lock(mutex);
+  faults.clear();
   for (const std::string& one : split(spec, ',')) {
     const std::vector<std::string> parts = split(one, ':');
     if (parts.size() != 4) fail(ErrorKind::usage, "TRIREME_FAULT '", one, "', must be point:rank:nth:action");
     const long wanted_rank = parse_count(parts[1], one);
     const long nth = parse_count(parts[2], one);
+    if (nth == 0) fail(ErrorKind::usage, "TRIREME_FAULT '", one, "': calls are counted from 1, or * for every one");
+    check_action(parts[3], one);
     if (wanted_rank == -1 || wanted_rank == rank) faults.push_back({parts[0], nth == -1 ? 0 : nth, parts[3]});
   }
   armed = true;

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -38,6 +39,9 @@ std::string read_file(const std::filesystem::path& path, std::size_t max_bytes) 
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) fail_errno("stat", path);
   if (S_ISDIR(info.st_mode)) fail(ErrorKind::data, "cannot read ", path.string(), ": it is a folder");
+  if (static_cast<std::uint64_t>(info.st_size) > max_bytes) {  // before a sparse file asks for all memory
+    fail(ErrorKind::data, path.string(), " has ", info.st_size, " bytes, at most ", max_bytes, " are read");
+  }
   std::string content;
   content.reserve(static_cast<std::size_t>(info.st_size));
   char buffer[1 << 16];
@@ -87,7 +91,7 @@ void sync_folder(const std::filesystem::path& folder) {
 
 void publish(const std::filesystem::path& temporary, const std::filesystem::path& target) {
   if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, target.c_str(), RENAME_NOREPLACE) != 0) {
-    if (errno == EINVAL) {  // a file system without RENAME_NOREPLACE (some NFS)
+    if (errno == EINVAL || errno == ENOSYS) {  // a file system without RENAME_NOREPLACE (some NFS)
       if (std::filesystem::exists(target)) {
         errno = EEXIST;
         fail_errno("publish", target);
@@ -103,14 +107,18 @@ void publish(const std::filesystem::path& temporary, const std::filesystem::path
 }
 
 void write_file_atomic(const std::filesystem::path& path, std::string_view content) {
-  const std::filesystem::path temporary = cat(path.string(), ".tmp.", ::getpid());
-  {
+  static std::atomic<unsigned> count{0};  // ranks may be threads of one process
+  const std::filesystem::path temporary = cat(path.string(), ".tmp.", ::getpid(), ".", count++);
+  try {
     const Fd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
     if (!fd) fail_errno("create", temporary);
     write_all(fd.get(), std::as_bytes(std::span(content)), 0, temporary);
     sync_file(fd.get(), temporary);
+    if (std::rename(temporary.c_str(), path.c_str()) != 0) fail_errno("rename to", path);
+  } catch (...) {
+    ::unlink(temporary.c_str());
+    throw;
   }
-  if (std::rename(temporary.c_str(), path.c_str()) != 0) fail_errno("rename to", path);
   sync_folder(parent_of(path));
 }
 

@@ -23,6 +23,7 @@ using Fd = UniqueHandle<FdTraits>;
 std::string read_file(const std::filesystem::path& path, std::size_t max_bytes = std::size_t{1} << 32);
 
 /// Replaces `path` in one step; a reader sees the old or the new content, never a part. Mode 0644 less umask.
+/// On an error the old content stays and nothing else is left behind.
 void write_file_atomic(const std::filesystem::path& path, std::string_view content);
 
 /// Writes all of `bytes` at `offset`; short writes and EINTR are continued.

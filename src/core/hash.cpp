@@ -2,6 +2,8 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
+#include <system_error>
 #include <vector>
 
 #include "core/error.hpp"
@@ -51,7 +53,9 @@ std::string xxh3_128_hex(std::string_view text) {
 
 std::string hash_file(const std::filesystem::path& path) {
   const Fd fd = open_read(path);
-  const std::uint64_t size = std::filesystem::file_size(path);
+  std::error_code code;
+  const std::uint64_t size = std::filesystem::file_size(path, code);
+  if (code) fail(ErrorKind::data, "cannot hash ", path.string(), ": ", code.message());
   std::vector<std::byte> buffer(std::size_t{4} << 20);
   Hasher hasher;
   for (std::uint64_t offset = 0; offset < size; offset += buffer.size()) {

@@ -2,6 +2,7 @@
 
 #include <hdf5.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <mutex>
 #include <utility>
@@ -21,6 +22,7 @@ struct IdTraits {
 using PropertyId = UniqueHandle<IdTraits<H5Pclose>>;
 using SpaceId = UniqueHandle<IdTraits<H5Sclose>>;
 using TypeId = UniqueHandle<IdTraits<H5Tclose>>;
+using GroupId = UniqueHandle<IdTraits<H5Gclose>>;
 using DatasetId = UniqueHandle<IdTraits<H5Dclose>>;
 using AttributeId = UniqueHandle<IdTraits<H5Aclose>>;
 
@@ -63,6 +65,26 @@ AttributeId open_attribute(hid_t file, const std::string& name, const std::files
   return id;
 }
 
+/// One element exactly: an array would be written past the end of the value it is read into.
+void require_single(const AttributeId& id, const std::string& name, const std::filesystem::path& path) {
+  const SpaceId space(H5Aget_space(id.get()));
+  if (H5Sget_simple_extent_npoints(space.get()) != 1) {
+    fail(ErrorKind::data, path.string(), ": attribute ", name, " is not a single value");
+  }
+}
+
+/// The groups above `name` that are missing. H5Pset_create_intermediate_group would store the time in them.
+void make_groups(hid_t file, const std::string& name, const std::filesystem::path& path) {
+  const PropertyId creation(H5Pcreate(H5P_GROUP_CREATE));
+  H5Pset_obj_track_times(creation.get(), false);
+  for (std::size_t end = name.find('/', 1); end != std::string::npos; end = name.find('/', end + 1)) {
+    const std::string group = name.substr(0, end);
+    if (H5Lexists(file, group.c_str(), H5P_DEFAULT) > 0) continue;
+    const GroupId id(H5Gcreate2(file, group.c_str(), H5P_DEFAULT, creation.get(), H5P_DEFAULT));
+    if (!id) fail(ErrorKind::resource, path.string(), ": cannot create group ", group);
+  }
+}
+
 /// The DType whose file type equals `type`; 16-bit unsigned stands for bf16 and f16 as well.
 std::optional<DType> match_type(hid_t type) {
   for (int i = 0; i <= static_cast<int>(DType::u8); ++i) {
@@ -83,8 +105,8 @@ void hdf5_init() {
     H5dont_atexit();  // first: after a full disk its exit hook crashes
     H5open();
     H5PLset_loading_state(0);
-    H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   });
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // of the calling thread: its errors are not printed
 }
 
 std::uint64_t Hdf5Dataset::count() const noexcept {
@@ -138,16 +160,18 @@ std::uint64_t Hdf5File::create_dataset(const std::string& name, DType dtype, std
   const std::vector<hsize_t> sizes(shape.begin(), shape.end());
   const SpaceId space(sizes.empty() ? H5Screate(H5S_SCALAR)
                                     : H5Screate_simple(static_cast<int>(sizes.size()), sizes.data(), nullptr));
-  const PropertyId links(H5Pcreate(H5P_LINK_CREATE));
-  H5Pset_create_intermediate_group(links.get(), 1);
+  make_groups(id_, name, path_);
   const PropertyId creation(H5Pcreate(H5P_DATASET_CREATE));
   H5Pset_layout(creation.get(), H5D_CONTIGUOUS);
   H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY);
   H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER);
   H5Pset_obj_track_times(creation.get(), false);
-  const DatasetId id(H5Dcreate2(id_, name.c_str(), file_type(dtype), space.get(), links.get(), creation.get(), H5P_DEFAULT));
+  const DatasetId id(H5Dcreate2(id_, name.c_str(), file_type(dtype), space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT));
   if (!id) fail(ErrorKind::resource, path_.string(), ": cannot create dataset ", name);
-  return H5Dget_offset(id.get());
+  const haddr_t offset = H5Dget_offset(id.get());
+  const bool is_empty = std::find(sizes.begin(), sizes.end(), hsize_t{0}) != sizes.end();
+  if (offset == HADDR_UNDEF && !is_empty) fail(ErrorKind::resource, path_.string(), ": no room for dataset ", name);
+  return offset;
 }
 
 void Hdf5File::write(const std::string& name,
@@ -187,6 +211,9 @@ Hdf5Dataset Hdf5File::dataset(const std::string& name) const {
   if (!dtype) fail(ErrorKind::data, path_.string(), ": dataset ", name, " has a type that is not read here");
   const SpaceId space(H5Dget_space(id.get()));
   const int rank = H5Sget_simple_extent_ndims(space.get());
+  if (H5Sget_simple_extent_type(space.get()) == H5S_NULL) {
+    fail(ErrorKind::data, path_.string(), ": dataset ", name, " has no content");
+  }
   if (rank < 0 || rank > 8) fail(ErrorKind::data, path_.string(), ": dataset ", name, " has ", rank, " dimensions");
   std::vector<hsize_t> sizes(static_cast<std::size_t>(rank));
   H5Sget_simple_extent_dims(space.get(), sizes.data(), nullptr);
@@ -237,6 +264,7 @@ void Hdf5File::set_attribute(const std::string& name, std::uint64_t value) {
 std::string Hdf5File::attribute_text(const std::string& name) const {
   const std::lock_guard lock(mutex);
   const AttributeId id = open_attribute(id_, name, path_);
+  require_single(id, name, path_);
   const TypeId type(H5Aget_type(id.get()));
   const std::size_t size = H5Tget_size(type.get());
   if (H5Tget_class(type.get()) != H5T_STRING || H5Tis_variable_str(type.get()) != 0 || size == 0 || size > (1U << 20)) {
@@ -252,6 +280,7 @@ std::string Hdf5File::attribute_text(const std::string& name) const {
 std::uint64_t Hdf5File::attribute_number(const std::string& name) const {
   const std::lock_guard lock(mutex);
   const AttributeId id = open_attribute(id_, name, path_);
+  require_single(id, name, path_);
   std::uint64_t value = 0;
   if (H5Aread(id.get(), H5T_NATIVE_UINT64, &value) < 0) {
     fail(ErrorKind::data, path_.string(), ": attribute ", name, " is not a number");

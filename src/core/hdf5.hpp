@@ -38,7 +38,7 @@ class Hdf5File {
   ~Hdf5File();
 
   /// Makes missing groups of an absolute path like "/doc/offset"; contiguous, allocated now, not filled.
-  /// Returns the byte offset of its data, for pwrite after close() ("skeleton and pwrite").
+  /// Returns the byte offset of its data, for pwrite after close() ("skeleton and pwrite"); meaningless when it is empty.
   std::uint64_t create_dataset(const std::string& name, DType dtype, std::span<const std::uint64_t> shape);
   /// create_dataset and its content in one call; bytes.size() must be count * size_of(dtype).
   void write(const std::string& name, DType dtype, std::span<const std::uint64_t> shape, std::span<const std::byte> bytes);

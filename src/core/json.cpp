@@ -1,6 +1,7 @@
 #include "core/json.hpp"
 
 #include <cstdint>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 #include <vector>
@@ -26,28 +27,40 @@ std::string line_column(std::string_view text, std::size_t byte) {
   return cat(line, ":", column);
 }
 
-}  // namespace
-
-Json parse_json(std::string_view text, std::string_view where, const JsonLimits& limits) {
+template <class Tree>
+Tree parse_tree(std::string_view text, std::string_view where, const JsonLimits& limits) {
   if (text.size() > limits.max_bytes) {
     fail(ErrorKind::data, where, ": JSON of ", text.size(), " bytes, at most ", limits.max_bytes, " are read");
   }
   std::vector<std::unordered_set<std::string>> keys;
-  const auto guard = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    using Event = Json::parse_event_t;
-    if (depth > limits.max_depth) fail(ErrorKind::data, where, ": JSON nested deeper than ", limits.max_depth);
+  const auto guard = [&](int depth, typename Tree::parse_event_t event, Tree& parsed) {
+    using Event = typename Tree::parse_event_t;
+    const bool opens = event == Event::object_start || event == Event::array_start;
+    if (opens && depth >= limits.max_depth) fail(ErrorKind::data, where, ": JSON nested deeper than ", limits.max_depth);
     if (event == Event::object_start) keys.emplace_back();
     if (event == Event::object_end) keys.pop_back();
-    if (event == Event::key && !keys.back().insert(parsed.get<std::string>()).second) {
-      fail(ErrorKind::data, where, ": key '", parsed.get<std::string>(), "' appears twice in one object");
+    if (event == Event::key && !keys.back().insert(parsed.template get<std::string>()).second) {
+      fail(ErrorKind::data, where, ": key '", parsed.template get<std::string>(), "' appears twice in one object");
     }
     return true;
   };
   try {
-    return Json::parse(text, guard);
-  } catch (const Json::parse_error& error) {
+    return Tree::parse(text, guard);
+  } catch (const typename Tree::parse_error& error) {
     fail(ErrorKind::data, where, ":", line_column(text, error.byte), ": not valid JSON: ", error.what());
+  } catch (const typename Tree::exception& error) {  // a number that no double can hold
+    fail(ErrorKind::data, where, ": not valid JSON: ", error.what());
   }
+}
+
+}  // namespace
+
+Json parse_json(std::string_view text, std::string_view where, const JsonLimits& limits) {
+  return parse_tree<Json>(text, where, limits);
+}
+
+SortedJson parse_sorted_json(std::string_view text, std::string_view where, const JsonLimits& limits) {
+  return parse_tree<SortedJson>(text, where, limits);
 }
 
 Json read_json(const std::filesystem::path& path, const JsonLimits& limits) {
@@ -69,6 +82,9 @@ T json_get(const Json& object, std::string_view key, std::string_view where) {
   } else if constexpr (std::is_same_v<T, std::uint64_t>) {
     matches = value.is_number_unsigned();
   } else {
+    const bool too_large = value.is_number_unsigned() &&
+                           value.get<std::uint64_t>() > static_cast<std::uint64_t>(std::numeric_limits<T>::max());
+    if (too_large) fail(ErrorKind::data, where, ": key '", key, "' = ", value.get<std::uint64_t>(), " is too large");
     matches = value.is_number_integer();
   }
   if (!matches) fail(ErrorKind::data, where, ": key '", key, "' has the wrong type: ", value.type_name());

@@ -5,7 +5,10 @@
 #include <spdlog/spdlog.h>
 
 #include <array>
+#include <algorithm>
 #include <memory>
+#include <mutex>
+#include <utility>
 #include <vector>
 
 #include "core/error.hpp"
@@ -37,14 +40,24 @@ std::shared_ptr<spdlog::logger> make_logger(const Config& config) {
   return logger;
 }
 
-std::shared_ptr<spdlog::logger>& logger() {
+/// The logger now in use; `next` replaces it.
+std::shared_ptr<spdlog::logger> logger(std::shared_ptr<spdlog::logger> next = nullptr) {
+  static std::mutex mutex;
   static std::shared_ptr<spdlog::logger> instance = make_logger({});
+  const std::lock_guard lock(mutex);
+  if (next) instance = std::move(next);
   return instance;
 }
 
 }  // namespace
 
-void init(const Config& config) { logger() = make_logger(config); }
+void init(const Config& config) {
+  try {
+    logger(make_logger(config));
+  } catch (const spdlog::spdlog_ex& error) {
+    fail(ErrorKind::resource, "cannot log to ", config.file, ": ", error.what());
+  }
+}
 
 void debug(std::string_view message) { logger()->debug(message); }
 

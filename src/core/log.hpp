@@ -13,9 +13,10 @@ struct Config {
   int rank = 0;
   int size = 1;
   Level level = Level::info;
-  std::string file;  // when set, this rank logs everything from `level` on to it as well
+  std::string file{};  // when set, this rank logs everything from `level` on to it as well
 };
 
+/// Throws Error(resource) if `file` cannot be written.
 void init(const Config& config);
 void debug(std::string_view message);
 void info(std::string_view message);

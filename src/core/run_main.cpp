@@ -1,5 +1,8 @@
 #include "core/run_main.hpp"
 
+#include <poll.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -49,23 +52,34 @@ int handle_current(const char* program) {
   }
 }
 
+/// errno of a failed write may be lost by the time we look; a pipe without a reader stays in error.
+bool reader_is_gone(int error) {
+  pollfd output{STDOUT_FILENO, POLLOUT, 0};
+  return error == EPIPE || (::poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0);
+}
+
+[[noreturn]] void fail_output(int error) {
+  if (reader_is_gone(error)) throw BrokenPipe();
+  fail(ErrorKind::resource,
+       "cannot write standard output: ",
+       error == 0 ? "an earlier write failed" : std::strerror(error));
+}
+
 void flush_output() {
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
-  if (errno == EPIPE) throw BrokenPipe();
-  fail(ErrorKind::resource, "cannot write standard output: ", std::strerror(errno));
+  errno = 0;
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) fail_output(errno);
 }
 
 }  // namespace
 
 void print(std::string_view text) {
   errno = 0;
-  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size()) return;
-  if (errno == EPIPE) throw BrokenPipe();
-  fail(ErrorKind::resource, "cannot write standard output: ", std::strerror(errno));
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) fail_output(errno);
 }
 
 int run_main(const char* program, const std::function<int()>& body) {
   std::signal(SIGPIPE, SIG_IGN);  // a write to a closed pipe then fails with EPIPE, which we see
+  std::signal(SIGXFSZ, SIG_IGN);  // so does one past `ulimit -f`, with EFBIG
   int code = kExitDone;
   try {
     code = body();

@@ -21,7 +21,7 @@ function(trireme_add_test path)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   if(ARG_TORCH)
     target_precompile_headers(${target} REUSE_FROM trireme_torch_pch)
-    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    target_compile_options(${target} PRIVATE -fPIC)  # the property would give -fPIE, which does not match the header
   endif()
   if(ARG_MPI_RANKS)
     foreach(ranks ${ARG_MPI_RANKS})

@@ -170,7 +170,7 @@ TEST(Damage, ManifestThatLiesIsRefusedWithoutHarm) {
   const std::string good = read_file(saved.step / kManifestName);
   const auto forge = [&](const std::string& from, const std::string& to) {
     SCOPED_TRACE(to.substr(0, 80));
-    Manifest manifest = parse_manifest(good, "m");
+    CheckpointManifest manifest = parse_manifest(good, "m");
     std::string text = manifest_text(manifest);
     text.resize(text.rfind("\"self_hash\""));
     const std::size_t at = text.find(from);

@@ -1,0 +1,25 @@
+#include "bin/config_command.hpp"
+
+#include "bin/pretrain_command.hpp"
+#include "core/run_main.hpp"
+#include "train/check.hpp"
+
+namespace trireme {
+
+ConfigCommand::ConfigCommand(CommandLine& line) : keys_(make_run_keys(config_)) {
+  line.command("config show", "the configuration a run would have")
+      .flag("--origin", origin_, "also who set each key: default, preset, file and line, environment or option")
+      .flag("--toml", toml_, "as a file that --config reads")
+      .config(*keys_,
+              [this](ConfigSet& keys) {
+                apply_model_preset(config_, keys);
+                check(config_, keys.problems());
+              })
+      .example("trireme config show --config run.toml --optim.lr 1e-3 --origin")
+      .run([this] {
+        print(toml_ ? keys_->to_toml() : keys_->show(origin_));
+        return kExitDone;
+      });
+}
+
+}  // namespace trireme

@@ -1,0 +1,98 @@
+#include "bin/pretrain_command.hpp"
+
+#include <cstdlib>
+#include <string_view>
+
+#include "comm/factory.hpp"
+#include "comm/session.hpp"
+#include "core/failpoints.hpp"
+#include "core/log.hpp"
+#include "core/run_main.hpp"
+#include "train/agreement.hpp"
+#include "train/check.hpp"
+#include "train/training_run.hpp"
+
+namespace trireme {
+namespace {
+
+std::string scheduler_job() {
+  const char* job = std::getenv("SLURM_JOB_ID");
+  return job == nullptr ? "" : job;
+}
+
+}  // namespace
+
+std::unique_ptr<ConfigSet> make_run_keys(RunConfig& config) {
+  std::vector<Field> fields;
+  const auto add = [&](std::vector<Field> section) { fields.insert(fields.end(), section.begin(), section.end()); };
+  add(fields_of("model", config.model));
+  add(fields_of("train", config.train));
+  add(fields_of("optim", config.optim));
+  add(fields_of("parallel", config.parallel));
+  add(fields_of("checkpoint", config.checkpoint));
+  add(fields_of("data", config.data));
+  return std::make_unique<ConfigSet>(std::move(fields));
+}
+
+void apply_model_preset(RunConfig& config, ConfigSet& keys) {
+  ModelConfig preset = model_preset(config.model.preset);
+  keys.apply_preset(fields_of("model", preset), "preset " + config.model.preset);
+}
+
+PretrainCommand::PretrainCommand(CommandLine& line) : keys_(make_run_keys(config_)) {
+  line.command("pretrain", "train a model on a token set")
+      .option("--run", &run_, "DIR", "run folder: configuration, metrics, checkpoints; made, or resumed", Need::required)
+      .config(*keys_,
+              [this](ConfigSet& keys) {
+                apply_model_preset(config_, keys);
+                check(config_, keys.problems());
+              })
+      .alias("--data", "data.path")
+      .alias("--resume", "checkpoint.resume")
+      .example("trireme pretrain --data sets/train --run runs/first --model.preset tiny --train.steps 200")
+      .example("mpirun -n 2 trireme pretrain --config run.toml --data sets/train --run runs/first --optim.lr 1e-3")
+      .run([this] {
+        parsed_ = true;
+        return kExitDone;
+      });
+}
+
+bool PretrainCommand::is_chosen(int argc, const char* const* argv) { return argc > 1 && std::string_view(argv[1]) == "pretrain"; }
+
+int PretrainCommand::run_on_ranks(CommandLine& line, int argc, char** argv) {
+  const Session session(&argc, &argv);
+  const std::unique_ptr<Communicator> world = make_world("auto", session.launch());
+  bool agreed = false;  // all ranks know that it is over
+  const int code = run_main("trireme", [&] {
+    try {
+      log::init({.rank = world->rank(), .size = world->size()});
+      int parse_code = kExitDone;
+      all_or_none(*world, [&] {
+        failpoints_init(world->rank());
+        parse_code = line.run(argc, argv);
+      });
+      const int result = parsed_ ? execute(*world, session.launch()) : parse_code;
+      agreed = true;
+      return result;
+    } catch (const PeerFailed& peer) {
+      agreed = true;
+      return peer.code();
+    } catch (const AgreedError&) {
+      agreed = true;
+      throw;
+    }
+  });
+  if (!agreed && world->size() > 1) abort_job(code);  // the peers are waiting in a collective
+  return code;
+}
+
+int PretrainCommand::execute(Communicator& world, const LaunchInfo& launch) {
+  if (world.rank() == 0) {
+    for (const std::string& warning : keys_->warnings()) log::warn(warning);
+  }
+  CommOptions options;
+  options.timeout_s = config_.train.comm_timeout_s;
+  return pretrain(config_, *keys_, run_, {launch, world, {}, options, scheduler_job()});
+}
+
+}  // namespace trireme

@@ -1,0 +1,38 @@
+#pragma once
+#include <memory>
+#include <string>
+
+#include "config/command_line.hpp"
+#include "train/config.hpp"
+
+namespace trireme {
+
+/// `trireme pretrain`: declares the command, and runs it on all ranks of the launch.
+///
+/// Parsing is done by every rank, so the ranks come up first: a wrong command line is then one message, not one a rank.
+class PretrainCommand {
+ public:
+  explicit PretrainCommand(CommandLine& line);
+  PretrainCommand(const PretrainCommand&) = delete;
+  PretrainCommand& operator=(const PretrainCommand&) = delete;
+
+  /// True if these arguments start a training command, which runs on all ranks.
+  static bool is_chosen(int argc, const char* const* argv);
+
+  /// Starts MPI, parses, trains; returns the exit code of this rank.
+  int run_on_ranks(CommandLine& line, int argc, char** argv);
+
+ private:
+  int execute(class Communicator& world, const struct LaunchInfo& launch);
+
+  RunConfig config_;
+  std::string run_;
+  std::unique_ptr<ConfigSet> keys_;
+  bool parsed_ = false;  // a run was asked for, not help
+};
+
+/// All sections of a training run, with model.* filled from its preset where nothing else set them.
+std::unique_ptr<ConfigSet> make_run_keys(RunConfig& config);
+void apply_model_preset(RunConfig& config, ConfigSet& keys);
+
+}  // namespace trireme

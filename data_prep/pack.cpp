@@ -1,0 +1,228 @@
+#include "data_prep/pack.hpp"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "core/error.hpp"
+#include "core/failpoints.hpp"
+#include "core/hash.hpp"
+#include "core/json.hpp"
+#include "core/log.hpp"
+#include "data/schema.hpp"
+#include "data_prep/manifest_builder.hpp"
+#include "data_prep/pack_folder.hpp"
+#include "data_prep/pack_unit.hpp"
+#include "data_prep/unit_scheduler.hpp"
+
+namespace trireme {
+namespace {
+
+void check_config(const PackConfig& config) {
+  if (config.kind != "pretrain") {
+    fail(ErrorKind::usage, "--kind ", config.kind, " is not built; this version packs: pretrain");
+  }
+  check_seq_len(config.seq_len, "--seq-len");
+  if (config.unit_bytes < 1 || config.unit_bytes > std::int64_t{1} << 34) {
+    fail(ErrorKind::usage, "--unit-bytes ", config.unit_bytes, ", must be in [1, 17179869184]");
+  }
+  if (config.special_in_text != "allow" && config.special_in_text != "text") {
+    fail(ErrorKind::usage, "--special-in-text ", config.special_in_text, ", must be allow or text");
+  }
+  if (config.max_bad && *config.max_bad < 0)
+    fail(ErrorKind::usage, "--max-bad ", *config.max_bad, ", must be 0 or more");
+}
+
+/// The tokenizer's files inside the set, whole or not at all.
+void place_tokenizer(const std::filesystem::path& folder, const Tokenizer& tokenizer) {
+  const std::filesystem::path target = folder / schema::kTokenizerFolder;
+  if (std::filesystem::exists(target)) {
+    for (const auto& [name, content] : tokenizer.files()) {
+      if (!std::filesystem::exists(target / name) || read_file(target / name) != content) {
+        fail(ErrorKind::usage, target.string(), " holds another tokenizer; use another --output");
+      }
+    }
+    return;
+  }
+  const std::filesystem::path temporary =
+      folder / cat(schema::kTemporaryPrefix, schema::kTokenizerFolder);
+  std::filesystem::create_directory(temporary);
+  for (const auto& [name, content] : tokenizer.files())
+    write_file_atomic(temporary / name, content);
+  publish(temporary, target);
+}
+
+/// Rank 0's list on all ranks: their views of a network folder may differ for a while.
+std::vector<std::size_t> agree_on(std::vector<std::size_t> units, Communicator* world) {
+  if (world == nullptr) return units;
+  std::uint64_t count = units.size();
+  world->broadcast(&count, 1, DType::u64, 0, {}, "units")->wait();
+  std::vector<std::uint64_t> list(units.begin(), units.end());
+  list.resize(count);
+  if (count != 0) world->broadcast(list.data(), count, DType::u64, 0, {}, "units")->wait();
+  return {list.begin(), list.end()};
+}
+
+std::string bad_place(const InputFile& file, const BadLine& bad) {
+  return cat(file.path.string(), ":", bad.offset, ": ", bad.reason);
+}
+
+/// Source numbers of the shard count its own sources only, so that a set of many files stays small.
+void number_sources(const std::vector<InputFile>& files,
+                    const std::vector<ByteRange>& unit,
+                    UnitResult& result,
+                    ShardContent& content) {
+  std::map<std::uint32_t, std::uint32_t> local;
+  Json sources = Json::array();
+  for (const ByteRange& range : unit) {
+    if (!local.emplace(range.file, static_cast<std::uint32_t>(local.size())).second) continue;
+    sources.push_back({{"name", files[range.file].name}, {"size", files[range.file].size}});
+  }
+  for (std::uint32_t& source : result.documents.source) source = local.at(source);
+  Json bad = Json::array();
+  for (const BadLine& line : result.bad)
+    bad.push_back({local.at(line.file), line.offset, line.reason});
+  content.sources_json = sources.dump();
+  content.bad_json = bad.dump();
+}
+
+class Packer {
+ public:
+  Packer(const PackConfig& config, Tokenizer tokenizer, Communicator* world)
+      : config_(config),
+        tokenizer_(std::move(tokenizer)),
+        world_(world),
+        rank_(world == nullptr ? 0 : world->rank()),
+        files_(inspect_inputs(config.inputs)),
+        units_(plan_units(files_, static_cast<std::uint64_t>(config.unit_bytes))),
+        manifest_(start_manifest(config, tokenizer_, files_)),
+        folder_(config.output, manifest_.identity, units_.size()) {}
+
+  PackReport run() {
+    const Timer timer;
+    if (rank_ == 0) {
+      folder_.prepare();
+      place_tokenizer(folder_.path(), tokenizer_);
+    }
+    barrier();
+    PackReport report{.units = units_.size(), .kept = units_.size()};
+    if (!folder_.finished()) {
+      const std::vector<std::size_t> pending = agree_on(folder_.pending(), world_);
+      report.kept -= pending.size();
+      make_shards(pending);
+      barrier();
+      if (rank_ == 0) publish_manifest();
+    }
+    barrier();
+    report.seconds = timer.seconds();
+    return report;
+  }
+
+ private:
+  void make_shards(const std::vector<std::size_t>& pending) {
+    std::uint64_t bytes = 0;
+    CyclicScheduler scheduler(pending, rank_, size());
+    CyclicScheduler preview(pending, rank_, size());
+    while (const auto unit = preview.next()) bytes += bytes_of(units_[*unit]);
+    Progress progress(size() == 1 ? "pack" : cat("pack, rank ", rank_),
+                      bytes,
+                      rank_ == 0 ? config_.progress : ProgressMode::none);
+    WorkerPool pool(thread_count(config_.threads));
+    std::uint64_t bad_lines = 0;
+    while (const auto unit = scheduler.next()) {
+      UnitResult result = tokenize_unit(files_, units_[*unit], tokenizer_, config_, pool, progress);
+      bad_lines += result.counts.bad_lines;
+      if (config_.max_bad && bad_lines > static_cast<std::uint64_t>(*config_.max_bad)) {
+        fail(ErrorKind::data,
+             "more than --max-bad ",
+             *config_.max_bad,
+             " bad lines; the last unit's first: ",
+             bad_place(files_[result.bad.front().file], result.bad.front()));
+      }
+      failpoint("pack.unit_tokenized");
+      write(*unit, result);
+    }
+    if (!pending.empty()) progress.finish();
+  }
+
+  void write(std::size_t unit, UnitResult& result) const {
+    ShardContent content;
+    number_sources(files_, units_[unit], result, content);
+    content.packs.push_back(pack_best_fit(result.documents.offset, config_.seq_len));
+    const PackTable& pack = content.packs.front();
+    result.counts.target_tokens =
+        std::accumulate(pack.targets.begin(), pack.targets.end(), std::uint64_t{0});
+    content.meta = {.kind = config_.kind,
+                    .token_dtype = token_dtype_for(tokenizer_.vocab_size()),
+                    .vocab_size = tokenizer_.vocab_size(),
+                    .identity = manifest_.identity,
+                    .shard_index = unit,
+                    .shard_count = units_.size(),
+                    .input_xxh3 = result.input_xxh3,
+                    .counts = result.counts,
+                    .packs = {{config_.seq_len, pack.num_sequences()}}};
+    for (const auto& part : result.token_parts) content.token_parts.emplace_back(part);
+    content.documents = std::move(result.documents);
+    write_shard(folder_.path(), content);
+  }
+
+  void publish_manifest() {
+    add_shards(folder_.path(), units_.size(), manifest_);
+    const ShardCounts& counts = manifest_.counts;
+    const std::string first_bad =
+        manifest_.bad.empty() ? std::string() : cat("; the first: ", manifest_.bad.front());
+    if (config_.max_bad && counts.bad_lines > static_cast<std::uint64_t>(*config_.max_bad)) {
+      fail(ErrorKind::data,
+           counts.bad_lines,
+           " bad lines, --max-bad allows ",
+           *config_.max_bad,
+           first_bad);
+    }
+    if (counts.documents == 0) {
+      fail(ErrorKind::data,
+           "no document in the inputs: ",
+           counts.bad_lines,
+           " bad lines, ",
+           counts.dropped,
+           " without text",
+           first_bad);
+    }
+    if (counts.bad_lines != 0)
+      log::warn(
+          cat(counts.bad_lines, " bad lines were left out", first_bad, " (all in manifest.json)"));
+    failpoint("pack.before_manifest");
+    write_file_atomic(folder_.path() / schema::kManifest, manifest_.to_text());
+  }
+
+  static std::uint64_t bytes_of(const std::vector<ByteRange>& unit) {
+    return std::accumulate(
+        unit.begin(), unit.end(), std::uint64_t{0}, [](std::uint64_t sum, const ByteRange& range) {
+          return sum + range.end - range.begin;
+        });
+  }
+
+  [[nodiscard]] int size() const { return world_ == nullptr ? 1 : world_->size(); }
+
+  void barrier() const {
+    if (world_ != nullptr) world_->barrier();
+  }
+
+  const PackConfig& config_;
+  Tokenizer tokenizer_;
+  Communicator* world_;
+  int rank_;
+  std::vector<InputFile> files_;
+  std::vector<std::vector<ByteRange>> units_;
+  Manifest manifest_;
+  PackFolder folder_;
+};
+
+}  // namespace
+
+PackReport pack(const PackConfig& config, const std::string& tokenizer_path, Communicator* world) {
+  check_config(config);
+  return Packer(config, Tokenizer::load(tokenizer_path), world).run();
+}
+
+}  // namespace trireme

@@ -1,0 +1,29 @@
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "comm/communicator.hpp"
+#include "data_prep/pack_config.hpp"
+
+namespace trireme {
+
+/// What pack did, over all ranks.
+struct PackReport {
+  std::uint64_t units = 0;  // of the whole set
+  std::uint64_t kept = 0;   // units whose shards lay there already
+  double seconds = 0;
+};
+
+/// Makes a token set from jsonl: inputs -> units (byte ranges) -> one shard each -> manifest.json,
+/// written last.
+///
+/// Collective over `world` (null: this process alone): its ranks share the units; they must be
+/// given equal configs and see one file system. The bytes of the folder are a pure function of
+/// inputs, tokenizer and config: not of ranks, threads, time, or where a killed pack stopped.
+/// Calling it again after a kill makes what is missing; after success it does nothing.
+/// `tokenizer_path`: folder or file. Throws, on the rank that meets it, Error(usage) for a folder
+/// that holds something else or a kind that is not built, Error(data) for bad inputs (too many bad
+/// lines, no documents), Error(resource) for the disk.
+PackReport pack(const PackConfig& config, const std::string& tokenizer_path, Communicator* world);
+
+}  // namespace trireme

@@ -1,0 +1,32 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data_prep/jsonl_record.hpp"
+#include "data_prep/progress.hpp"
+
+namespace trireme {
+
+/// What `pack` is asked for. All but the last group decides the bytes of the set.
+struct PackConfig {
+  std::string kind = "pretrain";
+  std::vector<std::string> inputs;
+  std::string output;
+  std::int64_t seq_len = 512;
+  std::string field = "text";
+  bool bos = true;  // put the tokenizer's begin token before, and its end token after, each
+                    // document, if it has one
+  bool eos = true;
+  std::string special_in_text =
+      "allow";  // added tokens inside a text: "allow" (matched) or "text" (plain characters)
+  OnBadText on_bad_text = OnBadText::error;
+  std::int64_t unit_bytes = std::int64_t{256} << 20;  // of input a shard is made from
+
+  std::optional<std::int64_t> max_bad;  // none: any number
+  std::int64_t threads = 0;             // 0: the processors at hand
+  ProgressMode progress = ProgressMode::automatic;
+};
+
+}  // namespace trireme

@@ -1,0 +1,101 @@
+#include "data_prep/pack_folder.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <cerrno>
+#include <cstring>
+#include <set>
+
+#include "core/error.hpp"
+#include "core/log.hpp"
+#include "data/schema.hpp"
+#include "data/shard_reader.hpp"
+
+namespace trireme {
+
+void PackFolder::prepare() {
+  std::error_code code;
+  std::filesystem::create_directories(path_, code);
+  if (code)
+    fail(ErrorKind::resource, "cannot create folder ", path_.string(), ": ", code.message());
+  lock_ = Fd(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!lock_)
+    fail(ErrorKind::resource, "cannot open folder ", path_.string(), ": ", std::strerror(errno));
+  // Some network file systems know no locks of folders: then nobody guards against a second pack.
+  if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    fail(ErrorKind::usage,
+         "another pack is writing to ",
+         path_.string(),
+         "; wait for it, or use another --output");
+  }
+  clean_and_check();
+  if (!finished()) check_shards();
+}
+
+void PackFolder::clean_and_check() const {
+  std::set<std::string> known{std::string(schema::kManifest),
+                              std::string(schema::kTokenizerFolder)};
+  for (std::size_t i = 0; i < num_units_; ++i) known.insert(schema::shard_name(i));
+  std::vector<std::filesystem::path> leftovers;
+  for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+    const std::string name = entry.path().filename().string();
+    const bool temporary =
+        name.starts_with(schema::kTemporaryPrefix) || name.starts_with("manifest.json.tmp.");
+    if (temporary) {
+      leftovers.push_back(entry.path());
+    } else if (!known.contains(name)) {
+      fail(ErrorKind::usage,
+           path_.string(),
+           " holds '",
+           name,
+           "', which this pack would not make: the folder belongs to something else; use another "
+           "--output");
+    }
+  }
+  for (const std::filesystem::path& leftover : leftovers) std::filesystem::remove_all(leftover);
+}
+
+bool PackFolder::finished() const {
+  const std::filesystem::path path = path_ / schema::kManifest;
+  if (!std::filesystem::exists(path)) return false;
+  const Manifest manifest = Manifest::from_text(read_file(path), path);
+  if (manifest.identity == identity_) return true;
+  fail(ErrorKind::usage,
+       path_.string(),
+       " holds a set made of other inputs, another tokenizer or other options (",
+       manifest.config_json,
+       "); use another --output");
+}
+
+void PackFolder::check_shards() const {
+  for (std::size_t i = 0; i < num_units_; ++i) {
+    const std::filesystem::path path = path_ / schema::shard_name(i);
+    if (!std::filesystem::exists(path)) continue;
+    std::string identity;
+    try {
+      identity = TokenShard::open(path).meta().identity;
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::data) throw;
+      log::warn(cat(error.what(), "; it is made again"));
+      std::filesystem::remove(path);
+      continue;
+    }
+    if (identity != identity_) {
+      fail(ErrorKind::usage,
+           path.string(),
+           " was made of other inputs, another tokenizer or other options; use another --output, "
+           "or delete the folder");
+    }
+  }
+}
+
+std::vector<std::size_t> PackFolder::pending() const {
+  std::vector<std::size_t> units;
+  for (std::size_t i = 0; i < num_units_; ++i) {
+    if (!std::filesystem::exists(path_ / schema::shard_name(i))) units.push_back(i);
+  }
+  return units;
+}
+
+}  // namespace trireme

@@ -1,0 +1,104 @@
+#include "data_prep/progress.hpp"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "core/error.hpp"
+#include "core/log.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr double kBarPeriod = 0.1;
+constexpr double kLogPeriod = 30;
+
+bool is_terminal() {
+  const char* term = std::getenv("TERM");
+  return ::isatty(STDERR_FILENO) == 1 && (term == nullptr || std::string_view(term) != "dumb");
+}
+
+std::size_t terminal_width() {
+  winsize size{};
+  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 20 ? size.ws_col : 80;
+}
+
+template <class... Args>
+std::string print_to_text(const char* format, Args... args) {
+  char text[256];
+  std::snprintf(text, sizeof text, format, args...);
+  return text;
+}
+
+}  // namespace
+
+ProgressMode parse_progress_mode(std::string_view name) {
+  if (name == "auto") return ProgressMode::automatic;
+  if (name == "bar") return ProgressMode::bar;
+  if (name == "log") return ProgressMode::log;
+  if (name == "none") return ProgressMode::none;
+  fail(ErrorKind::usage, "--progress ", name, ", must be auto, bar, log or none");
+}
+
+std::string format_duration(double seconds) {
+  const auto total = static_cast<long long>(seconds);
+  if (total >= 3600) return print_to_text("%lldh%02lldm", total / 3600, total / 60 % 60);
+  if (total >= 60) return print_to_text("%lldm%02llds", total / 60, total % 60);
+  return print_to_text("%llds", total);
+}
+
+Progress::Progress(std::string what, std::uint64_t total_bytes, ProgressMode mode)
+    : what_(std::move(what)), total_bytes_(total_bytes), mode_(mode) {
+  if (mode_ == ProgressMode::automatic)
+    mode_ = is_terminal() ? ProgressMode::bar : ProgressMode::log;
+}
+
+void Progress::add(std::uint64_t bytes, std::uint64_t documents, std::uint64_t tokens) noexcept {
+  bytes_ += bytes;
+  documents_ += documents;
+  tokens_ += tokens;
+}
+
+std::string Progress::line() const {
+  const double seconds = std::max(timer_.seconds(), 1e-9);
+  const auto bytes = static_cast<double>(bytes_.load());
+  const auto done = bytes + static_cast<double>(skipped_.load());
+  const auto total = static_cast<double>(total_bytes_);
+  const double rate = bytes / seconds;
+  std::string eta = "-";
+  if (bytes > 0) eta = format_duration((total - done) / rate);
+  return cat(what_,
+             print_to_text(" %5.1f%%  %.1f/%.1f MB  %.1f MB/s  %.2fM tok/s  %llu documents  ETA ",
+                           total > 0 ? 100 * done / total : 100.0,
+                           done / 1e6,
+                           total / 1e6,
+                           rate / 1e6,
+                           static_cast<double>(tokens_.load()) / seconds / 1e6,
+                           static_cast<unsigned long long>(documents_.load())),
+             eta);
+}
+
+void Progress::show() {
+  const double now = timer_.seconds();
+  if (mode_ == ProgressMode::none ||
+      now - shown_at_s_ < (mode_ == ProgressMode::bar ? kBarPeriod : kLogPeriod))
+    return;
+  shown_at_s_ = now;
+  if (mode_ == ProgressMode::log) {
+    log::info(line());
+  } else {
+    std::fprintf(stderr, "\r%s\033[K", line().substr(0, terminal_width() - 1).c_str());
+    std::fflush(stderr);
+  }
+}
+
+void Progress::finish() {
+  if (mode_ == ProgressMode::none) return;
+  if (mode_ == ProgressMode::bar) std::fputs("\r\033[K", stderr);
+  log::info(cat(line(), "  took ", format_duration(timer_.seconds())));
+}
+
+}  // namespace trireme

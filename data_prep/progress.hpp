@@ -1,0 +1,43 @@
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "core/timer.hpp"
+
+namespace trireme {
+
+enum class ProgressMode { automatic, bar, log, none };
+
+/// "auto", "bar", "log" or "none"; throws Error(usage) on anything else.
+ProgressMode parse_progress_mode(std::string_view name);
+
+/// Done and to do of a job over bytes of text, on stderr: one redrawn line on a terminal, else a
+/// full line every 30 s and at the end. add() from any thread, show() and finish() from one.
+class Progress {
+ public:
+  Progress(std::string what, std::uint64_t total_bytes, ProgressMode mode);
+
+  /// Bytes that need no work: they count as done, not for the rate.
+  void skip(std::uint64_t bytes) noexcept { skipped_ += bytes; }
+
+  void add(std::uint64_t bytes, std::uint64_t documents, std::uint64_t tokens) noexcept;
+  void show();
+  void finish();
+
+ private:
+  [[nodiscard]] std::string line() const;
+
+  std::string what_;
+  std::uint64_t total_bytes_;
+  ProgressMode mode_;
+  Timer timer_;
+  double shown_at_s_ = 0;
+  std::atomic<std::uint64_t> skipped_{0}, bytes_{0}, documents_{0}, tokens_{0};
+};
+
+/// "3h12m", "4m05s", "7s".
+std::string format_duration(double seconds);
+
+}  // namespace trireme

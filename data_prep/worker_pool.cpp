@@ -1,0 +1,80 @@
+#include "data_prep/worker_pool.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "core/error.hpp"
+
+namespace trireme {
+
+WorkerPool::WorkerPool(int num_threads) {
+  for (int worker = 0; worker < num_threads; ++worker)
+    threads_.emplace_back([this, worker] { work(worker); });
+}
+
+WorkerPool::~WorkerPool() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  wake_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void WorkerPool::run(std::size_t count,
+                     const std::function<void(std::size_t, int)>& task,
+                     const std::function<void()>& tick) {
+  std::unique_lock lock(mutex_);
+  task_ = &task;
+  next_ = 0;
+  count_ = count;
+  error_ = nullptr;
+  wake_.notify_all();
+  const auto finished = [&] { return next_ >= count_ && running_ == 0; };
+  while (!done_.wait_for(lock, std::chrono::milliseconds(100), finished)) {
+    lock.unlock();
+    tick();
+    lock.lock();
+  }
+  task_ = nullptr;
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+void WorkerPool::work(int worker) {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    wake_.wait(lock, [&] { return stop_ || (task_ != nullptr && next_ < count_); });
+    if (stop_) return;
+    const std::size_t item = next_++;
+    const auto* task = task_;
+    ++running_;
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      (*task)(item, worker);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    --running_;
+    if (error) {
+      if (!error_) error_ = error;
+      next_ = count_;
+    }
+    if (next_ >= count_ && running_ == 0) done_.notify_all();
+  }
+}
+
+int thread_count(std::int64_t requested) {
+  if (requested < 0 || requested > 1024)
+    fail(ErrorKind::usage, "--threads ", requested, ", must be in [0, 1024]");
+  if (requested != 0) return static_cast<int>(requested);
+  cpu_set_t set;
+  if (::sched_getaffinity(0, sizeof set, &set) == 0) return std::clamp(CPU_COUNT(&set), 1, 1024);
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 1024);
+}
+
+}  // namespace trireme

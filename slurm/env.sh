@@ -1,0 +1,30 @@
+# shellcheck shell=bash
+# Facts of this site; the job scripts hold none. Sourced by them, from the checkout's top folder.
+# Every value can also come from the environment of `sbatch`, which wins over this file.
+# Partition and account are Slurm's own variables: export SBATCH_PARTITION=gpu SBATCH_ACCOUNT=mygroup
+
+# Modules to load, for example "gcc/13 openmpi/4.1.6 hdf5/1.14". Use the ones the build used.
+: "${TRIREME_MODULES:=}"
+# Where the programs are, and where runs go (a parallel file system with room for checkpoints).
+: "${TRIREME_BIN:=build/release/bin}"
+: "${TRIREME_RUNS:=runs}"
+# What srun starts before the program: empty, or a container, for example "apptainer exec --nv image.sif".
+: "${TRIREME_LAUNCH:=}"
+# How Slurm and MPI find each other: `srun --mpi=list` shows what this cluster has.
+: "${TRIREME_MPI:=pmix}"
+# A job puts itself back in the queue at most this often, and only while it moves on. 0: never.
+: "${TRIREME_MAX_RESTARTS:=20}"
+
+# NCCL and MPI between nodes. On a cluster with several networks name the fast one, for example
+#   NCCL_SOCKET_IFNAME=ib0 NCCL_IB_HCA=mlx5 OMPI_MCA_btl_tcp_if_include=ib0
+export NCCL_DEBUG="${NCCL_DEBUG:-WARN}"
+# Lets ranks in a container without munge talk to Slurm's PMIx server.
+export PMIX_MCA_psec="${PMIX_MCA_psec:-native}"
+
+if [[ -n $TRIREME_MODULES ]]; then
+  # Module scripts of many sites read unset variables.
+  set +u
+  # shellcheck disable=SC2086  # a list of words
+  module load $TRIREME_MODULES
+  set -u
+fi

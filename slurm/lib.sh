@@ -1,0 +1,155 @@
+# shellcheck shell=bash
+# What the job scripts share: the banner, srun's arguments, and the decision to go back in the queue.
+
+job_error() { printf 'error: %s\n' "$*" >&2; }
+
+# option_value NAME ARGUMENT...: the value of --NAME VALUE or --NAME=VALUE, the last one; nothing when absent
+option_value() {
+  local name=--$1 value=
+  shift
+  while (($#)); do
+    case $1 in
+      "$name") value=${2:-} ;;
+      "$name"=*) value=${1#*=} ;;
+    esac
+    shift
+  done
+  printf '%s\n' "$value"
+}
+
+# The id that scontrol and squeue know this job by. In an array SLURM_JOB_ID is another number.
+job_id() {
+  if [[ -n ${SLURM_ARRAY_JOB_ID:-} ]]; then
+    printf '%s_%s\n' "$SLURM_ARRAY_JOB_ID" "$SLURM_ARRAY_TASK_ID"
+  else
+    printf '%s\n' "${SLURM_JOB_ID:-local}"
+  fi
+}
+
+# Sets the array srun_command. --cpus-per-task is given again because srun does not take it from sbatch in
+# Slurm 22.05 to 23.02; distribution block puts neighbouring ranks on one node.
+prepare_srun() {
+  local cpus=${SLURM_CPUS_PER_TASK:-1}
+  export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$cpus} SRUN_CPUS_PER_TASK=$cpus
+  srun_command=(srun "--mpi=$TRIREME_MPI" "--cpus-per-task=$cpus" --cpu-bind=cores --distribution=block:block
+    --kill-on-bad-exit=1 --wait=60 --unbuffered --label)
+  if [[ -n $TRIREME_LAUNCH ]]; then
+    local words
+    read -ra words <<<"$TRIREME_LAUNCH"
+    srun_command+=("${words[@]}")
+  fi
+}
+
+banner() { # banner PROGRAM ARGUMENT...
+  printf 'job       %s, restart %s, %s\n' "$(job_id)" "${SLURM_RESTART_COUNT:-0}" "$(date '+%Y-%m-%d %H:%M:%S %z')"
+  printf 'nodes     %s (%s tasks, %s CPUs a task)\n' "${SLURM_JOB_NODELIST:-none}" "${SLURM_NTASKS:-1}" "${SLURM_CPUS_PER_TASK:-1}"
+  printf 'revision  %s\n' "$(git describe --always --dirty 2>/dev/null || printf unknown)"
+  printf 'command  '
+  printf ' %q' "$@"
+  printf '\n'
+}
+
+# Prints the command and ends when DRY_RUN=1; ends with 2 when Slurm is not there.
+dry_run_or_job() {
+  if [[ ${DRY_RUN:-0} == 1 ]]; then
+    printf '%q ' "$@"
+    printf '\n'
+    exit 0
+  fi
+  if [[ -z ${SLURM_JOB_ID:-} ]]; then
+    job_error "not inside a Slurm job: submit with 'sbatch $0 ...' from the checkout's top folder, or print the command with DRY_RUN=1"
+    exit 2
+  fi
+}
+
+# The last step whose checkpoint is complete (unfinished ones never match step-*); -1 when there is none.
+last_committed_step() { # last_committed_step RUN
+  local folder step last=-1
+  for folder in "$1"/checkpoints/step-*; do
+    step=${folder##*/step-}
+    if [[ -d $folder && $step =~ ^[0-9]+$ ]] && ((10#$step > last)); then
+      last=$((10#$step))
+    fi
+  done
+  printf '%s\n' "$last"
+}
+
+# What tells one status.json from another: it is always a new file, renamed into place. "none" when absent.
+status_stamp() { # status_stamp RUN
+  stat -c '%i %y' "$1/status.json" 2>/dev/null || printf 'none\n'
+}
+
+status_number() { # status_number RUN KEY: an integer of status.json, nothing when absent
+  sed -nE "s/.*\"$2\": *(-?[0-9]+).*/\1/p" "$1/status.json" 2>/dev/null | head -n1
+}
+
+# program_exit RUN STAMP_BEFORE SRUN_CODE: the exit code of the program as rank 0 left it in status.json.
+#
+# srun's own code is no evidence: a rank that ends with 3 makes it 143 under --kill-on-bad-exit, and a failed
+# launch can make it 0. Without a new status.json srun's code counts if it is one that the program ends with on
+# purpose; all else is a crash (137).
+program_exit() {
+  local code=
+  if [[ $(status_stamp "$1") != "$2" ]]; then
+    code=$(status_number "$1" exit_code)
+  fi
+  if [[ -z $code ]]; then
+    case $3 in
+      1 | 2 | 3 | 6 | 93) code=$3 ;;
+      *) code=137 ;;
+    esac
+  fi
+  printf '%s\n' "$code"
+}
+
+# requeue_verdict CODE STEP_BEFORE STEP_AFTER RESTARTS MAX: prints "done", "requeue" or "stop REASON"
+requeue_verdict() {
+  case $1 in
+    0) printf 'done\n' ;;
+    4 | 5 | 75 | 137 | 139)
+      if (($5 == 0)); then
+        printf 'stop TRIREME_MAX_RESTARTS is 0\n'
+      elif (($4 >= $5)); then
+        printf 'stop restarted %s times already, TRIREME_MAX_RESTARTS is %s\n' "$4" "$5"
+      elif (($3 <= $2)); then
+        printf 'stop no progress: the last committed step was %s before and is %s now\n' "$2" "$3"
+      else
+        printf 'requeue\n'
+      fi ;;
+    *) printf 'stop another try would end the same\n' ;;
+  esac
+}
+
+# scontrol would put a job that the user cancelled back in the queue as well, so look first. Such a job shows as
+# COMPLETING, and so does one at its time limit, which names that as the reason.
+may_be_requeued() {
+  local facts
+  facts=$(scontrol -o show job "$(job_id)" 2>/dev/null) || return 1
+  [[ $facts =~ JobState=RUNNING || $facts =~ Reason=TimeLimit ]]
+}
+
+# run_with_requeue RUN COMMAND...: runs it and ends the script with the program's exit code (93: no progress since
+# the last restart), after putting the job back in the queue where that can help.
+run_with_requeue() {
+  local run=$1 stamp before after srun_code=0 code verdict restarts=${SLURM_RESTART_COUNT:-0}
+  shift
+  before=$(last_committed_step "$run")
+  stamp=$(status_stamp "$run")
+  trap ':' USR2 TERM  # the ranks answer these; the script only waits for them
+  "$@" || srun_code=$?
+  trap - USR2 TERM
+  code=$(program_exit "$run" "$stamp" "$srun_code")
+  after=$(last_committed_step "$run")
+  verdict=$(requeue_verdict "$code" "$before" "$after" "$restarts" "$TRIREME_MAX_RESTARTS")
+  printf 'job       exit %s (srun %s), last committed step %s, %s: %s\n' "$code" "$srun_code" "$after" "$run" "$verdict"
+  if [[ $verdict == requeue ]]; then
+    if ! may_be_requeued; then
+      printf 'job       ended from outside (scancel), not put back in the queue\n'
+    elif ! scontrol requeue "$(job_id)"; then
+      job_error "scontrol requeue $(job_id) failed; to go on: submit the same command again"
+    fi
+  elif [[ $verdict == 'stop no progress'* ]] && ((restarts > 0)); then
+    code=93
+  fi
+  exit "$code"
+}

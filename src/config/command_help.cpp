@@ -1,0 +1,152 @@
+#include "config/command_help.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace trireme {
+namespace {
+
+constexpr std::size_t kWidth = 88;
+using Rows = std::vector<std::pair<std::string, std::string>>;  // term, meaning
+
+/// Words of `text` in lines of at most kWidth, each line after the first indented.
+std::string wrapped(const std::string& text, std::size_t indent) {
+  std::string result;
+  std::size_t column = indent;
+  std::size_t begin = 0;
+  while (begin <= text.size()) {
+    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    const std::size_t length = end - begin;
+    if (begin != 0 && column + 1 + length > kWidth) {
+      result += '\n' + std::string(indent, ' ');
+      column = indent;
+    } else if (begin != 0) {
+      result += ' ';
+      ++column;
+    }
+    result.append(text, begin, length);
+    column += length;
+    begin = end + 1;
+  }
+  return result;
+}
+
+std::string two_columns(const Rows& rows) {
+  std::size_t width = 0;
+  for (const auto& row : rows) width = std::max(width, std::min(row.first.size(), std::size_t{28}));
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line = "  " + row.first;
+    line.append(line.size() < width + 4 ? width + 4 - line.size() : 2, ' ');
+    text += line + wrapped(row.second, width + 4) + '\n';
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string CommandHelp::overview(std::string_view group,
+                                  const std::string& help,
+                                  const std::vector<CommandSpec>& commands) const {
+  const std::string prefix = group.empty() ? "" : cat(group, " ");
+  Rows rows;
+  for (const CommandSpec& command : commands) {
+    if (command.name.starts_with(prefix)) rows.emplace_back(command.name, command.help);
+  }
+  return cat(program_,
+             group.empty() ? "" : cat(" ", group),
+             " - ",
+             help,
+             "\n\nusage: ",
+             program_,
+             " COMMAND [options]\n\ncommands:\n",
+             two_columns(rows),
+             "\n",
+             program_,
+             " COMMAND --help shows one command; ",
+             program_,
+             " --version what was built.\n");
+}
+
+std::string CommandHelp::usage(const CommandSpec& command) const {
+  std::string text = cat(program_, " ", command.name);
+  if (command.config != nullptr) text += " [--config FILE]";
+  for (const AliasSpec& alias : command.aliases) {
+    if (alias.need == Need::required) text += cat(" ", alias.option, " VALUE");
+  }
+  for (const OptionSpec& option : command.options) {
+    if (option.need == Need::required)
+      text += cat(" ", option.name.substr(0, option.name.find(',')), " ", option.placeholder);
+  }
+  for (const OptionSpec& option : command.positionals) {
+    const bool list = std::holds_alternative<std::vector<std::string>*>(option.target);
+    const std::string word = option.placeholder + (list ? "..." : "");
+    text += option.need == Need::required ? cat(" ", word) : cat(" [", word, "]");
+  }
+  const bool more =
+      std::any_of(command.options.begin(), command.options.end(), [](const OptionSpec& option) {
+        return option.need == Need::optional;
+      });
+  if (more) text += " [options]";
+  if (command.config != nullptr) text += " [--section.key VALUE ...]";
+  return wrapped(text, 9);
+}
+
+std::string CommandHelp::options(const CommandSpec& command) {
+  Rows rows;
+  for (const OptionSpec& option : command.positionals)
+    rows.emplace_back(option.placeholder, option.help);
+  for (const OptionSpec& option : command.options) {
+    std::string meaning = option.help;
+    if (option.need == Need::required) meaning += " (required)";
+    if (!option.default_text.empty()) meaning += cat(" [", option.default_text, "]");
+    rows.emplace_back(cat(option.name, option.placeholder.empty() ? "" : " ", option.placeholder),
+                      meaning);
+  }
+  for (const AliasSpec& alias : command.aliases) {
+    rows.emplace_back(
+        alias.option + " VALUE",
+        cat("same as --", alias.key, alias.need == Need::required ? " (required)" : ""));
+  }
+  if (command.config != nullptr)
+    rows.emplace_back("--config FILE", "TOML file; may be repeated, the last one wins");
+  rows.emplace_back(
+      "-h, --help",
+      command.config != nullptr ? "this text; --help-all explains every key" : "this text");
+  return two_columns(rows);
+}
+
+std::string CommandHelp::config(const ConfigSet& set, bool all) {
+  std::string text =
+      "\nconfig keys, as --section.key VALUE, in TOML, or TRIREME_SECTION_KEY in the environment\n"
+      "(command line > environment > last --config > first --config > preset > default):\n";
+  Rows rows;
+  for (const std::string& section : set.sections()) {
+    if (all) {
+      text += cat("\n[", section, "]\n", set.help_text(section));
+      continue;
+    }
+    std::string names;
+    for (const std::string& name : set.names(section)) names += (names.empty() ? "" : " ") + name;
+    rows.emplace_back(section, names);
+  }
+  return text + two_columns(rows);
+}
+
+std::string CommandHelp::command(const CommandSpec& command, bool all) const {
+  std::string text = cat(program_,
+                         " ",
+                         command.name,
+                         " - ",
+                         command.help,
+                         "\n\nusage: ",
+                         usage(command),
+                         "\n\n",
+                         options(command));
+  if (command.config != nullptr) text += config(*command.config, all);
+  if (!command.examples.empty()) text += "\nexamples:\n";
+  for (const std::string& example : command.examples) text += cat("  ", example, "\n");
+  return text;
+}
+
+}  // namespace trireme

@@ -1,0 +1,117 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "config/config_set.hpp"
+
+/// Programs with commands: `trireme pretrain --run DIR --optim.lr 1e-3`, `trireme checkpoint list
+/// DIR`. command_line.cpp is the one place that sees CLI11.
+namespace trireme {
+
+enum class Need { optional, required };
+
+/// What an option writes to: its value now is the default that help shows. A list takes one or more
+/// values each time it is given, any other the last one.
+using OptionTarget =
+    std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::string>*>;
+
+struct OptionSpec {
+  std::string name;  // "--output", "--output,-o"; "" for a positional
+  std::string placeholder;
+  std::string help;
+  OptionTarget target;
+  Need need = Need::optional;
+  bool is_flag = false;  // takes no value
+  std::string default_text;
+};
+
+struct AliasSpec {
+  std::string option;  // "--resume"
+  std::string key;     // "checkpoint.resume"
+  Need need = Need::optional;
+};
+
+/// All that is declared of one command.
+struct CommandSpec {
+  std::string name;
+  std::string help;
+  std::vector<OptionSpec> options;
+  std::vector<OptionSpec> positionals;
+  std::vector<AliasSpec> aliases;
+  std::vector<std::string> examples;
+  ConfigSet* config = nullptr;
+  std::function<void(ConfigSet&)> check;
+  std::function<int()> body;
+};
+
+/// One command: its options and what it does. All references must outlive CommandLine::run. Methods
+/// return *this.
+///
+///   command_line.command("tokenizer train", "learn a tokenizer from text")
+///       .option("--input", &inputs, "FILE", "jsonl files", Need::required)
+///       .option("--vocab-size", &vocab_size, "N", "tokens, added ones included")
+///       .example("trireme-data tokenizer train --input a.jsonl --output tok")
+///       .run([&] { ...; return kExitDone; });
+class Command {
+ public:
+  Command(std::string name, std::string help) {
+    spec_.name = std::move(name);
+    spec_.help = std::move(help);
+  }
+
+  /// `name` as "--dry-run"; several as "--output,-o". `target` becomes true when it is given.
+  Command& flag(const std::string& name, bool& target, const std::string& help);
+  Command& option(const std::string& name,
+                  OptionTarget target,
+                  const std::string& placeholder,
+                  const std::string& help,
+                  Need need = Need::optional);
+  /// An argument by position; a list must be the last and takes the rest.
+  Command& positional(const std::string& placeholder,
+                      OptionTarget target,
+                      const std::string& help,
+                      Need need = Need::required);
+  /// Adds --config FILE (repeatable) and --section.key VALUE for every key, and reads the
+  /// environment. `check` runs after all sources are read: it applies presets and lets components
+  /// add to problems() (an Error(usage) it throws is added as well); then all problems are thrown
+  /// at once. The program logs warnings() itself, once its log knows the rank.
+  Command& config(ConfigSet& set, std::function<void(ConfigSet&)> check = {});
+  /// A short name of a key: alias("--resume", "checkpoint.resume").
+  Command& alias(const std::string& option, const std::string& key, Need need = Need::optional);
+  Command& example(const std::string& line);
+  Command& run(std::function<int()> body);
+
+  [[nodiscard]] const CommandSpec& spec() const noexcept { return spec_; }
+
+ private:
+  CommandSpec spec_;
+};
+
+class CommandLine {
+ public:
+  /// `version` is called for --version; its text goes to standard output.
+  CommandLine(std::string program, std::string help, std::function<std::string()> version);
+
+  /// Declares a command; `name` may have two words ("checkpoint list"). The reference stays valid.
+  Command& command(const std::string& name, const std::string& help);
+
+  /// Parses and calls the chosen command; returns its exit code. --help (-h), --help-all and
+  /// --version print to standard output and return 0. Throws one Error(usage) with every problem:
+  /// unknown command, option or key with the nearest known one, missing or wrong values, and what
+  /// ConfigSet and the command's check found.
+  int run(int argc, const char* const* argv);
+
+ private:
+  std::string program_;
+  std::string help_;
+  std::function<std::string()> version_;
+  std::list<Command> commands_;
+};
+
+}  // namespace trireme

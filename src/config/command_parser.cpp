@@ -1,0 +1,203 @@
+#include "config/command_parser.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "config/value.hpp"
+#include "core/edit_distance.hpp"
+
+namespace trireme {
+namespace {
+
+/// Reads the arguments of one command into its targets and its ConfigSet.
+class Parser {
+ public:
+  explicit Parser(const CommandSpec& command) : command_(command) {
+    app_.allow_extras();  // unknown options are ours to explain
+    app_.set_help_flag("-h,--help");
+    app_.set_help_all_flag("--help-all");
+    for (const OptionSpec& option : command.options) declare(option);
+    for (const OptionSpec& option : command.positionals) declare(option);
+    if (command.config != nullptr) declare_config(*command.config);
+  }
+
+  /// Adds what is wrong to `problems`.
+  ParseOutcome parse(std::vector<std::string> arguments, Problems& problems) {
+    try {
+      app_.parse(prepared(arguments));
+    } catch (const CLI::CallForHelp&) {
+      return ParseOutcome::help;
+    } catch (const CLI::CallForAllHelp&) {
+      return ParseOutcome::help_all;
+    } catch (const CLI::ArgumentMismatch& error) {
+      const std::string text = error.what();  // "--optim.lr: 1 required TEXT missing"
+      problems.add(cat(text.substr(0, text.find(':')), " needs a value"));
+      return ParseOutcome::run;
+    } catch (const CLI::ParseError& error) {
+      problems.add(error.what());
+      return ParseOutcome::run;
+    }
+    report_extras(problems);
+    for (const Bound& bound : bound_) take(bound, problems);
+    if (command_.config != nullptr) fill_config(*command_.config);
+    return ParseOutcome::run;
+  }
+
+ private:
+  /// As CLI11 wants them: from the back; and `--name=` in two, because it would take the next
+  /// argument for the value.
+  static std::vector<std::string> prepared(const std::vector<std::string>& arguments) {
+    std::vector<std::string> result;
+    for (const std::string& word : arguments) {
+      const bool empty_value = word.starts_with("--") && word.find('=') == word.size() - 1;
+      result.push_back(empty_value ? word.substr(0, word.size() - 1) : word);
+      if (empty_value) result.emplace_back();
+    }
+    std::reverse(result.begin(), result.end());
+    return result;
+  }
+
+  struct Bound {
+    CLI::Option* option;
+    const OptionSpec* spec;
+  };
+
+  struct BoundKey {
+    CLI::Option* option;
+    std::string key;
+    std::vector<std::string> names;  // the full one first
+  };
+
+  CLI::Option* add(const std::string& name, bool is_list) {
+    // All values are read from results() afterwards, so that our own parser and messages serve
+    // every source.
+    CLI::Option* option =
+        app_.add_option(name, CLI::callback_t([](const CLI::results_t&) { return true; }));
+    // The limit is below CLI11's "unlimited", at which it would split a value like "[a,b]".
+    option->type_size(1)
+        ->expected(1, is_list ? 1 << 20 : 1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    return option;
+  }
+
+  void declare(const OptionSpec& spec) {
+    if (spec.is_flag) {
+      bound_.push_back({app_.add_flag(spec.name), &spec});
+      return;
+    }
+    const bool is_list = std::holds_alternative<std::vector<std::string>*>(spec.target);
+    const std::string name = spec.name.empty() ? cat("positional", bound_.size()) : spec.name;
+    bound_.push_back({add(name, is_list), &spec});
+  }
+
+  void declare_config(const ConfigSet& set) {
+    files_ = add("--config", false);
+    for (const std::string& key : set.keys()) {
+      BoundKey bound{nullptr, key, {"--" + key}};
+      for (const AliasSpec& alias : command_.aliases) {
+        if (alias.key == key) bound.names.push_back(alias.option);
+      }
+      std::string names;
+      for (const std::string& name : bound.names) names += (names.empty() ? "" : ",") + name;
+      bound.option = add(names, false);
+      keys_.push_back(bound);
+    }
+  }
+
+  [[nodiscard]] std::vector<std::string> known_options() const {
+    std::vector<std::string> names{"--help", "--help-all"};
+    for (const CLI::Option* option : app_.get_options()) {
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    }
+    return names;
+  }
+
+  void report_extras(Problems& problems) const {
+    const std::vector<std::string> extras = app_.remaining();
+    const auto is_option = [](const std::string& word) {
+      return word.size() > 1 && word[0] == '-';
+    };
+    const bool any_option = std::any_of(extras.begin(), extras.end(), is_option);
+    for (const std::string& word : extras) {
+      if (is_option(word)) {
+        const std::string name = word.substr(0, word.find('='));
+        problems.add(cat("unknown option '", name, "'", suggestion(name)));
+      } else if (!any_option) {  // else it is most likely the value of that option
+        problems.add(cat("unexpected argument '", word, "'"));
+      }
+    }
+  }
+
+  [[nodiscard]] std::string suggestion(const std::string& option) const {
+    const std::string near = did_you_mean(option, known_options());
+    if (!near.empty() || command_.config == nullptr) return near;
+    const std::string key = option.substr(
+        option.find_first_not_of('-') == std::string::npos ? 0 : option.find_first_not_of('-'));
+    const std::string by_key = command_.config->suggestion(key);
+    const std::size_t quote = by_key.find('\'');
+    return quote == std::string::npos
+               ? ""
+               : cat(by_key.substr(0, quote + 1), "--", by_key.substr(quote + 1));
+  }
+
+  static void take(const Bound& bound, Problems& problems) {
+    const OptionSpec& spec = *bound.spec;
+    const std::string name =
+        spec.name.empty() ? spec.placeholder : spec.name.substr(0, spec.name.find(','));
+    if (bound.option->count() == 0) {
+      if (spec.need == Need::required)
+        problems.add(cat(
+            name, spec.name.empty() ? "" : " " + spec.placeholder, " is required: ", spec.help));
+      return;
+    }
+    if (spec.is_flag) {
+      *std::get<bool*>(spec.target) = true;
+      return;
+    }
+    const std::vector<std::string> values = bound.option->results();
+    if (auto* const* list = std::get_if<std::vector<std::string>*>(&spec.target)) {
+      **list = values;
+      return;
+    }
+    FieldPointer field;
+    if (auto* const* integer = std::get_if<std::int64_t*>(&spec.target)) field = *integer;
+    if (auto* const* number = std::get_if<double*>(&spec.target)) field = *number;
+    if (auto* const* text = std::get_if<std::string*>(&spec.target)) field = *text;
+    if (auto* const* boolean = std::get_if<bool*>(&spec.target)) field = *boolean;
+    const std::string wrong = assign_text(field, values.back());
+    if (!wrong.empty()) problems.add(cat(name, " ", values.back(), ": ", wrong));
+  }
+
+  void fill_config(ConfigSet& set) const {
+    if (files_->count() > 0) {
+      for (const std::string& file : files_->results()) set.load_file(file);
+    }
+    set.load_environment();
+    for (const BoundKey& bound : keys_) {
+      if (bound.option->count() == 0) continue;
+      set.set(bound.key, bound.option->results().back(), bound.names.front());
+    }
+    for (const AliasSpec& alias : command_.aliases) {
+      if (alias.need == Need::required && !set.is_set(alias.key)) {
+        set.problems().add(
+            cat(alias.option, " is required (or ", alias.key, " in the configuration)"));
+      }
+    }
+  }
+
+  const CommandSpec& command_;
+  CLI::App app_;
+  CLI::Option* files_ = nullptr;
+  std::vector<Bound> bound_;
+  std::vector<BoundKey> keys_;
+};
+
+}  // namespace
+
+ParseOutcome parse_command(const CommandSpec& command,
+                           std::vector<std::string> arguments,
+                           Problems& problems) {
+  return Parser(command).parse(std::move(arguments), problems);
+}
+
+}  // namespace trireme

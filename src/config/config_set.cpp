@@ -1,0 +1,148 @@
+#include "config/config_set.hpp"
+
+#include <algorithm>
+#include <cctype>
+
+#include "config/value.hpp"
+#include "core/edit_distance.hpp"
+
+namespace trireme {
+
+std::string environment_name(std::string_view key) {
+  std::string name = "TRIREME_";
+  for (const char c : key)
+    name += c == '.' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return name;
+}
+
+std::string_view section_of(std::string_view key) {
+  const std::size_t dot = key.rfind('.');
+  return dot == std::string_view::npos ? "" : key.substr(0, dot);
+}
+
+std::string_view name_of(std::string_view key) {
+  const std::size_t dot = key.rfind('.');
+  return dot == std::string_view::npos ? key : key.substr(dot + 1);
+}
+
+ConfigSet::ConfigSet(std::vector<Field> fields)
+    : problems_([this](const std::string& key) { return has(key) ? origin(key) : ""; }) {
+  entries_.reserve(fields.size());
+  for (Field& field : fields) {
+    TRIREME_ASSERT(!section_of(field.key).empty());
+    std::string variable = environment_name(field.key);
+    for (const Entry& entry : entries_) {
+      if (entry.environment_name == variable)
+        fail(ErrorKind::internal, "config keys ", entry.field.key, " and ", field.key, " clash");
+    }
+    Entry entry;
+    entry.default_text = value_text(field.value);
+    entry.environment_name = std::move(variable);
+    entry.field = std::move(field);
+    entries_.push_back(std::move(entry));
+  }
+}
+
+const ConfigSet::Entry* ConfigSet::find(std::string_view key) const noexcept {
+  const auto found = std::find_if(
+      entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.field.key == key; });
+  return found == entries_.end() ? nullptr : &*found;
+}
+
+ConfigSet::Entry* ConfigSet::find(std::string_view key) noexcept {
+  return const_cast<Entry*>(static_cast<const ConfigSet*>(this)->find(key));
+}
+
+const ConfigSet::Entry& ConfigSet::at(std::string_view key) const {
+  const Entry* entry = find(key);
+  if (entry == nullptr) fail(ErrorKind::internal, "no config key ", key);
+  return *entry;
+}
+
+void ConfigSet::assign(Entry& entry,
+                       std::string_view text,
+                       Source source,
+                       const std::string& origin) {
+  Field probe = entry.field;
+  std::variant<bool, std::int64_t, double, std::string> scratch;
+  // What a lower source says is checked as well, but into a scratch value: it must not win by
+  // coming later.
+  const bool wins = source >= entry.source;
+  if (!wins)
+    std::visit(
+        [&](auto* target) { probe.value = &scratch.emplace<std::decay_t<decltype(*target)>>(); },
+        entry.field.value);
+  const std::string wrong = assign_text(probe.value, text);
+  if (!wrong.empty()) {
+    problems_.add(
+        cat(entry.field.key, " = ", text.empty() ? "''" : text, ", ", wrong, " (", origin, ")"));
+  } else if (wins) {
+    entry.source = source;
+    entry.origin = origin;
+  }
+}
+
+void ConfigSet::set(std::string_view key, std::string_view text, const std::string& origin) {
+  if (Entry* entry = find(key)) {
+    assign(*entry, text, Source::command_line, origin);
+  } else {
+    problems_.add(cat(origin, ": unknown key '", key, "'", suggestion(key)));
+  }
+}
+
+void ConfigSet::apply_preset(const std::vector<Field>& values, const std::string& origin) {
+  for (const Field& field : values) {
+    Entry* entry = find(field.key);
+    if (entry == nullptr)
+      fail(ErrorKind::internal, origin, " has a value for ", field.key, ", which is no config key");
+    if (entry->source > Source::preset) continue;
+    assign_field(entry->field.value, field.value);
+    entry->source = Source::preset;
+    entry->origin = origin;
+  }
+}
+
+const std::string& ConfigSet::origin(std::string_view key) const {
+  return at(key).origin;
+}
+
+bool ConfigSet::is_set(std::string_view key) const {
+  return at(key).source > Source::preset;
+}
+
+std::string ConfigSet::value(std::string_view key) const {
+  return value_text(at(key).field.value);
+}
+
+std::vector<std::string> ConfigSet::sections() const {
+  std::vector<std::string> result;
+  for (const Entry& entry : entries_) {
+    const std::string section(section_of(entry.field.key));
+    if (std::find(result.begin(), result.end(), section) == result.end()) result.push_back(section);
+  }
+  return result;
+}
+
+std::vector<std::string> ConfigSet::keys() const {
+  std::vector<std::string> result;
+  for (const Entry& entry : entries_) result.push_back(entry.field.key);
+  return result;
+}
+
+std::vector<std::string> ConfigSet::names(std::string_view section) const {
+  std::vector<std::string> result;
+  for (const Entry& entry : entries_) {
+    if (section_of(entry.field.key) == section) result.emplace_back(name_of(entry.field.key));
+  }
+  return result;
+}
+
+std::string ConfigSet::suggestion(std::string_view key) const {
+  const std::vector<std::string> all = keys();
+  for (const std::string& known : all) {  // the section forgotten, or a wrong one
+    if (name_of(known) == name_of(key)) return cat("; did you mean '", known, "'?");
+  }
+  return did_you_mean(key, all);
+}
+
+}  // namespace trireme

@@ -1,0 +1,118 @@
+#pragma once
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/fields.hpp"
+#include "core/problems.hpp"
+
+namespace trireme {
+
+struct TomlEntry;
+
+/// The configuration of one command: fields of component structs, and who set each.
+///
+/// Precedence, whatever the order of the calls:
+///   command line > environment > last file > first file > preset > default
+/// Usage: construct from fields_of(...) of every section, load, apply a preset if there is one, let
+/// components check their structs into problems(), then finish(). Nothing but finish() throws for
+/// what a user wrote, and it reports all of it at once. The structs must outlive the set. Source of
+/// the precedence: git, cargo and clap do the same.
+class ConfigSet {
+ public:
+  /// Keys are "section.name". Throws Error(internal) if two are equal, or differ only so that their
+  /// environment names agree.
+  explicit ConfigSet(std::vector<Field> fields);
+  ConfigSet(const ConfigSet&) = delete;  // problems() refers to this set
+  ConfigSet& operator=(const ConfigSet&) = delete;
+
+  /// Reads a TOML file; a later file wins over an earlier one. Problems: absent file, wrong syntax,
+  /// unknown key or section, wrong type, a table where a value is expected, a key given twice.
+  void load_file(const std::filesystem::path& path);
+  /// The same for text, with `where` as its name in messages.
+  void load_toml(std::string_view text, const std::string& where);
+
+  /// Reads TRIREME_SECTION_NAME of every field ("TRIREME_OPTIM_LR"); an empty one counts as unset.
+  /// A variable of a known section with an unknown name is a problem: it was meant for us and would
+  /// be ignored. One of an unknown section that is near a known name is a warning only: other
+  /// programs' variables may be exported too. TRIREME_*_ROOT, TRIREME_FAULT, TRIREME_ALLOW_FAULTS
+  /// and TRIREME_WITH_* are not configuration.
+  void load_environment();
+
+  /// From the command line; the last call for a key wins. `origin` is what the user typed
+  /// ("--optim.lr", "--resume").
+  void set(std::string_view key, std::string_view text, const std::string& origin);
+
+  /// Values of a preset: fields of another struct with the same keys ("preset minimind-3" as
+  /// origin). Sets those that no other source has set.
+  void apply_preset(const std::vector<Field>& values, const std::string& origin);
+
+  /// Where components and programs add what they find wrong; places are filled in from here.
+  [[nodiscard]] Problems& problems() noexcept { return problems_; }
+
+  /// Throws one Error(usage) with every problem found so far, one a line.
+  void finish() const { problems_.throw_if_any(); }
+
+  [[nodiscard]] const std::vector<std::string>& warnings() const noexcept { return warnings_; }
+
+  /// "default", "preset NAME", "run.toml:12", "TRIREME_OPTIM_LR" or "--optim.lr". Error(internal)
+  /// on an unknown key.
+  [[nodiscard]] const std::string& origin(std::string_view key) const;
+  /// True when a file, the environment or the command line gave the key (not for a preset).
+  [[nodiscard]] bool is_set(std::string_view key) const;
+
+  [[nodiscard]] bool has(std::string_view key) const noexcept { return find(key) != nullptr; }
+
+  /// The value as text.
+  [[nodiscard]] std::string value(std::string_view key) const;
+
+  /// The resolved configuration as TOML, every key by section; loads back to the same values bit
+  /// for bit.
+  [[nodiscard]] std::string to_toml() const;
+  /// One key a line: "optim.lr  0.01  run.toml:3"; the last column only with `with_origin`.
+  [[nodiscard]] std::string show(bool with_origin) const;
+
+  /// All keys of a section with placeholder, help, default and environment name, for --help-all.
+  [[nodiscard]] std::string help_text(std::string_view section) const;
+  /// Section names in order of declaration.
+  [[nodiscard]] std::vector<std::string> sections() const;
+  /// Full keys, or the names within one section, in order of declaration.
+  [[nodiscard]] std::vector<std::string> keys() const;
+  [[nodiscard]] std::vector<std::string> names(std::string_view section) const;
+
+  /// "; did you mean 'optim.lr'?" for an unknown key, also for one without its section ("lr"); ""
+  /// if nothing is near.
+  [[nodiscard]] std::string suggestion(std::string_view key) const;
+
+ private:
+  enum class Source { none, preset, file, environment, command_line };
+
+  struct Entry {
+    Field field;
+    std::string default_text;
+    std::string environment_name;
+    Source source = Source::none;
+    std::string origin = "default";
+  };
+
+  [[nodiscard]] const Entry* find(std::string_view key) const noexcept;
+  Entry* find(std::string_view key) noexcept;
+  [[nodiscard]] const Entry& at(std::string_view key) const;
+  void assign(Entry& entry, std::string_view text, Source source, const std::string& origin);
+  /// False when the members of a table are not to be looked at.
+  bool load_entry(const TomlEntry& value, const std::string& where);
+  void check_unknown_variable(const std::string& name);
+
+  std::vector<Entry> entries_;
+  Problems problems_;
+  std::vector<std::string> warnings_;
+};
+
+/// "TRIREME_OPTIM_LR" for "optim.lr".
+std::string environment_name(std::string_view key);
+/// "optim" of "optim.lr", "lr" of "optim.lr".
+std::string_view section_of(std::string_view key);
+std::string_view name_of(std::string_view key);
+
+}  // namespace trireme

@@ -1,0 +1,67 @@
+#include <algorithm>
+#include <string>
+
+#include "config/config_set.hpp"
+#include "config/value.hpp"
+
+/// ConfigSet: what is written and shown.
+namespace trireme {
+namespace {
+
+std::string padded(std::string text, std::size_t width) {
+  if (text.size() < width) text.append(width - text.size(), ' ');
+  return text;
+}
+
+std::string visible(const std::string& value) {
+  return value.empty() ? "''" : value;
+}
+
+}  // namespace
+
+std::string ConfigSet::to_toml() const {
+  std::string text;
+  for (const std::string& section : sections()) {
+    text += cat(text.empty() ? "" : "\n", "[", section, "]\n");
+    for (const Entry& entry : entries_) {
+      if (section_of(entry.field.key) != section) continue;
+      text += cat(name_of(entry.field.key), " = ", value_toml(entry.field.value), "\n");
+    }
+  }
+  return text;
+}
+
+std::string ConfigSet::show(bool with_origin) const {
+  std::size_t key_width = 0;
+  std::size_t value_width = 0;
+  for (const Entry& entry : entries_) {
+    key_width = std::max(key_width, entry.field.key.size());
+    value_width = std::max(value_width, visible(value_text(entry.field.value)).size());
+  }
+  value_width = std::min(value_width,
+                         std::size_t{40});  // a long path must not push every origin off the screen
+  std::string text;
+  for (const Entry& entry : entries_) {
+    const std::string value = visible(value_text(entry.field.value));
+    text += cat(padded(entry.field.key, key_width), "  ");
+    text += with_origin ? cat(padded(value, value_width), "  ", entry.origin, "\n") : value + "\n";
+  }
+  return text;
+}
+
+std::string ConfigSet::help_text(std::string_view section) const {
+  std::string text;
+  for (const Entry& entry : entries_) {
+    if (section_of(entry.field.key) != section) continue;
+    text += cat("  --", entry.field.key, " ", value_placeholder(entry.field.value), "\n");
+    text += cat("      ", entry.field.help, "\n");
+    text += cat("      default ",
+                visible(entry.default_text),
+                ", environment ",
+                entry.environment_name,
+                "\n");
+  }
+  return text;
+}
+
+}  // namespace trireme

@@ -1,0 +1,85 @@
+#include "config/toml_file.hpp"
+
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "core/error.hpp"
+
+namespace trireme {
+namespace {
+
+std::string describe(const toml::node& node) {
+  switch (node.type()) {
+    case toml::node_type::table:
+      return "a table";
+    case toml::node_type::array:
+      return "an array";
+    case toml::node_type::string:
+      return "a text";
+    case toml::node_type::integer:
+      return "an integer";
+    case toml::node_type::floating_point:
+      return "a number";
+    case toml::node_type::boolean:
+      return "a boolean";
+    default:
+      return "a date or time";
+  }
+}
+
+TomlEntry make_entry(std::string path, const toml::key& key, const toml::node& node) {
+  TomlEntry entry;
+  entry.key = std::move(path);
+  entry.what = describe(node);
+  entry.line = key.source().begin.line;
+  entry.column = key.source().begin.column;
+  if (const auto* text = node.as_string()) {
+    entry.value = text->get();
+  } else if (const auto* integer = node.as_integer()) {
+    entry.value = integer->get();
+  } else if (const auto* number = node.as_floating_point()) {
+    entry.value = number->get();
+  } else if (const auto* boolean = node.as_boolean()) {
+    entry.value = boolean->get();
+  } else {
+    entry.value = TomlEntry::Other{node.is_table()};
+  }
+  return entry;
+}
+
+void append(const toml::table& table, const std::string& prefix, std::vector<TomlEntry>& entries) {
+  for (const auto& [key, node] : table) {
+    const std::string path = prefix.empty() ? std::string(key.str()) : cat(prefix, ".", key.str());
+    entries.push_back(make_entry(path, key, node));
+    if (const auto* inner = node.as_table()) append(*inner, path, entries);
+  }
+}
+
+}  // namespace
+
+std::vector<TomlEntry> parse_toml(std::string_view text, const std::string& where) {
+  std::vector<TomlEntry> entries;
+  try {
+    append(toml::parse(text, std::string_view(where)), "", entries);
+  } catch (const toml::parse_error& error) {
+    const auto& begin = error.source().begin;
+    fail(ErrorKind::usage,
+         where,
+         ":",
+         begin.line,
+         ":",
+         begin.column,
+         ": not valid TOML: ",
+         error.description());
+  }
+  // toml++ orders by name, people read by line. A table of no line of its own stays before its
+  // members.
+  std::stable_sort(entries.begin(), entries.end(), [](const TomlEntry& a, const TomlEntry& b) {
+    return std::tuple(a.line, a.column) < std::tuple(b.line, b.column);
+  });
+  return entries;
+}
+
+}  // namespace trireme

@@ -1,0 +1,41 @@
+#include "core/number.hpp"
+
+#include <charconv>
+#include <cmath>
+
+namespace trireme {
+namespace {
+
+/// from_chars takes no leading '+', and would take "+-1" if we only cut the sign.
+std::string_view without_plus(std::string_view text) {
+  if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
+  return text;
+}
+
+template <class T>
+std::optional<T> parse_whole(std::string_view text) {
+  text = without_plus(text);
+  T value{};
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (code != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+std::string number_text(double value) {
+  char buffer[32];
+  const auto [end, code] = std::to_chars(buffer, buffer + sizeof buffer, value);
+  return std::string(buffer, end);
+}
+
+std::optional<double> parse_number(std::string_view text) {
+  const auto value = parse_whole<double>(text);
+  return value && std::isfinite(*value) ? value : std::nullopt;
+}
+
+std::optional<std::int64_t> parse_integer(std::string_view text) {
+  return parse_whole<std::int64_t>(text);
+}
+
+}  // namespace trireme

@@ -1,0 +1,22 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+/// Numbers as text and back, the same in every locale.
+namespace trireme {
+
+/// The shortest text that reads back to the same bits: "3e-04", "0.1", "100". Also "inf",
+/// "-inf", "nan".
+std::string number_text(double value);
+
+/// The whole of `text` as a decimal number, with an optional sign; nullopt for anything else,
+/// "inf", "nan" and what overflows or underflows a double.
+std::optional<double> parse_number(std::string_view text);
+
+/// The whole of `text` as a decimal integer of 64 bits, with an optional sign; nullopt for anything
+/// else.
+std::optional<std::int64_t> parse_integer(std::string_view text);
+
+}  // namespace trireme

@@ -1,0 +1,72 @@
+#pragma once
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/number.hpp"
+
+namespace trireme {
+
+/// Collects everything wrong with the configuration, so that a user sees all of it at once.
+///
+/// A component checks its struct beside its fields() and needs not know where values come from:
+///   void check(const AdamWConfig& config, Problems& problems) {
+///     if (config.beta1 < 0 || config.beta1 >= 1) problems.add("optim.beta1", config.beta1, "must
+///     be in [0, 1)");
+///   }
+/// gives "optim.beta1 = 1.2, must be in [0, 1) (run.toml:12)".
+class Problems {
+ public:
+  /// `place` names what set a key ("run.toml:12", "--optim.beta1"), or returns "" or "default".
+  using Place = std::function<std::string(const std::string& key)>;
+
+  Problems() = default;
+
+  explicit Problems(Place place) : place_(std::move(place)) {}
+
+  /// One whole line, as it is.
+  void add(std::string line) { lines_.push_back(std::move(line)); }
+
+  /// "<key> = <value>, <allowed> (<place of key>)"; `allowed` begins with a verb: "must be in [0,
+  /// 1)".
+  template <class T>
+  void add(const std::string& key, const T& value, std::string_view allowed) {
+    add(cat(key, " = ", shown(value), ", ", allowed, place_of(key)));
+  }
+
+  /// Adds unless `value` is one of `allowed`: "optim.name = adam, must be one of adamw, muon; did
+  /// you mean 'adamw'?".
+  void one_of(const std::string& key,
+              const std::string& value,
+              std::span<const std::string> allowed);
+
+  [[nodiscard]] bool empty() const noexcept { return lines_.empty(); }
+
+  [[nodiscard]] const std::vector<std::string>& lines() const noexcept { return lines_; }
+
+  /// Throws one Error(usage) with every line, in the order of their discovery; nothing happens when
+  /// there is none.
+  void throw_if_any() const;
+
+ private:
+  static const std::string& shown(const std::string& value) { return value; }
+
+  static std::string shown(double value) { return number_text(value); }
+
+  static std::string shown(bool value) { return value ? "true" : "false"; }
+
+  template <class T>
+  static const T& shown(const T& value) {
+    return value;
+  }
+
+  [[nodiscard]] std::string place_of(const std::string& key) const;
+
+  Place place_;
+  std::vector<std::string> lines_;
+};
+
+}  // namespace trireme

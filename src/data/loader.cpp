@@ -1,0 +1,109 @@
+#include "data/loader.hpp"
+
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/timer.hpp"
+
+namespace trireme {
+
+DataLoader::DataLoader(const SampleSet& samples, const LoaderConfig& config)
+    : samples_(samples), config_(config), order_(samples.size(), config.seed, config.shuffle) {
+  if (config.micro_batch < 1 || config.size < 1 || config.rank < 0 || config.rank >= config.size ||
+      config.prefetch < 1 || config.next_sample < 0) {
+    fail(ErrorKind::usage,
+         "data loader: micro_batch ",
+         config.micro_batch,
+         ", rank ",
+         config.rank,
+         " of ",
+         config.size,
+         ", prefetch ",
+         config.prefetch,
+         ", next sample ",
+         config.next_sample,
+         ": out of range");
+  }
+  const std::int64_t step = config.micro_batch * config.size;
+  if (config.global_batch < step || config.global_batch % step != 0) {
+    fail(ErrorKind::usage,
+         "train.global_batch = ",
+         config.global_batch,
+         ", must be a multiple of ",
+         step,
+         " (train.micro_batch ",
+         config.micro_batch,
+         " x ",
+         config.size,
+         " data-parallel ranks)");
+  }
+  micro_steps_ = config.global_batch / step;
+  thread_ = std::thread([this] { produce(); });
+}
+
+DataLoader::~DataLoader() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+Batch DataLoader::make(std::int64_t micro_step, std::int64_t& update_targets) const {
+  const std::int64_t update = micro_step / micro_steps_;
+  const std::int64_t step = micro_step % micro_steps_;
+  const std::int64_t begin = config_.next_sample + update * config_.global_batch;
+  if (step == 0) {
+    std::vector<std::int64_t> all(static_cast<std::size_t>(config_.global_batch));
+    std::iota(all.begin(), all.end(), begin);
+    update_targets = samples_.count_targets(all, order_);
+  }
+  std::vector<std::int64_t> mine(static_cast<std::size_t>(config_.micro_batch));
+  std::iota(
+      mine.begin(), mine.end(), begin + (step * config_.size + config_.rank) * config_.micro_batch);
+  Batch batch = samples_.make_batch(mine, order_);
+  batch.update_targets = update_targets;
+  return batch;
+}
+
+void DataLoader::produce() {
+  try {
+    std::int64_t update_targets = 0;
+    for (std::int64_t micro_step = 0;; ++micro_step) {
+      Batch batch = make(micro_step, update_targets);
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] {
+        return stop_ || ready_.size() < static_cast<std::size_t>(config_.prefetch);
+      });
+      if (stop_) return;
+      ready_.push_back(std::move(batch));
+      changed_.notify_all();
+    }
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    error_ = std::current_exception();
+    changed_.notify_all();
+  }
+}
+
+Batch DataLoader::next() {
+  const Timer timer;
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return error_ || !ready_.empty(); });
+  if (ready_.empty()) std::rethrow_exception(error_);
+  Batch batch = std::move(ready_.front());
+  ready_.pop_front();
+  ++taken_;
+  wait_s_ += timer.seconds();
+  changed_.notify_all();
+  return batch;
+}
+
+std::int64_t DataLoader::next_sample() const {
+  return config_.next_sample + taken_ / micro_steps_ * config_.global_batch;
+}
+
+}  // namespace trireme

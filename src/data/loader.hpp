@@ -1,0 +1,78 @@
+#pragma once
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "data/batch.hpp"
+#include "data/order.hpp"
+#include "data/samples.hpp"
+
+namespace trireme {
+
+struct LoaderConfig {
+  std::uint64_t seed = 0;
+  bool shuffle = true;
+  std::int64_t micro_batch = 1;   // sequences a batch of one rank
+  std::int64_t global_batch = 1;  // sequences an update, over all ranks and micro-steps
+  int rank = 0;                   // on the data-parallel axis
+  int size = 1;
+  std::int64_t next_sample = 0;  // global sample index of the first update
+  int prefetch = 4;              // batches made ahead
+};
+
+/// This rank's batches, made ahead by one thread.
+///
+/// Update u, counted from the start, is the global samples [n + u*G, n + (u+1)*G), n = next_sample,
+/// G = global_batch. It has G / (size * micro_batch) micro-steps; micro-step a of rank r is the
+/// micro_batch samples from n + u*G + (a*size + r) * micro_batch. The union over ranks is therefore
+/// the same for every number of ranks, and next_sample() at an update's end is all the state there
+/// is, valid for any number of ranks. Samples never end: after one epoch comes another order
+/// (SampleOrder).
+class DataLoader {
+ public:
+  /// `samples` must outlive this. Throws Error(usage) if global_batch is no multiple of size *
+  /// micro_batch.
+  DataLoader(const SampleSet& samples, const LoaderConfig& config);
+  ~DataLoader();
+  DataLoader(const DataLoader&) = delete;
+  DataLoader& operator=(const DataLoader&) = delete;
+  DataLoader(DataLoader&&) = delete;
+  DataLoader& operator=(DataLoader&&) = delete;
+
+  /// The next micro-step's batch, with update_targets filled. Rethrows what the thread met.
+  Batch next();
+
+  /// First global sample of the update that next() will go on with: equal on all ranks at an
+  /// update's end.
+  [[nodiscard]] std::int64_t next_sample() const;
+
+  /// Seconds that next() has waited for the thread, so far.
+  [[nodiscard]] double wait_s() const noexcept { return wait_s_; }
+
+  [[nodiscard]] std::int64_t micro_steps() const noexcept { return micro_steps_; }
+
+  [[nodiscard]] const SampleOrder& order() const noexcept { return order_; }
+
+ private:
+  void produce();
+  [[nodiscard]] Batch make(std::int64_t micro_step, std::int64_t& update_targets) const;
+
+  const SampleSet& samples_;
+  LoaderConfig config_;
+  SampleOrder order_;
+  std::int64_t micro_steps_ = 1;
+  std::int64_t taken_ = 0;  // batches handed out
+  double wait_s_ = 0;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Batch> ready_;
+  std::exception_ptr error_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,40 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+/// Names of shard format version 1. Their meaning, and what may change, is promised in
+/// data_prep/README.md.
+namespace trireme::schema {
+
+inline constexpr std::string_view kFormat = "trireme-tokens";
+inline constexpr std::uint64_t kVersion = 1;
+inline constexpr std::string_view kManifest = "manifest.json";
+inline constexpr std::string_view kTokenizerFolder = "tokenizer";
+inline constexpr std::string_view kTemporaryPrefix = ".tmp.";
+
+inline constexpr const char* kTokens = "/tokens";                      // u16 or u32 [T], contiguous
+inline constexpr const char* kDocOffset = "/doc/offset";               // u64 [D+1]
+inline constexpr const char* kDocSource = "/doc/source";               // u32 [D]
+inline constexpr const char* kDocSourceOffset = "/doc/source_offset";  // u64 [D]
+inline constexpr const char* kDocTextHash = "/doc/text_xxh3";          // u64 [D]
+inline constexpr const char* kIntegrity = "/integrity/xxh3";  // u64 [ceil(T / kBlockTokens)]
+inline constexpr const char* kSources = "/sources";           // u8: JSON
+inline constexpr const char* kBad = "/bad";                   // u8: JSON
+inline constexpr const char* kMeta = "/meta";                 // u8: JSON
+
+inline constexpr std::uint64_t kBlockTokens = std::uint64_t{1} << 20;
+
+/// "/pack/L512"
+inline std::string pack_group(std::int64_t seq_len) {
+  return "/pack/L" + std::to_string(seq_len);
+}
+
+/// "shard-00007.h5"
+inline std::string shard_name(std::uint64_t index) {
+  std::string digits = std::to_string(index);
+  if (digits.size() < 5) digits.insert(0, 5 - digits.size(), '0');
+  return "shard-" + digits + ".h5";
+}
+
+}  // namespace trireme::schema

@@ -1,0 +1,140 @@
+#include "model/block.hpp"
+
+#include <cmath>
+
+#include "core/error.hpp"
+#include "ops/attention.hpp"
+#include "ops/dropout.hpp"
+#include "ops/rms_norm.hpp"
+#include "ops/swiglu.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr double kInitStd = 0.02;
+
+enum DropoutOp : std::uint32_t { kAttentionOutput = 1, kMlpOutput = 2, kAttentionProbability = 16 };
+
+}  // namespace
+
+at::Tensor residual_dropout(const LayerContext& context,
+                            const Microbatch& batch,
+                            const at::Tensor& x,
+                            std::int64_t layer,
+                            std::uint32_t op) {
+  if (!batch.training || context.config.dropout == 0) return x;
+  const ops::DropoutMask mask{context.config.dropout,
+                              context.dropout_key,
+                              static_cast<std::uint64_t>(batch.step),
+                              static_cast<std::uint32_t>(layer),
+                              op,
+                              0,
+                              batch.samples,
+                              batch.positions};
+  return ops::dropout_philox(x, mask, context.path);
+}
+
+Block::Block(ParamRegistry& registry, const LayerContext& context, std::int64_t index) : context_(context), index_(index) {
+  const ModelConfig& c = context.config;
+  const std::string prefix = cat("model.layers.", index, ".");
+  const auto matrix = [&](const char* name, std::int64_t rows, std::int64_t columns, int split_dim, bool fused) {
+    ParamSpec spec{cat(prefix, name, ".weight"), {rows, columns}, {InitLaw::Kind::normal, kInitStd}};
+    spec.split_dim = split_dim;
+    spec.fuse_with_previous = fused;
+    return registry.declare(std::move(spec));
+  };
+  const auto norm = [&](const char* name, std::int64_t size) {
+    ParamSpec spec{cat(prefix, name, ".weight"), {size}, {InitLaw::Kind::ones, 1.0}};
+    spec.decay = false;
+    spec.group = "vector";
+    return registry.declare(std::move(spec));
+  };
+  const std::int64_t query_rows = c.num_heads * c.head_dim;
+  const std::int64_t kv_rows = c.num_kv_heads * c.head_dim;
+  refs_.push_back({norm("input_layernorm", c.hidden_size)});
+  refs_.push_back({matrix("self_attn.q_proj", query_rows, c.hidden_size, 0, false), 3});
+  matrix("self_attn.k_proj", kv_rows, c.hidden_size, 0, true);
+  matrix("self_attn.v_proj", kv_rows, c.hidden_size, 0, true);
+  refs_.push_back({matrix("self_attn.o_proj", c.hidden_size, query_rows, 1, false)});
+  refs_.push_back({norm("post_attention_layernorm", c.hidden_size)});
+  refs_.push_back({matrix("mlp.gate_proj", c.intermediate_size, c.hidden_size, 0, false), 2});
+  matrix("mlp.up_proj", c.intermediate_size, c.hidden_size, 0, true);
+  refs_.push_back({matrix("mlp.down_proj", c.hidden_size, c.intermediate_size, 1, false)});
+  if (c.qk_norm) {
+    refs_.push_back({norm("self_attn.q_norm", c.head_dim)});
+    refs_.push_back({norm("self_attn.k_norm", c.head_dim)});
+  }
+}
+
+ops::QueryKeyValue Block::project(const Microbatch& batch, const at::Tensor& x, std::span<const at::Tensor> weights) const {
+  const ModelConfig& c = context_.config;
+  const at::Tensor normed = ops::rms_norm(x, weights[kInputNorm], c.norm_eps, context_.path);
+  const at::Tensor qkv = at::linear(normed, weights[kQkv]);  // [B, T, (heads + 2 kv_heads) D]
+  const ops::QkNormRope setup{c.qk_norm ? weights[kQueryNorm] : at::Tensor(), c.qk_norm ? weights[kKeyNorm] : at::Tensor(), c.norm_eps,
+                              context_.rope, batch.positions};
+  return ops::qkv_norm_rope(qkv, c.num_heads, c.num_kv_heads, setup, context_.path);
+}
+
+at::Tensor Block::finish(const Microbatch& batch,
+                         const at::Tensor& x,
+                         const at::Tensor& attended,
+                         std::span<const at::Tensor> weights) const {
+  const ModelConfig& c = context_.config;
+  const at::Tensor flat = attended.transpose(1, 2).reshape({batch.rows(), batch.length(), c.num_heads * c.head_dim});
+  const at::Tensor attention = residual_dropout(context_, batch, at::linear(flat, weights[kOutput]), index_, kAttentionOutput);
+  const auto [sum, normed] = ops::add_rms_norm(attention, x, weights[kPostNorm], c.norm_eps, context_.path);
+  const at::Tensor hidden = ops::swiglu(at::linear(normed, weights[kGateUp]), context_.path);  // [B, T, intermediate]
+  return sum + residual_dropout(context_, batch, at::linear(hidden, weights[kDown]), index_, kMlpOutput);
+}
+
+at::Tensor Block::plain_attention(const Microbatch& batch, const ops::QueryKeyValue& heads) const {
+  const ModelConfig& c = context_.config;
+  const std::int64_t repeat = c.num_heads / c.num_kv_heads;
+  const at::Tensor keys = heads.k.repeat_interleave(repeat, 1);
+  const at::Tensor values = heads.v.repeat_interleave(repeat, 1);
+  const ops::AttentionSetup setup{1.0 / std::sqrt(static_cast<double>(c.head_dim)), true, batch.bounds};
+  const at::Tensor mask = ops::attention_mask(setup, batch.rows(), batch.length(), heads.q.device()).unsqueeze(1);
+  const at::Tensor scores = heads.q.matmul(keys.transpose(-2, -1)).mul(setup.scale).masked_fill(mask.logical_not(), -INFINITY);
+  at::Tensor probabilities = scores.softmax(-1);  // [B, heads, T, T]
+  // One mask a head: the mask's feature is the key's position.
+  std::vector<at::Tensor> dropped;
+  for (std::int64_t head = 0; head < c.num_heads; ++head) {
+    const ops::DropoutMask one{c.attention_dropout,
+                               context_.dropout_key,
+                               static_cast<std::uint64_t>(batch.step),
+                               static_cast<std::uint32_t>(index_),
+                               static_cast<std::uint32_t>(kAttentionProbability + head),
+                               0,
+                               batch.samples,
+                               at::arange(batch.length(), batch.positions.options()).expand_as(batch.positions).contiguous()};
+    dropped.push_back(ops::dropout_philox(probabilities.select(1, head), one, ops::Path::plain));
+  }
+  return at::stack(dropped, 1).matmul(values);
+}
+
+at::Tensor Block::forward(const Microbatch& batch, const at::Tensor& x, std::span<const at::Tensor> weights) const {
+  const ops::QueryKeyValue heads = project(batch, x, weights);
+  if (batch.training && context_.config.attention_dropout > 0) return finish(batch, x, plain_attention(batch, heads), weights);
+  const ops::AttentionSetup setup{1.0 / std::sqrt(static_cast<double>(context_.config.head_dim)), true, batch.bounds};
+  return finish(batch, x, ops::attention(heads.q, heads.k, heads.v, setup, context_.path), weights);
+}
+
+at::Tensor Block::forward_cached(const Microbatch& batch,
+                                 const at::Tensor& x,
+                                 std::span<const at::Tensor> weights,
+                                 KvCache& cache) const {
+  const ModelConfig& c = context_.config;
+  const ops::QueryKeyValue heads = project(batch, x, weights);
+  KvCache::LayerCache& layer = cache.layers[static_cast<std::size_t>(index_)];
+  const std::int64_t end = cache.length + batch.length();
+  layer.keys.narrow(2, cache.length, batch.length()).copy_(heads.k);
+  layer.values.narrow(2, cache.length, batch.length()).copy_(heads.v);
+  const std::int64_t repeat = c.num_heads / c.num_kv_heads;
+  const at::Tensor keys = layer.keys.narrow(2, 0, end).repeat_interleave(repeat, 1);
+  const at::Tensor values = layer.values.narrow(2, 0, end).repeat_interleave(repeat, 1);
+  // Query t of this call is token cache.length + t: it sees all keys up to itself.
+  const at::Tensor mask = at::ones({batch.length(), end}, heads.q.options().dtype(at::kBool)).tril(cache.length);
+  return finish(batch, x, at::scaled_dot_product_attention(heads.q, keys, values, mask), weights);
+}
+
+}  // namespace trireme

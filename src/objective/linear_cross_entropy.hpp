@@ -1,0 +1,49 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "ops/path.hpp"
+
+/// Output projection and cross entropy in one operation. The logits exist only for `chunk_rows`
+/// rows at a time; their gradient is contracted at once, so the cost of backward is paid in forward
+/// and nothing of size [N, V] survives.
+namespace trireme::ops {
+
+inline constexpr std::int64_t kIgnoredTarget = -100;
+
+struct LinearCrossEntropySetup {
+  /// Factor folded into the gradients before they are rounded to x's dtype, for example loss scale
+  /// / global token count. loss_sum does not contain it.
+  double grad_scale = 1.0;
+  std::int64_t chunk_rows = 512;
+  bool want_grads = true;
+};
+
+struct LinearCrossEntropyOutput {
+  at::Tensor
+      loss_sum;  // scalar, fp32 or fp64: sum over valid targets of -log softmax(x W^T)[target]
+  at::Tensor
+      grad_x;  // [N, D], x's dtype: grad_scale * d loss_sum / dx; undefined without want_grads
+  at::Tensor grad_weight;  // [V, D], fp32 or fp64: grad_scale * d loss_sum / dW
+};
+
+/// x [N, D], weight [V, D] of one dtype, targets [N] int64 with kIgnoredTarget for rows without a
+/// loss. The log-softmax is in fp32 (fp64 for fp64). Weight gradients of all chunks are summed in
+/// fp32. Throws Error(data) for a target outside [0, V) (CPU tensors), Error(internal) if shapes do
+/// not fit.
+LinearCrossEntropyOutput linear_cross_entropy_forward(const at::Tensor& x,
+                                                      const at::Tensor& weight,
+                                                      const at::Tensor& targets,
+                                                      const LinearCrossEntropySetup& setup = {},
+                                                      Path path = Path::fast);
+
+/// With autograd; returns loss_sum. Gradients are exact for every incoming gradient g (they are
+/// multiplied by g / grad_scale), and take no extra pass on a CPU when g equals grad_scale.
+at::Tensor linear_cross_entropy(const at::Tensor& x,
+                                const at::Tensor& weight,
+                                const at::Tensor& targets,
+                                const LinearCrossEntropySetup& setup = {},
+                                Path path = Path::fast);
+
+}  // namespace trireme::ops

@@ -1,0 +1,189 @@
+#include "ops/attention.hpp"
+
+#include <torch/torch.h>
+
+#include <limits>
+
+#include "core/error.hpp"
+
+namespace trireme::ops {
+namespace {
+
+void check_bounds(const RowBounds& bounds, std::int64_t batch, std::int64_t length) {
+  if (bounds.empty()) return;
+  if (static_cast<std::int64_t>(bounds.size()) != batch) {
+    fail(ErrorKind::internal, "attention: ", bounds.size(), " rows of bounds, batch ", batch);
+  }
+  for (std::size_t row = 0; row < bounds.size(); ++row) {
+    const auto& edges = bounds[row];
+    bool rising = edges.size() >= 2 && edges.front() == 0 && edges.back() == length;
+    for (std::size_t i = 1; rising && i < edges.size(); ++i) rising = edges[i - 1] < edges[i];
+    if (!rising) {
+      fail(ErrorKind::internal, "attention: bounds of row ", row, " must rise from 0 to ", length);
+    }
+  }
+}
+
+void check_shapes(const at::Tensor& q,
+                  const at::Tensor& k,
+                  const at::Tensor& v,
+                  const AttentionSetup& setup) {
+  const auto fit = q.dim() == 4 && k.dim() == 4 && k.sizes() == v.sizes() &&
+                   q.size(0) == k.size(0) && q.size(2) == k.size(2) && q.size(3) == k.size(3) &&
+                   k.size(1) > 0 && q.size(1) % k.size(1) == 0 &&
+                   q.scalar_type() == k.scalar_type() && q.scalar_type() == v.scalar_type();
+  if (!fit) {
+    fail(ErrorKind::internal,
+         "attention: q ",
+         q.sizes(),
+         ", k ",
+         k.sizes(),
+         ", v ",
+         v.sizes(),
+         ": must be [B, H, T, D] and twice [B, Hk, T, D], Hk a divisor of H, of one dtype");
+  }
+  check_bounds(setup.bounds, q.size(0), q.size(2));
+}
+
+bool masked(const AttentionSetup& setup) {
+  return setup.causal || !setup.bounds.empty();
+}
+
+/// Every key head once per query head of its group.
+at::Tensor repeat_heads(const at::Tensor& x, std::int64_t num_heads) {
+  return x.repeat_interleave(num_heads / x.size(1), 1);
+}
+
+at::Tensor plain_scores(const at::Tensor& q, const at::Tensor& k, const AttentionSetup& setup) {
+  auto scores = at::matmul(q, k.transpose(-2, -1)).mul_(setup.scale);  // [B, H, T, T]
+  if (masked(setup)) {
+    const auto mask = attention_mask(setup, q.size(0), q.size(2), q.device());
+    scores.masked_fill_(mask.logical_not().unsqueeze(1), -std::numeric_limits<double>::infinity());
+  }
+  return scores;
+}
+
+AttentionOutput plain_forward(const at::Tensor& q,
+                              const at::Tensor& k,
+                              const at::Tensor& v,
+                              const AttentionSetup& setup) {
+  const auto type = accumulate_type(q);
+  const auto keys = repeat_heads(k.to(type), q.size(1));
+  const auto values = repeat_heads(v.to(type), q.size(1));
+  const auto scores = plain_scores(q.to(type), keys, setup);
+  const auto out = at::matmul(at::softmax(scores, -1), values).to(q.scalar_type());
+  return {out.transpose(1, 2).contiguous().transpose(1, 2), at::logsumexp(scores, {-1})};
+}
+
+AttentionGrads plain_backward(const at::Tensor& grad_out,
+                              const at::Tensor& q,
+                              const at::Tensor& k,
+                              const at::Tensor& v,
+                              const AttentionOutput& forward,
+                              const AttentionSetup& setup) {
+  const auto type = accumulate_type(q);
+  const auto queries = q.to(type);
+  const auto keys = repeat_heads(k.to(type), q.size(1));
+  const auto values = repeat_heads(v.to(type), q.size(1));
+  const auto incoming = grad_out.to(type);
+  const auto weights = (plain_scores(queries, keys, setup) - forward.lse.unsqueeze(-1)).exp_();
+  const auto along = (incoming * forward.out.to(type)).sum(-1, /*keepdim=*/true);  // [B, H, T, 1]
+  const auto grad_weights = at::matmul(incoming, values.transpose(-2, -1));
+  const auto grad_scores = (grad_weights - along).mul_(weights).mul_(setup.scale);
+  const auto sum_groups = [&](const at::Tensor& grad) {
+    const auto groups = q.size(1) / k.size(1);
+    return grad.unflatten(1, {k.size(1), groups}).sum(2).to(q.scalar_type());
+  };
+  return {at::matmul(grad_scores, keys).to(q.scalar_type()),
+          sum_groups(at::matmul(grad_scores.transpose(-2, -1), queries)),
+          sum_groups(at::matmul(weights.transpose(-2, -1), incoming))};
+}
+
+using torch::autograd::AutogradContext;
+using torch::autograd::tensor_list;
+
+struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
+  static at::Tensor forward(AutogradContext* ctx,
+                            const at::Tensor& q,
+                            const at::Tensor& k,
+                            const at::Tensor& v,
+                            const AttentionSetup& setup,
+                            bool fast) {
+    auto [out, lse] = attention_forward(q, k, v, setup, fast ? Path::fast : Path::plain);
+    ctx->save_for_backward({q, k, v, out, lse});
+    ctx->saved_data["scale"] = setup.scale;
+    ctx->saved_data["causal"] = setup.causal;
+    ctx->saved_data["bounds"] = setup.bounds;
+    ctx->saved_data["fast"] = fast;
+    return out;
+  }
+
+  static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
+    const auto saved = ctx->get_saved_variables();
+    const auto path = ctx->saved_data["fast"].toBool() ? Path::fast : Path::plain;
+    const AttentionSetup setup{ctx->saved_data["scale"].toDouble(),
+                               ctx->saved_data["causal"].toBool(),
+                               ctx->saved_data["bounds"].to<RowBounds>()};
+    auto out = attention_backward(
+        grads[0], saved[0], saved[1], saved[2], {saved[3], saved[4]}, setup, path);
+    return {out.q, out.k, out.v, {}, {}};
+  }
+};
+
+}  // namespace
+
+at::Tensor attention_mask(const AttentionSetup& setup,
+                          std::int64_t batch,
+                          std::int64_t length,
+                          at::Device device) {
+  check_bounds(setup.bounds, batch, length);
+  auto mask = at::ones({length, length}, at::kBool);
+  if (setup.causal) mask = mask.tril();
+  mask = mask.unsqueeze(0).expand({batch, length, length});
+  if (setup.bounds.empty()) return mask.to(device);
+  auto documents = at::zeros({batch, length}, at::kLong);
+  for (std::int64_t row = 0; row < batch; ++row) {
+    const auto& edges = setup.bounds[static_cast<std::size_t>(row)];
+    for (std::size_t i = 1; i < edges.size(); ++i) {
+      documents[row]
+          .narrow(0, edges[i - 1], edges[i] - edges[i - 1])
+          .fill_(static_cast<std::int64_t>(i));
+    }
+  }
+  const auto same = documents.unsqueeze(2) == documents.unsqueeze(1);  // [B, T, T]
+  return mask.logical_and(same).to(device);
+}
+
+AttentionOutput attention_forward(const at::Tensor& q,
+                                  const at::Tensor& k,
+                                  const at::Tensor& v,
+                                  const AttentionSetup& setup,
+                                  Path path) {
+  check_shapes(q, k, v, setup);
+  const at::NoGradGuard no_grad;
+  (void)path;
+  return plain_forward(q, k, v, setup);
+}
+
+AttentionGrads attention_backward(const at::Tensor& grad_out,
+                                  const at::Tensor& q,
+                                  const at::Tensor& k,
+                                  const at::Tensor& v,
+                                  const AttentionOutput& forward,
+                                  const AttentionSetup& setup,
+                                  Path path) {
+  check_shapes(q, k, v, setup);
+  const at::NoGradGuard no_grad;
+  (void)path;
+  return plain_backward(grad_out, q, k, v, forward, setup);
+}
+
+at::Tensor attention(const at::Tensor& q,
+                     const at::Tensor& k,
+                     const at::Tensor& v,
+                     const AttentionSetup& setup,
+                     Path path) {
+  return AttentionFunction::apply(q, k, v, setup, path == Path::fast);
+}
+
+}  // namespace trireme::ops

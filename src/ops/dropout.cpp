@@ -1,0 +1,169 @@
+#include "ops/dropout.hpp"
+
+#include <torch/torch.h>
+
+#include <array>
+
+#include "core/error.hpp"
+#include "core/philox.hpp"
+#include "ops/fast.hpp"
+
+namespace trireme::ops {
+namespace {
+
+constexpr std::int64_t kLow32 = 0xffffffff;
+
+void check_mask(const at::Tensor& x, const DropoutMask& mask) {
+  if (!(mask.p >= 0.0 && mask.p < 1.0)) {
+    fail(ErrorKind::usage, "model.dropout = ", mask.p, ", must be in [0, 1)");
+  }
+  const auto fit = x.dim() == 3 && mask.samples.dim() == 1 && mask.positions.dim() == 2 &&
+                   mask.samples.scalar_type() == at::kLong &&
+                   mask.positions.scalar_type() == at::kLong && mask.samples.size(0) == x.size(0) &&
+                   mask.positions.size(0) == x.size(0) && mask.positions.size(1) == x.size(1);
+  if (!fit) {
+    fail(ErrorKind::internal,
+         "dropout: x ",
+         x.sizes(),
+         ", samples ",
+         mask.samples.sizes(),
+         ", positions ",
+         mask.positions.sizes(),
+         ": must be [B, T, F], [B] and [B, T] int64");
+  }
+}
+
+std::uint32_t drop_threshold(double p) {
+  return static_cast<std::uint32_t>(p * 4294967296.0);
+}
+
+/// High and low word of constant * x for x in [0, 2^32), in int64 without overflow.
+std::array<at::Tensor, 2> wide_product(std::int64_t constant, const at::Tensor& x) {
+  const auto by_low = x * (constant & 0xffff);
+  const auto by_high = x * (constant >> 16);
+  const auto high = by_high.add(by_low.bitwise_right_shift(16)).bitwise_right_shift(16);
+  const auto low =
+      by_high.bitwise_and(0xffff).bitwise_left_shift(16).add(by_low).bitwise_and(kLow32);
+  return {high, low};
+}
+
+/// The four words of philox4x32 for tensors of counter words, on any device.
+std::array<at::Tensor, 4> plain_philox(std::uint64_t key, std::array<at::Tensor, 4> c) {
+  auto key0 = static_cast<std::int64_t>(key & 0xffffffff);
+  auto key1 = static_cast<std::int64_t>(key >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const auto [high0, low0] = wide_product(0xD2511F53, c[0]);
+    const auto [high1, low1] = wide_product(0xCD9E8D57, c[2]);
+    c = {high1.bitwise_xor(c[1]).bitwise_xor(key0),
+         low1,
+         high0.bitwise_xor(c[3]).bitwise_xor(key1),
+         low0};
+    key0 = (key0 + 0x9E3779B9) & kLow32;
+    key1 = (key1 + 0xBB67AE85) & kLow32;
+  }
+  return c;
+}
+
+/// [B, T, F] words of the mask, as int64.
+at::Tensor plain_words(const at::Tensor& x, const DropoutMask& mask) {
+  const auto device = x.device();
+  const auto first_block = mask.first_feature / 4;
+  const auto last_block = (mask.first_feature + x.size(2) + 3) / 4;
+  const auto blocks =
+      at::arange(first_block, last_block, at::TensorOptions(at::kLong).device(device));
+  const auto samples = mask.samples.to(device).view({-1, 1, 1});
+  const auto positions = mask.positions.to(device).unsqueeze(2);
+  const std::vector<std::int64_t> shape{x.size(0), x.size(1), blocks.size(0)};
+  const auto words =
+      plain_philox(dropout_key(mask),
+                   {blocks.expand(shape),
+                    positions.expand(shape),
+                    samples.bitwise_and(kLow32).expand(shape),
+                    samples.bitwise_right_shift(32).bitwise_and(kLow32).expand(shape)});
+  const auto flat = at::stack({words[0], words[1], words[2], words[3]}, -1).flatten(2);
+  return flat.narrow(2, mask.first_feature - 4 * first_block, x.size(2));
+}
+
+at::Tensor plain_apply(const at::Tensor& x, const DropoutMask& mask) {
+  const auto kept = plain_words(x, mask).ge(static_cast<std::int64_t>(drop_threshold(mask.p)));
+  return (x.to(accumulate_type(x)) * (1.0 / (1.0 - mask.p))).mul_(kept).to(x.scalar_type());
+}
+
+at::Tensor fast_apply(const at::Tensor& x_in, const DropoutMask& mask) {
+  const auto x = x_in.contiguous();
+  auto y = at::empty_like(x);
+  const auto width = x.size(2);
+  const auto samples = mask.samples.unsqueeze(1).expand(mask.positions.sizes()).contiguous();
+  const auto positions = mask.positions.contiguous();
+  for_row_blocks(x.size(0) * x.size(1), [&](std::int64_t first, std::int64_t last) {
+    kernels::table().dropout({.element = element_of(x),
+                              .x = element_at(x, first * width),
+                              .y = element_at(y, first * width),
+                              .samples = samples.data_ptr<std::int64_t>() + first,
+                              .positions = positions.data_ptr<std::int64_t>() + first,
+                              .key = dropout_key(mask),
+                              .first_feature = mask.first_feature,
+                              .rows = last - first,
+                              .width = width,
+                              .threshold = drop_threshold(mask.p),
+                              .factor = static_cast<float>(1.0 / (1.0 - mask.p))});
+  });
+  return y;
+}
+
+using torch::autograd::AutogradContext;
+using torch::autograd::tensor_list;
+
+struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
+  static at::Tensor forward(AutogradContext* ctx,
+                            const at::Tensor& x,
+                            const DropoutMask& mask,
+                            bool fast) {
+    ctx->save_for_backward({mask.samples, mask.positions});
+    ctx->saved_data["p"] = mask.p;
+    ctx->saved_data["key"] = static_cast<std::int64_t>(mask.key);
+    ctx->saved_data["step"] = static_cast<std::int64_t>(mask.step);
+    ctx->saved_data["layer"] = static_cast<std::int64_t>(mask.layer);
+    ctx->saved_data["op"] = static_cast<std::int64_t>(mask.op);
+    ctx->saved_data["first_feature"] = mask.first_feature;
+    ctx->saved_data["fast"] = fast;
+    return dropout_apply(x, mask, fast ? Path::fast : Path::plain);
+  }
+
+  static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
+    const auto saved = ctx->get_saved_variables();
+    const auto number = [&](const char* name) { return ctx->saved_data[name].toInt(); };
+    const DropoutMask mask{ctx->saved_data["p"].toDouble(),
+                           static_cast<std::uint64_t>(number("key")),
+                           static_cast<std::uint64_t>(number("step")),
+                           static_cast<std::uint32_t>(number("layer")),
+                           static_cast<std::uint32_t>(number("op")),
+                           number("first_feature"),
+                           saved[0],
+                           saved[1]};
+    const auto path = ctx->saved_data["fast"].toBool() ? Path::fast : Path::plain;
+    return {dropout_apply(grads[0], mask, path), {}, {}};
+  }
+};
+
+}  // namespace
+
+std::uint64_t dropout_key(const DropoutMask& mask) {
+  const auto place = (std::uint64_t{mask.layer} << 32) | mask.op;
+  const auto block = philox4x32(mask.key, mask.step, place);
+  return (std::uint64_t{block[1]} << 32) | block[0];
+}
+
+at::Tensor dropout_apply(const at::Tensor& x, const DropoutMask& mask, Path path) {
+  check_mask(x, mask);
+  const at::NoGradGuard no_grad;
+  const bool fast = takes_fast_path(path, x) && mask.samples.is_cpu() && mask.positions.is_cpu();
+  return fast ? fast_apply(x, mask) : plain_apply(x, mask);
+}
+
+at::Tensor dropout_philox(const at::Tensor& x, const DropoutMask& mask, Path path) {
+  if (mask.p == 0.0) return x;
+  return DropoutFunction::apply(x, mask, path == Path::fast);
+}
+
+}  // namespace trireme::ops

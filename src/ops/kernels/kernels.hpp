@@ -1,0 +1,163 @@
+#pragma once
+#include <cstdint>
+
+/// Loops of the fast CPU path on raw pointers: no torch here. Every instruction set has its own
+/// object file; `table()` picks one at run time, so that one binary runs on every x86-64 machine.
+/// All arithmetic is in fp32 whatever the element type; a result is rounded once (to nearest even)
+/// when it is stored. Strides and widths count elements. Functions do one range of rows and start
+/// no threads.
+namespace trireme::ops::kernels {
+
+enum class Element : std::uint8_t { f32, bf16 };
+
+struct RmsForward {
+  Element element;
+  const void* x;
+  const void* residual;  // may be null: no add
+  const void* weight;
+  void* sum;  // x + residual, with residual only
+  void* y;
+  float* rstd;
+  std::int64_t rows;
+  std::int64_t width;
+  float eps;
+};
+
+struct RmsBackward {
+  Element element;
+  const void* grad_y;
+  const void* grad_sum;  // may be null
+  const void* x;
+  const void* weight;
+  const float* rstd;
+  void* grad_x;
+  float* grad_weight;  // added to
+  std::int64_t rows;
+  std::int64_t width;
+};
+
+struct Swiglu {
+  Element element;
+  const void* gate;
+  const void* up;
+  const void* grad_y;  // backward only, contiguous
+  void* y;             // forward: result, contiguous
+  void* grad_gate;
+  void* grad_up;
+  std::int64_t gate_stride;  // between rows
+  std::int64_t up_stride;
+  std::int64_t grad_gate_stride;
+  std::int64_t grad_up_stride;
+  std::int64_t rows;
+  std::int64_t width;
+};
+
+struct HeadStrides {
+  std::int64_t batch;
+  std::int64_t token;
+  std::int64_t head;
+};
+
+/// Norm and rotation of heads; tokens are b * length + t.
+struct Heads {
+  Element element;
+  const void* x;
+  HeadStrides x_strides;
+  const void* grad;  // backward only: gradient of the result
+  HeadStrides grad_strides;
+  void* out;  // result, or gradient of x
+  HeadStrides out_strides;
+  const void* weight;  // may be null: no norm
+  float* grad_weight;  // added to, backward with weight only
+  const float* cos;    // [positions, width / 2]
+  const float* sin;
+  const std::int64_t* positions;  // of every token
+  std::int64_t first_token;
+  std::int64_t last_token;
+  std::int64_t length;
+  std::int64_t num_heads;
+  std::int64_t width;  // even, at most kMaxHeadWidth
+  float eps;
+};
+
+inline constexpr std::int64_t kMaxHeadWidth = 512;
+
+/// Rows of logits become grad_scale * (softmax - one hot), in place (untouched without want_grads).
+/// A negative target is ignored: zero gradient, no loss.
+struct CrossEntropy {
+  Element element;
+  void* logits;
+  const std::int64_t* targets;
+  double* losses;  // one a row
+  float* scratch;  // [width]
+  std::int64_t rows;
+  std::int64_t width;
+  float grad_scale;
+  bool want_grads;
+};
+
+struct Dropout {
+  Element element;
+  const void* x;
+  void* y;
+  const std::int64_t* samples;    // of every row
+  const std::int64_t* positions;  // of every row
+  std::uint64_t key;
+  std::int64_t first_feature;
+  std::int64_t rows;
+  std::int64_t width;
+  std::uint32_t threshold;
+  float factor;
+};
+
+/// One block of scores, keys down and queries across, so that a query's statistics lie along the
+/// vector lanes.
+struct ScoreBlock {
+  std::int64_t keys;         // rows, even
+  std::int64_t queries;      // columns, a multiple of 16
+  std::int64_t valid_keys;   // rows past it are padding: weight 0
+  std::int64_t first_query;  // causal: key row i is seen by query column j if i <= first_query + j
+  bool causal;
+  float scale;
+};
+
+struct Table {
+  const char* name;
+  void (*rms_forward)(const RmsForward&);
+  void (*rms_backward)(const RmsBackward&);
+  void (*swiglu_forward)(const Swiglu&);
+  void (*swiglu_backward)(const Swiglu&);
+  void (*heads_forward)(const Heads&);
+  void (*heads_backward)(const Heads&);
+  void (*cross_entropy)(const CrossEntropy&);
+  void (*dropout)(const Dropout&);
+  /// Online softmax: updates maximum and total [queries] (log2 units for the maximum), writes the
+  /// weights of `scores` in pairs of rows (VNNI) and scales `out` [width, queries], the sums so
+  /// far.
+  void (*softmax_block)(const ScoreBlock&,
+                        const float* scores,
+                        float* maximum,
+                        float* total,
+                        std::uint16_t* weights_pairs,
+                        float* out,
+                        std::int64_t width);
+  /// weights = exp(scores - lse), grad_scores = weights * (grad_weights - along) * scale; bf16,
+  /// row-major, and grad_scores once more in pairs of rows.
+  void (*softmax_block_backward)(const ScoreBlock&,
+                                 const float* scores,
+                                 const float* grad_weights,
+                                 const float* lse,
+                                 const float* along,
+                                 std::uint16_t* weights,
+                                 std::uint16_t* grad_scores,
+                                 std::uint16_t* grad_scores_pairs);
+};
+
+extern const Table kGenericTable;
+extern const Table kAvx2Table;
+extern const Table kAvx512Table;
+
+/// The best table for this CPU, chosen once.
+const Table& table();
+
+}  // namespace trireme::ops::kernels

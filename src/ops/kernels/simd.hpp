@@ -1,0 +1,123 @@
+#pragma once
+#include <cstdint>
+
+/// Vectors of 16 fp32 lanes in the compiler's own vector types: one source becomes 512-, 256- or
+/// 128-bit code. Everything is in an unnamed namespace, and no inline function of another header is
+/// used: object files of different instruction sets must share no symbol, or the linker could keep
+/// the one that a machine cannot run.
+namespace trireme::ops::kernels {
+namespace {
+
+constexpr std::int64_t kLanes = 16;
+using F = float __attribute__((vector_size(64)));
+using U = std::uint32_t __attribute__((vector_size(64)));
+using I = std::int32_t __attribute__((vector_size(64)));
+using Half = std::uint16_t __attribute__((vector_size(32)));
+using Wide = std::uint64_t __attribute__((vector_size(128)));
+
+using Bf16 = std::uint16_t;
+
+inline F splat(float x) {
+  return x - F{};
+}
+
+inline F widen(Half bits) {
+  return (F)(__builtin_convertvector(bits, U) << 16);
+}
+
+/// Round to nearest even; NaN keeps its sign and stays NaN.
+inline Half narrow(F x) {
+  const U bits = (U)x;
+  const U rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
+  const U nan = (bits >> 16) | 0x40U;
+  const U is_nan = (U)(x != x);
+  return __builtin_convertvector((nan & is_nan) | (rounded & ~is_nan), Half);
+}
+
+inline F load(const float* p) {
+  F x;
+  __builtin_memcpy(&x, p, sizeof(x));
+  return x;
+}
+
+inline F load(const Bf16* p) {
+  Half bits;
+  __builtin_memcpy(&bits, p, sizeof(bits));
+  return widen(bits);
+}
+
+inline void store(float* p, F x) {
+  __builtin_memcpy(p, &x, sizeof(x));
+}
+
+inline void store(Bf16* p, F x) {
+  const Half bits = narrow(x);
+  __builtin_memcpy(p, &bits, sizeof(bits));
+}
+
+/// The first n lanes, the rest zero.
+template <class T>
+inline F load_some(const T* p, std::int64_t n) {
+  T lanes[kLanes] = {};
+  __builtin_memcpy(lanes, p, static_cast<std::size_t>(n) * sizeof(T));
+  return load(lanes);
+}
+
+template <class T>
+inline void store_some(T* p, F x, std::int64_t n) {
+  T lanes[kLanes];
+  store(lanes, x);
+  __builtin_memcpy(p, lanes, static_cast<std::size_t>(n) * sizeof(T));
+}
+
+inline F choose(I mask, F yes, F no) {
+  return (F)(((I)yes & mask) | ((I)no & ~mask));
+}
+
+inline F larger(F a, F b) {
+  return choose(a > b, a, b);
+}
+
+/// Lane sums in one fixed order for every instruction set.
+inline float sum_lanes(F x) {
+  float lanes[kLanes];
+  store(lanes, x);
+  for (int half = 8; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+  }
+  return lanes[0];
+}
+
+inline float max_lanes(F x) {
+  float lanes[kLanes];
+  store(lanes, x);
+  float best = lanes[0];
+  for (int i = 1; i < kLanes; ++i) best = lanes[i] > best ? lanes[i] : best;
+  return best;
+}
+
+/// 2^x, relative error under 2e-7; 0 below -126 (no denormals), infinity from 128; NaN gives NaN or
+/// infinity. Taylor series of 2^f on [-1/2, 1/2], degree 7.
+inline F exp2_lanes(F x) {
+  const F low = splat(-127.0F);
+  const F high = splat(128.0F);
+  const F clamped = choose(x > high, high, choose(x < low, low, x));
+  const F shifted = clamped + splat(12582912.0F);  // 1.5 * 2^23: rounds to nearest
+  const I whole = (I)shifted - (I)splat(12582912.0F);
+  const F f = clamped - (shifted - splat(12582912.0F));
+  F sum = splat(1.5252734e-5F);
+  sum = sum * f + splat(1.5403530e-4F);
+  sum = sum * f + splat(1.3333558e-3F);
+  sum = sum * f + splat(9.6181291e-3F);
+  sum = sum * f + splat(5.5504109e-2F);
+  sum = sum * f + splat(2.4022651e-1F);
+  sum = sum * f + splat(6.9314718e-1F);
+  sum = sum * f + splat(1.0F);
+  const F power = (F)((whole + 127) << 23);  // whole = -127 gives 0, 128 gives infinity
+  return sum * power;
+}
+
+constexpr float kLog2e = 1.44269504F;
+
+}  // namespace
+}  // namespace trireme::ops::kernels

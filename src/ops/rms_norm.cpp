@@ -1,0 +1,215 @@
+#include "ops/rms_norm.hpp"
+
+#include <torch/torch.h>
+
+#include "core/error.hpp"
+#include "ops/fast.hpp"
+
+namespace trireme::ops {
+namespace {
+
+void check_norm(const at::Tensor& x, const at::Tensor& weight) {
+  if (x.dim() < 1 || weight.dim() != 1 || x.size(-1) != weight.size(0) ||
+      x.scalar_type() != weight.scalar_type()) {
+    fail(ErrorKind::internal,
+         "rms_norm: x ",
+         x.sizes(),
+         " ",
+         x.scalar_type(),
+         " and weight ",
+         weight.sizes(),
+         " ",
+         weight.scalar_type(),
+         ": must be [.., D] and [D] of one dtype");
+  }
+}
+
+RmsNormOutput plain_forward(const at::Tensor& x, const at::Tensor& weight, double eps) {
+  const auto wide = x.to(accumulate_type(x));
+  const auto rstd = wide.square().mean(-1, /*keepdim=*/true).add_(eps).rsqrt_();
+  auto y = (wide * rstd).mul_(weight.to(wide.scalar_type())).to(x.scalar_type());
+  return {std::move(y), rstd.reshape({-1})};
+}
+
+RmsNormGrads plain_backward(const at::Tensor& grad_y,
+                            const at::Tensor& x,
+                            const at::Tensor& weight,
+                            const at::Tensor& rstd) {
+  const auto type = accumulate_type(x);
+  const auto width = x.size(-1);
+  const auto scale = rstd.unsqueeze(-1);                              // [rows, 1]
+  const auto normed = x.to(type).reshape({-1, width}) * scale;        // [rows, D]
+  const auto incoming = grad_y.to(type).reshape({-1, width});         // [rows, D]
+  const auto weighted = incoming * weight.to(type);                   // [rows, D]
+  const auto along = (weighted * normed).mean(-1, /*keepdim=*/true);  // [rows, 1]
+  auto grad_x = (weighted - normed * along).mul_(scale);
+  return {grad_x.to(x.scalar_type()).view(x.sizes()), (incoming * normed).sum(0)};
+}
+
+/// `residual` may be undefined: then there is no sum, and `sum` of the result is x.
+AddRmsNormOutput fast_forward(const at::Tensor& x_in,
+                              const at::Tensor& residual_in,
+                              const at::Tensor& weight_in,
+                              double eps) {
+  const auto x = x_in.contiguous();
+  const auto residual = residual_in.defined() ? residual_in.contiguous() : at::Tensor();
+  const auto weight = weight_in.contiguous();
+  const auto width = x.size(-1);
+  const auto rows = width == 0 ? 0 : x.numel() / width;
+  AddRmsNormOutput out{
+      residual.defined() ? at::empty_like(x) : x, at::empty_like(x), at::empty({rows}, at::kFloat)};
+  for_row_blocks(rows, [&](std::int64_t first, std::int64_t last) {
+    kernels::table().rms_forward(
+        {.element = element_of(x),
+         .x = element_at(x, first * width),
+         .residual = residual.defined() ? element_at(residual, first * width) : nullptr,
+         .weight = weight.data_ptr(),
+         .sum = element_at(out.sum, first * width),
+         .y = element_at(out.y, first * width),
+         .rstd = out.rstd.data_ptr<float>() + first,
+         .rows = last - first,
+         .width = width,
+         .eps = static_cast<float>(eps)});
+  });
+  return out;
+}
+
+RmsNormGrads fast_backward(const at::Tensor& grad_y_in,
+                           const at::Tensor& grad_sum_in,
+                           const at::Tensor& x_in,
+                           const at::Tensor& weight_in,
+                           const at::Tensor& rstd) {
+  const auto grad_y = grad_y_in.contiguous();
+  const auto grad_sum = grad_sum_in.defined() ? grad_sum_in.contiguous() : at::Tensor();
+  const auto x = x_in.contiguous();
+  const auto weight = weight_in.contiguous();
+  const auto width = x.size(-1);
+  const auto rows = rstd.numel();
+  auto grad_x = at::empty_like(x);
+  const BlockSums sums(rows, width);
+  for_row_blocks(rows, [&](std::int64_t first, std::int64_t last) {
+    kernels::table().rms_backward(
+        {.element = element_of(x),
+         .grad_y = element_at(grad_y, first * width),
+         .grad_sum = grad_sum.defined() ? element_at(grad_sum, first * width) : nullptr,
+         .x = element_at(x, first * width),
+         .weight = weight.data_ptr(),
+         .rstd = rstd.data_ptr<float>() + first,
+         .grad_x = element_at(grad_x, first * width),
+         .grad_weight = sums.of_row(first),
+         .rows = last - first,
+         .width = width});
+  });
+  return {std::move(grad_x), sums.total()};
+}
+
+using torch::autograd::AutogradContext;
+using torch::autograd::tensor_list;
+
+struct RmsNormFunction : torch::autograd::Function<RmsNormFunction> {
+  static at::Tensor forward(
+      AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight, double eps, bool fast) {
+    auto [y, rstd] = rms_norm_forward(x, weight, eps, fast ? Path::fast : Path::plain);
+    ctx->save_for_backward({x, weight, rstd});
+    ctx->saved_data["fast"] = fast;
+    return y;
+  }
+
+  static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
+    const auto saved = ctx->get_saved_variables();
+    const auto path = ctx->saved_data["fast"].toBool() ? Path::fast : Path::plain;
+    auto out = rms_norm_backward(grads[0], saved[0], saved[1], saved[2], path);
+    return {out.x, out.weight.to(saved[1].scalar_type()), {}, {}};
+  }
+};
+
+struct AddRmsNormFunction : torch::autograd::Function<AddRmsNormFunction> {
+  static tensor_list forward(AutogradContext* ctx,
+                             const at::Tensor& x,
+                             const at::Tensor& residual,
+                             const at::Tensor& weight,
+                             double eps,
+                             bool fast) {
+    auto [sum, y, rstd] =
+        add_rms_norm_forward(x, residual, weight, eps, fast ? Path::fast : Path::plain);
+    ctx->save_for_backward({sum, weight, rstd});
+    ctx->saved_data["fast"] = fast;
+    ctx->set_materialize_grads(false);
+    return {sum, y};
+  }
+
+  static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
+    const auto saved = ctx->get_saved_variables();
+    if (!grads[1].defined()) return {grads[0], grads[0], {}, {}, {}};
+    const auto path = ctx->saved_data["fast"].toBool() ? Path::fast : Path::plain;
+    auto out = add_rms_norm_backward(grads[1], grads[0], saved[0], saved[1], saved[2], path);
+    return {out.x, out.x, out.weight.to(saved[1].scalar_type()), {}, {}};
+  }
+};
+
+}  // namespace
+
+RmsNormOutput rms_norm_forward(const at::Tensor& x,
+                               const at::Tensor& weight,
+                               double eps,
+                               Path path) {
+  check_norm(x, weight);
+  const at::NoGradGuard no_grad;
+  if (takes_fast_path(path, x)) {
+    auto out = fast_forward(x, {}, weight, eps);
+    return {std::move(out.y), std::move(out.rstd)};
+  }
+  return plain_forward(x, weight, eps);
+}
+
+RmsNormGrads rms_norm_backward(const at::Tensor& grad_y,
+                               const at::Tensor& x,
+                               const at::Tensor& weight,
+                               const at::Tensor& rstd,
+                               Path path) {
+  return add_rms_norm_backward(grad_y, {}, x, weight, rstd, path);
+}
+
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps, Path path) {
+  return RmsNormFunction::apply(x, weight, eps, path == Path::fast);
+}
+
+AddRmsNormOutput add_rms_norm_forward(const at::Tensor& x,
+                                      const at::Tensor& residual,
+                                      const at::Tensor& weight,
+                                      double eps,
+                                      Path path) {
+  check_norm(x, weight);
+  check_norm(residual, weight);
+  const at::NoGradGuard no_grad;
+  if (takes_fast_path(path, x)) return fast_forward(x, residual, weight, eps);
+  auto sum = x + residual;
+  auto [y, rstd] = plain_forward(sum, weight, eps);
+  return {std::move(sum), std::move(y), std::move(rstd)};
+}
+
+RmsNormGrads add_rms_norm_backward(const at::Tensor& grad_y,
+                                   const at::Tensor& grad_sum,
+                                   const at::Tensor& sum,
+                                   const at::Tensor& weight,
+                                   const at::Tensor& rstd,
+                                   Path path) {
+  check_norm(sum, weight);
+  check_norm(grad_y, weight);
+  const at::NoGradGuard no_grad;
+  if (takes_fast_path(path, sum)) return fast_backward(grad_y, grad_sum, sum, weight, rstd);
+  auto grads = plain_backward(grad_y, sum, weight, rstd);
+  if (grad_sum.defined()) grads.x = grads.x + grad_sum;
+  return grads;
+}
+
+SumAndNorm add_rms_norm(const at::Tensor& x,
+                        const at::Tensor& residual,
+                        const at::Tensor& weight,
+                        double eps,
+                        Path path) {
+  auto out = AddRmsNormFunction::apply(x, residual, weight, eps, path == Path::fast);
+  return {out[0], out[1]};
+}
+
+}  // namespace trireme::ops

@@ -1,0 +1,52 @@
+#include "optim/clip.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+namespace trireme {
+namespace {
+
+/// Eight partial sums, added in a fixed order: vectorises, and gives the same bits on every run.
+template <class T>
+double sum_of_squares(std::span<const T> values) {
+  constexpr std::size_t kLanes = 8;
+  double lanes[kLanes] = {};
+  const std::size_t whole = values.size() / kLanes * kLanes;
+  for (std::size_t i = 0; i < whole; i += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      const auto value = static_cast<double>(values[i + lane]);
+      lanes[lane] += value * value;
+    }
+  }
+  double sum = 0;
+  for (const double lane : lanes) sum += lane;
+  for (std::size_t i = whole; i < values.size(); ++i) sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+  return sum;
+}
+
+double squares_of(const at::Tensor& grad) {
+  const auto count = static_cast<std::size_t>(grad.numel());
+  if (grad.is_cpu() && grad.scalar_type() == at::kFloat) return sum_of_squares<float>({grad.const_data_ptr<float>(), count});
+  if (grad.is_cpu() && grad.scalar_type() == at::kDouble) return sum_of_squares<double>({grad.const_data_ptr<double>(), count});
+  const at::Tensor wide = grad.to(at::kDouble);
+  return wide.mul(wide).sum().item<double>();
+}
+
+}  // namespace
+
+std::vector<double> grad_squares(const ParamRegistry& registry) {
+  std::vector<double> squares(registry.size());
+  for (ParamId id = 0; id < registry.size(); ++id) squares[id] = squares_of(registry.main_grad(id));
+  return squares;
+}
+
+double global_norm(const std::vector<double>& squares) {
+  double sum = 0;
+  for (const double square : squares) sum += square;
+  return std::sqrt(sum);
+}
+
+double clip_factor(double norm, double clip_norm) { return clip_norm > 0 ? std::min(1.0, clip_norm / (norm + 1e-6)) : 1.0; }
+
+}  // namespace trireme

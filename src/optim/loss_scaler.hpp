@@ -1,0 +1,42 @@
+#pragma once
+#include <cstdint>
+
+namespace trireme {
+
+/// Dynamic loss scale for fp16: halves after an update with a not-finite gradient (which is skipped on all ranks), doubles
+/// after `kGrowthInterval` good updates in a row. For other precisions the scale is 1 and never moves.
+/// Source: Micikevicius et al., "Mixed precision training", ICLR 2018; defaults of torch.amp.GradScaler.
+class LossScaler {
+ public:
+  static constexpr std::int64_t kGrowthInterval = 2000;
+
+  explicit LossScaler(bool dynamic) : dynamic_(dynamic), scale_(dynamic ? 65536.0 : 1.0) {}
+
+  [[nodiscard]] double scale() const { return scale_; }
+  [[nodiscard]] std::int64_t good_steps() const { return good_steps_; }
+  [[nodiscard]] bool dynamic() const { return dynamic_; }
+
+  void restore(double scale, std::int64_t good_steps) {
+    scale_ = scale;
+    good_steps_ = good_steps;
+  }
+
+  /// After every update; `overflow` is the same on all ranks.
+  void update(bool overflow) {
+    if (!dynamic_) return;
+    if (overflow) {
+      scale_ = scale_ > 1.0 ? scale_ * 0.5 : 1.0;
+      good_steps_ = 0;
+    } else if (++good_steps_ == kGrowthInterval) {
+      scale_ *= 2.0;
+      good_steps_ = 0;
+    }
+  }
+
+ private:
+  bool dynamic_;
+  double scale_;
+  std::int64_t good_steps_ = 0;
+};
+
+}  // namespace trireme

@@ -1,0 +1,51 @@
+#include "optim/schedule.hpp"
+
+#include <array>
+#include <cmath>
+#include <numbers>
+
+#include "core/error.hpp"
+
+namespace trireme {
+namespace {
+
+double half_cosine(double t) { return 0.5 * (1.0 + std::cos(std::numbers::pi * t)); }
+
+struct ScheduleRow {
+  const char* name;
+  bool warmup;
+  /// `t` in (0, 1] after warm-up; `start` = (step - 1) / total.
+  double (*rate)(const OptimConfig& config, double t, double start);
+};
+
+constexpr std::array<ScheduleRow, 5> kSchedules{{
+    {"cosine", true,
+     [](const OptimConfig& c, double t, double) { return c.min_lr + (c.lr - c.min_lr) * half_cosine(t); }},
+    {"linear", true, [](const OptimConfig& c, double t, double) { return c.lr + (c.min_lr - c.lr) * t; }},
+    {"constant", true, [](const OptimConfig& c, double, double) { return c.lr; }},
+    {"minimind-v2", false, [](const OptimConfig& c, double, double start) { return c.lr * (0.1 + half_cosine(start)); }},
+    {"minimind-v3", false, [](const OptimConfig& c, double t, double) { return c.lr * (0.1 + 0.9 * half_cosine(t)); }},
+}};
+
+}  // namespace
+
+std::vector<std::string> schedule_names() {
+  std::vector<std::string> names;
+  for (const ScheduleRow& row : kSchedules) names.emplace_back(row.name);
+  return names;
+}
+
+double learning_rate(const OptimConfig& config, std::int64_t step, std::int64_t total_steps) {
+  for (const ScheduleRow& row : kSchedules) {
+    if (config.schedule != row.name) continue;
+    const std::int64_t warmup = row.warmup ? config.warmup_steps : 0;
+    if (step <= warmup) return config.lr * static_cast<double>(step) / static_cast<double>(warmup);
+    const auto length = static_cast<double>(std::max<std::int64_t>(total_steps - warmup, 1));
+    const double t = std::min(static_cast<double>(step - warmup) / length, 1.0);
+    const double start = static_cast<double>(step - 1) / static_cast<double>(std::max<std::int64_t>(total_steps, 1));
+    return row.rate(config, t, start);
+  }
+  fail(ErrorKind::usage, "optim.schedule = ", config.schedule, ", not a known schedule");
+}
+
+}  // namespace trireme

@@ -1,0 +1,35 @@
+#pragma once
+#include <cstdint>
+#include <string>
+
+namespace trireme {
+
+/// How a model and its batch are cut over ranks. Data parallel is what remains: ranks / (tp * cp * pp).
+struct ParallelConfig {
+  std::int64_t tp = 1;
+  std::int64_t cp = 1;
+  std::int64_t pp = 1;
+  std::int64_t ep = 1;
+  std::int64_t zero = 0;
+  bool sequence_parallel = false;
+  std::string recompute = "none";
+  std::string schedule = "1f1b";
+  double bucket_mb = 25;
+  bool hierarchical = false;
+
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("tp", self.tp, "tensor-parallel ranks");
+    visit("cp", self.cp, "context-parallel ranks");
+    visit("pp", self.pp, "pipeline-parallel stages");
+    visit("ep", self.ep, "expert-parallel ranks, folded over cp and dp");
+    visit("zero", self.zero, "ZeRO stage, 0 to 3");
+    visit("sequence_parallel", self.sequence_parallel, "split norms and residuals over tp");
+    visit("recompute", self.recompute, "what backward computes again: none, selective or full");
+    visit("schedule", self.schedule, "order of pipeline operations: 1f1b");
+    visit("bucket_mb", self.bucket_mb, "gradient bucket size in MiB of gradients; 0: one bucket");
+    visit("hierarchical", self.hierarchical, "reduce inside a node first, then between nodes");
+  }
+};
+
+}  // namespace trireme

@@ -1,0 +1,24 @@
+#pragma once
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "comm/communicator.hpp"
+#include "model/transformer.hpp"
+#include "text/tokenizer.hpp"
+
+namespace trireme {
+
+/// A model for inference with everything it refers to: shape, weights and tokenizer all come from one checkpoint.
+struct LoadedModel {
+  std::unique_ptr<Communicator> self;
+  std::unique_ptr<Mesh> mesh;
+  ParamRegistry registry;
+  std::unique_ptr<Transformer> transformer;
+  Tokenizer tokenizer;
+};
+
+/// `place`: a checkpoint, or a run folder (its newest good one). Throws Error(data) for what is damaged or incomplete.
+std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place, ParamDTypes dtypes, at::Device device);
+
+}  // namespace trireme

@@ -1,0 +1,58 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "text/tokenizer_spec.hpp"
+
+namespace trireme {
+
+/// An added token (id), or the text between two of them.
+struct TextPart {
+  std::string_view text;
+  std::optional<std::uint32_t> id;
+};
+
+/// Cuts added tokens out of text: leftmost, then longest, in two rounds (first those with
+/// normalized = false, then the others between them), with the flags single_word, lstrip and
+/// rstrip. Immutable after construction; safe for any number of threads. Source:
+/// huggingface/tokenizers 0.23, `added_vocabulary.rs`.
+class AddedTokenMatcher {
+ public:
+  explicit AddedTokenMatcher(const std::vector<AddedToken>& tokens);
+
+  /// Appends the parts of `text` (valid UTF-8) in order.
+  void split(std::string_view text, std::vector<TextPart>& parts) const;
+
+ private:
+  struct Node {
+    std::int32_t first_child = -1;
+    std::int32_t next_sibling = -1;
+    std::int32_t token = -1;  // index into tokens_ of the token that ends here
+    char byte = 0;
+  };
+
+  /// One set of tokens as a trie over bytes.
+  struct Trie {
+    std::vector<Node> nodes;
+    // node of each first byte, -1 if no token begins with it
+    std::array<std::int32_t, 256> roots{};
+    char only_first = 0;  // set if all tokens begin with the same byte
+    std::int32_t num_first = 0;
+  };
+
+  void insert(Trie& trie, std::int32_t token);
+  [[nodiscard]] std::int32_t longest_at(const Trie& trie, std::string_view text) const;
+  [[nodiscard]] static std::size_t next_start(const Trie& trie,
+                                              std::string_view text,
+                                              std::size_t from);
+  void split_by(const Trie& trie, std::string_view text, std::vector<TextPart>& parts) const;
+
+  std::vector<AddedToken> tokens_;
+  Trie raw_;
+  Trie normalized_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,50 @@
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "text/word_counter.hpp"
+
+namespace trireme {
+
+/// A token that exists before any text is seen. Not special: added, but kept by
+/// decode(skip_special_tokens).
+struct ReservedToken {
+  std::string content;
+  bool special = true;
+};
+
+/// The 36 tokens of MiniMind-3 in order of their ids; 0 to 20 are special, 21 to 35 (tools,
+/// thinking, buffers) are not. Source: github.com/jingyaogong/minimind, README and tokenizer of
+/// version 3.
+std::vector<ReservedToken> minimind_reserved_tokens();
+
+struct BpeTrainOptions {
+  std::uint32_t vocab_size = 6400;  // reserved tokens and the 256 bytes counted
+  std::vector<ReservedToken> reserved = minimind_reserved_tokens();  // ids from 0, in this order
+  std::uint64_t min_frequency = 0;                // a pair seen less often ends the training
+  std::optional<std::uint32_t> max_token_length;  // new tokens are shorter than this many bytes
+  // Roles for tokenizer_config.json: each a reserved token, or empty for none.
+  std::string bos_token = "<|im_start|>";
+  std::string eos_token = "<|im_end|>";
+  std::string pad_token = "<|endoftext|>";
+  std::string unk_token = "<|endoftext|>";
+  std::uint64_t model_max_length = 131072;  // tokens; a hint for users of the files
+};
+
+/// Learns merges and returns tokenizer.json and tokenizer_config.json by file name. The first
+/// equals, byte for byte, what Hugging Face `tokenizers` 0.23 saves for the same training with pair
+/// counts below 2^31 (ours are 64 bits). Fewer tokens than asked for come out if the text has no
+/// more pairs.
+///   time    dominated by the merges: each touches only the words that hold its pair
+///   memory  each distinct word once, 4 bytes a symbol, and one list of words for each pair
+/// Throws Error(usage) if vocab_size is too small, a reserved token is empty or twice there, or a
+/// role is not reserved. Source: Sennrich et al., ACL 2016; the tie rule (larger count, then
+/// smaller left id, then smaller right id) and the lazy heap are those of huggingface/tokenizers
+/// 0.23, `models/bpe/trainer.rs`.
+std::map<std::string, std::string> train_bpe(const WordCounter& counts,
+                                             const BpeTrainOptions& options = {});
+
+}  // namespace trireme

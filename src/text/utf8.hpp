@@ -1,0 +1,53 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+/// UTF-8: checking, lenient decoding, and where a stream may be cut.
+namespace trireme {
+
+/// What starts at a position: a whole character, or the longest run of bytes that is not one
+/// (the "maximal subpart" of the Unicode standard, section 3.9, which one U+FFFD replaces).
+struct Utf8Step {
+  std::size_t length = 0;
+  bool valid = false;
+  bool truncated = false;  // the text ends inside a character that may still become valid
+};
+
+/// `position` < text.size().
+Utf8Step utf8_step(std::string_view text, std::size_t position) noexcept;
+
+/// Throws Error(data) that names `where` and the byte offset of the first bad byte.
+void check_utf8(std::string_view text, std::string_view where);
+
+/// Appends `bytes` with every invalid subpart replaced by U+FFFD.
+void append_lossy_utf8(std::string_view bytes, std::string& out);
+
+/// Number of bytes at the end of `bytes` that begin a character which more bytes may complete (0 to
+/// 3).
+std::size_t utf8_incomplete_tail(std::string_view bytes) noexcept;
+
+/// Code point at `text`, which must be valid UTF-8; sets its length in bytes.
+inline std::uint32_t utf8_decode(const char* text, std::size_t& length) noexcept {
+  const auto byte = [text](int i) {
+    return static_cast<std::uint32_t>(static_cast<unsigned char>(text[i]));
+  };
+  const std::uint32_t lead = byte(0);
+  if (lead < 0x80) {
+    length = 1;
+    return lead;
+  }
+  if (lead < 0xE0) {
+    length = 2;
+    return (lead & 0x1F) << 6 | (byte(1) & 0x3F);
+  }
+  if (lead < 0xF0) {
+    length = 3;
+    return (lead & 0x0F) << 12 | (byte(1) & 0x3F) << 6 | (byte(2) & 0x3F);
+  }
+  length = 4;
+  return (lead & 0x07) << 18 | (byte(1) & 0x3F) << 12 | (byte(2) & 0x3F) << 6 | (byte(3) & 0x3F);
+}
+
+}  // namespace trireme

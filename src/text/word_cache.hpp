@@ -1,0 +1,114 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace trireme {
+
+/// Ids of pieces seen before, bounded in memory: words repeat, and a look-up is far cheaper than
+/// merging. Two direct-mapped tables, so a new piece replaces the one it collides with and nothing
+/// ever grows:
+///   short   pieces of at most 15 bytes and 3 ids, both inside the slot
+///   long    up to kMaxBytes bytes; bytes and ids in a ring, a slot is valid until the ring has
+///   gone past it
+/// One thread at a time. Never changes results: the whole piece is compared.
+class WordCache {
+ public:
+  static constexpr std::size_t kMaxBytes = 255;
+  static constexpr std::size_t kMaxShortBytes = 15;
+  static constexpr std::size_t kMaxShortIds = 3;
+
+  WordCache();
+
+  /// Writes the ids of `piece` (not empty) to `out` and returns how many there are; 0 if it is not
+  /// here. `out` has room for one id a byte, and kMaxShortIds in any case.
+  std::size_t find(std::string_view piece, std::uint32_t* out) const noexcept;
+
+  /// Keeps the ids of `piece`, which was not found; no effect on pieces too long to keep.
+  void insert(std::string_view piece, std::span<const std::uint32_t> ids);
+
+ private:
+  struct Key {
+    std::uint64_t low = 0;
+    std::uint64_t high =
+        0;  // last bytes, and the length in the top byte; 0 in both for an empty slot
+
+    bool operator==(const Key&) const = default;
+  };
+
+  struct ShortSlot {
+    Key key;
+    std::uint32_t count = 0;
+    std::uint32_t ids[3] = {};
+  };
+
+  struct LongSlot {
+    std::uint64_t hash = 0;
+    std::uint64_t position = 0;  // in the ring, counted without wrapping; 0 is never used
+    std::uint32_t bytes = 0;
+    std::uint32_t count = 0;
+  };
+
+  static Key key_of(std::string_view piece) noexcept;
+  static std::size_t short_slot(const Key& key) noexcept;
+  std::size_t find_long(std::string_view piece, std::uint32_t* out) const noexcept;
+  void insert_long(std::string_view piece, std::span<const std::uint32_t> ids);
+
+  static constexpr int kShortSlotBits = 16;  // 2 MiB
+
+  std::vector<ShortSlot> short_;
+  std::vector<LongSlot> long_;
+  std::vector<std::uint32_t> ring_;  // for each entry: ids, then bytes padded to words
+  std::uint64_t end_ = 1;
+};
+
+// Here, because nearly every word of a text ends here.
+
+namespace detail {
+
+template <class T>
+T load_as(const char* p) noexcept {
+  T value{};
+  std::memcpy(&value, p, sizeof value);
+  return value;
+}
+
+}  // namespace detail
+
+inline WordCache::Key WordCache::key_of(std::string_view piece) noexcept {
+  // Loads that overlap inside the piece instead of a copy of variable length; equal bytes overlap
+  // equally.
+  const char* const p = piece.data();
+  const std::size_t n = piece.size();
+  Key key{.high = std::uint64_t{n} << 56};
+  if (n >= 8) {
+    key.low = detail::load_as<std::uint64_t>(p);
+    if (n > 8) key.high |= detail::load_as<std::uint64_t>(p + n - 8) >> (8 * (16 - n));
+  } else if (n >= 4) {
+    key.low = detail::load_as<std::uint32_t>(p) |
+              std::uint64_t{detail::load_as<std::uint32_t>(p + n - 4)} << (8 * (n - 4));
+  } else {
+    for (const std::size_t i : {std::size_t{0}, n / 2, n - 1})
+      key.low |= std::uint64_t{detail::load_as<std::uint8_t>(p + i)} << (8 * i);
+  }
+  return key;
+}
+
+inline std::size_t WordCache::short_slot(const Key& key) noexcept {
+  const std::uint64_t mixed = (key.low ^ key.high * 0xC2B2AE3D27D4EB4FULL) * 0x9E3779B97F4A7C15ULL;
+  return mixed >> (64 - kShortSlotBits);
+}
+
+inline std::size_t WordCache::find(std::string_view piece, std::uint32_t* out) const noexcept {
+  if (piece.size() > kMaxShortBytes) return find_long(piece, out);
+  const Key key = key_of(piece);
+  const ShortSlot& slot = short_[short_slot(key)];
+  if (!(slot.key == key)) return find_long(piece, out);
+  std::memcpy(out, slot.ids, sizeof slot.ids);  // all three: cheaper than a loop
+  return slot.count;
+}
+
+}  // namespace trireme

@@ -1,0 +1,59 @@
+#include "train/check.hpp"
+
+#include <string>
+#include <vector>
+
+#include "optim/optimizer.hpp"
+#include "optim/schedule.hpp"
+
+namespace trireme {
+namespace {
+
+void check_train(const TrainConfig& train, Problems& problems) {
+  const auto at_least = [&](const char* key, std::int64_t value, std::int64_t low, const char* allowed) {
+    if (value < low) problems.add(key, value, allowed);
+  };
+  at_least("train.steps", train.steps, 0, "must be 0 (use epochs) or more");
+  at_least("train.seq_len", train.seq_len, 0, "must be 0 (the set's) or more");
+  at_least("train.micro_batch", train.micro_batch, 1, "must be 1 or more");
+  at_least("train.global_batch", train.global_batch, 1, "must be 1 or more");
+  at_least("train.seed", train.seed, 0, "must be 0 or more");
+  at_least("train.log_every", train.log_every, 0, "must be 0 (no progress line) or more");
+  at_least("train.metrics_every", train.metrics_every, 1, "must be 1 or more");
+  at_least("train.eval_every", train.eval_every, 0, "must be 0 (no validation) or more");
+  at_least("train.threads", train.threads, 0, "must be 0 (choose) or more");
+  if (!(train.epochs > 0)) problems.add("train.epochs", train.epochs, "must be more than 0");
+  if (!(train.comm_timeout_s > 0)) problems.add("train.comm_timeout_s", train.comm_timeout_s, "must be more than 0");
+  problems.one_of("train.precision", train.precision, std::vector<std::string>{"fp32", "bf16", "fp16", "fp64"});
+  problems.one_of("train.device", train.device, std::vector<std::string>{"auto", "cpu", "cuda"});
+}
+
+void check_optim(const OptimConfig& optim, Problems& problems) {
+  const auto fraction = [&](const char* key, double value) {
+    if (!(value >= 0 && value < 1)) problems.add(key, value, "must be in [0, 1)");
+  };
+  const auto not_negative = [&](const char* key, double value) {
+    if (!(value >= 0)) problems.add(key, value, "must be 0 or more");
+  };
+  fraction("optim.beta1", optim.beta1);
+  fraction("optim.beta2", optim.beta2);
+  not_negative("optim.lr", optim.lr);
+  not_negative("optim.min_lr", optim.min_lr);
+  not_negative("optim.weight_decay", optim.weight_decay);
+  not_negative("optim.clip_norm", optim.clip_norm);
+  if (!(optim.eps > 0)) problems.add("optim.eps", optim.eps, "must be more than 0");
+  if (optim.warmup_steps < 0) problems.add("optim.warmup_steps", optim.warmup_steps, "must be 0 or more");
+  problems.one_of("optim.name", optim.name, optimizer_names());
+  problems.one_of("optim.schedule", optim.schedule, schedule_names());
+}
+
+}  // namespace
+
+void check(const RunConfig& config, Problems& problems) {
+  check_train(config.train, problems);
+  check_optim(config.optim, problems);
+  if (config.checkpoint.every < 0) problems.add("checkpoint.every", config.checkpoint.every, "must be 0 (last step only) or more");
+  if (config.checkpoint.keep_last < 0) problems.add("checkpoint.keep_last", config.checkpoint.keep_last, "must be 0 (keep all) or more");
+}
+
+}  // namespace trireme

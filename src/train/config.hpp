@@ -1,0 +1,82 @@
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "model/config.hpp"
+#include "optim/config.hpp"
+#include "parallel/config.hpp"
+
+namespace trireme {
+
+struct TrainConfig {
+  std::int64_t steps = 0;
+  double epochs = 1;
+  std::int64_t seq_len = 0;
+  std::int64_t micro_batch = 4;
+  std::int64_t global_batch = 32;
+  std::string precision = "fp32";
+  std::string device = "auto";
+  std::int64_t seed = 42;
+  std::int64_t log_every = 10;
+  std::int64_t metrics_every = 1;
+  std::int64_t eval_every = 0;
+  std::int64_t threads = 0;
+  bool fused_ops = true;
+  double comm_timeout_s = 600;
+
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("steps", self.steps, "optimizer steps; 0: as many as `epochs` needs");
+    visit("epochs", self.epochs, "passes over the data when steps is 0");
+    visit("seq_len", self.seq_len, "tokens of one sequence; 0: the length the set was packed for");
+    visit("micro_batch", self.micro_batch, "sequences of one forward pass on one rank");
+    visit("global_batch", self.global_batch, "sequences of one update, over all ranks and micro-steps");
+    visit("precision", self.precision, "fp32, bf16 or fp16 (with fp32 main weights), or fp64");
+    visit("device", self.device, "auto (a GPU where there is one), cpu or cuda");
+    visit("seed", self.seed, "of initial weights, data order and dropout");
+    visit("log_every", self.log_every, "steps between progress lines; 0: none");
+    visit("metrics_every", self.metrics_every, "steps between lines of metrics.jsonl");
+    visit("eval_every", self.eval_every, "steps between validation losses (needs data.valid_path); 0: none");
+    visit("threads", self.threads, "CPU threads of one rank; 0: OMP_NUM_THREADS, else cores / ranks of the node");
+    visit("fused_ops", self.fused_ops, "our fused CPU kernels instead of plain operations");
+    visit("comm_timeout_s", self.comm_timeout_s, "seconds after which a collective counts as hung");
+  }
+};
+
+struct DataConfig {
+  std::string path;
+  std::string valid_path;
+
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("path", self.path, "token set to train on (a folder that `trireme-data pack` wrote)");
+    visit("valid_path", self.valid_path, "held-out token set for the validation loss");
+  }
+};
+
+struct CheckpointConfig {
+  std::int64_t every = 1000;
+  std::int64_t keep_last = 3;
+  bool async = false;
+  std::string resume = "auto";
+
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("every", self.every, "steps between checkpoints; 0: at the last step only");
+    visit("keep_last", self.keep_last, "checkpoints kept; 0: all");
+    visit("async", self.async, "write checkpoints behind training");
+    visit("resume", self.resume, "auto (newest good checkpoint of the run, else start), never, or a checkpoint's path");
+  }
+};
+
+/// Everything a training run is told.
+struct RunConfig {
+  ModelConfig model;
+  TrainConfig train;
+  OptimConfig optim;
+  ParallelConfig parallel;
+  CheckpointConfig checkpoint;
+  DataConfig data;
+};
+
+}  // namespace trireme

@@ -1,0 +1,112 @@
+#include "train/device.hpp"
+
+#include <sys/resource.h>
+
+#ifdef TRIREME_HAVE_CUDA
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#endif
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <string_view>
+#include <thread>
+
+#include "core/error.hpp"
+#include "core/timer.hpp"
+
+namespace trireme {
+namespace {
+
+struct PeakRow {
+  std::string_view name;  // part of the device's name
+  double dense_bf16;
+};
+
+/// Data-sheet values, dense. A100 and H100 differ by form factor; the more specific name comes first.
+constexpr std::array<PeakRow, 6> kPeaks{
+    {{"H100 PCIe", 756e12}, {"H100 NVL", 835e12}, {"H100", 989.4e12}, {"H200", 989.4e12}, {"A100", 312e12}, {"3090", 71e12}}};
+
+double measured_matmul_flops(at::Device device, at::ScalarType compute) {
+  constexpr std::int64_t kSize = 1024;
+  const auto options = at::TensorOptions().dtype(compute).device(device);
+  const at::Tensor a = at::ones({kSize, kSize}, options);
+  at::Tensor out = a.matmul(a);
+  double best_s = 1e9;
+  for (int i = 0; i < 5; ++i) {
+    const Timer timer;
+    at::matmul_out(out, a, a);
+    best_s = std::min(best_s, timer.seconds());
+  }
+  return 2.0 * kSize * kSize * kSize / best_s;
+}
+
+}  // namespace
+
+ParamDTypes precision_dtypes(const std::string& precision) {
+  if (precision == "fp32") return {at::kFloat, at::kFloat};
+  if (precision == "fp64") return {at::kDouble, at::kDouble};
+  if (precision == "bf16") return {at::kBFloat16, at::kFloat};
+  if (precision == "fp16") return {at::kHalf, at::kFloat};
+  fail(ErrorKind::usage, "train.precision = ", precision, ", must be fp32, bf16, fp16 or fp64");
+}
+
+at::Device choose_device(const std::string& device, int local_rank) {
+  if (device != "auto" && device != "cpu" && device != "cuda") {
+    fail(ErrorKind::usage, "train.device = ", device, ", must be auto, cpu or cuda");
+  }
+#ifdef TRIREME_HAVE_CUDA
+  const int visible = device == "cpu" ? 0 : at::cuda::device_count();
+#else
+  const int visible = 0;
+#endif
+  if (visible > 0) return {at::kCUDA, static_cast<at::DeviceIndex>(local_rank % visible)};
+  if (device == "cuda") fail(ErrorKind::usage, "train.device = cuda, but this rank sees no GPU (nvidia-smi, CUDA_VISIBLE_DEVICES)");
+  return at::kCPU;
+}
+
+std::int64_t set_cpu_threads(std::int64_t threads, int local_size) {
+  if (threads == 0) {
+    const char* omp = std::getenv("OMP_NUM_THREADS");
+    threads = omp != nullptr ? std::atoi(omp) : static_cast<std::int64_t>(std::thread::hardware_concurrency()) / local_size;
+  }
+  threads = std::max<std::int64_t>(threads, 1);
+  at::set_num_threads(static_cast<int>(threads));
+  at::set_num_interop_threads(1);
+  return threads;
+}
+
+double peak_flops(at::Device device, at::ScalarType compute) {
+#ifdef TRIREME_HAVE_CUDA
+  if (device.is_cuda() && (compute == at::kBFloat16 || compute == at::kHalf)) {
+    const std::string_view name = at::cuda::getDeviceProperties(device.index())->name;
+    for (const PeakRow& row : kPeaks) {
+      if (name.find(row.name) != std::string_view::npos) return row.dense_bf16;
+    }
+  }
+#endif
+  return measured_matmul_flops(device, compute);
+}
+
+std::int64_t peak_memory_bytes(at::Device device) {
+#ifdef TRIREME_HAVE_CUDA
+  if (device.is_cuda()) {
+    const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device.index());
+    return stats.reserved_bytes[0].peak;
+  }
+#endif
+  TRIREME_ASSERT(device.is_cpu());
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
+}
+
+double flops_per_token(const ModelConfig& model, std::int64_t seq_len) {
+  const std::int64_t embedding = model.vocab_size * model.hidden_size;
+  const std::int64_t lookup_only = model.tie_embeddings ? 0 : embedding;
+  const auto matmul_weights = static_cast<double>(model.num_parameters() - lookup_only);
+  return 6.0 * matmul_weights + 12.0 * static_cast<double>(model.num_layers * model.num_heads * model.head_dim * seq_len);
+}
+
+}  // namespace trireme

@@ -1,0 +1,19 @@
+#pragma once
+#include <cstdint>
+
+#include "comm/communicator.hpp"
+#include "data/samples.hpp"
+#include "model/transformer.hpp"
+
+namespace trireme {
+
+struct Validation {
+  double loss = 0;  // loss sum of all ranks / valid targets of all ranks
+  double num_targets = 0;
+};
+
+/// Mean loss over a whole held-out set, each sequence once, split over the ranks of `data_group` (collective). The same for
+/// every number of ranks up to rounding.
+Validation evaluate(Transformer& model, const SampleSet& samples, Communicator& data_group, std::int64_t micro_batch);
+
+}  // namespace trireme

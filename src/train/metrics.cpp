@@ -1,0 +1,109 @@
+#include "train/metrics.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "core/error.hpp"
+#include "core/file.hpp"
+#include "core/json.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::size_t kFields = sizeof(StepMeasures) / sizeof(double);
+
+std::vector<double> pack(const StepMeasures& m) {
+  return {m.loss_sum, m.num_targets, m.step_time_s, m.data_wait_s, m.comm_s, m.comm_exposed_s, m.mem_peak_bytes};
+}
+
+/// JSON has no NaN or infinity: null.
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+Json to_json(const MetricsLine& line) {
+  Json json;
+  json["step"] = line.facts.step;
+  json["tokens"] = line.facts.tokens;
+  json["loss"] = number(line.loss);
+  json["grad_norm"] = number(line.facts.grad_norm);
+  json["lr"] = line.facts.lr;
+  json["step_time_s"] = line.mean.step_time_s;
+  json["tokens_per_s"] = number(line.tokens_per_s);
+  json["data_wait_s"] = line.mean.data_wait_s;
+  json["comm_s"] = line.mean.comm_s;
+  json["comm_exposed_s"] = line.mean.comm_exposed_s;
+  json["mem_peak_bytes"] = static_cast<std::int64_t>(line.mean.mem_peak_bytes);
+  json["mfu"] = number(line.mfu);
+  json["num_targets"] = static_cast<std::int64_t>(line.mean.num_targets);
+  json["slowest_rank"] = line.slowest_rank;
+  json["loss_scale"] = line.facts.loss_scale;
+  json["skipped"] = line.facts.skipped;
+  return json;
+}
+
+}  // namespace
+
+Metrics::Metrics(Communicator& world, std::filesystem::path file, double flops_per_token, double peak_flops_total)
+    : world_(world),
+      file_(std::move(file)),
+      flops_per_token_(flops_per_token),
+      peak_flops_(peak_flops_total),
+      mine_(kFields),
+      all_(kFields * static_cast<std::size_t>(world.size())) {}
+
+std::optional<MetricsLine> Metrics::report(const StepFacts& facts, const StepMeasures& measures) {
+  std::optional<MetricsLine> line = flush();
+  pending_facts_ = facts;
+  mine_ = pack(measures);
+  pending_ = world_.all_gather(mine_.data(), all_.data(), kFields, DType::f64, {}, "metrics");
+  return line;
+}
+
+std::optional<MetricsLine> Metrics::flush() {
+  if (!pending_) return std::nullopt;
+  pending_->wait();
+  pending_.reset();
+  std::vector<double> sum(kFields, 0.0);
+  double mem_peak = 0;
+  double slowest_s = -1;
+  MetricsLine line;
+  for (int rank = 0; rank < world_.size(); ++rank) {
+    const double* one = all_.data() + static_cast<std::size_t>(rank) * kFields;
+    for (std::size_t i = 0; i < kFields; ++i) sum[i] += one[i];
+    mem_peak = std::max(mem_peak, one[6]);
+    const double own_s = one[2] - one[5];  // step time less waiting for peers
+    if (own_s > slowest_s) {
+      slowest_s = own_s;
+      line.slowest_rank = rank;
+    }
+  }
+  const double ranks = world_.size();
+  line.facts = pending_facts_;
+  line.mean = {sum[0], sum[1], sum[2] / ranks, sum[3] / ranks, sum[4] / ranks, sum[5] / ranks, mem_peak};
+  line.loss = sum[0] / sum[1];
+  line.tokens_per_s = static_cast<double>(line.facts.step_tokens) / line.mean.step_time_s;
+  line.mfu = line.tokens_per_s * flops_per_token_ / peak_flops_;
+  append(to_json(line).dump());
+  return line;
+}
+
+void Metrics::write_resumed(std::int64_t step) { append(Json{{"resumed_from", step}}.dump()); }
+
+void Metrics::write_validation(std::int64_t step, double loss, double num_targets) {
+  append(Json{{"eval_step", step}, {"valid_loss", number(loss)}, {"valid_targets", static_cast<std::int64_t>(num_targets)}}.dump());
+}
+
+void Metrics::append(const std::string& line) {
+  if (world_.rank() != 0) return;
+  const Fd fd(::open(file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  const std::string text = line + "\n";
+  // One write per line: a reader never sees half of one, whatever happens to this process.
+  if (!fd || ::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+    fail(ErrorKind::resource, "cannot append to ", file_.string(), ": is the disk full?");
+  }
+}
+
+}  // namespace trireme

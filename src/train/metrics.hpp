@@ -1,0 +1,74 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "core/timer.hpp"
+
+namespace trireme {
+
+/// What one rank measured in one step (or, for sums, in all steps since the last report).
+struct StepMeasures {
+  double loss_sum = 0;      // of this rank's valid targets
+  double num_targets = 0;
+  double step_time_s = 0;
+  double data_wait_s = 0;   // waiting for the loader
+  double comm_s = 0;        // a gradient collective was in flight
+  double comm_exposed_s = 0;  // of it, with nothing else to do
+  double mem_peak_bytes = 0;
+};
+
+/// What is the same on every rank and needs no reduction.
+struct StepFacts {
+  std::int64_t step = 0;
+  std::int64_t tokens = 0;      // positions trained on since step 0, all ranks
+  std::int64_t step_tokens = 0; // of the steps reported here
+  double grad_norm = 0;
+  double lr = 0;
+  double loss_scale = 1;
+  bool skipped = false;         // fp16 overflow: no update
+};
+
+/// One line of metrics.jsonl.
+struct MetricsLine {
+  StepFacts facts;
+  double loss = 0;  // sum over all ranks / valid targets of all ranks
+  StepMeasures mean;  // times: mean over ranks; mem_peak_bytes: largest
+  double tokens_per_s = 0;
+  double mfu = 0;
+  int slowest_rank = 0;  // longest time outside waiting for peers
+};
+
+/// Reduces measures over all ranks with one packed asynchronous all-gather a report, read one report later so that no step
+/// waits for it; ranks are added in rank order, in fp64. Rank 0 appends the lines.
+class Metrics {
+ public:
+  /// `flops_per_token` and `peak_flops_total` (all ranks together) give MFU.
+  Metrics(Communicator& world, std::filesystem::path file, double flops_per_token, double peak_flops_total);
+  Metrics(const Metrics&) = delete;
+  Metrics& operator=(const Metrics&) = delete;
+
+  /// Starts the reduction of a report; completes the one before it and returns its line (on every rank).
+  std::optional<MetricsLine> report(const StepFacts& facts, const StepMeasures& measures);
+  /// Completes the pending reduction; after it all lines are on disk as far as the process can tell.
+  std::optional<MetricsLine> flush();
+
+  void write_resumed(std::int64_t step);
+  void write_validation(std::int64_t step, double loss, double num_targets);
+
+ private:
+  void append(const std::string& line);
+
+  Communicator& world_;
+  std::filesystem::path file_;
+  double flops_per_token_;
+  double peak_flops_;
+  StepFacts pending_facts_;
+  std::vector<double> mine_;
+  std::vector<double> all_;
+  WorkPtr pending_;
+};
+
+}  // namespace trireme

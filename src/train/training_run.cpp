@@ -1,0 +1,277 @@
+#include "train/training_run.hpp"
+
+#include <cmath>
+
+#include "checkpoint/commands.hpp"
+#include "checkpoint/folder.hpp"
+#include "checkpoint/load.hpp"
+#include "checkpoint/model_values.hpp"
+#include "checkpoint/verify.hpp"
+#include "core/error.hpp"
+#include "core/file.hpp"
+#include "core/log.hpp"
+#include "optim/schedule.hpp"
+#include "train/agreement.hpp"
+#include "train/device.hpp"
+#include "train/evaluate.hpp"
+#include "train/resume.hpp"
+#include "train/signals.hpp"
+#include "train/stop_vote.hpp"
+
+namespace trireme {
+
+/// What is built from the configuration once it is resolved, in the order of its dependencies.
+struct TrainingRun::Model {
+  std::unique_ptr<Communicator> device_world;  // null on a CPU: the control world serves
+  Mesh mesh;
+  ParamRegistry registry;
+  Transformer transformer;
+  std::unique_ptr<Optimizer> optimizer;
+  LossScaler scaler;
+  Step step;
+  StateView state;
+
+  Model(const RunConfig& config, const RunRanks& ranks, at::Device device, ParamDTypes dtypes)
+      : device_world(device.is_cuda() ? make_world("nccl", ranks.launch, ranks.options, ranks.device_backends) : nullptr),
+        mesh(device_world ? *device_world : ranks.world, config.parallel),
+        transformer(registry, config.model, ModelPart::whole(config.model),
+                    {config.train.fused_ops ? ops::Path::fast : ops::Path::plain, config.parallel.recompute == "full",
+                     static_cast<std::uint64_t>(config.train.seed)}),
+        optimizer((registry.allocate(mesh, dtypes, device), make_optimizer(config.optim, registry))),
+        scaler(config.train.precision == "fp16"),
+        step(transformer, *optimizer, mesh.group(Axis::data), scaler, config.optim.clip_norm, config.parallel.bucket_mb),
+        state(registry, *optimizer, mesh.rank(Axis::data), mesh.size(Axis::data)) {
+    transformer.prepare();
+  }
+};
+
+TrainingRun::TrainingRun(RunConfig& config, ConfigSet& keys, const std::filesystem::path& folder, const RunRanks& ranks)
+    : config_(config), keys_(keys), folder_{folder}, ranks_(ranks), world_(ranks.world) {
+  all_or_none(world_, [&] {
+    open_data();
+    resolve_config();
+  });
+  all_or_none(world_, [&] { claim_folder(); });
+  all_or_none(world_, [&] { build(); });
+  resume();
+  announce();
+}
+
+TrainingRun::~TrainingRun() = default;
+
+void TrainingRun::open_data() {
+  if (config_.data.path.empty()) fail(ErrorKind::usage, "--data is missing: give a token set (a folder that trireme-data pack wrote)");
+  set_.emplace(TokenSet::open(config_.data.path));
+  if (set_->kind() != "pretrain") fail(ErrorKind::usage, "--data ", config_.data.path, " is of kind ", set_->kind(), ", pretrain is needed");
+  if (config_.train.seq_len == 0) config_.train.seq_len = set_->seq_len();
+  samples_.emplace(*set_, config_.train.seq_len);
+  if (!config_.data.valid_path.empty()) {
+    valid_set_.emplace(TokenSet::open(config_.data.valid_path));
+    if (valid_set_->manifest().tokenizer_hash != set_->manifest().tokenizer_hash) {
+      fail(ErrorKind::usage, "data.valid_path ", config_.data.valid_path, " was packed with another tokenizer than ", config_.data.path);
+    }
+    valid_samples_.emplace(*valid_set_, config_.train.seq_len);
+  } else if (config_.train.eval_every > 0) {
+    fail(ErrorKind::usage, "train.eval_every = ", config_.train.eval_every, " needs data.valid_path");
+  }
+  files_ = set_->tokenizer_files();
+}
+
+std::int64_t TrainingRun::steps_of_epochs() const {
+  return static_cast<std::int64_t>(
+      std::ceil(config_.train.epochs * static_cast<double>(samples_->size()) / static_cast<double>(config_.train.global_batch)));
+}
+
+void TrainingRun::resolve_config() {
+  resolve(config_.model, static_cast<std::int64_t>(set_->vocab_size()));
+  if (config_.train.seq_len > config_.model.max_seq_len) {
+    fail(ErrorKind::usage, "train.seq_len = ", config_.train.seq_len, " is more than model.max_seq_len = ", config_.model.max_seq_len);
+  }
+  if (config_.train.steps == 0) config_.train.steps = steps_of_epochs();
+  files_["config.toml"] = keys_.to_toml();
+}
+
+void TrainingRun::claim_folder() {
+  if (world_.rank() != 0) return;
+  folder_.prepare();
+  lock_.emplace(folder_.root, RunLockOptions{.job_id = ranks_.job_id});
+  if (config_.checkpoint.resume == "never" && !list_steps(folder_.checkpoints()).empty()) {
+    fail(ErrorKind::usage, "checkpoint.resume = never, but ", folder_.checkpoints().string(),
+         " holds checkpoints; give a new --run, or let it resume (auto)");
+  }
+}
+
+void TrainingRun::build() {
+  set_cpu_threads(config_.train.threads, ranks_.launch.local_size);
+  const at::Device device = choose_device(config_.train.device, ranks_.launch.local_rank);
+  const ParamDTypes dtypes = precision_dtypes(config_.train.precision);
+  model_ = std::make_unique<Model>(config_, ranks_, device, dtypes);
+  const double peak = peak_flops(device, dtypes.compute) * world_.size();
+  metrics_.emplace(world_, folder_.metrics(), flops_per_token(config_.model, config_.train.seq_len), peak);
+  saver_.emplace(folder_.checkpoints(), run_identity(keys_, set_->content_hash()), config_.checkpoint, world_);
+}
+
+void TrainingRun::resume() {
+  const std::string& wanted = config_.checkpoint.resume;
+  std::optional<Checkpoint> found;
+  if (wanted == "auto") {
+    found = find_newest_good(folder_.checkpoints(), world_, [](std::string_view text) { log::warn(text); });
+    if (!found && !list_steps(folder_.checkpoints()).empty()) {
+      all_or_none(world_, [&] {
+        fail(ErrorKind::data, "no checkpoint in ", folder_.checkpoints().string(), " is whole; nothing was changed. Give another --run to start anew");
+      });
+    }
+  } else if (wanted != "never") {
+    all_or_none(world_, [&] {
+      found = open_newest_good(wanted);
+    });
+  }
+  if (found) {
+    load(*found);
+  } else {
+    model_->registry.initialize(static_cast<std::uint64_t>(config_.train.seed));
+  }
+  const Mesh& mesh = model_->mesh;
+  all_or_none(world_, [&] {
+    loader_.emplace(*samples_, LoaderConfig{static_cast<std::uint64_t>(config_.train.seed), true, config_.train.micro_batch,
+                                            config_.train.global_batch, mesh.rank(Axis::data), mesh.size(Axis::data), progress_.next_sample});
+  });
+}
+
+void TrainingRun::load(const Checkpoint& checkpoint) {
+  const auto& values = checkpoint.manifest().values;
+  const bool weights_only = !values.contains("update");  // imported: no training state
+  all_or_none(world_, [&] {
+    if (!weights_only) {
+      check_same_run(values, keys_, checkpoint.path().string());
+      if (values.at("data.content_hash") != set_->content_hash()) {
+        fail(ErrorKind::usage, "--data ", config_.data.path, " holds other tokens than ", checkpoint.path().string(), " was trained on");
+      }
+    }
+  });
+  StateDict state;
+  for (StateTensor& tensor : model_->state.tensors()) {
+    if (!weights_only || tensor.name.starts_with("param/")) state.tensors.push_back(tensor);
+  }
+  load_tensors(checkpoint, state, world_);
+  model_->state.unstage();
+  model_->registry.refresh_weights();
+  if (weights_only) {
+    log::info(cat("starting from the weights of ", checkpoint.path().string()));
+    return;
+  }
+  progress_ = load_progress(values, model_->scaler);
+  metrics_->write_resumed(progress_.step);
+  log::info(cat("resumed from ", checkpoint.path().string(), " at step ", progress_.step));
+}
+
+void TrainingRun::announce() const {
+  if (world_.rank() == 0) write_file_atomic(folder_.config(), keys_.to_toml());
+  const TrainConfig& train = config_.train;
+  const std::int64_t data_ranks = model_->mesh.size(Axis::data);
+  log::info(cat(world_.size(), " ranks (", world_.backend(), ") on ", ranks_.launch.num_nodes, " nodes, device ", model_->registry.device(), ", ",
+                train.precision, ", ", at::get_num_threads(), " CPU threads a rank"));
+  log::info(cat("model ", config_.model.preset, ": ", format_count(static_cast<double>(config_.model.num_parameters())), " parameters"));
+  log::info(cat("global batch ", train.global_batch, " = ", data_ranks, " data ranks x ", train.micro_batch, " sequences x ",
+                loader_->micro_steps(), " micro-steps of ", train.seq_len, " tokens; ", samples_->size(), " sequences in ", config_.data.path));
+  log::info(cat("steps ", progress_.step, " to ", train.steps, " (", format_count(static_cast<double>(train.global_batch * train.seq_len)),
+                " tokens a step), run folder ", folder_.root.string()));
+}
+
+bool TrainingRun::checkpoint_due() const {
+  const std::int64_t every = config_.checkpoint.every;
+  return progress_.step == config_.train.steps || (every > 0 && progress_.step % every == 0);
+}
+
+int TrainingRun::execute() {
+  if (world_.rank() == 0) write_status(folder_, "running", kExitDone, progress_.step);
+  progress_line_.emplace(progress_.step, config_.train.steps, config_.train.log_every, world_.rank() == 0);
+  StopVote vote(world_);
+  std::int64_t saved_step = progress_.step;
+  bool stopped = false;
+  while (progress_.step < config_.train.steps && !stopped) {
+    vote.post(stop_signal() != 0, saver_->writer_done());
+    do_step();
+    const StopVote::Result result = vote.take();
+    stopped = result.stop;
+    if (result.writers_done) saver_->commit();
+    if (checkpoint_due() || stopped) {
+      save();
+      saved_step = progress_.step;
+    }
+    if (config_.train.eval_every > 0 && progress_.step % config_.train.eval_every == 0) validate();
+  }
+  if (saved_step != progress_.step || list_steps(folder_.checkpoints()).empty()) save();
+  saver_->commit();
+  if (const auto line = metrics_->flush()) progress_line_->show(*line);
+  progress_line_->close();
+  if (stopped) log::info(cat("stopped on request at step ", progress_.step, " after a committed checkpoint; the same command resumes"));
+  const bool done = progress_.step >= config_.train.steps;
+  const int code = done ? kExitDone : kExitStopped;
+  if (world_.rank() == 0) write_status(folder_, done ? "done" : "stopped", code, progress_.step);
+  return code;
+}
+
+void TrainingRun::do_step() {
+  const Timer timer;
+  const double waited_before_s = loader_->wait_s();
+  const std::int64_t step = progress_.step + 1;
+  std::vector<Batch> batches;
+  for (std::int64_t i = 0; i < loader_->micro_steps(); ++i) batches.push_back(loader_->next());
+  const double data_wait_s = loader_->wait_s() - waited_before_s;
+  const double lr = learning_rate(config_.optim, step, config_.train.steps);
+
+  const UpdateResult result = model_->step.run(batches, batches.front().update_targets, step, progress_.update + 1, lr);
+
+  const std::int64_t step_tokens = config_.train.global_batch * config_.train.seq_len;
+  progress_ = {step, progress_.update + (result.skipped ? 0 : 1), loader_->next_sample(), progress_.tokens + step_tokens};
+  report(result, timer.seconds(), data_wait_s, lr, step_tokens);
+}
+
+void TrainingRun::report(const UpdateResult& result, double step_time_s, double data_wait_s, double lr, std::int64_t step_tokens) {
+  since_report_.loss_sum += result.loss_sum;
+  since_report_.num_targets += static_cast<double>(result.num_targets);
+  since_report_.step_time_s += step_time_s;
+  since_report_.data_wait_s += data_wait_s;
+  since_report_.comm_s += result.overlap.comm_s;
+  since_report_.comm_exposed_s += result.overlap.exposed_s;
+  tokens_since_report_ += step_tokens;
+  if (progress_.step % config_.train.metrics_every != 0 && progress_.step != config_.train.steps) return;
+  since_report_.mem_peak_bytes = static_cast<double>(peak_memory_bytes(model_->registry.device()));
+  const StepFacts facts{progress_.step, progress_.tokens,         tokens_since_report_, result.grad_norm,
+                        lr,             model_->scaler.scale(), result.skipped};
+  const auto line = metrics_->report(facts, since_report_);
+  since_report_ = {};
+  tokens_since_report_ = 0;
+  if (line) progress_line_->show(*line);
+}
+
+void TrainingRun::validate() {
+  const Validation validation = evaluate(model_->transformer, *valid_samples_, model_->mesh.group(Axis::data), config_.train.micro_batch);
+  metrics_->write_validation(progress_.step, validation.loss, validation.num_targets);
+  progress_line_->close();
+  log::info(cat("step ", progress_.step, "  validation loss ", validation.loss));
+}
+
+void TrainingRun::save() {
+  // Lines of the steps that the checkpoint holds must be on disk before it: a resumed run does not write them again.
+  if (const auto line = metrics_->flush()) progress_line_->show(*line);
+  progress_line_->close();
+  model_->state.stage();
+  StateDict state{model_->state.tensors(), {}, files_};
+  save_progress(state.values, progress_, model_->scaler);
+  save_config(state.values, keys_);
+  put_model_values(config_.model, state.values);
+  state.values["data.content_hash"] = set_->content_hash();
+  saver_->save(progress_.step, state);
+}
+
+int pretrain(RunConfig& config, ConfigSet& keys, const std::filesystem::path& folder, const RunRanks& ranks) {
+  install_stop_signals();
+  TrainingRun run(config, keys, folder, ranks);
+  const int code = run.execute();
+  ranks.world.barrier();
+  return code;
+}
+
+}  // namespace trireme

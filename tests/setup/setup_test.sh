@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# bin/demo, bin/test and what they share: options, and how they find out what is missing.
+set -euo pipefail
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
+source tests/support/shell.sh
+source bin/lib/setup.sh
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+help_and_unknown_options() {
+  local command rc
+  for command in bin/demo bin/test .ci/run; do
+    expect_match "$command --help" '^usage: bin/' "$(env -i PATH=/usr/bin:/bin HOME="$work" "$command" --help)"
+    rc=0
+    "$command" --no-such-option 2>"$work/err" || rc=$?
+    expect_equal "exit of $command --no-such-option" 2 "$rc"
+    expect_match "its message" 'unknown option --no-such-option' "$(<"$work/err")"
+  done
+}
+
+missing_things_are_named_together() {
+  local rc=0
+  (
+    # shellcheck disable=SC2030,SC2031
+    kBuildPackages=("libone-dev hdr:one/absent.h TRIREME_HDF5_ROOT" "two|three cmd:absent-program" "sed cmd:sed")
+    may_install=0
+    install_system demo
+  ) 2>"$work/err" || rc=$?
+  expect_equal "exit" 4 "$rc"
+  expect_match "the header" 'libone-dev +\(looked for one/absent.h\), or a prefix in TRIREME_HDF5_ROOT' "$(<"$work/err")"
+  expect_match "the program" 'two +\(looked for absent-program\)' "$(<"$work/err")"
+  expect_match "the command" 'apt-get install libone-dev two
+' "$(<"$work/err")"
+}
+
+prefixes_and_modules_count() {
+  mkdir -p "$work"/prefix/{include/one,bin}
+  touch "$work/prefix/include/one/here.h"
+  probe hdr:one/here.h && broken "a header was found before its prefix was given"
+  probe hdr:one/here.h "$work/prefix" || broken "header under a root"
+  CMAKE_PREFIX_PATH="/nowhere:$work/prefix" probe hdr:one/here.h || broken "header under CMAKE_PREFIX_PATH"
+  CPATH="$work/prefix/include" probe hdr:one/here.h || broken "header in CPATH"
+  printf '#!/bin/sh\n' >"$work/prefix/bin/some-program"
+  chmod +x "$work/prefix/bin/some-program"
+  probe cmd:some-program && broken "a program was found before its prefix was given"
+  probe cmd:some-program "$work/prefix" || broken "program under a root"
+}
+
+versions_compare_as_numbers() {
+  version_at_least 3.25.1 3.25 || broken "3.25.1 is at least 3.25"
+  version_at_least 3.100 3.25 || broken "3.100 is at least 3.25"
+  ! version_at_least 3.9 3.25 || broken "3.9 is not at least 3.25"
+}
+
+every_row_is_well_formed() {
+  local row package test root rest
+  # shellcheck disable=SC2031
+  for row in "${kBuildPackages[@]}" "${kPythonPackages[@]}" "${kBuildExtras[@]}" "${kTestExtras[@]}"; do
+    read -r package test root rest <<<"$row"
+    [[ $package =~ ^[a-z0-9.+|-]+$ && $test =~ ^(cmd|hdr|mod|pkg):. && $root =~ ^(TRIREME_[A-Z0-9]+_ROOT)?$ && -z $rest ]] ||
+      broken "row '$row' of bin/lib/packages.sh"
+  done
+}
+
+help_and_unknown_options
+missing_things_are_named_together
+prefixes_and_modules_count
+versions_compare_as_numbers
+every_row_is_well_formed
+finish

@@ -1,0 +1,163 @@
+#!/usr/bin/env bash
+# requeue_test.sh BIN_FOLDER: slurm/pretrain_a100.sbatch under a real Slurm of two nodes with two tasks each, CPU.
+#
+# A signal: the ranks save and end with 75, the job goes back in the queue, resumes where it stopped and ends with the
+# weights of a run that was never stopped. A killed rank: the same. A wrong option or scancel: no second try.
+set -euo pipefail
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
+source tests/support/shell.sh
+bin=$(cd "$1" && pwd)
+PATH=$PATH:/usr/sbin:/sbin
+
+for program in munged slurmctld slurmd srun sbatch; do
+  command -v "$program" >/dev/null || skip "$program is not installed (bin/test installs it as root)"
+done
+((EUID == 0)) || skip "the cluster of this test needs root"
+find /usr/lib -name 'mpi_pmix*.so' -path '*slurm*' | grep -q . || skip "this Slurm has no PMIx plugin (slurm-wlm-basic-plugins)"
+
+work=$(mktemp -d /tmp/trireme-slurm.XXXXXX)
+cluster=$work/c
+mode=()
+if unshare --net --mount --pid --fork true 2>/dev/null && command -v ip >/dev/null; then mode=(--netns); fi
+
+cleanup() {
+  local rc=$?
+  tests/slurm/cluster/down.sh "$cluster" || true
+  if ((rc != 0 && rc != kSkipped)); then
+    printf 'kept for a look: %s\n' "$work" >&2
+  else
+    rm -rf "$work"
+  fi
+}
+trap cleanup EXIT
+
+on() { timeout 60 "$cluster/on" ctl "$@"; }
+
+# job_field JOB FIELD
+job_field() { on scontrol -o show job "$1" | sed -nE "1s/.*(^| )$2=([^ ]*).*/\2/p"; }
+
+await() { # await SECONDS WHAT COMMAND...: until the command succeeds
+  local deadline=$((SECONDS + $1)) what=$2
+  shift 2
+  until "$@"; do
+    if ((SECONDS > deadline)); then
+      broken "waited in vain for $what"
+      tail -n 20 "$work"/*.out >&2 || true
+      finish
+    fi
+    sleep 0.2
+  done
+}
+
+ended() { [[ -z $(on squeue -h -j "$1" -o %t 2>/dev/null) ]]; }
+logged_step() { # logged_step RUN STEP: has it logged this step or a later one
+  [[ -s $1/metrics.jsonl ]] &&
+    awk -v want="$2" 'match($0, /"step": *[0-9]+/) { s = substr($0, RSTART, RLENGTH); sub(/.*: */, "", s); if (s + 0 >= want) found = 1 }
+      END { exit !found }' "$1/metrics.jsonl"
+}
+has_checkpoint() { [[ -n $(compgen -G "$1/checkpoints/step-*") ]]; }
+resumed_from() { sed -nE 's/.*"resumed_from": *([0-9]+).*/\1/p' "$1/metrics.jsonl" | tail -n1; }
+first_committed() { sed -nE 's/.*last committed step ([0-9]+),.*/\1/p' "$work/$1.out" | head -n1; }
+final_hash() {
+  local all=("$1"/checkpoints/step-*)
+  "$bin/trireme" checkpoint hash "${all[-1]}"
+}
+
+kSteps=60
+submit() { # [steps=N] submit NAME [OPTION...]: prints the job id; the run folder is WORK/NAME
+  local name=$1
+  shift
+  TRIREME_BIN=$bin on sbatch --parsable --nodes=2 --ntasks-per-node=2 --gpus-per-node=0 --cpus-per-task=1 --time=20 \
+    --job-name="$name" --output="$work/$name.out" slurm/pretrain_a100.sbatch --data "$work/set" --run "$work/$name" \
+    --train.device cpu --train.precision fp32 --train.seed 1 --train.steps "${steps:-$kSteps}" --train.seq_len 64 \
+    --train.micro_batch 1 --train.global_batch 8 --model.preset tiny --checkpoint.every 5 "$@"
+}
+
+make_set() {
+  "$bin/trireme-data" synth --output "$work/corpus.jsonl" --documents 400 --seed 1
+  "$bin/trireme-data" tokenizer train --input "$work/corpus.jsonl" --vocab-size 600 --output "$work/tokenizer"
+  TRIREME_BIN=$bin on sbatch --parsable --ntasks-per-node=2 --output="$work/prep.out" slurm/prep.sbatch --kind pretrain \
+    --tokenizer "$work/tokenizer" --input "$work/corpus.jsonl" --seq-len 64 --output "$work/set" >"$work/prep.id"
+  await 60 "the end of prep.sbatch" ended "$(<"$work/prep.id")"
+  expect_equal "prep's state" COMPLETED "$(job_field "$(<"$work/prep.id")" JobState)"
+  "$bin/trireme-data" verify "$work/set"
+}
+
+# the stopping signal, as --signal=USR2@300 sends it before the time limit
+signalled_job_resumes_to_the_same_weights() {
+  local job stopped
+  job=$(submit signalled)
+  await 60 "step 12" logged_step "$work/signalled" 12
+  on scancel --signal=USR2 "$job"
+  await 60 "the requeue" grep -q ': requeue$' "$work/signalled.out"
+  expect_match "the first end" 'job +exit 75 ' "$(grep -m1 'job  *exit' "$work/signalled.out")"
+  stopped=$(first_committed signalled)
+  await 120 "the second end" ended "$job"
+  expect_equal "state" COMPLETED "$(job_field "$job" JobState)"
+  expect_equal "restarts" 1 "$(job_field "$job" Restarts)"
+  expect_equal "resumed_from" "$stopped" "$(resumed_from "$work/signalled")"
+  ((stopped >= 12 && stopped < kSteps)) || broken "stopped at step $stopped, must be between 12 and $kSteps"
+  expect_equal "weights after stop and resume" "$(final_hash "$work/whole")" "$(final_hash "$work/signalled")"
+}
+
+killed_rank_means_requeue() {
+  local job
+  job=$(submit killed)
+  await 60 "a checkpoint" has_checkpoint "$work/killed"
+  await 60 "step 12" logged_step "$work/killed" 12
+  kill_one_rank
+  await 120 "the requeue" grep -q ': requeue$' "$work/killed.out"
+  await 120 "the second end" ended "$job"
+  expect_equal "state" COMPLETED "$(job_field "$job" JobState)"
+  expect_equal "restarts" 1 "$(job_field "$job" Restarts)"
+  expect_equal "resumed_from" "$(first_committed killed)" "$(resumed_from "$work/killed")"
+  expect_equal "weights after the kill" "$(final_hash "$work/whole")" "$(final_hash "$work/killed")"
+}
+
+kill_one_rank() { # a rank of the job in $work/killed, found by its arguments
+  local process
+  for process in /proc/[0-9]*; do
+    if [[ $(readlink "$process/exe" 2>/dev/null) == "$bin/trireme" ]] &&
+      tr '\0' '\n' 2>/dev/null <"$process/cmdline" | grep -qxF "$work/killed"; then
+      kill -KILL "${process#/proc/}"
+      return
+    fi
+  done
+  broken "found no rank to kill"
+}
+
+wrong_option_fails_at_once() {
+  local job
+  job=$(submit wrong --optim.lr -1)
+  await 60 "the end" ended "$job"
+  expect_equal "state" FAILED "$(job_field "$job" JobState)"
+  expect_equal "exit code" 2:0 "$(job_field "$job" ExitCode)"
+  expect_equal "restarts" 0 "$(job_field "$job" Restarts)"
+}
+
+cancelled_job_stays_cancelled() {
+  local job
+  job=$(steps=100000 submit cancelled)
+  await 60 "step 3" logged_step "$work/cancelled" 3
+  on scancel "$job"
+  await 60 "the end" ended "$job"
+  sleep 7  # longer than the delay before a requeued job starts
+  expect_equal "state" CANCELLED "$(job_field "$job" JobState)"
+  expect_equal "restarts" 0 "$(job_field "$job" Restarts)"
+}
+
+uninterrupted_run() {
+  local job
+  job=$(submit whole)
+  await 120 "the uninterrupted run" ended "$job"
+  expect_equal "state" COMPLETED "$(job_field "$job" JobState)"
+}
+
+tests/slurm/cluster/up.sh "$cluster" "${mode[@]}"
+for scenario in make_set uninterrupted_run signalled_job_resumes_to_the_same_weights killed_rank_means_requeue \
+  wrong_option_fails_at_once cancelled_job_stays_cancelled; do
+  start=$SECONDS
+  "$scenario"
+  printf '%s: %d s\n' "$scenario" $((SECONDS - start))
+done
+finish

@@ -1,0 +1,94 @@
+#include "data/order.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "core/error.hpp"
+
+namespace trireme {
+namespace {
+
+TEST(SampleOrder, IsAPermutationInEveryEpochForManySizes) {
+  for (std::uint64_t size = 1; size <= 300; size += (size < 70 ? 1 : 37)) {
+    for (std::uint64_t seed = 0; seed < 4; ++seed) {
+      const SampleOrder order(size, seed);
+      for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
+        std::vector<bool> seen(size, false);
+        for (std::uint64_t k = 0; k < size; ++k) {
+          const SamplePlace place = order.place(epoch * size + k);
+
+          ASSERT_EQ(place.epoch, epoch);
+          ASSERT_LT(place.position, size);
+          ASSERT_FALSE(seen[place.position]) << "size " << size << " seed " << seed;
+          seen[place.position] = true;
+        }
+      }
+    }
+  }
+}
+
+TEST(SampleOrder, WithoutShuffleCountsUp) {
+  const SampleOrder order(5, 1, false);
+
+  EXPECT_EQ(order.place(3).position, 3U);
+  EXPECT_EQ(order.place(12).position, 2U);
+  EXPECT_EQ(order.place(12).epoch, 2U);
+}
+
+/// Chi-square of "where does index k land" in 16 x 16 cells: 255 - 31 degrees of freedom or so,
+/// mean 225, sd 21.
+TEST(SampleOrder, SpreadsNeighboursEvenly) {
+  constexpr std::uint64_t kSize = 65537;
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    const SampleOrder order(kSize, seed);
+    std::vector<double> cells(256, 0);
+    for (std::uint64_t k = 0; k < kSize; ++k) {
+      cells[(k * 16 / kSize) * 16 + order.place(k).position * 16 / kSize] += 1;
+    }
+    double chi_square = 0;
+    for (const double count : cells)
+      chi_square += std::pow(count - kSize / 256.0, 2) / (kSize / 256.0);
+
+    EXPECT_GT(chi_square, 110) << "seed " << seed;
+    EXPECT_LT(chi_square, 340) << "seed " << seed;
+  }
+}
+
+TEST(SampleOrder, SeedsAndEpochsDiffer) {
+  const SampleOrder one(1000, 1);
+  const SampleOrder two(1000, 2);
+  int equal_seed = 0;
+  int equal_epoch = 0;
+  int fixed = 0;
+  for (std::uint64_t k = 0; k < 1000; ++k) {
+    equal_seed += one.place(k).position == two.place(k).position;
+    equal_epoch += one.place(k).position == one.place(1000 + k).position;
+    fixed += one.place(k).position == k;
+  }
+
+  EXPECT_LT(equal_seed, 10);  // expected 1 of 1000
+  EXPECT_LT(equal_epoch, 10);
+  EXPECT_LT(fixed, 10);
+}
+
+TEST(SampleOrder, HandlesHugeSetsAndRefusesEmptyOnes) {
+  const SampleOrder order((std::uint64_t{1} << 61) + 12345, 7);
+
+  EXPECT_LT(order.place(99).position, order.num_samples());
+  EXPECT_THROW(SampleOrder(0, 1), Error);
+}
+
+/// Values from a second implementation (Python). A change here changes the data order of runs that are
+/// resumed.
+TEST(SampleOrder, NeverChanges) {
+  const SampleOrder order(1000003, 42);
+
+  EXPECT_EQ(order.place(0).position, 420597U);
+  EXPECT_EQ(order.place(1).position, 816379U);
+  EXPECT_EQ(order.place(1000003).position, 66211U);
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,213 @@
+#include "data/samples.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "core/error.hpp"
+#include "data/loader.hpp"
+#include "unit/data/small_set.hpp"
+
+namespace trireme {
+namespace {
+
+using testing::numbered_documents;
+using testing::TemporaryFolder;
+using testing::write_documents;
+using testing::write_manifest;
+
+/// 3 shards; a token's number says where it is from: shard, then place in it.
+class Samples : public ::testing::Test {
+ protected:
+  Samples() {
+    std::uint16_t next = 0;
+    for (std::uint64_t i = 0; i < 3; ++i) {
+      auto documents = numbered_documents(40, 50, unsigned(i) + 1);
+      for (auto& document : documents) {
+        for (auto& token : document) token = next++;
+        starts_.insert(document.front());
+        ends_.insert(document.back());
+      }
+      write_documents(folder_.path(), documents, i, 3, {16});
+    }
+    num_tokens_ = next;
+    write_manifest(folder_.path(), 3);
+  }
+
+  TemporaryFolder folder_{"samples"};
+  std::set<std::int64_t> starts_, ends_;
+  std::int64_t num_tokens_ = 0;
+};
+
+/// Rows hold consecutive numbers inside a segment: so targets, positions and bounds can be checked
+/// token by token.
+void check_batch(const Batch& batch, const std::set<std::int64_t>& starts) {
+  ASSERT_EQ(batch.segment_bounds.front(), 0);
+  ASSERT_EQ(batch.segment_bounds.back(), batch.B * batch.T);
+  std::int64_t targets = 0;
+  for (std::size_t s = 0; s + 1 < batch.segment_bounds.size(); ++s) {
+    const auto begin = static_cast<std::size_t>(batch.segment_bounds[s]);
+    const auto end = static_cast<std::size_t>(batch.segment_bounds[s + 1]);
+    ASSERT_LT(begin, end);
+    ASSERT_EQ(begin / static_cast<std::size_t>(batch.T),
+              (end - 1) / static_cast<std::size_t>(batch.T));
+    for (std::size_t i = begin; i < end; ++i) {
+      ASSERT_EQ(batch.positions[i], static_cast<std::int64_t>(i - begin));
+      const bool predicts = batch.targets[i] != kIgnoreTarget;
+      targets += predicts;
+      if (predicts) {
+        ASSERT_LT(i + 1, end) << "a target across a border";
+        ASSERT_EQ(batch.targets[i], batch.tokens[i + 1]);
+        ASSERT_EQ(batch.targets[i], batch.tokens[i] + 1);
+        ASSERT_FALSE(starts.contains(batch.targets[i])) << "a target in the next document";
+      }
+    }
+  }
+  ASSERT_EQ(targets, batch.num_targets);
+}
+
+TEST_F(Samples, HoldEveryTokenOnceAnEpochAtAnyLength) {
+  const TokenSet set = TokenSet::open(folder_.path());
+  for (const std::int64_t seq_len : {2, 16, 17, 33, 500}) {
+    const SampleSet samples(set, seq_len);
+    const SampleOrder order(samples.size(), 9);
+    std::vector<std::int64_t> indices(samples.size());
+    for (const std::int64_t epoch : {0, 1}) {
+      std::iota(indices.begin(), indices.end(), epoch * static_cast<std::int64_t>(samples.size()));
+
+      const Batch batch = samples.make_batch(indices, order);
+
+      check_batch(batch, starts_);
+      std::multiset<std::int64_t> seen;
+      for (std::size_t s = 0; s + 1 < batch.segment_bounds.size(); ++s) {
+        const auto begin = static_cast<std::size_t>(batch.segment_bounds[s]);
+        const auto end = static_cast<std::size_t>(batch.segment_bounds[s + 1]);
+        const bool padding = batch.num_targets > 0 && batch.tokens[begin] == 0 && end - begin > 1 &&
+                             batch.tokens[begin + 1] == 0;
+        if (!padding)
+          seen.insert(batch.tokens.begin() + static_cast<long>(begin),
+                      batch.tokens.begin() + static_cast<long>(end));
+      }
+      for (std::int64_t token = 1; token < num_tokens_; ++token)
+        ASSERT_EQ(seen.count(token), 1U) << token;
+      EXPECT_EQ(samples.count_targets(indices, order), batch.num_targets);
+    }
+    EXPECT_EQ(samples.prepared(), seq_len == 16);
+  }
+}
+
+TEST_F(Samples, PreparedTablesEqualTablesMadeHere) {
+  const TemporaryFolder plain("samples_plain");
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    const TokenShard shard = TokenShard::open(folder_.path() / schema::shard_name(i));
+    const auto offsets = shard.document_offsets();
+    testing::Documents documents;
+    for (std::size_t d = 0; d + 1 < offsets.size(); ++d) {
+      std::vector<std::int64_t> ids(offsets[d + 1] - offsets[d]);
+      shard.read_tokens(offsets[d], ids);
+      documents.emplace_back(ids.begin(), ids.end());
+    }
+    write_documents(plain.path(), documents, i, 3, {});
+  }
+  write_manifest(plain.path(), 3);
+  const TokenSet with = TokenSet::open(folder_.path());
+  const TokenSet without = TokenSet::open(plain.path());
+  const SampleSet a(with, 16);
+  const SampleSet b(without, 16);
+  const SampleOrder order(a.size(), 4);
+  std::vector<std::int64_t> all(a.size());
+  std::iota(all.begin(), all.end(), 0);
+
+  const Batch x = a.make_batch(all, order);
+  const Batch y = b.make_batch(all, order);
+
+  ASSERT_TRUE(a.prepared());
+  ASSERT_FALSE(b.prepared());
+  EXPECT_EQ(x.tokens, y.tokens);
+  EXPECT_EQ(x.segment_bounds, y.segment_bounds);
+  EXPECT_EQ(a.count_targets(all, order), b.count_targets(all, order));
+}
+
+TEST_F(Samples, NoSampleIsARowOfPadding) {
+  const TokenSet set = TokenSet::open(folder_.path());
+  const SampleSet samples(set, 16);
+  const SampleOrder order(samples.size(), 9);
+
+  const Batch batch = samples.make_batch(std::vector<std::int64_t>{0, kNoSample}, order);
+
+  check_batch(batch, starts_);
+  EXPECT_EQ(batch.targets[16], kIgnoreTarget);
+  EXPECT_EQ(batch.segment_bounds[batch.segment_bounds.size() - 2], 16);
+}
+
+TEST_F(Samples, LoaderGivesTheSameUpdatesToAnyNumberOfRanks) {
+  const TokenSet set = TokenSet::open(folder_.path());
+  const SampleSet samples(set, 16);
+  const SampleOrder order(samples.size(), 5);
+  for (const int size : {1, 2, 4}) {
+    for (const std::int64_t micro_batch : {1, 2}) {
+      std::map<std::int64_t, std::vector<std::int64_t>> rows;  // global sample -> its tokens
+      for (int rank = 0; rank < size; ++rank) {
+        DataLoader loader(
+            samples,
+            {.seed = 5, .micro_batch = micro_batch, .global_batch = 8, .rank = rank, .size = size});
+        for (std::int64_t update = 0; update < 30; ++update) {
+          ASSERT_EQ(loader.next_sample(), update * 8);
+          std::vector<std::int64_t> all(8);
+          std::iota(all.begin(), all.end(), update * 8);
+          for (std::int64_t step = 0; step < loader.micro_steps(); ++step) {
+            const Batch batch = loader.next();
+
+            ASSERT_EQ(batch.update_targets, samples.count_targets(all, order));
+            check_batch(batch, starts_);
+            for (std::int64_t row = 0; row < batch.B; ++row) {
+              const std::int64_t index = batch.sample_indices[static_cast<std::size_t>(row)];
+              ASSERT_EQ(index / 8, update);
+              const auto begin = batch.tokens.begin() + row * batch.T;
+              ASSERT_TRUE(
+                  rows.emplace(index, std::vector<std::int64_t>(begin, begin + batch.T)).second);
+            }
+          }
+        }
+      }
+      ASSERT_EQ(rows.size(), 240U);
+      for (const auto& [index, tokens] : rows) {
+        ASSERT_EQ(samples.make_batch(std::vector<std::int64_t>{index}, order).tokens, tokens);
+      }
+    }
+  }
+}
+
+TEST_F(Samples, LoaderGoesOnWhereAnotherStopped) {
+  const TokenSet set = TokenSet::open(folder_.path());
+  const SampleSet samples(set, 16);
+  DataLoader whole(samples, {.seed = 5, .micro_batch = 2, .global_batch = 8});
+  for (int i = 0; i < 3 * 4; ++i) whole.next();
+
+  DataLoader rest(
+      samples,
+      {.seed = 5, .micro_batch = 4, .global_batch = 8, .next_sample = whole.next_sample()});
+
+  EXPECT_EQ(rest.next().sample_indices, (std::vector<std::int64_t>{24, 25, 26, 27}));
+  EXPECT_EQ(whole.next().sample_indices, (std::vector<std::int64_t>{24, 25}));
+}
+
+TEST_F(Samples, LoaderRethrowsDamageAndRefusesOddBatches) {
+  {
+    const auto path = folder_.path() / "shard-00001.h5";
+    const auto at = static_cast<long>(TokenShard::open(path).frame().tokens_offset);
+    std::fstream(path, std::ios::in | std::ios::out | std::ios::binary).seekp(at).put('x');
+  }
+  const TokenSet set = TokenSet::open(folder_.path());
+  const SampleSet samples(set, 16);
+  DataLoader loader(samples, {.global_batch = 1});
+
+  EXPECT_THROW(for (std::uint64_t i = 0; i < samples.size(); ++i) loader.next(), Error);
+  EXPECT_THROW(DataLoader(samples, {.micro_batch = 2, .global_batch = 6, .size = 2}), Error);
+}
+
+}  // namespace
+}  // namespace trireme

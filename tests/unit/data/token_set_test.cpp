@@ -1,0 +1,122 @@
+#include "data/token_set.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "core/error.hpp"
+#include "unit/data/small_set.hpp"
+
+namespace trireme {
+namespace {
+
+using testing::numbered_documents;
+using testing::TemporaryFolder;
+using testing::write_documents;
+using testing::write_manifest;
+
+std::string verify_message(const std::filesystem::path& folder, bool fast = false) {
+  try {
+    TokenSet::open(folder).verify(fast);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::data) << error.what();
+    return error.what();
+  }
+  return "good";
+}
+
+class ThreeShards : public ::testing::Test {
+ protected:
+  ThreeShards() {
+    for (std::uint64_t i = 0; i < 3; ++i)
+      write_documents(path_, numbered_documents(20, 30, unsigned(i)), i, 3, {16});
+    write_manifest(path_, 3);
+  }
+
+  TemporaryFolder folder_{"token_set"};
+  std::filesystem::path path_ = folder_.path();
+};
+
+TEST_F(ThreeShards, AddUp) {
+  const TokenSet set = TokenSet::open(path_, {.max_open_files = 1});
+
+  EXPECT_EQ(set.num_shards(), 3U);
+  EXPECT_EQ(set.num_documents(), 60U);
+  EXPECT_EQ(set.shard(0).num_tokens() + set.shard(1).num_tokens() + set.shard(2).num_tokens(),
+            set.num_tokens());
+  std::vector<std::int64_t> ids(2);
+  for (const std::size_t i : {0U, 2U, 1U, 0U}) EXPECT_NO_THROW(set.shard(i).read_tokens(0, ids));
+  EXPECT_EQ(verify_message(path_), "good");
+  EXPECT_EQ(verify_message(path_, true), "good");
+}
+
+TEST_F(ThreeShards, NoticeAnExchangedShard) {
+  std::filesystem::copy_file(path_ / "shard-00001.h5",
+                             path_ / "shard-00002.h5",
+                             std::filesystem::copy_options::overwrite_existing);
+
+  EXPECT_NE(verify_message(path_).find("shard-00002.h5"), std::string::npos);
+}
+
+TEST_F(ThreeShards, NoticeAMissingAndAForeignFile) {
+  std::ofstream(path_ / "notes.txt") << "hello";
+  EXPECT_NE(verify_message(path_).find("notes.txt"), std::string::npos);
+  std::filesystem::remove(path_ / "notes.txt");
+
+  std::filesystem::remove(path_ / "shard-00001.h5");
+  EXPECT_NE(verify_message(path_).find("shard-00001.h5"), std::string::npos);
+}
+
+TEST_F(ThreeShards, NoticeEveryFlippedByteOfTheManifest) {
+  const auto path = path_ / "manifest.json";
+  const std::string good = read_file(path);
+  for (std::size_t at = 0; at < good.size(); at += 3) {
+    std::string bad = good;
+    bad[at] = static_cast<char>(bad[at] ^ 4);
+    std::ofstream(path, std::ios::binary) << bad;
+
+    ASSERT_NE(verify_message(path_, true).find("manifest.json"), std::string::npos)
+        << "byte " << at;
+  }
+}
+
+TEST_F(ThreeShards, FastVerifySkipsTheTokensOnly) {
+  const auto path = path_ / "shard-00001.h5";
+  const auto at = static_cast<long>(TokenShard::open(path).frame().tokens_offset);
+  std::fstream(path, std::ios::in | std::ios::out | std::ios::binary).seekp(at).put('x');
+
+  EXPECT_EQ(verify_message(path_, true), "good");
+  EXPECT_NE(verify_message(path_).find("shard-00001.h5: /tokens is damaged in block 0"),
+            std::string::npos);
+}
+
+TEST(TokenSet, RefusesAnUnfinishedFolder) {
+  const TemporaryFolder folder("token_set_unfinished");
+  write_documents(folder.path(), numbered_documents(2, 9, 1), 0, 1, {});
+
+  EXPECT_NE(verify_message(folder.path()).find("manifest.json"), std::string::npos);
+}
+
+TEST(Manifest, RoundTrips) {
+  Manifest manifest;
+  manifest.kind = "pretrain";
+  manifest.identity = "i";
+  manifest.vocab_size = 6400;
+  manifest.eos_id = 2;
+  manifest.seq_len = 512;
+  manifest.tokenizer_files["tokenizer.json"] = "abc";
+  manifest.config_json = R"({"field":"text"})";
+  manifest.sources.push_back({"a/b.jsonl", 77, "f"});
+  manifest.bad.push_back("a/b.jsonl:12: not JSON");
+
+  const std::string text = manifest.to_text();
+  Manifest again = Manifest::from_text(text, "manifest.json");
+
+  EXPECT_EQ(again.to_text(), text);
+  EXPECT_EQ(again.content_xxh3, manifest.content_xxh3);
+  EXPECT_FALSE(again.bos_id);
+  EXPECT_EQ(again.sources[0].size, 77U);
+}
+
+}  // namespace
+}  // namespace trireme

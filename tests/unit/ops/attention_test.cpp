@@ -1,0 +1,158 @@
+#include "ops/attention.hpp"
+
+#include <cmath>
+
+#include "core/error.hpp"
+#include "unit/ops/support.hpp"
+
+namespace trireme::ops::testing {
+namespace {
+
+struct Shape {
+  std::int64_t B, H, Hk, T, D;
+  bool causal;
+  RowBounds bounds;
+};
+
+const std::vector<Shape> kShapes{
+    {1, 1, 1, 1, 8, true, {}},
+    {2, 4, 2, 33, 64, true, {}},
+    {1, 8, 2, 70, 32, true, {}},
+    {2, 2, 2, 40, 64, false, {}},
+    {2, 4, 2, 150, 64, true, {{0, 150}, {0, 1, 30, 149, 150}}},
+    {1, 2, 1, 130, 128, false, {{0, 65, 130}}},
+    {1, 4, 1, 257, 64, true, {{0, 64, 257}}},
+};
+
+/// Query by query, document by document: no mask, no shared code.
+at::Tensor reference_attention(const Tensors& in, const Shape& s, double scale) {
+  Tensors rows;
+  for (std::int64_t b = 0; b < s.B; ++b) {
+    const auto edges = s.bounds.empty() ? std::vector<std::int64_t>{0, s.T}
+                                        : s.bounds[static_cast<std::size_t>(b)];
+    Tensors heads;
+    for (std::int64_t h = 0; h < s.H; ++h) {
+      const auto q = in[0][b][h];
+      const auto k = in[1][b][h / (s.H / s.Hk)];
+      const auto v = in[2][b][h / (s.H / s.Hk)];
+      Tensors queries;
+      for (std::size_t i = 1; i < edges.size(); ++i) {
+        for (auto t = edges[i - 1]; t < edges[i]; ++t) {
+          const auto end = s.causal ? t + 1 : edges[i];
+          const auto length = end - edges[i - 1];
+          const auto scores = at::mv(k.narrow(0, edges[i - 1], length), q[t]) * scale;
+          const auto weights = scores.exp() / scores.exp().sum();
+          queries.push_back(at::mv(v.narrow(0, edges[i - 1], length).t(), weights));
+        }
+      }
+      heads.push_back(at::stack(queries));
+    }
+    rows.push_back(at::stack(heads));
+  }
+  return at::stack(rows);
+}
+
+// bf16: weights and their gradients are rounded before the second matmul, so twice the bound of one
+// rounding and more.
+const std::vector<Case> kCases{{Path::plain, at::kDouble, 1e-11},
+                               {Path::fast, at::kDouble, 1e-11},
+                               {Path::plain, at::kFloat, 1e-5},
+                               {Path::fast, at::kFloat, 1e-5},
+                               {Path::plain, at::kBFloat16, 1e-2},
+                               {Path::fast, at::kBFloat16, 2e-2}};
+
+TEST(Attention, EqualsOneQueryAtATimeAndItsAutograd) {
+  at::manual_seed(1);
+  for (const auto& s : kShapes) {
+    const AttentionSetup setup{1.0 / std::sqrt(static_cast<double>(s.D)), s.causal, s.bounds};
+    for (const auto& c : kCases) {
+      expect_same_as_reference(
+          c,
+          {random({s.B, s.H, s.T, s.D}),
+           random({s.B, s.Hk, s.T, s.D}),
+           random({s.B, s.Hk, s.T, s.D})},
+          [&](const Tensors& in) { return Tensors{attention(in[0], in[1], in[2], setup, c.path)}; },
+          [&](const Tensors& in) { return Tensors{reference_attention(in, s, setup.scale)}; },
+          "T " + std::to_string(s.T));
+    }
+  }
+}
+
+TEST(Attention, TakesStridedInputAndGivesTokensFirst) {
+  at::manual_seed(2);
+  const Shape s{2, 4, 2, 50, 64, true, {}};
+  const AttentionSetup setup{0.125, true, {}};
+  for (const auto& c : kCases) {
+    expect_same_as_reference(
+        c,
+        {random({2, 50, 4, 64}), random({2, 50, 2, 64}), random({2, 50, 2, 64})},
+        [&](const Tensors& in) {
+          const auto out = attention(
+              in[0].transpose(1, 2), in[1].transpose(1, 2), in[2].transpose(1, 2), setup, c.path);
+          EXPECT_TRUE(out.transpose(1, 2).is_contiguous());
+          return Tensors{out};
+        },
+        [&](const Tensors& in) {
+          return Tensors{reference_attention(
+              {in[0].transpose(1, 2), in[1].transpose(1, 2), in[2].transpose(1, 2)}, s, 0.125)};
+        },
+        "strided");
+  }
+}
+
+TEST(Attention, NothingCrossesADocumentBorder) {
+  at::manual_seed(3);
+  const AttentionSetup setup{0.125, true, {{0, 40, 100}}};
+  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+    auto q = random({1, 2, 100, 64}).to(dtype);
+    auto k = random({1, 1, 100, 64}).to(dtype);
+    auto v = random({1, 1, 100, 64}).to(dtype);
+    const auto before = attention_forward(q, k, v, setup).out.narrow(2, 40, 60).clone();
+
+    k.narrow(2, 0, 40).mul_(-3);
+    v.narrow(2, 0, 40).add_(7);
+    const auto after = attention_forward(q, k, v, setup).out.narrow(2, 40, 60);
+
+    EXPECT_TRUE(before.equal(after));
+  }
+}
+
+TEST(Attention, IsTheSameFunctionTwice) {
+  at::manual_seed(4);
+  const AttentionSetup setup{0.125, true, {}};
+  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+    const auto q = random({2, 4, 200, 64}).to(dtype);
+    const auto k = random({2, 2, 200, 64}).to(dtype);
+    const auto v = random({2, 2, 200, 64}).to(dtype);
+    const auto out = attention_forward(q, k, v, setup);
+    const auto first = attention_backward(q, q, k, v, out, setup);
+    const auto second = attention_backward(q, q, k, v, attention_forward(q, k, v, setup), setup);
+
+    EXPECT_TRUE(first.q.equal(second.q));
+    EXPECT_TRUE(first.k.equal(second.k));
+    EXPECT_TRUE(first.v.equal(second.v));
+  }
+}
+
+TEST(Attention, SurvivesLargeScores) {
+  const AttentionSetup setup{1.0, true, {}};
+  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+    const auto q = (random({1, 1, 64, 64}) * 30).to(dtype);
+    const auto out = attention_forward(q, q, q, setup);
+    const auto grads = attention_backward(q, q, q, q, out, setup);
+
+    EXPECT_TRUE(out.out.isfinite().all().item<bool>());
+    EXPECT_TRUE(grads.q.isfinite().all().item<bool>());
+  }
+}
+
+TEST(Attention, RefusesBoundsThatDoNotCoverTheRow) {
+  const auto x = at::ones({1, 1, 4, 8});
+  for (const RowBounds& bounds :
+       {RowBounds{{0, 3}}, RowBounds{{1, 4}}, RowBounds{{0, 2, 2, 4}}, RowBounds{{0, 4}, {0, 4}}}) {
+    EXPECT_THROW(attention(x, x, x, {1.0, true, bounds}), Error);
+  }
+}
+
+}  // namespace
+}  // namespace trireme::ops::testing

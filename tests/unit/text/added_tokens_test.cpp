@@ -1,0 +1,70 @@
+#include "text/added_tokens.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace trireme {
+namespace {
+
+/// Parts in one line: tokens as [id], text as it is, between bars.
+std::string split(const std::vector<AddedToken>& tokens, std::string_view text) {
+  std::vector<TextPart> parts;
+  AddedTokenMatcher(tokens).split(text, parts);
+  std::string line;
+  for (const TextPart& part : parts)
+    line += part.id ? "[" + std::to_string(*part.id) + "]" : "|" + std::string(part.text) + "|";
+  return line;
+}
+
+TEST(AddedTokens, TakesLeftmostThenLongest) {
+  const std::vector<AddedToken> tokens = {
+      {.content = "<a>", .id = 1}, {.content = "<a><b>", .id = 2}, {.content = "b>", .id = 3}};
+
+  EXPECT_EQ(split(tokens, ""), "");
+  EXPECT_EQ(split(tokens, "x<a>y"), "|x|[1]|y|");
+  EXPECT_EQ(split(tokens, "<a><b><a><"), "[2][1]|<|");
+  EXPECT_EQ(split(tokens, "<b>"), "|<|[3]");
+  EXPECT_EQ(split({}, "<a>"), "|<a>|");
+}
+
+TEST(AddedTokens, FindsRawTokensBeforeNormalizedOnes) {
+  const std::vector<AddedToken> tokens = {{.content = "abc", .id = 1, .normalized = true},
+                                          {.content = "c", .id = 2, .normalized = false}};
+
+  EXPECT_EQ(split(tokens, "abcd"), "|ab|[2]|d|");
+}
+
+TEST(AddedTokens, SingleWordNeedsNoWordCharacterBeside) {
+  const std::vector<AddedToken> tokens = {{.content = "cat", .id = 1, .single_word = true}};
+
+  EXPECT_EQ(split(tokens, "cat, a cat."), "[1]|, a |[1]|.|");
+  EXPECT_EQ(split(tokens, "cats cat_ écat cat世 cat\u0301"), "|cats cat_ écat cat世 cat\u0301|");
+  EXPECT_EQ(split(tokens, "catcat cat"), "|catcat |[1]");
+}
+
+TEST(AddedTokens, StripsWhiteSpaceButNotTwice) {
+  const std::vector<AddedToken> tokens = {{.content = "L", .id = 1, .lstrip = true},
+                                          {.content = "R", .id = 2, .rstrip = true}};
+
+  EXPECT_EQ(split(tokens, "a \t\u3000L b"), "|a|[1]| b|");
+  EXPECT_EQ(split(tokens, "a R \u00A0 b"), "|a |[2]|b|");
+  EXPECT_EQ(split(tokens, "R  L"), "[2][1]");
+  EXPECT_EQ(split(tokens, "  L"), "[1]");
+  EXPECT_EQ(split(tokens, "R  "), "[2]");
+}
+
+TEST(AddedTokens, StaysLinearWhenEveryCharacterIsAStrippingToken) {
+  const std::vector<AddedToken> tokens = {
+      {.content = "\n", .id = 1, .lstrip = true, .rstrip = true}};
+  std::vector<TextPart> parts;
+
+  AddedTokenMatcher(tokens).split(std::string(1000000, '\n'),
+                                  parts);  // quadratic time would not end
+
+  EXPECT_GT(parts.size(), 0U);
+  EXPECT_TRUE(parts.front().id);
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,79 @@
+#include "text/word_cache.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <random>
+#include <string>
+
+namespace trireme {
+namespace {
+
+using Ids = std::vector<std::uint32_t>;
+
+Ids look_up(const WordCache& cache, const std::string& piece) {
+  std::array<std::uint32_t, 300> out{};
+  const std::size_t count = cache.find(piece, out.data());
+  return {out.begin(), out.begin() + static_cast<std::ptrdiff_t>(count)};
+}
+
+/// Ids that depend on the whole piece, so that a mix-up shows.
+Ids ids_of(const std::string& piece) {
+  Ids ids(1 + piece.size() / 3);
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    ids[i] = static_cast<std::uint32_t>(std::hash<std::string>()(piece) + i);
+  return ids;
+}
+
+TEST(WordCache, ReturnsWhatWasKept) {
+  WordCache cache;
+  for (std::size_t size = 1; size <= WordCache::kMaxBytes; ++size) {
+    const std::string piece(size, 'x');
+    EXPECT_EQ(look_up(cache, piece), Ids{}) << size;
+    cache.insert(piece, ids_of(piece));
+    EXPECT_EQ(look_up(cache, piece), ids_of(piece)) << size;
+  }
+}
+
+TEST(WordCache, TellsPiecesApartThatDifferInOneByte) {
+  WordCache cache;
+  for (std::size_t size = 1; size < 20; ++size) {
+    const std::string piece(size, '\0');
+    cache.insert(piece, ids_of(piece));
+    for (std::size_t i = 0; i < size; ++i) {
+      std::string other = piece;
+      other[i] = 'y';
+      EXPECT_EQ(look_up(cache, other), Ids{}) << size << ' ' << i;
+    }
+    EXPECT_EQ(look_up(cache, piece + '\0'), Ids{});
+  }
+}
+
+TEST(WordCache, DoesNotKeepLongPieces) {
+  WordCache cache;
+  const std::string piece(WordCache::kMaxBytes + 1, 'x');
+
+  cache.insert(piece, ids_of(piece));
+
+  EXPECT_EQ(look_up(cache, piece), Ids{});
+}
+
+TEST(WordCache, NeverGivesWrongIdsWhenItOverflows) {
+  WordCache cache;
+  std::mt19937 rng(3);
+  int found = 0;
+  for (int i = 0; i < 400000; ++i) {  // several times the ring and both tables
+    const std::string piece = std::to_string(rng() % 150000) + std::string(rng() % 120, 'z');
+    const Ids ids = look_up(cache, piece);
+    if (ids.empty()) {
+      cache.insert(piece, ids_of(piece));
+    } else {
+      ++found;
+      ASSERT_EQ(ids, ids_of(piece)) << piece;
+    }
+  }
+  EXPECT_GT(found, 100);
+}
+
+}  // namespace
+}  // namespace trireme
