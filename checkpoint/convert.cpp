@@ -1,8 +1,9 @@
 #include "checkpoint/convert.hpp"
 
-#include <bit>
+#include <algorithm>
 #include <cstring>
 
+#include "comm/reduce.hpp"
 #include "core/error.hpp"
 
 namespace trireme {
@@ -50,46 +51,7 @@ void store_float(DType dtype, std::byte* at, float value) {
   }
 }
 
-/// value >> shift, rounded to nearest, ties to even.
-std::uint32_t shift_rounded(std::uint32_t value, int shift) {
-  const std::uint32_t kept = value >> shift;
-  const std::uint32_t rest = value & ((1U << shift) - 1);
-  const std::uint32_t half = 1U << (shift - 1);
-  return kept + (rest > half || (rest == half && (kept & 1U) != 0) ? 1U : 0U);
-}
-
 }  // namespace
-
-std::uint16_t to_f16_bits(float value) noexcept {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  const std::uint32_t sign = bits >> 16 & 0x8000U;
-  const std::uint32_t magnitude = bits & 0x7fffffffU;
-  const auto with_sign = [&](std::uint32_t half) {
-    return static_cast<std::uint16_t>(sign | half);
-  };
-  if (magnitude > 0x7f800000U) return with_sign(0x7e00U | (magnitude >> 13 & 0x1ffU));
-  const int exponent = static_cast<int>(magnitude >> 23) - 127;
-  if (exponent >= 16) return with_sign(0x7c00U);
-  if (exponent >= -14) {
-    // A carry out of the mantissa steps the exponent, up to infinity, as it should.
-    return with_sign(shift_rounded(magnitude - (112U << 23), 13));
-  }
-  if (exponent < -25) return with_sign(0);
-  const std::uint32_t mantissa = (magnitude & 0x7fffffU) | 0x800000U;  // subnormal: units of 2^-24
-  return with_sign(shift_rounded(mantissa, -exponent - 1));
-}
-
-float from_f16_bits(std::uint16_t bits) noexcept {
-  const std::uint32_t sign = std::uint32_t{bits & 0x8000U} << 16;
-  const std::uint32_t exponent = bits >> 10 & 0x1fU;
-  const std::uint32_t mantissa = bits & 0x3ffU;
-  if (exponent == 0) {
-    const float value = static_cast<float>(mantissa) * 0x1.0p-24F;
-    return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(value));
-  }
-  const std::uint32_t wide = exponent == 31 ? 255U : exponent + 112U;
-  return std::bit_cast<float>(sign | wide << 23 | mantissa << 13);
-}
 
 void convert_floats(DType from,
                     std::span<const std::byte> source,

@@ -13,7 +13,7 @@ struct PruneOptions {
   std::int64_t keep_last = 2;   // at least 1 good ones stay, the newest
   std::int64_t keep_every = 0;  // steps divisible by it stay forever; 0: none
   /// Steps this process has itself saved or verified: their sizes are checked, not read again.
-  std::vector<std::int64_t> trusted;
+  std::vector<std::int64_t> trusted = {};
 };
 
 /// Deletes checkpoints older than the newest `keep_last` good ones. Damaged ones do not count, and

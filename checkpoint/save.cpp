@@ -37,7 +37,9 @@ std::vector<SliceToWrite> owned_slices(const StateDict& state) {
   std::vector<SliceToWrite> slices;
   for (const StateTensor& tensor : state.tensors) {
     check_tensor(tensor);
-    if (tensor.owner && tensor.shard.count() > 0) {
+    // A tensor without elements is still named in the manifest.
+    const bool empty = Shard::whole(tensor.shape).count() == 0;
+    if (tensor.owner && (empty || tensor.shard.count() > 0)) {
       slices.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.shard, tensor.bytes});
     }
   }

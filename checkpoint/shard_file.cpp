@@ -47,6 +47,7 @@ std::vector<Placed> write_skeleton(const std::filesystem::path& path,
   std::vector<Placed> placed;
   std::map<std::string, int> seen;
   for (const SliceToWrite& slice : slices) {
+    if (slice.bytes.empty()) continue;
     const int nth = seen[slice.name]++;
     std::string dataset = "/" + slice.name + (nth == 0 ? "" : cat("#", nth));
     const std::uint64_t at = file.create_dataset(dataset, slice.dtype, dataset_shape(slice.part));
@@ -156,11 +157,12 @@ CheckpointManifest write_shard_file(const std::filesystem::path& folder,
   CheckpointManifest part;
   part.run_id = identity.run_id;
   part.step = identity.step;
+  for (const SliceToWrite& slice : slices) {
+    part.tensors.try_emplace(slice.name, SavedTensor{slice.dtype, slice.shape, {}});
+  }
   for (const Placed& one : placed) {
     const SliceToWrite& slice = *one.slice;
-    SavedTensor& tensor =
-        part.tensors.try_emplace(slice.name, SavedTensor{slice.dtype, slice.shape, {}})
-            .first->second;
+    SavedTensor& tensor = part.tensors.at(slice.name);
     tensor.slices.push_back({0, one.dataset, one.at, slice.part, stream.write(one)});
   }
   part.shards.push_back(stream.finish(name));

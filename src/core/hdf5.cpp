@@ -105,8 +105,8 @@ void hdf5_init() {
     H5dont_atexit();  // first: after a full disk its exit hook crashes
     H5open();
     H5PLset_loading_state(0);
-    H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   });
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // of the calling thread: its errors are not printed
 }
 
 std::uint64_t Hdf5Dataset::count() const noexcept {

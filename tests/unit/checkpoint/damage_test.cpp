@@ -169,6 +169,7 @@ TEST(Damage, ManifestThatLiesIsRefusedWithoutHarm) {
   const Saved saved;
   const std::string good = read_file(saved.step / kManifestName);
   const auto forge = [&](const std::string& from, const std::string& to) {
+    SCOPED_TRACE(to.substr(0, 80));
     CheckpointManifest manifest = parse_manifest(good, "m");
     std::string text = manifest_text(manifest);
     text.resize(text.rfind("\"self_hash\""));
@@ -177,8 +178,8 @@ TEST(Damage, ManifestThatLiesIsRefusedWithoutHarm) {
     text.replace(at, from.size(), to);
     text += cat("\"self_hash\": \"", xxh3_128_hex(text), "\"\n}\n");
     overwrite(saved.step / kManifestName, text);
-    saved.expect_refused(to);
-    saved.expect_never_wrong(to);
+    saved.expect_refused("");
+    saved.expect_never_wrong("");
   };
   forge("\"version\": 1", "\"version\": 2");
   forge("\"shape\":[11,6]", "\"shape\":[4611686018427387904,6]");

@@ -78,7 +78,7 @@ TEST_P(KillAtPoint, TheOldOrTheNewCheckpointLoadsAndTheNextSaveSucceeds) {
           point, "kill9", nth, [&] { save_layout(folder.path(), 2, after, ranks, kLayout); });
 
       const bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-      if (nth == 1) ASSERT_TRUE(killed) << point << " is not passed";
+      ASSERT_TRUE(killed || nth > 1) << point << " is not passed";
       const auto found =
           find_newest_good(folder.path(), [](std::string_view text) { ADD_FAILURE() << text; });
       ASSERT_TRUE(found) << point;
@@ -111,11 +111,13 @@ TEST_P(KillAtPoint, AnErrorThereIsReportedAndHarmsNothing) {
   EXPECT_EQ(found->step(), after_commit(point) ? 2 : 1) << point;
 }
 
-INSTANTIATE_TEST_SUITE_P(Protocol, KillAtPoint, testing::ValuesIn(kPoints), [](const auto& info) {
-  std::string name = info.param;
+std::string test_name(const testing::TestParamInfo<const char*>& point) {
+  std::string name = point.param;
   std::replace(name.begin(), name.end(), '.', '_');
   return name;
-});
+}
+
+INSTANTIATE_TEST_SUITE_P(Protocol, KillAtPoint, testing::ValuesIn(kPoints), test_name);
 
 TEST(KillAtPrune, LeavesNoHalfDeletedStep) {
   for (const std::string point : {"checkpoint.prune", "checkpoint.pruned"}) {

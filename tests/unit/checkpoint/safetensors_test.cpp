@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "checkpoint/convert.hpp"
+#include "comm/reduce.hpp"
 #include "unit/checkpoint/support.hpp"
 
 namespace trireme {
@@ -129,7 +130,7 @@ TEST(Safetensors, RandomDamageNeverReadsOutside) {
   std::mt19937 random(3);
   for (int trial = 0; trial < 3000; ++trial) {
     std::string bad = good;
-    for (unsigned flips = 1 + random() % 3; flips > 0; --flips)
+    for (std::size_t flips = 1 + random() % 3; flips > 0; --flips)
       bad[random() % bad.size()] = static_cast<char>(random());
     overwrite(folder / "bad", bad);
     try {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -22,11 +23,14 @@ namespace trireme::test {
 
 namespace fs = std::filesystem;
 
-/// A private folder, removed at the end.
+/// A private folder, removed at the end; in memory where that is possible, for what is proven here
+/// needs no disk.
 class TempFolder {
  public:
   TempFolder() {
-    std::string pattern = (fs::temp_directory_path() / "trireme-test-XXXXXX").string();
+    const bool shm = ::access("/dev/shm", W_OK) == 0 && std::getenv("TMPDIR") == nullptr;
+    const fs::path base = shm ? fs::path("/dev/shm") : fs::temp_directory_path();
+    std::string pattern = (base / "trireme-test-XXXXXX").string();
     if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp");
     path_ = pattern;
   }
@@ -120,7 +124,7 @@ inline std::vector<std::vector<Piece>> cut(const std::vector<std::int64_t>& shap
     return part;
   };
   const std::size_t dim = shape.empty() ? 0 : random() % shape.size();
-  const unsigned way = shape.empty() ? random() % 2 : random() % 5;
+  const std::size_t way = shape.empty() ? random() % 2 : random() % 5;
   if (way == 0) {  // replicated, one owner
     const std::size_t owner = random() % n;
     for (std::size_t rank = 0; rank < n; ++rank) pieces[rank].push_back({whole, rank == owner});
@@ -151,7 +155,8 @@ inline RankState make_rank_state(
   result.storage.reserve(64);
   for (const Logical& logical : logicals) {
     const std::size_t element = size_of(logical.dtype);
-    for (const Piece& piece : cut(logical.shape, ranks, random)[static_cast<std::size_t>(rank)]) {
+    const auto pieces = cut(logical.shape, ranks, random);
+    for (const Piece& piece : pieces[static_cast<std::size_t>(rank)]) {
       std::vector<std::byte> bytes(static_cast<std::size_t>(piece.part.count()) * element);
       for (const ShardRun& run :
            intersect(logical.shape, Shard::whole(logical.shape), piece.part)) {
@@ -192,6 +197,21 @@ inline std::map<std::string, std::string> contents(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder))
     result[entry.path().filename().string()] = read_file(entry.path());
   return result;
+}
+
+/// Names of the files that differ between two folders, also those in one only: short where a whole
+/// comparison is not.
+inline std::string differing(const fs::path& a, const fs::path& b) {
+  const auto left = contents(a);
+  const auto right = contents(b);
+  std::string names;
+  for (const auto& [name, content] : left) {
+    if (!right.contains(name) || right.at(name) != content) names += name + " ";
+  }
+  for (const auto& [name, content] : right) {
+    if (!left.contains(name)) names += name + " ";
+  }
+  return names;
 }
 
 }  // namespace trireme::test
