@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <span>
 
 /// Loops of the fast CPU path on raw pointers: no torch here. Every instruction set has its own
 /// object file; `table()` picks one at run time, so that one binary runs on every x86-64 machine.
@@ -186,8 +187,12 @@ struct Table {
 extern const Table kGenericTable;
 extern const Table kAvx2Table;
 extern const Table kAvx512Table;
+extern const Table kAvx512Bf16Table;
 
-/// The best table for this CPU, chosen once.
+/// Tables that this CPU can run, the best last.
+std::span<const Table* const> usable_tables();
+
+/// The best of them.
 const Table& table();
 
 }  // namespace trireme::ops::kernels
