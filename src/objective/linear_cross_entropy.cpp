@@ -119,7 +119,7 @@ LinearCrossEntropyOutput linear_cross_entropy_forward(const at::Tensor& x,
   LinearCrossEntropyOutput out{at::zeros({}, x.options().dtype(type)), {}, {}};
   if (setup.want_grads) {
     out.grad_x = at::empty_like(x, at::MemoryFormat::Contiguous);
-    out.grad_weight = at::zeros(weight.sizes(), weight.options().dtype(type));
+    if (x.size(0) == 0) out.grad_weight = at::zeros(weight.sizes(), weight.options().dtype(type));
   }
   const bool fast = takes_fast_path(path, x);
   const auto targets_in_order = targets.contiguous();
@@ -142,7 +142,12 @@ LinearCrossEntropyOutput linear_cross_entropy_forward(const at::Tensor& x,
     if (!setup.want_grads) continue;
     auto grad_rows = out.grad_x.narrow(0, first, rows);
     at::mm_out(grad_rows, grad, weight);
-    out.grad_weight.add_(at::mm(grad.t(), inputs));
+    const auto grad_weight = at::mm(grad.t(), inputs);
+    if (first == 0) {
+      out.grad_weight = grad_weight.to(type);
+    } else {
+      out.grad_weight.add_(grad_weight);
+    }
   }
   if (fast) out.loss_sum.copy_(losses.sum());
   return out;

@@ -16,7 +16,7 @@ struct LinearCrossEntropySetup {
   /// Factor folded into the gradients before they are rounded to x's dtype, for example loss scale
   /// / global token count. loss_sum does not contain it.
   double grad_scale = 1.0;
-  std::int64_t chunk_rows = 512;
+  std::int64_t chunk_rows = 1024;
   bool want_grads = true;
 };
 

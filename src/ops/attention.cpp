@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/error.hpp"
+#include "ops/attention_blocks.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -99,6 +100,83 @@ AttentionGrads plain_backward(const at::Tensor& grad_out,
           sum_groups(at::matmul(weights.transpose(-2, -1), incoming))};
 }
 
+/// Calls body(row, first token, length) for every document; rows together (row -1) when each is one
+/// document.
+template <class Body>
+void for_documents(const AttentionSetup& setup, std::int64_t length, const Body& body) {
+  if (setup.bounds.empty()) {
+    body(-1, 0, length);
+    return;
+  }
+  for (std::size_t row = 0; row < setup.bounds.size(); ++row) {
+    const auto& edges = setup.bounds[row];
+    for (std::size_t i = 1; i < edges.size(); ++i) {
+      body(static_cast<std::int64_t>(row), edges[i - 1], edges[i] - edges[i - 1]);
+    }
+  }
+}
+
+at::Tensor document_of(const at::Tensor& x,
+                       std::int64_t row,
+                       std::int64_t first,
+                       std::int64_t length) {
+  return (row < 0 ? x : x.narrow(0, row, 1)).narrow(2, first, length);
+}
+
+/// ATen's CPU kernel, one call a document.
+AttentionOutput aten_forward(const at::Tensor& q,
+                             const at::Tensor& k,
+                             const at::Tensor& v,
+                             const AttentionSetup& setup) {
+  const auto keys = repeat_heads(k, q.size(1));
+  const auto values = repeat_heads(v, q.size(1));
+  AttentionOutput result{
+      at::empty({q.size(0), q.size(2), q.size(1), q.size(3)}, q.options()).transpose(1, 2),
+      at::empty({q.size(0), q.size(1), q.size(2)}, at::kFloat)};
+  for_documents(setup, q.size(2), [&](std::int64_t row, std::int64_t first, std::int64_t length) {
+    const auto part = [&](const at::Tensor& x) { return document_of(x, row, first, length); };
+    const auto [out, lse] = at::_scaled_dot_product_flash_attention_for_cpu(
+        part(q), part(keys), part(values), 0.0, setup.causal, {}, setup.scale);
+    part(result.out).copy_(out);
+    part(result.lse).copy_(lse);
+  });
+  return result;
+}
+
+AttentionGrads aten_backward(const at::Tensor& grad_out,
+                             const at::Tensor& q,
+                             const at::Tensor& k,
+                             const at::Tensor& v,
+                             const AttentionOutput& forward,
+                             const AttentionSetup& setup) {
+  const auto keys = repeat_heads(k, q.size(1));
+  const auto values = repeat_heads(v, q.size(1));
+  const auto grad_q = at::empty(q.sizes(), q.options());
+  const auto grad_k = at::empty(q.sizes(), q.options());
+  const auto grad_v = at::empty(q.sizes(), q.options());
+  for_documents(setup, q.size(2), [&](std::int64_t row, std::int64_t first, std::int64_t length) {
+    const auto part = [&](const at::Tensor& x) { return document_of(x, row, first, length); };
+    const auto [dq, dk, dv] =
+        at::_scaled_dot_product_flash_attention_for_cpu_backward(part(grad_out),
+                                                                 part(q),
+                                                                 part(keys),
+                                                                 part(values),
+                                                                 part(forward.out),
+                                                                 part(forward.lse),
+                                                                 0.0,
+                                                                 setup.causal,
+                                                                 {},
+                                                                 setup.scale);
+    part(grad_q).copy_(dq);
+    part(grad_k).copy_(dk);
+    part(grad_v).copy_(dv);
+  });
+  const auto sum_groups = [&](const at::Tensor& grad) {
+    return grad.unflatten(1, {k.size(1), q.size(1) / k.size(1)}).sum(2);
+  };
+  return {grad_q, sum_groups(grad_k), sum_groups(grad_v)};
+}
+
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
@@ -161,8 +239,8 @@ AttentionOutput attention_forward(const at::Tensor& q,
                                   Path path) {
   check_shapes(q, k, v, setup);
   const at::NoGradGuard no_grad;
-  (void)path;
-  return plain_forward(q, k, v, setup);
+  if (!takes_fast_path(path, q)) return plain_forward(q, k, v, setup);
+  return blocks_apply(q) ? blocks_forward(q, k, v, setup) : aten_forward(q, k, v, setup);
 }
 
 AttentionGrads attention_backward(const at::Tensor& grad_out,
@@ -174,8 +252,9 @@ AttentionGrads attention_backward(const at::Tensor& grad_out,
                                   Path path) {
   check_shapes(q, k, v, setup);
   const at::NoGradGuard no_grad;
-  (void)path;
-  return plain_backward(grad_out, q, k, v, forward, setup);
+  if (!takes_fast_path(path, q)) return plain_backward(grad_out, q, k, v, forward, setup);
+  return blocks_apply(q) ? blocks_backward(grad_out, q, k, v, forward, setup)
+                         : aten_backward(grad_out, q, k, v, forward, setup);
 }
 
 at::Tensor attention(const at::Tensor& q,

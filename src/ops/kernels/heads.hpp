@@ -150,7 +150,7 @@ void dropout_typed(const Dropout& a) {
         __builtin_memcpy(some, words + (from - start) + i, static_cast<std::size_t>(n) * 4);
         U lanes;
         __builtin_memcpy(&lanes, some, sizeof(lanes));
-        const F kept = choose((I)(lanes >= a.threshold), splat(a.factor), F{});
+        const F kept = lanes >= a.threshold ? splat(a.factor) : F{};
         put(y, from + i, n, get(x, from + i, n) * kept);
       });
     }

@@ -1,5 +1,6 @@
 #pragma once
 #include "ops/kernels/heads.hpp"
+#include "ops/kernels/layout.hpp"
 #include "ops/kernels/rows.hpp"
 #include "ops/kernels/scores.hpp"
 
@@ -39,6 +40,10 @@ const Table TRIREME_KERNEL_TABLE = {TRIREME_KERNEL_NAME,
                                     cross_entropy,
                                     dropout,
                                     softmax_block,
-                                    softmax_block_backward};
+                                    softmax_block_backward,
+                                    pack_pairs,
+                                    transpose,
+                                    round_rows,
+                                    row_products};
 
 }  // namespace trireme::ops::kernels

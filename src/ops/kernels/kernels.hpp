@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <span>
 
 /// Loops of the fast CPU path on raw pointers: no torch here. Every instruction set has its own
 /// object file; `table()` picks one at run time, so that one binary runs on every x86-64 machine.
@@ -151,13 +152,47 @@ struct Table {
                                  std::uint16_t* weights,
                                  std::uint16_t* grad_scores,
                                  std::uint16_t* grad_scores_pairs);
+  /// Two bf16 rows become one row of 32-bit pairs, even row in the low half. rows even, width a
+  /// multiple of 16.
+  void (*pack_pairs)(const std::uint16_t* rows,
+                     std::int64_t stride,
+                     std::int64_t num_rows,
+                     std::int64_t width,
+                     std::uint32_t* pairs);
+  /// 32-bit elements; rows and columns are multiples of 16.
+  void (*transpose)(const std::uint32_t* in,
+                    std::int64_t in_stride,
+                    std::uint32_t* out,
+                    std::int64_t out_stride,
+                    std::int64_t rows,
+                    std::int64_t columns);
+  /// Rows of fp32 times one factor each (null: 1), rounded to bf16.
+  void (*round_rows)(const float* in,
+                     std::int64_t in_stride,
+                     const float* factors,
+                     std::uint16_t* out,
+                     std::int64_t out_stride,
+                     std::int64_t rows,
+                     std::int64_t width);
+  /// products[r] = sum over width of a[r] * b[r].
+  void (*row_products)(const std::uint16_t* a,
+                       std::int64_t a_stride,
+                       const std::uint16_t* b,
+                       std::int64_t b_stride,
+                       float* products,
+                       std::int64_t rows,
+                       std::int64_t width);
 };
 
 extern const Table kGenericTable;
 extern const Table kAvx2Table;
 extern const Table kAvx512Table;
+extern const Table kAvx512Bf16Table;
 
-/// The best table for this CPU, chosen once.
+/// Tables that this CPU can run, the best last.
+std::span<const Table* const> usable_tables();
+
+/// The best of them.
 const Table& table();
 
 }  // namespace trireme::ops::kernels

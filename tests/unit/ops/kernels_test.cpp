@@ -1,0 +1,270 @@
+#include "ops/kernels/kernels.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "core/dtype.hpp"
+#include "core/philox.hpp"
+
+/// The machine runs only its best table elsewhere: here every table that it can run meets the
+/// formulas in fp64.
+namespace trireme::ops::kernels {
+namespace {
+
+using Floats = std::vector<float>;
+using Halves = std::vector<std::uint16_t>;
+
+Floats random_floats(std::size_t n, unsigned seed) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> normal;
+  Floats values(n);
+  for (auto& value : values) value = normal(generator);
+  return values;
+}
+
+class EveryTable : public ::testing::TestWithParam<const Table*> {};
+
+TEST_P(EveryTable, NormsRows) {
+  constexpr std::int64_t kRows = 3;
+  for (const std::int64_t width : {1, 15, 16, 64, 77}) {
+    const auto x = random_floats(static_cast<std::size_t>(kRows * width), 1);
+    const auto weight = random_floats(static_cast<std::size_t>(width), 2);
+    Floats y(x.size());
+    Floats rstd(kRows);
+    RmsForward call{};
+    call.element = Element::f32;
+    call.x = x.data();
+    call.weight = weight.data();
+    call.y = y.data();
+    call.rstd = rstd.data();
+    call.rows = kRows;
+    call.width = width;
+    call.eps = 1e-6F;
+
+    GetParam()->rms_forward(call);
+
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const auto row = i / static_cast<std::size_t>(width);
+      double squares = 0;
+      for (std::size_t j = 0; j < static_cast<std::size_t>(width); ++j) {
+        squares += std::pow(x[row * static_cast<std::size_t>(width) + j], 2);
+      }
+      const double scale = 1 / std::sqrt(squares / static_cast<double>(width) + 1e-6);
+      const double expected = x[i] * scale * weight[i % static_cast<std::size_t>(width)];
+      EXPECT_NEAR(y[i], expected, 1e-6 * (1 + std::abs(expected))) << "width " << width;
+    }
+  }
+}
+
+TEST_P(EveryTable, RoundsToNearestEven) {
+  // 1 + 2^-8 lies between two bf16 numbers and goes down to even, 1 + 3 * 2^-8 up to even.
+  const Floats in{
+      1.0F, 1.00390625F, 1.01171875F, -1.00390625F, 3.3e38F, 0.0F, -0.0F, INFINITY, NAN};
+  Halves out(in.size());
+
+  GetParam()->round_rows(in.data(), 9, nullptr, out.data(), 9, 1, 9);
+
+  for (std::size_t i = 0; i + 1 < in.size(); ++i) EXPECT_EQ(out[i], to_bf16_bits(in[i])) << in[i];
+  EXPECT_TRUE(std::isnan(from_bf16_bits(out.back())));
+}
+
+TEST_P(EveryTable, SwigluFollowsTheFormula) {
+  Floats gate;
+  for (float g = -100; g <= 100; g += 0.37F) gate.push_back(g);
+  const Floats up(gate.size(), 2.0F);
+  Floats y(gate.size());
+  Swiglu call{};
+  call.element = Element::f32;
+  call.gate = gate.data();
+  call.up = up.data();
+  call.y = y.data();
+  call.rows = 1;
+  call.width = static_cast<std::int64_t>(gate.size());
+
+  GetParam()->swiglu_forward(call);
+
+  for (std::size_t i = 0; i < gate.size(); ++i) {
+    const double expected = 2.0 * gate[i] / (1 + std::exp(-static_cast<double>(gate[i])));
+    // The exponent is rounded before 2^x: its error of 2^-24 |g| is relative in the result.
+    const double bound = 0x1p-22 * (1 + std::abs(gate[i]));
+    EXPECT_NEAR(y[i], expected, bound * std::abs(expected) + 1e-36) << gate[i];
+  }
+}
+
+TEST_P(EveryTable, CrossEntropyGivesLossAndGradient) {
+  constexpr std::int64_t kWidth = 37;
+  const auto logits = random_floats(2 * kWidth, 3);
+  auto grads = logits;
+  const std::vector<std::int64_t> targets{36, -100};
+  std::vector<double> losses(2, -1);
+  Floats scratch(kWidth);
+
+  GetParam()->cross_entropy({Element::f32,
+                             grads.data(),
+                             targets.data(),
+                             losses.data(),
+                             scratch.data(),
+                             2,
+                             kWidth,
+                             0.5F,
+                             true});
+
+  double total = 0;
+  for (std::size_t i = 0; i < kWidth; ++i) total += std::exp(static_cast<double>(logits[i]));
+  EXPECT_NEAR(losses[0], std::log(total) - logits[36], 1e-6);
+  EXPECT_EQ(losses[1], 0.0);
+  for (std::size_t i = 0; i < kWidth; ++i) {
+    EXPECT_NEAR(grads[i], 0.5 * (std::exp(logits[i]) / total - (i == 36 ? 1 : 0)), 1e-7);
+    EXPECT_EQ(grads[kWidth + i], 0.0F);
+  }
+}
+
+TEST_P(EveryTable, TurnsHeadsAndBack) {
+  constexpr std::int64_t kWidth = 6;
+  const auto x = random_floats(2 * kWidth, 4);  // two heads of one token
+  const Floats cos{0.5F, -1.0F, 0.8F};
+  const Floats sin{std::sqrt(0.75F), 0.0F, 0.6F};
+  const std::int64_t position = 0;
+  Floats turned(x.size());
+  Floats back(x.size());
+  Heads call{};
+  call.element = Element::f32;
+  call.x = x.data();
+  call.out = turned.data();
+  call.x_strides = call.out_strides = call.grad_strides = {2 * kWidth, 2 * kWidth, kWidth};
+  call.cos = cos.data();
+  call.sin = sin.data();
+  call.positions = &position;
+  call.last_token = call.length = 1;
+  call.num_heads = 2;
+  call.width = kWidth;
+
+  GetParam()->heads_forward(call);
+  call.grad = turned.data();
+  call.out = back.data();
+  GetParam()->heads_backward(call);
+
+  EXPECT_NEAR(turned[0], x[0] * cos[0] - x[3] * sin[0], 1e-6);
+  EXPECT_NEAR(turned[kWidth + 5], x[kWidth + 5] * cos[2] + x[kWidth + 2] * sin[2], 1e-6);
+  for (std::size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(back[i], x[i], 1e-6);
+}
+
+TEST_P(EveryTable, DropoutUsesPhiloxWords) {
+  constexpr std::int64_t kWidth = 100;
+  const Floats x(kWidth, 1.0F);
+  Floats y(kWidth);
+  const std::int64_t sample = (std::int64_t{7} << 33) + 1;
+  const std::int64_t position = 21;
+
+  GetParam()->dropout(
+      {Element::f32, x.data(), y.data(), &sample, &position, 99, 10, 1, kWidth, 1U << 31, 2.0F});
+
+  for (std::uint64_t i = 0; i < kWidth; ++i) {
+    const auto block = philox4x32(
+        99, (std::uint64_t{21} << 32) | ((10 + i) / 4), static_cast<std::uint64_t>(sample));
+    EXPECT_EQ(y[i], block[(10 + i) % 4] >= (1U << 31) ? 2.0F : 0.0F) << i;
+  }
+}
+
+TEST_P(EveryTable, TransposesAndPacksPairs) {
+  std::vector<std::uint32_t> in(32 * 48);
+  for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<std::uint32_t>(i);
+  std::vector<std::uint32_t> across(in.size());
+  Halves rows(4 * 16);
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<std::uint16_t>(i);
+  std::vector<std::uint32_t> pairs(2 * 16);
+
+  GetParam()->transpose(in.data(), 48, across.data(), 32, 32, 48);
+  GetParam()->pack_pairs(rows.data(), 16, 4, 16, pairs.data());
+
+  for (std::size_t r = 0; r < 32; ++r) {
+    for (std::size_t c = 0; c < 48; ++c) EXPECT_EQ(across[c * 32 + r], in[r * 48 + c]);
+  }
+  for (std::uint32_t i = 0; i < 16; ++i) EXPECT_EQ(pairs[16 + i], (32 + i) | ((48 + i) << 16));
+}
+
+/// Two blocks of keys, the second with larger scores, padding and the diagonal: as one softmax over
+/// all.
+TEST_P(EveryTable, OnlineSoftmaxEqualsSoftmax) {
+  constexpr std::int64_t kKeys = 4;
+  constexpr std::int64_t kQueries = 16;
+  constexpr double kScale = 0.5;
+  for (const float growth : {1.0F, 100.0F}) {
+    auto scores = random_floats(2 * kKeys * kQueries, 5);
+    for (std::size_t i = kKeys * kQueries; i < scores.size(); ++i) scores[i] += growth;
+    Floats maximum(kQueries, -INFINITY);
+    Floats total(kQueries, 0);
+    Floats out(kQueries, 0);  // width 1, values 1: the sum of weights
+    Halves pairs(kKeys * kQueries);
+    for (std::int64_t block = 0; block < 2; ++block) {
+      // Query 0 sees keys 0 to 4; the last of 8 keys is padding.
+      const ScoreBlock shape{kKeys, kQueries, block == 0 ? 4 : 3, 4 - block * kKeys, true, kScale};
+      GetParam()->softmax_block(shape,
+                                scores.data() + block * kKeys * kQueries,
+                                maximum.data(),
+                                total.data(),
+                                pairs.data(),
+                                out.data(),
+                                1);
+      for (std::size_t key = 0; key < kKeys; ++key) {
+        for (std::size_t q = 0; q < kQueries; ++q) {
+          out[q] += from_bf16_bits(pairs[(key / 2 * kQueries + q) * 2 + key % 2]);
+        }
+      }
+    }
+    for (std::size_t q = 0; q < kQueries; ++q) {
+      double expected = 0;
+      for (std::size_t key = 0; key < std::min<std::size_t>(7, 5 + q); ++key) {
+        expected += std::exp(kScale * scores[key * kQueries + q]);
+      }
+      EXPECT_NEAR(maximum[q] * std::log(2.0) + std::log(total[q]), std::log(expected), 1e-5)
+          << "query " << q;
+      EXPECT_NEAR(out[q] / total[q], 1.0, 4e-3);  // weights rounded to bf16
+    }
+  }
+}
+
+TEST_P(EveryTable, SoftmaxBackwardFollowsTheFormula) {
+  constexpr std::int64_t kKeys = 2;
+  constexpr std::int64_t kQueries = 16;
+  const auto scores = random_floats(kKeys * kQueries, 6);
+  const auto grad_weights = random_floats(kKeys * kQueries, 7);
+  const auto lse = random_floats(kQueries, 8);
+  const auto along = random_floats(kQueries, 9);
+  Halves weights(scores.size());
+  Halves grads(scores.size());
+  Halves pairs(scores.size());
+
+  // Query q sees key 1 from q = 1 on.
+  GetParam()->softmax_block_backward({kKeys, kQueries, 2, 0, true, 0.5F},
+                                     scores.data(),
+                                     grad_weights.data(),
+                                     lse.data(),
+                                     along.data(),
+                                     weights.data(),
+                                     grads.data(),
+                                     pairs.data());
+
+  for (std::size_t key = 0; key < kKeys; ++key) {
+    for (std::size_t q = 0; q < kQueries; ++q) {
+      const auto i = key * kQueries + q;
+      const double weight = key <= q ? std::exp(0.5 * scores[i] - lse[q]) : 0.0;
+      const double grad = weight * (grad_weights[i] - along[q]) * 0.5;
+      EXPECT_NEAR(from_bf16_bits(weights[i]), weight, 4e-3 * weight);
+      EXPECT_NEAR(from_bf16_bits(grads[i]), grad, 4e-3 * std::abs(grad));
+      EXPECT_EQ(pairs[2 * q + key], grads[i]);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(OfThisMachine,
+                         EveryTable,
+                         ::testing::ValuesIn(usable_tables().begin(), usable_tables().end()),
+                         [](const auto& instance) { return std::string(instance.param->name); });
+
+}  // namespace
+}  // namespace trireme::ops::kernels
