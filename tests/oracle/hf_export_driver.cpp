@@ -1,0 +1,76 @@
+// usage: hf_export_driver export OUT qwen3|llama tied|untied f32|bf16|f16   random small model ->
+// checkpoint -> OUT
+//        hf_export_driver import HF OUT                                     folder -> checkpoint ->
+//        OUT as f32
+// For hf_export_oracle.py, which loads what is written here with transformers.
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "checkpoint/commands.hpp"
+#include "checkpoint/hf_config.hpp"
+#include "checkpoint/model_values.hpp"
+#include "checkpoint/save.hpp"
+#include "comm/self/self_communicator.hpp"
+#include "core/error.hpp"
+
+namespace {
+
+using namespace trireme;
+
+void save_random(const std::filesystem::path& folder, bool qwen, bool tied) {
+  ModelConfig config = model_preset(qwen ? "tiny" : "minimind-2-small");
+  config.hidden_size = 64;
+  config.num_layers = 3;
+  config.num_heads = 4;
+  config.num_kv_heads = 2;
+  config.head_dim = qwen ? 24 : 16;  // not hidden_size / num_heads: must come from config.json
+  config.tie_embeddings = tied;
+  config.rope_theta = 50000.0;
+  resolve(config, 96);
+  std::mt19937 random(11);
+  std::normal_distribution<float> normal(0.0F, 0.1F);
+  StateDict state;
+  put_model_values(config, state.values);
+  std::vector<std::vector<float>> storage;
+  for (const HfTensor& tensor : hf_tensors(config)) {
+    storage.emplace_back(static_cast<std::size_t>(Shard::whole(tensor.shape).count()));
+    for (float& value : storage.back()) value = normal(random);
+    state.tensors.push_back({cat("param/", tensor.name),
+                             DType::f32,
+                             tensor.shape,
+                             Shard::whole(tensor.shape),
+                             std::as_writable_bytes(std::span(storage.back())),
+                             true});
+  }
+  SelfCommunicator world;
+  save_checkpoint(folder, 1, state, world, {});
+}
+
+int run(const std::vector<std::string>& words) {
+  const std::filesystem::path output = words.at(words[0] == "import" ? 2 : 1);
+  const std::string checkpoint = output.string() + ".run";
+  if (words[0] == "import") {
+    SelfCommunicator world;
+    import_command({.hf = words.at(1), .output = checkpoint}, world);
+    export_command({.checkpoint = checkpoint, .output = output});
+    return 0;
+  }
+  save_random(checkpoint, words.at(2) == "qwen3", words.at(3) == "tied");
+  export_command({.checkpoint = checkpoint, .output = output, .dtype = words.at(4)});
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run({argv + 1, argv + argc});
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}
