@@ -4,6 +4,8 @@
 #include <string_view>
 
 #include "comm/factory.hpp"
+#include "comm/heartbeat.hpp"
+#include "comm/nccl/nccl_backend.hpp"
 #include "comm/session.hpp"
 #include "core/failpoints.hpp"
 #include "core/log.hpp"
@@ -57,6 +59,8 @@ PretrainCommand::PretrainCommand(CommandLine& line) : keys_(make_run_keys(config
       });
 }
 
+PretrainCommand::~PretrainCommand() = default;
+
 bool PretrainCommand::is_chosen(int argc, const char* const* argv) { return argc > 1 && std::string_view(argv[1]) == "pretrain"; }
 
 int PretrainCommand::run_on_ranks(CommandLine& line, int argc, char** argv) {
@@ -82,7 +86,11 @@ int PretrainCommand::run_on_ranks(CommandLine& line, int argc, char** argv) {
       throw;
     }
   });
-  if (!agreed && world->size() > 1) abort_job(code);  // the peers are waiting in a collective
+  if (!agreed && world->size() > 1) {  // the peers are waiting in a collective
+    if (heartbeat_) heartbeat_->announce_failure(code, "an error, see above");
+    abort_job(code);
+  }
+  heartbeat_.reset();
   return code;
 }
 
@@ -92,7 +100,10 @@ int PretrainCommand::execute(Communicator& world, const LaunchInfo& launch) {
   }
   CommOptions options;
   options.timeout_s = config_.train.comm_timeout_s;
-  return pretrain(config_, *keys_, run_, {launch, world, {}, options, scheduler_job()});
+  options.activity = std::make_shared<Activity>();
+  heartbeat_ = std::make_unique<Heartbeat>(world, launch, options.activity);
+  const std::unique_ptr<Communicator> run_world = make_world("auto", launch, options);  // its groups report to the heartbeat
+  return pretrain(config_, *keys_, run_, {launch, *run_world, nccl_backends(), options, scheduler_job()});
 }
 
 }  // namespace trireme

@@ -13,6 +13,7 @@ namespace trireme {
 class PretrainCommand {
  public:
   explicit PretrainCommand(CommandLine& line);
+  ~PretrainCommand();
   PretrainCommand(const PretrainCommand&) = delete;
   PretrainCommand& operator=(const PretrainCommand&) = delete;
 
@@ -28,6 +29,7 @@ class PretrainCommand {
   RunConfig config_;
   std::string run_;
   std::unique_ptr<ConfigSet> keys_;
+  std::unique_ptr<class Heartbeat> heartbeat_;
   bool parsed_ = false;  // a run was asked for, not help
 };
 

@@ -7,6 +7,7 @@
 #include "checkpoint/load.hpp"
 #include "checkpoint/model_values.hpp"
 #include "checkpoint/verify.hpp"
+#include "comm/activity.hpp"
 #include "core/error.hpp"
 #include "core/file.hpp"
 #include "core/log.hpp"
@@ -219,6 +220,7 @@ void TrainingRun::do_step() {
   std::vector<Batch> batches;
   for (std::int64_t i = 0; i < loader_->micro_steps(); ++i) batches.push_back(loader_->next());
   const double data_wait_s = loader_->wait_s() - waited_before_s;
+  if (ranks_.options.activity) ranks_.options.activity->set_step(step);
   const double lr = learning_rate(config_.optim, step, config_.train.steps);
 
   const UpdateResult result = model_->step.run(batches, batches.front().update_targets, step, progress_.update + 1, lr);
