@@ -90,6 +90,23 @@ TEST(RmsNorm, BackwardIsTheSameFunctionTwice) {
   EXPECT_TRUE(first.weight.equal(second.weight));
 }
 
+TEST(RmsNorm, DoesNotDependOnTheNumberOfThreads) {
+  at::manual_seed(6);
+  const auto x = random({1000, 64}).to(at::kBFloat16);
+  const auto weight = random({64}).to(at::kBFloat16);
+  const auto rstd = rms_norm_forward(x, weight, kEps).rstd;
+  const auto threads = at::get_num_threads();
+
+  at::set_num_threads(1);
+  const auto one = rms_norm_backward(x, x, weight, rstd);
+  at::set_num_threads(3);
+  const auto three = rms_norm_backward(x, x, weight, rstd);
+  at::set_num_threads(threads);
+
+  EXPECT_TRUE(one.x.equal(three.x));
+  EXPECT_TRUE(one.weight.equal(three.weight));
+}
+
 TEST(RmsNorm, AddPassesTheGradientThatSkipsTheNorm) {
   const auto x = at::ones({2, 4}).requires_grad_();
   const auto residual = at::ones({2, 4}).requires_grad_();
