@@ -22,8 +22,8 @@ struct InitLaw {
 /// Everything the project knows about one parameter; there is no second list.
 struct ParamSpec {
   std::string name;                 // Hugging Face name
-  std::vector<std::int64_t> shape;  // global, logical
-  InitLaw init;
+  std::vector<std::int64_t> shape = {};  // global, logical
+  InitLaw init = {};
   int split_dim = -1;               // the dim cut over `split_axis`; -1: replicated
   Axis split_axis = Axis::tp;
   bool decay = true;                // weight decay applies
