@@ -2,8 +2,6 @@
 
 #include <torch/torch.h>
 
-#include <optional>
-
 #include "core/error.hpp"
 #include "ops/fast.hpp"
 
@@ -206,93 +204,6 @@ QueryKeyValue split_qkv(const at::Tensor& qkv, std::int64_t num_heads, std::int6
           slots.narrow(2, num_heads + num_kv_heads, num_kv_heads)};
 }
 
-using torch::autograd::AutogradContext;
-using torch::autograd::tensor_list;
-
-void save_setup(AutogradContext* ctx, const QkNormRope& setup, bool fast, tensor_list inputs) {
-  inputs.insert(
-      inputs.end(),
-      {setup.q_weight, setup.k_weight, setup.tables.cos, setup.tables.sin, setup.positions});
-  ctx->save_for_backward(std::move(inputs));
-  ctx->saved_data["eps"] = setup.eps;
-  ctx->saved_data["fast"] = fast;
-}
-
-QkNormRope load_setup(AutogradContext* ctx, const tensor_list& saved, std::size_t first) {
-  return {saved[first],
-          saved[first + 1],
-          ctx->saved_data["eps"].toDouble(),
-          {saved[first + 2], saved[first + 3]},
-          saved[first + 4]};
-}
-
-/// An undefined tensor may reach a function only as an empty optional.
-std::optional<at::Tensor> given(const at::Tensor& weight) {
-  return weight.defined() ? std::optional(weight) : std::nullopt;
-}
-
-at::Tensor as_weight_grad(const at::Tensor& grad, const at::Tensor& weight) {
-  return weight.defined() ? grad.to(weight.scalar_type()) : at::Tensor();
-}
-
-// Weights are passed a second time as plain arguments, so that autograd sees them.
-struct QkNormRopeFunction : torch::autograd::Function<QkNormRopeFunction> {
-  static tensor_list forward(AutogradContext* ctx,
-                             const at::Tensor& q,
-                             const at::Tensor& k,
-                             const std::optional<at::Tensor>& /*q_weight*/,
-                             const std::optional<at::Tensor>& /*k_weight*/,
-                             const QkNormRope& setup,
-                             bool fast) {
-    save_setup(ctx, setup, fast, {q, k});
-    auto out = qk_norm_rope_forward(q, k, setup, fast ? Path::fast : Path::plain);
-    return {out.q, out.k};
-  }
-
-  static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
-    const auto saved = ctx->get_saved_variables();
-    const auto setup = load_setup(ctx, saved, 2);
-    const auto path = ctx->saved_data["fast"].toBool() ? Path::fast : Path::plain;
-    auto out = qk_norm_rope_backward(grads[0], grads[1], saved[0], saved[1], setup, path);
-    return {out.q,
-            out.k,
-            as_weight_grad(out.q_weight, setup.q_weight),
-            as_weight_grad(out.k_weight, setup.k_weight),
-            {},
-            {}};
-  }
-};
-
-struct QkvNormRopeFunction : torch::autograd::Function<QkvNormRopeFunction> {
-  static tensor_list forward(AutogradContext* ctx,
-                             const at::Tensor& qkv,
-                             const std::optional<at::Tensor>& /*q_weight*/,
-                             const std::optional<at::Tensor>& /*k_weight*/,
-                             std::int64_t num_heads,
-                             std::int64_t num_kv_heads,
-                             const QkNormRope& setup,
-                             bool fast) {
-    save_setup(ctx, setup, fast, {qkv});
-    auto out =
-        qkv_norm_rope_forward(qkv, num_heads, num_kv_heads, setup, fast ? Path::fast : Path::plain);
-    return {out.q, out.k, out.v};
-  }
-
-  static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
-    const auto saved = ctx->get_saved_variables();
-    const auto setup = load_setup(ctx, saved, 1);
-    const auto path = ctx->saved_data["fast"].toBool() ? Path::fast : Path::plain;
-    auto out = qkv_norm_rope_backward(grads[0], grads[1], grads[2], saved[0], setup, path);
-    return {out.qkv,
-            as_weight_grad(out.q_weight, setup.q_weight),
-            as_weight_grad(out.k_weight, setup.k_weight),
-            {},
-            {},
-            {},
-            {}};
-  }
-};
-
 }  // namespace
 
 RopeTables rope_tables(std::int64_t max_positions,
@@ -348,15 +259,6 @@ QkNormRopeGrads qk_norm_rope_backward(const at::Tensor& grad_q,
   return {out_q.x, out_k.x, out_q.weight, out_k.weight};
 }
 
-QueryKey qk_norm_rope(const at::Tensor& q,
-                      const at::Tensor& k,
-                      const QkNormRope& setup,
-                      Path path) {
-  auto out = QkNormRopeFunction::apply(
-      q, k, given(setup.q_weight), given(setup.k_weight), setup, path == Path::fast);
-  return {out[0], out[1]};
-}
-
 QueryKeyValue qkv_norm_rope_forward(const at::Tensor& qkv,
                                     std::int64_t num_heads,
                                     std::int64_t num_kv_heads,
@@ -387,21 +289,6 @@ QkvGrads qkv_norm_rope_backward(const at::Tensor& grad_q,
   const auto grads = qk_norm_rope_backward(grad_q, grad_k, parts.q, parts.k, setup, path);
   auto grad_qkv = at::cat({grads.q, grads.k, grad_v.transpose(1, 2)}, 2).flatten(2);
   return {std::move(grad_qkv), grads.q_weight, grads.k_weight};
-}
-
-QueryKeyValue qkv_norm_rope(const at::Tensor& qkv,
-                            std::int64_t num_heads,
-                            std::int64_t num_kv_heads,
-                            const QkNormRope& setup,
-                            Path path) {
-  auto out = QkvNormRopeFunction::apply(qkv,
-                                        given(setup.q_weight),
-                                        given(setup.k_weight),
-                                        num_heads,
-                                        num_kv_heads,
-                                        setup,
-                                        path == Path::fast);
-  return {out[0], out[1], out[2]};
 }
 
 }  // namespace trireme::ops
