@@ -41,7 +41,7 @@ BpeModel::BpeModel(const TokenizerSpec& spec) : ignore_merges_(spec.ignore_merge
     slot(rule.left, rule.right) = {
         pair_key(rule.left, rule.right), static_cast<std::uint32_t>(rank), rule.result};
   }
-  byte_ranks_.reserve(256 * 256);
+  byte_ranks_.reserve(byte_id_.size() * byte_id_.size());
   for (const std::uint32_t left : byte_id_) {
     for (const std::uint32_t right : byte_id_)
       byte_ranks_.push_back(static_cast<std::int32_t>(find(left, right).rank));
@@ -113,7 +113,11 @@ std::size_t BpeModel::merge_short(std::string_view piece, std::uint32_t* out) co
 std::size_t BpeModel::merge_long(std::string_view piece,
                                  BpeScratch& scratch,
                                  std::uint32_t* out) const {
-  auto& [ids, ranks, previous, next, heap] = scratch;
+  auto& ids = scratch.ids;
+  auto& ranks = scratch.ranks;
+  auto& previous = scratch.previous;
+  auto& next = scratch.next;
+  auto& heap = scratch.heap;
   const auto size = static_cast<std::uint32_t>(piece.size());
   for (auto* values : {&ids, &ranks, &previous, &next}) values->resize(size);
   heap.clear();

@@ -39,6 +39,7 @@ std::vector<std::string> first_tokens(const BpeTrainOptions& options) {
   for (const ReservedToken& token : options.reserved) tokens.push_back(token.content);
   const std::unordered_set<std::string> reserved(tokens.begin(), tokens.end());
   std::vector<std::string> alphabet;
+  alphabet.reserve(256);
   for (int byte = 0; byte < 256; ++byte)
     alphabet.push_back(to_byte_level(std::string(1, static_cast<char>(byte))));
   std::sort(alphabet.begin(), alphabet.end());  // UTF-8 sorts as its code points do

@@ -175,6 +175,24 @@ void read_model(const Part& model, TokenizerSpec& spec) {
   read_merges(model, spec);
 }
 
+AddedToken read_added_token(const Part& part) {
+  AddedToken token{.content = part.text("content"),
+                   .single_word = part.flag("single_word", false),
+                   .lstrip = part.flag("lstrip", false),
+                   .rstrip = part.flag("rstrip", false),
+                   .normalized = part.flag("normalized", true),
+                   .special = part.flag("special", false)};
+  if (token.content.size() > kMaxAddedTokenBytes) {
+    fail(ErrorKind::data,
+         part.where(),
+         ".content has ",
+         token.content.size(),
+         " bytes, at most ",
+         kMaxAddedTokenBytes);
+  }
+  return token;
+}
+
 void read_added_tokens(const SortedJson& list, const std::string& where, TokenizerSpec& spec) {
   if (list.is_null()) return;
   if (!list.is_array())
@@ -184,21 +202,8 @@ void read_added_tokens(const SortedJson& list, const std::string& where, Tokeniz
   std::unordered_map<std::string, std::size_t> position;
   for (std::size_t i = 0; i < list.size(); ++i) {
     const Part part(list[i], cat(where, "[", i, "]"));
-    AddedToken token{.content = part.text("content"),
-                     .single_word = part.flag("single_word", false),
-                     .lstrip = part.flag("lstrip", false),
-                     .rstrip = part.flag("rstrip", false),
-                     .normalized = part.flag("normalized", true),
-                     .special = part.flag("special", false)};
+    AddedToken token = read_added_token(part);
     if (token.content.empty()) continue;
-    if (token.content.size() > kMaxAddedTokenBytes) {
-      fail(ErrorKind::data,
-           part.where(),
-           ".content has ",
-           token.content.size(),
-           " bytes, at most ",
-           kMaxAddedTokenBytes);
-    }
     const auto known = position.find(token.content);
     const auto in_model = spec.vocab.find(token.content);
     if (in_model != spec.vocab.end()) {

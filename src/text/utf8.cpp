@@ -7,16 +7,22 @@
 #include "core/error.hpp"
 
 namespace trireme {
+namespace {
+
+/// Bytes of the character that `lead` (0x80 or more) begins; 0 if it begins none.
+std::size_t sequence_length(unsigned lead) noexcept {
+  if (lead < 0xC2 || lead > 0xF4) return 0;
+  if (lead < 0xE0) return 2;
+  return lead < 0xF0 ? 3 : 4;
+}
+
+}  // namespace
 
 Utf8Step utf8_step(std::string_view text, std::size_t position) noexcept {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned lead = byte(position);
   if (lead < 0x80) return {.length = 1, .valid = true};
-  const std::size_t need = lead < 0xC2   ? 0
-                           : lead < 0xE0 ? 2
-                           : lead < 0xF0 ? 3
-                           : lead < 0xF5 ? 4
-                                         : 0;
+  const std::size_t need = sequence_length(lead);
   if (need == 0) return {.length = 1};
   // The second byte also excludes overlong forms, surrogates and code points past U+10FFFF.
   unsigned low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;

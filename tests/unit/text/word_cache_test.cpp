@@ -76,5 +76,29 @@ TEST(WordCache, NeverGivesWrongIdsWhenItOverflows) {
   EXPECT_GT(found, 100);
 }
 
+TEST(WordCache, ForgetsAnEntryOnceItsIdsAreOverwritten) {
+  WordCache cache;
+  std::vector<std::string> first;
+  for (int i = 0; i < 8; ++i) {
+    first.push_back("first " + std::to_string(i) + std::string(240, 'x'));
+    cache.insert(first.back(), ids_of(first.back()));
+  }
+  int forgotten = 0;
+  for (int i = 0; i < 20000;
+       ++i) {  // fills the ring once and writes over its start, ids before bytes
+    const std::string filler = std::to_string(i) + std::string(245, 'y');
+    cache.insert(filler, ids_of(filler));
+    for (const std::string& piece : first) {
+      const Ids ids = look_up(cache, piece);
+      if (ids.empty()) {
+        ++forgotten;
+      } else {
+        ASSERT_EQ(ids, ids_of(piece)) << i;
+      }
+    }
+  }
+  EXPECT_GT(forgotten, 0);
+}
+
 }  // namespace
 }  // namespace trireme
