@@ -116,7 +116,7 @@ void SliceReader::read(const std::string& name,
   open_shard(slice.shard);
   const std::size_t element = size_of(tensor.dtype);
   const std::uint64_t total = static_cast<std::uint64_t>(slice.part.count()) * element;
-  piece_.resize(kPieceBytes);
+  piece_.resize(std::min<std::uint64_t>(kPieceBytes, total));
   Hasher hasher;
   const auto want = [&](std::uint64_t begin) {  // the disk works while we hash; a hint
     if (begin >= total) return;
