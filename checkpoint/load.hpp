@@ -10,7 +10,7 @@
 
 /// Reading: any number of saved shards of any layout into slices of any other layout.
 /// Plain reads only, at the places the manifest names; libhdf5 never sees a file that is being
-/// loaded. Every slice is hashed while it is read; memory beyond the targets is one piece of 4 MiB.
+/// loaded. Every slice is hashed while it is read; memory beyond the targets is one piece of 1 MiB.
 namespace trireme {
 
 /// One committed checkpoint with a verified manifest. The other files are verified when they are

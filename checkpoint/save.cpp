@@ -1,7 +1,6 @@
 #include "checkpoint/save.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "checkpoint/agree.hpp"
 #include "checkpoint/folder.hpp"
@@ -52,7 +51,8 @@ void copy_slices(StagedCheckpoint& staged) {
   staged.arena = std::make_unique_for_overwrite<std::byte[]>(total);
   std::byte* next = staged.arena.get();
   for (SliceToWrite& slice : staged.slices) {
-    std::memcpy(next, slice.bytes.data(), slice.bytes.size());
+    std::copy(
+        slice.bytes.begin(), slice.bytes.end(), next);  // memcpy may not see an empty slice's null
     slice.bytes = {next, slice.bytes.size()};
     next += slice.bytes.size();
   }

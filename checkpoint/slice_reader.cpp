@@ -13,7 +13,10 @@
 namespace trireme {
 namespace {
 
-constexpr std::size_t kPieceBytes = std::size_t{4} << 20;  // a multiple of every element size
+// A multiple of every element size; small enough to be hashed while still in the cache.
+constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+
+constexpr off_t kAheadBytes = off_t{8} << 20;
 
 /// The runs of one target, consumed in the order of the slice.
 struct Cursor {
@@ -21,6 +24,19 @@ struct Cursor {
   std::size_t next = 0;
   std::span<std::byte> bytes;
 };
+
+/// The place of slice elements [begin, begin + count) where one target wants all of them in a row:
+/// they are read there, without a copy. Empty otherwise.
+std::span<std::byte> direct_place(std::span<const Cursor> cursors,
+                                  std::int64_t begin,
+                                  std::int64_t count,
+                                  std::size_t element) {
+  if (cursors.size() != 1 || cursors[0].next == cursors[0].runs.size()) return {};
+  const ShardRun& run = cursors[0].runs[cursors[0].next];
+  if (begin < run.source_index || begin + count > run.source_index + run.count) return {};
+  const auto at = static_cast<std::size_t>(run.target_index + begin - run.source_index) * element;
+  return cursors[0].bytes.subspan(at, static_cast<std::size_t>(count) * element);
+}
 
 /// Copies what lies in slice elements [begin, begin + count), given as `piece`.
 void scatter(Cursor& cursor,
@@ -35,9 +51,10 @@ void scatter(Cursor& cursor,
     if (from < to) {
       const auto at =
           static_cast<std::size_t>(run.target_index + from - run.source_index) * element;
-      std::memcpy(cursor.bytes.data() + at,
-                  piece.data() + static_cast<std::size_t>(from - begin) * element,
-                  static_cast<std::size_t>(to - from) * element);
+      const std::byte* source = piece.data() + static_cast<std::size_t>(from - begin) * element;
+      std::byte* target = cursor.bytes.data() + at;
+      if (target != source)
+        std::memcpy(target, source, static_cast<std::size_t>(to - from) * element);
     }
     if (run.source_index + run.count > end) return;
     ++cursor.next;
@@ -99,10 +116,22 @@ void SliceReader::read(const std::string& name,
   open_shard(slice.shard);
   const std::size_t element = size_of(tensor.dtype);
   const std::uint64_t total = static_cast<std::uint64_t>(slice.part.count()) * element;
-  piece_.resize(kPieceBytes);
+  piece_.resize(std::min<std::uint64_t>(kPieceBytes, total));
   Hasher hasher;
+  const auto want = [&](std::uint64_t begin) {  // the disk works while we hash; a hint
+    if (begin >= total) return;
+    (void)::posix_fadvise(
+        fd_.get(), static_cast<off_t>(slice.at + begin), kAheadBytes, POSIX_FADV_WILLNEED);
+  };
+  want(0);
   for (std::uint64_t done = 0; done < total; done += kPieceBytes) {
-    const auto piece = std::span(piece_).first(std::min<std::uint64_t>(kPieceBytes, total - done));
+    if (done % kAheadBytes == 0) want(done + kAheadBytes);
+    const std::uint64_t size = std::min<std::uint64_t>(kPieceBytes, total - done);
+    auto piece = direct_place(cursors,
+                              static_cast<std::int64_t>(done / element),
+                              static_cast<std::int64_t>(size / element),
+                              element);
+    if (piece.empty()) piece = std::span(piece_).first(size);
     read_all(fd_.get(), piece, slice.at + done, open_path_);
     hasher.update(piece);
     for (Cursor& cursor : cursors)

@@ -25,7 +25,7 @@ std::string file_damage(const fs::path& folder, const SavedFile& file) {
   std::string damage;
   const auto error = capture([&] {
     const Fd fd = open_recorded(folder, file);
-    std::vector<std::byte> piece(std::size_t{4} << 20);
+    std::vector<std::byte> piece(std::clamp<std::uint64_t>(file.bytes, 1, 1U << 20));
     Hasher hasher;
     for (std::uint64_t done = 0; done < file.bytes; done += piece.size()) {
       const auto part =
