@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes unicode_table.cpp: the character classes that the splitters and the added-token matcher need.
+"""Writes unicode_table.inc: the character classes that the splitters and the added-token matcher need.
 
-usage: generate_unicode_table.py CLASSES.json > unicode_table.cpp
+usage: generate_unicode_table.py CLASSES.json > unicode_table.inc
 
 CLASSES.json maps a class name (L, N, s, as in the regexes of tokenizer.json) to a list of inclusive code-point ranges.
 The word class (\\w of `single_word`) belongs to another regex engine in Hugging Face `tokenizers`; it is measured here
