@@ -2,6 +2,7 @@
 
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "core/error.hpp"
@@ -262,7 +263,24 @@ at::Tensor attention(const at::Tensor& q,
                      const at::Tensor& v,
                      const AttentionSetup& setup,
                      Path path) {
+  if (path == Path::fast && !q.is_cpu()) return library_attention(q, k, v, setup);
   return AttentionFunction::apply(q, k, v, setup, path == Path::fast);
+}
+
+at::Tensor library_attention(const at::Tensor& q,
+                             const at::Tensor& k,
+                             const at::Tensor& v,
+                             const AttentionSetup& setup) {
+  check_shapes(q, k, v, setup);
+  const bool one_document_a_row = std::all_of(
+      setup.bounds.begin(), setup.bounds.end(), [](const auto& edges) { return edges.size() == 2; });
+  if (one_document_a_row) {
+    return at::scaled_dot_product_attention(
+        q, k, v, {}, 0.0, setup.causal, setup.scale, /*enable_gqa=*/true);
+  }
+  const auto mask = attention_mask(setup, q.size(0), q.size(2), q.device()).unsqueeze(1);
+  return at::scaled_dot_product_attention(
+      q, repeat_heads(k, q.size(1)), repeat_heads(v, q.size(1)), mask, 0.0, false, setup.scale);
 }
 
 }  // namespace trireme::ops

@@ -45,12 +45,19 @@ AttentionGrads attention_backward(const at::Tensor& grad_out,
                                   const AttentionSetup& setup,
                                   Path path = Path::fast);
 
-/// With autograd. Returns out [B, H, T, D]; `out.transpose(1, 2)` is contiguous.
+/// With autograd. Returns out [B, H, T, D]. The fast path of a GPU is library_attention.
 at::Tensor attention(const at::Tensor& q,
                      const at::Tensor& k,
                      const at::Tensor& v,
                      const AttentionSetup& setup,
                      Path path = Path::fast);
+
+/// The same by ATen's scaled_dot_product_attention, which picks cuDNN, flash or memory-efficient kernels on a GPU; rows of
+/// several documents go with an explicit mask.
+at::Tensor library_attention(const at::Tensor& q,
+                             const at::Tensor& k,
+                             const at::Tensor& v,
+                             const AttentionSetup& setup);
 
 /// [B, T, T] bool, true where a query (row) may see a key (column); what the plain path uses.
 at::Tensor attention_mask(const AttentionSetup& setup,

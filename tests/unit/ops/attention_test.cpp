@@ -78,6 +78,23 @@ TEST(Attention, EqualsOneQueryAtATimeAndItsAutograd) {
   }
 }
 
+TEST(Attention, TheLibraryPathOfGpusIsTheSameFunction) {
+  at::manual_seed(2);
+  for (const auto& s : kShapes) {
+    const AttentionSetup setup{1.0 / std::sqrt(static_cast<double>(s.D)), s.causal, s.bounds};
+    for (const Case& c : {Case{Path::fast, at::kDouble, 1e-11}, Case{Path::fast, at::kFloat, 1e-5}}) {
+      expect_same_as_reference(
+          c,
+          {random({s.B, s.H, s.T, s.D}),
+           random({s.B, s.Hk, s.T, s.D}),
+           random({s.B, s.Hk, s.T, s.D})},
+          [&](const Tensors& in) { return Tensors{library_attention(in[0], in[1], in[2], setup)}; },
+          [&](const Tensors& in) { return Tensors{reference_attention(in, s, setup.scale)}; },
+          "T " + std::to_string(s.T));
+    }
+  }
+}
+
 TEST(Attention, TakesStridedInputAndGivesTokensFirst) {
   at::manual_seed(2);
   const Shape s{2, 4, 2, 50, 64, true, {}};
