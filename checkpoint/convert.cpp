@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "comm/reduce.hpp"
+#include "core/dtype.hpp"
 #include "core/error.hpp"
 
 namespace trireme {

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "core/dtype.hpp"
 #include "core/error.hpp"
 
 // Clones for newer processors, chosen when the program is loaded; sanitizers do not work with such
@@ -21,35 +22,6 @@ namespace {
 
 constexpr std::uint64_t kTile = 2048;  // accumulators of one tile stay in the first-level cache
 
-/// f16 -> f32 by exact scaling: the exponent is re-based by one multiplication, which also handles
-/// subnormals.
-inline float widen_f16(std::uint16_t half) noexcept {
-  const std::uint32_t sign = (half & 0x8000U) << 16;
-  const std::uint32_t magnitude = half & 0x7fffU;
-  const float scaled =
-      __builtin_bit_cast(float, magnitude << 13) * 0x1.0p112F;  // 2^(127-15) re-bases the exponent
-  const std::uint32_t finite = __builtin_bit_cast(std::uint32_t, scaled);
-  const std::uint32_t special =
-      (magnitude << 13) | 0x7f800000U;  // infinity and NaN keep their payload
-  return __builtin_bit_cast(float, sign | (magnitude >= 0x7c00U ? special : finite));
-}
-
-/// f32 -> f16, round to nearest even. Source of the method: adding a float of the right magnitude
-/// makes the addition itself round at the half's last bit (subnormal halves); normal ones round in
-/// integer arithmetic.
-inline std::uint16_t narrow_f16(float value) noexcept {
-  const auto bits = __builtin_bit_cast(std::uint32_t, value);
-  const std::uint32_t sign = (bits >> 16) & 0x8000U;
-  const std::uint32_t magnitude = bits & 0x7fffffffU;
-  const float shifted = __builtin_bit_cast(float, magnitude) + 0.5F;  // 0.5: its last bit is 2^-24
-  const std::uint32_t subnormal = __builtin_bit_cast(std::uint32_t, shifted) - 0x3f000000U;
-  const std::uint32_t normal = (magnitude - 0x38000000U + 0xfffU + ((magnitude >> 13) & 1U)) >> 13;
-  const std::uint32_t finite = magnitude < 0x38800000U ? subnormal : normal;
-  const std::uint32_t special = magnitude > 0x7f800000U ? 0x7e00U : 0x7c00U;
-  return static_cast<std::uint16_t>(
-      sign | (magnitude >= 0x47800000U ? special : std::min(finite, 0x7c00U)));
-}
-
 struct Bf16 {
   using Stored = std::uint16_t;
   using Wide = float;
@@ -63,9 +35,9 @@ struct F16 {
   using Stored = std::uint16_t;
   using Wide = float;
 
-  static Wide widen(Stored bits) noexcept { return widen_f16(bits); }
+  static Wide widen(Stored bits) noexcept { return from_f16_bits(bits); }
 
-  static Stored narrow(Wide value) noexcept { return narrow_f16(value); }
+  static Stored narrow(Wide value) noexcept { return to_f16_bits(value); }
 };
 
 template <class T>
@@ -165,14 +137,6 @@ void reduce_format(std::span<const void* const> inputs,
 }
 
 }  // namespace
-
-float from_f16_bits(std::uint16_t bits) noexcept {
-  return widen_f16(bits);
-}
-
-std::uint16_t to_f16_bits(float value) noexcept {
-  return narrow_f16(value);
-}
 
 void reduce_in_order(std::span<const void* const> inputs,
                      void* output,

@@ -17,8 +17,5 @@ void reduce_in_order(std::span<const void* const> inputs,
                      DType dtype,
                      ReduceOp op);
 
-/// IEEE half precision as its bits, round to nearest even.
-float from_f16_bits(std::uint16_t bits) noexcept;
-std::uint16_t to_f16_bits(float value) noexcept;
 
 }  // namespace trireme

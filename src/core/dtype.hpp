@@ -24,4 +24,33 @@ constexpr float from_bf16_bits(std::uint16_t bits) noexcept {
   return __builtin_bit_cast(float, static_cast<std::uint32_t>(bits) << 16);
 }
 
+/// f16 -> f32 by exact scaling: the exponent is re-based by one multiplication, which also handles
+/// subnormals.
+inline float from_f16_bits(std::uint16_t half) noexcept {
+  const std::uint32_t sign = (half & 0x8000U) << 16;
+  const std::uint32_t magnitude = half & 0x7fffU;
+  const float scaled =
+      __builtin_bit_cast(float, magnitude << 13) * 0x1.0p112F;  // 2^(127-15) re-bases the exponent
+  const std::uint32_t finite = __builtin_bit_cast(std::uint32_t, scaled);
+  const std::uint32_t special =
+      (magnitude << 13) | 0x7f800000U;  // infinity and NaN keep their payload
+  return __builtin_bit_cast(float, sign | (magnitude >= 0x7c00U ? special : finite));
+}
+
+/// f32 -> f16, round to nearest even. Source of the method: adding a float of the right magnitude
+/// makes the addition itself round at the half's last bit (subnormal halves); normal ones round in
+/// integer arithmetic.
+inline std::uint16_t to_f16_bits(float value) noexcept {
+  const auto bits = __builtin_bit_cast(std::uint32_t, value);
+  const std::uint32_t sign = (bits >> 16) & 0x8000U;
+  const std::uint32_t magnitude = bits & 0x7fffffffU;
+  const float shifted = __builtin_bit_cast(float, magnitude) + 0.5F;  // 0.5: its last bit is 2^-24
+  const std::uint32_t subnormal = __builtin_bit_cast(std::uint32_t, shifted) - 0x3f000000U;
+  const std::uint32_t normal = (magnitude - 0x38000000U + 0xfffU + ((magnitude >> 13) & 1U)) >> 13;
+  const std::uint32_t finite = magnitude < 0x38800000U ? subnormal : normal;
+  const std::uint32_t special = magnitude > 0x7f800000U ? 0x7e00U : 0x7c00U;
+  return static_cast<std::uint16_t>(
+      sign | (magnitude >= 0x47800000U ? special : std::min(finite, 0x7c00U)));
+}
+
 }  // namespace trireme

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "checkpoint/convert.hpp"
-#include "comm/reduce.hpp"
+#include "core/dtype.hpp"
 #include "unit/checkpoint/support.hpp"
 
 namespace trireme {

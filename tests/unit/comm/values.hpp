@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "comm/communicator.hpp"
-#include "comm/reduce.hpp"
+#include "core/dtype.hpp"
 
 namespace trireme::testing {
 
