@@ -70,6 +70,7 @@ if(TRIREME_WITH_MPI)
   if(TRIREME_MPI_ROOT)
     set(MPI_HOME ${TRIREME_MPI_ROOT})
   endif()
+  set(MPI_DETERMINE_LIBRARY_VERSION TRUE)  # for --version
   find_package(MPI QUIET COMPONENTS CXX)
   if(NOT MPI_CXX_FOUND)
     trireme_missing("MPI (OpenMPI)" "libopenmpi-dev openmpi-bin" TRIREME_MPI_ROOT)

@@ -4,6 +4,5 @@ message(STATUS "  LibTorch      ${TRIREME_WITH_TORCH} ${TRIREME_TORCH_VERSION} $
 message(STATUS "  MPI           ${TRIREME_WITH_MPI} ${MPI_CXX_LIBRARY_VERSION_STRING}")
 message(STATUS "  CUDA          ${TRIREME_TORCH_HAS_CUDA} ${TRIREME_CUDA_INCLUDE}")
 message(STATUS "  NCCL          ${TRIREME_HAVE_NCCL} ${TRIREME_NCCL_LIBRARY}")
-message(STATUS "  CUDA kernels  ${TRIREME_HAVE_CUDA_KERNELS}")
 message(STATUS "  HDF5          ${HDF5_VERSION}")
 message(STATUS "  sanitizers    ${TRIREME_SANITIZE}")

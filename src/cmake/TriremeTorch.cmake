@@ -1,9 +1,8 @@
 # LibTorch, the CUDA runtime and NCCL as imported targets, without find_package(Torch), which demands a CUDA toolkit.
-# Sets TRIREME_TORCH_HAS_CUDA, TRIREME_HAVE_NCCL, TRIREME_HAVE_CUDA_KERNELS.
+# Sets TRIREME_TORCH_HAS_CUDA and TRIREME_HAVE_NCCL.
 
 set(TRIREME_TORCH_HAS_CUDA OFF)
 set(TRIREME_HAVE_NCCL OFF)
-set(TRIREME_HAVE_CUDA_KERNELS OFF)
 if(NOT TRIREME_WITH_TORCH)
   return()
 endif()
@@ -109,14 +108,6 @@ if(TRIREME_WITH_NCCL AND TRIREME_TORCH_HAS_CUDA AND TRIREME_NCCL_LIBRARY AND TRI
   target_compile_options(trireme_dep_nccl INTERFACE "SHELL:-idirafter ${TRIREME_NCCL_INCLUDE}"
                                                     "SHELL:-idirafter ${TRIREME_CUDA_INCLUDE}")
   target_link_libraries(trireme_dep_nccl INTERFACE ${TRIREME_NCCL_LIBRARY} ${cudart})
-endif()
-
-if(TRIREME_WITH_CUDA_KERNELS AND TRIREME_TORCH_HAS_CUDA)
-  include(CheckLanguage)
-  check_language(CUDA)
-  if(CMAKE_CUDA_COMPILER)
-    set(TRIREME_HAVE_CUDA_KERNELS ON)
-  endif()
 endif()
 
 # One precompiled header for all that sees torch/torch.h (20 s a file without it).
