@@ -1,8 +1,9 @@
 #include "train/evaluate.hpp"
 
-#include <array>
+#include <algorithm>
 #include <vector>
 
+#include "parallel/torch_bridge.hpp"
 #include "train/microbatches.hpp"
 
 namespace trireme {
@@ -11,16 +12,18 @@ Validation evaluate(Transformer& model, const SampleSet& samples, Communicator& 
   const SampleOrder in_file_order(samples.size(), 0, /*shuffle=*/false);
   const auto total = static_cast<std::int64_t>(samples.size());
   const std::int64_t stride = micro_batch * data_group.size();
-  std::array<double, 2> sums{};  // loss, targets
+  const at::Device device = model.registry().device();
+  at::Tensor sums = at::zeros({2}, at::TensorOptions().dtype(at::kDouble).device(device));  // loss, targets
   for (std::int64_t first = micro_batch * data_group.rank(); first < total; first += stride) {
     std::vector<std::int64_t> indices;
     for (std::int64_t i = first; i < std::min(first + micro_batch, total); ++i) indices.push_back(i);
     const Batch batch = samples.make_batch(indices, in_file_order);
-    sums[0] += model.evaluate(to_microbatch(batch, model.registry().device(), 0, /*training=*/false)).item<double>();
-    sums[1] += static_cast<double>(batch.num_targets);
+    sums[0].add_(model.evaluate(to_microbatch(batch, device, 0, /*training=*/false)));
+    sums[1].add_(static_cast<double>(batch.num_targets));
   }
-  data_group.all_reduce(sums.data(), sums.data(), sums.size(), DType::f64, ReduceOp::sum, {}, "validation")->wait();
-  return {sums[0] / sums[1], sums[1]};
+  data_group.all_reduce(sums.data_ptr(), sums.data_ptr(), 2, DType::f64, ReduceOp::sum, current_stream(device), "validation")->wait();
+  const double num_targets = sums[1].item<double>();
+  return {sums[0].item<double>() / num_targets, num_targets};
 }
 
 }  // namespace trireme
