@@ -50,7 +50,7 @@ inline std::uint16_t to_f16_bits(float value) noexcept {
   const std::uint32_t finite = magnitude < 0x38800000U ? subnormal : normal;
   const std::uint32_t special = magnitude > 0x7f800000U ? 0x7e00U : 0x7c00U;
   return static_cast<std::uint16_t>(
-      sign | (magnitude >= 0x47800000U ? special : std::min(finite, 0x7c00U)));
+      sign | (magnitude >= 0x47800000U ? special : (finite < 0x7c00U ? finite : 0x7c00U)));
 }
 
 }  // namespace trireme

@@ -8,7 +8,7 @@
 
 #include "core/edit_distance.hpp"
 #include "core/error.hpp"
-#include "core/fields.hpp"
+#include "core/problems.hpp"
 
 namespace trireme {
 namespace {
@@ -56,33 +56,25 @@ std::int64_t ffn_width(FfnRule rule, std::int64_t hidden_size) {
   return (hidden_size * 8 / 3 + 63) / 64 * 64;
 }
 
-class Problems {
- public:
-  template <class... Args>
-  void unless(bool good, const Args&... args) {
-    if (!good) text_ += cat(text_.empty() ? "" : "\n", args...);
-  }
-
-  void raise() const {
-    if (!text_.empty()) throw Error(ErrorKind::usage, text_);
-  }
-
- private:
-  std::string text_;
-};
+/// Adds a line to the problems unless `good`.
+template <class... Args>
+void require(Problems& problems, bool good, const Args&... args) {
+  if (!good) problems.add(cat(args...));
+}
 
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 31;
 
 void check_sizes(const ModelConfig& config, Problems& problems) {
   const auto check = [&](const char* key, std::int64_t value) {
-    problems.unless(value >= 1 && value <= kMaxSize,
-                    "model.",
-                    key,
-                    " = ",
-                    value,
-                    ", must be in [1, ",
-                    kMaxSize,
-                    "]");
+    require(problems,
+            value >= 1 && value <= kMaxSize,
+            "model.",
+            key,
+            " = ",
+            value,
+            ", must be in [1, ",
+            kMaxSize,
+            "]");
   };
   check("hidden_size", config.hidden_size);
   check("num_layers", config.num_layers);
@@ -97,41 +89,46 @@ void check_values(const ModelConfig& config,
                   std::int64_t tokenizer_vocab_size,
                   Problems& problems) {
   const bool heads = config.num_heads >= 1 && config.num_kv_heads >= 1;
-  problems.unless(!heads || config.num_heads % config.num_kv_heads == 0,
-                  "model.num_kv_heads = ",
-                  config.num_kv_heads,
-                  ", must divide model.num_heads = ",
-                  config.num_heads);
-  problems.unless(config.head_dim % 2 == 0,
-                  "model.head_dim = ",
-                  config.head_dim,
-                  ", must be even: rotary embedding turns pairs (give model.head_dim if "
-                  "hidden_size / num_heads is odd)");
+  require(problems,
+          !heads || config.num_heads % config.num_kv_heads == 0,
+          "model.num_kv_heads = ",
+          config.num_kv_heads,
+          ", must divide model.num_heads = ",
+          config.num_heads);
+  require(problems,
+          config.head_dim % 2 == 0,
+          "model.head_dim = ",
+          config.head_dim,
+          ", must be even: rotary embedding turns pairs (give model.head_dim if "
+          "hidden_size / num_heads is odd)");
   if (config.vocab_size == 0) {
-    problems.unless(false,
-                    "model.vocab_size = 0 and there is no tokenizer to take it from: give it");
+    require(
+        problems, false, "model.vocab_size = 0 and there is no tokenizer to take it from: give it");
   } else {
-    problems.unless(config.vocab_size >= std::max<std::int64_t>(tokenizer_vocab_size, 1) &&
-                        config.vocab_size <= kMaxSize,
-                    "model.vocab_size = ",
-                    config.vocab_size,
-                    ", must be in [",
-                    std::max<std::int64_t>(tokenizer_vocab_size, 1),
-                    " (the tokenizer's size), ",
-                    kMaxSize,
-                    "]");
+    require(problems,
+            config.vocab_size >= std::max<std::int64_t>(tokenizer_vocab_size, 1) &&
+                config.vocab_size <= kMaxSize,
+            "model.vocab_size = ",
+            config.vocab_size,
+            ", must be in [",
+            std::max<std::int64_t>(tokenizer_vocab_size, 1),
+            " (the tokenizer's size), ",
+            kMaxSize,
+            "]");
   }
-  problems.unless(std::isfinite(config.rope_theta) && config.rope_theta > 0,
-                  "model.rope_theta = ",
-                  config.rope_theta,
-                  ", must be above 0");
-  problems.unless(std::isfinite(config.norm_eps) && config.norm_eps > 0,
-                  "model.norm_eps = ",
-                  config.norm_eps,
-                  ", must be above 0");
+  require(problems,
+          std::isfinite(config.rope_theta) && config.rope_theta > 0,
+          "model.rope_theta = ",
+          config.rope_theta,
+          ", must be above 0");
+  require(problems,
+          std::isfinite(config.norm_eps) && config.norm_eps > 0,
+          "model.norm_eps = ",
+          config.norm_eps,
+          ", must be above 0");
   for (const auto& [key, value] : {std::pair{"dropout", config.dropout},
                                    std::pair{"attention_dropout", config.attention_dropout}}) {
-    problems.unless(value >= 0 && value < 1, "model.", key, " = ", value, ", must be in [0, 1)");
+    require(problems, value >= 0 && value < 1, "model.", key, " = ", value, ", must be in [0, 1)");
   }
 }
 
@@ -156,22 +153,6 @@ ModelConfig model_preset(std::string_view name) {
   config.tie_embeddings = true;
   config.rope_theta = 1e6;
   return config;
-}
-
-void apply_preset(ModelConfig& config, const std::set<std::string>& given) {
-  ModelConfig merged = model_preset(config.preset);
-  const std::vector<Field> from = fields_of("model", config);
-  const std::vector<Field> to = fields_of("model", merged);
-  for (std::size_t i = 0; i < to.size(); ++i) {
-    if (!given.contains(to[i].key)) continue;
-    std::visit(
-        [&](auto* target) {
-          using Pointer = decltype(target);
-          *target = *std::get<Pointer>(from[i].value);
-        },
-        to[i].value);
-  }
-  config = merged;
 }
 
 std::int64_t ModelConfig::num_parameters() const {
@@ -202,7 +183,7 @@ void resolve(ModelConfig& config, std::int64_t tokenizer_vocab_size) {
   Problems problems;
   check_sizes(config, problems);
   check_values(config, tokenizer_vocab_size, problems);
-  problems.raise();
+  problems.throw_if_any();
 }
 
 }  // namespace trireme

@@ -1,6 +1,5 @@
 #pragma once
 #include <cstdint>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,10 +53,6 @@ struct ModelConfig {
 /// Throws Error(usage) naming the known ones and the nearest.
 ModelConfig model_preset(std::string_view name);
 std::vector<std::string> model_preset_names();
-
-/// Takes every field from the preset `config.preset`, except those the user gave: `given` holds their keys
-/// ("model.qk_norm"). So an explicit value always wins, also where it equals a default. Call before resolve.
-void apply_preset(ModelConfig& config, const std::set<std::string>& given);
 
 /// Fills what is 0 from the preset, the tokenizer's size and the rules above, then checks every value.
 /// Throws Error(usage) with every problem found, one a line.

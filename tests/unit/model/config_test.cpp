@@ -55,27 +55,6 @@ TEST(ModelConfig, UntiedEmbeddingCountsTwice) {
   EXPECT_EQ(config.num_parameters(), tied + 2000 * 128);
 }
 
-TEST(ModelConfig, PresetFillsWhatIsNotGiven) {
-  ModelConfig config;
-  config.preset = "minimind-2";
-  config.num_layers = 3;
-  config.rope_theta = 1e4;
-  apply_preset(config, {"model.preset", "model.num_layers", "model.rope_theta"});
-  EXPECT_FALSE(config.qk_norm);
-  EXPECT_EQ(config.norm_eps, 1e-5);
-  EXPECT_EQ(config.num_layers, 3);
-  EXPECT_EQ(config.rope_theta, 1e4);
-  EXPECT_EQ(config.hidden_size, 768);
-}
-
-TEST(ModelConfig, GivenValueEqualToTheDefaultStillBeatsThePreset) {
-  ModelConfig config;
-  config.preset = "minimind-2";
-  config.qk_norm = true;
-  apply_preset(config, {"model.preset", "model.qk_norm"});
-  EXPECT_TRUE(config.qk_norm);
-}
-
 TEST(ModelConfig, UnknownPresetNamesTheNearest) {
   try {
     (void)model_preset("minimind-4");
