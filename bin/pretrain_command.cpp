@@ -12,6 +12,7 @@
 #include "core/run_main.hpp"
 #include "train/agreement.hpp"
 #include "train/check.hpp"
+#include "train/signals.hpp"
 #include "train/training_run.hpp"
 
 namespace trireme {
@@ -64,6 +65,7 @@ PretrainCommand::~PretrainCommand() = default;
 bool PretrainCommand::is_chosen(int argc, const char* const* argv) { return argc > 1 && std::string_view(argv[1]) == "pretrain"; }
 
 int PretrainCommand::run_on_ranks(CommandLine& line, int argc, char** argv) {
+  install_stop_signals();  // first: a signal during start-up must not kill a rank
   const Session session(&argc, &argv);
   const std::unique_ptr<Communicator> world = make_world("auto", session.launch());
   bool agreed = false;  // all ranks know that it is over

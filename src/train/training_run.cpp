@@ -269,7 +269,6 @@ void TrainingRun::save() {
 }
 
 int pretrain(RunConfig& config, ConfigSet& keys, const std::filesystem::path& folder, const RunRanks& ranks) {
-  install_stop_signals();
   TrainingRun run(config, keys, folder, ranks);
   const int code = run.execute();
   ranks.world.barrier();
