@@ -223,7 +223,7 @@ install_test_wheels() {
 # A file that sees torch takes about 2 GiB to compile.
 build_jobs() {
   local cores gib
-  cores=$(nproc)
+  cores=$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)  # those are about ranks, not about compilers
   gib=$(awk '/^MemAvailable/ {print int($2 / 1048576)}' /proc/meminfo)
   local jobs=$((gib / 2 < cores ? gib / 2 : cores))
   printf '%s\n' "$((jobs > 0 ? jobs : 1))"
@@ -237,7 +237,9 @@ failed_build() { # failed_build LOG
   return 1
 }
 
-# build_preset PRESET [CMAKE_ARGUMENT...]: build/PRESET; the whole output in build/PRESET.log
+build_targets=()  # all of them
+
+# build_preset PRESET [CMAKE_ARGUMENT...]: build_targets of build/PRESET; the whole output in build/PRESET.log
 build_preset() {
   local preset=$1 name jobs
   shift
@@ -255,7 +257,7 @@ build_preset() {
   jobs=$(build_jobs)
   local start=$SECONDS
   # one line for every tenth of the way; ninja's own status format makes it readable
-  if ! NINJA_STATUS='[%f/%t] ' nice -n 5 ninja -C "$dir" -j "$jobs" 2>&1 | tee "$log" |
+  if ! NINJA_STATUS='[%f/%t] ' nice -n 5 ninja -C "$dir" -j "$jobs" "${build_targets[@]}" 2>&1 | tee "$log" |
     awk -v dir="$dir" 'match($0, /^\[[0-9]+\/[0-9]+\]/) {
         split(substr($0, 2, RLENGTH - 2), n, "/")
         tenth = int(10 * n[1] / n[2])
