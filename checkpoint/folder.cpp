@@ -62,6 +62,15 @@ void discard_step(const fs::path& folder, std::int64_t step) {
   remove_tree(trash);
 }
 
+fs::path set_aside_step(const fs::path& folder, std::int64_t step) {
+  const std::string name = step_folder_name(step);
+  fs::path target = folder / ("damaged-" + name);
+  for (int copy = 2; fs::exists(fs::symlink_status(target)); ++copy)
+    target = folder / cat("damaged-", name, ".", copy);
+  publish(folder / name, target);
+  return target;
+}
+
 CheckpointPlace find_place(const fs::path& path) {
   if (fs::exists(path / kManifestName)) return {path, true};
   if (step_of_folder_name(path.filename().string()) >= 0 && fs::is_directory(path))

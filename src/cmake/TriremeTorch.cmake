@@ -85,7 +85,8 @@ endforeach()
 add_library(trireme_dep_torch INTERFACE)
 target_compile_options(trireme_dep_torch INTERFACE ${torch_include_flags})
 # Registration by static initialisers: the linker must keep the libraries that no symbol of ours names.
-target_link_libraries(trireme_dep_torch INTERFACE -Wl,--push-state,--no-as-needed)
+# libstdc++ first: the wheel's libtorch.so exports half of std::filesystem from its own static copy, and calls null in it.
+target_link_libraries(trireme_dep_torch INTERFACE -Wl,--push-state,--no-as-needed -lstdc++)
 set(torch_libraries torch torch_cpu c10)
 if(EXISTS ${TRIREME_TORCH_DIR}/lib/libtorch_cuda.so AND TRIREME_CUDA_INCLUDE AND cudart)
   set(TRIREME_TORCH_HAS_CUDA ON)

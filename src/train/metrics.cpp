@@ -23,6 +23,14 @@ std::vector<double> pack(const StepMeasures& m) {
 /// JSON has no NaN or infinity: null.
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
+/// Cuts off a last line without its end (a full disk, a lost node): it would run into the next one.
+void cut_torn_line(const std::filesystem::path& file) {
+  if (!std::filesystem::exists(file)) return;
+  const std::string text = read_file(file);
+  const std::size_t whole = text.rfind('\n') + 1;  // npos + 1 is 0
+  if (whole != text.size()) std::filesystem::resize_file(file, whole);
+}
+
 Json to_json(const MetricsLine& line) {
   Json json;
   json["step"] = line.facts.step;
@@ -52,7 +60,9 @@ Metrics::Metrics(Communicator& world, std::filesystem::path file, double flops_p
       flops_per_token_(flops_per_token),
       peak_flops_(peak_flops_total),
       mine_(kFields),
-      all_(kFields * static_cast<std::size_t>(world.size())) {}
+      all_(kFields * static_cast<std::size_t>(world.size())) {
+  if (world_.rank() == 0) cut_torn_line(file_);
+}
 
 std::optional<MetricsLine> Metrics::report(const StepFacts& facts, const StepMeasures& measures) {
   std::optional<MetricsLine> line = flush();

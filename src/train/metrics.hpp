@@ -45,7 +45,8 @@ struct MetricsLine {
 /// waits for it; ranks are added in rank order, in fp64. Rank 0 appends the lines.
 class Metrics {
  public:
-  /// `flops_per_token` and `peak_flops_total` (all ranks together) give MFU.
+  /// `flops_per_token` and `peak_flops_total` (all ranks together) give MFU. A half line that a lost process left at the
+  /// end of `file` is cut off, so that every line parses.
   Metrics(Communicator& world, std::filesystem::path file, double flops_per_token, double peak_flops_total);
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;

@@ -9,6 +9,7 @@
 #include "checkpoint/verify.hpp"
 #include "comm/activity.hpp"
 #include "core/error.hpp"
+#include "core/failpoints.hpp"
 #include "core/file.hpp"
 #include "core/log.hpp"
 #include "optim/schedule.hpp"
@@ -122,6 +123,8 @@ void TrainingRun::resume() {
         fail(ErrorKind::data, "no checkpoint in ", folder_.checkpoints().string(), " is whole; nothing was changed. Give another --run to start anew");
       });
     }
+    // The run will come to the steps of the damaged ones again.
+    if (found) all_or_none(world_, [&] { set_aside_after(found->step()); });
   } else if (wanted != "never") {
     all_or_none(world_, [&] {
       found = open_newest_good(wanted);
@@ -137,6 +140,13 @@ void TrainingRun::resume() {
     loader_.emplace(*samples_, LoaderConfig{static_cast<std::uint64_t>(config_.train.seed), true, config_.train.micro_batch,
                                             config_.train.global_batch, mesh.rank(Axis::data), mesh.size(Axis::data), progress_.next_sample});
   });
+}
+
+void TrainingRun::set_aside_after(std::int64_t step) const {
+  if (world_.rank() != 0) return;
+  for (const std::int64_t damaged : list_steps(folder_.checkpoints())) {
+    if (damaged > step) log::warn(cat("moved to ", set_aside_step(folder_.checkpoints(), damaged).string()));
+  }
 }
 
 void TrainingRun::load(const Checkpoint& checkpoint) {
@@ -214,6 +224,7 @@ int TrainingRun::execute() {
 }
 
 void TrainingRun::do_step() {
+  failpoint("train.step");
   const Timer timer;
   const double waited_before_s = loader_->wait_s();
   const std::int64_t step = progress_.step + 1;
@@ -228,6 +239,7 @@ void TrainingRun::do_step() {
   const std::int64_t step_tokens = config_.train.global_batch * config_.train.seq_len;
   progress_ = {step, progress_.update + (result.skipped ? 0 : 1), loader_->next_sample(), progress_.tokens + step_tokens};
   report(result, timer.seconds(), data_wait_s, lr, step_tokens);
+  failpoint("train.stepped");
 }
 
 void TrainingRun::report(const UpdateResult& result, double step_time_s, double data_wait_s, double lr, std::int64_t step_tokens) {

@@ -55,6 +55,8 @@ class TrainingRun {
   void build();
   void resume();
   void load(const Checkpoint& checkpoint);
+  /// Moves unusable checkpoints of later steps out of the way (rank 0).
+  void set_aside_after(std::int64_t step) const;
   void announce() const;
   [[nodiscard]] std::int64_t steps_of_epochs() const;
 

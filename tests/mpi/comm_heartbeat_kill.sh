@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A rank dies (kill) or freezes (stop) in a collective: every survivor must name it and leave with code 5 by itself,
 # before mpirun sends its signals.   comm_heartbeat_kill.sh MPIRUN PROGRAM RANKS VICTIM kill|stop
-set -uo pipefail
+set -euo pipefail
 mpirun=$1 program=$2 ranks=$3 victim=$4 how=$5
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -9,18 +9,18 @@ timeout 60 "$mpirun" --oversubscribe --bind-to none -n "$ranks" "$program" "$vic
 launcher=$!
 if [ "$how" = stop ]; then # the frozen one must be ended by hand, or mpirun waits for it
   for _ in $(seq 100); do
-    [ "$(find "$folder" -name 'loss.*' | wc -l)" -ge $((ranks - 1)) ] && break
+    if [ "$(find "$folder" -name 'loss.*' | wc -l)" -ge $((ranks - 1)) ]; then break; fi
     sleep 0.1
   done
   kill -KILL "$(cat "$folder/victim.$victim")"
 fi
-wait "$launcher"
-code=$?
+code=0
+wait "$launcher" || code=$?
 failed=0
-[ "$code" -ne 0 ] || { echo "mpirun ended with 0" && failed=1; }
+if [ "$code" -eq 0 ]; then echo "mpirun ended with 0" && failed=1; fi
 pid=$(cat "$folder/victim.$victim")
 for ((rank = 0; rank < ranks; ++rank)); do
-  [ "$rank" -eq "$victim" ] && continue
+  if [ "$rank" -eq "$victim" ]; then continue; fi
   if [ -e "$folder/sigterm.$rank" ]; then echo "rank $rank: mpirun's SIGTERM came first" && failed=1; fi
   read -r who exit_code who_pid reason 2>/dev/null <"$folder/loss.$rank" || true
   if [ "${who:-none} ${exit_code:-} ${who_pid:-}" != "$victim 5 $pid" ]; then

@@ -1,0 +1,272 @@
+/// The same update, cut in every way over ranks, micro-steps and buckets, is the same update: losses, norms, every gradient
+/// and the final weights, in fp64.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <mutex>
+#include <numeric>
+
+#include "comm/thread/thread_world.hpp"
+#include "core/error.hpp"
+#include "core/failpoints.hpp"
+#include "optim/optimizer.hpp"
+#include "support/random_batches.hpp"
+#include "train/step.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::int64_t kSteps = 4;
+constexpr std::int64_t kSamples = 12;  // of one update
+constexpr std::int64_t kLength = 12;
+constexpr std::int64_t kVocab = 40;
+constexpr double kTolerance = 1e-10;  // relative; fp64 sums of 1e3 terms in another order differ by about 1e-13
+
+/// How one update is cut. shares[r]: samples of rank r; its micro-batches hold `micro_batch` of them, the last what is left.
+struct Layout {
+  std::vector<std::int64_t> shares{kSamples};
+  std::int64_t micro_batch = kSamples;
+  double bucket_mib = 25;
+  bool recompute = false;
+  ops::Path path = ops::Path::plain;
+};
+
+struct Shape {
+  const char* preset = "tiny";  // Qwen3 shape
+  bool tied = true;
+  double dropout = 0.1;
+  double clip_norm = 0;
+};
+
+struct Trace {
+  std::vector<double> losses;
+  std::vector<double> norms;
+  std::vector<at::Tensor> grads;  // flat, after each step
+  at::Tensor weights;
+};
+
+ModelConfig model_config(const Shape& shape) {
+  ModelConfig config = model_preset(shape.preset);
+  config.hidden_size = 16;
+  config.num_layers = 2;
+  config.num_heads = 4;
+  config.num_kv_heads = 2;
+  config.head_dim = 4;
+  config.intermediate_size = 24;
+  config.max_seq_len = kLength;
+  config.tie_embeddings = shape.tied;
+  config.dropout = shape.dropout;
+  resolve(config, kVocab);
+  return config;
+}
+
+/// This rank's micro-batches of the update that starts at global sample `first`.
+std::vector<Batch> share_of(const Layout& layout, int rank, std::int64_t first) {
+  const auto at = layout.shares.begin() + rank;
+  std::int64_t next = std::accumulate(layout.shares.begin(), at, first);
+  const std::int64_t end = next + *at;
+  std::vector<Batch> batches;
+  while (next < end) {
+    std::vector<std::int64_t> indices;
+    while (next < end && static_cast<std::int64_t>(indices.size()) < layout.micro_batch) indices.push_back(next++);
+    batches.push_back(testing::make_rows(indices, kLength, kVocab));
+  }
+  return batches;
+}
+
+std::int64_t targets_of_update(std::int64_t first) {
+  std::vector<std::int64_t> indices(kSamples);
+  std::iota(indices.begin(), indices.end(), first);
+  return testing::make_rows(indices, kLength, kVocab).num_targets;
+}
+
+Trace train_rank(Communicator& world, const Layout& layout, const Shape& shape) {
+  at::set_num_threads(1);
+  const ModelConfig config = model_config(shape);
+  const Mesh mesh(world, {});
+  ParamRegistry registry;
+  Transformer model(registry, config, ModelPart::whole(config), {layout.path, layout.recompute, 7});
+  registry.allocate(mesh, {at::kDouble, at::kDouble}, at::kCPU);
+  model.prepare();
+  registry.initialize(7);
+  const auto optimizer = make_optimizer({}, registry);
+  LossScaler scaler(false);
+  Communicator& group = mesh.group(Axis::data);
+  Step step(model, *optimizer, group, scaler, shape.clip_norm, layout.bucket_mib);
+  Trace trace;
+  for (std::int64_t i = 1; i <= kSteps; ++i) {
+    const std::int64_t first = (i - 1) * kSamples;
+    const std::int64_t targets = targets_of_update(first);
+    const UpdateResult result = step.run(share_of(layout, world.rank(), first), targets, i, i, 1e-2);
+    double loss = result.loss_sum;
+    group.all_reduce(&loss, &loss, 1, DType::f64, ReduceOp::sum, {}, "loss")->wait();
+    trace.losses.push_back(loss / static_cast<double>(targets));
+    trace.norms.push_back(result.grad_norm);
+    trace.grads.push_back(registry.flat_grad().clone());
+  }
+  trace.weights = registry.flat_main().clone();
+  return trace;
+}
+
+/// Of every rank.
+std::vector<Trace> train(const Layout& layout, const Shape& shape) {
+  std::vector<Trace> traces(layout.shares.size());
+  run_ranks(static_cast<int>(traces.size()), [&](Communicator& world) {
+    traces[static_cast<std::size_t>(world.rank())] = train_rank(world, layout, shape);
+  });
+  return traces;
+}
+
+double relative(const at::Tensor& value, const at::Tensor& expected) {
+  return (value - expected).abs().max().item<double>() / expected.abs().max().item<double>();
+}
+
+void expect_same(const Layout& layout, const Shape& shape, const Trace& expected, const std::string& name) {
+  for (const Trace& trace : train(layout, shape)) {
+    for (std::size_t i = 0; i < kSteps; ++i) {
+      EXPECT_NEAR(trace.losses[i], expected.losses[i], kTolerance * expected.losses[i]) << name << ", loss of step " << i + 1;
+      EXPECT_NEAR(trace.norms[i], expected.norms[i], kTolerance * expected.norms[i]) << name << ", norm of step " << i + 1;
+      EXPECT_LT(relative(trace.grads[i], expected.grads[i]), kTolerance) << name << ", gradients of step " << i + 1;
+    }
+    EXPECT_LT(relative(trace.weights, expected.weights), kTolerance) << name << ", final weights";
+  }
+}
+
+struct NamedLayout {
+  const char* name;
+  Layout layout;
+};
+
+constexpr double kOneParamBuckets = 1e-9;
+constexpr double kFewBuckets = 0.01;  // 10 KiB of 60
+
+std::vector<NamedLayout> layouts() {
+  using ops::Path;
+  return {
+      {"1 rank, 3 micro-steps", {{12}, 4, 25, false, Path::plain}},
+      {"1 rank, recompute", {{12}, 12, 0, true, Path::plain}},
+      {"1 rank, fast path", {{12}, 12, 0, false, Path::fast}},
+      {"2 ranks", {{6, 6}, 6, 0, false, Path::plain}},
+      {"2 ranks, 3 micro-steps, a bucket a parameter", {{6, 6}, 2, kOneParamBuckets, false, Path::plain}},
+      {"2 ranks, 3 micro-steps, recompute, few buckets", {{6, 6}, 2, kFewBuckets, true, Path::plain}},
+      {"3 uneven ranks, one without samples", {{7, 5, 0}, 4, kFewBuckets, false, Path::plain}},
+      {"3 uneven ranks, uneven micro-steps", {{1, 8, 3}, 3, kOneParamBuckets, false, Path::fast}},
+      {"4 ranks", {{3, 3, 3, 3}, 3, kOneParamBuckets, false, Path::plain}},
+      {"4 ranks, 3 micro-steps", {{3, 3, 3, 3}, 1, kFewBuckets, true, Path::fast}},
+  };
+}
+
+void expect_all_layouts_same(const Shape& shape) {
+  const Trace expected = train({}, shape).front();
+  ASSERT_GT(expected.norms.front(), 0.01);
+  for (const NamedLayout& one : layouts()) expect_same(one.layout, shape, expected, one.name);
+}
+
+TEST(Parity, HoldsForTheQwen3ShapeWithTiedEmbedding) { expect_all_layouts_same({}); }
+
+TEST(Parity, HoldsForTheLlamaShapeWithItsOwnHead) { expect_all_layouts_same({"minimind-2", false, 0.1, 0}); }
+
+TEST(Parity, HoldsWhileTheClipIsActive) {
+  const Shape clipped{"tiny", false, 0.0, 1e-2};
+  const Trace expected = train({}, clipped).front();
+  for (std::size_t i = 0; i < kSteps; ++i) {
+    EXPECT_GT(expected.norms[i], 2e-2) << "the clip must bite";
+    EXPECT_NEAR(expected.grads[i].norm().item<double>(), 1e-2, 1e-5);  // 1e-6 in the divisor of the clip
+  }
+  expect_same({{6, 6}, 2, kFewBuckets, false, ops::Path::plain}, clipped, expected, "2 ranks");
+  expect_same({{3, 3, 3, 3}, 1, 0, true, ops::Path::plain}, clipped, expected, "4 ranks");
+}
+
+TEST(Parity, HoldsWhenAWholeShareHasNoTargets) {
+  // Sample 4 of the first update is all one-token documents; a rank gets it alone.
+  ASSERT_EQ(testing::make_rows({4}, kLength, kVocab).num_targets, 0);
+  const Shape shape;
+  expect_same({{4, 1, 7}, 7, kFewBuckets, false, ops::Path::plain}, shape, train({}, shape).front(), "a share without targets");
+}
+
+TEST(Parity, SeesWhatWouldBeMissed) {
+  // Dropout is on, seeds and rows matter: runs that must differ do.
+  const Trace with = train({}, {}).front();
+  const Trace without = train({}, {"tiny", true, 0.0, 0}).front();
+  EXPECT_GT(relative(with.grads[0], without.grads[0]), 1e-3);
+  EXPECT_GT(relative(with.grads[1], with.grads[0]), 1e-3);
+}
+
+TEST(Parity, RepeatedRunsGiveTheSameBits) {
+  const Layout layout{{6, 6}, 2, kFewBuckets, false, ops::Path::plain};
+  const std::vector<Trace> first = train(layout, {});
+  const std::vector<Trace> second = train(layout, {});
+  EXPECT_TRUE(first[0].weights.equal(second[0].weights));
+  EXPECT_TRUE(first[0].weights.equal(first[1].weights));
+  EXPECT_EQ(first[0].losses, second[0].losses);
+}
+
+TEST(Overlap, TheFirstBucketLeavesBeforeTheLastGradientIsReadyAndBytesAreAsCounted) {
+  run_ranks(2, [](Communicator& world) {
+    const ModelConfig config = model_config({});
+    const Mesh mesh(world, {});
+    ParamRegistry registry;
+    Transformer model(registry, config, ModelPart::whole(config), {});
+    registry.allocate(mesh, {at::kFloat, at::kFloat}, at::kCPU);
+    model.prepare();
+    registry.initialize(7);
+    const auto optimizer = make_optimizer({}, registry);
+    LossScaler scaler(false);
+    Communicator& group = mesh.group(Axis::data);
+    Step step(model, *optimizer, group, scaler, 1.0, kOneParamBuckets);
+    const Layout layout{{6, 6}, 3, kOneParamBuckets, false, ops::Path::fast};
+    const std::uint64_t payload_before = group.counters().payload;
+    const std::uint64_t sent_before = group.counters().sent;
+
+    const UpdateResult result = step.run(share_of(layout, world.rank(), 0), targets_of_update(0), 1, 1, 1e-3);
+
+    EXPECT_GT(result.overlap.first_launch_s, 0);
+    EXPECT_LT(result.overlap.first_launch_s, result.overlap.last_ready_s);
+    EXPECT_GE(result.overlap.comm_s, result.overlap.exposed_s - 1e-3);  // all of the wait, up to the clock's readings
+    const std::vector<CommRecord> records = group.recent();
+    ASSERT_EQ(records.size(), registry.size());
+    for (std::size_t i = 0; i < records.size(); ++i) EXPECT_EQ(records[i].tag, cat("grads bucket ", i));
+    // Each gradient travels once in fp32, however many micro-steps there are; a ring sends 2 (n - 1) / n of it.
+    const auto bytes = static_cast<std::uint64_t>(config.num_parameters()) * 4;
+    EXPECT_EQ(group.counters().payload - payload_before, bytes);
+    EXPECT_EQ(group.counters().sent - sent_before, bytes);
+  });
+}
+
+TEST(Overflow, OfOneRankSkipsTheUpdateOnAll) {
+  // Thread ranks count a failpoint together: the first backward pass of either rank is the one that overflows.
+  ::setenv("TRIREME_ALLOW_FAULTS", "1", 1);
+  ::setenv("TRIREME_FAULT", "train.overflow:*:1:trigger", 1);
+  failpoints_init(0);
+  run_ranks(2, [](Communicator& world) {
+    const ModelConfig config = model_config({});
+    const Mesh mesh(world, {});
+    ParamRegistry registry;
+    Transformer model(registry, config, ModelPart::whole(config), {});
+    registry.allocate(mesh, {at::kHalf, at::kFloat}, at::kCPU);
+    model.prepare();
+    registry.initialize(7);
+    const auto optimizer = make_optimizer({}, registry);
+    LossScaler scaler(true);
+    scaler.restore(1024.0, 5);
+    Step step(model, *optimizer, mesh.group(Axis::data), scaler, 1.0, kFewBuckets);
+    const at::Tensor before = registry.flat_main().clone();
+    const Layout layout{{6, 6}, 6, kFewBuckets, false, ops::Path::fast};
+    const std::vector<Batch> batches = share_of(layout, world.rank(), 0);
+
+    const UpdateResult overflowed = step.run(batches, targets_of_update(0), 1, 1, 1e-3);
+
+    EXPECT_TRUE(overflowed.skipped);
+    EXPECT_TRUE(registry.flat_main().equal(before));
+    EXPECT_EQ(scaler.scale(), 512.0);
+    EXPECT_EQ(scaler.good_steps(), 0);
+    const UpdateResult good = step.run(batches, targets_of_update(0), 2, 1, 1e-3);
+    EXPECT_FALSE(good.skipped);
+    EXPECT_FALSE(registry.flat_main().equal(before));
+    EXPECT_EQ(scaler.good_steps(), 1);
+  });
+}
+
+}  // namespace
+}  // namespace trireme

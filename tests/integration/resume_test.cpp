@@ -1,0 +1,179 @@
+/// Runs that are stopped by signals or continued elsewhere end as the uninterrupted one.
+
+#include <algorithm>
+#include <csignal>
+
+#include "support/run_program.hpp"
+
+namespace trireme {
+namespace {
+
+using testing::Arguments;
+using testing::Exit;
+using testing::Process;
+using testing::RunMetrics;
+using testing::Start;
+
+constexpr std::int64_t kSteps = 10;
+const Arguments kPlain{"--train.steps", "10", "--checkpoint.every", "4"};
+// What could break bits across a stop: rounding weights, random masks, a writer thread, many buckets.
+const Arguments kHard{"--train.steps", "10", "--checkpoint.every", "4", "--train.precision", "bf16", "--model.dropout", "0.1",
+                      "--checkpoint.async", "true", "--parallel.bucket_mb", "0.05", "--parallel.recompute", "full"};
+
+class Resume : public testing::RunProgram {
+ protected:
+  enum class Target { mpirun, rank };
+
+  /// Freezes rank 1 before it takes step `nth` of this start, sends the signal, thaws it.
+  static Exit stop(const std::string& run, const Arguments& arguments, int nth, int number, Target target) {
+    const auto process = start(run, arguments, {.ranks = 2, .fault = "train.step:1:" + std::to_string(nth) + ":stop"});
+    pid_t frozen = -1;
+    EXPECT_TRUE(testing::wait_for(
+        [&] {
+          if (frozen < 0) frozen = testing::rank_pid(process->pid(), 1);
+          return frozen > 0 && testing::process_state(frozen) == 'T';
+        },
+        60))
+        << "rank 1 did not come to step " << nth;
+    if (target == Target::mpirun) {
+      process->signal(number);
+      for (int i = 0; i < 15; ++i) testing::sleep_briefly();  // mpirun passes it on
+    } else {
+      ::kill(testing::rank_pid(process->pid(), 0), number);
+    }
+    ::kill(frozen, SIGCONT);
+    const Exit exit = process->wait(kLimit_s);
+    EXPECT_FALSE(exit.timed_out) << exit.err;
+    return exit;
+  }
+
+  /// The run has stopped on request: a checkpoint of its last step, which is on record.
+  static std::int64_t expect_stopped(const std::string& run, const Exit& exit) {
+    EXPECT_EQ(exit.code, 75) << exit.err;
+    const Json status = RunProgram::status(run);
+    EXPECT_EQ(status["state"], "stopped");
+    EXPECT_EQ(status["exit_code"], 75);
+    const std::int64_t step = status["step"].get<std::int64_t>();
+    EXPECT_EQ(saved_steps(run).front(), step);
+    EXPECT_EQ(metrics(run).steps.rbegin()->first, step) << "the last step's line is on disk";
+    return step;
+  }
+
+  /// No step was lost or done twice, and all came to the same losses and bits.
+  static void expect_as_whole(const std::string& run, const std::string& whole) {
+    const RunMetrics mine = metrics(run);
+    EXPECT_EQ(mine.lines.size(), static_cast<std::size_t>(kSteps) + mine.resumed_from.size());
+    EXPECT_EQ(mine.losses(), metrics(whole).losses());
+    EXPECT_EQ(hash(run), hash(whole));
+  }
+};
+
+TEST_F(Resume, AfterSignalsIsBitwiseAndLosesNoStep) {
+  ASSERT_EQ(pretrain("whole", kPlain, {.ranks = 2}).code, 0);
+  std::vector<std::int64_t> stops;
+
+  stops.push_back(expect_stopped("stopped", stop("stopped", kPlain, 2, SIGUSR2, Target::mpirun)));
+  stops.push_back(expect_stopped("stopped", stop("stopped", kPlain, 1, SIGTERM, Target::rank)));
+  stops.push_back(expect_stopped("stopped", stop("stopped", kPlain, 2, SIGINT, Target::rank)));
+  ASSERT_EQ(pretrain("stopped", kPlain, {.ranks = 2}).code, 0);
+
+  EXPECT_TRUE(std::is_sorted(stops.begin(), stops.end()));
+  EXPECT_LT(stops.back(), kSteps) << "the last signal must have come before the end";
+  EXPECT_EQ(metrics("stopped").resumed_from, stops);
+  expect_as_whole("stopped", "whole");
+  EXPECT_EQ(status("stopped")["state"], "done");
+}
+
+TEST_F(Resume, IsBitwiseInBf16WithDropoutAndAsynchronousCheckpoints) {
+  ASSERT_EQ(pretrain("whole_hard", kHard, {.ranks = 2}).code, 0);
+
+  const std::int64_t stop_step = expect_stopped("hard", stop("hard", kHard, 5, SIGUSR2, Target::rank));
+  ASSERT_EQ(pretrain("hard", kHard, {.ranks = 2}).code, 0);
+
+  EXPECT_EQ(metrics("hard").resumed_from, std::vector<std::int64_t>{stop_step});
+  expect_as_whole("hard", "whole_hard");
+  EXPECT_EQ(trireme({"checkpoint", "verify", path("hard").string()}).code, 0);
+}
+
+TEST_F(Resume, OnAnotherNumberOfRanksContinuesTheSameLosses) {
+  const Arguments fp64{"--train.steps", "8", "--checkpoint.every", "4", "--checkpoint.keep_last", "0", "--train.precision", "fp64"};
+  ASSERT_EQ(pretrain("two_ranks", fp64, {.ranks = 2}).code, 0);
+  const std::vector<double> expected = metrics("two_ranks").losses();
+  ASSERT_EQ(expected.size(), 8U);
+  Arguments from_step_4 = fp64;
+  from_step_4.insert(from_step_4.end(), {"--resume", (path("two_ranks") / "checkpoints" / "step-000000004").string()});
+
+  for (const int ranks : {1, 3}) {
+    const std::string run = "on_" + std::to_string(ranks);
+    const Exit exit = pretrain(run, from_step_4, {.ranks = ranks});
+    ASSERT_EQ(exit.code, 0) << exit.err;
+    const RunMetrics mine = metrics(run);
+    EXPECT_EQ(mine.resumed_from, std::vector<std::int64_t>{4});
+    ASSERT_EQ(mine.steps.size(), 4U);
+    for (const auto& [step, line] : mine.steps) {
+      const double whole = expected[static_cast<std::size_t>(step - 1)];
+      EXPECT_NEAR(line["loss"].get<double>(), whole, 1e-10 * whole) << ranks << " ranks, step " << step;
+    }
+  }
+  EXPECT_NE(hash("on_1"), "");
+}
+
+TEST_F(Resume, AFinishedRunHasNothingToDoAndTakesMoreSteps) {
+  const Arguments constant{"--train.steps", "3", "--optim.schedule", "constant"};
+  ASSERT_EQ(pretrain("more", constant).code, 0);
+  const std::string three = hash("more");
+
+  ASSERT_EQ(pretrain("more", constant).code, 0);
+  EXPECT_EQ(hash("more"), three);
+  Arguments longer = constant;
+  longer[1] = "5";
+  ASSERT_EQ(pretrain("more", longer).code, 0);
+
+  EXPECT_EQ(saved_steps("more"), (std::vector<std::int64_t>{5, 3}));
+  EXPECT_EQ(metrics("more").resumed_from, (std::vector<std::int64_t>{3, 3}));
+  EXPECT_NE(hash("more"), three);
+}
+
+TEST_F(Resume, Fp16OverflowOfOneRankSkipsOnAllAndTheScaleSurvives) {
+  const Arguments fp16{"--train.precision", "fp16", "--checkpoint.every", "1", "--checkpoint.keep_last", "0", "--optim.schedule", "constant"};
+  Arguments four = fp16;
+  four.insert(four.end(), {"--train.steps", "4"});
+  Arguments six = fp16;
+  six.insert(six.end(), {"--train.steps", "6"});
+  ASSERT_EQ(pretrain("fp16", four, {.ranks = 2, .fault = "train.overflow:1:7:trigger"}).code, 0);  // 3 micro-steps a step
+  auto steps = metrics("fp16").steps;
+  const auto scale = [&](int step) { return steps[step]["loss_scale"].get<double>(); };
+  EXPECT_FALSE(steps[2]["skipped"].get<bool>());
+  EXPECT_TRUE(steps[3]["skipped"].get<bool>());
+  EXPECT_TRUE(steps[3]["grad_norm"].is_null());
+  EXPECT_EQ(scale(3), scale(2) / 2);
+  const auto hash_of_step = [&](const char* step) {
+    return trireme({"checkpoint", "hash", (path("fp16") / "checkpoints" / step).string()}).out;
+  };
+  EXPECT_EQ(hash_of_step("step-000000003"), hash_of_step("step-000000002"));
+  EXPECT_NE(hash_of_step("step-000000004"), hash_of_step("step-000000003"));
+
+  ASSERT_EQ(pretrain("fp16", six, {.ranks = 2}).code, 0);
+
+  steps = metrics("fp16").steps;
+  EXPECT_EQ(scale(5), scale(4));
+  EXPECT_FALSE(steps[5]["skipped"].get<bool>());
+}
+
+TEST_F(Resume, AGradientThatIsNotFiniteEndsTheRunAndLeavesTheCheckpoint) {
+  const Arguments bf16{"--train.precision", "bf16", "--train.steps", "6", "--checkpoint.every", "2"};
+  const Exit exit = pretrain("diverged", bf16, {.ranks = 2, .fault = "train.overflow:1:10:trigger", .keep_rank_codes = true});
+
+  EXPECT_EQ(exit.code, 6) << exit.err;
+  EXPECT_EQ(rank_code(0), 6);
+  EXPECT_EQ(rank_code(1), 6);
+  EXPECT_NE(exit.err.find("step 4: the gradient is not finite"), std::string::npos) << exit.err;
+  EXPECT_EQ(exit.err.find("not finite"), exit.err.rfind("not finite")) << "one message: " << exit.err;
+  EXPECT_EQ(saved_steps("diverged"), std::vector<std::int64_t>{2});
+  EXPECT_EQ(trireme({"checkpoint", "verify", path("diverged").string()}).code, 0);
+  EXPECT_EQ(status("diverged")["state"], "failed");
+  EXPECT_EQ(status("diverged")["exit_code"], 6);
+}
+
+}  // namespace
+}  // namespace trireme

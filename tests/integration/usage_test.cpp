@@ -1,0 +1,199 @@
+/// What a user meets who types something wrong, or whose run folder is not as it should be: one message, the right exit
+/// code, nothing harmed.
+
+#include <csignal>
+#include <fstream>
+
+#include "core/file.hpp"
+#include "support/run_program.hpp"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::Arguments;
+using testing::Exit;
+using testing::Process;
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t number = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++number;
+  return number;
+}
+
+class Usage : public testing::RunProgram {
+ protected:
+  static void expect_refused(const Exit& exit, int code, const std::vector<std::string>& words) {
+    EXPECT_EQ(exit.code, code) << exit.err;
+    EXPECT_EQ(count(exit.err, "trireme: error:"), 1U) << exit.err;
+    for (const std::string& word : words) EXPECT_NE(exit.err.find(word), std::string::npos) << "no '" << word << "' in: " << exit.err;
+  }
+
+  static fs::path checkpoint(const std::string& run, const char* step) { return path(run) / "checkpoints" / step; }
+
+  /// Flips one byte in the middle of a checkpoint's first shard.
+  static void damage(const fs::path& folder) {
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      if (entry.path().extension() != ".h5") continue;
+      std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+      const auto middle = static_cast<std::streamoff>(fs::file_size(entry.path()) / 2);
+      file.seekg(middle);
+      const auto byte = static_cast<char>(file.get() ^ 1);
+      file.seekp(middle);
+      file.put(byte);
+      return;
+    }
+    ADD_FAILURE() << "no shard in " << folder;
+  }
+};
+
+TEST_F(Usage, AnUnknownKeyNamesTheNearestOnceForAllRanks) {
+  const Exit exit = pretrain("none", {"--optim.lrr", "1"}, {.ranks = 2});
+
+  expect_refused(exit, 2, {"optim.lrr", "did you mean", "optim.lr"});
+  EXPECT_FALSE(fs::exists(path("none")));
+}
+
+TEST_F(Usage, AllWrongValuesAreReportedAtOnce) {
+  const fs::path file = path("wrong.toml");
+  std::ofstream(file) << "[optim]\nbeta1 = 1.5\n[train]\nmicro_batch = 0\nprecison = \"fp32\"\n";
+
+  const Exit exit = pretrain("none", {"--config", file.string(), "--train.global_batch", "0", "--optim.schedule", "cosin", "--train.threads", "x"});
+
+  expect_refused(exit, 2, {"optim.beta1 = 1.5", "wrong.toml:2", "train.precison", "train.precision", "train.global_batch", "--train.global_batch",
+                           "optim.schedule", "train.threads"});
+  EXPECT_FALSE(fs::exists(path("none")));
+}
+
+TEST_F(Usage, LayoutsWithoutAnEngineAreRefused) {
+  for (const Arguments& keys : std::vector<Arguments>{{"--parallel.tp", "2"},
+                                                      {"--parallel.pp", "2"},
+                                                      {"--parallel.cp", "2"},
+                                                      {"--parallel.ep", "2"},
+                                                      {"--parallel.zero", "1"},
+                                                      {"--parallel.sequence_parallel", "true"},
+                                                      {"--parallel.hierarchical", "true"},
+                                                      {"--parallel.recompute", "selective"}}) {
+    expect_refused(pretrain("layout", keys), 2, {keys[0].substr(2), keys[1]});
+  }
+  EXPECT_TRUE(saved_steps("layout").empty());
+}
+
+TEST_F(Usage, WhatIsMissingOrElsewhereIsNamed) {
+  expect_refused(trireme({"pretrain", "--run", path("none").string()}), 2, {"--data"});
+  expect_refused(trireme({"pretrain", "--data", set().string()}), 2, {"--run"});
+  expect_refused(pretrain("none", {"--data", "/nowhere"}), 3, {"/nowhere"});
+  expect_refused(pretrain("none", {"--train.global_batch", "13"}), 2, {"global_batch", "13"});
+  expect_refused(pretrain("none2", {"--resume", "/nowhere"}), 3, {"/nowhere"});
+  expect_refused(trireme({"checkpoint", "verify", "/nowhere"}), 3, {"/nowhere"});
+  expect_refused(trireme({"generate", "--checkpoint", path("none2").string(), "--prompt", "x"}), 3, {"none2"});
+}
+
+TEST_F(Usage, AFolderThatIsNoRunIsLeftAlone) {
+  fs::create_directories(path("papers"));
+  std::ofstream(path("papers") / "thesis.tex") << "x";
+  expect_refused(pretrain("papers", {}), 2, {"papers", "not a run"});
+  EXPECT_EQ(std::distance(fs::directory_iterator(path("papers")), {}), 1);
+
+  std::ofstream(path("file")) << "x";
+  expect_refused(pretrain("file", {}), 2, {"is a file"});
+  // Nobody can write there, not even root.
+  expect_refused(pretrain("/proc/self/run", {}), 4, {"/proc/self/run"});
+}
+
+TEST_F(Usage, ARunIsContinuedOnlyAsItWas) {
+  ASSERT_EQ(pretrain("first", {"--train.steps", "2"}).code, 0);
+  const std::string before = hash("first");
+
+  expect_refused(pretrain("first", {"--train.steps", "3", "--optim.beta1", "0.8", "--model.hidden_size", "64"}, {.ranks = 2}), 2,
+                 {"optim.beta1 = 0.8", "--optim.beta1", "0.9", "model.hidden_size = 64", "32"});
+  expect_refused(pretrain("first", {"--train.steps", "3", "--resume", "never"}), 2, {"never", "first"});
+
+  EXPECT_EQ(hash("first"), before);
+  EXPECT_EQ(metrics("first").steps.size(), 2U);
+}
+
+TEST_F(Usage, ARunInUseIsRefusedAndUnharmed) {
+  const Arguments arguments{"--train.steps", "6", "--checkpoint.every", "2"};
+  const auto first = start("shared", arguments, {.fault = "train.step:0:4:stop"});
+  ASSERT_TRUE(testing::wait_for([&] { return testing::process_state(first->pid()) == 'T'; }, 60));
+
+  const Exit second = pretrain("shared", arguments);
+  first->signal(SIGCONT);
+  const Exit end = first->wait(kLimit_s);
+
+  expect_refused(second, 2, {"shared", "process " + std::to_string(first->pid())});
+  EXPECT_EQ(end.code, 0) << end.err;
+  EXPECT_EQ(metrics("shared").lines.size(), 6U);
+  EXPECT_EQ(saved_steps("shared").front(), 6);
+}
+
+TEST_F(Usage, ADamagedNewestCheckpointIsPassedOver) {
+  const Arguments arguments{"--train.steps", "6", "--checkpoint.every", "2"};
+  ASSERT_EQ(pretrain("damaged", arguments).code, 0);
+  const std::string whole = hash("damaged");
+  damage(checkpoint("damaged", "step-000000006"));
+  EXPECT_EQ(trireme({"checkpoint", "verify", path("damaged").string()}).code, 3);
+
+  const Exit exit = pretrain("damaged", arguments, {.ranks = 2});
+
+  EXPECT_EQ(exit.code, 0) << exit.err;
+  EXPECT_NE(exit.err.find("step-000000006 is not usable"), std::string::npos) << exit.err;
+  EXPECT_EQ(metrics("damaged").resumed_from, std::vector<std::int64_t>{4});
+  EXPECT_EQ(saved_steps("damaged").front(), 6);
+  EXPECT_TRUE(fs::exists(checkpoint("damaged", "damaged-step-000000006")));
+  EXPECT_EQ(trireme({"checkpoint", "verify", path("damaged").string()}).code, 0);
+  EXPECT_NE(hash("damaged"), "");
+  EXPECT_EQ(metrics("damaged").steps.size(), 6U);
+}
+
+TEST_F(Usage, WhenAllCheckpointsAreDamagedNothingIsTouched) {
+  const Arguments arguments{"--train.steps", "4", "--checkpoint.every", "2"};
+  ASSERT_EQ(pretrain("ruined", arguments).code, 0);
+  damage(checkpoint("ruined", "step-000000002"));
+  fs::resize_file(checkpoint("ruined", "step-000000004") / "manifest.json", 100);
+  const std::string metrics_before = read_file(path("ruined") / "metrics.jsonl");
+
+  expect_refused(pretrain("ruined", arguments, {.ranks = 2}), 3, {"ruined", "nothing was changed"});
+
+  EXPECT_EQ(saved_steps("ruined"), (std::vector<std::int64_t>{4, 2}));
+  EXPECT_EQ(read_file(path("ruined") / "metrics.jsonl"), metrics_before);
+}
+
+TEST_F(Usage, AnotherLengthThanThePackedOneTrains) {
+  const Exit exit = pretrain("long", {"--train.steps", "2", "--train.seq_len", "48"});
+  ASSERT_EQ(exit.code, 0) << exit.err;
+  EXPECT_EQ(metrics("long").steps[2]["tokens"], 2 * 12 * 48);
+  expect_refused(pretrain("longer", {"--train.seq_len", "65"}), 2, {"train.seq_len = 65", "model.max_seq_len = 64"});
+}
+
+TEST_F(Usage, HelpVersionAndConfiguration) {
+  const Exit help = trireme({"--help"});
+  EXPECT_EQ(help.code, 0);
+  for (const char* word : {"pretrain", "generate", "checkpoint", "export", "config"}) EXPECT_NE(help.out.find(word), std::string::npos) << word;
+  const Exit pretrain_help = trireme({"pretrain", "--help"});
+  EXPECT_EQ(pretrain_help.code, 0);
+  EXPECT_NE(pretrain_help.out.find("--run"), std::string::npos);
+  const Exit version = trireme({"--version"});
+  EXPECT_EQ(version.code, 0);
+  EXPECT_EQ(version.out.rfind("trireme ", 0), 0U);
+  expect_refused(trireme({"pretrian"}), 2, {"did you mean 'pretrain'"});
+
+  std::ofstream(path("run.toml")) << "[optim]\nlr = 0.01\nwarmup_steps = 7\n";
+  const Exit show = trireme({"config", "show", "--config", path("run.toml").string(), "--train.steps", "5", "--origin"},
+                            {.environment = {{"TRIREME_OPTIM_LR", "0.02"}}});
+  EXPECT_EQ(show.code, 0) << show.err;
+  const auto line_of = [&](const std::string& key) {
+    const std::size_t at = show.out.find(key + " ");
+    return at == std::string::npos ? "" : show.out.substr(at, show.out.find('\n', at) - at);
+  };
+  EXPECT_NE(line_of("optim.lr").find("TRIREME_OPTIM_LR"), std::string::npos) << show.out;
+  EXPECT_NE(line_of("optim.lr").find("0.02"), std::string::npos);
+  EXPECT_NE(line_of("optim.warmup_steps").find("run.toml:3"), std::string::npos);
+  EXPECT_NE(line_of("train.steps").find("--train.steps"), std::string::npos);
+  EXPECT_NE(line_of("model.hidden_size").find("preset tiny"), std::string::npos);
+  EXPECT_NE(line_of("optim.beta1").find("default"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace trireme

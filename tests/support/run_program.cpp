@@ -1,0 +1,109 @@
+#include "support/run_program.hpp"
+
+#include <algorithm>
+#include <fstream>
+
+#include "checkpoint/folder.hpp"
+#include "unit/data_prep/small_corpus.hpp"
+
+namespace trireme::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Runs its arguments and leaves their exit code in the folder $CODES, also when mpirun sends SIGTERM meanwhile.
+constexpr const char* kKeepCode = R"(trap '' TERM
+"$@"
+code=$?
+echo $code > "$CODES/code.$OMPI_COMM_WORLD_RANK"
+exit $code)";
+
+}  // namespace
+
+std::unique_ptr<TemporaryFolder> RunProgram::folder_;
+
+std::vector<double> RunMetrics::losses() const {
+  std::vector<double> result;
+  for (const auto& [step, line] : steps) result.push_back(line.at("loss").get<double>());
+  return result;
+}
+
+void RunProgram::SetUpTestSuite() {
+  folder_ = std::make_unique<TemporaryFolder>("runs");
+  const std::string corpus = (folder_->path() / "corpus.jsonl").string();
+  write_synth(corpus, 600, 5, false);
+  PackConfig config = pack_config(corpus, set());
+  config.seq_len = 32;
+  pack(config, tokenizer_of(folder_->path(), corpus), nullptr);
+}
+
+void RunProgram::TearDownTestSuite() { folder_.reset(); }
+
+std::unique_ptr<Process> RunProgram::start(const std::string& run, const Arguments& more, const Start& how) {
+  Arguments all;
+  if (how.ranks > 1) {
+    all = {TRIREME_MPIEXEC, "--oversubscribe", "--bind-to", "none", "-n", std::to_string(how.ranks)};
+    if (how.keep_rank_codes) all.insert(all.end(), {"/bin/sh", "-c", kKeepCode, "sh"});
+  }
+  all.insert(all.end(), {TRIREME_PROGRAM, "pretrain", "--data", set().string(), "--run", path(run).string(), "--train.device", "cpu",
+                         "--model.preset", "tiny", "--model.hidden_size", "32", "--model.num_layers", "2", "--model.num_heads", "2",
+                         "--model.num_kv_heads", "1", "--model.intermediate_size", "64", "--model.max_seq_len", "64", "--train.micro_batch",
+                         "2", "--train.global_batch", "12", "--optim.lr", "3e-3", "--optim.warmup_steps", "2"});
+  all.insert(all.end(), more.begin(), more.end());
+  std::map<std::string, std::string> environment = how.environment;
+  environment["OMP_NUM_THREADS"] = "1";
+  environment["OMPI_ALLOW_RUN_AS_ROOT"] = "1";
+  environment["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1";
+  environment["CODES"] = folder_->path().string();
+  if (!how.fault.empty()) {
+    environment["TRIREME_FAULT"] = how.fault;
+    environment["TRIREME_ALLOW_FAULTS"] = "1";
+  }
+  for (int rank = 0; rank < how.ranks; ++rank) fs::remove(path("code." + std::to_string(rank)));
+  return std::make_unique<Process>(all, environment, path(run + ".log"));
+}
+
+Exit RunProgram::pretrain(const std::string& run, const Arguments& more, const Start& how) {
+  const Exit exit = start(run, more, how)->wait(kLimit_s);
+  EXPECT_FALSE(exit.timed_out) << run << " hangs: " << exit.err;
+  return exit;
+}
+
+Exit RunProgram::trireme(const Arguments& arguments, const Start& how) {
+  Arguments all{TRIREME_PROGRAM};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  std::map<std::string, std::string> environment = how.environment;
+  environment["OMP_NUM_THREADS"] = "1";
+  return Process(all, environment, path("command.log")).wait(kLimit_s);
+}
+
+RunMetrics RunProgram::metrics(const std::string& run) {
+  RunMetrics result;
+  std::ifstream file(path(run) / "metrics.jsonl");
+  for (std::string line; std::getline(file, line);) {
+    const Json json = parse_json(line, run + "/metrics.jsonl");
+    result.lines.push_back(json);
+    if (json.contains("resumed_from")) result.resumed_from.push_back(json["resumed_from"].get<std::int64_t>());
+    if (json.contains("step")) result.steps[json["step"].get<std::int64_t>()] = json;
+  }
+  return result;
+}
+
+std::string RunProgram::hash(const std::string& run) {
+  const Exit exit = trireme({"checkpoint", "hash", path(run).string()});
+  EXPECT_EQ(exit.code, 0) << exit.err;
+  return exit.out;
+}
+
+std::vector<std::int64_t> RunProgram::saved_steps(const std::string& run) { return list_steps(path(run) / "checkpoints"); }
+
+Json RunProgram::status(const std::string& run) { return read_json(path(run) / "status.json"); }
+
+int RunProgram::rank_code(int rank) {
+  std::ifstream file(path("code." + std::to_string(rank)));
+  int code = -1;
+  file >> code;
+  return code;
+}
+
+}  // namespace trireme::testing
