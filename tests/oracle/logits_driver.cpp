@@ -1,0 +1,46 @@
+// usage: logits_driver CHECKPOINT TOKENS.safetensors LOGITS.safetensors
+// TOKENS: "tokens" [B, T] i64, each row one document. Writes "logits" [B, T, vocab] f32 of the
+// checkpoint's model.
+#include <cstring>
+
+#include "checkpoint/safetensors.hpp"
+#include "core/hdf5.hpp"
+#include "core/run_main.hpp"
+#include "serve/load_model.hpp"
+
+namespace {
+
+using namespace trireme;
+
+at::Tensor read_tokens(const std::filesystem::path& path) {
+  const SafetensorsFile file = SafetensorsFile::open(path);
+  const at::Tensor tokens = at::empty(file.entries().at("tokens").shape, at::kLong);
+  file.read("tokens", {static_cast<std::byte*>(tokens.data_ptr()), tokens.nbytes()});
+  return tokens;
+}
+
+int run(const std::vector<std::string>& words) {
+  if (words.size() != 3)
+    fail(ErrorKind::usage, "logits_driver takes CHECKPOINT TOKENS.safetensors LOGITS.safetensors");
+  const auto model = load_model(words[0], {}, at::kCPU);
+  Microbatch batch;
+  batch.tokens = read_tokens(words[1]);
+  batch.positions = at::arange(batch.length(), at::kLong).expand_as(batch.tokens).contiguous();
+  batch.samples = at::zeros({batch.rows()}, at::kLong);
+  const at::Tensor logits = model->transformer->logits(batch).contiguous();
+  const auto fill = [&](std::span<std::byte> bytes) {
+    std::memcpy(bytes.data(), logits.const_data_ptr(), bytes.size());
+  };
+  write_safetensors(
+      words[2], std::vector<SafetensorsSource>{{"logits", DType::f32, logits.sizes().vec(), fill}});
+  return kExitDone;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_main("logits_driver", [&] {
+    hdf5_init();
+    return run({argv + 1, argv + argc});
+  });
+}

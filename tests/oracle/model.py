@@ -1,0 +1,150 @@
+"""The transformer of src/model in plain PyTorch, for tests only: eager, one module a concept, no fused kernel of ours.
+
+Covers Qwen3 (RMSNorm on each query and key head) and Llama shapes: RMSNorm, grouped-query attention, rotary embedding in
+the rotate-half convention, SwiGLU, tied or separate output matrix. Parameter names are those of Hugging Face.
+Sources: Su et al., "RoFormer", 2021; Shazeer, "GLU variants", 2020; Zhang and Sennrich, "RMSNorm", 2019.
+"""
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+IGNORE = -100
+
+
+class RMSNorm(nn.Module):
+    def __init__(self, size, eps):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size))
+        self.eps = eps
+
+    def forward(self, x):
+        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+
+
+def rope_tables(length, head_dim, theta, dtype):
+    """cos and sin, each [length, head_dim], both halves alike; angles in fp64."""
+    frequency = theta ** (-torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
+    angle = torch.arange(length, dtype=torch.float64)[:, None] * frequency
+    angle = torch.cat([angle, angle], dim=-1)
+    return angle.cos().to(dtype), angle.sin().to(dtype)
+
+
+def rotate(x, cos, sin):
+    """x [B, heads, T, D]; cos, sin [B, 1, T, D]: element i turns with element i + D/2."""
+    first, second = x.chunk(2, dim=-1)
+    return (x * cos + torch.cat([-second, first], dim=-1) * sin).to(x.dtype)
+
+
+class Attention(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.heads, self.kv_heads, self.head_dim = c["num_heads"], c["num_kv_heads"], c["head_dim"]
+        self.q_proj = nn.Linear(c["hidden_size"], self.heads * self.head_dim, bias=False)
+        self.k_proj = nn.Linear(c["hidden_size"], self.kv_heads * self.head_dim, bias=False)
+        self.v_proj = nn.Linear(c["hidden_size"], self.kv_heads * self.head_dim, bias=False)
+        self.o_proj = nn.Linear(self.heads * self.head_dim, c["hidden_size"], bias=False)
+        self.q_norm = RMSNorm(self.head_dim, c["norm_eps"]) if c["qk_norm"] else nn.Identity()
+        self.k_norm = RMSNorm(self.head_dim, c["norm_eps"]) if c["qk_norm"] else nn.Identity()
+
+    def forward(self, x, cos, sin, mask):
+        B, T, _ = x.shape
+        q = self.q_norm(self.q_proj(x).view(B, T, self.heads, self.head_dim)).transpose(1, 2)
+        k = self.k_norm(self.k_proj(x).view(B, T, self.kv_heads, self.head_dim)).transpose(1, 2)
+        v = self.v_proj(x).view(B, T, self.kv_heads, self.head_dim).transpose(1, 2)
+        q, k = rotate(q, cos, sin), rotate(k, cos, sin)
+        repeat = self.heads // self.kv_heads
+        k, v = k.repeat_interleave(repeat, dim=1), v.repeat_interleave(repeat, dim=1)
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None)
+        return self.o_proj(out.transpose(1, 2).reshape(B, T, -1))
+
+
+class MLP(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.gate_proj = nn.Linear(c["hidden_size"], c["intermediate_size"], bias=False)
+        self.up_proj = nn.Linear(c["hidden_size"], c["intermediate_size"], bias=False)
+        self.down_proj = nn.Linear(c["intermediate_size"], c["hidden_size"], bias=False)
+
+    def forward(self, x):
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class Block(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.input_layernorm = RMSNorm(c["hidden_size"], c["norm_eps"])
+        self.self_attn = Attention(c)
+        self.post_attention_layernorm = RMSNorm(c["hidden_size"], c["norm_eps"])
+        self.mlp = MLP(c)
+
+    def forward(self, x, cos, sin, mask):
+        x = x + self.self_attn(self.input_layernorm(x), cos, sin, mask)
+        return x + self.mlp(self.post_attention_layernorm(x))
+
+
+class Body(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.embed_tokens = nn.Embedding(c["vocab_size"], c["hidden_size"])
+        self.layers = nn.ModuleList(Block(c) for _ in range(c["num_layers"]))
+        self.norm = RMSNorm(c["hidden_size"], c["norm_eps"])
+
+
+class Model(nn.Module):
+    """`config`: the model values of a run; `length`: the longest position; `dtype` of weights and tables."""
+
+    def __init__(self, config, length, dtype):
+        super().__init__()
+        self.model = Body(config)
+        self.lm_head = nn.Linear(config["hidden_size"], config["vocab_size"], bias=False)
+        if config["tie_embeddings"]:
+            self.lm_head.weight = self.model.embed_tokens.weight
+        self.to(dtype)
+        cos, sin = rope_tables(length, config["head_dim"], config["rope_theta"], dtype)
+        self.register_buffer("cos", cos, persistent=False)
+        self.register_buffer("sin", sin, persistent=False)
+
+    def load(self, weights):
+        """All parameters by name, none missing, none left over."""
+        own = dict(self.named_parameters())
+        assert own.keys() == weights.keys(), f"parameters differ: {sorted(own.keys() ^ weights.keys())}"
+        with torch.no_grad():
+            for name, parameter in own.items():
+                parameter.copy_(weights[name])
+
+    def forward(self, tokens, targets, positions, mask=None):
+        """Sum of -log p(target) over targets that are not IGNORE. tokens, targets, positions [B, T]; mask [B, 1, T, T] bool,
+        or None where each row is one document."""
+        x = self.model.embed_tokens(tokens)
+        cos, sin = self.cos[positions][:, None], self.sin[positions][:, None]
+        for layer in self.model.layers:
+            x = layer(x, cos, sin, mask)
+        logits = self.lm_head(self.model.norm(x)).flatten(0, 1)
+        if logits.dtype == torch.bfloat16:
+            logits = logits.float()
+        return F.cross_entropy(logits, targets.flatten(), ignore_index=IGNORE, reduction="sum")
+
+
+def segments_of(bounds, B, T):
+    """Segment number of each token [B, T], from the flat bounds 0 .. B*T."""
+    lengths = bounds[1:] - bounds[:-1]
+    return torch.repeat_interleave(torch.arange(len(lengths)), lengths.long()).view(B, T)
+
+
+def attention_mask(segments):
+    """[B, 1, T, T], true where a query may see a key: same segment, not later. None when every row is one segment."""
+    if bool((segments == segments[:, :1]).all()):
+        return None
+    same = segments[:, :, None] == segments[:, None, :]
+    return same.tril()[:, None]
+
+
+def clip_gradients(grads, clip_norm):
+    """Scales gradients in place to at most `clip_norm`; returns the norm before."""
+    norm = math.sqrt(sum(float(g.double().pow(2).sum()) for g in grads))
+    if clip_norm > 0:
+        for g in grads:
+            g.mul_(min(1.0, clip_norm / (norm + 1e-6)))
+    return norm

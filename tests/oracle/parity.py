@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""Trains the same model twice, once with the real Step and once in plain PyTorch, and compares.
+
+usage: parity.py PARITY_DRIVER TRIREME_DATA [--steps N] [--keep DIR]
+
+Both start from the same weights and take the same batches; torch.optim.AdamW (its loop form) and a clip by global norm
+stand for our optimizer. For each shape (Qwen3, Llama), tied or not, with 3 micro-batches an update and rows of several
+documents, and once with rows that are one document each:
+  loss of every step      |ours - theirs| <= bound * |theirs|
+  gradients of step 1     after the clip, for each parameter ||ours - theirs|| <= bound * ||theirs||
+  gradient norms          as losses, in fp64; learning rates are taken from the run
+with bound 1e-5 in fp32 and 1e-10 in fp64. The batches are checked on their own: positions and targets must follow from
+tokens and segment bounds. Exits 1 and prints every line that is out of bounds.
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import torch
+from safetensors.torch import load_file
+
+import model as oracle
+
+BOUND = {"fp32": 1e-5, "fp64": 1e-10}
+DTYPE = {"fp32": torch.float32, "fp64": torch.float64}
+SIZES = {"hidden_size": 64, "num_layers": 3, "num_heads": 4, "num_kv_heads": 2, "intermediate_size": 160}
+# preset, tied, QK-norm heads that are not hidden / heads, packed rows of several documents
+CASES = [
+    {"name": "qwen3 tied", "preset": "tiny", "tie": "true", "head_dim": 24, "data": "short"},
+    {"name": "qwen3 untied", "preset": "tiny", "tie": "false", "head_dim": 24, "data": "short"},
+    {"name": "llama tied", "preset": "minimind-2-small", "tie": "true", "head_dim": 16, "data": "short"},
+    {"name": "llama untied", "preset": "minimind-2-small", "tie": "false", "head_dim": 16, "data": "short"},
+    {"name": "qwen3 tied, one document a row", "preset": "tiny", "tie": "true", "head_dim": 24, "data": "long"},
+]
+
+
+def make_sets(trireme_data, work):
+    """Two token sets of the built-in corpus: its documents, and all of them as one document."""
+    short, long, tokenizer = (os.path.join(work, name) for name in ("short.jsonl", "long.jsonl", "tokenizer"))
+    subprocess.run([trireme_data, "synth", "--output", short, "--documents", "3000"], check=True)
+    with open(short, encoding="utf-8") as lines:
+        text = "\n".join(json.loads(line)["text"] for line in lines)
+    with open(long, "w", encoding="utf-8") as out:
+        out.write(json.dumps({"text": text}, ensure_ascii=False) + "\n")
+    subprocess.run([trireme_data, "tokenizer", "train", "--input", short, "--vocab-size", "500", "--output", tokenizer], check=True)
+    for name in ("short", "long"):
+        subprocess.run([trireme_data, "pack", "--kind", "pretrain", "--tokenizer", tokenizer, "--input", os.path.join(work, f"{name}.jsonl"),
+                        "--seq-len", "96", "--output", os.path.join(work, name)], check=True)
+
+
+def run_driver(driver, work, case, precision, steps):
+    out = os.path.join(work, "run", f"{case['name'].replace(' ', '-')}-{precision}")
+    keys = {f"model.{key}": value for key, value in SIZES.items()}
+    keys.update({"model.preset": case["preset"], "model.tie_embeddings": case["tie"], "model.head_dim": case["head_dim"],
+                 "model.max_seq_len": 96, "train.steps": steps, "train.precision": precision, "train.micro_batch": 2,
+                 "train.global_batch": 6, "train.threads": 1, "optim.lr": 1e-3, "optim.warmup_steps": 5})
+    command = [driver, "train", "--data", os.path.join(work, case["data"]), "--out", out]
+    for key, value in keys.items():
+        command += [f"--{key}", str(value)]
+    subprocess.run(command, check=True)
+    with open(os.path.join(out, "run.json"), encoding="utf-8") as file:
+        report = json.load(file)
+    return report, {name: load_file(os.path.join(out, f"{name}.safetensors")) for name in ("initial", "final", "grads", "batches")}
+
+
+def micro_batches(batches):
+    """For each step a list of (tokens, targets, positions, segments), after checking that they fit together."""
+    steps, micro_steps, B, T = batches["tokens"].shape
+    begin = batches["bounds_begin"]
+    for step in range(steps):
+        update = []
+        for micro in range(micro_steps):
+            index = step * micro_steps + micro
+            bounds = batches["segment_bounds"][begin[index]:begin[index + 1]]
+            tokens, targets, positions = (batches[name][step, micro] for name in ("tokens", "targets", "positions"))
+            segments = oracle.segments_of(bounds, B, T)
+            starts = bounds[:-1].long()[segments].view(B, T)
+            assert torch.equal(positions, torch.arange(B * T).view(B, T) - starts), "positions do not restart at segments"
+            following = torch.full_like(tokens, oracle.IGNORE)
+            inside = segments[:, 1:] == segments[:, :-1]
+            following[:, :-1][inside] = tokens[:, 1:][inside]
+            for segment in range(len(bounds) - 1):  # a segment without targets is padding
+                here = segments == segment
+                assert torch.equal(targets[here], following[here]) or bool((targets[here] == oracle.IGNORE).all()), "wrong targets"
+            update.append((tokens, targets, positions, segments))
+        yield update
+
+
+def make_optimizer(model, c):
+    matrices = [p for p in model.parameters() if p.dim() > 1]
+    vectors = [p for p in model.parameters() if p.dim() == 1]
+    groups = [{"params": matrices, "weight_decay": c["weight_decay"]}, {"params": vectors, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=c["lr"], betas=(c["beta1"], c["beta2"]), eps=c["eps"], foreach=False, fused=False)
+
+
+def replay(report, tensors, dtype):
+    """Losses, gradient norms, gradients of step 1 and the final weights of the same training in PyTorch."""
+    net = oracle.Model(report["model"], report["train"]["seq_len"], dtype)
+    net.load(tensors["initial"])
+    optimizer = make_optimizer(net, report["optim"])
+    losses, norms, first_grads, many = [], [], {}, 0
+    for step, update in enumerate(micro_batches(tensors["batches"])):
+        num_targets = sum(int((targets != oracle.IGNORE).sum()) for _, targets, _, _ in update)
+        optimizer.zero_grad()
+        total = 0.0
+        for tokens, targets, positions, segments in update:
+            mask = oracle.attention_mask(segments)
+            many += mask is not None
+            loss = net(tokens, targets, positions, mask)
+            total += loss.item()
+            (loss / num_targets).backward()
+        losses.append(total / num_targets)
+        norms.append(oracle.clip_gradients([p.grad for p in net.parameters()], report["optim"]["clip_norm"]))
+        if step == 0:
+            first_grads = {name: p.grad.clone() for name, p in net.named_parameters()}
+        for group in optimizer.param_groups:
+            group["lr"] = report["steps"][step]["lr"]
+        optimizer.step()
+    return losses, norms, first_grads, dict(net.named_parameters()), many
+
+
+def relative(ours, theirs):
+    return abs(ours - theirs) / abs(theirs)
+
+
+def distance(ours, theirs):
+    return float((ours.double() - theirs.double()).norm() / theirs.double().norm())
+
+
+def compare(driver, work, case, precision, steps):
+    report, tensors = run_driver(driver, work, case, precision, steps)
+    losses, norms, grads, final, many = replay(report, tensors, DTYPE[precision])
+    assert (many > 0) == (case["data"] == "short"), f"{case['name']}: {many} micro-batches have rows of several documents"
+    assert grads.keys() == tensors["grads"].keys()
+    by_step = [relative(ours["loss"], theirs) for ours, theirs in zip(report["steps"], losses)]
+    by_name = {name: distance(tensors["grads"][name], grad) for name, grad in grads.items()}
+    by_norm = [relative(ours["grad_norm"], theirs) for ours, theirs in zip(report["steps"], norms)]
+    weights = max(distance(tensors["final"][name], value.detach()) for name, value in final.items())
+    worst_step = max(range(steps), key=by_step.__getitem__)
+    worst_name = max(by_name, key=by_name.get)
+    print(f"{precision} {case['name']}: loss {losses[0]:.4f} -> {losses[-1]:.4f}, differs by {by_step[worst_step]:.1e} (step {worst_step + 1}), "
+          f"gradients of step 1 by {by_name[worst_name]:.1e} ({worst_name}), grad_norm by {max(by_norm):.1e}, final weights by {weights:.1e}")
+    bound = BOUND[precision]
+    bad = [f"loss of step {i + 1}: {x:.2e}" for i, x in enumerate(by_step) if not x <= bound]
+    bad += [f"gradient of {name}: {x:.2e}" for name, x in by_name.items() if not x <= bound]
+    if precision == "fp64":
+        bad += [f"grad_norm of step {i + 1}: {x:.2e}" for i, x in enumerate(by_norm) if not x <= bound]
+    for line in bad:
+        print(f"  OUT OF BOUNDS ({bound}): {line}")
+    return not bad
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("driver")
+    parser.add_argument("trireme_data")
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--keep", help="folder for token sets and runs, kept")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as temporary:
+        work = args.keep or temporary
+        os.makedirs(work, exist_ok=True)
+        make_sets(args.trireme_data, work)
+        good = [compare(args.driver, work, case, precision, args.steps) for precision in BOUND for case in CASES]
+    print(f"parity over {args.steps} steps: {sum(good)} of {len(good)} within bounds")
+    return 0 if all(good) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
