@@ -1,5 +1,7 @@
 #include "bin/pretrain_command.hpp"
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <string_view>
 
@@ -96,6 +98,17 @@ int PretrainCommand::run_on_ranks(CommandLine& line, int argc, char** argv) {
   return code;
 }
 
+void PretrainCommand::leave(const PeerLoss& loss, const Activity& activity, int rank) const {
+  try {
+    const std::int64_t step = activity.snapshot().step;  // under way, so not done; 0: the run folder is not ours yet
+    if (rank == 0 && step > 0) write_status(RunFolder{run_}, "failed", loss.exit_code, step - 1);
+  } catch (const Error& error) {
+    log::error(error.what());
+  }
+  log::flush();
+  ::_exit(loss.exit_code);
+}
+
 int PretrainCommand::execute(Communicator& world, const LaunchInfo& launch) {
   if (world.rank() == 0) {
     for (const std::string& warning : keys_->warnings()) log::warn(warning);
@@ -103,7 +116,9 @@ int PretrainCommand::execute(Communicator& world, const LaunchInfo& launch) {
   CommOptions options;
   options.timeout_s = config_.train.comm_timeout_s;
   options.activity = std::make_shared<Activity>();
-  heartbeat_ = std::make_unique<Heartbeat>(world, launch, options.activity);
+  HeartbeatOptions heartbeat;
+  heartbeat.on_loss = [this, activity = options.activity, rank = launch.rank](const PeerLoss& loss) { leave(loss, *activity, rank); };
+  heartbeat_ = std::make_unique<Heartbeat>(world, launch, options.activity, heartbeat);
   const std::unique_ptr<Communicator> run_world = make_world("auto", launch, options);  // its groups report to the heartbeat
   return pretrain(config_, *keys_, run_, {launch, *run_world, nccl_backends(), options, scheduler_job()});
 }

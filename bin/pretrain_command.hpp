@@ -25,6 +25,8 @@ class PretrainCommand {
 
  private:
   int execute(class Communicator& world, const struct LaunchInfo& launch);
+  /// A peer is lost: says so in status.json and ends this process at once (on the heartbeat's thread).
+  [[noreturn]] void leave(const struct PeerLoss& loss, const class Activity& activity, int rank) const;
 
   RunConfig config_;
   std::string run_;

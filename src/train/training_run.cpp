@@ -281,10 +281,21 @@ void TrainingRun::save() {
 }
 
 int pretrain(RunConfig& config, ConfigSet& keys, const std::filesystem::path& folder, const RunRanks& ranks) {
-  TrainingRun run(config, keys, folder, ranks);
-  const int code = run.execute();
-  ranks.world.barrier();
-  return code;
+  const RunFolder run_folder{folder};
+  std::optional<TrainingRun> run;
+  try {
+    run.emplace(config, keys, folder, ranks);
+    const int code = run->execute();
+    ranks.world.barrier();
+    return code;
+  } catch (const PeerFailed& peer) {
+    if (run && ranks.world.rank() == 0) write_status(run_folder, "failed", peer.code(), run->step());
+    throw;
+  } catch (const Error& error) {
+    // Before the run owned its folder, the folder may be another's: leave it alone.
+    if (run && ranks.world.rank() == 0) write_status(run_folder, "failed", exit_code(error.kind()), run->step());
+    throw;
+  }
 }
 
 }  // namespace trireme

@@ -46,6 +46,9 @@ class TrainingRun {
   /// checkpoint. Throws what ends the run, with the last committed checkpoint intact.
   int execute();
 
+  /// Steps done so far.
+  [[nodiscard]] std::int64_t step() const { return progress_.step; }
+
  private:
   struct Model;
 
