@@ -74,7 +74,8 @@ TEST_F(KillOneRank, WithACheckpointBeingWrittenBehind) {
   ASSERT_EQ(pretrain("whole_async", arguments, {.ranks = 2}).code, 0);
   const std::vector<Kill> kills{
       {"checkpoint.shard.done:0:1:kill9", 0, 0},  // by the writer thread
-      {"checkpoint.gathered:1:1:kill9", 1, 0},
+      {"checkpoint.shard.sync:1:1:kill9", 1, 0},
+      {"checkpoint.gathered:0:1:kill9", 0, 0},
       {"checkpoint.manifest:0:2:kill9", 0, 3},
   };
 

@@ -60,7 +60,7 @@ std::unique_ptr<Process> RunProgram::start(const std::string& run, const Argumen
     environment["TRIREME_ALLOW_FAULTS"] = "1";
   }
   for (int rank = 0; rank < how.ranks; ++rank) fs::remove(path("code." + std::to_string(rank)));
-  return std::make_unique<Process>(all, environment, path(run + ".log"));
+  return std::make_unique<Process>(all, environment, path(fs::path(run).filename().string() + ".log"));
 }
 
 Exit RunProgram::pretrain(const std::string& run, const Arguments& more, const Start& how) {
