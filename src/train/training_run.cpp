@@ -280,10 +280,33 @@ void TrainingRun::save() {
   saver_->save(progress_.step, state);
 }
 
+void TrainingRun::record_failure(int code) {
+  if (world_.rank() == 0) write_status(folder_, "failed", code, progress_.step);
+}
+
+void TrainingRun::end_diverged(const Error& error) {
+  const int code = exit_code(error.kind());
+  if (const auto line = metrics_->flush()) progress_line_->show(*line);
+  progress_line_->close();
+  record_failure(code);
+  if (world_.rank() == 0) throw AgreedError(error);
+  throw PeerFailed(code);
+}
+
 int pretrain(RunConfig& config, ConfigSet& keys, const std::filesystem::path& folder, const RunRanks& ranks) {
   install_stop_signals();
   TrainingRun run(config, keys, folder, ranks);
-  const int code = run.execute();
+  int code = kExitDone;
+  try {
+    code = run.execute();
+  } catch (const PeerFailed& peer) {
+    run.record_failure(peer.code());
+    throw;
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::numeric) run.end_diverged(error);
+    run.record_failure(exit_code(error.kind()));
+    throw;
+  }
   ranks.world.barrier();
   return code;
 }

@@ -46,6 +46,12 @@ class TrainingRun {
   /// checkpoint. Throws what ends the run, with the last committed checkpoint intact.
   int execute();
 
+  /// After execute() threw: status.json says so (rank 0).
+  void record_failure(int code);
+  /// After execute() threw Error(numeric), which all ranks do at the same step: the lines of the steps before are written,
+  /// and one rank speaks for all. Throws AgreedError or PeerFailed.
+  [[noreturn]] void end_diverged(const Error& error);
+
  private:
   struct Model;
 
