@@ -280,22 +280,34 @@ void TrainingRun::save() {
   saver_->save(progress_.step, state);
 }
 
+void TrainingRun::record_failure(int code) {
+  if (world_.rank() == 0) write_status(folder_, "failed", code, progress_.step);
+}
+
+void TrainingRun::end_diverged(const Error& error) {
+  const int code = exit_code(error.kind());
+  if (const auto line = metrics_->flush()) progress_line_->show(*line);
+  progress_line_->close();
+  record_failure(code);
+  if (world_.rank() == 0) throw AgreedError(error);
+  throw PeerFailed(code);
+}
+
 int pretrain(RunConfig& config, ConfigSet& keys, const std::filesystem::path& folder, const RunRanks& ranks) {
-  const RunFolder run_folder{folder};
-  std::optional<TrainingRun> run;
+  TrainingRun run(config, keys, folder, ranks);
+  int code = kExitDone;
   try {
-    run.emplace(config, keys, folder, ranks);
-    const int code = run->execute();
-    ranks.world.barrier();
-    return code;
+    code = run.execute();
   } catch (const PeerFailed& peer) {
-    if (run && ranks.world.rank() == 0) write_status(run_folder, "failed", peer.code(), run->step());
+    run.record_failure(peer.code());
     throw;
   } catch (const Error& error) {
-    // Before the run owned its folder, the folder may be another's: leave it alone.
-    if (run && ranks.world.rank() == 0) write_status(run_folder, "failed", exit_code(error.kind()), run->step());
+    if (error.kind() == ErrorKind::numeric) run.end_diverged(error);
+    run.record_failure(exit_code(error.kind()));
     throw;
   }
+  ranks.world.barrier();
+  return code;
 }
 
 }  // namespace trireme

@@ -46,8 +46,11 @@ class TrainingRun {
   /// checkpoint. Throws what ends the run, with the last committed checkpoint intact.
   int execute();
 
-  /// Steps done so far.
-  [[nodiscard]] std::int64_t step() const { return progress_.step; }
+  /// After execute() threw: status.json says so (rank 0).
+  void record_failure(int code);
+  /// After execute() threw Error(numeric), which all ranks do at the same step: the lines of the steps before are written,
+  /// and one rank speaks for all. Throws AgreedError or PeerFailed.
+  [[noreturn]] void end_diverged(const Error& error);
 
  private:
   struct Model;

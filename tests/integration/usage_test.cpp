@@ -98,7 +98,7 @@ TEST_F(Usage, AFolderThatIsNoRunIsLeftAlone) {
   std::ofstream(path("file")) << "x";
   expect_refused(pretrain("file", {}), 2, {"is a file"});
   // Nobody can write there, not even root.
-  expect_refused(pretrain("/proc/self/run", {}), 4, {"/proc/self/run"});
+  expect_refused(trireme({"pretrain", "--data", set().string(), "--run", "/proc/self/run"}), 4, {"/proc/self/run"});
 }
 
 TEST_F(Usage, ARunIsContinuedOnlyAsItWas) {

@@ -1,0 +1,57 @@
+#include "train/device.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "unit/core/scratch.hpp"
+
+namespace trireme {
+namespace {
+
+TEST(Device, PrecisionsKeepMainWeightsWide) {
+  EXPECT_EQ(precision_dtypes("fp32").compute, at::kFloat);
+  EXPECT_EQ(precision_dtypes("fp64").main, at::kDouble);
+  EXPECT_EQ(precision_dtypes("bf16").compute, at::kBFloat16);
+  EXPECT_EQ(precision_dtypes("bf16").main, at::kFloat);
+  EXPECT_EQ(precision_dtypes("fp16").compute, at::kHalf);
+  EXPECT_EQ(precision_dtypes("fp16").main, at::kFloat);
+  const Error error = error_of([] { precision_dtypes("fp8"); });
+  EXPECT_EQ(error.kind(), ErrorKind::usage);
+  EXPECT_TRUE(contains(error.what(), "fp8"));
+}
+
+TEST(Device, CpuIsAlwaysThereAndUnknownNamesAreRefused) {
+  EXPECT_TRUE(choose_device("cpu", 3).is_cpu());
+  EXPECT_EQ(error_of([] { choose_device("gpu", 0); }).kind(), ErrorKind::usage);
+}
+
+TEST(Device, ThreadsComeFromTheUserThenOpenMpThenTheCores) {
+  ::setenv("OMP_NUM_THREADS", "3", 1);
+  EXPECT_EQ(set_cpu_threads(2, 1), 2);
+  EXPECT_EQ(at::get_num_threads(), 2);
+  EXPECT_EQ(set_cpu_threads(0, 1), 3);
+  ::unsetenv("OMP_NUM_THREADS");
+  EXPECT_EQ(set_cpu_threads(0, 1 << 20), 1);  // never none
+}
+
+TEST(Device, MeasuresFlopsAndMemory) {
+  at::set_num_threads(1);
+  EXPECT_GT(peak_flops(at::kCPU, at::kFloat), 1e8);
+  const std::int64_t before = peak_memory_bytes(at::kCPU);
+  const at::Tensor large = at::ones({64 << 20}, at::kByte);
+  EXPECT_GE(peak_memory_bytes(at::kCPU), std::max<std::int64_t>(before, large.numel()));
+}
+
+TEST(Device, CountsFlopsOfATokenAsThePalmPaperDoes) {
+  ModelConfig config = model_preset("minimind-3");
+  resolve(config, 6400);
+  const double weights = static_cast<double>(config.num_parameters());
+  const double attention = 12.0 * 8 * 8 * 96 * 512;
+  EXPECT_DOUBLE_EQ(flops_per_token(config, 512), 6 * weights + attention);  // tied: the table multiplies once, as the head
+  config.tie_embeddings = false;
+  EXPECT_DOUBLE_EQ(flops_per_token(config, 512), 6 * weights + attention);  // a lookup is no multiplication
+}
+
+}  // namespace
+}  // namespace trireme
