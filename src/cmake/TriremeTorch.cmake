@@ -88,8 +88,7 @@ target_compile_options(trireme_dep_torch INTERFACE ${torch_include_flags})
 # to address 0. The system's libstdc++ comes first, as an option, because those stand before all libraries.
 target_link_options(trireme_dep_torch INTERFACE "SHELL:-Wl,--push-state,--no-as-needed -lstdc++ -Wl,--pop-state")
 # Registration by static initialisers: the linker must keep the libraries that no symbol of ours names.
-# libstdc++ first: the wheel's libtorch.so exports half of std::filesystem from its own static copy, and calls null in it.
-target_link_libraries(trireme_dep_torch INTERFACE -Wl,--push-state,--no-as-needed -lstdc++)
+target_link_libraries(trireme_dep_torch INTERFACE -Wl,--push-state,--no-as-needed)
 set(torch_libraries torch torch_cpu c10)
 if(EXISTS ${TRIREME_TORCH_DIR}/lib/libtorch_cuda.so AND TRIREME_CUDA_INCLUDE AND cudart)
   set(TRIREME_TORCH_HAS_CUDA ON)
