@@ -14,13 +14,15 @@ IGNORE = -100
 
 
 class RMSNorm(nn.Module):
+    """The weight is cast to x (bf16 heads under autocast), so that the result stays in x's dtype."""
+
     def __init__(self, size, eps):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(size))
         self.eps = eps
 
     def forward(self, x):
-        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+        return F.rms_norm(x, self.weight.shape, self.weight.to(x.dtype), self.eps)
 
 
 def rope_tables(length, head_dim, theta, dtype):

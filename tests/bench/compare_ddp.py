@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""Speed of `trireme pretrain` on 2 ranks against PyTorch DDP over gloo, measured in one run, in interleaved pairs.
+
+usage: compare_ddp.py BUILD_DIR [--pairs 5] [--steps 5] [--warmup 2] [--port 29571] [--skip-compile]
+
+A 30 M model (Qwen3 shape, 512 x 8), T = 512, bf16, one thread a rank, on the built-in corpus as one document, so that each
+row is one document. Both sides start from the same weights and see the same batches; before timing, the first step's
+losses must agree within 1e-3 (relative: bf16 rounds each of about 100 operations by up to 2^-9, and the mean over 8,000
+targets cancels most of it). Tokens/s = tokens of the timed steps / their time on rank 0 (theirs) or the ranks' mean (ours),
+after `warmup` steps. Prints a Markdown page: every figure, the load when a run began, median and spread of the ratios.
+"""
+import argparse
+import datetime
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LOSS_BOUND = 1e-3
+RANKS, T, MICRO, GLOBAL = 2, 512, 4, 16
+KEYS = {"model.preset": "minimind-3", "model.hidden_size": 512, "model.num_layers": 8, "model.num_heads": 8, "model.num_kv_heads": 4,
+        "model.head_dim": 64, "model.vocab_size": 6400, "model.max_seq_len": T, "train.seq_len": T, "train.micro_batch": MICRO,
+        "train.global_batch": GLOBAL, "train.precision": "bf16", "train.threads": 1, "train.device": "cpu", "optim.lr": 3e-4,
+        "optim.schedule": "constant"}
+
+
+def call(command, **options):
+    subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL, **options)
+
+
+def keys_of(extra):
+    return [word for key, value in {**KEYS, **extra}.items() for word in (f"--{key}", value)]
+
+
+def load():
+    return os.getloadavg()[0]
+
+
+def make_inputs(args, work):
+    data = f"{args.build}/bin/trireme-data"
+    corpus, joined, tokenizer, packed, dump = (os.path.join(work, name) for name in ("corpus.jsonl", "one.jsonl", "tok", "set", "dump"))
+    call([data, "synth", "--output", corpus, "--documents", 12000])
+    with open(corpus, encoding="utf-8") as lines:
+        text = "\n".join(json.loads(line)["text"] for line in lines)
+    with open(joined, "w", encoding="utf-8") as out:
+        out.write(json.dumps({"text": text}, ensure_ascii=False) + "\n")
+    call([data, "tokenizer", "train", "--input", corpus, "--vocab-size", 600, "--output", tokenizer])
+    call([data, "pack", "--tokenizer", tokenizer, "--input", joined, "--seq-len", T, "--output", packed])
+    call([f"{args.build}/tests/parity_driver", "train", "--data", packed, "--out", dump, "--batches-only"] + keys_of({"train.steps": args.steps}))
+    return packed, dump
+
+
+def run_ours(args, work, packed, extra=None):
+    run = os.path.join(work, "run")
+    shutil.rmtree(run, ignore_errors=True)
+    environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1"}
+    call(["mpirun", "-n", RANKS, "--oversubscribe", "--bind-to", "none", f"{args.build}/bin/trireme", "pretrain", "--data", packed, "--run", run,
+          "--train.log_every", 0] + keys_of({"train.steps": args.steps, **(extra or {})}), env=environment, stderr=subprocess.DEVNULL)
+    with open(os.path.join(run, "metrics.jsonl"), encoding="utf-8") as file:
+        lines = [json.loads(line) for line in file]
+    return [line["loss"] for line in lines], [line["step_time_s"] for line in lines]
+
+
+def run_peer(args, work, dump, compiled=False):
+    args.port += 1
+    out = os.path.join(work, "peer.json")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    ranks = [subprocess.Popen([sys.executable, os.path.join(HERE, "ddp_peer.py"), "--dump", dump, "--out", out, "--rank", str(rank), "--size",
+                               str(RANKS), "--port", str(args.port)] + (["--compile"] if compiled else []), env=environment) for rank in range(RANKS)]
+    if any([rank.wait() for rank in ranks]):
+        raise SystemExit("the peer failed, see above")
+    with open(out, encoding="utf-8") as file:
+        result = json.load(file)
+    return result["losses"], result["step_time_s"]
+
+
+def tokens_per_s(args, times):
+    timed = times[args.warmup:]
+    return GLOBAL * T * len(timed) / sum(timed)
+
+
+def check_losses(ours, theirs):
+    apart = [abs(a - b) / abs(b) for a, b in zip(ours, theirs)]
+    print(f"\nFirst-step loss: ours {ours[0]:.6f}, peer {theirs[0]:.6f}, relative difference {apart[0]:.1e} (bound {LOSS_BOUND}); "
+          f"largest over {len(apart)} steps {max(apart):.1e}.\n", flush=True)
+    if not apart[0] <= LOSS_BOUND:
+        raise SystemExit("the two sides do not compute the same loss: nothing was timed")
+
+
+def cpu_model():
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        return next(line.split(":")[1].strip() for line in file if line.startswith("model name"))
+
+
+def measure_pairs(args, title, run_left, run_right, pairs):
+    """`run_left` is ours; the order within a pair alternates."""
+    print(f"\n### {title}\n\n| pair | ours tokens/s | other tokens/s | ratio | load before |\n|---|---|---|---|---|", flush=True)
+    ratios = []
+    for pair in range(pairs):
+        before = load()
+        speeds = {}
+        for side in (("ours", "other") if pair % 2 == 0 else ("other", "ours")):
+            speeds[side] = tokens_per_s(args, (run_left if side == "ours" else run_right)()[1])
+        ratios.append(speeds["ours"] / speeds["other"])
+        print(f"| {pair + 1} | {speeds['ours']:.0f} | {speeds['other']:.0f} | {ratios[-1]:.3f} | {before:.2f} |", flush=True)
+    print(f"\nMedian ratio {statistics.median(ratios):.3f}, from {min(ratios):.3f} to {max(ratios):.3f}, {pairs} pairs.", flush=True)
+    return statistics.median(ratios)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("build")
+    for name, value in (("pairs", 5), ("steps", 5), ("warmup", 2), ("port", 29571), ("other-pairs", 2)):
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--skip-compile", action="store_true")
+    args = parser.parse_args()
+    args.build = os.path.abspath(args.build)
+    print(f"{datetime.date.today()}, {cpu_model()}, {os.cpu_count()} cores; {RANKS} ranks, 1 thread each; 512 x 8, vocabulary 6400, T {T}, "
+          f"micro-batch {MICRO}, global batch {GLOBAL}, bf16; {args.steps} steps a run, the first {args.warmup} not counted.", flush=True)
+    with tempfile.TemporaryDirectory() as work:
+        packed, dump = make_inputs(args, work)
+        ours, eager = (lambda: run_ours(args, work, packed)), (lambda: run_peer(args, work, dump))
+        check_losses(ours()[0], eager()[0])
+        measure_pairs(args, "PyTorch eager DDP", ours, eager, args.pairs)
+        measure_pairs(args, "Ours with train.fused_ops false", ours, lambda: run_ours(args, work, packed, {"train.fused_ops": "false"}),
+                      args.other_pairs)
+        if not args.skip_compile:
+            measure_pairs(args, "PyTorch torch.compile DDP", ours, lambda: run_peer(args, work, dump, compiled=True), args.other_pairs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""One rank of the peer that compare_ddp.py measures: PyTorch DDP over gloo, fp32 weights under bf16 autocast, fused AdamW.
+
+usage: ddp_peer.py --dump DIR --rank R --size N --port P --out FILE [--compile]
+
+DIR is what `parity_driver train --batches-only` left. Batches are in memory before the clock starts, so data loading costs
+the peer nothing. Rank r takes micro-step a * size + r of an update, as our loader deals them. A step, timed like ours from
+its batches to the end of the optimizer: forward and backward of each micro-batch (gradients are exchanged with the last
+one only, while backward runs), clip, update. Rank 0 writes {"losses": [...], "step_time_s": [...]}.
+"""
+import argparse
+import contextlib
+import json
+import os
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+from safetensors.torch import load_file
+from torch.nn.parallel import DistributedDataParallel
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "oracle"))
+import model as oracle
+
+
+def load_batches(args, device_batches):
+    """For each step this rank's micro-batches (tokens, targets, positions) and the targets of the whole update."""
+    steps, micro_steps, B, T = device_batches["tokens"].shape
+    begin, updates = device_batches["bounds_begin"], []
+    for step in range(steps):
+        mine = []
+        for micro in range(args.rank, micro_steps, args.size):
+            index = step * micro_steps + micro
+            bounds = device_batches["segment_bounds"][begin[index]:begin[index + 1]]
+            if len(bounds) != B + 1:
+                raise SystemExit(f"step {step + 1} has a row of several documents: the peer would need a mask; give another --train.seed")
+            mine.append(tuple(device_batches[name][step, micro].contiguous() for name in ("tokens", "targets", "positions")))
+        updates.append((mine, int((device_batches["targets"][step] != oracle.IGNORE).sum())))
+    return updates
+
+
+def make_optimizer(net, c):
+    matrices = [p for p in net.parameters() if p.dim() > 1]
+    vectors = [p for p in net.parameters() if p.dim() == 1]
+    return torch.optim.AdamW([{"params": matrices, "weight_decay": c["weight_decay"]}, {"params": vectors, "weight_decay": 0.0}],
+                             lr=c["lr"], betas=(c["beta1"], c["beta2"]), eps=c["eps"], fused=True)
+
+
+def step(ddp, optimizer, micro_batches, num_targets, args, clip_norm):
+    """One update; returns the loss sum of this rank."""
+    total = torch.zeros((), dtype=torch.float64)
+    for i, (tokens, targets, positions) in enumerate(micro_batches):
+        last = i + 1 == len(micro_batches)
+        with contextlib.nullcontext() if last else ddp.no_sync():
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                loss = ddp(tokens, targets, positions)
+            # DDP averages over ranks: times size makes it the sum that the token-regime loss wants.
+            (loss * (args.size / num_targets)).backward()
+        total += loss.detach()
+    torch.nn.utils.clip_grad_norm_(ddp.parameters(), clip_norm)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=False)
+    return total
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    for name in ("dump", "out"):
+        parser.add_argument(f"--{name}", required=True)
+    for name in ("rank", "size", "port"):
+        parser.add_argument(f"--{name}", type=int, required=True)
+    parser.add_argument("--compile", action="store_true")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{args.port}", rank=args.rank, world_size=args.size)
+    with open(os.path.join(args.dump, "run.json"), encoding="utf-8") as file:
+        config = json.load(file)
+    net = oracle.Model(config["model"], config["train"]["seq_len"], torch.float32)
+    net.load(load_file(os.path.join(args.dump, "initial.safetensors")))
+    updates = load_batches(args, load_file(os.path.join(args.dump, "batches.safetensors")))
+    optimizer = make_optimizer(net, config["optim"])
+    ddp = DistributedDataParallel(torch.compile(net) if args.compile else net, gradient_as_bucket_view=True)
+    losses, times = [], []
+    for micro_batches, num_targets in updates:
+        start = time.perf_counter()
+        total = step(ddp, optimizer, micro_batches, num_targets, args, config["optim"]["clip_norm"])
+        times.append(time.perf_counter() - start)
+        dist.all_reduce(total)
+        losses.append(total.item() / num_targets)
+    if args.rank == 0:
+        with open(args.out, "w", encoding="utf-8") as file:
+            json.dump({"losses": losses, "step_time_s": times}, file)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
