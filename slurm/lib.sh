@@ -86,11 +86,11 @@ status_number() { # status_number RUN KEY: an integer of status.json, nothing wh
 # program_exit RUN STAMP_BEFORE SRUN_CODE: the exit code of the program as rank 0 left it in status.json.
 #
 # srun's own code is no evidence: a rank that ends with 3 makes it 143 under --kill-on-bad-exit, and a failed
-# launch can make it 0. Without a new status.json srun's code counts if it is one that the program ends with on
-# purpose; all else is a crash (137).
+# launch can make it 0. Without a new status.json, or with one that still says "running" (rank 0 was killed), srun's
+# code counts if it is one that the program ends with on purpose; all else is a crash (137).
 program_exit() {
   local code=
-  if [[ $(status_stamp "$1") != "$2" ]]; then
+  if [[ $(status_stamp "$1") != "$2" ]] && ! grep -q '"state": *"running"' "$1/status.json"; then
     code=$(status_number "$1" exit_code)
   fi
   if [[ -z $code ]]; then

@@ -59,6 +59,9 @@ exit_code_comes_from_a_new_status_file() {
   expect_equal "old status, srun 143" 137 "$(program_exit "$run" "$stamp" 143)"
   printf '{"state": "done", "exit_code": 0, "step": 80}\n' >"$run/tmp" && mv "$run/tmp" "$run/status.json"
   expect_equal "new status, srun 0" 0 "$(program_exit "$run" "$stamp" 0)"
+  printf '{"state":"running","exit_code":0,"step":0}\n' >"$run/tmp" && mv "$run/tmp" "$run/status.json"
+  expect_equal "rank 0 was killed" 137 "$(program_exit "$run" "$stamp" 137)"
+  expect_equal "rank 0 was killed, srun 0" 137 "$(program_exit "$run" "$stamp" 0)"
 }
 
 only_curable_ends_with_progress_requeue() {
