@@ -78,7 +78,7 @@ make_set() {
   "$bin/trireme-data" tokenizer train --input "$work/corpus.jsonl" --vocab-size 600 --output "$work/tokenizer"
   TRIREME_BIN=$bin on sbatch --parsable --ntasks-per-node=2 --output="$work/prep.out" slurm/prep.sbatch --kind pretrain \
     --tokenizer "$work/tokenizer" --input "$work/corpus.jsonl" --seq-len 64 --output "$work/set" >"$work/prep.id"
-  await 60 "the end of prep.sbatch" ended "$(<"$work/prep.id")"
+  await 120 "the end of prep.sbatch" ended "$(<"$work/prep.id")"
   expect_equal "prep's state" COMPLETED "$(job_field "$(<"$work/prep.id")" JobState)"
   "$bin/trireme-data" verify "$work/set"
 }
@@ -87,12 +87,12 @@ make_set() {
 signalled_job_resumes_to_the_same_weights() {
   local job stopped
   job=$(submit signalled)
-  await 60 "step 12" logged_step "$work/signalled" 12
+  await 120 "step 12" logged_step "$work/signalled" 12
   on scancel --signal=USR2 "$job"
-  await 60 "the requeue" grep -q ': requeue$' "$work/signalled.out"
+  await 240 "the requeue" grep -q ': requeue$' "$work/signalled.out"
   expect_match "the first end" 'job +exit 75 ' "$(grep -m1 'job  *exit' "$work/signalled.out")"
   stopped=$(first_committed signalled)
-  await 120 "the second end" ended "$job"
+  await 240 "the second end" ended "$job"
   expect_equal "state" COMPLETED "$(job_field "$job" JobState)"
   expect_equal "restarts" 1 "$(job_field "$job" Restarts)"
   expect_equal "resumed_from" "$stopped" "$(resumed_from "$work/signalled")"
@@ -103,11 +103,11 @@ signalled_job_resumes_to_the_same_weights() {
 killed_rank_means_requeue() {
   local job
   job=$(submit killed)
-  await 60 "a checkpoint" has_checkpoint "$work/killed"
-  await 60 "step 12" logged_step "$work/killed" 12
+  await 120 "a checkpoint" has_checkpoint "$work/killed"
+  await 120 "step 12" logged_step "$work/killed" 12
   kill_one_rank
-  await 120 "the requeue" grep -q ': requeue$' "$work/killed.out"
-  await 120 "the second end" ended "$job"
+  await 240 "the requeue" grep -q ': requeue$' "$work/killed.out"
+  await 240 "the second end" ended "$job"
   expect_equal "state" COMPLETED "$(job_field "$job" JobState)"
   expect_equal "restarts" 1 "$(job_field "$job" Restarts)"
   expect_equal "resumed_from" "$(first_committed killed)" "$(resumed_from "$work/killed")"
@@ -129,7 +129,7 @@ kill_one_rank() { # a rank of the job in $work/killed, found by its arguments
 wrong_option_fails_at_once() {
   local job
   job=$(submit wrong --optim.lr -1)
-  await 60 "the end" ended "$job"
+  await 120 "the end" ended "$job"
   expect_equal "state" FAILED "$(job_field "$job" JobState)"
   expect_equal "exit code" 2:0 "$(job_field "$job" ExitCode)"
   expect_equal "restarts" 0 "$(job_field "$job" Restarts)"
@@ -138,9 +138,9 @@ wrong_option_fails_at_once() {
 cancelled_job_stays_cancelled() {
   local job
   job=$(steps=100000 submit cancelled)
-  await 60 "step 3" logged_step "$work/cancelled" 3
+  await 120 "step 3" logged_step "$work/cancelled" 3
   on scancel "$job"
-  await 60 "the end" ended "$job"
+  await 120 "the end" ended "$job"
   sleep 7  # longer than the delay before a requeued job starts
   expect_equal "state" CANCELLED "$(job_field "$job" JobState)"
   expect_equal "restarts" 0 "$(job_field "$job" Restarts)"
@@ -149,7 +149,7 @@ cancelled_job_stays_cancelled() {
 uninterrupted_run() {
   local job
   job=$(submit whole)
-  await 120 "the uninterrupted run" ended "$job"
+  await 240 "the uninterrupted run" ended "$job"
   expect_equal "state" COMPLETED "$(job_field "$job" JobState)"
 }
 
