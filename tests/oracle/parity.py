@@ -8,6 +8,7 @@ stand for our optimizer. For each shape (Qwen3, Llama), tied or not, with 3 micr
 documents, and once with rows that are one document each:
   loss of every step      |ours - theirs| <= bound * |theirs|
   gradients of step 1     after the clip, for each parameter ||ours - theirs|| <= bound * ||theirs||
+  final weights           as gradients; this is where a wrong decay shows
   gradient norms          as losses, in fp64; learning rates are taken from the run
 with bound 1e-5 in fp32 and 1e-10 in fp64. The batches are checked on their own: positions and targets must follow from
 tokens and segment bounds. Exits 1 and prints every line that is out of bounds.
@@ -138,14 +139,15 @@ def compare(driver, work, case, precision, steps):
     by_step = [relative(ours["loss"], theirs) for ours, theirs in zip(report["steps"], losses)]
     by_name = {name: distance(tensors["grads"][name], grad) for name, grad in grads.items()}
     by_norm = [relative(ours["grad_norm"], theirs) for ours, theirs in zip(report["steps"], norms)]
-    weights = max(distance(tensors["final"][name], value.detach()) for name, value in final.items())
+    by_weight = {name: distance(tensors["final"][name], value.detach()) for name, value in final.items()}
     worst_step = max(range(steps), key=by_step.__getitem__)
     worst_name = max(by_name, key=by_name.get)
     print(f"{precision} {case['name']}: loss {losses[0]:.4f} -> {losses[-1]:.4f}, differs by {by_step[worst_step]:.1e} (step {worst_step + 1}), "
-          f"gradients of step 1 by {by_name[worst_name]:.1e} ({worst_name}), grad_norm by {max(by_norm):.1e}, final weights by {weights:.1e}")
+          f"gradients of step 1 by {by_name[worst_name]:.1e} ({worst_name}), grad_norm by {max(by_norm):.1e}, final weights by {max(by_weight.values()):.1e}")
     bound = BOUND[precision]
     bad = [f"loss of step {i + 1}: {x:.2e}" for i, x in enumerate(by_step) if not x <= bound]
     bad += [f"gradient of {name}: {x:.2e}" for name, x in by_name.items() if not x <= bound]
+    bad += [f"final weights of {name}: {x:.2e}" for name, x in by_weight.items() if not x <= bound]
     if precision == "fp64":
         bad += [f"grad_norm of step {i + 1}: {x:.2e}" for i, x in enumerate(by_norm) if not x <= bound]
     for line in bad:
