@@ -34,7 +34,8 @@ CheckpointCommands::CheckpointCommands(CommandLine& line) {
         });
   }
   line.command("export", "write a Hugging Face model folder from a checkpoint")
-      .option("--checkpoint", &export_.checkpoint, "DIR", "checkpoint or run folder", Need::required)
+      .option(
+          "--checkpoint", &export_.checkpoint, "DIR", "checkpoint or run folder", Need::required)
       .option("--output", &export_.output, "DIR", "folder to write; must not exist", Need::required)
       .option("--dtype", &export_.dtype, "TYPE", "of the weights: f32 (exact), bf16 or f16")
       .example("trireme export --checkpoint runs/first --output hf/first")
@@ -43,7 +44,11 @@ CheckpointCommands::CheckpointCommands(CommandLine& line) {
         return kExitDone;
       });
   line.command("import", "make a checkpoint from a Hugging Face model folder")
-      .option("--hf", &import_.hf, "DIR", "folder with config.json and safetensors (Qwen3 or Llama shape)", Need::required)
+      .option("--hf",
+              &import_.hf,
+              "DIR",
+              "folder with config.json and safetensors (Qwen3 or Llama shape)",
+              Need::required)
       .option("--output", &import_.output, "DIR", "run folder to write", Need::required)
       .example("trireme import --hf hf/first --output runs/imported")
       .run([this] {

@@ -6,7 +6,8 @@
 
 namespace trireme {
 
-/// `trireme generate`: continues a prompt with a checkpoint's model; only the new text goes to standard output.
+/// `trireme generate`: continues a prompt with a checkpoint's model; only the new text goes to
+/// standard output.
 class GenerateCommand {
  public:
   explicit GenerateCommand(CommandLine& line);

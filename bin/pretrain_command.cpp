@@ -29,7 +29,9 @@ std::string scheduler_job() {
 
 std::unique_ptr<ConfigSet> make_run_keys(RunConfig& config) {
   std::vector<Field> fields;
-  const auto add = [&](std::vector<Field> section) { fields.insert(fields.end(), section.begin(), section.end()); };
+  const auto add = [&](std::vector<Field> section) {
+    fields.insert(fields.end(), section.begin(), section.end());
+  };
   add(fields_of("model", config.model));
   add(fields_of("train", config.train));
   add(fields_of("optim", config.optim));
@@ -46,7 +48,11 @@ void apply_model_preset(RunConfig& config, ConfigSet& keys) {
 
 PretrainCommand::PretrainCommand(CommandLine& line) : keys_(make_run_keys(config_)) {
   line.command("pretrain", "train a model on a token set")
-      .option("--run", &run_, "DIR", "run folder: configuration, metrics, checkpoints; made, or resumed", Need::required)
+      .option("--run",
+              &run_,
+              "DIR",
+              "run folder: configuration, metrics, checkpoints; made, or resumed",
+              Need::required)
       .config(*keys_,
               [this](ConfigSet& keys) {
                 apply_model_preset(config_, keys);
@@ -54,8 +60,12 @@ PretrainCommand::PretrainCommand(CommandLine& line) : keys_(make_run_keys(config
               })
       .alias("--data", "data.path")
       .alias("--resume", "checkpoint.resume")
-      .example("trireme pretrain --data sets/train --run runs/first --model.preset tiny --train.steps 200")
-      .example("mpirun -n 2 trireme pretrain --config run.toml --data sets/train --run runs/first --optim.lr 1e-3")
+      .example(
+          "trireme pretrain --data sets/train --run runs/first --model.preset tiny --train.steps "
+          "200")
+      .example(
+          "mpirun -n 2 trireme pretrain --config run.toml --data sets/train --run runs/first "
+          "--optim.lr 1e-3")
       .run([this] {
         parsed_ = true;
         return kExitDone;
@@ -64,7 +74,9 @@ PretrainCommand::PretrainCommand(CommandLine& line) : keys_(make_run_keys(config
 
 PretrainCommand::~PretrainCommand() = default;
 
-bool PretrainCommand::is_chosen(int argc, const char* const* argv) { return argc > 1 && std::string_view(argv[1]) == "pretrain"; }
+bool PretrainCommand::is_chosen(int argc, const char* const* argv) {
+  return argc > 1 && std::string_view(argv[1]) == "pretrain";
+}
 
 int PretrainCommand::run_on_ranks(CommandLine& line, int argc, char** argv) {
   install_stop_signals();  // first: a signal during start-up must not kill a rank
@@ -100,7 +112,8 @@ int PretrainCommand::run_on_ranks(CommandLine& line, int argc, char** argv) {
 
 void PretrainCommand::leave(const PeerLoss& loss, const Activity& activity, int rank) const {
   try {
-    const std::int64_t step = activity.snapshot().step;  // under way, so not done; 0: the run folder is not ours yet
+    const std::int64_t step =
+        activity.snapshot().step;  // under way, so not done; 0: the run folder is not ours yet
     if (rank == 0 && step > 0) write_status(RunFolder{run_}, "failed", loss.exit_code, step - 1);
   } catch (const Error& error) {
     log::error(error.what());
@@ -117,10 +130,13 @@ int PretrainCommand::execute(Communicator& world, const LaunchInfo& launch) {
   options.timeout_s = config_.train.comm_timeout_s;
   options.activity = std::make_shared<Activity>();
   HeartbeatOptions heartbeat;
-  heartbeat.on_loss = [this, activity = options.activity, rank = launch.rank](const PeerLoss& loss) { leave(loss, *activity, rank); };
+  heartbeat.on_loss = [this, activity = options.activity, rank = launch.rank](
+                          const PeerLoss& loss) { leave(loss, *activity, rank); };
   heartbeat_ = std::make_unique<Heartbeat>(world, launch, options.activity, heartbeat);
-  const std::unique_ptr<Communicator> run_world = make_world("auto", launch, options);  // its groups report to the heartbeat
-  return pretrain(config_, *keys_, run_, {launch, *run_world, nccl_backends(), options, scheduler_job()});
+  const std::unique_ptr<Communicator> run_world =
+      make_world("auto", launch, options);  // its groups report to the heartbeat
+  return pretrain(
+      config_, *keys_, run_, {launch, *run_world, nccl_backends(), options, scheduler_job()});
 }
 
 }  // namespace trireme

@@ -9,7 +9,8 @@ namespace trireme {
 
 /// `trireme pretrain`: declares the command, and runs it on all ranks of the launch.
 ///
-/// Parsing is done by every rank, so the ranks come up first: a wrong command line is then one message, not one a rank.
+/// Parsing is done by every rank, so the ranks come up first: a wrong command line is then one
+/// message, not one a rank.
 class PretrainCommand {
  public:
   explicit PretrainCommand(CommandLine& line);
@@ -25,8 +26,11 @@ class PretrainCommand {
 
  private:
   int execute(class Communicator& world, const struct LaunchInfo& launch);
-  /// A peer is lost: says so in status.json and ends this process at once (on the heartbeat's thread).
-  [[noreturn]] void leave(const struct PeerLoss& loss, const class Activity& activity, int rank) const;
+  /// A peer is lost: says so in status.json and ends this process at once (on the heartbeat's
+  /// thread).
+  [[noreturn]] void leave(const struct PeerLoss& loss,
+                          const class Activity& activity,
+                          int rank) const;
 
   RunConfig config_;
   std::string run_;

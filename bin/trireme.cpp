@@ -11,12 +11,14 @@
 int main(int argc, char** argv) {
   return trireme::run_main("trireme", [&] {
     trireme::hdf5_init();
-    trireme::CommandLine line("trireme", "trains language models on Slurm clusters", trireme::version_text);
+    trireme::CommandLine line(
+        "trireme", "trains language models on Slurm clusters", trireme::version_text);
     trireme::PretrainCommand pretrain(line);
     const trireme::GenerateCommand generate(line);
     const trireme::CheckpointCommands checkpoint(line);
     const trireme::ConfigCommand config(line);
-    if (trireme::PretrainCommand::is_chosen(argc, argv)) return pretrain.run_on_ranks(line, argc, argv);
+    if (trireme::PretrainCommand::is_chosen(argc, argv))
+      return pretrain.run_on_ranks(line, argc, argv);
     return line.run(argc, argv);
   });
 }

@@ -19,8 +19,8 @@ void remove_leftovers(const std::filesystem::path& folder);
 /// half-deleted step.
 void discard_step(const std::filesystem::path& folder, std::int64_t step);
 
-/// Renames a damaged checkpoint to `damaged-step-...` (`.2`, `.3` where that exists), so that its step can be saved again
-/// and a person can look at it. Returns the new place.
+/// Renames a damaged checkpoint to `damaged-step-...` (`.2`, `.3` where that exists), so that its
+/// step can be saved again and a person can look at it. Returns the new place.
 std::filesystem::path set_aside_step(const std::filesystem::path& folder, std::int64_t step);
 
 /// A step folder, a folder of step folders, or a run folder (its `checkpoints`): the folder of step

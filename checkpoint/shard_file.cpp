@@ -146,8 +146,8 @@ std::string shard_file_name(const ShardIdentity& identity) {
 }
 
 CheckpointManifest write_shard_file(const std::filesystem::path& folder,
-                          const ShardIdentity& identity,
-                          std::span<const SliceToWrite> slices) {
+                                    const ShardIdentity& identity,
+                                    std::span<const SliceToWrite> slices) {
   const std::string name = shard_file_name(identity);
   const std::filesystem::path path = folder / name;
   failpoint("checkpoint.shard.create");

@@ -37,7 +37,7 @@ std::string shard_file_name(const ShardIdentity& identity);
 /// the slice's shape, or one dim if it is a flat range. Returns the part of the manifest that
 /// describes it. Throws Error(resource) when the disk refuses.
 CheckpointManifest write_shard_file(const std::filesystem::path& folder,
-                          const ShardIdentity& identity,
-                          std::span<const SliceToWrite> slices);
+                                    const ShardIdentity& identity,
+                                    std::span<const SliceToWrite> slices);
 
 }  // namespace trireme

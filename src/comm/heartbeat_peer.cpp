@@ -84,12 +84,15 @@ std::string accept_all(const Listener& listener,
   }
   if (missing == 0) return "";
   std::string absent;
-  for (std::size_t r = 1; r < peers.size(); ++r)
-    absent += peers[r].connection ? "" : cat(" ", r);
+  for (std::size_t r = 1; r < peers.size(); ++r) absent += peers[r].connection ? "" : cat(" ", r);
   return cat("these ranks did not connect within ", connect_s, " s:", absent);
 }
 
-bool greet(Connection& connection, const Invitation& invitation, int rank, const std::string& host, Peer& first) {
+bool greet(Connection& connection,
+           const Invitation& invitation,
+           int rank,
+           const std::string& host,
+           Peer& first) {
   connection.send({"H", invitation.cookie, cat(rank), host, cat(::getpid())});
   const Timer timer;
   while (timer.seconds() < 3 && connection.flush()) {
@@ -110,7 +113,11 @@ bool greet(Connection& connection, const Invitation& invitation, int rank, const
   return false;
 }
 
-std::string join(const Invitation& invitation, int rank, const std::string& host, double connect_s, Peer& first) {
+std::string join(const Invitation& invitation,
+                 int rank,
+                 const std::string& host,
+                 double connect_s,
+                 Peer& first) {
   const Timer timer;
   do {
     for (const auto& address : invitation.addresses) {
@@ -169,7 +176,10 @@ ActivitySnapshot parse_status(const Fields& f) {
   return now;
 }
 
-void connect_all(Communicator& world, const LaunchInfo& launch, double connect_s, std::vector<Peer>& peers) {
+void connect_all(Communicator& world,
+                 const LaunchInfo& launch,
+                 double connect_s,
+                 std::vector<Peer>& peers) {
   const int rank = world.rank();
   const std::string& host = launch.hostname;
   peers[static_cast<std::size_t>(rank)].host = host;
@@ -178,15 +188,15 @@ void connect_all(Communicator& world, const LaunchInfo& launch, double connect_s
   Invitation mine;
   if (rank == 0) {
     listener = listen_anywhere(world.size());
-    mine = {
-        hex(random_cookie()), listener.port, own_addresses()};
+    mine = {hex(random_cookie()), listener.port, own_addresses()};
   }
   Invitation invitation = share_invitation(world, mine);
   if (launch.node == 0) {  // the same node as rank 0: loopback works whatever the network
     std::rotate(
         invitation.addresses.begin(), invitation.addresses.end() - 1, invitation.addresses.end());
   }
-  std::string problem = rank == 0 ? accept_all(listener, invitation, host, connect_s, peers) : join(invitation, rank, host, connect_s, peers[0]);
+  std::string problem = rank == 0 ? accept_all(listener, invitation, host, connect_s, peers)
+                                  : join(invitation, rank, host, connect_s, peers[0]);
   const std::int32_t good = problem.empty() ? 1 : 0;
   std::int32_t all_good = 0;
   world.all_reduce(&good, &all_good, 1, DType::i32, ReduceOp::min, {}, "heartbeat ready")->wait();

@@ -13,7 +13,8 @@
 namespace trireme::heartbeat {
 
 struct Peer {
-  std::optional<Connection> connection;  // none: this rank itself, not known to us, or has said goodbye
+  std::optional<Connection>
+      connection;  // none: this rank itself, not known to us, or has said goodbye
   std::string host = "?";
   int pid = 0;
   Timer heard;
@@ -23,9 +24,13 @@ struct Peer {
 /// "rank 3 (host n2, pid 123)"
 std::string name_of(int rank, const std::string& host, int pid);
 
-/// Collective: everyone connects to rank 0 and shows the cookie that `world` carried. Fills the connections, hosts and
-/// process ids of `peers` (one entry a rank). Throws Error(comm) on all ranks if one cannot connect in time.
-void connect_all(Communicator& world, const LaunchInfo& launch, double connect_s, std::vector<Peer>& peers);
+/// Collective: everyone connects to rank 0 and shows the cookie that `world` carried. Fills the
+/// connections, hosts and process ids of `peers` (one entry a rank). Throws Error(comm) on all
+/// ranks if one cannot connect in time.
+void connect_all(Communicator& world,
+                 const LaunchInfo& launch,
+                 double connect_s,
+                 std::vector<Peer>& peers);
 
 /// An activity as a message, and back; what is not as expected counts as nothing done.
 Fields status_fields(const ActivitySnapshot& now);

@@ -17,5 +17,4 @@ void reduce_in_order(std::span<const void* const> inputs,
                      DType dtype,
                      ReduceOp op);
 
-
 }  // namespace trireme

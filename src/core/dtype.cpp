@@ -25,9 +25,13 @@ constexpr std::array<Row, 12> kRows{{{"f64", 8},
 
 }  // namespace
 
-std::size_t size_of(DType dtype) noexcept { return kRows[static_cast<std::size_t>(dtype)].size; }
+std::size_t size_of(DType dtype) noexcept {
+  return kRows[static_cast<std::size_t>(dtype)].size;
+}
 
-std::string_view dtype_name(DType dtype) noexcept { return kRows[static_cast<std::size_t>(dtype)].name; }
+std::string_view dtype_name(DType dtype) noexcept {
+  return kRows[static_cast<std::size_t>(dtype)].name;
+}
 
 std::optional<DType> dtype_from_name(std::string_view name) noexcept {
   for (std::size_t i = 0; i < kRows.size(); ++i) {

@@ -18,16 +18,29 @@ constexpr std::array<KindRow, 6> kKinds{{{ErrorKind::internal, 1, "internal"},
                                          {ErrorKind::comm, 5, "comm"},
                                          {ErrorKind::numeric, 6, "numeric"}}};
 
-const KindRow& row(ErrorKind kind) noexcept { return kKinds[static_cast<std::size_t>(kind)]; }
+const KindRow& row(ErrorKind kind) noexcept {
+  return kKinds[static_cast<std::size_t>(kind)];
+}
 
 }  // namespace
 
-int exit_code(ErrorKind kind) noexcept { return row(kind).code; }
+int exit_code(ErrorKind kind) noexcept {
+  return row(kind).code;
+}
 
-std::string_view kind_name(ErrorKind kind) noexcept { return row(kind).name; }
+std::string_view kind_name(ErrorKind kind) noexcept {
+  return row(kind).name;
+}
 
 void assertion_failed(const char* what, const char* file, int line) {
-  fail(ErrorKind::internal, "assertion failed: ", what, " (", file, ":", line, "); please report this");
+  fail(ErrorKind::internal,
+       "assertion failed: ",
+       what,
+       " (",
+       file,
+       ":",
+       line,
+       "); please report this");
 }
 
 }  // namespace trireme

@@ -53,8 +53,8 @@ template <class... Args>
 [[noreturn]] void assertion_failed(const char* what, const char* file, int line);
 
 /// For our own bugs only, never for input. Throws Error(internal).
-#define TRIREME_ASSERT(condition)                                               \
-  do {                                                                          \
+#define TRIREME_ASSERT(condition)                                                  \
+  do {                                                                             \
     if (!(condition)) ::trireme::assertion_failed(#condition, __FILE__, __LINE__); \
   } while (false)
 

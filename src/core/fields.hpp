@@ -13,8 +13,8 @@
 ///     }
 ///   };
 ///
-/// Member types: bool, std::int64_t, double, std::string. That list feeds TOML, environment, command line, --help,
-/// validation and checkpoint metadata (src/config).
+/// Member types: bool, std::int64_t, double, std::string. That list feeds TOML, environment,
+/// command line, --help, validation and checkpoint metadata (src/config).
 namespace trireme {
 
 using FieldPointer = std::variant<bool*, std::int64_t*, double*, std::string*>;

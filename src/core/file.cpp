@@ -17,7 +17,13 @@ namespace {
 [[noreturn]] void fail_errno(const char* what, const std::filesystem::path& path) {
   const int code = errno;
   const bool absent = code == ENOENT || code == ENOTDIR || code == EISDIR;
-  fail(absent ? ErrorKind::data : ErrorKind::resource, "cannot ", what, " ", path.string(), ": ", std::strerror(code));
+  fail(absent ? ErrorKind::data : ErrorKind::resource,
+       "cannot ",
+       what,
+       " ",
+       path.string(),
+       ": ",
+       std::strerror(code));
 }
 
 std::filesystem::path parent_of(const std::filesystem::path& path) {
@@ -26,7 +32,9 @@ std::filesystem::path parent_of(const std::filesystem::path& path) {
 
 }  // namespace
 
-void FdTraits::close(Raw fd) noexcept { ::close(fd); }
+void FdTraits::close(Raw fd) noexcept {
+  ::close(fd);
+}
 
 Fd open_read(const std::filesystem::path& path) {
   Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -36,11 +44,21 @@ Fd open_read(const std::filesystem::path& path) {
 
 std::string read_file(const std::filesystem::path& path, std::size_t max_bytes) {
   const Fd fd = open_read(path);
+
   struct stat info {};
+
   if (::fstat(fd.get(), &info) != 0) fail_errno("stat", path);
-  if (S_ISDIR(info.st_mode)) fail(ErrorKind::data, "cannot read ", path.string(), ": it is a folder");
-  if (static_cast<std::uint64_t>(info.st_size) > max_bytes) {  // before a sparse file asks for all memory
-    fail(ErrorKind::data, path.string(), " has ", info.st_size, " bytes, at most ", max_bytes, " are read");
+  if (S_ISDIR(info.st_mode))
+    fail(ErrorKind::data, "cannot read ", path.string(), ": it is a folder");
+  if (static_cast<std::uint64_t>(info.st_size) >
+      max_bytes) {  // before a sparse file asks for all memory
+    fail(ErrorKind::data,
+         path.string(),
+         " has ",
+         info.st_size,
+         " bytes, at most ",
+         max_bytes,
+         " are read");
   }
   std::string content;
   content.reserve(static_cast<std::size_t>(info.st_size));
@@ -51,29 +69,43 @@ std::string read_file(const std::filesystem::path& path, std::size_t max_bytes) 
     if (got < 0) fail_errno("read", path);
     if (got == 0) break;
     content.append(buffer, static_cast<std::size_t>(got));
-    if (content.size() > max_bytes) fail(ErrorKind::data, path.string(), " has more than ", max_bytes, " bytes");
+    if (content.size() > max_bytes)
+      fail(ErrorKind::data, path.string(), " has more than ", max_bytes, " bytes");
   }
   return content;
 }
 
-void write_all(int fd, std::span<const std::byte> bytes, std::uint64_t offset, const std::filesystem::path& path) {
+void write_all(int fd,
+               std::span<const std::byte> bytes,
+               std::uint64_t offset,
+               const std::filesystem::path& path) {
   std::size_t done = 0;
   while (done < bytes.size()) {
-    const ssize_t wrote = ::pwrite(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
+    const ssize_t wrote =
+        ::pwrite(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
     if (wrote < 0 && errno == EINTR) continue;
     if (wrote < 0) fail_errno("write", path);
     done += static_cast<std::size_t>(wrote);
   }
 }
 
-void read_all(int fd, std::span<std::byte> bytes, std::uint64_t offset, const std::filesystem::path& path) {
+void read_all(int fd,
+              std::span<std::byte> bytes,
+              std::uint64_t offset,
+              const std::filesystem::path& path) {
   std::size_t done = 0;
   while (done < bytes.size()) {
-    const ssize_t got = ::pread(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
+    const ssize_t got =
+        ::pread(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail_errno("read", path);
     if (got == 0) {
-      fail(ErrorKind::data, path.string(), " ends at byte ", offset + done, ", expected ", offset + bytes.size());
+      fail(ErrorKind::data,
+           path.string(),
+           " ends at byte ",
+           offset + done,
+           ", expected ",
+           offset + bytes.size());
     }
     done += static_cast<std::size_t>(got);
   }

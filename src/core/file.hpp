@@ -9,28 +9,39 @@
 #include "core/unique_handle.hpp"
 
 /// Files are published whole: written under a temporary name, fsynced, renamed, the folder fsynced.
-/// All throw Error(resource) when the system refuses (naming path and errno) and Error(data) for bad content.
+/// All throw Error(resource) when the system refuses (naming path and errno) and Error(data) for
+/// bad content.
 namespace trireme {
 
 struct FdTraits {
   using Raw = int;
+
   static Raw null() noexcept { return -1; }
+
   static void close(Raw fd) noexcept;
 };
+
 using Fd = UniqueHandle<FdTraits>;
 
 /// The whole file. Error(data) if it is absent or larger than `max_bytes`.
-std::string read_file(const std::filesystem::path& path, std::size_t max_bytes = std::size_t{1} << 32);
+std::string read_file(const std::filesystem::path& path,
+                      std::size_t max_bytes = std::size_t{1} << 32);
 
-/// Replaces `path` in one step; a reader sees the old or the new content, never a part. Mode 0644 less umask.
-/// On an error the old content stays and nothing else is left behind.
+/// Replaces `path` in one step; a reader sees the old or the new content, never a part. Mode 0644
+/// less umask. On an error the old content stays and nothing else is left behind.
 void write_file_atomic(const std::filesystem::path& path, std::string_view content);
 
 /// Writes all of `bytes` at `offset`; short writes and EINTR are continued.
-void write_all(int fd, std::span<const std::byte> bytes, std::uint64_t offset, const std::filesystem::path& path);
+void write_all(int fd,
+               std::span<const std::byte> bytes,
+               std::uint64_t offset,
+               const std::filesystem::path& path);
 
 /// Reads exactly bytes.size() at `offset`; Error(data) if the file ends before.
-void read_all(int fd, std::span<std::byte> bytes, std::uint64_t offset, const std::filesystem::path& path);
+void read_all(int fd,
+              std::span<std::byte> bytes,
+              std::uint64_t offset,
+              const std::filesystem::path& path);
 
 Fd open_read(const std::filesystem::path& path);
 void sync_file(int fd, const std::filesystem::path& path);

@@ -13,15 +13,22 @@ namespace trireme {
 
 struct Hasher::State {
   XXH3_state_t* raw = XXH3_createState();
+
   State() { XXH3_128bits_reset(raw); }
+
   State(const State&) = delete;
   State& operator=(const State&) = delete;
+
   ~State() { XXH3_freeState(raw); }
 };
 
-std::uint64_t xxh3_64(std::span<const std::byte> bytes) noexcept { return XXH3_64bits(bytes.data(), bytes.size()); }
+std::uint64_t xxh3_64(std::span<const std::byte> bytes) noexcept {
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
 
-std::uint64_t xxh3_64(std::string_view text) noexcept { return XXH3_64bits(text.data(), text.size()); }
+std::uint64_t xxh3_64(std::string_view text) noexcept {
+  return XXH3_64bits(text.data(), text.size());
+}
 
 Hasher::Hasher() : state_(std::make_unique<State>()) {}
 
@@ -33,7 +40,9 @@ void Hasher::update(std::span<const std::byte> bytes) noexcept {
   XXH3_128bits_update(state_->raw, bytes.data(), bytes.size());
 }
 
-void Hasher::update(std::string_view text) noexcept { update(std::as_bytes(std::span(text))); }
+void Hasher::update(std::string_view text) noexcept {
+  update(std::as_bytes(std::span(text)));
+}
 
 std::string Hasher::hex() const {
   const XXH128_hash_t value = XXH3_128bits_digest(state_->raw);
@@ -59,7 +68,8 @@ std::string hash_file(const std::filesystem::path& path) {
   std::vector<std::byte> buffer(std::size_t{4} << 20);
   Hasher hasher;
   for (std::uint64_t offset = 0; offset < size; offset += buffer.size()) {
-    const auto piece = std::span(buffer).first(std::min<std::uint64_t>(buffer.size(), size - offset));
+    const auto piece =
+        std::span(buffer).first(std::min<std::uint64_t>(buffer.size(), size - offset));
     read_all(fd.get(), piece, offset, path);
     hasher.update(piece);
   }

@@ -11,7 +11,8 @@ namespace trireme {
 
 using Json = nlohmann::ordered_json;
 
-/// Keys sorted, found in logarithmic time: for objects of many thousand keys (Json looks through all of them).
+/// Keys sorted, found in logarithmic time: for objects of many thousand keys (Json looks through
+/// all of them).
 using SortedJson = nlohmann::json;
 
 struct JsonLimits {
@@ -19,10 +20,12 @@ struct JsonLimits {
   int max_depth = 64;
 };
 
-/// `where` names the text in errors (a path). Throws Error(data): syntax with line and column, too deep, too large,
-/// duplicate key.
+/// `where` names the text in errors (a path). Throws Error(data): syntax with line and column, too
+/// deep, too large, duplicate key.
 Json parse_json(std::string_view text, std::string_view where, const JsonLimits& limits = {});
-SortedJson parse_sorted_json(std::string_view text, std::string_view where, const JsonLimits& limits = {});
+SortedJson parse_sorted_json(std::string_view text,
+                             std::string_view where,
+                             const JsonLimits& limits = {});
 Json read_json(const std::filesystem::path& path, const JsonLimits& limits = {});
 
 /// The member `key` of object `object`, as T. T: bool, int64_t, uint64_t, double, std::string.

@@ -4,8 +4,8 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
-#include <array>
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -19,14 +19,18 @@ namespace {
 constexpr std::array<std::string_view, 5> kLevelNames{"debug", "info", "warn", "error", "off"};
 
 spdlog::level::level_enum to_spdlog(Level level) {
-  constexpr std::array kMap{spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
-                            spdlog::level::err, spdlog::level::off};
+  constexpr std::array kMap{spdlog::level::debug,
+                            spdlog::level::info,
+                            spdlog::level::warn,
+                            spdlog::level::err,
+                            spdlog::level::off};
   return kMap[static_cast<std::size_t>(level)];
 }
 
 std::shared_ptr<spdlog::logger> make_logger(const Config& config) {
   auto screen = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
-  screen->set_level(config.rank == 0 ? to_spdlog(config.level) : std::max(spdlog::level::warn, to_spdlog(config.level)));
+  screen->set_level(config.rank == 0 ? to_spdlog(config.level)
+                                     : std::max(spdlog::level::warn, to_spdlog(config.level)));
   std::vector<spdlog::sink_ptr> sinks{screen};
   if (!config.file.empty()) {
     sinks.push_back(std::make_shared<spdlog::sinks::basic_file_sink_mt>(config.file));
@@ -34,8 +38,9 @@ std::shared_ptr<spdlog::logger> make_logger(const Config& config) {
   }
   auto logger = std::make_shared<spdlog::logger>("trireme", sinks.begin(), sinks.end());
   logger->set_level(to_spdlog(config.level));
-  logger->set_pattern(config.size > 1 ? cat("%Y-%m-%d %H:%M:%S.%e %^%-5l%$ [rank ", config.rank, "] %v")
-                                      : "%Y-%m-%d %H:%M:%S.%e %^%-5l%$ %v");
+  logger->set_pattern(config.size > 1
+                          ? cat("%Y-%m-%d %H:%M:%S.%e %^%-5l%$ [rank ", config.rank, "] %v")
+                          : "%Y-%m-%d %H:%M:%S.%e %^%-5l%$ %v");
   logger->flush_on(spdlog::level::warn);
   return logger;
 }
@@ -59,15 +64,25 @@ void init(const Config& config) {
   }
 }
 
-void debug(std::string_view message) { logger()->debug(message); }
+void debug(std::string_view message) {
+  logger()->debug(message);
+}
 
-void info(std::string_view message) { logger()->info(message); }
+void info(std::string_view message) {
+  logger()->info(message);
+}
 
-void warn(std::string_view message) { logger()->warn(message); }
+void warn(std::string_view message) {
+  logger()->warn(message);
+}
 
-void error(std::string_view message) { logger()->error(message); }
+void error(std::string_view message) {
+  logger()->error(message);
+}
 
-void flush() { logger()->flush(); }
+void flush() {
+  logger()->flush();
+}
 
 Level parse_level(std::string_view name) {
   for (std::size_t i = 0; i < kLevelNames.size(); ++i) {

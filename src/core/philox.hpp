@@ -3,34 +3,41 @@
 #include <cstdint>
 #include <string_view>
 
-/// Philox4x32-10, a counter-based random generator: a number is a pure function of (key, counter), so masks and
-/// initial weights are the same for every layout, for recomputation and after resume.
+/// Philox4x32-10, a counter-based random generator: a number is a pure function of (key, counter),
+/// so masks and initial weights are the same for every layout, for recomputation and after resume.
 /// Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 namespace trireme {
 
 using PhiloxBlock = std::array<std::uint32_t, 4>;
 
-constexpr PhiloxBlock philox4x32(std::uint64_t key, std::uint64_t counter_low, std::uint64_t counter_high) noexcept {
+constexpr PhiloxBlock philox4x32(std::uint64_t key,
+                                 std::uint64_t counter_low,
+                                 std::uint64_t counter_high) noexcept {
   constexpr std::uint32_t kMultiply0 = 0xD2511F53;
   constexpr std::uint32_t kMultiply1 = 0xCD9E8D57;
   constexpr std::uint32_t kWeyl0 = 0x9E3779B9;
   constexpr std::uint32_t kWeyl1 = 0xBB67AE85;
   auto key0 = static_cast<std::uint32_t>(key);
   auto key1 = static_cast<std::uint32_t>(key >> 32);
-  PhiloxBlock c{static_cast<std::uint32_t>(counter_low), static_cast<std::uint32_t>(counter_low >> 32),
-                static_cast<std::uint32_t>(counter_high), static_cast<std::uint32_t>(counter_high >> 32)};
+  PhiloxBlock c{static_cast<std::uint32_t>(counter_low),
+                static_cast<std::uint32_t>(counter_low >> 32),
+                static_cast<std::uint32_t>(counter_high),
+                static_cast<std::uint32_t>(counter_high >> 32)};
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t product0 = std::uint64_t{kMultiply0} * c[0];
     const std::uint64_t product1 = std::uint64_t{kMultiply1} * c[2];
-    c = {static_cast<std::uint32_t>(product1 >> 32) ^ c[1] ^ key0, static_cast<std::uint32_t>(product1),
-         static_cast<std::uint32_t>(product0 >> 32) ^ c[3] ^ key1, static_cast<std::uint32_t>(product0)};
+    c = {static_cast<std::uint32_t>(product1 >> 32) ^ c[1] ^ key0,
+         static_cast<std::uint32_t>(product1),
+         static_cast<std::uint32_t>(product0 >> 32) ^ c[3] ^ key1,
+         static_cast<std::uint32_t>(product0)};
     key0 += kWeyl0;
     key1 += kWeyl1;
   }
   return c;
 }
 
-/// A key for one purpose of one run ("init", "dropout.mlp", "order.shuffle"): FNV-1a of the purpose mixed with the seed.
+/// A key for one purpose of one run ("init", "dropout.mlp", "order.shuffle"): FNV-1a of the purpose
+/// mixed with the seed.
 constexpr std::uint64_t philox_key(std::uint64_t seed, std::string_view purpose) noexcept {
   std::uint64_t hash = 0xcbf29ce484222325;
   for (const char c : purpose) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
@@ -47,6 +54,8 @@ constexpr double uniform_double(std::uint32_t high, std::uint32_t low) noexcept 
 }
 
 /// Uniform in [0, 1) with 24 bits, from one word.
-constexpr float uniform_float(std::uint32_t word) noexcept { return static_cast<float>(word >> 8) * 0x1.0p-24F; }
+constexpr float uniform_float(std::uint32_t word) noexcept {
+  return static_cast<float>(word >> 8) * 0x1.0p-24F;
+}
 
 }  // namespace trireme

@@ -19,9 +19,9 @@ class BrokenPipe : public std::exception {
 ///   std::bad_alloc    4, as kind resource
 ///   anything else     1, as kind internal
 /// The message goes to stderr once: `trireme: error: ...`, further lines of it indented by two
-/// blanks. SIGPIPE and SIGXFSZ are ignored from here on, and standard output is flushed at the end: a broken
-/// pipe ends quietly with the body's code, any other failure to write standard output is kind
-/// resource (a full disk under `> file`). `program` is the name before the colon.
+/// blanks. SIGPIPE and SIGXFSZ are ignored from here on, and standard output is flushed at the end:
+/// a broken pipe ends quietly with the body's code, any other failure to write standard output is
+/// kind resource (a full disk under `> file`). `program` is the name before the colon.
 int run_main(const char* program, const std::function<int()>& body);
 
 /// `text` to standard output. Throws BrokenPipe, or Error(resource) when the system refuses.

@@ -11,7 +11,9 @@ class UniqueHandle {
   using Raw = typename Traits::Raw;
 
   UniqueHandle() noexcept = default;
+
   explicit UniqueHandle(Raw raw) noexcept : raw_(raw) {}
+
   UniqueHandle(UniqueHandle&& other) noexcept : raw_(other.release()) {}
 
   UniqueHandle& operator=(UniqueHandle&& other) noexcept {
@@ -21,10 +23,13 @@ class UniqueHandle {
 
   UniqueHandle(const UniqueHandle&) = delete;
   UniqueHandle& operator=(const UniqueHandle&) = delete;
+
   ~UniqueHandle() { reset(); }
 
   [[nodiscard]] Raw get() const noexcept { return raw_; }
+
   [[nodiscard]] explicit operator bool() const noexcept { return raw_ != Traits::null(); }
+
   [[nodiscard]] Raw release() noexcept { return std::exchange(raw_, Traits::null()); }
 
   void reset(Raw raw = Traits::null()) noexcept {

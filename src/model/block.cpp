@@ -34,15 +34,18 @@ at::Tensor residual_dropout(const LayerContext& context,
   return ops::dropout_philox(x, mask, context.path);
 }
 
-Block::Block(ParamRegistry& registry, const LayerContext& context, std::int64_t index) : context_(context), index_(index) {
+Block::Block(ParamRegistry& registry, const LayerContext& context, std::int64_t index)
+    : context_(context), index_(index) {
   const ModelConfig& c = context.config;
   const std::string prefix = cat("model.layers.", index, ".");
-  const auto matrix = [&](const char* name, std::int64_t rows, std::int64_t columns, int split_dim, bool fused) {
-    ParamSpec spec{cat(prefix, name, ".weight"), {rows, columns}, {InitLaw::Kind::normal, kInitStd}};
-    spec.split_dim = split_dim;
-    spec.fuse_with_previous = fused;
-    return registry.declare(std::move(spec));
-  };
+  const auto matrix =
+      [&](const char* name, std::int64_t rows, std::int64_t columns, int split_dim, bool fused) {
+        ParamSpec spec{
+            cat(prefix, name, ".weight"), {rows, columns}, {InitLaw::Kind::normal, kInitStd}};
+        spec.split_dim = split_dim;
+        spec.fuse_with_previous = fused;
+        return registry.declare(std::move(spec));
+      };
   const auto norm = [&](const char* name, std::int64_t size) {
     ParamSpec spec{cat(prefix, name, ".weight"), {size}, {InitLaw::Kind::ones, 1.0}};
     spec.decay = false;
@@ -66,12 +69,17 @@ Block::Block(ParamRegistry& registry, const LayerContext& context, std::int64_t 
   }
 }
 
-ops::QueryKeyValue Block::project(const Microbatch& batch, const at::Tensor& x, std::span<const at::Tensor> weights) const {
+ops::QueryKeyValue Block::project(const Microbatch& batch,
+                                  const at::Tensor& x,
+                                  std::span<const at::Tensor> weights) const {
   const ModelConfig& c = context_.config;
   const at::Tensor normed = ops::rms_norm(x, weights[kInputNorm], c.norm_eps, context_.path);
   const at::Tensor qkv = at::linear(normed, weights[kQkv]);  // [B, T, (heads + 2 kv_heads) D]
-  const ops::QkNormRope setup{c.qk_norm ? weights[kQueryNorm] : at::Tensor(), c.qk_norm ? weights[kKeyNorm] : at::Tensor(), c.norm_eps,
-                              context_.rope, batch.positions};
+  const ops::QkNormRope setup{c.qk_norm ? weights[kQueryNorm] : at::Tensor(),
+                              c.qk_norm ? weights[kKeyNorm] : at::Tensor(),
+                              c.norm_eps,
+                              context_.rope,
+                              batch.positions};
   return ops::qkv_norm_rope(qkv, c.num_heads, c.num_kv_heads, setup, context_.path);
 }
 
@@ -80,11 +88,16 @@ at::Tensor Block::finish(const Microbatch& batch,
                          const at::Tensor& attended,
                          std::span<const at::Tensor> weights) const {
   const ModelConfig& c = context_.config;
-  const at::Tensor flat = attended.transpose(1, 2).reshape({batch.rows(), batch.length(), c.num_heads * c.head_dim});
-  const at::Tensor attention = residual_dropout(context_, batch, at::linear(flat, weights[kOutput]), index_, kAttentionOutput);
-  const auto [sum, normed] = ops::add_rms_norm(attention, x, weights[kPostNorm], c.norm_eps, context_.path);
-  const at::Tensor hidden = ops::swiglu(at::linear(normed, weights[kGateUp]), context_.path);  // [B, T, intermediate]
-  return sum + residual_dropout(context_, batch, at::linear(hidden, weights[kDown]), index_, kMlpOutput);
+  const at::Tensor flat =
+      attended.transpose(1, 2).reshape({batch.rows(), batch.length(), c.num_heads * c.head_dim});
+  const at::Tensor attention = residual_dropout(
+      context_, batch, at::linear(flat, weights[kOutput]), index_, kAttentionOutput);
+  const auto [sum, normed] =
+      ops::add_rms_norm(attention, x, weights[kPostNorm], c.norm_eps, context_.path);
+  const at::Tensor hidden =
+      ops::swiglu(at::linear(normed, weights[kGateUp]), context_.path);  // [B, T, intermediate]
+  return sum +
+         residual_dropout(context_, batch, at::linear(hidden, weights[kDown]), index_, kMlpOutput);
 }
 
 at::Tensor Block::plain_attention(const Microbatch& batch, const ops::QueryKeyValue& heads) const {
@@ -92,9 +105,13 @@ at::Tensor Block::plain_attention(const Microbatch& batch, const ops::QueryKeyVa
   const std::int64_t repeat = c.num_heads / c.num_kv_heads;
   const at::Tensor keys = heads.k.repeat_interleave(repeat, 1);
   const at::Tensor values = heads.v.repeat_interleave(repeat, 1);
-  const ops::AttentionSetup setup{1.0 / std::sqrt(static_cast<double>(c.head_dim)), true, batch.bounds};
-  const at::Tensor mask = ops::attention_mask(setup, batch.rows(), batch.length(), heads.q.device()).unsqueeze(1);
-  const at::Tensor scores = heads.q.matmul(keys.transpose(-2, -1)).mul(setup.scale).masked_fill(mask.logical_not(), -INFINITY);
+  const ops::AttentionSetup setup{
+      1.0 / std::sqrt(static_cast<double>(c.head_dim)), true, batch.bounds};
+  const at::Tensor mask =
+      ops::attention_mask(setup, batch.rows(), batch.length(), heads.q.device()).unsqueeze(1);
+  const at::Tensor scores = heads.q.matmul(keys.transpose(-2, -1))
+                                .mul(setup.scale)
+                                .masked_fill(mask.logical_not(), -INFINITY);
   at::Tensor probabilities = scores.softmax(-1);  // [B, heads, T, T]
   // One mask a head: the mask's feature is the key's position.
   std::vector<at::Tensor> dropped;
@@ -106,16 +123,22 @@ at::Tensor Block::plain_attention(const Microbatch& batch, const ops::QueryKeyVa
                                static_cast<std::uint32_t>(kAttentionProbability + head),
                                0,
                                batch.samples,
-                               at::arange(batch.length(), batch.positions.options()).expand_as(batch.positions).contiguous()};
+                               at::arange(batch.length(), batch.positions.options())
+                                   .expand_as(batch.positions)
+                                   .contiguous()};
     dropped.push_back(ops::dropout_philox(probabilities.select(1, head), one, ops::Path::plain));
   }
   return at::stack(dropped, 1).matmul(values);
 }
 
-at::Tensor Block::forward(const Microbatch& batch, const at::Tensor& x, std::span<const at::Tensor> weights) const {
+at::Tensor Block::forward(const Microbatch& batch,
+                          const at::Tensor& x,
+                          std::span<const at::Tensor> weights) const {
   const ops::QueryKeyValue heads = project(batch, x, weights);
-  if (batch.training && context_.config.attention_dropout > 0) return finish(batch, x, plain_attention(batch, heads), weights);
-  const ops::AttentionSetup setup{1.0 / std::sqrt(static_cast<double>(context_.config.head_dim)), true, batch.bounds};
+  if (batch.training && context_.config.attention_dropout > 0)
+    return finish(batch, x, plain_attention(batch, heads), weights);
+  const ops::AttentionSetup setup{
+      1.0 / std::sqrt(static_cast<double>(context_.config.head_dim)), true, batch.bounds};
   return finish(batch, x, ops::attention(heads.q, heads.k, heads.v, setup, context_.path), weights);
 }
 
@@ -133,7 +156,8 @@ at::Tensor Block::forward_cached(const Microbatch& batch,
   const at::Tensor keys = layer.keys.narrow(2, 0, end).repeat_interleave(repeat, 1);
   const at::Tensor values = layer.values.narrow(2, 0, end).repeat_interleave(repeat, 1);
   // Query t of this call is token cache.length + t: it sees all keys up to itself.
-  const at::Tensor mask = at::ones({batch.length(), end}, heads.q.options().dtype(at::kBool)).tril(cache.length);
+  const at::Tensor mask =
+      at::ones({batch.length(), end}, heads.q.options().dtype(at::kBool)).tril(cache.length);
   return finish(batch, x, at::scaled_dot_product_attention(heads.q, keys, values, mask), weights);
 }
 

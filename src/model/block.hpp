@@ -15,35 +15,61 @@ struct LayerContext {
   std::uint64_t dropout_key = 0;  // philox_key(seed, "dropout")
 };
 
-/// One transformer block: x + Attention(RMSNorm(x)), then + SwiGLU-MLP(RMSNorm(.)). GQA, RoPE (rotate-half), optional QK-norm.
-/// Weights in storage order: input norm; q, k, v as one matrix; o; q norm, k norm; post norm; gate, up as one matrix; down.
+/// One transformer block: x + Attention(RMSNorm(x)), then + SwiGLU-MLP(RMSNorm(.)). GQA, RoPE
+/// (rotate-half), optional QK-norm. Weights in storage order: input norm; q, k, v as one matrix; o;
+/// q norm, k norm; post norm; gate, up as one matrix; down.
 class Block : public Layer {
  public:
   /// Declares its weights. `index` is the global number of the layer.
   Block(ParamRegistry& registry, const LayerContext& context, std::int64_t index);
 
   [[nodiscard]] std::span<const WeightRef> weights() const override { return refs_; }
-  [[nodiscard]] at::Tensor forward(const Microbatch& batch, const at::Tensor& x, std::span<const at::Tensor> weights) const override;
 
-  /// Inference: as forward for the next tokens of every row, attending to `cache` (one entry a layer) and appending to it.
-  [[nodiscard]] at::Tensor forward_cached(const Microbatch& batch, const at::Tensor& x, std::span<const at::Tensor> weights,
+  [[nodiscard]] at::Tensor forward(const Microbatch& batch,
+                                   const at::Tensor& x,
+                                   std::span<const at::Tensor> weights) const override;
+
+  /// Inference: as forward for the next tokens of every row, attending to `cache` (one entry a
+  /// layer) and appending to it.
+  [[nodiscard]] at::Tensor forward_cached(const Microbatch& batch,
+                                          const at::Tensor& x,
+                                          std::span<const at::Tensor> weights,
                                           KvCache& cache) const;
 
  private:
-  enum WeightIndex : std::size_t { kInputNorm, kQkv, kOutput, kPostNorm, kGateUp, kDown, kQueryNorm, kKeyNorm };
+  enum WeightIndex : std::size_t {
+    kInputNorm,
+    kQkv,
+    kOutput,
+    kPostNorm,
+    kGateUp,
+    kDown,
+    kQueryNorm,
+    kKeyNorm
+  };
 
-  [[nodiscard]] ops::QueryKeyValue project(const Microbatch& batch, const at::Tensor& x, std::span<const at::Tensor> weights) const;
+  [[nodiscard]] ops::QueryKeyValue project(const Microbatch& batch,
+                                           const at::Tensor& x,
+                                           std::span<const at::Tensor> weights) const;
   /// From attention's result [B, heads, T, D] to the block's.
-  [[nodiscard]] at::Tensor finish(const Microbatch& batch, const at::Tensor& x, const at::Tensor& attended,
+  [[nodiscard]] at::Tensor finish(const Microbatch& batch,
+                                  const at::Tensor& x,
+                                  const at::Tensor& attended,
                                   std::span<const at::Tensor> weights) const;
-  [[nodiscard]] at::Tensor plain_attention(const Microbatch& batch, const ops::QueryKeyValue& heads) const;
+  [[nodiscard]] at::Tensor plain_attention(const Microbatch& batch,
+                                           const ops::QueryKeyValue& heads) const;
 
   const LayerContext& context_;
   std::int64_t index_;
   std::vector<WeightRef> refs_;
 };
 
-/// Dropout of the residual stream; returns x itself when it is off. `op` numbers the dropouts of a layer.
-at::Tensor residual_dropout(const LayerContext& context, const Microbatch& batch, const at::Tensor& x, std::int64_t layer, std::uint32_t op);
+/// Dropout of the residual stream; returns x itself when it is off. `op` numbers the dropouts of a
+/// layer.
+at::Tensor residual_dropout(const LayerContext& context,
+                            const Microbatch& batch,
+                            const at::Tensor& x,
+                            std::int64_t layer,
+                            std::uint32_t op);
 
 }  // namespace trireme

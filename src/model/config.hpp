@@ -6,9 +6,9 @@
 
 namespace trireme {
 
-/// The shape of one transformer. Covers MiniMind V3 (Qwen3: QK-norm, GQA, SwiGLU, RoPE, RMSNorm, tied embedding),
-/// MiniMind V2 and Llama. 0 in a size means: derived (see resolve).
-/// Source of presets and FFN widths: jingyaogong/minimind, commits 7da201a (V2) and d65ef2c (V3).
+/// The shape of one transformer. Covers MiniMind V3 (Qwen3: QK-norm, GQA, SwiGLU, RoPE, RMSNorm,
+/// tied embedding), MiniMind V2 and Llama. 0 in a size means: derived (see resolve). Source of
+/// presets and FFN widths: jingyaogong/minimind, commits 7da201a (V2) and d65ef2c (V3).
 struct ModelConfig {
   std::string preset = "tiny";
   std::int64_t hidden_size = 0;
@@ -28,11 +28,15 @@ struct ModelConfig {
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("preset", self.preset, "named shape: tiny, minimind-3, minimind-2-small, minimind-2, minimind-1024x16");
+    visit("preset",
+          self.preset,
+          "named shape: tiny, minimind-3, minimind-2-small, minimind-2, minimind-1024x16");
     visit("hidden_size", self.hidden_size, "width of the residual stream; 0: the preset's");
     visit("num_layers", self.num_layers, "transformer blocks; 0: the preset's");
     visit("num_heads", self.num_heads, "query heads; 0: the preset's");
-    visit("num_kv_heads", self.num_kv_heads, "key and value heads, a divisor of num_heads; 0: the preset's");
+    visit("num_kv_heads",
+          self.num_kv_heads,
+          "key and value heads, a divisor of num_heads; 0: the preset's");
     visit("head_dim", self.head_dim, "elements of one head, even; 0: hidden_size / num_heads");
     visit("intermediate_size", self.intermediate_size, "width of the MLP; 0: the preset's rule");
     visit("vocab_size", self.vocab_size, "rows of the embedding; 0: the tokenizer's size");
@@ -42,20 +46,22 @@ struct ModelConfig {
     visit("rope_theta", self.rope_theta, "base of the rotary frequencies");
     visit("norm_eps", self.norm_eps, "epsilon of every RMSNorm");
     visit("dropout", self.dropout, "on embedding, residual and MLP outputs, in [0, 1)");
-    visit("attention_dropout", self.attention_dropout, "on attention probabilities, plain path only, in [0, 1)");
+    visit("attention_dropout",
+          self.attention_dropout,
+          "on attention probabilities, plain path only, in [0, 1)");
   }
 
   /// Weights with the embedding counted once when tied.
   [[nodiscard]] std::int64_t num_parameters() const;
 };
 
-/// All of a preset's values; head_dim, intermediate_size and vocab_size stay 0, because they follow from others (resolve).
-/// Throws Error(usage) naming the known ones and the nearest.
+/// All of a preset's values; head_dim, intermediate_size and vocab_size stay 0, because they follow
+/// from others (resolve). Throws Error(usage) naming the known ones and the nearest.
 ModelConfig model_preset(std::string_view name);
 std::vector<std::string> model_preset_names();
 
-/// Fills what is 0 from the preset, the tokenizer's size and the rules above, then checks every value.
-/// Throws Error(usage) with every problem found, one a line.
+/// Fills what is 0 from the preset, the tokenizer's size and the rules above, then checks every
+/// value. Throws Error(usage) with every problem found, one a line.
 void resolve(ModelConfig& config, std::int64_t tokenizer_vocab_size);
 
 }  // namespace trireme

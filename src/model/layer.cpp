@@ -46,7 +46,8 @@ at::Tensor layer_backward(const Layer& layer,
   const std::vector<at::Tensor> grads = torch::autograd::grad({tape.output}, inputs, {grad});
   tape = {};
   const auto refs = layer.weights();
-  for (std::size_t i = refs.size(); i-- > 0;) registry.add_gradient(refs[i].first, refs[i].count, grads[i + 1]);
+  for (std::size_t i = refs.size(); i-- > 0;)
+    registry.add_gradient(refs[i].first, refs[i].count, grads[i + 1]);
   return grads[0];
 }
 

@@ -8,15 +8,18 @@ namespace trireme {
 
 /// What one forward pass reads, in global coordinates. Tensors are on the model's device.
 struct Microbatch {
-  at::Tensor tokens;     // [B, T] int64
-  at::Tensor targets;    // [B, T] int64, ops::kIgnoredTarget where there is none; undefined for inference
+  at::Tensor tokens;  // [B, T] int64
+  at::Tensor
+      targets;  // [B, T] int64, ops::kIgnoredTarget where there is none; undefined for inference
   at::Tensor positions;  // [B, T] int64, from 0 in each document segment
   at::Tensor samples;    // [B] int64, global sample indices; with the step they seed dropout
-  std::vector<std::vector<std::int64_t>> bounds;  // document borders of each row: 0 .. T; empty: one document a row
+  std::vector<std::vector<std::int64_t>>
+      bounds;  // document borders of each row: 0 .. T; empty: one document a row
   std::int64_t step = 0;
   bool training = false;  // dropout is active
 
   [[nodiscard]] std::int64_t rows() const { return tokens.size(0); }
+
   [[nodiscard]] std::int64_t length() const { return tokens.size(1); }
 };
 

@@ -48,25 +48,35 @@ Transformer::Transformer(ParamRegistry& registry,
 
 void Transformer::prepare() {
   const auto dtype = registry_.dtypes().compute == at::kDouble ? at::kDouble : at::kFloat;
-  context_.rope = ops::rope_tables(context_.config.max_seq_len, context_.config.head_dim, context_.config.rope_theta, dtype,
+  context_.rope = ops::rope_tables(context_.config.max_seq_len,
+                                   context_.config.head_dim,
+                                   context_.config.rope_theta,
+                                   dtype,
                                    registry_.device());
 }
 
 std::vector<at::Tensor> Transformer::weights_of(const Layer& layer) const {
   std::vector<at::Tensor> weights;
-  for (const WeightRef& ref : layer.weights()) weights.push_back(registry_.fused_weight(ref.first, ref.count));
+  for (const WeightRef& ref : layer.weights())
+    weights.push_back(registry_.fused_weight(ref.first, ref.count));
   return weights;
 }
 
 at::Tensor Transformer::embed(const Microbatch& batch) const {
-  return residual_dropout(context_, batch, at::embedding(registry_.weight(embedding_), batch.tokens), -1, kEmbeddingOutput);
+  return residual_dropout(context_,
+                          batch,
+                          at::embedding(registry_.weight(embedding_), batch.tokens),
+                          -1,
+                          kEmbeddingOutput);
 }
 
 void Transformer::embed_backward(const Microbatch& batch, const at::Tensor& grad) {
   const at::NoGradGuard no_grad;
-  const at::Tensor through = residual_dropout(context_, batch, grad, -1, kEmbeddingOutput);  // the mask is its own derivative
+  const at::Tensor through = residual_dropout(
+      context_, batch, grad, -1, kEmbeddingOutput);  // the mask is its own derivative
   at::Tensor table = registry_.main_grad(embedding_);
-  table.index_add_(0, batch.tokens.flatten(), through.reshape({-1, table.size(1)}).to(table.scalar_type()));
+  table.index_add_(
+      0, batch.tokens.flatten(), through.reshape({-1, table.size(1)}).to(table.scalar_type()));
   registry_.gradient_added(embedding_, 1);
 }
 
@@ -79,15 +89,21 @@ at::Tensor Transformer::forward(const Microbatch& batch, double grad_scale, Forw
   const at::NoGradGuard no_grad;
   tape.blocks.assign(blocks_.size(), {});
   at::Tensor x = embed(batch);
-  for (std::size_t i = 0; i < blocks_.size(); ++i) x = layer_forward(*blocks_[i], registry_, batch, x, recompute_, tape.blocks[i]);
+  for (std::size_t i = 0; i < blocks_.size(); ++i)
+    x = layer_forward(*blocks_[i], registry_, batch, x, recompute_, tape.blocks[i]);
 
   tape.head_input = x;
-  const auto normed = ops::rms_norm_forward(x, registry_.weight(norm_), context_.config.norm_eps, context_.path);
+  const auto normed =
+      ops::rms_norm_forward(x, registry_.weight(norm_), context_.config.norm_eps, context_.path);
   const at::Tensor rows = normed.y.reshape({-1, context_.config.hidden_size});
-  const auto loss = ops::linear_cross_entropy_forward(rows, registry_.weight(head_weight()), batch.targets.flatten(),
-                                                 {.grad_scale = grad_scale}, context_.path);
+  const auto loss = ops::linear_cross_entropy_forward(rows,
+                                                      registry_.weight(head_weight()),
+                                                      batch.targets.flatten(),
+                                                      {.grad_scale = grad_scale},
+                                                      context_.path);
   registry_.add_gradient(head_weight(), 1, loss.grad_weight);
-  const auto norm_grads = ops::rms_norm_backward(loss.grad_x.view_as(x), x, registry_.weight(norm_), normed.rstd, context_.path);
+  const auto norm_grads = ops::rms_norm_backward(
+      loss.grad_x.view_as(x), x, registry_.weight(norm_), normed.rstd, context_.path);
   registry_.add_gradient(norm_, 1, norm_grads.weight);
   tape.head_grad = norm_grads.x;
   return loss.loss_sum;
@@ -96,7 +112,8 @@ at::Tensor Transformer::forward(const Microbatch& batch, double grad_scale, Forw
 void Transformer::backward(const Microbatch& batch, ForwardTape& tape) {
   const at::NoGradGuard no_grad;
   at::Tensor grad = std::move(tape.head_grad);
-  for (std::size_t i = blocks_.size(); i-- > 0;) grad = layer_backward(*blocks_[i], registry_, batch, tape.blocks[i], grad);
+  for (std::size_t i = blocks_.size(); i-- > 0;)
+    grad = layer_backward(*blocks_[i], registry_, batch, tape.blocks[i], grad);
   embed_backward(batch, grad);
   tape = {};
 }
@@ -113,8 +130,11 @@ at::Tensor Transformer::hidden_without_grad(const Microbatch& batch) const {
 at::Tensor Transformer::evaluate(const Microbatch& batch) {
   const at::NoGradGuard no_grad;
   const at::Tensor rows = hidden_without_grad(batch).reshape({-1, context_.config.hidden_size});
-  return ops::linear_cross_entropy_forward(rows, registry_.weight(head_weight()), batch.targets.flatten(), {.want_grads = false},
-                                      context_.path)
+  return ops::linear_cross_entropy_forward(rows,
+                                           registry_.weight(head_weight()),
+                                           batch.targets.flatten(),
+                                           {.want_grads = false},
+                                           context_.path)
       .loss_sum;
 }
 
@@ -136,10 +156,13 @@ at::Tensor Transformer::next_logits(const Microbatch& batch, KvCache& cache) {
 }
 
 KvCache Transformer::make_cache(std::int64_t rows, std::int64_t capacity) const {
-  const auto options = at::TensorOptions().dtype(registry_.dtypes().compute).device(registry_.device());
-  const std::vector<std::int64_t> shape{rows, context_.config.num_kv_heads, capacity, context_.config.head_dim};
+  const auto options =
+      at::TensorOptions().dtype(registry_.dtypes().compute).device(registry_.device());
+  const std::vector<std::int64_t> shape{
+      rows, context_.config.num_kv_heads, capacity, context_.config.head_dim};
   KvCache cache;
-  for (std::size_t i = 0; i < blocks_.size(); ++i) cache.layers.push_back({at::zeros(shape, options), at::zeros(shape, options)});
+  for (std::size_t i = 0; i < blocks_.size(); ++i)
+    cache.layers.push_back({at::zeros(shape, options), at::zeros(shape, options)});
   return cache;
 }
 

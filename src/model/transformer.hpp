@@ -29,15 +29,19 @@ struct ForwardTape {
   at::Tensor head_grad;  // of the head's input, already computed in forward
 };
 
-/// The decoder-only transformer as a chain of layers over registry weights. Declares its parameters at construction;
-/// the registry is allocated after that.
+/// The decoder-only transformer as a chain of layers over registry weights. Declares its parameters
+/// at construction; the registry is allocated after that.
 ///
-/// forward(batch, grad_scale) returns the sum of losses over the batch's valid targets (fp32 or fp64 scalar) and leaves on
-/// the tape what backward(batch, tape) needs; gradients are those of grad_scale * loss sum. With grad_scale = 1 / (valid
-/// targets of the whole update) their sum over micro-batches and ranks is the gradient of the mean loss.
+/// forward(batch, grad_scale) returns the sum of losses over the batch's valid targets (fp32 or
+/// fp64 scalar) and leaves on the tape what backward(batch, tape) needs; gradients are those of
+/// grad_scale * loss sum. With grad_scale = 1 / (valid targets of the whole update) their sum over
+/// micro-batches and ranks is the gradient of the mean loss.
 class Transformer {
  public:
-  Transformer(ParamRegistry& registry, const ModelConfig& config, const ModelPart& part, const TransformerOptions& options);
+  Transformer(ParamRegistry& registry,
+              const ModelConfig& config,
+              const ModelPart& part,
+              const TransformerOptions& options);
   Transformer(const Transformer&) = delete;
   Transformer& operator=(const Transformer&) = delete;
 
@@ -56,6 +60,7 @@ class Transformer {
   [[nodiscard]] KvCache make_cache(std::int64_t rows, std::int64_t capacity) const;
 
   [[nodiscard]] const ModelConfig& config() const { return context_.config; }
+
   [[nodiscard]] ParamRegistry& registry() { return registry_; }
 
  private:
@@ -64,7 +69,10 @@ class Transformer {
   void embed_backward(const Microbatch& batch, const at::Tensor& grad);
   [[nodiscard]] at::Tensor final_norm(const at::Tensor& x) const;
   [[nodiscard]] at::Tensor hidden_without_grad(const Microbatch& batch) const;
-  [[nodiscard]] ParamId head_weight() const { return context_.config.tie_embeddings ? embedding_ : head_; }
+
+  [[nodiscard]] ParamId head_weight() const {
+    return context_.config.tie_embeddings ? embedding_ : head_;
+  }
 
   ParamRegistry& registry_;
   LayerContext context_;

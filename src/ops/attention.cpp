@@ -272,8 +272,9 @@ at::Tensor library_attention(const at::Tensor& q,
                              const at::Tensor& v,
                              const AttentionSetup& setup) {
   check_shapes(q, k, v, setup);
-  const bool one_document_a_row = std::all_of(
-      setup.bounds.begin(), setup.bounds.end(), [](const auto& edges) { return edges.size() == 2; });
+  const bool one_document_a_row = std::all_of(setup.bounds.begin(),
+                                              setup.bounds.end(),
+                                              [](const auto& edges) { return edges.size() == 2; });
   if (one_document_a_row) {
     return at::scaled_dot_product_attention(
         q, k, v, {}, 0.0, setup.causal, setup.scale, /*enable_gqa=*/true);

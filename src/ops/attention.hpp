@@ -52,8 +52,8 @@ at::Tensor attention(const at::Tensor& q,
                      const AttentionSetup& setup,
                      Path path = Path::fast);
 
-/// The same by ATen's scaled_dot_product_attention, which picks cuDNN, flash or memory-efficient kernels on a GPU; rows of
-/// several documents go with an explicit mask.
+/// The same by ATen's scaled_dot_product_attention, which picks cuDNN, flash or memory-efficient
+/// kernels on a GPU; rows of several documents go with an explicit mask.
 at::Tensor library_attention(const at::Tensor& q,
                              const at::Tensor& k,
                              const at::Tensor& v,

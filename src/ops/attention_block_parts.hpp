@@ -11,10 +11,9 @@
 #include "ops/attention.hpp"
 #include "ops/fast.hpp"
 
-/// What the forward and the backward of blocked attention share: blocks of one head and one document in scratch memory,
-/// multiplied by oneDNN's small matmuls.
+/// What the forward and the backward of blocked attention share: blocks of one head and one
+/// document in scratch memory, multiplied by oneDNN's small matmuls.
 namespace trireme::ops::blocks {
-
 
 using kernels::ScoreBlock;
 using Bits = std::uint16_t;
@@ -29,13 +28,13 @@ inline std::int64_t round_up(std::int64_t n, std::int64_t multiple) {
 
 /// out [rows, columns] = a [rows, depth] * b, b in pairs of rows; added to out if `add`.
 inline void multiply(std::int64_t rows,
-              std::int64_t columns,
-              std::int64_t depth,
-              const Bits* a,
-              std::int64_t a_stride,
-              const void* b,
-              float* out,
-              bool add) {
+                     std::int64_t columns,
+                     std::int64_t depth,
+                     const Bits* a,
+                     std::int64_t a_stride,
+                     const void* b,
+                     float* out,
+                     bool add) {
   at::native::cpublas::brgemm(rows,
                               columns,
                               depth,
@@ -73,7 +72,10 @@ struct Rows {
   std::int64_t stride;
 };
 
-inline Rows rows_of(const at::Tensor& x, std::int64_t batch, std::int64_t head, std::int64_t first) {
+inline Rows rows_of(const at::Tensor& x,
+                    std::int64_t batch,
+                    std::int64_t head,
+                    std::int64_t first) {
   auto* base = static_cast<Bits*>(x.data_ptr());
   return {base + batch * x.stride(0) + head * x.stride(1) + first * x.stride(2), x.stride(2)};
 }
@@ -153,9 +155,9 @@ inline std::int64_t longest(const std::vector<Document>& documents) {
 }
 
 inline ScoreBlock block_at(const Document& document,
-                    std::int64_t query,
-                    std::int64_t key,
-                    const AttentionSetup& setup) {
+                           std::int64_t query,
+                           std::int64_t key,
+                           const AttentionSetup& setup) {
   return {kKeys,
           kQueries,
           std::min(kKeys, document.length - key),
@@ -165,7 +167,9 @@ inline ScoreBlock block_at(const Document& document,
 }
 
 /// Keys that a block of queries starting at `query` may see end here.
-inline std::int64_t key_limit(const Document& document, std::int64_t query, const AttentionSetup& setup) {
+inline std::int64_t key_limit(const Document& document,
+                              std::int64_t query,
+                              const AttentionSetup& setup) {
   return setup.causal ? std::min(document.length, query + kQueries) : document.length;
 }
 

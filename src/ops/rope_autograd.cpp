@@ -4,7 +4,8 @@
 
 #include "ops/rope.hpp"
 
-/// The autograd forms of rope.hpp: what backward needs is saved, the arithmetic is that of the explicit pairs.
+/// The autograd forms of rope.hpp: what backward needs is saved, the arithmetic is that of the
+/// explicit pairs.
 namespace trireme::ops {
 namespace {
 

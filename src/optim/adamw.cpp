@@ -8,7 +8,8 @@ AdamW::AdamW(const OptimConfig& config, ParamRegistry& registry)
       exp_avg_sq_(at::zeros_like(registry.flat_main())),
       groups_(2) {
   groups_[0].decay = config.weight_decay;
-  const at::Tensor step = at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(registry.device()));
+  const at::Tensor step =
+      at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(registry.device()));
   for (ParamId first = 0; first < registry.size();) {
     ParamId end = first + 1;
     while (end < registry.size() && registry.spec(end).decay == registry.spec(first).decay) ++end;
@@ -29,11 +30,24 @@ void AdamW::step(std::int64_t step, double lr) {
   for (Group& group : groups_) {
     if (group.weights.empty()) continue;
     group.steps.front().fill_(static_cast<double>(step));
-    at::_fused_adamw_(group.weights, group.grads, group.exp_avgs, group.exp_avg_sqs, {}, group.steps, lr, config_.beta1, config_.beta2,
-                      group.decay, config_.eps, /*amsgrad=*/false, /*maximize=*/false);
+    at::_fused_adamw_(group.weights,
+                      group.grads,
+                      group.exp_avgs,
+                      group.exp_avg_sqs,
+                      {},
+                      group.steps,
+                      lr,
+                      config_.beta1,
+                      config_.beta2,
+                      group.decay,
+                      config_.eps,
+                      /*amsgrad=*/false,
+                      /*maximize=*/false);
   }
 }
 
-std::vector<OptimizerSlot> AdamW::slots() { return {{"exp_avg", exp_avg_}, {"exp_avg_sq", exp_avg_sq_}}; }
+std::vector<OptimizerSlot> AdamW::slots() {
+  return {{"exp_avg", exp_avg_}, {"exp_avg_sq", exp_avg_sq_}};
+}
 
 }  // namespace trireme

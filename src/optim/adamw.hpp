@@ -20,7 +20,8 @@ class AdamW : public Optimizer {
     std::vector<at::Tensor> grads;
     std::vector<at::Tensor> exp_avgs;
     std::vector<at::Tensor> exp_avg_sqs;
-    std::vector<at::Tensor> steps;  // one scalar each: the fused kernel reads the bias corrections from it
+    std::vector<at::Tensor>
+        steps;  // one scalar each: the fused kernel reads the bias corrections from it
   };
 
   OptimConfig config_;

@@ -21,14 +21,17 @@ double sum_of_squares(std::span<const T> values) {
   }
   double sum = 0;
   for (const double lane : lanes) sum += lane;
-  for (std::size_t i = whole; i < values.size(); ++i) sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+  for (std::size_t i = whole; i < values.size(); ++i)
+    sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
   return sum;
 }
 
 double squares_of(const at::Tensor& grad) {
   const auto count = static_cast<std::size_t>(grad.numel());
-  if (grad.is_cpu() && grad.scalar_type() == at::kFloat) return sum_of_squares<float>({grad.const_data_ptr<float>(), count});
-  if (grad.is_cpu() && grad.scalar_type() == at::kDouble) return sum_of_squares<double>({grad.const_data_ptr<double>(), count});
+  if (grad.is_cpu() && grad.scalar_type() == at::kFloat)
+    return sum_of_squares<float>({grad.const_data_ptr<float>(), count});
+  if (grad.is_cpu() && grad.scalar_type() == at::kDouble)
+    return sum_of_squares<double>({grad.const_data_ptr<double>(), count});
   const at::Tensor wide = grad.to(at::kDouble);
   return wide.mul(wide).sum().item<double>();
 }
@@ -47,6 +50,8 @@ double global_norm(const std::vector<double>& squares) {
   return std::sqrt(sum);
 }
 
-double clip_factor(double norm, double clip_norm) { return clip_norm > 0 ? std::min(1.0, clip_norm / (norm + 1e-6)) : 1.0; }
+double clip_factor(double norm, double clip_norm) {
+  return clip_norm > 0 ? std::min(1.0, clip_norm / (norm + 1e-6)) : 1.0;
+}
 
 }  // namespace trireme

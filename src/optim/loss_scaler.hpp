@@ -3,9 +3,10 @@
 
 namespace trireme {
 
-/// Dynamic loss scale for fp16: halves after an update with a not-finite gradient (which is skipped on all ranks), doubles
-/// after `kGrowthInterval` good updates in a row. For other precisions the scale is 1 and never moves.
-/// Source: Micikevicius et al., "Mixed precision training", ICLR 2018; defaults of torch.amp.GradScaler.
+/// Dynamic loss scale for fp16: halves after an update with a not-finite gradient (which is skipped
+/// on all ranks), doubles after `kGrowthInterval` good updates in a row. For other precisions the
+/// scale is 1 and never moves. Source: Micikevicius et al., "Mixed precision training", ICLR 2018;
+/// defaults of torch.amp.GradScaler.
 class LossScaler {
  public:
   static constexpr std::int64_t kGrowthInterval = 2000;
@@ -13,7 +14,9 @@ class LossScaler {
   explicit LossScaler(bool dynamic) : dynamic_(dynamic), scale_(dynamic ? 65536.0 : 1.0) {}
 
   [[nodiscard]] double scale() const { return scale_; }
+
   [[nodiscard]] std::int64_t good_steps() const { return good_steps_; }
+
   [[nodiscard]] bool dynamic() const { return dynamic_; }
 
   void restore(double scale, std::int64_t good_steps) {

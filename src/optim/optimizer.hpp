@@ -22,8 +22,8 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  /// One update number `step` (from 1, skipped updates do not count) at learning rate `lr`. Gradients are final: summed,
-  /// scaled and clipped.
+  /// One update number `step` (from 1, skipped updates do not count) at learning rate `lr`.
+  /// Gradients are final: summed, scaled and clipped.
   virtual void step(std::int64_t step, double lr) = 0;
 
   /// State to be saved and loaded, beside the step number.

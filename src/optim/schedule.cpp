@@ -9,7 +9,9 @@
 namespace trireme {
 namespace {
 
-double half_cosine(double t) { return 0.5 * (1.0 + std::cos(std::numbers::pi * t)); }
+double half_cosine(double t) {
+  return 0.5 * (1.0 + std::cos(std::numbers::pi * t));
+}
 
 struct ScheduleRow {
   const char* name;
@@ -19,12 +21,21 @@ struct ScheduleRow {
 };
 
 constexpr std::array<ScheduleRow, 5> kSchedules{{
-    {"cosine", true,
-     [](const OptimConfig& c, double t, double) { return c.min_lr + (c.lr - c.min_lr) * half_cosine(t); }},
-    {"linear", true, [](const OptimConfig& c, double t, double) { return c.lr + (c.min_lr - c.lr) * t; }},
+    {"cosine",
+     true,
+     [](const OptimConfig& c, double t, double) {
+       return c.min_lr + (c.lr - c.min_lr) * half_cosine(t);
+     }},
+    {"linear",
+     true,
+     [](const OptimConfig& c, double t, double) { return c.lr + (c.min_lr - c.lr) * t; }},
     {"constant", true, [](const OptimConfig& c, double, double) { return c.lr; }},
-    {"minimind-v2", false, [](const OptimConfig& c, double, double start) { return c.lr * (0.1 + half_cosine(start)); }},
-    {"minimind-v3", false, [](const OptimConfig& c, double t, double) { return c.lr * (0.1 + 0.9 * half_cosine(t)); }},
+    {"minimind-v2",
+     false,
+     [](const OptimConfig& c, double, double start) { return c.lr * (0.1 + half_cosine(start)); }},
+    {"minimind-v3",
+     false,
+     [](const OptimConfig& c, double t, double) { return c.lr * (0.1 + 0.9 * half_cosine(t)); }},
 }};
 
 }  // namespace
@@ -42,7 +53,8 @@ double learning_rate(const OptimConfig& config, std::int64_t step, std::int64_t 
     if (step <= warmup) return config.lr * static_cast<double>(step) / static_cast<double>(warmup);
     const auto length = static_cast<double>(std::max<std::int64_t>(total_steps - warmup, 1));
     const double t = std::min(static_cast<double>(step - warmup) / length, 1.0);
-    const double start = static_cast<double>(step - 1) / static_cast<double>(std::max<std::int64_t>(total_steps, 1));
+    const double start =
+        static_cast<double>(step - 1) / static_cast<double>(std::max<std::int64_t>(total_steps, 1));
     return row.rate(config, t, start);
   }
   fail(ErrorKind::usage, "optim.schedule = ", config.schedule, ", not a known schedule");

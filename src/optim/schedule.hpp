@@ -9,14 +9,15 @@ namespace trireme {
 
 /// Learning rate of optimizer step `step` (from 1) of `total_steps`.
 ///
-/// Warm-up is linear, lr * step / warmup_steps. Then, with t = (step - warmup) / (total - warmup) in (0, 1]:
+/// Warm-up is linear, lr * step / warmup_steps. Then, with t = (step - warmup) / (total - warmup)
+/// in (0, 1]:
 ///   cosine       min_lr + (lr - min_lr) * (1 + cos(pi t)) / 2
 ///   linear       lr + (min_lr - lr) * t
 ///   constant     lr
-///   minimind-v2  lr/10 + lr/2 * (1 + cos(pi (step-1)/total))         starts at 1.1 lr, ends near lr/10; no warm-up
-///   minimind-v3  lr * (0.1 + 0.45 * (1 + cos(pi step/total)))         no warm-up
-/// The last two count optimizer steps; MiniMind counts micro-steps, which differs within one update only.
-/// Source: jingyaogong/minimind, commits 7da201a (V2) and d65ef2c (V3).
+///   minimind-v2  lr/10 + lr/2 * (1 + cos(pi (step-1)/total))         starts at 1.1 lr, ends near
+///   lr/10; no warm-up minimind-v3  lr * (0.1 + 0.45 * (1 + cos(pi step/total)))         no warm-up
+/// The last two count optimizer steps; MiniMind counts micro-steps, which differs within one update
+/// only. Source: jingyaogong/minimind, commits 7da201a (V2) and d65ef2c (V3).
 double learning_rate(const OptimConfig& config, std::int64_t step, std::int64_t total_steps);
 
 /// Names that `optim.schedule` takes.

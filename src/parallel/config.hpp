@@ -4,7 +4,8 @@
 
 namespace trireme {
 
-/// How a model and its batch are cut over ranks. Data parallel is what remains: ranks / (tp * cp * pp).
+/// How a model and its batch are cut over ranks. Data parallel is what remains: ranks / (tp * cp *
+/// pp).
 struct ParallelConfig {
   std::int64_t tp = 1;
   std::int64_t cp = 1;

@@ -33,7 +33,8 @@ void GradBuckets::begin() {
 void GradBuckets::ready(ParamId id) {
   --buckets_[bucket_of_[id]].missing;
   times_.last_ready_s = timer_.seconds();
-  while (next_launch_ < buckets_.size() && buckets_[next_launch_].missing == 0) launch(buckets_[next_launch_]);
+  while (next_launch_ < buckets_.size() && buckets_[next_launch_].missing == 0)
+    launch(buckets_[next_launch_]);
   poll();
 }
 
@@ -44,8 +45,13 @@ void GradBuckets::launch(Bucket& bucket) {
   const std::int64_t begin = registry_.flat_begin(bucket.first);
   const std::int64_t count = registry_.flat_end(bucket.end - 1) - begin;
   const at::Tensor grads = registry_.flat_grad().narrow(0, begin, count);
-  bucket.work = group_.all_reduce(grads.data_ptr(), grads.data_ptr(), static_cast<std::uint64_t>(count), to_dtype(grads.scalar_type()),
-                                  ReduceOp::sum, current_stream(grads.device()), bucket.tag.c_str());
+  bucket.work = group_.all_reduce(grads.data_ptr(),
+                                  grads.data_ptr(),
+                                  static_cast<std::uint64_t>(count),
+                                  to_dtype(grads.scalar_type()),
+                                  ReduceOp::sum,
+                                  current_stream(grads.device()),
+                                  bucket.tag.c_str());
   ++next_launch_;
 }
 

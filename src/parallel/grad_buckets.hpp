@@ -16,12 +16,13 @@ struct OverlapTimes {
 
 /// Sums gradients over the data axis while backward is still running.
 ///
-/// A bucket is a contiguous range of the registry's flat gradients, filled from the last parameter to the first (backward
-/// reaches the last layers first); the assignment depends on the registry and `bucket_bytes` only, never on timing.
-/// Buckets leave in order, each when all its parameters are ready, so all ranks make the same calls.
-/// begin() before an update's backward passes; ready() is the registry's event; finish() waits for all.
-/// Throws Error(comm) if a collective fails; gradients are then undefined.
-/// Source: Li et al., "PyTorch Distributed: experiences on accelerating data parallel training", VLDB 2020, section 3.2.
+/// A bucket is a contiguous range of the registry's flat gradients, filled from the last parameter
+/// to the first (backward reaches the last layers first); the assignment depends on the registry
+/// and `bucket_bytes` only, never on timing. Buckets leave in order, each when all its parameters
+/// are ready, so all ranks make the same calls. begin() before an update's backward passes; ready()
+/// is the registry's event; finish() waits for all. Throws Error(comm) if a collective fails;
+/// gradients are then undefined. Source: Li et al., "PyTorch Distributed: experiences on
+/// accelerating data parallel training", VLDB 2020, section 3.2.
 class GradBuckets {
  public:
   GradBuckets(ParamRegistry& registry, Communicator& group, double bucket_mib);
@@ -33,6 +34,7 @@ class GradBuckets {
   void finish();
 
   [[nodiscard]] std::size_t num_buckets() const { return buckets_.size(); }
+
   [[nodiscard]] const OverlapTimes& times() const { return times_; }
 
  private:
@@ -49,8 +51,8 @@ class GradBuckets {
 
   ParamRegistry& registry_;
   Communicator& group_;
-  std::vector<Bucket> buckets_;           // in launch order
-  std::vector<std::size_t> bucket_of_;    // by parameter
+  std::vector<Bucket> buckets_;         // in launch order
+  std::vector<std::size_t> bucket_of_;  // by parameter
   std::size_t next_launch_ = 0;
   std::size_t next_retire_ = 0;
   double busy_since_s_ = 0;

@@ -12,7 +12,13 @@ namespace {
 void refuse_unbuilt(const ParallelConfig& config) {
   std::string problems;
   const auto refuse = [&](const char* key, const auto& value, const char* allowed) {
-    problems += cat(problems.empty() ? "" : "\n", "parallel.", key, " = ", value, ", this version supports ", allowed);
+    problems += cat(problems.empty() ? "" : "\n",
+                    "parallel.",
+                    key,
+                    " = ",
+                    value,
+                    ", this version supports ",
+                    allowed);
   };
   if (config.tp != 1) refuse("tp", config.tp, "1");
   if (config.cp != 1) refuse("cp", config.cp, "1");
@@ -20,7 +26,8 @@ void refuse_unbuilt(const ParallelConfig& config) {
   if (config.ep != 1) refuse("ep", config.ep, "1");
   if (config.zero != 0) refuse("zero", config.zero, "0");
   if (config.sequence_parallel) refuse("sequence_parallel", "true", "false");
-  if (config.recompute != "none" && config.recompute != "full") refuse("recompute", config.recompute, "none or full");
+  if (config.recompute != "none" && config.recompute != "full")
+    refuse("recompute", config.recompute, "none or full");
   if (config.schedule != "1f1b") refuse("schedule", config.schedule, "1f1b");
   if (config.hierarchical) refuse("hierarchical", "true", "false");
   if (!(config.bucket_mb >= 0)) refuse("bucket_mb", config.bucket_mb, "0 or more");
@@ -36,7 +43,12 @@ Mesh::Mesh(Communicator& world, const ParallelConfig& config) : world_(world) {
   const auto pp = static_cast<int>(config.pp);
   const int model_ranks = tp * cp * pp;
   if (world.size() % model_ranks != 0) {
-    fail(ErrorKind::usage, "parallel.tp * cp * pp = ", model_ranks, " does not divide the ", world.size(), " ranks started");
+    fail(ErrorKind::usage,
+         "parallel.tp * cp * pp = ",
+         model_ranks,
+         " does not divide the ",
+         world.size(),
+         " ranks started");
   }
   const int dp = world.size() / model_ranks;
   const int at_tp = world.rank() % tp;
@@ -44,8 +56,10 @@ Mesh::Mesh(Communicator& world, const ParallelConfig& config) : world_(world) {
   const int at_dp = world.rank() / (tp * cp) % dp;
   const int at_pp = world.rank() / (tp * cp * dp);
   // The color of a group is the position on every other axis.
-  const std::array<int, kAxisNames.size()> colors{at_cp + cp * (at_dp + dp * at_pp), at_tp + tp * (at_dp + dp * at_pp),
-                                                  at_tp + tp * (at_cp + cp * at_pp), at_tp + tp * (at_cp + cp * at_dp),
+  const std::array<int, kAxisNames.size()> colors{at_cp + cp * (at_dp + dp * at_pp),
+                                                  at_tp + tp * (at_dp + dp * at_pp),
+                                                  at_tp + tp * (at_cp + cp * at_pp),
+                                                  at_tp + tp * (at_cp + cp * at_dp),
                                                   at_tp + tp * at_pp};
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     groups_[i] = world.split(colors[i], world.rank(), std::string(kAxisNames[i]));

@@ -14,15 +14,21 @@ enum class Axis { tp, cp, dp, pp, data };
 
 inline constexpr std::array<std::string_view, 5> kAxisNames{"tp", "cp", "dp", "pp", "data"};
 
-/// The grid of ranks and one communicator for each axis. All ranks build all groups in one order (collective).
-/// Throws Error(usage) when the sizes do not divide the world, or when a layout needs an engine that this build lacks.
+/// The grid of ranks and one communicator for each axis. All ranks build all groups in one order
+/// (collective). Throws Error(usage) when the sizes do not divide the world, or when a layout needs
+/// an engine that this build lacks.
 class Mesh {
  public:
   Mesh(Communicator& world, const ParallelConfig& config);
 
   [[nodiscard]] Communicator& world() const { return world_; }
-  [[nodiscard]] Communicator& group(Axis axis) const { return *groups_[static_cast<std::size_t>(axis)]; }
+
+  [[nodiscard]] Communicator& group(Axis axis) const {
+    return *groups_[static_cast<std::size_t>(axis)];
+  }
+
   [[nodiscard]] int size(Axis axis) const { return group(axis).size(); }
+
   [[nodiscard]] int rank(Axis axis) const { return group(axis).rank(); }
 
  private:

@@ -6,7 +6,8 @@
 namespace trireme {
 namespace {
 
-constexpr std::int64_t kAlignment = 64;  // elements: every parameter starts on a cache line in any dtype
+constexpr std::int64_t kAlignment =
+    64;  // elements: every parameter starts on a cache line in any dtype
 
 Shard local_shard(const ParamSpec& spec, const Mesh& mesh) {
   Shard shard = Shard::whole(spec.shape);
@@ -14,7 +15,15 @@ Shard local_shard(const ParamSpec& spec, const Mesh& mesh) {
     const auto dim = static_cast<std::size_t>(spec.split_dim);
     const std::int64_t parts = mesh.size(spec.split_axis);
     if (spec.shape[dim] % parts != 0) {
-      fail(ErrorKind::usage, spec.name, ": dim ", dim, " of size ", spec.shape[dim], " is not divisible by ", parts, " ranks of ",
+      fail(ErrorKind::usage,
+           spec.name,
+           ": dim ",
+           dim,
+           " of size ",
+           spec.shape[dim],
+           " is not divisible by ",
+           parts,
+           " ranks of ",
            kAxisNames[static_cast<std::size_t>(spec.split_axis)]);
     }
     shard.extent[dim] = spec.shape[dim] / parts;
@@ -46,7 +55,8 @@ void ParamRegistry::allocate(const Mesh& mesh, ParamDTypes dtypes, at::Device de
   const auto options = at::TensorOptions().dtype(dtypes.main).device(device);
   main_ = at::zeros({flat_size_}, options);
   grad_ = at::zeros({flat_size_}, options);
-  compute_ = dtypes.compute == dtypes.main ? main_ : at::zeros({flat_size_}, options.dtype(dtypes.compute));
+  compute_ = dtypes.compute == dtypes.main ? main_
+                                           : at::zeros({flat_size_}, options.dtype(dtypes.compute));
 }
 
 void ParamRegistry::initialize(std::uint64_t seed) {
@@ -57,7 +67,8 @@ void ParamRegistry::initialize(std::uint64_t seed) {
       main(id).fill_(1.0);
       continue;
     }
-    std::vector<double> values = normal_values(seed, param.spec.name, param.spec.shape, param.shard);
+    std::vector<double> values =
+        normal_values(seed, param.spec.name, param.spec.shape, param.shard);
     const at::Tensor normal = at::from_blob(values.data(), {param.count}, at::kDouble);
     main(id).view({-1}).copy_(normal.mul_(param.spec.init.scale));
   }
@@ -69,7 +80,8 @@ at::Tensor ParamRegistry::view(const at::Tensor& flat, ParamId first, std::size_
   std::vector<std::int64_t> shape = head.shard.extent;
   std::int64_t elements = head.count;
   for (ParamId id = first + 1; id < first + count; ++id) {
-    TRIREME_ASSERT(params_[id].spec.fuse_with_previous && params_[id].begin == head.begin + elements);
+    TRIREME_ASSERT(params_[id].spec.fuse_with_previous &&
+                   params_[id].begin == head.begin + elements);
     shape[0] += params_[id].shard.extent[0];
     elements += params_[id].count;
   }

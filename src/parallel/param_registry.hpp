@@ -21,15 +21,16 @@ struct InitLaw {
 
 /// Everything the project knows about one parameter; there is no second list.
 struct ParamSpec {
-  std::string name;                 // Hugging Face name
+  std::string name;                      // Hugging Face name
   std::vector<std::int64_t> shape = {};  // global, logical
   InitLaw init = {};
-  int split_dim = -1;               // the dim cut over `split_axis`; -1: replicated
+  int split_dim = -1;  // the dim cut over `split_axis`; -1: replicated
   Axis split_axis = Axis::tp;
-  bool decay = true;                // weight decay applies
-  std::string group = "matrix";     // optimizer group: embedding, matrix, vector
-  int uses = 1;                     // gradients that one backward pass adds (a tied embedding: 2)
-  bool fuse_with_previous = false;  // lies directly behind the previous one, so that both are rows of one matrix
+  bool decay = true;             // weight decay applies
+  std::string group = "matrix";  // optimizer group: embedding, matrix, vector
+  int uses = 1;                  // gradients that one backward pass adds (a tied embedding: 2)
+  bool fuse_with_previous =
+      false;  // lies directly behind the previous one, so that both are rows of one matrix
 };
 
 /// What the numbers are: weights the model computes with, and the main copy the optimizer updates.
@@ -38,10 +39,11 @@ struct ParamDTypes {
   at::ScalarType main = at::kFloat;  // also of main gradients and optimizer state
 };
 
-/// The one registry of parameters: declaration, storage, initial values, gradients, and the "gradient ready" event.
+/// The one registry of parameters: declaration, storage, initial values, gradients, and the
+/// "gradient ready" event.
 ///
-/// Storage is flat, in id order: main weights, main gradients, and (when the dtypes differ) compute weights, each one
-/// buffer with parameters as views. Declare all, then allocate once.
+/// Storage is flat, in id order: main weights, main gradients, and (when the dtypes differ) compute
+/// weights, each one buffer with parameters as views. Declare all, then allocate once.
 class ParamRegistry {
  public:
   ParamId declare(ParamSpec spec);
@@ -49,24 +51,42 @@ class ParamRegistry {
   void initialize(std::uint64_t seed);
 
   [[nodiscard]] std::size_t size() const { return params_.size(); }
+
   [[nodiscard]] const ParamSpec& spec(ParamId id) const { return params_[id].spec; }
+
   [[nodiscard]] const Shard& shard(ParamId id) const { return params_[id].shard; }
+
   [[nodiscard]] ParamDTypes dtypes() const { return dtypes_; }
+
   [[nodiscard]] at::Device device() const { return main_.device(); }
 
   /// Views with this rank's local shape.
   [[nodiscard]] at::Tensor weight(ParamId id) const { return view(compute_, id, 1); }
+
   [[nodiscard]] at::Tensor main(ParamId id) const { return view(main_, id, 1); }
+
   [[nodiscard]] at::Tensor main_grad(ParamId id) const { return view(grad_, id, 1); }
+
   /// `count` parameters from `first` on, fused: one matrix with their rows one after another.
-  [[nodiscard]] at::Tensor fused_weight(ParamId first, std::size_t count) const { return view(compute_, first, count); }
+  [[nodiscard]] at::Tensor fused_weight(ParamId first, std::size_t count) const {
+    return view(compute_, first, count);
+  }
 
   /// A tensor like main(id) inside a flat buffer of flat_size() elements (optimizer state).
-  [[nodiscard]] at::Tensor view_of(const at::Tensor& flat, ParamId id) const { return view(flat, id, 1); }
+  [[nodiscard]] at::Tensor view_of(const at::Tensor& flat, ParamId id) const {
+    return view(flat, id, 1);
+  }
+
   [[nodiscard]] std::int64_t flat_size() const { return flat_size_; }
+
   [[nodiscard]] std::int64_t flat_begin(ParamId id) const { return params_[id].begin; }
-  [[nodiscard]] std::int64_t flat_end(ParamId id) const { return params_[id].begin + params_[id].count; }
+
+  [[nodiscard]] std::int64_t flat_end(ParamId id) const {
+    return params_[id].begin + params_[id].count;
+  }
+
   [[nodiscard]] const at::Tensor& flat_main() const { return main_; }
+
   [[nodiscard]] const at::Tensor& flat_grad() const { return grad_; }
 
   /// Copies main weights to compute weights; call after every change of main weights.
@@ -74,10 +94,12 @@ class ParamRegistry {
 
   /// Starts an update of `num_backwards` backward passes: gradients to zero, use counts to zero.
   void begin_update(int num_backwards);
-  /// Adds a gradient of `count` fused parameters, then fires the ready event of each that has all its uses.
+  /// Adds a gradient of `count` fused parameters, then fires the ready event of each that has all
+  /// its uses.
   void add_gradient(ParamId first, std::size_t count, const at::Tensor& grad);
   /// As add_gradient, for a gradient that the caller has already added into main_grad.
   void gradient_added(ParamId first, std::size_t count);
+
   /// Called with every parameter whose gradient of this update is complete, in backward order.
   void on_ready(std::function<void(ParamId)> callback) { ready_ = std::move(callback); }
 

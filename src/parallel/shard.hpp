@@ -4,9 +4,10 @@
 
 namespace trireme {
 
-/// The part of a logical tensor that a rank holds, in global coordinates: a rectangle of the tensor, then a flat range of
-/// that rectangle's row-major elements. Tensor, expert and pipeline parallelism cut rectangles; ZeRO cuts flat ranges.
-/// Padding never enters: offsets and extents are those of the logical tensor.
+/// The part of a logical tensor that a rank holds, in global coordinates: a rectangle of the
+/// tensor, then a flat range of that rectangle's row-major elements. Tensor, expert and pipeline
+/// parallelism cut rectangles; ZeRO cuts flat ranges. Padding never enters: offsets and extents are
+/// those of the logical tensor.
 struct Shard {
   std::vector<std::int64_t> offset;  // per dim, of the rectangle
   std::vector<std::int64_t> extent;  // per dim
@@ -17,18 +18,24 @@ struct Shard {
   static Shard whole(const std::vector<std::int64_t>& shape);
 
   [[nodiscard]] std::int64_t rectangle_count() const noexcept;
+
   [[nodiscard]] std::int64_t count() const noexcept { return flat_end - flat_begin; }
+
   bool operator==(const Shard&) const = default;
 };
 
-/// One run of elements that source and target shards of a tensor of `shape` share, contiguous in both.
+/// One run of elements that source and target shards of a tensor of `shape` share, contiguous in
+/// both.
 struct ShardRun {
   std::int64_t source_index = 0;  // element within the source's flat range
   std::int64_t target_index = 0;  // element within the target's flat range
   std::int64_t count = 0;
 };
 
-/// Every run that `target` needs and `source` has, ordered by target_index; empty when they do not meet.
-std::vector<ShardRun> intersect(const std::vector<std::int64_t>& shape, const Shard& source, const Shard& target);
+/// Every run that `target` needs and `source` has, ordered by target_index; empty when they do not
+/// meet.
+std::vector<ShardRun> intersect(const std::vector<std::int64_t>& shape,
+                                const Shard& source,
+                                const Shard& target);
 
 }  // namespace trireme

@@ -13,14 +13,14 @@ namespace trireme {
 namespace {
 
 constexpr std::array<std::pair<at::ScalarType, DType>, 9> kTypes{{{at::kDouble, DType::f64},
-                                                                 {at::kFloat, DType::f32},
-                                                                 {at::kBFloat16, DType::bf16},
-                                                                 {at::kHalf, DType::f16},
-                                                                 {at::kLong, DType::i64},
-                                                                 {at::kInt, DType::i32},
-                                                                 {at::kShort, DType::i16},
-                                                                 {at::kChar, DType::i8},
-                                                                 {at::kByte, DType::u8}}};
+                                                                  {at::kFloat, DType::f32},
+                                                                  {at::kBFloat16, DType::bf16},
+                                                                  {at::kHalf, DType::f16},
+                                                                  {at::kLong, DType::i64},
+                                                                  {at::kInt, DType::i32},
+                                                                  {at::kShort, DType::i16},
+                                                                  {at::kChar, DType::i8},
+                                                                  {at::kByte, DType::u8}}};
 
 }  // namespace
 

@@ -7,11 +7,14 @@
 namespace trireme {
 namespace {
 
-Microbatch make_batch(const std::vector<std::int64_t>& tokens, std::int64_t first_position, at::Device device) {
+Microbatch make_batch(const std::vector<std::int64_t>& tokens,
+                      std::int64_t first_position,
+                      at::Device device) {
   const auto length = static_cast<std::int64_t>(tokens.size());
   Microbatch batch;
   batch.tokens = at::tensor(tokens, at::kLong).view({1, length}).to(device);
-  batch.positions = at::arange(first_position, first_position + length, at::kLong).view({1, length}).to(device);
+  batch.positions =
+      at::arange(first_position, first_position + length, at::kLong).view({1, length}).to(device);
   batch.samples = at::zeros({1}, at::kLong).to(device);
   return batch;
 }
@@ -19,8 +22,10 @@ Microbatch make_batch(const std::vector<std::int64_t>& tokens, std::int64_t firs
 }  // namespace
 
 std::vector<std::uint32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view prompt) {
-  std::vector<std::uint32_t> ids = tokenizer.encode(prompt, {.add_special_tokens = false, .match_added_tokens = true});
-  if (const auto bos = tokenizer.bos_id(); bos && (ids.empty() || ids.front() != *bos)) ids.insert(ids.begin(), *bos);
+  std::vector<std::uint32_t> ids =
+      tokenizer.encode(prompt, {.add_special_tokens = false, .match_added_tokens = true});
+  if (const auto bos = tokenizer.bos_id(); bos && (ids.empty() || ids.front() != *bos))
+    ids.insert(ids.begin(), *bos);
   return ids;
 }
 
@@ -31,17 +36,26 @@ std::vector<std::uint32_t> generate(Transformer& model,
                                     const std::function<void(std::uint32_t)>& on_token) {
   const auto prompt_length = static_cast<std::int64_t>(prompt.size());
   const std::int64_t longest = model.config().max_seq_len;
-  if (prompt.empty()) fail(ErrorKind::usage, "the prompt is empty, and the tokenizer has no beginning-of-text token");
+  if (prompt.empty())
+    fail(ErrorKind::usage, "the prompt is empty, and the tokenizer has no beginning-of-text token");
   if (prompt_length >= longest) {
-    fail(ErrorKind::usage, "the prompt has ", prompt_length, " tokens, the model takes less than ", longest, " (model.max_seq_len)");
+    fail(ErrorKind::usage,
+         "the prompt has ",
+         prompt_length,
+         " tokens, the model takes less than ",
+         longest,
+         " (model.max_seq_len)");
   }
   const std::int64_t capacity = std::min(longest, prompt_length + options.max_tokens);
   KvCache cache = model.make_cache(1, capacity);
   std::vector<std::int64_t> next(prompt.begin(), prompt.end());
   std::vector<std::uint32_t> produced;
-  while (static_cast<std::int64_t>(produced.size()) < options.max_tokens && cache.length + static_cast<std::int64_t>(next.size()) <= capacity) {
-    const at::Tensor logits = model.next_logits(make_batch(next, cache.length, model.registry().device()), cache);
-    const auto token = static_cast<std::uint32_t>(sample_token(logits.select(0, 0).to(at::kCPU), options.sampling, produced.size()));
+  while (static_cast<std::int64_t>(produced.size()) < options.max_tokens &&
+         cache.length + static_cast<std::int64_t>(next.size()) <= capacity) {
+    const at::Tensor logits =
+        model.next_logits(make_batch(next, cache.length, model.registry().device()), cache);
+    const auto token = static_cast<std::uint32_t>(
+        sample_token(logits.select(0, 0).to(at::kCPU), options.sampling, produced.size()));
     if (end_token && token == *end_token) break;
     produced.push_back(token);
     on_token(token);

@@ -25,11 +25,17 @@ void load_weights(const Checkpoint& checkpoint, ParamRegistry& registry) {
   for (ParamId id = 0; id < registry.size(); ++id) {
     const std::string name = cat("param/", registry.spec(id).name);
     const auto found = checkpoint.manifest().tensors.find(name);
-    if (found == checkpoint.manifest().tensors.end() || found->second.shape != registry.spec(id).shape) {
-      fail(ErrorKind::data, checkpoint.path().string(), ": tensor ", name, " is missing or of another shape");
+    if (found == checkpoint.manifest().tensors.end() ||
+        found->second.shape != registry.spec(id).shape) {
+      fail(ErrorKind::data,
+           checkpoint.path().string(),
+           ": tensor ",
+           name,
+           " is missing or of another shape");
     }
     std::vector<std::byte> bytes = checkpoint.read_logical(name);
-    const at::Tensor saved = at::from_blob(bytes.data(), found->second.shape, to_scalar_type(found->second.dtype));
+    const at::Tensor saved =
+        at::from_blob(bytes.data(), found->second.shape, to_scalar_type(found->second.dtype));
     registry.main(id).copy_(saved);
   }
   registry.refresh_weights();
@@ -37,14 +43,18 @@ void load_weights(const Checkpoint& checkpoint, ParamRegistry& registry) {
 
 }  // namespace
 
-std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place, ParamDTypes dtypes, at::Device device) {
+std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place,
+                                        ParamDTypes dtypes,
+                                        at::Device device) {
   const Checkpoint checkpoint = open_newest_good(place);
-  const ModelConfig config = model_from_values(checkpoint.manifest().values, checkpoint.path().string());
+  const ModelConfig config =
+      model_from_values(checkpoint.manifest().values, checkpoint.path().string());
   std::unique_ptr<Communicator> self = make_world("self", {});
   auto mesh = std::make_unique<Mesh>(*self, ParallelConfig{});
   auto loaded = std::unique_ptr<LoadedModel>(
       new LoadedModel{std::move(self), std::move(mesh), {}, nullptr, tokenizer_of(checkpoint)});
-  loaded->transformer = std::make_unique<Transformer>(loaded->registry, config, ModelPart::whole(config), TransformerOptions{});
+  loaded->transformer = std::make_unique<Transformer>(
+      loaded->registry, config, ModelPart::whole(config), TransformerOptions{});
   loaded->registry.allocate(*loaded->mesh, dtypes, device);
   loaded->transformer->prepare();
   load_weights(checkpoint, loaded->registry);

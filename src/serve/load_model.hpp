@@ -9,7 +9,8 @@
 
 namespace trireme {
 
-/// A model for inference with everything it refers to: shape, weights and tokenizer all come from one checkpoint.
+/// A model for inference with everything it refers to: shape, weights and tokenizer all come from
+/// one checkpoint.
 struct LoadedModel {
   std::unique_ptr<Communicator> self;
   std::unique_ptr<Mesh> mesh;
@@ -18,7 +19,10 @@ struct LoadedModel {
   Tokenizer tokenizer;
 };
 
-/// `place`: a checkpoint, or a run folder (its newest good one). Throws Error(data) for what is damaged or incomplete.
-std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place, ParamDTypes dtypes, at::Device device);
+/// `place`: a checkpoint, or a run folder (its newest good one). Throws Error(data) for what is
+/// damaged or incomplete.
+std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place,
+                                        ParamDTypes dtypes,
+                                        at::Device device);
 
 }  // namespace trireme

@@ -24,8 +24,9 @@ std::vector<ReservedToken> minimind_reserved_tokens();
 struct BpeTrainOptions {
   std::uint32_t vocab_size = 6400;  // reserved tokens and the 256 bytes counted
   std::vector<ReservedToken> reserved = minimind_reserved_tokens();  // ids from 0, in this order
-  std::uint64_t min_frequency = 0;                // a pair seen less often ends the training
-  std::optional<std::uint32_t> max_token_length = std::nullopt;  // new tokens are shorter than this many bytes
+  std::uint64_t min_frequency = 0;  // a pair seen less often ends the training
+  std::optional<std::uint32_t> max_token_length =
+      std::nullopt;  // new tokens are shorter than this many bytes
   // Roles for tokenizer_config.json: each a reserved token, or empty for none.
   std::string bos_token = "<|im_start|>";
   std::string eos_token = "<|im_end|>";

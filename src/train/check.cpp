@@ -10,9 +10,10 @@ namespace trireme {
 namespace {
 
 void check_train(const TrainConfig& train, Problems& problems) {
-  const auto at_least = [&](const char* key, std::int64_t value, std::int64_t low, const char* allowed) {
-    if (value < low) problems.add(key, value, allowed);
-  };
+  const auto at_least =
+      [&](const char* key, std::int64_t value, std::int64_t low, const char* allowed) {
+        if (value < low) problems.add(key, value, allowed);
+      };
   at_least("train.steps", train.steps, 0, "must be 0 (use epochs) or more");
   at_least("train.seq_len", train.seq_len, 0, "must be 0 (the set's) or more");
   at_least("train.micro_batch", train.micro_batch, 1, "must be 1 or more");
@@ -23,8 +24,10 @@ void check_train(const TrainConfig& train, Problems& problems) {
   at_least("train.eval_every", train.eval_every, 0, "must be 0 (no validation) or more");
   at_least("train.threads", train.threads, 0, "must be 0 (choose) or more");
   if (!(train.epochs > 0)) problems.add("train.epochs", train.epochs, "must be more than 0");
-  if (!(train.comm_timeout_s > 0)) problems.add("train.comm_timeout_s", train.comm_timeout_s, "must be more than 0");
-  problems.one_of("train.precision", train.precision, std::vector<std::string>{"fp32", "bf16", "fp16", "fp64"});
+  if (!(train.comm_timeout_s > 0))
+    problems.add("train.comm_timeout_s", train.comm_timeout_s, "must be more than 0");
+  problems.one_of(
+      "train.precision", train.precision, std::vector<std::string>{"fp32", "bf16", "fp16", "fp64"});
   problems.one_of("train.device", train.device, std::vector<std::string>{"auto", "cpu", "cuda"});
 }
 
@@ -42,7 +45,8 @@ void check_optim(const OptimConfig& optim, Problems& problems) {
   not_negative("optim.weight_decay", optim.weight_decay);
   not_negative("optim.clip_norm", optim.clip_norm);
   if (!(optim.eps > 0)) problems.add("optim.eps", optim.eps, "must be more than 0");
-  if (optim.warmup_steps < 0) problems.add("optim.warmup_steps", optim.warmup_steps, "must be 0 or more");
+  if (optim.warmup_steps < 0)
+    problems.add("optim.warmup_steps", optim.warmup_steps, "must be 0 or more");
   problems.one_of("optim.name", optim.name, optimizer_names());
   problems.one_of("optim.schedule", optim.schedule, schedule_names());
 }
@@ -52,8 +56,11 @@ void check_optim(const OptimConfig& optim, Problems& problems) {
 void check(const RunConfig& config, Problems& problems) {
   check_train(config.train, problems);
   check_optim(config.optim, problems);
-  if (config.checkpoint.every < 0) problems.add("checkpoint.every", config.checkpoint.every, "must be 0 (last step only) or more");
-  if (config.checkpoint.keep_last < 0) problems.add("checkpoint.keep_last", config.checkpoint.keep_last, "must be 0 (keep all) or more");
+  if (config.checkpoint.every < 0)
+    problems.add("checkpoint.every", config.checkpoint.every, "must be 0 (last step only) or more");
+  if (config.checkpoint.keep_last < 0)
+    problems.add(
+        "checkpoint.keep_last", config.checkpoint.keep_last, "must be 0 (keep all) or more");
 }
 
 }  // namespace trireme

@@ -4,7 +4,8 @@
 
 namespace trireme {
 
-/// Adds every value of `config` that is out of range, with its allowed range. The model is checked by resolve().
+/// Adds every value of `config` that is out of range, with its allowed range. The model is checked
+/// by resolve().
 void check(const RunConfig& config, Problems& problems);
 
 }  // namespace trireme

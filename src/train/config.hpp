@@ -30,14 +30,20 @@ struct TrainConfig {
     visit("epochs", self.epochs, "passes over the data when steps is 0");
     visit("seq_len", self.seq_len, "tokens of one sequence; 0: the length the set was packed for");
     visit("micro_batch", self.micro_batch, "sequences of one forward pass on one rank");
-    visit("global_batch", self.global_batch, "sequences of one update, over all ranks and micro-steps");
+    visit("global_batch",
+          self.global_batch,
+          "sequences of one update, over all ranks and micro-steps");
     visit("precision", self.precision, "fp32, bf16 or fp16 (with fp32 main weights), or fp64");
     visit("device", self.device, "auto (a GPU where there is one), cpu or cuda");
     visit("seed", self.seed, "of initial weights, data order and dropout");
     visit("log_every", self.log_every, "steps between progress lines; 0: none");
     visit("metrics_every", self.metrics_every, "steps between lines of metrics.jsonl");
-    visit("eval_every", self.eval_every, "steps between validation losses (needs data.valid_path); 0: none");
-    visit("threads", self.threads, "CPU threads of one rank; 0: OMP_NUM_THREADS, else cores / ranks of the node");
+    visit("eval_every",
+          self.eval_every,
+          "steps between validation losses (needs data.valid_path); 0: none");
+    visit("threads",
+          self.threads,
+          "CPU threads of one rank; 0: OMP_NUM_THREADS, else cores / ranks of the node");
     visit("fused_ops", self.fused_ops, "our fused CPU kernels instead of plain operations");
     visit("comm_timeout_s", self.comm_timeout_s, "seconds after which a collective counts as hung");
   }
@@ -65,7 +71,9 @@ struct CheckpointConfig {
     visit("every", self.every, "steps between checkpoints; 0: at the last step only");
     visit("keep_last", self.keep_last, "checkpoints kept; 0: all");
     visit("async", self.async, "write checkpoints behind training");
-    visit("resume", self.resume, "auto (newest good checkpoint of the run, else start), never, or a checkpoint's path");
+    visit("resume",
+          self.resume,
+          "auto (newest good checkpoint of the run, else start), never, or a checkpoint's path");
   }
 };
 

@@ -9,26 +9,28 @@
 
 namespace trireme {
 
-/// "fp32" -> {float, float}, "bf16" -> {bfloat16, float}, ... Throws Error(usage) naming the allowed.
+/// "fp32" -> {float, float}, "bf16" -> {bfloat16, float}, ... Throws Error(usage) naming the
+/// allowed.
 ParamDTypes precision_dtypes(const std::string& precision);
 
-/// train.device as a device of this rank: cuda:(local rank modulo visible devices). Throws Error(usage) for a GPU asked for
-/// where there is none.
+/// train.device as a device of this rank: cuda:(local rank modulo visible devices). Throws
+/// Error(usage) for a GPU asked for where there is none.
 at::Device choose_device(const std::string& device, int local_rank);
 
-/// Sets LibTorch's CPU threads, before its first operation. threads 0: OMP_NUM_THREADS, else cores / ranks on the node.
-/// Returns the number.
+/// Sets LibTorch's CPU threads, before its first operation. threads 0: OMP_NUM_THREADS, else cores
+/// / ranks on the node. Returns the number.
 std::int64_t set_cpu_threads(std::int64_t threads, int local_size);
 
-/// Dense matmul FLOP/s of one device in the compute dtype, for MFU: data-sheet peak of known GPUs, else measured here
-/// (a 1024^3 product, best of 5).
+/// Dense matmul FLOP/s of one device in the compute dtype, for MFU: data-sheet peak of known GPUs,
+/// else measured here (a 1024^3 product, best of 5).
 double peak_flops(at::Device device, at::ScalarType compute);
 
 /// Largest memory this rank has used: the allocator's peak on a GPU, resident set on a CPU.
 std::int64_t peak_memory_bytes(at::Device device);
 
-/// Floating-point operations of one token of training: 6 * matmul weights + 12 * layers * heads * head_dim * seq_len
-/// (attention not halved for causality, recomputation not counted). Source: Chowdhery et al., "PaLM", 2022, appendix B.
+/// Floating-point operations of one token of training: 6 * matmul weights + 12 * layers * heads *
+/// head_dim * seq_len (attention not halved for causality, recomputation not counted). Source:
+/// Chowdhery et al., "PaLM", 2022, appendix B.
 double flops_per_token(const ModelConfig& model, std::int64_t seq_len);
 
 }  // namespace trireme

@@ -12,8 +12,11 @@ struct Validation {
   double num_targets = 0;
 };
 
-/// Mean loss over a whole held-out set, each sequence once, split over the ranks of `data_group` (collective). The same for
-/// every number of ranks up to rounding.
-Validation evaluate(Transformer& model, const SampleSet& samples, Communicator& data_group, std::int64_t micro_batch);
+/// Mean loss over a whole held-out set, each sequence once, split over the ranks of `data_group`
+/// (collective). The same for every number of ranks up to rounding.
+Validation evaluate(Transformer& model,
+                    const SampleSet& samples,
+                    Communicator& data_group,
+                    std::int64_t micro_batch);
 
 }  // namespace trireme

@@ -17,11 +17,19 @@ namespace {
 constexpr std::size_t kFields = sizeof(StepMeasures) / sizeof(double);
 
 std::vector<double> pack(const StepMeasures& m) {
-  return {m.loss_sum, m.num_targets, m.step_time_s, m.data_wait_s, m.comm_s, m.comm_exposed_s, m.mem_peak_bytes};
+  return {m.loss_sum,
+          m.num_targets,
+          m.step_time_s,
+          m.data_wait_s,
+          m.comm_s,
+          m.comm_exposed_s,
+          m.mem_peak_bytes};
 }
 
 /// JSON has no NaN or infinity: null.
-Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+Json number(double value) {
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
 
 /// Cuts off a last line without its end (a full disk, a lost node): it would run into the next one.
 void cut_torn_line(const std::filesystem::path& file) {
@@ -54,7 +62,10 @@ Json to_json(const MetricsLine& line) {
 
 }  // namespace
 
-Metrics::Metrics(Communicator& world, std::filesystem::path file, double flops_per_token, double peak_flops_total)
+Metrics::Metrics(Communicator& world,
+                 std::filesystem::path file,
+                 double flops_per_token,
+                 double peak_flops_total)
     : world_(world),
       file_(std::move(file)),
       flops_per_token_(flops_per_token),
@@ -92,7 +103,8 @@ std::optional<MetricsLine> Metrics::flush() {
   }
   const double ranks = world_.size();
   line.facts = pending_facts_;
-  line.mean = {sum[0], sum[1], sum[2] / ranks, sum[3] / ranks, sum[4] / ranks, sum[5] / ranks, mem_peak};
+  line.mean = {
+      sum[0], sum[1], sum[2] / ranks, sum[3] / ranks, sum[4] / ranks, sum[5] / ranks, mem_peak};
   line.loss = sum[0] / sum[1];
   line.tokens_per_s = static_cast<double>(line.facts.step_tokens) / line.mean.step_time_s;
   line.mfu = line.tokens_per_s * flops_per_token_ / peak_flops_;
@@ -100,10 +112,15 @@ std::optional<MetricsLine> Metrics::flush() {
   return line;
 }
 
-void Metrics::write_resumed(std::int64_t step) { append(Json{{"resumed_from", step}}.dump()); }
+void Metrics::write_resumed(std::int64_t step) {
+  append(Json{{"resumed_from", step}}.dump());
+}
 
 void Metrics::write_validation(std::int64_t step, double loss, double num_targets) {
-  append(Json{{"eval_step", step}, {"valid_loss", number(loss)}, {"valid_targets", static_cast<std::int64_t>(num_targets)}}.dump());
+  append(Json{{"eval_step", step},
+              {"valid_loss", number(loss)},
+              {"valid_targets", static_cast<std::int64_t>(num_targets)}}
+             .dump());
 }
 
 void Metrics::append(const std::string& line) {

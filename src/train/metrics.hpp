@@ -11,11 +11,11 @@ namespace trireme {
 
 /// What one rank measured in one step (or, for sums, in all steps since the last report).
 struct StepMeasures {
-  double loss_sum = 0;      // of this rank's valid targets
+  double loss_sum = 0;  // of this rank's valid targets
   double num_targets = 0;
   double step_time_s = 0;
-  double data_wait_s = 0;   // waiting for the loader
-  double comm_s = 0;        // a gradient collective was in flight
+  double data_wait_s = 0;     // waiting for the loader
+  double comm_s = 0;          // a gradient collective was in flight
   double comm_exposed_s = 0;  // of it, with nothing else to do
   double mem_peak_bytes = 0;
 };
@@ -23,37 +23,43 @@ struct StepMeasures {
 /// What is the same on every rank and needs no reduction.
 struct StepFacts {
   std::int64_t step = 0;
-  std::int64_t tokens = 0;      // positions trained on since step 0, all ranks
-  std::int64_t step_tokens = 0; // of the steps reported here
+  std::int64_t tokens = 0;       // positions trained on since step 0, all ranks
+  std::int64_t step_tokens = 0;  // of the steps reported here
   double grad_norm = 0;
   double lr = 0;
   double loss_scale = 1;
-  bool skipped = false;         // fp16 overflow: no update
+  bool skipped = false;  // fp16 overflow: no update
 };
 
 /// One line of metrics.jsonl.
 struct MetricsLine {
   StepFacts facts;
-  double loss = 0;  // sum over all ranks / valid targets of all ranks
+  double loss = 0;    // sum over all ranks / valid targets of all ranks
   StepMeasures mean;  // times: mean over ranks; mem_peak_bytes: largest
   double tokens_per_s = 0;
   double mfu = 0;
   int slowest_rank = 0;  // longest time outside waiting for peers
 };
 
-/// Reduces measures over all ranks with one packed asynchronous all-gather a report, read one report later so that no step
-/// waits for it; ranks are added in rank order, in fp64. Rank 0 appends the lines.
+/// Reduces measures over all ranks with one packed asynchronous all-gather a report, read one
+/// report later so that no step waits for it; ranks are added in rank order, in fp64. Rank 0
+/// appends the lines.
 class Metrics {
  public:
-  /// `flops_per_token` and `peak_flops_total` (all ranks together) give MFU. A half line that a lost process left at the
-  /// end of `file` is cut off, so that every line parses.
-  Metrics(Communicator& world, std::filesystem::path file, double flops_per_token, double peak_flops_total);
+  /// `flops_per_token` and `peak_flops_total` (all ranks together) give MFU. A half line that a
+  /// lost process left at the end of `file` is cut off, so that every line parses.
+  Metrics(Communicator& world,
+          std::filesystem::path file,
+          double flops_per_token,
+          double peak_flops_total);
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
-  /// Starts the reduction of a report; completes the one before it and returns its line (on every rank).
+  /// Starts the reduction of a report; completes the one before it and returns its line (on every
+  /// rank).
   std::optional<MetricsLine> report(const StepFacts& facts, const StepMeasures& measures);
-  /// Completes the pending reduction; after it all lines are on disk as far as the process can tell.
+  /// Completes the pending reduction; after it all lines are on disk as far as the process can
+  /// tell.
   std::optional<MetricsLine> flush();
 
   void write_resumed(std::int64_t step);

@@ -45,8 +45,15 @@ std::string format_count(double value) {
   return format(kUnits[unit], value);
 }
 
-ProgressLine::ProgressLine(std::int64_t first_step, std::int64_t total_steps, std::int64_t log_every, bool active)
-    : first_step_(first_step), total_steps_(total_steps), log_every_(log_every), active_(active && log_every > 0), terminal_(is_terminal()) {}
+ProgressLine::ProgressLine(std::int64_t first_step,
+                           std::int64_t total_steps,
+                           std::int64_t log_every,
+                           bool active)
+    : first_step_(first_step),
+      total_steps_(total_steps),
+      log_every_(log_every),
+      active_(active && log_every > 0),
+      terminal_(is_terminal()) {}
 
 std::string ProgressLine::eta(std::int64_t step, double step_time_s) {
   // The first step pays for warm-up of caches: it does not count.
@@ -57,14 +64,32 @@ std::string ProgressLine::eta(std::int64_t step, double step_time_s) {
 void ProgressLine::show(const MetricsLine& line) {
   const std::int64_t step = line.facts.step;
   const std::string remaining = eta(step, line.mean.step_time_s);
-  const bool due = step == first_step_ + 1 || step == total_steps_ || (log_every_ > 0 && step % log_every_ == 0);
+  const bool due =
+      step == first_step_ + 1 || step == total_steps_ || (log_every_ > 0 && step % log_every_ == 0);
   if (!active_ || (!due && !terminal_)) return;
   const std::string text =
-      cat("step ", step, "/", total_steps_, "  loss ", format("%.4f", line.loss), "  lr ", format("%.2e", line.facts.lr), "  gnorm ",
-          format("%.3f", line.facts.grad_norm), "  ", format_count(line.tokens_per_s), " tok/s  MFU ", format("%.1f%%", 100 * line.mfu), "  mem ",
-          format("%.2f GiB", line.mean.mem_peak_bytes / (1024.0 * 1024 * 1024)), "  data ",
-          format("%.1f%%", 100 * line.mean.data_wait_s / line.mean.step_time_s), "  comm ",
-          format("%.1f%%", 100 * line.mean.comm_exposed_s / line.mean.step_time_s), line.facts.skipped ? "  skipped (overflow)" : "", "  ETA ",
+      cat("step ",
+          step,
+          "/",
+          total_steps_,
+          "  loss ",
+          format("%.4f", line.loss),
+          "  lr ",
+          format("%.2e", line.facts.lr),
+          "  gnorm ",
+          format("%.3f", line.facts.grad_norm),
+          "  ",
+          format_count(line.tokens_per_s),
+          " tok/s  MFU ",
+          format("%.1f%%", 100 * line.mfu),
+          "  mem ",
+          format("%.2f GiB", line.mean.mem_peak_bytes / (1024.0 * 1024 * 1024)),
+          "  data ",
+          format("%.1f%%", 100 * line.mean.data_wait_s / line.mean.step_time_s),
+          "  comm ",
+          format("%.1f%%", 100 * line.mean.comm_exposed_s / line.mean.step_time_s),
+          line.facts.skipped ? "  skipped (overflow)" : "",
+          "  ETA ",
           remaining);
   if (terminal_) {
     std::fprintf(stderr, "\r\033[K%s", text.c_str());

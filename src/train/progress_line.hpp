@@ -7,11 +7,14 @@
 
 namespace trireme {
 
-/// The line a person watches. On a terminal one line is redrawn; in a batch log full lines are written, never a carriage
-/// return, every `log_every` steps and for the first and last step.
+/// The line a person watches. On a terminal one line is redrawn; in a batch log full lines are
+/// written, never a carriage return, every `log_every` steps and for the first and last step.
 class ProgressLine {
  public:
-  ProgressLine(std::int64_t first_step, std::int64_t total_steps, std::int64_t log_every, bool active);
+  ProgressLine(std::int64_t first_step,
+               std::int64_t total_steps,
+               std::int64_t log_every,
+               bool active);
 
   void show(const MetricsLine& line);
   /// Ends the redrawn line, before other output.

@@ -11,15 +11,24 @@ namespace trireme {
 namespace {
 
 /// Sections and keys that may differ between the parts of one run. Every other key must agree.
-constexpr std::array<std::string_view, 13> kMayDiffer{"parallel.",           "checkpoint.",        "data.",
-                                                      "model.preset",        "train.steps",        "train.epochs",
-                                                      "train.micro_batch",   "train.device",       "train.log_every",
-                                                      "train.metrics_every", "train.eval_every",   "train.threads",
+constexpr std::array<std::string_view, 13> kMayDiffer{"parallel.",
+                                                      "checkpoint.",
+                                                      "data.",
+                                                      "model.preset",
+                                                      "train.steps",
+                                                      "train.epochs",
+                                                      "train.micro_batch",
+                                                      "train.device",
+                                                      "train.log_every",
+                                                      "train.metrics_every",
+                                                      "train.eval_every",
+                                                      "train.threads",
                                                       "train.comm_timeout_s"};
 
 bool may_differ(const std::string& key) {
-  return std::any_of(kMayDiffer.begin(), kMayDiffer.end(),
-                     [&](std::string_view one) { return one.back() == '.' ? key.starts_with(one) : key == one; });
+  return std::any_of(kMayDiffer.begin(), kMayDiffer.end(), [&](std::string_view one) {
+    return one.back() == '.' ? key.starts_with(one) : key == one;
+  });
 }
 
 }  // namespace
@@ -28,15 +37,28 @@ void save_config(std::map<std::string, std::string>& values, const ConfigSet& co
   for (const std::string& key : config.keys()) values["config." + key] = config.value(key);
 }
 
-void check_same_run(const std::map<std::string, std::string>& values, const ConfigSet& config, const std::string& checkpoint) {
+void check_same_run(const std::map<std::string, std::string>& values,
+                    const ConfigSet& config,
+                    const std::string& checkpoint) {
   std::string differences;
   for (const std::string& key : config.keys()) {
     const auto saved = values.find("config." + key);
     if (may_differ(key) || saved == values.end() || saved->second == config.value(key)) continue;
-    differences += cat("\n  ", key, " = ", config.value(key), " (", config.origin(key), "), the checkpoint has ", saved->second);
+    differences += cat("\n  ",
+                       key,
+                       " = ",
+                       config.value(key),
+                       " (",
+                       config.origin(key),
+                       "), the checkpoint has ",
+                       saved->second);
   }
   if (!differences.empty()) {
-    fail(ErrorKind::usage, "this configuration does not continue ", checkpoint, ":", differences,
+    fail(ErrorKind::usage,
+         "this configuration does not continue ",
+         checkpoint,
+         ":",
+         differences,
          "\nGive the checkpoint's values, or another --run to start anew.");
   }
 }

@@ -11,10 +11,14 @@ namespace trireme {
 void RunFolder::prepare() const {
   namespace fs = std::filesystem;
   std::error_code code;
-  if (fs::exists(root, code) && !fs::is_directory(root, code)) fail(ErrorKind::usage, "--run ", root.string(), " is a file, must be a folder");
+  if (fs::exists(root, code) && !fs::is_directory(root, code))
+    fail(ErrorKind::usage, "--run ", root.string(), " is a file, must be a folder");
   const bool ours = fs::exists(checkpoints(), code) || fs::exists(config(), code);
   if (!ours && fs::exists(root, code) && !fs::is_empty(root, code)) {
-    fail(ErrorKind::usage, "--run ", root.string(), " holds something that is not a run of trireme; give a new or an empty folder");
+    fail(ErrorKind::usage,
+         "--run ",
+         root.string(),
+         " holds something that is not a run of trireme; give a new or an empty folder");
   }
   fs::create_directories(checkpoints(), code);
   if (code) fail(ErrorKind::resource, "cannot make ", checkpoints().string(), ": ", code.message());

@@ -10,16 +10,20 @@ struct RunFolder {
   std::filesystem::path root;
 
   [[nodiscard]] std::filesystem::path config() const { return root / "config.toml"; }
+
   [[nodiscard]] std::filesystem::path metrics() const { return root / "metrics.jsonl"; }
+
   [[nodiscard]] std::filesystem::path status() const { return root / "status.json"; }
+
   [[nodiscard]] std::filesystem::path checkpoints() const { return root / "checkpoints"; }
 
-  /// Makes the folder if it is absent or empty; accepts one that a run of ours left. Throws Error(usage) for a folder that
-  /// holds something else.
+  /// Makes the folder if it is absent or empty; accepts one that a run of ours left. Throws
+  /// Error(usage) for a folder that holds something else.
   void prepare() const;
 };
 
-/// How a run ended, for scripts: {"state": "done" | "stopped" | "failed", "exit_code": N, "step": N}, published whole.
+/// How a run ended, for scripts: {"state": "done" | "stopped" | "failed", "exit_code": N, "step":
+/// N}, published whole.
 void write_status(const RunFolder& folder, const std::string& state, int code, std::int64_t step);
 
 }  // namespace trireme

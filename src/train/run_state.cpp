@@ -20,7 +20,11 @@ std::string to_text(T value) {
 template <class T>
 T number(const std::map<std::string, std::string>& values, const char* key) {
   const auto found = values.find(key);
-  if (found == values.end()) fail(ErrorKind::data, "the checkpoint has no value '", key, "': it is not one of a training run");
+  if (found == values.end())
+    fail(ErrorKind::data,
+         "the checkpoint has no value '",
+         key,
+         "': it is not one of a training run");
   T value{};
   const std::string& text = found->second;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -34,15 +38,22 @@ T number(const std::map<std::string, std::string>& values, const char* key) {
 
 StateView::StateView(ParamRegistry& registry, Optimizer& optimizer, int data_rank, int data_size)
     : owned_bytes_(static_cast<std::size_t>(data_size)), data_rank_(data_rank) {
-  for (ParamId id = 0; id < registry.size(); ++id) add(cat("param/", registry.spec(id).name), registry, id, registry.main(id));
+  for (ParamId id = 0; id < registry.size(); ++id)
+    add(cat("param/", registry.spec(id).name), registry, id, registry.main(id));
   for (const OptimizerSlot& slot : optimizer.slots()) {
     for (ParamId id = 0; id < registry.size(); ++id) {
-      add(cat("optim/", slot.name, "/", registry.spec(id).name), registry, id, registry.view_of(slot.flat, id));
+      add(cat("optim/", slot.name, "/", registry.spec(id).name),
+          registry,
+          id,
+          registry.view_of(slot.flat, id));
     }
   }
 }
 
-void StateView::add(const std::string& name, const ParamRegistry& registry, ParamId id, const at::Tensor& local) {
+void StateView::add(const std::string& name,
+                    const ParamRegistry& registry,
+                    ParamId id,
+                    const at::Tensor& local) {
   at::Tensor host = local;
   if (!local.is_cpu()) {
     host = at::empty(local.sizes(), local.options().device(at::kCPU).pinned_memory(true));
@@ -51,8 +62,12 @@ void StateView::add(const std::string& name, const ParamRegistry& registry, Para
   const auto owner = std::min_element(owned_bytes_.begin(), owned_bytes_.end());
   const auto bytes = static_cast<std::size_t>(host.nbytes());
   *owner += static_cast<std::int64_t>(bytes);
-  tensors_.push_back({name, to_dtype(local.scalar_type()), registry.spec(id).shape, registry.shard(id),
-                      std::span(static_cast<std::byte*>(host.mutable_data_ptr()), bytes), owner - owned_bytes_.begin() == data_rank_});
+  tensors_.push_back({name,
+                      to_dtype(local.scalar_type()),
+                      registry.spec(id).shape,
+                      registry.shard(id),
+                      std::span(static_cast<std::byte*>(host.mutable_data_ptr()), bytes),
+                      owner - owned_bytes_.begin() == data_rank_});
 }
 
 void StateView::stage() {
@@ -63,7 +78,9 @@ void StateView::unstage() {
   for (Mirror& mirror : mirrors_) mirror.device.copy_(mirror.host);
 }
 
-void save_progress(std::map<std::string, std::string>& values, const Progress& progress, const LossScaler& scaler) {
+void save_progress(std::map<std::string, std::string>& values,
+                   const Progress& progress,
+                   const LossScaler& scaler) {
   values["step"] = to_text(progress.step);
   values["update"] = to_text(progress.update);
   values["data.next_sample"] = to_text(progress.next_sample);
@@ -73,8 +90,12 @@ void save_progress(std::map<std::string, std::string>& values, const Progress& p
 }
 
 Progress load_progress(const std::map<std::string, std::string>& values, LossScaler& scaler) {
-  if (scaler.dynamic()) scaler.restore(number<double>(values, "scaler.scale"), number<std::int64_t>(values, "scaler.good_steps"));
-  return {number<std::int64_t>(values, "step"), number<std::int64_t>(values, "update"), number<std::int64_t>(values, "data.next_sample"),
+  if (scaler.dynamic())
+    scaler.restore(number<double>(values, "scaler.scale"),
+                   number<std::int64_t>(values, "scaler.good_steps"));
+  return {number<std::int64_t>(values, "step"),
+          number<std::int64_t>(values, "update"),
+          number<std::int64_t>(values, "data.next_sample"),
           number<std::int64_t>(values, "tokens")};
 }
 

@@ -18,14 +18,16 @@ struct Progress {
   std::int64_t tokens = 0;       // positions trained on, all ranks
 };
 
-/// The training state as a StateDict: "param/<name>" (main weights) and "optim/<slot>/<name>". CPU tensors are described in
-/// place; GPU tensors through host copies that live in this object.
+/// The training state as a StateDict: "param/<name>" (main weights) and "optim/<slot>/<name>". CPU
+/// tensors are described in place; GPU tensors through host copies that live in this object.
 class StateView {
  public:
-  /// Replicated tensors are owned by one data rank each, spread by bytes. `data_rank` of `data_size`.
+  /// Replicated tensors are owned by one data rank each, spread by bytes. `data_rank` of
+  /// `data_size`.
   StateView(ParamRegistry& registry, Optimizer& optimizer, int data_rank, int data_size);
 
   [[nodiscard]] std::vector<StateTensor>& tensors() { return tensors_; }
+
   /// Device to host copies, before a save. Nothing to do on a CPU.
   void stage();
   /// Host to device copies, after a load.
@@ -37,7 +39,10 @@ class StateView {
     at::Tensor host;
   };
 
-  void add(const std::string& name, const ParamRegistry& registry, ParamId id, const at::Tensor& local);
+  void add(const std::string& name,
+           const ParamRegistry& registry,
+           ParamId id,
+           const at::Tensor& local);
 
   std::vector<StateTensor> tensors_;
   std::vector<Mirror> mirrors_;
@@ -45,7 +50,9 @@ class StateView {
   int data_rank_;
 };
 
-void save_progress(std::map<std::string, std::string>& values, const Progress& progress, const LossScaler& scaler);
+void save_progress(std::map<std::string, std::string>& values,
+                   const Progress& progress,
+                   const LossScaler& scaler);
 /// Throws Error(data) for a value that is missing or not a number.
 Progress load_progress(const std::map<std::string, std::string>& values, LossScaler& scaler);
 

@@ -9,14 +9,18 @@
 
 namespace trireme {
 
-CheckpointSaver::CheckpointSaver(std::filesystem::path folder, std::string run_id, const CheckpointConfig& config, Communicator& world)
+CheckpointSaver::CheckpointSaver(std::filesystem::path folder,
+                                 std::string run_id,
+                                 const CheckpointConfig& config,
+                                 Communicator& world)
     : folder_(std::move(folder)), run_id_(std::move(run_id)), config_(config), world_(world) {}
 
 void CheckpointSaver::save(std::int64_t step, const StateDict& state) {
   commit();
   const SaveOptions options{run_id_, /*copy=*/config_.async};
   if (!config_.async) {
-    all_or_none(world_, [&] { published_ = save_checkpoint(folder_, step, state, world_, options); });
+    all_or_none(world_,
+                [&] { published_ = save_checkpoint(folder_, step, state, world_, options); });
     announce(step);
     return;
   }
@@ -44,7 +48,9 @@ void CheckpointSaver::announce(std::int64_t step) {
   if (config_.keep_last == 0) return;
   all_or_none(world_, [&] {
     if (world_.rank() != 0) return;
-    prune_checkpoints(folder_, {run_id_, config_.keep_last, 0, trusted_}, [](std::string_view text) { log::warn(text); });
+    prune_checkpoints(folder_,
+                      {run_id_, config_.keep_last, 0, trusted_},
+                      [](std::string_view text) { log::warn(text); });
   });
 }
 

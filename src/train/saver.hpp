@@ -10,18 +10,25 @@
 
 namespace trireme {
 
-/// Writes the run's checkpoints, at once or behind training, and prunes old ones. All methods but writer_done are collective.
+/// Writes the run's checkpoints, at once or behind training, and prunes old ones. All methods but
+/// writer_done are collective.
 class CheckpointSaver {
  public:
-  CheckpointSaver(std::filesystem::path folder, std::string run_id, const CheckpointConfig& config, Communicator& world);
+  CheckpointSaver(std::filesystem::path folder,
+                  std::string run_id,
+                  const CheckpointConfig& config,
+                  Communicator& world);
 
-  /// With checkpoint.async: copies the state and returns while a thread writes; a save still in flight is committed first.
-  /// Otherwise returns when the checkpoint is published. Throws on all ranks what failed on one, earlier saves included.
+  /// With checkpoint.async: copies the state and returns while a thread writes; a save still in
+  /// flight is committed first. Otherwise returns when the checkpoint is published. Throws on all
+  /// ranks what failed on one, earlier saves included.
   void save(std::int64_t step, const StateDict& state);
 
   /// True when a writer thread of this rank has ended and its result waits for commit.
   [[nodiscard]] bool writer_done() const;
+
   [[nodiscard]] bool in_flight() const { return staged_.has_value(); }
+
   /// Publishes the save in flight; waits for the writer if it must.
   void commit();
 

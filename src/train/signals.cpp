@@ -19,6 +19,7 @@ void on_signal(int number) {
 
 void install_stop_signals() {
   struct sigaction action {};
+
   action.sa_handler = on_signal;
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;
@@ -26,6 +27,8 @@ void install_stop_signals() {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
-int stop_signal() noexcept { return requested; }
+int stop_signal() noexcept {
+  return requested;
+}
 
 }  // namespace trireme

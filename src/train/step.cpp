@@ -36,9 +36,11 @@ UpdateResult Step::run(std::span<const Batch> batches,
     micro_batches.push_back(to_microbatch(batch, registry_.device(), step, /*training=*/true));
     result.num_targets += batch.num_targets;
   }
-  const double grad_scale = scaler_.scale() / static_cast<double>(std::max<std::int64_t>(update_targets, 1));
+  const double grad_scale =
+      scaler_.scale() / static_cast<double>(std::max<std::int64_t>(update_targets, 1));
   std::vector<ForwardTape> tapes(batches.size());
-  at::Tensor loss_sum = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(registry_.device()));
+  at::Tensor loss_sum =
+      at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(registry_.device()));
 
   buckets_.begin();
   registry_.begin_update(static_cast<int>(batches.size()));
@@ -47,8 +49,10 @@ UpdateResult Step::run(std::span<const Batch> batches,
     if (operation.kind == Operation::Kind::forward) {
       loss_sum.add_(model_.forward(micro_batches[i], grad_scale, tapes[i]));
     } else {
-      // Parameter 0 is complete last, so that the damage of this rank alone travels with its bucket.
-      if (failpoint_triggered("train.overflow")) registry_.main_grad(0).view({-1})[0] = std::numeric_limits<float>::infinity();
+      // Parameter 0 is complete last, so that the damage of this rank alone travels with its
+      // bucket.
+      if (failpoint_triggered("train.overflow"))
+        registry_.main_grad(0).view({-1})[0] = std::numeric_limits<float>::infinity();
       model_.backward(micro_batches[i], tapes[i]);
     }
   }
@@ -61,7 +65,11 @@ UpdateResult Step::run(std::span<const Batch> batches,
   result.grad_norm = global_norm(grad_squares(registry_)) / scaler_.scale();
   result.skipped = !std::isfinite(result.grad_norm);
   if (result.skipped && scaler_.scale() <= 1.0) {
-    fail(ErrorKind::numeric, "step ", step, ": the gradient is not finite. The last checkpoint is untouched: resume from it with a lower "
+    fail(ErrorKind::numeric,
+         "step ",
+         step,
+         ": the gradient is not finite. The last checkpoint is untouched: resume from it with a "
+         "lower "
          "optim.lr, more optim.warmup_steps or train.precision bf16 or fp32");
   }
   if (!result.skipped) {

@@ -6,8 +6,9 @@
 
 namespace trireme {
 
-/// One small reduction a step, posted before it and read after it, so that it costs no waiting: all ranks stop after the same
-/// step though a signal reached only one, and all commit a checkpoint once every writer is done.
+/// One small reduction a step, posted before it and read after it, so that it costs no waiting: all
+/// ranks stop after the same step though a signal reached only one, and all commit a checkpoint
+/// once every writer is done.
 class StopVote {
  public:
   struct Result {
@@ -19,7 +20,8 @@ class StopVote {
 
   void post(bool stop, bool writer_done) {
     votes_ = {stop ? 1 : 0, writer_done ? 0 : 1};
-    work_ = world_.all_reduce(votes_.data(), votes_.data(), votes_.size(), DType::i32, ReduceOp::max, {}, "stop vote");
+    work_ = world_.all_reduce(
+        votes_.data(), votes_.data(), votes_.size(), DType::i32, ReduceOp::max, {}, "stop vote");
   }
 
   Result take() {

@@ -34,20 +34,34 @@ struct TrainingRun::Model {
   StateView state;
 
   Model(const RunConfig& config, const RunRanks& ranks, at::Device device, ParamDTypes dtypes)
-      : device_world(device.is_cuda() ? make_world("nccl", ranks.launch, ranks.options, ranks.device_backends) : nullptr),
+      : device_world(device.is_cuda()
+                         ? make_world("nccl", ranks.launch, ranks.options, ranks.device_backends)
+                         : nullptr),
         mesh(device_world ? *device_world : ranks.world, config.parallel),
-        transformer(registry, config.model, ModelPart::whole(config.model),
-                    {config.train.fused_ops ? ops::Path::fast : ops::Path::plain, config.parallel.recompute == "full",
+        transformer(registry,
+                    config.model,
+                    ModelPart::whole(config.model),
+                    {config.train.fused_ops ? ops::Path::fast : ops::Path::plain,
+                     config.parallel.recompute == "full",
                      static_cast<std::uint64_t>(config.train.seed)}),
-        optimizer((registry.allocate(mesh, dtypes, device), make_optimizer(config.optim, registry))),
+        optimizer(
+            (registry.allocate(mesh, dtypes, device), make_optimizer(config.optim, registry))),
         scaler(config.train.precision == "fp16"),
-        step(transformer, *optimizer, mesh.group(Axis::data), scaler, config.optim.clip_norm, config.parallel.bucket_mb),
+        step(transformer,
+             *optimizer,
+             mesh.group(Axis::data),
+             scaler,
+             config.optim.clip_norm,
+             config.parallel.bucket_mb),
         state(registry, *optimizer, mesh.rank(Axis::data), mesh.size(Axis::data)) {
     transformer.prepare();
   }
 };
 
-TrainingRun::TrainingRun(RunConfig& config, ConfigSet& keys, const std::filesystem::path& folder, const RunRanks& ranks)
+TrainingRun::TrainingRun(RunConfig& config,
+                         ConfigSet& keys,
+                         const std::filesystem::path& folder,
+                         const RunRanks& ranks)
     : config_(config), keys_(keys), folder_{folder}, ranks_(ranks), world_(ranks.world) {
   all_or_none(world_, [&] {
     open_data();
@@ -62,32 +76,52 @@ TrainingRun::TrainingRun(RunConfig& config, ConfigSet& keys, const std::filesyst
 TrainingRun::~TrainingRun() = default;
 
 void TrainingRun::open_data() {
-  if (config_.data.path.empty()) fail(ErrorKind::usage, "--data is missing: give a token set (a folder that trireme-data pack wrote)");
+  if (config_.data.path.empty())
+    fail(ErrorKind::usage,
+         "--data is missing: give a token set (a folder that trireme-data pack wrote)");
   set_.emplace(TokenSet::open(config_.data.path));
-  if (set_->kind() != "pretrain") fail(ErrorKind::usage, "--data ", config_.data.path, " is of kind ", set_->kind(), ", pretrain is needed");
+  if (set_->kind() != "pretrain")
+    fail(ErrorKind::usage,
+         "--data ",
+         config_.data.path,
+         " is of kind ",
+         set_->kind(),
+         ", pretrain is needed");
   if (config_.train.seq_len == 0) config_.train.seq_len = set_->seq_len();
   samples_.emplace(*set_, config_.train.seq_len);
   if (!config_.data.valid_path.empty()) {
     valid_set_.emplace(TokenSet::open(config_.data.valid_path));
     if (valid_set_->manifest().tokenizer_hash != set_->manifest().tokenizer_hash) {
-      fail(ErrorKind::usage, "data.valid_path ", config_.data.valid_path, " was packed with another tokenizer than ", config_.data.path);
+      fail(ErrorKind::usage,
+           "data.valid_path ",
+           config_.data.valid_path,
+           " was packed with another tokenizer than ",
+           config_.data.path);
     }
     valid_samples_.emplace(*valid_set_, config_.train.seq_len);
   } else if (config_.train.eval_every > 0) {
-    fail(ErrorKind::usage, "train.eval_every = ", config_.train.eval_every, " needs data.valid_path");
+    fail(ErrorKind::usage,
+         "train.eval_every = ",
+         config_.train.eval_every,
+         " needs data.valid_path");
   }
   files_ = set_->tokenizer_files();
 }
 
 std::int64_t TrainingRun::steps_of_epochs() const {
   return static_cast<std::int64_t>(
-      std::ceil(config_.train.epochs * static_cast<double>(samples_->size()) / static_cast<double>(config_.train.global_batch)));
+      std::ceil(config_.train.epochs * static_cast<double>(samples_->size()) /
+                static_cast<double>(config_.train.global_batch)));
 }
 
 void TrainingRun::resolve_config() {
   resolve(config_.model, static_cast<std::int64_t>(set_->vocab_size()));
   if (config_.train.seq_len > config_.model.max_seq_len) {
-    fail(ErrorKind::usage, "train.seq_len = ", config_.train.seq_len, " is more than model.max_seq_len = ", config_.model.max_seq_len);
+    fail(ErrorKind::usage,
+         "train.seq_len = ",
+         config_.train.seq_len,
+         " is more than model.max_seq_len = ",
+         config_.model.max_seq_len);
   }
   if (config_.train.steps == 0) config_.train.steps = steps_of_epochs();
   files_["config.toml"] = keys_.to_toml();
@@ -98,7 +132,9 @@ void TrainingRun::claim_folder() {
   folder_.prepare();
   lock_.emplace(folder_.root, RunLockOptions{.job_id = ranks_.job_id});
   if (config_.checkpoint.resume == "never" && !list_steps(folder_.checkpoints()).empty()) {
-    fail(ErrorKind::usage, "checkpoint.resume = never, but ", folder_.checkpoints().string(),
+    fail(ErrorKind::usage,
+         "checkpoint.resume = never, but ",
+         folder_.checkpoints().string(),
          " holds checkpoints; give a new --run, or let it resume (auto)");
   }
 }
@@ -109,26 +145,30 @@ void TrainingRun::build() {
   const ParamDTypes dtypes = precision_dtypes(config_.train.precision);
   model_ = std::make_unique<Model>(config_, ranks_, device, dtypes);
   const double peak = peak_flops(device, dtypes.compute) * world_.size();
-  metrics_.emplace(world_, folder_.metrics(), flops_per_token(config_.model, config_.train.seq_len), peak);
-  saver_.emplace(folder_.checkpoints(), run_identity(keys_, set_->content_hash()), config_.checkpoint, world_);
+  metrics_.emplace(
+      world_, folder_.metrics(), flops_per_token(config_.model, config_.train.seq_len), peak);
+  saver_.emplace(
+      folder_.checkpoints(), run_identity(keys_, set_->content_hash()), config_.checkpoint, world_);
 }
 
 void TrainingRun::resume() {
   const std::string& wanted = config_.checkpoint.resume;
   std::optional<Checkpoint> found;
   if (wanted == "auto") {
-    found = find_newest_good(folder_.checkpoints(), world_, [](std::string_view text) { log::warn(text); });
+    found = find_newest_good(
+        folder_.checkpoints(), world_, [](std::string_view text) { log::warn(text); });
     if (!found && !list_steps(folder_.checkpoints()).empty()) {
       all_or_none(world_, [&] {
-        fail(ErrorKind::data, "no checkpoint in ", folder_.checkpoints().string(), " is whole; nothing was changed. Give another --run to start anew");
+        fail(ErrorKind::data,
+             "no checkpoint in ",
+             folder_.checkpoints().string(),
+             " is whole; nothing was changed. Give another --run to start anew");
       });
     }
     // The run will come to the steps of the damaged ones again.
     if (found) all_or_none(world_, [&] { set_aside_after(found->step()); });
   } else if (wanted != "never") {
-    all_or_none(world_, [&] {
-      found = open_newest_good(wanted);
-    });
+    all_or_none(world_, [&] { found = open_newest_good(wanted); });
   }
   if (found) {
     load(*found);
@@ -137,15 +177,22 @@ void TrainingRun::resume() {
   }
   const Mesh& mesh = model_->mesh;
   all_or_none(world_, [&] {
-    loader_.emplace(*samples_, LoaderConfig{static_cast<std::uint64_t>(config_.train.seed), true, config_.train.micro_batch,
-                                            config_.train.global_batch, mesh.rank(Axis::data), mesh.size(Axis::data), progress_.next_sample});
+    loader_.emplace(*samples_,
+                    LoaderConfig{static_cast<std::uint64_t>(config_.train.seed),
+                                 true,
+                                 config_.train.micro_batch,
+                                 config_.train.global_batch,
+                                 mesh.rank(Axis::data),
+                                 mesh.size(Axis::data),
+                                 progress_.next_sample});
   });
 }
 
 void TrainingRun::set_aside_after(std::int64_t step) const {
   if (world_.rank() != 0) return;
   for (const std::int64_t damaged : list_steps(folder_.checkpoints())) {
-    if (damaged > step) log::warn(cat("moved to ", set_aside_step(folder_.checkpoints(), damaged).string()));
+    if (damaged > step)
+      log::warn(cat("moved to ", set_aside_step(folder_.checkpoints(), damaged).string()));
   }
 }
 
@@ -156,7 +203,12 @@ void TrainingRun::load(const Checkpoint& checkpoint) {
     if (!weights_only) {
       check_same_run(values, keys_, checkpoint.path().string());
       if (values.at("data.content_hash") != set_->content_hash()) {
-        fail(ErrorKind::usage, "--data ", config_.data.path, " holds other tokens than ", checkpoint.path().string(), " was trained on");
+        fail(ErrorKind::usage,
+             "--data ",
+             config_.data.path,
+             " holds other tokens than ",
+             checkpoint.path().string(),
+             " was trained on");
       }
     }
   });
@@ -180,13 +232,45 @@ void TrainingRun::announce() const {
   if (world_.rank() == 0) write_file_atomic(folder_.config(), keys_.to_toml());
   const TrainConfig& train = config_.train;
   const std::int64_t data_ranks = model_->mesh.size(Axis::data);
-  log::info(cat(world_.size(), " ranks (", world_.backend(), ") on ", ranks_.launch.num_nodes, " nodes, device ", model_->registry.device(), ", ",
-                train.precision, ", ", at::get_num_threads(), " CPU threads a rank"));
-  log::info(cat("model ", config_.model.preset, ": ", format_count(static_cast<double>(config_.model.num_parameters())), " parameters"));
-  log::info(cat("global batch ", train.global_batch, " = ", data_ranks, " data ranks x ", train.micro_batch, " sequences x ",
-                loader_->micro_steps(), " micro-steps of ", train.seq_len, " tokens; ", samples_->size(), " sequences in ", config_.data.path));
-  log::info(cat("steps ", progress_.step, " to ", train.steps, " (", format_count(static_cast<double>(train.global_batch * train.seq_len)),
-                " tokens a step), run folder ", folder_.root.string()));
+  log::info(cat(world_.size(),
+                " ranks (",
+                world_.backend(),
+                ") on ",
+                ranks_.launch.num_nodes,
+                " nodes, device ",
+                model_->registry.device(),
+                ", ",
+                train.precision,
+                ", ",
+                at::get_num_threads(),
+                " CPU threads a rank"));
+  log::info(cat("model ",
+                config_.model.preset,
+                ": ",
+                format_count(static_cast<double>(config_.model.num_parameters())),
+                " parameters"));
+  log::info(cat("global batch ",
+                train.global_batch,
+                " = ",
+                data_ranks,
+                " data ranks x ",
+                train.micro_batch,
+                " sequences x ",
+                loader_->micro_steps(),
+                " micro-steps of ",
+                train.seq_len,
+                " tokens; ",
+                samples_->size(),
+                " sequences in ",
+                config_.data.path));
+  log::info(cat("steps ",
+                progress_.step,
+                " to ",
+                train.steps,
+                " (",
+                format_count(static_cast<double>(train.global_batch * train.seq_len)),
+                " tokens a step), run folder ",
+                folder_.root.string()));
 }
 
 bool TrainingRun::checkpoint_due() const {
@@ -196,7 +280,8 @@ bool TrainingRun::checkpoint_due() const {
 
 int TrainingRun::execute() {
   if (world_.rank() == 0) write_status(folder_, "running", kExitDone, progress_.step);
-  progress_line_.emplace(progress_.step, config_.train.steps, config_.train.log_every, world_.rank() == 0);
+  progress_line_.emplace(
+      progress_.step, config_.train.steps, config_.train.log_every, world_.rank() == 0);
   StopVote vote(world_);
   std::int64_t saved_step = progress_.step;
   bool stopped = false;
@@ -216,7 +301,10 @@ int TrainingRun::execute() {
   saver_->commit();
   if (const auto line = metrics_->flush()) progress_line_->show(*line);
   progress_line_->close();
-  if (stopped) log::info(cat("stopped on request at step ", progress_.step, " after a committed checkpoint; the same command resumes"));
+  if (stopped)
+    log::info(cat("stopped on request at step ",
+                  progress_.step,
+                  " after a committed checkpoint; the same command resumes"));
   const bool done = progress_.step >= config_.train.steps;
   const int code = done ? kExitDone : kExitStopped;
   if (world_.rank() == 0) write_status(folder_, done ? "done" : "stopped", code, progress_.step);
@@ -234,15 +322,23 @@ void TrainingRun::do_step() {
   if (ranks_.options.activity) ranks_.options.activity->set_step(step);
   const double lr = learning_rate(config_.optim, step, config_.train.steps);
 
-  const UpdateResult result = model_->step.run(batches, batches.front().update_targets, step, progress_.update + 1, lr);
+  const UpdateResult result =
+      model_->step.run(batches, batches.front().update_targets, step, progress_.update + 1, lr);
 
   const std::int64_t step_tokens = config_.train.global_batch * config_.train.seq_len;
-  progress_ = {step, progress_.update + (result.skipped ? 0 : 1), loader_->next_sample(), progress_.tokens + step_tokens};
+  progress_ = {step,
+               progress_.update + (result.skipped ? 0 : 1),
+               loader_->next_sample(),
+               progress_.tokens + step_tokens};
   report(result, timer.seconds(), data_wait_s, lr, step_tokens);
   failpoint("train.stepped");
 }
 
-void TrainingRun::report(const UpdateResult& result, double step_time_s, double data_wait_s, double lr, std::int64_t step_tokens) {
+void TrainingRun::report(const UpdateResult& result,
+                         double step_time_s,
+                         double data_wait_s,
+                         double lr,
+                         std::int64_t step_tokens) {
   since_report_.loss_sum += result.loss_sum;
   since_report_.num_targets += static_cast<double>(result.num_targets);
   since_report_.step_time_s += step_time_s;
@@ -250,10 +346,16 @@ void TrainingRun::report(const UpdateResult& result, double step_time_s, double 
   since_report_.comm_s += result.overlap.comm_s;
   since_report_.comm_exposed_s += result.overlap.exposed_s;
   tokens_since_report_ += step_tokens;
-  if (progress_.step % config_.train.metrics_every != 0 && progress_.step != config_.train.steps) return;
+  if (progress_.step % config_.train.metrics_every != 0 && progress_.step != config_.train.steps)
+    return;
   since_report_.mem_peak_bytes = static_cast<double>(peak_memory_bytes(model_->registry.device()));
-  const StepFacts facts{progress_.step, progress_.tokens,         tokens_since_report_, result.grad_norm,
-                        lr,             model_->scaler.scale(), result.skipped};
+  const StepFacts facts{progress_.step,
+                        progress_.tokens,
+                        tokens_since_report_,
+                        result.grad_norm,
+                        lr,
+                        model_->scaler.scale(),
+                        result.skipped};
   const auto line = metrics_->report(facts, since_report_);
   since_report_ = {};
   tokens_since_report_ = 0;
@@ -261,14 +363,18 @@ void TrainingRun::report(const UpdateResult& result, double step_time_s, double 
 }
 
 void TrainingRun::validate() {
-  const Validation validation = evaluate(model_->transformer, *valid_samples_, model_->mesh.group(Axis::data), config_.train.micro_batch);
+  const Validation validation = evaluate(model_->transformer,
+                                         *valid_samples_,
+                                         model_->mesh.group(Axis::data),
+                                         config_.train.micro_batch);
   metrics_->write_validation(progress_.step, validation.loss, validation.num_targets);
   progress_line_->close();
   log::info(cat("step ", progress_.step, "  validation loss ", validation.loss));
 }
 
 void TrainingRun::save() {
-  // Lines of the steps that the checkpoint holds must be on disk before it: a resumed run does not write them again.
+  // Lines of the steps that the checkpoint holds must be on disk before it: a resumed run does not
+  // write them again.
   if (const auto line = metrics_->flush()) progress_line_->show(*line);
   progress_line_->close();
   model_->state.stage();
@@ -293,7 +399,10 @@ void TrainingRun::end_diverged(const Error& error) {
   throw PeerFailed(code);
 }
 
-int pretrain(RunConfig& config, ConfigSet& keys, const std::filesystem::path& folder, const RunRanks& ranks) {
+int pretrain(RunConfig& config,
+             ConfigSet& keys,
+             const std::filesystem::path& folder,
+             const RunRanks& ranks) {
   TrainingRun run(config, keys, folder, ranks);
   int code = kExitDone;
   try {

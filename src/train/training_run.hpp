@@ -22,7 +22,8 @@
 
 namespace trireme {
 
-/// What a program hands to a run: where it stands, all ranks, and backends for devices that only some programs link.
+/// What a program hands to a run: where it stands, all ranks, and backends for devices that only
+/// some programs link.
 struct RunRanks {
   const LaunchInfo& launch;
   Communicator& world;                           // CPU: control, agreement, metrics, checkpoints
@@ -31,25 +32,31 @@ struct RunRanks {
   std::string job_id;  // of the scheduler, "" outside one
 };
 
-/// One training run on all ranks, from opened data to the last checkpoint. Construct, then execute(); both are collective.
+/// One training run on all ranks, from opened data to the last checkpoint. Construct, then
+/// execute(); both are collective.
 ///
-/// The constructor opens the data, resolves the configuration, claims the run folder, builds the model and resumes; whatever
-/// is wrong on any rank is thrown on all (agreement.hpp) before a step is done.
+/// The constructor opens the data, resolves the configuration, claims the run folder, builds the
+/// model and resumes; whatever is wrong on any rank is thrown on all (agreement.hpp) before a step
+/// is done.
 class TrainingRun {
  public:
-  TrainingRun(RunConfig& config, ConfigSet& keys, const std::filesystem::path& folder, const RunRanks& ranks);
+  TrainingRun(RunConfig& config,
+              ConfigSet& keys,
+              const std::filesystem::path& folder,
+              const RunRanks& ranks);
   ~TrainingRun();
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;
 
-  /// Trains to the last step: kExitDone; or to the step at which a signal reached any rank: kExitStopped, after a committed
-  /// checkpoint. Throws what ends the run, with the last committed checkpoint intact.
+  /// Trains to the last step: kExitDone; or to the step at which a signal reached any rank:
+  /// kExitStopped, after a committed checkpoint. Throws what ends the run, with the last committed
+  /// checkpoint intact.
   int execute();
 
   /// After execute() threw: status.json says so (rank 0).
   void record_failure(int code);
-  /// After execute() threw Error(numeric), which all ranks do at the same step: the lines of the steps before are written,
-  /// and one rank speaks for all. Throws AgreedError or PeerFailed.
+  /// After execute() threw Error(numeric), which all ranks do at the same step: the lines of the
+  /// steps before are written, and one rank speaks for all. Throws AgreedError or PeerFailed.
   [[noreturn]] void end_diverged(const Error& error);
 
  private:
@@ -68,7 +75,11 @@ class TrainingRun {
 
   /// One optimizer step with everything around it but checkpoints.
   void do_step();
-  void report(const UpdateResult& result, double step_time_s, double data_wait_s, double lr, std::int64_t step_tokens);
+  void report(const UpdateResult& result,
+              double step_time_s,
+              double data_wait_s,
+              double lr,
+              std::int64_t step_tokens);
   void validate();
   void save();
   [[nodiscard]] bool checkpoint_due() const;
@@ -95,7 +106,11 @@ class TrainingRun {
   std::int64_t tokens_since_report_ = 0;
 };
 
-/// The `trireme pretrain` command after its arguments are read; returns the exit code and leaves status.json.
-int pretrain(RunConfig& config, ConfigSet& keys, const std::filesystem::path& folder, const RunRanks& ranks);
+/// The `trireme pretrain` command after its arguments are read; returns the exit code and leaves
+/// status.json.
+int pretrain(RunConfig& config,
+             ConfigSet& keys,
+             const std::filesystem::path& folder,
+             const RunRanks& ranks);
 
 }  // namespace trireme

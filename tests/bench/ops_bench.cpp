@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "ops/attention.hpp"
 #include "objective/linear_cross_entropy.hpp"
+#include "ops/attention.hpp"
 #include "ops/rms_norm.hpp"
 #include "ops/rope.hpp"
 #include "ops/swiglu.hpp"

@@ -82,7 +82,8 @@ TEST(Attention, TheLibraryPathOfGpusIsTheSameFunction) {
   at::manual_seed(2);
   for (const auto& s : kShapes) {
     const AttentionSetup setup{1.0 / std::sqrt(static_cast<double>(s.D)), s.causal, s.bounds};
-    for (const Case& c : {Case{Path::fast, at::kDouble, 1e-11}, Case{Path::fast, at::kFloat, 1e-5}}) {
+    for (const Case& c :
+         {Case{Path::fast, at::kDouble, 1e-11}, Case{Path::fast, at::kFloat, 1e-5}}) {
       expect_same_as_reference(
           c,
           {random({s.B, s.H, s.T, s.D}),

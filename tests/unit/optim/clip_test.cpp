@@ -25,7 +25,8 @@ TEST(Clip, NormIsThatOfAllGradients) {
 
       const double norm = global_norm(grad_squares(registry));
 
-      const double expected = std::sqrt(a.to(at::kDouble).square().sum().item<double>() + b.to(at::kDouble).square().sum().item<double>());
+      const double expected = std::sqrt(a.to(at::kDouble).square().sum().item<double>() +
+                                        b.to(at::kDouble).square().sum().item<double>());
       EXPECT_NEAR(norm, expected, 1e-12 * expected);  // fp64 sums in another order
     });
   }

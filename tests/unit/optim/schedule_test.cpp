@@ -40,12 +40,18 @@ TEST(Schedule, MiniMindStartsAtElevenTenthsInV2AndBelowOneInV3) {
   const double pi = std::numbers::pi;
 
   EXPECT_DOUBLE_EQ(learning_rate(with("minimind-v2", 50), 1, 100), 1.1);
-  EXPECT_NEAR(learning_rate(with("minimind-v2", 0), 100, 100), 0.1 + 0.5 * (1 + std::cos(pi * 0.99)), 1e-12);
-  EXPECT_NEAR(learning_rate(with("minimind-v3", 50), 1, 100), 0.1 + 0.45 * (1 + std::cos(pi * 0.01)), 1e-12);
+  EXPECT_NEAR(learning_rate(with("minimind-v2", 0), 100, 100),
+              0.1 + 0.5 * (1 + std::cos(pi * 0.99)),
+              1e-12);
+  EXPECT_NEAR(learning_rate(with("minimind-v3", 50), 1, 100),
+              0.1 + 0.45 * (1 + std::cos(pi * 0.01)),
+              1e-12);
   EXPECT_NEAR(learning_rate(with("minimind-v3", 0), 100, 100), 0.1, 1e-12);
 }
 
-TEST(Schedule, RefusesUnknownNames) { EXPECT_THROW(learning_rate(with("cosin", 0), 1, 10), Error); }
+TEST(Schedule, RefusesUnknownNames) {
+  EXPECT_THROW(learning_rate(with("cosin", 0), 1, 10), Error);
+}
 
 }  // namespace
 }  // namespace trireme

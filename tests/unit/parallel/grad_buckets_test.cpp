@@ -27,12 +27,17 @@ TEST(GradBuckets, SumsOverRanksWhateverTheBucketSize) {
 
         buckets.begin();
         registry.begin_update(1);
-        for (ParamId id = 5; id-- > 0;) registry.add_gradient(id, 1, at::full({64}, static_cast<double>(id + 10 * static_cast<ParamId>(world.rank()))));
+        for (ParamId id = 5; id-- > 0;)
+          registry.add_gradient(
+              id,
+              1,
+              at::full({64}, static_cast<double>(id + 10 * static_cast<ParamId>(world.rank()))));
         buckets.finish();
 
         for (ParamId id = 0; id < 5; ++id) {
           const double expected = ranks * static_cast<double>(id) + 10.0 * ranks * (ranks - 1) / 2;
-          EXPECT_TRUE(registry.main_grad(id).equal(at::full({64}, static_cast<float>(expected)))) << ranks << " ranks, parameter " << id;
+          EXPECT_TRUE(registry.main_grad(id).equal(at::full({64}, static_cast<float>(expected))))
+              << ranks << " ranks, parameter " << id;
         }
       });
     }
@@ -61,12 +66,14 @@ TEST(GradBuckets, LeavesInOrderAndBeforeTheLastGradientIsReady) {
 
     buckets.begin();
     registry.begin_update(1);
-    for (const ParamId id : {ParamId{2}, ParamId{3}, ParamId{1}, ParamId{0}}) registry.add_gradient(id, 1, at::ones({64}));
+    for (const ParamId id : {ParamId{2}, ParamId{3}, ParamId{1}, ParamId{0}})
+      registry.add_gradient(id, 1, at::ones({64}));
     buckets.finish();
 
     const std::vector<CommRecord> records = mesh.group(Axis::data).recent();
     ASSERT_EQ(records.size(), 4U);
-    for (std::size_t i = 0; i < records.size(); ++i) EXPECT_EQ(records[i].tag, cat("grads bucket ", i));
+    for (std::size_t i = 0; i < records.size(); ++i)
+      EXPECT_EQ(records[i].tag, cat("grads bucket ", i));
     EXPECT_LT(buckets.times().first_launch_s, buckets.times().last_ready_s);
   });
 }

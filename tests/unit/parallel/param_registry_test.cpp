@@ -13,7 +13,8 @@ struct Fixture {
     registry.declare({.name = "table", .shape = {5, 3}, .uses = 2});
     registry.declare({.name = "q", .shape = {4, 3}});
     registry.declare({.name = "k", .shape = {2, 3}, .fuse_with_previous = true});
-    registry.declare({.name = "norm", .shape = {3}, .init = {InitLaw::Kind::ones, 1.0}, .decay = false});
+    registry.declare(
+        {.name = "norm", .shape = {3}, .init = {InitLaw::Kind::ones, 1.0}, .decay = false});
   }
 
   Mesh mesh;
@@ -45,7 +46,8 @@ TEST(ParamRegistry, InitialValuesDependOnSeedNameAndIndexOnly) {
   ASSERT_EQ(values.size(), 7U);
   for (std::int64_t i = part.flat_begin; i < part.flat_end; ++i) {
     const std::int64_t global = (2 + i / 3) * 5 + 1 + i % 3;
-    EXPECT_EQ(values[static_cast<std::size_t>(i - 1)], whole[static_cast<std::size_t>(global)]) << i;
+    EXPECT_EQ(values[static_cast<std::size_t>(i - 1)], whole[static_cast<std::size_t>(global)])
+        << i;
   }
   EXPECT_NE(normal_values(8, "w", shape, part), values);
   EXPECT_NE(normal_values(7, "v", shape, part), values);
@@ -74,9 +76,9 @@ TEST(ParamRegistry, FiresReadyOnceAllUsesOfAllBackwardsAreIn) {
     f.registry.on_ready([&](ParamId id) { ready.push_back(id); });
     f.registry.begin_update(2);
 
-    f.registry.add_gradient(0, 1, at::ones({5, 3}));      // head, first micro-batch
+    f.registry.add_gradient(0, 1, at::ones({5, 3}));  // head, first micro-batch
     f.registry.add_gradient(1, 2, at::ones({6, 3}));
-    f.registry.add_gradient(0, 1, at::ones({5, 3}));      // embedding, first micro-batch
+    f.registry.add_gradient(0, 1, at::ones({5, 3}));  // embedding, first micro-batch
     EXPECT_TRUE(ready.empty());
     f.registry.add_gradient(1, 2, at::ones({6, 3}, at::kBFloat16));
     EXPECT_EQ(ready, (std::vector<ParamId>{2, 1}));
