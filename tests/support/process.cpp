@@ -15,7 +15,9 @@
 
 namespace trireme::testing {
 
-void sleep_briefly() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
+void sleep_briefly() {
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+}
 
 namespace {
 
@@ -35,13 +37,17 @@ std::pair<char, pid_t> state_and_parent(const std::string& pid) {
 
 }  // namespace
 
-char process_state(pid_t pid) { return state_and_parent(std::to_string(pid)).first; }
+char process_state(pid_t pid) {
+  return state_and_parent(std::to_string(pid)).first;
+}
 
 pid_t rank_pid(pid_t mpirun, int rank) {
   const std::string wanted = cat("OMPI_COMM_WORLD_RANK=", rank);
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     const std::string name = entry.path().filename().string();
-    if (name.find_first_not_of("0123456789") != std::string::npos || state_and_parent(name).second != mpirun) continue;
+    if (name.find_first_not_of("0123456789") != std::string::npos ||
+        state_and_parent(name).second != mpirun)
+      continue;
     std::ifstream environment(entry.path() / "environ", std::ios::binary);
     for (std::string one; std::getline(environment, one, '\0');) {
       if (one == wanted) return static_cast<pid_t>(std::stol(name));
@@ -84,7 +90,9 @@ double Process::seconds() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
 }
 
-void Process::signal(int number) const { ::kill(pid_, number); }
+void Process::signal(int number) const {
+  ::kill(pid_, number);
+}
 
 bool Process::running() {
   if (!ended_ && ::waitpid(pid_, &status_, WNOHANG) == pid_) {

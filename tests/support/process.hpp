@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-/// Programs as a user starts them: arguments, environment, signals, a time limit, and what they left.
+/// Programs as a user starts them: arguments, environment, signals, a time limit, and what they
+/// left.
 namespace trireme::testing {
 
 struct Exit {
@@ -22,13 +23,16 @@ struct Exit {
 class Process {
  public:
   /// Throws Error(internal) if it cannot be started. arguments[0] is the program.
-  Process(const std::vector<std::string>& arguments, const std::map<std::string, std::string>& environment, std::filesystem::path log);
+  Process(const std::vector<std::string>& arguments,
+          const std::map<std::string, std::string>& environment,
+          std::filesystem::path log);
   /// Kills the whole group if it still runs.
   ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
   [[nodiscard]] pid_t pid() const { return pid_; }
+
   void signal(int number) const;
   [[nodiscard]] bool running();
   /// Waits for its end, `limit_s` from the start on; kills the group after that.

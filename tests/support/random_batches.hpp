@@ -6,9 +6,13 @@
 
 namespace trireme::testing {
 
-/// Sample `index` as one row: documents of random lengths, one after another, the rest padding. Every fifth sample is all
-/// one-token documents, so that it has no target. A function of (index, length, vocab_size) only.
-inline void append_row(Batch& batch, std::int64_t index, std::int64_t length, std::int64_t vocab_size) {
+/// Sample `index` as one row: documents of random lengths, one after another, the rest padding.
+/// Every fifth sample is all one-token documents, so that it has no target. A function of (index,
+/// length, vocab_size) only.
+inline void append_row(Batch& batch,
+                       std::int64_t index,
+                       std::int64_t length,
+                       std::int64_t vocab_size) {
   std::mt19937_64 random(static_cast<std::uint64_t>(index) * 7919 + 1);
   const bool single_tokens = index % 5 == 4;
   const std::int64_t row_begin = batch.B * length;
@@ -17,15 +21,21 @@ inline void append_row(Batch& batch, std::int64_t index, std::int64_t length, st
   while (at < length) {
     const bool padding = at >= filled;
     const std::int64_t rest = (padding ? length : filled) - at;
-    std::int64_t size = single_tokens ? 1 : 1 + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(length / 2));
+    std::int64_t size =
+        single_tokens
+            ? 1
+            : 1 + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(length / 2));
     size = padding ? rest : std::min(size, rest);
     for (std::int64_t i = 0; i < size; ++i) {
-      batch.tokens.push_back(padding ? 0 : static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(vocab_size)));
+      batch.tokens.push_back(
+          padding ? 0
+                  : static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(vocab_size)));
       batch.positions.push_back(i);
     }
     for (std::int64_t i = 0; i < size; ++i) {
       const bool target = !padding && i + 1 < size;
-      batch.targets.push_back(target ? batch.tokens[static_cast<std::size_t>(row_begin + at + i + 1)] : kIgnoreTarget);
+      batch.targets.push_back(
+          target ? batch.tokens[static_cast<std::size_t>(row_begin + at + i + 1)] : kIgnoreTarget);
       batch.num_targets += target ? 1 : 0;
     }
     at += size;
@@ -35,7 +45,9 @@ inline void append_row(Batch& batch, std::int64_t index, std::int64_t length, st
   ++batch.B;
 }
 
-inline Batch make_rows(const std::vector<std::int64_t>& indices, std::int64_t length, std::int64_t vocab_size) {
+inline Batch make_rows(const std::vector<std::int64_t>& indices,
+                       std::int64_t length,
+                       std::int64_t vocab_size) {
   Batch batch;
   batch.T = length;
   batch.segment_bounds.push_back(0);

@@ -11,7 +11,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Runs its arguments and leaves their exit code in the folder $CODES, also when mpirun sends SIGTERM meanwhile.
+/// Runs its arguments and leaves their exit code in the folder $CODES, also when mpirun sends
+/// SIGTERM meanwhile.
 constexpr const char* kKeepCode = R"(trap '' TERM
 "$@"
 code=$?
@@ -37,18 +38,50 @@ void RunProgram::SetUpTestSuite() {
   pack(config, tokenizer_of(folder_->path(), corpus), nullptr);
 }
 
-void RunProgram::TearDownTestSuite() { folder_.reset(); }
+void RunProgram::TearDownTestSuite() {
+  folder_.reset();
+}
 
-std::unique_ptr<Process> RunProgram::start(const std::string& run, const Arguments& more, const Start& how) {
+std::unique_ptr<Process> RunProgram::start(const std::string& run,
+                                           const Arguments& more,
+                                           const Start& how) {
   Arguments all;
   if (how.ranks > 1) {
-    all = {TRIREME_MPIEXEC, "--oversubscribe", "--bind-to", "none", "-n", std::to_string(how.ranks)};
+    all = {
+        TRIREME_MPIEXEC, "--oversubscribe", "--bind-to", "none", "-n", std::to_string(how.ranks)};
     if (how.keep_rank_codes) all.insert(all.end(), {"/bin/sh", "-c", kKeepCode, "sh"});
   }
-  all.insert(all.end(), {TRIREME_PROGRAM, "pretrain", "--data", set().string(), "--run", path(run).string(), "--train.device", "cpu",
-                         "--model.preset", "tiny", "--model.hidden_size", "32", "--model.num_layers", "2", "--model.num_heads", "2",
-                         "--model.num_kv_heads", "1", "--model.intermediate_size", "64", "--model.max_seq_len", "64", "--train.micro_batch",
-                         "2", "--train.global_batch", "12", "--optim.lr", "3e-3", "--optim.warmup_steps", "2"});
+  all.insert(all.end(),
+             {TRIREME_PROGRAM,
+              "pretrain",
+              "--data",
+              set().string(),
+              "--run",
+              path(run).string(),
+              "--train.device",
+              "cpu",
+              "--model.preset",
+              "tiny",
+              "--model.hidden_size",
+              "32",
+              "--model.num_layers",
+              "2",
+              "--model.num_heads",
+              "2",
+              "--model.num_kv_heads",
+              "1",
+              "--model.intermediate_size",
+              "64",
+              "--model.max_seq_len",
+              "64",
+              "--train.micro_batch",
+              "2",
+              "--train.global_batch",
+              "12",
+              "--optim.lr",
+              "3e-3",
+              "--optim.warmup_steps",
+              "2"});
   all.insert(all.end(), more.begin(), more.end());
   std::map<std::string, std::string> environment = how.environment;
   environment["OMP_NUM_THREADS"] = "1";
@@ -83,7 +116,8 @@ RunMetrics RunProgram::metrics(const std::string& run) {
   for (std::string line; std::getline(file, line);) {
     const Json json = parse_json(line, run + "/metrics.jsonl");
     result.lines.push_back(json);
-    if (json.contains("resumed_from")) result.resumed_from.push_back(json["resumed_from"].get<std::int64_t>());
+    if (json.contains("resumed_from"))
+      result.resumed_from.push_back(json["resumed_from"].get<std::int64_t>());
     if (json.contains("step")) result.steps[json["step"].get<std::int64_t>()] = json;
   }
   return result;
@@ -95,9 +129,13 @@ std::string RunProgram::hash(const std::string& run) {
   return exit.out;
 }
 
-std::vector<std::int64_t> RunProgram::saved_steps(const std::string& run) { return list_steps(path(run) / "checkpoints"); }
+std::vector<std::int64_t> RunProgram::saved_steps(const std::string& run) {
+  return list_steps(path(run) / "checkpoints");
+}
 
-Json RunProgram::status(const std::string& run) { return read_json(path(run) / "status.json"); }
+Json RunProgram::status(const std::string& run) {
+  return read_json(path(run) / "status.json");
+}
 
 int RunProgram::rank_code(int rank) {
   std::ifstream file(path("code." + std::to_string(rank)));

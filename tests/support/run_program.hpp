@@ -26,9 +26,9 @@ struct RunMetrics {
 /// How to start one training run.
 struct Start {
   int ranks = 1;
-  std::string fault = {};                           // TRIREME_FAULT
+  std::string fault = {};  // TRIREME_FAULT
   std::map<std::string, std::string> environment = {};
-  bool keep_rank_codes = false;                     // rank_code() tells each rank's own exit code
+  bool keep_rank_codes = false;  // rank_code() tells each rank's own exit code
 };
 
 using Arguments = std::vector<std::string>;
@@ -40,10 +40,16 @@ class RunProgram : public ::testing::Test {
   static void TearDownTestSuite();
 
   [[nodiscard]] static std::filesystem::path set() { return folder_->path() / "set"; }
-  [[nodiscard]] static std::filesystem::path path(const std::string& name) { return folder_->path() / name; }
 
-  /// `trireme pretrain` with a tiny model: 2 layers, width 32, global batch 12. `more` comes last on the command line.
-  static std::unique_ptr<Process> start(const std::string& run, const Arguments& more, const Start& how = {});
+  [[nodiscard]] static std::filesystem::path path(const std::string& name) {
+    return folder_->path() / name;
+  }
+
+  /// `trireme pretrain` with a tiny model: 2 layers, width 32, global batch 12. `more` comes last
+  /// on the command line.
+  static std::unique_ptr<Process> start(const std::string& run,
+                                        const Arguments& more,
+                                        const Start& how = {});
   static Exit pretrain(const std::string& run, const Arguments& more, const Start& how = {});
   /// Another `trireme` command.
   static Exit trireme(const Arguments& arguments, const Start& how = {});
