@@ -73,7 +73,7 @@ std::int64_t set_cpu_threads(std::int64_t threads, int local_size) {
   }
   threads = std::max<std::int64_t>(threads, 1);
   at::set_num_threads(static_cast<int>(threads));
-  at::set_num_interop_threads(1);
+  if (at::get_num_interop_threads() != 1) at::set_num_interop_threads(1);  // LibTorch allows it once
   return threads;
 }
 

@@ -1,5 +1,5 @@
-/// kill -9 of one rank at every window of a run: the others leave at once, and the next start goes on from the last
-/// committed step, bit for bit.
+/// kill -9 of one rank at every window of a run: the others leave at once, and the next start goes
+/// on from the last committed step, bit for bit.
 
 #include "support/run_program.hpp"
 
@@ -22,18 +22,24 @@ class KillOneRank : public testing::RunProgram {
  protected:
   static void kill(const std::string& run, const Arguments& arguments, const Kill& one) {
     SCOPED_TRACE(one.fault);
-    const Exit exit = pretrain(run, arguments, {.ranks = 2, .fault = one.fault, .keep_rank_codes = true});
+    const Exit exit =
+        pretrain(run, arguments, {.ranks = 2, .fault = one.fault, .keep_rank_codes = true});
     EXPECT_NE(exit.code, 0);
     ASSERT_EQ(rank_code(one.victim), 137) << exit.err;
     EXPECT_EQ(rank_code(1 - one.victim), 5) << exit.err;
-    const auto at = [](int rank) { return std::filesystem::last_write_time(path("code." + std::to_string(rank))); };
-    const double delay_s = std::chrono::duration<double>(at(1 - one.victim) - at(one.victim)).count();
+    const auto at = [](int rank) {
+      return std::filesystem::last_write_time(path("code." + std::to_string(rank)));
+    };
+    const double delay_s =
+        std::chrono::duration<double>(at(1 - one.victim) - at(one.victim)).count();
     EXPECT_LT(delay_s, kPromptly_s);
     const std::vector<std::int64_t> saved = saved_steps(run);
     EXPECT_EQ(saved.empty() ? 0 : saved.front(), one.committed);
   }
 
-  static void expect_survived(const std::string& run, const std::string& whole, const std::vector<Kill>& kills) {
+  static void expect_survived(const std::string& run,
+                              const std::string& whole,
+                              const std::vector<Kill>& kills) {
     std::vector<std::int64_t> committed;
     for (const Kill& one : kills) {
       if (one.committed > 0) committed.push_back(one.committed);
@@ -45,7 +51,8 @@ class KillOneRank : public testing::RunProgram {
     const Exit verify = trireme({"checkpoint", "verify", path(run).string()});
     EXPECT_EQ(verify.code, 0) << verify.err;
     for (const auto& entry : std::filesystem::directory_iterator(path(run) / "checkpoints")) {
-      EXPECT_FALSE(entry.path().filename().string().starts_with(".")) << "left over: " << entry.path();
+      EXPECT_FALSE(entry.path().filename().string().starts_with("."))
+          << "left over: " << entry.path();
     }
   }
 };
@@ -54,11 +61,11 @@ TEST_F(KillOneRank, AtAnyMomentOfARun) {
   const Arguments arguments{"--train.steps", "10", "--checkpoint.every", "3"};
   ASSERT_EQ(pretrain("whole", arguments, {.ranks = 2}).code, 0);
   const std::vector<Kill> kills{
-      {"train.step:1:2:kill9", 1, 0},                // nothing saved yet: starts anew
-      {"train.reduce:0:5:kill9", 0, 3},              // while buckets are on their way
-      {"checkpoint.shard.write:1:1:kill9", 1, 3},    // in the save of step 6
-      {"checkpoint.publish:0:1:kill9", 0, 3},        // just before the rename
-      {"checkpoint.published:0:1:kill9", 0, 6},      // just after it
+      {"train.step:1:2:kill9", 1, 0},              // nothing saved yet: starts anew
+      {"train.reduce:0:5:kill9", 0, 3},            // while buckets are on their way
+      {"checkpoint.shard.write:1:1:kill9", 1, 3},  // in the save of step 6
+      {"checkpoint.publish:0:1:kill9", 0, 3},      // just before the rename
+      {"checkpoint.published:0:1:kill9", 0, 6},    // just after it
       {"train.stepped:1:2:kill9", 1, 6},
   };
 
@@ -69,13 +76,21 @@ TEST_F(KillOneRank, AtAnyMomentOfARun) {
 }
 
 TEST_F(KillOneRank, WithACheckpointBeingWrittenBehind) {
-  const Arguments arguments{"--train.steps", "10", "--checkpoint.every", "3", "--checkpoint.async", "true", "--train.precision", "bf16",
-                            "--model.dropout", "0.1"};
+  const Arguments arguments{"--train.steps",
+                            "10",
+                            "--checkpoint.every",
+                            "3",
+                            "--checkpoint.async",
+                            "true",
+                            "--train.precision",
+                            "bf16",
+                            "--model.dropout",
+                            "0.1"};
   ASSERT_EQ(pretrain("whole_async", arguments, {.ranks = 2}).code, 0);
   const std::vector<Kill> kills{
       {"checkpoint.shard.done:0:1:kill9", 0, 0},  // by the writer thread
-      {"checkpoint.shard.sync:1:1:kill9", 1, 0},
       {"checkpoint.gathered:0:1:kill9", 0, 0},
+      {"checkpoint.shard.sync:1:1:kill9", 1, 0},
       {"checkpoint.manifest:0:2:kill9", 0, 3},
   };
 

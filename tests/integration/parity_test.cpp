@@ -1,5 +1,5 @@
-/// The same update, cut in every way over ranks, micro-steps and buckets, is the same update: losses, norms, every gradient
-/// and the final weights, in fp64.
+/// The same update, cut in every way over ranks, micro-steps and buckets, is the same update:
+/// losses, norms, every gradient and the final weights, in fp64.
 
 #include <gtest/gtest.h>
 
@@ -21,9 +21,11 @@ constexpr std::int64_t kSteps = 4;
 constexpr std::int64_t kSamples = 12;  // of one update
 constexpr std::int64_t kLength = 12;
 constexpr std::int64_t kVocab = 40;
-constexpr double kTolerance = 1e-10;  // relative; fp64 sums of 1e3 terms in another order differ by about 1e-13
+constexpr double kTolerance =
+    1e-10;  // relative; fp64 sums of 1e3 terms in another order differ by about 1e-13
 
-/// How one update is cut. shares[r]: samples of rank r; its micro-batches hold `micro_batch` of them, the last what is left.
+/// How one update is cut. shares[r]: samples of rank r; its micro-batches hold `micro_batch` of
+/// them, the last what is left.
 struct Layout {
   std::vector<std::int64_t> shares{kSamples};
   std::int64_t micro_batch = kSamples;
@@ -69,7 +71,8 @@ std::vector<Batch> share_of(const Layout& layout, int rank, std::int64_t first) 
   std::vector<Batch> batches;
   while (next < end) {
     std::vector<std::int64_t> indices;
-    while (next < end && static_cast<std::int64_t>(indices.size()) < layout.micro_batch) indices.push_back(next++);
+    while (next < end && static_cast<std::int64_t>(indices.size()) < layout.micro_batch)
+      indices.push_back(next++);
     batches.push_back(testing::make_rows(indices, kLength, kVocab));
   }
   return batches;
@@ -98,7 +101,8 @@ Trace train_rank(Communicator& world, const Layout& layout, const Shape& shape) 
   for (std::int64_t i = 1; i <= kSteps; ++i) {
     const std::int64_t first = (i - 1) * kSamples;
     const std::int64_t targets = targets_of_update(first);
-    const UpdateResult result = step.run(share_of(layout, world.rank(), first), targets, i, i, 1e-2);
+    const UpdateResult result =
+        step.run(share_of(layout, world.rank(), first), targets, i, i, 1e-2);
     double loss = result.loss_sum;
     group.all_reduce(&loss, &loss, 1, DType::f64, ReduceOp::sum, {}, "loss")->wait();
     trace.losses.push_back(loss / static_cast<double>(targets));
@@ -122,12 +126,18 @@ double relative(const at::Tensor& value, const at::Tensor& expected) {
   return (value - expected).abs().max().item<double>() / expected.abs().max().item<double>();
 }
 
-void expect_same(const Layout& layout, const Shape& shape, const Trace& expected, const std::string& name) {
+void expect_same(const Layout& layout,
+                 const Shape& shape,
+                 const Trace& expected,
+                 const std::string& name) {
   for (const Trace& trace : train(layout, shape)) {
     for (std::size_t i = 0; i < kSteps; ++i) {
-      EXPECT_NEAR(trace.losses[i], expected.losses[i], kTolerance * expected.losses[i]) << name << ", loss of step " << i + 1;
-      EXPECT_NEAR(trace.norms[i], expected.norms[i], kTolerance * expected.norms[i]) << name << ", norm of step " << i + 1;
-      EXPECT_LT(relative(trace.grads[i], expected.grads[i]), kTolerance) << name << ", gradients of step " << i + 1;
+      EXPECT_NEAR(trace.losses[i], expected.losses[i], kTolerance * expected.losses[i])
+          << name << ", loss of step " << i + 1;
+      EXPECT_NEAR(trace.norms[i], expected.norms[i], kTolerance * expected.norms[i])
+          << name << ", norm of step " << i + 1;
+      EXPECT_LT(relative(trace.grads[i], expected.grads[i]), kTolerance)
+          << name << ", gradients of step " << i + 1;
     }
     EXPECT_LT(relative(trace.weights, expected.weights), kTolerance) << name << ", final weights";
   }
@@ -148,8 +158,10 @@ std::vector<NamedLayout> layouts() {
       {"1 rank, recompute", {{12}, 12, 0, true, Path::plain}},
       {"1 rank, fast path", {{12}, 12, 0, false, Path::fast}},
       {"2 ranks", {{6, 6}, 6, 0, false, Path::plain}},
-      {"2 ranks, 3 micro-steps, a bucket a parameter", {{6, 6}, 2, kOneParamBuckets, false, Path::plain}},
-      {"2 ranks, 3 micro-steps, recompute, few buckets", {{6, 6}, 2, kFewBuckets, true, Path::plain}},
+      {"2 ranks, 3 micro-steps, a bucket a parameter",
+       {{6, 6}, 2, kOneParamBuckets, false, Path::plain}},
+      {"2 ranks, 3 micro-steps, recompute, few buckets",
+       {{6, 6}, 2, kFewBuckets, true, Path::plain}},
       {"3 uneven ranks, one without samples", {{7, 5, 0}, 4, kFewBuckets, false, Path::plain}},
       {"3 uneven ranks, uneven micro-steps", {{1, 8, 3}, 3, kOneParamBuckets, false, Path::fast}},
       {"4 ranks", {{3, 3, 3, 3}, 3, kOneParamBuckets, false, Path::plain}},
@@ -163,16 +175,21 @@ void expect_all_layouts_same(const Shape& shape) {
   for (const NamedLayout& one : layouts()) expect_same(one.layout, shape, expected, one.name);
 }
 
-TEST(Parity, HoldsForTheQwen3ShapeWithTiedEmbedding) { expect_all_layouts_same({}); }
+TEST(Parity, HoldsForTheQwen3ShapeWithTiedEmbedding) {
+  expect_all_layouts_same({});
+}
 
-TEST(Parity, HoldsForTheLlamaShapeWithItsOwnHead) { expect_all_layouts_same({"minimind-2", false, 0.1, 0}); }
+TEST(Parity, HoldsForTheLlamaShapeWithItsOwnHead) {
+  expect_all_layouts_same({"minimind-2", false, 0.1, 0});
+}
 
 TEST(Parity, HoldsWhileTheClipIsActive) {
   const Shape clipped{"tiny", false, 0.0, 1e-2};
   const Trace expected = train({}, clipped).front();
   for (std::size_t i = 0; i < kSteps; ++i) {
     EXPECT_GT(expected.norms[i], 2e-2) << "the clip must bite";
-    EXPECT_NEAR(expected.grads[i].norm().item<double>(), 1e-2, 1e-5);  // 1e-6 in the divisor of the clip
+    EXPECT_NEAR(
+        expected.grads[i].norm().item<double>(), 1e-2, 1e-5);  // 1e-6 in the divisor of the clip
   }
   expect_same({{6, 6}, 2, kFewBuckets, false, ops::Path::plain}, clipped, expected, "2 ranks");
   expect_same({{3, 3, 3, 3}, 1, 0, true, ops::Path::plain}, clipped, expected, "4 ranks");
@@ -182,7 +199,10 @@ TEST(Parity, HoldsWhenAWholeShareHasNoTargets) {
   // Sample 4 of the first update is all one-token documents; a rank gets it alone.
   ASSERT_EQ(testing::make_rows({4}, kLength, kVocab).num_targets, 0);
   const Shape shape;
-  expect_same({{4, 1, 7}, 7, kFewBuckets, false, ops::Path::plain}, shape, train({}, shape).front(), "a share without targets");
+  expect_same({{4, 1, 7}, 7, kFewBuckets, false, ops::Path::plain},
+              shape,
+              train({}, shape).front(),
+              "a share without targets");
 }
 
 TEST(Parity, SeesWhatWouldBeMissed) {
@@ -219,15 +239,19 @@ TEST(Overlap, TheFirstBucketLeavesBeforeTheLastGradientIsReadyAndBytesAreAsCount
     const std::uint64_t payload_before = group.counters().payload;
     const std::uint64_t sent_before = group.counters().sent;
 
-    const UpdateResult result = step.run(share_of(layout, world.rank(), 0), targets_of_update(0), 1, 1, 1e-3);
+    const UpdateResult result =
+        step.run(share_of(layout, world.rank(), 0), targets_of_update(0), 1, 1, 1e-3);
 
     EXPECT_GT(result.overlap.first_launch_s, 0);
     EXPECT_LT(result.overlap.first_launch_s, result.overlap.last_ready_s);
-    EXPECT_GE(result.overlap.comm_s, result.overlap.exposed_s - 1e-3);  // all of the wait, up to the clock's readings
+    EXPECT_GE(result.overlap.comm_s,
+              result.overlap.exposed_s - 1e-3);  // all of the wait, up to the clock's readings
     const std::vector<CommRecord> records = group.recent();
     ASSERT_EQ(records.size(), registry.size());
-    for (std::size_t i = 0; i < records.size(); ++i) EXPECT_EQ(records[i].tag, cat("grads bucket ", i));
-    // Each gradient travels once in fp32, however many micro-steps there are; a ring sends 2 (n - 1) / n of it.
+    for (std::size_t i = 0; i < records.size(); ++i)
+      EXPECT_EQ(records[i].tag, cat("grads bucket ", i));
+    // Each gradient travels once in fp32, however many micro-steps there are; a ring sends 2 (n -
+    // 1) / n of it.
     const auto bytes = static_cast<std::uint64_t>(config.num_parameters()) * 4;
     EXPECT_EQ(group.counters().payload - payload_before, bytes);
     EXPECT_EQ(group.counters().sent - sent_before, bytes);
@@ -235,7 +259,8 @@ TEST(Overlap, TheFirstBucketLeavesBeforeTheLastGradientIsReadyAndBytesAreAsCount
 }
 
 TEST(Overflow, OfOneRankSkipsTheUpdateOnAll) {
-  // Thread ranks count a failpoint together: the first backward pass of either rank is the one that overflows.
+  // Thread ranks count a failpoint together: the first backward pass of either rank is the one that
+  // overflows.
   ::setenv("TRIREME_ALLOW_FAULTS", "1", 1);
   ::setenv("TRIREME_FAULT", "train.overflow:*:1:trigger", 1);
   failpoints_init(0);

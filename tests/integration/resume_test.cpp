@@ -16,17 +16,32 @@ using testing::Start;
 
 constexpr std::int64_t kSteps = 10;
 const Arguments kPlain{"--train.steps", "10", "--checkpoint.every", "4"};
-// What could break bits across a stop: rounding weights, random masks, a writer thread, many buckets.
-const Arguments kHard{"--train.steps", "10", "--checkpoint.every", "4", "--train.precision", "bf16", "--model.dropout", "0.1",
-                      "--checkpoint.async", "true", "--parallel.bucket_mb", "0.05", "--parallel.recompute", "full"};
+// What could break bits across a stop: rounding weights, random masks, a writer thread, many
+// buckets.
+const Arguments kHard{"--train.steps",
+                      "10",
+                      "--checkpoint.every",
+                      "4",
+                      "--train.precision",
+                      "bf16",
+                      "--model.dropout",
+                      "0.1",
+                      "--checkpoint.async",
+                      "true",
+                      "--parallel.bucket_mb",
+                      "0.05",
+                      "--parallel.recompute",
+                      "full"};
 
 class Resume : public testing::RunProgram {
  protected:
   enum class Target { mpirun, rank };
 
   /// Freezes rank 1 before it takes step `nth` of this start, sends the signal, thaws it.
-  static Exit stop(const std::string& run, const Arguments& arguments, int nth, int number, Target target) {
-    const auto process = start(run, arguments, {.ranks = 2, .fault = "train.step:1:" + std::to_string(nth) + ":stop"});
+  static Exit stop(
+      const std::string& run, const Arguments& arguments, int nth, int number, Target target) {
+    const auto process = start(
+        run, arguments, {.ranks = 2, .fault = "train.step:1:" + std::to_string(nth) + ":stop"});
     pid_t frozen = -1;
     EXPECT_TRUE(testing::wait_for(
         [&] {
@@ -87,7 +102,8 @@ TEST_F(Resume, AfterSignalsIsBitwiseAndLosesNoStep) {
 TEST_F(Resume, IsBitwiseInBf16WithDropoutAndAsynchronousCheckpoints) {
   ASSERT_EQ(pretrain("whole_hard", kHard, {.ranks = 2}).code, 0);
 
-  const std::int64_t stop_step = expect_stopped("hard", stop("hard", kHard, 5, SIGUSR2, Target::rank));
+  const std::int64_t stop_step =
+      expect_stopped("hard", stop("hard", kHard, 5, SIGUSR2, Target::rank));
   ASSERT_EQ(pretrain("hard", kHard, {.ranks = 2}).code, 0);
 
   EXPECT_EQ(metrics("hard").resumed_from, std::vector<std::int64_t>{stop_step});
@@ -96,12 +112,20 @@ TEST_F(Resume, IsBitwiseInBf16WithDropoutAndAsynchronousCheckpoints) {
 }
 
 TEST_F(Resume, OnAnotherNumberOfRanksContinuesTheSameLosses) {
-  const Arguments fp64{"--train.steps", "8", "--checkpoint.every", "4", "--checkpoint.keep_last", "0", "--train.precision", "fp64"};
+  const Arguments fp64{"--train.steps",
+                       "8",
+                       "--checkpoint.every",
+                       "4",
+                       "--checkpoint.keep_last",
+                       "0",
+                       "--train.precision",
+                       "fp64"};
   ASSERT_EQ(pretrain("two_ranks", fp64, {.ranks = 2}).code, 0);
   const std::vector<double> expected = metrics("two_ranks").losses();
   ASSERT_EQ(expected.size(), 8U);
   Arguments from_step_4 = fp64;
-  from_step_4.insert(from_step_4.end(), {"--resume", (path("two_ranks") / "checkpoints" / "step-000000004").string()});
+  from_step_4.insert(from_step_4.end(),
+                     {"--resume", (path("two_ranks") / "checkpoints" / "step-000000004").string()});
 
   for (const int ranks : {1, 3}) {
     const std::string run = "on_" + std::to_string(ranks);
@@ -112,7 +136,8 @@ TEST_F(Resume, OnAnotherNumberOfRanksContinuesTheSameLosses) {
     ASSERT_EQ(mine.steps.size(), 4U);
     for (const auto& [step, line] : mine.steps) {
       const double whole = expected[static_cast<std::size_t>(step - 1)];
-      EXPECT_NEAR(line["loss"].get<double>(), whole, 1e-10 * whole) << ranks << " ranks, step " << step;
+      EXPECT_NEAR(line["loss"].get<double>(), whole, 1e-10 * whole)
+          << ranks << " ranks, step " << step;
     }
   }
   EXPECT_NE(hash("on_1"), "");
@@ -135,12 +160,20 @@ TEST_F(Resume, AFinishedRunHasNothingToDoAndTakesMoreSteps) {
 }
 
 TEST_F(Resume, Fp16OverflowOfOneRankSkipsOnAllAndTheScaleSurvives) {
-  const Arguments fp16{"--train.precision", "fp16", "--checkpoint.every", "1", "--checkpoint.keep_last", "0", "--optim.schedule", "constant"};
+  const Arguments fp16{"--train.precision",
+                       "fp16",
+                       "--checkpoint.every",
+                       "1",
+                       "--checkpoint.keep_last",
+                       "0",
+                       "--optim.schedule",
+                       "constant"};
   Arguments four = fp16;
   four.insert(four.end(), {"--train.steps", "4"});
   Arguments six = fp16;
   six.insert(six.end(), {"--train.steps", "6"});
-  ASSERT_EQ(pretrain("fp16", four, {.ranks = 2, .fault = "train.overflow:1:7:trigger"}).code, 0);  // 3 micro-steps a step
+  ASSERT_EQ(pretrain("fp16", four, {.ranks = 2, .fault = "train.overflow:1:7:trigger"}).code,
+            0);  // 3 micro-steps a step
   auto steps = metrics("fp16").steps;
   const auto scale = [&](int step) { return steps[step]["loss_scale"].get<double>(); };
   EXPECT_FALSE(steps[2]["skipped"].get<bool>());
@@ -161,14 +194,19 @@ TEST_F(Resume, Fp16OverflowOfOneRankSkipsOnAllAndTheScaleSurvives) {
 }
 
 TEST_F(Resume, AGradientThatIsNotFiniteEndsTheRunAndLeavesTheCheckpoint) {
-  const Arguments bf16{"--train.precision", "bf16", "--train.steps", "6", "--checkpoint.every", "2"};
-  const Exit exit = pretrain("diverged", bf16, {.ranks = 2, .fault = "train.overflow:1:10:trigger", .keep_rank_codes = true});
+  const Arguments bf16{
+      "--train.precision", "bf16", "--train.steps", "6", "--checkpoint.every", "2"};
+  const Exit exit =
+      pretrain("diverged",
+               bf16,
+               {.ranks = 2, .fault = "train.overflow:1:10:trigger", .keep_rank_codes = true});
 
   EXPECT_EQ(exit.code, 6) << exit.err;
   EXPECT_EQ(rank_code(0), 6);
   EXPECT_EQ(rank_code(1), 6);
   EXPECT_NE(exit.err.find("step 4: the gradient is not finite"), std::string::npos) << exit.err;
-  EXPECT_EQ(exit.err.find("not finite"), exit.err.rfind("not finite")) << "one message: " << exit.err;
+  EXPECT_EQ(exit.err.find("not finite"), exit.err.rfind("not finite"))
+      << "one message: " << exit.err;
   EXPECT_EQ(saved_steps("diverged"), std::vector<std::int64_t>{2});
   EXPECT_EQ(trireme({"checkpoint", "verify", path("diverged").string()}).code, 0);
   EXPECT_EQ(status("diverged")["state"], "failed");

@@ -1,5 +1,5 @@
-/// What a user meets who types something wrong, or whose run folder is not as it should be: one message, the right exit
-/// code, nothing harmed.
+/// What a user meets who types something wrong, or whose run folder is not as it should be: one
+/// message, the right exit code, nothing harmed.
 
 #include <csignal>
 #include <fstream>
@@ -17,7 +17,8 @@ using testing::Process;
 
 std::size_t count(const std::string& text, const std::string& part) {
   std::size_t number = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++number;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+    ++number;
   return number;
 }
 
@@ -26,10 +27,13 @@ class Usage : public testing::RunProgram {
   static void expect_refused(const Exit& exit, int code, const std::vector<std::string>& words) {
     EXPECT_EQ(exit.code, code) << exit.err;
     EXPECT_EQ(count(exit.err, "trireme: error:"), 1U) << exit.err;
-    for (const std::string& word : words) EXPECT_NE(exit.err.find(word), std::string::npos) << "no '" << word << "' in: " << exit.err;
+    for (const std::string& word : words)
+      EXPECT_NE(exit.err.find(word), std::string::npos) << "no '" << word << "' in: " << exit.err;
   }
 
-  static fs::path checkpoint(const std::string& run, const char* step) { return path(run) / "checkpoints" / step; }
+  static fs::path checkpoint(const std::string& run, const char* step) {
+    return path(run) / "checkpoints" / step;
+  }
 
   /// Flips one byte in the middle of a checkpoint's first shard.
   static void damage(const fs::path& folder) {
@@ -58,10 +62,26 @@ TEST_F(Usage, AllWrongValuesAreReportedAtOnce) {
   const fs::path file = path("wrong.toml");
   std::ofstream(file) << "[optim]\nbeta1 = 1.5\n[train]\nmicro_batch = 0\nprecison = \"fp32\"\n";
 
-  const Exit exit = pretrain("none", {"--config", file.string(), "--train.global_batch", "0", "--optim.schedule", "cosin", "--train.threads", "x"});
+  const Exit exit = pretrain("none",
+                             {"--config",
+                              file.string(),
+                              "--train.global_batch",
+                              "0",
+                              "--optim.schedule",
+                              "cosin",
+                              "--train.threads",
+                              "x"});
 
-  expect_refused(exit, 2, {"optim.beta1 = 1.5", "wrong.toml:2", "train.precison", "train.precision", "train.global_batch", "--train.global_batch",
-                           "optim.schedule", "train.threads"});
+  expect_refused(exit,
+                 2,
+                 {"optim.beta1 = 1.5",
+                  "wrong.toml:2",
+                  "train.precison",
+                  "train.precision",
+                  "train.global_batch",
+                  "--train.global_batch",
+                  "optim.schedule",
+                  "train.threads"});
   EXPECT_FALSE(fs::exists(path("none")));
 }
 
@@ -86,7 +106,8 @@ TEST_F(Usage, WhatIsMissingOrElsewhereIsNamed) {
   expect_refused(pretrain("none", {"--train.global_batch", "13"}), 2, {"global_batch", "13"});
   expect_refused(pretrain("none2", {"--resume", "/nowhere"}), 3, {"/nowhere"});
   expect_refused(trireme({"checkpoint", "verify", "/nowhere"}), 3, {"/nowhere"});
-  expect_refused(trireme({"generate", "--checkpoint", path("none2").string(), "--prompt", "x"}), 3, {"none2"});
+  expect_refused(
+      trireme({"generate", "--checkpoint", path("none2").string(), "--prompt", "x"}), 3, {"none2"});
 }
 
 TEST_F(Usage, AFolderThatIsNoRunIsLeftAlone) {
@@ -98,16 +119,23 @@ TEST_F(Usage, AFolderThatIsNoRunIsLeftAlone) {
   std::ofstream(path("file")) << "x";
   expect_refused(pretrain("file", {}), 2, {"is a file"});
   // Nobody can write there, not even root.
-  expect_refused(trireme({"pretrain", "--data", set().string(), "--run", "/proc/self/run"}), 4, {"/proc/self/run"});
+  expect_refused(trireme({"pretrain", "--data", set().string(), "--run", "/proc/self/run"}),
+                 4,
+                 {"/proc/self/run"});
 }
 
 TEST_F(Usage, ARunIsContinuedOnlyAsItWas) {
   ASSERT_EQ(pretrain("first", {"--train.steps", "2"}).code, 0);
   const std::string before = hash("first");
 
-  expect_refused(pretrain("first", {"--train.steps", "3", "--optim.beta1", "0.8", "--model.hidden_size", "64"}, {.ranks = 2}), 2,
-                 {"optim.beta1 = 0.8", "--optim.beta1", "0.9", "model.hidden_size = 64", "32"});
-  expect_refused(pretrain("first", {"--train.steps", "3", "--resume", "never"}), 2, {"never", "first"});
+  expect_refused(
+      pretrain("first",
+               {"--train.steps", "3", "--optim.beta1", "0.8", "--model.hidden_size", "64"},
+               {.ranks = 2}),
+      2,
+      {"optim.beta1 = 0.8", "--optim.beta1", "0.9", "model.hidden_size = 64", "32"});
+  expect_refused(
+      pretrain("first", {"--train.steps", "3", "--resume", "never"}), 2, {"never", "first"});
 
   EXPECT_EQ(hash("first"), before);
   EXPECT_EQ(metrics("first").steps.size(), 2U);
@@ -164,13 +192,16 @@ TEST_F(Usage, AnotherLengthThanThePackedOneTrains) {
   const Exit exit = pretrain("long", {"--train.steps", "2", "--train.seq_len", "48"});
   ASSERT_EQ(exit.code, 0) << exit.err;
   EXPECT_EQ(metrics("long").steps[2]["tokens"], 2 * 12 * 48);
-  expect_refused(pretrain("longer", {"--train.seq_len", "65"}), 2, {"train.seq_len = 65", "model.max_seq_len = 64"});
+  expect_refused(pretrain("longer", {"--train.seq_len", "65"}),
+                 2,
+                 {"train.seq_len = 65", "model.max_seq_len = 64"});
 }
 
 TEST_F(Usage, HelpVersionAndConfiguration) {
   const Exit help = trireme({"--help"});
   EXPECT_EQ(help.code, 0);
-  for (const char* word : {"pretrain", "generate", "checkpoint", "export", "config"}) EXPECT_NE(help.out.find(word), std::string::npos) << word;
+  for (const char* word : {"pretrain", "generate", "checkpoint", "export", "config"})
+    EXPECT_NE(help.out.find(word), std::string::npos) << word;
   const Exit pretrain_help = trireme({"pretrain", "--help"});
   EXPECT_EQ(pretrain_help.code, 0);
   EXPECT_NE(pretrain_help.out.find("--run"), std::string::npos);
@@ -180,8 +211,9 @@ TEST_F(Usage, HelpVersionAndConfiguration) {
   expect_refused(trireme({"pretrian"}), 2, {"did you mean 'pretrain'"});
 
   std::ofstream(path("run.toml")) << "[optim]\nlr = 0.01\nwarmup_steps = 7\n";
-  const Exit show = trireme({"config", "show", "--config", path("run.toml").string(), "--train.steps", "5", "--origin"},
-                            {.environment = {{"TRIREME_OPTIM_LR", "0.02"}}});
+  const Exit show = trireme(
+      {"config", "show", "--config", path("run.toml").string(), "--train.steps", "5", "--origin"},
+      {.environment = {{"TRIREME_OPTIM_LR", "0.02"}}});
   EXPECT_EQ(show.code, 0) << show.err;
   const auto line_of = [&](const std::string& key) {
     const std::size_t at = show.out.find(key + " ");

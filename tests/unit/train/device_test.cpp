@@ -48,9 +48,11 @@ TEST(Device, CountsFlopsOfATokenAsThePalmPaperDoes) {
   resolve(config, 6400);
   const double weights = static_cast<double>(config.num_parameters());
   const double attention = 12.0 * 8 * 8 * 96 * 512;
-  EXPECT_DOUBLE_EQ(flops_per_token(config, 512), 6 * weights + attention);  // tied: the table multiplies once, as the head
+  EXPECT_DOUBLE_EQ(flops_per_token(config, 512),
+                   6 * weights + attention);  // tied: the table multiplies once, as the head
   config.tie_embeddings = false;
-  EXPECT_DOUBLE_EQ(flops_per_token(config, 512), 6 * weights + attention);  // a lookup is no multiplication
+  EXPECT_DOUBLE_EQ(flops_per_token(config, 512),
+                   6 * weights + attention);  // a lookup is no multiplication
 }
 
 }  // namespace

@@ -18,7 +18,8 @@ class MetricsTest : public Scratch {
   std::vector<Json> lines() const {
     std::vector<Json> result;
     std::ifstream file(at("metrics.jsonl"));
-    for (std::string line; std::getline(file, line);) result.push_back(parse_json(line, "metrics.jsonl"));
+    for (std::string line; std::getline(file, line);)
+      result.push_back(parse_json(line, "metrics.jsonl"));
     return result;
   }
 };
@@ -27,7 +28,8 @@ TEST_F(MetricsTest, OneLineHoldsSumsOfLossMeansOfTimesAndTheLargestMemory) {
   run_ranks(3, [&](Communicator& world) {
     Metrics metrics(world, at("metrics.jsonl"), 10.0, 1000.0);
     const double r = world.rank();
-    EXPECT_FALSE(metrics.report({7, 700, 120, 0.5, 0.1, 1.0, false}, {10 + r, 4, 2 + r, 0.3, 0.6, 0.1 * r, 100 * r}));
+    EXPECT_FALSE(metrics.report({7, 700, 120, 0.5, 0.1, 1.0, false},
+                                {10 + r, 4, 2 + r, 0.3, 0.6, 0.1 * r, 100 * r}));
     const auto line = metrics.flush();
     ASSERT_TRUE(line);
     EXPECT_EQ(line->loss, (10.0 + 11 + 12) / 12);

@@ -29,7 +29,8 @@ TEST(ProgressLine, FormatsCounts) {
 }
 
 /// What a batch log would hold for steps first+1 .. last.
-std::string log_of(std::int64_t first, std::int64_t last, std::int64_t total, std::int64_t every, bool active) {
+std::string log_of(
+    std::int64_t first, std::int64_t last, std::int64_t total, std::int64_t every, bool active) {
   ::testing::internal::CaptureStderr();
   ProgressLine progress(first, total, every, active);
   for (std::int64_t step = first + 1; step <= last; ++step) {
@@ -50,7 +51,8 @@ TEST(ProgressLine, InABatchLogIsWholeLinesOfFirstLastAndEveryNth) {
 
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4) << text;
   EXPECT_EQ(text.find('\r'), std::string::npos);
-  for (const char* step : {"step 1/12", "step 5/12", "step 10/12", "step 12/12"}) EXPECT_NE(text.find(step), std::string::npos) << step;
+  for (const char* step : {"step 1/12", "step 5/12", "step 10/12", "step 12/12"})
+    EXPECT_NE(text.find(step), std::string::npos) << step;
   EXPECT_NE(text.find("loss 1.2346"), std::string::npos);
   EXPECT_NE(text.find("ETA 22s"), std::string::npos) << text;
 }

@@ -71,7 +71,8 @@ TEST(Schedule, RunsEachMicroBatchForwardThenBackward) {
   ASSERT_EQ(operations.size(), 4U);
   for (std::size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(operations[i].micro_batch, static_cast<int>(i / 2));
-    EXPECT_EQ(operations[i].kind, i % 2 == 0 ? Operation::Kind::forward : Operation::Kind::backward);
+    EXPECT_EQ(operations[i].kind,
+              i % 2 == 0 ? Operation::Kind::forward : Operation::Kind::backward);
   }
 }
 
@@ -97,7 +98,8 @@ TEST_F(RunFolderTest, SomethingElseIsRefusedUntouched) {
   EXPECT_FALSE(std::filesystem::exists(at("photos") / "checkpoints"));
   std::ofstream(at("file")) << "x";
   EXPECT_EQ(error_of([&] { RunFolder{at("file")}.prepare(); }).kind(), ErrorKind::usage);
-  EXPECT_EQ(error_of([&] { RunFolder{"/proc/self/nothing"}.prepare(); }).kind(), ErrorKind::resource);
+  EXPECT_EQ(error_of([&] { RunFolder{"/proc/self/nothing"}.prepare(); }).kind(),
+            ErrorKind::resource);
 }
 
 TEST_F(RunFolderTest, StatusSaysHowItEnded) {
@@ -111,7 +113,8 @@ TEST_F(RunFolderTest, StatusSaysHowItEnded) {
 }
 
 TEST_F(RunFolderTest, ATreeCanBeDeletedBesideLibTorch) {
-  // libtorch exports functions of std::filesystem of its own; the one of the system must be found first.
+  // libtorch exports functions of std::filesystem of its own; the one of the system must be found
+  // first.
   std::filesystem::create_directories(at("tree/deep"));
   std::ofstream(at("tree/deep") / "file") << "x";
   std::error_code code;

@@ -1,0 +1,233 @@
+#include <cmath>
+
+#include "checkpoint/commands.hpp"
+#include "checkpoint/folder.hpp"
+#include "checkpoint/load.hpp"
+#include "checkpoint/verify.hpp"
+#include "core/error.hpp"
+#include "core/file.hpp"
+#include "core/log.hpp"
+#include "train/agreement.hpp"
+#include "train/device.hpp"
+#include "train/resume.hpp"
+#include "train/training_model.hpp"
+
+/// The part of a run before its first step: data, configuration, folder, model, resume.
+namespace trireme {
+
+TrainingRun::TrainingRun(RunConfig& config,
+                         ConfigSet& keys,
+                         const std::filesystem::path& folder,
+                         const RunRanks& ranks)
+    : config_(config), keys_(keys), folder_{folder}, ranks_(ranks), world_(ranks.world) {
+  all_or_none(world_, [&] {
+    open_data();
+    resolve_config();
+  });
+  all_or_none(world_, [&] { claim_folder(); });
+  all_or_none(world_, [&] { build(); });
+  resume();
+  announce();
+}
+
+TrainingRun::~TrainingRun() = default;
+
+void TrainingRun::open_data() {
+  if (config_.data.path.empty())
+    fail(ErrorKind::usage,
+         "--data is missing: give a token set (a folder that trireme-data pack wrote)");
+  set_.emplace(TokenSet::open(config_.data.path));
+  if (set_->kind() != "pretrain")
+    fail(ErrorKind::usage,
+         "--data ",
+         config_.data.path,
+         " is of kind ",
+         set_->kind(),
+         ", pretrain is needed");
+  if (config_.train.seq_len == 0) config_.train.seq_len = set_->seq_len();
+  samples_.emplace(*set_, config_.train.seq_len);
+  if (!config_.data.valid_path.empty()) {
+    valid_set_.emplace(TokenSet::open(config_.data.valid_path));
+    if (valid_set_->manifest().tokenizer_hash != set_->manifest().tokenizer_hash) {
+      fail(ErrorKind::usage,
+           "data.valid_path ",
+           config_.data.valid_path,
+           " was packed with another tokenizer than ",
+           config_.data.path);
+    }
+    valid_samples_.emplace(*valid_set_, config_.train.seq_len);
+  } else if (config_.train.eval_every > 0) {
+    fail(ErrorKind::usage,
+         "train.eval_every = ",
+         config_.train.eval_every,
+         " needs data.valid_path");
+  }
+  files_ = set_->tokenizer_files();
+}
+
+std::int64_t TrainingRun::steps_of_epochs() const {
+  return static_cast<std::int64_t>(
+      std::ceil(config_.train.epochs * static_cast<double>(samples_->size()) /
+                static_cast<double>(config_.train.global_batch)));
+}
+
+void TrainingRun::resolve_config() {
+  resolve(config_.model, static_cast<std::int64_t>(set_->vocab_size()));
+  if (config_.train.seq_len > config_.model.max_seq_len) {
+    fail(ErrorKind::usage,
+         "train.seq_len = ",
+         config_.train.seq_len,
+         " is more than model.max_seq_len = ",
+         config_.model.max_seq_len);
+  }
+  if (config_.train.steps == 0) config_.train.steps = steps_of_epochs();
+  files_["config.toml"] = keys_.to_toml();
+}
+
+void TrainingRun::claim_folder() {
+  if (world_.rank() != 0) return;
+  folder_.prepare();
+  lock_.emplace(folder_.root, RunLockOptions{.job_id = ranks_.job_id});
+  if (config_.checkpoint.resume == "never" && !list_steps(folder_.checkpoints()).empty()) {
+    fail(ErrorKind::usage,
+         "checkpoint.resume = never, but ",
+         folder_.checkpoints().string(),
+         " holds checkpoints; give a new --run, or let it resume (auto)");
+  }
+}
+
+void TrainingRun::build() {
+  set_cpu_threads(config_.train.threads, ranks_.launch.local_size);
+  const at::Device device = choose_device(config_.train.device, ranks_.launch.local_rank);
+  const ParamDTypes dtypes = precision_dtypes(config_.train.precision);
+  model_ = std::make_unique<Model>(config_, ranks_, device, dtypes);
+  const double peak = peak_flops(device, dtypes.compute) * world_.size();
+  metrics_.emplace(
+      world_, folder_.metrics(), flops_per_token(config_.model, config_.train.seq_len), peak);
+  saver_.emplace(
+      folder_.checkpoints(), run_identity(keys_, set_->content_hash()), config_.checkpoint, world_);
+}
+
+void TrainingRun::resume() {
+  const std::string& wanted = config_.checkpoint.resume;
+  std::optional<Checkpoint> found;
+  if (wanted == "auto") {
+    found = find_newest_good(
+        folder_.checkpoints(), world_, [](std::string_view text) { log::warn(text); });
+    if (!found && !list_steps(folder_.checkpoints()).empty()) {
+      all_or_none(world_, [&] {
+        fail(ErrorKind::data,
+             "no checkpoint in ",
+             folder_.checkpoints().string(),
+             " is whole; nothing was changed. Give another --run to start anew");
+      });
+    }
+    // The run will come to the steps of the damaged ones again.
+    if (found) all_or_none(world_, [&] { set_aside_after(found->step()); });
+  } else if (wanted != "never") {
+    all_or_none(world_, [&] { found = open_newest_good(wanted); });
+  }
+  if (found) {
+    load(*found);
+  } else {
+    model_->registry.initialize(static_cast<std::uint64_t>(config_.train.seed));
+  }
+  const Mesh& mesh = model_->mesh;
+  all_or_none(world_, [&] {
+    loader_.emplace(*samples_,
+                    LoaderConfig{static_cast<std::uint64_t>(config_.train.seed),
+                                 true,
+                                 config_.train.micro_batch,
+                                 config_.train.global_batch,
+                                 mesh.rank(Axis::data),
+                                 mesh.size(Axis::data),
+                                 progress_.next_sample});
+  });
+}
+
+void TrainingRun::set_aside_after(std::int64_t step) const {
+  if (world_.rank() != 0) return;
+  for (const std::int64_t damaged : list_steps(folder_.checkpoints())) {
+    if (damaged > step)
+      log::warn(cat("moved to ", set_aside_step(folder_.checkpoints(), damaged).string()));
+  }
+}
+
+void TrainingRun::load(const Checkpoint& checkpoint) {
+  const auto& values = checkpoint.manifest().values;
+  const bool weights_only = !values.contains("update");  // imported: no training state
+  all_or_none(world_, [&] {
+    if (!weights_only) {
+      check_same_run(values, keys_, checkpoint.path().string());
+      if (values.at("data.content_hash") != set_->content_hash()) {
+        fail(ErrorKind::usage,
+             "--data ",
+             config_.data.path,
+             " holds other tokens than ",
+             checkpoint.path().string(),
+             " was trained on");
+      }
+    }
+  });
+  StateDict state;
+  for (StateTensor& tensor : model_->state.tensors()) {
+    if (!weights_only || tensor.name.starts_with("param/")) state.tensors.push_back(tensor);
+  }
+  load_tensors(checkpoint, state, world_);
+  model_->state.unstage();
+  model_->registry.refresh_weights();
+  if (weights_only) {
+    log::info(cat("starting from the weights of ", checkpoint.path().string()));
+    return;
+  }
+  progress_ = load_progress(values, model_->scaler);
+  metrics_->write_resumed(progress_.step);
+  log::info(cat("resumed from ", checkpoint.path().string(), " at step ", progress_.step));
+}
+
+void TrainingRun::announce() const {
+  if (world_.rank() == 0) write_file_atomic(folder_.config(), keys_.to_toml());
+  const TrainConfig& train = config_.train;
+  const std::int64_t data_ranks = model_->mesh.size(Axis::data);
+  log::info(cat(world_.size(),
+                " ranks (",
+                world_.backend(),
+                ") on ",
+                ranks_.launch.num_nodes,
+                " nodes, device ",
+                model_->registry.device(),
+                ", ",
+                train.precision,
+                ", ",
+                at::get_num_threads(),
+                " CPU threads a rank"));
+  log::info(cat("model ",
+                config_.model.preset,
+                ": ",
+                format_count(static_cast<double>(config_.model.num_parameters())),
+                " parameters"));
+  log::info(cat("global batch ",
+                train.global_batch,
+                " = ",
+                data_ranks,
+                " data ranks x ",
+                train.micro_batch,
+                " sequences x ",
+                loader_->micro_steps(),
+                " micro-steps of ",
+                train.seq_len,
+                " tokens; ",
+                samples_->size(),
+                " sequences in ",
+                config_.data.path));
+  log::info(cat("steps ",
+                progress_.step,
+                " to ",
+                train.steps,
+                " (",
+                format_count(static_cast<double>(train.global_batch * train.seq_len)),
+                " tokens a step), run folder ",
+                folder_.root.string()));
+}
+
+}  // namespace trireme
