@@ -3,6 +3,7 @@
 #
 # A signal: the ranks save and end with 75, the job goes back in the queue, resumes where it stopped and ends with the
 # weights of a run that was never stopped. A killed rank: the same. A wrong option or scancel: no second try.
+# srun without a PMI: a message that says what to type.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 source tests/support/shell.sh
@@ -135,6 +136,18 @@ wrong_option_fails_at_once() {
   expect_equal "restarts" 0 "$(job_field "$job" Restarts)"
 }
 
+missing_pmi_says_what_to_type() {
+  local rc=0 program
+  for program in "trireme pretrain --data $work/set --run $work/alone" \
+    "trireme-data pack --kind pretrain --tokenizer $work/tokenizer --input $work/corpus.jsonl --seq-len 64 --output $work/set2"; do
+    rc=0
+    # shellcheck disable=SC2086  # a list of words
+    on srun --mpi=none --ntasks=2 "$bin/"$program >"$work/alone.out" 2>&1 || rc=$?
+    expect_equal "exit of $program" 2 "$rc"
+    expect_match "its message" 'Type `srun --mpi=pmix' "$(<"$work/alone.out")"
+  done
+}
+
 cancelled_job_stays_cancelled() {
   local job
   job=$(steps=100000 submit cancelled)
@@ -155,7 +168,7 @@ uninterrupted_run() {
 
 tests/slurm/cluster/up.sh "$cluster" "${mode[@]}"
 for scenario in make_set uninterrupted_run signalled_job_resumes_to_the_same_weights killed_rank_means_requeue \
-  wrong_option_fails_at_once cancelled_job_stays_cancelled; do
+  wrong_option_fails_at_once missing_pmi_says_what_to_type cancelled_job_stays_cancelled; do
   start=$SECONDS
   "$scenario"
   printf '%s: %d s\n' "$scenario" $((SECONDS - start))

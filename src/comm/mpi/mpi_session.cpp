@@ -74,6 +74,14 @@ Session::Session(int* argc, char*** argv) {
   // Read before MPI_Init: afterwards Open MPI has set its own variables in any case.
   const bool by_mpirun =
       std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr || std::getenv("MPI_LOCALNRANKS") != nullptr;
+#ifdef OPEN_MPI
+  // Started by srun without a PMI, Open MPI ends the process inside MPI_Init, with a page about how
+  // it was built.
+  bool has_pmi = false;
+  for (const char* name : {"PMIX_RANK", "PMI_RANK", "PMI_FD"})
+    has_pmi |= std::getenv(name) != nullptr;
+  if (!has_pmi) check_launcher(std::getenv("SLURM_STEP_NUM_TASKS"), by_mpirun, 1);
+#endif
   int provided = 0;
   check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
   owns_mpi_ = true;
