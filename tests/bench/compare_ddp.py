@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
 """Speed of `trireme pretrain` on 2 ranks against PyTorch DDP over gloo, measured in one run, in interleaved pairs.
 
-usage: compare_ddp.py BUILD_DIR [--pairs 5] [--steps 5] [--warmup 2] [--port 29571] [--skip-compile]
+usage: compare_ddp.py BUILD_DIR [--pairs 5] [--steps 5] [--warmup 2] [--port 29571] [--skip-compile] [--cpu-time]
 
 A 30 M model (Qwen3 shape, 512 x 8), T = 512, bf16, one thread a rank, on the built-in corpus as one document, so that each
 row is one document. Both sides start from the same weights and see the same batches; before timing, the first step's
 losses must agree within 1e-3 (relative: bf16 rounds each of about 100 operations by up to 2^-9, and the mean over 8,000
 targets cancels most of it). Tokens/s = tokens of the timed steps / their time on rank 0 (theirs) or the ranks' mean (ours),
-after `warmup` steps. Prints a Markdown page: every figure, the load when a run began, median and spread of the ratios.
+after `warmup` steps. --cpu-time, for a machine that is never quiet, measures only one rank's CPU seconds of a micro-step
+(no communication; ours: runs of 4 steps less runs of 1, by 3; theirs: median of steps 2 to 4). Prints a Markdown page: every figure, the load when a run began, median and spread of the ratios.
 """
 import argparse
 import datetime
 import json
 import os
+import resource
 import shutil
 import statistics
 import subprocess
@@ -65,12 +67,12 @@ def run_ours(args, work, packed, extra=None):
     return [line["loss"] for line in lines], [line["step_time_s"] for line in lines]
 
 
-def run_peer(args, work, dump, compiled=False):
+def run_peer(args, work, dump, flags=(), size=RANKS):
     args.port += 1
     out = os.path.join(work, "peer.json")
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     ranks = [subprocess.Popen([sys.executable, os.path.join(HERE, "ddp_peer.py"), "--dump", dump, "--out", out, "--rank", str(rank), "--size",
-                               str(RANKS), "--port", str(args.port)] + (["--compile"] if compiled else []), env=environment) for rank in range(RANKS)]
+                               str(size), "--port", str(args.port), *flags], env=environment) for rank in range(size)]
     if any([rank.wait() for rank in ranks]):
         raise SystemExit("the peer failed, see above")
     with open(out, encoding="utf-8") as file:
@@ -111,17 +113,49 @@ def measure_pairs(args, title, run_left, run_right, pairs):
     return statistics.median(ratios)
 
 
+def cpu_seconds(command):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    call(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+
+
+def our_cpu_time(args, work, packed):
+    """CPU seconds of one update: start-up and the writing of files cancel."""
+    seconds = []
+    for steps in (1, args.steps):
+        out = tempfile.mkdtemp(dir=work)
+        seconds.append(cpu_seconds([f"{args.build}/tests/parity_driver", "train", "--data", packed, "--out", out] + keys_of({"train.steps": steps})))
+        shutil.rmtree(out)
+    return (seconds[1] - seconds[0]) / (args.steps - 1)
+
+
+def measure_cpu_time(args, work):
+    KEYS["train.global_batch"], args.steps = MICRO, 4
+    packed, dump = make_inputs(args, work)
+    print(f"\n### CPU seconds of one rank, {MICRO * T} tokens an update\n\n| pair | ours | PyTorch eager | ratio | load before |\n|---|---|---|---|---|")
+    for pair in range(args.pairs):
+        before = load()
+        ours = our_cpu_time(args, work, packed)
+        theirs = statistics.median(run_peer(args, work, dump, ["--cpu-clock"], size=1)[1][1:])
+        print(f"| {pair + 1} | {ours:.3f} | {theirs:.3f} | {theirs / ours:.3f} | {before:.2f} |", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("build")
     for name, value in (("pairs", 5), ("steps", 5), ("warmup", 2), ("port", 29571), ("other-pairs", 2)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--skip-compile", action="store_true")
+    parser.add_argument("--cpu-time", action="store_true")
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)
-    print(f"{datetime.date.today()}, {cpu_model()}, {os.cpu_count()} cores; {RANKS} ranks, 1 thread each; 512 x 8, vocabulary 6400, T {T}, "
-          f"micro-batch {MICRO}, global batch {GLOBAL}, bf16; {args.steps} steps a run, the first {args.warmup} not counted.", flush=True)
+    layout = "1 rank" if args.cpu_time else f"{RANKS} ranks, 1 thread each, global batch {GLOBAL}; {args.steps} steps a run, the first {args.warmup} not counted"
+    print(f"{datetime.date.today()}, {cpu_model()}, {os.cpu_count()} cores; 512 x 8, vocabulary 6400, T {T}, micro-batch {MICRO}, bf16; {layout}.", flush=True)
     with tempfile.TemporaryDirectory() as work:
+        if args.cpu_time:
+            measure_cpu_time(args, work)
+            return
         packed, dump = make_inputs(args, work)
         ours, eager = (lambda: run_ours(args, work, packed)), (lambda: run_peer(args, work, dump))
         check_losses(ours()[0], eager()[0])
@@ -129,7 +163,7 @@ def main():
         measure_pairs(args, "Ours with train.fused_ops false", ours, lambda: run_ours(args, work, packed, {"train.fused_ops": "false"}),
                       args.other_pairs)
         if not args.skip_compile:
-            measure_pairs(args, "PyTorch torch.compile DDP", ours, lambda: run_peer(args, work, dump, compiled=True), args.other_pairs)
+            measure_pairs(args, "PyTorch torch.compile DDP", ours, lambda: run_peer(args, work, dump, ["--compile"]), args.other_pairs)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """One rank of the peer that compare_ddp.py measures: PyTorch DDP over gloo, fp32 weights under bf16 autocast, fused AdamW.
 
-usage: ddp_peer.py --dump DIR --rank R --size N --port P --out FILE [--compile]
+usage: ddp_peer.py --dump DIR --rank R --size N --port P --out FILE [--compile] [--cpu-clock]
 
 DIR is what `parity_driver train --batches-only` left. Batches are in memory before the clock starts, so data loading costs
 the peer nothing. Rank r takes micro-step a * size + r of an update, as our loader deals them. A step, timed like ours from
 its batches to the end of the optimizer: forward and backward of each micro-batch (gradients are exchanged with the last
-one only, while backward runs), clip, update. Rank 0 writes {"losses": [...], "step_time_s": [...]}.
+one only, while backward runs), clip, update. Rank 0 writes {"losses": [...], "step_time_s": [...]};
+with --cpu-clock the times are the process's CPU seconds, which other programs on the machine do not lengthen.
 """
 import argparse
 import contextlib
@@ -71,7 +72,9 @@ def main():
     for name in ("rank", "size", "port"):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--cpu-clock", action="store_true")
     args = parser.parse_args()
+    clock = time.process_time if args.cpu_clock else time.perf_counter
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{args.port}", rank=args.rank, world_size=args.size)
     with open(os.path.join(args.dump, "run.json"), encoding="utf-8") as file:
@@ -83,9 +86,9 @@ def main():
     ddp = DistributedDataParallel(torch.compile(net) if args.compile else net, gradient_as_bucket_view=True)
     losses, times = [], []
     for micro_batches, num_targets in updates:
-        start = time.perf_counter()
+        start = clock()
         total = step(ddp, optimizer, micro_batches, num_targets, args, config["optim"]["clip_norm"])
-        times.append(time.perf_counter() - start)
+        times.append(clock() - start)
         dist.all_reduce(total)
         losses.append(total.item() / num_targets)
     if args.rank == 0:
