@@ -54,9 +54,9 @@ class Resume : public testing::RunProgram {
       process->signal(number);
       for (int i = 0; i < 15; ++i) testing::sleep_briefly();  // mpirun passes it on
     } else {
-      ::kill(testing::rank_pid(process->pid(), 0), number);
+      testing::signal_process(testing::rank_pid(process->pid(), 0), number);
     }
-    ::kill(frozen, SIGCONT);
+    testing::signal_process(frozen, SIGCONT);
     const Exit exit = process->wait(kLimit_s);
     EXPECT_FALSE(exit.timed_out) << exit.err;
     return exit;

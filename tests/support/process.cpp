@@ -35,7 +35,17 @@ std::pair<char, pid_t> state_and_parent(const std::string& pid) {
   return {state, parent};
 }
 
+/// The group of a child that has not been waited for, so that its number is still its own.
+void kill_group(pid_t leader) {
+  if (leader > 1) ::kill(-leader, SIGKILL);
+}
+
 }  // namespace
+
+void signal_process(pid_t pid, int number) {
+  if (pid <= 1) fail(ErrorKind::internal, "no process to send signal ", number, " to: pid ", pid);
+  ::kill(pid, number);
+}
 
 char process_state(pid_t pid) {
   return state_and_parent(std::to_string(pid)).first;
@@ -82,7 +92,7 @@ Process::Process(const std::vector<std::string>& arguments,
 
 Process::~Process() {
   if (!running()) return;
-  ::kill(-pid_, SIGKILL);
+  kill_group(pid_);
   ::waitpid(pid_, nullptr, 0);
 }
 
@@ -91,7 +101,7 @@ double Process::seconds() const {
 }
 
 void Process::signal(int number) const {
-  ::kill(pid_, number);
+  if (!ended_) signal_process(pid_, number);  // later the number may be another process's
 }
 
 bool Process::running() {
@@ -107,7 +117,7 @@ Exit Process::wait(double limit_s) {
   while (running()) {
     if (seconds() > limit_s) {
       exit.timed_out = true;
-      ::kill(-pid_, SIGKILL);
+      kill_group(pid_);
       ::waitpid(pid_, &status_, 0);
       ended_ = true;
       seconds_ = seconds();

@@ -49,6 +49,9 @@ class Process {
   double seconds_ = 0;
 };
 
+/// Sends a signal to one process. Throws Error(internal) for a pid that is not one process (0 and
+/// -1 mean a group and everybody to kill(2)).
+void signal_process(pid_t pid, int number);
 /// The process of one MPI rank below `mpirun` (Open MPI); -1: none yet.
 pid_t rank_pid(pid_t mpirun, int rank);
 /// 'R', 'S', 'T' (stopped), 'Z', ...; ' ' if there is none.
