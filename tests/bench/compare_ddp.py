@@ -73,8 +73,9 @@ def run_peer(args, work, dump, flags=(), size=RANKS):
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     ranks = [subprocess.Popen([sys.executable, os.path.join(HERE, "ddp_peer.py"), "--dump", dump, "--out", out, "--rank", str(rank), "--size",
                                str(size), "--port", str(args.port), *flags], env=environment) for rank in range(size)]
-    if any([rank.wait() for rank in ranks]):
-        raise SystemExit("the peer failed, see above")
+    codes = [rank.wait() for rank in ranks]
+    if any(codes):
+        raise SystemExit(f"the peer failed: exit codes of its ranks {codes} (negative: ended by that signal)")
     with open(out, encoding="utf-8") as file:
         result = json.load(file)
     return result["losses"], result["step_time_s"]
