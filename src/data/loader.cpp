@@ -9,6 +9,23 @@
 
 namespace trireme {
 
+std::int64_t micro_steps_of(std::int64_t global_batch, std::int64_t micro_batch, int data_ranks) {
+  const std::int64_t sequences = micro_batch * data_ranks;
+  if (global_batch < sequences || global_batch % sequences != 0) {
+    fail(ErrorKind::usage,
+         "train.global_batch = ",
+         global_batch,
+         ", must be a multiple of ",
+         sequences,
+         " (train.micro_batch ",
+         micro_batch,
+         " x ",
+         data_ranks,
+         " data-parallel ranks)");
+  }
+  return global_batch / sequences;
+}
+
 DataLoader::DataLoader(const SampleSet& samples, const LoaderConfig& config)
     : samples_(samples), config_(config), order_(samples.size(), config.seed, config.shuffle) {
   if (config.micro_batch < 1 || config.size < 1 || config.rank < 0 || config.rank >= config.size ||
@@ -26,20 +43,7 @@ DataLoader::DataLoader(const SampleSet& samples, const LoaderConfig& config)
          config.next_sample,
          ": out of range");
   }
-  const std::int64_t step = config.micro_batch * config.size;
-  if (config.global_batch < step || config.global_batch % step != 0) {
-    fail(ErrorKind::usage,
-         "train.global_batch = ",
-         config.global_batch,
-         ", must be a multiple of ",
-         step,
-         " (train.micro_batch ",
-         config.micro_batch,
-         " x ",
-         config.size,
-         " data-parallel ranks)");
-  }
-  micro_steps_ = config.global_batch / step;
+  micro_steps_ = micro_steps_of(config.global_batch, config.micro_batch, config.size);
   thread_ = std::thread([this] { produce(); });
 }
 

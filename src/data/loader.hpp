@@ -23,6 +23,10 @@ struct LoaderConfig {
   int prefetch = 4;              // batches made ahead
 };
 
+/// Micro-steps of one update: global_batch / (micro_batch * data_ranks). Throws Error(usage) unless
+/// that is a whole number.
+std::int64_t micro_steps_of(std::int64_t global_batch, std::int64_t micro_batch, int data_ranks);
+
 /// This rank's batches, made ahead by one thread.
 ///
 /// Update u, counted from the start, is the global samples [n + u*G, n + (u+1)*G), n = next_sample,

@@ -54,8 +54,10 @@ void check_optim(const OptimConfig& optim, Problems& problems) {
 }  // namespace
 
 void check(const RunConfig& config, Problems& problems) {
+  check(config.model, problems);
   check_train(config.train, problems);
   check_optim(config.optim, problems);
+  check(config.parallel, problems);
   if (config.checkpoint.every < 0)
     problems.add("checkpoint.every", config.checkpoint.every, "must be 0 (last step only) or more");
   if (config.checkpoint.keep_last < 0)

@@ -68,6 +68,8 @@ class TrainingRun {
   void build();
   void resume();
   void load(const Checkpoint& checkpoint);
+  /// Throws Error(usage) if this run has checkpoints and `checkpoint` is not their newest.
+  void refuse_older_start(const Checkpoint& checkpoint) const;
   /// Moves unusable checkpoints of later steps out of the way (rank 0).
   void set_aside_after(std::int64_t step) const;
   void announce() const;

@@ -80,6 +80,9 @@ void TrainingRun::resolve_config() {
          " is more than model.max_seq_len = ",
          config_.model.max_seq_len);
   }
+  micro_steps_of(config_.train.global_batch,
+                 config_.train.micro_batch,
+                 data_ranks(config_.parallel, world_.size()));
   if (config_.train.steps == 0) config_.train.steps = steps_of_epochs();
   files_["config.toml"] = keys_.to_toml();
 }
@@ -125,7 +128,10 @@ void TrainingRun::resume() {
     // The run will come to the steps of the damaged ones again.
     if (found) all_or_none(world_, [&] { set_aside_after(found->step()); });
   } else if (wanted != "never") {
-    all_or_none(world_, [&] { found = open_newest_good(wanted); });
+    all_or_none(world_, [&] {
+      found = open_newest_good(wanted);
+      refuse_older_start(*found);
+    });
   }
   if (found) {
     load(*found);
@@ -143,6 +149,19 @@ void TrainingRun::resume() {
                                  mesh.size(Axis::data),
                                  progress_.next_sample});
   });
+}
+
+void TrainingRun::refuse_older_start(const Checkpoint& checkpoint) const {
+  const std::vector<std::int64_t> own = list_steps(folder_.checkpoints());
+  if (own.empty()) return;
+  const std::filesystem::path newest = folder_.checkpoints() / step_folder_name(own.front());
+  if (std::filesystem::equivalent(checkpoint.path(), newest)) return;
+  fail(ErrorKind::usage,
+       "checkpoint.resume = ",
+       config_.checkpoint.resume,
+       " is not the newest checkpoint of this run, ",
+       newest.string(),
+       ": give another --run to branch off there, or resume auto to go on");
 }
 
 void TrainingRun::set_aside_after(std::int64_t step) const {

@@ -65,6 +65,12 @@ TEST_F(Usage, AllWrongValuesAreReportedAtOnce) {
   const Exit exit = pretrain("none",
                              {"--config",
                               file.string(),
+                              "--parallel.recompute",
+                              "selective",
+                              "--model.num_kv_heads",
+                              "3",
+                              "--model.preset",
+                              "tinny",
                               "--train.global_batch",
                               "0",
                               "--optim.schedule",
@@ -81,7 +87,10 @@ TEST_F(Usage, AllWrongValuesAreReportedAtOnce) {
                   "train.global_batch",
                   "--train.global_batch",
                   "optim.schedule",
-                  "train.threads"});
+                  "train.threads",
+                  "parallel.recompute = selective",
+                  "model.preset = tinny",
+                  "did you mean 'tiny'"});
   EXPECT_FALSE(fs::exists(path("none")));
 }
 
@@ -96,7 +105,7 @@ TEST_F(Usage, LayoutsWithoutAnEngineAreRefused) {
                                                       {"--parallel.recompute", "selective"}}) {
     expect_refused(pretrain("layout", keys), 2, {keys[0].substr(2), keys[1]});
   }
-  EXPECT_TRUE(saved_steps("layout").empty());
+  EXPECT_FALSE(fs::exists(path("layout")));
 }
 
 TEST_F(Usage, WhatIsMissingOrElsewhereIsNamed) {
@@ -104,6 +113,7 @@ TEST_F(Usage, WhatIsMissingOrElsewhereIsNamed) {
   expect_refused(trireme({"pretrain", "--data", set().string()}), 2, {"--run"});
   expect_refused(pretrain("none", {"--data", "/nowhere"}), 3, {"/nowhere"});
   expect_refused(pretrain("none", {"--train.global_batch", "13"}), 2, {"global_batch", "13"});
+  EXPECT_FALSE(fs::exists(path("none")));
   expect_refused(pretrain("none2", {"--resume", "/nowhere"}), 3, {"/nowhere"});
   expect_refused(trireme({"checkpoint", "verify", "/nowhere"}), 3, {"/nowhere"});
   expect_refused(
@@ -139,6 +149,25 @@ TEST_F(Usage, ARunIsContinuedOnlyAsItWas) {
 
   EXPECT_EQ(hash("first"), before);
   EXPECT_EQ(metrics("first").steps.size(), 2U);
+}
+
+TEST_F(Usage, ARunBranchesOffAnOlderCheckpointOnlyInAnotherFolder) {
+  ASSERT_EQ(pretrain("trunk", {"--train.steps", "4", "--checkpoint.every", "2"}).code, 0);
+  const std::string older = checkpoint("trunk", "step-000000002").string();
+  const std::string newest = checkpoint("trunk", "step-000000004").string();
+  const Arguments arguments{"--train.steps", "6", "--resume"};
+  const auto from = [&](const std::string& start) {
+    Arguments all = arguments;
+    all.push_back(start);
+    return all;
+  };
+
+  expect_refused(pretrain("trunk", from(older)), 2, {older, newest, "another --run"});
+  EXPECT_EQ(saved_steps("trunk").size(), 2U);
+  EXPECT_EQ(pretrain("branch", from(older)).code, 0);
+  EXPECT_EQ(metrics("branch").resumed_from, std::vector<std::int64_t>{2});
+  EXPECT_EQ(pretrain("trunk", from(newest)).code, 0);
+  EXPECT_EQ(metrics("trunk").resumed_from, std::vector<std::int64_t>{4});
 }
 
 TEST_F(Usage, ARunInUseIsRefusedAndUnharmed) {
