@@ -23,6 +23,8 @@ std::vector<double> pack(const StepMeasures& m) {
           m.data_wait_s,
           m.comm_s,
           m.comm_exposed_s,
+          m.first_bucket_s,
+          m.last_grad_s,
           m.mem_peak_bytes};
 }
 
@@ -51,6 +53,8 @@ Json to_json(const MetricsLine& line) {
   json["data_wait_s"] = line.mean.data_wait_s;
   json["comm_s"] = line.mean.comm_s;
   json["comm_exposed_s"] = line.mean.comm_exposed_s;
+  json["first_bucket_s"] = line.mean.first_bucket_s;
+  json["last_grad_s"] = line.mean.last_grad_s;
   json["mem_peak_bytes"] = static_cast<std::int64_t>(line.mean.mem_peak_bytes);
   json["mfu"] = number(line.mfu);
   json["num_targets"] = static_cast<std::int64_t>(line.mean.num_targets);
@@ -94,17 +98,17 @@ std::optional<MetricsLine> Metrics::flush() {
   for (int rank = 0; rank < world_.size(); ++rank) {
     const double* one = all_.data() + static_cast<std::size_t>(rank) * kFields;
     for (std::size_t i = 0; i < kFields; ++i) sum[i] += one[i];
-    mem_peak = std::max(mem_peak, one[6]);
+    mem_peak = std::max(mem_peak, one[kFields - 1]);
     const double own_s = one[2] - one[5];  // step time less waiting for peers
     if (own_s > slowest_s) {
       slowest_s = own_s;
       line.slowest_rank = rank;
     }
   }
-  const double ranks = world_.size();
+  const double shares = static_cast<double>(world_.size() * pending_facts_.num_steps);
+  const auto mean = [&](std::size_t field) { return sum[field] / shares; };
   line.facts = pending_facts_;
-  line.mean = {
-      sum[0], sum[1], sum[2] / ranks, sum[3] / ranks, sum[4] / ranks, sum[5] / ranks, mem_peak};
+  line.mean = {sum[0], sum[1], mean(2), mean(3), mean(4), mean(5), mean(6), mean(7), mem_peak};
   line.loss = sum[0] / sum[1];
   line.tokens_per_s = static_cast<double>(line.facts.step_tokens) / line.mean.step_time_s;
   line.mfu = line.tokens_per_s * flops_per_token_ / peak_flops_;

@@ -90,20 +90,23 @@ void TrainingRun::report(const UpdateResult& result,
   since_report_.data_wait_s += data_wait_s;
   since_report_.comm_s += result.overlap.comm_s;
   since_report_.comm_exposed_s += result.overlap.exposed_s;
-  tokens_since_report_ += step_tokens;
+  since_report_.first_bucket_s += result.overlap.first_launch_s;
+  since_report_.last_grad_s += result.overlap.last_ready_s;
+  ++steps_since_report_;
   if (progress_.step % config_.train.metrics_every != 0 && progress_.step != config_.train.steps)
     return;
   since_report_.mem_peak_bytes = static_cast<double>(peak_memory_bytes(model_->registry.device()));
   const StepFacts facts{progress_.step,
                         progress_.tokens,
-                        tokens_since_report_,
+                        step_tokens,
+                        steps_since_report_,
                         result.grad_norm,
                         lr,
                         model_->scaler.scale(),
                         result.skipped};
   const auto line = metrics_->report(facts, since_report_);
   since_report_ = {};
-  tokens_since_report_ = 0;
+  steps_since_report_ = 0;
   if (line) progress_line_->show(*line);
 }
 

@@ -105,7 +105,7 @@ class TrainingRun {
   std::optional<ProgressLine> progress_line_;
   Progress progress_;
   StepMeasures since_report_;
-  std::int64_t tokens_since_report_ = 0;
+  std::int64_t steps_since_report_ = 0;
 };
 
 /// The `trireme pretrain` command after its arguments are read; returns the exit code and leaves
