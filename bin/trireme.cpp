@@ -7,6 +7,7 @@
 #include "bin/version.hpp"
 #include "core/hdf5.hpp"
 #include "core/run_main.hpp"
+#include "parallel/torch_errors.hpp"
 
 int main(int argc, char** argv) {
   return trireme::run_main("trireme", [&] {
@@ -19,6 +20,6 @@ int main(int argc, char** argv) {
     const trireme::ConfigCommand config(line);
     if (trireme::PretrainCommand::is_chosen(argc, argv))
       return pretrain.run_on_ranks(line, argc, argv);
-    return line.run(argc, argv);
+    return trireme::with_torch_errors([&] { return line.run(argc, argv); });
   });
 }

@@ -33,6 +33,13 @@ constexpr std::array<PeakRow, 6> kPeaks{{{"H100 PCIe", 756e12},
                                          {"A100", 312e12},
                                          {"3090", 71e12}}};
 
+/// Until all that was given to the device is done. A CPU is done when the call returns.
+void wait_for([[maybe_unused]] at::Device device) {
+#ifdef TRIREME_HAVE_CUDA
+  if (device.is_cuda()) at::cuda::getCurrentCUDAStream(device.index()).synchronize();
+#endif
+}
+
 double measured_matmul_flops(at::Device device, at::ScalarType compute) {
   constexpr std::int64_t kSize = 1024;
   const auto options = at::TensorOptions().dtype(compute).device(device);
@@ -40,8 +47,10 @@ double measured_matmul_flops(at::Device device, at::ScalarType compute) {
   at::Tensor out = a.matmul(a);
   double best_s = 1e9;
   for (int i = 0; i < 5; ++i) {
+    wait_for(device);
     const Timer timer;
     at::matmul_out(out, a, a);
+    wait_for(device);
     best_s = std::min(best_s, timer.seconds());
   }
   return 2.0 * kSize * kSize * kSize / best_s;
@@ -71,6 +80,16 @@ at::Device choose_device(const std::string& device, int local_rank) {
     fail(ErrorKind::usage,
          "train.device = cuda, but this rank sees no GPU (nvidia-smi, CUDA_VISIBLE_DEVICES)");
   return at::kCPU;
+}
+
+void use_deterministic_kernels(at::Device device) {
+  if (!device.is_cuda()) return;  // our CPU paths and ATen's are as they are
+  ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);  // read with the first handle
+  at::Context& context = at::globalContext();
+  context.setDeterministicAlgorithms(true, /*warn_only=*/false);
+  context.setDeterministicFillUninitializedMemory(false);
+  context.setDeterministicCuDNN(true);
+  context.setBenchmarkCuDNN(false);
 }
 
 std::int64_t set_cpu_threads(std::int64_t threads, int local_size) {

@@ -7,6 +7,7 @@
 #include "core/failpoints.hpp"
 #include "core/log.hpp"
 #include "optim/schedule.hpp"
+#include "parallel/torch_errors.hpp"
 #include "train/agreement.hpp"
 #include "train/device.hpp"
 #include "train/evaluate.hpp"
@@ -24,11 +25,9 @@ bool TrainingRun::checkpoint_due() const {
 }
 
 int TrainingRun::execute() {
-  if (world_.rank() == 0) write_status(folder_, "running", kExitDone, progress_.step);
   progress_line_.emplace(
       progress_.step, config_.train.steps, config_.train.log_every, world_.rank() == 0);
   StopVote vote(world_);
-  std::int64_t saved_step = progress_.step;
   bool stopped = false;
   while (progress_.step < config_.train.steps && !stopped) {
     vote.post(stop_signal() != 0, saver_->writer_done());
@@ -38,11 +37,10 @@ int TrainingRun::execute() {
     if (result.writers_done) saver_->commit();
     if (checkpoint_due() || stopped) {
       save();
-      saved_step = progress_.step;
     }
     if (config_.train.eval_every > 0 && progress_.step % config_.train.eval_every == 0) validate();
   }
-  if (saved_step != progress_.step || list_steps(folder_.checkpoints()).empty()) save();
+  if (saved_step_ != progress_.step) save();
   saver_->commit();
   if (const auto line = metrics_->flush()) progress_line_->show(*line);
   progress_line_->close();
@@ -132,6 +130,7 @@ void TrainingRun::save() {
   put_model_values(config_.model, state.values);
   state.values["data.content_hash"] = set_->content_hash();
   saver_->save(progress_.step, state);
+  saved_step_ = progress_.step;
 }
 
 void TrainingRun::record_failure(int code) {
@@ -154,7 +153,7 @@ int pretrain(RunConfig& config,
   TrainingRun run(config, keys, folder, ranks);
   int code = kExitDone;
   try {
-    code = run.execute();
+    code = with_torch_errors([&] { return run.execute(); });
   } catch (const PeerFailed& peer) {
     run.record_failure(peer.code());
     throw;

@@ -68,8 +68,11 @@ class TrainingRun {
   void build();
   void resume();
   void load(const Checkpoint& checkpoint);
-  /// Throws Error(usage) if this run has checkpoints and `checkpoint` is not their newest.
-  void refuse_older_start(const Checkpoint& checkpoint) const;
+  /// Newest committed step in this run's folder, as rank 0 sees it; -1: none (collective).
+  [[nodiscard]] std::int64_t newest_own_step() const;
+  /// checkpoint.resume is a path, which names where a run without checkpoints starts. Throws
+  /// Error(usage) if it is an older one of this run, which would have to go back.
+  void check_start(std::int64_t newest) const;
   /// Moves unusable checkpoints of later steps out of the way (rank 0).
   void set_aside_after(std::int64_t step) const;
   void announce() const;
@@ -106,6 +109,7 @@ class TrainingRun {
   Progress progress_;
   StepMeasures since_report_;
   std::int64_t steps_since_report_ = 0;
+  std::int64_t saved_step_ = -1;  // newest in this run's folder, being written or committed
 };
 
 /// The `trireme pretrain` command after its arguments are read; returns the exit code and leaves

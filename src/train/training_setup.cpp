@@ -102,6 +102,7 @@ void TrainingRun::claim_folder() {
 void TrainingRun::build() {
   set_cpu_threads(config_.train.threads, ranks_.launch.local_size);
   const at::Device device = choose_device(config_.train.device, ranks_.launch.local_rank);
+  use_deterministic_kernels(device);
   const ParamDTypes dtypes = precision_dtypes(config_.train.precision);
   model_ = std::make_unique<Model>(config_, ranks_, device, dtypes);
   const double peak = peak_flops(device, dtypes.compute) * world_.size();
@@ -112,26 +113,24 @@ void TrainingRun::build() {
 }
 
 void TrainingRun::resume() {
-  const std::string& wanted = config_.checkpoint.resume;
+  const std::int64_t newest = newest_own_step();
   std::optional<Checkpoint> found;
-  if (wanted == "auto") {
+  if (newest >= 0) {
+    if (config_.checkpoint.resume != "auto") all_or_none(world_, [&] { check_start(newest); });
     found = find_newest_good(
         folder_.checkpoints(), world_, [](std::string_view text) { log::warn(text); });
-    if (!found && !list_steps(folder_.checkpoints()).empty()) {
-      all_or_none(world_, [&] {
+    all_or_none(world_, [&] {
+      if (!found) {
         fail(ErrorKind::data,
              "no checkpoint in ",
              folder_.checkpoints().string(),
              " is whole; nothing was changed. Give another --run to start anew");
-      });
-    }
-    // The run will come to the steps of the damaged ones again.
-    if (found) all_or_none(world_, [&] { set_aside_after(found->step()); });
-  } else if (wanted != "never") {
-    all_or_none(world_, [&] {
-      found = open_newest_good(wanted);
-      refuse_older_start(*found);
+      }
+      set_aside_after(found->step());  // the run will come to those steps again
     });
+    saved_step_ = found->step();
+  } else if (config_.checkpoint.resume != "auto" && config_.checkpoint.resume != "never") {
+    all_or_none(world_, [&] { found = open_newest_good(config_.checkpoint.resume); });
   }
   if (found) {
     load(*found);
@@ -151,17 +150,32 @@ void TrainingRun::resume() {
   });
 }
 
-void TrainingRun::refuse_older_start(const Checkpoint& checkpoint) const {
-  const std::vector<std::int64_t> own = list_steps(folder_.checkpoints());
-  if (own.empty()) return;
-  const std::filesystem::path newest = folder_.checkpoints() / step_folder_name(own.front());
-  if (std::filesystem::equivalent(checkpoint.path(), newest)) return;
-  fail(ErrorKind::usage,
-       "checkpoint.resume = ",
-       config_.checkpoint.resume,
-       " is not the newest checkpoint of this run, ",
-       newest.string(),
-       ": give another --run to branch off there, or resume auto to go on");
+std::int64_t TrainingRun::newest_own_step() const {
+  std::int64_t newest = -1;
+  if (world_.rank() == 0) {
+    const std::vector<std::int64_t> steps = list_steps(folder_.checkpoints());
+    if (!steps.empty()) newest = steps.front();
+  }
+  world_.broadcast(&newest, 1, DType::i64, 0, {}, "newest step")->wait();
+  return newest;
+}
+
+void TrainingRun::check_start(std::int64_t newest) const {
+  const std::string& start = config_.checkpoint.resume;
+  const std::string newest_name = step_folder_name(newest);
+  std::error_code code;
+  const std::filesystem::path place = std::filesystem::canonical(start, code);
+  if (!code && place.filename() != newest_name &&
+      std::filesystem::equivalent(place.parent_path(), folder_.checkpoints(), code)) {
+    fail(ErrorKind::usage,
+         "checkpoint.resume = ",
+         start,
+         " is not the newest checkpoint of this run, ",
+         newest_name,
+         ": give another --run to branch off there, or resume auto to go on");
+  }
+  log::info(
+      cat("this run has ", newest_name, " of its own: it goes on from there, not from ", start));
 }
 
 void TrainingRun::set_aside_after(std::int64_t step) const {
@@ -205,7 +219,10 @@ void TrainingRun::load(const Checkpoint& checkpoint) {
 }
 
 void TrainingRun::announce() const {
-  if (world_.rank() == 0) write_file_atomic(folder_.config(), keys_.to_toml());
+  if (world_.rank() == 0) {
+    write_status(folder_, "running", kExitDone, progress_.step);
+    write_file_atomic(folder_.config(), keys_.to_toml());
+  }
   const TrainConfig& train = config_.train;
   const std::int64_t data_ranks = model_->mesh.size(Axis::data);
   log::info(cat(world_.size(),

@@ -120,6 +120,16 @@ TEST_F(Usage, WhatIsMissingOrElsewhereIsNamed) {
       trireme({"generate", "--checkpoint", path("none2").string(), "--prompt", "x"}), 3, {"none2"});
 }
 
+TEST_F(Usage, AFirstSaveAtTheLastStepMayBeWrittenBehind) {
+  ASSERT_EQ(
+      pretrain("behind",
+               {"--train.steps", "3", "--checkpoint.every", "0", "--checkpoint.async", "true"})
+          .code,
+      0);
+  EXPECT_EQ(saved_steps("behind"), std::vector<std::int64_t>{3});
+  EXPECT_EQ(status("behind")["state"], "done");
+}
+
 TEST_F(Usage, AFolderThatIsNoRunIsLeftAlone) {
   fs::create_directories(path("papers"));
   std::ofstream(path("papers") / "thesis.tex") << "x";
@@ -162,10 +172,15 @@ TEST_F(Usage, ARunBranchesOffAnOlderCheckpointOnlyInAnotherFolder) {
     return all;
   };
 
-  expect_refused(pretrain("trunk", from(older)), 2, {older, newest, "another --run"});
+  expect_refused(pretrain("trunk", from(older)), 2, {older, "step-000000004", "another --run"});
   EXPECT_EQ(saved_steps("trunk").size(), 2U);
   EXPECT_EQ(pretrain("branch", from(older)).code, 0);
   EXPECT_EQ(metrics("branch").resumed_from, std::vector<std::int64_t>{2});
+  // The same command again, as a requeued job gives it: it goes on with what it has.
+  Arguments longer = from(older);
+  longer[1] = "8";
+  EXPECT_EQ(pretrain("branch", longer).code, 0);
+  EXPECT_EQ(metrics("branch").resumed_from, (std::vector<std::int64_t>{2, 6}));
   EXPECT_EQ(pretrain("trunk", from(newest)).code, 0);
   EXPECT_EQ(metrics("trunk").resumed_from, std::vector<std::int64_t>{4});
 }
