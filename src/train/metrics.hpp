@@ -9,7 +9,8 @@
 
 namespace trireme {
 
-/// What one rank measured in all steps since the last report: sums, but for mem_peak_bytes.
+/// What one rank measured: loss of the reported step, times summed over all steps since the last
+/// report.
 struct StepMeasures {
   double loss_sum = 0;  // of this rank's valid targets
   double num_targets = 0;

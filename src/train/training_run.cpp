@@ -82,8 +82,8 @@ void TrainingRun::report(const UpdateResult& result,
                          double data_wait_s,
                          double lr,
                          std::int64_t step_tokens) {
-  since_report_.loss_sum += result.loss_sum;
-  since_report_.num_targets += static_cast<double>(result.num_targets);
+  since_report_.loss_sum = result.loss_sum;  // of this step alone: a resumed run has no others
+  since_report_.num_targets = static_cast<double>(result.num_targets);
   since_report_.step_time_s += step_time_s;
   since_report_.data_wait_s += data_wait_s;
   since_report_.comm_s += result.overlap.comm_s;

@@ -3,6 +3,7 @@
 #include "checkpoint/commands.hpp"
 #include "checkpoint/folder.hpp"
 #include "checkpoint/load.hpp"
+#include "checkpoint/model_values.hpp"
 #include "checkpoint/verify.hpp"
 #include "core/error.hpp"
 #include "core/file.hpp"
@@ -11,6 +12,7 @@
 #include "train/device.hpp"
 #include "train/resume.hpp"
 #include "train/training_model.hpp"
+#include "train/weights_start.hpp"
 
 /// The part of a run before its first step: data, configuration, folder, model, resume.
 namespace trireme {
@@ -66,12 +68,24 @@ void TrainingRun::open_data() {
 }
 
 std::int64_t TrainingRun::steps_of_epochs() const {
-  return static_cast<std::int64_t>(
-      std::ceil(config_.train.epochs * static_cast<double>(samples_->size()) /
-                static_cast<double>(config_.train.global_batch)));
+  const double steps = std::ceil(config_.train.epochs * static_cast<double>(samples_->size()) /
+                                 static_cast<double>(config_.train.global_batch));
+  if (!(steps < 1e15)) {
+    fail(ErrorKind::usage,
+         "train.epochs = ",
+         config_.train.epochs,
+         " makes ",
+         steps,
+         " steps, must be below 1e15");
+  }
+  return static_cast<std::int64_t>(steps);
 }
 
 void TrainingRun::resolve_config() {
+  if (const auto start = find_weights_start(folder_.checkpoints(), config_.checkpoint.resume)) {
+    ModelConfig model = model_from_values(start->manifest().values, start->path().string());
+    keys_.apply_preset(fields_of("model", model), "weights in " + start->path().string());
+  }
   resolve(config_.model, static_cast<std::int64_t>(set_->vocab_size()));
   if (config_.train.seq_len > config_.model.max_seq_len) {
     fail(ErrorKind::usage,
@@ -188,9 +202,12 @@ void TrainingRun::set_aside_after(std::int64_t step) const {
 
 void TrainingRun::load(const Checkpoint& checkpoint) {
   const auto& values = checkpoint.manifest().values;
-  const bool weights_only = !values.contains("update");  // imported: no training state
+  const bool weights_only = is_weights_only(checkpoint);
   all_or_none(world_, [&] {
-    if (!weights_only) {
+    if (weights_only) {
+      check_same_model(checkpoint, config_.model);
+      check_same_tokenizer(checkpoint, set_->manifest().tokenizer_hash);
+    } else {
       check_same_run(values, keys_, checkpoint.path().string());
       if (values.at("data.content_hash") != set_->content_hash()) {
         fail(ErrorKind::usage,

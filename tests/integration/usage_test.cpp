@@ -76,7 +76,8 @@ TEST_F(Usage, AllWrongValuesAreReportedAtOnce) {
                               "--optim.schedule",
                               "cosin",
                               "--train.threads",
-                              "x"});
+                              "x",
+                              "--train.steps"});
 
   expect_refused(exit,
                  2,
@@ -88,6 +89,7 @@ TEST_F(Usage, AllWrongValuesAreReportedAtOnce) {
                   "--train.global_batch",
                   "optim.schedule",
                   "train.threads",
+                  "--train.steps needs a value",
                   "parallel.recompute = selective",
                   "model.preset = tinny",
                   "did you mean 'tiny'"});
@@ -128,6 +130,57 @@ TEST_F(Usage, AFirstSaveAtTheLastStepMayBeWrittenBehind) {
       0);
   EXPECT_EQ(saved_steps("behind"), std::vector<std::int64_t>{3});
   EXPECT_EQ(status("behind")["state"], "done");
+}
+
+TEST_F(Usage, CommandsOfOneProcessRunOnceUnderMpirun) {
+  const Exit shown =
+      testing::Process({"mpirun",
+                        "--oversubscribe",
+                        "--bind-to",
+                        "none",
+                        "-n",
+                        "2",
+                        TRIREME_PROGRAM,
+                        "config",
+                        "show",
+                        "--toml"},
+                       {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}},
+                       path("shown.log"))
+          .wait(kLimit_s);
+  EXPECT_EQ(shown.code, 0) << shown.err;
+  EXPECT_EQ(count(shown.out, "[model]"), 1U);
+}
+
+TEST_F(Usage, WeightsAreTrainedAsTheModelTheyBelongTo) {
+  ASSERT_EQ(pretrain("source", {"--train.steps", "2", "--model.rope_theta", "500"}).code, 0);
+  const std::string exported = path("exported").string();
+  ASSERT_EQ(trireme({"export", "--checkpoint", path("source").string(), "--output", exported}).code,
+            0);
+  ASSERT_EQ(trireme({"import", "--hf", exported, "--output", path("weights").string()}).code, 0);
+
+  expect_refused(
+      pretrain("other", {"--resume", path("weights").string(), "--model.rope_theta", "900"}),
+      2,
+      {"model.rope_theta = 900", "500"});
+  const Exit tuned = testing::Process({TRIREME_PROGRAM,
+                                       "pretrain",
+                                       "--data",
+                                       set().string(),
+                                       "--run",
+                                       path("tuned").string(),
+                                       "--resume",
+                                       path("weights").string(),
+                                       "--train.steps",
+                                       "1",
+                                       "--train.global_batch",
+                                       "4",
+                                       "--train.device",
+                                       "cpu"},
+                                      {{"OMP_NUM_THREADS", "1"}},
+                                      path("tuned.log"))
+                         .wait(kLimit_s);
+  EXPECT_EQ(tuned.code, 0) << tuned.err;
+  EXPECT_NE(read_file(path("tuned") / "config.toml").find("rope_theta = 500"), std::string::npos);
 }
 
 TEST_F(Usage, AFolderThatIsNoRunIsLeftAlone) {
