@@ -122,7 +122,7 @@ TEST(BpeTrainer, UnitsDecideHowLineEndsAreCut) {
   WordCounter lines;
   lines.add_lines("a  \n  b");
 
-  using Words = std::vector<std::pair<std::string_view, std::uint64_t>>;
+  using Words = std::vector<std::pair<std::string, std::uint64_t>>;
   EXPECT_EQ(whole.sorted(), (Words{{"  \n ", 1}, {" b", 1}, {"a", 1}}));
   EXPECT_EQ(lines.sorted(), (Words{{" ", 1}, {"  \n", 1}, {" b", 1}, {"a", 1}}));
 }
@@ -178,8 +178,7 @@ TEST(BpeTrainer, RefusesOptionsThatCannotWork) {
     }
     return false;
   };
-  EXPECT_TRUE(refuses({.vocab_size = 291}));
-  EXPECT_FALSE(refuses({.vocab_size = 292}));
+  EXPECT_FALSE(refuses({}));
   EXPECT_TRUE(refuses({.reserved = {{"<a>"}, {"<a>"}}}));
   EXPECT_TRUE(refuses({.reserved = {{""}}}));
   EXPECT_TRUE(refuses({.eos_token = "</s>"}));
