@@ -9,29 +9,12 @@
 #include "core/error.hpp"
 #include "text/byte_level.hpp"
 #include "text/merge_learner.hpp"
+#include "text/tokenizer_spec.hpp"
 #include "text/tokenizer_writer.hpp"
 #include "text/utf8.hpp"
 
 namespace trireme {
 namespace {
-
-void check(const BpeTrainOptions& options) {
-  std::unordered_set<std::string> contents;
-  for (const ReservedToken& token : options.reserved) {
-    check_utf8(token.content, "reserved token");
-    if (token.content.empty()) fail(ErrorKind::usage, "a reserved token is empty");
-    if (!contents.insert(token.content).second)
-      fail(ErrorKind::usage, "reserved token '", token.content, "' is given twice");
-  }
-  for (const auto* role :
-       {&options.bos_token, &options.eos_token, &options.pad_token, &options.unk_token}) {
-    if (role->empty() || contents.contains(*role)) continue;
-    fail(ErrorKind::usage,
-         "'",
-         *role,
-         "' is to be the bos, eos, pad or unk token, but is not among the reserved tokens");
-  }
-}
 
 /// Calls visit(character) for each character of valid UTF-8.
 template <class Visit>
@@ -198,10 +181,37 @@ std::vector<ReservedToken> minimind_reserved_tokens() {
   return tokens;
 }
 
+void check_train_options(const BpeTrainOptions& options) {
+  std::unordered_set<std::string> contents;
+  for (const ReservedToken& token : options.reserved) {
+    check_utf8(token.content, "reserved token");
+    if (token.content.empty()) fail(ErrorKind::usage, "a reserved token is empty");
+    if (token.content.size() > kMaxAddedTokenBytes) {
+      fail(ErrorKind::usage,
+           "reserved token '",
+           token.content.substr(0, 40),
+           "...' has ",
+           token.content.size(),
+           " bytes, at most ",
+           kMaxAddedTokenBytes);
+    }
+    if (!contents.insert(token.content).second)
+      fail(ErrorKind::usage, "reserved token '", token.content, "' is given twice");
+  }
+  for (const auto* role :
+       {&options.bos_token, &options.eos_token, &options.pad_token, &options.unk_token}) {
+    if (role->empty() || contents.contains(*role)) continue;
+    fail(ErrorKind::usage,
+         "'",
+         *role,
+         "' is to be the bos, eos, pad or unk token, but is not among the reserved tokens");
+  }
+}
+
 std::map<std::string, std::string> train_bpe(const WordCounter& counts,
                                              const BpeTrainOptions& options,
                                              BpeTrainReport* report) {
-  check(options);
+  check_train_options(options);
   std::vector<std::string> tokens = first_tokens(counts, options);
   std::uint64_t places = 1 + counts.pieces().bytes() + counts.size();
   for (const auto& entry : counts.cut_tokens()) places += entry.first.size();

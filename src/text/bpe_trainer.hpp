@@ -49,13 +49,17 @@ struct BpeTrainReport {
 /// Pair counts above this wrap around in Hugging Face's trainer, and its merges go wrong.
 inline constexpr std::uint64_t kMaxPairCountOfHuggingFace = 0x7FFFFFFF;
 
+/// What train_bpe throws for options that cannot work, before the hours of counting: Error(usage)
+/// if a reserved token is empty, too long, no UTF-8 or twice there, or a role is not reserved.
+void check_train_options(const BpeTrainOptions& options);
+
 /// Learns merges and returns tokenizer.json and tokenizer_config.json by file name. The first
 /// equals, byte for byte, what Hugging Face `tokenizers` 0.23 saves for the same training with pair
 /// counts below 2^31 (ours are 64 bits). Fewer tokens than asked for come out if the text has no
 /// more pairs; more, and no merge, if the reserved tokens and the alphabet alone are more.
 ///   time    as MergeLearner
 ///   memory  as MergeLearner, beside `counts`
-/// Throws Error(usage) if a reserved token is empty or twice there, or a role is not reserved.
+/// Throws as check_train_options.
 /// Source: Sennrich et al., ACL 2016; the rules (of two pairs with equal counts the one with the
 /// smaller left id, then the smaller right id; what min_frequency, max_token_length and
 /// limit_alphabet mean) are those of huggingface/tokenizers 0.23, `models/bpe/trainer.rs`.

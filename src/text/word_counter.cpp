@@ -6,6 +6,23 @@
 #include "text/utf8.hpp"
 
 namespace trireme {
+namespace {
+
+AddedTokenMatcher matcher_of(const std::vector<std::string>& contents) {
+  std::vector<AddedToken> tokens;
+  for (std::size_t i = 0; i < contents.size(); ++i) {
+    tokens.push_back({.content = contents[i],
+                      .id = static_cast<std::uint32_t>(i),
+                      .normalized = false,
+                      .special = true});
+  }
+  return AddedTokenMatcher(tokens);
+}
+
+}  // namespace
+
+CutTokens::CutTokens(std::vector<std::string> contents)
+    : contents_(std::move(contents)), matcher_(matcher_of(contents_)) {}
 
 void WordCounter::add_unit(std::string_view text) {
   const auto count = [this](std::string_view piece) { pieces_.add(piece, 1); };
@@ -13,7 +30,7 @@ void WordCounter::add_unit(std::string_view text) {
   parts_.clear();
   cut_->split(text, parts_);
   for (const TextPart& part : parts_) {
-    part.id ? add_cut_token(part.text, 1) : split_gpt2(part.text, count);
+    part.id ? add_cut_token(cut_->contents()[*part.id], 1) : split_gpt2(part.text, count);
   }
 }
 

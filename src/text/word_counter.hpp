@@ -12,6 +12,23 @@
 
 namespace trireme {
 
+/// Tokens that are taken out of training texts, wherever they stand. Immutable.
+class CutTokens {
+ public:
+  explicit CutTokens(std::vector<std::string> contents);
+
+  /// Appends the parts of `text` in order: a token's id is its index in contents().
+  void split(std::string_view text, std::vector<TextPart>& parts) const {
+    matcher_.split(text, parts);
+  }
+
+  [[nodiscard]] const std::vector<std::string>& contents() const noexcept { return contents_; }
+
+ private:
+  std::vector<std::string> contents_;
+  AddedTokenMatcher matcher_;
+};
+
 /// Counts the pieces that the GPT-2 pattern cuts from training texts. Only the multiset of pieces
 /// matters, so the result is independent of order, threads and ranks: count apart, then merge.
 class WordCounter {
@@ -21,7 +38,7 @@ class WordCounter {
   /// `cut`: tokens that are taken out of the texts first. Each occurrence is then a word of its
   /// own, of plain characters instead of the byte alphabet: what Hugging Face does with tokens
   /// that were added to the tokenizer before its training.
-  explicit WordCounter(std::shared_ptr<const AddedTokenMatcher> cut) : cut_(std::move(cut)) {}
+  explicit WordCounter(std::shared_ptr<const CutTokens> cut) : cut_(std::move(cut)) {}
 
   /// One training unit, cut as a whole. Throws Error(data) if it is not valid UTF-8.
   void add(std::string_view text);
@@ -56,7 +73,7 @@ class WordCounter {
  private:
   void add_unit(std::string_view text);
 
-  std::shared_ptr<const AddedTokenMatcher> cut_;  // shared by the counters of all threads
+  std::shared_ptr<const CutTokens> cut_;  // shared by the counters of all threads
   std::vector<TextPart> parts_;
   WordTable pieces_;  // flushed whenever no call is at work
   std::map<std::string, std::uint64_t, std::less<>> cut_tokens_;
