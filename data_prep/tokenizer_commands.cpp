@@ -7,59 +7,6 @@
 namespace trireme {
 namespace {
 
-void add_train(CommandLine& commands, const DataProgram& program) {
-  struct Options {
-    TrainTokenizerConfig config;
-    std::int64_t vocab_size = 6400;
-    std::string unit = "text";
-    std::string on_bad_text = "error";
-    std::string progress = "auto";
-  };
-
-  const auto options = std::make_shared<Options>();
-  commands.command("tokenizer train", "learn a byte-level BPE tokenizer from jsonl")
-      .option("--input", &options->config.inputs, "FILE...", "jsonl files", Need::required)
-      .option("--output",
-              &options->config.output,
-              "DIR",
-              "folder for tokenizer.json and tokenizer_config.json",
-              Need::required)
-      .option("--vocab-size",
-              &options->vocab_size,
-              "N",
-              "tokens, with the 36 added ones and the 256 bytes")
-      .option("--field", &options->config.field, "NAME", "field that holds the text")
-      .option("--unit",
-              &options->unit,
-              "text|line",
-              "what is cut into words as a whole; line is what Hugging Face's train(files) does")
-      .option("--on-bad-text",
-              &options->on_bad_text,
-              "error|skip|replace",
-              "lone surrogates and invalid UTF-8")
-      .option("--threads", &options->config.threads, "N", "for counting; 0: all processors at hand")
-      .option("--progress", &options->progress, "auto|bar|log|none", "how progress is shown")
-      .example("trireme-data tokenizer train --input corpus.jsonl --vocab-size 6400 --output tok")
-      .run([options, &program] {
-        TrainTokenizerConfig& config = options->config;
-        if (options->vocab_size < 1 || options->vocab_size > INT32_MAX) {
-          fail(ErrorKind::usage,
-               "--vocab-size ",
-               options->vocab_size,
-               ", must be in [1, 2147483647]");
-        }
-        if (options->unit != "text" && options->unit != "line") {
-          fail(ErrorKind::usage, "--unit ", options->unit, ", must be text or line");
-        }
-        config.bpe.vocab_size = static_cast<std::uint32_t>(options->vocab_size);
-        config.by_lines = options->unit == "line";
-        config.on_bad_text = parse_on_bad_text(options->on_bad_text);
-        config.progress = parse_progress_mode(options->progress);
-        if (program.rank() == 0) train_tokenizer(config);
-        return kExitDone;
-      });
-}
-
 void add_encode(CommandLine& commands, const DataProgram& program) {
   struct Options {
     EncodeConfig config;
@@ -145,7 +92,7 @@ void add_decode(CommandLine& commands, const DataProgram& program) {
 }  // namespace
 
 void add_tokenizer_commands(CommandLine& commands, const DataProgram& program) {
-  add_train(commands, program);
+  add_train_command(commands, program);
   add_encode(commands, program);
   add_decode(commands, program);
 }

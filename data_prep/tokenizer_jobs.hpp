@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/communicator.hpp"
 #include "data_prep/jsonl_record.hpp"
 #include "data_prep/progress.hpp"
 #include "text/bpe_trainer.hpp"
@@ -17,15 +18,22 @@ struct TrainTokenizerConfig {
   OnBadText on_bad_text = OnBadText::error;
   bool by_lines =
       false;  // each line of a text is a unit of its own, as Hugging Face's train(files)
+  bool cut_special = false;  // reserved tokens in the texts are words of their own, not plain text
   std::int64_t threads = 0;
   ProgressMode progress = ProgressMode::automatic;
   BpeTrainOptions bpe;
 };
 
 /// Counts the pieces of every text, learns merges, writes tokenizer.json and tokenizer_config.json.
-/// The files depend on the texts alone, not on threads. Bad lines are left out with a warning.
-/// Throws Error(usage) for an output folder that holds something else; Error(data) as pack.
-void train_tokenizer(const TrainTokenizerConfig& config);
+/// Collective over `world` (null: this process alone): its ranks share the counting, rank 0 learns.
+/// The files depend on the texts alone, not on threads or ranks. Bad lines are left out with a
+/// warning. Throws Error(usage) for an output folder that holds something else; Error(data) as
+/// pack.
+void train_tokenizer(const TrainTokenizerConfig& config, Communicator* world = nullptr);
+
+/// "minimind", "none", or a JSON file with a list of tokens or of {"content", "special"} objects.
+/// Throws Error(usage) that names what is wrong with the file.
+std::vector<ReservedToken> read_special_tokens(const std::string& source);
 
 /// `trireme-data tokenizer encode`: a text field of each line to {"ids":[...]}, in order.
 struct EncodeConfig {

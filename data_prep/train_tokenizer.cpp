@@ -1,97 +1,18 @@
+#include <array>
 #include <filesystem>
 #include <map>
-#include <mutex>
+#include <nlohmann/json.hpp>
+#include <unordered_set>
 
 #include "core/error.hpp"
 #include "core/file.hpp"
+#include "core/json.hpp"
 #include "core/log.hpp"
-#include "data_prep/line_reader.hpp"
+#include "data_prep/count_words.hpp"
 #include "data_prep/tokenizer_jobs.hpp"
-#include "data_prep/worker_pool.hpp"
-#include "text/word_counter.hpp"
 
 namespace trireme {
 namespace {
-
-constexpr std::uint64_t kBlockBytes = 4 << 20;
-
-/// Sums over blocks; guarded by `mutex`.
-struct Totals {
-  std::mutex mutex;
-  std::uint64_t texts = 0;
-  std::uint64_t bad_lines = 0;
-  std::string first_bad;
-};
-
-void count_block(const TrainTokenizerConfig& config,
-                 const InputFile& file,
-                 const ByteRange& block,
-                 WordCounter& counter,
-                 Totals& totals) {
-  const Fd fd = open_read(file.path);
-  LineBlock lines(fd.get(), file, block);
-  TextFieldReader reader(config.field, config.on_bad_text);
-  std::uint64_t texts = 0;
-  Line line;
-  while (lines.next(line)) {
-    const TextRecord record = reader.read(line);
-    if (record.status == RecordStatus::blank) continue;
-    if (record.status == RecordStatus::text) {
-      ++texts;
-      config.by_lines ? counter.add_lines(record.text) : counter.add(record.text);
-      continue;
-    }
-    std::string place = cat(file.path.string(), ":", line.offset, ": ", record.reason);
-    if (record.status == RecordStatus::bad_text) {
-      fail(ErrorKind::data,
-           place,
-           "; --on-bad-text skip leaves such lines out, replace puts U+FFFD");
-    }
-    const std::lock_guard lock(totals.mutex);
-    ++totals.bad_lines;
-    if (totals.first_bad.empty()) totals.first_bad = std::move(place);
-  }
-  const std::lock_guard lock(totals.mutex);
-  totals.texts += texts;
-}
-
-WordCounter count_words(const TrainTokenizerConfig& config) {
-  const std::vector<InputFile> files = inspect_inputs(config.inputs);
-  std::vector<ByteRange> all;
-  std::uint64_t bytes = 0;
-  for (std::uint32_t i = 0; i < files.size(); ++i) {
-    all.push_back({i, 0, files[i].size});
-    bytes += files[i].size;
-  }
-  const std::vector<ByteRange> blocks = split_blocks(all, kBlockBytes);
-  WorkerPool pool(thread_count(config.threads));
-  std::vector<WordCounter> counters(static_cast<std::size_t>(pool.num_threads()));
-  Totals totals;
-  Progress progress("count words", bytes, config.progress);
-  pool.run(
-      blocks.size(),
-      [&](std::size_t i, int worker) {
-        count_block(config,
-                    files[blocks[i].file],
-                    blocks[i],
-                    counters[static_cast<std::size_t>(worker)],
-                    totals);
-        progress.add(blocks[i].end - blocks[i].begin, 0, 0);
-      },
-      [&] { progress.show(); });
-  if (totals.texts == 0) {
-    fail(ErrorKind::data,
-         "no text in the inputs: ",
-         totals.bad_lines,
-         " bad lines",
-         totals.first_bad.empty() ? "" : "; one is ",
-         totals.first_bad);
-  }
-  if (totals.bad_lines != 0)
-    log::warn(cat(totals.bad_lines, " bad lines were left out; one is ", totals.first_bad));
-  for (std::size_t i = 1; i < counters.size(); ++i) counters[0].merge(counters[i]);
-  return std::move(counters[0]);
-}
 
 /// Before the work: a folder that could hold the result. `files` null: only look for files that are
 /// not ours.
@@ -119,23 +40,94 @@ void check_output(const std::filesystem::path& folder,
   }
 }
 
-}  // namespace
+/// What a user who knows other trainers may not expect.
+void explain(const TrainTokenizerConfig& config, const BpeTrainReport& report) {
+  if (report.vocab_size != config.bpe.vocab_size) {
+    log::warn(cat("the tokenizer has ",
+                  report.vocab_size,
+                  " tokens, --vocab-size asks for ",
+                  config.bpe.vocab_size,
+                  report.vocab_size > config.bpe.vocab_size
+                      ? ": the special tokens and the alphabet alone are that many"
+                      : ": the texts have no more pairs to merge"));
+  }
+  if (report.max_pair_count > kMaxPairCountOfHuggingFace) {
+    log::warn(cat("a pair occurs ",
+                  report.max_pair_count,
+                  " times; Hugging Face's trainer counts to 2147483647, so its merges would differ "
+                  "from these"));
+  }
+  if (!config.bpe.all_bytes || config.bpe.limit_alphabet) {
+    log::warn(
+        "not every byte need have a token with --alphabet used or --limit-alphabet: a tokenizer "
+        "that lacks one drops text in other programs, and encode and pack refuse it");
+  }
+}
 
-void train_tokenizer(const TrainTokenizerConfig& config) {
-  const std::filesystem::path folder = config.output;
-  check_output(folder, nullptr);
-  const WordCounter words = count_words(config);
-  log::info(cat(words.size(), " different words; learning merges"));
-  const Timer timer;
-  const std::map<std::string, std::string> files = train_bpe(words, config.bpe);
+void write(const std::filesystem::path& folder, const std::map<std::string, std::string>& files) {
   check_output(folder, &files);
   std::error_code code;
   std::filesystem::create_directories(folder, code);
   if (code)
     fail(ErrorKind::resource, "cannot create folder ", folder.string(), ": ", code.message());
   for (const auto& [name, content] : files) write_file_atomic(folder / name, content);
-  log::info(
-      cat("tokenizer in ", folder.string(), ", merges took ", format_duration(timer.seconds())));
+}
+
+}  // namespace
+
+void train_tokenizer(const TrainTokenizerConfig& config, Communicator* world) {
+  check_train_options(config.bpe);
+  const bool first = world == nullptr || world->rank() == 0;
+  if (first) check_output(config.output, nullptr);
+  const Timer count_timer;
+  const WordCounter words = count_words(config, world);
+  if (!first) return;
+  log::info(cat(words.size(),
+                " different words, counted in ",
+                format_duration(count_timer.seconds()),
+                "; learning merges"));
+  const Timer timer;
+  BpeTrainReport report;
+  const std::map<std::string, std::string> files = train_bpe(words, config.bpe, &report);
+  explain(config, report);
+  write(config.output, files);
+  log::info(cat("tokenizer of ",
+                report.vocab_size,
+                " tokens in ",
+                config.output,
+                ", merges took ",
+                format_duration(timer.seconds())));
+}
+
+std::vector<ReservedToken> read_special_tokens(const std::string& source) {
+  if (source == "minimind") return minimind_reserved_tokens();
+  if (source == "none") return {};
+  const Json list = read_json(source);
+  const auto refuse = [&source](const std::string& what) {
+    fail(ErrorKind::usage,
+         "--special-tokens ",
+         source,
+         ": ",
+         what,
+         "; the file is a list of tokens or of {\"content\": ..., \"special\": true|false}");
+  };
+  if (!list.is_array()) refuse("not a list");
+  std::vector<ReservedToken> tokens;
+  for (const Json& entry : list) {
+    const std::string place = cat("entry ", tokens.size());
+    if (entry.is_string()) {
+      tokens.push_back({entry.get<std::string>()});
+      continue;
+    }
+    if (!entry.is_object() || !entry.contains("content") || !entry["content"].is_string())
+      refuse(place + " is no token");
+    for (const auto& [key, value] : entry.items()) {
+      if (key == "special" && !value.is_boolean()) refuse(place + ": special is not true or false");
+      if (key != "content" && key != "special") refuse(place + " has an unknown key '" + key + "'");
+    }
+    tokens.push_back({entry["content"].get<std::string>(), entry.value("special", true)});
+  }
+  return tokens;
 }
 
 }  // namespace trireme

@@ -22,11 +22,15 @@ struct ReservedToken {
 std::vector<ReservedToken> minimind_reserved_tokens();
 
 struct BpeTrainOptions {
-  std::uint32_t vocab_size = 6400;  // reserved tokens and the 256 bytes counted
+  std::uint32_t vocab_size = 6400;  // reserved tokens and the alphabet counted
   std::vector<ReservedToken> reserved = minimind_reserved_tokens();  // ids from 0, in this order
   std::uint64_t min_frequency = 0;  // a pair seen less often ends the training
   std::optional<std::uint32_t> max_token_length =
-      std::nullopt;  // new tokens are shorter than this many bytes
+      std::nullopt;       // new tokens are shorter than this many bytes
+  bool all_bytes = true;  // all 256 bytes get a token; else those that occur
+  // Characters that get a token: the most frequent, bytes of all_bytes first. Words are learned
+  // without the others. Equal counts: the smaller code point (Hugging Face leaves that to chance).
+  std::optional<std::uint32_t> limit_alphabet = std::nullopt;
   // Roles for tokenizer_config.json: each a reserved token, or empty for none.
   std::string bos_token = "<|im_start|>";
   std::string eos_token = "<|im_end|>";
@@ -35,17 +39,32 @@ struct BpeTrainOptions {
   std::uint64_t model_max_length = 131072;  // tokens; a hint for users of the files
 };
 
+/// What a training came to.
+struct BpeTrainReport {
+  std::uint64_t vocab_size = 0;  // tokens: fewer or more than asked for, see train_bpe
+  std::uint64_t merges = 0;
+  std::uint64_t max_pair_count = 0;  // the largest count of a pair
+};
+
+/// Pair counts above this wrap around in Hugging Face's trainer, and its merges go wrong.
+inline constexpr std::uint64_t kMaxPairCountOfHuggingFace = 0x7FFFFFFF;
+
+/// What train_bpe throws for options that cannot work, before the hours of counting: Error(usage)
+/// if a reserved token is empty, too long, no UTF-8 or twice there, or a role is not reserved.
+void check_train_options(const BpeTrainOptions& options);
+
 /// Learns merges and returns tokenizer.json and tokenizer_config.json by file name. The first
 /// equals, byte for byte, what Hugging Face `tokenizers` 0.23 saves for the same training with pair
 /// counts below 2^31 (ours are 64 bits). Fewer tokens than asked for come out if the text has no
-/// more pairs.
-///   time    dominated by the merges: each touches only the words that hold its pair
-///   memory  each distinct word once, 4 bytes a symbol, and one list of words for each pair
-/// Throws Error(usage) if vocab_size is too small, a reserved token is empty or twice there, or a
-/// role is not reserved. Source: Sennrich et al., ACL 2016; the tie rule (larger count, then
-/// smaller left id, then smaller right id) and the lazy heap are those of huggingface/tokenizers
-/// 0.23, `models/bpe/trainer.rs`.
+/// more pairs; more, and no merge, if the reserved tokens and the alphabet alone are more.
+///   time    as MergeLearner
+///   memory  as MergeLearner, beside `counts`
+/// Throws as check_train_options.
+/// Source: Sennrich et al., ACL 2016; the rules (of two pairs with equal counts the one with the
+/// smaller left id, then the smaller right id; what min_frequency, max_token_length and
+/// limit_alphabet mean) are those of huggingface/tokenizers 0.23, `models/bpe/trainer.rs`.
 std::map<std::string, std::string> train_bpe(const WordCounter& counts,
-                                             const BpeTrainOptions& options = {});
+                                             const BpeTrainOptions& options = {},
+                                             BpeTrainReport* report = nullptr);
 
 }  // namespace trireme

@@ -83,7 +83,7 @@ std::string write_tokenizer_json(const std::vector<std::string>& tokens,
   for (std::size_t id = 0; id < tokens.size(); ++id) {
     text += (id == 0 ? "\n      " : ",\n      ") + quoted(tokens[id]) + ": " + std::to_string(id);
   }
-  text += "\n    },\n    \"merges\": [";
+  text += tokens.empty() ? "},\n    \"merges\": [" : "\n    },\n    \"merges\": [";
   for (std::size_t rank = 0; rank < merges.size(); ++rank) {
     text += rank == 0 ? "\n      [\n        " : ",\n      [\n        ";
     text += quoted(tokens[merges[rank].first]) + ",\n        " +

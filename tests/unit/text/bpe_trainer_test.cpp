@@ -122,7 +122,7 @@ TEST(BpeTrainer, UnitsDecideHowLineEndsAreCut) {
   WordCounter lines;
   lines.add_lines("a  \n  b");
 
-  using Words = std::vector<std::pair<std::string_view, std::uint64_t>>;
+  using Words = std::vector<std::pair<std::string, std::uint64_t>>;
   EXPECT_EQ(whole.sorted(), (Words{{"  \n ", 1}, {" b", 1}, {"a", 1}}));
   EXPECT_EQ(lines.sorted(), (Words{{" ", 1}, {"  \n", 1}, {" b", 1}, {"a", 1}}));
 }
@@ -169,6 +169,58 @@ TEST(BpeTrainer, ReservedTokensComeFirstAndStayOutOfTheMerges) {
     EXPECT_EQ(json["added_tokens"][static_cast<std::size_t>(i)]["special"], i < 21) << i;
 }
 
+std::vector<std::string> vocab_of(const WordCounter& counter, const BpeTrainOptions& options) {
+  const Json json = parse_json(train_bpe(counter, options).at("tokenizer.json"), "test");
+  std::vector<std::string> tokens(json["model"]["vocab"].size());
+  for (const auto& [token, id] : json["model"]["vocab"].items())
+    tokens.at(id.get<std::size_t>()) = token;
+  return tokens;
+}
+
+TEST(BpeTrainer, VocabularySmallerThanTheAlphabetLearnsNothing) {
+  BpeTrainReport report;
+  const auto files = train_bpe(count({"abab"}), bare(100), &report);
+
+  EXPECT_EQ(report.vocab_size, 256U);
+  EXPECT_EQ(report.merges, 0U);
+  EXPECT_EQ(vocab_of(count({"abab"}), bare(100)).size(), 256U);
+}
+
+// The three below: what tokenizers 0.23.3 gave for the same texts and options.
+
+TEST(BpeTrainer, AlphabetOfWhatOccurs) {
+  BpeTrainOptions options = bare(100);
+  options.all_bytes = false;
+  options.reserved = {{"<s>"}};
+
+  EXPECT_EQ(
+      vocab_of(count({"abab aab c", "abab aab c", "abab aab c"}), options),
+      (std::vector<std::string>{"<s>", "a", "b", "c", "Ġ", "ab", "aab", "Ġc", "Ġaab", "abab"}));
+}
+
+TEST(BpeTrainer, LimitedAlphabetLeavesRareCharactersOutOfTheWords) {
+  BpeTrainOptions options = bare(100);
+  options.all_bytes = false;
+  options.limit_alphabet = 2;
+  options.reserved = {{"<s>"}};
+
+  EXPECT_EQ(vocab_of(count({"abab aab c", "abab aab c", "abab aab c"}), options),
+            (std::vector<std::string>{"<s>", "a", "b", "ab", "aab", "abab"}));
+}
+
+TEST(BpeTrainer, CutTokensAreWordsOfPlainCharacters) {
+  WordCounter counter(std::make_shared<const CutTokens>(std::vector<std::string>{"<s>", "世 界"}));
+  for (int i = 0; i < 3; ++i) counter.add("a 世 界b 世 界");
+  BpeTrainOptions options = bare(400);
+  options.reserved = {{"<s>"}, {"世 界"}};
+
+  EXPECT_EQ(counter.cut_tokens().at("世 界"), 6U);
+  EXPECT_EQ(merges_of(counter, options), (Merges{{" ", "界"}, {"世", " 界"}}));
+  WordCounter other(counter);
+  other.merge(counter);
+  EXPECT_EQ(other.cut_tokens().at("世 界"), 12U);
+}
+
 TEST(BpeTrainer, RefusesOptionsThatCannotWork) {
   const auto refuses = [](const BpeTrainOptions& options) {
     try {
@@ -178,10 +230,10 @@ TEST(BpeTrainer, RefusesOptionsThatCannotWork) {
     }
     return false;
   };
-  EXPECT_TRUE(refuses({.vocab_size = 291}));
-  EXPECT_FALSE(refuses({.vocab_size = 292}));
+  EXPECT_FALSE(refuses({}));
   EXPECT_TRUE(refuses({.reserved = {{"<a>"}, {"<a>"}}}));
   EXPECT_TRUE(refuses({.reserved = {{""}}}));
+  EXPECT_TRUE(refuses({.reserved = {{std::string(2000, 'x')}}}));
   EXPECT_TRUE(refuses({.eos_token = "</s>"}));
 }
 
