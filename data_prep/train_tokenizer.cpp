@@ -5,7 +5,7 @@
 #include "core/error.hpp"
 #include "core/file.hpp"
 #include "core/log.hpp"
-#include "data_prep/line_reader.hpp"
+#include "data_prep/block_reader.hpp"
 #include "data_prep/tokenizer_jobs.hpp"
 #include "data_prep/worker_pool.hpp"
 #include "text/word_counter.hpp"
@@ -25,11 +25,9 @@ struct Totals {
 
 void count_block(const TrainTokenizerConfig& config,
                  const InputFile& file,
-                 const ByteRange& block,
+                 LineBlock lines,
                  WordCounter& counter,
                  Totals& totals) {
-  const Fd fd = open_read(file.path);
-  LineBlock lines(fd.get(), file, block);
   TextFieldReader reader(config.field, config.on_bad_text);
   std::uint64_t texts = 0;
   Line line;
@@ -65,6 +63,8 @@ WordCounter count_words(const TrainTokenizerConfig& config) {
   }
   const std::vector<ByteRange> blocks = split_blocks(all, kBlockBytes);
   WorkerPool pool(thread_count(config.threads));
+  BlockReader reader(files, pool.num_threads());
+  reader.start(blocks);
   std::vector<WordCounter> counters(static_cast<std::size_t>(pool.num_threads()));
   Totals totals;
   Progress progress("count words", bytes, config.progress);
@@ -73,7 +73,7 @@ WordCounter count_words(const TrainTokenizerConfig& config) {
       [&](std::size_t i, int worker) {
         count_block(config,
                     files[blocks[i].file],
-                    blocks[i],
+                    reader.read(i, worker),
                     counters[static_cast<std::size_t>(worker)],
                     totals);
         progress.add(blocks[i].end - blocks[i].begin, 0, 0);
