@@ -146,7 +146,8 @@ class Packer {
                   report.units,
                   " shards are kept; ",
                   report.interrupted,
-                  " units were being made when the last pack ended, they are made again"));
+                  report.interrupted == 1 ? " unit was" : " units were",
+                  " under way when the last pack ended, to be made again"));
   }
 
   /// Returns how many this rank made.
