@@ -104,6 +104,7 @@ std::optional<std::size_t> DynamicScheduler::next(const UnitTally& tally, bool s
   const Ask mine{stop ? 1U : 0U, tally};
   if (world_.rank() != 0) return ask(mine);
   take(mine);
+  serve();  // units may be shorter than the time between two calls of serve
   return queue_.next(0);
 }
 
