@@ -118,6 +118,7 @@ TEST_F(Usage, WhatIsMissingOrElsewhereIsNamed) {
   EXPECT_FALSE(fs::exists(path("none")));
   expect_refused(pretrain("none2", {"--resume", "/nowhere"}), 3, {"/nowhere"});
   expect_refused(trireme({"checkpoint", "verify", "/nowhere"}), 3, {"/nowhere"});
+  expect_refused(trireme({"checkpoint", "verify", "/etc/passwd"}), 3, {"/etc/passwd"});
   expect_refused(
       trireme({"generate", "--checkpoint", path("none2").string(), "--prompt", "x"}), 3, {"none2"});
 }
