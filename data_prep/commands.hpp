@@ -16,6 +16,7 @@ struct DataProgram {
 
 void add_tokenizer_commands(CommandLine& commands, const DataProgram& program);
 void add_pack_command(CommandLine& commands, const DataProgram& program);
+void add_import_command(CommandLine& commands, const DataProgram& program);
 void add_set_commands(CommandLine& commands, const DataProgram& program);  // inspect, verify, synth
 
 }  // namespace trireme
