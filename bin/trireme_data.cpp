@@ -70,6 +70,7 @@ int main(int argc, char** argv) {
     CommandLine line("trireme-data", "turns text into token shards for training", version_text);
     add_tokenizer_commands(line, program);
     add_pack_command(line, program);
+    add_import_command(line, program);
     add_set_commands(line, program);
     add_bench_command(line, program);
     return line.run(argc, argv);

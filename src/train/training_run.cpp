@@ -68,7 +68,7 @@ void TrainingRun::do_step() {
   const UpdateResult result =
       model_->step.run(batches, batches.front().update_targets, step, progress_.update + 1, lr);
 
-  const std::int64_t step_tokens = config_.train.global_batch * config_.train.seq_len;
+  const std::int64_t step_tokens = config_.train.global_batch * batches.front().T;
   progress_ = {step,
                progress_.update + (result.skipped ? 0 : 1),
                loader_->next_sample(),
@@ -110,7 +110,7 @@ void TrainingRun::report(const UpdateResult& result,
 
 void TrainingRun::validate() {
   const Validation validation = evaluate(model_->transformer,
-                                         *valid_samples_,
+                                         valid_samples_,
                                          model_->mesh.group(Axis::data),
                                          config_.train.micro_batch);
   metrics_->write_validation(progress_.step, validation.loss, validation.num_targets);
@@ -128,7 +128,7 @@ void TrainingRun::save() {
   save_progress(state.values, progress_, model_->scaler);
   save_config(state.values, keys_);
   put_model_values(config_.model, state.values);
-  state.values["data.content_hash"] = set_->content_hash();
+  state.values.merge(stream_->state(progress_.next_sample));
   saver_->save(progress_.step, state);
   saved_step_ = progress_.step;
 }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "checkpoint/load.hpp"
 #include "checkpoint/run_lock.hpp"
@@ -11,6 +12,7 @@
 #include "config/config_set.hpp"
 #include "data/loader.hpp"
 #include "data/samples.hpp"
+#include "data/stream.hpp"
 #include "data/token_set.hpp"
 #include "train/config.hpp"
 #include "train/metrics.hpp"
@@ -63,6 +65,7 @@ class TrainingRun {
   struct Model;
 
   void open_data();
+  void open_validation();
   void resolve_config();
   void claim_folder();
   void build();
@@ -96,10 +99,9 @@ class TrainingRun {
   std::optional<RunLock> lock_;  // rank 0
   Communicator& world_;
 
-  std::optional<TokenSet> set_;
-  std::optional<SampleSet> samples_;
+  std::optional<SampleStream> stream_;
   std::optional<TokenSet> valid_set_;
-  std::optional<SampleSet> valid_samples_;
+  std::vector<SampleSet> valid_samples_;      // of valid_set_, or a part of each training set
   std::map<std::string, std::string> files_;  // carried along in checkpoints
   std::unique_ptr<Model> model_;
   std::optional<DataLoader> loader_;
