@@ -23,6 +23,11 @@ void pad_row(std::int64_t begin, std::int64_t row_end, std::int64_t pad_id, Batc
 SampleSet::SampleSet(const TokenSet& set, std::int64_t seq_len)
     : set_(set), seq_len_(seq_len), pad_id_(set.pad_id().value_or(0)) {
   check_seq_len(seq_len, "train.seq_len");
+  if (set.kind() == schema::kKindDpo) {
+    fail(ErrorKind::usage,
+         set.folder().string(),
+         " is of kind dpo: it holds pairs, which are no sequences");
+  }
   const auto& shards = set.manifest().shards;
   prepared_ = std::all_of(shards.begin(), shards.end(), [&](const ShardEntry& shard) {
     return shard.packs.contains(seq_len);
@@ -32,6 +37,8 @@ SampleSet::SampleSet(const TokenSet& set, std::int64_t seq_len)
       first_.push_back(first_.back() + shards[i].packs.at(seq_len));
     } else {
       tables_.push_back(pack_best_fit(set.shard(i).document_offsets(), seq_len));
+      if (set.shard(i).has_spans())
+        count_span_targets(set.shard(i).target_spans(), 0, tables_.back());
       first_.push_back(first_.back() + tables_.back().num_sequences());
     }
   }
@@ -105,9 +112,15 @@ void SampleSet::fill_row(std::uint64_t position, std::int64_t row, Batch& batch)
              set_.vocab_size());
       }
       batch.positions[here] = i;
-      if (i + 1 < length) batch.targets[here] = batch.tokens[here + 1];
     }
-    batch.num_targets += length - 1;
+    const Span all{0, segment.begin + segment.length};
+    const std::vector<Span> spans =
+        shard.has_spans() ? shard.target_spans(segment.doc) : std::vector<Span>{all};
+    batch.num_targets +=
+        fill_targets(spans,
+                     segment.begin,
+                     ids,
+                     std::span(batch.targets).subspan(static_cast<std::size_t>(at), ids.size()));
     at += length;
     batch.segment_bounds.push_back(static_cast<std::int32_t>(at));
   }
