@@ -307,4 +307,5 @@ def main():
     sys.exit(1 if checks.different else 0)
 
 
-main()
+if __name__ == "__main__":
+    main()
