@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "checkpoint/agree.hpp"
+#include "checkpoint/disk_reader.hpp"
 #include "checkpoint/slice_reader.hpp"
 #include "core/error.hpp"
 #include "core/file.hpp"
@@ -76,37 +77,25 @@ void raise(const Checkpoint& checkpoint, const std::string& problems) {
   }
 }
 
-struct Job {
-  const std::string* name;
-  const SavedTensor* tensor;
-  const SavedSlice* slice;
-  std::vector<ReadTarget> targets;
-};
-
-/// Slices that meet a wanted part, in file order.
-std::vector<Job> plan(const CheckpointManifest& manifest, const StateDict& into) {
+/// The slices of every wanted tensor.
+std::vector<SliceJob> plan(const CheckpointManifest& manifest, const StateDict& into) {
   std::map<std::string, std::vector<ReadTarget>> targets;
   for (const StateTensor& tensor : into.tensors) {
     TRIREME_ASSERT(tensor.bytes.size() ==
                    static_cast<std::size_t>(tensor.shard.count()) * size_of(tensor.dtype));
     targets[tensor.name].push_back({tensor.shard, tensor.bytes});
   }
-  std::vector<Job> jobs;
+  std::vector<SliceJob> jobs;
   for (const auto& [name, parts] : targets) {
     const auto& saved = *manifest.tensors.find(name);
     for (const SavedSlice& slice : saved.second.slices)
       jobs.push_back({&saved.first, &saved.second, &slice, parts});
   }
-  std::sort(jobs.begin(), jobs.end(), [](const Job& a, const Job& b) {
-    return std::pair(a.slice->shard, a.slice->at) < std::pair(b.slice->shard, b.slice->at);
-  });
   return jobs;
 }
 
 void read_tensors(const Checkpoint& checkpoint, const StateDict& into) {
-  SliceReader reader(checkpoint.path(), checkpoint.manifest());
-  for (const Job& job : plan(checkpoint.manifest(), into))
-    reader.read(*job.name, *job.tensor, *job.slice, job.targets);
+  read_slices(checkpoint.path(), checkpoint.manifest(), plan(checkpoint.manifest(), into));
 }
 
 }  // namespace
@@ -162,9 +151,9 @@ std::vector<std::byte> Checkpoint::read_logical(const std::string& name) const {
     fail(ErrorKind::data, path_.string(), ": ", name, " is larger than its shards");
   std::vector<std::byte> bytes(count * size_of(tensor.dtype));
   const ReadTarget target{Shard::whole(tensor.shape), bytes};
-  SliceReader reader(path_, manifest_);
-  for (const SavedSlice& slice : tensor.slices)
-    reader.read(name, tensor, slice, std::span(&target, 1));
+  std::vector<SliceJob> jobs;
+  for (const SavedSlice& slice : tensor.slices) jobs.push_back({&name, &tensor, &slice, {target}});
+  read_slices(path_, manifest_, std::move(jobs));
   return bytes;
 }
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "checkpoint/agree.hpp"
+#include "checkpoint/disk_reader.hpp"
 #include "checkpoint/folder.hpp"
-#include "checkpoint/slice_reader.hpp"
 #include "core/error.hpp"
 
 namespace trireme {
