@@ -21,21 +21,28 @@ constexpr std::uint64_t kDirectBytes = std::uint64_t{1} << 20;  // smaller files
 
 /// Most of the file is in the page cache: then that is the fastest place to read it from.
 bool is_cached(int fd, std::uint64_t size) {
-  void* const map = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
-  if (map == MAP_FAILED) return true;
+  constexpr std::uint64_t kWindow = std::uint64_t{1} << 30;  // whatever size a file claims to have
   const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  std::vector<unsigned char> present((size + page - 1) / page);
-  const bool known = ::mincore(map, size, present.data()) == 0;
-  ::munmap(map, size);
-  const auto count = std::count_if(
-      present.begin(), present.end(), [](unsigned char flags) { return (flags & 1) != 0; });
-  return !known || static_cast<std::uint64_t>(count) * 4 > present.size() * 3;
+  std::uint64_t pages = 0;
+  std::uint64_t cached = 0;
+  std::vector<unsigned char> present;
+  for (std::uint64_t at = 0; at < size; at += kWindow) {
+    const std::uint64_t length = std::min(kWindow, size - at);
+    void* const map = ::mmap(nullptr, length, PROT_READ, MAP_SHARED, fd, static_cast<off_t>(at));
+    if (map == MAP_FAILED) return true;
+    present.assign((length + page - 1) / page, 0);
+    const bool known = ::mincore(map, length, present.data()) == 0;
+    ::munmap(map, length);
+    if (!known) return true;
+    pages += present.size();
+    cached += static_cast<std::uint64_t>(std::count_if(
+        present.begin(), present.end(), [](unsigned char flags) { return (flags & 1) != 0; }));
+  }
+  return cached * 4 > pages * 3;
 }
 
-}  // namespace
-
-Fd open_recorded(const std::filesystem::path& folder, const SavedFile& file) {
-  const std::filesystem::path path = folder / file.name;
+/// O_NOFOLLOW: a link leads out of the folder. O_NONBLOCK: a pipe has no writer to wait for.
+Fd open_regular(const std::filesystem::path& path, std::uint64_t& size) {
   Fd fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
   if (!fd) {
     const bool bad = errno == ENOENT || errno == ELOOP || errno == ENOTDIR || errno == ENXIO;
@@ -43,7 +50,7 @@ Fd open_recorded(const std::filesystem::path& folder, const SavedFile& file) {
          "cannot open ",
          path.string(),
          ": ",
-         std::strerror(errno));
+         errno == ELOOP ? "it is a symbolic link, which is not followed" : std::strerror(errno));
   }
 
   struct stat info {};
@@ -51,15 +58,29 @@ Fd open_recorded(const std::filesystem::path& folder, const SavedFile& file) {
   if (::fstat(fd.get(), &info) != 0)
     fail(ErrorKind::resource, "cannot stat ", path.string(), ": ", std::strerror(errno));
   if (!S_ISREG(info.st_mode)) fail(ErrorKind::data, path.string(), " is not a regular file");
-  if (static_cast<std::uint64_t>(info.st_size) != file.bytes) {
-    fail(ErrorKind::data,
-         path.string(),
-         " has ",
-         info.st_size,
-         " bytes, the manifest says ",
-         file.bytes);
-  }
+  size = static_cast<std::uint64_t>(info.st_size);
   return fd;
+}
+
+}  // namespace
+
+Fd open_recorded(const std::filesystem::path& folder, const SavedFile& file) {
+  const std::filesystem::path path = folder / file.name;
+  std::uint64_t size = 0;
+  Fd fd = open_regular(path, size);
+  if (size != file.bytes)
+    fail(ErrorKind::data, path.string(), " has ", size, " bytes, the manifest says ", file.bytes);
+  return fd;
+}
+
+std::string read_regular(const std::filesystem::path& path, std::uint64_t max_bytes) {
+  std::uint64_t size = 0;
+  const Fd fd = open_regular(path, size);
+  if (size > max_bytes)
+    fail(ErrorKind::data, path.string(), " has ", size, " bytes, at most ", max_bytes, " are read");
+  std::string content(static_cast<std::size_t>(size), '\0');
+  read_all(fd.get(), std::as_writable_bytes(std::span(content)), 0, path);
+  return content;
 }
 
 DiskReader::DiskReader(const std::filesystem::path& folder, const SavedFile& file)

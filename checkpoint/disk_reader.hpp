@@ -6,10 +6,11 @@
 #include <map>
 #include <mutex>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
-#include "checkpoint/disk_writer.hpp"
+#include "checkpoint/aligned_buffer.hpp"
 #include "checkpoint/manifest.hpp"
 #include "core/file.hpp"
 
@@ -18,6 +19,10 @@ namespace trireme {
 /// Opens a regular file without following a symbolic link or waiting for a pipe's writer, and
 /// checks its size. Throws Error(data).
 Fd open_recorded(const std::filesystem::path& folder, const SavedFile& file);
+
+/// The whole of a small regular file, opened likewise. Throws Error(data) if it is larger than
+/// `max_bytes`.
+std::string read_regular(const std::filesystem::path& path, std::uint64_t max_bytes);
 
 /// A recorded file, read in large pieces: past the page cache (O_DIRECT) when it is not in it
 /// already, which takes a fraction of the processor time and leaves other files cached. Any number

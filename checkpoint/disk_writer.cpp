@@ -1,15 +1,12 @@
 #include "checkpoint/disk_writer.hpp"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
-#include <new>
 
 #include "checkpoint/crc32c.hpp"
 #include "core/error.hpp"
@@ -18,7 +15,6 @@
 namespace trireme {
 namespace {
 
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::size_t kBlock = std::size_t{4} << 20;
 constexpr int kBlocks = 4;
 constexpr int kThreads = 2;  // one request in the device while the next is made ready
@@ -26,28 +22,7 @@ constexpr std::size_t kChunk = std::size_t{128}
                                << 10;  // stays in the cache for two checksums and a copy
 constexpr std::uint64_t kDirectBytes = std::uint64_t{1} << 20;  // smaller files are not worth it
 
-std::size_t rounded_up(std::size_t bytes) {
-  return (bytes + AlignedBuffer::kAlignment - 1) / AlignedBuffer::kAlignment *
-         AlignedBuffer::kAlignment;
-}
-
 }  // namespace
-
-AlignedBuffer::AlignedBuffer(std::size_t bytes)
-    : size_(rounded_up(std::max<std::size_t>(bytes, 1))) {
-  const bool large = size_ >= kHugePage;
-  // aligned_alloc wants a size that is a multiple of the alignment.
-  const std::size_t whole = large ? (size_ + kHugePage - 1) / kHugePage * kHugePage : size_;
-  memory_.reset(static_cast<std::byte*>(std::aligned_alloc(large ? kHugePage : kAlignment, whole)));
-  if (!memory_) throw std::bad_alloc();
-  // One device request covers pages that lie side by side: with huge pages a request is whole, and
-  // the disk was measured two to three times as fast. A hint.
-  if (large) (void)::madvise(memory_.get(), whole, MADV_HUGEPAGE);
-}
-
-void AlignedBuffer::Free::operator()(std::byte* memory) const noexcept {
-  std::free(memory);
-}
 
 DiskWriter::DiskWriter(const std::filesystem::path& path, WritePace* pace)
     : path_(path), pace_(pace), plain_(::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC)) {

@@ -12,7 +12,8 @@
 namespace trireme {
 namespace {
 
-constexpr std::size_t kMaxManifestBytes = std::size_t{1} << 30;
+constexpr std::uint64_t kMaxManifestBytes = std::uint64_t{256} << 20;
+constexpr std::uint64_t kMaxCarriedBytes = std::uint64_t{1} << 30;
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
   std::string text = "[";
@@ -102,11 +103,9 @@ void read_tensors(const Checkpoint& checkpoint, const StateDict& into) {
 
 Checkpoint Checkpoint::open(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / kManifestName;
-  if (std::filesystem::is_symlink(path))
-    fail(ErrorKind::data, path.string(), " is a symbolic link, which is not followed");
   Checkpoint checkpoint;
   checkpoint.path_ = folder;
-  checkpoint.manifest_ = parse_manifest(read_file(path, kMaxManifestBytes), path.string());
+  checkpoint.manifest_ = parse_manifest(read_regular(path, kMaxManifestBytes), path.string());
   const std::int64_t named = step_of_folder_name(folder.filename().string());
   if (named >= 0 && named != checkpoint.step()) {
     fail(ErrorKind::data,
@@ -130,9 +129,8 @@ std::string Checkpoint::file(const std::string& name) const {
                                   [&](const SavedFile& file) { return file.name == name; });
   if (found == manifest_.files.end())
     fail(ErrorKind::data, path_.string(), " holds no file ", name);
-  const Fd fd = open_recorded(path_, *found);
-  std::string content(found->bytes, '\0');
-  read_all(fd.get(), std::as_writable_bytes(std::span(content)), 0, path_ / name);
+  (void)open_recorded(path_, *found);
+  const std::string content = read_regular(path_ / name, kMaxCarriedBytes);
   if (xxh3_128_hex(content) != found->hash)
     fail(ErrorKind::data, (path_ / name).string(), " is damaged: its hash differs");
   return content;

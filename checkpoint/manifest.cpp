@@ -20,6 +20,9 @@ constexpr std::size_t kHashDigits = 32;
 constexpr std::size_t kChecksumDigits = 8;
 constexpr std::int64_t kMaxStep = 999'999'999;
 constexpr std::size_t kMaxSlices = std::size_t{1} << 24;
+// A parsed value takes up to 50 bytes: about 1.2 GB for a text made to take the most. Room for more
+// than a million slices.
+constexpr std::ptrdiff_t kMaxValues = 24'000'000;
 
 Json file_json(const SavedFile& file) {
   return {{"name", file.name}, {"bytes", file.bytes}, {"xxh3_128", file.hash}};
@@ -252,6 +255,16 @@ CheckpointManifest parse_manifest(std::string_view text, std::string_view where)
   const std::string computed = xxh3_128_hex(body);
   if (computed != stored)
     fail(ErrorKind::data, where, ": damaged: its hash is ", computed, ", it says ", stored);
+  const auto num_values = std::count_if(
+      text.begin(), text.end(), [](char c) { return c == ',' || c == '[' || c == '{'; });
+  if (num_values > kMaxValues)
+    fail(ErrorKind::data,
+         where,
+         ": about ",
+         num_values,
+         " values, at most ",
+         kMaxValues,
+         " are read");
   CheckpointManifest manifest = from_json(parse_json(text, where), where);
   check_manifest(manifest, where);
   return manifest;

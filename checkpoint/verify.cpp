@@ -6,6 +6,7 @@
 #include "checkpoint/agree.hpp"
 #include "checkpoint/disk_reader.hpp"
 #include "checkpoint/folder.hpp"
+#include "checkpoint/logical_reader.hpp"
 #include "checkpoint/sha256.hpp"
 #include "core/error.hpp"
 
@@ -70,55 +71,10 @@ void warn_skipped(const WarningSink& warn, std::int64_t step, const Error& error
            error.what()));
 }
 
-/// Row-major elements [begin, end) of a logical tensor, of a checkpoint already verified: a window
-/// may be a small part of a large slice, which is not read whole for it.
-class WindowReader {
- public:
-  explicit WindowReader(const Checkpoint& checkpoint) : checkpoint_(&checkpoint) {}
-
-  void read(const SavedTensor& tensor, const Shard& window, std::span<std::byte> bytes) {
-    const std::size_t element = size_of(tensor.dtype);
-    for (const SavedSlice& slice : tensor.slices) {
-      const std::vector<ShardRun> runs = intersect(tensor.shape, slice.part, window);
-      if (runs.empty()) continue;
-      // One read over all runs: what lies between them belongs to the windows before and after, so
-      // it is little.
-      const std::int64_t first = runs.front().source_index;
-      const std::int64_t last = runs.back().source_index + runs.back().count;
-      const DiskReader reader(checkpoint_->path(), checkpoint_->manifest().shards[slice.shard]);
-      const auto span = reader.read(slice.at + static_cast<std::uint64_t>(first) * element,
-                                    static_cast<std::size_t>(last - first) * element,
-                                    buffer_);
-      for (const ShardRun& run : runs) {
-        const auto* from =
-            span.data() + static_cast<std::size_t>(run.source_index - first) * element;
-        std::copy_n(from,
-                    static_cast<std::size_t>(run.count) * element,
-                    bytes.data() + static_cast<std::size_t>(run.target_index) * element);
-      }
-    }
-  }
-
- private:
-  const Checkpoint* checkpoint_;
-  AlignedBuffer buffer_;
-};
-
 /// Feeds a tensor's row-major elements to `hash`, one window after another.
 void add_elements(const Checkpoint& checkpoint, const SavedTensor& tensor, Sha256& hash) {
-  constexpr std::int64_t kWindowBytes = std::int64_t{64} << 20;
-  const Shard whole = Shard::whole(tensor.shape);
-  const auto element = static_cast<std::int64_t>(size_of(tensor.dtype));
-  WindowReader reader(checkpoint);
-  std::vector<std::byte> bytes;
-  for (std::int64_t begin = 0; begin < whole.count(); begin += kWindowBytes / element) {
-    Shard window = whole;
-    window.flat_begin = begin;
-    window.flat_end = std::min(whole.count(), begin + kWindowBytes / element);
-    bytes.resize(static_cast<std::size_t>(window.count() * element));
-    reader.read(tensor, window, bytes);
-    hash.update(bytes);
-  }
+  LogicalReader reader(checkpoint, tensor);
+  for (auto window = reader.next(); !window.empty(); window = reader.next()) hash.update(window);
 }
 
 }  // namespace
