@@ -1,9 +1,13 @@
 #include "text/encoder.hpp"
 
+#include <algorithm>
+#include <array>
 #include <utility>
 
 namespace trireme {
 namespace {
+
+static_assert(kPiecePadding >= WordCache::kPadding);
 
 constexpr std::size_t kMaxKeptIds = std::size_t{1} << 20;
 
@@ -29,11 +33,36 @@ void WorkspacePool::give_back(std::unique_ptr<Workspace> workspace) {
 }
 
 Encoder::Encoder(const TokenizerSpec& spec)
-    : matcher_(spec.added, spec.nfc), model_(spec), steps_(spec.steps) {}
+    : matcher_(spec.added, spec.nfc), model_(spec), seams_(spec), steps_(spec.steps) {}
+
+inline void Encoder::encode_merging(std::string_view part,
+                                    WordCache& cache,
+                                    Workspace& work) const {
+  std::uint32_t* const out = work.room_for(std::max(part.size(), WordCache::kMaxShortIds));
+  std::size_t count = cache.find(part, out);
+  if (count == 0) {
+    count = model_.merge(part, work.scratch, out);
+    cache.insert(part, std::span(out, count));
+  }
+  work.count += count;
+}
+
+void Encoder::encode_long(std::string_view piece, Workspace& work) const {
+  if (const auto id = model_.whole(piece)) return work.append(std::span(&*id, 1));
+  // With ignore_merges a part must not get the id that it would have as a whole piece.
+  if (model_.has_whole() && !work.part_cache) work.part_cache.emplace();
+  WordCache& cache = work.part_cache ? *work.part_cache : work.cache;
+  while (!piece.empty()) {
+    const std::size_t length = seams_.part_length(piece);
+    encode_merging(piece.substr(0, length), cache, work);
+    piece.remove_prefix(length);
+  }
+}
 
 inline void Encoder::encode_piece(std::string_view piece, Workspace& work) const {
+  if (piece.size() > WordCache::kMaxShortBytes) return encode_long(piece, work);
   std::uint32_t* const out = work.room_for(std::max(piece.size(), WordCache::kMaxShortIds));
-  std::size_t count = work.cache.find(piece, out);
+  std::size_t count = work.cache.find_padded(piece, out);
   if (count == 0) {
     count = model_.encode_piece(piece, work.scratch, out);
     work.cache.insert(piece, std::span(out, count));
@@ -51,7 +80,12 @@ void Encoder::encode_steps(std::span<const SplitStep> steps,
     }
     steps = steps.subspan(1);
   }
-  if (steps.empty()) return encode_piece(text, work);
+  if (steps.empty()) {  // one piece, copied where it is so short that more than it is read
+    std::array<char, WordCache::kPadding> padded{};
+    if (text.size() > padded.size()) return encode_piece(text, work);
+    std::copy(text.begin(), text.end(), padded.begin());
+    return encode_piece({padded.data(), text.size()}, work);
+  }
   const std::span<const SplitStep> rest = steps.subspan(1);
   if (rest.empty()) {
     split_by(steps.front(), text, [&](std::string_view piece) { encode_piece(piece, work); });

@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -11,7 +12,7 @@ namespace trireme {
 /// Ids of pieces seen before, bounded in memory: words repeat, and a look-up is far cheaper than
 /// merging. Two direct-mapped tables, so a new piece replaces the one it collides with and nothing
 /// ever grows:
-///   short   pieces of at most 15 bytes and 3 ids, both inside the slot
+///   short   pieces of at most 15 bytes and 11 ids, both inside the slot, which is a cache line
 ///   long    up to kMaxBytes bytes; bytes and ids in a ring, a slot is valid until the ring has
 ///   gone past it
 /// One thread at a time. Never changes results: the whole piece is compared.
@@ -19,13 +20,19 @@ class WordCache {
  public:
   static constexpr std::size_t kMaxBytes = 255;
   static constexpr std::size_t kMaxShortBytes = 15;
-  static constexpr std::size_t kMaxShortIds = 3;
+  static constexpr std::size_t kMaxShortIds = 11;
 
   WordCache();
 
   /// Writes the ids of `piece` (not empty) to `out` and returns how many there are; 0 if it is not
-  /// here. `out` has room for one id a byte, and kMaxShortIds in any case.
+  /// here. `out` has room for one id a byte, and kMaxShortIds in any case: more than there are may
+  /// be written.
   std::size_t find(std::string_view piece, std::uint32_t* out) const noexcept;
+
+  /// The same where kPadding bytes from the start of `piece` on can be read: without a branch for
+  /// its length.
+  static constexpr std::size_t kPadding = 16;
+  std::size_t find_padded(std::string_view piece, std::uint32_t* out) const noexcept;
 
   /// Keeps the ids of `piece`, which was not found; no effect on pieces too long to keep.
   void insert(std::string_view piece, std::span<const std::uint32_t> ids);
@@ -39,10 +46,10 @@ class WordCache {
     bool operator==(const Key&) const = default;
   };
 
-  struct ShortSlot {
+  struct alignas(64) ShortSlot {
     Key key;
+    std::uint32_t ids[kMaxShortIds] = {};
     std::uint32_t count = 0;
-    std::uint32_t ids[3] = {};
   };
 
   struct LongSlot {
@@ -53,11 +60,13 @@ class WordCache {
   };
 
   static Key key_of(std::string_view piece) noexcept;
+  static Key key_of_padded(std::string_view piece) noexcept;
+  std::size_t find_short(const Key& key, std::uint32_t* out) const noexcept;
   static std::size_t short_slot(const Key& key) noexcept;
   std::size_t find_long(std::string_view piece, std::uint32_t* out) const noexcept;
   void insert_long(std::string_view piece, std::span<const std::uint32_t> ids);
 
-  static constexpr int kShortSlotBits = 16;  // 2 MiB
+  static constexpr int kShortSlotBits = 17;  // 8 MiB
 
   std::vector<ShortSlot> short_;
   std::vector<LongSlot> long_;
@@ -102,13 +111,40 @@ inline std::size_t WordCache::short_slot(const Key& key) noexcept {
   return mixed >> (64 - kShortSlotBits);
 }
 
-inline std::size_t WordCache::find(std::string_view piece, std::uint32_t* out) const noexcept {
-  if (piece.size() > kMaxShortBytes) return find_long(piece, out);
-  const Key key = key_of(piece);
+inline WordCache::Key WordCache::key_of_padded(std::string_view piece) noexcept {
+  // 8 bytes from -1 to 0 at a place that depends on the length: both masks of a key.
+  static constexpr std::array<std::uint8_t, 32> kOnes = [] {
+    std::array<std::uint8_t, 32> bytes{};
+    for (std::size_t i = 0; i < 16; ++i) bytes[i] = 0xFF;
+    return bytes;
+  }();
+  const std::size_t n = piece.size();
+  const auto* const masks = reinterpret_cast<const char*>(kOnes.data()) + 16 - n;
+  return {
+      .low = detail::load_as<std::uint64_t>(piece.data()) & detail::load_as<std::uint64_t>(masks),
+      .high = (detail::load_as<std::uint64_t>(piece.data() + 8) &
+               detail::load_as<std::uint64_t>(masks + 8)) |
+              std::uint64_t{n} << 56};
+}
+
+inline std::size_t WordCache::find_short(const Key& key, std::uint32_t* out) const noexcept {
   const ShortSlot& slot = short_[short_slot(key)];
-  if (!(slot.key == key)) return find_long(piece, out);
-  std::memcpy(out, slot.ids, sizeof slot.ids);  // all three: cheaper than a loop
+  if (!(slot.key == key)) return 0;
+  constexpr std::size_t kMost = 4;  // nearly all words have no more ids: cheaper than a loop
+  std::memcpy(out, slot.ids, kMost * sizeof *out);
+  if (slot.count > kMost)
+    std::memcpy(out + kMost, slot.ids + kMost, sizeof slot.ids - kMost * sizeof *out);
   return slot.count;
+}
+
+inline std::size_t WordCache::find(std::string_view piece, std::uint32_t* out) const noexcept {
+  return piece.size() > kMaxShortBytes ? find_long(piece, out) : find_short(key_of(piece), out);
+}
+
+inline std::size_t WordCache::find_padded(std::string_view piece,
+                                          std::uint32_t* out) const noexcept {
+  return piece.size() > kMaxShortBytes ? find_long(piece, out)
+                                       : find_short(key_of_padded(piece), out);
 }
 
 }  // namespace trireme
