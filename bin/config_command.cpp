@@ -2,7 +2,6 @@
 
 #include "bin/pretrain_command.hpp"
 #include "core/run_main.hpp"
-#include "train/check.hpp"
 
 namespace trireme {
 
@@ -12,11 +11,7 @@ ConfigCommand::ConfigCommand(CommandLine& line) : keys_(make_run_keys(config_)) 
             origin_,
             "also who set each key: default, preset, file and line, environment or option")
       .flag("--toml", toml_, "as a file that --config reads")
-      .config(*keys_,
-              [this](ConfigSet& keys) {
-                apply_model_preset(config_, keys);
-                check(config_, keys.problems());
-              })
+      .config(*keys_, [this](ConfigSet& keys) { finish_run_keys(config_, keys); })
       .example("trireme config show --config run.toml --optim.lr 1e-3 --origin")
       .run([this] {
         print(toml_ ? keys_->to_toml() : keys_->show(origin_));

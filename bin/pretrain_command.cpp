@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string_view>
 
@@ -41,9 +42,13 @@ std::unique_ptr<ConfigSet> make_run_keys(RunConfig& config) {
   return std::make_unique<ConfigSet>(std::move(fields));
 }
 
-void apply_model_preset(RunConfig& config, ConfigSet& keys) {
-  ModelConfig preset = model_preset(config.model.preset);
-  keys.apply_preset(fields_of("model", preset), "preset " + config.model.preset);
+void finish_run_keys(RunConfig& config, ConfigSet& keys) {
+  const std::vector<std::string> known = model_preset_names();
+  if (std::find(known.begin(), known.end(), config.model.preset) != known.end()) {
+    ModelConfig preset = model_preset(config.model.preset);
+    keys.apply_preset(fields_of("model", preset), "preset " + config.model.preset);
+  }
+  check(config, keys.problems());
 }
 
 PretrainCommand::PretrainCommand(CommandLine& line) : keys_(make_run_keys(config_)) {
@@ -53,11 +58,7 @@ PretrainCommand::PretrainCommand(CommandLine& line) : keys_(make_run_keys(config
               "DIR",
               "run folder: configuration, metrics, checkpoints; made, or resumed",
               Need::required)
-      .config(*keys_,
-              [this](ConfigSet& keys) {
-                apply_model_preset(config_, keys);
-                check(config_, keys.problems());
-              })
+      .config(*keys_, [this](ConfigSet& keys) { finish_run_keys(config_, keys); })
       .alias("--data", "data.path")
       .alias("--resume", "checkpoint.resume")
       .example(

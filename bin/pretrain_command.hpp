@@ -39,8 +39,11 @@ class PretrainCommand {
   bool parsed_ = false;  // a run was asked for, not help
 };
 
-/// All sections of a training run, with model.* filled from its preset where nothing else set them.
+/// All sections of a training run.
 std::unique_ptr<ConfigSet> make_run_keys(RunConfig& config);
-void apply_model_preset(RunConfig& config, ConfigSet& keys);
+
+/// Once all sources are read: fills model.* from its preset where nothing else set them, and checks
+/// every value.
+void finish_run_keys(RunConfig& config, ConfigSet& keys);
 
 }  // namespace trireme

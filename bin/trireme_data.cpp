@@ -40,9 +40,10 @@ class Launch {
     return *world_;
   }
 
-  /// Peers may wait in a collective for a rank that failed: they end with it.
+  /// Peers may wait in a collective for a rank that failed: they end with it. A stop is agreed on.
   void end(int code) {
-    if (code != kExitDone && session_ && session_->launch().size > 1) abort_job(code);
+    if (code != kExitDone && code != kExitStopped && session_ && session_->launch().size > 1)
+      abort_job(code);
     world_.reset();
     session_.reset();
   }
@@ -69,6 +70,7 @@ int main(int argc, char** argv) {
     CommandLine line("trireme-data", "turns text into token shards for training", version_text);
     add_tokenizer_commands(line, program);
     add_pack_command(line, program);
+    add_import_command(line, program);
     add_set_commands(line, program);
     add_bench_command(line, program);
     return line.run(argc, argv);

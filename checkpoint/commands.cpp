@@ -156,6 +156,13 @@ std::string export_command(const ExportCommand& options) {
 std::string import_command(const ImportCommand& options, Communicator& world) {
   if (options.hf.empty() || options.output.empty())
     fail(ErrorKind::usage, "import needs --hf DIR and --output DIR");
+  std::error_code code;
+  if (fs::exists(options.output, code) && !fs::is_empty(options.output, code)) {
+    fail(ErrorKind::usage,
+         "--output ",
+         options.output,
+         " is not empty: weights are imported into a new run folder only");
+  }
   return cat(options.hf,
              " -> ",
              import_hf(options.hf, fs::path(options.output) / "checkpoints", world).string(),

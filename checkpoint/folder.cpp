@@ -19,7 +19,9 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
   std::error_code code;
   for (fs::directory_iterator it(folder, code), end; !code && it != end; it.increment(code))
     entries.push_back(it->path());
-  if (code && code != std::errc::no_such_file_or_directory) {
+  const bool absent =
+      code == std::errc::no_such_file_or_directory || code == std::errc::not_a_directory;
+  if (code && !absent) {
     fail(ErrorKind::resource, "cannot list ", folder.string(), ": ", code.message());
   }
   std::sort(entries.begin(), entries.end());

@@ -14,8 +14,8 @@
 #include "core/log.hpp"
 #include "core/timer.hpp"
 #include "data/token_set.hpp"
+#include "data_prep/block_reader.hpp"
 #include "data_prep/jsonl_record.hpp"
-#include "data_prep/line_reader.hpp"
 #include "data_prep/pack.hpp"
 #include "data_prep/worker_pool.hpp"
 #include "text/tokenizer.hpp"
@@ -53,6 +53,7 @@ class EncodeBench {
       : tokenizer_(Tokenizer::load(config.tokenizer)),
         files_(inspect_inputs(config.inputs)),
         pool_(pool),
+        lines_(files_, pool.num_threads()),
         workers_(static_cast<std::size_t>(pool.num_threads())) {
     options_ = {.add_special_tokens = false,
                 .match_added_tokens = config.special_in_text == "allow"};
@@ -60,7 +61,6 @@ class EncodeBench {
     std::vector<ByteRange> all;
     for (std::uint32_t i = 0; i < files_.size(); ++i) {
       all.push_back({i, 0, files_[i].size});
-      fds_.push_back(open_read(files_[i].path));
       jsonl_bytes_ += files_[i].size;
     }
     blocks_ = split_blocks(all, kBlockBytes);
@@ -68,22 +68,18 @@ class EncodeBench {
 
   /// Into the page cache.
   void read_inputs() {
+    lines_.start(blocks_);
     pool_.run(
-        blocks_.size(),
-        [&](std::size_t i, int) { LineBlock(fd(i), files_[blocks_[i].file], blocks_[i]); },
-        [] {});
+        blocks_.size(), [&](std::size_t i, int worker) { lines_.read(i, worker); }, [] {});
   }
 
   /// Encodes everything once; the ids lie in memory when it ends.
   void pass(BenchReport& report) {
     for (Worker& worker : workers_) worker.documents = worker.text_bytes = 0;
     std::vector<std::vector<std::uint32_t>> ids(blocks_.size());
+    lines_.start(blocks_);
     pool_.run(
-        blocks_.size(),
-        [&](std::size_t i, int worker) {
-          encode_block(i, workers_[static_cast<std::size_t>(worker)], ids[i]);
-        },
-        [] {});
+        blocks_.size(), [&](std::size_t i, int worker) { encode_block(i, worker, ids[i]); }, [] {});
     report.documents = report.text_bytes = report.tokens = 0;
     report.jsonl_bytes = jsonl_bytes_;
     for (const Worker& worker : workers_) {
@@ -94,11 +90,10 @@ class EncodeBench {
   }
 
  private:
-  [[nodiscard]] int fd(std::size_t block) const { return fds_[blocks_[block].file].get(); }
-
-  void encode_block(std::size_t i, Worker& worker, std::vector<std::uint32_t>& ids) {
+  void encode_block(std::size_t i, int worker_index, std::vector<std::uint32_t>& ids) {
     const InputFile& file = files_[blocks_[i].file];
-    LineBlock lines(fd(i), file, blocks_[i]);
+    Worker& worker = workers_[static_cast<std::size_t>(worker_index)];
+    LineBlock lines = lines_.read(i, worker_index);
     ids.reserve((blocks_[i].end - blocks_[i].begin) / 2);  // rarely more tokens than this
     Line line;
     while (lines.next(line)) {
@@ -116,8 +111,8 @@ class EncodeBench {
   Tokenizer tokenizer_;
   EncodeOptions options_;
   std::vector<InputFile> files_;
-  std::vector<Fd> fds_;
   WorkerPool& pool_;
+  BlockReader lines_;
   std::vector<Worker> workers_;
   std::vector<ByteRange> blocks_;
   std::uint64_t jsonl_bytes_ = 0;

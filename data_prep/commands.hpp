@@ -18,6 +18,7 @@ void add_tokenizer_commands(CommandLine& commands, const DataProgram& program);
 void add_train_command(CommandLine& commands, const DataProgram& program);  // tokenizer train
 void add_pack_command(CommandLine& commands, const DataProgram& program);
 void add_bench_command(CommandLine& commands, const DataProgram& program);
+void add_import_command(CommandLine& commands, const DataProgram& program);
 void add_set_commands(CommandLine& commands, const DataProgram& program);  // inspect, verify, synth
 
 }  // namespace trireme

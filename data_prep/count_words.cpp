@@ -8,7 +8,7 @@
 #include "core/error.hpp"
 #include "core/file.hpp"
 #include "core/log.hpp"
-#include "data_prep/line_reader.hpp"
+#include "data_prep/block_reader.hpp"
 #include "data_prep/worker_pool.hpp"
 
 namespace trireme {
@@ -35,10 +35,8 @@ struct Worker {
 
 void count_block(const TrainTokenizerConfig& config,
                  const InputFile& file,
-                 const ByteRange& block,
+                 LineBlock lines,
                  Worker& worker) {
-  const Fd fd = open_read(file.path);
-  LineBlock lines(fd.get(), file, block);
   Line line;
   while (lines.next(line)) {
     const TextRecord record = worker.reader.read(line);
@@ -79,18 +77,20 @@ void add_up(std::vector<Worker>& workers, WorkerPool& pool) {
   }
 }
 
-Worker count_on_this_rank(const TrainTokenizerConfig& config, int rank, int size) {
-  const std::vector<InputFile> files = inspect_inputs(config.inputs);
+Worker count_on_this_rank(const TrainTokenizerConfig& config, Communicator* world) {
+  const auto rank = static_cast<std::size_t>(world == nullptr ? 0 : world->rank());
+  const auto size = static_cast<std::size_t>(world == nullptr ? 1 : world->size());
+  const std::vector<InputFile> files = inspect_inputs(config.inputs, config.threads, world);
   std::vector<ByteRange> all;
   for (std::uint32_t i = 0; i < files.size(); ++i) all.push_back({i, 0, files[i].size});
   const std::vector<ByteRange> every_block = split_blocks(all, kBlockBytes);
-  std::vector<ByteRange> blocks;
+  // Neighbours, because a compressed input is read forward.
+  const auto first_of = [&](std::size_t r) {
+    return every_block.begin() + static_cast<std::ptrdiff_t>(every_block.size() * r / size);
+  };
+  const std::vector<ByteRange> blocks(first_of(rank), first_of(rank + 1));
   std::uint64_t bytes = 0;
-  for (auto i = static_cast<std::size_t>(rank); i < every_block.size();
-       i += static_cast<std::size_t>(size)) {
-    blocks.push_back(every_block[i]);
-    bytes += every_block[i].end - every_block[i].begin;
-  }
+  for (const ByteRange& block : blocks) bytes += block.end - block.begin;
   std::shared_ptr<const CutTokens> cut;
   if (config.cut_special) {
     std::vector<std::string> tokens;
@@ -98,6 +98,8 @@ Worker count_on_this_rank(const TrainTokenizerConfig& config, int rank, int size
     cut = std::make_shared<const CutTokens>(std::move(tokens));
   }
   WorkerPool pool(thread_count(config.threads));
+  BlockReader lines(files, pool.num_threads());
+  lines.start(blocks);
   std::vector<Worker> workers;
   for (int i = 0; i < pool.num_threads(); ++i) workers.emplace_back(config, cut);
   Progress progress(size == 1 ? "count words" : cat("count words, rank ", rank),
@@ -106,8 +108,10 @@ Worker count_on_this_rank(const TrainTokenizerConfig& config, int rank, int size
   pool.run(
       blocks.size(),
       [&](std::size_t i, int worker) {
-        count_block(
-            config, files[blocks[i].file], blocks[i], workers[static_cast<std::size_t>(worker)]);
+        count_block(config,
+                    files[blocks[i].file],
+                    lines.read(i, worker),
+                    workers[static_cast<std::size_t>(worker)]);
         progress.add(blocks[i].end - blocks[i].begin, 0, 0);
       },
       [&] { progress.show(); });
@@ -118,8 +122,7 @@ Worker count_on_this_rank(const TrainTokenizerConfig& config, int rank, int size
 }  // namespace
 
 WordCounter count_words(const TrainTokenizerConfig& config, Communicator* world) {
-  const int rank = world == nullptr ? 0 : world->rank();
-  Worker mine = count_on_this_rank(config, rank, world == nullptr ? 1 : world->size());
+  Worker mine = count_on_this_rank(config, world);
   const std::string one_is = mine.bad ? "; one is " + *mine.bad : std::string();
   if (mine.totals.bad_lines != 0)
     log::warn(cat(mine.totals.bad_lines, " bad lines were left out", one_is));

@@ -8,7 +8,7 @@
 #include "core/error.hpp"
 #include "core/file.hpp"
 #include "core/json.hpp"
-#include "data_prep/line_reader.hpp"
+#include "data_prep/block_reader.hpp"
 #include "data_prep/tokenizer_jobs.hpp"
 #include "data_prep/worker_pool.hpp"
 #include "text/tokenizer.hpp"
@@ -66,15 +66,17 @@ void convert_lines(const std::string& input,
   const std::vector<InputFile> files = inspect_inputs({input});
   const std::vector<ByteRange> blocks = split_blocks({{0, 0, files[0].size}}, kBlockBytes);
   WorkerPool pool(thread_count(threads));
+  BlockReader reader(files, pool.num_threads());
   const std::size_t window = 8 * static_cast<std::size_t>(pool.num_threads());
   OutputFile file(output);
   for (std::size_t begin = 0; begin < blocks.size(); begin += window) {
     std::vector<std::string> texts(std::min(window, blocks.size() - begin));
+    const auto first = blocks.begin() + static_cast<std::ptrdiff_t>(begin);
+    reader.start({first, first + static_cast<std::ptrdiff_t>(texts.size())});
     pool.run(
         texts.size(),
-        [&](std::size_t i, int) {
-          const Fd fd = open_read(files[0].path);
-          LineBlock lines(fd.get(), files[0], blocks[begin + i]);
+        [&](std::size_t i, int worker) {
+          LineBlock lines = reader.read(i, worker);
           auto convert = make_converter();
           Line line;
           while (lines.next(line)) convert(line, texts[i]);

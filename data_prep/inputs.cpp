@@ -1,91 +1,128 @@
 #include "data_prep/inputs.hpp"
 
 #include <algorithm>
-#include <array>
-#include <set>
+#include <numeric>
 
 #include "core/error.hpp"
 #include "core/file.hpp"
 #include "core/hash.hpp"
+#include "data_prep/input_paths.hpp"
+#include "data_prep/worker_pool.hpp"
 
 namespace trireme {
 namespace {
 
 constexpr std::uint64_t kFingerprintBytes = 64 << 10;
+constexpr std::size_t kHeadBytes = 512;
+constexpr std::size_t kMeasureBytes = 1 << 20;
 
-std::string fingerprint(const std::filesystem::path& path, std::uint64_t size) {
+/// All but the stream size and the access points of a compressed file.
+InputFile look_at(const std::filesystem::path& path, const std::filesystem::path& common) {
+  InputFile file;
+  file.path = path;
+  file.name = path.lexically_relative(common).generic_string();
+  file.packed_size = std::filesystem::file_size(path);
+  file.size = file.packed_size;
   const Fd fd = open_read(path);
   Hasher hasher;
-  std::vector<std::byte> bytes(std::min(size, kFingerprintBytes));
-  for (const std::uint64_t offset : {std::uint64_t{0}, size - bytes.size()}) {
-    read_all(fd.get(), bytes, offset, path);
+  std::string bytes(std::min(file.packed_size, kFingerprintBytes), '\0');
+  for (const std::uint64_t offset : {std::uint64_t{0}, file.packed_size - bytes.size()}) {
+    read_all(fd.get(), std::as_writable_bytes(std::span(bytes)), offset, path);
     hasher.update(bytes);
+    if (offset == 0)
+      file.compression = detect_compression(path, std::string_view(bytes).substr(0, kHeadBytes));
   }
-  return hasher.hex();
+  if (file.compression != Compression::none)
+    hasher.update(cat(name_of(file.compression), " of ", file.packed_size));
+  file.fingerprint = hasher.hex();
+  return file;
 }
 
-void check_supported(const std::filesystem::path& path) {
-  constexpr std::array<std::string_view, 4> kCompressed{".gz", ".zst", ".xz", ".bz2"};
-  const std::string extension = path.extension().string();
-  if (std::find(kCompressed.begin(), kCompressed.end(), extension) != kCompressed.end()) {
-    fail(ErrorKind::usage,
-         "--input ",
-         path.string(),
-         ": compressed input is not read yet; unpack it to .jsonl first");
+/// Decompresses all of it: its stream's size and its access points; the whole file is checked.
+void measure(InputFile& file) {
+  const Fd fd = open_read(file.path);
+  Decompressor decoder(fd.get(), file.path, file.packed_size, file.compression, {});
+  std::vector<std::byte> scratch(kMeasureBytes);
+  while (decoder.read(scratch) == scratch.size()) {
   }
-  if (std::filesystem::is_directory(path)) {
-    fail(ErrorKind::usage,
-         "--input ",
-         path.string(),
-         " is a folder; give its files, for example ",
-         path.string(),
-         "/*.jsonl");
+  file.size = decoder.offset();
+  file.points = decoder.points();
+}
+
+/// What the ranks learned, to all of them: for each of `mine` its number, size and points.
+void share(const std::vector<std::size_t>& mine,
+           std::vector<InputFile>& files,
+           Communicator& world) {
+  std::vector<std::uint64_t> words{0};
+  for (const std::size_t i : mine) {
+    words.insert(words.end(), {i, files[i].size, files[i].points.size()});
+    for (const AccessPoint& point : files[i].points)
+      words.insert(words.end(), {point.offset, point.packed});
+  }
+  words[0] = words.size();
+  std::uint64_t longest = 0;
+  world.all_reduce(words.data(), &longest, 1, DType::u64, ReduceOp::max, {}, "inputs")->wait();
+  words.resize(longest);
+  std::vector<std::uint64_t> all(longest * static_cast<std::uint64_t>(world.size()));
+  world.all_gather(words.data(), all.data(), longest, DType::u64, {}, "inputs")->wait();
+  for (std::uint64_t begin = 0; begin < all.size(); begin += longest) {
+    const std::uint64_t end = begin + all[begin];
+    for (std::uint64_t at = begin + 1; at < end;) {
+      InputFile& file = files[all[at]];
+      file.size = all[at + 1];
+      file.points.resize(all[at + 2]);
+      at += 3;
+      for (AccessPoint& point : file.points) {
+        point = {all[at], all[at + 1]};
+        at += 2;
+      }
+    }
   }
 }
 
-std::filesystem::path common_folder(const std::vector<std::filesystem::path>& paths) {
-  std::filesystem::path common = paths.front().parent_path();
-  for (const std::filesystem::path& path : paths) {
-    const std::filesystem::path folder = path.parent_path();
-    const auto [mine, its] =
-        std::mismatch(common.begin(), common.end(), folder.begin(), folder.end());
-    static_cast<void>(its);
-    std::filesystem::path shared;
-    for (auto part = common.begin(); part != mine; ++part) shared /= *part;
-    common = shared;
+void measure_compressed(std::vector<InputFile>& files, std::int64_t threads, Communicator* world) {
+  std::vector<std::size_t> compressed;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    if (files[i].compression != Compression::none) compressed.push_back(i);
   }
-  return common;
+  if (compressed.empty()) return;
+  std::stable_sort(compressed.begin(), compressed.end(), [&](std::size_t a, std::size_t b) {
+    return files[a].packed_size > files[b].packed_size;
+  });
+  const std::size_t ranks = world == nullptr ? 1 : static_cast<std::size_t>(world->size());
+  const std::size_t rank = world == nullptr ? 0 : static_cast<std::size_t>(world->rank());
+  std::vector<std::size_t> mine;
+  for (std::size_t i = rank; i < compressed.size(); i += ranks) mine.push_back(compressed[i]);
+  const std::size_t useful = std::max<std::size_t>(1, mine.size());
+  WorkerPool pool(
+      static_cast<int>(std::min(useful, static_cast<std::size_t>(thread_count(threads)))));
+  pool.run(
+      mine.size(), [&](std::size_t i, int) { measure(files[mine[i]]); }, [] {});
+  if (world != nullptr) share(mine, files, *world);
+}
+
+/// Bytes to decompress for nothing when reading begins at `offset`.
+std::uint64_t cost_of_start(const InputFile& file, std::uint64_t offset) {
+  if (file.compression == Compression::none) return 0;
+  return offset - nearest_point(file.points, offset).offset;
 }
 
 }  // namespace
 
-std::vector<InputFile> inspect_inputs(const std::vector<std::string>& paths) {
-  if (paths.empty()) fail(ErrorKind::usage, "--input names no file");
-  std::vector<std::filesystem::path> absolute;
-  std::set<std::filesystem::path> seen;
-  for (const std::string& path : paths) {
-    check_supported(path);
-    std::error_code code;
-    absolute.push_back(std::filesystem::canonical(path, code));
-    if (code) fail(ErrorKind::data, "--input ", path, ": ", code.message());
-    if (!seen.insert(absolute.back()).second)
-      fail(ErrorKind::usage, "--input ", path, " is given twice");
-  }
-  const std::filesystem::path common = common_folder(absolute);
+std::vector<InputFile> inspect_inputs(const std::vector<std::string>& arguments,
+                                      std::int64_t threads,
+                                      Communicator* world) {
+  const std::vector<std::filesystem::path> paths = expand_inputs(arguments);
+  const std::filesystem::path common = common_folder(paths);
   std::vector<InputFile> files;
-  for (std::size_t i = 0; i < paths.size(); ++i) {
-    const std::uint64_t size = std::filesystem::file_size(absolute[i]);
-    files.push_back({absolute[i],
-                     absolute[i].lexically_relative(common).generic_string(),
-                     size,
-                     fingerprint(absolute[i], size)});
-  }
+  files.reserve(paths.size());
+  for (const std::filesystem::path& path : paths) files.push_back(look_at(path, common));
+  measure_compressed(files, threads, world);
   return files;
 }
 
-std::vector<std::vector<ByteRange>> plan_units(const std::vector<InputFile>& files,
-                                               std::uint64_t unit_bytes) {
-  std::vector<std::vector<ByteRange>> units(1);
+std::vector<Unit> plan_units(const std::vector<InputFile>& files, std::uint64_t unit_bytes) {
+  std::vector<Unit> units(1);
   std::uint64_t room = unit_bytes;
   for (std::uint32_t file = 0; file < files.size(); ++file) {
     for (std::uint64_t begin = 0; begin < files[file].size;) {
@@ -100,6 +137,20 @@ std::vector<std::vector<ByteRange>> plan_units(const std::vector<InputFile>& fil
     }
   }
   return units;
+}
+
+std::vector<std::vector<std::size_t>> chain_units(const std::vector<InputFile>& files,
+                                                  const std::vector<Unit>& units,
+                                                  std::uint64_t unit_bytes) {
+  std::vector<std::vector<std::size_t>> chains;
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    const bool bound =
+        i != 0 && !units[i].empty() && units[i].front().begin != 0 &&
+        cost_of_start(files[units[i].front().file], units[i].front().begin - 1) > unit_bytes / 4;
+    if (!bound) chains.emplace_back();
+    chains.back().push_back(i);
+  }
+  return chains;
 }
 
 std::vector<ByteRange> split_blocks(const std::vector<ByteRange>& ranges,

@@ -4,22 +4,33 @@
 #include <string>
 #include <vector>
 
+#include "comm/communicator.hpp"
+#include "data_prep/compression.hpp"
+
 namespace trireme {
 
-/// One input file.
+/// One input file. Its bytes, offsets and units are those of the decompressed stream.
 struct InputFile {
   std::filesystem::path path;
   std::string
       name;  // relative to the inputs' common folder: what goes into shards, never an absolute path
-  std::uint64_t size = 0;   // bytes
-  std::string fingerprint;  // XXH3-128 of the first and last 64 KiB: tells most other files of the
-                            // same size
+  std::uint64_t size = 0;   // bytes of the stream
+  std::string fingerprint;  // XXH3-128 of the first and last 64 KiB of the file (compressed: and
+                            // its size): tells most other files of the same size
+  Compression compression = Compression::none;
+  std::uint64_t packed_size = 0;    // bytes of the file
+  std::vector<AccessPoint> points;  // compressed: where reading can begin, ascending
 };
 
-/// Looks at each input, in the order given. Throws Error(usage) for a folder, a compressed file
-/// (.gz, .zst, .xz, .bz2: not read), one file given twice or none at all, Error(data) for a file
-/// that cannot be read.
-std::vector<InputFile> inspect_inputs(const std::vector<std::string>& paths);
+/// Looks at each input, in the order given. An argument is a file, a folder (all .jsonl, .jsonl.gz
+/// and .jsonl.zst below it, sorted by name) or, if no file has that name, a pattern with *, ? or [
+/// (sorted). Compressed files are decompressed once to learn the size of their streams, and so
+/// checked, shared over threads and ranks (collective over `world`; null: this process alone).
+/// Throws Error(usage) for no file at all, a folder or pattern without any, one file given twice,
+/// an unknown compression; Error(data) for what cannot be read or is damaged.
+std::vector<InputFile> inspect_inputs(const std::vector<std::string>& arguments,
+                                      std::int64_t threads = 1,
+                                      Communicator* world = nullptr);
 
 /// Bytes [begin, end) of input `file`: the lines whose first byte lies in it.
 struct ByteRange {
@@ -28,11 +39,19 @@ struct ByteRange {
   std::uint64_t end = 0;
 };
 
+using Unit = std::vector<ByteRange>;
+
 /// One unit of work: becomes one shard. The inputs are seen as one stream, in order, cut every
 /// `unit_bytes`; so many small files share a unit and a large one is spread over several. A pure
 /// function of sizes and unit_bytes. There is at least one unit, also for empty inputs.
-std::vector<std::vector<ByteRange>> plan_units(const std::vector<InputFile>& files,
-                                               std::uint64_t unit_bytes);
+std::vector<Unit> plan_units(const std::vector<InputFile>& files, std::uint64_t unit_bytes);
+
+/// Units that one rank should make one after another, ascending: inside a compressed file reading
+/// goes on where the last unit ended, while another rank would have to decompress from the last
+/// access point. Units that can begin on their own are chains of one. Each unit is in exactly one.
+std::vector<std::vector<std::size_t>> chain_units(const std::vector<InputFile>& files,
+                                                  const std::vector<Unit>& units,
+                                                  std::uint64_t unit_bytes);
 
 /// The ranges cut into blocks of at most `block_bytes`, in order.
 std::vector<ByteRange> split_blocks(const std::vector<ByteRange>& ranges,

@@ -12,13 +12,13 @@ constexpr std::uint64_t kTailBytes = 64 << 10;
 
 }  // namespace
 
-LineBlock::LineBlock(int fd, const InputFile& file, const ByteRange& range) {
+LineBlock::LineBlock(ByteSource& source, const InputFile& file, const ByteRange& range) {
   // One byte more in front: a line begins at `begin` only if a newline stands before it.
   origin_ = range.begin == 0 ? 0 : range.begin - 1;
   size_ = range.end - origin_;
   stop_ = size_;
   buffer_.resize(size_ + kLinePadding);
-  read_all(fd, std::as_writable_bytes(std::span(buffer_).first(size_)), origin_, file.path);
+  source.read(origin_, std::as_writable_bytes(std::span(buffer_).first(size_)));
   const std::size_t first = range.begin - origin_;
   hash_ = xxh3_64(std::string_view(buffer_.data() + first, size_ - first));
   if (first != 0) {
@@ -31,19 +31,16 @@ LineBlock::LineBlock(int fd, const InputFile& file, const ByteRange& range) {
   while (std::find(buffer_.begin() + static_cast<std::ptrdiff_t>(stop_ - 1),
                    buffer_.begin() + static_cast<std::ptrdiff_t>(size_),
                    '\n') == buffer_.begin() + static_cast<std::ptrdiff_t>(size_) &&
-         extend(fd, file)) {
+         extend(source, file)) {
   }
 }
 
-bool LineBlock::extend(int fd, const InputFile& file) {
+bool LineBlock::extend(ByteSource& source, const InputFile& file) {
   const std::uint64_t left = file.size - (origin_ + size_);
   const std::uint64_t more = std::min(left, std::max<std::uint64_t>(kTailBytes, size_ - stop_));
   if (more == 0 || size_ > kMaxLineBytes + stop_) return false;
   buffer_.resize(size_ + more + kLinePadding);
-  read_all(fd,
-           std::as_writable_bytes(std::span(buffer_).subspan(size_, more)),
-           origin_ + size_,
-           file.path);
+  source.read(origin_ + size_, std::as_writable_bytes(std::span(buffer_).subspan(size_, more)));
   size_ += more;
   return true;
 }

@@ -4,8 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/file.hpp"
-#include "data_prep/inputs.hpp"
+#include "data_prep/byte_source.hpp"
 
 namespace trireme {
 
@@ -17,7 +16,7 @@ inline constexpr std::size_t kLinePadding = 64;
 
 struct Line {
   std::string_view text;     // without its "\n"; kLinePadding more bytes are readable after it
-  std::uint64_t offset = 0;  // of its first byte in the file
+  std::uint64_t offset = 0;  // of its first byte in the input
   bool too_long = false;     // then text is its beginning
 };
 
@@ -26,8 +25,8 @@ struct Line {
 /// line.
 class LineBlock {
  public:
-  /// Reads it. `fd` is the file, of `file_size` bytes. Throws as read_all.
-  LineBlock(int fd, const InputFile& file, const ByteRange& range);
+  /// Reads it from `source`, the bytes of `file`. Throws as ByteSource::read.
+  LineBlock(ByteSource& source, const InputFile& file, const ByteRange& range);
 
   /// False at the end.
   bool next(Line& line);
@@ -36,11 +35,11 @@ class LineBlock {
   [[nodiscard]] std::uint64_t hash() const noexcept { return hash_; }
 
  private:
-  bool extend(int fd, const InputFile& file);
+  bool extend(ByteSource& source, const InputFile& file);
 
-  std::vector<char> buffer_;  // file bytes from origin_, then kLinePadding zeros
-  std::uint64_t origin_ = 0;  // file offset of buffer_[0]
-  std::size_t size_ = 0;      // file bytes in buffer_
+  std::vector<char> buffer_;  // bytes of the input from origin_, then kLinePadding zeros
+  std::uint64_t origin_ = 0;  // offset of buffer_[0]
+  std::size_t size_ = 0;      // bytes of the input in buffer_
   std::size_t at_ = 0;        // first byte of the next line
   std::size_t stop_ = 0;      // a line must begin before this
   std::uint64_t hash_ = 0;

@@ -14,6 +14,7 @@
 #include "data_prep/manifest_builder.hpp"
 #include "data_prep/pack_folder.hpp"
 #include "data_prep/pack_unit.hpp"
+#include "data_prep/stop_signals.hpp"
 #include "data_prep/unit_scheduler.hpp"
 
 namespace trireme {
@@ -29,6 +30,9 @@ void check_config(const PackConfig& config) {
   }
   if (config.special_in_text != "allow" && config.special_in_text != "text") {
     fail(ErrorKind::usage, "--special-in-text ", config.special_in_text, ", must be allow or text");
+  }
+  if (config.schedule != "dynamic" && config.schedule != "static") {
+    fail(ErrorKind::usage, "--schedule ", config.schedule, ", must be dynamic or static");
   }
   if (config.max_bad && *config.max_bad < 0)
     fail(ErrorKind::usage, "--max-bad ", *config.max_bad, ", must be 0 or more");
@@ -54,23 +58,29 @@ void place_tokenizer(const std::filesystem::path& folder, const Tokenizer& token
 }
 
 /// Rank 0's list on all ranks: their views of a network folder may differ for a while.
-std::vector<std::size_t> agree_on(std::vector<std::size_t> units, Communicator* world) {
-  if (world == nullptr) return units;
+std::vector<std::size_t> agree_on(const std::vector<std::size_t>& units, Communicator& world) {
   std::uint64_t count = units.size();
-  world->broadcast(&count, 1, DType::u64, 0, {}, "units")->wait();
+  world.broadcast(&count, 1, DType::u64, 0, {}, "units")->wait();
   std::vector<std::uint64_t> list(units.begin(), units.end());
   list.resize(count);
-  if (count != 0) world->broadcast(list.data(), count, DType::u64, 0, {}, "units")->wait();
+  if (count != 0) world.broadcast(list.data(), count, DType::u64, 0, {}, "units")->wait();
   return {list.begin(), list.end()};
 }
 
-std::string bad_place(const InputFile& file, const BadLine& bad) {
-  return cat(file.path.string(), ":", bad.offset, ": ", bad.reason);
+std::uint64_t bytes_of(const Unit& unit) {
+  return std::accumulate(
+      unit.begin(), unit.end(), std::uint64_t{0}, [](std::uint64_t sum, const ByteRange& range) {
+        return sum + range.end - range.begin;
+      });
+}
+
+std::string bad_place(const std::vector<InputFile>& files, const BadLine& bad) {
+  return cat(files[bad.file].path.string(), ":", bad.offset, ": ", bad.reason);
 }
 
 /// Source numbers of the shard count its own sources only, so that a set of many files stays small.
 void number_sources(const std::vector<InputFile>& files,
-                    const std::vector<ByteRange>& unit,
+                    const Unit& unit,
                     UnitResult& result,
                     ShardContent& content) {
   std::map<std::uint32_t, std::uint32_t> local;
@@ -92,27 +102,29 @@ class Packer {
   Packer(const PackConfig& config, Tokenizer tokenizer, Communicator* world)
       : config_(config),
         tokenizer_(std::move(tokenizer)),
-        world_(world),
-        rank_(world == nullptr ? 0 : world->rank()),
-        files_(inspect_inputs(config.inputs)),
+        world_(world != nullptr && world->size() > 1 ? world : nullptr),
+        rank_(world_ == nullptr ? 0 : world_->rank()),
+        files_(inspect_inputs(config.inputs, config.threads, world_)),
         units_(plan_units(files_, static_cast<std::uint64_t>(config.unit_bytes))),
         manifest_(start_manifest(config, tokenizer_, files_)),
         folder_(config.output, manifest_.identity, units_.size()) {}
 
   PackReport run() {
     const Timer timer;
-    if (rank_ == 0) {
-      folder_.prepare();
-      place_tokenizer(folder_.path(), tokenizer_);
-    }
-    barrier();
     PackReport report{.units = units_.size(), .kept = units_.size()};
-    if (!folder_.finished()) {
-      const std::vector<std::size_t> pending = agree_on(folder_.pending(), world_);
+    std::uint64_t finished = 0;
+    if (rank_ == 0) {
+      report.interrupted = folder_.prepare();
+      place_tokenizer(folder_.path(), tokenizer_);
+      finished = folder_.finished() ? 1 : 0;
+    }
+    if (world_ != nullptr) world_->broadcast(&finished, 1, DType::u64, 0, {}, "done")->wait();
+    if (finished == 0) {
+      const std::vector<std::size_t> pending = find_pending();
       report.kept -= pending.size();
-      make_shards(pending);
-      barrier();
-      if (rank_ == 0) publish_manifest();
+      if (rank_ == 0 && report.kept + report.interrupted != 0) say_what_is_kept(report);
+      report.left = pending.size() - sum_over_ranks(make_shards(pending));
+      if (rank_ == 0 && report.left == 0) publish_manifest();
     }
     barrier();
     report.seconds = timer.seconds();
@@ -120,30 +132,98 @@ class Packer {
   }
 
  private:
-  void make_shards(const std::vector<std::size_t>& pending) {
-    std::uint64_t bytes = 0;
-    CyclicScheduler scheduler(pending, rank_, size());
-    CyclicScheduler preview(pending, rank_, size());
-    while (const auto unit = preview.next()) bytes += bytes_of(units_[*unit]);
-    Progress progress(size() == 1 ? "pack" : cat("pack, rank ", rank_),
-                      bytes,
-                      rank_ == 0 ? config_.progress : ProgressMode::none);
+  std::vector<std::size_t> find_pending() {
+    folder_.check_shards(rank_, size());
+    barrier();
+    std::vector<std::size_t> pending;
+    if (rank_ == 0) pending = folder_.pending();
+    return world_ == nullptr ? pending : agree_on(pending, *world_);
+  }
+
+  static void say_what_is_kept(const PackReport& report) {
+    log::info(cat(report.kept,
+                  " of ",
+                  report.units,
+                  " shards are kept; ",
+                  report.interrupted,
+                  report.interrupted == 1 ? " unit was" : " units were",
+                  " under way when the last pack ended, to be made again"));
+  }
+
+  /// Returns how many this rank made.
+  std::uint64_t make_shards(const std::vector<std::size_t>& pending) {
+    std::vector<std::uint64_t> bytes(units_.size());
+    std::uint64_t to_do = 0;
+    for (const std::size_t unit : pending) to_do += bytes[unit] = bytes_of(units_[unit]);
+    Progress progress("pack", to_do, rank_ == 0 ? config_.progress : ProgressMode::none);
+    std::uint64_t bad_lines = 0;  // of all ranks, on rank 0
+    const auto on_tally = [&](const UnitTally& tally) {
+      progress.add(tally.bytes, tally.documents, tally.tokens);
+      bad_lines += tally.bad_lines;
+      check_bad_lines(bad_lines, "");
+    };
+    const auto scheduler = make_scheduler(pending, bytes, on_tally);
+    const std::function<void()> tick = [&] {
+      progress.show();
+      scheduler->serve();
+    };
+
     WorkerPool pool(thread_count(config_.threads));
-    std::uint64_t bad_lines = 0;
-    while (const auto unit = scheduler.next()) {
-      UnitResult result = tokenize_unit(files_, units_[*unit], tokenizer_, config_, pool, progress);
-      bad_lines += result.counts.bad_lines;
-      if (config_.max_bad && bad_lines > static_cast<std::uint64_t>(*config_.max_bad)) {
-        fail(ErrorKind::data,
-             "more than --max-bad ",
-             *config_.max_bad,
-             " bad lines; the last unit's first: ",
-             bad_place(files_[result.bad.front().file], result.bad.front()));
+    BlockReader reader(files_, pool.num_threads());
+    UnitTally tally;
+    std::uint64_t made = 0;
+    while (const auto unit = scheduler->next(tally, num_stop_signals() != 0)) {
+      const UnitMarker marker = folder_.mark(*unit);
+      try {
+        UnitResult result =
+            tokenize_unit(files_, units_[*unit], tokenizer_, config_, reader, pool, progress, tick);
+        if (!result.bad.empty())
+          check_bad_lines(result.counts.bad_lines,
+                          cat("; the first: ", bad_place(files_, result.bad.front())));
+        failpoint("pack.unit_tokenized");
+        tally = {.bad_lines = result.counts.bad_lines};
+        if (rank_ != 0)  // rank 0 has counted its blocks itself
+          tally = {bytes[*unit], result.counts.documents, result.counts.tokens, tally.bad_lines};
+        pool.run(
+            1, [&](std::size_t, int) { write(*unit, result); }, tick);
+        ++made;
+      } catch (const UnitDropped&) {
+        tally = {};
       }
-      failpoint("pack.unit_tokenized");
-      write(*unit, result);
     }
+    scheduler->finish();
     if (!pending.empty()) progress.finish();
+    return made;
+  }
+
+  std::unique_ptr<UnitScheduler> make_scheduler(
+      const std::vector<std::size_t>& pending,
+      const std::vector<std::uint64_t>& bytes,
+      const std::function<void(const UnitTally&)>& on_tally) const {
+    std::vector<std::vector<std::size_t>> chains =
+        chain_units(files_, units_, static_cast<std::uint64_t>(config_.unit_bytes));
+    for (auto& chain : chains) {
+      std::erase_if(chain, [&](std::size_t unit) {
+        return !std::binary_search(pending.begin(), pending.end(), unit);
+      });
+    }
+    std::erase_if(chains, [](const auto& chain) { return chain.empty(); });
+    if (world_ == nullptr || config_.schedule == "static")
+      return std::make_unique<StaticScheduler>(std::move(chains), bytes, rank_, size(), on_tally);
+    return std::make_unique<DynamicScheduler>(
+        *world_, UnitQueue(std::move(chains), bytes), on_tally);
+  }
+
+  /// `count` bad lines are known, and no more can be allowed than asked for.
+  void check_bad_lines(std::uint64_t count, const std::string& hint) const {
+    if (!config_.max_bad || count <= static_cast<std::uint64_t>(*config_.max_bad)) return;
+    fail(ErrorKind::data,
+         "more than --max-bad ",
+         *config_.max_bad,
+         " bad lines: ",
+         count,
+         " so far",
+         hint);
   }
 
   void write(std::size_t unit, UnitResult& result) const {
@@ -172,13 +252,7 @@ class Packer {
     const ShardCounts& counts = manifest_.counts;
     const std::string first_bad =
         manifest_.bad.empty() ? std::string() : cat("; the first: ", manifest_.bad.front());
-    if (config_.max_bad && counts.bad_lines > static_cast<std::uint64_t>(*config_.max_bad)) {
-      fail(ErrorKind::data,
-           counts.bad_lines,
-           " bad lines, --max-bad allows ",
-           *config_.max_bad,
-           first_bad);
-    }
+    check_bad_lines(counts.bad_lines, first_bad);
     if (counts.documents == 0) {
       fail(ErrorKind::data,
            "no document in the inputs: ",
@@ -195,14 +269,14 @@ class Packer {
     write_file_atomic(folder_.path() / schema::kManifest, manifest_.to_text());
   }
 
-  static std::uint64_t bytes_of(const std::vector<ByteRange>& unit) {
-    return std::accumulate(
-        unit.begin(), unit.end(), std::uint64_t{0}, [](std::uint64_t sum, const ByteRange& range) {
-          return sum + range.end - range.begin;
-        });
-  }
-
   [[nodiscard]] int size() const { return world_ == nullptr ? 1 : world_->size(); }
+
+  [[nodiscard]] std::uint64_t sum_over_ranks(std::uint64_t mine) const {
+    if (world_ == nullptr) return mine;
+    std::uint64_t sum = 0;
+    world_->all_reduce(&mine, &sum, 1, DType::u64, ReduceOp::sum, {}, "shards made")->wait();
+    return sum;
+  }
 
   void barrier() const {
     if (world_ != nullptr) world_->barrier();
@@ -213,7 +287,7 @@ class Packer {
   Communicator* world_;
   int rank_;
   std::vector<InputFile> files_;
-  std::vector<std::vector<ByteRange>> units_;
+  std::vector<Unit> units_;
   Manifest manifest_;
   PackFolder folder_;
 };

@@ -4,6 +4,7 @@
 #include "core/log.hpp"
 #include "data_prep/commands.hpp"
 #include "data_prep/pack.hpp"
+#include "data_prep/stop_signals.hpp"
 
 namespace trireme {
 
@@ -30,7 +31,11 @@ void add_pack_command(CommandLine& commands, const DataProgram& program) {
               "DIR|FILE",
               "tokenizer folder or tokenizer.json",
               Need::required)
-      .option("--input", &config.inputs, "FILE...", "jsonl files, in order", Need::required)
+      .option("--input",
+              &config.inputs,
+              "FILE...",
+              "jsonl, plain or as .gz or .zst: files, folders, patterns; in order",
+              Need::required)
       .option("--seq-len",
               &config.seq_len,
               "L",
@@ -64,6 +69,10 @@ void add_pack_command(CommandLine& commands, const DataProgram& program) {
       .option(
           "--unit-bytes", &config.unit_bytes, "BYTES", "of input to one shard; decides the shards")
       .option("--threads", &config.threads, "N", "0: all processors at hand")
+      .option("--schedule",
+              &config.schedule,
+              "dynamic|static",
+              "units to ranks: to whoever is free, or a fixed share each")
       .option("--progress", &options->progress, "auto|bar|log|none", "how progress is shown")
       .example(
           "trireme-data pack --kind pretrain --tokenizer tok --input corpus.jsonl --seq-len 512 "
@@ -78,7 +87,18 @@ void add_pack_command(CommandLine& commands, const DataProgram& program) {
         if (options->max_bad < -1)
           fail(ErrorKind::usage, "--max-bad ", options->max_bad, ", must be -1 or more");
         if (options->max_bad >= 0) asked.max_bad = options->max_bad;
+        catch_stop_signals();
         const PackReport report = pack(asked, options->tokenizer, &program.world());
+        if (report.left != 0) {
+          if (program.rank() == 0) {
+            log::info(cat("stopped on request: ",
+                          report.left,
+                          " of ",
+                          report.units,
+                          " shards are still to be made; the same command goes on"));
+          }
+          return kExitStopped;
+        }
         if (program.rank() == 0) {
           log::info(cat(asked.output,
                         ": ",

@@ -26,6 +26,7 @@ struct PackConfig {
 
   std::optional<std::int64_t> max_bad;  // none: any number
   std::int64_t threads = 0;             // 0: the processors at hand
+  std::string schedule = "dynamic";     // who makes which unit: "dynamic" or "static"
   ProgressMode progress = ProgressMode::automatic;
 };
 

@@ -13,8 +13,23 @@
 #include "data/shard_reader.hpp"
 
 namespace trireme {
+namespace {
 
-void PackFolder::prepare() {
+constexpr std::string_view kMarkerPrefix = ".tmp.unit-";
+
+}  // namespace
+
+UnitMarker::UnitMarker(std::filesystem::path path) : path_(std::move(path)) {
+  const Fd fd(::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+  if (!fd) fail(ErrorKind::resource, "cannot create ", path_.string(), ": ", std::strerror(errno));
+}
+
+UnitMarker::~UnitMarker() {
+  std::error_code ignored;
+  std::filesystem::remove(path_, ignored);
+}
+
+std::size_t PackFolder::prepare() {
   std::error_code code;
   std::filesystem::create_directories(path_, code);
   if (code)
@@ -29,21 +44,22 @@ void PackFolder::prepare() {
          path_.string(),
          "; wait for it, or use another --output");
   }
-  clean_and_check();
-  if (!finished()) check_shards();
+  return clean_and_check();
 }
 
-void PackFolder::clean_and_check() const {
+std::size_t PackFolder::clean_and_check() const {
   std::set<std::string> known{std::string(schema::kManifest),
                               std::string(schema::kTokenizerFolder)};
   for (std::size_t i = 0; i < num_units_; ++i) known.insert(schema::shard_name(i));
   std::vector<std::filesystem::path> leftovers;
+  std::size_t interrupted = 0;
   for (const auto& entry : std::filesystem::directory_iterator(path_)) {
     const std::string name = entry.path().filename().string();
     const bool temporary =
         name.starts_with(schema::kTemporaryPrefix) || name.starts_with("manifest.json.tmp.");
     if (temporary) {
       leftovers.push_back(entry.path());
+      if (name.starts_with(kMarkerPrefix)) ++interrupted;
     } else if (!known.contains(name)) {
       fail(ErrorKind::usage,
            path_.string(),
@@ -54,6 +70,11 @@ void PackFolder::clean_and_check() const {
     }
   }
   for (const std::filesystem::path& leftover : leftovers) std::filesystem::remove_all(leftover);
+  return interrupted;
+}
+
+UnitMarker PackFolder::mark(std::size_t unit) const {
+  return UnitMarker(path_ / cat(kMarkerPrefix, unit));
 }
 
 bool PackFolder::finished() const {
@@ -68,8 +89,9 @@ bool PackFolder::finished() const {
        "); use another --output");
 }
 
-void PackFolder::check_shards() const {
-  for (std::size_t i = 0; i < num_units_; ++i) {
+void PackFolder::check_shards(int rank, int size) const {
+  for (auto i = static_cast<std::size_t>(rank); i < num_units_;
+       i += static_cast<std::size_t>(size)) {
     const std::filesystem::path path = path_ / schema::shard_name(i);
     if (!std::filesystem::exists(path)) continue;
     std::string identity;

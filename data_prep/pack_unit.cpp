@@ -8,7 +8,7 @@
 #include "core/error.hpp"
 #include "core/file.hpp"
 #include "core/hash.hpp"
-#include "data_prep/line_reader.hpp"
+#include "data_prep/stop_signals.hpp"
 
 namespace trireme {
 namespace {
@@ -33,18 +33,12 @@ struct BlockResult {
 struct Worker {
   std::optional<TextFieldReader> reader;
   std::vector<std::uint32_t> ids;
-  Fd fd;
-  std::uint32_t file = 0;  // that fd is
 };
 
 class UnitTokenizer {
  public:
-  UnitTokenizer(const std::vector<InputFile>& files,
-                const Tokenizer& tokenizer,
-                const PackConfig& config,
-                int threads)
-      : files_(files),
-        tokenizer_(tokenizer),
+  UnitTokenizer(const Tokenizer& tokenizer, const PackConfig& config, int threads)
+      : tokenizer_(tokenizer),
         width_(size_of(token_dtype_for(tokenizer.vocab_size()))),
         workers_(static_cast<std::size_t>(threads)) {
     options_.add_special_tokens = false;
@@ -54,16 +48,11 @@ class UnitTokenizer {
     for (Worker& worker : workers_) worker.reader.emplace(config.field, config.on_bad_text);
   }
 
-  void run(const ByteRange& block, int worker_index, BlockResult& result) {
+  void run(LineBlock lines, std::uint32_t file, int worker_index, BlockResult& result) {
     Worker& worker = workers_[static_cast<std::size_t>(worker_index)];
-    if (!worker.fd || worker.file != block.file) {
-      worker.fd = open_read(files_[block.file].path);
-      worker.file = block.file;
-    }
-    LineBlock lines(worker.fd.get(), files_[block.file], block);
     result.hash = lines.hash();
     Line line;
-    while (!result.fatal && lines.next(line)) take(line, block.file, worker, result);
+    while (!result.fatal && lines.next(line)) take(line, file, worker, result);
   }
 
  private:
@@ -106,7 +95,6 @@ class UnitTokenizer {
     }
   }
 
-  const std::vector<InputFile>& files_;
   const Tokenizer& tokenizer_;
   EncodeOptions options_;
   std::size_t width_;
@@ -134,24 +122,29 @@ void join(const BlockResult& block, std::uint32_t file, UnitResult& unit) {
 }  // namespace
 
 UnitResult tokenize_unit(const std::vector<InputFile>& files,
-                         const std::vector<ByteRange>& unit,
+                         const Unit& unit,
                          const Tokenizer& tokenizer,
                          const PackConfig& config,
+                         BlockReader& reader,
                          WorkerPool& pool,
-                         Progress& progress) {
+                         Progress& progress,
+                         const std::function<void()>& tick) {
   const std::vector<ByteRange> blocks = split_blocks(unit, kBlockBytes);
   std::vector<BlockResult> results(blocks.size());
-  UnitTokenizer work(files, tokenizer, config, pool.num_threads());
+  UnitTokenizer work(tokenizer, config, pool.num_threads());
+  reader.start(blocks);
   const std::size_t width = size_of(token_dtype_for(tokenizer.vocab_size()));
   pool.run(
       blocks.size(),
       [&](std::size_t i, int worker) {
-        work.run(blocks[i], worker, results[i]);
+        LineBlock lines = reader.read(i, worker);
+        if (num_stop_signals() > 1) throw UnitDropped();
+        work.run(std::move(lines), blocks[i].file, worker, results[i]);
         progress.add(blocks[i].end - blocks[i].begin,
                      results[i].lengths.size(),
                      results[i].tokens.size() / width);
       },
-      [&] { progress.show(); });
+      tick);
 
   UnitResult result;
   Hasher hasher;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "data/shard_writer.hpp"
-#include "data_prep/inputs.hpp"
+#include "data_prep/block_reader.hpp"
 #include "data_prep/pack_config.hpp"
 #include "data_prep/progress.hpp"
 #include "data_prep/worker_pool.hpp"
@@ -33,14 +33,20 @@ struct UnitResult {
   std::string input_xxh3;
 };
 
-/// Turns one unit's lines into documents of tokens with the pool's threads. The result does not
-/// depend on their number. Throws Error(data) with path and offset for bad text under
-/// OnBadText::error (the first in input order).
+/// Thrown when a second stop signal came: the unit is given up, nothing is lost but its work.
+struct UnitDropped {};
+
+/// Turns one unit's lines into documents of tokens with the pool's threads, `tick` as
+/// WorkerPool::run. `reader` reads `files` and serves unit after unit. The result does not depend
+/// on the number of threads. Throws Error(data) with path and offset for bad text under
+/// OnBadText::error (the first in input order), and UnitDropped.
 UnitResult tokenize_unit(const std::vector<InputFile>& files,
-                         const std::vector<ByteRange>& unit,
+                         const Unit& unit,
                          const Tokenizer& tokenizer,
                          const PackConfig& config,
+                         BlockReader& reader,
                          WorkerPool& pool,
-                         Progress& progress);
+                         Progress& progress,
+                         const std::function<void()>& tick);
 
 }  // namespace trireme

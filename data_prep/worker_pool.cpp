@@ -9,6 +9,11 @@
 #include "core/error.hpp"
 
 namespace trireme {
+namespace {
+
+constexpr std::chrono::milliseconds kTickPeriod{5};
+
+}  // namespace
 
 WorkerPool::WorkerPool(int num_threads) {
   for (int worker = 0; worker < num_threads; ++worker)
@@ -34,7 +39,7 @@ void WorkerPool::run(std::size_t count,
   error_ = nullptr;
   wake_.notify_all();
   const auto finished = [&] { return next_ >= count_ && running_ == 0; };
-  while (!done_.wait_for(lock, std::chrono::milliseconds(100), finished)) {
+  while (!done_.wait_for(lock, kTickPeriod, finished)) {
     lock.unlock();
     tick();
     lock.lock();

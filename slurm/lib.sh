@@ -135,6 +135,8 @@ run_with_requeue() {
   shift
   before=$(last_committed_step "$run")
   stamp=$(status_stamp "$run")
+  # What --resume said was meant for the first start; a requeued job goes on with what it has.
+  if ((restarts > 0 && before >= 0)); then set -- "$@" --checkpoint.resume auto; fi
   trap ':' USR2 TERM  # the ranks answer these; the script only waits for them
   "$@" || srun_code=$?
   trap - USR2 TERM

@@ -1,6 +1,7 @@
 #include "comm/session.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <set>
 
@@ -20,6 +21,14 @@ void check_launcher(const char* step_tasks, bool by_mpirun, int mpi_size) {
        "with\n"
        "  `mpirun ...` inside the allocation; a program built without MPI runs with `srun -n 1 "
        "...`.");
+}
+
+bool started_by_launcher() {
+  constexpr std::array<const char*, 4> kLaunchers{
+      "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "SLURM_STEP_NUM_TASKS"};
+  return std::any_of(kLaunchers.begin(), kLaunchers.end(), [](const char* name) {
+    return std::getenv(name) != nullptr;
+  });
 }
 
 NodeNumber number_nodes(const std::vector<int>& leader_of_rank, int rank) {

@@ -38,6 +38,9 @@ class Session {
   bool owns_mpi_ = false;
 };
 
+/// True if mpirun or srun started this process, so that there may be others: a Session tells.
+bool started_by_launcher();
+
 /// Ends every rank of the job now with this exit code; logs are flushed first. Never returns.
 [[noreturn]] void abort_job(int exit_code) noexcept;
 

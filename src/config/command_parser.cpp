@@ -24,15 +24,12 @@ class Parser {
   /// Adds what is wrong to `problems`.
   ParseOutcome parse(std::vector<std::string> arguments, Problems& problems) {
     try {
-      app_.parse(prepared(arguments));
+      while (!parse_or_drop(arguments, problems)) {
+      }
     } catch (const CLI::CallForHelp&) {
       return ParseOutcome::help;
     } catch (const CLI::CallForAllHelp&) {
       return ParseOutcome::help_all;
-    } catch (const CLI::ArgumentMismatch& error) {
-      const std::string text = error.what();  // "--optim.lr: 1 required TEXT missing"
-      problems.add(cat(text.substr(0, text.find(':')), " needs a value"));
-      return ParseOutcome::run;
     } catch (const CLI::ParseError& error) {
       problems.add(error.what());
       return ParseOutcome::run;
@@ -44,6 +41,29 @@ class Parser {
   }
 
  private:
+  /// False if an option had no value: it is now a problem and gone from the arguments, so that the
+  /// rest can be looked at, too.
+  bool parse_or_drop(std::vector<std::string>& arguments, Problems& problems) {
+    try {
+      app_.parse(prepared(arguments));
+      return true;
+    } catch (const CLI::ArgumentMismatch& error) {
+      const std::string text = error.what();  // "--optim.lr: 1 required TEXT missing"
+      const std::string name = text.substr(0, text.find(':'));
+      const CLI::Option* option = app_.get_option_no_throw(name);
+      const auto has_no_value = [&](const std::string& word) {
+        const std::string* next = &word + 1;
+        return option != nullptr && option->check_name(word) &&
+               (next == arguments.data() + arguments.size() || next->starts_with("--"));
+      };
+      const auto found = std::find_if(arguments.begin(), arguments.end(), has_no_value);
+      if (found == arguments.end()) throw;
+      problems.add(cat(*found, " needs a value"));
+      arguments.erase(found);
+      return false;
+    }
+  }
+
   /// As CLI11 wants them: from the back; and `--name=` in two, because it would take the next
   /// argument for the value.
   static std::vector<std::string> prepared(const std::vector<std::string>& arguments) {

@@ -33,14 +33,7 @@ std::string_view kind_name(ErrorKind kind) noexcept {
 }
 
 void assertion_failed(const char* what, const char* file, int line) {
-  fail(ErrorKind::internal,
-       "assertion failed: ",
-       what,
-       " (",
-       file,
-       ":",
-       line,
-       "); please report this");
+  fail(ErrorKind::internal, "assertion failed: ", what, " (", file, ":", line, ")");
 }
 
 }  // namespace trireme

@@ -36,7 +36,11 @@ int handle_current(const char* program) {
   } catch (const BrokenPipe&) {
     return kExitDone;
   } catch (const Error& error) {
-    report(program, "error", error.what());
+    if (error.kind() == ErrorKind::internal) {
+      report(program, "internal error", cat(error.what(), "; please report this"));
+    } else {
+      report(program, "error", error.what());
+    }
     return exit_code(error.kind());
   } catch (const std::bad_alloc&) {
     report(program,

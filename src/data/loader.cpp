@@ -1,16 +1,31 @@
 #include "data/loader.hpp"
 
-#include <numeric>
 #include <utility>
-#include <vector>
 
 #include "core/error.hpp"
 #include "core/timer.hpp"
 
 namespace trireme {
 
-DataLoader::DataLoader(const SampleSet& samples, const LoaderConfig& config)
-    : samples_(samples), config_(config), order_(samples.size(), config.seed, config.shuffle) {
+std::int64_t micro_steps_of(std::int64_t global_batch, std::int64_t micro_batch, int data_ranks) {
+  const std::int64_t sequences = micro_batch * data_ranks;
+  if (global_batch < sequences || global_batch % sequences != 0) {
+    fail(ErrorKind::usage,
+         "train.global_batch = ",
+         global_batch,
+         ", must be a multiple of ",
+         sequences,
+         " (train.micro_batch ",
+         micro_batch,
+         " x ",
+         data_ranks,
+         " data-parallel ranks)");
+  }
+  return global_batch / sequences;
+}
+
+DataLoader::DataLoader(const SampleStream& stream, const LoaderConfig& config)
+    : stream_(stream), config_(config) {
   if (config.micro_batch < 1 || config.size < 1 || config.rank < 0 || config.rank >= config.size ||
       config.prefetch < 1 || config.next_sample < 0) {
     fail(ErrorKind::usage,
@@ -26,20 +41,7 @@ DataLoader::DataLoader(const SampleSet& samples, const LoaderConfig& config)
          config.next_sample,
          ": out of range");
   }
-  const std::int64_t step = config.micro_batch * config.size;
-  if (config.global_batch < step || config.global_batch % step != 0) {
-    fail(ErrorKind::usage,
-         "train.global_batch = ",
-         config.global_batch,
-         ", must be a multiple of ",
-         step,
-         " (train.micro_batch ",
-         config.micro_batch,
-         " x ",
-         config.size,
-         " data-parallel ranks)");
-  }
-  micro_steps_ = config.global_batch / step;
+  micro_steps_ = micro_steps_of(config.global_batch, config.micro_batch, config.size);
   thread_ = std::thread([this] { produce(); });
 }
 
@@ -56,15 +58,9 @@ Batch DataLoader::make(std::int64_t micro_step, std::int64_t& update_targets) co
   const std::int64_t update = micro_step / micro_steps_;
   const std::int64_t step = micro_step % micro_steps_;
   const std::int64_t begin = config_.next_sample + update * config_.global_batch;
-  if (step == 0) {
-    std::vector<std::int64_t> all(static_cast<std::size_t>(config_.global_batch));
-    std::iota(all.begin(), all.end(), begin);
-    update_targets = samples_.count_targets(all, order_);
-  }
-  std::vector<std::int64_t> mine(static_cast<std::size_t>(config_.micro_batch));
-  std::iota(
-      mine.begin(), mine.end(), begin + (step * config_.size + config_.rank) * config_.micro_batch);
-  Batch batch = samples_.make_batch(mine, order_);
+  if (step == 0) update_targets = stream_.count_targets(begin, config_.global_batch);
+  Batch batch = stream_.make_batch(
+      begin + (step * config_.size + config_.rank) * config_.micro_batch, config_.micro_batch);
   batch.update_targets = update_targets;
   return batch;
 }

@@ -7,14 +7,11 @@
 #include <thread>
 
 #include "data/batch.hpp"
-#include "data/order.hpp"
-#include "data/samples.hpp"
+#include "data/stream.hpp"
 
 namespace trireme {
 
 struct LoaderConfig {
-  std::uint64_t seed = 0;
-  bool shuffle = true;
   std::int64_t micro_batch = 1;   // sequences a batch of one rank
   std::int64_t global_batch = 1;  // sequences an update, over all ranks and micro-steps
   int rank = 0;                   // on the data-parallel axis
@@ -23,19 +20,22 @@ struct LoaderConfig {
   int prefetch = 4;              // batches made ahead
 };
 
+/// Micro-steps of one update: global_batch / (micro_batch * data_ranks). Throws Error(usage) unless
+/// that is a whole number.
+std::int64_t micro_steps_of(std::int64_t global_batch, std::int64_t micro_batch, int data_ranks);
+
 /// This rank's batches, made ahead by one thread.
 ///
 /// Update u, counted from the start, is the global samples [n + u*G, n + (u+1)*G), n = next_sample,
 /// G = global_batch. It has G / (size * micro_batch) micro-steps; micro-step a of rank r is the
 /// micro_batch samples from n + u*G + (a*size + r) * micro_batch. The union over ranks is therefore
 /// the same for every number of ranks, and next_sample() at an update's end is all the state there
-/// is, valid for any number of ranks. Samples never end: after one epoch comes another order
-/// (SampleOrder).
+/// is, valid for any number of ranks. Samples never end: see SampleStream.
 class DataLoader {
  public:
-  /// `samples` must outlive this. Throws Error(usage) if global_batch is no multiple of size *
+  /// `stream` must outlive this. Throws Error(usage) if global_batch is no multiple of size *
   /// micro_batch.
-  DataLoader(const SampleSet& samples, const LoaderConfig& config);
+  DataLoader(const SampleStream& stream, const LoaderConfig& config);
   ~DataLoader();
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
@@ -54,15 +54,12 @@ class DataLoader {
 
   [[nodiscard]] std::int64_t micro_steps() const noexcept { return micro_steps_; }
 
-  [[nodiscard]] const SampleOrder& order() const noexcept { return order_; }
-
  private:
   void produce();
   [[nodiscard]] Batch make(std::int64_t micro_step, std::int64_t& update_targets) const;
 
-  const SampleSet& samples_;
+  const SampleStream& stream_;
   LoaderConfig config_;
-  SampleOrder order_;
   std::int64_t micro_steps_ = 1;
   std::int64_t taken_ = 0;  // batches handed out
   double wait_s_ = 0;

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <string_view>
 
 namespace trireme {
 
@@ -7,6 +8,14 @@ namespace trireme {
 struct SamplePlace {
   std::uint64_t epoch = 0;
   std::uint64_t position = 0;  // in [0, N)
+};
+
+struct OrderConfig {
+  std::uint64_t seed = 0;
+  bool shuffle = true;
+  std::string_view stream = {};  // another text, another order from the same seed; "" for one set
+  std::uint64_t block = 0;       // neighbours that stay near each other; 0: every sample by itself
+  std::uint64_t window = 64;     // blocks that are mixed with each other, with block > 0
 };
 
 /// The data order as a function of (seed, global sample index): no index arrays, O(1) memory, any
@@ -18,21 +27,30 @@ struct SamplePlace {
 /// until it falls inside (cycle walking, under 4 tries on average). Each epoch is another
 /// permutation of [0, N). Source: Luby and Rackoff, SIAM J. Comput. 17(2), 1988; Black and Rogaway,
 /// CT-RSA 2002, section 4.
+///
+/// With `block`, two levels for file systems that like neighbours: the blocks of `block` samples
+/// are permuted, then the samples inside each run of `window` permuted blocks; so `window` places
+/// of the file are read at a time, each in a row. Also a permutation of [0, N) in every epoch.
 class SampleOrder {
  public:
   /// num_samples >= 1 and below 2^62, or Error(usage). Without shuffle the position is k itself.
-  SampleOrder(std::uint64_t num_samples, std::uint64_t seed, bool shuffle = true);
+  SampleOrder(std::uint64_t num_samples, const OrderConfig& config);
+
+  SampleOrder(std::uint64_t num_samples, std::uint64_t seed, bool shuffle = true)
+      : SampleOrder(num_samples, OrderConfig{.seed = seed, .shuffle = shuffle}) {}
 
   [[nodiscard]] SamplePlace place(std::uint64_t index) const noexcept;
 
   [[nodiscard]] std::uint64_t num_samples() const noexcept { return num_samples_; }
 
  private:
-  [[nodiscard]] std::uint64_t feistel(std::uint64_t value, std::uint64_t epoch) const noexcept;
+  [[nodiscard]] std::uint64_t by_blocks(std::uint64_t k, std::uint64_t epoch) const noexcept;
 
   std::uint64_t num_samples_;
   std::uint64_t key_;
-  int half_bits_ = 1;
+  std::uint64_t window_key_;
+  std::uint64_t block_;
+  std::uint64_t window_;
   bool shuffle_;
 };
 

@@ -8,48 +8,66 @@
 namespace trireme {
 namespace {
 
-/// Closes the row with one segment of padding, if it has room left.
-void pad_row(std::int64_t begin, std::int64_t row_end, std::int64_t pad_id, Batch& batch) {
-  for (std::int64_t i = begin; i < row_end; ++i) {
-    const auto at = static_cast<std::size_t>(i);
-    batch.tokens[at] = pad_id;
-    batch.positions[at] = i - begin;
+std::unique_ptr<Sequences> make_sequences(const TokenSet& set, const SampleConfig& config) {
+  check_seq_len(config.seq_len, "train.seq_len");
+  if (config.cross_documents && config.packing != Packing::concat)
+    fail(ErrorKind::usage, "data.cross_documents = true needs data.packing = concat");
+  if (config.packing == Packing::concat && set.kind() != "pretrain") {
+    fail(ErrorKind::usage,
+         set.folder().string(),
+         " is of kind ",
+         set.kind(),
+         ": data.packing = concat is for pretrain");
   }
-  if (begin < row_end) batch.segment_bounds.push_back(static_cast<std::int32_t>(row_end));
+  const DocumentRange documents = config.documents.value_or(DocumentRange{0, set.num_documents()});
+  if (config.packing == Packing::concat)
+    return std::make_unique<ConcatSequences>(set, config.seq_len, documents);
+  return packed_sequences(set, config.seq_len, documents);
 }
 
 }  // namespace
 
-SampleSet::SampleSet(const TokenSet& set, std::int64_t seq_len)
-    : set_(set), seq_len_(seq_len), pad_id_(set.pad_id().value_or(0)) {
-  check_seq_len(seq_len, "train.seq_len");
-  const auto& shards = set.manifest().shards;
-  prepared_ = std::all_of(shards.begin(), shards.end(), [&](const ShardEntry& shard) {
-    return shard.packs.contains(seq_len);
-  });
-  for (std::size_t i = 0; i < shards.size(); ++i) {
-    if (prepared_) {
-      first_.push_back(first_.back() + shards[i].packs.at(seq_len));
-    } else {
-      tables_.push_back(pack_best_fit(set.shard(i).document_offsets(), seq_len));
-      first_.push_back(first_.back() + tables_.back().num_sequences());
-    }
-  }
-  if (size() == 0)
-    fail(ErrorKind::usage, set.folder().string(), " holds no tokens: nothing to train on");
+Packing parse_packing(std::string_view text, std::string_view name) {
+  if (text == name_of(Packing::best_fit)) return Packing::best_fit;
+  if (text == name_of(Packing::concat)) return Packing::concat;
+  fail(ErrorKind::usage, name, " = ", text, ", must be best-fit or concat");
 }
 
-SampleSet::Place SampleSet::locate(std::uint64_t position) const {
-  TRIREME_ASSERT(position < size());
-  const auto after = std::upper_bound(first_.begin(), first_.end(), position);
-  const auto shard = static_cast<std::size_t>(after - first_.begin()) - 1;
-  return {shard, position - first_[shard]};
+std::string_view name_of(Packing packing) {
+  return packing == Packing::best_fit ? "best-fit" : "concat";
 }
+
+SampleSet::SampleSet(const TokenSet& set, const SampleConfig& config)
+    : SampleSet(set, config.seq_len, make_sequences(set, config)) {
+  if (config.cross_documents) joined_ = dynamic_cast<const ConcatSequences*>(sequences_.get());
+  if (size() == 0) {
+    fail(ErrorKind::usage,
+         set.folder().string(),
+         config.documents ? cat(", documents ",
+                                config.documents->begin,
+                                " to ",
+                                config.documents->end,
+                                " (data.split),")
+                          : std::string(),
+         " holds no tokens: nothing to train on");
+  }
+}
+
+SampleSet::SampleSet(const TokenSet& set,
+                     std::int64_t seq_len,
+                     std::unique_ptr<Sequences> sequences)
+    : set_(&set),
+      seq_len_(seq_len),
+      pad_id_(set.pad_id().value_or(0)),
+      sequences_(std::move(sequences)),
+      size_(sequences_->size()) {}
 
 std::int64_t SampleSet::num_targets(std::uint64_t position) const {
-  const Place place = locate(position);
-  return prepared_ ? set_.shard(place.shard).num_targets(seq_len_, place.sequence)
-                   : tables_[place.shard].targets[place.sequence];
+  if (joined_ == nullptr) return sequences_->num_targets(position);
+  std::int64_t tokens = 0;
+  for (const TokenRun& run : joined_->runs(position))
+    tokens += static_cast<std::int64_t>(run.length);
+  return tokens - 1;
 }
 
 std::int64_t SampleSet::count_targets(std::span<const std::int64_t> indices,
@@ -62,63 +80,98 @@ std::int64_t SampleSet::count_targets(std::span<const std::int64_t> indices,
   return sum;
 }
 
-std::vector<Segment> SampleSet::segments(const Place& place) const {
-  if (prepared_) return set_.shard(place.shard).segments(seq_len_, place.sequence);
-  const PackTable& table = tables_[place.shard];
-  std::vector<Segment> result;
-  for (std::uint64_t i = table.seq_ptr[place.sequence]; i < table.seq_ptr[place.sequence + 1];
-       ++i) {
-    result.push_back({table.seg_doc[i], table.seg_begin[i], table.seg_len[i]});
+void SampleSet::read_checked(const TokenShard& shard,
+                             std::uint64_t begin,
+                             std::span<std::int64_t> ids) const {
+  shard.read_tokens(begin, ids);
+  const auto outside = std::find_if(ids.begin(), ids.end(), [&](std::int64_t id) {
+    return id >= static_cast<std::int64_t>(set_->vocab_size());
+  });
+  if (outside != ids.end()) {
+    fail(ErrorKind::data,
+         shard.path().string(),
+         ": token ",
+         *outside,
+         " at ",
+         begin + static_cast<std::uint64_t>(outside - ids.begin()),
+         ", the vocabulary has ",
+         set_->vocab_size());
   }
-  return result;
+}
+
+void SampleSet::fill_segment(const Piece& piece, std::int64_t at, Batch& batch) const {
+  const Segment& segment = piece.segment;
+  const TokenShard& shard = set_->shard(piece.shard);
+  const auto length = static_cast<std::int64_t>(segment.length);
+  const std::span<std::int64_t> ids =
+      std::span(batch.tokens).subspan(static_cast<std::size_t>(at), segment.length);
+  read_checked(shard, shard.document_begin(segment.doc) + segment.begin, ids);
+  for (std::int64_t i = 0; i < length; ++i) {
+    const auto here = static_cast<std::size_t>(at + i);
+    batch.positions[here] = i;
+    if (i + 1 < length) batch.targets[here] = batch.tokens[here + 1];
+  }
+  batch.num_targets += length - 1;
+  batch.segment_bounds.push_back(static_cast<std::int32_t>(at + length));
 }
 
 void SampleSet::fill_row(std::uint64_t position, std::int64_t row, Batch& batch) const {
-  const Place place = locate(position);
-  const TokenShard& shard = set_.shard(place.shard);
-  const std::int64_t row_end = (row + 1) * seq_len_;
-  std::int64_t at = row * seq_len_;
-  for (const Segment& segment : segments(place)) {
-    const std::int64_t length = segment.length;
-    if (length == 0 || length > row_end - at) {
+  if (joined_ != nullptr) return fill_joined_row(position, row, batch);
+  std::int64_t used = 0;
+  for (const Piece& piece : sequences_->pieces(position)) {
+    const std::int64_t length = piece.segment.length;
+    if (length == 0 || length > seq_len_ - used) {
       fail(ErrorKind::data,
-           shard.path().string(),
+           set_->shard(piece.shard).path().string(),
            ": sequence ",
-           place.sequence,
-           " of length ",
+           position,
+           " of the set at length ",
            seq_len_,
            " is overfull");
     }
-    const std::span<std::int64_t> ids =
-        std::span(batch.tokens).subspan(static_cast<std::size_t>(at), segment.length);
-    shard.read_tokens(shard.document_begin(segment.doc) + segment.begin, ids);
-    for (std::int64_t i = 0; i < length; ++i) {
-      const auto here = static_cast<std::size_t>(at + i);
-      if (batch.tokens[here] >= static_cast<std::int64_t>(set_.vocab_size())) {
-        fail(ErrorKind::data,
-             shard.path().string(),
-             ": token ",
-             batch.tokens[here],
-             " in document ",
-             segment.doc,
-             ", the vocabulary has ",
-             set_.vocab_size());
-      }
-      batch.positions[here] = i;
-      if (i + 1 < length) batch.targets[here] = batch.tokens[here + 1];
-    }
-    batch.num_targets += length - 1;
-    at += length;
-    batch.segment_bounds.push_back(static_cast<std::int32_t>(at));
+    fill_segment(piece, row * seq_len_ + used, batch);
+    used += length;
   }
-  pad_row(at, row_end, pad_id_, batch);
+  pad_row(used, row, pad_id_, batch);
+}
+
+void SampleSet::fill_joined_row(std::uint64_t position, std::int64_t row, Batch& batch) const {
+  std::vector<std::int64_t> ids;  // with the token behind the row, if there is one
+  for (const TokenRun& run : joined_->runs(position)) {
+    ids.resize(ids.size() + run.length);
+    read_checked(set_->shard(run.shard), run.begin, std::span(ids).last(run.length));
+  }
+  const std::int64_t length = std::min(static_cast<std::int64_t>(ids.size()), seq_len_);
+  for (std::int64_t i = 0; i < length; ++i) {
+    const auto here = static_cast<std::size_t>(row * seq_len_ + i);
+    const auto next = static_cast<std::size_t>(i) + 1;
+    batch.tokens[here] = ids[next - 1];
+    batch.positions[here] = i;
+    if (next < ids.size()) batch.targets[here] = ids[next];
+  }
+  batch.num_targets += static_cast<std::int64_t>(ids.size()) - 1;
+  batch.segment_bounds.push_back(static_cast<std::int32_t>(row * seq_len_ + length));
+  pad_row(length, row, pad_id_, batch);
 }
 
 Batch SampleSet::make_batch(std::span<const std::int64_t> indices, const SampleOrder& order) const {
   TRIREME_ASSERT(order.num_samples() == size());
+  Batch batch = start_batch(indices, seq_len_);
+  for (std::int64_t row = 0; row < batch.B; ++row) {
+    const std::int64_t index = indices[static_cast<std::size_t>(row)];
+    if (index == kNoSample) {
+      pad_row(0, row, pad_id_, batch);
+    } else {
+      fill_row(order.place(static_cast<std::uint64_t>(index)).position, row, batch);
+    }
+  }
+  return batch;
+}
+
+Batch start_batch(std::span<const std::int64_t> indices, std::int64_t seq_len) {
   Batch batch;
   batch.B = static_cast<std::int64_t>(indices.size());
-  batch.T = seq_len_;
+  batch.T = seq_len;
   const std::int64_t total = batch.B * batch.T;
   if (total > std::numeric_limits<std::int32_t>::max()) {
     fail(ErrorKind::usage,
@@ -133,15 +186,17 @@ Batch SampleSet::make_batch(std::span<const std::int64_t> indices, const SampleO
   batch.positions.resize(static_cast<std::size_t>(total));
   batch.segment_bounds.push_back(0);
   batch.sample_indices.assign(indices.begin(), indices.end());
-  for (std::int64_t row = 0; row < batch.B; ++row) {
-    const std::int64_t index = indices[static_cast<std::size_t>(row)];
-    if (index == kNoSample) {
-      pad_row(row * seq_len_, (row + 1) * seq_len_, pad_id_, batch);
-    } else {
-      fill_row(order.place(static_cast<std::uint64_t>(index)).position, row, batch);
-    }
-  }
   return batch;
+}
+
+void pad_row(std::int64_t begin, std::int64_t row, std::int64_t pad_id, Batch& batch) {
+  if (begin == batch.T) return;
+  for (std::int64_t i = begin; i < batch.T; ++i) {
+    const auto at = static_cast<std::size_t>(row * batch.T + i);
+    batch.tokens[at] = pad_id;
+    batch.positions[at] = i - begin;
+  }
+  batch.segment_bounds.push_back(static_cast<std::int32_t>((row + 1) * batch.T));
 }
 
 }  // namespace trireme

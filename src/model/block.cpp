@@ -30,7 +30,7 @@ at::Tensor residual_dropout(const LayerContext& context,
                               op,
                               0,
                               batch.samples,
-                              batch.positions};
+                              batch.places};
   return ops::dropout_philox(x, mask, context.path);
 }
 
@@ -123,9 +123,7 @@ at::Tensor Block::plain_attention(const Microbatch& batch, const ops::QueryKeyVa
                                static_cast<std::uint32_t>(kAttentionProbability + head),
                                0,
                                batch.samples,
-                               at::arange(batch.length(), batch.positions.options())
-                                   .expand_as(batch.positions)
-                                   .contiguous()};
+                               batch.places};
     dropped.push_back(ops::dropout_philox(probabilities.select(1, head), one, ops::Path::plain));
   }
   return at::stack(dropped, 1).matmul(values);

@@ -4,9 +4,7 @@
 #include <array>
 #include <cmath>
 #include <numbers>
-#include <sstream>
 
-#include "core/edit_distance.hpp"
 #include "core/error.hpp"
 #include "core/problems.hpp"
 
@@ -32,18 +30,18 @@ constexpr std::array<Preset, 5> kPresets{{
     {"minimind-1024x16", FfnRule::eight_thirds, 1024, 16, 8, 2, false, 1e-5},
 }};
 
-const Preset& find_preset(std::string_view name) {
-  const auto found = std::find_if(
+const Preset* find_preset(std::string_view name) {
+  const auto* const found = std::find_if(
       kPresets.begin(), kPresets.end(), [&](const Preset& p) { return p.name == name; });
-  if (found != kPresets.end()) return *found;
-  std::string known;
-  for (const Preset& preset : kPresets) known += cat(known.empty() ? "" : ", ", preset.name);
-  fail(ErrorKind::usage,
-       "model.preset = \"",
-       name,
-       "\", must be one of ",
-       known,
-       did_you_mean(name, model_preset_names()));
+  return found == kPresets.end() ? nullptr : found;
+}
+
+const Preset& preset_or_fail(const std::string& name) {
+  if (const Preset* preset = find_preset(name)) return *preset;
+  Problems problems;
+  problems.one_of("model.preset", name, model_preset_names());
+  problems.throw_if_any();
+  return kPresets.front();  // not reached
 }
 
 /// MLP width, rounded up to a multiple of 64: int(8 h / 3) in MiniMind V2, pi h in V3.
@@ -56,80 +54,73 @@ std::int64_t ffn_width(FfnRule rule, std::int64_t hidden_size) {
   return (hidden_size * 8 / 3 + 63) / 64 * 64;
 }
 
-/// Adds a line to the problems unless `good`.
-template <class... Args>
-void require(Problems& problems, bool good, const Args&... args) {
-  if (!good) problems.add(cat(args...));
-}
-
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 31;
 
-void check_sizes(const ModelConfig& config, Problems& problems) {
-  const auto check = [&](const char* key, std::int64_t value) {
-    require(problems,
-            value >= 1 && value <= kMaxSize,
-            "model.",
-            key,
-            " = ",
-            value,
-            ", must be in [1, ",
-            kMaxSize,
-            "]");
-  };
-  check("hidden_size", config.hidden_size);
-  check("num_layers", config.num_layers);
-  check("num_heads", config.num_heads);
-  check("num_kv_heads", config.num_kv_heads);
-  check("head_dim", config.head_dim);
-  check("intermediate_size", config.intermediate_size);
-  check("max_seq_len", config.max_seq_len);
+std::string within(std::int64_t low, const std::string& meaning = "") {
+  return cat("must be in [", low, meaning, ", ", kMaxSize, "]");
 }
 
-void check_values(const ModelConfig& config,
-                  std::int64_t tokenizer_vocab_size,
-                  Problems& problems) {
+void check_sizes(const ModelConfig& config, Problems& problems) {
+  const auto size = [&](const char* key, std::int64_t value) {
+    if (value < 1 || value > kMaxSize) problems.add(cat("model.", key), value, within(1));
+  };
+  size("hidden_size", config.hidden_size);
+  size("num_layers", config.num_layers);
+  size("num_heads", config.num_heads);
+  size("num_kv_heads", config.num_kv_heads);
+  size("head_dim", config.head_dim);
+  size("intermediate_size", config.intermediate_size);
+  size("max_seq_len", config.max_seq_len);
+}
+
+void check_values(const ModelConfig& config, Problems& problems) {
   const bool heads = config.num_heads >= 1 && config.num_kv_heads >= 1;
-  require(problems,
-          !heads || config.num_heads % config.num_kv_heads == 0,
-          "model.num_kv_heads = ",
-          config.num_kv_heads,
-          ", must divide model.num_heads = ",
-          config.num_heads);
-  require(problems,
-          config.head_dim % 2 == 0,
-          "model.head_dim = ",
-          config.head_dim,
-          ", must be even: rotary embedding turns pairs (give model.head_dim if "
-          "hidden_size / num_heads is odd)");
-  if (config.vocab_size == 0) {
-    require(
-        problems, false, "model.vocab_size = 0 and there is no tokenizer to take it from: give it");
-  } else {
-    require(problems,
-            config.vocab_size >= std::max<std::int64_t>(tokenizer_vocab_size, 1) &&
-                config.vocab_size <= kMaxSize,
-            "model.vocab_size = ",
-            config.vocab_size,
-            ", must be in [",
-            std::max<std::int64_t>(tokenizer_vocab_size, 1),
-            " (the tokenizer's size), ",
-            kMaxSize,
-            "]");
+  if (heads && config.num_heads % config.num_kv_heads != 0) {
+    problems.add("model.num_kv_heads",
+                 config.num_kv_heads,
+                 cat("must divide model.num_heads = ", config.num_heads));
   }
-  require(problems,
-          std::isfinite(config.rope_theta) && config.rope_theta > 0,
-          "model.rope_theta = ",
-          config.rope_theta,
-          ", must be above 0");
-  require(problems,
-          std::isfinite(config.norm_eps) && config.norm_eps > 0,
-          "model.norm_eps = ",
-          config.norm_eps,
-          ", must be above 0");
-  for (const auto& [key, value] : {std::pair{"dropout", config.dropout},
-                                   std::pair{"attention_dropout", config.attention_dropout}}) {
-    require(problems, value >= 0 && value < 1, "model.", key, " = ", value, ", must be in [0, 1)");
+  if (config.head_dim % 2 != 0) {
+    problems.add("model.head_dim",
+                 config.head_dim,
+                 "must be even: rotary embedding turns pairs (give model.head_dim if hidden_size / "
+                 "num_heads is odd)");
   }
+  const auto above_0 = [&](const char* key, double value) {
+    if (!std::isfinite(value) || value <= 0) problems.add(key, value, "must be above 0");
+  };
+  above_0("model.rope_theta", config.rope_theta);
+  above_0("model.norm_eps", config.norm_eps);
+  const auto probability = [&](const char* key, double value) {
+    if (!(value >= 0 && value < 1)) problems.add(key, value, "must be in [0, 1)");
+  };
+  probability("model.dropout", config.dropout);
+  probability("model.attention_dropout", config.attention_dropout);
+}
+
+void check_vocabulary(std::int64_t size, std::int64_t tokenizer_size, Problems& problems) {
+  if (size == 0) {
+    problems.add("model.vocab_size", size, "and there is no tokenizer to take it from: give it");
+  } else if (tokenizer_size > 0 && size < tokenizer_size) {
+    problems.add("model.vocab_size", size, within(tokenizer_size, " (the tokenizer's size)"));
+  } else if (size < 0 || size > kMaxSize) {
+    problems.add("model.vocab_size", size, within(1));
+  }
+}
+
+/// Sizes that are 0 follow from the preset and from other sizes.
+void fill(ModelConfig& config, const Preset& preset) {
+  const auto fill_one = [](std::int64_t& size, std::int64_t value) {
+    if (size == 0) size = value;
+  };
+  fill_one(config.hidden_size, preset.hidden_size);
+  fill_one(config.num_layers, preset.num_layers);
+  fill_one(config.num_heads, preset.num_heads);
+  fill_one(config.num_kv_heads, preset.num_kv_heads);
+  if (config.head_dim == 0 && config.num_heads > 0)
+    config.head_dim = config.hidden_size / config.num_heads;
+  if (config.hidden_size > 0 && config.hidden_size <= kMaxSize)
+    fill_one(config.intermediate_size, ffn_width(preset.rule, config.hidden_size));
 }
 
 }  // namespace
@@ -141,7 +132,7 @@ std::vector<std::string> model_preset_names() {
 }
 
 ModelConfig model_preset(std::string_view name) {
-  const Preset& preset = find_preset(name);
+  const Preset& preset = preset_or_fail(std::string(name));
   ModelConfig config;
   config.preset = preset.name;
   config.hidden_size = preset.hidden_size;
@@ -165,24 +156,23 @@ std::int64_t ModelConfig::num_parameters() const {
   return embedding * (tie_embeddings ? 1 : 2) + num_layers * layer + hidden_size;
 }
 
+void check(ModelConfig config, Problems& problems) {
+  const Preset* preset = find_preset(config.preset);
+  if (preset == nullptr)
+    return problems.one_of("model.preset", config.preset, model_preset_names());
+  fill(config, *preset);
+  check_sizes(config, problems);
+  check_values(config, problems);
+  if (config.vocab_size != 0) check_vocabulary(config.vocab_size, 0, problems);
+}
+
 void resolve(ModelConfig& config, std::int64_t tokenizer_vocab_size) {
-  const Preset& preset = find_preset(config.preset);
-  const auto fill = [](std::int64_t& size, std::int64_t value) {
-    if (size == 0) size = value;
-  };
-  fill(config.hidden_size, preset.hidden_size);
-  fill(config.num_layers, preset.num_layers);
-  fill(config.num_heads, preset.num_heads);
-  fill(config.num_kv_heads, preset.num_kv_heads);
-  if (config.head_dim == 0 && config.num_heads > 0)
-    config.head_dim = config.hidden_size / config.num_heads;
-  if (config.hidden_size > 0 && config.hidden_size <= kMaxSize) {
-    fill(config.intermediate_size, ffn_width(preset.rule, config.hidden_size));
-  }
-  fill(config.vocab_size, tokenizer_vocab_size);
+  fill(config, preset_or_fail(config.preset));
+  if (config.vocab_size == 0) config.vocab_size = tokenizer_vocab_size;
   Problems problems;
   check_sizes(config, problems);
-  check_values(config, tokenizer_vocab_size, problems);
+  check_values(config, problems);
+  check_vocabulary(config.vocab_size, tokenizer_vocab_size, problems);
   problems.throw_if_any();
 }
 

@@ -6,6 +6,8 @@
 
 namespace trireme {
 
+class Problems;
+
 /// The shape of one transformer. Covers MiniMind V3 (Qwen3: QK-norm, GQA, SwiGLU, RoPE, RMSNorm,
 /// tied embedding), MiniMind V2 and Llama. 0 in a size means: derived (see resolve). Source of
 /// presets and FFN widths: jingyaogong/minimind, commits 7da201a (V2) and d65ef2c (V3).
@@ -59,6 +61,9 @@ struct ModelConfig {
 /// from others (resolve). Throws Error(usage) naming the known ones and the nearest.
 ModelConfig model_preset(std::string_view name);
 std::vector<std::string> model_preset_names();
+
+/// Adds what is wrong with values that were given, before the tokenizer's size is known.
+void check(ModelConfig config, Problems& problems);
 
 /// Fills what is 0 from the preset, the tokenizer's size and the rules above, then checks every
 /// value. Throws Error(usage) with every problem found, one a line.

@@ -12,6 +12,7 @@ struct Microbatch {
   at::Tensor
       targets;  // [B, T] int64, ops::kIgnoredTarget where there is none; undefined for inference
   at::Tensor positions;  // [B, T] int64, from 0 in each document segment
+  at::Tensor places;     // [B, T] int64, place in the whole row: what dropout masks are drawn for
   at::Tensor samples;    // [B] int64, global sample indices; with the step they seed dropout
   std::vector<std::vector<std::int64_t>>
       bounds;  // document borders of each row: 0 .. T; empty: one document a row

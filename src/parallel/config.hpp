@@ -4,6 +4,8 @@
 
 namespace trireme {
 
+class Problems;
+
 /// How a model and its batch are cut over ranks. Data parallel is what remains: ranks / (tp * cp *
 /// pp).
 struct ParallelConfig {
@@ -32,5 +34,12 @@ struct ParallelConfig {
     visit("hierarchical", self.hierarchical, "reduce inside a node first, then between nodes");
   }
 };
+
+/// Adds every value that is out of range or needs an engine that this version lacks: refused rather
+/// than ignored.
+void check(const ParallelConfig& config, Problems& problems);
+
+/// Ranks of the dp axis when `world_size` are started. Throws Error(usage) if they do not divide.
+int data_ranks(const ParallelConfig& config, int world_size);
 
 }  // namespace trireme

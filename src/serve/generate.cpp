@@ -46,7 +46,8 @@ std::vector<std::uint32_t> generate(Transformer& model,
          longest,
          " (model.max_seq_len)");
   }
-  const std::int64_t capacity = std::min(longest, prompt_length + options.max_tokens);
+  const std::int64_t capacity =
+      prompt_length + std::min(options.max_tokens, longest - prompt_length);
   KvCache cache = model.make_cache(1, capacity);
   std::vector<std::int64_t> next(prompt.begin(), prompt.end());
   std::vector<std::uint32_t> produced;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "text/nfc.hpp"
 #include "text/unicode_class.hpp"
 #include "text/utf8.hpp"
 
@@ -53,10 +54,12 @@ std::size_t leading_space(std::string_view text) {
 
 }  // namespace
 
-AddedTokenMatcher::AddedTokenMatcher(const std::vector<AddedToken>& tokens) : tokens_(tokens) {
+AddedTokenMatcher::AddedTokenMatcher(const std::vector<AddedToken>& tokens, bool nfc)
+    : tokens_(tokens), nfc_(nfc) {
   raw_.roots.fill(-1);
   normalized_.roots.fill(-1);
   for (std::size_t i = 0; i < tokens_.size(); ++i) {
+    if (nfc_ && tokens_[i].normalized) tokens_[i].content = to_nfc(tokens_[i].content);
     insert(tokens_[i].normalized ? normalized_ : raw_, static_cast<std::int32_t>(i));
   }
 }
@@ -148,15 +151,24 @@ void AddedTokenMatcher::split_by(const Trie& trie,
   if (done < text.size()) parts.push_back({text.substr(done), std::nullopt});
 }
 
-void AddedTokenMatcher::split(std::string_view text, std::vector<TextPart>& parts) const {
-  if (normalized_.num_first == 0) return split_by(raw_, text, parts);
+void AddedTokenMatcher::split_normalized(std::string_view text,
+                                         bool match,
+                                         TextParts& parts) const {
+  if (nfc_ && !surely_nfc(text)) text = parts.normalized.emplace_back(to_nfc(text));
+  if (match && normalized_.num_first != 0) return split_by(normalized_, text, parts.list);
+  if (!text.empty()) parts.list.push_back({text, std::nullopt});
+}
+
+void AddedTokenMatcher::split(std::string_view text, bool match, TextParts& parts) const {
+  if (!match || raw_.num_first == 0) return split_normalized(text, match, parts);
+  if (!nfc_ && normalized_.num_first == 0) return split_by(raw_, text, parts.list);
   std::vector<TextPart> rough;
   split_by(raw_, text, rough);
   for (const TextPart& part : rough) {
     if (part.id) {
-      parts.push_back(part);
+      parts.list.push_back(part);
     } else {
-      split_by(normalized_, part.text, parts);
+      split_normalized(part.text, match, parts);
     }
   }
 }

@@ -1,7 +1,9 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,16 +17,28 @@ struct TextPart {
   std::optional<std::uint32_t> id;
 };
 
-/// Cuts added tokens out of text: leftmost, then longest, in two rounds (first those with
-/// normalized = false, then the others between them), with the flags single_word, lstrip and
-/// rstrip. Immutable after construction; safe for any number of threads. Source:
-/// huggingface/tokenizers 0.23, `added_vocabulary.rs`.
+/// Parts of a text in order, and the texts of those that normalization changed.
+struct TextParts {
+  std::vector<TextPart> list;
+  std::deque<std::string> normalized;  // a deque: views into its strings stay valid
+
+  void clear() {
+    list.clear();
+    normalized.clear();
+  }
+};
+
+/// Cuts added tokens out of text: leftmost, then longest, in two rounds, with the flags
+/// single_word, lstrip and rstrip. First those with normalized = false; what is left becomes NFC if
+/// `nfc`, and there the others are looked for, by their own NFC. Immutable after construction; safe
+/// for any number of threads. Source: huggingface/tokenizers 0.23, `added_vocabulary.rs`.
 class AddedTokenMatcher {
  public:
-  explicit AddedTokenMatcher(const std::vector<AddedToken>& tokens);
+  explicit AddedTokenMatcher(const std::vector<AddedToken>& tokens, bool nfc = false);
 
-  /// Appends the parts of `text` (valid UTF-8) in order.
-  void split(std::string_view text, std::vector<TextPart>& parts) const;
+  /// Appends the parts of `text` (valid UTF-8) in order; `match` = false: it is one part, and only
+  /// normalized.
+  void split(std::string_view text, bool match, TextParts& parts) const;
 
  private:
   struct Node {
@@ -50,7 +64,10 @@ class AddedTokenMatcher {
                                               std::size_t from);
   void split_by(const Trie& trie, std::string_view text, std::vector<TextPart>& parts) const;
 
-  std::vector<AddedToken> tokens_;
+  void split_normalized(std::string_view text, bool match, TextParts& parts) const;
+
+  std::vector<AddedToken> tokens_;  // content as it is looked for
+  bool nfc_;
   Trie raw_;
   Trie normalized_;
 };

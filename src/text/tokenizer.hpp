@@ -21,9 +21,10 @@ struct EncodeOptions {
 /// tokenizer.json.
 ///
 /// Immutable after load: encode and decode are const and safe from any number of threads; a copy
-/// shares the tables. Supported: BPE with all 256 bytes, GPT-2 pattern, added tokens with all
-/// flags, post-processors null, ByteLevel, TemplateProcessing and Sequence. Anything else is an
-/// Error(data) that names it.
+/// shares the tables. Supported: BPE with all 256 bytes; normalizer null or NFC; ByteLevel, Digits
+/// and Split with the patterns of GPT-2, Llama 3, Qwen 2 to 3.5, cl100k, o200k and Tekken; added
+/// tokens with all flags; post-processors ByteLevel, TemplateProcessing, Roberta and Bert;
+/// Sequences of these. Anything else is an Error(data) that names it.
 ///   memory  a word cache of at most 16 MiB for each thread that encodes at the same time
 class Tokenizer {
  public:

@@ -5,6 +5,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "text/splitter.hpp"
+
 /// What a tokenizer.json says, checked and reduced to what changes ids or text.
 /// Anything that is not supported is refused by name: an approximation would silently train on
 /// other tokens.
@@ -26,16 +28,13 @@ struct MergeRule {
   std::uint32_t result = 0;
 };
 
-/// How text between added tokens is cut into pieces before BPE.
-enum class SplitPattern { none, gpt2 };
-
 struct TokenizerSpec {
   std::unordered_map<std::string, std::uint32_t> vocab;  // model tokens in the byte alphabet
   std::vector<MergeRule> merges;                         // rank = position
-  bool ignore_merges = false;     // a whole piece that is a token is not merged
-  std::vector<AddedToken> added;  // in file order, one per content
-  SplitPattern split = SplitPattern::gpt2;
-  bool add_prefix_space = false;
+  bool ignore_merges = false;             // a whole piece that is a token is not merged
+  std::vector<AddedToken> added;          // in file order, one per content
+  bool nfc = false;                       // text becomes NFC once raw added tokens are cut out
+  std::vector<SplitStep> steps;           // how text between added tokens is cut into pieces
   std::vector<std::uint32_t> prefix_ids;  // what the post-processor puts around a text
   std::vector<std::uint32_t> suffix_ids;
   std::uint32_t vocab_size = 0;  // highest id + 1

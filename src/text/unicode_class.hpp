@@ -5,10 +5,14 @@
 /// table: a regex library of the system has older tables and would split newer letters differently.
 namespace trireme {
 
-inline constexpr std::uint8_t kLetter = 1;  // \p{L}
-inline constexpr std::uint8_t kNumber = 2;  // \p{N}
-inline constexpr std::uint8_t kSpace = 4;   // \s, which is also White_Space
-inline constexpr std::uint8_t kWord = 8;    // \w of the `single_word` check
+inline constexpr std::uint8_t kLetter = 1;       // \p{L}
+inline constexpr std::uint8_t kNumber = 2;       // \p{N}
+inline constexpr std::uint8_t kSpace = 4;        // \s, which is also White_Space
+inline constexpr std::uint8_t kWord = 8;         // \w of the `single_word` check
+inline constexpr std::uint8_t kMark = 16;        // \p{M}
+inline constexpr std::uint8_t kCapital = 32;     // [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]
+inline constexpr std::uint8_t kSmall = 64;       // [\p{Ll}\p{Lm}\p{Lo}\p{M}]
+inline constexpr std::uint8_t kNfcActive = 128;  // text without such characters is NFC already
 
 namespace unicode {
 extern const std::uint8_t kPageOf[0x1100];

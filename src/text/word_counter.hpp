@@ -19,7 +19,9 @@ class CutTokens {
 
   /// Appends the parts of `text` in order: a token's id is its index in contents().
   void split(std::string_view text, std::vector<TextPart>& parts) const {
-    matcher_.split(text, parts);
+    TextParts found;
+    matcher_.split(text, /*match=*/true, found);
+    parts.insert(parts.end(), found.list.begin(), found.list.end());
   }
 
   [[nodiscard]] const std::vector<std::string>& contents() const noexcept { return contents_; }

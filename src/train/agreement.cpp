@@ -3,12 +3,14 @@
 #include <optional>
 #include <vector>
 
+#include "parallel/torch_errors.hpp"
+
 namespace trireme {
 
 void all_or_none(Communicator& world, const std::function<void()>& action) {
   std::optional<Error> error;
   try {
-    action();
+    with_torch_errors(action);
   } catch (const Error& thrown) {
     error = thrown;
   }

@@ -51,11 +51,27 @@ void check_optim(const OptimConfig& optim, Problems& problems) {
   problems.one_of("optim.schedule", optim.schedule, schedule_names());
 }
 
+void check_data(const DataConfig& data, Problems& problems) {
+  problems.one_of("data.packing", data.packing, std::vector<std::string>{"best-fit", "concat"});
+  problems.one_of(
+      "data.blend_rule", data.blend_rule, std::vector<std::string>{"table", "megatron"});
+  problems.one_of("data.valid_part", data.valid_part, std::vector<std::string>{"valid", "test"});
+  if (data.cross_documents && data.packing != "concat")
+    problems.add("data.cross_documents", data.cross_documents, "needs data.packing = concat");
+  if (data.shuffle_block < 0 || data.shuffle_block > std::int64_t{1} << 32)
+    problems.add("data.shuffle_block", data.shuffle_block, "must be in [0, 4294967296]");
+  if (!data.split.empty() && !data.valid_path.empty())
+    problems.add("data.split", data.split, "cannot be combined with data.valid_path");
+}
+
 }  // namespace
 
 void check(const RunConfig& config, Problems& problems) {
+  check(config.model, problems);
   check_train(config.train, problems);
   check_optim(config.optim, problems);
+  check(config.parallel, problems);
+  check_data(config.data, problems);
   if (config.checkpoint.every < 0)
     problems.add("checkpoint.every", config.checkpoint.every, "must be 0 (last step only) or more");
   if (config.checkpoint.keep_last < 0)

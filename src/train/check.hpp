@@ -4,8 +4,7 @@
 
 namespace trireme {
 
-/// Adds every value of `config` that is out of range, with its allowed range. The model is checked
-/// by resolve().
+/// Adds every value of `config` that is out of range, with its allowed range.
 void check(const RunConfig& config, Problems& problems);
 
 }  // namespace trireme

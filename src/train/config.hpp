@@ -52,11 +52,38 @@ struct TrainConfig {
 struct DataConfig {
   std::string path;
   std::string valid_path;
+  std::string split;
+  std::string valid_part = "valid";
+  std::string packing = "best-fit";
+  bool cross_documents = false;
+  std::string blend_rule = "table";
+  std::int64_t shuffle_block = 0;
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("path", self.path, "token set to train on (a folder that `trireme-data pack` wrote)");
+    visit("path",
+          self.path,
+          "token set to train on (a folder that `trireme-data pack` wrote), several, a blend "
+          "`0.7 A + 0.3 B`, phases `...; from STEP: ...`, or a file with that text");
     visit("valid_path", self.valid_path, "held-out token set for the validation loss");
+    visit("split",
+          self.split,
+          "shares of the documents for training, validation and test, as in 969,30,1; empty: all "
+          "for training");
+    visit("valid_part", self.valid_part, "with split: the part to validate on, valid or test");
+    visit("packing",
+          self.packing,
+          "best-fit (whole documents) or concat (one stream, cut every seq_len)");
+    visit("cross_documents",
+          self.cross_documents,
+          "with concat: attention and targets go on into the next document");
+    visit("blend_rule",
+          self.blend_rule,
+          "table (any sample at once) or megatron (sample for "
+          "sample as Megatron-LM blends)");
+    visit("shuffle_block",
+          self.shuffle_block,
+          "neighbouring sequences that stay near each other, for slow file systems; 0: none");
   }
 };
 

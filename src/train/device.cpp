@@ -24,9 +24,21 @@ struct PeakRow {
   double dense_bf16;
 };
 
-/// Data-sheet values, dense. A100 and H100 differ by form factor; the more specific name comes first.
-constexpr std::array<PeakRow, 6> kPeaks{
-    {{"H100 PCIe", 756e12}, {"H100 NVL", 835e12}, {"H100", 989.4e12}, {"H200", 989.4e12}, {"A100", 312e12}, {"3090", 71e12}}};
+/// Data-sheet values, dense. A100 and H100 differ by form factor; the more specific name comes
+/// first.
+constexpr std::array<PeakRow, 6> kPeaks{{{"H100 PCIe", 756e12},
+                                         {"H100 NVL", 835e12},
+                                         {"H100", 989.4e12},
+                                         {"H200", 989.4e12},
+                                         {"A100", 312e12},
+                                         {"3090", 71e12}}};
+
+/// Until all that was given to the device is done. A CPU is done when the call returns.
+void wait_for([[maybe_unused]] at::Device device) {
+#ifdef TRIREME_HAVE_CUDA
+  if (device.is_cuda()) at::cuda::getCurrentCUDAStream(device.index()).synchronize();
+#endif
+}
 
 double measured_matmul_flops(at::Device device, at::ScalarType compute) {
   constexpr std::int64_t kSize = 1024;
@@ -35,8 +47,10 @@ double measured_matmul_flops(at::Device device, at::ScalarType compute) {
   at::Tensor out = a.matmul(a);
   double best_s = 1e9;
   for (int i = 0; i < 5; ++i) {
+    wait_for(device);
     const Timer timer;
     at::matmul_out(out, a, a);
+    wait_for(device);
     best_s = std::min(best_s, timer.seconds());
   }
   return 2.0 * kSize * kSize * kSize / best_s;
@@ -62,18 +76,33 @@ at::Device choose_device(const std::string& device, int local_rank) {
   const int visible = 0;
 #endif
   if (visible > 0) return {at::kCUDA, static_cast<at::DeviceIndex>(local_rank % visible)};
-  if (device == "cuda") fail(ErrorKind::usage, "train.device = cuda, but this rank sees no GPU (nvidia-smi, CUDA_VISIBLE_DEVICES)");
+  if (device == "cuda")
+    fail(ErrorKind::usage,
+         "train.device = cuda, but this rank sees no GPU (nvidia-smi, CUDA_VISIBLE_DEVICES)");
   return at::kCPU;
+}
+
+void use_deterministic_kernels(at::Device device) {
+  if (!device.is_cuda()) return;  // our CPU paths and ATen's are as they are
+  ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);  // read with the first handle
+  at::Context& context = at::globalContext();
+  context.setDeterministicAlgorithms(true, /*warn_only=*/false);
+  context.setDeterministicFillUninitializedMemory(false);
+  context.setDeterministicCuDNN(true);
+  context.setBenchmarkCuDNN(false);
 }
 
 std::int64_t set_cpu_threads(std::int64_t threads, int local_size) {
   if (threads == 0) {
     const char* omp = std::getenv("OMP_NUM_THREADS");
-    threads = omp != nullptr ? std::atoi(omp) : static_cast<std::int64_t>(std::thread::hardware_concurrency()) / local_size;
+    threads = omp != nullptr
+                  ? std::atoi(omp)
+                  : static_cast<std::int64_t>(std::thread::hardware_concurrency()) / local_size;
   }
   threads = std::max<std::int64_t>(threads, 1);
   at::set_num_threads(static_cast<int>(threads));
-  if (at::get_num_interop_threads() != 1) at::set_num_interop_threads(1);  // LibTorch allows it once
+  if (at::get_num_interop_threads() != 1)
+    at::set_num_interop_threads(1);  // LibTorch allows it once
   return threads;
 }
 
@@ -106,7 +135,8 @@ double flops_per_token(const ModelConfig& model, std::int64_t seq_len) {
   const std::int64_t embedding = model.vocab_size * model.hidden_size;
   const std::int64_t lookup_only = model.tie_embeddings ? 0 : embedding;
   const auto matmul_weights = static_cast<double>(model.num_parameters() - lookup_only);
-  return 6.0 * matmul_weights + 12.0 * static_cast<double>(model.num_layers * model.num_heads * model.head_dim * seq_len);
+  return 6.0 * matmul_weights +
+         12.0 * static_cast<double>(model.num_layers * model.num_heads * model.head_dim * seq_len);
 }
 
 }  // namespace trireme

@@ -17,6 +17,10 @@ ParamDTypes precision_dtypes(const std::string& precision);
 /// Error(usage) for a GPU asked for where there is none.
 at::Device choose_device(const std::string& device, int local_rank);
 
+/// Same layout, same bits: kernels without atomics, one cuBLAS workspace, no search for the fastest
+/// algorithm. Before the first operation on the device. Source: PyTorch's notes on reproducibility.
+void use_deterministic_kernels(at::Device device);
+
 /// Sets LibTorch's CPU threads, before its first operation. threads 0: OMP_NUM_THREADS, else cores
 /// / ranks on the node. Returns the number.
 std::int64_t set_cpu_threads(std::int64_t threads, int local_size);

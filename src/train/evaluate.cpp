@@ -9,22 +9,24 @@
 namespace trireme {
 
 Validation evaluate(Transformer& model,
-                    const SampleSet& samples,
+                    std::span<const SampleSet> sets,
                     Communicator& data_group,
                     std::int64_t micro_batch) {
-  const SampleOrder in_file_order(samples.size(), 0, /*shuffle=*/false);
-  const auto total = static_cast<std::int64_t>(samples.size());
   const std::int64_t stride = micro_batch * data_group.size();
   const at::Device device = model.registry().device();
   at::Tensor sums =
       at::zeros({2}, at::TensorOptions().dtype(at::kDouble).device(device));  // loss, targets
-  for (std::int64_t first = micro_batch * data_group.rank(); first < total; first += stride) {
-    std::vector<std::int64_t> indices;
-    for (std::int64_t i = first; i < std::min(first + micro_batch, total); ++i)
-      indices.push_back(i);
-    const Batch batch = samples.make_batch(indices, in_file_order);
-    sums[0].add_(model.evaluate(to_microbatch(batch, device, 0, /*training=*/false)));
-    sums[1].add_(static_cast<double>(batch.num_targets));
+  for (const SampleSet& samples : sets) {
+    const SampleOrder in_file_order(samples.size(), 0, /*shuffle=*/false);
+    const auto total = static_cast<std::int64_t>(samples.size());
+    for (std::int64_t first = micro_batch * data_group.rank(); first < total; first += stride) {
+      std::vector<std::int64_t> indices;
+      for (std::int64_t i = first; i < std::min(first + micro_batch, total); ++i)
+        indices.push_back(i);
+      const Batch batch = samples.make_batch(indices, in_file_order);
+      sums[0].add_(model.evaluate(to_microbatch(batch, device, 0, /*training=*/false)));
+      sums[1].add_(static_cast<double>(batch.num_targets));
+    }
   }
   data_group
       .all_reduce(sums.data_ptr(),

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <span>
 
 #include "comm/communicator.hpp"
 #include "data/samples.hpp"
@@ -12,10 +13,10 @@ struct Validation {
   double num_targets = 0;
 };
 
-/// Mean loss over a whole held-out set, each sequence once, split over the ranks of `data_group`
+/// Mean loss over all of `sets`, each sequence once, split over the ranks of `data_group`
 /// (collective). The same for every number of ranks up to rounding.
 Validation evaluate(Transformer& model,
-                    const SampleSet& samples,
+                    std::span<const SampleSet> sets,
                     Communicator& data_group,
                     std::int64_t micro_batch);
 

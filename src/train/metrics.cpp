@@ -5,11 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
 #include "core/file.hpp"
-#include "core/json.hpp"
+#include "core/number.hpp"
 
 namespace trireme {
 namespace {
@@ -23,13 +22,33 @@ std::vector<double> pack(const StepMeasures& m) {
           m.data_wait_s,
           m.comm_s,
           m.comm_exposed_s,
+          m.first_bucket_s,
+          m.last_grad_s,
           m.mem_peak_bytes};
 }
 
-/// JSON has no NaN or infinity: null.
-Json number(double value) {
-  return std::isfinite(value) ? Json(value) : Json(nullptr);
-}
+/// One JSON object in a line, numbers in the shortest form that reads back to the same bits
+/// (nlohmann's are sometimes a digit longer). JSON has no NaN or infinity: null.
+class JsonLine {
+ public:
+  JsonLine& add(const char* key, double value) {
+    return add_text(key, std::isfinite(value) ? number_text(value) : "null");
+  }
+
+  JsonLine& add(const char* key, std::int64_t value) { return add_text(key, cat(value)); }
+
+  JsonLine& add(const char* key, bool value) { return add_text(key, value ? "true" : "false"); }
+
+  [[nodiscard]] std::string text() const { return text_ + "}"; }
+
+ private:
+  JsonLine& add_text(const char* key, const std::string& value) {
+    text_ += cat(text_.empty() ? "{" : ",", '"', key, "\":", value);
+    return *this;
+  }
+
+  std::string text_;
+};
 
 /// Cuts off a last line without its end (a full disk, a lost node): it would run into the next one.
 void cut_torn_line(const std::filesystem::path& file) {
@@ -39,25 +58,28 @@ void cut_torn_line(const std::filesystem::path& file) {
   if (whole != text.size()) std::filesystem::resize_file(file, whole);
 }
 
-Json to_json(const MetricsLine& line) {
-  Json json;
-  json["step"] = line.facts.step;
-  json["tokens"] = line.facts.tokens;
-  json["loss"] = number(line.loss);
-  json["grad_norm"] = number(line.facts.grad_norm);
-  json["lr"] = line.facts.lr;
-  json["step_time_s"] = line.mean.step_time_s;
-  json["tokens_per_s"] = number(line.tokens_per_s);
-  json["data_wait_s"] = line.mean.data_wait_s;
-  json["comm_s"] = line.mean.comm_s;
-  json["comm_exposed_s"] = line.mean.comm_exposed_s;
-  json["mem_peak_bytes"] = static_cast<std::int64_t>(line.mean.mem_peak_bytes);
-  json["mfu"] = number(line.mfu);
-  json["num_targets"] = static_cast<std::int64_t>(line.mean.num_targets);
-  json["slowest_rank"] = line.slowest_rank;
-  json["loss_scale"] = line.facts.loss_scale;
-  json["skipped"] = line.facts.skipped;
-  return json;
+std::string to_json(const MetricsLine& line) {
+  const auto count = [](double value) { return static_cast<std::int64_t>(value); };
+  return JsonLine()
+      .add("step", line.facts.step)
+      .add("tokens", line.facts.tokens)
+      .add("loss", line.loss)
+      .add("grad_norm", line.facts.grad_norm)
+      .add("lr", line.facts.lr)
+      .add("step_time_s", line.mean.step_time_s)
+      .add("tokens_per_s", line.tokens_per_s)
+      .add("data_wait_s", line.mean.data_wait_s)
+      .add("comm_s", line.mean.comm_s)
+      .add("comm_exposed_s", line.mean.comm_exposed_s)
+      .add("first_bucket_s", line.mean.first_bucket_s)
+      .add("last_grad_s", line.mean.last_grad_s)
+      .add("mem_peak_bytes", count(line.mean.mem_peak_bytes))
+      .add("mfu", line.mfu)
+      .add("num_targets", count(line.mean.num_targets))
+      .add("slowest_rank", std::int64_t{line.slowest_rank})
+      .add("loss_scale", line.facts.loss_scale)
+      .add("skipped", line.facts.skipped)
+      .text();
 }
 
 }  // namespace
@@ -94,33 +116,34 @@ std::optional<MetricsLine> Metrics::flush() {
   for (int rank = 0; rank < world_.size(); ++rank) {
     const double* one = all_.data() + static_cast<std::size_t>(rank) * kFields;
     for (std::size_t i = 0; i < kFields; ++i) sum[i] += one[i];
-    mem_peak = std::max(mem_peak, one[6]);
+    mem_peak = std::max(mem_peak, one[kFields - 1]);
     const double own_s = one[2] - one[5];  // step time less waiting for peers
     if (own_s > slowest_s) {
       slowest_s = own_s;
       line.slowest_rank = rank;
     }
   }
-  const double ranks = world_.size();
+  const double shares = static_cast<double>(world_.size() * pending_facts_.num_steps);
+  const auto mean = [&](std::size_t field) { return sum[field] / shares; };
   line.facts = pending_facts_;
-  line.mean = {
-      sum[0], sum[1], sum[2] / ranks, sum[3] / ranks, sum[4] / ranks, sum[5] / ranks, mem_peak};
+  line.mean = {sum[0], sum[1], mean(2), mean(3), mean(4), mean(5), mean(6), mean(7), mem_peak};
   line.loss = sum[0] / sum[1];
   line.tokens_per_s = static_cast<double>(line.facts.step_tokens) / line.mean.step_time_s;
   line.mfu = line.tokens_per_s * flops_per_token_ / peak_flops_;
-  append(to_json(line).dump());
+  append(to_json(line));
   return line;
 }
 
 void Metrics::write_resumed(std::int64_t step) {
-  append(Json{{"resumed_from", step}}.dump());
+  append(JsonLine().add("resumed_from", step).text());
 }
 
 void Metrics::write_validation(std::int64_t step, double loss, double num_targets) {
-  append(Json{{"eval_step", step},
-              {"valid_loss", number(loss)},
-              {"valid_targets", static_cast<std::int64_t>(num_targets)}}
-             .dump());
+  append(JsonLine()
+             .add("eval_step", step)
+             .add("valid_loss", loss)
+             .add("valid_targets", static_cast<std::int64_t>(num_targets))
+             .text());
 }
 
 void Metrics::append(const std::string& line) {

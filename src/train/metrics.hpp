@@ -9,7 +9,8 @@
 
 namespace trireme {
 
-/// What one rank measured in one step (or, for sums, in all steps since the last report).
+/// What one rank measured: loss of the reported step, times summed over all steps since the last
+/// report.
 struct StepMeasures {
   double loss_sum = 0;  // of this rank's valid targets
   double num_targets = 0;
@@ -17,6 +18,8 @@ struct StepMeasures {
   double data_wait_s = 0;     // waiting for the loader
   double comm_s = 0;          // a gradient collective was in flight
   double comm_exposed_s = 0;  // of it, with nothing else to do
+  double first_bucket_s = 0;  // from a step's start until its first gradient bucket left
+  double last_grad_s = 0;     // from a step's start until its last gradient was complete
   double mem_peak_bytes = 0;
 };
 
@@ -24,7 +27,8 @@ struct StepMeasures {
 struct StepFacts {
   std::int64_t step = 0;
   std::int64_t tokens = 0;       // positions trained on since step 0, all ranks
-  std::int64_t step_tokens = 0;  // of the steps reported here
+  std::int64_t step_tokens = 0;  // of one step
+  std::int64_t num_steps = 1;    // since the last report
   double grad_norm = 0;
   double lr = 0;
   double loss_scale = 1;
@@ -35,7 +39,7 @@ struct StepFacts {
 struct MetricsLine {
   StepFacts facts;
   double loss = 0;    // sum over all ranks / valid targets of all ranks
-  StepMeasures mean;  // times: mean over ranks; mem_peak_bytes: largest
+  StepMeasures mean;  // times: mean over ranks and steps; mem_peak_bytes: largest
   double tokens_per_s = 0;
   double mfu = 0;
   int slowest_rank = 0;  // longest time outside waiting for peers

@@ -32,6 +32,7 @@ Microbatch to_microbatch(const Batch& batch, at::Device device, std::int64_t ste
   result.tokens = to_tensor(batch.tokens, {batch.B, batch.T}, device);
   result.targets = to_tensor(batch.targets, {batch.B, batch.T}, device);
   result.positions = to_tensor(batch.positions, {batch.B, batch.T}, device);
+  result.places = at::arange(batch.T, result.positions.options()).expand({batch.B, batch.T});
   result.samples = to_tensor(batch.sample_indices, {batch.B}, device);
   result.bounds = row_bounds(batch);
   result.step = step;

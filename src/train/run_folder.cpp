@@ -7,14 +7,51 @@
 #include "core/json.hpp"
 
 namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool holds_step(const fs::path& checkpoints) {
+  std::error_code code;
+  for (const fs::directory_entry& entry : fs::directory_iterator(checkpoints, code))
+    if (entry.path().filename().string().starts_with("step-")) return true;
+  return false;
+}
+
+bool is_status(const fs::path& file) {
+  if (!fs::exists(file)) return false;
+  try {
+    const Json status = read_json(file);
+    return status.contains("state") && status.contains("exit_code");
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+/// A run of ours was here: it wrote its state or saved a step. config.toml and metrics.jsonl are
+/// names that other programs use, too.
+bool is_run(const RunFolder& folder) {
+  return is_status(folder.status()) || holds_step(folder.checkpoints());
+}
+
+/// Nothing but what a start leaves that was killed before it wrote its state.
+bool is_blank(const RunFolder& folder) {
+  std::error_code code;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder.root, code)) {
+    const std::string name = entry.path().filename().string();
+    if (entry.path() == folder.checkpoints() && fs::is_empty(entry.path(), code)) continue;
+    if (!name.starts_with("LOCK")) return false;
+  }
+  return true;
+}
+
+}  // namespace
 
 void RunFolder::prepare() const {
-  namespace fs = std::filesystem;
   std::error_code code;
   if (fs::exists(root, code) && !fs::is_directory(root, code))
     fail(ErrorKind::usage, "--run ", root.string(), " is a file, must be a folder");
-  const bool ours = fs::exists(checkpoints(), code) || fs::exists(config(), code);
-  if (!ours && fs::exists(root, code) && !fs::is_empty(root, code)) {
+  if (fs::exists(root, code) && !is_run(*this) && !is_blank(*this)) {
     fail(ErrorKind::usage,
          "--run ",
          root.string(),

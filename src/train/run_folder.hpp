@@ -17,8 +17,8 @@ struct RunFolder {
 
   [[nodiscard]] std::filesystem::path checkpoints() const { return root / "checkpoints"; }
 
-  /// Makes the folder if it is absent or empty; accepts one that a run of ours left. Throws
-  /// Error(usage) for a folder that holds something else.
+  /// Makes the folder if it is absent or empty; accepts one that a run of ours left (a status.json
+  /// of ours, or checkpoints/step-*). Throws Error(usage) for a folder that holds something else.
   void prepare() const;
 };
 

@@ -89,13 +89,17 @@ void save_progress(std::map<std::string, std::string>& values,
   values["scaler.good_steps"] = to_text(scaler.good_steps());
 }
 
+std::int64_t saved_next_sample(const std::map<std::string, std::string>& values) {
+  return number<std::int64_t>(values, "data.next_sample");
+}
+
 Progress load_progress(const std::map<std::string, std::string>& values, LossScaler& scaler) {
   if (scaler.dynamic())
     scaler.restore(number<double>(values, "scaler.scale"),
                    number<std::int64_t>(values, "scaler.good_steps"));
   return {number<std::int64_t>(values, "step"),
           number<std::int64_t>(values, "update"),
-          number<std::int64_t>(values, "data.next_sample"),
+          saved_next_sample(values),
           number<std::int64_t>(values, "tokens")};
 }
 

@@ -53,6 +53,8 @@ class StateView {
 void save_progress(std::map<std::string, std::string>& values,
                    const Progress& progress,
                    const LossScaler& scaler);
+/// The progress' next_sample alone.
+std::int64_t saved_next_sample(const std::map<std::string, std::string>& values);
 /// Throws Error(data) for a value that is missing or not a number.
 Progress load_progress(const std::map<std::string, std::string>& values, LossScaler& scaler);
 

@@ -48,9 +48,10 @@ void CheckpointSaver::announce(std::int64_t step) {
   if (config_.keep_last == 0) return;
   all_or_none(world_, [&] {
     if (world_.rank() != 0) return;
-    prune_checkpoints(folder_,
-                      {run_id_, config_.keep_last, 0, trusted_},
-                      [](std::string_view text) { log::warn(text); });
+    prune_checkpoints(
+        folder_, {run_id_, config_.keep_last, 0, trusted_}, [this](std::string_view text) {
+          if (warned_.emplace(text).second) log::warn(text);
+        });
   });
 }
 

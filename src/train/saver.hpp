@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <future>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,7 @@ class CheckpointSaver {
   Communicator& world_;
   std::filesystem::path published_;
   std::vector<std::int64_t> trusted_;  // steps saved by this process
+  std::set<std::string> warned_;       // each of pruning's warnings is shown once
   std::int64_t staged_step_ = 0;
   std::optional<StagedCheckpoint> staged_;
   std::future<WrittenShard> writer_;  // after staged_: it must end first

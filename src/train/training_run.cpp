@@ -7,6 +7,7 @@
 #include "core/failpoints.hpp"
 #include "core/log.hpp"
 #include "optim/schedule.hpp"
+#include "parallel/torch_errors.hpp"
 #include "train/agreement.hpp"
 #include "train/device.hpp"
 #include "train/evaluate.hpp"
@@ -24,11 +25,9 @@ bool TrainingRun::checkpoint_due() const {
 }
 
 int TrainingRun::execute() {
-  if (world_.rank() == 0) write_status(folder_, "running", kExitDone, progress_.step);
   progress_line_.emplace(
       progress_.step, config_.train.steps, config_.train.log_every, world_.rank() == 0);
   StopVote vote(world_);
-  std::int64_t saved_step = progress_.step;
   bool stopped = false;
   while (progress_.step < config_.train.steps && !stopped) {
     vote.post(stop_signal() != 0, saver_->writer_done());
@@ -38,11 +37,10 @@ int TrainingRun::execute() {
     if (result.writers_done) saver_->commit();
     if (checkpoint_due() || stopped) {
       save();
-      saved_step = progress_.step;
     }
     if (config_.train.eval_every > 0 && progress_.step % config_.train.eval_every == 0) validate();
   }
-  if (saved_step != progress_.step || list_steps(folder_.checkpoints()).empty()) save();
+  if (saved_step_ != progress_.step) save();
   saver_->commit();
   if (const auto line = metrics_->flush()) progress_line_->show(*line);
   progress_line_->close();
@@ -70,7 +68,7 @@ void TrainingRun::do_step() {
   const UpdateResult result =
       model_->step.run(batches, batches.front().update_targets, step, progress_.update + 1, lr);
 
-  const std::int64_t step_tokens = config_.train.global_batch * config_.train.seq_len;
+  const std::int64_t step_tokens = config_.train.global_batch * batches.front().T;
   progress_ = {step,
                progress_.update + (result.skipped ? 0 : 1),
                loader_->next_sample(),
@@ -84,32 +82,35 @@ void TrainingRun::report(const UpdateResult& result,
                          double data_wait_s,
                          double lr,
                          std::int64_t step_tokens) {
-  since_report_.loss_sum += result.loss_sum;
-  since_report_.num_targets += static_cast<double>(result.num_targets);
+  since_report_.loss_sum = result.loss_sum;  // of this step alone: a resumed run has no others
+  since_report_.num_targets = static_cast<double>(result.num_targets);
   since_report_.step_time_s += step_time_s;
   since_report_.data_wait_s += data_wait_s;
   since_report_.comm_s += result.overlap.comm_s;
   since_report_.comm_exposed_s += result.overlap.exposed_s;
-  tokens_since_report_ += step_tokens;
+  since_report_.first_bucket_s += result.overlap.first_launch_s;
+  since_report_.last_grad_s += result.overlap.last_ready_s;
+  ++steps_since_report_;
   if (progress_.step % config_.train.metrics_every != 0 && progress_.step != config_.train.steps)
     return;
   since_report_.mem_peak_bytes = static_cast<double>(peak_memory_bytes(model_->registry.device()));
   const StepFacts facts{progress_.step,
                         progress_.tokens,
-                        tokens_since_report_,
+                        step_tokens,
+                        steps_since_report_,
                         result.grad_norm,
                         lr,
                         model_->scaler.scale(),
                         result.skipped};
   const auto line = metrics_->report(facts, since_report_);
   since_report_ = {};
-  tokens_since_report_ = 0;
+  steps_since_report_ = 0;
   if (line) progress_line_->show(*line);
 }
 
 void TrainingRun::validate() {
   const Validation validation = evaluate(model_->transformer,
-                                         *valid_samples_,
+                                         valid_samples_,
                                          model_->mesh.group(Axis::data),
                                          config_.train.micro_batch);
   metrics_->write_validation(progress_.step, validation.loss, validation.num_targets);
@@ -127,8 +128,9 @@ void TrainingRun::save() {
   save_progress(state.values, progress_, model_->scaler);
   save_config(state.values, keys_);
   put_model_values(config_.model, state.values);
-  state.values["data.content_hash"] = set_->content_hash();
+  state.values.merge(stream_->state(progress_.next_sample));
   saver_->save(progress_.step, state);
+  saved_step_ = progress_.step;
 }
 
 void TrainingRun::record_failure(int code) {
@@ -151,7 +153,7 @@ int pretrain(RunConfig& config,
   TrainingRun run(config, keys, folder, ranks);
   int code = kExitDone;
   try {
-    code = run.execute();
+    code = with_torch_errors([&] { return run.execute(); });
   } catch (const PeerFailed& peer) {
     run.record_failure(peer.code());
     throw;

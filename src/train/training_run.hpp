@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "checkpoint/load.hpp"
 #include "checkpoint/run_lock.hpp"
@@ -11,6 +12,7 @@
 #include "config/config_set.hpp"
 #include "data/loader.hpp"
 #include "data/samples.hpp"
+#include "data/stream.hpp"
 #include "data/token_set.hpp"
 #include "train/config.hpp"
 #include "train/metrics.hpp"
@@ -63,11 +65,17 @@ class TrainingRun {
   struct Model;
 
   void open_data();
+  void open_validation();
   void resolve_config();
   void claim_folder();
   void build();
   void resume();
   void load(const Checkpoint& checkpoint);
+  /// Newest committed step in this run's folder, as rank 0 sees it; -1: none (collective).
+  [[nodiscard]] std::int64_t newest_own_step() const;
+  /// checkpoint.resume is a path, which names where a run without checkpoints starts. Throws
+  /// Error(usage) if it is an older one of this run, which would have to go back.
+  void check_start(std::int64_t newest) const;
   /// Moves unusable checkpoints of later steps out of the way (rank 0).
   void set_aside_after(std::int64_t step) const;
   void announce() const;
@@ -91,10 +99,9 @@ class TrainingRun {
   std::optional<RunLock> lock_;  // rank 0
   Communicator& world_;
 
-  std::optional<TokenSet> set_;
-  std::optional<SampleSet> samples_;
+  std::optional<SampleStream> stream_;
   std::optional<TokenSet> valid_set_;
-  std::optional<SampleSet> valid_samples_;
+  std::vector<SampleSet> valid_samples_;      // of valid_set_, or a part of each training set
   std::map<std::string, std::string> files_;  // carried along in checkpoints
   std::unique_ptr<Model> model_;
   std::optional<DataLoader> loader_;
@@ -103,7 +110,8 @@ class TrainingRun {
   std::optional<ProgressLine> progress_line_;
   Progress progress_;
   StepMeasures since_report_;
-  std::int64_t tokens_since_report_ = 0;
+  std::int64_t steps_since_report_ = 0;
+  std::int64_t saved_step_ = -1;  // newest in this run's folder, being written or committed
 };
 
 /// The `trireme pretrain` command after its arguments are read; returns the exit code and leaves

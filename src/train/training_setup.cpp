@@ -1,8 +1,10 @@
+#include <algorithm>
 #include <cmath>
 
 #include "checkpoint/commands.hpp"
 #include "checkpoint/folder.hpp"
 #include "checkpoint/load.hpp"
+#include "checkpoint/model_values.hpp"
 #include "checkpoint/verify.hpp"
 #include "core/error.hpp"
 #include "core/file.hpp"
@@ -11,9 +13,18 @@
 #include "train/device.hpp"
 #include "train/resume.hpp"
 #include "train/training_model.hpp"
+#include "train/weights_start.hpp"
 
 /// The part of a run before its first step: data, configuration, folder, model, resume.
 namespace trireme {
+namespace {
+
+std::string stream_text(const SampleStream& stream) {
+  if (const auto size = stream.epoch_size()) return cat(*size, " sequences in ");
+  return cat(stream.num_sources(), " sources in ");
+}
+
+}  // namespace
 
 TrainingRun::TrainingRun(RunConfig& config,
                          ConfigSet& keys,
@@ -36,50 +47,93 @@ void TrainingRun::open_data() {
   if (config_.data.path.empty())
     fail(ErrorKind::usage,
          "--data is missing: give a token set (a folder that trireme-data pack wrote)");
-  set_.emplace(TokenSet::open(config_.data.path));
-  if (set_->kind() != "pretrain")
-    fail(ErrorKind::usage,
-         "--data ",
-         config_.data.path,
-         " is of kind ",
-         set_->kind(),
-         ", pretrain is needed");
-  if (config_.train.seq_len == 0) config_.train.seq_len = set_->seq_len();
-  samples_.emplace(*set_, config_.train.seq_len);
-  if (!config_.data.valid_path.empty()) {
-    valid_set_.emplace(TokenSet::open(config_.data.valid_path));
-    if (valid_set_->manifest().tokenizer_hash != set_->manifest().tokenizer_hash) {
+  const DataConfig& data = config_.data;
+  stream_.emplace(
+      SampleStream::open({.phases = read_plan(data.path, "data.path"),
+                          .seq_len = config_.train.seq_len,
+                          .global_batch = config_.train.global_batch,
+                          .seed = static_cast<std::uint64_t>(config_.train.seed),
+                          .shuffle_block = static_cast<std::uint64_t>(data.shuffle_block),
+                          .blend_rule = parse_blend_rule(data.blend_rule, "data.blend_rule"),
+                          .packing = parse_packing(data.packing, "data.packing"),
+                          .cross_documents = data.cross_documents,
+                          .split = data.split}));
+  const TokenSet& set = stream_->first_set();
+  if (set.kind() != "pretrain")
+    fail(
+        ErrorKind::usage, "--data ", data.path, " is of kind ", set.kind(), ", pretrain is needed");
+  if (config_.train.seq_len == 0) config_.train.seq_len = set.seq_len();
+  open_validation();
+  files_ = set.tokenizer_files();
+}
+
+void TrainingRun::open_validation() {
+  const DataConfig& data = config_.data;
+  SampleConfig view{.seq_len = config_.train.seq_len,
+                    .packing = parse_packing(data.packing, "data.packing"),
+                    .cross_documents = data.cross_documents};
+  if (!data.valid_path.empty()) {
+    valid_set_.emplace(TokenSet::open(data.valid_path));
+    if (valid_set_->manifest().tokenizer_hash != stream_->first_set().manifest().tokenizer_hash) {
       fail(ErrorKind::usage,
            "data.valid_path ",
-           config_.data.valid_path,
+           data.valid_path,
            " was packed with another tokenizer than ",
-           config_.data.path);
+           data.path);
     }
-    valid_samples_.emplace(*valid_set_, config_.train.seq_len);
-  } else if (config_.train.eval_every > 0) {
+    valid_samples_.emplace_back(*valid_set_, view);
+  } else if (config_.train.eval_every > 0 && data.split.empty()) {
     fail(ErrorKind::usage,
          "train.eval_every = ",
          config_.train.eval_every,
-         " needs data.valid_path");
+         " needs data.valid_path or data.split");
+  } else if (config_.train.eval_every > 0) {
+    const Split split = Split::parse(data.split, "data.split");
+    const SplitPart part = data.valid_part == "test" ? SplitPart::test : SplitPart::valid;
+    for (const TokenSet* set : stream_->sets()) {
+      view.documents = split.part(part, set->num_documents());
+      valid_samples_.emplace_back(*set, view);
+    }
   }
-  files_ = set_->tokenizer_files();
 }
 
 std::int64_t TrainingRun::steps_of_epochs() const {
-  return static_cast<std::int64_t>(
-      std::ceil(config_.train.epochs * static_cast<double>(samples_->size()) /
-                static_cast<double>(config_.train.global_batch)));
+  const auto size = stream_->epoch_size();
+  if (!size) {
+    fail(ErrorKind::usage,
+         "train.steps = 0 (train.epochs passes) needs one pass over the data, which weights and "
+         "phases of data.path do not have: give train.steps");
+  }
+  const double steps = std::ceil(config_.train.epochs * static_cast<double>(*size) /
+                                 static_cast<double>(config_.train.global_batch));
+  if (!(steps < 1e15)) {
+    fail(ErrorKind::usage,
+         "train.epochs = ",
+         config_.train.epochs,
+         " makes ",
+         steps,
+         " steps, must be below 1e15");
+  }
+  return static_cast<std::int64_t>(steps);
 }
 
 void TrainingRun::resolve_config() {
-  resolve(config_.model, static_cast<std::int64_t>(set_->vocab_size()));
-  if (config_.train.seq_len > config_.model.max_seq_len) {
+  if (const auto start = find_weights_start(folder_.checkpoints(), config_.checkpoint.resume)) {
+    ModelConfig model = model_from_values(start->manifest().values, start->path().string());
+    keys_.apply_preset(fields_of("model", model), "weights in " + start->path().string());
+  }
+  resolve(config_.model, static_cast<std::int64_t>(stream_->first_set().vocab_size()));
+  const std::int64_t longest = std::max(config_.train.seq_len, stream_->max_seq_len());
+  if (longest > config_.model.max_seq_len) {
     fail(ErrorKind::usage,
-         "train.seq_len = ",
-         config_.train.seq_len,
+         longest == config_.train.seq_len ? "train.seq_len = " : "data.path has a phase of length ",
+         longest,
          " is more than model.max_seq_len = ",
          config_.model.max_seq_len);
   }
+  micro_steps_of(config_.train.global_batch,
+                 config_.train.micro_batch,
+                 data_ranks(config_.parallel, world_.size()));
   if (config_.train.steps == 0) config_.train.steps = steps_of_epochs();
   files_["config.toml"] = keys_.to_toml();
 }
@@ -99,33 +153,37 @@ void TrainingRun::claim_folder() {
 void TrainingRun::build() {
   set_cpu_threads(config_.train.threads, ranks_.launch.local_size);
   const at::Device device = choose_device(config_.train.device, ranks_.launch.local_rank);
+  use_deterministic_kernels(device);
   const ParamDTypes dtypes = precision_dtypes(config_.train.precision);
   model_ = std::make_unique<Model>(config_, ranks_, device, dtypes);
   const double peak = peak_flops(device, dtypes.compute) * world_.size();
   metrics_.emplace(
       world_, folder_.metrics(), flops_per_token(config_.model, config_.train.seq_len), peak);
-  saver_.emplace(
-      folder_.checkpoints(), run_identity(keys_, set_->content_hash()), config_.checkpoint, world_);
+  saver_.emplace(folder_.checkpoints(),
+                 run_identity(keys_, stream_->content_hash()),
+                 config_.checkpoint,
+                 world_);
 }
 
 void TrainingRun::resume() {
-  const std::string& wanted = config_.checkpoint.resume;
+  const std::int64_t newest = newest_own_step();
   std::optional<Checkpoint> found;
-  if (wanted == "auto") {
+  if (newest >= 0) {
+    if (config_.checkpoint.resume != "auto") all_or_none(world_, [&] { check_start(newest); });
     found = find_newest_good(
         folder_.checkpoints(), world_, [](std::string_view text) { log::warn(text); });
-    if (!found && !list_steps(folder_.checkpoints()).empty()) {
-      all_or_none(world_, [&] {
+    all_or_none(world_, [&] {
+      if (!found) {
         fail(ErrorKind::data,
              "no checkpoint in ",
              folder_.checkpoints().string(),
              " is whole; nothing was changed. Give another --run to start anew");
-      });
-    }
-    // The run will come to the steps of the damaged ones again.
-    if (found) all_or_none(world_, [&] { set_aside_after(found->step()); });
-  } else if (wanted != "never") {
-    all_or_none(world_, [&] { found = open_newest_good(wanted); });
+      }
+      set_aside_after(found->step());  // the run will come to those steps again
+    });
+    saved_step_ = found->step();
+  } else if (config_.checkpoint.resume != "auto" && config_.checkpoint.resume != "never") {
+    all_or_none(world_, [&] { found = open_newest_good(config_.checkpoint.resume); });
   }
   if (found) {
     load(*found);
@@ -134,15 +192,41 @@ void TrainingRun::resume() {
   }
   const Mesh& mesh = model_->mesh;
   all_or_none(world_, [&] {
-    loader_.emplace(*samples_,
-                    LoaderConfig{static_cast<std::uint64_t>(config_.train.seed),
-                                 true,
-                                 config_.train.micro_batch,
+    loader_.emplace(*stream_,
+                    LoaderConfig{config_.train.micro_batch,
                                  config_.train.global_batch,
                                  mesh.rank(Axis::data),
                                  mesh.size(Axis::data),
                                  progress_.next_sample});
   });
+}
+
+std::int64_t TrainingRun::newest_own_step() const {
+  std::int64_t newest = -1;
+  if (world_.rank() == 0) {
+    const std::vector<std::int64_t> steps = list_steps(folder_.checkpoints());
+    if (!steps.empty()) newest = steps.front();
+  }
+  world_.broadcast(&newest, 1, DType::i64, 0, {}, "newest step")->wait();
+  return newest;
+}
+
+void TrainingRun::check_start(std::int64_t newest) const {
+  const std::string& start = config_.checkpoint.resume;
+  const std::string newest_name = step_folder_name(newest);
+  std::error_code code;
+  const std::filesystem::path place = std::filesystem::canonical(start, code);
+  if (!code && place.filename() != newest_name &&
+      std::filesystem::equivalent(place.parent_path(), folder_.checkpoints(), code)) {
+    fail(ErrorKind::usage,
+         "checkpoint.resume = ",
+         start,
+         " is not the newest checkpoint of this run, ",
+         newest_name,
+         ": give another --run to branch off there, or resume auto to go on");
+  }
+  log::info(
+      cat("this run has ", newest_name, " of its own: it goes on from there, not from ", start));
 }
 
 void TrainingRun::set_aside_after(std::int64_t step) const {
@@ -155,18 +239,14 @@ void TrainingRun::set_aside_after(std::int64_t step) const {
 
 void TrainingRun::load(const Checkpoint& checkpoint) {
   const auto& values = checkpoint.manifest().values;
-  const bool weights_only = !values.contains("update");  // imported: no training state
+  const bool weights_only = is_weights_only(checkpoint);
   all_or_none(world_, [&] {
-    if (!weights_only) {
+    if (weights_only) {
+      check_same_model(checkpoint, config_.model);
+      check_same_tokenizer(checkpoint, stream_->first_set().manifest().tokenizer_hash);
+    } else {
       check_same_run(values, keys_, checkpoint.path().string());
-      if (values.at("data.content_hash") != set_->content_hash()) {
-        fail(ErrorKind::usage,
-             "--data ",
-             config_.data.path,
-             " holds other tokens than ",
-             checkpoint.path().string(),
-             " was trained on");
-      }
+      stream_->check_state(values, saved_next_sample(values), checkpoint.path().string());
     }
   });
   StateDict state;
@@ -186,7 +266,10 @@ void TrainingRun::load(const Checkpoint& checkpoint) {
 }
 
 void TrainingRun::announce() const {
-  if (world_.rank() == 0) write_file_atomic(folder_.config(), keys_.to_toml());
+  if (world_.rank() == 0) {
+    write_status(folder_, "running", kExitDone, progress_.step);
+    write_file_atomic(folder_.config(), keys_.to_toml());
+  }
   const TrainConfig& train = config_.train;
   const std::int64_t data_ranks = model_->mesh.size(Axis::data);
   log::info(cat(world_.size(),
@@ -217,8 +300,7 @@ void TrainingRun::announce() const {
                 " micro-steps of ",
                 train.seq_len,
                 " tokens; ",
-                samples_->size(),
-                " sequences in ",
+                stream_text(*stream_),
                 config_.data.path));
   log::info(cat("steps ",
                 progress_.step,

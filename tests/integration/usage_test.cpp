@@ -65,12 +65,19 @@ TEST_F(Usage, AllWrongValuesAreReportedAtOnce) {
   const Exit exit = pretrain("none",
                              {"--config",
                               file.string(),
+                              "--parallel.recompute",
+                              "selective",
+                              "--model.num_kv_heads",
+                              "3",
+                              "--model.preset",
+                              "tinny",
                               "--train.global_batch",
                               "0",
                               "--optim.schedule",
                               "cosin",
                               "--train.threads",
-                              "x"});
+                              "x",
+                              "--train.steps"});
 
   expect_refused(exit,
                  2,
@@ -81,7 +88,11 @@ TEST_F(Usage, AllWrongValuesAreReportedAtOnce) {
                   "train.global_batch",
                   "--train.global_batch",
                   "optim.schedule",
-                  "train.threads"});
+                  "train.threads",
+                  "--train.steps needs a value",
+                  "parallel.recompute = selective",
+                  "model.preset = tinny",
+                  "did you mean 'tiny'"});
   EXPECT_FALSE(fs::exists(path("none")));
 }
 
@@ -96,7 +107,7 @@ TEST_F(Usage, LayoutsWithoutAnEngineAreRefused) {
                                                       {"--parallel.recompute", "selective"}}) {
     expect_refused(pretrain("layout", keys), 2, {keys[0].substr(2), keys[1]});
   }
-  EXPECT_TRUE(saved_steps("layout").empty());
+  EXPECT_FALSE(fs::exists(path("layout")));
 }
 
 TEST_F(Usage, WhatIsMissingOrElsewhereIsNamed) {
@@ -104,10 +115,73 @@ TEST_F(Usage, WhatIsMissingOrElsewhereIsNamed) {
   expect_refused(trireme({"pretrain", "--data", set().string()}), 2, {"--run"});
   expect_refused(pretrain("none", {"--data", "/nowhere"}), 3, {"/nowhere"});
   expect_refused(pretrain("none", {"--train.global_batch", "13"}), 2, {"global_batch", "13"});
+  EXPECT_FALSE(fs::exists(path("none")));
   expect_refused(pretrain("none2", {"--resume", "/nowhere"}), 3, {"/nowhere"});
   expect_refused(trireme({"checkpoint", "verify", "/nowhere"}), 3, {"/nowhere"});
+  expect_refused(trireme({"checkpoint", "verify", "/etc/passwd"}), 3, {"/etc/passwd"});
   expect_refused(
       trireme({"generate", "--checkpoint", path("none2").string(), "--prompt", "x"}), 3, {"none2"});
+}
+
+TEST_F(Usage, AFirstSaveAtTheLastStepMayBeWrittenBehind) {
+  ASSERT_EQ(
+      pretrain("behind",
+               {"--train.steps", "3", "--checkpoint.every", "0", "--checkpoint.async", "true"})
+          .code,
+      0);
+  EXPECT_EQ(saved_steps("behind"), std::vector<std::int64_t>{3});
+  EXPECT_EQ(status("behind")["state"], "done");
+}
+
+TEST_F(Usage, CommandsOfOneProcessRunOnceUnderMpirun) {
+  const Exit shown =
+      testing::Process({"mpirun",
+                        "--oversubscribe",
+                        "--bind-to",
+                        "none",
+                        "-n",
+                        "2",
+                        TRIREME_PROGRAM,
+                        "config",
+                        "show",
+                        "--toml"},
+                       {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}},
+                       path("shown.log"))
+          .wait(kLimit_s);
+  EXPECT_EQ(shown.code, 0) << shown.err;
+  EXPECT_EQ(count(shown.out, "[model]"), 1U);
+}
+
+TEST_F(Usage, WeightsAreTrainedAsTheModelTheyBelongTo) {
+  ASSERT_EQ(pretrain("source", {"--train.steps", "2", "--model.rope_theta", "500"}).code, 0);
+  const std::string exported = path("exported").string();
+  ASSERT_EQ(trireme({"export", "--checkpoint", path("source").string(), "--output", exported}).code,
+            0);
+  ASSERT_EQ(trireme({"import", "--hf", exported, "--output", path("weights").string()}).code, 0);
+
+  expect_refused(
+      pretrain("other", {"--resume", path("weights").string(), "--model.rope_theta", "900"}),
+      2,
+      {"model.rope_theta = 900", "500"});
+  const Exit tuned = testing::Process({TRIREME_PROGRAM,
+                                       "pretrain",
+                                       "--data",
+                                       set().string(),
+                                       "--run",
+                                       path("tuned").string(),
+                                       "--resume",
+                                       path("weights").string(),
+                                       "--train.steps",
+                                       "1",
+                                       "--train.global_batch",
+                                       "4",
+                                       "--train.device",
+                                       "cpu"},
+                                      {{"OMP_NUM_THREADS", "1"}},
+                                      path("tuned.log"))
+                         .wait(kLimit_s);
+  EXPECT_EQ(tuned.code, 0) << tuned.err;
+  EXPECT_NE(read_file(path("tuned") / "config.toml").find("rope_theta = 500"), std::string::npos);
 }
 
 TEST_F(Usage, AFolderThatIsNoRunIsLeftAlone) {
@@ -139,6 +213,30 @@ TEST_F(Usage, ARunIsContinuedOnlyAsItWas) {
 
   EXPECT_EQ(hash("first"), before);
   EXPECT_EQ(metrics("first").steps.size(), 2U);
+}
+
+TEST_F(Usage, ARunBranchesOffAnOlderCheckpointOnlyInAnotherFolder) {
+  ASSERT_EQ(pretrain("trunk", {"--train.steps", "4", "--checkpoint.every", "2"}).code, 0);
+  const std::string older = checkpoint("trunk", "step-000000002").string();
+  const std::string newest = checkpoint("trunk", "step-000000004").string();
+  const Arguments arguments{"--train.steps", "6", "--resume"};
+  const auto from = [&](const std::string& start) {
+    Arguments all = arguments;
+    all.push_back(start);
+    return all;
+  };
+
+  expect_refused(pretrain("trunk", from(older)), 2, {older, "step-000000004", "another --run"});
+  EXPECT_EQ(saved_steps("trunk").size(), 2U);
+  EXPECT_EQ(pretrain("branch", from(older)).code, 0);
+  EXPECT_EQ(metrics("branch").resumed_from, std::vector<std::int64_t>{2});
+  // The same command again, as a requeued job gives it: it goes on with what it has.
+  Arguments longer = from(older);
+  longer[1] = "8";
+  EXPECT_EQ(pretrain("branch", longer).code, 0);
+  EXPECT_EQ(metrics("branch").resumed_from, (std::vector<std::int64_t>{2, 6}));
+  EXPECT_EQ(pretrain("trunk", from(newest)).code, 0);
+  EXPECT_EQ(metrics("trunk").resumed_from, std::vector<std::int64_t>{4});
 }
 
 TEST_F(Usage, ARunInUseIsRefusedAndUnharmed) {

@@ -129,10 +129,9 @@ struct Driver {
     resolve(config.model, static_cast<std::int64_t>(set.vocab_size()));
     const SampleSet samples(set, config.train.seq_len);
     const TrainConfig& train = config.train;
-    DataLoader loader(samples,
-                      {.seed = static_cast<std::uint64_t>(train.seed),
-                       .micro_batch = train.micro_batch,
-                       .global_batch = train.global_batch});
+    const SampleStream stream(samples, {.seed = static_cast<std::uint64_t>(train.seed)});
+    DataLoader loader(stream,
+                      {.micro_batch = train.micro_batch, .global_batch = train.global_batch});
 
     const std::unique_ptr<Communicator> world = make_world("self", {});
     const Mesh mesh(*world, config.parallel);

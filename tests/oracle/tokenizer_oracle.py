@@ -240,13 +240,23 @@ def check_variant(driver, checks, rng, name, text, strings, folder):
 
 def check_refusals(driver, checks, base, folder):
     """Every change must be refused with exit code 3 and a message that names the part."""
-    nested = pre_tokenizers.Sequence([pre_tokenizers.Digits(), pre_tokenizers.ByteLevel()])
-    cases = [("normalizer", ["normalizer"], {"type": "NFC"}), ("NFKC", ["pre_tokenizer"], {"type": "NFKC"}),
-             ("Sequence", ["pre_tokenizer"], json.loads(nested.__getstate__())), ("pre_tokenizer", ["pre_tokenizer"], None),
-             ("Metaspace", ["decoder"], {"type": "Metaspace"}), ("decoder", ["decoder"], None), ("Unigram", ["model", "type"], "Unigram"),
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    split = {"type": "Split", "pattern": {"Regex": r"\p{N}{1,3}"}, "behavior": "Isolated", "invert": False}
+    sequence = {"type": "Sequence", "pretokenizers": [byte_level, {"type": "Digits", "individual_digits": True}]}
+    roberta = {"type": "RobertaProcessing", "sep": ["</s>", 2], "cls": ["<s>", 1], "trim_offsets": True, "add_prefix_space": True}
+    cases = [("NFKC", ["normalizer"], {"type": "NFKC"}), ("Replace", ["normalizer"], {"type": "Sequence", "normalizers": [
+                 {"type": "NFC"}, {"type": "Replace", "pattern": {"String": " "}, "content": "_"}]}),
+             ("NFKC", ["pre_tokenizer"], {"type": "NFKC"}), ("after ByteLevel", ["pre_tokenizer"], sequence),
+             ("no ByteLevel", ["pre_tokenizer"], {"type": "Sequence", "pretokenizers": []}), ("pre_tokenizer", ["pre_tokenizer"], None),
+             ("{1,3}", ["pre_tokenizer"], split), ("Removed", ["pre_tokenizer"], {**split, "behavior": "Removed"}),
+             ("invert", ["pre_tokenizer"], {**split, "invert": True}), ("String", ["pre_tokenizer"], {**split, "pattern": {"String": " "}}),
+             ("Punctuation", ["pre_tokenizer"], {"type": "Sequence", "pretokenizers": [{"type": "Punctuation", "behavior": "Isolated"}, byte_level]}),
+             ("Metaspace", ["decoder"], {"type": "Metaspace"}), ("decoder", ["decoder"], None),
+             ("Fuse", ["decoder"], {"type": "Sequence", "decoders": [{"type": "Fuse"}, byte_level]}), ("Unigram", ["model", "type"], "Unigram"),
              ("dropout", ["model", "dropout"], 0.1), ("continuing_subword_prefix", ["model", "continuing_subword_prefix"], "##"),
              ("end_of_word_suffix", ["model", "end_of_word_suffix"], "</w>"), ("truncation", ["truncation"], {"max_length": 5}),
-             ("padding", ["padding"], {}), ("RobertaProcessing", ["post_processor"], {"type": "RobertaProcessing"}), ("version", ["version"], "2.0"),
+             ("padding", ["padding"], {}), ("cls", ["post_processor"], {"type": "RobertaProcessing"}), ("version", ["version"], "2.0"),
+             ("two steps", ["post_processor"], {"type": "Sequence", "processors": [roberta, roberta]}),
              ("merges[0]", ["model", "merges", 0], ["a", "ZZZZ"]), ("merges[1]", ["model", "merges", 1], "a b c"),
              ("added_tokens[3]", ["added_tokens", 3, "id"], 9), ("vocab", ["model", "vocab"], {"a": 0}),
              ("vocab", ["model", "vocab", "a"], 4294967295), ("vocab", ["model", "vocab", "a"], -1), ("vocab", ["model", "vocab", "a"], 5)]
@@ -307,4 +317,5 @@ def main():
     sys.exit(1 if checks.different else 0)
 
 
-main()
+if __name__ == "__main__":
+    main()

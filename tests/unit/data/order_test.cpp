@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -27,6 +28,49 @@ TEST(SampleOrder, IsAPermutationInEveryEpochForManySizes) {
       }
     }
   }
+}
+
+TEST(SampleOrder, OfBlocksIsAPermutationInEveryEpoch) {
+  for (const std::uint64_t size : {1, 2, 15, 16, 17, 300, 1000}) {
+    for (const std::uint64_t block : {1, 7, 16, 400}) {
+      for (const std::uint64_t window : {1, 3, 64}) {
+        const SampleOrder order(size, {.seed = 3, .block = block, .window = window});
+        std::vector<bool> seen(size, false);
+        for (std::uint64_t k = 0; k < size; ++k) {
+          const SamplePlace place = order.place(2 * size + k);
+          ASSERT_EQ(place.epoch, 2U);
+          ASSERT_LT(place.position, size);
+          ASSERT_FALSE(seen[place.position]) << size << " in blocks of " << block;
+          seen[place.position] = true;
+        }
+      }
+    }
+  }
+}
+
+TEST(SampleOrder, OfBlocksReadsFewPlacesAtATime) {
+  constexpr std::uint64_t kBlock = 64;
+  const SampleOrder order(1 << 20, {.seed = 3, .block = kBlock, .window = 8});
+  std::vector<std::uint64_t> blocks;
+  std::uint64_t in_file_order = 0;
+  for (std::uint64_t k = 0; k < kBlock * 8; ++k) {
+    blocks.push_back(order.place(k).position / kBlock);
+    in_file_order += k != 0 && order.place(k).position == order.place(k - 1).position + 1;
+  }
+  std::sort(blocks.begin(), blocks.end());
+  blocks.erase(std::unique(blocks.begin(), blocks.end()), blocks.end());
+
+  EXPECT_EQ(blocks.size(), 8U);
+  EXPECT_LT(in_file_order, 20U) << "shuffled inside the window: about 1 of 512 by chance";
+}
+
+TEST(SampleOrder, StreamsOfOneSeedDiffer) {
+  const SampleOrder one(1000, {.seed = 1});
+  const SampleOrder two(1000, {.seed = 1, .stream = "/1/0"});
+  int equal = 0;
+  for (std::uint64_t k = 0; k < 1000; ++k) equal += one.place(k).position == two.place(k).position;
+
+  EXPECT_LT(equal, 10);
 }
 
 TEST(SampleOrder, WithoutShuffleCountsUp) {

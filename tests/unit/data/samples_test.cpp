@@ -131,6 +131,73 @@ TEST_F(Samples, PreparedTablesEqualTablesMadeHere) {
   EXPECT_EQ(a.count_targets(all, order), b.count_targets(all, order));
 }
 
+TEST_F(Samples, ConcatHoldsEveryTokenOnceAndSeparatesDocuments) {
+  const TokenSet set = TokenSet::open(folder_.path());
+  for (const std::int64_t seq_len : {2, 16, 33, 5000}) {
+    const SampleSet samples(set, {.seq_len = seq_len, .packing = Packing::concat});
+    ASSERT_EQ(samples.size(), static_cast<std::uint64_t>((num_tokens_ + seq_len - 1) / seq_len));
+    const SampleOrder in_order(samples.size(), 0, false);
+    std::vector<std::int64_t> all(samples.size());
+    std::iota(all.begin(), all.end(), 0);
+
+    const Batch batch = samples.make_batch(all, in_order);
+
+    check_batch(batch, starts_);
+    for (std::int64_t i = 0; i < num_tokens_; ++i) ASSERT_EQ(batch.tokens[std::size_t(i)], i);
+    EXPECT_EQ(samples.count_targets(all, in_order), batch.num_targets);
+  }
+}
+
+TEST_F(Samples, ConcatAcrossDocumentsHasATargetForEveryTokenButTheLast) {
+  const TokenSet set = TokenSet::open(folder_.path());
+  const SampleSet samples(set,
+                          {.seq_len = 16, .packing = Packing::concat, .cross_documents = true});
+  const SampleOrder in_order(samples.size(), 0, false);
+  std::vector<std::int64_t> all(samples.size());
+  std::iota(all.begin(), all.end(), 0);
+
+  const Batch batch = samples.make_batch(all, in_order);
+
+  for (std::int64_t i = 0; i + 1 < num_tokens_; ++i)
+    ASSERT_EQ(batch.targets[std::size_t(i)], i + 1);
+  EXPECT_EQ(batch.targets[std::size_t(num_tokens_) - 1], kIgnoreTarget);
+  EXPECT_EQ(batch.num_targets, num_tokens_ - 1);
+  EXPECT_EQ(samples.count_targets(all, in_order), batch.num_targets);
+  const bool padded = num_tokens_ % 16 != 0;
+  EXPECT_EQ(batch.segment_bounds.size(), samples.size() + 1 + (padded ? 1 : 0));
+  EXPECT_THROW(SampleSet(set, {.seq_len = 16, .cross_documents = true}), Error);
+}
+
+TEST_F(Samples, ARangeOfDocumentsHoldsTheirTokensAlone) {
+  const TokenSet set = TokenSet::open(folder_.path());
+  const TokenShard& second = set.shard(1);
+  const std::uint64_t first_tokens = set.manifest().shards[0].counts.tokens;
+  for (const Packing packing : {Packing::best_fit, Packing::concat}) {
+    for (const DocumentRange range :
+         {DocumentRange{0, 40}, {40, 120}, {45, 70}, {39, 81}, {0, 120}, {50, 51}}) {
+      const SampleSet samples(set, {.seq_len = 16, .packing = packing, .documents = range});
+      std::vector<std::int64_t> all(samples.size());
+      std::iota(all.begin(), all.end(), 0);
+      const Batch batch = samples.make_batch(all, SampleOrder(samples.size(), 3));
+      const auto token_of = [&](std::uint64_t doc) {
+        if (doc < 40) return set.shard(0).document_begin(doc);
+        if (doc < 80) return first_tokens + second.document_begin(doc - 40);
+        if (doc == 120) return set.num_tokens();
+        return first_tokens + second.num_tokens() + set.shard(2).document_begin(doc - 80);
+      };
+
+      std::set<std::int64_t> seen(batch.tokens.begin(), batch.tokens.end());
+      std::set<std::int64_t> expected{0};  // padding
+      for (std::uint64_t t = token_of(range.begin); t < token_of(range.end); ++t)
+        expected.insert(static_cast<std::int64_t>(t));
+      seen.insert(0);
+      ASSERT_EQ(seen, expected) << range.begin << " to " << range.end;
+      EXPECT_EQ(samples.count_targets(all, SampleOrder(samples.size(), 3)), batch.num_targets);
+    }
+  }
+  EXPECT_THROW(SampleSet(set, {.seq_len = 16, .documents = DocumentRange{7, 7}}), Error);
+}
+
 TEST_F(Samples, NoSampleIsARowOfPadding) {
   const TokenSet set = TokenSet::open(folder_.path());
   const SampleSet samples(set, 16);
@@ -147,13 +214,13 @@ TEST_F(Samples, LoaderGivesTheSameUpdatesToAnyNumberOfRanks) {
   const TokenSet set = TokenSet::open(folder_.path());
   const SampleSet samples(set, 16);
   const SampleOrder order(samples.size(), 5);
+  const SampleStream stream(samples, {.seed = 5});
   for (const int size : {1, 2, 4}) {
     for (const std::int64_t micro_batch : {1, 2}) {
       std::map<std::int64_t, std::vector<std::int64_t>> rows;  // global sample -> its tokens
       for (int rank = 0; rank < size; ++rank) {
         DataLoader loader(
-            samples,
-            {.seed = 5, .micro_batch = micro_batch, .global_batch = 8, .rank = rank, .size = size});
+            stream, {.micro_batch = micro_batch, .global_batch = 8, .rank = rank, .size = size});
         for (std::int64_t update = 0; update < 30; ++update) {
           ASSERT_EQ(loader.next_sample(), update * 8);
           std::vector<std::int64_t> all(8);
@@ -184,12 +251,12 @@ TEST_F(Samples, LoaderGivesTheSameUpdatesToAnyNumberOfRanks) {
 TEST_F(Samples, LoaderGoesOnWhereAnotherStopped) {
   const TokenSet set = TokenSet::open(folder_.path());
   const SampleSet samples(set, 16);
-  DataLoader whole(samples, {.seed = 5, .micro_batch = 2, .global_batch = 8});
+  const SampleStream stream(samples, {.seed = 5});
+  DataLoader whole(stream, {.micro_batch = 2, .global_batch = 8});
   for (int i = 0; i < 3 * 4; ++i) whole.next();
 
-  DataLoader rest(
-      samples,
-      {.seed = 5, .micro_batch = 4, .global_batch = 8, .next_sample = whole.next_sample()});
+  DataLoader rest(stream,
+                  {.micro_batch = 4, .global_batch = 8, .next_sample = whole.next_sample()});
 
   EXPECT_EQ(rest.next().sample_indices, (std::vector<std::int64_t>{24, 25, 26, 27}));
   EXPECT_EQ(whole.next().sample_indices, (std::vector<std::int64_t>{24, 25}));
@@ -203,10 +270,11 @@ TEST_F(Samples, LoaderRethrowsDamageAndRefusesOddBatches) {
   }
   const TokenSet set = TokenSet::open(folder_.path());
   const SampleSet samples(set, 16);
-  DataLoader loader(samples, {.global_batch = 1});
+  const SampleStream stream(samples, {.seed = 5});
+  DataLoader loader(stream, {.global_batch = 1});
 
   EXPECT_THROW(for (std::uint64_t i = 0; i < samples.size(); ++i) loader.next(), Error);
-  EXPECT_THROW(DataLoader(samples, {.micro_batch = 2, .global_batch = 6, .size = 2}), Error);
+  EXPECT_THROW(DataLoader(stream, {.micro_batch = 2, .global_batch = 6, .size = 2}), Error);
 }
 
 }  // namespace

@@ -100,4 +100,30 @@ inline void write_manifest(const std::filesystem::path& folder, std::uint64_t nu
   write_file_atomic(folder / schema::kManifest, manifest.to_text());
 }
 
+/// A set of `num_shards` shards whose tokens are the numbers [first, first + size) in order, cut
+/// into documents of 1..max_length: a token tells the set and the place it is from.
+inline void write_numbered_set(const std::filesystem::path& folder,
+                               std::uint16_t first,
+                               std::uint16_t size,
+                               int max_length,
+                               std::uint64_t num_shards,
+                               const std::vector<std::int64_t>& seq_lens) {
+  std::filesystem::create_directories(folder);
+  std::mt19937 random(first);
+  std::uint32_t next = first;
+  for (std::uint64_t shard = 0; shard < num_shards; ++shard) {
+    const std::uint32_t end = first + static_cast<std::uint32_t>(size * (shard + 1) / num_shards);
+    Documents documents;
+    while (next < end) {
+      const auto drawn = 1 + random() % static_cast<unsigned>(max_length);
+      const auto length = std::min(static_cast<std::uint32_t>(drawn), end - next);
+      auto& document = documents.emplace_back();
+      for (std::uint32_t i = 0; i < length; ++i)
+        document.push_back(static_cast<std::uint16_t>(next++));
+    }
+    write_documents(folder, documents, shard, num_shards, seq_lens);
+  }
+  write_manifest(folder, num_shards);
+}
+
 }  // namespace trireme::testing

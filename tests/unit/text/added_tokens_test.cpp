@@ -9,11 +9,11 @@ namespace trireme {
 namespace {
 
 /// Parts in one line: tokens as [id], text as it is, between bars.
-std::string split(const std::vector<AddedToken>& tokens, std::string_view text) {
-  std::vector<TextPart> parts;
-  AddedTokenMatcher(tokens).split(text, parts);
+std::string split(const std::vector<AddedToken>& tokens, std::string_view text, bool nfc = false) {
+  TextParts parts;
+  AddedTokenMatcher(tokens, nfc).split(text, true, parts);
   std::string line;
-  for (const TextPart& part : parts) {
+  for (const TextPart& part : parts.list) {
     line.append(part.id ? "[" : "|")
         .append(part.id ? std::to_string(*part.id) : std::string(part.text))
         .append(part.id ? "]" : "|");
@@ -37,6 +37,14 @@ TEST(AddedTokens, FindsRawTokensBeforeNormalizedOnes) {
                                           {.content = "c", .id = 2, .normalized = false}};
 
   EXPECT_EQ(split(tokens, "abcd"), "|ab|[2]|d|");
+}
+
+TEST(AddedTokens, NormalizesBetweenTheRounds) {
+  const std::vector<AddedToken> tokens = {{.content = "e\u0301t", .id = 1, .normalized = false},
+                                          {.content = "cafe\u0301", .id = 2, .normalized = true}};
+
+  EXPECT_EQ(split(tokens, "cafe\u0301 café e\u0301t ét e\u0301", true), "[2]| |[2]| |[1]| ét é|");
+  EXPECT_EQ(split(tokens, "cafe\u0301 café", false), "[2]| café|");
 }
 
 TEST(AddedTokens, SingleWordNeedsNoWordCharacterBeside) {
@@ -64,14 +72,14 @@ TEST(AddedTokens, StaysLinearWhenEveryCharacterIsAStrippingToken) {
   for (const bool left : {false, true}) {
     const std::vector<AddedToken> tokens = {
         {.content = "\n", .id = 1, .lstrip = left, .rstrip = !left}};
-    std::vector<TextPart> parts;
+    TextParts parts;
 
-    AddedTokenMatcher(tokens).split(text, parts);  // quadratic time would take minutes
+    AddedTokenMatcher(tokens).split(text, true, parts);  // quadratic time would take minutes
 
-    EXPECT_EQ(
-        std::count_if(
-            parts.begin(), parts.end(), [](const TextPart& part) { return part.id.has_value(); }),
-        600000);
+    EXPECT_EQ(std::count_if(parts.list.begin(),
+                            parts.list.end(),
+                            [](const TextPart& part) { return part.id.has_value(); }),
+              600000);
   }
 }
 

@@ -86,9 +86,15 @@ TEST_F(RunFolderTest, IsMadeOrTakenWhenEmptyOrOurs) {
 
   std::filesystem::create_directories(at("empty"));
   RunFolder{at("empty")}.prepare();
-  std::filesystem::create_directories(at("configured"));
-  std::ofstream(at("configured") / "config.toml") << "";
-  RunFolder{at("configured")}.prepare();
+  write_status(fresh, "running", 0, 3);
+  std::ofstream(at("a/b/run/notes.txt")) << "a user's own";
+  fresh.prepare();
+  std::filesystem::create_directories(at("saved/checkpoints/step-000000003"));
+  std::ofstream(at("saved/config.toml")) << "";
+  RunFolder{at("saved")}.prepare();
+  std::filesystem::create_directories(at("killed/checkpoints"));
+  std::ofstream(at("killed/LOCK")) << "";
+  RunFolder{at("killed")}.prepare();
 }
 
 TEST_F(RunFolderTest, SomethingElseIsRefusedUntouched) {
@@ -96,6 +102,13 @@ TEST_F(RunFolderTest, SomethingElseIsRefusedUntouched) {
   std::ofstream(at("photos") / "cat.jpg") << "x";
   EXPECT_EQ(error_of([&] { RunFolder{at("photos")}.prepare(); }).kind(), ErrorKind::usage);
   EXPECT_FALSE(std::filesystem::exists(at("photos") / "checkpoints"));
+  for (const char* file : {"config.toml", "metrics.jsonl", "status.json", "checkpoints/model.pt"}) {
+    const std::filesystem::path other = at("other") / file;
+    std::filesystem::create_directories(other.parent_path());
+    std::ofstream(other) << "{}";
+    EXPECT_EQ(error_of([&] { RunFolder{at("other")}.prepare(); }).kind(), ErrorKind::usage) << file;
+    std::filesystem::remove_all(at("other"));
+  }
   std::ofstream(at("file")) << "x";
   EXPECT_EQ(error_of([&] { RunFolder{at("file")}.prepare(); }).kind(), ErrorKind::usage);
   EXPECT_EQ(error_of([&] { RunFolder{"/proc/self/nothing"}.prepare(); }).kind(),

@@ -1,0 +1,44 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme {
+
+/// One thing that a blend draws from: a token set, or several that are shuffled as one.
+struct PlanSource {
+  double weight = 1;
+  std::vector<std::string> folders;
+
+  bool operator==(const PlanSource&) const = default;
+};
+
+/// What is trained on from one step on.
+struct PlanPhase {
+  std::int64_t first_step = 1;
+  std::int64_t seq_len = 0;  // 0: train.seq_len
+  std::vector<PlanSource> sources;
+
+  bool operator==(const PlanPhase&) const = default;
+};
+
+/// What `data.path` says:
+///   sets/web                                        one set
+///   sets/web + sets/books                           both, shuffled as one set
+///   0.7 sets/web + 0.3 sets/books                   a blend; weights of any sum, one for each
+///   0.7 sets/web + 0.3 sets/books; from 1001: 1 sets/code   phases by first step
+///   ... ; from 2001 at 4096: 1 sets/long            another sequence length from there on
+/// A line end is as good as ';', and '#' starts a comment up to the line's end; + stands between
+/// blanks. A folder whose name has blanks or one of ; # is put in double quotes. The text itself
+/// may also be the name of a folder (then it is that one set, whatever is in the name) or of a file
+/// that holds the text.
+///
+/// Phases start at rising steps, the first at step 1. A folder is in one source only. Throws
+/// Error(usage) quoting the place that is wrong.
+std::vector<PlanPhase> parse_plan(std::string_view text, std::string_view name);
+
+/// The same for a value that may name a folder or a file.
+std::vector<PlanPhase> read_plan(const std::string& value, std::string_view name);
+
+}  // namespace trireme

@@ -1,0 +1,75 @@
+#include "text/encoder.hpp"
+
+#include <utility>
+
+namespace trireme {
+namespace {
+
+constexpr std::size_t kMaxKeptIds = std::size_t{1} << 20;
+
+}  // namespace
+
+std::unique_ptr<Workspace> WorkspacePool::take() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!free_.empty()) {
+      std::unique_ptr<Workspace> workspace = std::move(free_.back());
+      free_.pop_back();
+      return workspace;
+    }
+  }
+  return std::make_unique<Workspace>();
+}
+
+void WorkspacePool::give_back(std::unique_ptr<Workspace> workspace) {
+  if (workspace->ids.size() > kMaxKeptIds) return;  // one huge text must not keep its memory
+  workspace->parts.clear();
+  const std::lock_guard lock(mutex_);
+  free_.push_back(std::move(workspace));
+}
+
+Encoder::Encoder(const TokenizerSpec& spec)
+    : matcher_(spec.added, spec.nfc), model_(spec), steps_(spec.steps) {}
+
+inline void Encoder::encode_piece(std::string_view piece, Workspace& work) const {
+  std::uint32_t* const out = work.room_for(std::max(piece.size(), WordCache::kMaxShortIds));
+  std::size_t count = work.cache.find(piece, out);
+  if (count == 0) {
+    count = model_.encode_piece(piece, work.scratch, out);
+    work.cache.insert(piece, std::span(out, count));
+  }
+  work.count += count;
+}
+
+void Encoder::encode_steps(std::span<const SplitStep> steps,
+                           std::string_view text,
+                           Workspace& work) const {
+  if (!steps.empty() && steps.front() == SplitStep::prefix_space) {
+    if (!text.starts_with(' ')) {
+      work.prefixed.assign(1, ' ').append(text);
+      text = work.prefixed;
+    }
+    steps = steps.subspan(1);
+  }
+  if (steps.empty()) return encode_piece(text, work);
+  const std::span<const SplitStep> rest = steps.subspan(1);
+  if (rest.empty()) {
+    split_by(steps.front(), text, [&](std::string_view piece) { encode_piece(piece, work); });
+  } else {
+    split_by(steps.front(), text, [&](std::string_view piece) { encode_steps(rest, piece, work); });
+  }
+}
+
+void Encoder::encode(std::string_view text, bool match, Workspace& work) const {
+  work.parts.clear();
+  matcher_.split(text, match, work.parts);
+  for (const TextPart& part : work.parts.list) {
+    if (part.id) {
+      work.append(std::span(&*part.id, 1));
+    } else {
+      encode_steps(steps_, part.text, work);
+    }
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,69 @@
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/added_tokens.hpp"
+#include "text/bpe_model.hpp"
+#include "text/tokenizer_spec.hpp"
+#include "text/word_cache.hpp"
+
+namespace trireme {
+
+/// What one call of encode needs; kept between calls.
+struct Workspace {
+  WordCache cache;
+  BpeScratch scratch;
+  TextParts parts;
+  std::string prefixed;
+  std::vector<std::uint32_t> ids;  // the result as it grows; longer than `count`
+  std::size_t count = 0;
+
+  /// Where the next ids go, with room for `more`.
+  std::uint32_t* room_for(std::size_t more) {
+    if (ids.size() - count < more) ids.resize(std::max(ids.size() * 2, count + more));
+    return ids.data() + count;
+  }
+
+  void append(std::span<const std::uint32_t> more) {
+    std::copy(more.begin(), more.end(), room_for(more.size()));
+    count += more.size();
+  }
+};
+
+/// Lends a workspace to each thread that encodes at the same time.
+class WorkspacePool {
+ public:
+  std::unique_ptr<Workspace> take();
+  void give_back(std::unique_ptr<Workspace> workspace);
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Workspace>> free_;
+};
+
+/// From text to ids: cut out added tokens, normalize, split, then the cache or the merges.
+/// Const and safe for any number of threads, each with its own workspace.
+class Encoder {
+ public:
+  explicit Encoder(const TokenizerSpec& spec);
+
+  /// Appends the ids of `text` (valid UTF-8, fewer than 2^32 - 1 bytes) to `work`. `match`: added
+  /// tokens in the text are tokens, not text.
+  void encode(std::string_view text, bool match, Workspace& work) const;
+
+ private:
+  void encode_piece(std::string_view piece, Workspace& work) const;
+  void encode_steps(std::span<const SplitStep> steps, std::string_view text, Workspace& work) const;
+
+  AddedTokenMatcher matcher_;
+  BpeModel model_;
+  std::vector<SplitStep> steps_;
+};
+
+}  // namespace trireme

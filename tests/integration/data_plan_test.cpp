@@ -1,0 +1,103 @@
+/// Runs over several sets: blends, phases, splits, and what a checkpoint says about them.
+
+#include "data_prep/synth.hpp"
+#include "support/run_program.hpp"
+#include "unit/data_prep/small_corpus.hpp"
+
+namespace trireme {
+namespace {
+
+using testing::Arguments;
+using testing::Exit;
+
+class DataPlan : public testing::RunProgram {
+ protected:
+  static void SetUpTestSuite() {
+    RunProgram::SetUpTestSuite();
+    const std::string corpus = path("other.jsonl").string();
+    write_synth(corpus, 300, 9, false);
+    PackConfig config = testing::pack_config(corpus, path("other"));
+    config.seq_len = 32;
+    pack(config, (set() / "tokenizer").string(), nullptr);
+  }
+
+  static std::string plan(const std::string& text) {
+    std::string result = text;
+    for (const auto& [name, folder] : {std::pair{"$A", set()}, {"$B", path("other")}}) {
+      for (std::size_t i = 0; (i = result.find(name, i)) != std::string::npos;) {
+        result.replace(i, 2, folder.string());
+        i += folder.string().size();
+      }
+    }
+    return result;
+  }
+
+  static Arguments arguments(const std::string& data, const Arguments& more) {
+    Arguments all{"--data", plan(data), "--checkpoint.every", "4", "--train.precision", "fp64"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+};
+
+TEST_F(DataPlan, ABlendWithPhasesResumesOnOtherRanksWithTheSameLosses) {
+  const std::string data = "0.7 $A + 0.3 $B; from 4: 1 $B; from 6 at 48: 1 $A + 1 $B";
+  const Arguments all = arguments(data, {"--train.steps", "9"});
+  ASSERT_EQ(pretrain("whole", all, {.ranks = 2}).code, 0);
+  const std::vector<double> expected = metrics("whole").losses();
+  ASSERT_EQ(expected.size(), 9U);
+
+  // Another length of the schedule would give other learning rates: the same steps, stopped early.
+  const Exit killed = pretrain("parts", all, {.ranks = 1, .fault = "train.step:0:6:kill9"});
+  EXPECT_NE(killed.code, 0);
+  const Exit rest = pretrain("parts", all, {.ranks = 3});
+  ASSERT_EQ(rest.code, 0) << rest.err;
+
+  EXPECT_EQ(metrics("parts").resumed_from, std::vector<std::int64_t>{4});
+  const std::vector<double> parts = metrics("parts").losses();
+  ASSERT_EQ(parts.size(), 9U);
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    EXPECT_NEAR(parts[i], expected[i], 1e-10 * expected[i]) << "step " << i + 1;
+}
+
+TEST_F(DataPlan, APhaseMayBeAppendedAndThePastMayNotChange) {
+  const Arguments constant{"--train.steps", "4", "--optim.schedule", "constant"};
+  ASSERT_EQ(pretrain("more", arguments("$A", constant)).code, 0);
+  const Arguments eight{"--train.steps", "8", "--optim.schedule", "constant"};
+
+  const Exit other = pretrain("more", arguments("$B", eight));
+  const Exit early = pretrain("more", arguments("$A; from 4: 1 $B", eight));
+  const Exit split = pretrain("more", arguments("$A", {"--data.split", "9,1"}));
+  const Exit good = pretrain("more", arguments("$A; from 5: 1 $A + 1 $B", eight));
+
+  EXPECT_EQ(other.code, 2);
+  EXPECT_NE(other.err.find("holds other tokens"), std::string::npos) << other.err;
+  EXPECT_EQ(early.code, 2);
+  EXPECT_NE(early.err.find("phases"), std::string::npos) << early.err;
+  EXPECT_EQ(split.code, 2);
+  EXPECT_EQ(good.code, 0) << good.err;
+  EXPECT_EQ(metrics("more").losses().size(), 8U);
+}
+
+TEST_F(DataPlan, ASplitValidatesOnItsOwnPartAndConcatTrains) {
+  const Exit exit = pretrain("split",
+                             arguments("$A + $B",
+                                       {"--train.steps",
+                                        "4",
+                                        "--data.split",
+                                        "90,10",
+                                        "--train.eval_every",
+                                        "2",
+                                        "--data.packing",
+                                        "concat",
+                                        "--data.cross_documents",
+                                        "true"}));
+  ASSERT_EQ(exit.code, 0) << exit.err;
+  EXPECT_NE(exit.err.find("validation loss"), std::string::npos) << exit.err;
+
+  const Exit steps = pretrain("epochs", arguments("1 $A + 1 $B", {}));
+  EXPECT_EQ(steps.code, 2);
+  EXPECT_NE(steps.err.find("train.steps"), std::string::npos) << steps.err;
+}
+
+}  // namespace
+}  // namespace trireme

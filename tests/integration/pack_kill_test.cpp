@@ -1,0 +1,231 @@
+/// `pack` under mpirun, killed at random moments and started again, stopped by signals, short of
+/// disk.
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <regex>
+
+#include "support/process.hpp"
+#include "unit/data_prep/compress.hpp"
+#include "unit/data_prep/small_corpus.hpp"
+
+namespace trireme {
+namespace {
+
+using namespace testing;
+
+constexpr double kLimit_s = 120;
+
+class PackProgram : public ::testing::Test {
+ protected:
+  PackProgram() {
+    std::filesystem::create_directory(path_ / "in");
+    const std::string corpus = (path_ / "corpus.jsonl").string();
+    write_synth(corpus, 9000, 21, false);
+    tokenizer_ = tokenizer_of(path_, corpus);
+    const std::string text = read_file(corpus);
+    write_text(path_ / "in" / "a.jsonl", text);
+    write_text(path_ / "in" / "b.jsonl.gz", gzip(text));
+    write_text(path_ / "in" / "c.jsonl.zst",
+               in_pieces(text, 300'000, [](auto part) { return zstd(part); }));
+  }
+
+  std::vector<std::string> command(int ranks, const std::string& output) const {
+    std::vector<std::string> words;
+    if (ranks > 1) {
+      words = {
+          TRIREME_MPIEXEC, "--oversubscribe", "--bind-to", "none", "-n", std::to_string(ranks)};
+    }
+    const std::vector<std::string> pack{TRIREME_DATA,
+                                        "pack",
+                                        "--tokenizer",
+                                        tokenizer_,
+                                        "--input",
+                                        (path_ / "in").string(),
+                                        "--output",
+                                        (path_ / output).string(),
+                                        "--seq-len",
+                                        "64",
+                                        "--unit-bytes",
+                                        "100000",
+                                        "--threads",
+                                        "1",
+                                        "--progress",
+                                        "none"};
+    words.insert(words.end(), pack.begin(), pack.end());
+    return words;
+  }
+
+  Process start(int ranks, const std::string& output, const std::string& fault = "") const {
+    std::map<std::string, std::string> environment{{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+                                                   {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
+    if (!fault.empty()) environment = {{"TRIREME_ALLOW_FAULTS", "1"}, {"TRIREME_FAULT", fault}};
+    return {command(ranks, output), environment, path_ / "log"};
+  }
+
+  /// Files of the output folder whose names begin with `prefix`.
+  std::size_t count(const std::string& output, const std::string& prefix) const {
+    std::size_t found = 0;
+    if (!std::filesystem::exists(path_ / output)) return 0;
+    for (const auto& entry : std::filesystem::directory_iterator(path_ / output))
+      found += entry.path().filename().string().starts_with(prefix) ? 1 : 0;
+    return found;
+  }
+
+  /// Units that a killed pack has begun since then and not finished: its work to be done again.
+  std::size_t units_begun_since(const std::string& output,
+                                std::filesystem::file_time_type start) const {
+    std::size_t found = 0;
+    if (!std::filesystem::exists(path_ / output)) return 0;
+    for (const auto& entry : std::filesystem::directory_iterator(path_ / output)) {
+      if (entry.path().filename().string().starts_with(".tmp.unit-") &&
+          entry.last_write_time() + std::chrono::milliseconds(20) >= start)  // coarse clocks
+        ++found;
+    }
+    return found;
+  }
+
+  TemporaryFolder folder_{"pack_program"};
+  std::filesystem::path path_ = folder_.path();
+  std::string tokenizer_;
+};
+
+/// All ranks at once with mpirun, or one rank, for which mpirun then ends the others.
+void kill_job(const Process& job, int ranks, bool all, std::mt19937& random) {
+  std::vector<pid_t> pids;
+  for (int rank = 0; ranks > 1 && rank < ranks; ++rank) {
+    const pid_t pid = rank_pid(job.pid(), rank);
+    if (pid > 1) pids.push_back(pid);
+  }
+  if (!all && !pids.empty()) {
+    signal_process(pids[random() % pids.size()], SIGKILL);
+    return;
+  }
+  for (const pid_t pid : pids) signal_process(pid, SIGKILL);
+  job.signal(SIGKILL);
+}
+
+int kills_asked_for() {
+  const char* asked = std::getenv("TRIREME_TEST_KILLS");
+  return asked == nullptr ? 4 : std::atoi(asked);
+}
+
+TEST_F(PackProgram, GivesTheSameBytesAfterRandomKillsAndRedoesOneUnitARankAtMost) {
+  Process alone = start(1, "whole");
+  const Exit whole_exit = alone.wait(kLimit_s);
+  ASSERT_EQ(whole_exit.code, 0) << whole_exit.err;
+  const auto whole = files_below(path_ / "whole");
+  const std::size_t units = count("whole", "shard-");
+  ASSERT_GT(units, 30U);
+
+  std::mt19937 random(5);
+  const int ranks_of_kill[] = {2, 4, 1, 3};
+  std::size_t redone = 0;
+  std::size_t most = 0;
+  std::size_t sets = 0;
+  int kills = 0;
+  double latest_s = whole_exit.seconds;  // less when runs end before their kill
+  while (kills < kills_asked_for()) {
+    const int ranks = ranks_of_kill[kills % 4];
+    const std::size_t before = count("killed", "shard-");
+    const auto started = std::filesystem::file_time_type::clock::now();
+    Process job = start(ranks, "killed");
+    // Half of the kills at any moment, starting of MPI included, half while shards appear.
+    if (random() % 2 == 0) {
+      wait_for([&] { return !job.running() || count("killed", "shard-") > before; }, kLimit_s);
+    }
+    const double moment_s = latest_s * static_cast<double>(random() % 1000) / 1000.0;
+    wait_for([&] { return !job.running(); }, moment_s);
+    const bool killed = job.running();
+    if (killed) {
+      kill_job(job, ranks, random() % 2 == 0, random);
+      // mpirun itself may hang when a rank dies while MPI starts.
+      if (!wait_for([&] { return !job.running(); }, 10)) kill_job(job, ranks, true, random);
+    }
+    const Exit exit = job.wait(kLimit_s);
+    ASSERT_FALSE(exit.timed_out);
+    if (!killed) {
+      ASSERT_EQ(exit.code, 0) << exit.err;
+      ASSERT_EQ(files_below(path_ / "killed"), whole);
+      std::filesystem::remove_all(path_ / "killed");
+      ++sets;
+      latest_s = std::max(0.2, latest_s * 0.8);
+      continue;
+    }
+    ++kills;
+    // Ranks that lost mpirun may still be on their way out; the next pack must not meet them.
+    wait_for([&] { return rank_pid(job.pid(), 0) < 0; }, 5);
+    const std::size_t begun = units_begun_since("killed", started);
+    ASSERT_LE(begun, static_cast<std::size_t>(ranks));
+    ASSERT_GE(count("killed", "shard-"), before);
+    redone += begun;
+    most = std::max(most, begun);
+  }
+  Process last = start(2, "killed");
+  ASSERT_EQ(last.wait(kLimit_s).code, 0);
+  EXPECT_EQ(files_below(path_ / "killed"), whole);
+  std::printf(
+      "%d kills, %zu sets of %zu units: %zu units begun and not finished, at most %zu at once\n",
+      kills,
+      sets + 1,
+      units,
+      redone,
+      most);
+}
+
+TEST_F(PackProgram, SaysWhatAKillLeft) {
+  Process killed = start(1, "set", "pack.unit_tokenized:0:4:kill9");
+  ASSERT_EQ(killed.wait(kLimit_s).code, 137);
+
+  Process again = start(1, "set");
+  const Exit exit = again.wait(kLimit_s);
+
+  EXPECT_EQ(exit.code, 0);
+  EXPECT_TRUE(std::regex_search(exit.err, std::regex("3 of [0-9]+ shards are kept; 1 unit")))
+      << exit.err;
+}
+
+TEST_F(PackProgram, StopsOnASignalAndGoesOn) {
+  Process whole = start(1, "whole");
+  ASSERT_EQ(whole.wait(kLimit_s).code, 0);
+  const auto files = files_below(path_ / "whole");
+  for (const int ranks : {1, 3}) {
+    for (const int number : {SIGUSR1, SIGTERM, SIGUSR2}) {
+      if (ranks > 1 && number == SIGTERM) continue;  // mpirun would end the job itself
+      Process job = start(ranks, "stopped");
+      const auto some_shards = [&] { return count("stopped", "shard-") > 2 || !job.running(); };
+      ASSERT_TRUE(wait_for(some_shards, kLimit_s));
+      if (ranks == 1) {
+        job.signal(number);
+      } else {
+        signal_process(rank_pid(job.pid(), 1), number);  // one rank's signal stops all
+      }
+      const Exit exit = job.wait(kLimit_s);
+      ASSERT_EQ(exit.code, 75) << exit.err;
+      EXPECT_NE(exit.err.find("stopped on request"), std::string::npos) << exit.err;
+      EXPECT_EQ(count("stopped", ".tmp."), 0U);
+      EXPECT_EQ(count("stopped", "manifest"), 0U);
+
+      Process rest = start(ranks, "stopped");
+      ASSERT_EQ(rest.wait(kLimit_s).code, 0);
+      EXPECT_EQ(files_below(path_ / "stopped"), files);
+      std::filesystem::remove_all(path_ / "stopped");
+    }
+  }
+}
+
+TEST_F(PackProgram, AnOutputThatCannotBeMadeIsSaidAtOnce) {
+  write_text(path_ / "file", "not a folder");
+  Process job = start(1, "file/set");
+  const Exit exit = job.wait(kLimit_s);
+
+  EXPECT_EQ(exit.code, 4) << exit.err;
+  EXPECT_NE(exit.err.find("file/set"), std::string::npos) << exit.err;
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,78 @@
+#include "data/plan.hpp"
+
+#include <gtest/gtest.h>
+
+#include "core/error.hpp"
+#include "unit/data/small_set.hpp"
+
+namespace trireme {
+namespace {
+
+using Phases = std::vector<PlanPhase>;
+
+TEST(Plan, ReadsOneSetAUnionAndABlend) {
+  EXPECT_EQ(parse_plan("sets/web", "data.path"), (Phases{{1, 0, {{1, {"sets/web"}}}}}));
+  EXPECT_EQ(parse_plan("a + b", "data.path"), (Phases{{1, 0, {{1, {"a", "b"}}}}}));
+  EXPECT_EQ(parse_plan("0.7 a + 3e-1 c++", "data.path"),
+            (Phases{{1, 0, {{0.7, {"a"}}, {0.3, {"c++"}}}}}));
+  EXPECT_EQ(parse_plan("1 \"my sets/a;b\" + 2 2024", "data.path"),
+            (Phases{{1, 0, {{1, {"my sets/a;b"}}, {2, {"2024"}}}}}));
+}
+
+TEST(Plan, ReadsPhases) {
+  const Phases expected{{1, 512, {{7, {"a"}}, {3, {"b"}}}},
+                        {1001, 0, {{1, {"b"}}, {1, {"c"}}}},
+                        {2001, 4096, {{1, {"c"}}}}};
+
+  EXPECT_EQ(parse_plan("at 512: 7 a + 3 b; from 1001: 1 b + 1 c; from 2001 at 4096: c", "x"),
+            expected);
+  EXPECT_EQ(parse_plan("# a run\nfrom 1 at 512 : 7 a + 3 b  # first\n\nfrom 1001:\t1 b + 1 c\n"
+                       "from 2001 at 4096: c\n",
+                       "x"),
+            expected);
+}
+
+TEST(Plan, RefusesWhatIsWrongAndSaysWhere) {
+  for (const char* text : {"",
+                           "  ;;",
+                           "0.7 a + b",
+                           "0 a + 1 b",
+                           "-1 a + 1 b",
+                           "a + ",
+                           "a b",
+                           "a + a",
+                           "1 a + 1 b + 2 a",
+                           "a; b",
+                           "a; from 0: b",
+                           "a; from 10: b; from 10: c",
+                           "a; from 10 b",
+                           "a; from ten: b",
+                           "from 5: a",
+                           "a; from 9 at x: b",
+                           "\"a",
+                           "a + b; from 10: a"}) {
+    EXPECT_THROW(parse_plan(text, "data.path"), Error) << text;
+  }
+  try {
+    parse_plan("0.7 a + 0.3 b from 10: c", "data.path");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("'from'"), std::string::npos) << error.what();
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+  }
+}
+
+TEST(Plan, AValueIsAFolderAFileOrAPlan) {
+  const testing::TemporaryFolder folder("plan");
+  const std::string odd = (folder.path() / "1 a + 2 b").string();
+  std::filesystem::create_directories(odd);
+  write_file_atomic(folder.path() / "run.plan", "1 a + 2 b\nfrom 5: 1 a\n");
+
+  EXPECT_EQ(read_plan(odd, "data.path"), (Phases{{1, 0, {{1, {odd}}}}}));
+  EXPECT_EQ(read_plan("no/such/set", "data.path"), (Phases{{1, 0, {{1, {"no/such/set"}}}}}));
+  EXPECT_EQ(read_plan("1 a + 2 b", "data.path"), (Phases{{1, 0, {{1, {"a"}}, {2, {"b"}}}}}));
+  EXPECT_EQ(read_plan((folder.path() / "run.plan").string(), "data.path").size(), 2U);
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,374 @@
+#include "data/stream.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <numeric>
+#include <random>
+
+#include "core/error.hpp"
+#include "core/timer.hpp"
+#include "data/loader.hpp"
+#include "unit/data/small_set.hpp"
+
+namespace trireme {
+namespace {
+
+using testing::TemporaryFolder;
+using testing::write_numbered_set;
+
+constexpr std::int64_t kBatch = 12;
+
+/// Sets a, b and c; a token's number says which set and place it is from.
+class Stream : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = new TemporaryFolder("stream");
+    write_numbered_set(folder_->path() / "a", 1, 6000, 50, 3, {16});
+    write_numbered_set(folder_->path() / "b", 10001, 2500, 30, 1, {16});
+    write_numbered_set(folder_->path() / "c", 20001, 1500, 90, 2, {});
+  }
+
+  static void TearDownTestSuite() { delete folder_; }
+
+  static std::string at(const std::string& name) { return (folder_->path() / name).string(); }
+
+  /// $a, $b and $c stand for the sets.
+  static StreamConfig config(std::string plan) {
+    for (const std::string name : {"a", "b", "c"}) {
+      for (std::size_t i = plan.find("$" + name); i != std::string::npos; i = plan.find("$" + name))
+        plan.replace(i, 2, at(name));
+    }
+    StreamConfig config;
+    config.phases = parse_plan(plan, "data.path");
+    config.global_batch = kBatch;
+    config.seed = 5;
+    return config;
+  }
+
+  static SampleStream open(const std::string& plan) { return SampleStream::open(config(plan)); }
+
+  static TemporaryFolder* folder_;
+};
+
+TemporaryFolder* Stream::folder_ = nullptr;
+
+/// Tokens of the samples [first, end), padding left out, how often each came. Of source `source`
+/// only, if given.
+std::map<std::int64_t, int> tokens_of(const SampleStream& stream,
+                                      std::int64_t first,
+                                      std::int64_t end,
+                                      std::optional<std::size_t> source = {}) {
+  std::map<std::int64_t, int> seen;
+  for (std::int64_t i = first; i < end; ++i) {
+    if (source && stream.place(i).source != *source) continue;
+    for (const std::int64_t token : stream.make_batch(i, 1).tokens) {
+      if (token != 0) ++seen[token];
+    }
+  }
+  return seen;
+}
+
+/// Each of [first, first + size) came `times` times, and nothing else did.
+void expect_each(const std::map<std::int64_t, int>& seen, std::int64_t first, int size, int times) {
+  ASSERT_EQ(seen.size(), static_cast<std::size_t>(size));
+  for (const auto& [token, count] : seen) {
+    ASSERT_GE(token, first);
+    ASSERT_EQ(count, times) << "token " << token;
+  }
+}
+
+TEST_F(Stream, OfOneSetIsTheOrderOfThatSet) {
+  const TokenSet set = TokenSet::open(at("a"));
+  const SampleSet samples(set, 16);
+  const SampleOrder order(samples.size(), 5);
+  const SampleStream stream = open("$a");
+
+  EXPECT_EQ(stream.epoch_size(), samples.size());
+  EXPECT_EQ(stream.content_hash(), set.content_hash());
+  for (const std::int64_t first : {0, 17, 400, 100'000}) {
+    std::vector<std::int64_t> indices(40);
+    std::iota(indices.begin(), indices.end(), first);
+    const Batch expected = samples.make_batch(indices, order);
+
+    const Batch batch = stream.make_batch(first, 40);
+
+    EXPECT_EQ(batch.tokens, expected.tokens);
+    EXPECT_EQ(batch.targets, expected.targets);
+    EXPECT_EQ(batch.segment_bounds, expected.segment_bounds);
+    EXPECT_EQ(batch.sample_indices, expected.sample_indices);
+    EXPECT_EQ(stream.count_targets(first, 40), expected.num_targets);
+  }
+}
+
+TEST_F(Stream, OfAUnionHoldsEverySetOnceAnEpoch) {
+  const SampleStream stream = open("$a + $b");
+  const auto epoch = static_cast<std::int64_t>(stream.epoch_size().value());
+  auto seen = tokens_of(stream, epoch, 2 * epoch);
+
+  expect_each({seen.begin(), seen.lower_bound(10000)}, 1, 6000, 1);
+  expect_each({seen.lower_bound(10000), seen.end()}, 10001, 2500, 1);
+  EXPECT_FALSE(open("1 $a + 1 $b").epoch_size().has_value());
+}
+
+TEST_F(Stream, DrawsFromSourcesByWeightEachInItsOwnOrder) {
+  const SampleStream stream = open("3 $a + 1 $b");
+  const SampleStream alone = open("$a");
+  const auto size = static_cast<std::int64_t>(alone.epoch_size().value());
+  std::vector<std::int64_t> of_a;  // its positions, in the order they came
+  for (std::int64_t i = 0; std::ssize(of_a) < size + 50; ++i) {
+    const StreamPlace place = stream.place(i);
+    if (place.source == 0) {
+      ASSERT_EQ(place.position, alone.place(std::ssize(of_a)).position);
+      of_a.push_back(static_cast<std::int64_t>(place.position));
+    }
+  }
+  const auto consumed = stream.consumed(4 * 700);
+  EXPECT_EQ(consumed[0], 2100U);
+  EXPECT_EQ(consumed[1], 700U);
+}
+
+TEST_F(Stream, PhasesGoOnWhereEachSourceStood) {
+  const SampleStream stream = open(
+      "3 $a + 1 $b; from 8: 1 $b + 1 $c; from 11: $a; from 15: 1 $c + 2 $a + 2 $b; from 300: 1 $a");
+  std::vector<std::uint64_t> next(3, 0);
+  std::map<std::size_t, std::map<std::uint64_t, std::vector<std::uint64_t>>> drawn;
+  for (std::int64_t i = 0; i < 310 * kBatch; ++i) {
+    if (i % 100 == 0) {
+      ASSERT_EQ(stream.consumed(i), next) << i;
+    }
+    const StreamPlace place = stream.place(i);
+    const std::uint64_t size = place.samples->size();
+    ASSERT_EQ(place.epoch, next[place.source] / size) << "no sample is left out or repeated";
+    drawn[place.source][place.epoch].push_back(place.position);
+    ++next[place.source];
+  }
+  for (auto& [source, epochs] : drawn) {
+    ASSERT_GT(epochs.size(), 2U);
+    for (auto& [epoch, positions] : epochs) {
+      std::sort(positions.begin(), positions.end());
+      ASSERT_EQ(std::unique(positions.begin(), positions.end()), positions.end());
+      if (epoch + 1 < epochs.size()) {
+        ASSERT_EQ(positions.back(), positions.size() - 1) << "source " << source;
+      }
+    }
+  }
+}
+
+TEST_F(Stream, AnotherLengthGoesOnWithTheRestOfTheEpoch) {
+  // 16 tokens, then 40, then 24, then 16 again, all within the first epoch of a and of b.
+  const SampleStream stream = open(
+      "3 $a + 1 $b; from 6 at 40: 1 $a + 1 $b; from 8 at 24: $b; from 9 at 16: 1 $a; from 40: 1 $b "
+      "+ 1 $a");
+  EXPECT_EQ(stream.max_seq_len(), 40);
+  for (const std::size_t source : {0, 1}) {
+    std::map<std::int64_t, int> seen;
+    std::int64_t last = 0;
+    std::int64_t i = 0;
+    const std::int64_t size = source == 0 ? 6000 : 2500;
+    for (; std::ssize(seen) < size && i < 200 * kBatch; ++i) {
+      const StreamPlace place = stream.place(i);
+      ASSERT_EQ(place.samples->seq_len(), stream.seq_len(i));
+      if (place.source != source) continue;
+      const Batch batch = stream.make_batch(i, 1);
+      ASSERT_EQ(batch.T, stream.seq_len(i));
+      for (const std::int64_t token : batch.tokens) {
+        if (token != 0) ++seen[token];
+      }
+      last = i;
+    }
+    expect_each(seen, source == 0 ? 1 : 10001, static_cast<int>(size), 1);
+    ASSERT_GT(last, 8 * kBatch) << "the epoch ends after the changes of length";
+    // Then whole epochs: the next one holds each token once more.
+    std::map<std::int64_t, int> second;
+    for (; std::ssize(second) < size && i < 400 * kBatch; ++i) {
+      if (stream.place(i).source != source) continue;
+      for (const std::int64_t token : stream.make_batch(i, 1).tokens) {
+        if (token != 0) ++second[token];
+      }
+    }
+    expect_each(second, source == 0 ? 1 : 10001, static_cast<int>(size), 1);
+  }
+}
+
+TEST_F(Stream, TrainsOnTheFirstPartOfASplitOnly) {
+  StreamConfig asked = config("$a + $b");
+  asked.split = "80,15,5";
+  for (const Packing packing : {Packing::best_fit, Packing::concat}) {
+    asked.packing = packing;
+    const SampleStream stream = SampleStream::open(asked);
+    const auto seen = tokens_of(stream, 0, static_cast<std::int64_t>(*stream.epoch_size()));
+    std::size_t expected = 0;
+    for (const TokenSet* set : stream.sets()) {
+      const DocumentRange train =
+          Split::parse("80,15,5", "").part(SplitPart::train, set->num_documents());
+      const SampleSet samples(*set, {.seq_len = 16, .documents = train});
+      std::vector<std::int64_t> all(samples.size());
+      std::iota(all.begin(), all.end(), 0);
+      const Batch batch = samples.make_batch(all, SampleOrder(samples.size(), 0));
+      std::set<std::int64_t> tokens(batch.tokens.begin(), batch.tokens.end());
+      tokens.erase(0);
+      for (const std::int64_t token : tokens) ASSERT_TRUE(seen.contains(token));
+      expected += tokens.size();
+    }
+    EXPECT_EQ(seen.size(), expected);
+  }
+}
+
+TEST_F(Stream, ResumesAtRandomPointsWithOtherRanksAndYieldsExactlyTheRest) {
+  const std::string plan =
+      "0.7 $a + 0.3 $b; from 30: 1 $a + 1 $b + 1 $c; from 60 at 24: 2 $a + 1 $c";
+  const SampleStream whole = open(plan);
+  constexpr std::int64_t kSteps = 80;
+  std::map<std::int64_t, std::vector<std::int64_t>> expected;  // sample -> its tokens
+  std::vector<std::int64_t> targets;                           // of each step
+  {
+    DataLoader loader(whole, {.micro_batch = kBatch, .global_batch = kBatch});
+    for (std::int64_t step = 0; step < kSteps; ++step) {
+      const Batch batch = loader.next();
+      targets.push_back(batch.num_targets);
+      ASSERT_EQ(batch.num_targets, batch.update_targets);
+      for (std::int64_t row = 0; row < batch.B; ++row) {
+        const auto begin = batch.tokens.begin() + row * batch.T;
+        expected[batch.sample_indices[std::size_t(row)]] = {begin, begin + batch.T};
+      }
+    }
+  }
+  std::mt19937 random(8);
+  for (int trial = 0; trial < 20; ++trial) {
+    const std::int64_t stop = static_cast<std::int64_t>(random() % kSteps);
+    const int size = std::vector<int>{1, 2, 3, 4, 6, 12}[random() % 6];
+    const std::int64_t micro_batch = random() % 2 == 0 || size == 12 ? 1 : kBatch / size;
+    // What a checkpoint keeps of the first part is all that the second part is given.
+    const auto values = whole.state(stop * kBatch);
+    const SampleStream resumed = open(plan);
+    resumed.check_state(values, stop * kBatch, "checkpoint");
+    std::map<std::int64_t, std::vector<std::int64_t>> rest;
+    for (int rank = 0; rank < size; ++rank) {
+      DataLoader loader(resumed,
+                        {.micro_batch = micro_batch,
+                         .global_batch = kBatch,
+                         .rank = rank,
+                         .size = size,
+                         .next_sample = stop * kBatch});
+      for (std::int64_t i = stop * loader.micro_steps(); i < kSteps * loader.micro_steps(); ++i) {
+        const Batch batch = loader.next();
+        ASSERT_EQ(batch.update_targets, targets[std::size_t(i / loader.micro_steps())]);
+        for (std::int64_t row = 0; row < batch.B; ++row) {
+          const auto begin = batch.tokens.begin() + row * batch.T;
+          ASSERT_TRUE(rest.emplace(batch.sample_indices[std::size_t(row)],
+                                   std::vector<std::int64_t>(begin, begin + batch.T))
+                          .second)
+              << "one sample on two ranks";
+        }
+      }
+    }
+    const decltype(expected) left(expected.lower_bound(stop * kBatch), expected.end());
+    ASSERT_EQ(rest, left) << "stopped at step " << stop << ", " << size << " ranks";
+  }
+}
+
+TEST_F(Stream, GivesTheFirstBatchAtABillionSamplesWithinASecond) {
+  const std::string plan =
+      "0.2 $a + 0.5 $b + 0.3 $c; from 40000000: 0.6 $a + 0.2 $b + 0.2 $c; from 80000000: 1 $a + 2 "
+      "$b";
+  constexpr std::int64_t kFar = 1'000'000'008;
+  const Timer timer;
+
+  const SampleStream stream = open(plan);
+  DataLoader loader(stream, {.micro_batch = kBatch, .global_batch = kBatch, .next_sample = kFar});
+  const Batch batch = loader.next();
+
+  const double seconds = timer.seconds();
+  std::size_t bytes = 0;
+  for (const auto& [key, value] : stream.state(kFar)) bytes += key.size() + value.size();
+  std::printf("first batch at sample %ld: %.3f s, state %zu bytes\n", long(kFar), seconds, bytes);
+  EXPECT_LT(seconds, 1);
+  EXPECT_LT(bytes, 10'000U);
+  EXPECT_EQ(batch.sample_indices.front(), kFar);
+  const auto consumed = stream.consumed(kFar);
+  EXPECT_EQ(std::accumulate(consumed.begin(), consumed.end(), std::uint64_t{0}),
+            static_cast<std::uint64_t>(kFar));
+}
+
+class StreamState : public Stream {
+ protected:
+  static std::string refusal(const std::map<std::string, std::string>& values,
+                             const StreamConfig& config,
+                             std::int64_t next_sample) {
+    try {
+      SampleStream::open(config).check_state(values, next_sample, "runs/x");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::usage);
+      return error.what();
+    }
+    return "";
+  }
+};
+
+TEST_F(StreamState, AppendedPhasesContinueAndKeepTheHash) {
+  const std::int64_t stop = 20 * kBatch;
+  const SampleStream before = open("$a; from 50: $b");
+  const auto values = before.state(stop);
+
+  EXPECT_EQ(refusal(values, config("$a"), stop), "");
+  EXPECT_EQ(refusal(values, config("$a; from 21: 1 $b + 1 $a"), stop), "");
+  EXPECT_EQ(refusal(values, config("$a; from 21 at 40: 1 $c"), stop), "");
+  EXPECT_EQ(open("$a; from 21: 1 $b + 1 $a").content_hash(), before.content_hash());
+  EXPECT_NE(refusal(values, config("$a; from 20: 1 $b + 1 $a"), stop).find("phases"),
+            std::string::npos)
+      << "it would have begun before the checkpoint";
+}
+
+TEST_F(StreamState, ChangedDataIsRefusedByName) {
+  const std::int64_t stop = 20 * kBatch;
+  const auto values = open("7 $a + 3 $b; from 11: $b").state(stop);
+
+  EXPECT_EQ(refusal(values, config("0.7 $a + 0.3 $b; from 11: $b"), stop), "");
+  EXPECT_NE(refusal(values, config("7 $a + 3 $c; from 11: $c"), stop).find("source 2"),
+            std::string::npos);
+  EXPECT_NE(refusal(values, config("6 $a + 4 $b; from 11: $b"), stop).find("sources of phase 1"),
+            std::string::npos);
+  EXPECT_NE(refusal(values, config("7 $a + 3 $b; from 12: $b"), stop).find("begin of phase 2"),
+            std::string::npos);
+  EXPECT_NE(refusal(values, config("7 $a + 3 $b; from 11 at 32: $b"), stop).find("seq_len"),
+            std::string::npos);
+  StreamConfig other = config("7 $a + 3 $b; from 11: $b");
+  other.blend_rule = BlendRule::megatron;
+  EXPECT_NE(refusal(values, other, stop).find("blend_rule"), std::string::npos);
+  other = config("7 $a + 3 $b; from 11: $b");
+  other.split = "9,1";
+  EXPECT_NE(refusal(values, other, stop).find("data.split"), std::string::npos);
+  other.split = "";
+  other.packing = Packing::concat;
+  EXPECT_NE(refusal(values, other, stop).find("data.packing"), std::string::npos);
+}
+
+TEST_F(StreamState, OfOlderCheckpointsIsTheSetsHash) {
+  const std::map<std::string, std::string> older{
+      {"data.content_hash", TokenSet::open(at("a")).content_hash()}};
+
+  EXPECT_EQ(refusal(older, config("$a"), 99 * kBatch), "");
+  EXPECT_EQ(refusal(older, config("$a; from 100: $b"), 99 * kBatch), "");
+  EXPECT_NE(refusal(older, config("$b"), 99 * kBatch).find("other tokens"), std::string::npos);
+  EXPECT_NE(refusal(older, config("1 $a + 1 $b"), 99 * kBatch), "");
+  EXPECT_NE(refusal(older, config("$a; from 50: $b"), 99 * kBatch), "");
+}
+
+TEST_F(Stream, RefusesSetsThatDoNotBelongTogetherAndConcatAtAnotherLength) {
+  TemporaryFolder other("other_vocabulary");
+  write_numbered_set(other.path(), 1, 100, 5, 1, {16});
+  std::string text = read_file(other.path() / schema::kManifest);
+  Manifest manifest = Manifest::from_text(text, "m");
+  manifest.tokenizer_hash = "another";
+  std::filesystem::remove(other.path() / schema::kManifest);
+  write_file_atomic(other.path() / schema::kManifest, manifest.to_text());
+
+  EXPECT_THROW(open("1 $a + 1 " + other.path().string()), Error);
+  StreamConfig concat = config("$a; from 5 at 24: $a");
+  concat.packing = Packing::concat;
+  EXPECT_THROW(SampleStream::open(concat), Error);
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,213 @@
+/// One set of inputs, plain and compressed, large and small, made by any number of ranks and
+/// threads.
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <nlohmann/json.hpp>
+
+#include "comm/thread/thread_world.hpp"
+#include "core/error.hpp"
+#include "data/token_set.hpp"
+#include "data_prep/pack.hpp"
+#include "unit/data_prep/compress.hpp"
+#include "unit/data_prep/small_corpus.hpp"
+
+namespace trireme {
+namespace {
+
+using testing::files_below;
+using testing::gzip;
+using testing::in_pieces;
+using testing::TemporaryFolder;
+using testing::write_text;
+using testing::zstd;
+
+class PackRanks : public ::testing::Test {
+ protected:
+  PackRanks() {
+    std::filesystem::create_directory(path_ / "in");
+    const std::string corpus = (path_ / "corpus.jsonl").string();
+    write_synth(corpus, 500, 11, false);
+    tokenizer_ = testing::tokenizer_of(path_, corpus);
+    text_ = read_file(corpus);
+    const auto frame = [](auto part) { return zstd(part); };
+    write_text(path_ / "in" / "a.jsonl", text_);
+    write_text(path_ / "in" / "b.jsonl.gz", gzip(text_));
+    write_text(path_ / "in" / "c.jsonl.zst", in_pieces(text_, 30'000, frame));
+    write_text(path_ / "in" / "d.jsonl", text_.substr(0, text_.find('\n') + 1));
+    write_text(path_ / "in" / "e.jsonl.gz", gzip("") + gzip("not json\n" + text_.substr(0, 900)));
+    write_text(path_ / "in" / "f.jsonl", "");
+  }
+
+  PackConfig config(const std::string& output) const {
+    PackConfig config = testing::pack_config((path_ / "in").string(), path_ / output);
+    config.unit_bytes = 12'000;  // about 25 units
+    return config;
+  }
+
+  TemporaryFolder folder_{"pack_ranks"};
+  std::filesystem::path path_ = folder_.path();
+  std::string tokenizer_;
+  std::string text_;
+};
+
+TEST_F(PackRanks, MakeTheSameBytesWhoeverMakesThem) {
+  pack(config("alone"), tokenizer_, nullptr);
+  const auto files = files_below(path_ / "alone");
+  ASSERT_GT(files.size(), 22U);
+  EXPECT_GT(TokenSet::open(path_ / "alone").manifest().counts.bad_lines, 0U);
+
+  for (const int ranks : {1, 2, 4, 7}) {
+    for (const int threads : {1, 3}) {
+      for (const char* schedule : {"dynamic", "static"}) {
+        if (ranks > 2 && (threads == 3) == (schedule[0] == 'd')) continue;  // keeps the test short
+        PackConfig shared = config("shared");
+        shared.threads = threads;
+        shared.schedule = schedule;
+        run_ranks(ranks, [&](Communicator& world) { pack(shared, tokenizer_, &world); });
+
+        EXPECT_EQ(files_below(path_ / "shared"), files) << ranks << " ranks, " << threads;
+        std::filesystem::remove_all(path_ / "shared");
+      }
+    }
+  }
+}
+
+TEST_F(PackRanks, GoOnWithWhatIsMissing) {
+  pack(config("whole"), tokenizer_, nullptr);
+  const auto files = files_below(path_ / "whole");
+  std::filesystem::copy(path_ / "whole", path_ / "rest", std::filesystem::copy_options::recursive);
+  std::filesystem::remove(path_ / "rest" / "manifest.json");
+  int removed = 0;
+  for (const auto& entry : files) {
+    if (entry.first.starts_with("shard-") && removed++ % 3 != 0)
+      std::filesystem::remove(path_ / "rest" / entry.first);
+  }
+  write_text(path_ / "rest" / ".tmp.unit-3", "");  // what a killed pack leaves of the unit in hand
+  write_text(path_ / "rest" / ".tmp.shard-00003.h5.77", "half");
+
+  PackReport report;
+  run_ranks(3, [&](Communicator& world) {
+    const PackReport mine = pack(config("rest"), tokenizer_, &world);
+    if (world.rank() == 0) report = mine;
+  });
+
+  EXPECT_EQ(files_below(path_ / "rest"), files);
+  EXPECT_EQ(report.interrupted, 1U);
+  EXPECT_GT(report.kept, 5U);
+}
+
+TEST_F(PackRanks, CompressionChangesNoTokens) {
+  const auto frame = [](auto part) { return zstd(part); };
+  write_text(path_ / "x.jsonl", text_);
+  write_text(path_ / "x.jsonl.gz", gzip(text_));
+  write_text(path_ / "x.jsonl.zst", in_pieces(text_, 9'999, frame));
+  const auto packed = [&](const std::string& input, const std::string& output) {
+    PackConfig asked = config(output);
+    asked.inputs = {(path_ / input).string()};
+    pack(asked, tokenizer_, nullptr);
+    return TokenSet::open(path_ / output);
+  };
+  const TokenSet plain = packed("x.jsonl", "plain");
+  for (const char* suffix : {".gz", ".zst"}) {
+    const TokenSet other = packed(std::string("x.jsonl") + suffix, std::string("set") + suffix);
+    ASSERT_EQ(other.num_shards(), plain.num_shards());
+    for (std::size_t s = 0; s < plain.num_shards(); ++s) {
+      const TokenShard& a = plain.shard(s);
+      const TokenShard& b = other.shard(s);
+      ASSERT_EQ(a.document_offsets(), b.document_offsets());
+      ASSERT_EQ(a.document_source_offsets(), b.document_source_offsets());
+      std::vector<std::int64_t> tokens(a.num_tokens());
+      std::vector<std::int64_t> others(b.num_tokens());
+      a.read_tokens(0, tokens);
+      b.read_tokens(0, others);
+      ASSERT_EQ(tokens, others);
+      ASSERT_EQ(a.meta().input_xxh3, b.meta().input_xxh3);
+      ASSERT_EQ(a.meta().packs, b.meta().packs);
+    }
+  }
+}
+
+TEST_F(PackRanks, CountBadLinesTogether) {
+  std::string bad;
+  for (int i = 0; i < 30; ++i)
+    bad += "bad line number " + std::to_string(i) + "\n" + text_.substr(0, text_.find('\n') + 1);
+  write_text(path_ / "bad.jsonl", bad);
+  PackConfig asked = config("bad");
+  asked.inputs = {(path_ / "bad.jsonl").string()};
+  asked.unit_bytes = 500;
+  asked.max_bad = 29;  // no unit holds that many
+  std::string message;
+  try {
+    run_ranks(3, [&](Communicator& world) { pack(asked, tokenizer_, &world); });
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::data);
+    message = error.what();
+  }
+  EXPECT_NE(message.find("more than --max-bad 29"), std::string::npos) << message;
+
+  asked.max_bad = 30;
+  run_ranks(3, [&](Communicator& world) { pack(asked, tokenizer_, &world); });
+  EXPECT_EQ(TokenSet::open(path_ / "bad").manifest().counts.bad_lines, 30U);
+}
+
+TEST_F(PackRanks, RefuseADamagedInputBeforeAnyShard) {
+  const std::string packed = gzip(text_);
+  write_text(path_ / "in" / "z.jsonl.gz", packed.substr(0, packed.size() / 2));
+  try {
+    run_ranks(2, [&](Communicator& world) { pack(config("none"), tokenizer_, &world); });
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::data);
+    EXPECT_NE(std::string(error.what()).find("z.jsonl.gz: damaged gzip at byte"), std::string::npos)
+        << error.what();
+  }
+  EXPECT_FALSE(std::filesystem::exists(path_ / "none"));
+}
+
+/// Files longer than that cannot be written while it lives: what a full disk looks like.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    rlimit limit = before_;
+    limit.rlim_cur = bytes;
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+
+  ~FileSizeLimit() { ::setrlimit(RLIMIT_FSIZE, &before_); }
+
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+  FileSizeLimit(FileSizeLimit&&) = delete;
+  FileSizeLimit& operator=(FileSizeLimit&&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(PackRanks, LeaveNothingHalfWhereTheDiskEnds) {
+  pack(config("whole"), tokenizer_, nullptr);
+  for (const rlim_t bytes : {100U, 3000U, 9000U}) {  // a shard has about 10,000
+    const FileSizeLimit limit(bytes);
+    try {
+      pack(config("full"), tokenizer_, nullptr);
+      FAIL() << "no error at " << bytes;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::resource) << error.what();
+      EXPECT_NE(std::string(error.what()).find("full"), std::string::npos) << error.what();
+    }
+    for (const auto& entry : files_below(path_ / "full"))
+      EXPECT_FALSE(entry.first.starts_with(".tmp.") || entry.first.starts_with("shard-"))
+          << entry.first;
+  }
+  pack(config("full"), tokenizer_, nullptr);
+
+  EXPECT_EQ(files_below(path_ / "full"), files_below(path_ / "whole"));
+}
+
+}  // namespace
+}  // namespace trireme

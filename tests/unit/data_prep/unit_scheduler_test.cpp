@@ -1,0 +1,144 @@
+#include "data_prep/unit_scheduler.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+#include <numeric>
+#include <thread>
+
+#include "comm/thread/thread_world.hpp"
+#include "core/error.hpp"
+
+namespace trireme {
+namespace {
+
+using Chains = std::vector<std::vector<std::size_t>>;
+
+Chains singles(std::size_t count) {
+  Chains chains;
+  for (std::size_t i = 0; i < count; ++i) chains.push_back({i});
+  return chains;
+}
+
+TEST(UnitQueue, GivesTheLargestChainFirstAndKeepsChainsTogether) {
+  const std::vector<std::uint64_t> bytes{10, 10, 30, 5, 5, 5, 5, 5};
+  UnitQueue queue({{0}, {1}, {2}, {3, 4, 5, 6, 7}}, bytes);
+
+  EXPECT_EQ(queue.next(0), 2U);
+  EXPECT_EQ(queue.next(1), 3U);
+  EXPECT_EQ(queue.next(0), 0U);
+  EXPECT_EQ(queue.next(1), 4U);
+  EXPECT_EQ(queue.next(1), 5U);
+  EXPECT_EQ(queue.next(2), 1U);
+  EXPECT_EQ(queue.next(0), std::nullopt);
+  EXPECT_EQ(queue.next(1), 6U);
+  queue.stop();
+  EXPECT_EQ(queue.next(1), std::nullopt);
+}
+
+TEST(StaticScheduler, SharesAllUnits) {
+  const std::vector<std::uint64_t> bytes(11, 1);
+  std::vector<std::size_t> all;
+  for (int rank = 0; rank < 3; ++rank) {
+    StaticScheduler scheduler(singles(11), bytes, rank, 3, [](const UnitTally&) {});
+    while (const auto unit = scheduler.next({}, false)) all.push_back(*unit);
+  }
+  std::sort(all.begin(), all.end());
+
+  std::vector<std::size_t> expected(11);
+  std::iota(expected.begin(), expected.end(), 0U);
+  EXPECT_EQ(all, expected);
+}
+
+/// Units that each of `ranks` got; `work(rank, unit)` says whether to ask for a stop.
+template <class Work>
+Chains share(int ranks, std::size_t units, std::uint64_t& bytes_told, Work&& work) {
+  Chains taken(static_cast<std::size_t>(ranks));
+  run_ranks(ranks, [&](Communicator& world) {
+    std::uint64_t told = 0;
+    DynamicScheduler scheduler(world,
+                               UnitQueue(singles(units), std::vector<std::uint64_t>(units, 1)),
+                               [&](const UnitTally& tally) { told += tally.bytes; });
+    UnitTally tally;
+    bool stop = false;
+    while (const auto unit = scheduler.next(tally, stop)) {
+      taken[static_cast<std::size_t>(world.rank())].push_back(*unit);
+      stop = work(world.rank(), *unit, scheduler);
+      tally = {.bytes = *unit + 1};
+    }
+    scheduler.finish();
+    world.barrier();
+    if (world.rank() == 0) bytes_told = told;
+  });
+  return taken;
+}
+
+TEST(DynamicScheduler, GivesEachUnitToOneRank) {
+  for (const int ranks : {2, 3, 7}) {
+    for (const std::size_t units : {0U, 1U, 2U, 60U}) {
+      std::uint64_t told = 0;
+      const Chains taken =
+          share(ranks, units, told, [](int, std::size_t, UnitScheduler& scheduler) {
+            scheduler.serve();
+            return false;
+          });
+
+      std::vector<std::size_t> all;
+      for (const auto& mine : taken) all.insert(all.end(), mine.begin(), mine.end());
+      std::sort(all.begin(), all.end());
+      std::vector<std::size_t> expected(units);
+      std::iota(expected.begin(), expected.end(), 0U);
+      EXPECT_EQ(all, expected) << ranks;
+      EXPECT_EQ(told, units * (units + 1) / 2) << ranks << " " << units;
+    }
+  }
+}
+
+TEST(DynamicScheduler, GivesASlowRankFewerUnits) {
+  std::uint64_t told = 0;
+  const Chains taken = share(3, 60, told, [](int rank, std::size_t, UnitScheduler& scheduler) {
+    for (int i = 0; i < (rank == 1 ? 40 : 4); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      scheduler.serve();
+    }
+    return false;
+  });
+
+  EXPECT_LT(taken[1].size(), taken[0].size());
+  EXPECT_LT(taken[1].size(), taken[2].size());
+}
+
+TEST(DynamicScheduler, AStopOfOneRankEndsAll) {
+  for (const int stopper : {0, 2}) {
+    std::uint64_t told = 0;
+    const Chains taken = share(3, 300, told, [&](int rank, std::size_t, UnitScheduler& scheduler) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      scheduler.serve();
+      return rank == stopper;
+    });
+
+    EXPECT_EQ(taken[static_cast<std::size_t>(stopper)].size(), 1U);
+    EXPECT_LT(taken[0].size() + taken[1].size() + taken[2].size(), 300U);
+  }
+}
+
+TEST(DynamicScheduler, AnErrorOfTheTallyEndsRankZero) {
+  EXPECT_THROW(run_ranks(2,
+                         [](Communicator& world) {
+                           DynamicScheduler scheduler(
+                               world,
+                               UnitQueue(singles(20), std::vector<std::uint64_t>(20, 1)),
+                               [](const UnitTally& tally) {
+                                 if (tally.bad_lines > 2) fail(ErrorKind::data, "too many");
+                               });
+                           while (scheduler.next({.bad_lines = world.rank() == 0 ? 0U : 3U}, false))
+                             scheduler.serve();
+                           scheduler.finish();
+                         }),
+               Error);
+}
+
+}  // namespace
+}  // namespace trireme

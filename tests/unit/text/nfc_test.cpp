@@ -1,0 +1,58 @@
+#include "text/nfc.hpp"
+
+#include <gtest/gtest.h>
+
+#include "unit/text/text_samples.hpp"
+
+namespace trireme {
+namespace {
+
+TEST(Nfc, JoinsAndOrders) {
+  EXPECT_EQ(to_nfc(""), "");
+  EXPECT_EQ(to_nfc("plain ASCII, 世界"), "plain ASCII, 世界");
+  EXPECT_EQ(to_nfc("e\u0301"), "é");
+  EXPECT_EQ(to_nfc("\u212B"), "Å");                    // the Angstrom sign is a letter
+  EXPECT_EQ(to_nfc("a\u0301\u0323"), "\u1EA1\u0301");  // below comes before above
+  EXPECT_EQ(to_nfc("a\u0301\u0301"), "\u00E1\u0301");  // the second is in the way of none
+  EXPECT_EQ(to_nfc("\u0301e"), "\u0301e");             // a mark without a letter
+  EXPECT_EQ(to_nfc("é\u0323x"), "\u1EB9\u0301x");      // a joined letter comes apart again
+  EXPECT_EQ(to_nfc("\u0344"), "\u0308\u0301");         // never the result of a composition
+  EXPECT_EQ(to_nfc("\u0958"), "\u0915\u093C");         // excluded from composition
+  EXPECT_EQ(to_nfc("x\u0338e\u0301y"), "x\u0338éy");
+}
+
+TEST(Nfc, ComputesHangul) {
+  EXPECT_EQ(to_nfc("\u1100\u1161"), "가");
+  EXPECT_EQ(to_nfc("\u1100\u1161\u11A8"), "각");
+  EXPECT_EQ(to_nfc("가\u11A8"), "각");
+  EXPECT_EQ(to_nfc("각\u11A8"), "각\u11A8");
+  EXPECT_EQ(to_nfc("\u1100\u1100\u1161"), "\u1100가");
+  EXPECT_EQ(to_nfc("가\u11A7"), "가\u11A7");  // "no tail" is no character to join
+}
+
+TEST(Nfc, KeepsWhatUnicode12DoesNotJoin) {
+  EXPECT_EQ(to_nfc("\U00011935\U00011930"), "\U00011935\U00011930");
+  EXPECT_EQ(to_nfc("\U00011099\U000110BA"), "\U0001109A");
+}
+
+TEST(Nfc, QuickCheckNeverPassesWhatWouldChange) {
+  samples::Rng rng(5);
+  int sure = 0;
+  for (int i = 0; i < 20000; ++i) {
+    std::string text;
+    for (std::uint32_t n = rng() % 6; n > 0; --n) {
+      std::uint32_t c = rng() % (rng() % 2 == 0 ? 0x400 : 0x12000);
+      if (c >= 0xD800 && c <= 0xDFFF) c = 0x301;
+      samples::append_utf8(c, text);
+    }
+    const std::string normal = to_nfc(text);
+    ASSERT_EQ(to_nfc(normal), normal) << text;
+    if (!surely_nfc(text)) continue;
+    ASSERT_EQ(normal, text);
+    ++sure;
+  }
+  EXPECT_GT(sure, 10000);
+}
+
+}  // namespace
+}  // namespace trireme
