@@ -2,7 +2,9 @@
 
 #include <array>
 
+#include "checkpoint/measure.hpp"
 #include "comm/factory.hpp"
+#include "core/error.hpp"
 #include "core/run_main.hpp"
 
 namespace trireme {
@@ -14,25 +16,130 @@ struct PlaceCommand {
   std::string (*run)(const std::filesystem::path& place);
 };
 
-constexpr std::array<PlaceCommand, 4> kPlaceCommands{{
+constexpr std::array<PlaceCommand, 3> kPlaceCommands{{
     {"checkpoint list", "checkpoints of a run, newest first", checkpoint_list},
     {"checkpoint verify", "check every byte of a checkpoint or of all in a run", checkpoint_verify},
-    {"checkpoint hash", "one hash of all tensors, the same for every layout", checkpoint_hash},
-    {"checkpoint inspect", "values, files and tensors of a checkpoint", checkpoint_inspect},
+    {"checkpoint hash",
+     "SHA-256 of all tensors of a checkpoint, the same for every layout",
+     checkpoint_hash},
 }};
+
+constexpr const char* kPlaceHelp = "checkpoint, folder of checkpoints, or run folder";
 
 }  // namespace
 
 CheckpointCommands::CheckpointCommands(CommandLine& line) {
+  add_inspection(line);
+  add_changes(line);
+  add_planning(line);
+  add_hugging_face(line);
+}
+
+void CheckpointCommands::add_inspection(CommandLine& line) {
   for (const PlaceCommand& command : kPlaceCommands) {
     line.command(command.name, command.help)
-        .positional("DIR", &place_, "checkpoint, folder of checkpoints, or run folder")
+        .positional("DIR", &place_, kPlaceHelp)
         .example(cat("trireme ", command.name, " runs/first"))
         .run([this, &command] {
           print(command.run(place_));
           return kExitDone;
         });
   }
+  line.command("checkpoint inspect", "values, files and tensors of a checkpoint")
+      .positional("DIR", &place_, kPlaceHelp)
+      .flag("--layout", layout_, "its slices instead, as JSON for `checkpoint reshard --layout`")
+      .example("trireme checkpoint inspect runs/first")
+      .run([this] {
+        print(checkpoint_inspect(place_, layout_));
+        return kExitDone;
+      });
+  line.command("checkpoint diff",
+               "what differs between two checkpoints of any layouts; exit code 3 if anything does")
+      .positional("A", &place_, kPlaceHelp)
+      .positional("B", &other_, kPlaceHelp)
+      .example("trireme checkpoint diff runs/first runs/second")
+      .run([this] {
+        const CheckpointDiff diff = checkpoint_diff(place_, other_);
+        print(diff.text);
+        return diff.same ? kExitDone : exit_code(ErrorKind::data);
+      });
+}
+
+void CheckpointCommands::add_changes(CommandLine& line) {
+  line.command("checkpoint reshard",
+               "write a checkpoint again for another number of ranks or layout")
+      .positional("DIR", &reshard_.from, kPlaceHelp)
+      .option("--output,-o",
+              &reshard_.output,
+              "DIR",
+              "folder in which the checkpoint appears",
+              Need::required)
+      .option("--ranks", &reshard_.ranks, "N", "spread over so many ranks by bytes")
+      .option("--layout",
+              &reshard_.layout,
+              "FILE",
+              "JSON naming each rank's slices (see `checkpoint inspect --layout`)")
+      .example("trireme checkpoint reshard runs/first --ranks 4 -o runs/four/checkpoints")
+      .run([this] {
+        print(checkpoint_reshard(reshard_));
+        return kExitDone;
+      });
+  line.command("checkpoint prune", "delete old checkpoints of a run that no job is using")
+      .positional("DIR", &prune_.place, "run folder, or the folder of its checkpoints")
+      .option("--keep-last", &prune_.keep_last, "N", "good ones kept, the newest")
+      .option("--keep-every", &prune_.keep_every, "N", "steps divisible by it are kept; 0: none")
+      .option("--keep-best", &prune_.keep_best, "N", "kept by lowest validation loss")
+      .flag("--dry-run", prune_.dry_run, "only say what would be deleted")
+      .example("trireme checkpoint prune runs/first --keep-last 2 --dry-run")
+      .run([this] {
+        print(checkpoint_prune(prune_));
+        return kExitDone;
+      });
+}
+
+void CheckpointCommands::add_planning(CommandLine& line) {
+  line.command("bench checkpoint",
+               "speed of saving and loading on this disk, beside raw writes and reads")
+      .option("--bytes", &bench_bytes_, "N", "size of the state")
+      .option("--folder",
+              &bench_folder_,
+              "DIR",
+              "new folder on the disk in question, removed afterwards")
+      .option("--repeats", &bench_repeats_, "N", "how often; medians are shown")
+      .flag("--json", json_, "one JSON object instead of a table")
+      .example("trireme bench checkpoint --bytes 4000000000 --folder runs/bench --json")
+      .run([this] {
+        if (bench_bytes_ < 1)
+          fail(ErrorKind::usage, "--bytes ", bench_bytes_, ", must be at least 1");
+        const auto world = make_world("self", {});
+        const MeasuredCheckpoint measured = measure_checkpoint(
+            bench_folder_, {static_cast<std::uint64_t>(bench_bytes_), bench_repeats_}, *world);
+        print(json_ ? measured_json(measured) : measured_text(measured));
+        return kExitDone;
+      });
+  line.command("plan-interval",
+               "how often to save, from what a save costs and how often the job fails")
+      .option("--stall-s",
+              &interval_.stall_s,
+              "S",
+              "seconds training waits for one save (`trireme bench checkpoint`)",
+              Need::required)
+      .option(
+          "--restart-s", &interval_.restart_s, "S", "seconds from a failure to the first new step")
+      .option("--mtbf-h", &interval_.mtbf_h, "H", "hours between failures of the whole job")
+      .option("--devices", &interval_.devices, "N", "or: GPUs (or nodes) of the job")
+      .option(
+          "--device-mtbf-h", &interval_.device_mtbf_h, "H", "hours between failures of one of them")
+      .option(
+          "--step-time-s", &interval_.step_time_s, "S", "seconds of one step, to answer in steps")
+      .example("trireme plan-interval --stall-s 0.5 --devices 64 --step-time-s 1.2")
+      .run([this] {
+        print(plan_interval_text(interval_));
+        return kExitDone;
+      });
+}
+
+void CheckpointCommands::add_hugging_face(CommandLine& line) {
   line.command("export", "write a Hugging Face model folder from a checkpoint")
       .option(
           "--checkpoint", &export_.checkpoint, "DIR", "checkpoint or run folder", Need::required)

@@ -1,12 +1,15 @@
 #pragma once
+#include <cstdint>
 #include <string>
 
 #include "checkpoint/commands.hpp"
+#include "checkpoint/plan_interval.hpp"
 #include "config/command_line.hpp"
 
 namespace trireme {
 
-/// `trireme checkpoint list|verify|hash|inspect`, `export` and `import`.
+/// `trireme checkpoint list|verify|hash|inspect|diff|reshard|prune`, `bench checkpoint`,
+/// `plan-interval`, `export` and `import`.
 class CheckpointCommands {
  public:
   explicit CheckpointCommands(CommandLine& line);
@@ -14,7 +17,21 @@ class CheckpointCommands {
   CheckpointCommands& operator=(const CheckpointCommands&) = delete;
 
  private:
+  void add_inspection(CommandLine& line);
+  void add_changes(CommandLine& line);
+  void add_planning(CommandLine& line);
+  void add_hugging_face(CommandLine& line);
+
   std::string place_;
+  std::string other_;
+  bool layout_ = false;
+  bool json_ = false;
+  std::string bench_folder_ = "checkpoint-bench";
+  std::int64_t bench_bytes_ = std::int64_t{1} << 30;
+  std::int64_t bench_repeats_ = 5;
+  ReshardCommand reshard_;
+  PruneCommand prune_;
+  IntervalQuestion interval_;
   ExportCommand export_;
   ImportCommand import_;
 };

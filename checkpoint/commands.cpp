@@ -5,8 +5,12 @@
 #include <optional>
 
 #include "checkpoint/agree.hpp"
+#include "checkpoint/diff.hpp"
 #include "checkpoint/folder.hpp"
 #include "checkpoint/hf_export.hpp"
+#include "checkpoint/reshard.hpp"
+#include "checkpoint/retention.hpp"
+#include "checkpoint/run_lock.hpp"
 #include "checkpoint/verify.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
@@ -109,8 +113,9 @@ std::string checkpoint_hash(const fs::path& place) {
   return hash_tensors(open_newest_good(place)) + "\n";
 }
 
-std::string checkpoint_inspect(const fs::path& place) {
+std::string checkpoint_inspect(const fs::path& place, bool layout) {
   const Checkpoint checkpoint = open_newest_good(place);
+  if (layout) return layout_text(checkpoint.manifest());
   const CheckpointManifest& manifest = checkpoint.manifest();
   std::string text = cat(checkpoint.path().string(),
                          "\n  format ",
@@ -141,6 +146,53 @@ std::string checkpoint_inspect(const fs::path& place) {
                 tensor.slices.size() == 1 ? " slice\n" : " slices\n");
   }
   return text;
+}
+
+CheckpointDiff checkpoint_diff(const fs::path& a, const fs::path& b) {
+  const std::string text = checkpoint_differences(open_newest_good(a), open_newest_good(b));
+  return text.empty() ? CheckpointDiff{"the same state\n", true} : CheckpointDiff{text, false};
+}
+
+std::string checkpoint_reshard(const ReshardCommand& options) {
+  if ((options.ranks > 0) == !options.layout.empty() || options.ranks < 0)
+    fail(ErrorKind::usage,
+         "checkpoint reshard needs either --ranks N (at least 1) or --layout FILE");
+  const Checkpoint from = open_newest_good(options.from);
+  const ReshardLayout layout = options.layout.empty()
+                                   ? spread_layout(from.manifest(), options.ranks)
+                                   : read_layout(options.layout, from.manifest());
+  return cat(from.path().string(),
+             " -> ",
+             reshard_checkpoint(from, layout, options.output).string(),
+             "\n");
+}
+
+std::string checkpoint_prune(const PruneCommand& options) {
+  const CheckpointPlace found = find_place(options.place);
+  if (found.is_step)
+    fail(ErrorKind::usage,
+         options.place,
+         " is one checkpoint; prune takes a run folder, or the folder of its checkpoints");
+  std::optional<RunLock> lock;
+  const fs::path run = fs::absolute(found.path).parent_path();
+  if (!options.dry_run && found.path.filename() == "checkpoints")
+    lock.emplace(run, RunLockOptions{});
+  PruneOptions prune{.run_id = {},
+                     .keep_last = options.keep_last,
+                     .keep_every = options.keep_every,
+                     .keep_best = options.keep_best};
+  const auto warn = [](std::string_view text) { log::warn(text); };
+  const auto newest = find_newest_good(found.path, warn);
+  if (!newest) fail(ErrorKind::data, options.place, ": none of its checkpoints is good");
+  prune.run_id = newest->manifest().run_id;
+  prune.trusted = {newest->step()};
+  const std::vector<std::int64_t> steps = options.dry_run
+                                              ? surplus_checkpoints(found.path, prune, warn)
+                                              : prune_checkpoints(found.path, prune, warn);
+  std::string text;
+  for (const std::int64_t step : steps)
+    text += cat(options.dry_run ? "would delete " : "deleted ", step_folder_name(step), "\n");
+  return text.empty() ? "nothing to delete\n" : text;
 }
 
 std::string export_command(const ExportCommand& options) {

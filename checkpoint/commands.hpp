@@ -28,8 +28,38 @@ std::string checkpoint_verify(const std::filesystem::path& place);
 /// The layout-independent hash of all tensors (hash_tensors), and a newline.
 std::string checkpoint_hash(const std::filesystem::path& place);
 
-/// Values, files, shards and tensors of one checkpoint, for people.
-std::string checkpoint_inspect(const std::filesystem::path& place);
+/// Values, files, shards and tensors of one checkpoint, for people; or with `layout` the slices, as
+/// `checkpoint reshard --layout` reads them.
+std::string checkpoint_inspect(const std::filesystem::path& place, bool layout = false);
+
+/// What differs between the states of two checkpoints (checkpoint_differences), or that nothing
+/// does.
+struct CheckpointDiff {
+  std::string text;
+  bool same = false;
+};
+
+CheckpointDiff checkpoint_diff(const std::filesystem::path& a, const std::filesystem::path& b);
+
+struct ReshardCommand {
+  std::string from;
+  std::string output;      // folder of checkpoints; its step-NNNNNNNNN must not exist
+  std::int64_t ranks = 0;  // spread by bytes over so many
+  std::string layout;      // or a file: read_layout
+};
+
+std::string checkpoint_reshard(const ReshardCommand& options);
+
+struct PruneCommand {
+  std::string place;  // run folder, or folder of its checkpoints
+  std::int64_t keep_last = 3;
+  std::int64_t keep_every = 0;
+  std::int64_t keep_best = 0;
+  bool dry_run = false;
+};
+
+/// Prunes a run that no job is using (RunLock is held meanwhile).
+std::string checkpoint_prune(const PruneCommand& options);
 
 struct ExportCommand {
   std::string checkpoint;  // DIR as above

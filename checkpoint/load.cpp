@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "checkpoint/agree.hpp"
+#include "checkpoint/disk_reader.hpp"
 #include "checkpoint/slice_reader.hpp"
 #include "core/error.hpp"
 #include "core/file.hpp"
@@ -11,7 +12,8 @@
 namespace trireme {
 namespace {
 
-constexpr std::size_t kMaxManifestBytes = std::size_t{1} << 30;
+constexpr std::uint64_t kMaxManifestBytes = std::uint64_t{256} << 20;
+constexpr std::uint64_t kMaxCarriedBytes = std::uint64_t{1} << 30;
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
   std::string text = "[";
@@ -76,48 +78,34 @@ void raise(const Checkpoint& checkpoint, const std::string& problems) {
   }
 }
 
-struct Job {
-  const std::string* name;
-  const SavedTensor* tensor;
-  const SavedSlice* slice;
-  std::vector<ReadTarget> targets;
-};
-
-/// Slices that meet a wanted part, in file order.
-std::vector<Job> plan(const CheckpointManifest& manifest, const StateDict& into) {
+/// The slices of every wanted tensor.
+std::vector<SliceJob> plan(const CheckpointManifest& manifest, const StateDict& into) {
   std::map<std::string, std::vector<ReadTarget>> targets;
   for (const StateTensor& tensor : into.tensors) {
     TRIREME_ASSERT(tensor.bytes.size() ==
                    static_cast<std::size_t>(tensor.shard.count()) * size_of(tensor.dtype));
     targets[tensor.name].push_back({tensor.shard, tensor.bytes});
   }
-  std::vector<Job> jobs;
+  std::vector<SliceJob> jobs;
   for (const auto& [name, parts] : targets) {
     const auto& saved = *manifest.tensors.find(name);
     for (const SavedSlice& slice : saved.second.slices)
       jobs.push_back({&saved.first, &saved.second, &slice, parts});
   }
-  std::sort(jobs.begin(), jobs.end(), [](const Job& a, const Job& b) {
-    return std::pair(a.slice->shard, a.slice->at) < std::pair(b.slice->shard, b.slice->at);
-  });
   return jobs;
 }
 
 void read_tensors(const Checkpoint& checkpoint, const StateDict& into) {
-  SliceReader reader(checkpoint.path(), checkpoint.manifest());
-  for (const Job& job : plan(checkpoint.manifest(), into))
-    reader.read(*job.name, *job.tensor, *job.slice, job.targets);
+  read_slices(checkpoint.path(), checkpoint.manifest(), plan(checkpoint.manifest(), into));
 }
 
 }  // namespace
 
 Checkpoint Checkpoint::open(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / kManifestName;
-  if (std::filesystem::is_symlink(path))
-    fail(ErrorKind::data, path.string(), " is a symbolic link, which is not followed");
   Checkpoint checkpoint;
   checkpoint.path_ = folder;
-  checkpoint.manifest_ = parse_manifest(read_file(path, kMaxManifestBytes), path.string());
+  checkpoint.manifest_ = parse_manifest(read_regular(path, kMaxManifestBytes), path.string());
   const std::int64_t named = step_of_folder_name(folder.filename().string());
   if (named >= 0 && named != checkpoint.step()) {
     fail(ErrorKind::data,
@@ -141,9 +129,8 @@ std::string Checkpoint::file(const std::string& name) const {
                                   [&](const SavedFile& file) { return file.name == name; });
   if (found == manifest_.files.end())
     fail(ErrorKind::data, path_.string(), " holds no file ", name);
-  const Fd fd = open_recorded(path_, *found);
-  std::string content(found->bytes, '\0');
-  read_all(fd.get(), std::as_writable_bytes(std::span(content)), 0, path_ / name);
+  (void)open_recorded(path_, *found);
+  const std::string content = read_regular(path_ / name, kMaxCarriedBytes);
   if (xxh3_128_hex(content) != found->hash)
     fail(ErrorKind::data, (path_ / name).string(), " is damaged: its hash differs");
   return content;
@@ -162,9 +149,9 @@ std::vector<std::byte> Checkpoint::read_logical(const std::string& name) const {
     fail(ErrorKind::data, path_.string(), ": ", name, " is larger than its shards");
   std::vector<std::byte> bytes(count * size_of(tensor.dtype));
   const ReadTarget target{Shard::whole(tensor.shape), bytes};
-  SliceReader reader(path_, manifest_);
-  for (const SavedSlice& slice : tensor.slices)
-    reader.read(name, tensor, slice, std::span(&target, 1));
+  std::vector<SliceJob> jobs;
+  for (const SavedSlice& slice : tensor.slices) jobs.push_back({&name, &tensor, &slice, {target}});
+  read_slices(path_, manifest_, std::move(jobs));
   return bytes;
 }
 

@@ -10,7 +10,8 @@
 
 /// Reading: any number of saved shards of any layout into slices of any other layout.
 /// Plain reads only, at the places the manifest names; libhdf5 never sees a file that is being
-/// loaded. Every slice is hashed while it is read; memory beyond the targets is one piece of 1 MiB.
+/// loaded. Every slice is checked while it is read (slice_reader.hpp says how, and with how much
+/// memory).
 namespace trireme {
 
 /// One committed checkpoint with a verified manifest. The other files are verified when they are

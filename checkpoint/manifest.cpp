@@ -17,8 +17,12 @@ constexpr std::string_view kFormat = "trireme-checkpoint";
 constexpr std::string_view kSelfHashKey = "\"self_hash\": \"";
 constexpr std::string_view kSelfHashEnd = "\"\n}\n";
 constexpr std::size_t kHashDigits = 32;
+constexpr std::size_t kChecksumDigits = 8;
 constexpr std::int64_t kMaxStep = 999'999'999;
 constexpr std::size_t kMaxSlices = std::size_t{1} << 24;
+// A parsed value takes up to 50 bytes: about 1.2 GB for a text made to take the most. Room for more
+// than a million slices.
+constexpr std::ptrdiff_t kMaxValues = 24'000'000;
 
 Json file_json(const SavedFile& file) {
   return {{"name", file.name}, {"bytes", file.bytes}, {"xxh3_128", file.hash}};
@@ -31,7 +35,7 @@ Json slice_json(const SavedSlice& slice) {
           {"offset", slice.part.offset},
           {"extent", slice.part.extent},
           {"flat", {slice.part.flat_begin, slice.part.flat_end}},
-          {"xxh3_128", slice.hash}};
+          {slice.hash.size() == kHashDigits ? "xxh3_128" : "crc32c", slice.hash}};
 }
 
 Json tensor_json(const std::string& name, const SavedTensor& tensor) {
@@ -92,16 +96,23 @@ std::vector<std::int64_t> integers(const Json& object, const char* key, std::str
   return values;
 }
 
-std::string hash_member(const Json& object, std::string_view where) {
-  const std::string hash = json_get<std::string>(object, "xxh3_128", where);
+std::string hash_member(const Json& object,
+                        const char* key,
+                        std::size_t digits,
+                        std::string_view where) {
+  const std::string hash = json_get<std::string>(object, key, where);
   const bool good =
-      hash.size() == kHashDigits && hash.find_first_not_of("0123456789abcdef") == std::string::npos;
+      hash.size() == digits && hash.find_first_not_of("0123456789abcdef") == std::string::npos;
   if (!good)
     fail(ErrorKind::data,
          where,
-         ": xxh3_128 = '",
+         ": ",
+         key,
+         " = '",
          hash,
-         "', must be 32 lower-case hexadecimal digits");
+         "', must be ",
+         digits,
+         " lower-case hexadecimal digits");
   return hash;
 }
 
@@ -110,7 +121,7 @@ std::vector<SavedFile> parse_files(const Json& root, const char* key, std::strin
   for (const Json& item : member(root, key, Json::value_t::array, where)) {
     SavedFile file{json_get<std::string>(item, "name", where),
                    json_get<std::uint64_t>(item, "bytes", where),
-                   hash_member(item, where)};
+                   hash_member(item, "xxh3_128", kHashDigits, where)};
     if (!is_plain_name(file.name) || file.name == kManifestName) {
       fail(ErrorKind::data, where, ": file name '", file.name, "' is not allowed");
     }
@@ -132,7 +143,8 @@ SavedSlice parse_slice(const Json& item, std::string_view where) {
   if (flat.size() != 2) fail(ErrorKind::data, where, ": 'flat' must have two numbers");
   slice.part.flat_begin = flat[0];
   slice.part.flat_end = flat[1];
-  slice.hash = hash_member(item, where);
+  slice.hash = item.contains("crc32c") ? hash_member(item, "crc32c", kChecksumDigits, where)
+                                       : hash_member(item, "xxh3_128", kHashDigits, where);
   return slice;
 }
 
@@ -243,6 +255,16 @@ CheckpointManifest parse_manifest(std::string_view text, std::string_view where)
   const std::string computed = xxh3_128_hex(body);
   if (computed != stored)
     fail(ErrorKind::data, where, ": damaged: its hash is ", computed, ", it says ", stored);
+  const auto num_values = std::count_if(
+      text.begin(), text.end(), [](char c) { return c == ',' || c == '[' || c == '{'; });
+  if (num_values > kMaxValues)
+    fail(ErrorKind::data,
+         where,
+         ": about ",
+         num_values,
+         " values, at most ",
+         kMaxValues,
+         " are read");
   CheckpointManifest manifest = from_json(parse_json(text, where), where);
   check_manifest(manifest, where);
   return manifest;

@@ -22,7 +22,7 @@ struct SavedSlice {
   std::string dataset;      // path inside that file
   std::uint64_t at = 0;     // byte position of the elements in that file
   Shard part;               // which elements, in global coordinates
-  std::string hash;         // xxh3-128 of the elements
+  std::string hash;         // of the elements: crc32c (8 digits), or xxh3-128 (32) as written once
 };
 
 struct SavedTensor {

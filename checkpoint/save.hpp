@@ -1,13 +1,14 @@
 #pragma once
 #include <cstddef>
 #include <filesystem>
-#include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "checkpoint/aligned_buffer.hpp"
 #include "checkpoint/manifest.hpp"
+#include "checkpoint/pace.hpp"
+#include "checkpoint/publish.hpp"
 #include "checkpoint/shard_file.hpp"
 #include "checkpoint/state.hpp"
 #include "comm/communicator.hpp"
@@ -16,10 +17,11 @@
 /// Saving, in three stages, so that the middle one can run on a writer thread that never
 /// communicates:
 ///
-///   stage_checkpoint    collective   temporary folder; owned tensors copied away from the
-///   optimizer write_staged_shard  this rank    its HDF5 shard: skeleton, raw writes, hashes, fsync
+///   stage_checkpoint    collective   temporary folder; owned tensors copied, or borrowed
+///   write_staged_shard  this rank    its HDF5 shard: skeleton, raw writes, hashes, fsync
 ///   commit_checkpoint   collective   manifest, one rename to step-NNNNNNNNN, `latest`
 ///
+/// write_behind.hpp runs the middle one behind training.
 /// Until the rename nothing that a reader looks at has changed; an error on one rank is thrown on
 /// all, and the earlier checkpoint stays. Failpoints stand at every step of the protocol:
 /// "checkpoint.*" in this folder's sources. Protocol: README.md. The folder must belong to this run
@@ -33,13 +35,10 @@ struct SaveOptions {
 
 /// This rank's part of a save in flight. Move-only.
 struct StagedCheckpoint {
-  std::filesystem::path folder;     // of the run's checkpoints
-  std::filesystem::path temporary;  // folder/.tmp-step-NNNNNNNNN
+  Unpublished whole;
   ShardIdentity identity;
   std::vector<SliceToWrite> slices;
-  std::map<std::string, std::string> values;
-  std::map<std::string, std::string> files;
-  std::unique_ptr<std::byte[]> arena;  // backs `slices` when copied
+  AlignedBuffer arena;  // backs `slices` when copied
 };
 
 /// What write_staged_shard leaves for the commit: a manifest part, or the error.
@@ -58,8 +57,13 @@ StagedCheckpoint stage_checkpoint(const std::filesystem::path& folder,
                                   Communicator& world,
                                   const SaveOptions& options);
 
-/// Not collective, no communication. Never throws: the error is agreed at commit.
-WrittenShard write_staged_shard(const StagedCheckpoint& staged) noexcept;
+/// Copies the owned elements away from tensors that were borrowed, into `memory` if it is large
+/// enough: memory that was used before costs no page faults. Not collective. Throws std::bad_alloc.
+void copy_slices(StagedCheckpoint& staged, AlignedBuffer memory);
+
+/// Not collective, no communication. Never throws: the error is agreed at commit. `pace` limits the
+/// speed.
+WrittenShard write_staged_shard(const StagedCheckpoint& staged, WritePace* pace = nullptr) noexcept;
 
 /// Collective. Returns the published folder. Throws the same error on all ranks; then nothing was
 /// published.

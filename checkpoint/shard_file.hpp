@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "checkpoint/manifest.hpp"
+#include "checkpoint/pace.hpp"
 #include "core/dtype.hpp"
 
 namespace trireme {
@@ -32,12 +33,14 @@ struct ShardIdentity {
 std::string shard_file_name(const ShardIdentity& identity);
 
 /// Writes one HDF5 shard into `folder`: the skeleton through libhdf5, space taken at once, then the
-/// raw elements by pwrite while slice and file hashes are computed in one pass, fsync of file and
-/// folder. No communication; may run on any thread. Equal inputs give equal bytes. A dataset has
-/// the slice's shape, or one dim if it is a flat range. Returns the part of the manifest that
-/// describes it. Throws Error(resource) when the disk refuses.
+/// raw elements past libhdf5 and the page cache (DiskWriter) while the checksum of each slice and
+/// the hash of the file are computed in the same pass, fsync of file and folder. `pace` limits the
+/// speed; null: as fast as the disk. No communication; may run on any thread. Equal inputs give
+/// equal bytes. A dataset has the slice's shape, or one dim if it is a flat range. Returns the part
+/// of the manifest that describes it. Throws Error(resource) when the disk refuses.
 CheckpointManifest write_shard_file(const std::filesystem::path& folder,
                                     const ShardIdentity& identity,
-                                    std::span<const SliceToWrite> slices);
+                                    std::span<const SliceToWrite> slices,
+                                    WritePace* pace = nullptr);
 
 }  // namespace trireme

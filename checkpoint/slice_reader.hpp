@@ -2,10 +2,10 @@
 #include <cstddef>
 #include <filesystem>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "checkpoint/manifest.hpp"
-#include "core/file.hpp"
 
 namespace trireme {
 
@@ -15,31 +15,21 @@ struct ReadTarget {
   std::span<std::byte> bytes;
 };
 
-/// Reads slices of one checkpoint in the order asked for and keeps the last shard file open.
-class SliceReader {
- public:
-  SliceReader(std::filesystem::path folder, const CheckpointManifest& manifest);
-
-  /// Reads the whole slice, hashes it, and copies what each target needs. Nothing is read if no
-  /// target needs any. Throws Error(data) if the file is absent, short, not the recorded size, or
-  /// the hash differs.
-  void read(const std::string& name,
-            const SavedTensor& tensor,
-            const SavedSlice& slice,
-            std::span<const ReadTarget> targets);
-
- private:
-  void open_shard(std::uint64_t index);
-
-  std::filesystem::path folder_;
-  const CheckpointManifest* manifest_;
-  std::vector<std::byte> piece_;
-  Fd fd_;
-  std::uint64_t open_index_ = ~std::uint64_t{0};
-  std::filesystem::path open_path_;
+/// One saved slice and who wants some of it. Pointers live until read_slices returns.
+struct SliceJob {
+  const std::string* name = nullptr;
+  const SavedTensor* tensor = nullptr;
+  const SavedSlice* slice = nullptr;
+  std::vector<ReadTarget> targets;  // must not overlap
 };
 
-/// Opens a regular file without following a symbolic link and checks its size. Throws Error(data).
-Fd open_recorded(const std::filesystem::path& folder, const SavedFile& file);
+/// Reads each slice that some target meets, whole, checks it, and copies what the targets need; the
+/// others are not read. Several threads read, check and copy at once, whatever the slices' sizes:
+/// small neighbours in one read, large ones in pieces. Memory beyond the targets: 5 MiB a thread.
+/// Throws Error(data) if a file is absent, short, not of the recorded size, or a checksum differs;
+/// the content of the targets is undefined then.
+void read_slices(const std::filesystem::path& folder,
+                 const CheckpointManifest& manifest,
+                 std::vector<SliceJob> jobs);
 
 }  // namespace trireme

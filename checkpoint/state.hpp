@@ -21,6 +21,10 @@ struct StateTensor {
   bool owner = true;                // among replicas, exactly one rank owns (writes) each element
 };
 
+/// Key in StateDict::values of the validation loss at that step, as number_text, where one is
+/// known: by it the best checkpoints are kept.
+inline constexpr const char* kValidLossValue = "valid_loss";
+
 /// Everything an exact resume needs. Tensors may be sharded; `values` and `files` are equal on all
 /// ranks.
 struct StateDict {

@@ -4,11 +4,11 @@
 #include <set>
 
 #include "checkpoint/agree.hpp"
+#include "checkpoint/disk_reader.hpp"
 #include "checkpoint/folder.hpp"
-#include "checkpoint/slice_reader.hpp"
+#include "checkpoint/logical_reader.hpp"
+#include "checkpoint/sha256.hpp"
 #include "core/error.hpp"
-#include "core/file.hpp"
-#include "core/hash.hpp"
 
 namespace trireme {
 namespace {
@@ -24,16 +24,7 @@ std::string joined(const std::vector<std::string>& lines) {
 std::string file_damage(const fs::path& folder, const SavedFile& file) {
   std::string damage;
   const auto error = capture([&] {
-    const Fd fd = open_recorded(folder, file);
-    std::vector<std::byte> piece(std::clamp<std::uint64_t>(file.bytes, 1, 1U << 20));
-    Hasher hasher;
-    for (std::uint64_t done = 0; done < file.bytes; done += piece.size()) {
-      const auto part =
-          std::span(piece).first(std::min<std::uint64_t>(piece.size(), file.bytes - done));
-      read_all(fd.get(), part, done, folder / file.name);
-      hasher.update(part);
-    }
-    const std::string computed = hasher.hex();
+    const std::string computed = hash_recorded(folder, file);
     if (computed != file.hash)
       damage = cat(file.name, ": its hash is ", computed, ", the manifest says ", file.hash);
   });
@@ -80,59 +71,10 @@ void warn_skipped(const WarningSink& warn, std::int64_t step, const Error& error
            error.what()));
 }
 
-/// Row-major elements [begin, end) of a logical tensor, read without regard to slice hashes.
-class WindowReader {
- public:
-  explicit WindowReader(const Checkpoint& checkpoint) : checkpoint_(&checkpoint) {}
-
-  void read(const SavedTensor& tensor, const Shard& window, std::span<std::byte> bytes) {
-    const std::size_t element = size_of(tensor.dtype);
-    for (const SavedSlice& slice : tensor.slices) {
-      const std::vector<ShardRun> runs = intersect(tensor.shape, slice.part, window);
-      if (runs.empty()) continue;
-      // One read over all runs: what lies between them belongs to the windows before and after, so
-      // it is little.
-      const std::int64_t first = runs.front().source_index;
-      const std::int64_t last = runs.back().source_index + runs.back().count;
-      const SavedFile& shard = checkpoint_->manifest().shards[slice.shard];
-      const Fd fd = open_recorded(checkpoint_->path(), shard);
-      span_.resize(static_cast<std::size_t>(last - first) * element);
-      read_all(fd.get(),
-               span_,
-               slice.at + static_cast<std::uint64_t>(first) * element,
-               checkpoint_->path() / shard.name);
-      for (const ShardRun& run : runs) {
-        const auto* from =
-            span_.data() + static_cast<std::size_t>(run.source_index - first) * element;
-        std::copy_n(from,
-                    static_cast<std::size_t>(run.count) * element,
-                    bytes.data() + static_cast<std::size_t>(run.target_index) * element);
-      }
-    }
-  }
-
- private:
-  const Checkpoint* checkpoint_;
-  std::vector<std::byte> span_;
-};
-
-std::string logical_hash(const Checkpoint& checkpoint, const SavedTensor& tensor) {
-  const Shard whole = Shard::whole(tensor.shape);
-  if (tensor.slices.size() == 1 && tensor.slices[0].part == whole) return tensor.slices[0].hash;
-  constexpr std::int64_t kWindowBytes = std::int64_t{64} << 20;
-  const auto element = static_cast<std::int64_t>(size_of(tensor.dtype));
-  WindowReader reader(checkpoint);
-  std::vector<std::byte> bytes;
-  Hasher hasher;
-  for (std::int64_t begin = 0; begin < whole.count(); begin += kWindowBytes / element) {
-    Shard window = whole;
-    window.flat_begin = begin;
-    window.flat_end = std::min(whole.count(), begin + kWindowBytes / element);
-    bytes.resize(static_cast<std::size_t>(window.count() * element));
-    reader.read(tensor, window, bytes);
-    hasher.update(bytes);
-  }
-  return hasher.hex();
+/// Feeds a tensor's row-major elements to `hash`, one window after another.
+void add_elements(const Checkpoint& checkpoint, const SavedTensor& tensor, Sha256& hash) {
+  LogicalReader reader(checkpoint, tensor);
+  for (auto window = reader.next(); !window.empty(); window = reader.next()) hash.update(window);
 }
 
 }  // namespace
@@ -195,17 +137,26 @@ std::optional<Checkpoint> find_newest_good(const std::filesystem::path& folder,
   return std::nullopt;
 }
 
+std::string hash_tensor(const Checkpoint& checkpoint, const std::string& name) {
+  const auto found = checkpoint.manifest().tensors.find(name);
+  if (found == checkpoint.manifest().tensors.end())
+    fail(ErrorKind::data, checkpoint.path().string(), " holds no tensor ", name);
+  Sha256 hash;
+  std::string head = cat(name, "\n", dtype_name(found->second.dtype), "\n");
+  for (const std::int64_t size : found->second.shape) head += cat(size, ",");
+  hash.update(head + "\n");
+  add_elements(checkpoint, found->second, hash);
+  return hash.hex();
+}
+
 std::string hash_tensors(const Checkpoint& checkpoint) {
   const std::vector<std::string> damage = find_damage(checkpoint);
   if (!damage.empty())
     fail(ErrorKind::data, checkpoint.path().string(), " is damaged:\n  ", joined(damage));
-  Hasher hasher;
-  for (const auto& [name, tensor] : checkpoint.manifest().tensors) {
-    std::string head = cat(name, "\n", dtype_name(tensor.dtype), "\n");
-    for (const std::int64_t size : tensor.shape) head += cat(size, ",");
-    hasher.update(cat(head, "\n", logical_hash(checkpoint, tensor), "\n"));
-  }
-  return hasher.hex();
+  Sha256 hash;
+  for (const auto& [name, tensor] : checkpoint.manifest().tensors)
+    hash.update(hash_tensor(checkpoint, name) + "\n");
+  return hash.hex();
 }
 
 }  // namespace trireme

@@ -32,9 +32,13 @@ std::optional<Checkpoint> find_newest_good(const std::filesystem::path& folder,
                                            Communicator& world,
                                            const WarningSink& warn);
 
-/// One hash of all logical tensors: name, dtype, shape and row-major elements in name order. The
-/// same for every layout. Reads and verifies everything; memory: one window of 64 MiB, whatever the
-/// tensors' sizes.
+/// SHA-256 of one logical tensor of a checkpoint that was verified before: name, dtype, shape and
+/// row-major elements, so the same for every layout. Memory: a window of 64 MiB, whatever the size.
+/// Throws Error(data) if there is no such tensor.
+std::string hash_tensor(const Checkpoint& checkpoint, const std::string& name);
+
+/// SHA-256 of the hashes of all tensors, a line each, in name order: equal for two checkpoints of
+/// any layouts exactly when every tensor is. Verifies everything first; throws Error(data).
 std::string hash_tensors(const Checkpoint& checkpoint);
 
 }  // namespace trireme

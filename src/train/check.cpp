@@ -74,6 +74,14 @@ void check(const RunConfig& config, Problems& problems) {
   check_data(config.data, problems);
   if (config.checkpoint.every < 0)
     problems.add("checkpoint.every", config.checkpoint.every, "must be 0 (last step only) or more");
+  if (config.checkpoint.keep_every < 0)
+    problems.add("checkpoint.keep_every", config.checkpoint.keep_every, "must be 0 (none) or more");
+  if (config.checkpoint.keep_best < 0)
+    problems.add("checkpoint.keep_best", config.checkpoint.keep_best, "must be 0 (none) or more");
+  if (!(config.checkpoint.write_mb_per_s >= 0))
+    problems.add("checkpoint.write_mb_per_s",
+                 config.checkpoint.write_mb_per_s,
+                 "must be 0 (by rule) or more");
   if (config.checkpoint.keep_last < 0)
     problems.add(
         "checkpoint.keep_last", config.checkpoint.keep_last, "must be 0 (keep all) or more");

@@ -90,14 +90,26 @@ struct DataConfig {
 struct CheckpointConfig {
   std::int64_t every = 1000;
   std::int64_t keep_last = 3;
+  std::int64_t keep_every = 0;
+  std::int64_t keep_best = 0;
   bool async = false;
+  double write_mb_per_s = 0;
   std::string resume = "auto";
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
     visit("every", self.every, "steps between checkpoints; 0: at the last step only");
     visit("keep_last", self.keep_last, "checkpoints kept; 0: all");
+    visit("keep_every", self.keep_every, "steps divisible by it are kept for ever; 0: none");
+    visit("keep_best",
+          self.keep_best,
+          "checkpoints kept for their validation loss, the lowest ones; 0: none");
     visit("async", self.async, "write checkpoints behind training");
+    visit(
+        "write_mb_per_s",
+        self.write_mb_per_s,
+        "with async: MB/s at most of a rank's writer; 0: spread over half the time between saves, "
+        "at least 100");
     visit("resume",
           self.resume,
           "auto (newest good checkpoint of the run, else start), never, or a checkpoint's path");

@@ -1,12 +1,10 @@
 #pragma once
 #include <filesystem>
-#include <future>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "checkpoint/save.hpp"
+#include "checkpoint/write_behind.hpp"
 #include "train/config.hpp"
 
 namespace trireme {
@@ -20,15 +18,15 @@ class CheckpointSaver {
                   const CheckpointConfig& config,
                   Communicator& world);
 
-  /// With checkpoint.async: copies the state and returns while a thread writes; a save still in
-  /// flight is committed first. Otherwise returns when the checkpoint is published. Throws on all
-  /// ranks what failed on one, earlier saves included.
+  /// With checkpoint.async: returns once the state is copied, while a thread writes; a save still
+  /// in flight is committed first. Otherwise returns when the checkpoint is published. Throws on
+  /// all ranks what failed on one, earlier saves included.
   void save(std::int64_t step, const StateDict& state);
 
   /// True when a writer thread of this rank has ended and its result waits for commit.
   [[nodiscard]] bool writer_done() const;
 
-  [[nodiscard]] bool in_flight() const { return staged_.has_value(); }
+  [[nodiscard]] bool in_flight() const { return writer_.in_flight(); }
 
   /// Publishes the save in flight; waits for the writer if it must.
   void commit();
@@ -44,8 +42,7 @@ class CheckpointSaver {
   std::vector<std::int64_t> trusted_;  // steps saved by this process
   std::set<std::string> warned_;       // each of pruning's warnings is shown once
   std::int64_t staged_step_ = 0;
-  std::optional<StagedCheckpoint> staged_;
-  std::future<WrittenShard> writer_;  // after staged_: it must end first
+  WriteBehind writer_;
 };
 
 }  // namespace trireme

@@ -71,6 +71,31 @@ TEST(Retention, EveryNthStaysForever) {
       (Steps{25, 15, 10}));
 }
 
+TEST(Retention, TheBestByValidationLossStay) {
+  const TempFolder folder;
+  const auto save = [&](std::int64_t step, const std::string& loss) {
+    run_ranks(1, [&](Communicator& world) {
+      RankState mine = make_rank_state(make_logicals(1), 0, 1, 0, true);
+      if (!loss.empty()) mine.state.values[kValidLossValue] = loss;
+      save_checkpoint(folder.path(), step, mine.state, world, {.run_id = "run"});
+    });
+  };
+  save(1, "2.5");
+  save(2, "");
+  save(3, "1.5");
+  save(4, "1e-1");
+  save(5, "2");
+  save(6, "nan");
+  save(7, "3");
+  damage(folder / "step-000000004");
+  const PruneOptions options{.run_id = "run", .keep_last = 1, .keep_best = 2};
+
+  EXPECT_EQ(surplus_checkpoints(folder.path(), options, kQuiet), (Steps{6, 4, 2, 1}));
+  EXPECT_EQ(list_steps(folder.path()).size(), 7U);
+  EXPECT_EQ(prune_checkpoints(folder.path(), options, kQuiet), (Steps{6, 4, 2, 1}));
+  EXPECT_EQ(list_steps(folder.path()), (Steps{7, 5, 3}));
+}
+
 TEST(Retention, KeepingNoneIsRefused) {
   const TempFolder folder;
   save_steps(folder.path(), {1});

@@ -191,7 +191,7 @@ TEST(SaveLoad, ErrorOnOneRankIsThrownOnAllAndLeavesTheEarlierCheckpoint) {
     const RankState mine = make_rank_state(logicals, world.rank(), 3, 2, true);
     const StagedCheckpoint staged = stage_checkpoint(folder.path(), 2, mine.state, world, {});
     if (world.rank() == 1)
-      overwrite(staged.temporary / shard_file_name(staged.identity), "in the way");
+      overwrite(staged.whole.temporary / shard_file_name(staged.identity), "in the way");
     const std::string text = message_of(
         ErrorKind::resource, [&] { commit_checkpoint(staged, write_staged_shard(staged), world); });
     EXPECT_NE(text.find("step 2 is not saved: rank 1:"), std::string::npos) << text;
@@ -209,7 +209,7 @@ TEST(SaveLoad, ShardThatRankZeroDoesNotSeeIsNotCommitted) {
     const StagedCheckpoint staged = stage_checkpoint(folder.path(), 2, mine.state, world, {});
     const WrittenShard written = write_staged_shard(staged);
     if (world.rank() == 1)
-      fs::resize_file(staged.temporary / shard_file_name(staged.identity), 100);
+      fs::resize_file(staged.whole.temporary / shard_file_name(staged.identity), 100);
     message_of(ErrorKind::resource, [&] { commit_checkpoint(staged, written, world); });
   });
   EXPECT_TRUE(list_steps(folder.path()).empty());

@@ -1,0 +1,137 @@
+// Checkpoints made to harm whoever opens them: refused with kind data (exit code 3), nothing
+// outside the folder read, memory bounded.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "checkpoint/folder.hpp"
+#include "checkpoint/verify.hpp"
+#include "core/hash.hpp"
+#include "unit/checkpoint/support.hpp"
+
+namespace trireme {
+namespace {
+
+using namespace test;
+
+struct Saved {
+  TempFolder folder;
+  fs::path step = folder / "step-000000002";
+  fs::path shard = step / "shard-00000-of-00001.h5";
+
+  Saved() { save_layout(folder.path(), 2, make_logicals(17), 1, 0); }
+};
+
+/// A manifest of any body, with a hash that fits.
+std::string sealed(std::string body) {
+  return body + cat("\"self_hash\": \"", xxh3_128_hex(body), "\"\n}\n");
+}
+
+/// The exit code of opening and reading everything within 3 GB of memory and a minute.
+int exit_code_of_reading(const fs::path& step) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(60);
+    const rlimit limit{std::uint64_t{3} << 30, std::uint64_t{3} << 30};
+    ::setrlimit(RLIMIT_AS, &limit);
+    int code = 0;
+    try {
+      const Checkpoint checkpoint = verify_checkpoint(step);
+      for (const auto& [name, tensor] : checkpoint.manifest().tensors)
+        (void)checkpoint.read_logical(name);
+      for (const SavedFile& file : checkpoint.manifest().files) (void)checkpoint.file(file.name);
+    } catch (const Error& error) {
+      code = exit_code(error.kind());
+    } catch (const std::bad_alloc&) {
+      code = 4;
+    }
+    ::_exit(code);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 100 + WTERMSIG(status);
+}
+
+TEST(Hostile, PipesDevicesAndFoldersInPlaceOfFilesAreRefusedWithoutWaiting) {
+  const Saved saved;
+  for (const auto& [name, content] : contents(saved.step)) {
+    const fs::path path = saved.step / name;
+    fs::remove(path);
+    ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+    EXPECT_EQ(exit_code_of_reading(saved.step), 3) << name << " a pipe";
+    fs::remove(path);
+    fs::create_directory(path);
+    EXPECT_EQ(exit_code_of_reading(saved.step), 3) << name << " a folder";
+    fs::remove(path);
+    fs::create_symlink("/dev/zero", path);
+    EXPECT_EQ(exit_code_of_reading(saved.step), 3) << name << " a link to a device";
+    fs::remove(path);
+    overwrite(path, content);
+  }
+  EXPECT_EQ(exit_code_of_reading(saved.step), 0);
+}
+
+TEST(Hostile, ALinkedStepFolderIsNotListed) {
+  const Saved saved;
+  fs::rename(saved.step, saved.folder / "elsewhere");
+  fs::create_directory_symlink(saved.folder / "elsewhere", saved.step);
+  EXPECT_FALSE(find_newest_good(saved.folder.path(), [](std::string_view) {}));
+}
+
+TEST(Hostile, FilesWithoutPermissionAreAnErrorOfTheMachineNotAFallback) {
+  if (::geteuid() == 0) GTEST_SKIP() << "root may read everything";
+  const Saved saved;
+  ASSERT_EQ(::chmod(saved.shard.c_str(), 0), 0);
+  EXPECT_EQ(exit_code_of_reading(saved.step), exit_code(ErrorKind::resource));
+}
+
+/// Whatever a shard says in HDF5 (external storage, links, filters, virtual datasets, huge shapes)
+/// is never looked at: only the byte ranges of the manifest are, inside that file.
+TEST(Hostile, ShardsAreNeverParsed) {
+  const Saved saved;
+  std::string manifest = read_file(saved.step / kManifestName);
+  std::string bytes = read_file(saved.shard);
+  const CheckpointManifest parsed = parse_manifest(manifest, "m");
+  const std::string old_hash = parsed.shards[0].hash;
+  for (std::size_t at = 0; at < 48; ++at) bytes[at] = 'x';  // no HDF5 file any more
+  overwrite(saved.shard, bytes);
+  manifest.resize(manifest.rfind("\"self_hash\""));
+  manifest.replace(manifest.find(old_hash), old_hash.size(), xxh3_128_hex(bytes));
+  overwrite(saved.step / kManifestName, sealed(manifest));
+
+  RankState mine = make_rank_state(make_logicals(17), 0, 1, 1, false);
+  load_tensors(verify_checkpoint(saved.step), mine.state);
+
+  EXPECT_EQ(mine.storage, make_rank_state(make_logicals(17), 0, 1, 1, true).storage);
+}
+
+TEST(Hostile, JsonMadeToFillMemoryIsRefused) {
+  const Saved saved;
+  const std::string head = "{\n\"format\": \"trireme-checkpoint\",\n\"version\": 1,\n";
+  const auto expect_refused = [&](const std::string& what, const std::string& body) {
+    overwrite(saved.step / kManifestName, sealed(head + body + ",\n"));
+    EXPECT_EQ(exit_code_of_reading(saved.step), 3) << what;
+  };
+  std::string many = "\"values\": [";
+  for (int i = 0; i < 25'000'000; ++i) many += "[],";
+  expect_refused("more lists than are read", many + "[]]");
+  expect_refused("deep", "\"values\": " + std::string(100'000, '[') + std::string(100'000, ']'));
+  expect_refused("a long text", "\"values\": {\"a\": \"" + std::string(40'000'000, 'x') + "\"}");
+}
+
+TEST(Hostile, AHugeSparseManifestIsNotRead) {
+  const Saved saved;
+  fs::resize_file(saved.step / kManifestName, std::uintmax_t{1} << 40);
+  EXPECT_EQ(exit_code_of_reading(saved.step), 3);
+}
+
+TEST(Hostile, AHugeShapeInASparseShardDoesNotFillMemory) {
+  const Saved saved;
+  fs::resize_file(saved.shard, std::uintmax_t{1} << 42);
+  EXPECT_EQ(exit_code_of_reading(saved.step), 3) << "not of the recorded size";
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,86 @@
+// Every changing call of a save fails once, by a full disk and by a broken one.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "checkpoint/folder.hpp"
+#include "checkpoint/verify.hpp"
+#include "core/hdf5.hpp"
+#include "support/disk_recorder.hpp"
+#include "unit/checkpoint/support.hpp"
+
+namespace trireme {
+namespace {
+
+using namespace test;
+
+constexpr unsigned kLayout = 4;
+constexpr int kSaved = 0;
+constexpr int kRefused = 10;
+
+/// Saves step 2 in a child whose nth changing call fails: libhdf5 is not left in a strange state in
+/// this process. kSaved, kRefused, or anything else: wrong.
+int save_with_failure(const fs::path& folder, std::uint64_t nth, int error) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    int code = kSaved;
+    try {
+      hdf5_init();
+      fail_disk_call(nth, error);
+      save_layout(folder, 2, make_logicals(2), 2, kLayout);
+    } catch (const Error& failure) {
+      code = failure.kind() == ErrorKind::resource && *failure.what() != '\0' ? kRefused : 20;
+    }
+    ::_exit(code);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 100 + WTERMSIG(status);
+}
+
+std::uint64_t calls_of_one_save() {
+  const TempFolder folder;
+  (void)fail_disk_call(0, 0);
+  save_layout(folder.path(), 2, make_logicals(2), 2, kLayout);
+  return fail_disk_call(0, 0);
+}
+
+class RefusedCall : public testing::TestWithParam<int> {};
+
+TEST_P(RefusedCall, IsReportedAndTheEarlierCheckpointLoads) {
+  const std::uint64_t num_calls = calls_of_one_save();
+  ASSERT_GT(num_calls, 30U);
+  std::uint64_t num_refused = 0;
+  for (std::uint64_t nth = 1; nth <= num_calls; ++nth) {
+    SCOPED_TRACE(cat("call ", nth, " of ", num_calls));
+    const TempFolder folder;
+    save_layout(folder.path(), 1, make_logicals(1), 2, kLayout);
+
+    const int code = save_with_failure(folder.path(), nth, GetParam());
+
+    ASSERT_TRUE(code == kSaved || code == kRefused) << code;
+    num_refused += code == kRefused ? 1 : 0;
+    const auto found =
+        find_newest_good(folder.path(), [](std::string_view text) { ADD_FAILURE() << text; });
+    ASSERT_TRUE(found);
+    EXPECT_TRUE(code != kSaved || found->step() == 2);
+    if (found->step() == 2) continue;  // also when only what follows the commit failed
+    save_layout(folder.path(), 2, make_logicals(2), 2, kLayout);
+    verify_checkpoint(folder / "step-000000002");
+  }
+  // All but `latest`, a hint whose failure is a warning: its create, write, fsync, rename and the
+  // fsync of the folder.
+  EXPECT_GE(num_refused, num_calls - 5);
+}
+
+INSTANTIATE_TEST_SUITE_P(Errors,
+                         RefusedCall,
+                         testing::Values(ENOSPC, EIO),
+                         [](const testing::TestParamInfo<int>& error) {
+                           return std::string(error.param == ENOSPC ? "FullDisk" : "BrokenDisk");
+                         });
+
+}  // namespace
+}  // namespace trireme

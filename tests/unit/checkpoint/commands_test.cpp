@@ -1,0 +1,188 @@
+// The commands as they are typed, without LibTorch.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "bin/checkpoint_commands.hpp"
+#include "checkpoint/folder.hpp"
+#include "checkpoint/measure.hpp"
+#include "checkpoint/verify.hpp"
+#include "comm/thread/thread_world.hpp"
+#include "core/json.hpp"
+#include "unit/checkpoint/support.hpp"
+
+namespace trireme {
+namespace {
+
+using namespace test;
+
+struct Outcome {
+  int code = 0;
+  std::string out;
+};
+
+/// Runs `trireme ARGS...`; an Error becomes its exit code and its message.
+Outcome run(const std::vector<std::string>& args) {
+  std::vector<const char*> argv{"trireme"};
+  for (const std::string& arg : args) argv.push_back(arg.c_str());
+  CommandLine line("trireme", "trains language models", [] { return std::string("test\n"); });
+  const CheckpointCommands commands(line);
+  testing::internal::CaptureStdout();
+  Outcome outcome;
+  std::string message;
+  try {
+    outcome.code = line.run(static_cast<int>(argv.size()), argv.data());
+  } catch (const Error& error) {
+    outcome.code = exit_code(error.kind());
+    message = error.what();
+  }
+  std::fflush(stdout);
+  outcome.out = testing::internal::GetCapturedStdout() + message;
+  return outcome;
+}
+
+TEST(CheckpointCommands, EachHasHelp) {
+  for (const std::string name : {"list", "verify", "hash", "inspect", "diff", "reshard", "prune"}) {
+    const Outcome help = run({"checkpoint", name, "--help"});
+    EXPECT_EQ(help.code, 0);
+    EXPECT_NE(help.out.find("trireme checkpoint " + name), std::string::npos) << help.out;
+  }
+  EXPECT_NE(run({"bench", "checkpoint", "--help"}).out.find("--json"), std::string::npos);
+  EXPECT_NE(run({"plan-interval", "--help"}).out.find("--stall-s"), std::string::npos);
+}
+
+TEST(CheckpointCommands, ReshardAndBackIsTheSameState) {
+  const TempFolder folder;
+  save_layout(folder / "a", 7, make_logicals(1), 3, 4);
+  const std::string a = (folder / "a").string();
+  const std::string b = (folder / "b").string();
+  const std::string c = (folder / "c").string();
+
+  EXPECT_EQ(run({"checkpoint", "reshard", a, "--ranks", "2", "-o", b}).code, 0);
+  overwrite(folder / "layout.json", run({"checkpoint", "inspect", a, "--layout"}).out);
+  const Outcome back =
+      run({"checkpoint", "reshard", b, "--layout", (folder / "layout.json").string(), "-o", c});
+
+  EXPECT_EQ(back.code, 0) << back.out;
+  EXPECT_EQ(run({"checkpoint", "hash", a}).out, run({"checkpoint", "hash", b}).out);
+  EXPECT_EQ(run({"checkpoint", "diff", a, c}).out, "the same state\n");
+  EXPECT_EQ(run({"checkpoint", "verify", c}).code, 0);
+  const Outcome again = run({"checkpoint", "reshard", a, "--ranks", "2", "-o", b});
+  EXPECT_EQ(again.code, 2);
+  EXPECT_NE(again.out.find("exists already"), std::string::npos) << again.out;
+}
+
+TEST(CheckpointCommands, DiffNamesAndExits3) {
+  const TempFolder folder;
+  save_layout(folder / "a", 7, make_logicals(1), 1, 0);
+  save_layout(folder / "b", 7, make_logicals(2), 1, 0);
+  const Outcome diff =
+      run({"checkpoint", "diff", (folder / "a").string(), (folder / "b").string()});
+  EXPECT_EQ(diff.code, 3);
+  EXPECT_NE(diff.out.find("tensor param/model.norm.weight: 7 of 7 elements differ"),
+            std::string::npos)
+      << diff.out;
+}
+
+TEST(CheckpointCommands, PruneSaysWhatItWouldDeleteThenDeletes) {
+  const TempFolder folder;
+  const fs::path steps = folder / "run/checkpoints";
+  for (const int step : {1, 2, 3, 4}) save_layout(steps, step, make_logicals(1), 1, 0);
+  const std::string place = (folder / "run").string();
+
+  const Outcome dry = run({"checkpoint", "prune", place, "--keep-last", "2", "--dry-run"});
+  EXPECT_EQ(dry.out, "would delete step-000000002\nwould delete step-000000001\n");
+  EXPECT_EQ(list_steps(steps).size(), 4U);
+  const Outcome wet = run({"checkpoint", "prune", place, "--keep-last", "2"});
+  EXPECT_EQ(wet.out, "deleted step-000000002\ndeleted step-000000001\n");
+  EXPECT_EQ(list_steps(steps), (std::vector<std::int64_t>{4, 3}));
+  EXPECT_EQ(run({"checkpoint", "prune", place, "--keep-last", "0"}).code, 2);
+  EXPECT_EQ(run({"checkpoint", "prune", (steps / "step-000000004").string()}).code, 2);
+  EXPECT_FALSE(fs::exists(folder / "run/LOCK"));
+}
+
+TEST(CheckpointCommands, WrongArgumentsAreRefusedBeforeAnythingIsWritten) {
+  const TempFolder folder;
+  save_layout(folder / "a", 7, make_logicals(1), 1, 0);
+  const std::string a = (folder / "a").string();
+  const std::string out = (folder / "out").string();
+  EXPECT_EQ(run({"checkpoint", "reshard", a, "-o", out}).code, 2);
+  EXPECT_EQ(run({"checkpoint", "reshard", a, "-o", out, "--ranks", "0"}).code, 2);
+  EXPECT_EQ(run({"checkpoint", "reshard", a, "-o", out, "--ranks", "2", "--layout", "x"}).code, 2);
+  EXPECT_EQ(run({"checkpoint", "reshard", a, "-o", out, "--ranks", "100000"}).code, 2);
+  EXPECT_EQ(run({"checkpoint", "reshard", a, "-o", out, "--layout", "absent.json"}).code, 3);
+  EXPECT_EQ(run({"checkpoint", "hash", out}).code, 3);
+  EXPECT_FALSE(fs::exists(out));
+  EXPECT_EQ(run({"bench", "checkpoint", "--bytes", "0"}).code, 2);
+  EXPECT_EQ(run({"bench", "checkpoint", "--bytes", "10", "--folder", a}).code, 2);
+}
+
+TEST(CheckpointCommands, BenchPrintsJson) {
+  const TempFolder folder;
+  const Outcome bench = run({"bench",
+                             "checkpoint",
+                             "--bytes",
+                             "3000000",
+                             "--repeats",
+                             "2",
+                             "--folder",
+                             (folder / "bench").string(),
+                             "--json"});
+  ASSERT_EQ(bench.code, 0) << bench.out;
+  const Json json = parse_json(bench.out, "bench");
+  EXPECT_GE(json_get<std::uint64_t>(json, "bytes", "bench"), 3'000'000U);
+  for (const char* key : {"save_to_raw", "load_to_raw", "save_mb_per_s", "stall_s"})
+    EXPECT_GT(json_get<double>(json, key, "bench"), 0) << key;
+  EXPECT_FALSE(fs::exists(folder / "bench"));
+}
+
+TEST(MeasureCheckpoint, SeveralRanksShareTheWriting) {
+  const TempFolder folder;
+  run_ranks(3, [&](Communicator& world) {
+    const MeasuredCheckpoint measured =
+        measure_checkpoint(folder / "bench",
+                           {.bytes = std::uint64_t{20} << 20, .repeats = 1, .keep_last = true},
+                           world);
+    EXPECT_EQ(measured.ranks, 3);
+    EXPECT_EQ(measured.save_s.size(), 1U);
+  });
+  const Checkpoint kept = verify_checkpoint(folder / "bench/checkpoints/step-000000000");
+  EXPECT_EQ(kept.manifest().shards.size(), 3U);
+}
+
+/// The interval and the time left, as a simulation of failures with Daly's optimum gave them: 1,024
+/// GPUs (49.5 h between failures), 120 s a save, half an hour to restart: 108 min, 95.20 %.
+TEST(PlanInterval, AgreesWithASimulation) {
+  const IntervalAnswer many = plan_interval({.stall_s = 120, .restart_s = 1800, .devices = 1024});
+  EXPECT_NEAR(many.mtbf_s / 3600, 49.5, 0.05);
+  EXPECT_NEAR(many.daly_s / 60, 108, 1);
+  EXPECT_NEAR(1 - many.waste, 0.9520, 0.002);  // failures during a restart are not in the formula
+  const IntervalAnswer few = plan_interval({.stall_s = 5, .restart_s = 600, .devices = 64});
+  EXPECT_NEAR(few.daly_s / 60, 89, 1);
+  EXPECT_NEAR(1 - few.waste, 0.9981, 0.0002);
+}
+
+TEST(PlanInterval, TheOptimumIsAnOptimum) {
+  const IntervalAnswer answer = plan_interval({.stall_s = 30, .restart_s = 600, .mtbf_h = 20});
+  const auto waste = [&](double interval_s) {
+    return 30 / interval_s + (interval_s / 2 + 600) / answer.mtbf_s;
+  };
+  EXPECT_LT(waste(answer.daly_s), waste(answer.daly_s * 1.5));
+  EXPECT_LT(waste(answer.daly_s), waste(answer.daly_s / 1.5));
+  EXPECT_NEAR(answer.young_s, std::sqrt(2 * 30 * 20 * 3600.0), 1e-6);
+}
+
+TEST(PlanInterval, AnswersInStepsAndRefusesNonsense) {
+  const Outcome answer =
+      run({"plan-interval", "--stall-s", "5", "--devices", "64", "--step-time-s", "1"});
+  EXPECT_EQ(answer.code, 0);
+  EXPECT_NE(answer.out.find("--checkpoint.every 53"), std::string::npos) << answer.out;
+  EXPECT_EQ(run({"plan-interval"}).code, 2);
+  EXPECT_EQ(run({"plan-interval", "--stall-s", "0", "--mtbf-h", "5"}).code, 2);
+  EXPECT_EQ(run({"plan-interval", "--stall-s", "1"}).code, 2);
+  EXPECT_EQ(run({"plan-interval", "--stall-s", "1", "--mtbf-h", "5", "--devices", "8"}).code, 2);
+}
+
+}  // namespace
+}  // namespace trireme

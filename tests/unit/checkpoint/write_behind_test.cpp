@@ -1,0 +1,141 @@
+#include "checkpoint/write_behind.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "checkpoint/folder.hpp"
+#include "checkpoint/verify.hpp"
+#include "comm/self/self_communicator.hpp"
+#include "core/failpoints.hpp"
+#include "unit/checkpoint/support.hpp"
+
+namespace trireme {
+namespace {
+
+using namespace test;
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+/// Arms one fault for its life.
+class Fault {
+ public:
+  explicit Fault(const std::string& spec) {
+    ::setenv("TRIREME_FAULT", spec.c_str(), 1);
+    ::setenv("TRIREME_ALLOW_FAULTS", "1", 1);
+    failpoints_init(0);
+  }
+
+  Fault(const Fault&) = delete;
+  Fault& operator=(const Fault&) = delete;
+
+  ~Fault() {
+    ::setenv("TRIREME_FAULT", "nowhere:*:1:throw", 1);
+    failpoints_init(0);
+    ::unsetenv("TRIREME_FAULT");
+  }
+};
+
+void train_on(RankState& state) {
+  for (auto& bytes : state.storage) std::fill(bytes.begin(), bytes.end(), std::byte{0xee});
+}
+
+StagedCheckpoint stage(const fs::path& folder,
+                       std::int64_t step,
+                       RankState& state,
+                       Communicator& world) {
+  return stage_checkpoint(folder, step, state.state, world, {.run_id = "run", .copy = false});
+}
+
+/// The copy is slow, training goes on as soon as it may: what is saved is the state of the save.
+TEST(WriteBehind, SavesTheStateOfTheSaveThoughTrainingGoesOn) {
+  const TempFolder folder;
+  const std::vector<Logical> logicals = make_logicals(5);
+  const Fault slow_copy("checkpoint.copy:*:*:delay");
+  run_ranks(2, [&](Communicator& world) {
+    RankState mine = make_rank_state(logicals, world.rank(), 2, 4, true);
+    WriteBehind writer;
+    writer.start(stage(folder.path(), 1, mine, world));
+    EXPECT_TRUE(writer.in_flight());
+
+    writer.wait_copied();
+    train_on(mine);
+
+    WriteBehind::Result result = writer.finish();
+    commit_checkpoint(result.staged, result.written, world);
+  });
+  save_layout(folder / "whole", 1, logicals, 2, 4);
+  EXPECT_EQ(differing(folder / "step-000000001", folder / "whole/step-000000001"), "");
+}
+
+TEST(WriteBehind, SavesAfterOneAnotherInTheSameMemory) {
+  const TempFolder folder;
+  SelfCommunicator world;
+  WriteBehind writer;
+  std::size_t memory = 0;
+  for (unsigned step = 1; step <= 3; ++step) {
+    RankState mine = make_rank_state(make_logicals(step), 0, 1, 0, true);
+    writer.start(stage(folder.path(), step, mine, world));
+    writer.wait_copied();
+    train_on(mine);
+    WriteBehind::Result result = writer.finish();
+    commit_checkpoint(result.staged, result.written, world);
+    writer.recycle(result.staged);
+    EXPECT_FALSE(writer.in_flight());
+    EXPECT_TRUE(memory == 0 || writer.memory_bytes() == memory);
+    memory = writer.memory_bytes();
+    RankState loaded = make_rank_state(make_logicals(step), 0, 1, 0, false);
+    load_tensors(Checkpoint::open(folder.path() / step_folder_name(step)), loaded.state);
+    EXPECT_EQ(loaded.storage, make_rank_state(make_logicals(step), 0, 1, 0, true).storage);
+  }
+}
+
+TEST(WriteBehind, AnErrorOfTheThreadIsThrownByTheCommit) {
+  const TempFolder folder;
+  for (const std::string point : {"checkpoint.copy", "checkpoint.shard.sync"}) {
+    const Fault fault(point + ":*:1:enospc");
+    SelfCommunicator world;
+    RankState mine = make_rank_state(make_logicals(1), 0, 1, 0, true);
+    WriteBehind writer;
+    writer.start(stage(folder.path(), 1, mine, world));
+    while (!writer.done()) std::this_thread::yield();
+    const WriteBehind::Result result = writer.finish();
+    message_of(ErrorKind::resource,
+               [&] { commit_checkpoint(result.staged, result.written, world); });
+    EXPECT_TRUE(list_steps(folder.path()).empty());
+  }
+}
+
+TEST(WriteBehind, IsSlowWhileNobodyWaitsAndFastOnceSomebodyDoes) {
+  const TempFolder folder;
+  std::vector<std::byte> bytes(std::size_t{24} << 20, std::byte{7});
+  const std::vector<std::int64_t> shape{static_cast<std::int64_t>(bytes.size())};
+  StateDict state;
+  state.tensors.push_back({"param/w", DType::u8, shape, Shard::whole(shape), bytes, true});
+  SelfCommunicator world;
+  WriteBehind writer(/*mb_per_s=*/2);  // 12 s for what takes some tenths
+
+  const auto begin = Clock::now();
+  writer.start(stage_checkpoint(folder.path(), 1, state, world, {.run_id = "run", .copy = false}));
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  EXPECT_FALSE(writer.done());
+  const WriteBehind::Result result = writer.finish();
+
+  EXPECT_LT(seconds_since(begin), 6.0);
+  commit_checkpoint(result.staged, result.written, world);
+  verify_checkpoint(folder / "step-000000001");
+}
+
+TEST(WritePace, KeepsTheRate) {
+  WritePace pace(1e6);
+  const auto begin = Clock::now();
+  for (int i = 0; i < 4; ++i) pace.spend(100'000);
+  EXPECT_GE(seconds_since(begin), 0.29);  // the last one is paid for by the next
+}
+
+}  // namespace
+}  // namespace trireme
