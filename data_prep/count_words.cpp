@@ -25,7 +25,7 @@ struct Totals {
 /// What one thread works with.
 struct Worker {
   explicit Worker(const TrainTokenizerConfig& config, const std::shared_ptr<const CutTokens>& cut)
-      : reader(config.field, config.on_bad_text), words(cut) {}
+      : reader(config.field, config.on_bad_text), words(config.pattern, cut) {}
 
   TextFieldReader reader;
   WordCounter words;
@@ -68,7 +68,7 @@ void add_up(std::vector<Worker>& workers, WorkerPool& pool) {
           Worker& into = workers[pair * 2 * step];
           Worker& from = workers[pair * 2 * step + step];
           into.words.merge(from.words);
-          from.words = WordCounter();
+          from.words.clear();
           into.totals.texts += from.totals.texts;
           into.totals.bad_lines += from.totals.bad_lines;
           if (!into.bad) into.bad = from.bad;

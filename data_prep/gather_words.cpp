@@ -67,13 +67,13 @@ void gather_words(WordCounter& words, Communicator& world) {
   for_each_word(words, [&](std::string_view word, std::uint64_t count, bool cut) {
     put(word, count, cut, parts[xxh3_64(word) % size]);
   });
-  words = WordCounter();
+  words.clear();
   take_all(exchange_parts(parts, world), words);  // now each word is on one rank
   parts.assign(size, {});
   for_each_word(words, [&](std::string_view word, std::uint64_t count, bool cut) {
     put(word, count, cut, parts[0]);
   });
-  words = WordCounter();
+  words.clear();
   const Bytes all = exchange_parts(parts, world);
   if (world.rank() == 0) take_all(all, words);
 }

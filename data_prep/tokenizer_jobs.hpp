@@ -15,6 +15,7 @@ struct TrainTokenizerConfig {
   std::vector<std::string> inputs;
   std::string output;  // a folder: new, empty, or holding just what training gives
   std::string field = "text";
+  SplitStep pattern = SplitStep::gpt2;  // cuts texts into words
   OnBadText on_bad_text = OnBadText::error;
   bool by_lines =
       false;  // each line of a text is a unit of its own, as Hugging Face's train(files)

@@ -17,6 +17,7 @@ struct Options {
   std::string special_tokens = "minimind";
   std::string bos, eos, pad, unk;
   std::string special_in_text = "text";
+  std::string pattern = "gpt2";
   std::string unit = "text";
   std::string on_bad_text = "error";
   std::string progress = "auto";
@@ -31,6 +32,21 @@ std::uint32_t number(const char* option, std::int64_t value, std::int64_t least)
 void check_choice(const char* option, const std::string& value, const char* a, const char* b) {
   if (value != a && value != b)
     fail(ErrorKind::usage, option, " ", value, ", must be ", a, " or ", b);
+}
+
+SplitStep parse_pattern(const std::string& name) {
+  std::string known;
+  for (const SplitStep step : {SplitStep::gpt2,
+                               SplitStep::llama3,
+                               SplitStep::qwen2,
+                               SplitStep::qwen35,
+                               SplitStep::cl100k,
+                               SplitStep::o200k,
+                               SplitStep::tekken}) {
+    if (name == name_of(step)) return step;
+    known.append(known.empty() ? "" : ", ").append(name_of(step));
+  }
+  fail(ErrorKind::usage, "--pattern ", name, ", must be one of ", known);
 }
 
 /// MiniMind's roles with MiniMind's tokens, else none; what is given wins.
@@ -60,6 +76,7 @@ TrainTokenizerConfig resolve(const Options& options) {
   bpe.all_bytes = options.alphabet == "bytes";
   bpe.reserved = read_special_tokens(options.special_tokens);
   set_roles(options, bpe);
+  config.pattern = parse_pattern(options.pattern);
   config.cut_special = options.special_in_text == "allow";
   config.by_lines = options.unit == "line";
   config.on_bad_text = parse_on_bad_text(options.on_bad_text);
@@ -121,6 +138,10 @@ void add_train_command(CommandLine& commands, const DataProgram& program) {
               "N",
               "tokens, with the special ones and the 256 bytes")
       .option("--field", &options->config.field, "NAME", "field that holds the text")
+      .option("--pattern",
+              &options->pattern,
+              "NAME",
+              "cuts texts into words: gpt2, llama3, qwen2, qwen3.5, cl100k, o200k or tekken")
       .option("--unit",
               &options->unit,
               "text|line",

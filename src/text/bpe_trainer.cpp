@@ -144,7 +144,8 @@ std::map<std::string, std::string> train(const WordCounter& counts,
             .merges = learner.merges().size(),
             .max_pair_count = learner.max_count()};
   return {{"tokenizer.json",
-           write_tokenizer_json(learner.tokens(), last_ranks(learner.merges()), options.reserved)},
+           write_tokenizer_json(
+               learner.tokens(), last_ranks(learner.merges()), options.reserved, counts.pattern())},
           {"tokenizer_config.json", write_tokenizer_config(options)}};
 }
 

@@ -13,14 +13,31 @@ std::string quoted(const std::string& text) {
 }
 
 /// The one layout of the byte-level step, which is pre-tokenizer and decoder.
-std::string byte_level_step(bool add_prefix_space) {
-  return std::string(R"({
-    "type": "ByteLevel",
-    "add_prefix_space": )") +
-         (add_prefix_space ? "true" : "false") + R"(,
-    "trim_offsets": true,
-    "use_regex": true
-  })";
+std::string byte_level_step(bool add_prefix_space, bool use_regex, const std::string& indent) {
+  const auto boolean = [](bool value) { return value ? "true" : "false"; };
+  const std::string line = ",\n" + indent + "  ";
+  return "{\n" + indent + "  \"type\": \"ByteLevel\"" + line +
+         "\"add_prefix_space\": " + boolean(add_prefix_space) + line + "\"trim_offsets\": true" +
+         line + "\"use_regex\": " + boolean(use_regex) + "\n" + indent + "}";
+}
+
+/// ByteLevel knows GPT-2's pattern itself; any other is a step before it.
+std::string pre_tokenizer(SplitStep pattern) {
+  if (pattern == SplitStep::gpt2) return byte_level_step(false, true, "  ");
+  return R"({
+    "type": "Sequence",
+    "pretokenizers": [
+      {
+        "type": "Split",
+        "pattern": {
+          "Regex": )" +
+         quoted(std::string(regex_of(pattern))) + R"(
+        },
+        "behavior": "Isolated",
+        "invert": false
+      },
+      )" +
+         byte_level_step(false, false, "      ") + "\n    ]\n  }";
 }
 
 Json describe(std::size_t id, const ReservedToken& token) {
@@ -59,7 +76,8 @@ bool has(const std::vector<ReservedToken>& reserved, const std::string& content)
 
 std::string write_tokenizer_json(const std::vector<std::string>& tokens,
                                  const std::vector<std::pair<std::uint32_t, std::uint32_t>>& merges,
-                                 const std::vector<ReservedToken>& reserved) {
+                                 const std::vector<ReservedToken>& reserved,
+                                 SplitStep pattern) {
   // Written by hand: thousands of keys, and the layout must not depend on a library.
   std::string text = R"({
   "version": "1.0",
@@ -67,8 +85,8 @@ std::string write_tokenizer_json(const std::vector<std::string>& tokens,
   "padding": null,
   "added_tokens": )";
   text += added_tokens(reserved);
-  text += ",\n  \"normalizer\": null,\n  \"pre_tokenizer\": " + byte_level_step(false);
-  text += ",\n  \"post_processor\": null,\n  \"decoder\": " + byte_level_step(true);
+  text += ",\n  \"normalizer\": null,\n  \"pre_tokenizer\": " + pre_tokenizer(pattern);
+  text += ",\n  \"post_processor\": null,\n  \"decoder\": " + byte_level_step(true, true, "  ");
   text += R"(,
   "model": {
     "type": "BPE",

@@ -4,15 +4,17 @@
 #include <vector>
 
 #include "text/bpe_trainer.hpp"
+#include "text/splitter.hpp"
 
 namespace trireme {
 
-/// tokenizer.json of a byte-level BPE model with the GPT-2 pattern, in the layout of Hugging Face's
+/// tokenizer.json of a byte-level BPE model with one pattern, in the layout of Hugging Face's
 /// save().
 ///   tokens  by id, in the byte alphabet      merges  pairs of ids by rank, no pair twice
 std::string write_tokenizer_json(const std::vector<std::string>& tokens,
                                  const std::vector<std::pair<std::uint32_t, std::uint32_t>>& merges,
-                                 const std::vector<ReservedToken>& reserved);
+                                 const std::vector<ReservedToken>& reserved,
+                                 SplitStep pattern = SplitStep::gpt2);
 
 /// tokenizer_config.json for `AutoTokenizer`, with a plain ChatML template if the reserved tokens
 /// allow one.

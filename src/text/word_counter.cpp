@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "text/gpt2_split.hpp"
 #include "text/utf8.hpp"
 
 namespace trireme {
@@ -26,11 +25,11 @@ CutTokens::CutTokens(std::vector<std::string> contents)
 
 void WordCounter::add_unit(std::string_view text) {
   const auto count = [this](std::string_view piece) { pieces_.add(piece, 1); };
-  if (!cut_) return split_gpt2(text, count);
+  if (!cut_) return split_by(pattern_, text, count);
   parts_.clear();
   cut_->split(text, parts_);
   for (const TextPart& part : parts_) {
-    part.id ? add_cut_token(cut_->contents()[*part.id], 1) : split_gpt2(part.text, count);
+    part.id ? add_cut_token(cut_->contents()[*part.id], 1) : split_by(pattern_, part.text, count);
   }
 }
 
@@ -70,6 +69,11 @@ void WordCounter::merge(const WordCounter& other) {
       [this](std::string_view piece, std::uint64_t count) { pieces_.add(piece, count); });
   pieces_.flush();
   for (const auto& [token, count] : other.cut_tokens_) add_cut_token(token, count);
+}
+
+void WordCounter::clear() {
+  pieces_ = WordTable();
+  cut_tokens_.clear();
 }
 
 std::vector<std::pair<std::string, std::uint64_t>> WordCounter::sorted() const {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "text/added_tokens.hpp"
+#include "text/splitter.hpp"
 #include "text/word_table.hpp"
 
 namespace trireme {
@@ -31,16 +32,18 @@ class CutTokens {
   AddedTokenMatcher matcher_;
 };
 
-/// Counts the pieces that the GPT-2 pattern cuts from training texts. Only the multiset of pieces
+/// Counts the pieces that a pattern cuts from training texts. Only the multiset of pieces
 /// matters, so the result is independent of order, threads and ranks: count apart, then merge.
 class WordCounter {
  public:
-  WordCounter() = default;
+  WordCounter() = default;  // GPT-2's pattern
 
-  /// `cut`: tokens that are taken out of the texts first. Each occurrence is then a word of its
-  /// own, of plain characters instead of the byte alphabet: what Hugging Face does with tokens
-  /// that were added to the tokenizer before its training.
-  explicit WordCounter(std::shared_ptr<const CutTokens> cut) : cut_(std::move(cut)) {}
+  /// `pattern`: one with an expression (regex_of). `cut` (or null): tokens that are taken out of
+  /// the texts first. Each occurrence is then a word of its own, of plain characters instead of the
+  /// byte alphabet: what Hugging Face does with tokens that were added to the tokenizer before its
+  /// training.
+  explicit WordCounter(SplitStep pattern, std::shared_ptr<const CutTokens> cut = nullptr)
+      : pattern_(pattern), cut_(std::move(cut)) {}
 
   /// One training unit, cut as a whole. Throws Error(data) if it is not valid UTF-8.
   void add(std::string_view text);
@@ -56,6 +59,11 @@ class WordCounter {
   void add_cut_token(std::string_view token, std::uint64_t count);
 
   void merge(const WordCounter& other);
+
+  /// Forgets all words, not how they are cut.
+  void clear();
+
+  [[nodiscard]] SplitStep pattern() const noexcept { return pattern_; }
 
   /// The pieces (raw bytes) with their counts, in the order of WordTable.
   [[nodiscard]] const WordTable& pieces() const noexcept { return pieces_; }
@@ -75,6 +83,7 @@ class WordCounter {
  private:
   void add_unit(std::string_view text);
 
+  SplitStep pattern_ = SplitStep::gpt2;
   std::shared_ptr<const CutTokens> cut_;  // shared by the counters of all threads
   std::vector<TextPart> parts_;
   WordTable pieces_;  // flushed whenever no call is at work

@@ -108,7 +108,7 @@ def peer_run(threads, *arguments):
     done = subprocess.run([sys.executable, __file__, "--worker", *map(str, arguments)], capture_output=True, text=True, env=environment)
     if done.returncode != 0:
         return {"error": done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit {done.returncode}"}
-    return json.loads(done.stdout)
+    return json.loads(done.stdout.strip().splitlines()[-1])  # some peers talk
 
 
 def figures(size, wall, cpu, tokens):

@@ -1,7 +1,8 @@
 // Trains many small tokenizers for training_oracle.py; not a user program.
 //   training_driver CASES.jsonl OUT_DIR
 // Each line: {"texts": [...], "lines": bool, "cut": bool, "reserved": [...], "vocab_size",
-// "min_frequency", "max_token_length", "limit_alphabet", "all_bytes"}; line i gives OUT_DIR/i.json.
+// "min_frequency", "max_token_length", "limit_alphabet", "all_bytes",
+// "pattern"}; line i gives OUT_DIR/i.json.
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -29,8 +30,13 @@ std::string train(const Json& given) {
   const auto reserved = given.at("reserved").get<std::vector<std::string>>();
   options.reserved.clear();
   for (const std::string& token : reserved) options.reserved.push_back({token, true});
-  WordCounter counter;
-  if (given.value("cut", false)) counter = WordCounter(std::make_shared<const CutTokens>(reserved));
+  SplitStep pattern = SplitStep::gpt2;
+  for (int step = 0; step <= static_cast<int>(SplitStep::tekken); ++step) {
+    if (name_of(static_cast<SplitStep>(step)) == given.value("pattern", "gpt2"))
+      pattern = static_cast<SplitStep>(step);
+  }
+  WordCounter counter(
+      pattern, given.value("cut", false) ? std::make_shared<const CutTokens>(reserved) : nullptr);
   for (const Json& text : given.at("texts")) {
     const auto unit = text.get<std::string>();
     given.value("lines", false) ? counter.add_lines(unit) : counter.add(unit);

@@ -77,11 +77,14 @@ TEST_F(TrainTokenizer, FilesAreTheSameForAnyThreadsAndRanks) {
 }
 
 TEST_F(TrainTokenizer, RankZeroGetsTheCountsOfAllRanks) {
-  const auto expected = count_words(config("-"), nullptr);
+  TrainTokenizerConfig cutting = config("-");
+  cutting.cut_special = true;
+  const auto expected = count_words(cutting, nullptr);
   run_ranks(3, [&](Communicator& world) {
-    const WordCounter words = count_words(config("-"), &world);
+    const WordCounter words = count_words(cutting, &world);
     if (world.rank() == 0) {
       EXPECT_EQ(words.sorted(), expected.sorted());
+      EXPECT_EQ(words.cut_tokens(), expected.cut_tokens());
     } else {
       EXPECT_EQ(words.size(), 0U);
     }

@@ -209,7 +209,8 @@ TEST(BpeTrainer, LimitedAlphabetLeavesRareCharactersOutOfTheWords) {
 }
 
 TEST(BpeTrainer, CutTokensAreWordsOfPlainCharacters) {
-  WordCounter counter(std::make_shared<const CutTokens>(std::vector<std::string>{"<s>", "世 界"}));
+  WordCounter counter(SplitStep::gpt2,
+                      std::make_shared<const CutTokens>(std::vector<std::string>{"<s>", "世 界"}));
   for (int i = 0; i < 3; ++i) counter.add("a 世 界b 世 界");
   BpeTrainOptions options = bare(400);
   options.reserved = {{"<s>"}, {"世 界"}};
@@ -219,6 +220,19 @@ TEST(BpeTrainer, CutTokensAreWordsOfPlainCharacters) {
   WordCounter other(counter);
   other.merge(counter);
   EXPECT_EQ(other.cut_tokens().at("世 界"), 12U);
+}
+
+TEST(BpeTrainer, AnotherPatternCutsAndIsWritten) {
+  WordCounter counter(SplitStep::llama3);
+  counter.add("don't 12345");
+  const auto files = train_bpe(counter, bare(300));
+
+  EXPECT_EQ(counter.sorted().size(), 5U);  // don 't space 123 45
+  const Tokenizer tokenizer = Tokenizer::from_files(files, "test");
+  EXPECT_EQ(tokenizer.encode("12345").size(), 2U);
+  counter.clear();
+  EXPECT_EQ(counter.size(), 0U);
+  EXPECT_EQ(counter.pattern(), SplitStep::llama3);
 }
 
 TEST(BpeTrainer, RefusesOptionsThatCannotWork) {
