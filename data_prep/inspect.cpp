@@ -6,6 +6,9 @@
 
 #include "core/error.hpp"
 #include "core/json.hpp"
+#include "data/schema.hpp"
+#include "data_prep/inspect_document.hpp"
+#include "data_prep/length_histogram.hpp"
 
 namespace trireme {
 namespace {
@@ -55,6 +58,7 @@ std::string inspect_json(const TokenSet& set) {
   json["seq_len"] = manifest.seq_len;
   json["sequences"] = sizes.sequences;
   json["padding"] = padding_share(manifest, sizes);
+  json["lengths"] = to_json(length_histogram(set));
   json["shards"] = manifest.shards.size();
   json["size_bytes"] = sizes.bytes;
   json["tokenizer_hash"] = manifest.tokenizer_hash;
@@ -69,6 +73,7 @@ std::string inspect_json(const TokenSet& set) {
 
 std::string inspect_text(const TokenSet& set) {
   constexpr std::size_t kShownBad = 10;
+  constexpr std::size_t kShownTokens = 300;
   const Manifest& manifest = set.manifest();
   const ShardCounts& counts = manifest.counts;
   const Sizes sizes = sizes_of(manifest);
@@ -119,6 +124,12 @@ std::string inspect_text(const TokenSet& set) {
     text += cat("bad line        ", manifest.bad[i], "\n");
   if (counts.bad_lines > kShownBad)
     text += cat("                (", counts.bad_lines - kShownBad, " more)\n");
+  text += cat(
+      manifest.kind == schema::kKindDpo ? "tokens of each side of a pair" : "tokens of a document",
+      "\n",
+      to_text(length_histogram(set)));
+  if (counts.documents != 0)
+    text += cat("document 0, ", document_text(set, find_document(set, 0), kShownTokens));
   return text;
 }
 

@@ -22,31 +22,25 @@ struct TextFieldReader::Parser {
   simdjson::dom::parser parser;
   std::string repaired;  // keeps a repaired line alive with its padding
 
-  /// The field's value; else `reason`. `maybe_bad_text`: a repair of the line may help.
-  bool find(const char* json,
-            std::size_t size,
-            const std::string& field,
-            TextRecord& record,
-            bool& maybe_bad_text);
+  /// Sets `text` to the field's value.
+  std::optional<LineProblem> find(const char* json,
+                                  std::size_t size,
+                                  const std::string& field,
+                                  std::string_view& text);
 };
 
-bool TextFieldReader::Parser::find(const char* json,
-                                   std::size_t size,
-                                   const std::string& field,
-                                   TextRecord& record,
-                                   bool& maybe_bad_text) {
+std::optional<LineProblem> TextFieldReader::Parser::find(const char* json,
+                                                         std::size_t size,
+                                                         const std::string& field,
+                                                         std::string_view& text) {
   simdjson::dom::element root;
   const simdjson::error_code code = parser.parse(json, size, false).get(root);
-  maybe_bad_text = code == simdjson::STRING_ERROR || code == simdjson::UTF8_ERROR;
   if (code != simdjson::SUCCESS) {
-    record.reason = cat("not valid JSON: ", simdjson::error_message(code));
-    return false;
+    return LineProblem{cat("not valid JSON: ", simdjson::error_message(code)),
+                       code == simdjson::STRING_ERROR || code == simdjson::UTF8_ERROR};
   }
   simdjson::dom::object object;
-  if (root.get(object) != simdjson::SUCCESS) {
-    record.reason = "not a JSON object";
-    return false;
-  }
+  if (root.get(object) != simdjson::SUCCESS) return LineProblem{"not a JSON object"};
   bool found = false;
   simdjson::dom::element value;
   for (const auto& member : object) {
@@ -55,18 +49,12 @@ bool TextFieldReader::Parser::find(const char* json,
       value = member.value;
     }
   }
-  if (!found) {
-    record.reason = cat("no field '", field, "'");
-    return false;
-  }
-  if (value.get(record.text) != simdjson::SUCCESS) {
-    record.reason = cat("field '", field, "' is not a text");
-    return false;
-  }
-  maybe_bad_text =
-      !simdjson::validate_utf8(record.text);  // some versions let a lone low surrogate through
-  if (maybe_bad_text) record.reason = kBadText;
-  return !maybe_bad_text;
+  if (!found) return LineProblem{cat("no field '", field, "'")};
+  if (value.get(text) != simdjson::SUCCESS)
+    return LineProblem{cat("field '", field, "' is not a text")};
+  // Some versions let a lone low surrogate through.
+  if (!simdjson::validate_utf8(text)) return LineProblem{std::string(kBadText), true};
+  return std::nullopt;
 }
 
 TextFieldReader::TextFieldReader(std::string field, OnBadText on_bad_text)
@@ -77,6 +65,20 @@ TextFieldReader& TextFieldReader::operator=(TextFieldReader&&) noexcept = defaul
 TextFieldReader::~TextFieldReader() = default;
 
 TextRecord TextFieldReader::read(const Line& line) {
+  std::string_view text;
+  TextRecord record =
+      judge_line(line, on_bad_text_, parser_->repaired, [&](const char* json, std::size_t size) {
+        return parser_->find(json, size, field_, text);
+      });
+  record.text = text;
+  return record;
+}
+
+TextRecord judge_line(
+    const Line& line,
+    OnBadText on_bad_text,
+    std::string& repaired,
+    const std::function<std::optional<LineProblem>(const char* json, std::size_t size)>& parse) {
   TextRecord record;
   std::string_view json = line.text;
   if (line.offset == 0 && json.starts_with("\xEF\xBB\xBF")) json.remove_prefix(3);
@@ -86,23 +88,25 @@ TextRecord TextFieldReader::read(const Line& line) {
     record.reason = cat("line is longer than ", kMaxLineBytes, " bytes");
     return record;
   }
-  bool maybe_bad_text = false;
-  if (parser_->find(json.data(), json.size(), field_, record, maybe_bad_text)) {
-    record.status = RecordStatus::text;
-    return record;
+  std::optional<LineProblem> problem = parse(json.data(), json.size());
+  if (problem && problem->bad_text) {
+    Repaired mended = repair_json_text(json);
+    const std::size_t size = mended.text.size();
+    mended.text.append(kLinePadding, '\0');
+    repaired = std::move(mended.text);
+    problem = parse(repaired.data(), size);
+    if (!problem && on_bad_text == OnBadText::replace) {
+      record.replaced = mended.replaced;
+    } else if (!problem) {
+      record.status = on_bad_text == OnBadText::error ? RecordStatus::bad_text : RecordStatus::bad;
+      record.reason = kBadText;
+      return record;
+    }
   }
-  if (!maybe_bad_text) return record;
-  Repaired repaired = repair_json_text(json);
-  const std::size_t size = repaired.text.size();
-  repaired.text.append(kLinePadding, '\0');
-  parser_->repaired = std::move(repaired.text);
-  if (!parser_->find(parser_->repaired.data(), size, field_, record, maybe_bad_text)) return record;
-  if (on_bad_text_ == OnBadText::replace) {
-    record.status = RecordStatus::text;
-    record.replaced = repaired.replaced;
+  if (problem) {
+    record.reason = std::move(problem->reason);
   } else {
-    record.status = on_bad_text_ == OnBadText::error ? RecordStatus::bad_text : RecordStatus::bad;
-    record.reason = kBadText;
+    record.status = RecordStatus::text;
   }
   return record;
 }

@@ -1,6 +1,8 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -27,6 +29,24 @@ struct TextRecord {
   std::string reason;
   std::uint64_t replaced = 0;  // U+FFFD put for bad text
 };
+
+/// Why the JSON of a line is no record. `bad_text`: lone surrogates or invalid UTF-8, which a
+/// repair may mend.
+struct LineProblem {
+  std::string reason;
+  bool bad_text = false;
+};
+
+/// What becomes of a line, whatever it holds: skips blank ones, and on bad text does what
+/// `on_bad_text` says.
+///   parse     reads `size` bytes of JSON with kLinePadding readable bytes behind; none if it is
+///   good repaired  keeps a repaired line alive, until the next call
+/// Returns status, reason and replaced; `text` is left to `parse`.
+TextRecord judge_line(
+    const Line& line,
+    OnBadText on_bad_text,
+    std::string& repaired,
+    const std::function<std::optional<LineProblem>(const char* json, std::size_t size)>& parse);
 
 /// Reads one text field of one-object-a-line JSON. The whole line must be valid JSON; of equal keys
 /// the last one counts (as Python's json). Reused for every line of a thread; not shared between

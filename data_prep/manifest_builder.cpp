@@ -27,6 +27,28 @@ std::optional<std::int64_t> widen(std::optional<std::uint32_t> id) {
   return id ? std::optional<std::int64_t>(*id) : std::nullopt;
 }
 
+/// What decides the bytes of kinds sft and dpo.
+void add_chat(const PackConfig& config, Json& asked) {
+  const ChatConfig& chat = config.chat;
+  asked.erase("field");
+  asked.erase("bos");
+  asked.erase("eos");
+  asked.erase("special_in_text");
+  asked["template"] = chat.format;
+  asked["mask"] = chat.mask;
+  asked["special_in_content"] = chat.special_in_content;
+  asked["copies"] = chat.copies;
+  const ChatAugment& augment = chat.augment;
+  asked["add_system"] = augment.add_system;
+  asked["drop_empty_think"] = augment.drop_empty_think;
+  if (augment.add_system > 0) {
+    std::string prompts;
+    for (const std::string& prompt : augment.system_prompts) prompts += prompt + '\n';
+    asked["system_prompts_xxh3"] = xxh3_128_hex(prompts);
+  }
+  if (augment.add_system > 0 || augment.drop_empty_think > 0) asked["seed"] = augment.seed;
+}
+
 void add_bad(const TokenShard& shard, Manifest& manifest) {
   const std::string where = cat(shard.path().string(), ":", schema::kBad);
   const Json sources =
@@ -64,6 +86,7 @@ Manifest start_manifest(const PackConfig& config,
   asked["bos"] = config.bos;
   asked["eos"] = config.eos;
   asked["special_in_text"] = config.special_in_text;
+  if (config.kind != schema::kKindPretrain) add_chat(config, asked);
   asked["on_bad_text"] = name_of(config.on_bad_text);
   asked["unit_bytes"] = config.unit_bytes;
   manifest.config_json = asked.dump();

@@ -11,6 +11,7 @@
 #include "core/json.hpp"
 #include "core/log.hpp"
 #include "data/schema.hpp"
+#include "data_prep/document_maker.hpp"
 #include "data_prep/manifest_builder.hpp"
 #include "data_prep/pack_folder.hpp"
 #include "data_prep/pack_unit.hpp"
@@ -21,9 +22,7 @@ namespace trireme {
 namespace {
 
 void check_config(const PackConfig& config) {
-  if (config.kind != "pretrain") {
-    fail(ErrorKind::usage, "--kind ", config.kind, " is not built; this version packs: pretrain");
-  }
+  check_kind(config);
   check_seq_len(config.seq_len, "--seq-len");
   if (config.unit_bytes < 1 || config.unit_bytes > std::int64_t{1} << 34) {
     fail(ErrorKind::usage, "--unit-bytes ", config.unit_bytes, ", must be in [1, 17179869184]");
@@ -78,6 +77,24 @@ std::string bad_place(const std::vector<InputFile>& files, const BadLine& bad) {
   return cat(files[bad.file].path.string(), ":", bad.offset, ": ", bad.reason);
 }
 
+/// Moves the targets of the unit's documents to `content` and packs them for `seq_len`; pairs are
+/// not packed. Returns the tokens that are targets.
+std::uint64_t add_targets(const std::string& kind,
+                          std::int64_t seq_len,
+                          UnitResult& result,
+                          ShardContent& content) {
+  if (kind == schema::kKindDpo) {
+    content.pairs = std::move(result.pairs);
+    return content.pairs.chosen.num_tokens() + content.pairs.rejected.num_tokens();
+  }
+  PackTable& pack = content.packs.emplace_back(pack_best_fit(result.documents.offset, seq_len));
+  if (kind == schema::kKindSft) {
+    count_span_targets(result.loss, pack);
+    content.loss = std::move(result.loss);
+  }
+  return std::accumulate(pack.targets.begin(), pack.targets.end(), std::uint64_t{0});
+}
+
 /// Source numbers of the shard count its own sources only, so that a set of many files stays small.
 void number_sources(const std::vector<InputFile>& files,
                     const Unit& unit,
@@ -87,7 +104,9 @@ void number_sources(const std::vector<InputFile>& files,
   Json sources = Json::array();
   for (const ByteRange& range : unit) {
     if (!local.emplace(range.file, static_cast<std::uint32_t>(local.size())).second) continue;
-    sources.push_back({{"name", files[range.file].name}, {"size", files[range.file].size}});
+    sources.push_back({{"name", files[range.file].name},
+                       {"size", files[range.file].size},
+                       {"lines", result.lines[range.file]}});
   }
   for (std::uint32_t& source : result.documents.source) source = local.at(source);
   Json bad = Json::array();
@@ -114,6 +133,7 @@ class Packer {
     PackReport report{.units = units_.size(), .kept = units_.size()};
     std::uint64_t finished = 0;
     if (rank_ == 0) {
+      warn_of_unknown_markers(config_, tokenizer_);
       report.interrupted = folder_.prepare();
       place_tokenizer(folder_.path(), tokenizer_);
       finished = folder_.finished() ? 1 : 0;
@@ -229,10 +249,7 @@ class Packer {
   void write(std::size_t unit, UnitResult& result) const {
     ShardContent content;
     number_sources(files_, units_[unit], result, content);
-    content.packs.push_back(pack_best_fit(result.documents.offset, config_.seq_len));
-    const PackTable& pack = content.packs.front();
-    result.counts.target_tokens =
-        std::accumulate(pack.targets.begin(), pack.targets.end(), std::uint64_t{0});
+    result.counts.target_tokens = add_targets(config_.kind, config_.seq_len, result, content);
     content.meta = {.kind = config_.kind,
                     .token_dtype = token_dtype_for(tokenizer_.vocab_size()),
                     .vocab_size = tokenizer_.vocab_size(),
@@ -241,7 +258,9 @@ class Packer {
                     .shard_count = units_.size(),
                     .input_xxh3 = result.input_xxh3,
                     .counts = result.counts,
-                    .packs = {{config_.seq_len, pack.num_sequences()}}};
+                    .packs = {}};
+    for (const PackTable& pack : content.packs)
+      content.meta.packs[pack.seq_len] = pack.num_sequences();
     for (const auto& part : result.token_parts) content.token_parts.emplace_back(part);
     content.documents = std::move(result.documents);
     write_shard(folder_.path(), content);
@@ -259,7 +278,7 @@ class Packer {
            counts.bad_lines,
            " bad lines, ",
            counts.dropped,
-           " without text",
+           " without text or target",
            first_bad);
     }
     if (counts.bad_lines != 0)

@@ -2,6 +2,7 @@
 
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "data_prep/chat_options.hpp"
 #include "data_prep/commands.hpp"
 #include "data_prep/pack.hpp"
 #include "data_prep/stop_signals.hpp"
@@ -15,17 +16,19 @@ void add_pack_command(CommandLine& commands, const DataProgram& program) {
     std::string on_bad_text = "error";
     std::string progress = "auto";
     std::int64_t max_bad = -1;
+    ChatOptions chat;
   };
 
   const auto options = std::make_shared<Options>();
   PackConfig& config = options->config;
-  commands
-      .command("pack",
-               "jsonl to a folder of token shards; the same command again goes on after a kill")
+  Command& command = commands.command(
+      "pack", "jsonl to a folder of token shards; the same command again goes on after a kill");
+  command
       .option("--kind",
               &config.kind,
               "KIND",
-              "what the lines are; this version packs pretrain ({\"text\": ...})")
+              "what the lines are: pretrain ({\"text\"}), sft ({\"conversations\"}) or dpo "
+              "({\"chosen\", \"rejected\"})")
       .option("--tokenizer",
               &options->tokenizer,
               "DIR|FILE",
@@ -45,19 +48,19 @@ void add_pack_command(CommandLine& commands, const DataProgram& program) {
               "DIR",
               "folder: new, empty, or of the same pack",
               Need::required)
-      .option("--field", &config.field, "NAME", "field that holds the text")
+      .option("--field", &config.field, "NAME", "pretrain: field that holds the text")
       .option("--bos",
               &config.bos,
               "true|false",
-              "begin token before each document, if the tokenizer has one (default true)")
+              "pretrain: begin token before each document, if the tokenizer has one (default true)")
       .option("--eos",
               &config.eos,
               "true|false",
-              "end token after each document, if the tokenizer has one (default true)")
+              "pretrain: end token after each document, if the tokenizer has one (default true)")
       .option("--special-in-text",
               &config.special_in_text,
               "allow|text",
-              "added tokens inside a text: matched, or plain characters")
+              "pretrain: added tokens inside a text are matched, or plain characters")
       .option("--on-bad-text",
               &options->on_bad_text,
               "error|skip|replace",
@@ -80,36 +83,41 @@ void add_pack_command(CommandLine& commands, const DataProgram& program) {
       .example(
           "mpirun -n 8 trireme-data pack --tokenizer tok --input part-*.jsonl --seq-len 2048 "
           "--output data/train --threads 1")
-      .run([options, &program] {
-        PackConfig& asked = options->config;
-        asked.on_bad_text = parse_on_bad_text(options->on_bad_text);
-        asked.progress = parse_progress_mode(options->progress);
-        if (options->max_bad < -1)
-          fail(ErrorKind::usage, "--max-bad ", options->max_bad, ", must be -1 or more");
-        if (options->max_bad >= 0) asked.max_bad = options->max_bad;
-        catch_stop_signals();
-        const PackReport report = pack(asked, options->tokenizer, &program.world());
-        if (report.left != 0) {
-          if (program.rank() == 0) {
-            log::info(cat("stopped on request: ",
-                          report.left,
-                          " of ",
-                          report.units,
-                          " shards are still to be made; the same command goes on"));
-          }
-          return kExitStopped;
-        }
-        if (program.rank() == 0) {
-          log::info(cat(asked.output,
-                        ": ",
-                        report.units,
-                        " shards, ",
-                        report.kept,
-                        " of them kept from before, in ",
-                        format_duration(report.seconds)));
-        }
-        return kExitDone;
-      });
+      .example(
+          "trireme-data pack --kind sft --template minimind-v3 --tokenizer tok --input sft.jsonl "
+          "--seq-len 2048 --output data/sft");
+  add_chat_options(command, options->chat);
+  command.run([options, &program] {
+    PackConfig& asked = options->config;
+    asked.chat = resolve_chat_options(options->chat);
+    asked.on_bad_text = parse_on_bad_text(options->on_bad_text);
+    asked.progress = parse_progress_mode(options->progress);
+    if (options->max_bad < -1)
+      fail(ErrorKind::usage, "--max-bad ", options->max_bad, ", must be -1 or more");
+    if (options->max_bad >= 0) asked.max_bad = options->max_bad;
+    catch_stop_signals();
+    const PackReport report = pack(asked, options->tokenizer, &program.world());
+    if (report.left != 0) {
+      if (program.rank() == 0) {
+        log::info(cat("stopped on request: ",
+                      report.left,
+                      " of ",
+                      report.units,
+                      " shards are still to be made; the same command goes on"));
+      }
+      return kExitStopped;
+    }
+    if (program.rank() == 0) {
+      log::info(cat(asked.output,
+                    ": ",
+                    report.units,
+                    " shards, ",
+                    report.kept,
+                    " of them kept from before, in ",
+                    format_duration(report.seconds)));
+    }
+    return kExitDone;
+  });
 }
 
 }  // namespace trireme

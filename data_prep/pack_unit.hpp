@@ -2,11 +2,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "data/shard_writer.hpp"
 #include "data_prep/block_reader.hpp"
+#include "data_prep/block_result.hpp"
 #include "data_prep/pack_config.hpp"
 #include "data_prep/progress.hpp"
 #include "data_prep/worker_pool.hpp"
@@ -14,20 +16,14 @@
 
 namespace trireme {
 
-/// Bad lines that a shard lists; further ones are only counted.
-inline constexpr std::size_t kMaxBadListed = 1000;
-
-struct BadLine {
-  std::uint32_t file = 0;  // index of the input
-  std::uint64_t offset = 0;
-  std::string reason;
-};
-
 /// Everything of one unit in memory, in input order: about token width x tokens + 28 bytes a
 /// document.
 struct UnitResult {
   std::vector<std::vector<std::byte>> token_parts;  // little-endian, one a block
   DocumentTable documents;                          // source = index of the input
+  SpanTable loss;                                   // of kind sft
+  PairTable pairs;                                  // of kind dpo
+  std::map<std::uint32_t, std::uint64_t> lines;     // input -> lines of it that begin in the unit
   std::vector<BadLine> bad;
   ShardCounts counts;
   std::string input_xxh3;

@@ -1,8 +1,11 @@
+#include <limits>
 #include <memory>
 
+#include "core/error.hpp"
 #include "core/run_main.hpp"
 #include "data_prep/commands.hpp"
 #include "data_prep/inspect.hpp"
+#include "data_prep/inspect_document.hpp"
 #include "data_prep/synth.hpp"
 
 namespace trireme {
@@ -12,17 +15,37 @@ void add_inspect(CommandLine& commands, const DataProgram& program) {
   struct Options {
     std::string folder;
     bool json = false;
+    std::int64_t line = -1;
+    std::int64_t sample = -1;
   };
 
   const auto options = std::make_shared<Options>();
   commands.command("inspect", "what a packed set holds")
       .positional("DIR", &options->folder, "folder that pack made")
       .flag("--json", options->json, "one JSON object")
+      .option("--line",
+              &options->line,
+              "N",
+              "only the document made from line N (from 0) of the first input, with its mask")
+      .option("--sample", &options->sample, "N", "only document N (from 0), with its mask")
       .example("trireme-data inspect data/train --json")
+      .example("trireme-data inspect data/sft --line 0 --json")
       .run([options, &program] {
+        if (options->line < -1 || options->sample < -1)
+          fail(ErrorKind::usage, "--line and --sample must be 0 or more");
+        if (options->line >= 0 && options->sample >= 0)
+          fail(ErrorKind::usage, "--line and --sample exclude each other");
         if (program.rank() != 0) return kExitDone;
         const TokenSet set = TokenSet::open(options->folder);
-        print(options->json ? inspect_json(set) : inspect_text(set));
+        if (options->line < 0 && options->sample < 0) {
+          print(options->json ? inspect_json(set) : inspect_text(set));
+          return kExitDone;
+        }
+        const DocumentPlace place =
+            options->line >= 0 ? find_line(set, static_cast<std::uint64_t>(options->line))
+                               : find_document(set, static_cast<std::uint64_t>(options->sample));
+        print(options->json ? document_json(set, place)
+                            : document_text(set, place, std::numeric_limits<std::size_t>::max()));
         return kExitDone;
       });
 }

@@ -18,6 +18,7 @@ class PackedSequences : public Sequences {
   }
 
   void add_table(std::size_t shard, PackTable table) {
+    if (set_.shard(shard).has_spans()) count_span_targets(set_.shard(shard).target_spans(), table);
     first_.push_back(first_.back() + table.num_sequences());
     parts_.push_back({shard, false, std::move(table)});
     prepared_ = false;

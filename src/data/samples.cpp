@@ -10,6 +10,11 @@ namespace {
 
 std::unique_ptr<Sequences> make_sequences(const TokenSet& set, const SampleConfig& config) {
   check_seq_len(config.seq_len, "train.seq_len");
+  if (set.kind() == schema::kKindDpo) {
+    fail(ErrorKind::usage,
+         set.folder().string(),
+         " is of kind dpo: it holds pairs, which are no sequences");
+  }
   if (config.cross_documents && config.packing != Packing::concat)
     fail(ErrorKind::usage, "data.cross_documents = true needs data.packing = concat");
   if (config.packing == Packing::concat && set.kind() != "pretrain") {
@@ -107,11 +112,16 @@ void SampleSet::fill_segment(const Piece& piece, std::int64_t at, Batch& batch) 
       std::span(batch.tokens).subspan(static_cast<std::size_t>(at), segment.length);
   read_checked(shard, shard.document_begin(segment.doc) + segment.begin, ids);
   for (std::int64_t i = 0; i < length; ++i) {
-    const auto here = static_cast<std::size_t>(at + i);
-    batch.positions[here] = i;
-    if (i + 1 < length) batch.targets[here] = batch.tokens[here + 1];
+    batch.positions[static_cast<std::size_t>(at + i)] = i;
   }
-  batch.num_targets += length - 1;
+  const Span all{0, segment.begin + segment.length};
+  const std::vector<Span> spans =
+      shard.has_spans() ? shard.target_spans(segment.doc) : std::vector<Span>{all};
+  batch.num_targets +=
+      fill_targets(spans,
+                   segment.begin,
+                   ids,
+                   std::span(batch.targets).subspan(static_cast<std::size_t>(at), ids.size()));
   batch.segment_bounds.push_back(static_cast<std::int32_t>(at + length));
 }
 

@@ -18,10 +18,27 @@ inline constexpr const char* kDocOffset = "/doc/offset";               // u64 [D
 inline constexpr const char* kDocSource = "/doc/source";               // u32 [D]
 inline constexpr const char* kDocSourceOffset = "/doc/source_offset";  // u64 [D]
 inline constexpr const char* kDocTextHash = "/doc/text_xxh3";          // u64 [D]
+inline constexpr const char* kDocLine = "/doc/line";                   // u32 [D], may be absent
 inline constexpr const char* kIntegrity = "/integrity/xxh3";  // u64 [ceil(T / kBlockTokens)]
 inline constexpr const char* kSources = "/sources";           // u8: JSON
 inline constexpr const char* kBad = "/bad";                   // u8: JSON
 inline constexpr const char* kMeta = "/meta";                 // u8: JSON
+
+// Of kind sft.
+inline constexpr const char* kLossPtr = "/loss/span_ptr";  // u64 [D+1]
+inline constexpr const char* kLossSpan = "/loss/span";     // u32 [S, 2]
+// Of kind dpo; a document is a pair.
+inline constexpr const char* kPairPrompt = "/pair/prompt_len";          // u32 [D]
+inline constexpr const char* kPairChosen = "/pair/chosen_len";          // u32 [D]
+inline constexpr const char* kPairRejected = "/pair/rejected_len";      // u32 [D]
+inline constexpr const char* kChosenPtr = "/pair/chosen_span_ptr";      // u64 [D+1]
+inline constexpr const char* kChosenSpan = "/pair/chosen_span";         // u32 [S, 2]
+inline constexpr const char* kRejectedPtr = "/pair/rejected_span_ptr";  // u64 [D+1]
+inline constexpr const char* kRejectedSpan = "/pair/rejected_span";     // u32 [S, 2]
+
+inline constexpr const char* kKindPretrain = "pretrain";
+inline constexpr const char* kKindSft = "sft";
+inline constexpr const char* kKindDpo = "dpo";
 
 inline constexpr std::uint64_t kBlockTokens = std::uint64_t{1} << 20;
 

@@ -13,11 +13,11 @@ namespace trireme {
 struct ShardCounts {
   std::uint64_t documents = 0;
   std::uint64_t tokens = 0;
-  std::uint64_t target_tokens = 0;  // at the packing length
+  std::uint64_t target_tokens = 0;  // at the packing length; of pairs: of both answers
   std::uint64_t bad_lines = 0;  // skipped lines: not JSON, no text, bad text that was to be skipped
   std::uint64_t replaced_chars = 0;  // U+FFFD put for lone surrogates and invalid UTF-8
   std::uint64_t truncated = 0;       // documents that lost tokens
-  std::uint64_t dropped = 0;         // good lines that gave no document (no text)
+  std::uint64_t dropped = 0;  // good lines that gave no document (no text, or no target left)
 
   ShardCounts& operator+=(const ShardCounts& other) noexcept;
   bool operator==(const ShardCounts&) const = default;
@@ -25,7 +25,7 @@ struct ShardCounts {
 
 /// The dataset /meta of a shard: what it is, apart from its tables.
 struct ShardMeta {
-  std::string kind;  // "pretrain"
+  std::string kind;  // "pretrain", "sft" or "dpo"
   DType token_dtype = DType::u16;
   std::uint64_t vocab_size = 0;
   std::string identity;  // hash of everything that decides the bytes of the whole set

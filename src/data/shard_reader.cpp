@@ -56,14 +56,17 @@ void TokenShard::locate_tables() {
   check_format(file, path_);
   const auto locate = [&](const std::string& name) {
     const Hdf5Dataset info = file.dataset(name);
-    if (info.shape.size() != 1)
+    const bool is_pairs = name.ends_with("_span") || name == schema::kLossSpan;
+    if (is_pairs ? info.shape.size() != 2 || info.shape[1] != 2 : info.shape.size() != 1) {
       fail(ErrorKind::data,
            path_.string(),
            ": ",
            name,
            " has ",
            info.shape.size(),
-           " dimensions, must have 1");
+           " dimensions, must ",
+           is_pairs ? "be [S, 2]" : "have 1");
+    }
     const std::uint64_t bytes = info.count() * size_of(info.dtype);
     const bool inside = info.count() == 0 || (info.offset && info.count() <= frame_.hdf5_bytes &&
                                               *info.offset <= frame_.hdf5_bytes &&
@@ -87,6 +90,8 @@ void TokenShard::locate_tables() {
   const auto text = read_table<std::uint8_t>(schema::kMeta, 0, meta.count);
   meta_ = meta_from_text({reinterpret_cast<const char*>(text.data()), text.size()},
                          cat(path_.string(), ":", schema::kMeta));
+  for (const char* name : target_tables()) locate(name);
+  if (file.has(schema::kDocLine)) locate(schema::kDocLine);
   for (const auto& entry : meta_.packs) {
     for (const char* part : {"/seq_ptr", "/seg_doc", "/seg_begin", "/seg_len", "/targets"}) {
       locate(schema::pack_group(entry.first) + part);
@@ -94,42 +99,43 @@ void TokenShard::locate_tables() {
   }
 }
 
+void TokenShard::expect_table(const std::string& name, DType dtype, std::uint64_t count) const {
+  const Table& found = table(name);
+  if (found.dtype == dtype && found.count == count) return;
+  fail(ErrorKind::data,
+       path_.string(),
+       ": ",
+       name,
+       " is ",
+       dtype_name(found.dtype),
+       " [",
+       found.count,
+       "], must be ",
+       dtype_name(dtype),
+       " [",
+       count,
+       "]");
+}
+
 void TokenShard::check_shape() const {
-  const auto expect = [&](const std::string& name, DType dtype, std::uint64_t count) {
-    const Table& found = table(name);
-    if (found.dtype != dtype || found.count != count) {
-      fail(ErrorKind::data,
-           path_.string(),
-           ": ",
-           name,
-           " is ",
-           dtype_name(found.dtype),
-           " [",
-           found.count,
-           "], must be ",
-           dtype_name(dtype),
-           " [",
-           count,
-           "]");
-    }
-  };
   const ShardCounts& counts = meta_.counts;
-  expect(schema::kTokens, meta_.token_dtype, counts.tokens);
-  expect(schema::kDocOffset, DType::u64, counts.documents + 1);
-  expect(schema::kDocSource, DType::u32, counts.documents);
-  expect(schema::kDocSourceOffset, DType::u64, counts.documents);
-  expect(schema::kDocTextHash, DType::u64, counts.documents);
-  expect(schema::kIntegrity,
-         DType::u64,
-         (counts.tokens + schema::kBlockTokens - 1) / schema::kBlockTokens);
+  expect_table(schema::kTokens, meta_.token_dtype, counts.tokens);
+  expect_table(schema::kDocOffset, DType::u64, counts.documents + 1);
+  expect_table(schema::kDocSource, DType::u32, counts.documents);
+  expect_table(schema::kDocSourceOffset, DType::u64, counts.documents);
+  expect_table(schema::kDocTextHash, DType::u64, counts.documents);
+  expect_table(schema::kIntegrity,
+               DType::u64,
+               (counts.tokens + schema::kBlockTokens - 1) / schema::kBlockTokens);
   for (const auto& [seq_len, sequences] : meta_.packs) {
     const std::string group = schema::pack_group(seq_len);
-    expect(group + "/seq_ptr", DType::u64, sequences + 1);
-    expect(group + "/targets", DType::u32, sequences);
+    expect_table(group + "/seq_ptr", DType::u64, sequences + 1);
+    expect_table(group + "/targets", DType::u32, sequences);
     const std::uint64_t segments = table(group + "/seg_doc").count;
     for (const char* part : {"/seg_doc", "/seg_begin", "/seg_len"})
-      expect(group + part, DType::u32, segments);
+      expect_table(group + part, DType::u32, segments);
   }
+  check_target_shape();
   const Table& tokens = table(schema::kTokens);
   if (counts.tokens != 0 && (tokens.offset != frame_.tokens_offset ||
                              counts.tokens * size_of(tokens.dtype) != frame_.tokens_bytes)) {
@@ -284,6 +290,13 @@ std::vector<std::uint32_t> TokenShard::document_sources() const {
 std::vector<std::uint64_t> TokenShard::document_source_offsets() const {
   return read_table<std::uint64_t>(schema::kDocSourceOffset, 0, num_documents());
 }
+
+template std::vector<std::uint32_t> TokenShard::read_table(const std::string&,
+                                                           std::uint64_t,
+                                                           std::uint64_t) const;
+template std::vector<std::uint64_t> TokenShard::read_table(const std::string&,
+                                                           std::uint64_t,
+                                                           std::uint64_t) const;
 
 std::vector<Segment> TokenShard::segments(std::int64_t seq_len, std::uint64_t sequence) const {
   const std::string group = schema::pack_group(seq_len);

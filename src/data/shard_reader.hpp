@@ -11,7 +11,9 @@
 #include "core/file.hpp"
 #include "data/best_fit.hpp"
 #include "data/frame.hpp"
+#include "data/schema.hpp"
 #include "data/shard_meta.hpp"
+#include "data/targets.hpp"
 
 namespace trireme {
 
@@ -19,6 +21,18 @@ struct Segment {
   std::uint32_t doc = 0;
   std::uint32_t begin = 0;   // first token, from the start of the document
   std::uint32_t length = 0;  // tokens
+};
+
+/// One pair of a shard of kind dpo.
+struct Pair {
+  struct Side {
+    std::vector<std::int64_t> ids;  // prompt and answer
+    std::vector<Span> targets;      // tokens of `ids`
+  };
+
+  std::uint32_t prompt_len = 0;  // tokens that both sides begin with
+  Side chosen;
+  Side rejected;
 };
 
 /// One shard, open for reading. Opening checks the frame hash with plain reads before libhdf5 sees
@@ -52,11 +66,26 @@ class TokenShard {
   [[nodiscard]] std::vector<std::uint64_t> document_offsets() const;
   /// First token of a document.
   [[nodiscard]] std::uint64_t document_begin(std::uint64_t doc) const;
+  /// Number of each document's line from the first line of its source in this shard; empty if the
+  /// shard does not say.
+  [[nodiscard]] std::vector<std::uint32_t> document_lines() const;
   /// JSON texts, see ShardContent.
   [[nodiscard]] std::string sources_json() const;
   [[nodiscard]] std::string bad_json() const;
   [[nodiscard]] std::vector<std::uint32_t> document_sources() const;
   [[nodiscard]] std::vector<std::uint64_t> document_source_offsets() const;
+
+  /// True when not every token of a document is a target: kind sft.
+  [[nodiscard]] bool has_spans() const noexcept { return meta_.kind == schema::kKindSft; }
+
+  /// The targets of a document, and of all; only where has_spans().
+  [[nodiscard]] std::vector<Span> target_spans(std::uint64_t doc) const;
+  [[nodiscard]] SpanTable target_spans() const;
+
+  /// Document `doc` of a shard of kind dpo.
+  [[nodiscard]] Pair pair(std::uint64_t doc) const;
+  /// Tokens of the prompt, and of what follows it on the two sides, for all pairs.
+  [[nodiscard]] PairTable pair_lengths() const;
 
   /// Of the packing prepared for `seq_len`, which must be among prepared().
   [[nodiscard]] std::vector<Segment> segments(std::int64_t seq_len, std::uint64_t sequence) const;
@@ -85,6 +114,14 @@ class TokenShard {
   TokenShard() = default;
   void locate_tables();
   void check_shape() const;
+  void expect_table(const std::string& name, DType dtype, std::uint64_t count) const;
+  /// Of kind sft and dpo: names of their tables, and the check of their shapes.
+  [[nodiscard]] std::vector<const char*> target_tables() const;
+  void check_target_shape() const;
+  [[nodiscard]] std::vector<Span> read_spans(const char* ptr,
+                                             const char* span,
+                                             std::uint64_t doc,
+                                             std::uint64_t limit) const;
   [[nodiscard]] int file() const;  // the caller holds live_->mutex
   void read_bytes(std::uint64_t offset, std::span<std::byte> bytes) const;
   void check_block(std::uint64_t block) const;

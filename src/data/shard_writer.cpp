@@ -55,6 +55,31 @@ void write_pack(Hdf5File& file, const PackTable& pack) {
   write_vector(file, group + "/targets", DType::u32, pack.targets);
 }
 
+void write_spans(Hdf5File& file, const char* ptr, const char* span, const SpanTable& table) {
+  write_vector(file, ptr, DType::u64, table.ptr);
+  const std::uint64_t shape[] = {table.spans.size(), 2};
+  file.write(span, DType::u32, shape, std::as_bytes(std::span(table.spans)));
+}
+
+void write_targets(Hdf5File& file, const ShardContent& content) {
+  const std::uint64_t documents = content.meta.counts.documents;
+  if (content.meta.kind == schema::kKindSft) {
+    TRIREME_ASSERT(content.loss.num_documents() == documents);
+    write_spans(file, schema::kLossPtr, schema::kLossSpan, content.loss);
+  }
+  if (content.meta.kind == schema::kKindDpo) {
+    const PairTable& pairs = content.pairs;
+    TRIREME_ASSERT(pairs.prompt_len.size() == documents &&
+                   pairs.chosen.num_documents() == documents &&
+                   pairs.rejected.num_documents() == documents);
+    write_vector(file, schema::kPairPrompt, DType::u32, pairs.prompt_len);
+    write_vector(file, schema::kPairChosen, DType::u32, pairs.chosen_len);
+    write_vector(file, schema::kPairRejected, DType::u32, pairs.rejected_len);
+    write_spans(file, schema::kChosenPtr, schema::kChosenSpan, pairs.chosen);
+    write_spans(file, schema::kRejectedPtr, schema::kRejectedSpan, pairs.rejected);
+  }
+}
+
 /// Everything but the token bytes; returns where these belong.
 std::uint64_t write_skeleton(const std::filesystem::path& path,
                              const ShardContent& content,
@@ -69,7 +94,10 @@ std::uint64_t write_skeleton(const std::filesystem::path& path,
   write_vector(file, schema::kDocSource, DType::u32, content.documents.source);
   write_vector(file, schema::kDocSourceOffset, DType::u64, content.documents.source_offset);
   write_vector(file, schema::kDocTextHash, DType::u64, content.documents.text_xxh3);
+  if (!content.documents.line.empty())
+    write_vector(file, schema::kDocLine, DType::u32, content.documents.line);
   write_vector(file, schema::kIntegrity, DType::u64, block_hashes);
+  write_targets(file, content);
   for (const PackTable& pack : content.packs) write_pack(file, pack);
   const std::uint64_t shape[] = {content.meta.counts.tokens};
   const std::uint64_t offset =

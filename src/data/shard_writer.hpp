@@ -8,6 +8,7 @@
 
 #include "data/best_fit.hpp"
 #include "data/shard_meta.hpp"
+#include "data/targets.hpp"
 
 namespace trireme {
 
@@ -17,6 +18,8 @@ struct DocumentTable {
   std::vector<std::uint32_t> source;         // index in ShardContent::sources_json
   std::vector<std::uint64_t> source_offset;  // byte offset of its line
   std::vector<std::uint64_t> text_xxh3;      // XXH3-64 of the text as encoded
+  // Number of its line, from the first line of its source in this shard; empty if nobody counted.
+  std::vector<std::uint32_t> line;
 };
 
 /// A shard before it is written. Token parts are little-endian u16 or u32 as meta.token_dtype says;
@@ -25,9 +28,11 @@ struct ShardContent {
   ShardMeta meta;
   std::vector<std::span<const std::byte>> token_parts;
   DocumentTable documents;
-  std::string sources_json = "[]";  // [{"name":..., "size":...}, ...]
+  std::string sources_json = "[]";  // [{"name":..., "size":..., "lines":...}, ...]
   std::string bad_json = "[]";      // [[source, offset, "reason"], ...], the first of them
   std::vector<PackTable> packs;
+  SpanTable loss;   // of kind sft: the targets of each document
+  PairTable pairs;  // of kind dpo
 };
 
 /// Writes folder/shard-NNNNN.h5 whole: temporary file, checked by reading it again, fsync, rename.

@@ -11,7 +11,8 @@
 
 namespace trireme {
 
-/// An added token (id), or the text between two of them.
+/// An added token (id) with the white space it took along, or the text between two of them. The
+/// texts of all parts, joined, are the text.
 struct TextPart {
   std::string_view text;
   std::optional<std::uint32_t> id;

@@ -181,6 +181,10 @@ bool Tokenizer::is_special(std::uint32_t id) const {
   return id < impl_->table.special.size() && impl_->table.special[id];
 }
 
+const std::vector<AddedToken>& Tokenizer::added_tokens() const {
+  return impl_->spec.added;
+}
+
 std::optional<std::uint32_t> Tokenizer::bos_id() const {
   return impl_->roles.bos;
 }

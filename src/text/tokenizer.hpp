@@ -11,6 +11,8 @@
 
 namespace trireme {
 
+struct AddedToken;  // tokenizer_spec.hpp
+
 struct EncodeOptions {
   bool add_special_tokens = true;  // what the post-processor puts around a text
   // False: added tokens in the text are plain text, so user text cannot forge them.
@@ -59,6 +61,9 @@ class Tokenizer {
 
   /// True for ids that decode leaves out on request.
   [[nodiscard]] bool is_special(std::uint32_t id) const;
+
+  /// In file order.
+  [[nodiscard]] const std::vector<AddedToken>& added_tokens() const;
 
   /// From tokenizer_config.json; none without it or if it says null.
   [[nodiscard]] std::optional<std::uint32_t> bos_id() const;

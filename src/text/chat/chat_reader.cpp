@@ -1,0 +1,299 @@
+#include "text/chat/chat_reader.hpp"
+
+#include <simdjson.h>
+
+#include <unordered_map>
+#include <utility>
+
+#include "core/error.hpp"
+#include "text/chat/python_json.hpp"
+
+namespace trireme {
+namespace {
+
+using simdjson::dom::array;
+using simdjson::dom::element;
+using simdjson::dom::element_type;
+using simdjson::dom::object;
+
+/// Thrown and caught in this file: a record is left in the middle of nested lists.
+struct Refused {
+  std::string reason;
+  bool bad_text = false;
+};
+
+template <class... Args>
+[[noreturn]] void refuse(const Args&... args) {
+  throw Refused{cat(args...)};
+}
+
+/// Of equal keys the last counts, as in Python.
+std::optional<element> find(const object& parent, std::string_view key) {
+  std::optional<element> found;
+  for (const auto& member : parent) {
+    if (member.key == key) found = member.value;
+  }
+  return found;
+}
+
+/// Absent and null are the same.
+std::optional<element> find_value(const object& parent, std::string_view key) {
+  std::optional<element> found = find(parent, key);
+  return found && found->is_null() ? std::nullopt : found;
+}
+
+std::string_view text_of(const element& value, std::string_view where, const char* what) {
+  std::string_view text;
+  if (value.get(text) != simdjson::SUCCESS) refuse(where, what, " is not a text");
+  if (!simdjson::validate_utf8(text))  // some versions let a lone low surrogate through
+    throw Refused{"the text has a lone surrogate or invalid UTF-8", true};
+  return text;
+}
+
+void append_json(const element& value, std::string& out);
+
+void append_object(const object& value, std::string& out) {
+  // A Python dict keeps the place of the first of equal keys, and the value of the last.
+  std::vector<std::pair<std::string_view, element>> members;
+  std::unordered_map<std::string_view, std::size_t> places;
+  for (const auto& member : value) {
+    const auto [place, is_new] = places.emplace(member.key, members.size());
+    if (is_new) {
+      members.emplace_back(member.key, member.value);
+    } else {
+      members[place->second].second = member.value;
+    }
+  }
+  out += '{';
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    if (i != 0) out += ", ";
+    append_json_text(members[i].first, out);
+    out += ": ";
+    append_json(members[i].second, out);
+  }
+  out += '}';
+}
+
+/// Depth is bounded by the parser's own limit of 1,024.
+void append_json(const element& value, std::string& out) {
+  switch (value.type()) {
+    case element_type::OBJECT:
+      return append_object(object(value), out);
+    case element_type::ARRAY: {
+      out += '[';
+      bool first = true;
+      for (const element each : array(value)) {
+        if (!std::exchange(first, false)) out += ", ";
+        append_json(each, out);
+      }
+      out += ']';
+      return;
+    }
+    case element_type::STRING:
+      return append_json_text(text_of(value, "", "a text in JSON"), out);
+    case element_type::INT64:
+      out += std::to_string(std::int64_t(value));
+      return;
+    case element_type::UINT64:
+      out += std::to_string(std::uint64_t(value));
+      return;
+    case element_type::DOUBLE:
+      return append_json_number(double(value), out);
+    case element_type::BOOL:
+      out += bool(value) ? "true" : "false";
+      return;
+    case element_type::NULL_VALUE:
+      out += "null";
+      return;
+  }
+}
+
+}  // namespace
+
+struct ChatReader::Impl {
+  ChatForm form;
+  simdjson::dom::parser parser;
+  simdjson::dom::parser inner;  // of JSON that a text holds
+
+  /// A list that is given as JSON, or as a text that holds JSON. None if it is absent or "".
+  std::optional<array> list_of(const object& parent, const char* key, const std::string& where);
+  void read_tools(const object& parent, const std::string& where, Conversation& conversation);
+  void read_calls(const object& parent, const std::string& where, ChatMessage& message);
+  void read_message(const object& given, const std::string& where, Conversation& conversation);
+  Conversation read_messages(const object& root, const element& value, std::string_view name);
+  Conversation read_texts(const object& root, std::string_view answer, const char* name);
+  Conversation read_side(const object& root, const char* name);
+  void read(const object& root, std::vector<Conversation>& conversations);
+};
+
+std::optional<array> ChatReader::Impl::list_of(const object& parent,
+                                               const char* key,
+                                               const std::string& where) {
+  std::optional<element> value = find_value(parent, key);
+  if (!value) return std::nullopt;
+  if (value->is_string()) {
+    const std::string_view text = text_of(*value, where, key);
+    if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) return std::nullopt;
+    element parsed;
+    const simdjson::error_code code = inner.parse(text.data(), text.size()).get(parsed);
+    if (code != simdjson::SUCCESS)
+      refuse(where, key, " is not valid JSON: ", simdjson::error_message(code));
+    if (parsed.is_null()) return std::nullopt;
+    value = parsed;
+  }
+  array list;
+  if (value->get(list) != simdjson::SUCCESS) refuse(where, key, " is not a list");
+  return list;
+}
+
+void ChatReader::Impl::read_tools(const object& parent,
+                                  const std::string& where,
+                                  Conversation& conversation) {
+  std::optional<array> list = list_of(parent, "tools", where);
+  if (!list) list = list_of(parent, "functions", where);
+  if (!list) return;
+  conversation.declares_tools = true;
+  conversation.tools.clear();
+  for (const element tool : *list) {
+    if (!tool.is_object()) refuse(where, "a tool is not an object");
+    append_json(tool, conversation.tools.emplace_back());
+  }
+}
+
+void ChatReader::Impl::read_calls(const object& parent,
+                                  const std::string& where,
+                                  ChatMessage& message) {
+  const std::optional<array> list = list_of(parent, "tool_calls", where);
+  if (!list) return;
+  for (const element each : *list) {
+    object call;
+    if (each.get(call) != simdjson::SUCCESS) refuse(where, "a tool call is not an object");
+    if (const auto function = find_value(call, "function")) {
+      if (function->get(call) != simdjson::SUCCESS)
+        refuse(where, "the function of a tool call is not an object");
+    }
+    const auto name = find_value(call, "name");
+    if (!name) refuse(where, "a tool call has no name");
+    const auto arguments = find(call, "arguments");
+    if (!arguments) refuse(where, "a tool call has no arguments");
+    ToolCall& added = message.tool_calls.emplace_back();
+    added.name = text_of(*name, where, "the name of a tool call");
+    if (arguments->is_string()) {
+      added.arguments = text_of(*arguments, where, "arguments");
+    } else {
+      append_json(*arguments, added.arguments);
+    }
+  }
+}
+
+void ChatReader::Impl::read_message(const object& given,
+                                    const std::string& where,
+                                    Conversation& conversation) {
+  ChatMessage& message = conversation.messages.emplace_back();
+  const auto role = find_value(given, "role");
+  if (!role) refuse(where, "no role");
+  const std::string_view role_text = text_of(*role, where, "role");
+  const std::optional<Role> known = role_from_name(role_text);
+  if (!known)
+    refuse(where, "unknown role '", role_text, "', must be system, user, assistant or tool");
+  message.role = *known;
+  if (const auto thought = find_value(given, "reasoning_content"))
+    message.reasoning = text_of(*thought, where, "reasoning_content");
+  if (message.role == Role::assistant) read_calls(given, where, message);
+  if (message.role == Role::system) read_tools(given, where, conversation);
+  if (const auto content = find_value(given, "content")) {
+    message.content = text_of(*content, where, "content");
+  } else if (!message.reasoning && message.tool_calls.empty()) {
+    refuse(where, "no content");
+  }
+}
+
+Conversation ChatReader::Impl::read_messages(const object& root,
+                                             const element& value,
+                                             std::string_view name) {
+  array list;
+  if (value.get(list) != simdjson::SUCCESS) refuse("field '", name, "' is not a list");
+  Conversation conversation;
+  bool answered = false;
+  for (const element each : list) {
+    const std::string where = cat(form == ChatForm::pair ? cat(name, " ") : std::string(),
+                                  "message ",
+                                  conversation.messages.size(),
+                                  ": ");
+    object given;
+    if (each.get(given) != simdjson::SUCCESS) refuse(where, "not an object");
+    read_message(given, where, conversation);
+    answered = answered || conversation.messages.back().role == Role::assistant;
+  }
+  if (conversation.messages.empty()) refuse("field '", name, "' is an empty list");
+  if (!answered) refuse("field '", name, "' has no assistant message");
+  if (!conversation.declares_tools) read_tools(root, "", conversation);
+  return conversation;
+}
+
+/// trl's older form: a prompt and two answers, all texts.
+Conversation ChatReader::Impl::read_texts(const object& root,
+                                          std::string_view answer,
+                                          const char* name) {
+  const auto prompt = find_value(root, "prompt");
+  if (!prompt) refuse("field '", name, "' is a text, and there is no field 'prompt'");
+  Conversation conversation;
+  conversation.messages.resize(2);
+  conversation.messages[0].content = text_of(*prompt, "", "field 'prompt'");
+  conversation.messages[1].role = Role::assistant;
+  conversation.messages[1].content = answer;
+  return conversation;
+}
+
+Conversation ChatReader::Impl::read_side(const object& root, const char* name) {
+  const auto value = find_value(root, name);
+  if (!value) refuse("no field '", name, "'");
+  if (value->is_string()) return read_texts(root, text_of(*value, "field ", name), name);
+  return read_messages(root, *value, name);
+}
+
+void ChatReader::Impl::read(const object& root, std::vector<Conversation>& conversations) {
+  if (form == ChatForm::pair) {
+    conversations.push_back(read_side(root, "chosen"));
+    conversations.push_back(read_side(root, "rejected"));
+    return;
+  }
+  for (const char* name : {"conversations", "messages"}) {
+    if (const auto value = find_value(root, name)) {
+      conversations.push_back(read_messages(root, *value, name));
+      return;
+    }
+  }
+  refuse("no field 'conversations' (nor 'messages')");
+}
+
+ChatReader::ChatReader(ChatForm form) : impl_(std::make_unique<Impl>()) {
+  impl_->form = form;
+}
+
+ChatReader::ChatReader(ChatReader&&) noexcept = default;
+ChatReader& ChatReader::operator=(ChatReader&&) noexcept = default;
+ChatReader::~ChatReader() = default;
+
+std::optional<ChatProblem> ChatReader::read(const char* json,
+                                            std::size_t size,
+                                            std::vector<Conversation>& conversations) {
+  conversations.clear();
+  element root;
+  const simdjson::error_code code = impl_->parser.parse(json, size, false).get(root);
+  if (code != simdjson::SUCCESS) {
+    const bool bad_text = code == simdjson::STRING_ERROR || code == simdjson::UTF8_ERROR;
+    return ChatProblem{cat("not valid JSON: ", simdjson::error_message(code)), bad_text};
+  }
+  object record;
+  if (root.get(record) != simdjson::SUCCESS) return ChatProblem{"not a JSON object"};
+  try {
+    impl_->read(record, conversations);
+  } catch (const Refused& refused) {
+    conversations.clear();
+    return ChatProblem{refused.reason, refused.bad_text};
+  }
+  return std::nullopt;
+}
+
+}  // namespace trireme

@@ -1,0 +1,53 @@
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "text/chat/conversation.hpp"
+
+namespace trireme {
+
+/// What a JSON object is read as.
+enum class ChatForm {
+  conversation,  // "conversations" (or "messages"): one list of messages
+  pair,          // "chosen" and "rejected": two lists; or three texts, with "prompt"
+};
+
+/// Why an object is no record.
+struct ChatProblem {
+  std::string reason;  // "message 2: unknown role 'bot', must be system, user, assistant or tool"
+  bool bad_text = false;  // a lone surrogate or invalid UTF-8, which a repair may mend
+};
+
+/// Reads conversations from JSON objects. Reused for many; not shared between threads.
+///
+/// A message is {"role", "content"} and may have "reasoning_content", "tool_calls" and, if it is a
+/// system message, "tools"; both lists are JSON or a text that holds JSON. A call is
+/// {"name", "arguments"}, or an object whose "function" is one. Tools come from the last system
+/// message that has some, else from a field "tools" beside the messages. What is written into a
+/// chat as JSON is laid out as Python's json.dumps does it. Content may be null only beside a
+/// thought or a call. A conversation must have an answer. Of equal keys the last counts; fields
+/// that are not named here are not looked at. Source: MiniMind's data sets, OpenAI's chat API.
+class ChatReader {
+ public:
+  explicit ChatReader(ChatForm form);
+  ChatReader(ChatReader&&) noexcept;
+  ChatReader& operator=(ChatReader&&) noexcept;
+  ChatReader(const ChatReader&) = delete;
+  ChatReader& operator=(const ChatReader&) = delete;
+  ~ChatReader();
+
+  /// Reads one object; 64 more bytes must be readable after its `size` bytes. On success
+  /// `conversations` holds one (conversation) or two (chosen, rejected).
+  std::optional<ChatProblem> read(const char* json,
+                                  std::size_t size,
+                                  std::vector<Conversation>& conversations);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace trireme

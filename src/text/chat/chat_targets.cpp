@@ -1,0 +1,108 @@
+#include "text/chat/chat_targets.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+
+namespace trireme {
+namespace {
+
+class Targets {
+ public:
+  Targets(const RenderedChat& chat, const EncodedChat& encoded, std::size_t num_kept)
+      : chat_(chat), place_(encoded.place), kept_(std::min(num_kept, encoded.ids.size())) {}
+
+  void add_answers(bool with_line_end) {
+    std::size_t turn = 0;
+    for (const TextRange& answer : chat_.answers) {
+      while (chat_.ends[turn].token.end < answer.end) ++turn;
+      const bool line = with_line_end && chat_.ends[turn].line_end;
+      add(first_from(answer.begin), last_until(answer.end + (line ? 1 : 0)));
+    }
+  }
+
+  /// V1: the last header that is whole; its line end is trained.
+  void add_last_answer() {
+    for (auto header = chat_.headers.rbegin(); header != chat_.headers.rend(); ++header) {
+      const std::size_t begin = first_from(header->end - 1);
+      if (begin > kept_) continue;
+      return add(begin, kept_);
+    }
+  }
+
+  /// V2 and later: from a header to the next end token and what follows it. Headers inside the
+  /// range are passed over.
+  void add_searched(bool whole_header) {
+    std::size_t done = 0;
+    for (const TextRange& header : chat_.headers) {
+      const std::size_t begin = first_from(header.end);
+      // The ids of the header are not in the chat if its line end is joined with what follows.
+      if (header.end < done || (whole_header && place_[begin] != 2 * header.end)) continue;
+      const auto end = std::find_if(chat_.ends.begin(), chat_.ends.end(), [&](const TurnEnd& each) {
+        return each.token.begin >= header.end;
+      });
+      if (end == chat_.ends.end()) return add(begin, kept_);
+      add(begin, first_from(end->token.end) + (end->line_end ? 1 : 0));
+      done = end->token.end;
+    }
+  }
+
+  std::vector<TokenSpan> spans;
+
+ private:
+  /// The first token that begins at `byte` or after it.
+  [[nodiscard]] std::size_t first_from(std::size_t byte) const {
+    return static_cast<std::size_t>(std::lower_bound(place_.begin(), place_.end(), 2 * byte) -
+                                    place_.begin());
+  }
+
+  /// One past the last token that ends at `byte` or before it.
+  [[nodiscard]] std::size_t last_until(std::size_t byte) const {
+    return static_cast<std::size_t>(std::upper_bound(place_.begin(), place_.end(), 2 * byte) -
+                                    place_.begin()) -
+           1;
+  }
+
+  void add(std::size_t begin, std::size_t end) {
+    begin = std::max<std::size_t>(begin, 1);
+    end = std::min(end, kept_);
+    if (begin < end)
+      spans.push_back({static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(end)});
+  }
+
+  const RenderedChat& chat_;
+  const std::vector<std::size_t>& place_;
+  std::size_t kept_;
+};
+
+}  // namespace
+
+ChatMask parse_chat_mask(std::string_view name) {
+  if (name == "answer") return ChatMask::answer;
+  if (name == "minimind") return ChatMask::minimind;
+  fail(ErrorKind::usage, "--mask ", name, ", must be answer or minimind");
+}
+
+std::vector<TokenSpan> chat_targets(const RenderedChat& chat,
+                                    const EncodedChat& encoded,
+                                    ChatMask mask,
+                                    MaskSearch search,
+                                    std::size_t num_kept) {
+  Targets targets(chat, encoded, num_kept);
+  if (mask == ChatMask::answer || search == MaskSearch::every_answer) {
+    targets.add_answers(mask == ChatMask::minimind);
+  } else if (search == MaskSearch::last_answer) {
+    targets.add_last_answer();
+  } else {
+    targets.add_searched(search == MaskSearch::whole_header);
+  }
+  return std::move(targets.spans);
+}
+
+std::size_t count_targets(const std::vector<TokenSpan>& spans) noexcept {
+  std::size_t count = 0;
+  for (const TokenSpan& span : spans) count += span.end - span.begin;
+  return count;
+}
+
+}  // namespace trireme
