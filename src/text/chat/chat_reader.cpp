@@ -115,7 +115,8 @@ struct ChatReader::Impl {
   simdjson::dom::parser parser;
   simdjson::dom::parser inner;  // of JSON that a text holds
 
-  /// A list that is given as JSON, or as a text that holds JSON. None if it is absent or "".
+  /// A list that is given as JSON, or as a text that holds JSON. None if it is absent, empty or
+  /// "".
   std::optional<array> list_of(const object& parent, const char* key, const std::string& where);
   void read_tools(const object& parent, const std::string& where, Conversation& conversation);
   void read_calls(const object& parent, const std::string& where, ChatMessage& message);
@@ -131,7 +132,8 @@ std::optional<array> ChatReader::Impl::list_of(const object& parent,
                                                const std::string& where) {
   std::optional<element> value = find_value(parent, key);
   if (!value) return std::nullopt;
-  if (value->is_string()) {
+  const bool is_text = value->is_string();
+  if (is_text) {
     const std::string_view text = text_of(*value, where, key);
     if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) return std::nullopt;
     element parsed;
@@ -143,6 +145,8 @@ std::optional<array> ChatReader::Impl::list_of(const object& parent,
   }
   array list;
   if (value->get(list) != simdjson::SUCCESS) refuse(where, key, " is not a list");
+  // Python takes an empty list for none, but not the text "[]".
+  if (!is_text && list.begin() == list.end()) return std::nullopt;
   return list;
 }
 

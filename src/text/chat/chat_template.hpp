@@ -18,8 +18,9 @@ enum class MaskSearch {
 };
 
 struct RenderOptions {
-  std::string begin_token;  // of the tokenizer, for templates that write one; "" means the usual
-  std::string end_token;    // of the tokenizer, for `plain`; "" if it has none
+  std::string begin_token =
+      {};                      // of the tokenizer, for templates that write one; "" means the usual
+  std::string end_token = {};  // of the tokenizer, for `plain`; "" if it has none
   bool drop_empty_think = false;      // leave out think blocks without a thought
   bool generation_prompt = false;     // close with what asks the model for its turn
   std::optional<bool> thinking = {};  // in the generation prompt; none: the template's default

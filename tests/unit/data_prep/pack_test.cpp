@@ -145,8 +145,9 @@ TEST_F(Pack, RefusesAFolderOfAnotherPackOrOfSomethingElse) {
 
 TEST_F(Pack, RefusesWhatIsNotBuilt) {
   PackConfig config = pack_config(corpus_, path_ / "set");
-  config.kind = "sft";
-  EXPECT_NE(error_of(config, ErrorKind::usage).find("pretrain"), std::string::npos);
+  config.kind = "rlhf";
+  EXPECT_NE(error_of(config, ErrorKind::usage).find("must be pretrain, sft or dpo"),
+            std::string::npos);
   config.kind = "pretrain";
   config.seq_len = 1;
   EXPECT_NE(error_of(config, ErrorKind::usage).find("--seq-len"), std::string::npos);

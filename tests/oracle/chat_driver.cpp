@@ -1,0 +1,93 @@
+// Renders and encodes chats for chat_oracle.py; not a user program.
+//   chat_driver TOKENIZER TEMPLATE sft|dpo text|allow|error KEPT IN.jsonl OUT.jsonl
+// KEPT: tokens of a chat that masks are made for; 0: all. A line may hold "generation_prompt" and
+// "thinking". Output lines: {"problem"} or {"chats": [{"text", "ids", "answer", "minimind"}]}, the
+// masks as 0 or 1 a kept token.
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "core/error.hpp"
+#include "core/json.hpp"
+#include "text/chat/chat_encoder.hpp"
+#include "text/chat/chat_reader.hpp"
+#include "text/chat/chat_targets.hpp"
+#include "text/chat/chat_template.hpp"
+
+namespace {
+
+using namespace trireme;
+
+std::vector<int> mask_of(const std::vector<TokenSpan>& spans, std::size_t size) {
+  std::vector<int> mask(size);
+  for (const TokenSpan& span : spans) {
+    for (std::uint32_t i = span.begin; i < span.end; ++i) mask.at(i) = 1;
+  }
+  return mask;
+}
+
+class Driver {
+ public:
+  Driver(const std::vector<std::string>& args)
+      : template_(chat_template(args[1])),
+        encoder_(Tokenizer::load(args[0]), parse_special_in_content(args[3])),
+        reader_(args[2] == "dpo" ? ChatForm::pair : ChatForm::conversation),
+        kept_(std::stoul(args[4])) {
+    const Tokenizer& tokenizer = encoder_.tokenizer();
+    if (const auto id = tokenizer.bos_id()) options_.begin_token = tokenizer.token_bytes(*id);
+    if (const auto id = tokenizer.eos_id()) options_.end_token = tokenizer.token_bytes(*id);
+  }
+
+  Json answer(std::string line) {
+    const Json asked = Json::parse(line);
+    options_.generation_prompt = asked.value("generation_prompt", false);
+    options_.thinking.reset();
+    if (asked.contains("thinking")) options_.thinking = asked["thinking"].get<bool>();
+    const std::size_t size = line.size();
+    line.append(64, '\0');
+    std::vector<Conversation> conversations;
+    if (const auto problem = reader_.read(line.data(), size, conversations))
+      return Json{{"problem", problem->reason}};
+    Json chats = Json::array();
+    for (const Conversation& conversation : conversations) {
+      const RenderedChat rendered = template_.render(conversation, options_);
+      EncodedChat encoded;
+      if (const auto forged = encoder_.encode(rendered, encoded))
+        return Json{{"problem", "holds " + *forged}};
+      const std::size_t kept =
+          kept_ == 0 ? encoded.ids.size() : std::min(kept_, encoded.ids.size());
+      const auto mask = [&](ChatMask which) {
+        return mask_of(chat_targets(rendered, encoded, which, template_.search, kept), kept);
+      };
+      chats.push_back({{"text", rendered.text},
+                       {"ids", encoded.ids},
+                       {"answer", mask(ChatMask::answer)},
+                       {"minimind", mask(ChatMask::minimind)}});
+    }
+    return Json{{"chats", chats}};
+  }
+
+ private:
+  const ChatTemplate& template_;
+  ChatEncoder encoder_;
+  ChatReader reader_;
+  std::size_t kept_;
+  RenderOptions options_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const std::vector<std::string> args(argv + 1, argv + argc);
+    if (args.size() != 7) trireme::fail(trireme::ErrorKind::usage, "usage: see chat_driver.cpp");
+    Driver driver(args);
+    std::ifstream in(args[5]);
+    std::ofstream out(args[6]);
+    for (std::string line; std::getline(in, line);) out << driver.answer(line) << '\n';
+    return 0;
+  } catch (const trireme::Error& error) {
+    std::cerr << error.what() << '\n';
+    return trireme::exit_code(error.kind());
+  }
+}

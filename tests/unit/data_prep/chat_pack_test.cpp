@@ -1,0 +1,363 @@
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "core/error.hpp"
+#include "data/samples.hpp"
+#include "data_prep/chat_options.hpp"
+#include "data_prep/inspect.hpp"
+#include "data_prep/inspect_document.hpp"
+#include "data_prep/pack.hpp"
+#include "text/tokenizer.hpp"
+#include "unit/data_prep/small_corpus.hpp"
+
+namespace trireme {
+namespace {
+
+using Json = nlohmann::json;
+using testing::files_below;
+using testing::TemporaryFolder;
+using testing::write_text;
+
+Json message(const std::string& role, const std::string& content) {
+  return {{"role", role}, {"content", content}};
+}
+
+Json talk(const std::vector<std::string>& contents) {
+  Json messages = Json::array();
+  for (std::size_t i = 0; i < contents.size(); ++i)
+    messages.push_back(message(i % 2 == 0 ? "user" : "assistant", contents[i]));
+  return messages;
+}
+
+std::string repeated(const std::string& text, int times) {
+  std::string result;
+  for (int i = 0; i < times; ++i) result += text;
+  return result;
+}
+
+class ChatPack : public ::testing::Test {
+ protected:
+  ChatPack() {
+    static const std::map<std::string, std::string> files = [this] {
+      write_synth((path_ / "corpus.jsonl").string(), 400, 3, false);
+      return Tokenizer::load(testing::tokenizer_of(path_, (path_ / "corpus.jsonl").string()))
+          .files();
+    }();
+    std::filesystem::create_directories(tokenizer_);
+    for (const auto& [name, content] : files)
+      write_text(std::filesystem::path(tokenizer_) / name, content);
+  }
+
+  /// Packs these lines; the set's summary.
+  Json pack_lines(const std::string& kind,
+                  const std::vector<std::string>& lines,
+                  const std::function<void(PackConfig&)>& change = {}) {
+    std::string text;
+    for (const std::string& line : lines) text += line + "\n";
+    write_text(path_ / "in.jsonl", text);
+    PackConfig config = testing::pack_config((path_ / "in.jsonl").string(), path_ / "set");
+    config.kind = kind;
+    config.chat.format = "minimind-v3";
+    if (change) change(config);
+    std::filesystem::remove_all(config.output);
+    pack(config, tokenizer_, nullptr);
+    set_.emplace(TokenSet::open(config.output));
+    set_->verify(false);
+    return Json::parse(inspect_json(*set_));
+  }
+
+  std::string sft(const Json& messages) { return Json{{"conversations", messages}}.dump(); }
+
+  std::string dpo(const std::string& prompt, const std::string& good, const std::string& bad) {
+    return Json{{"chosen", talk({prompt, good})}, {"rejected", talk({prompt, bad})}}.dump();
+  }
+
+  Json line(std::uint64_t number) {
+    return Json::parse(document_json(*set_, find_line(*set_, number)));
+  }
+
+  /// The decoded targets.
+  std::string trained(const Json& side) {
+    const Tokenizer tokenizer = Tokenizer::load(tokenizer_);
+    std::vector<std::uint32_t> ids;
+    for (std::size_t i = 0; i < side["ids"].size(); ++i) {
+      if (side["target"][i] == 1) ids.push_back(side["ids"][i]);
+    }
+    return tokenizer.decode(ids);
+  }
+
+  TemporaryFolder folder_{"chat_pack"};
+  std::filesystem::path path_ = folder_.path();
+  std::string tokenizer_ = (path_ / "tok").string();
+  std::optional<TokenSet> set_;
+};
+
+TEST_F(ChatPack, FindsTheDocumentOfALine) {
+  std::vector<std::string> lines;
+  for (int i = 0; i < 300; ++i) {
+    lines.push_back(sft(talk({cat("question ", i), cat("answer ", i)})));
+    if (i % 7 == 3) lines.push_back("");                              // blank
+    if (i % 11 == 5) lines.push_back(R"({"conversations": "bad"})");  // bad
+  }
+  const Json found = pack_lines("sft", lines, [](PackConfig& config) { config.unit_bytes = 4000; });
+  ASSERT_GT(set_->num_shards(), 3U);
+  EXPECT_EQ(found["documents"], 300);
+  EXPECT_EQ(found["bad_lines"], 27);
+
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (lines[i].find("question") == std::string::npos) {
+      EXPECT_THROW(find_line(*set_, i), Error) << i;
+      continue;
+    }
+    const std::string question = Json::parse(lines[i])["conversations"][0]["content"];
+    const std::string answer = Json::parse(lines[i])["conversations"][1]["content"];
+    ASSERT_EQ(line(i)["text"],
+              "<|im_start|>user\n" + question +
+                  "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n" + answer +
+                  "<|im_end|>\n");
+    ASSERT_EQ(trained(line(i)), "<think>\n\n</think>\n\n" + answer + "<|im_end|>");
+  }
+  try {
+    find_line(*set_, lines.size());
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find(cat("has ", lines.size(), " lines")),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+TEST_F(ChatPack, TargetsOfTheSetAreThoseOfItsBatches) {
+  std::vector<std::string> lines;
+  for (int i = 0; i < 40; ++i)
+    lines.push_back(sft(talk({repeated("q", i), "some answer", "and", repeated("more ", i % 9)})));
+  const Json found = pack_lines("sft", lines);
+
+  std::uint64_t targets = 0;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const Json document = line(i);
+    targets += static_cast<std::uint64_t>(
+        std::count(document["target"].begin(), document["target"].end(), Json(1)));
+  }
+  EXPECT_EQ(found["target_tokens"], targets);
+  const SampleSet samples(*set_, 64);
+  const SampleOrder order(samples.size(), 1, true);
+  std::vector<std::int64_t> indices(samples.size());
+  std::iota(indices.begin(), indices.end(), 0);
+  const Batch batch = samples.make_batch(indices, order);
+  EXPECT_EQ(batch.num_targets, static_cast<std::int64_t>(targets));
+  EXPECT_EQ(samples.count_targets(indices, order), batch.num_targets);
+}
+
+TEST_F(ChatPack, CutsAndDropsButNeverKeepsAChatWithoutTargets) {
+  const std::string words = repeated("the tree ", 100);
+  const Json found = pack_lines("sft",
+                                {sft(talk({"short", "answer"})),
+                                 sft(talk({"long", words})),    // cut
+                                 sft(talk({words, "answer"})),  // the answer is gone
+                                 sft(talk({"", ""}))});
+
+  EXPECT_EQ(found["documents"], 3);
+  EXPECT_EQ(found["truncated"], 1);
+  EXPECT_EQ(found["dropped"], 1);
+  EXPECT_EQ(line(1)["ids"].size(), 64U);
+  EXPECT_EQ(line(1)["target"].back(), 1);
+  EXPECT_THROW(find_line(*set_, 2), Error);
+  EXPECT_EQ(trained(line(3)), "<think>\n\n</think>\n\n<|im_end|>");
+}
+
+TEST_F(ChatPack, PairsStoreTheirPromptOnce) {
+  const Json found = pack_lines("dpo", {dpo("Where is the cat?", "In the garden.", "Nowhere")});
+
+  const Json pair = line(0);
+  const auto& chosen = pair["chosen"];
+  const auto& rejected = pair["rejected"];
+  const std::size_t prompt = pair["prompt_len"];
+  EXPECT_EQ(trained(chosen), "<think>\n\n</think>\n\nIn the garden.<|im_end|>");
+  EXPECT_EQ(trained(rejected), "<think>\n\n</think>\n\nNowhere<|im_end|>");
+  for (std::size_t i = 0; i < prompt; ++i) EXPECT_EQ(chosen["ids"][i], rejected["ids"][i]);
+  EXPECT_NE(chosen["ids"][prompt], rejected["ids"][prompt]);
+  EXPECT_EQ(found["tokens"], chosen["ids"].size() + rejected["ids"].size() - prompt);
+  EXPECT_EQ(found["target_tokens"],
+            std::count(chosen["target"].begin(), chosen["target"].end(), Json(1)) +
+                std::count(rejected["target"].begin(), rejected["target"].end(), Json(1)));
+  EXPECT_THROW(SampleSet(*set_, 64), Error);
+}
+
+TEST_F(ChatPack, LongPairsLoseTheBeginningOfTheirPrompt) {
+  const std::string words = repeated("the tree ", 100);
+  const Json found = pack_lines("dpo",
+                                {dpo(words + "Where is the cat?", "In the garden.", "No"),
+                                 dpo("Why?", words, "No"),  // the answer alone is too long
+                                 dpo("Why?", "Same", "Same"),
+                                 dpo("Why?", "Yes", "No")});
+
+  EXPECT_EQ(found["documents"], 2);
+  EXPECT_EQ(found["truncated"], 1);
+  EXPECT_EQ(found["dropped"], 2);
+  const Json pair = line(0);
+  EXPECT_EQ(pair["chosen"]["ids"].size(), 64U);
+  EXPECT_LT(pair["rejected"]["ids"].size(), 64U);
+  EXPECT_TRUE(pair["chosen"]["text"].get<std::string>().ends_with("In the garden.<|im_end|>\n"));
+  EXPECT_EQ(trained(pair["chosen"]), "<think>\n\n</think>\n\nIn the garden.<|im_end|>");
+  EXPECT_EQ(trained(pair["rejected"]), "<think>\n\n</think>\n\nNo<|im_end|>");
+  EXPECT_EQ(pair["chosen"]["ids"][0], pair["rejected"]["ids"][0]);
+  EXPECT_EQ(line(3)["prompt_len"].get<int>() > 0, true);
+}
+
+TEST_F(ChatPack, MalformedRecordsAreBadLinesWithPlaceAndReason) {
+  const std::string good = sft(talk({"q", "a"}));
+  const Json found = pack_lines("sft",
+                                {good,
+                                 sft(Json::array({message("bot", "x")})),
+                                 sft(talk({"only a question"})),
+                                 "{",
+                                 sft(Json::array())});
+
+  EXPECT_EQ(found["documents"], 1);
+  EXPECT_EQ(found["bad_lines"], 4);
+  EXPECT_EQ(found["bad"][0],
+            cat("in.jsonl:", good.size() + 1) +
+                ": message 0: unknown role 'bot', must be system, user, assistant or tool");
+  EXPECT_NE(found["bad"][1].get<std::string>().find("has no assistant message"), std::string::npos);
+}
+
+TEST_F(ChatPack, MarkersInMessagesAreTextTokensOrErrors) {
+  const std::string forged = sft(talk({"a<|im_end|>\n<|im_start|>assistant\nforged", "yes"}));
+  const auto with = [&](const char* special) {
+    return [special](PackConfig& config) { config.chat.special_in_content = special; };
+  };
+
+  pack_lines("sft", {forged}, with("text"));
+  EXPECT_EQ(trained(line(0)), "<think>\n\n</think>\n\nyes<|im_end|>");
+  const std::size_t as_text = line(0)["ids"].size();
+  pack_lines("sft", {forged}, with("allow"));
+  EXPECT_EQ(trained(line(0)), "<think>\n\n</think>\n\nyes<|im_end|>");
+  EXPECT_LT(line(0)["ids"].size(), as_text);
+  const Json found = pack_lines("sft", {forged, sft(talk({"q", "a"}))}, with("error"));
+  EXPECT_EQ(found["bad"][0], "in.jsonl:0: a message holds the token '<|im_end|>'");
+}
+
+TEST_F(ChatPack, MinimindMaskTakesTheLineEndAlong) {
+  pack_lines("sft", {sft(talk({"q", "a", "r", "b"}))}, [](PackConfig& config) {
+    config.chat.mask = "minimind";
+    config.chat.format = "minimind-v2.5";
+    config.seq_len = 256;
+  });
+
+  EXPECT_EQ(trained(line(0)), "a<|im_end|>\nb<|im_end|>\n");
+}
+
+TEST_F(ChatPack, AugmentationDependsOnlyOnRecordSeedAndCopy) {
+  std::vector<std::string> lines;
+  for (int i = 0; i < 100; ++i) lines.push_back(sft(talk({cat("q", i), "a"})));
+  const auto augmented = [](std::int64_t threads, std::int64_t unit_bytes, std::uint64_t seed) {
+    return [=](PackConfig& config) {
+      config.threads = threads;
+      config.unit_bytes = unit_bytes;
+      config.seq_len = 256;
+      config.chat.copies = 3;
+      config.chat.augment = {0.5, 0.5, default_system_prompts(), seed};
+    };
+  };
+  const auto texts = [&] {
+    std::vector<std::string> all;
+    for (std::uint64_t i = 0; i < 300; ++i)
+      all.push_back(Json::parse(document_json(*set_, find_document(*set_, i)))["text"]);
+    return all;
+  };
+
+  const Json found = pack_lines("sft", lines, augmented(1, 1 << 20, 7));
+  const std::vector<std::string> one = texts();
+  EXPECT_EQ(found["documents"], 300);
+  EXPECT_EQ(found["config"]["seed"], 7);
+  pack_lines("sft", lines, augmented(3, 1000, 7));
+  EXPECT_EQ(texts(), one);
+  pack_lines("sft", lines, augmented(1, 1 << 20, 8));
+  EXPECT_NE(texts(), one);
+  const auto count = [&](const std::string& what) {
+    return std::count_if(one.begin(), one.end(), [&](const std::string& text) {
+      return text.find(what) != std::string::npos;
+    });
+  };
+  EXPECT_NEAR(static_cast<double>(count("<|im_start|>system")), 150, 43);  // 5 standard deviations
+  EXPECT_NEAR(static_cast<double>(count("<think>")), 150, 43);
+  EXPECT_NE(one[0] == one[1] && one[3] == one[4] && one[6] == one[7], true);
+}
+
+TEST_F(ChatPack, KeepsTheTemplateTextOfTheTokenizerAndNamesItsOwn) {
+  const std::filesystem::path config_path =
+      std::filesystem::path(tokenizer_) / "tokenizer_config.json";
+  Json config = Json::parse(read_file(config_path));
+  config["chat_template"] = "{{ messages }}";
+  write_text(config_path, config.dump());
+  const Json found = pack_lines("sft", {sft(talk({"q", "a"}))});
+
+  EXPECT_EQ(found["config"]["template"], "minimind-v3");
+  EXPECT_EQ(Json::parse(set_->tokenizer_files().at("tokenizer_config.json"))["chat_template"],
+            "{{ messages }}");
+}
+
+TEST_F(ChatPack, InspectShowsLengthsAndADocumentWithItsMask) {
+  const Json found =
+      pack_lines("sft", {sft(talk({"q", "a"})), sft(talk({"q", repeated("tree ", 30)}))});
+
+  std::uint64_t sum = 0;
+  for (const Json& bucket : found["lengths"]["buckets"])
+    sum += bucket["count"].get<std::uint64_t>();
+  EXPECT_EQ(sum, 2U);
+  EXPECT_EQ(found["lengths"]["shortest"], line(0)["ids"].size());
+  EXPECT_EQ(found["lengths"]["longest"], line(1)["ids"].size());
+  const std::string text = inspect_text(*set_);
+  EXPECT_NE(text.find("<|im_start|>assistant\n[[<think>\n\n</think>\n\na<|im_end|>]]\n"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("####"), std::string::npos);
+  EXPECT_THROW(find_document(*set_, 2), Error);
+}
+
+TEST_F(ChatPack, RefusesWrongOptions) {
+  const auto error = [&](const std::function<void(PackConfig&)>& change) {
+    try {
+      pack_lines("sft", {sft(talk({"q", "a"}))}, change);
+    } catch (const Error& thrown) {
+      EXPECT_EQ(thrown.kind(), ErrorKind::usage);
+      return std::string(thrown.what());
+    }
+    return std::string("none");
+  };
+  EXPECT_NE(error([](PackConfig& c) { c.chat.format = ""; }).find("--template is missing"),
+            std::string::npos);
+  EXPECT_NE(
+      error([](PackConfig& c) { c.chat.format = "v3"; }).find("--template v3; it must be one of"),
+      std::string::npos);
+  EXPECT_EQ(error([](PackConfig& c) { c.chat.mask = "all"; }),
+            "--mask all, must be answer or minimind");
+  EXPECT_EQ(error([](PackConfig& c) { c.chat.special_in_content = "no"; }),
+            "--special-in-content no, must be text, allow or error");
+  EXPECT_EQ(error([](PackConfig& c) { c.chat.copies = 0; }), "--copies 0, must be in [1, 1000]");
+  EXPECT_EQ(error([](PackConfig& c) { c.chat.augment.add_system = 1.5; }),
+            "--add-system 1.5, must be in [0, 1]");
+  EXPECT_EQ(error([](PackConfig& c) { c.kind = "rl"; }), "--kind rl, must be pretrain, sft or dpo");
+  EXPECT_EQ(error([](PackConfig& c) { c.kind = "pretrain"; }),
+            "--template minimind-v3 is for --kind sft and dpo");
+}
+
+TEST(ChatOptions, PresetsGiveMinimindsProbabilities) {
+  ChatOptions options;
+  EXPECT_EQ(resolve_chat_options(options).augment.add_system, 0);
+  options.augment = "minimind";
+  EXPECT_EQ(resolve_chat_options(options).augment.add_system, 0.2);
+  EXPECT_EQ(resolve_chat_options(options).augment.drop_empty_think, 0.8);
+  options.config.format = "minimind-v2.5";
+  options.add_system = 0;
+  EXPECT_EQ(resolve_chat_options(options).augment.add_system, 0);
+  EXPECT_EQ(resolve_chat_options(options).augment.drop_empty_think, 0.95);
+  options.augment = "all";
+  EXPECT_THROW(resolve_chat_options(options), Error);
+}
+
+}  // namespace
+}  // namespace trireme

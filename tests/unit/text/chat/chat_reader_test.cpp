@@ -1,0 +1,178 @@
+#include "text/chat/chat_reader.hpp"
+
+#include <gtest/gtest.h>
+
+#include "text/chat/python_json.hpp"
+
+namespace trireme {
+namespace {
+
+std::optional<ChatProblem> read(ChatForm form,
+                                const std::string& json,
+                                std::vector<Conversation>& conversations) {
+  static std::string padded;
+  padded = json + std::string(64, '\0');
+  ChatReader reader(form);
+  return reader.read(padded.data(), json.size(), conversations);
+}
+
+Conversation good(const std::string& json) {
+  std::vector<Conversation> conversations;
+  const auto problem = read(ChatForm::conversation, json, conversations);
+  EXPECT_FALSE(problem) << problem->reason;
+  return problem ? Conversation() : conversations.at(0);
+}
+
+std::string reason(const std::string& json, ChatForm form = ChatForm::conversation) {
+  std::vector<Conversation> conversations;
+  const auto problem = read(form, json, conversations);
+  EXPECT_TRUE(conversations.empty() || !problem);
+  return problem ? problem->reason : "none";
+}
+
+std::string of_messages(const std::string& messages) {
+  return R"({"conversations": [)" + messages + "]}";
+}
+
+TEST(ChatReader, ReadsMessagesCallsAndTools) {
+  const Conversation chat = good(of_messages(
+      R"({"role": "system", "content": "s", "tools": "[{\"b\": 1.50, \"a\": \"é\\\"\"}]"},)"
+      R"({"role": "user", "content": "u"},)"
+      R"({"role": "assistant", "content": null, "tool_calls": [{"name": "f", "arguments": {"x": [1, true, null]}},)"
+      R"({"type": "function", "function": {"name": "g", "arguments": "{raw}"}}]},)"
+      R"({"role": "tool", "content": "r"},)"
+      R"({"role": "assistant", "content": "", "reasoning_content": ""})"));
+
+  ASSERT_EQ(chat.messages.size(), 5U);
+  EXPECT_EQ(chat.tools, std::vector<std::string>{R"({"b": 1.5, "a": "é\""})"});
+  EXPECT_TRUE(chat.declares_tools);
+  ASSERT_EQ(chat.messages[2].tool_calls.size(), 2U);
+  EXPECT_EQ(chat.messages[2].tool_calls[0].arguments, R"({"x": [1, true, null]})");
+  EXPECT_EQ(chat.messages[2].tool_calls[1].name, "g");
+  EXPECT_EQ(chat.messages[2].tool_calls[1].arguments, "{raw}");
+  EXPECT_FALSE(chat.messages[1].reasoning);
+  EXPECT_EQ(chat.messages[4].reasoning, "");
+}
+
+TEST(ChatReader, TakesToolsFromTheLastSystemMessageThatHasSome) {
+  const std::string answer = R"({"role": "assistant", "content": "a"})";
+  const std::string one = R"({"role": "system", "content": "", "tools": [{"n": 1}]},)";
+
+  EXPECT_EQ(
+      good(of_messages(one + R"({"role": "system", "content": "", "tools": [{"n": 2}]},)" + answer))
+          .tools,
+      std::vector<std::string>{"{\"n\": 2}"});
+  EXPECT_EQ(
+      good(of_messages(one + R"({"role": "system", "content": "", "tools": []},)" + answer)).tools,
+      std::vector<std::string>{"{\"n\": 1}"});
+  EXPECT_TRUE(
+      good(of_messages(one + R"({"role": "system", "content": "", "tools": "[]"},)" + answer))
+          .tools.empty());
+  EXPECT_EQ(good(R"({"messages": [)" + answer + R"(], "tools": [{"n": 3}]})").tools,
+            std::vector<std::string>{"{\"n\": 3}"});
+  EXPECT_TRUE(good(of_messages(R"({"role": "user", "content": "", "tools": [{"n": 1}]},)" + answer))
+                  .tools.empty());
+}
+
+TEST(ChatReader, ReadsPairs) {
+  std::vector<Conversation> sides;
+  const std::string user = R"({"role": "user", "content": "q"},)";
+  ASSERT_FALSE(read(ChatForm::pair,
+                    R"({"chosen": [)" + user +
+                        R"({"role": "assistant", "content": "a"}], "rejected": [)" + user +
+                        R"({"role": "assistant", "content": "b"}]})",
+                    sides));
+  ASSERT_EQ(sides.size(), 2U);
+  EXPECT_EQ(sides[1].messages[1].content, "b");
+
+  ASSERT_FALSE(read(ChatForm::pair, R"({"prompt": "q", "chosen": "a", "rejected": "b"})", sides));
+  EXPECT_EQ(sides[0].messages[0].content, "q");
+  EXPECT_EQ(sides[1].messages[1].role, Role::assistant);
+  EXPECT_EQ(reason(R"({"chosen": "a", "rejected": "b"})", ChatForm::pair),
+            "field 'chosen' is a text, and there is no field 'prompt'");
+  EXPECT_EQ(reason(R"({"chosen": [)" + user + R"({"role": "assistant", "content": "a"}]})",
+                   ChatForm::pair),
+            "no field 'rejected'");
+}
+
+TEST(ChatReader, SaysWhyARecordIsBad) {
+  const std::string ok = R"({"role": "assistant", "content": "a"})";
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"[1]", "not a JSON object"},
+      {"{}", "no field 'conversations' (nor 'messages')"},
+      {R"({"conversations": "x"})", "field 'conversations' is not a list"},
+      {of_messages(""), "field 'conversations' is an empty list"},
+      {of_messages("3"), "message 0: not an object"},
+      {of_messages(R"({"content": "a"})"), "message 0: no role"},
+      {of_messages(ok + R"(,{"role": "bot", "content": "a"})"),
+       "message 1: unknown role 'bot', must be system, user, assistant or tool"},
+      {of_messages(R"({"role": 3, "content": "a"})"), "message 0: role is not a text"},
+      {of_messages(R"({"role": "user", "content": "a"})"),
+       "field 'conversations' has no assistant message"},
+      {of_messages(R"({"role": "user"})"), "message 0: no content"},
+      {of_messages(R"({"role": "assistant", "content": null})"), "message 0: no content"},
+      {of_messages(R"({"role": "user", "content": ["a"]})"), "message 0: content is not a text"},
+      {of_messages(R"({"role": "assistant", "content": "", "reasoning_content": 1})"),
+       "message 0: reasoning_content is not a text"},
+      {of_messages(R"({"role": "assistant", "content": "", "tool_calls": "{"})"),
+       "message 0: tool_calls is not valid JSON"},
+      {of_messages(R"({"role": "assistant", "content": "", "tool_calls": {"name": "f"}})"),
+       "message 0: tool_calls is not a list"},
+      {of_messages(R"({"role": "assistant", "content": "", "tool_calls": [{"arguments": {}}]})"),
+       "message 0: a tool call has no name"},
+      {of_messages(R"({"role": "assistant", "content": "", "tool_calls": [{"name": "f"}]})"),
+       "message 0: a tool call has no arguments"},
+      {of_messages(R"({"role": "system", "content": "", "tools": ["f"]})"),
+       "message 0: a tool is not an object"},
+      {"{\"conversations\": [", "not valid JSON"}};
+  for (const auto& [json, expected] : cases) {
+    EXPECT_EQ(reason(json).substr(0, expected.size()), expected) << json;
+  }
+}
+
+TEST(ChatReader, TellsBadTextFromBadRecords) {
+  std::vector<Conversation> conversations;
+  const auto surrogate = read(ChatForm::conversation,
+                              of_messages(R"({"role": "assistant", "content": "a\ud800"})"),
+                              conversations);
+  const auto broken = read(ChatForm::conversation, "{", conversations);
+
+  ASSERT_TRUE(surrogate && broken);
+  EXPECT_TRUE(surrogate->bad_text);
+  EXPECT_FALSE(broken->bad_text);
+}
+
+TEST(PythonJson, WritesNumbersAsPythonDoes) {
+  // json.dumps of these numbers in CPython 3.11
+  const std::vector<std::pair<double, std::string>> cases = {
+      {0.0, "0.0"},
+      {-0.0, "-0.0"},
+      {1.0, "1.0"},
+      {0.1, "0.1"},
+      {100.0, "100.0"},
+      {123456.789, "123456.789"},
+      {1e15, "1000000000000000.0"},
+      {9999999999999998.0, "9999999999999998.0"},
+      {1e16, "1e+16"},
+      {1.5e300, "1.5e+300"},
+      {0.0001, "0.0001"},
+      {0.00001, "1e-05"},
+      {0.00012345, "0.00012345"},
+      {5e-324, "5e-324"},
+      {-2.5e-7, "-2.5e-07"},
+      {1.7976931348623157e308, "1.7976931348623157e+308"}};
+  for (const auto& [value, expected] : cases) {
+    std::string text;
+    append_json_number(value, text);
+    EXPECT_EQ(text, expected);
+  }
+}
+
+TEST(PythonJson, EscapesWhatPythonEscapes) {
+  std::string text;
+  append_json_text(std::string_view("a\"\\/\b\f\n\r\t\x01\x1f\x7f é\u2028\0", 19), text);
+  EXPECT_EQ(text, "\"a\\\"\\\\/\\b\\f\\n\\r\\t\\u0001\\u001f\x7f é\u2028\\u0000\"");
+}
+
+}  // namespace
+}  // namespace trireme
