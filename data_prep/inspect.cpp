@@ -33,6 +33,19 @@ double padding_share(const Manifest& manifest, const Sizes& sizes) {
   return room == 0 ? 0 : 1 - static_cast<double>(manifest.counts.tokens) / room;
 }
 
+std::string packing_text(const Manifest& manifest, const Sizes& sizes) {
+  if (manifest.kind == schema::kKindDpo)
+    return cat("\npairs           of at most ", manifest.seq_len, " tokens a side");
+  char padding[32];
+  std::snprintf(padding, sizeof padding, "%.3f %%", 100 * padding_share(manifest, sizes));
+  return cat("\nsequences       ",
+             sizes.sequences,
+             " of ",
+             manifest.seq_len,
+             " tokens, padding ",
+             padding);
+}
+
 Json id_json(const std::optional<std::int64_t>& id) {
   return id ? Json(*id) : Json(nullptr);
 }
@@ -77,8 +90,6 @@ std::string inspect_text(const TokenSet& set) {
   const Manifest& manifest = set.manifest();
   const ShardCounts& counts = manifest.counts;
   const Sizes sizes = sizes_of(manifest);
-  char padding[32];
-  std::snprintf(padding, sizeof padding, "%.3f %%", 100 * padding_share(manifest, sizes));
   std::string text = cat("kind            ",
                          manifest.kind,
                          "\ndocuments       ",
@@ -87,12 +98,7 @@ std::string inspect_text(const TokenSet& set) {
                          counts.tokens,
                          "\ntarget tokens   ",
                          counts.target_tokens,
-                         "\nsequences       ",
-                         sizes.sequences,
-                         " of ",
-                         manifest.seq_len,
-                         " tokens, padding ",
-                         padding,
+                         packing_text(manifest, sizes),
                          "\nvocabulary      ",
                          manifest.vocab_size,
                          " (bos ",

@@ -89,7 +89,7 @@ std::uint64_t add_targets(const std::string& kind,
   }
   PackTable& pack = content.packs.emplace_back(pack_best_fit(result.documents.offset, seq_len));
   if (kind == schema::kKindSft) {
-    count_span_targets(result.loss, 0, pack);
+    count_span_targets(result.loss, pack);
     content.loss = std::move(result.loss);
   }
   return std::accumulate(pack.targets.begin(), pack.targets.end(), std::uint64_t{0});

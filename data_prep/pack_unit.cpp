@@ -15,30 +15,25 @@ namespace {
 /// Fixed: /meta holds a hash over block hashes, so another size would be another format.
 constexpr std::uint64_t kBlockBytes = 1 << 20;
 
-/// What one thread works with.
-struct Worker {
-  std::unique_ptr<DocumentMaker> maker;
-};
-
 class UnitTokenizer {
  public:
   UnitTokenizer(const Tokenizer& tokenizer, const PackConfig& config, int threads)
-      : workers_(static_cast<std::size_t>(threads)) {
-    for (Worker& worker : workers_) worker.maker = make_document_maker(tokenizer, config);
+      : makers_(static_cast<std::size_t>(threads)) {
+    for (auto& maker : makers_) maker = make_document_maker(tokenizer, config);
   }
 
   void run(LineBlock lines, std::uint32_t file, int worker_index, BlockResult& result) {
-    Worker& worker = workers_[static_cast<std::size_t>(worker_index)];
+    DocumentMaker& maker = *makers_[static_cast<std::size_t>(worker_index)];
     result.hash = lines.hash();
     Line line;
     while (!result.fatal && lines.next(line)) {
       result.line_of_next = static_cast<std::uint32_t>(result.num_lines++);
-      worker.maker->take(line, file, result);
+      maker.take(line, file, result);
     }
   }
 
  private:
-  std::vector<Worker> workers_;
+  std::vector<std::unique_ptr<DocumentMaker>> makers_;  // one a thread
 };
 
 void join(const BlockResult& block, std::uint32_t file, UnitResult& unit) {

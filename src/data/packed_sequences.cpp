@@ -3,7 +3,6 @@
 
 #include "core/error.hpp"
 #include "data/sequences.hpp"
-#include "data/targets.hpp"
 
 namespace trireme {
 namespace {
@@ -19,6 +18,7 @@ class PackedSequences : public Sequences {
   }
 
   void add_table(std::size_t shard, PackTable table) {
+    if (set_.shard(shard).has_spans()) count_span_targets(set_.shard(shard).target_spans(), table);
     first_.push_back(first_.back() + table.num_sequences());
     parts_.push_back({shard, false, std::move(table)});
     prepared_ = false;
@@ -123,7 +123,6 @@ std::unique_ptr<Sequences> packed_sequences(const TokenSet& set,
     } else if (begin < end) {
       const std::vector<std::uint64_t> offsets = set.shard(i).document_offsets();
       PackTable table = pack_best_fit(std::span(offsets).subspan(begin, end - begin + 1), seq_len);
-      if (set.shard(i).has_spans()) count_span_targets(set.shard(i).target_spans(), begin, table);
       for (std::uint32_t& doc : table.seg_doc) doc += static_cast<std::uint32_t>(begin);
       result->add_table(i, std::move(table));
     }
@@ -141,11 +140,8 @@ std::unique_ptr<Sequences> rest_of_sequences(const TokenSet& set,
     for (const Piece& piece : before.pieces(position)) left[piece.shard].push_back(piece.segment);
   }
   auto result = std::make_unique<PackedSequences>(set, seq_len);
-  for (auto& [shard, pieces] : left) {
-    PackTable table = pack_pieces(join_neighbours(std::move(pieces)), seq_len);
-    if (set.shard(shard).has_spans()) count_span_targets(set.shard(shard).target_spans(), 0, table);
-    result->add_table(shard, std::move(table));
-  }
+  for (auto& [shard, pieces] : left)
+    result->add_table(shard, pack_pieces(join_neighbours(std::move(pieces)), seq_len));
   return result;
 }
 

@@ -2,11 +2,8 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 
 #include "core/error.hpp"
-#include "data/schema.hpp"
-#include "data/targets.hpp"
 
 namespace trireme {
 namespace {
@@ -114,7 +111,9 @@ void SampleSet::fill_segment(const Piece& piece, std::int64_t at, Batch& batch) 
   const std::span<std::int64_t> ids =
       std::span(batch.tokens).subspan(static_cast<std::size_t>(at), segment.length);
   read_checked(shard, shard.document_begin(segment.doc) + segment.begin, ids);
-  std::iota(batch.positions.begin() + at, batch.positions.begin() + at + length, 0);
+  for (std::int64_t i = 0; i < length; ++i) {
+    batch.positions[static_cast<std::size_t>(at + i)] = i;
+  }
   const Span all{0, segment.begin + segment.length};
   const std::vector<Span> spans =
       shard.has_spans() ? shard.target_spans(segment.doc) : std::vector<Span>{all};

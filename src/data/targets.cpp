@@ -49,12 +49,12 @@ std::uint32_t count_targets(std::span<const Span> spans,
   return count;
 }
 
-void count_span_targets(const SpanTable& table, std::uint64_t first_document, PackTable& pack) {
+void count_span_targets(const SpanTable& table, PackTable& pack) {
   for (std::size_t n = 0; n < pack.targets.size(); ++n) {
     pack.targets[n] = 0;
     for (std::uint64_t i = pack.seq_ptr[n]; i < pack.seq_ptr[n + 1]; ++i)
-      pack.targets[n] += count_targets(
-          table.of(first_document + pack.seg_doc[i]), pack.seg_begin[i], pack.seg_len[i]);
+      pack.targets[n] +=
+          count_targets(table.of(pack.seg_doc[i]), pack.seg_begin[i], pack.seg_len[i]);
   }
 }
 

@@ -53,9 +53,8 @@ struct PairTable {
 /// piece's first.
 std::uint32_t count_targets(std::span<const Span> spans, std::uint32_t begin, std::uint32_t length);
 
-/// Fills pack.targets anew: document d of `pack` has the targets of document first_document + d of
-/// `table`.
-void count_span_targets(const SpanTable& table, std::uint64_t first_document, PackTable& pack);
+/// Fills pack.targets anew for documents whose targets are `table`'s.
+void count_span_targets(const SpanTable& table, PackTable& pack);
 
 /// Writes the next-token targets of a piece [begin, begin + ids.size()) of a document:
 ///   ids      its tokens

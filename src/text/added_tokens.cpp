@@ -145,7 +145,7 @@ void AddedTokenMatcher::split_by(const Trie& trie,
       stop = space_stop;
     }
     if (done < start) parts.push_back({text.substr(done, start - done), std::nullopt});
-    parts.push_back({text.substr(start, stop - start), token.id});
+    parts.push_back({text.substr(start, std::max(start, stop) - start), token.id});
     done = stop;
   }
   if (done < text.size()) parts.push_back({text.substr(done), std::nullopt});

@@ -71,13 +71,15 @@ ChatEncoder::ChatEncoder(Tokenizer tokenizer, SpecialInContent special)
 
 std::vector<ChatEncoder::Part> ChatEncoder::split(std::string_view text) const {
   TextParts texts;
-  matcher_.split(text, /*match=*/true, texts);
+  matcher_.split(text, true, texts);
   std::vector<Part> parts;
   parts.reserve(texts.list.size());
-  std::size_t at = 0;
+  std::size_t done = 0;  // only tokens made of white space can overlap what one before them took
   for (const TextPart& part : texts.list) {
-    parts.push_back({{at, at + part.text.size()}, part.id});
-    at += part.text.size();
+    const auto begin = std::max(done, static_cast<std::size_t>(part.text.data() - text.data()));
+    done = std::max(begin,
+                    static_cast<std::size_t>(part.text.data() - text.data()) + part.text.size());
+    parts.push_back({{begin, done}, part.id});
   }
   return parts;
 }
