@@ -128,22 +128,12 @@ may_be_requeued() {
   [[ $facts =~ JobState=RUNNING || $facts =~ Reason=TimeLimit ]]
 }
 
-# run_with_requeue RUN COMMAND...: runs it and ends the script with the program's exit code (93: no progress since
-# the last restart), after putting the job back in the queue where that can help.
-run_with_requeue() {
-  local run=$1 stamp before after srun_code=0 code verdict restarts=${SLURM_RESTART_COUNT:-0}
-  shift
-  before=$(last_committed_step "$run")
-  stamp=$(status_stamp "$run")
-  # What --resume said was meant for the first start; a requeued job goes on with what it has.
-  if ((restarts > 0 && before >= 0)); then set -- "$@" --checkpoint.resume auto; fi
-  trap ':' USR2 TERM  # the ranks answer these; the script only waits for them
-  "$@" || srun_code=$?
-  trap - USR2 TERM
-  code=$(program_exit "$run" "$stamp" "$srun_code")
-  after=$(last_committed_step "$run")
-  verdict=$(requeue_verdict "$code" "$before" "$after" "$restarts" "$TRIREME_MAX_RESTARTS")
-  printf 'job       exit %s (srun %s), last committed step %s, %s: %s\n' "$code" "$srun_code" "$after" "$run" "$verdict"
+# end_job CODE SRUN_CODE BEFORE AFTER WHERE: ends the script with the program's exit code (93: no progress since the last
+# restart), after putting the job back in the queue where that can help. BEFORE and AFTER count what is done.
+end_job() {
+  local code=$1 verdict restarts=${SLURM_RESTART_COUNT:-0}
+  verdict=$(requeue_verdict "$code" "$3" "$4" "$restarts" "$TRIREME_MAX_RESTARTS")
+  printf 'job       exit %s (srun %s), %s: %s\n' "$code" "$2" "$5" "$verdict"
   if [[ $verdict == requeue ]]; then
     if ! may_be_requeued; then
       printf 'job       ended from outside (scancel), not put back in the queue\n'
@@ -154,4 +144,48 @@ run_with_requeue() {
     code=93
   fi
   exit "$code"
+}
+
+# run_with_requeue RUN COMMAND...: runs a training command that writes to the folder RUN, then end_job.
+run_with_requeue() {
+  local run=$1 stamp before after srun_code=0
+  shift
+  before=$(last_committed_step "$run")
+  stamp=$(status_stamp "$run")
+  trap ':' USR2 TERM  # the ranks answer these; the script only waits for them
+  "$@" || srun_code=$?
+  trap - USR2 TERM
+  after=$(last_committed_step "$run")
+  end_job "$(program_exit "$run" "$stamp" "$srun_code")" "$srun_code" "$before" "$after" "last committed step $after, $run"
+}
+
+num_shards() { # num_shards SET: shards that lie in the folder
+  local files
+  files=$(compgen -G "$1/shard-*.h5") || true
+  printf '%s\n' "$files" | grep -c . || true
+}
+
+# pack_exit SET SRUN_CODE: the exit code of pack. Its manifest comes last: with it pack is done, whatever srun says;
+# without it srun's code counts if pack ends with it on purpose, all else is a crash (137).
+pack_exit() {
+  if [[ -e $1/manifest.json ]]; then
+    printf '0\n'
+  else
+    case $2 in
+      1 | 2 | 3 | 4 | 5 | 75) printf '%s\n' "$2" ;;
+      *) printf '137\n' ;;
+    esac
+  fi
+}
+
+# run_pack_with_requeue SET COMMAND...: runs a pack that writes to the folder SET, then end_job.
+run_pack_with_requeue() {
+  local set=$1 before after srun_code=0
+  shift
+  before=$(num_shards "$set")
+  trap ':' USR1 TERM  # the ranks answer these; the script only waits for them
+  "$@" || srun_code=$?
+  trap - USR1 TERM
+  after=$(num_shards "$set")
+  end_job "$(pack_exit "$set" "$srun_code")" "$srun_code" "$before" "$after" "$after shards (before: $before) in $set"
 }

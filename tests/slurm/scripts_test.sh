@@ -78,6 +78,45 @@ only_curable_ends_with_progress_requeue() {
   expect_match "requeue switched off" '^stop TRIREME_MAX_RESTARTS is 0' "$(requeue_verdict 75 10 20 0 0)"
 }
 
+packs_end_is_told_by_its_folder() {
+  local set=$work/set
+  expect_equal "no folder" 0 "$(num_shards "$set")"
+  mkdir -p "$set"
+  expect_equal "empty folder" 0 "$(num_shards "$set")"
+  touch "$set"/shard-0000{0,1,2}.h5 "$set"/.tmp.shard-00003.h5.7 "$set/.tmp.unit-3"
+  expect_equal "three shards" 3 "$(num_shards "$set")"
+  expect_equal "asked to stop" 75 "$(pack_exit "$set" 75)"
+  expect_equal "bad data" 3 "$(pack_exit "$set" 3)"
+  expect_equal "killed by srun after a rank's end" 137 "$(pack_exit "$set" 143)"
+  expect_equal "a failed launch" 137 "$(pack_exit "$set" 0)"
+  touch "$set/manifest.json"
+  expect_equal "a manifest" 0 "$(pack_exit "$set" 143)"
+}
+
+# A pack that Slurm stops, in a job of our own making: scontrol is a function here.
+a_stopped_pack_goes_back_in_the_queue() {
+  local set=$work/stopped rc=0
+  mkdir -p "$set"
+  (
+    scontrol() { if [[ $1 == requeue ]]; then touch "$work/requeued"; else printf 'JobState=RUNNING\n'; fi; }
+    TRIREME_MAX_RESTARTS=3
+    run_pack_with_requeue "$set" sh -c "touch '$set/shard-00000.h5'; exit 75"
+  ) >"$work/out" || rc=$?
+  expect_equal "exit of a stopped pack" 75 "$rc"
+  expect_equal "put back in the queue" yes "$([[ -e $work/requeued ]] && printf yes || printf no)"
+  rm -f "$work/requeued"
+  rc=0
+  (
+    scontrol() { touch "$work/requeued"; }
+    TRIREME_MAX_RESTARTS=3 SLURM_RESTART_COUNT=1
+    run_pack_with_requeue "$set" sh -c 'exit 75'
+  ) >"$work/out" || rc=$?
+  expect_equal "exit without progress" 93 "$rc"
+  expect_equal "not put back" no "$([[ -e $work/requeued ]] && printf yes || printf no)"
+}
+
+packs_end_is_told_by_its_folder
+a_stopped_pack_goes_back_in_the_queue
 commands_are_printed_and_arguments_kept
 outside_a_job_is_an_error
 run_folder_is_read_from_the_arguments

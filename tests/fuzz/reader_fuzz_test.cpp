@@ -1,0 +1,128 @@
+/// Plain, gzip and zstd streams with damage: an error of kind data, or every line exactly once.
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "core/error.hpp"
+#include "data_prep/block_reader.hpp"
+#include "fuzz/mutator.hpp"
+#include "unit/data_prep/compress.hpp"
+
+namespace trireme {
+namespace {
+
+using testing::gzip;
+using testing::in_pieces;
+using testing::Mutator;
+using testing::zstd;
+
+/// A file in memory that has a path.
+class MemoryFile {
+ public:
+  MemoryFile() : fd_(::memfd_create("fuzz", MFD_CLOEXEC)) {}
+
+  InputFile fill(const std::string& content) const {
+    if (::ftruncate(fd_.get(), 0) != 0) std::abort();
+    write_all(fd_.get(), std::as_bytes(std::span(content)), 0, "memory");
+    InputFile file;
+    file.path = cat("/proc/self/fd/", fd_.get());
+    file.size = file.packed_size = content.size();
+    return file;
+  }
+
+  [[nodiscard]] int fd() const { return fd_.get(); }
+
+ private:
+  Fd fd_;
+};
+
+std::string seed_text() {
+  std::string text = "{\"text\": \"one\"}\n\n{\"text\": \"two\"}\r\n";
+  for (std::size_t i = 0; i < 12; ++i) {
+    text.append(i * i, 'x');
+    text += '\n';
+  }
+  text += "the last line has no end";
+  return text;
+}
+
+std::vector<std::string> seeds() {
+  const std::string text = seed_text();
+  const std::string skippable(
+      "\x50\x2a\x4d\x18\x03\x00\x00\x00"
+      "abc",
+      11);
+  return {text,
+          gzip(text),
+          gzip(text, 0),
+          in_pieces(text, 100, [](auto part) { return gzip(part); }).append(9, '\0'),
+          zstd(text),
+          in_pieces(text, 100, [](auto part) { return zstd(part); }) + skippable,
+          zstd(std::string(100'000, 'a'))};
+}
+
+/// The whole stream; measures it first as inspect_inputs does.
+std::string decompress(const MemoryFile& memory, InputFile& file) {
+  Decompressor decoder(memory.fd(), file.path, file.packed_size, file.compression, {});
+  std::string stream;
+  std::string part(70'000, '\0');
+  while (true) {
+    const std::size_t got = decoder.read(std::as_writable_bytes(std::span(part)));
+    stream.append(part, 0, got);
+    if (got < part.size()) break;
+  }
+  file.size = decoder.offset();
+  file.points = decoder.points();
+  return stream;
+}
+
+void expect_each_line_once(const InputFile& file, const std::string& stream, std::size_t block) {
+  const std::vector<InputFile> files{file};
+  const auto blocks = split_blocks({{0, 0, file.size}}, block);
+  BlockReader reader(files, 1);
+  reader.start(blocks);
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    LineBlock lines = reader.read(i, 0);
+    Line line;
+    while (lines.next(line)) {
+      ASSERT_EQ(line.offset, at);
+      const std::size_t end = std::min(stream.find('\n', at), stream.size());
+      ASSERT_EQ(line.text, std::string_view(stream).substr(at, end - at));
+      at = end + 1;
+    }
+  }
+  ASSERT_GE(at, stream.size());
+}
+
+TEST(Fuzz, ReadersGiveEachLineOnceOrAnError) {
+  Mutator mutator(2,
+                  {"\n", "\x1f\x8b", "\x28\xb5\x2f\xfd", "\x50\x2a\x4d\x18", "\xff\xff\xff\xff"});
+  const std::vector<std::string> all = seeds();
+  const MemoryFile memory;
+  std::size_t good = 0;
+  const long grown = testing::fuzz("reader", testing::fuzz_cases(1'000'000), [&](std::size_t) {
+    std::string content = all[mutator.below(all.size())];
+    mutator.mutate(content);
+    InputFile file = memory.fill(content);
+    try {
+      file.compression = detect_compression("seed.jsonl", std::string_view(content).substr(0, 512));
+      const std::string stream =
+          file.compression == Compression::none ? content : decompress(memory, file);
+      ++good;
+      const std::size_t least = stream.size() / 50 + 1;  // not too many blocks
+      ASSERT_NO_FATAL_FAILURE(
+          expect_each_line_once(file, stream, least + mutator.below(stream.size() + 100)));
+    } catch (const Error& error) {
+      ASSERT_TRUE(error.kind() == ErrorKind::data || error.kind() == ErrorKind::usage)
+          << error.what();
+    }
+  });
+  std::printf("%zu streams without an error\n", good);
+  EXPECT_LT(grown, 400);  // a few hundred bytes of zstd may stand for many MB
+}
+
+}  // namespace
+}  // namespace trireme
