@@ -83,6 +83,8 @@ class Importer {
     barrier();
     ImportReport report{.units = units_.size(), .kept = units_.size()};
     if (!folder_->finished()) {
+      folder_->check_shards(rank_, world_ == nullptr ? 1 : world_->size());
+      barrier();
       const std::vector<std::size_t> pending = agree_on(folder_->pending());
       report.kept -= pending.size();
       make_shards(pending);

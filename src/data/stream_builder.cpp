@@ -37,23 +37,36 @@ class SampleStream::Builder {
  public:
   explicit Builder(const StreamConfig& config)
       : parts_(std::make_unique<Parts>()), config_(config) {
+    TRIREME_ASSERT(!config.phases.empty() && config.global_batch > 0);
     parts_->config = config;
+    std::size_t folders = 0;
+    for (const PlanPhase& phase : config.phases) {
+      for (const PlanSource& source : phase.sources) folders += source.folders.size();
+    }
+    // All sets together keep no more files open than one does alone.
+    files_.max_open_files = std::max<std::size_t>(files_.max_open_files / folders, 2);
     if (!config.split.empty()) split_ = Split::parse(config.split, "data.split");
   }
 
   std::unique_ptr<Parts> build() {
-    TRIREME_ASSERT(!config_.phases.empty() && config_.global_batch > 0);
     for (const PlanPhase& plan : config_.phases) {
-      if (!parts_->phases.empty()) close_phase((plan.first_step - 1) * config_.global_batch);
+      if (!parts_->phases.empty()) close_phase(first_sample(plan));
       open_phase(plan);
     }
     return std::move(parts_);
   }
 
  private:
+  [[nodiscard]] std::int64_t first_sample(const PlanPhase& plan) const {
+    std::int64_t sample = 0;
+    if (__builtin_mul_overflow(plan.first_step - 1, config_.global_batch, &sample))
+      fail(ErrorKind::usage, "data.path: no run comes to step ", plan.first_step);
+    return sample;
+  }
+
   void open_phase(const PlanPhase& plan) {
     Phase phase;
-    phase.begin = (plan.first_step - 1) * config_.global_batch;
+    phase.begin = first_sample(plan);
     std::vector<double> weights;
     for (const PlanSource& asked : plan.sources) {
       Phase::Entry entry;
@@ -95,7 +108,7 @@ class SampleStream::Builder {
     Source source;
     source.folders = folders;
     for (const std::string& folder : folders) {
-      parts_->sets.push_back(std::make_unique<TokenSet>(TokenSet::open(folder)));
+      parts_->sets.push_back(std::make_unique<TokenSet>(TokenSet::open(folder, files_)));
       source.sets.push_back(parts_->sets.back().get());
       check_alike(*source.sets.back(), *parts_->sets.front());
     }
@@ -175,6 +188,7 @@ class SampleStream::Builder {
 
   std::unique_ptr<Parts> parts_;
   StreamConfig config_;
+  TokenSetOptions files_;
   std::optional<Split> split_;
 };
 

@@ -368,6 +368,7 @@ TEST_F(Stream, RefusesSetsThatDoNotBelongTogetherAndConcatAtAnotherLength) {
   StreamConfig concat = config("$a; from 5 at 24: $a");
   concat.packing = Packing::concat;
   EXPECT_THROW(SampleStream::open(concat), Error);
+  EXPECT_THROW(open("$a; from 9000000000000000000: $b"), Error);
 }
 
 }  // namespace

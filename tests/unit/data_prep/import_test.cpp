@@ -261,10 +261,11 @@ TEST_F(Import, GoesOnAfterAKillWithTheSameBytesAndRefusesAnotherImport) {
   import_tokens(asked, nullptr);
   std::filesystem::remove(folder_.path() / "again" / "manifest.json");
   std::filesystem::remove(folder_.path() / "again" / "shard-00002.h5");
+  std::filesystem::resize_file(folder_.path() / "again" / "shard-00001.h5", 5000);  // damaged
 
   const ImportReport report = import_tokens(asked, nullptr);
 
-  EXPECT_EQ(report.kept + 1, report.units);
+  EXPECT_EQ(report.kept + 2, report.units);
   EXPECT_EQ(files_below(asked.output), files_below(whole.folder()));
   asked.seq_len = 32;
   EXPECT_THROW(import_tokens(asked, nullptr), Error);
