@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <random>
+#include <set>
 
 #include "core/error.hpp"
 #include "data/samples.hpp"
@@ -72,7 +74,7 @@ class SftSet : public ::testing::Test {
     content.meta.counts.documents = documents_.size();
     content.meta.counts.tokens = tokens_.size();
     content.packs.push_back(pack_best_fit(content.documents.offset, 64));
-    count_span_targets(content.loss, 0, content.packs[0]);
+    count_span_targets(content.loss, content.packs[0]);
     content.meta.packs[64] = content.packs[0].num_sequences();
     write_shard(folder_.path(), content);
     Manifest manifest;
