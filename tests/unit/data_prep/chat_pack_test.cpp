@@ -1,7 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <nlohmann/json.hpp>
-#include <random>
+#include <numeric>
 
 #include "core/error.hpp"
 #include "data/samples.hpp"
