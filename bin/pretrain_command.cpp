@@ -10,16 +10,20 @@
 #include "comm/heartbeat.hpp"
 #include "comm/nccl/nccl_backend.hpp"
 #include "comm/session.hpp"
+#include "comm/watchdog_stacks.hpp"
 #include "core/failpoints.hpp"
 #include "core/log.hpp"
 #include "core/run_main.hpp"
 #include "train/agreement.hpp"
 #include "train/check.hpp"
+#include "train/leave_run.hpp"
 #include "train/signals.hpp"
 #include "train/training_run.hpp"
 
 namespace trireme {
 namespace {
+
+constexpr double kHeartbeatFirst_s = 10;
 
 std::string scheduler_job() {
   const char* job = std::getenv("SLURM_JOB_ID");
@@ -111,14 +115,12 @@ int PretrainCommand::run_on_ranks(CommandLine& line, int argc, char** argv) {
   return code;
 }
 
-void PretrainCommand::leave(const PeerLoss& loss, const Activity& activity, int rank) const {
-  try {
-    const std::int64_t step =
-        activity.snapshot().step;  // under way, so not done; 0: the run folder is not ours yet
-    if (rank == 0 && step > 0) write_status(RunFolder{run_}, "failed", loss.exit_code, step - 1);
-  } catch (const Error& error) {
-    log::error(error.what());
-  }
+void PretrainCommand::leave(const PeerLoss& loss,
+                            const Activity& activity,
+                            const LaunchInfo& launch) const {
+  // The step under way is not done; 0: the run folder is not ours yet.
+  const std::int64_t step = activity.snapshot().step;
+  if (step > 0) leave_run(RunFolder{run_}, launch, loss, step - 1);
   log::flush();
   ::_exit(loss.exit_code);
 }
@@ -131,8 +133,16 @@ int PretrainCommand::execute(Communicator& world, const LaunchInfo& launch) {
   options.timeout_s = config_.train.comm_timeout_s;
   options.activity = std::make_shared<Activity>();
   HeartbeatOptions heartbeat;
-  heartbeat.on_loss = [this, activity = options.activity, rank = launch.rank](
-                          const PeerLoss& loss) { leave(loss, *activity, rank); };
+  heartbeat.silence_s = std::min(heartbeat.silence_s, options.timeout_s);
+  heartbeat.hang.most_s = options.timeout_s;
+  heartbeat.on_loss = [this, activity = options.activity, &launch](const PeerLoss& loss) {
+    leave(loss, *activity, launch);
+  };
+  // Later than the heartbeat, which knows who is missing and has the stacks written.
+  options.timeout_s += kHeartbeatFirst_s;
+  const StackRequests stack_requests([this, &launch, activity = options.activity] {
+    write_own_stacks(RunFolder{run_}, launch.rank, activity->snapshot().step, "SIGUSR1");
+  });
   heartbeat_ = std::make_unique<Heartbeat>(world, launch, options.activity, heartbeat);
   const std::unique_ptr<Communicator> run_world =
       make_world("auto", launch, options);  // its groups report to the heartbeat

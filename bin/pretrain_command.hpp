@@ -26,11 +26,11 @@ class PretrainCommand {
 
  private:
   int execute(class Communicator& world, const struct LaunchInfo& launch);
-  /// A peer is lost: says so in status.json and ends this process at once (on the heartbeat's
-  /// thread).
+  /// A peer is lost: says so in the run folder (leave_run.hpp) and ends this process at once (on
+  /// the heartbeat's thread).
   [[noreturn]] void leave(const struct PeerLoss& loss,
                           const class Activity& activity,
-                          int rank) const;
+                          const struct LaunchInfo& launch) const;
 
   RunConfig config_;
   std::string run_;

@@ -7,6 +7,11 @@ void Activity::set_step(std::int64_t step) {
   now_.step = step;
 }
 
+void Activity::set_phase(const char* phase) {
+  const std::lock_guard lock(mutex_);
+  now_.phase = phase;
+}
+
 void Activity::begin(const std::string& group,
                      const char* operation,
                      const std::string& tag,
@@ -23,6 +28,11 @@ void Activity::begin(const std::string& group,
 void Activity::complete(const std::string& group, std::uint64_t sequence) {
   const std::lock_guard lock(mutex_);
   if (now_.sequence == sequence && now_.group == group) now_.complete = true;
+}
+
+void Activity::set_waiting(bool waiting) {
+  const std::lock_guard lock(mutex_);
+  now_.waiting = waiting;
 }
 
 void Activity::time_out() {

@@ -13,19 +13,23 @@ struct ActivitySnapshot {
   std::string group;             // of the last collective
   std::string operation;
   std::string tag;
-  std::uint64_t sequence = 0;  // in that group
+  std::uint64_t sequence = 0;   // in that group
+  std::string phase = "setup";  // of the trainer: setup, data, step, save, validate
   bool complete = true;
+  bool waiting = false;    // in Work::wait
   bool timed_out = false;  // a Work ran into its timeout
 };
 
 class Activity {
  public:
   void set_step(std::int64_t step);
+  void set_phase(const char* phase);
   void begin(const std::string& group,
              const char* operation,
              const std::string& tag,
              std::uint64_t sequence);
   void complete(const std::string& group, std::uint64_t sequence);
+  void set_waiting(bool waiting);
   void time_out();
   [[nodiscard]] ActivitySnapshot snapshot() const;
 

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
 #include <csignal>
 #include <cstdlib>
@@ -50,7 +51,8 @@ class Heartbeat::Monitor {
         activity_(activity ? std::move(activity) : std::make_shared<Activity>()),
         options_(std::move(options)),
         peers_(static_cast<std::size_t>(world.size())),
-        wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+        wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        stall_(options_.hang) {
     if (!options_.on_loss) options_.on_loss = leave_at_once;
     heartbeat::connect_all(world, launch, options_.connect_s, peers_);
     thread_ = std::jthread([this] { run(); });
@@ -67,11 +69,16 @@ class Heartbeat::Monitor {
 
   void announce(int exit_code, const std::string& why) noexcept {
     std::unique_lock lock(mutex_);
+    const std::chrono::duration<double> moment(kGoodbye_s);
+    // Who lost a peer hears from rank 0 which one it was, and is no culprit itself.
+    if (exit_code == trireme::exit_code(ErrorKind::comm) &&
+        told_.wait_for(lock, moment, [this] { return over_; }))
+      return;
     failure_ = Fields{"F", cat(exit_code), why};
     lock.unlock();
     wake();
     lock.lock();
-    told_.wait_for(lock, std::chrono::duration<double>(kGoodbye_s), [this] { return over_; });
+    told_.wait_for(lock, moment, [this] { return over_; });
   }
 
   [[nodiscard]] bool alive() const { return alive_; }
@@ -138,7 +145,8 @@ class Heartbeat::Monitor {
             peer.host,
             peer.pid,
             exit_code(ErrorKind::comm),
-            cat("silent for ", options_.silence_s, " s: its process is stopped or its node is")});
+            cat("silent for ", options_.silence_s, " s: its process is stopped or its node is"),
+            /*hung=*/true});
     }
   }
 
@@ -148,17 +156,20 @@ class Heartbeat::Monitor {
     if (kind == 'S') {
       peer.now = parse_status(message);
     } else if (kind == 'F' && message.size() >= 3) {
+      const int code = static_cast<int>(number(message[1]));
       lost({static_cast<int>(r),
             peer.host,
             peer.pid,
-            static_cast<int>(number(message[1])),
-            "it ends with an error: " + message[2]});
-    } else if (kind == 'L' && message.size() >= 6) {
+            code,
+            "it ends with an error: " + message[2],
+            /*hung=*/code == exit_code(ErrorKind::comm)});
+    } else if (kind == 'L' && message.size() >= 7) {
       lost({static_cast<int>(number(message[1])),
             message[2],
             static_cast<int>(number(message[3])),
             static_cast<int>(number(message[4])),
-            message[5]});
+            message[6],
+            message[5] == "1"});
     } else if (kind == 'G') {
       if (rank_ != 0) {  // rank 0 leaves: nobody watches any more
         peer.connection->send({"G"});
@@ -184,10 +195,14 @@ class Heartbeat::Monitor {
   void lost(const PeerLoss& loss) {
     finished_ = true;
     alive_ = false;
-    if (rank_ == 0 && loss.rank != 0) {
-      peers_[static_cast<std::size_t>(loss.rank)].connection.reset();
-      tell_all(
-          {"L", cat(loss.rank), loss.hostname, cat(loss.pid), cat(loss.exit_code), loss.reason});
+    if (rank_ == 0) {
+      tell_all({"L",
+                cat(loss.rank),
+                loss.hostname,
+                cat(loss.pid),
+                cat(loss.exit_code),
+                cat(loss.hung),
+                loss.reason});
     }
     if (rank_ == 0 || loss.rank == 0) {
       log::error(cat(name_of(loss.rank, loss.hostname, loss.pid), " is gone: ", loss.reason));
@@ -212,6 +227,7 @@ class Heartbeat::Monitor {
                   host_,
                   cat(::getpid()),
                   failure->at(1),
+                  cat(failure->at(1) == cat(exit_code(ErrorKind::comm))),
                   "it ends with an error: " + failure->at(2)});
       } else {
         tell_all(*failure);
@@ -258,28 +274,29 @@ class Heartbeat::Monitor {
 
   void look_for_stall() {
     std::vector<ActivitySnapshot> all;
-    std::uint64_t moved = 0;
     bool timed_out = false;
     for (const auto& peer : peers_) {
       all.push_back(peer.now);
-      moved += peer.now.operations + static_cast<std::uint64_t>(peer.now.step) * 1000003U;
       timed_out = timed_out || peer.now.timed_out;
     }
-    if (moved != moved_) {
-      moved_ = moved;
-      since_moved_.restart();
-      stall_reported_ = false;
-    }
-    const bool stalled = since_moved_.seconds() > options_.stall_s && !stall_reported_;
-    if (!stalled && (!timed_out || timeout_reported_)) return;
-    stall_reported_ = stall_reported_ || stalled;
+    const StallWatch::Verdict verdict = stall_.look(since_start_.seconds(), all);
+    const bool first_timeout = timed_out && !timeout_reported_;
     timeout_reported_ = timeout_reported_ || timed_out;
+    if (!verdict.warn && !verdict.hung && !first_timeout) return;
     std::vector<std::string> names;
     for (std::size_t r = 0; r < peers_.size(); ++r) names.push_back(name(r));
-    log::warn(
-        cat(timed_out ? "a collective timed out" : cat("no progress for ", options_.stall_s, " s"),
-            "; ranks, the one behind first:",
-            describe_progress(names, all)));
+    log::warn(cat(first_timeout ? "a collective timed out"
+                                : cat("no progress for ", std::lround(verdict.still_s), " s"),
+                  "; ranks, the one behind first:",
+                  describe_progress(names, all)));
+    if (!verdict.hung) return;
+    const Peer& behind = peers_[verdict.behind];
+    lost({static_cast<int>(verdict.behind),
+          behind.host,
+          behind.pid,
+          exit_code(ErrorKind::comm),
+          cat("hangs: no rank moved for ", std::lround(verdict.still_s), " s, it is behind"),
+          /*hung=*/true});
   }
 
   const int rank_;
@@ -291,9 +308,8 @@ class Heartbeat::Monitor {
   std::atomic<bool> alive_ = true;
   bool finished_ = false;  // of the thread only, as are the timers below
   Timer since_report_;
-  Timer since_moved_;
-  std::uint64_t moved_ = 0;
-  bool stall_reported_ = false;
+  Timer since_start_;
+  StallWatch stall_;
   bool timeout_reported_ = false;
 
   std::mutex mutex_;

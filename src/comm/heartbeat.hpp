@@ -6,6 +6,7 @@
 
 #include "comm/activity.hpp"
 #include "comm/communicator.hpp"
+#include "comm/heartbeat_stall.hpp"
 #include "comm/session.hpp"
 
 namespace trireme {
@@ -17,13 +18,14 @@ struct PeerLoss {
   int pid = 0;
   int exit_code = 5;   // what the survivors should end with: the announced code, else 5
   std::string reason;  // "its connection broke", "announced: ...", "silent for 60 s"
+  bool hung = false;   // it lives but does not move, or waited in vain: stacks say more
 };
 
 struct HeartbeatOptions {
   double interval_s = 0.5;  // between two reports of a rank to rank 0
   double silence_s =
-      60;  // a rank that reports nothing for so long is lost (stopped, or its node is)
-  double stall_s = 120;  // no rank's step or operations move for so long: rank 0 logs who is behind
+      60;         // a rank that reports nothing for so long is lost (stopped, or its node is)
+  HangRule hang;  // all ranks stand still: rank 0 names the one behind, which counts as lost
   double connect_s = 60;  // time to connect all ranks at the start
   /// Runs once, on the heartbeat thread. Default: flush the logs and _exit(loss.exit_code) at once,
   /// before mpirun or Slurm send their own signals to the survivors.
@@ -36,7 +38,8 @@ struct HeartbeatOptions {
 /// Every rank keeps one TCP connection to rank 0 and one small thread. A connection that ends
 /// without a goodbye is a death: the kernel closes it when the process dies, keepalive probes find
 /// a lost node. Rank 0 passes the news on. The thread also carries what each rank is doing
-/// (Activity), so that rank 0's log names the rank that is behind.
+/// (Activity): when nobody moves, rank 0 names the rank that is behind and, by the HangRule, all
+/// lose it.
 ///
 /// Made collectively by all ranks of `world` (which carries rank 0's addresses and a random 128-bit
 /// cookie that every connection must show); one rank: nothing is done. Throws Error(comm) if a rank
@@ -61,7 +64,8 @@ class Heartbeat {
   void stop() noexcept;
 
   /// Tells all peers that this rank ends with an error; they run on_loss with this exit code.
-  /// Returns when rank 0 has passed it on, or after a second. Call it before abort_job.
+  /// Returns when rank 0 has passed it on, or after a second. With the code of a lost peer it first
+  /// waits a second for the news of which one. Call it before abort_job.
   void announce_failure(int exit_code, const std::string& why) noexcept;
 
  private:

@@ -159,12 +159,14 @@ Fields status_fields(const ActivitySnapshot& now) {
           cat(now.timed_out),
           now.group,
           now.operation,
-          now.tag};
+          now.tag,
+          now.phase,
+          cat(now.waiting)};
 }
 
 ActivitySnapshot parse_status(const Fields& f) {
   ActivitySnapshot now;
-  if (f.size() < 9) return now;
+  if (f.size() < 11) return now;
   now.step = number(f[1]);
   now.operations = static_cast<std::uint64_t>(number(f[2]));
   now.sequence = static_cast<std::uint64_t>(number(f[3]));
@@ -173,6 +175,8 @@ ActivitySnapshot parse_status(const Fields& f) {
   now.group = f[6];
   now.operation = f[7];
   now.tag = f[8];
+  now.phase = f[9];
+  now.waiting = f[10] == "1";
   return now;
 }
 

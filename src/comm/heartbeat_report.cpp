@@ -13,7 +13,7 @@ std::string describe_progress(const std::vector<std::string>& names,
   std::vector<std::size_t> order(ranks.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   const auto place = [&](std::size_t r) {
-    return std::tuple(ranks[r].step, ranks[r].operations, !ranks[r].complete);
+    return std::tuple(ranks[r].step, ranks[r].operations, ranks[r].waiting);
   };
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     return place(a) < place(b);
@@ -33,7 +33,9 @@ std::string describe_progress(const std::vector<std::string>& names,
     if (now.operation.empty()) {
       text += "no collective yet";
     } else {
-      text += cat(now.complete ? "finished " : "waits in ",
+      text += cat(now.complete  ? "finished "
+                  : now.waiting ? "waits in "
+                                : "has not finished ",
                   now.operation,
                   " '",
                   now.tag,
@@ -43,6 +45,7 @@ std::string describe_progress(const std::vector<std::string>& names,
                   now.sequence,
                   now.timed_out ? ", timed out" : "");
     }
+    text += cat(", phase ", now.phase);
   }
   if (order.size() > kMost) text += cat("\n  and ", order.size() - kMost, " ranks ahead of them");
   return text;

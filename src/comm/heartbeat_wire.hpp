@@ -27,8 +27,8 @@ using Cookie = std::array<std::uint8_t, 16>;
 /// binary on one job.
 ///   H cookie rank host pid      hello, rank to rank 0
 ///   W cookie                    welcome, rank 0's answer
-///   S step operations sequence complete timed_out group operation tag    status
-///   L rank host pid code reason a rank is lost (rank 0 to all)
+///   S step operations sequence complete timed_out group operation tag phase waiting   status
+///   L rank host pid code hung reason   a rank is lost (rank 0 to all)
 ///   F code reason               this rank ends with an error
 ///   G                           goodbye
 using Fields = std::vector<std::string>;

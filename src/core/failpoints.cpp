@@ -55,15 +55,15 @@ long parse_count(const std::string& text, std::string_view spec) {
 }
 
 void check_action(const std::string& action, std::string_view spec) {
-  constexpr std::array<std::string_view, 8> kActions{
-      "kill9", "segv", "stop", "exit", "throw", "enospc", "delay", "trigger"};
+  constexpr std::array<std::string_view, 9> kActions{
+      "kill9", "segv", "stop", "hang", "exit", "throw", "enospc", "delay", "trigger"};
   if (std::find(kActions.begin(), kActions.end(), action) != kActions.end()) return;
   fail(ErrorKind::usage,
        "TRIREME_FAULT '",
        spec,
        "': action '",
        action,
-       "' must be kill9, segv, stop, exit, throw, enospc, delay or trigger");
+       "' must be kill9, segv, stop, hang, exit, throw, enospc, delay or trigger");
 }
 
 /// The action due at this point, if any.
@@ -115,6 +115,7 @@ void failpoint(std::string_view point) {
   if (*action == "kill9") std::raise(SIGKILL);
   if (*action == "segv") std::raise(SIGSEGV);
   if (*action == "stop") std::raise(SIGSTOP);
+  while (*action == "hang") std::this_thread::sleep_for(std::chrono::hours(1));
   if (*action == "exit") ::_exit(1);
   if (*action == "delay") std::this_thread::sleep_for(std::chrono::seconds(1));
   if (*action == "throw" || *action == "enospc")

@@ -5,7 +5,8 @@
 /// on purpose.
 ///
 /// TRIREME_FAULT="point:rank:nth:action[,...]" with TRIREME_ALLOW_FAULTS=1; rank and nth (from 1)
-/// may be `*`. Actions: kill9, segv, stop (SIGSTOP), exit (code 1), throw (Error(resource)), enospc
+/// may be `*`. Actions: kill9, segv, stop (SIGSTOP), hang (this
+/// thread, for ever), exit (code 1), throw (Error(resource)), enospc
 /// (as throw), delay (1 s), trigger (failpoint_triggered returns true). Without the variable a
 /// point costs one load.
 namespace trireme {

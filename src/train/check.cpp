@@ -23,6 +23,8 @@ void check_train(const TrainConfig& train, Problems& problems) {
   at_least("train.metrics_every", train.metrics_every, 1, "must be 1 or more");
   at_least("train.eval_every", train.eval_every, 0, "must be 0 (no validation) or more");
   at_least("train.threads", train.threads, 0, "must be 0 (choose) or more");
+  at_least("train.max_skipped_steps", train.max_skipped_steps, 0, "must be 0 (none) or more");
+  at_least("train.hash_weights_every", train.hash_weights_every, 0, "must be 0 (none) or more");
   if (!(train.epochs > 0)) problems.add("train.epochs", train.epochs, "must be more than 0");
   if (!(train.comm_timeout_s > 0))
     problems.add("train.comm_timeout_s", train.comm_timeout_s, "must be more than 0");

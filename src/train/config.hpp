@@ -23,6 +23,8 @@ struct TrainConfig {
   std::int64_t threads = 0;
   bool fused_ops = true;
   double comm_timeout_s = 600;
+  std::int64_t max_skipped_steps = 5;
+  std::int64_t hash_weights_every = 1000;
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
@@ -46,6 +48,13 @@ struct TrainConfig {
           "CPU threads of one rank; 0: OMP_NUM_THREADS, else cores / ranks of the node");
     visit("fused_ops", self.fused_ops, "our fused CPU kernels instead of plain operations");
     visit("comm_timeout_s", self.comm_timeout_s, "seconds after which a collective counts as hung");
+    visit("max_skipped_steps",
+          self.max_skipped_steps,
+          "updates in a row skipped for a loss or gradient that is not finite before the run ends "
+          "with exit code 6; 0: it ends at the first");
+    visit("hash_weights_every",
+          self.hash_weights_every,
+          "steps between hashes of the weights that enter the run's step chain; 0: none");
   }
 };
 

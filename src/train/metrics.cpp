@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/error.hpp"
 #include "core/file.hpp"
+#include "core/log.hpp"
 #include "core/number.hpp"
 
 namespace trireme {
@@ -58,6 +60,10 @@ void cut_torn_line(const std::filesystem::path& file) {
   if (whole != text.size()) std::filesystem::resize_file(file, whole);
 }
 
+constexpr std::int64_t kQuietSteps = 20;  // between two warnings of spikes
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();  // null in JSON
+
 std::string to_json(const MetricsLine& line) {
   const auto count = [](double value) { return static_cast<std::int64_t>(value); };
   return JsonLine()
@@ -79,6 +85,8 @@ std::string to_json(const MetricsLine& line) {
       .add("slowest_rank", std::int64_t{line.slowest_rank})
       .add("loss_scale", line.facts.loss_scale)
       .add("skipped", line.facts.skipped)
+      .add("loss_z", line.loss_z.value_or(kNone))
+      .add("grad_norm_z", line.grad_norm_z.value_or(kNone))
       .text();
 }
 
@@ -130,8 +138,42 @@ std::optional<MetricsLine> Metrics::flush() {
   line.loss = sum[0] / sum[1];
   line.tokens_per_s = static_cast<double>(line.facts.step_tokens) / line.mean.step_time_s;
   line.mfu = line.tokens_per_s * flops_per_token_ / peak_flops_;
+  score(line);
   append(to_json(line));
   return line;
+}
+
+void Metrics::score(MetricsLine& line) {
+  line.loss_z = loss_spikes_.score(line.loss);
+  line.grad_norm_z = grad_norm_spikes_.score(line.facts.grad_norm);
+  const bool spike = line.loss_z.value_or(0) > SpikeDetector::kWarn;
+  const bool quiet = warned_step_ > 0 && line.facts.step - warned_step_ < kQuietSteps;
+  if (!spike || quiet || world_.rank() != 0) return;
+  warned_step_ = line.facts.step;
+  log::warn(cat("step ",
+                line.facts.step,
+                ": the loss jumps to ",
+                line.loss,
+                ", ",
+                std::lround(*line.loss_z),
+                " robust standard deviations above the last ",
+                SpikeDetector::kWindow,
+                "; gradient norm ",
+                line.facts.grad_norm));
+}
+
+void Metrics::save_spikes(std::map<std::string, std::string>& values) const {
+  values["spikes.loss"] = loss_spikes_.text();
+  values["spikes.grad_norm"] = grad_norm_spikes_.text();
+}
+
+void Metrics::restore_spikes(const std::map<std::string, std::string>& values) {
+  const auto text = [&](const char* key) {
+    const auto found = values.find(key);
+    return found == values.end() ? "" : found->second;
+  };
+  loss_spikes_.restore(text("spikes.loss"));
+  grad_norm_spikes_.restore(text("spikes.grad_norm"));
 }
 
 void Metrics::write_resumed(std::int64_t step) {

@@ -1,11 +1,14 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "comm/communicator.hpp"
 #include "core/timer.hpp"
+#include "train/spike.hpp"
 
 namespace trireme {
 
@@ -32,7 +35,7 @@ struct StepFacts {
   double grad_norm = 0;
   double lr = 0;
   double loss_scale = 1;
-  bool skipped = false;  // fp16 overflow: no update
+  bool skipped = false;  // a loss or gradient was not finite: no update
 };
 
 /// One line of metrics.jsonl.
@@ -42,7 +45,9 @@ struct MetricsLine {
   StepMeasures mean;  // times: mean over ranks and steps; mem_peak_bytes: largest
   double tokens_per_s = 0;
   double mfu = 0;
-  int slowest_rank = 0;  // longest time outside waiting for peers
+  int slowest_rank = 0;          // longest time outside waiting for peers
+  std::optional<double> loss_z;  // robust z-scores against the lines before (spike.hpp)
+  std::optional<double> grad_norm_z;
 };
 
 /// Reduces measures over all ranks with one packed asynchronous all-gather a report, read one
@@ -66,11 +71,16 @@ class Metrics {
   /// tell.
   std::optional<MetricsLine> flush();
 
+  /// The windows of the z-scores, for a checkpoint, and back.
+  void save_spikes(std::map<std::string, std::string>& values) const;
+  void restore_spikes(const std::map<std::string, std::string>& values);
+
   void write_resumed(std::int64_t step);
   void write_validation(std::int64_t step, double loss, double num_targets);
 
  private:
   void append(const std::string& line);
+  void score(MetricsLine& line);
 
   Communicator& world_;
   std::filesystem::path file_;
@@ -80,6 +90,9 @@ class Metrics {
   std::vector<double> mine_;
   std::vector<double> all_;
   WorkPtr pending_;
+  SpikeDetector loss_spikes_;
+  SpikeDetector grad_norm_spikes_;
+  std::int64_t warned_step_ = 0;
 };
 
 }  // namespace trireme

@@ -11,7 +11,7 @@ namespace trireme {
 namespace {
 
 /// Sections and keys that may differ between the parts of one run. Every other key must agree.
-constexpr std::array<std::string_view, 13> kMayDiffer{"parallel.",
+constexpr std::array<std::string_view, 15> kMayDiffer{"parallel.",
                                                       "checkpoint.",
                                                       "data.",
                                                       "model.preset",
@@ -23,7 +23,9 @@ constexpr std::array<std::string_view, 13> kMayDiffer{"parallel.",
                                                       "train.metrics_every",
                                                       "train.eval_every",
                                                       "train.threads",
-                                                      "train.comm_timeout_s"};
+                                                      "train.comm_timeout_s",
+                                                      "train.max_skipped_steps",
+                                                      "train.hash_weights_every"};
 
 bool may_differ(const std::string& key) {
   return std::any_of(kMayDiffer.begin(), kMayDiffer.end(), [&](std::string_view one) {

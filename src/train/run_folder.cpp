@@ -1,5 +1,6 @@
 #include "train/run_folder.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
@@ -59,6 +60,12 @@ void RunFolder::prepare() const {
   }
   fs::create_directories(checkpoints(), code);
   if (code) fail(ErrorKind::resource, "cannot make ", checkpoints().string(), ": ", code.message());
+}
+
+std::string rank_file(int rank, const std::string& extension) {
+  const std::string digits = cat(rank);
+  return cat(
+      "rank-", std::string(5 - std::min<std::size_t>(5, digits.size()), '0'), digits, extension);
 }
 
 void write_status(const RunFolder& folder, const std::string& state, int code, std::int64_t step) {

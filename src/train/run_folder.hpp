@@ -15,12 +15,28 @@ struct RunFolder {
 
   [[nodiscard]] std::filesystem::path status() const { return root / "status.json"; }
 
+  [[nodiscard]] std::filesystem::path chain() const { return root / "chain.txt"; }
+
+  [[nodiscard]] std::filesystem::path stop_file() const { return root / "STOP"; }
+
+  [[nodiscard]] std::filesystem::path save_file() const { return root / "SAVE"; }
+
+  /// One file a rank in each of these: how it ended, where its threads stood, what it skipped.
+  [[nodiscard]] std::filesystem::path verdicts() const { return root / "verdicts"; }
+
+  [[nodiscard]] std::filesystem::path stacks() const { return root / "stacks"; }
+
+  [[nodiscard]] std::filesystem::path skipped() const { return root / "skipped"; }
+
   [[nodiscard]] std::filesystem::path checkpoints() const { return root / "checkpoints"; }
 
   /// Makes the folder if it is absent or empty; accepts one that a run of ours left (a status.json
   /// of ours, or checkpoints/step-*). Throws Error(usage) for a folder that holds something else.
   void prepare() const;
 };
+
+/// "rank-00003.json" of rank 3.
+std::string rank_file(int rank, const std::string& extension);
 
 /// How a run ended, for scripts: {"state": "done" | "stopped" | "failed", "exit_code": N, "step":
 /// N}, published whole.

@@ -1,9 +1,13 @@
 #include "train/signals.hpp"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <cstring>
 #include <initializer_list>
+
+#include "core/error.hpp"
 
 namespace trireme {
 namespace {
@@ -15,6 +19,12 @@ void on_signal(int number) {
   requested = number;
 }
 
+bool is_ignored(int number) {
+  struct sigaction now {};
+
+  return sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
 }  // namespace
 
 void install_stop_signals() {
@@ -24,11 +34,21 @@ void install_stop_signals() {
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;
   for (const int number : {SIGUSR2, SIGTERM, SIGINT}) sigaction(number, &action, nullptr);
+  if (!is_ignored(SIGHUP)) sigaction(SIGHUP, &action, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
+  sigset_t stacks;
+  sigemptyset(&stacks);
+  sigaddset(&stacks, SIGUSR1);
+  pthread_sigmask(SIG_BLOCK, &stacks, nullptr);
 }
 
 int stop_signal() noexcept {
   return requested;
+}
+
+std::string signal_name(int number) {
+  const char* name = ::sigabbrev_np(number);
+  return name == nullptr ? cat("signal ", number) : cat("SIG", name);
 }
 
 }  // namespace trireme

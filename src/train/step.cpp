@@ -3,12 +3,26 @@
 #include <cmath>
 #include <limits>
 
-#include "core/error.hpp"
 #include "core/failpoints.hpp"
 #include "train/microbatches.hpp"
 #include "train/schedule.hpp"
 
 namespace trireme {
+namespace {
+
+/// A loss that is not finite can come with finite gradients (a target of probability 0). So the
+/// loss less itself, 0 or NaN, is added to a gradient, and all ranks see it in the norm; the device
+/// is not waited for. Parameter 0 is complete last: what is added before the last backward pass
+/// travels with its bucket.
+void show_bad_loss(ParamRegistry& registry, at::Tensor& loss_sum) {
+  at::Tensor first = registry.main_grad(0).view({-1}).narrow(0, 0, 1);
+  if (failpoint_triggered("train.bad_loss"))
+    loss_sum.fill_(std::numeric_limits<double>::infinity());
+  if (failpoint_triggered("train.overflow")) first.fill_(std::numeric_limits<float>::infinity());
+  first.add_((loss_sum - loss_sum).to(first.scalar_type()));
+}
+
+}  // namespace
 
 Step::Step(Transformer& model,
            Optimizer& optimizer,
@@ -44,15 +58,15 @@ UpdateResult Step::run(std::span<const Batch> batches,
 
   buckets_.begin();
   registry_.begin_update(static_cast<int>(batches.size()));
+  const int last = static_cast<int>(batches.size()) - 1;
   for (const Operation& operation : single_stage_schedule(static_cast<int>(batches.size()))) {
     const auto i = static_cast<std::size_t>(operation.micro_batch);
     if (operation.kind == Operation::Kind::forward) {
+      failpoint("train.forward");
       loss_sum.add_(model_.forward(micro_batches[i], grad_scale, tapes[i]));
     } else {
-      // Parameter 0 is complete last, so that the damage of this rank alone travels with its
-      // bucket.
-      if (failpoint_triggered("train.overflow"))
-        registry_.main_grad(0).view({-1})[0] = std::numeric_limits<float>::infinity();
+      failpoint("train.backward");
+      if (operation.micro_batch == last) show_bad_loss(registry_, loss_sum);
       model_.backward(micro_batches[i], tapes[i]);
     }
   }
@@ -64,15 +78,9 @@ UpdateResult Step::run(std::span<const Batch> batches,
   // Gradients are summed: a not-finite value on one rank is now on all, so all decide alike.
   result.grad_norm = global_norm(grad_squares(registry_)) / scaler_.scale();
   result.skipped = !std::isfinite(result.grad_norm);
-  if (result.skipped && scaler_.scale() <= 1.0) {
-    fail(ErrorKind::numeric,
-         "step ",
-         step,
-         ": the gradient is not finite. The last checkpoint is untouched: resume from it with a "
-         "lower "
-         "optim.lr, more optim.warmup_steps or train.precision bf16 or fp32");
-  }
+  result.overflow = result.skipped && scaler_.dynamic() && scaler_.scale() > 1.0;
   if (!result.skipped) {
+    failpoint("train.optimizer");
     const double factor = clip_factor(result.grad_norm, clip_norm_) / scaler_.scale();
     if (factor != 1.0) registry_.flat_grad().mul_(factor);
     optimizer_.step(update, lr);

@@ -15,12 +15,15 @@ struct UpdateResult {
   double loss_sum = 0;           // of this rank's valid targets
   std::int64_t num_targets = 0;  // of this rank
   double grad_norm = 0;          // global, before the clip
-  bool skipped = false;          // fp16 overflow somewhere: no rank changed its weights
+  bool skipped = false;          // a loss or gradient was not finite: no rank changed its weights
+  bool overflow = false;         // skipped, and the fp16 loss scaler has a lower scale to try
   OverlapTimes overlap;
 };
 
 /// One optimizer step: forward and backward of this rank's micro-batches, gradients summed over the
-/// data axis while backward runs, global norm, clip, update.
+/// data axis while backward runs, global norm, clip, update. Failpoints: train.forward,
+/// train.backward, train.reduce, train.optimizer; train.overflow and train.bad_loss make a gradient
+/// or the loss of this rank not finite.
 class Step {
  public:
   Step(Transformer& model,
@@ -33,8 +36,8 @@ class Step {
   /// `batches`: this rank's share of the update, possibly none. `update_targets`: valid targets of
   /// the whole update, over all ranks and micro-steps; all gradients are those of loss sum /
   /// update_targets. `step` seeds dropout, `update` counts updates that were not skipped (from 1),
-  /// both the same on all ranks. Throws Error(numeric) when gradients are not finite and the loss
-  /// scale cannot absorb it; weights are then unchanged.
+  /// both the same on all ranks. A loss or gradient that is not finite on any rank leaves the
+  /// weights and the optimizer's state of all ranks as they are (skipped).
   UpdateResult run(std::span<const Batch> batches,
                    std::int64_t update_targets,
                    std::int64_t step,

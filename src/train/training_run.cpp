@@ -12,9 +12,8 @@
 #include "train/device.hpp"
 #include "train/evaluate.hpp"
 #include "train/resume.hpp"
-#include "train/signals.hpp"
-#include "train/stop_vote.hpp"
 #include "train/training_model.hpp"
+#include "train/verdict.hpp"
 
 /// The part of a run from its first step to its last checkpoint.
 namespace trireme {
@@ -30,28 +29,54 @@ int TrainingRun::execute() {
   StopVote vote(world_);
   bool stopped = false;
   while (progress_.step < config_.train.steps && !stopped) {
-    vote.post(stop_signal() != 0, saver_->writer_done());
+    const StopRequests::Wish wish = requests_->poll();
+    const std::int64_t step_before = progress_.step;
+    vote.post({wish.stop, wish.save, saver_->writer_done(), trace_});
     do_step();
     const StopVote::Result result = vote.take();
+    if (chain_->step() < step_before) chain_->append(step_before, result.trace);
     stopped = result.stop;
-    if (result.writers_done) saver_->commit();
-    if (checkpoint_due() || stopped) {
+    if (result.writers_done) {
+      saver_->commit();
+      requests_->limit().save_took(since_save_.seconds());
+    }
+    if (checkpoint_due() || stopped || result.save) {
+      settle_chain(vote);
       save();
+    }
+    if (result.save) {
+      saver_->commit();
+      requests_->fulfilled(/*stopped=*/false);
     }
     if (config_.train.eval_every > 0 && progress_.step % config_.train.eval_every == 0) validate();
   }
+  settle_chain(vote);
   if (saved_step_ != progress_.step) save();
   saver_->commit();
   if (const auto line = metrics_->flush()) progress_line_->show(*line);
   progress_line_->close();
-  if (stopped)
-    log::info(cat("stopped on request at step ",
+  if (stopped) {
+    requests_->fulfilled(/*stopped=*/true);
+    log::info(cat("stopped on request (",
+                  requests_->reason(),
+                  ") at step ",
                   progress_.step,
                   " after a committed checkpoint; the same command resumes"));
+  }
   const bool done = progress_.step >= config_.train.steps;
   const int code = done ? kExitDone : kExitStopped;
   if (world_.rank() == 0) write_status(folder_, done ? "done" : "stopped", code, progress_.step);
   return code;
+}
+
+void TrainingRun::enter(const char* phase) const {
+  if (ranks_.options.activity) ranks_.options.activity->set_phase(phase);
+}
+
+void TrainingRun::settle_chain(StopVote& vote) {
+  if (chain_->step() == progress_.step) return;
+  vote.post({.trace = trace_});
+  chain_->append(progress_.step, vote.take().trace);
 }
 
 void TrainingRun::do_step() {
@@ -59,22 +84,35 @@ void TrainingRun::do_step() {
   const Timer timer;
   const double waited_before_s = loader_->wait_s();
   const std::int64_t step = progress_.step + 1;
+  if (ranks_.options.activity) ranks_.options.activity->set_step(step);
+  enter("data");
   std::vector<Batch> batches;
   for (std::int64_t i = 0; i < loader_->micro_steps(); ++i) batches.push_back(loader_->next());
   const double data_wait_s = loader_->wait_s() - waited_before_s;
-  if (ranks_.options.activity) ranks_.options.activity->set_step(step);
+  enter("step");
   const double lr = learning_rate(config_.optim, step, config_.train.steps);
 
   const UpdateResult result =
       model_->step.run(batches, batches.front().update_targets, step, progress_.update + 1, lr);
 
+  skipped_->note(step, result, batches);
+  trace_ = step_trace(
+      world_.rank(), batches, result.loss_sum, result.grad_norm, lr, weights_to_hash(step));
   const std::int64_t step_tokens = config_.train.global_batch * batches.front().T;
   progress_ = {step,
                progress_.update + (result.skipped ? 0 : 1),
                loader_->next_sample(),
                progress_.tokens + step_tokens};
   report(result, timer.seconds(), data_wait_s, lr, step_tokens);
+  requests_->limit().step_took(timer.seconds());
   failpoint("train.stepped");
+}
+
+std::span<const std::byte> TrainingRun::weights_to_hash(std::int64_t step) {
+  const std::int64_t every = config_.train.hash_weights_every;
+  if (every == 0 || step % every != 0) return {};
+  weights_ = model_->registry.flat_main().to(at::kCPU);  // no copy where it is there already
+  return {static_cast<const std::byte*>(weights_.const_data_ptr()), weights_.nbytes()};
 }
 
 void TrainingRun::report(const UpdateResult& result,
@@ -109,6 +147,8 @@ void TrainingRun::report(const UpdateResult& result,
 }
 
 void TrainingRun::validate() {
+  enter("validate");
+  const Timer timer;
   const Validation validation = evaluate(model_->transformer,
                                          valid_samples_,
                                          model_->mesh.group(Axis::data),
@@ -116,9 +156,12 @@ void TrainingRun::validate() {
   metrics_->write_validation(progress_.step, validation.loss, validation.num_targets);
   progress_line_->close();
   log::info(cat("step ", progress_.step, "  validation loss ", validation.loss));
+  requests_->limit().validation_took(timer.seconds());
 }
 
 void TrainingRun::save() {
+  enter("save");
+  since_save_.restart();
   // Lines of the steps that the checkpoint holds must be on disk before it: a resumed run does not
   // write them again.
   if (const auto line = metrics_->flush()) progress_line_->show(*line);
@@ -129,11 +172,15 @@ void TrainingRun::save() {
   save_config(state.values, keys_);
   put_model_values(config_.model, state.values);
   state.values.merge(stream_->state(progress_.next_sample));
+  save_history(state.values);
   saver_->save(progress_.step, state);
   saved_step_ = progress_.step;
+  if (!saver_->in_flight()) requests_->limit().save_took(since_save_.seconds());
 }
 
-void TrainingRun::record_failure(int code) {
+void TrainingRun::record_failure(const std::string& kind, int code, const std::string& message) {
+  write_verdict(folder_,
+                {world_.rank(), ranks_.launch.hostname, kind, code, progress_.step, message});
   if (world_.rank() == 0) write_status(folder_, "failed", code, progress_.step);
 }
 
@@ -141,7 +188,7 @@ void TrainingRun::end_diverged(const Error& error) {
   const int code = exit_code(error.kind());
   if (const auto line = metrics_->flush()) progress_line_->show(*line);
   progress_line_->close();
-  record_failure(code);
+  record_failure("error", code, error.what());
   if (world_.rank() == 0) throw AgreedError(error);
   throw PeerFailed(code);
 }
@@ -155,11 +202,17 @@ int pretrain(RunConfig& config,
   try {
     code = with_torch_errors([&] { return run.execute(); });
   } catch (const PeerFailed& peer) {
-    run.record_failure(peer.code());
+    run.record_failure("peer", peer.code(), peer.what());
     throw;
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::numeric) run.end_diverged(error);
-    run.record_failure(exit_code(error.kind()));
+    run.record_failure("error", exit_code(error.kind()), error.what());
+    throw;
+  } catch (const std::bad_alloc& error) {
+    run.record_failure("error", exit_code(ErrorKind::resource), "out of memory");
+    throw;
+  } catch (const std::exception& error) {
+    run.record_failure("error", exit_code(ErrorKind::internal), error.what());
     throw;
   }
   ranks.world.barrier();

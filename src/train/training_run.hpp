@@ -15,12 +15,17 @@
 #include "data/stream.hpp"
 #include "data/token_set.hpp"
 #include "train/config.hpp"
+#include "train/fingerprint.hpp"
 #include "train/metrics.hpp"
 #include "train/progress_line.hpp"
 #include "train/run_folder.hpp"
 #include "train/run_state.hpp"
 #include "train/saver.hpp"
+#include "train/skipped_steps.hpp"
 #include "train/step.hpp"
+#include "train/step_chain.hpp"
+#include "train/stop_requests.hpp"
+#include "train/stop_vote.hpp"
 
 namespace trireme {
 
@@ -50,13 +55,13 @@ class TrainingRun {
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;
 
-  /// Trains to the last step: kExitDone; or to the step at which a signal reached any rank:
-  /// kExitStopped, after a committed checkpoint. Throws what ends the run, with the last committed
-  /// checkpoint intact.
+  /// Trains to the last step: kExitDone; or to the step at which a rank was asked to stop
+  /// (stop_requests.hpp): kExitStopped, after a committed checkpoint. Throws what ends the run,
+  /// with the last committed checkpoint intact.
   int execute();
 
-  /// After execute() threw: status.json says so (rank 0).
-  void record_failure(int code);
+  /// After execute() threw: status.json (rank 0) and this rank's verdict say so.
+  void record_failure(const std::string& kind, int code, const std::string& message);
   /// After execute() threw Error(numeric), which all ranks do at the same step: the lines of the
   /// steps before are written, and one rank speaks for all. Throws AgreedError or PeerFailed.
   [[noreturn]] void end_diverged(const Error& error);
@@ -79,6 +84,8 @@ class TrainingRun {
   /// Moves unusable checkpoints of later steps out of the way (rank 0).
   void set_aside_after(std::int64_t step) const;
   void announce() const;
+  /// Ranks, micro-batch and mesh, as text: what the order of sums depends on.
+  [[nodiscard]] std::string layout() const;
   [[nodiscard]] std::int64_t steps_of_epochs() const;
 
   /// One optimizer step with everything around it but checkpoints.
@@ -88,9 +95,17 @@ class TrainingRun {
               double data_wait_s,
               double lr,
               std::int64_t step_tokens);
+  /// Collective: the last step's trace enters the chain, which a checkpoint of it holds.
+  void settle_chain(StopVote& vote);
   void validate();
   void save();
+  void enter(const char* phase) const;
   [[nodiscard]] bool checkpoint_due() const;
+  /// Main weights of this rank at the steps that the chain takes them in; else none.
+  std::span<const std::byte> weights_to_hash(std::int64_t step);
+  /// What is neither tensor nor progress: chain, skipped steps, windows of z-scores, fingerprint.
+  void save_history(std::map<std::string, std::string>& values) const;
+  void load_history(const std::map<std::string, std::string>& values);
 
   RunConfig& config_;
   ConfigSet& keys_;
@@ -108,7 +123,14 @@ class TrainingRun {
   std::optional<CheckpointSaver> saver_;
   std::optional<Metrics> metrics_;
   std::optional<ProgressLine> progress_line_;
+  std::optional<StepChain> chain_;
+  std::optional<SkippedSteps> skipped_;
+  std::optional<StopRequests> requests_;
+  Fingerprint fingerprint_;
   Progress progress_;
+  at::Tensor weights_;       // on the host, while they are hashed
+  Timer since_save_;         // the last one's start
+  std::uint64_t trace_ = 0;  // of the last step, not in the chain yet
   StepMeasures since_report_;
   std::int64_t steps_since_report_ = 0;
   std::int64_t saved_step_ = -1;  // newest in this run's folder, being written or committed

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include "checkpoint/commands.hpp"
 #include "checkpoint/folder.hpp"
@@ -13,6 +14,7 @@
 #include "train/device.hpp"
 #include "train/resume.hpp"
 #include "train/training_model.hpp"
+#include "train/verdict.hpp"
 #include "train/weights_start.hpp"
 
 /// The part of a run before its first step: data, configuration, folder, model, resume.
@@ -142,6 +144,7 @@ void TrainingRun::claim_folder() {
   if (world_.rank() != 0) return;
   folder_.prepare();
   lock_.emplace(folder_.root, RunLockOptions{.job_id = ranks_.job_id});
+  clear_verdicts(folder_);
   if (config_.checkpoint.resume == "never" && !list_steps(folder_.checkpoints()).empty()) {
     fail(ErrorKind::usage,
          "checkpoint.resume = never, but ",
@@ -163,6 +166,20 @@ void TrainingRun::build() {
                  run_identity(keys_, stream_->content_hash()),
                  config_.checkpoint,
                  world_);
+  chain_.emplace(folder_.chain(), world_.rank() == 0);
+  skipped_.emplace(folder_, world_.rank(), config_.train.max_skipped_steps);
+  double state_bytes = 0;
+  for (const StateTensor& tensor : model_->state.tensors())
+    state_bytes += tensor.owner ? static_cast<double>(tensor.bytes.size()) : 0;
+  requests_.emplace(
+      folder_, world_.rank() == 0, TimeLimit(TimeLimit::from_environment(), state_bytes));
+}
+
+std::string TrainingRun::layout() const {
+  std::string text = cat("ranks ", world_.size(), ", micro_batch ", config_.train.micro_batch);
+  for (const Axis axis : {Axis::tp, Axis::cp, Axis::dp, Axis::pp})
+    text += cat(", ", kAxisNames[static_cast<std::size_t>(axis)], " ", model_->mesh.size(axis));
+  return text;
 }
 
 void TrainingRun::resume() {
@@ -185,11 +202,13 @@ void TrainingRun::resume() {
   } else if (config_.checkpoint.resume != "auto" && config_.checkpoint.resume != "never") {
     all_or_none(world_, [&] { found = open_newest_good(config_.checkpoint.resume); });
   }
+  fingerprint_ = take_fingerprint(world_, model_->registry.device(), layout());
   if (found) {
     load(*found);
   } else {
     model_->registry.initialize(static_cast<std::uint64_t>(config_.train.seed));
   }
+  if (progress_.step == 0) all_or_none(world_, [&] { chain_->start(0, ""); });
   const Mesh& mesh = model_->mesh;
   all_or_none(world_, [&] {
     loader_.emplace(*stream_,
@@ -261,8 +280,30 @@ void TrainingRun::load(const Checkpoint& checkpoint) {
     return;
   }
   progress_ = load_progress(values, model_->scaler);
+  all_or_none(world_, [&] { load_history(values); });
   metrics_->write_resumed(progress_.step);
-  log::info(cat("resumed from ", checkpoint.path().string(), " at step ", progress_.step));
+  log::info(cat("resumed from ",
+                checkpoint.path().string(),
+                " at step ",
+                progress_.step,
+                "; ",
+                describe_equality(values, fingerprint_)));
+}
+
+void TrainingRun::save_history(std::map<std::string, std::string>& values) const {
+  values["chain"] = chain_->value();
+  values["skipped_in_a_row"] = cat(skipped_->in_a_row());
+  metrics_->save_spikes(values);
+  save_fingerprint(values, fingerprint_);
+}
+
+void TrainingRun::load_history(const std::map<std::string, std::string>& values) {
+  // Absent in checkpoints of version 0.1: the chain then starts anew at this step.
+  const auto chain = values.find("chain");
+  chain_->start(progress_.step, chain == values.end() ? "" : chain->second);
+  const auto skipped = values.find("skipped_in_a_row");
+  if (skipped != values.end()) skipped_->restore(std::atoll(skipped->second.c_str()));
+  metrics_->restore_spikes(values);
 }
 
 void TrainingRun::announce() const {

@@ -172,8 +172,7 @@ TEST_F(Resume, Fp16OverflowOfOneRankSkipsOnAllAndTheScaleSurvives) {
   four.insert(four.end(), {"--train.steps", "4"});
   Arguments six = fp16;
   six.insert(six.end(), {"--train.steps", "6"});
-  ASSERT_EQ(pretrain("fp16", four, {.ranks = 2, .fault = "train.overflow:1:7:trigger"}).code,
-            0);  // 3 micro-steps a step
+  ASSERT_EQ(pretrain("fp16", four, {.ranks = 2, .fault = "train.overflow:1:3:trigger"}).code, 0);
   auto steps = metrics("fp16").steps;
   const auto scale = [&](int step) { return steps[step]["loss_scale"].get<double>(); };
   EXPECT_FALSE(steps[2]["skipped"].get<bool>());
@@ -194,12 +193,18 @@ TEST_F(Resume, Fp16OverflowOfOneRankSkipsOnAllAndTheScaleSurvives) {
 }
 
 TEST_F(Resume, AGradientThatIsNotFiniteEndsTheRunAndLeavesTheCheckpoint) {
-  const Arguments bf16{
-      "--train.precision", "bf16", "--train.steps", "6", "--checkpoint.every", "2"};
+  const Arguments bf16{"--train.precision",
+                       "bf16",
+                       "--train.steps",
+                       "6",
+                       "--checkpoint.every",
+                       "2",
+                       "--train.max_skipped_steps",
+                       "0"};
   const Exit exit =
       pretrain("diverged",
                bf16,
-               {.ranks = 2, .fault = "train.overflow:1:10:trigger", .keep_rank_codes = true});
+               {.ranks = 2, .fault = "train.overflow:1:4:trigger", .keep_rank_codes = true});
 
   EXPECT_EQ(exit.code, 6) << exit.err;
   EXPECT_EQ(rank_code(0), 6);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "comm/activity.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "core/timer.hpp"
@@ -26,6 +27,28 @@ void Engine::progress() {
   for (const auto& entry : pending_) entry->advance();
   std::erase_if(pending_, [](const auto& entry) { return !entry->operation; });
 }
+
+namespace {
+
+/// Tells the heartbeat that this rank waits for others, which the one they all wait for does not.
+class Waiting {
+ public:
+  explicit Waiting(Activity* activity) : activity_(activity) {
+    if (activity_ != nullptr) activity_->set_waiting(true);
+  }
+
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+  ~Waiting() {
+    if (activity_ != nullptr) activity_->set_waiting(false);
+  }
+
+ private:
+  Activity* activity_;
+};
+
+}  // namespace
 
 class EngineWork final : public Work {
  public:
@@ -61,6 +84,7 @@ class EngineWork final : public Work {
   void wait() override {
     if (poll()) return;
     const Timer timer;
+    const Waiting here(entry_->call.recorder->activity().get());
     while (!poll()) {
       if (timer.seconds() > entry_->call.timeout_s) {
         entry_->operation.reset();  // withdraws its messages

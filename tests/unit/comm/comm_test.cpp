@@ -221,6 +221,8 @@ TEST(Heartbeat, ReportNamesTheRankBehindFirst) {
   behind.begin("dp", "all_reduce", "loss", 39);
   behind.complete("dp", 39);
   behind.set_step(11);
+  ahead.set_waiting(true);
+  ahead.set_phase("step");
 
   const std::string text = describe_progress({"rank 0 (host n1, pid 1)", "rank 1 (host n2, pid 2)"},
                                              {ahead.snapshot(), behind.snapshot()});
@@ -228,9 +230,9 @@ TEST(Heartbeat, ReportNamesTheRankBehindFirst) {
   EXPECT_EQ(
       text,
       "\n  rank 1 (host n2, pid 2) is behind: step 11, 1 operations, finished all_reduce 'loss' "
-      "of group dp, operation 39"
+      "of group dp, operation 39, phase setup"
       "\n  rank 0 (host n1, pid 1): step 12, 1 operations, waits in all_reduce 'grads' of group "
-      "dp, operation 40");
+      "dp, operation 40, phase step");
 }
 
 TEST(Heartbeat, ThreadsConnectAndLeaveInPeace) {

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -10,24 +11,32 @@
 #include "train/run_folder.hpp"
 #include "train/schedule.hpp"
 #include "train/signals.hpp"
+#include "train/stop_requests.hpp"
 #include "train/stop_vote.hpp"
+#include "train/verdict.hpp"
 #include "unit/core/scratch.hpp"
 
 namespace trireme {
 namespace {
 
-TEST(StopVote, OneRankStopsAllAndOneWriterHoldsAllBack) {
+TEST(StopVote, OneRankStopsOrSavesAllAndOneWriterHoldsAllBack) {
   run_ranks(3, [](Communicator& world) {
     StopVote vote(world);
-    vote.post(false, true);
+    vote.post({.writer_done = true, .trace = ~std::uint64_t{0}});
     StopVote::Result result = vote.take();
     EXPECT_FALSE(result.stop);
+    EXPECT_FALSE(result.save);
     EXPECT_TRUE(result.writers_done);
+    EXPECT_EQ(result.trace, ~std::uint64_t{0} - 2) << "a sum modulo 2^64";
 
-    vote.post(world.rank() == 2, world.rank() != 1);
+    vote.post({.stop = world.rank() == 2, .writer_done = world.rank() != 1});
     result = vote.take();
     EXPECT_TRUE(result.stop);
+    EXPECT_FALSE(result.save);
     EXPECT_FALSE(result.writers_done);
+
+    vote.post({.save = world.rank() == 0});
+    EXPECT_TRUE(vote.take().save);
   });
 }
 
@@ -59,6 +68,10 @@ TEST(Signals, AreRememberedNotObeyed) {
   EXPECT_EQ(stop_signal(), SIGUSR2);
   ::raise(SIGTERM);
   EXPECT_EQ(stop_signal(), SIGTERM);
+  ::raise(SIGHUP);
+  EXPECT_EQ(stop_signal(), SIGHUP);
+  EXPECT_EQ(signal_name(SIGHUP), "SIGHUP");
+  EXPECT_EQ(signal_name(40), "signal 40");
   ::raise(SIGPIPE);
   ::raise(SIGINT);
   EXPECT_EQ(stop_signal(), SIGINT);
@@ -76,7 +89,56 @@ TEST(Schedule, RunsEachMicroBatchForwardThenBackward) {
   }
 }
 
+TEST(TimeLimit, LeavesRoomForTwoStepsTwoSavesAndTheWayOut) {
+  TimeLimit limit(1000, 100e6);  // 100 MB: a guess of 2 s a save
+  EXPECT_DOUBLE_EQ(limit.margin_s(), 4 + 10);
+  limit.step_took(30);
+  limit.validation_took(5);
+  EXPECT_DOUBLE_EQ(limit.margin_s(), 60 + 5 + 4 + 10);
+  limit.save_took(20);
+  EXPECT_DOUBLE_EQ(limit.margin_s(), 60 + 5 + 40 + 10);
+  EXPECT_FALSE(limit.reached(884.9));
+  EXPECT_TRUE(limit.reached(885));
+  for (int i = 0; i < 100; ++i) limit.step_took(1);
+  EXPECT_DOUBLE_EQ(limit.margin_s(), 2 + 5 + 40 + 10) << "one slow step is forgotten";
+  EXPECT_FALSE(TimeLimit(std::nullopt, 0).reached(1e12));
+}
+
+TEST(TimeLimit, ReadsTheSchedulersVariable) {
+  ::unsetenv("SLURM_JOB_END_TIME");
+  EXPECT_FALSE(TimeLimit::from_environment());
+  for (const char* wrong : {"", "soon", "12x", "-5", "0"}) {
+    ::setenv("SLURM_JOB_END_TIME", wrong, 1);
+    EXPECT_FALSE(TimeLimit::from_environment()) << wrong;
+  }
+  ::setenv("SLURM_JOB_END_TIME", "1795000000", 1);
+  EXPECT_EQ(TimeLimit::from_environment(), 1795000000.0);
+  ::unsetenv("SLURM_JOB_END_TIME");
+}
+
 class RunFolderTest : public Scratch {};
+
+TEST_F(RunFolderTest, FilesOfRanksSortByRank) {
+  EXPECT_EQ(rank_file(3, ".json"), "rank-00003.json");
+  EXPECT_EQ(rank_file(12345, ".txt"), "rank-12345.txt");
+  EXPECT_EQ(rank_file(123456, ""), "rank-123456");
+}
+
+TEST_F(RunFolderTest, AVerdictIsPublishedAndClearedAgain) {
+  const RunFolder folder{at("run")};
+  folder.prepare();
+  write_verdict(folder, {2, "n7", "error", 4, 11, "disk \xff full"});  // not UTF-8: replaced
+  const Json verdict = read_json(folder.verdicts() / "rank-00002.json");
+  EXPECT_EQ(verdict["rank"], 2);
+  EXPECT_EQ(verdict["host"], "n7");
+  EXPECT_EQ(verdict["kind"], "error");
+  EXPECT_EQ(verdict["exit_code"], 4);
+  EXPECT_EQ(verdict["step"], 11);
+  EXPECT_EQ(verdict["time"].get<std::string>().size(), 24U);
+  clear_verdicts(folder);
+  EXPECT_FALSE(std::filesystem::exists(folder.verdicts()));
+  write_verdict(RunFolder{"/proc/self/nothing"}, {});  // says so in the log, throws nothing
+}
 
 TEST_F(RunFolderTest, IsMadeOrTakenWhenEmptyOrOurs) {
   const RunFolder fresh{at("a/b/run")};

@@ -1,0 +1,27 @@
+#pragma once
+#include <torch/torch.h>
+
+#include <map>
+#include <string>
+
+#include "comm/communicator.hpp"
+
+namespace trireme {
+
+/// What the bits of a run depend on beside its configuration: "binary" (hash), "libraries" (hash of
+/// names and sizes of LibTorch, MPI, NCCL, CUDA as loaded), "torch", "threads", "isa", "device",
+/// "layout".
+using Fingerprint = std::map<std::string, std::string>;
+
+/// Collective: rank 0's, on all ranks. `layout`: of the mesh, as text. Throws Error(usage) on all
+/// ranks if one runs another binary; rank 0 warns if one differs in anything else.
+Fingerprint take_fingerprint(Communicator& world, at::Device device, const std::string& layout);
+
+/// As values of a checkpoint: "fingerprint.binary", ...
+void save_fingerprint(std::map<std::string, std::string>& values, const Fingerprint& fingerprint);
+
+/// One line: what equality to expect of a run that goes on from a checkpoint with these values.
+std::string describe_equality(const std::map<std::string, std::string>& values,
+                              const Fingerprint& now);
+
+}  // namespace trireme

@@ -1,0 +1,176 @@
+#include "faults/forked_run.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "comm/heartbeat.hpp"
+#include "config/config_set.hpp"
+#include "core/error.hpp"
+#include "core/failpoints.hpp"
+#include "core/file.hpp"
+#include "core/log.hpp"
+#include "core/run_main.hpp"
+#include "core/timer.hpp"
+#include "faults/socket_world.hpp"
+#include "model/config.hpp"
+#include "train/agreement.hpp"
+#include "train/check.hpp"
+#include "train/device.hpp"
+#include "train/leave_run.hpp"
+#include "train/signals.hpp"
+#include "train/training_run.hpp"
+
+namespace trireme::testing {
+namespace {
+
+std::unique_ptr<ConfigSet> make_keys(RunConfig& config) {
+  std::vector<Field> fields;
+  const auto add = [&](std::vector<Field> section) {
+    fields.insert(fields.end(), section.begin(), section.end());
+  };
+  add(fields_of("model", config.model));
+  add(fields_of("train", config.train));
+  add(fields_of("optim", config.optim));
+  add(fields_of("parallel", config.parallel));
+  add(fields_of("checkpoint", config.checkpoint));
+  add(fields_of("data", config.data));
+  return std::make_unique<ConfigSet>(std::move(fields));
+}
+
+void configure(const ForkedRun& run, RunConfig& config, ConfigSet& keys) {
+  Settings all{{"data.path", run.set.string()},
+               {"train.device", "cpu"},
+               {"model.preset", "tiny"},
+               {"model.hidden_size", "16"},
+               {"model.num_layers", "1"},
+               {"model.num_heads", "2"},
+               {"model.num_kv_heads", "1"},
+               {"model.intermediate_size", "32"},
+               {"model.max_seq_len", "64"},
+               {"model.dropout", "0.1"},
+               {"train.micro_batch", "1"},
+               {"train.global_batch", "12"},
+               {"train.threads", "1"},
+               {"train.hash_weights_every", "2"},
+               {"train.comm_timeout_s", "30"},
+               {"optim.lr", "3e-3"},
+               {"optim.warmup_steps", "2"}};
+  all.insert(all.end(), run.settings.begin(), run.settings.end());
+  for (const auto& [key, value] : all) keys.set(key, value, "test");
+  ModelConfig preset = model_preset(config.model.preset);
+  keys.apply_preset(fields_of("model", preset), "preset");
+  check(config, keys.problems());
+  keys.finish();
+}
+
+/// As bin/pretrain_command.cpp does it, less MPI.
+int rank_main(const ForkedRun& run, int rank, std::vector<Fd> row) {
+  install_stop_signals();
+  const LaunchInfo launch{rank, run.ranks, rank, run.ranks, 0, 1, "localhost"};
+  CommOptions options;
+  options.timeout_s = 40;
+  options.activity = std::make_shared<Activity>();
+  const auto world = make_socket_world(std::move(row), rank, options);
+  std::unique_ptr<Heartbeat> heartbeat;
+  bool agreed = false;
+  const int code = run_main("trireme", [&] {
+    try {
+      log::init({.rank = rank, .size = run.ranks});
+      failpoints_init(rank);
+      RunConfig config;
+      const auto keys = make_keys(config);
+      configure(run, config, *keys);
+      HeartbeatOptions beat;
+      beat.interval_s = 0.05;
+      beat.silence_s = 50;  // a loaded machine is no hang
+      beat.on_loss = [&](const PeerLoss& loss) {
+        const std::int64_t step = options.activity->snapshot().step;
+        if (step > 0) leave_run(RunFolder{run.folder}, launch, loss, step - 1);
+        log::flush();
+        ::_exit(loss.exit_code);
+      };
+      heartbeat = std::make_unique<Heartbeat>(*world, launch, options.activity, beat);
+      const int result = pretrain(config, *keys, run.folder, {launch, *world, {}, options, ""});
+      agreed = true;
+      return result;
+    } catch (const PeerFailed& peer) {
+      agreed = true;
+      return peer.code();
+    } catch (const AgreedError&) {
+      agreed = true;
+      throw;
+    }
+  });
+  if (!agreed && heartbeat) heartbeat->announce_failure(code, "an error, see above");
+  heartbeat.reset();
+  log::flush();
+  return code;
+}
+
+[[noreturn]] void become_rank(const ForkedRun& run, int rank, SocketMesh& mesh) {
+  const std::string log = run.folder.string() + ".log";
+  ::dup2(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644), STDERR_FILENO);
+  if (!run.fault.empty()) {
+    ::setenv("TRIREME_ALLOW_FAULTS", "1", 1);
+    ::setenv("TRIREME_FAULT", run.fault.c_str(), 1);
+  }
+  ::_exit(rank_main(run, rank, mesh.take(rank)));  // no destructors of the test's own
+}
+
+}  // namespace
+
+void prepare_forks() {
+  at::set_num_threads(1);
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) peak_flops(at::kCPU, type);
+}
+
+RanksEnd run_forked(const ForkedRun& run, double limit_s) {
+  std::filesystem::create_directories(run.folder.parent_path());
+  std::filesystem::remove(run.folder.string() + ".log");
+  std::fflush(nullptr);  // or every rank would print what is still in the buffers
+  std::vector<pid_t> pids;
+  {
+    SocketMesh mesh(run.ranks);
+    for (int rank = 0; rank < run.ranks; ++rank) {
+      const pid_t pid = ::fork();
+      if (pid < 0) fail(ErrorKind::internal, "fork failed");
+      if (pid == 0) become_rank(run, rank, mesh);
+      pids.push_back(pid);
+    }
+  }
+  RanksEnd end{std::vector<int>(pids.size(), -1), 0, false, ""};
+  const Timer timer;
+  std::optional<Timer> since_first;
+  std::size_t running = pids.size();
+  while (running > 0) {
+    for (std::size_t rank = 0; rank < pids.size(); ++rank) {
+      int status = 0;
+      if (end.codes[rank] != -1 || ::waitpid(pids[rank], &status, WNOHANG) != pids[rank]) continue;
+      end.codes[rank] = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+      if (!since_first) since_first.emplace();
+      end.after_first_s = since_first->seconds();
+      --running;
+    }
+    if (running > 0 && timer.seconds() > limit_s && !end.timed_out) {
+      end.timed_out = true;
+      for (std::size_t rank = 0; rank < pids.size(); ++rank) {
+        if (end.codes[rank] == -1) ::kill(pids[rank], SIGKILL);
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  end.log = read_file(run.folder.string() + ".log");
+  return end;
+}
+
+}  // namespace trireme::testing

@@ -1,0 +1,35 @@
+#pragma once
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace trireme::testing {
+
+/// Keys and values over a tiny run: {"checkpoint.every", "2"}.
+using Settings = std::vector<std::pair<std::string, std::string>>;
+
+/// A training run whose ranks are forked processes of this program, so that a start costs tens of
+/// milliseconds instead of a second: LibTorch is loaded once. Everything else is as in `trireme
+/// pretrain` under mpirun: pretrain(), heartbeat, failpoints, run folder; kill -9 kills one rank.
+struct ForkedRun {
+  int ranks = 2;
+  std::filesystem::path set;     // token set
+  std::filesystem::path folder;  // run folder; the ranks' stderr goes to <folder>.log
+  Settings settings;
+  std::string fault;  // TRIREME_FAULT, or ""
+};
+
+struct RanksEnd {
+  std::vector<int> codes;    // exit code, or 128 + signal
+  double after_first_s = 0;  // from the first end to the last
+  bool timed_out = false;    // the rest was killed
+  std::string log;
+};
+
+/// Call once before the first run, on a process without threads: what all ranks inherit.
+void prepare_forks();
+
+RanksEnd run_forked(const ForkedRun& run, double limit_s);
+
+}  // namespace trireme::testing

@@ -1,0 +1,133 @@
+/// Ranks that stop or hang without dying: the others notice, say who it is and where everybody
+/// stands, and all end with 5 in bounded time. And ranks that die: who failed first is on record.
+
+#include <algorithm>
+#include <csignal>
+
+#include "core/file.hpp"
+#include "support/run_program.hpp"
+
+namespace trireme {
+namespace {
+
+using testing::Arguments;
+using testing::Exit;
+using testing::Process;
+
+const Arguments kShort{"--train.steps",
+                       "100000",
+                       "--train.log_every",
+                       "0",
+                       "--checkpoint.every",
+                       "3",
+                       "--train.comm_timeout_s",
+                       "6"};
+
+class Hang : public testing::RunProgram {
+ protected:
+  static Json verdict(const std::string& run, int rank) {
+    return read_json(path(run) / "verdicts" / ("rank-0000" + std::to_string(rank) + ".json"));
+  }
+
+  static std::string stacks(const std::string& run, int rank) {
+    return read_file(path(run) / "stacks" / ("rank-0000" + std::to_string(rank) + ".txt"));
+  }
+};
+
+TEST_F(Hang, AStoppedRankEndsAllWithinTheTimeout) {
+  const auto process = start(
+      "stopped", kShort, {.ranks = 2, .fault = "train.step:1:5:stop", .keep_rank_codes = true});
+
+  const Exit exit = process->wait(60);
+
+  ASSERT_FALSE(exit.timed_out) << "mpirun hangs: " << exit.err;
+  EXPECT_EQ(rank_code(0), 5) << exit.err;
+  EXPECT_NE(exit.code, 0);
+  const Json mine = verdict("stopped", 0);
+  EXPECT_EQ(mine["kind"], "peer");
+  EXPECT_EQ(mine["exit_code"], 5);
+  EXPECT_EQ(mine["step"], 4);
+  EXPECT_NE(mine["message"].get<std::string>().find("rank 1 (host "), std::string::npos) << mine;
+  EXPECT_NE(mine["message"].get<std::string>().find("silent"), std::string::npos) << mine;
+  EXPECT_EQ(status("stopped")["state"], "failed");
+  EXPECT_EQ(status("stopped")["exit_code"], 5);
+  EXPECT_EQ(saved_steps("stopped").front(), 3);
+  EXPECT_NE(stacks("stopped", 0).find("trireme::TrainingRun::execute"), std::string::npos)
+      << stacks("stopped", 0);
+}
+
+TEST_F(Hang, ARankThatLivesButDoesNotMoveIsNamedWithTheCollectiveThatWaits) {
+  const auto process = start(
+      "stuck", kShort, {.ranks = 3, .fault = "train.reduce:1:5:hang", .keep_rank_codes = true});
+
+  const Exit exit = process->wait(60);
+
+  ASSERT_FALSE(exit.timed_out) << exit.err;
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(rank_code(rank), 5) << "rank " << rank << ": " << exit.err;
+    EXPECT_EQ(verdict("stuck", rank)["kind"], rank == 1 ? "hang" : "peer");
+    EXPECT_NE(stacks("stuck", rank).find("trireme::Step::run"), std::string::npos)
+        << stacks("stuck", rank);
+  }
+  EXPECT_NE(stacks("stuck", 1).find("trireme::failpoint"), std::string::npos) << stacks("stuck", 1);
+  EXPECT_NE(exit.err.find("rank 1 (host "), std::string::npos) << exit.err;
+  EXPECT_NE(exit.err.find("is behind"), std::string::npos) << exit.err;
+  EXPECT_NE(exit.err.find("all_reduce 'grads bucket"), std::string::npos) << exit.err;
+  EXPECT_EQ(status("stuck")["state"], "failed");
+  EXPECT_EQ(saved_steps("stuck").front(), 3);
+}
+
+TEST_F(Hang, ADeadPeerIsOnRecord) {
+  const Exit exit = pretrain(
+      "dead", kShort, {.ranks = 2, .fault = "train.step:1:5:kill9", .keep_rank_codes = true});
+
+  EXPECT_EQ(rank_code(0), 5) << exit.err;
+  EXPECT_EQ(status("dead")["state"], "failed");
+  EXPECT_EQ(status("dead")["exit_code"], 5);
+  EXPECT_EQ(status("dead")["step"], 4);
+  const std::string message = verdict("dead", 0)["message"];
+  EXPECT_NE(message.find("rank 1 (host "), std::string::npos) << message;
+  EXPECT_NE(message.find("without a goodbye"), std::string::npos) << message;
+  EXPECT_FALSE(std::filesystem::exists(path("dead") / "verdicts" / "rank-00001.json"));
+  EXPECT_FALSE(std::filesystem::exists(path("dead") / "stacks"));
+}
+
+TEST_F(Hang, AnErrorOfOneRankIsOnRecordThere) {
+  const Exit exit = pretrain(
+      "thrown", kShort, {.ranks = 2, .fault = "train.step:1:5:throw", .keep_rank_codes = true});
+
+  EXPECT_EQ(rank_code(0), 4) << exit.err;
+  const Json first = verdict("thrown", 1);
+  EXPECT_EQ(first["kind"], "error");
+  EXPECT_EQ(first["exit_code"], 4);
+  EXPECT_EQ(first["step"], 4);
+  EXPECT_EQ(first["message"], "fault injected at train.step");
+  EXPECT_EQ(verdict("thrown", 0)["kind"], "peer");
+
+  // The next part of the run begins with a clean record.
+  Arguments four = kShort;
+  four[1] = "4";
+  ASSERT_EQ(pretrain("thrown", four, {.ranks = 2}).code, 0);
+  EXPECT_FALSE(std::filesystem::exists(path("thrown") / "verdicts"));
+}
+
+TEST_F(Hang, Sigusr1WritesStacksAndTrainingGoesOn) {
+  const auto process = start("asked", kShort, {.ranks = 1});
+  ASSERT_TRUE(testing::wait_for([&] { return !saved_steps("asked").empty(); }, 60));
+
+  process->signal(SIGUSR1);
+  const auto file = path("asked") / "stacks" / "rank-00000.txt";
+  ASSERT_TRUE(testing::wait_for([&] { return std::filesystem::exists(file); }, 30));
+  const std::int64_t then = saved_steps("asked").front();
+  EXPECT_TRUE(testing::wait_for([&] { return saved_steps("asked").front() > then; }, 30));
+  process->signal(SIGTERM);
+
+  EXPECT_EQ(process->wait(kLimit_s).code, 75);
+  const std::string text = read_file(file);
+  EXPECT_NE(text.find(": SIGUSR1"), std::string::npos) << text;
+  EXPECT_NE(text.find("(main)"), std::string::npos) << text;
+  EXPECT_NE(text.find("trireme::DataLoader::produce"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,289 @@
+#include "faults/socket_world.hpp"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <numeric>
+#include <string>
+#include <tuple>
+
+#include "comm/p2p/p2p_communicator.hpp"
+#include "comm/self/self_communicator.hpp"
+#include "core/error.hpp"
+#include "core/hash.hpp"
+
+namespace trireme::testing {
+namespace {
+
+struct Header {
+  std::uint64_t group = 0;
+  std::uint64_t tag = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// All messages of one rank, whatever the group.
+class Mailboxes {
+ public:
+  explicit Mailboxes(std::vector<Fd> row) : peers_(row.size()) {
+    for (std::size_t i = 0; i < row.size(); ++i) peers_[i].fd = std::move(row[i]);
+  }
+
+  void send(int to, Header header, const void* data) {
+    Peer& peer = peers_[static_cast<std::size_t>(to)];
+    peer.out.append(reinterpret_cast<const char*>(&header), sizeof header);
+    if (header.bytes > 0) peer.out.append(static_cast<const char*>(data), header.bytes);
+    flush(peer);
+  }
+
+  /// The next message of this sender, group and tag, when it is here.
+  bool take(int from, std::uint64_t group, std::uint64_t tag, std::string& into) {
+    progress();
+    const auto found = arrived_.find({from, group, tag});
+    if (found == arrived_.end()) {
+      if (peers_[static_cast<std::size_t>(from)].gone)
+        fail(ErrorKind::comm, "rank ", from, " is gone");
+      return false;
+    }
+    into = std::move(found->second.front());
+    found->second.pop_front();
+    if (found->second.empty()) arrived_.erase(found);
+    return true;
+  }
+
+  void progress() {
+    for (std::size_t i = 0; i < peers_.size(); ++i) {
+      if (!peers_[i].fd) continue;
+      flush(peers_[i]);
+      fill(peers_[i], static_cast<int>(i));
+    }
+  }
+
+  void pause() {
+    std::vector<pollfd> wait;
+    for (const Peer& peer : peers_) {
+      const int write = peer.out.empty() ? 0 : POLLOUT;
+      if (peer.fd) wait.push_back({peer.fd.get(), static_cast<short>(POLLIN | write), 0});
+    }
+    ::poll(wait.data(), wait.size(), 5);
+  }
+
+ private:
+  struct Peer {
+    Fd fd;
+    std::string in;
+    std::string out;
+    bool gone = false;
+  };
+
+  static void flush(Peer& peer) {
+    while (!peer.out.empty() && peer.fd) {
+      const auto n =
+          ::send(peer.fd.get(), peer.out.data(), peer.out.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (n < 0) return;  // full, or gone: reading tells
+      peer.out.erase(0, static_cast<std::size_t>(n));
+    }
+  }
+
+  void fill(Peer& peer, int from) {
+    std::array<char, 65536> block{};
+    while (true) {
+      const auto n = ::recv(peer.fd.get(), block.data(), block.size(), MSG_DONTWAIT);
+      if (n < 0 && (errno == EAGAIN || errno == EINTR)) break;
+      if (n <= 0) {
+        peer.gone = true;
+        peer.fd.reset();
+        break;
+      }
+      peer.in.append(block.data(), static_cast<std::size_t>(n));
+    }
+    Header header;
+    while (peer.in.size() >= sizeof header) {
+      std::memcpy(&header, peer.in.data(), sizeof header);
+      if (peer.in.size() < sizeof header + header.bytes) return;
+      arrived_[{from, header.group, header.tag}].push_back(
+          peer.in.substr(sizeof header, header.bytes));
+      peer.in.erase(0, sizeof header + header.bytes);
+    }
+  }
+
+  std::vector<Peer> peers_;
+  std::map<std::tuple<int, std::uint64_t, std::uint64_t>, std::deque<std::string>> arrived_;
+};
+
+class Sent final : public Transfer {
+ public:
+  bool done() override { return true; }  // the mailbox has its own copy
+};
+
+class SocketTransport;
+
+class Received final : public Transfer {
+ public:
+  Received(SocketTransport& transport, int peer, int tag, void* data, std::uint64_t bytes);
+  Received(const Received&) = delete;
+  Received& operator=(const Received&) = delete;
+  ~Received() override;
+  bool done() override;
+
+  bool ready = false;
+  const int peer;
+  const int tag;
+  void* const data;
+  const std::uint64_t bytes;
+
+ private:
+  SocketTransport& transport_;
+};
+
+class SocketTransport final : public Transport {
+ public:
+  SocketTransport(std::shared_ptr<Mailboxes> mailboxes,
+                  std::uint64_t group,
+                  std::vector<int> ranks,
+                  int rank)
+      : mailboxes_(std::move(mailboxes)), group_(group), ranks_(std::move(ranks)), rank_(rank) {}
+
+  [[nodiscard]] int rank() const override { return rank_; }
+
+  [[nodiscard]] int size() const override { return static_cast<int>(ranks_.size()); }
+
+  [[nodiscard]] int max_tag() const override { return 1 << 30; }
+
+  TransferPtr send(int peer, int tag, const void* data, std::uint64_t bytes) override {
+    mailboxes_->send(world_rank(peer), {group_, static_cast<std::uint64_t>(tag), bytes}, data);
+    return std::make_unique<Sent>();
+  }
+
+  TransferPtr receive(int peer, int tag, void* data, std::uint64_t bytes) override {
+    return std::make_unique<Received>(*this, peer, tag, data, bytes);
+  }
+
+  void pause() override { mailboxes_->pause(); }
+
+  /// Receives of one sender and tag are served in the order they were started.
+  void drive(int peer, int tag) {
+    auto& waiting = waiting_[{peer, tag}];
+    std::string message;
+    while (!waiting.empty() &&
+           mailboxes_->take(world_rank(peer), group_, static_cast<std::uint64_t>(tag), message)) {
+      Received& first = *waiting.front();
+      if (message.size() != first.bytes)
+        fail(ErrorKind::usage,
+             "rank ",
+             peer,
+             " sends ",
+             message.size(),
+             " bytes, not ",
+             first.bytes);
+      if (!message.empty()) std::memcpy(first.data, message.data(), message.size());
+      first.ready = true;
+      waiting.pop_front();
+    }
+  }
+
+  void add(Received* one) { waiting_[{one->peer, one->tag}].push_back(one); }
+
+  void remove(Received* one) { std::erase(waiting_[{one->peer, one->tag}], one); }
+
+  [[nodiscard]] int world_rank(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
+
+  [[nodiscard]] std::uint64_t group() const { return group_; }
+
+  [[nodiscard]] const std::shared_ptr<Mailboxes>& mailboxes() const { return mailboxes_; }
+
+ private:
+  const std::shared_ptr<Mailboxes> mailboxes_;
+  const std::uint64_t group_;
+  const std::vector<int> ranks_;  // of this group, in the world
+  const int rank_;
+  std::map<std::pair<int, int>, std::deque<Received*>> waiting_;
+};
+
+Received::Received(
+    SocketTransport& transport, int peer_rank, int tag_number, void* into, std::uint64_t size)
+    : peer(peer_rank), tag(tag_number), data(into), bytes(size), transport_(transport) {
+  transport_.add(this);
+}
+
+Received::~Received() {
+  if (!ready) transport_.remove(this);
+}
+
+bool Received::done() {
+  if (!ready) transport_.drive(peer, tag);
+  return ready;
+}
+
+class SocketCommunicator final : public P2PCommunicator {
+ public:
+  SocketCommunicator(std::string name,
+                     const std::shared_ptr<SocketTransport>& transport,
+                     std::shared_ptr<Engine> engine,
+                     CommOptions options)
+      : P2PCommunicator(std::move(name), transport, std::move(engine), std::move(options)),
+        sockets_(transport) {}
+
+  [[nodiscard]] const char* backend() const override { return "sockets"; }
+
+  std::unique_ptr<Communicator> split(int color, int key, const std::string& name) override {
+    const SplitGroup group = agree_on_split(*this, color, key);
+    const std::uint64_t index = splits_++;
+    if (group.rank < 0) return nullptr;
+    if (group.ranks.size() == 1) return std::make_unique<SelfCommunicator>(name, options());
+    std::vector<int> world_ranks;
+    for (const int r : group.ranks) world_ranks.push_back(sockets_->world_rank(r));
+    const std::uint64_t number = xxh3_64(cat(sockets_->group(), " ", index, " ", color));
+    return std::make_unique<SocketCommunicator>(
+        name,
+        std::make_shared<SocketTransport>(
+            sockets_->mailboxes(), number, std::move(world_ranks), group.rank),
+        engine_,
+        options());
+  }
+
+ private:
+  const std::shared_ptr<SocketTransport> sockets_;
+  std::uint64_t splits_ = 0;
+};
+
+}  // namespace
+
+SocketMesh::SocketMesh(int size) : rows_(static_cast<std::size_t>(size)) {
+  for (auto& row : rows_) row.resize(rows_.size());
+  for (std::size_t a = 0; a < rows_.size(); ++a) {
+    for (std::size_t b = a + 1; b < rows_.size(); ++b) {
+      std::array<int, 2> pair{-1, -1};
+      if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) != 0)
+        fail(ErrorKind::internal, "socketpair: ", std::strerror(errno));
+      rows_[a][b] = Fd(pair[0]);
+      rows_[b][a] = Fd(pair[1]);
+    }
+  }
+}
+
+std::vector<Fd> SocketMesh::take(int rank) {
+  std::vector<Fd> row = std::move(rows_[static_cast<std::size_t>(rank)]);
+  rows_.clear();
+  return row;
+}
+
+std::unique_ptr<Communicator> make_socket_world(std::vector<Fd> row,
+                                                int rank,
+                                                const CommOptions& options) {
+  if (row.size() == 1) return std::make_unique<SelfCommunicator>("world", options);
+  std::vector<int> ranks(row.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return std::make_unique<SocketCommunicator>(
+      "world",
+      std::make_shared<SocketTransport>(
+          std::make_shared<Mailboxes>(std::move(row)), 0, std::move(ranks), rank),
+      std::make_shared<Engine>(),
+      options);
+}
+
+}  // namespace trireme::testing

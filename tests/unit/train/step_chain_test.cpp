@@ -1,0 +1,179 @@
+#include "train/step_chain.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "comm/thread/thread_world.hpp"
+#include "core/file.hpp"
+#include "core/hash.hpp"
+#include "core/log.hpp"
+#include "train/fingerprint.hpp"
+#include "train/spike.hpp"
+#include "unit/core/scratch.hpp"
+
+namespace trireme {
+namespace {
+
+class StepChainTest : public Scratch {
+ protected:
+  std::string file() const { return read_file(at("chain.txt")); }
+};
+
+TEST_F(StepChainTest, ALineForEveryStepThatDependsOnAllBefore) {
+  StepChain chain(at("chain.txt"), true);
+  chain.start(0, "");
+  chain.append(1, 7);
+  const std::string first = chain.value();
+  chain.append(2, 8);
+  EXPECT_EQ(file(), "000000001 " + first + "\n000000002 " + chain.value() + "\n");
+
+  StepChain other(at("other.txt"), true);
+  other.start(0, "");
+  other.append(1, 6);
+  other.append(2, 8);
+  EXPECT_NE(other.value(), chain.value()) << "step 1 differed";
+
+  StepChain silent(at("silent.txt"), false);
+  silent.start(0, "");
+  silent.append(1, 7);
+  EXPECT_EQ(silent.value(), first);
+  EXPECT_FALSE(std::filesystem::exists(at("silent.txt")));
+}
+
+TEST_F(StepChainTest, AResumeCutsBackToItsCheckpointAndGoesOn) {
+  std::string at_two;
+  std::string whole;
+  {
+    StepChain chain(at("chain.txt"), true);
+    chain.start(0, "");
+    for (std::int64_t step = 1; step <= 4; ++step) {
+      chain.append(step, static_cast<std::uint64_t>(step));
+      if (step == 2) at_two = chain.value();
+    }
+    whole = file();
+  }
+  std::ofstream(at("chain.txt"), std::ios::app) << "000000005 ab";  // torn
+  ::testing::internal::CaptureStderr();
+  StepChain resumed(at("chain.txt"), true);
+  resumed.start(2, at_two);
+  EXPECT_EQ(file().size(), whole.size() / 2);
+  resumed.append(3, 3);
+  resumed.append(4, 4);
+  log::flush();
+
+  EXPECT_EQ(file(), whole);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
+TEST_F(StepChainTest, AStepTakenAgainThatDiffersIsSaidOnce) {
+  {
+    StepChain chain(at("chain.txt"), true);
+    chain.start(0, "");
+    for (std::int64_t step = 1; step <= 3; ++step) chain.append(step, 1);
+  }
+  ::testing::internal::CaptureStderr();
+  StepChain again(at("chain.txt"), true);
+  again.start(0, "");
+  again.append(1, 1);
+  again.append(2, 99);
+  again.append(3, 1);
+  log::flush();
+  const std::string text = ::testing::internal::GetCapturedStderr();
+
+  EXPECT_NE(text.find("step 2 is not bit for bit"), std::string::npos) << text;
+  EXPECT_EQ(text.find("step 3"), std::string::npos) << text;
+}
+
+TEST_F(StepChainTest, LinesThatNeverCameToTheDiskAreBridgedByTheCheckpoint) {
+  std::ofstream(at("chain.txt")) << "000000001 " << std::string(32, 'a') << "\n";
+  StepChain chain(at("chain.txt"), true);
+  chain.start(5, std::string(32, 'b'));
+  EXPECT_EQ(file(),
+            "000000001 " + std::string(32, 'a') + "\n000000005 " + std::string(32, 'b') + "\n");
+}
+
+TEST_F(StepChainTest, EveryFactOfAStepMatters) {
+  Batch batch;
+  batch.sample_indices = {4, 5};
+  const std::vector<std::byte> weights(8, std::byte{1});
+  const auto trace = [&](int rank, double loss, double norm, double lr) {
+    return step_trace(rank, std::span(&batch, 1), loss, norm, lr, weights);
+  };
+  const std::uint64_t base = trace(0, 1, 2, 3);
+  EXPECT_EQ(trace(0, 1, 2, 3), base);
+  EXPECT_NE(trace(1, 1, 2, 3), base);
+  EXPECT_NE(trace(0, std::nextafter(1, 2), 2, 3), base);
+  EXPECT_NE(trace(0, 1, std::nextafter(2, 3), 3), base);
+  EXPECT_NE(trace(0, 1, 2, std::nextafter(3, 4)), base);
+  EXPECT_NE(step_trace(0, std::span(&batch, 1), 1, 2, 3, {}), base);
+  batch.sample_indices = {5, 4};
+  EXPECT_NE(trace(0, 1, 2, 3), base);
+}
+
+TEST(FingerprintTest, SaysWhatEqualityToExpect) {
+  const Fingerprint now{{"binary", "aa"}, {"threads", "2"}, {"layout", "ranks 2"}};
+  std::map<std::string, std::string> values;
+  save_fingerprint(values, now);
+  EXPECT_EQ(values.at("fingerprint.threads"), "2");
+  EXPECT_EQ(describe_equality(values, now),
+            "exact: losses and weights go on bit for bit as without the interruption");
+
+  values["fingerprint.binary"] = "bb";
+  values["fingerprint.threads"] = "1";
+  EXPECT_EQ(describe_equality(values, now),
+            "the state is exact, losses go on within rounding: changed binary, threads 2 (was 1)");
+  values.erase("fingerprint.layout");
+  EXPECT_NE(describe_equality(values, now).find("does not tell"), std::string::npos);
+}
+
+TEST(FingerprintTest, IsTheSameOnAllRanksAndTellsWhatRuns) {
+  run_ranks(2, [](Communicator& world) {
+    at::set_num_threads(1);
+    const Fingerprint taken = take_fingerprint(world, at::kCPU, "ranks 2, micro_batch 4");
+    EXPECT_EQ(taken.at("layout"), "ranks 2, micro_batch 4");
+    EXPECT_EQ(taken.at("threads"), "1");
+    EXPECT_EQ(taken.at("binary"), hash_file("/proc/self/exe"));
+    EXPECT_EQ(taken.at("libraries").size(), 32U);
+    EXPECT_TRUE(taken.at("torch").starts_with("2."));
+    EXPECT_FALSE(taken.at("isa").empty());
+    EXPECT_FALSE(taken.at("device").empty());
+  });
+}
+
+TEST(SpikeDetector, ScoresAgainstWhatCameBefore) {
+  SpikeDetector detector;
+  for (std::size_t i = 0; i < SpikeDetector::kLeast; ++i)
+    EXPECT_FALSE(detector.score(i % 2 == 0 ? 4.0 : 4.2));
+  const auto calm = detector.score(4.1);
+  ASSERT_TRUE(calm);
+  EXPECT_LT(std::abs(*calm), 2);
+  EXPECT_FALSE(detector.score(std::nan("")));
+  const auto jump = detector.score(7.0);
+  ASSERT_TRUE(jump);
+  EXPECT_GT(*jump, SpikeDetector::kWarn);
+  EXPECT_GT(*detector.score(7.0), SpikeDetector::kWarn) << "one spike does not hide the next";
+  EXPECT_LT(*detector.score(1.0), -SpikeDetector::kWarn);
+}
+
+TEST(SpikeDetector, AFlatWindowMakesNoSpikesOfNoise) {
+  SpikeDetector detector;
+  for (int i = 0; i < 30; ++i) detector.score(2.0);
+  EXPECT_LT(*detector.score(2.001), 2);
+  EXPECT_GT(*detector.score(3.0), SpikeDetector::kWarn);
+}
+
+TEST(SpikeDetector, SurvivesACheckpointBitForBit) {
+  SpikeDetector detector;
+  for (int i = 1; i < 100; ++i) detector.score(1.0 / i);
+  SpikeDetector restored;
+  restored.restore(detector.text());
+  EXPECT_EQ(restored.text(), detector.text());
+  EXPECT_EQ(restored.score(0.3), detector.score(0.3));
+  restored.restore("1 2 x");
+  EXPECT_EQ(restored.text(), "");
+}
+
+}  // namespace
+}  // namespace trireme
