@@ -32,7 +32,7 @@ std::vector<DiskCall> stop_recording();
 /// fails with `error`; 0: none. Returns how many there were since the last call of this function.
 std::uint64_t fail_disk_call(std::uint64_t nth, int error);
 
-/// What may lie on a disk after the power fails.
+/// What may lie on a disk after the power fails (disk_image.cpp).
 class DiskImage {
  public:
   /// Which of the calls that no fsync has covered reached the disk.
