@@ -1,6 +1,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -34,9 +35,17 @@ class BpeModel {
   /// one id a byte. Returns how many there are.
   std::size_t encode_piece(std::string_view piece, BpeScratch& scratch, std::uint32_t* out) const;
 
+  /// The same by merges alone, as if ignore_merges were false.
+  std::size_t merge(std::string_view piece, BpeScratch& scratch, std::uint32_t* out) const;
+
+  /// True with ignore_merges: a piece that is a token is not merged.
+  [[nodiscard]] bool has_whole() const noexcept { return ignore_merges_; }
+
+  /// The token that `piece` is as a whole, with ignore_merges; none if it is to be merged.
+  [[nodiscard]] std::optional<std::uint32_t> whole(std::string_view piece) const;
+
  private:
   static constexpr std::uint32_t kNone = 0xFFFFFFFF;
-  static constexpr std::int32_t kNoRank = -1;
 
   struct Merge {
     std::uint64_t pair = ~std::uint64_t{0};  // left << 32 | right; no token has id 2^32-1
@@ -44,20 +53,35 @@ class BpeModel {
     std::uint32_t result = kNone;
   };
 
+  struct ByteMerge {
+    std::int32_t rank = -1;  // negative: the two bytes do not merge
+    std::uint32_t result = 0;
+  };
+
+  struct PieceHash {
+    using is_transparent = void;
+
+    std::size_t operator()(std::string_view piece) const noexcept {
+      return std::hash<std::string_view>()(piece);
+    }
+  };
+
   [[nodiscard]] const Merge& find(std::uint32_t left, std::uint32_t right) const noexcept;
-  [[nodiscard]] Merge& slot(std::uint32_t left, std::uint32_t right) noexcept;
-  [[nodiscard]] std::int32_t byte_rank(char left, char right) const noexcept;
+  [[nodiscard]] std::size_t slot_of(std::uint64_t key, std::uint64_t hash) const noexcept;
+  [[nodiscard]] const ByteMerge& byte_merge(char left, char right) const noexcept;
   std::size_t merge_short(std::string_view piece, std::uint32_t* out) const;
   std::size_t merge_long(std::string_view piece, BpeScratch& scratch, std::uint32_t* out) const;
 
   std::array<std::uint32_t, 256> byte_id_{};
-  // [256 * 256] rank of two bytes, kNoRank if they do not merge
-  std::vector<std::int32_t> byte_ranks_;
-  std::vector<Merge> merges_;  // open addressing; an empty slot ends a search
+  std::vector<ByteMerge> byte_merges_;  // [256 * 256]
+  std::vector<Merge> merges_;           // open addressing; an empty slot ends a search
   std::uint64_t mask_ = 0;
+  // One bit for each pair: nearly all pairs do not merge, and this is small enough to say so fast.
+  std::vector<std::uint64_t> filter_;
+  int filter_shift_ = 0;
   bool ignore_merges_ = false;
   // raw bytes of tokens, only with ignore_merges
-  std::unordered_map<std::string, std::uint32_t> whole_;
+  std::unordered_map<std::string, std::uint32_t, PieceHash, std::equal_to<>> whole_;
 };
 
 }  // namespace trireme

@@ -29,9 +29,32 @@ void WorkspacePool::give_back(std::unique_ptr<Workspace> workspace) {
 }
 
 Encoder::Encoder(const TokenizerSpec& spec)
-    : matcher_(spec.added, spec.nfc), model_(spec), steps_(spec.steps) {}
+    : matcher_(spec.added, spec.nfc), model_(spec), seams_(spec), steps_(spec.steps) {}
+
+inline void Encoder::encode_merging(std::string_view part,
+                                    WordCache& cache,
+                                    Workspace& work) const {
+  std::uint32_t* const out = work.room_for(std::max(part.size(), WordCache::kMaxShortIds));
+  std::size_t count = cache.find(part, out);
+  if (count == 0) {
+    count = model_.merge(part, work.scratch, out);
+    cache.insert(part, std::span(out, count));
+  }
+  work.count += count;
+}
+
+void Encoder::encode_long(std::string_view piece, Workspace& work) const {
+  if (const auto id = model_.whole(piece)) return work.append(std::span(&*id, 1));
+  WordCache& cache = model_.has_whole() ? work.part_cache : work.cache;
+  while (!piece.empty()) {
+    const std::size_t length = seams_.part_length(piece);
+    encode_merging(piece.substr(0, length), cache, work);
+    piece.remove_prefix(length);
+  }
+}
 
 inline void Encoder::encode_piece(std::string_view piece, Workspace& work) const {
+  if (piece.size() > WordCache::kMaxShortBytes) return encode_long(piece, work);
   std::uint32_t* const out = work.room_for(std::max(piece.size(), WordCache::kMaxShortIds));
   std::size_t count = work.cache.find(piece, out);
   if (count == 0) {

@@ -10,6 +10,7 @@
 
 #include "text/added_tokens.hpp"
 #include "text/bpe_model.hpp"
+#include "text/seams.hpp"
 #include "text/tokenizer_spec.hpp"
 #include "text/word_cache.hpp"
 
@@ -18,6 +19,7 @@ namespace trireme {
 /// What one call of encode needs; kept between calls.
 struct Workspace {
   WordCache cache;
+  WordCache part_cache;  // of parts between seams, where whole pieces have other ids
   BpeScratch scratch;
   TextParts parts;
   std::string prefixed;
@@ -59,10 +61,13 @@ class Encoder {
 
  private:
   void encode_piece(std::string_view piece, Workspace& work) const;
+  void encode_long(std::string_view piece, Workspace& work) const;
+  void encode_merging(std::string_view part, WordCache& cache, Workspace& work) const;
   void encode_steps(std::span<const SplitStep> steps, std::string_view text, Workspace& work) const;
 
   AddedTokenMatcher matcher_;
   BpeModel model_;
+  Seams seams_;
   std::vector<SplitStep> steps_;
 };
 

@@ -21,7 +21,8 @@ WordCache::WordCache()
     : short_(std::size_t{1} << kShortSlotBits), long_(kLongSlots), ring_(kRingWords) {}
 
 void WordCache::insert(std::string_view piece, std::span<const std::uint32_t> ids) {
-  if (piece.size() > kMaxShortBytes || ids.size() > kMaxShortIds) return insert_long(piece, ids);
+  if (piece.size() > kMaxShortBytes) return insert_long(piece, ids);
+  if (ids.size() > kMaxShortIds) return;  // rare: few letters to a token
   const Key key = key_of(piece);
   ShortSlot& slot = short_[short_slot(key)];
   slot.key = key;

@@ -11,7 +11,7 @@ namespace trireme {
 /// Ids of pieces seen before, bounded in memory: words repeat, and a look-up is far cheaper than
 /// merging. Two direct-mapped tables, so a new piece replaces the one it collides with and nothing
 /// ever grows:
-///   short   pieces of at most 15 bytes and 3 ids, both inside the slot
+///   short   pieces of at most 15 bytes and 11 ids, both inside the slot, which is a cache line
 ///   long    up to kMaxBytes bytes; bytes and ids in a ring, a slot is valid until the ring has
 ///   gone past it
 /// One thread at a time. Never changes results: the whole piece is compared.
@@ -19,12 +19,13 @@ class WordCache {
  public:
   static constexpr std::size_t kMaxBytes = 255;
   static constexpr std::size_t kMaxShortBytes = 15;
-  static constexpr std::size_t kMaxShortIds = 3;
+  static constexpr std::size_t kMaxShortIds = 11;
 
   WordCache();
 
   /// Writes the ids of `piece` (not empty) to `out` and returns how many there are; 0 if it is not
-  /// here. `out` has room for one id a byte, and kMaxShortIds in any case.
+  /// here. `out` has room for one id a byte, and kMaxShortIds in any case: more than there are may be
+  /// written.
   std::size_t find(std::string_view piece, std::uint32_t* out) const noexcept;
 
   /// Keeps the ids of `piece`, which was not found; no effect on pieces too long to keep.
@@ -39,10 +40,10 @@ class WordCache {
     bool operator==(const Key&) const = default;
   };
 
-  struct ShortSlot {
+  struct alignas(64) ShortSlot {
     Key key;
+    std::uint32_t ids[kMaxShortIds] = {};
     std::uint32_t count = 0;
-    std::uint32_t ids[3] = {};
   };
 
   struct LongSlot {
@@ -57,7 +58,7 @@ class WordCache {
   std::size_t find_long(std::string_view piece, std::uint32_t* out) const noexcept;
   void insert_long(std::string_view piece, std::span<const std::uint32_t> ids);
 
-  static constexpr int kShortSlotBits = 16;  // 2 MiB
+  static constexpr int kShortSlotBits = 16;  // 4 MiB
 
   std::vector<ShortSlot> short_;
   std::vector<LongSlot> long_;
@@ -106,8 +107,11 @@ inline std::size_t WordCache::find(std::string_view piece, std::uint32_t* out) c
   if (piece.size() > kMaxShortBytes) return find_long(piece, out);
   const Key key = key_of(piece);
   const ShortSlot& slot = short_[short_slot(key)];
-  if (!(slot.key == key)) return find_long(piece, out);
-  std::memcpy(out, slot.ids, sizeof slot.ids);  // all three: cheaper than a loop
+  if (!(slot.key == key)) return 0;
+  constexpr std::size_t kMost = 4;  // nearly all words have no more ids: cheaper than a loop
+  std::memcpy(out, slot.ids, kMost * sizeof *out);
+  if (slot.count > kMost)
+    std::memcpy(out + kMost, slot.ids + kMost, sizeof slot.ids - kMost * sizeof *out);
   return slot.count;
 }
 
