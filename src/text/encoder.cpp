@@ -1,9 +1,13 @@
 #include "text/encoder.hpp"
 
+#include <algorithm>
+#include <array>
 #include <utility>
 
 namespace trireme {
 namespace {
+
+static_assert(kPiecePadding >= WordCache::kPadding);
 
 constexpr std::size_t kMaxKeptIds = std::size_t{1} << 20;
 
@@ -56,7 +60,7 @@ void Encoder::encode_long(std::string_view piece, Workspace& work) const {
 inline void Encoder::encode_piece(std::string_view piece, Workspace& work) const {
   if (piece.size() > WordCache::kMaxShortBytes) return encode_long(piece, work);
   std::uint32_t* const out = work.room_for(std::max(piece.size(), WordCache::kMaxShortIds));
-  std::size_t count = work.cache.find(piece, out);
+  std::size_t count = work.cache.find_padded(piece, out);
   if (count == 0) {
     count = model_.encode_piece(piece, work.scratch, out);
     work.cache.insert(piece, std::span(out, count));
@@ -74,7 +78,12 @@ void Encoder::encode_steps(std::span<const SplitStep> steps,
     }
     steps = steps.subspan(1);
   }
-  if (steps.empty()) return encode_piece(text, work);
+  if (steps.empty()) {  // one piece, copied where it is so short that more than it is read
+    std::array<char, WordCache::kPadding> padded{};
+    if (text.size() > padded.size()) return encode_piece(text, work);
+    std::copy(text.begin(), text.end(), padded.begin());
+    return encode_piece({padded.data(), text.size()}, work);
+  }
   const std::span<const SplitStep> rest = steps.subspan(1);
   if (rest.empty()) {
     split_by(steps.front(), text, [&](std::string_view piece) { encode_piece(piece, work); });

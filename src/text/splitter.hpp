@@ -67,19 +67,7 @@ struct DigitPattern {
   }
 };
 
-/// Calls emit(piece) for consecutive pieces that together are `text`, which must be valid UTF-8.
-template <class Pattern, class Emit>
-void split_by(std::string_view text, const Emit& emit) {
-  const char* p = text.data();
-  const char* const end = p + text.size();
-  while (p < end) {
-    const char* const stop = Pattern::piece_end(p, end);
-    emit(std::string_view(p, static_cast<std::size_t>(stop - p)));
-    p = stop;
-  }
-}
-
-/// The same by a step, which is not prefix_space.
+/// split_by for a step, which is not prefix_space.
 template <class Emit>
 void split_by(SplitStep step, std::string_view text, const Emit& emit) {
   switch (step) {

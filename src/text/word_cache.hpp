@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -24,9 +25,14 @@ class WordCache {
   WordCache();
 
   /// Writes the ids of `piece` (not empty) to `out` and returns how many there are; 0 if it is not
-  /// here. `out` has room for one id a byte, and kMaxShortIds in any case: more than there are may be
-  /// written.
+  /// here. `out` has room for one id a byte, and kMaxShortIds in any case: more than there are may
+  /// be written.
   std::size_t find(std::string_view piece, std::uint32_t* out) const noexcept;
+
+  /// The same where kPadding bytes from the start of `piece` on can be read: without a branch for
+  /// its length.
+  static constexpr std::size_t kPadding = 16;
+  std::size_t find_padded(std::string_view piece, std::uint32_t* out) const noexcept;
 
   /// Keeps the ids of `piece`, which was not found; no effect on pieces too long to keep.
   void insert(std::string_view piece, std::span<const std::uint32_t> ids);
@@ -54,6 +60,8 @@ class WordCache {
   };
 
   static Key key_of(std::string_view piece) noexcept;
+  static Key key_of_padded(std::string_view piece) noexcept;
+  std::size_t find_short(const Key& key, std::uint32_t* out) const noexcept;
   static std::size_t short_slot(const Key& key) noexcept;
   std::size_t find_long(std::string_view piece, std::uint32_t* out) const noexcept;
   void insert_long(std::string_view piece, std::span<const std::uint32_t> ids);
@@ -103,9 +111,23 @@ inline std::size_t WordCache::short_slot(const Key& key) noexcept {
   return mixed >> (64 - kShortSlotBits);
 }
 
-inline std::size_t WordCache::find(std::string_view piece, std::uint32_t* out) const noexcept {
-  if (piece.size() > kMaxShortBytes) return find_long(piece, out);
-  const Key key = key_of(piece);
+inline WordCache::Key WordCache::key_of_padded(std::string_view piece) noexcept {
+  // 8 bytes from -1 to 0 at a place that depends on the length: both masks of a key.
+  static constexpr std::array<std::uint8_t, 32> kOnes = [] {
+    std::array<std::uint8_t, 32> bytes{};
+    for (std::size_t i = 0; i < 16; ++i) bytes[i] = 0xFF;
+    return bytes;
+  }();
+  const std::size_t n = piece.size();
+  const auto* const masks = reinterpret_cast<const char*>(kOnes.data()) + 16 - n;
+  return {
+      .low = detail::load_as<std::uint64_t>(piece.data()) & detail::load_as<std::uint64_t>(masks),
+      .high = (detail::load_as<std::uint64_t>(piece.data() + 8) &
+               detail::load_as<std::uint64_t>(masks + 8)) |
+              std::uint64_t{n} << 56};
+}
+
+inline std::size_t WordCache::find_short(const Key& key, std::uint32_t* out) const noexcept {
   const ShortSlot& slot = short_[short_slot(key)];
   if (!(slot.key == key)) return 0;
   constexpr std::size_t kMost = 4;  // nearly all words have no more ids: cheaper than a loop
@@ -113,6 +135,16 @@ inline std::size_t WordCache::find(std::string_view piece, std::uint32_t* out) c
   if (slot.count > kMost)
     std::memcpy(out + kMost, slot.ids + kMost, sizeof slot.ids - kMost * sizeof *out);
   return slot.count;
+}
+
+inline std::size_t WordCache::find(std::string_view piece, std::uint32_t* out) const noexcept {
+  return piece.size() > kMaxShortBytes ? find_long(piece, out) : find_short(key_of(piece), out);
+}
+
+inline std::size_t WordCache::find_padded(std::string_view piece,
+                                          std::uint32_t* out) const noexcept {
+  return piece.size() > kMaxShortBytes ? find_long(piece, out)
+                                       : find_short(key_of_padded(piece), out);
 }
 
 }  // namespace trireme

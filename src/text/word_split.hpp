@@ -1,7 +1,12 @@
 #pragma once
+#include <algorithm>
+#include <bit>
 #include <cstddef>
+#include <cstdint>
 
 #include "text/char_scan.hpp"
+#include "text/piece_starts.hpp"
+#include "text/split_loop.hpp"
 
 /// The patterns that came after GPT-2 (cl100k, Llama 3, Qwen, o200k ...) by hand. They are one
 /// pattern with a few choices:
@@ -47,7 +52,83 @@ struct WordPattern {
     return stop > symbols ? line_end(stop, end) : space_end(p, end);
   }
 
+  /// Bits of the bytes where the pieces after the one at `p` begin, as far as that is certain.
+  static std::uint64_t starts(const char* p, std::size_t left) noexcept {
+    const scan::Masks m(p, left);
+    if (m.size <= scan::kLookAhead) return 0;
+    const std::uint64_t newlines = m.window.equal('\n') | m.window.equal('\r');
+
+    // Line ends behind symbols belong to them: the sum carries from the first through the run.
+    const std::uint64_t taken_from = newlines & (m.symbols << 1);
+    const std::uint64_t takeable =
+        rules.slash_after_symbols ? newlines | m.window.equal('/') : newlines;
+    const std::uint64_t taken = (takeable & ~(takeable + taken_from)) | taken_from;
+    const std::uint64_t symbols = m.symbols & ~taken;
+    const std::uint64_t spaces = m.spaces & ~taken;
+    const std::uint64_t inline_spaces = spaces & ~newlines;
+
+    const std::uint64_t first_symbols = symbols & ~(symbols << 1) & ~(m.blanks << 1);
+    std::uint64_t words = m.letters & ~((m.letters | inline_spaces | first_symbols) << 1);
+    if constexpr (rules.cased)
+      words |= m.window.between('A', 'Z') & m.window.between('a', 'z') << 1;
+    const std::uint64_t starts = words | first_symbols | number_starts(m.numbers) |
+                                 (spaces & ~(spaces << 1)) | (inline_spaces & ~(m.spaces >> 1)) |
+                                 line_starts(inline_spaces, newlines & ~taken);
+
+    // White space that goes on past the window may still turn out to be one piece.
+    const std::uint64_t solid = ~m.spaces & scan::Masks::low_bits(m.size);
+    const auto last_solid = static_cast<std::size_t>(std::bit_width(solid));
+    const std::size_t last = std::min(m.size - scan::kLookAhead, last_solid);
+    return scan::Masks::up_to(last, contraction_starts(m, first_symbols, last, starts));
+  }
+
  private:
+  /// Every number, or the first of each group of so many.
+  static std::uint64_t number_starts(std::uint64_t numbers) noexcept {
+    if constexpr (rules.max_digits == 1) return numbers;
+    std::uint64_t starts = numbers & ~(numbers << 1);
+    if constexpr (rules.max_digits == 3) {
+      const std::uint64_t fourth = numbers & numbers << 1 & numbers << 2 & numbers << 3;
+      for (std::uint64_t next = starts << 3 & fourth; next != 0; next = next << 3 & fourth)
+        starts |= next;
+    }
+    return starts;
+  }
+
+  /// Where white space goes on behind the last line end in it.
+  static std::uint64_t line_starts(std::uint64_t inline_spaces, std::uint64_t newlines) noexcept {
+    std::uint64_t starts = inline_spaces & newlines << 1;
+    // The sum carries to the byte behind each run: another line end there, and it was not the last.
+    std::uint64_t not_last = (inline_spaces + starts) & newlines;
+    for (; not_last != 0; not_last &= not_last - 1) {
+      const std::uint64_t before = starts & ((not_last & ~(not_last - 1)) - 1);
+      starts &= ~std::bit_floor(before);
+    }
+    return starts;
+  }
+
+  static std::uint64_t contraction_starts(const scan::Masks& m,
+                                          std::uint64_t first_symbols,
+                                          std::size_t last,
+                                          std::uint64_t starts) noexcept {
+    if constexpr (rules.contractions == Contractions::none) return starts;
+    std::uint64_t marks = m.window.equal('\'') & first_symbols & scan::Masks::low_bits(last + 1);
+    if constexpr (rules.contractions == Contractions::attached) marks &= m.letters << 1;
+    std::size_t done = 0;  // end of the last contraction, to which none is attached
+    for (; marks != 0; marks &= marks - 1) {
+      const auto at = static_cast<std::size_t>(std::countr_zero(marks));
+      const std::size_t length = scan::contraction_any_case(m.p + at, m.p + m.size);
+      if (length == 0) continue;
+      if constexpr (rules.contractions == Contractions::attached) {
+        if (at == done) continue;
+        done = at + length;
+        starts &= ~(std::uint64_t{1} << at);
+      }
+      starts = scan::pass_contraction(starts, at, length);
+    }
+    return starts;
+  }
+
   static constexpr std::uint8_t kWordClass = rules.marks_in_words ? kLetter | kMark : kLetter;
   static constexpr std::uint8_t kNoSymbol =
       rules.marks_in_words ? scan::kNamed | kMark : scan::kNamed;
