@@ -49,7 +49,9 @@ inline void Encoder::encode_merging(std::string_view part,
 
 void Encoder::encode_long(std::string_view piece, Workspace& work) const {
   if (const auto id = model_.whole(piece)) return work.append(std::span(&*id, 1));
-  WordCache& cache = model_.has_whole() ? work.part_cache : work.cache;
+  // With ignore_merges a part must not get the id that it would have as a whole piece.
+  if (model_.has_whole() && !work.part_cache) work.part_cache.emplace();
+  WordCache& cache = work.part_cache ? *work.part_cache : work.cache;
   while (!piece.empty()) {
     const std::size_t length = seams_.part_length(piece);
     encode_merging(piece.substr(0, length), cache, work);

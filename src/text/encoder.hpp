@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,7 +20,7 @@ namespace trireme {
 /// What one call of encode needs; kept between calls.
 struct Workspace {
   WordCache cache;
-  WordCache part_cache;  // of parts between seams, where whole pieces have other ids
+  std::optional<WordCache> part_cache;  // of parts between seams, where whole pieces differ
   BpeScratch scratch;
   TextParts parts;
   std::string prefixed;

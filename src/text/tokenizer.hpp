@@ -27,7 +27,8 @@ struct EncodeOptions {
 /// and Split with the patterns of GPT-2, Llama 3, Qwen 2 to 3.5, cl100k, o200k and Tekken; added
 /// tokens with all flags; post-processors ByteLevel, TemplateProcessing, Roberta and Bert;
 /// Sequences of these. Anything else is an Error(data) that names it.
-///   memory  a word cache of at most 16 MiB for each thread that encodes at the same time
+///   memory  a word cache of 18 MiB (36 with ignore_merges) for each thread that encodes at the
+///   same time
 class Tokenizer {
  public:
   /// A folder with tokenizer.json (and, if present, tokenizer_config.json and chat_template.jinja),

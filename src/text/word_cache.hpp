@@ -66,7 +66,7 @@ class WordCache {
   std::size_t find_long(std::string_view piece, std::uint32_t* out) const noexcept;
   void insert_long(std::string_view piece, std::span<const std::uint32_t> ids);
 
-  static constexpr int kShortSlotBits = 16;  // 4 MiB
+  static constexpr int kShortSlotBits = 17;  // 8 MiB
 
   std::vector<ShortSlot> short_;
   std::vector<LongSlot> long_;
