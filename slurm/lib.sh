@@ -146,12 +146,21 @@ end_job() {
   exit "$code"
 }
 
+# Older Slurm does not tell a job when it ends; the program saves in time by this.
+export_job_end() {
+  local end
+  [[ -z ${SLURM_JOB_END_TIME:-} ]] || return 0
+  end=$(squeue -h -j "$(job_id)" -o %e 2>/dev/null) && end=$(date -d "$end" +%s 2>/dev/null) || return 0
+  export SLURM_JOB_END_TIME=$end
+}
+
 # run_with_requeue RUN COMMAND...: runs a training command that writes to the folder RUN, then end_job.
 run_with_requeue() {
   local run=$1 stamp before after srun_code=0
   shift
   before=$(last_committed_step "$run")
   stamp=$(status_stamp "$run")
+  export_job_end
   trap ':' USR2 TERM  # the ranks answer these; the script only waits for them
   "$@" || srun_code=$?
   trap - USR2 TERM

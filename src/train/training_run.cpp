@@ -6,6 +6,7 @@
 #include "core/error.hpp"
 #include "core/failpoints.hpp"
 #include "core/log.hpp"
+#include "core/number.hpp"
 #include "optim/schedule.hpp"
 #include "parallel/torch_errors.hpp"
 #include "train/agreement.hpp"
@@ -40,6 +41,9 @@ int TrainingRun::execute() {
       saver_->commit();
       requests_->limit().save_took(since_save_.seconds());
     }
+    const bool validation_due =
+        config_.train.eval_every > 0 && progress_.step % config_.train.eval_every == 0;
+    if (validation_due && !stopped) validate();  // before the save, which keeps its result
     if (checkpoint_due() || stopped || result.save) {
       settle_chain(vote);
       save();
@@ -48,7 +52,6 @@ int TrainingRun::execute() {
       saver_->commit();
       requests_->fulfilled(/*stopped=*/false);
     }
-    if (config_.train.eval_every > 0 && progress_.step % config_.train.eval_every == 0) validate();
   }
   settle_chain(vote);
   if (saved_step_ != progress_.step) save();
@@ -154,6 +157,7 @@ void TrainingRun::validate() {
                                          model_->mesh.group(Axis::data),
                                          config_.train.micro_batch);
   metrics_->write_validation(progress_.step, validation.loss, validation.num_targets);
+  valid_loss_ = {progress_.step, validation.loss};
   progress_line_->close();
   log::info(cat("step ", progress_.step, "  validation loss ", validation.loss));
   requests_->limit().validation_took(timer.seconds());
@@ -173,6 +177,8 @@ void TrainingRun::save() {
   put_model_values(config_.model, state.values);
   state.values.merge(stream_->state(progress_.next_sample));
   save_history(state.values);
+  if (valid_loss_.first == progress_.step)
+    state.values[kValidLossValue] = number_text(valid_loss_.second);
   saver_->save(progress_.step, state);
   saved_step_ = progress_.step;
   if (!saver_->in_flight()) requests_->limit().save_took(since_save_.seconds());

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/load.hpp"
@@ -133,6 +134,7 @@ class TrainingRun {
   std::uint64_t trace_ = 0;  // of the last step, not in the chain yet
   StepMeasures since_report_;
   std::int64_t steps_since_report_ = 0;
+  std::pair<std::int64_t, double> valid_loss_{-1, 0};  // newest validation: step, loss
   std::int64_t saved_step_ = -1;  // newest in this run's folder, being written or committed
 };
 

@@ -111,6 +111,8 @@ TEST_F(MainJob, GoesFromACorpusToASample) {
   EXPECT_NE(list.out.find("step-000000030"), std::string::npos) << list.out;
   EXPECT_EQ(list.out.find("step-000000015"), std::string::npos) << "keep_last 2: " << list.out;
   EXPECT_EQ(trireme({"checkpoint", "verify", run}).code, 0);
+  EXPECT_NE(trireme({"checkpoint", "inspect", run}).out.find("valid_loss"), std::string::npos)
+      << "what checkpoint.keep_best goes by";
   EXPECT_EQ(trireme({"checkpoint", "hash", run}).out.size(), 65U);
 
   const std::string exported = path("exported").string();
