@@ -56,10 +56,13 @@ TEST_P(CacheEqualsFullForward, AtEveryPosition) {
   for (const auto path : {ops::Path::plain, ops::Path::fast}) {
     const bool fp64 = path == ops::Path::plain;  // the fast path is fp32's
     SmallModel small(GetParam(), fp64 ? at::kDouble : at::kFloat, path);
+    at::manual_seed(5);  // LibTorch's own seed is another one in every process
     const at::Tensor tokens = at::randint(kVocab, {2, kLength}, at::kLong);
     const at::Tensor full = small.model->logits(batch_of(tokens, 0)).to(at::kFloat);
-    // fp32: sums of 24 terms, four matrices deep; fp64: next_logits rounds its result to fp32.
-    const double tolerance = (fp64 ? 1e-6 : 2e-5) * full.abs().max().item<double>();
+    // The large weights amplify rounding some hundred times: up to 4e-5 was seen in fp32 over forty
+    // seeds, while a wrong position or key changes logits by their own size. fp64: next_logits
+    // rounds its result to fp32.
+    const double tolerance = (fp64 ? 1e-6 : 5e-4) * full.abs().max().item<double>();
     // A prompt of every length at once, then one token at a time.
     for (const std::int64_t prompt : {std::int64_t{1}, std::int64_t{5}, kLength}) {
       KvCache cache = small.model->make_cache(2, kLength);
