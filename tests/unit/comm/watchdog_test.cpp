@@ -98,6 +98,7 @@ TEST(StallWatch, TheRankBehindHasFewestStepsThenOperationsThenDoesNotWait) {
 
 class Stacks : public Scratch {};
 
+#ifndef __SANITIZE_THREAD__  // it holds signals back until a thread leaves its wait
 TEST_F(Stacks, NameTheFunctionInWhichAThreadStands) {
   std::promise<void> here;
   std::promise<void> go;
@@ -122,6 +123,7 @@ TEST_F(Stacks, NameTheFunctionInWhichAThreadStands) {
   EXPECT_NE(file.find("== second\n"), std::string::npos) << "appended";
   write_stacks("/proc/self/nothing/x", "nowhere");  // says so in the log, throws nothing
 }
+#endif
 
 TEST_F(Stacks, AThreadThatBlocksTheSignalIsNamedWithoutAStack) {
   std::promise<void> here;
