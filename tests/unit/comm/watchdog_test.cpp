@@ -16,8 +16,8 @@
 namespace trireme {
 
 /// Outside the anonymous namespace and never inlined: its name is looked for in a stack.
-[[gnu::noinline]] void stand_still_for_the_watchdog(std::promise<void>& here,
-                                                    const std::shared_future<void>& go) {
+[[gnu::noinline, maybe_unused]] void stand_still_for_the_watchdog(
+    std::promise<void>& here, const std::shared_future<void>& go) {
   here.set_value();
   go.wait();
   asm volatile("");  // no tail call: the frame stays
