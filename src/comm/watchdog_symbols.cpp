@@ -28,6 +28,12 @@ std::string file_name(const char* path) {
   return text.substr(text.rfind('/') + 1);
 }
 
+/// Where this program itself lies in memory: its own symbols are for addresses there.
+const void* own_base() {
+  Dl_info info{};
+  return ::dladdr(reinterpret_cast<const void*>(&own_base), &info) == 0 ? nullptr : info.dli_fbase;
+}
+
 std::string hex(std::uint64_t value) {
   std::ostringstream out;
   out << "0x" << std::hex << value;
@@ -94,8 +100,9 @@ std::string describe_frame(void* address, const OwnSymbols& own) {
   // A return address may be the first byte after the function that called: look one back.
   const std::uint64_t offset =
       reinterpret_cast<std::uint64_t>(address) - reinterpret_cast<std::uint64_t>(info.dli_fbase);
+  const bool nameless = info.dli_sname == nullptr || *info.dli_sname == '\0';
   const std::string own_name =
-      info.dli_sname == nullptr || *info.dli_sname == '\0' ? own.name_at(offset - 1) : "";
+      nameless && info.dli_fbase == own_base() ? own.name_at(offset - 1) : "";
   const std::string file = file_name(info.dli_fname);
   if (!own_name.empty()) return cat(demangle(own_name), " (", file, "+", hex(offset), ")");
   if (info.dli_sname != nullptr) return cat(demangle(info.dli_sname), " (", file, ")");
