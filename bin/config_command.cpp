@@ -1,7 +1,7 @@
 #include "bin/config_command.hpp"
 
-#include "bin/pretrain_command.hpp"
 #include "core/run_main.hpp"
+#include "train/run_keys.hpp"
 
 namespace trireme {
 

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <string_view>
 
@@ -15,8 +14,8 @@
 #include "core/log.hpp"
 #include "core/run_main.hpp"
 #include "train/agreement.hpp"
-#include "train/check.hpp"
 #include "train/leave_run.hpp"
+#include "train/run_keys.hpp"
 #include "train/signals.hpp"
 #include "train/training_run.hpp"
 
@@ -31,29 +30,6 @@ std::string scheduler_job() {
 }
 
 }  // namespace
-
-std::unique_ptr<ConfigSet> make_run_keys(RunConfig& config) {
-  std::vector<Field> fields;
-  const auto add = [&](std::vector<Field> section) {
-    fields.insert(fields.end(), section.begin(), section.end());
-  };
-  add(fields_of("model", config.model));
-  add(fields_of("train", config.train));
-  add(fields_of("optim", config.optim));
-  add(fields_of("parallel", config.parallel));
-  add(fields_of("checkpoint", config.checkpoint));
-  add(fields_of("data", config.data));
-  return std::make_unique<ConfigSet>(std::move(fields));
-}
-
-void finish_run_keys(RunConfig& config, ConfigSet& keys) {
-  const std::vector<std::string> known = model_preset_names();
-  if (std::find(known.begin(), known.end(), config.model.preset) != known.end()) {
-    ModelConfig preset = model_preset(config.model.preset);
-    keys.apply_preset(fields_of("model", preset), "preset " + config.model.preset);
-  }
-  check(config, keys.problems());
-}
 
 PretrainCommand::PretrainCommand(CommandLine& line) : keys_(make_run_keys(config_)) {
   line.command("pretrain", "train a model on a token set")

@@ -39,11 +39,4 @@ class PretrainCommand {
   bool parsed_ = false;  // a run was asked for, not help
 };
 
-/// All sections of a training run.
-std::unique_ptr<ConfigSet> make_run_keys(RunConfig& config);
-
-/// Once all sources are read: fills model.* from its preset where nothing else set them, and checks
-/// every value.
-void finish_run_keys(RunConfig& config, ConfigSet& keys);
-
 }  // namespace trireme

@@ -22,30 +22,15 @@
 #include "core/run_main.hpp"
 #include "core/timer.hpp"
 #include "faults/socket_world.hpp"
-#include "model/config.hpp"
 #include "train/agreement.hpp"
-#include "train/check.hpp"
 #include "train/device.hpp"
 #include "train/leave_run.hpp"
+#include "train/run_keys.hpp"
 #include "train/signals.hpp"
 #include "train/training_run.hpp"
 
 namespace trireme::testing {
 namespace {
-
-std::unique_ptr<ConfigSet> make_keys(RunConfig& config) {
-  std::vector<Field> fields;
-  const auto add = [&](std::vector<Field> section) {
-    fields.insert(fields.end(), section.begin(), section.end());
-  };
-  add(fields_of("model", config.model));
-  add(fields_of("train", config.train));
-  add(fields_of("optim", config.optim));
-  add(fields_of("parallel", config.parallel));
-  add(fields_of("checkpoint", config.checkpoint));
-  add(fields_of("data", config.data));
-  return std::make_unique<ConfigSet>(std::move(fields));
-}
 
 void configure(const ForkedRun& run, RunConfig& config, ConfigSet& keys) {
   Settings all{{"data.path", run.set.string()},
@@ -67,9 +52,7 @@ void configure(const ForkedRun& run, RunConfig& config, ConfigSet& keys) {
                {"optim.warmup_steps", "2"}};
   all.insert(all.end(), run.settings.begin(), run.settings.end());
   for (const auto& [key, value] : all) keys.set(key, value, "test");
-  ModelConfig preset = model_preset(config.model.preset);
-  keys.apply_preset(fields_of("model", preset), "preset");
-  check(config, keys.problems());
+  finish_run_keys(config, keys);
   keys.finish();
 }
 
@@ -88,7 +71,7 @@ int rank_main(const ForkedRun& run, int rank, std::vector<Fd> row) {
       log::init({.rank = rank, .size = run.ranks});
       failpoints_init(rank);
       RunConfig config;
-      const auto keys = make_keys(config);
+      const auto keys = make_run_keys(config);
       configure(run, config, *keys);
       HeartbeatOptions beat;
       beat.interval_s = 0.05;

@@ -24,26 +24,12 @@
 #include "data/loader.hpp"
 #include "optim/schedule.hpp"
 #include "parallel/torch_bridge.hpp"
-#include "train/check.hpp"
 #include "train/device.hpp"
+#include "train/run_keys.hpp"
 #include "train/step.hpp"
 
 namespace trireme {
 namespace {
-
-std::unique_ptr<ConfigSet> make_keys(RunConfig& config) {
-  std::vector<Field> fields;
-  const auto add = [&](std::vector<Field> section) {
-    fields.insert(fields.end(), section.begin(), section.end());
-  };
-  add(fields_of("model", config.model));
-  add(fields_of("train", config.train));
-  add(fields_of("optim", config.optim));
-  add(fields_of("parallel", config.parallel));
-  add(fields_of("checkpoint", config.checkpoint));
-  add(fields_of("data", config.data));
-  return std::make_unique<ConfigSet>(std::move(fields));
-}
 
 template <class Config>
 Json values_of(const char* section, Config& config) {
@@ -183,7 +169,7 @@ int main(int argc, char** argv) {
   return run_main("parity_driver", [&] {
     hdf5_init();
     Driver driver;
-    const std::unique_ptr<ConfigSet> keys = make_keys(driver.config);
+    const std::unique_ptr<ConfigSet> keys = make_run_keys(driver.config);
     CommandLine line("parity_driver", "replays training for tests/oracle/parity.py", [] {
       return std::string("test program");
     });
@@ -192,13 +178,7 @@ int main(int argc, char** argv) {
         .flag("--batches-only",
               driver.batches_only,
               "write initial weights and batches, train nothing")
-        .config(*keys,
-                [&](ConfigSet& set) {
-                  ModelConfig preset = model_preset(driver.config.model.preset);
-                  set.apply_preset(fields_of("model", preset),
-                                   "preset " + driver.config.model.preset);
-                  check(driver.config, set.problems());
-                })
+        .config(*keys, [&](ConfigSet& set) { finish_run_keys(driver.config, set); })
         .alias("--data", "data.path")
         .run([&] { return driver.run(); });
     return line.run(argc, argv);

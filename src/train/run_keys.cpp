@@ -1,0 +1,35 @@
+#include "train/run_keys.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "train/check.hpp"
+
+namespace trireme {
+
+std::unique_ptr<ConfigSet> make_run_keys(RunConfig& config) {
+  std::vector<Field> fields;
+  const auto add = [&](std::vector<Field> section) {
+    fields.insert(fields.end(), section.begin(), section.end());
+  };
+  add(fields_of("model", config.model));
+  add(fields_of("train", config.train));
+  add(fields_of("optim", config.optim));
+  add(fields_of("parallel", config.parallel));
+  add(fields_of("checkpoint", config.checkpoint));
+  add(fields_of("data", config.data));
+  return std::make_unique<ConfigSet>(std::move(fields));
+}
+
+void finish_run_keys(RunConfig& config, ConfigSet& keys) {
+  const std::vector<std::string> known = model_preset_names();
+  if (std::find(known.begin(), known.end(), config.model.preset) != known.end()) {
+    ModelConfig preset = model_preset(config.model.preset);
+    keys.apply_preset(fields_of("model", preset), "preset " + config.model.preset);
+  }
+  check(config, keys.problems());
+}
+
+}  // namespace trireme
