@@ -2,6 +2,7 @@
 
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "core/number.hpp"
 #include "data_prep/commands.hpp"
 #include "data_prep/import.hpp"
 

@@ -2,6 +2,7 @@
 
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "core/number.hpp"
 #include "data_prep/chat_options.hpp"
 #include "data_prep/commands.hpp"
 #include "data_prep/pack.hpp"

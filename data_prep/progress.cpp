@@ -9,6 +9,7 @@
 
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "core/number.hpp"
 
 namespace trireme {
 namespace {
@@ -41,13 +42,6 @@ ProgressMode parse_progress_mode(std::string_view name) {
   if (name == "log") return ProgressMode::log;
   if (name == "none") return ProgressMode::none;
   fail(ErrorKind::usage, "--progress ", name, ", must be auto, bar, log or none");
-}
-
-std::string format_duration(double seconds) {
-  const auto total = static_cast<long long>(seconds);
-  if (total >= 3600) return print_to_text("%lldh%02lldm", total / 3600, total / 60 % 60);
-  if (total >= 60) return print_to_text("%lldm%02llds", total / 60, total % 60);
-  return print_to_text("%llds", total);
 }
 
 Progress::Progress(std::string what, std::uint64_t total_bytes, ProgressMode mode)

@@ -37,7 +37,4 @@ class Progress {
   std::atomic<std::uint64_t> skipped_{0}, bytes_{0}, documents_{0}, tokens_{0};
 };
 
-/// "3h12m", "4m05s", "7s".
-std::string format_duration(double seconds);
-
 }  // namespace trireme

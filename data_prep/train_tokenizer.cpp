@@ -8,6 +8,7 @@
 #include "core/file.hpp"
 #include "core/json.hpp"
 #include "core/log.hpp"
+#include "core/number.hpp"
 #include "data_prep/count_words.hpp"
 #include "data_prep/tokenizer_jobs.hpp"
 

@@ -3,6 +3,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "core/error.hpp"
+
 namespace trireme {
 namespace {
 
@@ -27,6 +29,14 @@ std::string number_text(double value) {
   char buffer[32];
   const auto [end, code] = std::to_chars(buffer, buffer + sizeof buffer, value);
   return std::string(buffer, end);
+}
+
+std::string format_duration(double seconds) {
+  const auto total = static_cast<std::int64_t>(std::llround(seconds));
+  const auto two = [](std::int64_t value) { return value < 10 ? cat("0", value) : cat(value); };
+  if (total >= 3600) return cat(total / 3600, "h", two(total / 60 % 60), "m");
+  if (total >= 60) return cat(total / 60, "m", two(total % 60), "s");
+  return cat(total, "s");
 }
 
 std::optional<double> parse_number(std::string_view text) {

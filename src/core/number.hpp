@@ -11,6 +11,9 @@ namespace trireme {
 /// "-inf", "nan".
 std::string number_text(double value);
 
+/// Seconds for people, rounded: 3723 -> "1h02m"; 75 -> "1m15s"; 7 -> "7s".
+std::string format_duration(double seconds);
+
 /// The whole of `text` as a decimal number, with an optional sign; nullopt for anything else,
 /// "inf", "nan" and what overflows or underflows a double.
 std::optional<double> parse_number(std::string_view text);

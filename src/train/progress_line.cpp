@@ -3,13 +3,13 @@
 #include <unistd.h>
 
 #include <array>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
 
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "core/number.hpp"
 
 namespace trireme {
 namespace {
@@ -26,14 +26,6 @@ bool is_terminal() {
 }
 
 }  // namespace
-
-std::string format_duration(double seconds) {
-  const auto total = static_cast<std::int64_t>(std::llround(seconds));
-  const auto two = [](std::int64_t value) { return value < 10 ? cat("0", value) : cat(value); };
-  if (total >= 3600) return cat(total / 3600, "h", two(total / 60 % 60), "m");
-  if (total >= 60) return cat(total / 60, "m", two(total % 60), "s");
-  return cat(total, "s");
-}
 
 std::string format_count(double value) {
   constexpr std::array<const char*, 5> kUnits{"%.0f", "%.1fk", "%.2fM", "%.2fG", "%.2fT"};

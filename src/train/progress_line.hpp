@@ -32,8 +32,6 @@ class ProgressLine {
   double smooth_step_s_ = 0;
 };
 
-/// 3723 -> "1h02m"; 75 -> "1m15s".
-std::string format_duration(double seconds);
 /// 1240000 -> "1.24M".
 std::string format_count(double value);
 

@@ -27,5 +27,14 @@ TEST(Number, ParsesTheWholeTextOrNothing) {
   EXPECT_FALSE(parse_integer("9223372036854775808"));
 }
 
+TEST(Number, DurationsAreForPeople) {
+  EXPECT_EQ(format_duration(0), "0s");
+  EXPECT_EQ(format_duration(59.4), "59s");
+  EXPECT_EQ(format_duration(59.6), "1m00s");
+  EXPECT_EQ(format_duration(75), "1m15s");
+  EXPECT_EQ(format_duration(3723), "1h02m");
+  EXPECT_EQ(format_duration(360000), "100h00m");
+}
+
 }  // namespace
 }  // namespace trireme

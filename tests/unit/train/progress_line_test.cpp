@@ -9,15 +9,6 @@
 namespace trireme {
 namespace {
 
-TEST(ProgressLine, FormatsDurations) {
-  EXPECT_EQ(format_duration(0), "0s");
-  EXPECT_EQ(format_duration(59.4), "59s");
-  EXPECT_EQ(format_duration(59.6), "1m00s");
-  EXPECT_EQ(format_duration(75), "1m15s");
-  EXPECT_EQ(format_duration(3723), "1h02m");
-  EXPECT_EQ(format_duration(360000), "100h00m");
-}
-
 TEST(ProgressLine, FormatsCounts) {
   EXPECT_EQ(format_count(0), "0");
   EXPECT_EQ(format_count(999), "999");
