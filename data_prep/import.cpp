@@ -78,16 +78,12 @@ class Importer {
     const Timer timer;
     if (rank_ == 0) {
       folder_->prepare();
-      place_tokenizer();
+      if (tokenizer_) folder_->place_tokenizer(*tokenizer_);
     }
-    barrier();
     ImportReport report{.units = units_.size(), .kept = units_.size()};
-    if (!folder_->finished()) {
-      folder_->check_shards(rank_, world_ == nullptr ? 1 : world_->size());
-      barrier();
-      const std::vector<std::size_t> pending = agree_on(folder_->pending());
-      report.kept -= pending.size();
-      make_shards(pending);
+    if (const auto pending = folder_->find_pending(world_)) {
+      report.kept -= pending->size();
+      make_shards(*pending);
       barrier();
       if (rank_ == 0) {
         add_shards(folder_->path(), units_.size(), manifest_);
@@ -142,17 +138,6 @@ class Importer {
     for (const InputFile& input : inputs_)
       manifest_.sources.push_back({input.name, input.size, input.fingerprint});
     manifest_.identity = xxh3_128_hex(manifest_.to_text());
-  }
-
-  void place_tokenizer() const {
-    const std::filesystem::path target = folder_->path() / schema::kTokenizerFolder;
-    if (!tokenizer_ || std::filesystem::exists(target)) return;  // its hash is in the identity
-    const std::filesystem::path temporary =
-        folder_->path() / cat(schema::kTemporaryPrefix, schema::kTokenizerFolder);
-    std::filesystem::create_directory(temporary);
-    for (const auto& [name, content] : tokenizer_->files())
-      write_file_atomic(temporary / name, content);
-    publish(temporary, target);
   }
 
   void make_shards(const std::vector<std::size_t>& pending) {
@@ -253,19 +238,6 @@ class Importer {
     meta.counts.target_tokens =
         std::accumulate(pack.targets.begin(), pack.targets.end(), std::uint64_t{0});
     meta.packs = {{config_.seq_len, pack.num_sequences()}};
-  }
-
-  /// Rank 0's list on all ranks: their views of a network folder may differ for a while.
-  [[nodiscard]] std::vector<std::size_t> agree_on(const std::vector<std::size_t>& pending) const {
-    if (world_ == nullptr) return pending;
-    std::vector<std::uint64_t> todo(units_.size(), 0);
-    for (const std::size_t unit : pending) todo[unit] = 1;
-    world_->broadcast(todo.data(), todo.size(), DType::u64, 0, {}, "units")->wait();
-    std::vector<std::size_t> agreed;
-    for (std::size_t unit = 0; unit < units_.size(); ++unit) {
-      if (todo[unit] != 0) agreed.push_back(unit);
-    }
-    return agreed;
   }
 
   void barrier() const {

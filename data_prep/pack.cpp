@@ -37,35 +37,6 @@ void check_config(const PackConfig& config) {
     fail(ErrorKind::usage, "--max-bad ", *config.max_bad, ", must be 0 or more");
 }
 
-/// The tokenizer's files inside the set, whole or not at all.
-void place_tokenizer(const std::filesystem::path& folder, const Tokenizer& tokenizer) {
-  const std::filesystem::path target = folder / schema::kTokenizerFolder;
-  if (std::filesystem::exists(target)) {
-    for (const auto& [name, content] : tokenizer.files()) {
-      if (!std::filesystem::exists(target / name) || read_file(target / name) != content) {
-        fail(ErrorKind::usage, target.string(), " holds another tokenizer; use another --output");
-      }
-    }
-    return;
-  }
-  const std::filesystem::path temporary =
-      folder / cat(schema::kTemporaryPrefix, schema::kTokenizerFolder);
-  std::filesystem::create_directory(temporary);
-  for (const auto& [name, content] : tokenizer.files())
-    write_file_atomic(temporary / name, content);
-  publish(temporary, target);
-}
-
-/// Rank 0's list on all ranks: their views of a network folder may differ for a while.
-std::vector<std::size_t> agree_on(const std::vector<std::size_t>& units, Communicator& world) {
-  std::uint64_t count = units.size();
-  world.broadcast(&count, 1, DType::u64, 0, {}, "units")->wait();
-  std::vector<std::uint64_t> list(units.begin(), units.end());
-  list.resize(count);
-  if (count != 0) world.broadcast(list.data(), count, DType::u64, 0, {}, "units")->wait();
-  return {list.begin(), list.end()};
-}
-
 std::uint64_t bytes_of(const Unit& unit) {
   return std::accumulate(
       unit.begin(), unit.end(), std::uint64_t{0}, [](std::uint64_t sum, const ByteRange& range) {
@@ -131,19 +102,15 @@ class Packer {
   PackReport run() {
     const Timer timer;
     PackReport report{.units = units_.size(), .kept = units_.size()};
-    std::uint64_t finished = 0;
     if (rank_ == 0) {
       warn_of_unknown_markers(config_, tokenizer_);
       report.interrupted = folder_.prepare();
-      place_tokenizer(folder_.path(), tokenizer_);
-      finished = folder_.finished() ? 1 : 0;
+      folder_.place_tokenizer(tokenizer_);
     }
-    if (world_ != nullptr) world_->broadcast(&finished, 1, DType::u64, 0, {}, "done")->wait();
-    if (finished == 0) {
-      const std::vector<std::size_t> pending = find_pending();
-      report.kept -= pending.size();
+    if (const auto pending = folder_.find_pending(world_)) {
+      report.kept -= pending->size();
       if (rank_ == 0 && report.kept + report.interrupted != 0) say_what_is_kept(report);
-      report.left = pending.size() - sum_over_ranks(make_shards(pending));
+      report.left = pending->size() - sum_over_ranks(make_shards(*pending));
       if (rank_ == 0 && report.left == 0) publish_manifest();
     }
     barrier();
@@ -152,14 +119,6 @@ class Packer {
   }
 
  private:
-  std::vector<std::size_t> find_pending() {
-    folder_.check_shards(rank_, size());
-    barrier();
-    std::vector<std::size_t> pending;
-    if (rank_ == 0) pending = folder_.pending();
-    return world_ == nullptr ? pending : agree_on(pending, *world_);
-  }
-
   static void say_what_is_kept(const PackReport& report) {
     log::info(cat(report.kept,
                   " of ",

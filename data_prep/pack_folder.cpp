@@ -17,6 +17,14 @@ namespace {
 
 constexpr std::string_view kMarkerPrefix = ".tmp.unit-";
 
+std::vector<std::uint64_t> broadcast_list(std::vector<std::uint64_t> list, Communicator& world) {
+  std::uint64_t count = list.size();
+  world.broadcast(&count, 1, DType::u64, 0, {}, "units")->wait();
+  list.resize(count);
+  if (count != 0) world.broadcast(list.data(), count, DType::u64, 0, {}, "units")->wait();
+  return list;
+}
+
 }  // namespace
 
 UnitMarker::UnitMarker(std::filesystem::path path) : path_(std::move(path)) {
@@ -75,6 +83,41 @@ std::size_t PackFolder::clean_and_check() const {
 
 UnitMarker PackFolder::mark(std::size_t unit) const {
   return UnitMarker(path_ / cat(kMarkerPrefix, unit));
+}
+
+void PackFolder::place_tokenizer(const Tokenizer& tokenizer) const {
+  const std::filesystem::path target = path_ / schema::kTokenizerFolder;
+  if (std::filesystem::exists(target)) {
+    for (const auto& [name, content] : tokenizer.files()) {
+      if (!std::filesystem::exists(target / name) || read_file(target / name) != content) {
+        fail(ErrorKind::usage, target.string(), " holds another tokenizer; use another --output");
+      }
+    }
+    return;
+  }
+  const std::filesystem::path temporary =
+      path_ / cat(schema::kTemporaryPrefix, schema::kTokenizerFolder);
+  std::filesystem::create_directory(temporary);
+  for (const auto& [name, content] : tokenizer.files())
+    write_file_atomic(temporary / name, content);
+  publish(temporary, target);
+}
+
+std::optional<std::vector<std::size_t>> PackFolder::find_pending(Communicator* world) const {
+  const int rank = world == nullptr ? 0 : world->rank();
+  std::uint64_t done = rank == 0 && finished() ? 1 : 0;
+  if (world != nullptr) world->broadcast(&done, 1, DType::u64, 0, {}, "done")->wait();
+  if (done != 0) return std::nullopt;
+  check_shards(rank, world == nullptr ? 1 : world->size());
+  if (world == nullptr) return pending();
+  world->barrier();
+  std::vector<std::uint64_t> units;
+  if (rank == 0) {
+    const std::vector<std::size_t> mine = pending();
+    units.assign(mine.begin(), mine.end());
+  }
+  units = broadcast_list(std::move(units), *world);
+  return std::vector<std::size_t>(units.begin(), units.end());
 }
 
 bool PackFolder::finished() const {

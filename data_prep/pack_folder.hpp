@@ -1,11 +1,14 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "comm/communicator.hpp"
 #include "core/file.hpp"
 #include "data/token_set.hpp"
+#include "text/tokenizer.hpp"
 
 namespace trireme {
 
@@ -38,15 +41,15 @@ class PackFolder {
   /// Error(usage) if the folder holds something else, or is locked.
   std::size_t prepare();
 
-  /// Any number of ranks, each a share, after prepare and before pending: reads the shards that lie
-  /// there, removes damaged ones. Throws Error(usage) for those of another pack.
-  void check_shards(int rank, int size) const;
+  /// One rank only, after prepare: the tokenizer's files inside the set, whole or not at all.
+  /// Throws Error(usage) if other ones lie there.
+  void place_tokenizer(const Tokenizer& tokenizer) const;
 
-  /// True when the manifest lies there, with this identity: nothing is left to do.
-  [[nodiscard]] bool finished() const;
-
-  /// Units without a shard, ascending. Only names are looked at.
-  [[nodiscard]] std::vector<std::size_t> pending() const;
+  /// After prepare, collective over `world` (null: this process alone): the units without a shard,
+  /// ascending, as rank 0 sees them, because views of a network folder may differ for a while; none
+  /// when the manifest lies there. The ranks share in reading the shards and remove damaged ones.
+  /// Throws Error(usage) for those of another pack.
+  [[nodiscard]] std::optional<std::vector<std::size_t>> find_pending(Communicator* world) const;
 
   /// Notes that a unit is being made as long as the marker lives. An empty file: those that a kill
   /// leaves tell what work has to be done again.
@@ -56,6 +59,9 @@ class PackFolder {
 
  private:
   std::size_t clean_and_check() const;
+  void check_shards(int rank, int size) const;
+  [[nodiscard]] bool finished() const;
+  [[nodiscard]] std::vector<std::size_t> pending() const;
 
   std::filesystem::path path_;
   std::string identity_;
