@@ -1,7 +1,5 @@
 #include "checkpoint/commands.hpp"
 
-#include <array>
-#include <cstdio>
 #include <optional>
 
 #include "checkpoint/agree.hpp"
@@ -14,6 +12,7 @@
 #include "checkpoint/verify.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "core/number.hpp"
 
 namespace trireme {
 namespace {
@@ -28,15 +27,6 @@ std::vector<fs::path> step_folders(const fs::path& place) {
   for (const std::int64_t step : list_steps(found.path))
     folders.push_back(found.path / step_folder_name(step));
   return folders;
-}
-
-std::string size_text(double bytes) {
-  constexpr std::array<const char*, 5> kUnits{"B", "kB", "MB", "GB", "TB"};
-  std::size_t unit = 0;
-  for (; bytes >= 1000 && unit + 1 < kUnits.size(); ++unit) bytes /= 1000;
-  char text[32];
-  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", bytes, kUnits[unit]);
-  return text;
 }
 
 double total_bytes(const CheckpointManifest& manifest) {
@@ -78,7 +68,7 @@ std::string checkpoint_list(const fs::path& place) {
       continue;
     }
     const CheckpointManifest& manifest = checkpoint->manifest();
-    text += cat(size_text(total_bytes(manifest)),
+    text += cat(format_bytes(total_bytes(manifest)),
                 "  ",
                 manifest.tensors.size(),
                 " tensors  ",
@@ -99,7 +89,7 @@ std::string checkpoint_verify(const fs::path& place) {
       const Checkpoint checkpoint = verify_checkpoint(folder);
       text += cat(folder.filename().string(),
                   "  good, ",
-                  size_text(total_bytes(checkpoint.manifest())),
+                  format_bytes(total_bytes(checkpoint.manifest())),
                   "\n");
     });
     if (error && error->kind() != ErrorKind::data) throw Error(error->kind(), error->what());
@@ -125,7 +115,7 @@ std::string checkpoint_inspect(const fs::path& place, bool layout) {
                          ", step ",
                          manifest.step,
                          ", ",
-                         size_text(total_bytes(manifest)),
+                         format_bytes(total_bytes(manifest)),
                          "\nvalues\n");
   for (const auto& [key, value] : manifest.values) text += cat("  ", key, " = ", value, "\n");
   text += "files\n";

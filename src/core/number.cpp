@@ -1,7 +1,9 @@
 #include "core/number.hpp"
 
+#include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 
 #include "core/error.hpp"
 
@@ -37,6 +39,15 @@ std::string format_duration(double seconds) {
   if (total >= 3600) return cat(total / 3600, "h", two(total / 60 % 60), "m");
   if (total >= 60) return cat(total / 60, "m", two(total % 60), "s");
   return cat(total, "s");
+}
+
+std::string format_bytes(double bytes) {
+  constexpr std::array<const char*, 5> kUnits{"B", "kB", "MB", "GB", "TB"};
+  std::size_t unit = 0;
+  for (; bytes >= 1000 && unit + 1 < kUnits.size(); ++unit) bytes /= 1000;
+  char text[32];
+  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", bytes, kUnits[unit]);
+  return text;
 }
 
 std::optional<double> parse_number(std::string_view text) {

@@ -14,6 +14,9 @@ std::string number_text(double value);
 /// Seconds for people, rounded: 3723 -> "1h02m"; 75 -> "1m15s"; 7 -> "7s".
 std::string format_duration(double seconds);
 
+/// A size for people, in powers of 1000: 1234567 -> "1.2 MB".
+std::string format_bytes(double bytes);
+
 /// The whole of `text` as a decimal number, with an optional sign; nullopt for anything else,
 /// "inf", "nan" and what overflows or underflows a double.
 std::optional<double> parse_number(std::string_view text);

@@ -1,11 +1,36 @@
 #include "train/saver.hpp"
 
+#include <array>
+#include <cstdio>
+
 #include "checkpoint/retention.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "core/number.hpp"
 #include "train/agreement.hpp"
 
 namespace trireme {
+namespace {
+
+/// Of a checkpoint, or what is left of it: only for people.
+double bytes_in(const std::filesystem::path& folder) {
+  double total = 0;
+  std::error_code code;
+  for (std::filesystem::directory_iterator entry(folder, code), end; !code && entry != end;
+       entry.increment(code)) {
+    const std::uintmax_t size = entry->file_size(code);
+    if (!code) total += static_cast<double>(size);
+  }
+  return total;
+}
+
+std::string seconds_text(double seconds) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.3g s", seconds);
+  return text.data();
+}
+
+}  // namespace
 
 CheckpointSaver::CheckpointSaver(std::filesystem::path folder,
                                  std::string run_id,
@@ -19,18 +44,24 @@ CheckpointSaver::CheckpointSaver(std::filesystem::path folder,
 
 void CheckpointSaver::save(std::int64_t step, const StateDict& state) {
   commit();
+  since_start_.restart();
   const SaveOptions borrowed{run_id_, /*copy=*/false};
   if (!config_.async) {
     all_or_none(world_,
                 [&] { published_ = save_checkpoint(folder_, step, state, world_, borrowed); });
-    announce(step);
+    announce(step, cat(" in ", seconds_text(since_start_.seconds())));
     return;
   }
-  all_or_none(world_, [&] {
-    writer_.start(stage_checkpoint(folder_, step, state, world_, borrowed));
-    writer_.wait_copied();
-  });
+  all_or_none(world_,
+              [&] { writer_.start(stage_checkpoint(folder_, step, state, world_, borrowed)); });
   staged_step_ = step;
+  waited_s_ = since_start_.seconds();
+}
+
+void CheckpointSaver::wait_copied() {
+  const Timer timer;
+  writer_.wait_copied();
+  waited_s_ += timer.seconds();
 }
 
 bool CheckpointSaver::writer_done() const {
@@ -43,11 +74,20 @@ void CheckpointSaver::commit() {
   all_or_none(world_,
               [&] { published_ = commit_checkpoint(result.staged, result.written, world_); });
   writer_.recycle(result.staged);
-  announce(staged_step_);
+  announce(staged_step_,
+           cat(" behind training in ",
+               seconds_text(since_start_.seconds()),
+               ", which waited ",
+               seconds_text(waited_s_),
+               "; the copy keeps ",
+               format_bytes(static_cast<double>(writer_.memory_bytes())),
+               " of this rank's memory"));
 }
 
-void CheckpointSaver::announce(std::int64_t step) {
-  log::info(cat("saved ", published_.string()));
+void CheckpointSaver::announce(std::int64_t step, const std::string& how) {
+  if (world_.rank() == 0) {
+    log::info(cat("saved ", published_.string(), ": ", format_bytes(bytes_in(published_)), how));
+  }
   trusted_.push_back(step);
   if (config_.keep_last == 0) return;
   all_or_none(world_, [&] {

@@ -5,12 +5,13 @@
 #include <vector>
 
 #include "checkpoint/write_behind.hpp"
+#include "core/timer.hpp"
 #include "train/config.hpp"
 
 namespace trireme {
 
-/// Writes the run's checkpoints, at once or behind training, and prunes old ones. All methods but
-/// writer_done are collective.
+/// Writes the run's checkpoints, at once or behind training, and prunes old ones. All methods are
+/// collective where nothing else is said.
 class CheckpointSaver {
  public:
   CheckpointSaver(std::filesystem::path folder,
@@ -18,21 +19,27 @@ class CheckpointSaver {
                   const CheckpointConfig& config,
                   Communicator& world);
 
-  /// With checkpoint.async: returns once the state is copied, while a thread writes; a save still
-  /// in flight is committed first. Otherwise returns when the checkpoint is published. Throws on
-  /// all ranks what failed on one, earlier saves included.
+  /// With checkpoint.async: returns at once, while a thread copies the state and writes the copy;
+  /// the state must stay as it is until wait_copied. A save still in flight is committed first.
+  /// Otherwise returns when the checkpoint is published. Throws on all ranks what failed on one,
+  /// earlier saves included.
   void save(std::int64_t step, const StateDict& state);
 
-  /// True when a writer thread of this rank has ended and its result waits for commit.
+  /// Not collective. Blocks until the state of a save in flight may change.
+  void wait_copied();
+
+  /// Not collective. True when a writer thread of this rank has ended and its result waits for
+  /// commit.
   [[nodiscard]] bool writer_done() const;
 
+  /// The same on all ranks.
   [[nodiscard]] bool in_flight() const { return writer_.in_flight(); }
 
   /// Publishes the save in flight; waits for the writer if it must.
   void commit();
 
  private:
-  void announce(std::int64_t step);
+  void announce(std::int64_t step, const std::string& how);
 
   std::filesystem::path folder_;
   std::string run_id_;
@@ -42,6 +49,8 @@ class CheckpointSaver {
   std::vector<std::int64_t> trusted_;  // steps saved by this process
   std::set<std::string> warned_;       // each of pruning's warnings is shown once
   std::int64_t staged_step_ = 0;
+  Timer since_start_;    // of the save in flight
+  double waited_s_ = 0;  // training for it, on this rank
   WriteBehind writer_;
 };
 

@@ -83,6 +83,7 @@ UpdateResult Step::run(std::span<const Batch> batches,
     failpoint("train.optimizer");
     const double factor = clip_factor(result.grad_norm, clip_norm_) / scaler_.scale();
     if (factor != 1.0) registry_.flat_grad().mul_(factor);
+    before_update_();
     optimizer_.step(update, lr);
     registry_.refresh_weights();
   }

@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <span>
 
 #include "data/batch.hpp"
@@ -33,6 +34,10 @@ class Step {
        double clip_norm,
        double bucket_mib);
 
+  /// `call` runs on this rank right before weights and optimizer state change, in every update that
+  /// is not skipped: whoever still reads them is waited for there.
+  void before_update(std::function<void()> call) { before_update_ = std::move(call); }
+
   /// `batches`: this rank's share of the update, possibly none. `update_targets`: valid targets of
   /// the whole update, over all ranks and micro-steps; all gradients are those of loss sum /
   /// update_targets. `step` seeds dropout, `update` counts updates that were not skipped (from 1),
@@ -51,6 +56,7 @@ class Step {
   LossScaler& scaler_;
   double clip_norm_;
   GradBuckets buckets_;
+  std::function<void()> before_update_ = [] {};
 };
 
 }  // namespace trireme

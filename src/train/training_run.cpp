@@ -170,6 +170,7 @@ void TrainingRun::save() {
   // write them again.
   if (const auto line = metrics_->flush()) progress_line_->show(*line);
   progress_line_->close();
+  saver_->wait_copied();
   model_->state.stage();
   StateDict state{model_->state.tensors(), {}, files_};
   save_progress(state.values, progress_, model_->scaler);

@@ -166,6 +166,7 @@ void TrainingRun::build() {
                  run_identity(keys_, stream_->content_hash()),
                  config_.checkpoint,
                  world_);
+  model_->step.before_update([this] { saver_->wait_copied(); });
   chain_.emplace(folder_.chain(), world_.rank() == 0);
   skipped_.emplace(folder_, world_.rank(), config_.train.max_skipped_steps);
   double state_bytes = 0;

@@ -27,6 +27,14 @@ TEST(Number, ParsesTheWholeTextOrNothing) {
   EXPECT_FALSE(parse_integer("9223372036854775808"));
 }
 
+TEST(Number, SizesAreForPeople) {
+  EXPECT_EQ(format_bytes(0), "0 B");
+  EXPECT_EQ(format_bytes(999), "999 B");
+  EXPECT_EQ(format_bytes(1000), "1.0 kB");
+  EXPECT_EQ(format_bytes(1234567), "1.2 MB");
+  EXPECT_EQ(format_bytes(2.5e15), "2500.0 TB");
+}
+
 TEST(Number, DurationsAreForPeople) {
   EXPECT_EQ(format_duration(0), "0s");
   EXPECT_EQ(format_duration(59.4), "59s");
