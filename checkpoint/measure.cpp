@@ -8,10 +8,8 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <cstring>
 #include <functional>
-#include <nlohmann/json.hpp>
 
 #include "checkpoint/agree.hpp"
 #include "checkpoint/load.hpp"
@@ -19,7 +17,7 @@
 #include "checkpoint/write_behind.hpp"
 #include "core/error.hpp"
 #include "core/file.hpp"
-#include "core/json.hpp"
+#include "core/timer.hpp"
 
 namespace trireme {
 namespace {
@@ -28,6 +26,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kTensorBytes = std::uint64_t{8} << 20;
 constexpr std::int64_t kColumns = 1024;
+constexpr double kStep_s = 0.5;  // at least: of the work beside a save behind training
 
 double processor_seconds() {
   struct rusage usage {};
@@ -155,69 +154,55 @@ class Measurement {
   StateDict state_;
 };
 
+/// Arithmetic on little memory, as a step does it: the same amount at every call.
+class FixedWork {
+ public:
+  explicit FixedWork(double seconds) {
+    for (double took = 0; took < seconds;) {
+      rounds_ *= 2;
+      const Timer timer;
+      do_it();
+      took = timer.seconds();
+    }
+  }
+
+  void do_it() const {
+    std::array<float, 1024> values{};
+    for (std::uint64_t round = 0; round < rounds_; ++round) {
+      for (float& value : values) value = value * 0.5F + 1.0F;
+      asm volatile("" : : "r"(values.data()) : "memory");  // NOLINT(hicpp-no-assembler): keep it
+    }
+  }
+
+ private:
+  std::uint64_t rounds_ = 1;
+};
+
 void measure_async(const fs::path& folder,
                    std::int64_t step,
                    Measurement& run,
                    Communicator& world,
+                   const FixedWork& work,
                    WriteBehind& writer,
                    MeasuredCheckpoint& measured) {
   double cpu = 0;
-  const auto begin_save = [&] {
+  double stall_s = 0;
+  const double work_s = run.time(cpu, [&] { work.do_it(); });
+  const double with_save_s = run.time(cpu, [&] {
+    Timer timer;
     writer.start(stage_checkpoint(folder, step, run.state(), world, {"bench", /*copy=*/false}));
-  };
-  double start_s = 0;
-  measured.stall_s.push_back(run.time(cpu, [&] {
-    const auto begin = std::chrono::steady_clock::now();
-    begin_save();
-    start_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    stall_s = timer.seconds();
+    work.do_it();
+    timer.restart();
     writer.wait_copied();
-  }));
-  measured.start_s.push_back(maximum(world, start_s));
+    stall_s += timer.seconds();
+  });
+  measured.stall_s.push_back(maximum(world, stall_s));
+  measured.step_extra_s.push_back(with_save_s - work_s);
   WriteBehind::Result result = writer.finish();
   commit_checkpoint(result.staged, result.written, world);
   writer.recycle(result.staged);
   measured.copy_bytes = writer.memory_bytes();
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values.empty() ? 0 : values[values.size() / 2];
-}
-
-/// How many times faster than `raw`, repeat by repeat.
-std::vector<double> ratios(const std::vector<double>& ours, const std::vector<double>& raw) {
-  std::vector<double> result;
-  for (std::size_t i = 0; i < ours.size(); ++i) result.push_back(raw[i] / ours[i]);
-  return result;
-}
-
-double mb_per_s(const MeasuredCheckpoint& measured, const std::vector<double>& seconds) {
-  return static_cast<double>(measured.bytes) / 1e6 / median(seconds);
-}
-
-std::string row(const char* name,
-                const MeasuredCheckpoint& measured,
-                const std::vector<double>& ours,
-                const std::vector<double>& raw,
-                double cpu_s,
-                double raw_cpu_s) {
-  const std::vector<double> factors = ratios(ours, raw);
-  const auto [low, high] = std::minmax_element(factors.begin(), factors.end());
-  const double gb = static_cast<double>(measured.bytes) / 1e9;
-  std::array<char, 256> text{};
-  std::snprintf(text.data(),
-                text.size(),
-                "%-20s %7.0f MB/s, raw %7.0f MB/s, ratio %.2f (%.2f to %.2f); processor s/GB %.2f, "
-                "raw %.2f\n",
-                name,
-                mb_per_s(measured, ours),
-                mb_per_s(measured, raw),
-                median(factors),
-                *low,
-                *high,
-                cpu_s / gb,
-                raw_cpu_s / gb);
-  return text.data();
 }
 
 }  // namespace
@@ -242,6 +227,7 @@ MeasuredCheckpoint measure_checkpoint(const fs::path& folder,
   measured.ranks = world.size();
   measured.bytes = run.bytes();
   WriteBehind writer;
+  const FixedWork work(kStep_s);
   const fs::path steps = folder / "checkpoints";
   for (std::int64_t step = 0; step < options.repeats; ++step) {
     const fs::path saved = steps / step_folder_name(step);
@@ -256,7 +242,7 @@ MeasuredCheckpoint measure_checkpoint(const fs::path& folder,
     measured.load_s.push_back(run.time(
         measured.load_cpu_s, [&] { load_tensors(Checkpoint::open(saved), run.state(), world); }));
     agree(world, capture([&] { run.check_content(); }));
-    measure_async(folder / "behind", step, run, world, writer, measured);
+    measure_async(folder / "behind", step, run, world, work, writer, measured);
     world.barrier();
     const bool last = step + 1 == options.repeats && options.keep_last;
     if (world.rank() == 0) {
@@ -274,64 +260,6 @@ MeasuredCheckpoint measure_checkpoint(const fs::path& folder,
                       &measured.load_cpu_s})
     *cpu /= static_cast<double>(options.repeats);
   return measured;
-}
-
-std::string measured_text(const MeasuredCheckpoint& measured) {
-  std::array<char, 256> text{};
-  std::snprintf(text.data(),
-                text.size(),
-                "%.0f MB on %d ranks, median of %zu\n",
-                static_cast<double>(measured.bytes) / 1e6,
-                measured.ranks,
-                measured.save_s.size());
-  std::string result = text.data();
-  result += row("save",
-                measured,
-                measured.save_s,
-                measured.raw_write_s,
-                measured.save_cpu_s,
-                measured.raw_write_cpu_s);
-  result += row("verified load, cold",
-                measured,
-                measured.load_s,
-                measured.raw_read_s,
-                measured.load_cpu_s,
-                measured.raw_read_cpu_s);
-  std::snprintf(text.data(),
-                text.size(),
-                "%-20s %.4f s until all is copied, %.4f s where the copy overlaps the next step; "
-                "memory kept %.0f MB a rank\n",
-                "stall behind",
-                median(measured.stall_s),
-                median(measured.start_s),
-                static_cast<double>(measured.copy_bytes) / 1e6);
-  return result + text.data();
-}
-
-std::string measured_json(const MeasuredCheckpoint& measured) {
-  Json json;
-  json["bytes"] = measured.bytes;
-  json["ranks"] = measured.ranks;
-  json["repeats"] = measured.save_s.size();
-  json["save_mb_per_s"] = mb_per_s(measured, measured.save_s);
-  json["raw_write_mb_per_s"] = mb_per_s(measured, measured.raw_write_s);
-  json["save_to_raw"] = median(ratios(measured.save_s, measured.raw_write_s));
-  json["load_mb_per_s"] = mb_per_s(measured, measured.load_s);
-  json["raw_read_mb_per_s"] = mb_per_s(measured, measured.raw_read_s);
-  json["load_to_raw"] = median(ratios(measured.load_s, measured.raw_read_s));
-  json["stall_s"] = median(measured.stall_s);
-  json["stall_overlapped_s"] = median(measured.start_s);
-  json["copy_bytes"] = measured.copy_bytes;
-  json["save_cpu_s"] = measured.save_cpu_s;
-  json["raw_write_cpu_s"] = measured.raw_write_cpu_s;
-  json["load_cpu_s"] = measured.load_cpu_s;
-  json["raw_read_cpu_s"] = measured.raw_read_cpu_s;
-  json["save_s"] = measured.save_s;
-  json["raw_write_s"] = measured.raw_write_s;
-  json["load_s"] = measured.load_s;
-  json["raw_read_s"] = measured.raw_read_s;
-  json["all_stall_s"] = measured.stall_s;
-  return json.dump(2) + "\n";
 }
 
 }  // namespace trireme

@@ -24,9 +24,10 @@ struct MeasuredCheckpoint {
   std::vector<double>
       raw_read_s;               // plain read, by every rank, of pages just dropped from the cache
   std::vector<double> load_s;   // load_tensors, checked, likewise
-  std::vector<double> stall_s;  // what training waits for a save behind it: until all is copied
-  std::vector<double> start_s;  // the same where the copy overlaps the next forward pass
-  double save_cpu_s = 0;        // processor seconds of all ranks' processes, mean of the repeats
+  std::vector<double> stall_s;  // a save behind training: the start, and the wait for its copy
+                                // after half a second or more of work
+  std::vector<double> step_extra_s;  // the stall, and what the copy and the write slow that work by
+  double save_cpu_s = 0;  // processor seconds of all ranks' processes, mean of the repeats
   double raw_write_cpu_s = 0;
   double load_cpu_s = 0;
   double raw_read_cpu_s = 0;

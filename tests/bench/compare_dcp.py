@@ -4,7 +4,9 @@ usage: compare_dcp.py BUILD FOLDER [--megabytes 512] [--pairs 3]
 
 Every rank holds the whole state (data parallelism); both programs share the writing out among the ranks.
 Load is from disk: pages are dropped first, on both sides. Ours verifies every byte, the peer has no
-checksums. The stall is how long a save behind training blocks: ours until everything is copied.
+checksums. The stall of a save behind training is how long a rank cannot work: the peer's call of async_save; our call,
+and the wait for the copy after half a second or more of arithmetic, which stands for the next forward and backward pass.
+"extra" is all that the save adds to such work beside it: stall, copy, and the write as far as it has come.
 """
 import argparse
 import json
@@ -52,7 +54,16 @@ def peer(rank, folder, megabytes, repeats, port, results):
         dist.all_reduce(used)
         return seconds.item(), used.item(), out
 
-    lines = {key: [] for key in ("save_s", "load_s", "stall_s", "save_cpu_s", "load_cpu_s")}
+    lines = {key: [] for key in ("save_s", "load_s", "stall_s", "extra_s", "save_cpu_s", "load_cpu_s")}
+    matrix = torch.rand(256, 256)
+
+    def work():
+        for _ in range(rounds):
+            matrix @ matrix
+
+    rounds = 1000
+    while timed(work)[0] < 0.5:
+        rounds *= 2
     for repeat in range(repeats):
         place = f"{folder}/step{repeat}"
         seconds, cpu, _ = timed(lambda: dcp.save(state, checkpoint_id=place))
@@ -66,8 +77,20 @@ def peer(rank, folder, megabytes, repeats, port, results):
         lines["load_s"].append(seconds)
         lines["load_cpu_s"].append(cpu)
         assert state["t1"][0, 5].item() == 6
-        seconds, _, future = timed(lambda: dcp.async_save(state, checkpoint_id=f"{place}-async", process_group=behind))
-        lines["stall_s"].append(seconds)
+
+        def save_beside_work():
+            begin = time.perf_counter()
+            future = dcp.async_save(state, checkpoint_id=f"{place}-async", process_group=behind)
+            blocked = time.perf_counter() - begin
+            work()
+            return future, blocked
+
+        alone, _, _ = timed(work)
+        seconds, _, (future, blocked) = timed(save_beside_work)
+        blocked = torch.tensor([blocked])
+        dist.all_reduce(blocked, dist.ReduceOp.MAX)
+        lines["stall_s"].append(blocked.item())
+        lines["extra_s"].append(seconds - alone)
         future.result()
         dist.barrier()
         if rank == 0:
@@ -109,17 +132,17 @@ def main():
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=2)
     options = parser.parse_args()
-    ratios = {"save": [], "load": [], "stall": [], "save_to_raw": [], "load_to_raw": []}
+    ratios = {"save": [], "load": [], "stall": [], "extra": [], "save_to_raw": [], "load_to_raw": []}
     for pair in range(options.pairs):
         with tempfile.TemporaryDirectory(dir=options.folder) as scratch:
             load_before = os.getloadavg()[0]
             theirs = run_peer(f"{scratch}/peer", options.megabytes, options.repeats)
             ours = run_ours(options.build, f"{scratch}/ours", options.megabytes, options.repeats)
-        mine = {"save": ours["save_s"], "load": ours["load_s"], "stall": ours["all_stall_s"]}
+        mine = {"save": ours["save_s"], "load": ours["load_s"], "stall": ours["all_stall_s"], "extra": ours["all_step_extra_s"]}
         line = {"pair": pair, "load_average": load_before}
         for key in mine:
             a, b = statistics.median(mine[key]), statistics.median(theirs[f"{key}_s"])
-            ratios[key].append(a / b if key == "stall" else b / a)
+            ratios[key].append(a / b if key in ("stall", "extra") else b / a)
             line[f"{key}_s"] = [round(a, 4), round(b, 4)]
         for key in ("save_to_raw", "load_to_raw"):
             ratios[key].append(ours[key])

@@ -132,7 +132,7 @@ TEST(CheckpointCommands, BenchPrintsJson) {
   ASSERT_EQ(bench.code, 0) << bench.out;
   const Json json = parse_json(bench.out, "bench");
   EXPECT_GE(json_get<std::uint64_t>(json, "bytes", "bench"), 3'000'000U);
-  for (const char* key : {"save_to_raw", "load_to_raw", "save_mb_per_s", "stall_s"})
+  for (const char* key : {"save_to_raw", "load_to_raw", "save_mb_per_s", "stall_s", "step_extra_s"})
     EXPECT_GT(json_get<double>(json, key, "bench"), 0) << key;
   EXPECT_FALSE(fs::exists(folder / "bench"));
 }
