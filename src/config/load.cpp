@@ -84,7 +84,7 @@ bool is_not_config(std::string_view name) {
 
 void ConfigSet::load_file(const std::filesystem::path& path) {
   try {
-    load_toml(read_file(path, kMaxFileBytes), path.string());
+    load_toml(read_text(path, kMaxFileBytes), path.string());
   } catch (const Error& error) {
     std::error_code code;
     problems_.add(cat(error.what(), std::filesystem::exists(path, code) ? "" : near_file(path)));

@@ -30,41 +30,23 @@ std::filesystem::path parent_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
 
-}  // namespace
-
-void FdTraits::close(Raw fd) noexcept {
-  ::close(fd);
-}
-
-Fd open_read(const std::filesystem::path& path) {
-  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) fail_errno("open", path);
-  return fd;
-}
-
-std::string read_file(const std::filesystem::path& path, std::size_t max_bytes) {
-  const Fd fd = open_read(path);
-
+struct stat stat_of(int fd, const std::filesystem::path& path) {
   struct stat info {};
 
-  if (::fstat(fd.get(), &info) != 0) fail_errno("stat", path);
-  if (S_ISDIR(info.st_mode))
-    fail(ErrorKind::data, "cannot read ", path.string(), ": it is a folder");
-  if (static_cast<std::uint64_t>(info.st_size) >
-      max_bytes) {  // before a sparse file asks for all memory
-    fail(ErrorKind::data,
-         path.string(),
-         " has ",
-         info.st_size,
-         " bytes, at most ",
-         max_bytes,
-         " are read");
+  if (::fstat(fd, &info) != 0) fail_errno("stat", path);
+  return info;
+}
+
+std::string read_to_end(int fd, const std::filesystem::path& path, std::size_t max_bytes) {
+  const auto size = static_cast<std::uint64_t>(stat_of(fd, path).st_size);
+  if (size > max_bytes) {  // before a sparse file asks for all memory
+    fail(ErrorKind::data, path.string(), " has ", size, " bytes, at most ", max_bytes, " are read");
   }
   std::string content;
-  content.reserve(static_cast<std::size_t>(info.st_size));
+  content.reserve(static_cast<std::size_t>(size));
   char buffer[1 << 16];
   while (true) {
-    const ssize_t got = ::read(fd.get(), buffer, sizeof buffer);
+    const ssize_t got = ::read(fd, buffer, sizeof buffer);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail_errno("read", path);
     if (got == 0) break;
@@ -73,6 +55,33 @@ std::string read_file(const std::filesystem::path& path, std::size_t max_bytes) 
       fail(ErrorKind::data, path.string(), " has more than ", max_bytes, " bytes");
   }
   return content;
+}
+
+}  // namespace
+
+void FdTraits::close(Raw fd) noexcept {
+  ::close(fd);
+}
+
+Fd open_read(const std::filesystem::path& path) {
+  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe may have no writer
+  if (!fd) fail_errno("open", path);
+  const struct stat info = stat_of(fd.get(), path);
+  if (S_ISDIR(info.st_mode))
+    fail(ErrorKind::data, "cannot read ", path.string(), ": it is a folder");
+  if (!S_ISREG(info.st_mode))
+    fail(ErrorKind::data, "cannot read ", path.string(), ": it is not a regular file");
+  return fd;
+}
+
+std::string read_file(const std::filesystem::path& path, std::size_t max_bytes) {
+  return read_to_end(open_read(path).get(), path, max_bytes);
+}
+
+std::string read_text(const std::filesystem::path& path, std::size_t max_bytes) {
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) fail_errno("open", path);
+  return read_to_end(fd.get(), path, max_bytes);
 }
 
 void write_all(int fd,

@@ -23,9 +23,13 @@ struct FdTraits {
 
 using Fd = UniqueHandle<FdTraits>;
 
-/// The whole file. Error(data) if it is absent or larger than `max_bytes`.
+/// The whole file. Error(data) if it is absent, larger than `max_bytes`, or no regular file: a pipe
+/// left in a folder must not hold a run for ever.
 std::string read_file(const std::filesystem::path& path,
                       std::size_t max_bytes = std::size_t{1} << 32);
+
+/// As read_file, for what a person names: also from a pipe (`--config <(...)`).
+std::string read_text(const std::filesystem::path& path, std::size_t max_bytes);
 
 /// Replaces `path` in one step; a reader sees the old or the new content, never a part. Mode 0644
 /// less umask. On an error the old content stays and nothing else is left behind.
@@ -43,6 +47,7 @@ void read_all(int fd,
               std::uint64_t offset,
               const std::filesystem::path& path);
 
+/// A regular file; Error(data) if it is anything else.
 Fd open_read(const std::filesystem::path& path);
 void sync_file(int fd, const std::filesystem::path& path);
 void sync_folder(const std::filesystem::path& folder);

@@ -27,6 +27,115 @@ std::string line_column(std::string_view text, std::size_t byte) {
   return cat(line, ":", column);
 }
 
+/// Builds a tree from a parser's events, in time linear in the text. (The library's own way to look
+/// at events while it builds searches the parent at every end of an object.)
+template <class Tree>
+class TreeBuilder : public nlohmann::json_sax<Tree> {
+ public:
+  TreeBuilder(std::string_view text, std::string_view where, const JsonLimits& limits)
+      : text_(text), where_(where), limits_(limits) {}
+
+  Tree take() { return std::move(root_); }
+
+  bool null() override { return put(nullptr); }
+
+  bool boolean(bool value) override { return put(value); }
+
+  bool number_integer(std::int64_t value) override { return put(value); }
+
+  bool number_unsigned(std::uint64_t value) override { return put(value); }
+
+  bool number_float(double value, const std::string&) override { return put(value); }
+
+  bool string(std::string& value) override { return put(std::move(value)); }
+
+  bool binary(nlohmann::byte_container_with_subtype<std::vector<std::uint8_t>>&) override {
+    return false;  // JSON text has none
+  }
+
+  bool start_object(std::size_t) override { return open(Tree::object()); }
+
+  bool start_array(std::size_t) override { return open(Tree::array()); }
+
+  bool end_object() override { return close(); }
+
+  bool end_array() override { return close(); }
+
+  bool key(std::string& name) override {
+    if (!open_.back().keys.insert(name).second)
+      fail(ErrorKind::data, where_, ": key '", name, "' appears twice in one object");
+    key_ = std::move(name);
+    return true;
+  }
+
+  bool parse_error(std::size_t byte,
+                   const std::string&,
+                   const nlohmann::detail::exception& error) override {
+    const bool is_syntax = dynamic_cast<const typename Tree::parse_error*>(&error) != nullptr;
+    fail(ErrorKind::data,
+         where_,
+         is_syntax ? ":" + line_column(text_, byte) : "",  // else a number that no double can hold
+         ": not valid JSON: ",
+         error.what());
+  }
+
+ private:
+  struct Open {
+    Tree* value;  // stays where it is: its parent does not grow before it is closed
+    std::unordered_set<std::string> keys;
+  };
+
+  template <class Value>
+  bool put(Value&& value) {
+    add(Tree(std::forward<Value>(value)));
+    return true;
+  }
+
+  bool open(Tree&& empty) {
+    if (open_.size() >= static_cast<std::size_t>(limits_.max_depth))
+      fail(ErrorKind::data, where_, ": JSON nested deeper than ", limits_.max_depth);
+    Tree* const value = add(std::move(empty));
+    open_.push_back({value, {}});
+    return true;
+  }
+
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  Tree* add(Tree&& value) {
+    if (open_.empty()) {
+      root_ = std::move(value);
+      return &root_;
+    }
+    Tree& parent = *open_.back().value;
+    if (parent.is_array()) {
+      auto& items = parent.template get_ref<typename Tree::array_t&>();
+      items.push_back(std::move(value));
+      return &items.back();
+    }
+    return &add_member(parent.template get_ref<typename Tree::object_t&>(), std::move(value));
+  }
+
+  Json& add_member(Json::object_t& members, Json&& value) {
+    // As a vector: a search for the key, which is new, would make large objects slow.
+    auto& list = static_cast<Json::object_t::Container&>(members);
+    return list.emplace_back(std::move(key_), std::move(value)).second;
+  }
+
+  SortedJson& add_member(SortedJson::object_t& members, SortedJson&& value) {
+    return members.emplace(std::move(key_), std::move(value)).first->second;
+  }
+
+  std::string_view text_;
+  std::string_view where_;
+  const JsonLimits& limits_;
+  Tree root_;
+  std::vector<Open> open_;
+  std::string key_;
+};
+
 template <class Tree>
 Tree parse_tree(std::string_view text, std::string_view where, const JsonLimits& limits) {
   if (text.size() > limits.max_bytes) {
@@ -38,35 +147,9 @@ Tree parse_tree(std::string_view text, std::string_view where, const JsonLimits&
          limits.max_bytes,
          " are read");
   }
-  std::vector<std::unordered_set<std::string>> keys;
-  const auto guard = [&](int depth, typename Tree::parse_event_t event, Tree& parsed) {
-    using Event = typename Tree::parse_event_t;
-    const bool opens = event == Event::object_start || event == Event::array_start;
-    if (opens && depth >= limits.max_depth)
-      fail(ErrorKind::data, where, ": JSON nested deeper than ", limits.max_depth);
-    if (event == Event::object_start) keys.emplace_back();
-    if (event == Event::object_end) keys.pop_back();
-    if (event == Event::key && !keys.back().insert(parsed.template get<std::string>()).second) {
-      fail(ErrorKind::data,
-           where,
-           ": key '",
-           parsed.template get<std::string>(),
-           "' appears twice in one object");
-    }
-    return true;
-  };
-  try {
-    return Tree::parse(text, guard);
-  } catch (const typename Tree::parse_error& error) {
-    fail(ErrorKind::data,
-         where,
-         ":",
-         line_column(text, error.byte),
-         ": not valid JSON: ",
-         error.what());
-  } catch (const typename Tree::exception& error) {  // a number that no double can hold
-    fail(ErrorKind::data, where, ": not valid JSON: ", error.what());
-  }
+  TreeBuilder<Tree> builder(text, where, limits);
+  Tree::sax_parse(text, &builder);
+  return builder.take();
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "core/json.hpp"
 
+#include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "core/file.hpp"
@@ -47,6 +48,23 @@ TEST(Json, LimitsTheDepth) {
 TEST(Json, LimitsTheSize) {
   EXPECT_NO_THROW(parse_json("[1,2]", "f", {.max_bytes = 5}));
   EXPECT_TRUE(contains(json_error("[1,2]", {.max_bytes = 4}).what(), "at most 4"));
+}
+
+TEST(Json, ManyMembersAndItemsTakeLinearTime) {
+  std::string list = "[";
+  std::string members = "{";
+  for (int i = 0; i < 200000; ++i) {  // in quadratic time: a minute
+    list += "{\"a\":1},";
+    members += cat('"', i, "\":0,");
+  }
+  const auto begin = std::chrono::steady_clock::now();
+
+  const Json items = parse_json(list + "0]", "f");
+  const Json object = parse_json(members + "\"x\":0}", "f");
+
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  EXPECT_EQ(items.size(), 200001U);
+  EXPECT_EQ(object.size(), 200001U);
 }
 
 TEST(Json, RefusesWhatIsNotOneValue) {
