@@ -12,6 +12,7 @@ namespace {
 using Rectangle =
     std::pair<std::vector<std::int64_t>, std::vector<std::int64_t>>;  // offset, extent
 constexpr std::size_t kMaxRectangles = 4096;
+constexpr std::size_t kMaxPairs = std::size_t{1} << 22;  // of slices in rectangles that meet
 
 bool rectangles_meet(const Rectangle& a, const Rectangle& b) {
   for (std::size_t dim = 0; dim < a.first.size(); ++dim) {
@@ -36,12 +37,10 @@ bool ranges_overlap(std::vector<Shard>& ranges) {
 bool any_meet(const std::vector<std::int64_t>& shape,
               const std::vector<Shard>& a,
               const std::vector<Shard>& b) {
-  for (const Shard& left : a) {
-    for (const Shard& right : b) {
-      if (!intersect(shape, left, right).empty()) return true;
-    }
-  }
-  return false;
+  return std::any_of(a.begin(), a.end(), [&](const Shard& left) {
+    return std::any_of(
+        b.begin(), b.end(), [&](const Shard& right) { return meet(shape, left, right); });
+  });
 }
 
 }  // namespace
@@ -58,11 +57,14 @@ std::string cover_problem(const std::vector<std::int64_t>& shape, const std::vec
   if (count != wanted) return cat(count, " of ", wanted, " elements");
   if (groups.size() > kMaxRectangles)
     return cat("cut into ", groups.size(), " rectangles, at most ", kMaxRectangles);
+  std::size_t num_pairs = 0;
   for (auto one = groups.begin(); one != groups.end(); ++one) {
     if (ranges_overlap(one->second)) return "slices overlap";
     for (auto other = std::next(one); other != groups.end(); ++other) {
-      if (rectangles_meet(one->first, other->first) && any_meet(shape, one->second, other->second))
-        return "slices overlap";
+      if (!rectangles_meet(one->first, other->first)) continue;
+      num_pairs += one->second.size() * other->second.size();
+      if (num_pairs > kMaxPairs) return "cut into too many slices of rectangles that meet";
+      if (any_meet(shape, one->second, other->second)) return "slices overlap";
     }
   }
   return "";

@@ -107,6 +107,36 @@ void append(std::vector<ShardRun>& runs, const ShardRun& run) {
   runs.push_back(run);
 }
 
+/// Calls `use` for every row that both have elements of, in order, until it returns false. Rows
+/// that only one of them has elements of lie at the ends: at most a few are looked at in vain.
+template <class Use>
+void for_common_rows(const std::vector<std::int64_t>& shape,
+                     const Shard& source,
+                     const Shard& target,
+                     Use&& use) {
+  check(shape, source);
+  check(shape, target);
+  const CommonRows rows = common_rows(source, target);
+  if (rows.num_rows == 0 || source.count() == 0 || target.count() == 0) return;
+  const std::int64_t first =
+      std::max(rows.first_beyond(source.flat_begin, rows.source_strides, rows.source_origin),
+               rows.first_beyond(target.flat_begin, rows.target_strides, rows.target_origin));
+  for (std::int64_t row = first; row < rows.num_rows; ++row) {
+    const std::int64_t source_begin = rows.begin(row, rows.source_strides, rows.source_origin);
+    const std::int64_t target_begin = rows.begin(row, rows.target_strides, rows.target_origin);
+    if (source_begin >= source.flat_end || target_begin >= target.flat_end) return;
+    const std::int64_t begin = std::max(
+        {std::int64_t{0}, source.flat_begin - source_begin, target.flat_begin - target_begin});
+    const std::int64_t end =
+        std::min({rows.length, source.flat_end - source_begin, target.flat_end - target_begin});
+    if (begin >= end) continue;
+    const ShardRun run{source_begin + begin - source.flat_begin,
+                       target_begin + begin - target.flat_begin,
+                       end - begin};
+    if (!use(run)) return;
+  }
+}
+
 }  // namespace
 
 Shard Shard::whole(const std::vector<std::int64_t>& shape) {
@@ -117,31 +147,23 @@ std::int64_t Shard::rectangle_count() const noexcept {
   return product(extent);
 }
 
+bool meet(const std::vector<std::int64_t>& shape, const Shard& a, const Shard& b) {
+  bool found = false;
+  for_common_rows(shape, a, b, [&](const ShardRun&) {
+    found = true;
+    return false;
+  });
+  return found;
+}
+
 std::vector<ShardRun> intersect(const std::vector<std::int64_t>& shape,
                                 const Shard& source,
                                 const Shard& target) {
-  check(shape, source);
-  check(shape, target);
   std::vector<ShardRun> runs;
-  const CommonRows rows = common_rows(source, target);
-  if (rows.num_rows == 0 || source.count() == 0 || target.count() == 0) return runs;
-  const std::int64_t first =
-      std::max(rows.first_beyond(source.flat_begin, rows.source_strides, rows.source_origin),
-               rows.first_beyond(target.flat_begin, rows.target_strides, rows.target_origin));
-  for (std::int64_t row = first; row < rows.num_rows; ++row) {
-    const std::int64_t source_begin = rows.begin(row, rows.source_strides, rows.source_origin);
-    const std::int64_t target_begin = rows.begin(row, rows.target_strides, rows.target_origin);
-    if (source_begin >= source.flat_end || target_begin >= target.flat_end) break;
-    const std::int64_t begin = std::max(
-        {std::int64_t{0}, source.flat_begin - source_begin, target.flat_begin - target_begin});
-    const std::int64_t end =
-        std::min({rows.length, source.flat_end - source_begin, target.flat_end - target_begin});
-    if (begin >= end) continue;
-    append(runs,
-           {source_begin + begin - source.flat_begin,
-            target_begin + begin - target.flat_begin,
-            end - begin});
-  }
+  for_common_rows(shape, source, target, [&](const ShardRun& run) {
+    append(runs, run);
+    return true;
+  });
   return runs;
 }
 

@@ -32,6 +32,9 @@ struct ShardRun {
   std::int64_t count = 0;
 };
 
+/// Whether they share an element. O(dims), however many runs they share.
+bool meet(const std::vector<std::int64_t>& shape, const Shard& a, const Shard& b);
+
 /// Every run that `target` needs and `source` has, ordered by target_index; empty when they do not
 /// meet.
 std::vector<ShardRun> intersect(const std::vector<std::int64_t>& shape,
