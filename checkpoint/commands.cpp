@@ -151,10 +151,9 @@ std::string checkpoint_reshard(const ReshardCommand& options) {
   const ReshardLayout layout = options.layout.empty()
                                    ? spread_layout(from.manifest(), options.ranks)
                                    : read_layout(options.layout, from.manifest());
-  return cat(from.path().string(),
-             " -> ",
-             reshard_checkpoint(from, layout, options.output).string(),
-             "\n");
+  const RunLock lock(locked_folder(options.output), RunLockOptions{});
+  const fs::path written = reshard_checkpoint(from, layout, options.output);
+  return cat(from.path().string(), " -> ", written.string(), "\n");
 }
 
 std::string checkpoint_prune(const PruneCommand& options) {
@@ -164,9 +163,7 @@ std::string checkpoint_prune(const PruneCommand& options) {
          options.place,
          " is one checkpoint; prune takes a run folder, or the folder of its checkpoints");
   std::optional<RunLock> lock;
-  const fs::path run = fs::absolute(found.path).parent_path();
-  if (!options.dry_run && found.path.filename() == "checkpoints")
-    lock.emplace(run, RunLockOptions{});
+  if (!options.dry_run) lock.emplace(locked_folder(found.path), RunLockOptions{});
   PruneOptions prune{.run_id = {},
                      .keep_last = options.keep_last,
                      .keep_every = options.keep_every,

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "checkpoint/folder.hpp"
 #include "core/error.hpp"
 #include "core/hash.hpp"
 
@@ -45,8 +46,7 @@ bool is_cached(int fd, std::uint64_t size) {
 Fd open_regular(const std::filesystem::path& path, std::uint64_t& size) {
   Fd fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
   if (!fd) {
-    const bool bad = errno == ENOENT || errno == ELOOP || errno == ENOTDIR || errno == ENXIO;
-    fail(bad ? ErrorKind::data : ErrorKind::resource,
+    fail(kind_of_refusal(errno),
          "cannot open ",
          path.string(),
          ": ",
@@ -170,11 +170,16 @@ std::span<const std::byte> DiskStream::next() {
   return current_.bytes;
 }
 
-std::string hash_recorded(const std::filesystem::path& folder, const SavedFile& file) {
+std::string hash_recorded(const std::filesystem::path& folder,
+                          const SavedFile& file,
+                          const std::function<void(std::span<const std::byte>)>& see) {
   const DiskReader reader(folder, file);
   DiskStream stream(reader);
   Hasher hasher;
-  for (auto piece = stream.next(); !piece.empty(); piece = stream.next()) hasher.update(piece);
+  for (auto piece = stream.next(); !piece.empty(); piece = stream.next()) {
+    hasher.update(piece);
+    see(piece);
+  }
   return hasher.hex();
 }
 

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <span>
@@ -79,7 +80,9 @@ class DiskStream {
   std::vector<std::jthread> threads_;
 };
 
-/// XXH3-128 of the whole file.
-std::string hash_recorded(const std::filesystem::path& folder, const SavedFile& file);
+/// XXH3-128 of the whole file; `see` is given its bytes in order.
+std::string hash_recorded(const std::filesystem::path& folder,
+                          const SavedFile& file,
+                          const std::function<void(std::span<const std::byte>)>& see);
 
 }  // namespace trireme

@@ -1,6 +1,7 @@
 #include "checkpoint/folder.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <functional>
 #include <string>
 
@@ -14,20 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<fs::path> entries_of(const fs::path& folder) {
-  std::vector<fs::path> entries;
-  std::error_code code;
-  for (fs::directory_iterator it(folder, code), end; !code && it != end; it.increment(code))
-    entries.push_back(it->path());
-  const bool absent =
-      code == std::errc::no_such_file_or_directory || code == std::errc::not_a_directory;
-  if (code && !absent) {
-    fail(ErrorKind::resource, "cannot list ", folder.string(), ": ", code.message());
-  }
-  std::sort(entries.begin(), entries.end());
-  return entries;
-}
-
 void remove_tree(const fs::path& path) {
   std::error_code code;
   fs::remove_all(path, code);
@@ -36,19 +23,47 @@ void remove_tree(const fs::path& path) {
 
 }  // namespace
 
+ErrorKind kind_of_refusal(int error_number) noexcept {
+  switch (error_number) {
+    case ENOENT:
+    case ENOTDIR:
+    case EISDIR:
+    case EACCES:
+    case EPERM:
+    case ELOOP:
+    case ENXIO:
+    case ENAMETOOLONG:
+      return ErrorKind::data;
+    default:
+      return ErrorKind::resource;
+  }
+}
+
+std::vector<fs::path> list_folder(const fs::path& folder) {
+  std::vector<fs::path> entries;
+  std::error_code code;
+  for (fs::directory_iterator it(folder, code), end; !code && it != end; it.increment(code))
+    entries.push_back(it->path());
+  const bool absent =
+      code == std::errc::no_such_file_or_directory || code == std::errc::not_a_directory;
+  if (code && !absent)
+    fail(kind_of_refusal(code.value()), "cannot list ", folder.string(), ": ", code.message());
+  std::sort(entries.begin(), entries.end());
+  return entries;
+}
+
 std::vector<std::int64_t> list_steps(const fs::path& folder) {
   std::vector<std::int64_t> steps;
-  for (const fs::path& entry : entries_of(folder)) {
+  for (const fs::path& entry : list_folder(folder)) {
     const std::int64_t step = step_of_folder_name(entry.filename().string());
-    if (step >= 0 && fs::symlink_status(entry).type() == fs::file_type::directory)
-      steps.push_back(step);
+    if (step >= 0) steps.push_back(step);
   }
   std::sort(steps.begin(), steps.end(), std::greater<>());
   return steps;
 }
 
 void remove_leftovers(const fs::path& folder) {
-  for (const fs::path& entry : entries_of(folder)) {
+  for (const fs::path& entry : list_folder(folder)) {
     const std::string name = entry.filename().string();
     if (name.starts_with(".tmp-step-") || name.starts_with(".trash-step-")) remove_tree(entry);
   }
@@ -74,14 +89,23 @@ fs::path set_aside_step(const fs::path& folder, std::int64_t step) {
 }
 
 CheckpointPlace find_place(const fs::path& path) {
-  if (fs::exists(path / kManifestName)) return {path, true};
-  if (step_of_folder_name(path.filename().string()) >= 0 && fs::is_directory(path))
-    return {path, true};
-  if (!list_steps(path / "checkpoints").empty()) return {path / "checkpoints", false};
-  if (!list_steps(path).empty()) return {path, false};
+  std::error_code code;
+  const fs::path place = fs::canonical(path, code);
+  if (code)
+    fail(kind_of_refusal(code.value()), path.string(), " cannot be opened: ", code.message());
+  const bool named = step_of_folder_name(place.filename().string()) >= 0;
+  if ((named && fs::is_directory(place, code)) || fs::exists(place / kManifestName, code))
+    return {place, true};
+  if (!list_steps(place / "checkpoints").empty()) return {place / "checkpoints", false};
+  if (!list_steps(place).empty()) return {place, false};
   fail(ErrorKind::data,
        path.string(),
        " holds no checkpoint: expected a step-NNNNNNNNN folder, or a run folder with some");
+}
+
+fs::path locked_folder(const fs::path& checkpoints) {
+  const fs::path place = fs::weakly_canonical(checkpoints);
+  return place.filename() == "checkpoints" ? place.parent_path() : place;
 }
 
 }  // namespace trireme

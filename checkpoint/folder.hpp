@@ -3,12 +3,23 @@
 #include <filesystem>
 #include <vector>
 
+#include "core/error.hpp"
+
 /// The folder that holds a run's checkpoints: `step-NNNNNNNNN` (committed), `.tmp-*` (being written
 /// or left by a killed save), `.trash-*` (being deleted), `latest` (a hint).
 namespace trireme {
 
-/// Committed steps, newest first. Symbolic links and anything not named step-NNNNNNNNN are skipped.
-/// Empty if absent.
+/// Error(data) for what a file system refuses because of the file: absent, no permission, a link
+/// or another kind of thing than expected. Error(resource) for trouble with the machine: those are
+/// no reason to train on from older state.
+ErrorKind kind_of_refusal(int error_number) noexcept;
+
+/// Paths of all entries, sorted; empty if there is no such folder. Throws Error of
+/// kind_of_refusal.
+std::vector<std::filesystem::path> list_folder(const std::filesystem::path& folder);
+
+/// Steps of all entries named step-NNNNNNNNN, newest first, whatever they are: one that is no
+/// folder is damaged (Checkpoint::open says so). Empty if the folder is absent.
 std::vector<std::int64_t> list_steps(const std::filesystem::path& folder);
 
 /// Deletes `.tmp-step-*` and `.trash-step-*`. Only the run's owner may call it, while no save is in
@@ -24,12 +35,17 @@ void discard_step(const std::filesystem::path& folder, std::int64_t step);
 std::filesystem::path set_aside_step(const std::filesystem::path& folder, std::int64_t step);
 
 /// A step folder, a folder of step folders, or a run folder (its `checkpoints`): the folder of step
-/// folders, or `path` itself if it is one checkpoint. Throws Error(data) if it is none of these.
+/// folders, or `path` itself if it is one checkpoint; as an absolute path without links, so that
+/// its last name is the folder's own. Throws Error(data) if it is none of these.
 struct CheckpointPlace {
   std::filesystem::path path;
   bool is_step = false;  // path is one checkpoint
 };
 
 CheckpointPlace find_place(const std::filesystem::path& path);
+
+/// The folder whose RunLock guards a folder of step folders: the run folder, or `checkpoints`
+/// itself where it lies in none.
+std::filesystem::path locked_folder(const std::filesystem::path& checkpoints);
 
 }  // namespace trireme

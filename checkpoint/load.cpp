@@ -102,6 +102,9 @@ void read_tensors(const Checkpoint& checkpoint, const StateDict& into) {
 }  // namespace
 
 Checkpoint Checkpoint::open(const std::filesystem::path& folder) {
+  if (std::error_code code; std::filesystem::is_symlink(folder, code)) {
+    fail(ErrorKind::data, folder.string(), " is a symbolic link, which is not followed");
+  }
   const std::filesystem::path path = folder / kManifestName;
   Checkpoint checkpoint;
   checkpoint.path_ = folder;
@@ -142,8 +145,10 @@ std::vector<std::byte> Checkpoint::read_logical(const std::string& name) const {
     fail(ErrorKind::data, path_.string(), " holds no tensor ", name);
   const SavedTensor& tensor = found->second;
   std::uint64_t available = 0;  // a hostile shape must not allocate more than the files hold
-  for (const SavedFile& shard : manifest_.shards)
-    available += std::filesystem::file_size(path_ / shard.name);
+  for (const SavedFile& shard : manifest_.shards) {
+    (void)open_recorded(path_, shard);
+    available += shard.bytes;
+  }
   const auto count = static_cast<std::uint64_t>(tensor.count());
   if (count > available / size_of(tensor.dtype))
     fail(ErrorKind::data, path_.string(), ": ", name, " is larger than its shards");

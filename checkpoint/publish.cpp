@@ -61,7 +61,9 @@ void make_temporary(const Unpublished& unpublished) {
          target.string(),
          " exists already; a committed checkpoint is never overwritten");
   }
-  remove_leftovers(unpublished.folder);
+  // What cannot be deleted costs space; where it is in the way, the next line says so.
+  if (const auto error = capture([&] { remove_leftovers(unpublished.folder); }))
+    log::warn(error->what());
   failpoint("checkpoint.mkdir");
   if (!fs::create_directory(unpublished.temporary, code) || code) {
     fail(ErrorKind::resource,

@@ -128,7 +128,12 @@ std::vector<std::int64_t> prune_checkpoints(const std::filesystem::path& folder,
                                             const PruneOptions& options,
                                             const WarningSink& warn) {
   const std::vector<std::int64_t> steps = surplus_checkpoints(folder, options, warn);
-  for (const std::int64_t step : steps) discard_step(folder, step);
+  std::optional<Error> first;
+  for (const std::int64_t step : steps) {
+    const auto error = capture([&] { discard_step(folder, step); });
+    if (!first) first = error;
+  }
+  if (first) throw Error(*first);
   return steps;
 }
 

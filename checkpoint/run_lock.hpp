@@ -33,12 +33,17 @@ class RunLock {
   RunLock& operator=(const RunLock&) = delete;
   ~RunLock();
 
-  /// Throws Error(usage) if another process has taken the run over: then nothing may be written any
-  /// more.
+  /// Throws Error(usage) if another process has taken the run over, as far as the last heartbeat
+  /// saw: then nothing may be written any more.
   void check() const;
+
+  /// The same, from the file as it is now: this process may have stood still since the last
+  /// heartbeat.
+  void confirm();
 
  private:
   void beat(double period_s);
+  void look();
 
   std::filesystem::path path_;
   std::string owner_;  // the record without the counter

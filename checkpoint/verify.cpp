@@ -8,6 +8,7 @@
 #include "checkpoint/folder.hpp"
 #include "checkpoint/logical_reader.hpp"
 #include "checkpoint/sha256.hpp"
+#include "checkpoint/slice_sums.hpp"
 #include "core/error.hpp"
 
 namespace trireme {
@@ -21,13 +22,21 @@ std::string joined(const std::vector<std::string>& lines) {
   return text;
 }
 
-std::string file_damage(const fs::path& folder, const SavedFile& file) {
+/// `slices`: of a shard, else null.
+std::string file_damage(const fs::path& folder, const SavedFile& file, SliceSums* slices) {
   std::string damage;
   const auto error = capture([&] {
-    const std::string computed = hash_recorded(folder, file);
-    if (computed != file.hash)
+    const std::string computed = hash_recorded(folder, file, [&](std::span<const std::byte> bytes) {
+      if (slices != nullptr) slices->update(bytes);
+    });
+    if (computed != file.hash) {
       damage = cat(file.name, ": its hash is ", computed, ", the manifest says ", file.hash);
+    } else if (const std::string problem = slices != nullptr ? slices->problem() : "";
+               !problem.empty()) {
+      damage = cat(file.name, ": ", problem);
+    }
   });
+  if (error && error->kind() != ErrorKind::data) throw Error(*error);
   return error ? error->what() : damage;
 }
 
@@ -36,13 +45,12 @@ std::vector<std::string> unknown_entries(const Checkpoint& checkpoint) {
   for (const SavedFile& file : checkpoint.manifest().files) known.insert(file.name);
   for (const SavedFile& shard : checkpoint.manifest().shards) known.insert(shard.name);
   std::vector<std::string> unknown;
-  for (const fs::directory_entry& entry : fs::directory_iterator(checkpoint.path())) {
-    const std::string name = entry.path().filename().string();
+  for (const fs::path& entry : list_folder(checkpoint.path())) {
+    const std::string name = entry.filename().string();
     // A leading dot: what NFS makes of a file deleted while open.
     if (!name.starts_with('.') && !known.contains(name))
       unknown.push_back(name + ": not named by the manifest");
   }
-  std::sort(unknown.begin(), unknown.end());
   return unknown;
 }
 
@@ -82,13 +90,17 @@ void add_elements(const Checkpoint& checkpoint, const SavedTensor& tensor, Sha25
 std::vector<std::string> find_damage(const Checkpoint& checkpoint, int rank, int size) {
   std::vector<std::string> damage;
   if (rank == 0) damage = unknown_entries(checkpoint);
-  int index = 0;
-  for (const auto* list : {&checkpoint.manifest().shards, &checkpoint.manifest().files}) {
-    for (const SavedFile& file : *list) {
-      if (index++ % size != rank) continue;
-      std::string one = file_damage(checkpoint.path(), file);
-      if (!one.empty()) damage.push_back(std::move(one));
-    }
+  const CheckpointManifest& manifest = checkpoint.manifest();
+  const std::size_t num_shards = manifest.shards.size();
+  for (auto i = static_cast<std::size_t>(rank); i < num_shards + manifest.files.size();
+       i += static_cast<std::size_t>(size)) {
+    const bool is_shard = i < num_shards;
+    std::optional<SliceSums> slices;
+    if (is_shard) slices.emplace(manifest, i);
+    std::string one = file_damage(checkpoint.path(),
+                                  is_shard ? manifest.shards[i] : manifest.files[i - num_shards],
+                                  slices ? &*slices : nullptr);
+    if (!one.empty()) damage.push_back(std::move(one));
   }
   return damage;
 }

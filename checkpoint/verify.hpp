@@ -14,8 +14,9 @@ namespace trireme {
 using WarningSink = std::function<void(std::string_view)>;
 
 /// This rank's share (every size-th file) of a check of all files: present, regular, of the
-/// recorded size and hash, and nothing in the folder that the manifest does not name. Plain reads.
-/// Empty: all good.
+/// recorded size and hash, every slice of the recorded sum, and nothing in the folder that the
+/// manifest does not name. Plain reads. Empty: all good. Throws Error(resource) for trouble with
+/// the machine, which is no damage.
 std::vector<std::string> find_damage(const Checkpoint& checkpoint, int rank = 0, int size = 1);
 
 /// Opens and checks everything. Throws Error(data) listing all damage.
