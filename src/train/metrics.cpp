@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -55,9 +56,19 @@ class JsonLine {
 /// Cuts off a last line without its end (a full disk, a lost node): it would run into the next one.
 void cut_torn_line(const std::filesystem::path& file) {
   if (!std::filesystem::exists(file)) return;
-  const std::string text = read_file(file);
-  const std::size_t whole = text.rfind('\n') + 1;  // npos + 1 is 0
-  if (whole != text.size()) std::filesystem::resize_file(file, whole);
+  const Fd fd = open_read(file);
+  const std::uint64_t size = std::filesystem::file_size(file);
+  std::uint64_t whole = size;  // up to and with the last end of a line
+  std::array<char, 4096> piece{};
+  while (whole > 0) {
+    const std::uint64_t begin = whole - std::min<std::uint64_t>(whole, piece.size());
+    const std::span<char> bytes(piece.data(), static_cast<std::size_t>(whole - begin));
+    read_all(fd.get(), std::as_writable_bytes(bytes), begin, file);
+    const std::size_t end = std::string_view(bytes.data(), bytes.size()).rfind('\n') + 1;
+    whole = begin + end;  // npos + 1 is 0
+    if (end != 0) break;
+  }
+  if (whole != size) std::filesystem::resize_file(file, whole);
 }
 
 constexpr std::int64_t kQuietSteps = 20;  // between two warnings of spikes

@@ -20,9 +20,8 @@ bool holds_step(const fs::path& checkpoints) {
 }
 
 bool is_status(const fs::path& file) {
-  if (!fs::exists(file)) return false;
   try {
-    const Json status = read_json(file);
+    const Json status = read_json(file, {.max_bytes = std::size_t{1} << 20});
     return status.contains("state") && status.contains("exit_code");
   } catch (const Error&) {
     return false;

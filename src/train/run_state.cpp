@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <limits>
 
 #include "core/error.hpp"
 #include "parallel/torch_bridge.hpp"
@@ -78,6 +80,26 @@ void StateView::unstage() {
   for (Mirror& mirror : mirrors_) mirror.device.copy_(mirror.host);
 }
 
+std::int64_t number_in(const std::map<std::string, std::string>& values,
+                       const char* key,
+                       std::int64_t least,
+                       std::int64_t most) {
+  const auto value = number<std::int64_t>(values, key);
+  if (value < least || value > most) {
+    fail(ErrorKind::data,
+         "the checkpoint's value '",
+         key,
+         "' is ",
+         value,
+         ", must be in [",
+         least,
+         ", ",
+         most,
+         "]");
+  }
+  return value;
+}
+
 void save_progress(std::map<std::string, std::string>& values,
                    const Progress& progress,
                    const LossScaler& scaler) {
@@ -90,17 +112,24 @@ void save_progress(std::map<std::string, std::string>& values,
 }
 
 std::int64_t saved_next_sample(const std::map<std::string, std::string>& values) {
-  return number<std::int64_t>(values, "data.next_sample");
+  return number_in(values, "data.next_sample", 0, std::numeric_limits<std::int64_t>::max());
 }
 
-Progress load_progress(const std::map<std::string, std::string>& values, LossScaler& scaler) {
-  if (scaler.dynamic())
-    scaler.restore(number<double>(values, "scaler.scale"),
-                   number<std::int64_t>(values, "scaler.good_steps"));
-  return {number<std::int64_t>(values, "step"),
-          number<std::int64_t>(values, "update"),
+Progress load_progress(const std::map<std::string, std::string>& values,
+                       std::int64_t step,
+                       LossScaler& scaler) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  if (scaler.dynamic()) {
+    const auto scale = number<double>(values, "scaler.scale");
+    if (!(scale > 0 && std::isfinite(scale)))
+      fail(
+          ErrorKind::data, "the checkpoint's value 'scaler.scale' is ", scale, ", must be above 0");
+    scaler.restore(scale, number_in(values, "scaler.good_steps", 0, kMost));
+  }
+  return {number_in(values, "step", step, step),
+          number_in(values, "update", 0, step),
           saved_next_sample(values),
-          number<std::int64_t>(values, "tokens")};
+          number_in(values, "tokens", 0, kMost)};
 }
 
 }  // namespace trireme

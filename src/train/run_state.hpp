@@ -55,7 +55,16 @@ void save_progress(std::map<std::string, std::string>& values,
                    const LossScaler& scaler);
 /// The progress' next_sample alone.
 std::int64_t saved_next_sample(const std::map<std::string, std::string>& values);
-/// Throws Error(data) for a value that is missing or not a number.
-Progress load_progress(const std::map<std::string, std::string>& values, LossScaler& scaler);
+/// Of a checkpoint of `step`. Throws Error(data) for a value that is missing, no number, or out of
+/// range.
+Progress load_progress(const std::map<std::string, std::string>& values,
+                       std::int64_t step,
+                       LossScaler& scaler);
+/// The whole number of that key. Throws Error(data) if it is missing, no number, or not in [least,
+/// most].
+std::int64_t number_in(const std::map<std::string, std::string>& values,
+                       const char* key,
+                       std::int64_t least,
+                       std::int64_t most);
 
 }  // namespace trireme

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdio>
 
+#include "checkpoint/agree.hpp"
 #include "checkpoint/retention.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
@@ -35,15 +36,18 @@ std::string seconds_text(double seconds) {
 CheckpointSaver::CheckpointSaver(std::filesystem::path folder,
                                  std::string run_id,
                                  const CheckpointConfig& config,
+                                 RunLock* lock,
                                  Communicator& world)
     : folder_(std::move(folder)),
       run_id_(std::move(run_id)),
       config_(config),
+      lock_(lock),
       world_(world),
       writer_(config.write_mb_per_s) {}
 
 void CheckpointSaver::save(std::int64_t step, const StateDict& state) {
   commit();
+  confirm_lock();
   since_start_.restart();
   const SaveOptions borrowed{run_id_, /*copy=*/false};
   if (!config_.async) {
@@ -71,6 +75,7 @@ bool CheckpointSaver::writer_done() const {
 void CheckpointSaver::commit() {
   if (!in_flight()) return;
   WriteBehind::Result result = writer_.finish();
+  confirm_lock();
   all_or_none(world_,
               [&] { published_ = commit_checkpoint(result.staged, result.written, world_); });
   writer_.recycle(result.staged);
@@ -84,23 +89,30 @@ void CheckpointSaver::commit() {
                " of this rank's memory"));
 }
 
+void CheckpointSaver::confirm_lock() {
+  all_or_none(world_, [&] {
+    if (lock_ != nullptr) lock_->confirm();
+  });
+}
+
 void CheckpointSaver::announce(std::int64_t step, const std::string& how) {
   if (world_.rank() == 0) {
     log::info(cat("saved ", published_.string(), ": ", format_bytes(bytes_in(published_)), how));
   }
   trusted_.push_back(step);
   if (config_.keep_last == 0) return;
-  all_or_none(world_, [&] {
-    if (world_.rank() != 0) return;
-    const PruneOptions options{.run_id = run_id_,
-                               .keep_last = config_.keep_last,
-                               .keep_every = config_.keep_every,
-                               .keep_best = config_.keep_best,
-                               .trusted = trusted_};
-    prune_checkpoints(folder_, options, [this](std::string_view text) {
-      if (warned_.emplace(text).second) log::warn(text);
-    });
-  });
+  if (world_.rank() != 0) return;
+  const auto warn = [this](std::string_view text) {
+    if (warned_.emplace(text).second) log::warn(text);
+  };
+  const PruneOptions options{.run_id = run_id_,
+                             .keep_last = config_.keep_last,
+                             .keep_every = config_.keep_every,
+                             .keep_best = config_.keep_best,
+                             .trusted = trusted_};
+  // What cannot be deleted costs space, not the run.
+  if (const auto error = capture([&] { prune_checkpoints(folder_, options, warn); }))
+    warn(error->what());
 }
 
 }  // namespace trireme

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/run_lock.hpp"
 #include "checkpoint/write_behind.hpp"
 #include "core/timer.hpp"
 #include "train/config.hpp"
@@ -14,9 +15,11 @@ namespace trireme {
 /// collective where nothing else is said.
 class CheckpointSaver {
  public:
+  /// `lock`: the run's, on the rank that holds it; nothing is published once it is lost.
   CheckpointSaver(std::filesystem::path folder,
                   std::string run_id,
                   const CheckpointConfig& config,
+                  RunLock* lock,
                   Communicator& world);
 
   /// With checkpoint.async: returns at once, while a thread copies the state and writes the copy;
@@ -39,11 +42,13 @@ class CheckpointSaver {
   void commit();
 
  private:
+  void confirm_lock();
   void announce(std::int64_t step, const std::string& how);
 
   std::filesystem::path folder_;
   std::string run_id_;
   CheckpointConfig config_;
+  RunLock* lock_;
   Communicator& world_;
   std::filesystem::path published_;
   std::vector<std::int64_t> trusted_;  // steps saved by this process

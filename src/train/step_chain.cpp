@@ -48,6 +48,10 @@ StepChain::StepChain(std::filesystem::path file, bool writes)
 
 void StepChain::start(std::int64_t step, const std::string& value) {
   step_ = step;
+  const bool is_hash = value.size() == value_.size() &&
+                       value.find_first_not_of("0123456789abcdef") == std::string::npos;
+  if (!value.empty() && !is_hash)
+    fail(ErrorKind::data, "the checkpoint's value 'chain' is '", value, "', expected a hash");
   if (!value.empty()) value_ = value;
   if (!writes_) return;
   std::string kept;

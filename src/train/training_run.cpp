@@ -30,6 +30,7 @@ int TrainingRun::execute() {
   StopVote vote(world_);
   bool stopped = false;
   while (progress_.step < config_.train.steps && !stopped) {
+    if (lock_) lock_->check();
     const StopRequests::Wish wish = requests_->poll();
     const std::int64_t step_before = progress_.step;
     vote.post({wish.stop, wish.save, saver_->writer_done(), trace_});
@@ -186,6 +187,7 @@ void TrainingRun::save() {
 }
 
 void TrainingRun::record_failure(const std::string& kind, int code, const std::string& message) {
+  if (!claimed_) return;
   write_verdict(folder_,
                 {world_.rank(), ranks_.launch.hostname, kind, code, progress_.step, message});
   if (world_.rank() == 0) write_status(folder_, "failed", code, progress_.step);
@@ -207,7 +209,10 @@ int pretrain(RunConfig& config,
   TrainingRun run(config, keys, folder, ranks);
   int code = kExitDone;
   try {
-    code = with_torch_errors([&] { return run.execute(); });
+    code = with_torch_errors([&] {
+      run.prepare();
+      return run.execute();
+    });
   } catch (const PeerFailed& peer) {
     run.record_failure("peer", peer.code(), peer.what());
     throw;

@@ -40,12 +40,8 @@ struct RunRanks {
   std::string job_id;  // of the scheduler, "" outside one
 };
 
-/// One training run on all ranks, from opened data to the last checkpoint. Construct, then
+/// One training run on all ranks, from opened data to the last checkpoint: prepare(), then
 /// execute(); both are collective.
-///
-/// The constructor opens the data, resolves the configuration, claims the run folder, builds the
-/// model and resumes; whatever is wrong on any rank is thrown on all (agreement.hpp) before a step
-/// is done.
 class TrainingRun {
  public:
   TrainingRun(RunConfig& config,
@@ -56,12 +52,17 @@ class TrainingRun {
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;
 
+  /// Opens the data, resolves the configuration, claims the run folder, builds the model and
+  /// resumes; whatever is wrong on any rank is thrown on all (agreement.hpp) before a step is done.
+  void prepare();
+
   /// Trains to the last step: kExitDone; or to the step at which a rank was asked to stop
   /// (stop_requests.hpp): kExitStopped, after a committed checkpoint. Throws what ends the run,
   /// with the last committed checkpoint intact.
   int execute();
 
-  /// After execute() threw: status.json (rank 0) and this rank's verdict say so.
+  /// After either threw: status.json (rank 0) and this rank's verdict say so, if the folder was
+  /// claimed.
   void record_failure(const std::string& kind, int code, const std::string& message);
   /// After execute() threw Error(numeric), which all ranks do at the same step: the lines of the
   /// steps before are written, and one rank speaks for all. Throws AgreedError or PeerFailed.
@@ -113,6 +114,7 @@ class TrainingRun {
   RunFolder folder_;
   RunRanks ranks_;
   std::optional<RunLock> lock_;  // rank 0
+  bool claimed_ = false;         // the folder is this run's, on all ranks
   Communicator& world_;
 
   std::optional<SampleStream> stream_;

@@ -32,18 +32,21 @@ TrainingRun::TrainingRun(RunConfig& config,
                          ConfigSet& keys,
                          const std::filesystem::path& folder,
                          const RunRanks& ranks)
-    : config_(config), keys_(keys), folder_{folder}, ranks_(ranks), world_(ranks.world) {
+    : config_(config), keys_(keys), folder_{folder}, ranks_(ranks), world_(ranks.world) {}
+
+TrainingRun::~TrainingRun() = default;
+
+void TrainingRun::prepare() {
   all_or_none(world_, [&] {
     open_data();
     resolve_config();
   });
   all_or_none(world_, [&] { claim_folder(); });
+  claimed_ = true;
   all_or_none(world_, [&] { build(); });
   resume();
   announce();
 }
-
-TrainingRun::~TrainingRun() = default;
 
 void TrainingRun::open_data() {
   if (config_.data.path.empty())
@@ -144,6 +147,9 @@ void TrainingRun::claim_folder() {
   if (world_.rank() != 0) return;
   folder_.prepare();
   lock_.emplace(folder_.root, RunLockOptions{.job_id = ranks_.job_id});
+  // From here on a kill leaves a folder that the next start knows as its own.
+  if (!std::filesystem::exists(folder_.status()))
+    write_status(folder_, "running", kExitDone, progress_.step);
   clear_verdicts(folder_);
   if (config_.checkpoint.resume == "never" && !list_steps(folder_.checkpoints()).empty()) {
     fail(ErrorKind::usage,
@@ -165,6 +171,7 @@ void TrainingRun::build() {
   saver_.emplace(folder_.checkpoints(),
                  run_identity(keys_, stream_->content_hash()),
                  config_.checkpoint,
+                 lock_ ? &*lock_ : nullptr,
                  world_);
   model_->step.before_update([this] { saver_->wait_copied(); });
   chain_.emplace(folder_.chain(), world_.rank() == 0);
@@ -267,6 +274,8 @@ void TrainingRun::load(const Checkpoint& checkpoint) {
     } else {
       check_same_run(values, keys_, checkpoint.path().string());
       stream_->check_state(values, saved_next_sample(values), checkpoint.path().string());
+      progress_ = load_progress(values, checkpoint.step(), model_->scaler);
+      load_history(values);
     }
   });
   StateDict state;
@@ -280,8 +289,6 @@ void TrainingRun::load(const Checkpoint& checkpoint) {
     log::info(cat("starting from the weights of ", checkpoint.path().string()));
     return;
   }
-  progress_ = load_progress(values, model_->scaler);
-  all_or_none(world_, [&] { load_history(values); });
   metrics_->write_resumed(progress_.step);
   log::info(cat("resumed from ",
                 checkpoint.path().string(),
@@ -302,8 +309,8 @@ void TrainingRun::load_history(const std::map<std::string, std::string>& values)
   // Absent in checkpoints of version 0.1: the chain then starts anew at this step.
   const auto chain = values.find("chain");
   chain_->start(progress_.step, chain == values.end() ? "" : chain->second);
-  const auto skipped = values.find("skipped_in_a_row");
-  if (skipped != values.end()) skipped_->restore(std::atoll(skipped->second.c_str()));
+  if (values.contains("skipped_in_a_row"))
+    skipped_->restore(number_in(values, "skipped_in_a_row", 0, progress_.step));
   metrics_->restore_spikes(values);
 }
 
