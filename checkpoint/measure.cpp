@@ -25,7 +25,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kTensorBytes = std::uint64_t{8} << 20;
-constexpr std::int64_t kColumns = 1024;
 constexpr double kStep_s = 0.5;  // at least: of the work beside a save behind training
 
 double processor_seconds() {
@@ -53,20 +52,18 @@ class Measurement {
  public:
   Measurement(fs::path folder, std::uint64_t bytes, Communicator& world)
       : folder_(std::move(folder)), world_(world) {
-    const std::uint64_t row = kColumns * sizeof(float);
-    content_.resize(static_cast<std::size_t>((bytes + row - 1) / row * row));
-    for (std::size_t i = 0; i < content_.size(); i += sizeof(std::uint32_t)) {
-      const auto value = static_cast<std::uint32_t>(i * 2654435761U >> 7);
-      std::memcpy(content_.data() + i, &value, sizeof value);
+    content_.resize(static_cast<std::size_t>(bytes));
+    for (std::size_t i = 0; i < content_.size(); i += kWord) {
+      const std::uint32_t value = expected(i);
+      std::memcpy(content_.data() + i, &value, std::min(kWord, content_.size() - i));
     }
     const auto ranks = static_cast<std::size_t>(world.size());
     std::size_t number = 0;
     for (std::size_t at = 0; at < content_.size(); at += kTensorBytes, ++number) {
       const std::size_t size = std::min<std::size_t>(kTensorBytes, content_.size() - at);
-      const std::vector<std::int64_t> shape{
-          static_cast<std::int64_t>(size / static_cast<std::size_t>(row)), kColumns};
+      const std::vector<std::int64_t> shape{static_cast<std::int64_t>(size)};
       state_.tensors.push_back({cat("param/t", number),
-                                DType::f32,
+                                DType::u8,
                                 shape,
                                 Shard::whole(shape),
                                 std::span(content_).subspan(at, size),
@@ -137,10 +134,9 @@ class Measurement {
 
   /// What was loaded is what was saved.
   void check_content() const {
-    for (std::size_t i = 0; i < content_.size(); i += sizeof(std::uint32_t)) {
-      std::uint32_t value = 0;
-      std::memcpy(&value, content_.data() + i, sizeof value);
-      if (value != static_cast<std::uint32_t>(i * 2654435761U >> 7))
+    for (std::size_t i = 0; i < content_.size(); i += kWord) {
+      const std::uint32_t value = expected(i);
+      if (std::memcmp(&value, content_.data() + i, std::min(kWord, content_.size() - i)) != 0)
         fail(ErrorKind::internal, "the loaded state differs from the saved one at byte ", i);
     }
   }
@@ -148,6 +144,12 @@ class Measurement {
   void clear_content() { std::fill(content_.begin(), content_.end(), std::byte{0}); }
 
  private:
+  static constexpr std::size_t kWord = sizeof(std::uint32_t);
+
+  static std::uint32_t expected(std::size_t at) {
+    return static_cast<std::uint32_t>(at * 2654435761U >> 7);
+  }
+
   fs::path folder_;
   Communicator& world_;
   std::vector<std::byte> content_;
@@ -205,23 +207,24 @@ void measure_async(const fs::path& folder,
   measured.copy_bytes = writer.memory_bytes();
 }
 
-}  // namespace
+/// Raw files, a checkpoint, and one behind training lie there at once.
+void check_space(const fs::path& folder, std::uint64_t bytes) {
+  std::error_code code;
+  const fs::space_info space = fs::space(folder, code);
+  if (code || bytes <= space.available / 3) return;
+  fs::remove(folder, code);
+  fail(ErrorKind::resource,
+       folder.string(),
+       ": three times ",
+       bytes,
+       " bytes are written there, ",
+       space.available,
+       " are free");
+}
 
-MeasuredCheckpoint measure_checkpoint(const fs::path& folder,
-                                      const MeasureOptions& options,
-                                      Communicator& world) {
-  if (options.bytes == 0) fail(ErrorKind::usage, "--bytes 0, must be at least 1");
-  if (options.repeats < 1 || options.repeats > 1000)
-    fail(ErrorKind::usage, "--repeats ", options.repeats, ", must be in [1, 1000]");
-  agree(world, capture([&] {
-          if (world.rank() != 0) return;
-          std::error_code code;
-          if (fs::exists(fs::symlink_status(folder)))
-            fail(ErrorKind::usage, folder.string(), " exists already; name a new folder");
-          fs::create_directories(folder, code);
-          if (code)
-            fail(ErrorKind::resource, "cannot create ", folder.string(), ": ", code.message());
-        }));
+MeasuredCheckpoint measure_in(const fs::path& folder,
+                              const MeasureOptions& options,
+                              Communicator& world) {
   Measurement run(folder, options.bytes, world);
   MeasuredCheckpoint measured;
   measured.ranks = world.size();
@@ -250,15 +253,46 @@ MeasuredCheckpoint measure_checkpoint(const fs::path& folder,
       if (!last) fs::remove_all(saved);
     }
   }
-  if (!options.keep_last) {
-    world.barrier();
-    if (world.rank() == 0) fs::remove_all(folder);
-  }
   for (double* cpu : {&measured.raw_write_cpu_s,
                       &measured.save_cpu_s,
                       &measured.raw_read_cpu_s,
                       &measured.load_cpu_s})
     *cpu /= static_cast<double>(options.repeats);
+  return measured;
+}
+
+}  // namespace
+
+MeasuredCheckpoint measure_checkpoint(const fs::path& folder,
+                                      const MeasureOptions& options,
+                                      Communicator& world) {
+  if (options.bytes == 0) fail(ErrorKind::usage, "--bytes 0, must be at least 1");
+  if (options.repeats < 1 || options.repeats > 1000)
+    fail(ErrorKind::usage, "--repeats ", options.repeats, ", must be in [1, 1000]");
+  agree(world, capture([&] {
+          if (world.rank() != 0) return;
+          std::error_code code;
+          if (fs::exists(fs::symlink_status(folder)))
+            fail(ErrorKind::usage, folder.string(), " exists already; name a new folder");
+          fs::create_directories(folder, code);
+          if (code)
+            fail(ErrorKind::resource, "cannot create ", folder.string(), ": ", code.message());
+          check_space(folder, options.bytes);
+        }));
+  MeasuredCheckpoint measured;
+  const auto clean_up = [&] {
+    if (world.rank() != 0) return;
+    std::error_code ignored;
+    fs::remove_all(folder, ignored);
+  };
+  try {
+    measured = measure_in(folder, options, world);
+  } catch (...) {
+    clean_up();  // a full disk would stay full
+    throw;
+  }
+  world.barrier();
+  if (!options.keep_last) clean_up();
   return measured;
 }
 

@@ -28,18 +28,19 @@ std::string duration(double seconds) {
 }  // namespace
 
 IntervalAnswer plan_interval(const IntervalQuestion& question) {
-  require(question.stall_s > 0 && std::isfinite(question.stall_s),
-          "--stall-s",
-          question.stall_s,
-          "more than 0 (measure it with `trireme bench checkpoint`)");
-  require(question.restart_s >= 0 && std::isfinite(question.restart_s),
-          "--restart-s",
-          question.restart_s,
-          "0 or more");
-  require(question.mtbf_h >= 0, "--mtbf-h", question.mtbf_h, "0 or more");
-  require(question.devices >= 0, "--devices", question.devices, "0 or more");
-  require(question.device_mtbf_h > 0, "--device-mtbf-h", question.device_mtbf_h, "more than 0");
-  require(question.step_time_s >= 0, "--step-time-s", question.step_time_s, "0 or more");
+  constexpr double kMost = 1e9;  // 30 years in seconds, more devices and hours than there are
+  const auto at_least = [](const char* option, double value, double least, const char* rule) {
+    require(value >= least && value <= kMost, option, value, rule);
+  };
+  at_least("--stall-s",
+           question.stall_s,
+           1e-6,
+           "in [1e-6, 1e9] (measure it with `trireme bench checkpoint`)");
+  at_least("--restart-s", question.restart_s, 0, "in [0, 1e9]");
+  at_least("--device-mtbf-h", question.device_mtbf_h, 1e-3, "in [0.001, 1e9]");
+  at_least("--step-time-s", question.step_time_s, 0, "in [0, 1e9]");
+  if (question.mtbf_h != 0) at_least("--mtbf-h", question.mtbf_h, 1e-3, "in [0.001, 1e9]");
+  if (question.devices != 0) at_least("--devices", question.devices, 1, "in [1, 1e9]");
   if ((question.mtbf_h > 0) == (question.devices > 0))
     fail(ErrorKind::usage, "plan-interval needs either --mtbf-h or --devices");
   IntervalAnswer answer;
@@ -69,6 +70,8 @@ std::string plan_interval_text(const IntervalQuestion& question) {
     text += cat("that is                     --checkpoint.every ", number(steps, 0), "\n");
   }
   const double lost = std::min(1.0, answer.waste);
+  if (answer.waste >= 1)
+    text += "such failures leave no time: a failure comes before its restart and a save are done\n";
   return text + cat("time left for training      ",
                     number(100 * (1 - lost), 2),
                     " %  (saves ",

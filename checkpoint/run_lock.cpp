@@ -112,6 +112,11 @@ std::optional<Holder> read_holder(const fs::path& path) {
     throw Error(error->kind(), error->what());
   }
   const std::string where = path.string();
+  if (text.find("\"nonce\"") == std::string::npos) {
+    fail(ErrorKind::data,
+         where,
+         " is not a lock of this program; delete it if no job works in the folder");
+  }
   const Json json = parse_json(text, where);
   Holder holder;
   holder.host = json_get<std::string>(json, "host", where);
@@ -253,8 +258,9 @@ RunLock::~RunLock() {
 void RunLock::check() const {
   if (lost_)
     fail(ErrorKind::usage,
-         "another process has taken over the run folder ",
-         path_.parent_path().string());
+         "the lock ",
+         path_.string(),
+         " is gone or another process's: this one writes nothing more");
 }
 
 void RunLock::confirm() {

@@ -8,11 +8,15 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <string_view>
+#include <vector>
 
 #include "core/error.hpp"
 
 namespace trireme {
 namespace {
+
+constexpr std::string_view kTemporaryMark = ".tmp.";
 
 [[noreturn]] void fail_errno(const char* what, const std::filesystem::path& path) {
   const int code = errno;
@@ -149,7 +153,8 @@ void publish(const std::filesystem::path& temporary, const std::filesystem::path
 
 void write_file_atomic(const std::filesystem::path& path, std::string_view content) {
   static std::atomic<unsigned> count{0};  // ranks may be threads of one process
-  const std::filesystem::path temporary = cat(path.string(), ".tmp.", ::getpid(), ".", count++);
+  const std::filesystem::path temporary =
+      cat(path.string(), kTemporaryMark, ::getpid(), ".", count++);
   try {
     const Fd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
     if (!fd) fail_errno("create", temporary);
@@ -161,6 +166,21 @@ void write_file_atomic(const std::filesystem::path& path, std::string_view conte
     throw;
   }
   sync_folder(parent_of(path));
+}
+
+void remove_temporaries(const std::filesystem::path& folder) {
+  std::error_code code;
+  std::vector<std::filesystem::path> left;
+  for (std::filesystem::directory_iterator it(folder, code), end; !code && it != end;
+       it.increment(code)) {
+    const std::string name = it->path().filename().string();
+    const std::size_t mark = name.rfind(kTemporaryMark);
+    const bool ours =
+        mark != std::string::npos &&
+        name.find_first_not_of("0123456789.", mark + kTemporaryMark.size()) == std::string::npos;
+    if (ours) left.push_back(it->path());
+  }
+  for (const std::filesystem::path& path : left) std::filesystem::remove(path, code);
 }
 
 }  // namespace trireme

@@ -40,7 +40,7 @@ bool is_blank(const RunFolder& folder) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder.root, code)) {
     const std::string name = entry.path().filename().string();
     if (entry.path() == folder.checkpoints() && fs::is_empty(entry.path(), code)) continue;
-    if (!name.starts_with("LOCK")) return false;
+    if (!name.starts_with("LOCK") && !name.starts_with("status.json.tmp.")) return false;
   }
   return true;
 }

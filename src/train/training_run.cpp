@@ -1,5 +1,6 @@
 #include "train/training_run.hpp"
 
+#include "checkpoint/agree.hpp"
 #include "checkpoint/folder.hpp"
 #include "checkpoint/model_values.hpp"
 #include "comm/activity.hpp"
@@ -59,8 +60,8 @@ int TrainingRun::execute() {
   saver_->commit();
   if (const auto line = metrics_->flush()) progress_line_->show(*line);
   progress_line_->close();
+  requests_->fulfilled(/*stopped=*/true);  // also of a run that came to its end before it looked
   if (stopped) {
-    requests_->fulfilled(/*stopped=*/true);
     log::info(cat("stopped on request (",
                   requests_->reason(),
                   ") at step ",
@@ -190,12 +191,18 @@ void TrainingRun::record_failure(const std::string& kind, int code, const std::s
   if (!claimed_) return;
   write_verdict(folder_,
                 {world_.rank(), ranks_.launch.hostname, kind, code, progress_.step, message});
-  if (world_.rank() == 0) write_status(folder_, "failed", code, progress_.step);
+  if (world_.rank() != 0) return;
+  // What went wrong first is the news, also where the disk takes no more of it.
+  if (const auto error = capture([&] { write_status(folder_, "failed", code, progress_.step); }))
+    log::warn(error->what());
 }
 
 void TrainingRun::end_diverged(const Error& error) {
   const int code = exit_code(error.kind());
-  if (const auto line = metrics_->flush()) progress_line_->show(*line);
+  if (const auto failed = capture([&] {
+        if (const auto line = metrics_->flush()) progress_line_->show(*line);
+      }))
+    log::warn(failed->what());
   progress_line_->close();
   record_failure("error", code, error.what());
   if (world_.rank() == 0) throw AgreedError(error);

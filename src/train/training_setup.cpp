@@ -150,6 +150,8 @@ void TrainingRun::claim_folder() {
   // From here on a kill leaves a folder that the next start knows as its own.
   if (!std::filesystem::exists(folder_.status()))
     write_status(folder_, "running", kExitDone, progress_.step);
+  remove_temporaries(folder_.root);
+  remove_temporaries(folder_.checkpoints());
   clear_verdicts(folder_);
   if (config_.checkpoint.resume == "never" && !list_steps(folder_.checkpoints()).empty()) {
     fail(ErrorKind::usage,
