@@ -4,7 +4,6 @@
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,6 +11,7 @@
 #include "checkpoint/folder.hpp"
 #include "checkpoint/verify.hpp"
 #include "core/hdf5.hpp"
+#include "support/child.hpp"
 #include "unit/checkpoint/support.hpp"
 
 namespace trireme {
@@ -25,8 +25,7 @@ constexpr int kSkip = 77;
 /// Runs `body` in a child with a small disk of its own, mounted at `place`; false: not allowed
 /// here.
 bool on_small_disk(const fs::path& place, const std::function<void()>& body) {
-  const pid_t child = ::fork();
-  if (child == 0) {
+  const int code = shell_code(in_child([&] {
     const bool mounted = ::unshare(CLONE_NEWNS) == 0 &&
                          ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
                          ::mount("tmpfs", place.c_str(), "tmpfs", 0, "size=4m") == 0;
@@ -34,12 +33,9 @@ bool on_small_disk(const fs::path& place, const std::function<void()>& body) {
     hdf5_init();
     body();
     ::_exit(testing::Test::HasFailure() ? 1 : 0);
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  EXPECT_TRUE(WIFEXITED(status)) << "killed by signal " << WTERMSIG(status);
-  EXPECT_NE(WEXITSTATUS(status), 1) << "see above";
-  return WEXITSTATUS(status) != kSkip;
+  }));
+  EXPECT_TRUE(code == 0 || code == kSkip) << "exit code " << code << ", see above";
+  return code != kSkip;
 }
 
 void resize_disk(const fs::path& place, std::uint64_t kilobytes) {

@@ -1,12 +1,10 @@
 // Ten thousand single-bit flips and every truncation at 512 bytes; damage_test.cpp has a sample.
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "checkpoint/folder.hpp"
 #include "checkpoint/verify.hpp"
 #include "core/hash.hpp"
+#include "support/child.hpp"
 #include "unit/checkpoint/support.hpp"
 
 namespace trireme {
@@ -46,27 +44,6 @@ struct Saved {
     ASSERT_EQ(mine.storage, make_rank_state(logicals, 0, 1, 1, true).storage) << what;
   }
 };
-
-/// The exit code of `work` in a process that may not take more memory.
-int in_limited_child(std::uint64_t bytes, const std::function<void()>& work) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    const rlimit limit{bytes, bytes};
-    ::setrlimit(RLIMIT_AS, &limit);
-    int code = 0;
-    try {
-      work();
-    } catch (const Error& error) {
-      code = exit_code(error.kind());
-    } catch (const std::bad_alloc&) {
-      code = exit_code(ErrorKind::resource);
-    }
-    ::_exit(code);
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 100 + WTERMSIG(status);
-}
 
 TEST(ManyFlips, NoneOfTenThousandIsAccepted) {
   const Saved saved;
@@ -112,8 +89,11 @@ TEST(LargestManifest, IsParsedInBoundedMemory) {
   body += "[]],\n";
   overwrite(saved.step / kManifestName,
             body + cat("\"self_hash\": \"", xxh3_128_hex(body), "\"\n}\n"));
-  EXPECT_EQ(in_limited_child(std::uint64_t{3} << 30, [&] { (void)Checkpoint::open(saved.step); }),
-            exit_code(ErrorKind::data));
+  const int status = in_child([&] {
+    limit_memory(std::uint64_t{3} << 30);
+    (void)Checkpoint::open(saved.step);
+  });
+  EXPECT_EQ(shell_code(status), exit_code(ErrorKind::data));
 }
 
 }  // namespace
