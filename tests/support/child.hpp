@@ -21,14 +21,24 @@ namespace trireme::test {
   ::_exit(code);
 }
 
-/// The wait status of a forked child that does `work` and ends with 0, or with the exit code of the
-/// Error that is thrown. Any other exception kills it (SIGABRT).
-inline int in_child(const std::function<void()>& work) {
+/// A forked child that does `work` and ends with 0, or with the exit code of the Error that is
+/// thrown. Any other exception kills it (SIGABRT).
+inline pid_t start_child(const std::function<void()>& work) {
   const pid_t child = ::fork();
   if (child == 0) end_with(work);
+  return child;
+}
+
+/// Waits for its end.
+inline int status_of(pid_t child) {
   int status = 0;
   ::waitpid(child, &status, 0);
   return status;
+}
+
+/// The wait status of such a child.
+inline int in_child(const std::function<void()>& work) {
+  return status_of(start_child(work));
 }
 
 /// A wait status as a shell tells it: the exit code, or 128 + the signal.
