@@ -1,9 +1,7 @@
-// Real disks that refuse: full, read-only, with a clock that went back.
-#include <fcntl.h>
+// Real disks that refuse: full, read-only.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -94,23 +92,6 @@ TEST(ReadOnlyDisk, SaysSoAndTheEarlierCheckpointLoads) {
     expect_loads(folder.path(), 1);
   });
   if (!ran) GTEST_SKIP() << "needs the right to mount a tmpfs (root)";
-}
-
-TEST(ClockSetBack, TheNewestStepLoadsWhateverTheFilesTimes) {
-  const TempFolder folder;
-  for (const int step : {1, 2, 3}) save_layout(folder.path(), step, make_logicals(1), 2, kLayout);
-  const auto set_time = [&](int step, std::time_t seconds) {
-    const fs::path place = folder.path() / step_folder_name(step);
-    const timespec times[2] = {{seconds, 0}, {seconds, 0}};
-    for (const auto& entry : fs::directory_iterator(place))
-      ASSERT_EQ(::utimensat(AT_FDCWD, entry.path().c_str(), times, 0), 0);
-    ASSERT_EQ(::utimensat(AT_FDCWD, place.c_str(), times, 0), 0);
-  };
-  set_time(1, 4'000'000'000);
-  set_time(2, 2'000'000'000);
-  set_time(3, 0);
-
-  expect_loads(folder.path(), 3);
 }
 
 }  // namespace
