@@ -1,10 +1,7 @@
-// Real disks that refuse: full, read-only, with a clock that went back.
-#include <fcntl.h>
+// Real disks that refuse: full, read-only.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,6 +9,7 @@
 #include "checkpoint/folder.hpp"
 #include "checkpoint/verify.hpp"
 #include "core/hdf5.hpp"
+#include "support/child.hpp"
 #include "unit/checkpoint/support.hpp"
 
 namespace trireme {
@@ -25,8 +23,7 @@ constexpr int kSkip = 77;
 /// Runs `body` in a child with a small disk of its own, mounted at `place`; false: not allowed
 /// here.
 bool on_small_disk(const fs::path& place, const std::function<void()>& body) {
-  const pid_t child = ::fork();
-  if (child == 0) {
+  const int code = shell_code(in_child([&] {
     const bool mounted = ::unshare(CLONE_NEWNS) == 0 &&
                          ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
                          ::mount("tmpfs", place.c_str(), "tmpfs", 0, "size=4m") == 0;
@@ -34,12 +31,9 @@ bool on_small_disk(const fs::path& place, const std::function<void()>& body) {
     hdf5_init();
     body();
     ::_exit(testing::Test::HasFailure() ? 1 : 0);
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  EXPECT_TRUE(WIFEXITED(status)) << "killed by signal " << WTERMSIG(status);
-  EXPECT_NE(WEXITSTATUS(status), 1) << "see above";
-  return WEXITSTATUS(status) != kSkip;
+  }));
+  EXPECT_TRUE(code == 0 || code == kSkip) << "exit code " << code << ", see above";
+  return code != kSkip;
 }
 
 void resize_disk(const fs::path& place, std::uint64_t kilobytes) {
@@ -98,23 +92,6 @@ TEST(ReadOnlyDisk, SaysSoAndTheEarlierCheckpointLoads) {
     expect_loads(folder.path(), 1);
   });
   if (!ran) GTEST_SKIP() << "needs the right to mount a tmpfs (root)";
-}
-
-TEST(ClockSetBack, TheNewestStepLoadsWhateverTheFilesTimes) {
-  const TempFolder folder;
-  for (const int step : {1, 2, 3}) save_layout(folder.path(), step, make_logicals(1), 2, kLayout);
-  const auto set_time = [&](int step, std::time_t seconds) {
-    const fs::path place = folder.path() / step_folder_name(step);
-    const timespec times[2] = {{seconds, 0}, {seconds, 0}};
-    for (const auto& entry : fs::directory_iterator(place))
-      ASSERT_EQ(::utimensat(AT_FDCWD, entry.path().c_str(), times, 0), 0);
-    ASSERT_EQ(::utimensat(AT_FDCWD, place.c_str(), times, 0), 0);
-  };
-  set_time(1, 4'000'000'000);
-  set_time(2, 2'000'000'000);
-  set_time(3, 0);
-
-  expect_loads(folder.path(), 3);
 }
 
 }  // namespace

@@ -1,72 +1,33 @@
 // Ten thousand single-bit flips and every truncation at 512 bytes; damage_test.cpp has a sample.
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "checkpoint/folder.hpp"
-#include "checkpoint/verify.hpp"
 #include "core/hash.hpp"
-#include "unit/checkpoint/support.hpp"
+#include "support/child.hpp"
+#include "unit/checkpoint/two_steps.hpp"
 
 namespace trireme {
 namespace {
 
 using namespace test;
 
-constexpr unsigned kLayout = 4;
-
-/// Two checkpoints, the newer one large enough to be read past the page cache.
-struct Saved {
-  TempFolder folder;
+/// The newer one is large enough to be read past the page cache.
+std::vector<Logical> large_logicals() {
   std::vector<Logical> logicals = make_logicals(17);
-  fs::path step = folder / "step-000000002";
+  std::mt19937 random(3);
+  logicals.push_back({"param/large", DType::f32, {300, 400}, {}});
+  logicals.back().bytes.resize(300 * 400 * 4);
+  for (std::byte& byte : logicals.back().bytes) byte = static_cast<std::byte>(random() & 255U);
+  return logicals;
+}
 
-  Saved() {
-    std::mt19937 random(3);
-    logicals.push_back({"param/large", DType::f32, {300, 400}, {}});
-    logicals.back().bytes.resize(300 * 400 * 4);
-    for (std::byte& byte : logicals.back().bytes) byte = static_cast<std::byte>(random() & 255U);
-    save_layout(folder.path(), 1, make_logicals(18), 2, kLayout);
-    save_layout(folder.path(), 2, logicals, 2, kLayout);
-  }
+struct Saved : TwoSteps {
+  Saved() : TwoSteps(large_logicals()) {}
 
-  /// Refused, and step 1 is taken instead; nothing wrong is ever loaded.
   void expect_refused(const std::string& what) const {
-    const auto found = find_newest_good(folder.path(), [](std::string_view) {});
-    ASSERT_TRUE(found.has_value()) << what;
-    ASSERT_EQ(found->step(), 1) << what;
-    RankState mine = make_rank_state(logicals, 0, 1, 1, false);
-    try {
-      load_tensors(Checkpoint::open(step), mine.state);
-    } catch (const Error& error) {
-      ASSERT_EQ(error.kind(), ErrorKind::data) << what << ": " << error.what();
-      return;
-    }
-    ASSERT_EQ(mine.storage, make_rank_state(logicals, 0, 1, 1, true).storage) << what;
+    expect_fallback(what);
+    expect_never_wrong(what);
   }
 };
-
-/// The exit code of `work` in a process that may not take more memory.
-int in_limited_child(std::uint64_t bytes, const std::function<void()>& work) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    const rlimit limit{bytes, bytes};
-    ::setrlimit(RLIMIT_AS, &limit);
-    int code = 0;
-    try {
-      work();
-    } catch (const Error& error) {
-      code = exit_code(error.kind());
-    } catch (const std::bad_alloc&) {
-      code = exit_code(ErrorKind::resource);
-    }
-    ::_exit(code);
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 100 + WTERMSIG(status);
-}
 
 TEST(ManyFlips, NoneOfTenThousandIsAccepted) {
   const Saved saved;
@@ -87,7 +48,7 @@ TEST(ManyFlips, NoneOfTenThousandIsAccepted) {
     overwrite(saved.step / file->first, damaged);
     saved.expect_refused(cat(file->first, " byte ", at));
     overwrite(saved.step / file->first, file->second);
-    if (HasFatalFailure()) return;
+    if (HasFailure()) return;
   }
   verify_checkpoint(saved.step);
 }
@@ -98,7 +59,7 @@ TEST(ManyTruncations, NoneAt512BytesIsAccepted) {
     for (std::size_t size = 0; size < content.size(); size += 512) {
       overwrite(saved.step / name, content.substr(0, size));
       saved.expect_refused(cat(name, " cut to ", size));
-      if (HasFatalFailure()) return;
+      if (HasFailure()) return;
     }
     overwrite(saved.step / name, content);
   }
@@ -112,8 +73,11 @@ TEST(LargestManifest, IsParsedInBoundedMemory) {
   body += "[]],\n";
   overwrite(saved.step / kManifestName,
             body + cat("\"self_hash\": \"", xxh3_128_hex(body), "\"\n}\n"));
-  EXPECT_EQ(in_limited_child(std::uint64_t{3} << 30, [&] { (void)Checkpoint::open(saved.step); }),
-            exit_code(ErrorKind::data));
+  const int status = in_child([&] {
+    limit_memory(std::uint64_t{3} << 30);
+    (void)Checkpoint::open(saved.step);
+  });
+  EXPECT_EQ(shell_code(status), exit_code(ErrorKind::data));
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 // Every changing call of a save fails once, by a full disk and by a broken one.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -8,6 +7,7 @@
 #include "checkpoint/folder.hpp"
 #include "checkpoint/verify.hpp"
 #include "core/hdf5.hpp"
+#include "support/child.hpp"
 #include "support/disk_recorder.hpp"
 #include "unit/checkpoint/support.hpp"
 
@@ -23,21 +23,15 @@ constexpr int kRefused = 10;
 /// Saves step 2 in a child whose nth changing call fails: libhdf5 is not left in a strange state in
 /// this process. kSaved, kRefused, or anything else: wrong.
 int save_with_failure(const fs::path& folder, std::uint64_t nth, int error) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    int code = kSaved;
+  return shell_code(in_child([&] {
     try {
       hdf5_init();
       fail_disk_call(nth, error);
       save_layout(folder, 2, make_logicals(2), 2, kLayout);
     } catch (const Error& failure) {
-      code = failure.kind() == ErrorKind::resource && *failure.what() != '\0' ? kRefused : 20;
+      ::_exit(failure.kind() == ErrorKind::resource && *failure.what() != '\0' ? kRefused : 20);
     }
-    ::_exit(code);
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 100 + WTERMSIG(status);
+  }));
 }
 
 std::uint64_t calls_of_one_save() {

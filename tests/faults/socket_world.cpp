@@ -12,10 +12,8 @@
 #include <string>
 #include <tuple>
 
-#include "comm/p2p/p2p_communicator.hpp"
-#include "comm/self/self_communicator.hpp"
+#include "comm/p2p/group_communicator.hpp"
 #include "core/error.hpp"
-#include "core/hash.hpp"
 
 namespace trireme::testing {
 namespace {
@@ -140,22 +138,24 @@ class Received final : public Transfer {
   SocketTransport& transport_;
 };
 
-class SocketTransport final : public Transport {
+class SocketTransport final : public GroupTransport {
  public:
   SocketTransport(std::shared_ptr<Mailboxes> mailboxes,
                   std::uint64_t group,
-                  std::vector<int> ranks,
+                  std::vector<int> world_ranks,
                   int rank)
-      : mailboxes_(std::move(mailboxes)), group_(group), ranks_(std::move(ranks)), rank_(rank) {}
+      : GroupTransport(group, std::move(world_ranks), rank), mailboxes_(std::move(mailboxes)) {}
 
-  [[nodiscard]] int rank() const override { return rank_; }
+  [[nodiscard]] const char* backend() const override { return "sockets"; }
 
-  [[nodiscard]] int size() const override { return static_cast<int>(ranks_.size()); }
-
-  [[nodiscard]] int max_tag() const override { return 1 << 30; }
+  [[nodiscard]] std::shared_ptr<GroupTransport> another(std::uint64_t group,
+                                                        std::vector<int> world_ranks,
+                                                        int rank) const override {
+    return std::make_shared<SocketTransport>(mailboxes_, group, std::move(world_ranks), rank);
+  }
 
   TransferPtr send(int peer, int tag, const void* data, std::uint64_t bytes) override {
-    mailboxes_->send(world_rank(peer), {group_, static_cast<std::uint64_t>(tag), bytes}, data);
+    mailboxes_->send(world_rank(peer), {group(), static_cast<std::uint64_t>(tag), bytes}, data);
     return std::make_unique<Sent>();
   }
 
@@ -170,7 +170,7 @@ class SocketTransport final : public Transport {
     auto& waiting = waiting_[{peer, tag}];
     std::string message;
     while (!waiting.empty() &&
-           mailboxes_->take(world_rank(peer), group_, static_cast<std::uint64_t>(tag), message)) {
+           mailboxes_->take(world_rank(peer), group(), static_cast<std::uint64_t>(tag), message)) {
       Received& first = *waiting.front();
       if (message.size() != first.bytes)
         fail(ErrorKind::usage,
@@ -190,17 +190,8 @@ class SocketTransport final : public Transport {
 
   void remove(Received* one) { std::erase(waiting_[{one->peer, one->tag}], one); }
 
-  [[nodiscard]] int world_rank(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
-
-  [[nodiscard]] std::uint64_t group() const { return group_; }
-
-  [[nodiscard]] const std::shared_ptr<Mailboxes>& mailboxes() const { return mailboxes_; }
-
  private:
   const std::shared_ptr<Mailboxes> mailboxes_;
-  const std::uint64_t group_;
-  const std::vector<int> ranks_;  // of this group, in the world
-  const int rank_;
   std::map<std::pair<int, int>, std::deque<Received*>> waiting_;
 };
 
@@ -218,38 +209,6 @@ bool Received::done() {
   if (!ready) transport_.drive(peer, tag);
   return ready;
 }
-
-class SocketCommunicator final : public P2PCommunicator {
- public:
-  SocketCommunicator(std::string name,
-                     const std::shared_ptr<SocketTransport>& transport,
-                     std::shared_ptr<Engine> engine,
-                     CommOptions options)
-      : P2PCommunicator(std::move(name), transport, std::move(engine), std::move(options)),
-        sockets_(transport) {}
-
-  [[nodiscard]] const char* backend() const override { return "sockets"; }
-
-  std::unique_ptr<Communicator> split(int color, int key, const std::string& name) override {
-    const SplitGroup group = agree_on_split(*this, color, key);
-    const std::uint64_t index = splits_++;
-    if (group.rank < 0) return nullptr;
-    if (group.ranks.size() == 1) return std::make_unique<SelfCommunicator>(name, options());
-    std::vector<int> world_ranks;
-    for (const int r : group.ranks) world_ranks.push_back(sockets_->world_rank(r));
-    const std::uint64_t number = xxh3_64(cat(sockets_->group(), " ", index, " ", color));
-    return std::make_unique<SocketCommunicator>(
-        name,
-        std::make_shared<SocketTransport>(
-            sockets_->mailboxes(), number, std::move(world_ranks), group.rank),
-        engine_,
-        options());
-  }
-
- private:
-  const std::shared_ptr<SocketTransport> sockets_;
-  std::uint64_t splits_ = 0;
-};
 
 }  // namespace
 
@@ -275,15 +234,13 @@ std::vector<Fd> SocketMesh::take(int rank) {
 std::unique_ptr<Communicator> make_socket_world(std::vector<Fd> row,
                                                 int rank,
                                                 const CommOptions& options) {
-  if (row.size() == 1) return std::make_unique<SelfCommunicator>("world", options);
   std::vector<int> ranks(row.size());
   std::iota(ranks.begin(), ranks.end(), 0);
-  return std::make_unique<SocketCommunicator>(
-      "world",
-      std::make_shared<SocketTransport>(
-          std::make_shared<Mailboxes>(std::move(row)), 0, std::move(ranks), rank),
-      std::make_shared<Engine>(),
-      options);
+  const auto mailboxes = std::make_shared<Mailboxes>(std::move(row));
+  return make_group("world",
+                    std::make_shared<SocketTransport>(mailboxes, 0, std::move(ranks), rank),
+                    std::make_shared<Engine>(),
+                    options);
 }
 
 }  // namespace trireme::testing

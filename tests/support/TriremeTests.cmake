@@ -1,4 +1,5 @@
-# trireme_add_test(unit/core/error_test [LINKS trireme::core ...] [LABELS unit ...] [MPI_RANKS 1 2 ...] [TIMEOUT s] [PROCESSORS n])
+# trireme_add_test(unit/core/error_test [LINKS trireme::core ...] [LABELS unit ...] [MPI_RANKS 1 2 ...] [TIMEOUT s] [PROCESSORS n]
+#                  [FILTER -Suite.WhatAnotherRegistrationRuns])
 # One GoogleTest program per file tests/<path>.cpp, named by its path. With MPI_RANKS it runs once per rank count
 # under mpirun (label mpi), each with a hard time limit; without, once alone.
 find_package(GTest QUIET)
@@ -10,7 +11,7 @@ endif()
 set(TRIREME_MPI_ASAN ASAN_OPTIONS=detect_leaks=0)
 
 function(trireme_add_test path)
-  cmake_parse_arguments(ARG "TORCH" "TIMEOUT;PROCESSORS;MAIN" "LINKS;LABELS;MPI_RANKS;SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH" "TIMEOUT;PROCESSORS;MAIN;FILTER" "LINKS;LABELS;MPI_RANKS;SOURCES" ${ARGN})
   string(REPLACE "/" "_" target ${path})
   if(NOT ARG_MAIN)
     set(ARG_MAIN GTest::gtest_main)
@@ -36,7 +37,11 @@ function(trireme_add_test path)
       set_tests_properties(${name} PROPERTIES LABELS "mpi;${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} PROCESSORS ${ranks})
     endforeach()
   else()
-    add_test(NAME ${path} COMMAND ${target})
+    if(ARG_FILTER)
+      add_test(NAME ${path} COMMAND ${target} --gtest_filter=${ARG_FILTER})
+    else()
+      add_test(NAME ${path} COMMAND ${target})
+    endif()
     set_tests_properties(${path} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT OMP_NUM_THREADS=1)
     if("integration" IN_LIST ARG_LABELS)  # runs the real programs, which start MPI
       set_tests_properties(${path} PROPERTIES ENVIRONMENT "OMP_NUM_THREADS=1;${TRIREME_MPI_ASAN}")

@@ -1,10 +1,6 @@
 #include "comm/p2p/p2p_communicator.hpp"
 
-#include <algorithm>
-#include <array>
 #include <cstring>
-
-#include "core/error.hpp"
 
 namespace trireme {
 namespace {
@@ -108,30 +104,6 @@ WorkPtr P2PCommunicator::start_exchange(Call call,
 
 WorkPtr P2PCommunicator::start_barrier(Call call) {
   return launch(std::move(call), make_barrier(*transport_, next_tags()));
-}
-
-SplitGroup agree_on_split(Communicator& parent, int color, int key) {
-  struct Choice {
-    int color;
-    int key;
-  };
-
-  const auto n = static_cast<std::size_t>(parent.size());
-  const std::array<std::int32_t, 2> mine{color, key};
-  std::vector<Choice> all(n);
-  static_assert(sizeof(Choice) == 2 * sizeof(std::int32_t));
-  parent.all_gather(mine.data(), all.data(), 2, DType::i32, {}, "split")->wait();
-  SplitGroup group;
-  if (color < 0) return group;
-  for (int r = 0; r < parent.size(); ++r) {
-    if (all[static_cast<std::size_t>(r)].color == color) group.ranks.push_back(r);
-  }
-  std::stable_sort(group.ranks.begin(), group.ranks.end(), [&](int a, int b) {
-    return all[static_cast<std::size_t>(a)].key < all[static_cast<std::size_t>(b)].key;
-  });
-  const auto at = std::find(group.ranks.begin(), group.ranks.end(), parent.rank());
-  group.rank = static_cast<int>(at - group.ranks.begin());
-  return group;
 }
 
 }  // namespace trireme

@@ -57,13 +57,4 @@ class P2PCommunicator : public BaseCommunicator {
   std::uint64_t collectives_ = 0;  // exchanges are not counted: not all ranks take part in each
 };
 
-/// The group this rank joins in a split, from everyone's (color, key): ranks of its color by (key,
-/// rank). Empty for a negative color.
-struct SplitGroup {
-  std::vector<int> ranks;  // in the parent
-  int rank = -1;           // this rank's place in it
-};
-
-SplitGroup agree_on_split(Communicator& parent, int color, int key);
-
 }  // namespace trireme

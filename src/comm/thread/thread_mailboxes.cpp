@@ -90,10 +90,4 @@ void ThreadMailboxes::fail(int rank) {
   for (std::size_t r = 0; r < bells_.size(); ++r) ring(static_cast<int>(r));
 }
 
-int ThreadMailboxes::group_number(int parent, std::uint64_t split, int color) {
-  const std::lock_guard lock(groups_mutex_);
-  const auto next = static_cast<int>(groups_.size()) + 1;  // 0 is the world
-  return groups_.try_emplace({parent, split, color}, next).first->second;
-}
-
 }  // namespace trireme

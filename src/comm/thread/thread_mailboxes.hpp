@@ -8,7 +8,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <tuple>
 #include <vector>
 
 namespace trireme {
@@ -23,7 +22,7 @@ struct ThreadMessage {
 
 /// Where a message belongs: group, sender and receiver (world ranks), tag.
 struct ThreadAddress {
-  int group = 0;
+  std::uint64_t group = 0;
   int from = 0;
   int to = 0;
   int tag = 0;
@@ -48,9 +47,6 @@ class ThreadMailboxes {
   void fail(int rank);
 
   [[nodiscard]] int failed_rank() const { return failed_.load(); }  // -1: none
-
-  /// The number all ranks of a new group agree on: same arguments, same number.
-  int group_number(int parent, std::uint64_t split, int color);
 
  private:
   struct Queues {
@@ -78,8 +74,6 @@ class ThreadMailboxes {
   std::vector<Mailbox> mailboxes_;
   std::vector<Bell> bells_;
   std::atomic<int> failed_ = -1;
-  std::mutex groups_mutex_;
-  std::map<std::tuple<int, std::uint64_t, int>, int> groups_;
 };
 
 }  // namespace trireme

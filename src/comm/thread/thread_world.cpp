@@ -6,8 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/p2p/p2p_communicator.hpp"
-#include "comm/self/self_communicator.hpp"
+#include "comm/p2p/group_communicator.hpp"
 #include "comm/thread/thread_mailboxes.hpp"
 #include "core/error.hpp"
 
@@ -46,22 +45,24 @@ class ThreadTransfer final : public Transfer {
   const std::shared_ptr<ThreadMessage> message_;
 };
 
-class ThreadTransport final : public Transport {
+class ThreadTransport final : public GroupTransport {
  public:
   ThreadTransport(std::shared_ptr<ThreadMailboxes> mailboxes,
-                  int group,
-                  std::vector<int> ranks,
+                  std::uint64_t group,
+                  std::vector<int> world_ranks,
                   int rank)
-      : mailboxes_(std::move(mailboxes)), group_(group), ranks_(std::move(ranks)), rank_(rank) {}
+      : GroupTransport(group, std::move(world_ranks), rank), mailboxes_(std::move(mailboxes)) {}
 
-  [[nodiscard]] int rank() const override { return rank_; }
+  [[nodiscard]] const char* backend() const override { return "thread"; }
 
-  [[nodiscard]] int size() const override { return static_cast<int>(ranks_.size()); }
-
-  [[nodiscard]] int max_tag() const override { return 1 << 30; }
+  [[nodiscard]] std::shared_ptr<GroupTransport> another(std::uint64_t group,
+                                                        std::vector<int> world_ranks,
+                                                        int rank) const override {
+    return std::make_shared<ThreadTransport>(mailboxes_, group, std::move(world_ranks), rank);
+  }
 
   TransferPtr send(int peer, int tag, const void* data, std::uint64_t bytes) override {
-    const ThreadAddress address{group_, world_rank(rank_), world_rank(peer), tag};
+    const ThreadAddress address{group(), world_rank(rank()), world_rank(peer), tag};
     auto message = std::make_shared<ThreadMessage>();
     message->data = const_cast<void*>(data);
     message->bytes = bytes;
@@ -70,7 +71,7 @@ class ThreadTransport final : public Transport {
   }
 
   TransferPtr receive(int peer, int tag, void* data, std::uint64_t bytes) override {
-    const ThreadAddress address{group_, world_rank(peer), world_rank(rank_), tag};
+    const ThreadAddress address{group(), world_rank(peer), world_rank(rank()), tag};
     auto message = std::make_shared<ThreadMessage>();
     message->data = data;
     message->bytes = bytes;
@@ -78,51 +79,10 @@ class ThreadTransport final : public Transport {
     return std::make_unique<ThreadTransfer>(mailboxes_, address, std::move(message));
   }
 
-  void pause() override { mailboxes_->pause(world_rank(rank_)); }
-
-  [[nodiscard]] int group() const { return group_; }
-
-  [[nodiscard]] int world_rank(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
-
-  [[nodiscard]] const std::shared_ptr<ThreadMailboxes>& mailboxes() const { return mailboxes_; }
+  void pause() override { mailboxes_->pause(world_rank(rank())); }
 
  private:
   const std::shared_ptr<ThreadMailboxes> mailboxes_;
-  const int group_;
-  const std::vector<int> ranks_;  // of this group, in the world
-  const int rank_;
-};
-
-class ThreadCommunicator final : public P2PCommunicator {
- public:
-  ThreadCommunicator(std::string name,
-                     const std::shared_ptr<ThreadTransport>& transport,
-                     std::shared_ptr<Engine> engine,
-                     CommOptions options)
-      : P2PCommunicator(std::move(name), transport, std::move(engine), std::move(options)),
-        threads_(transport) {}
-
-  [[nodiscard]] const char* backend() const override { return "thread"; }
-
-  std::unique_ptr<Communicator> split(int color, int key, const std::string& name) override {
-    const SplitGroup group = agree_on_split(*this, color, key);
-    const std::uint64_t index = splits_++;
-    if (group.rank < 0) return nullptr;
-    if (group.ranks.size() == 1) return std::make_unique<SelfCommunicator>(name, options());
-    std::vector<int> world_ranks;
-    for (const int r : group.ranks) world_ranks.push_back(threads_->world_rank(r));
-    const int number = threads_->mailboxes()->group_number(threads_->group(), index, color);
-    return std::make_unique<ThreadCommunicator>(
-        name,
-        std::make_shared<ThreadTransport>(
-            threads_->mailboxes(), number, std::move(world_ranks), group.rank),
-        engine_,
-        options());
-  }
-
- private:
-  const std::shared_ptr<ThreadTransport> threads_;
-  std::uint64_t splits_ = 0;
 };
 
 /// The errors of all ranks; the first one is the cause, the others follow from it.
@@ -159,14 +119,12 @@ std::unique_ptr<Communicator> ThreadWorld::communicator(int rank) {
     ::trireme::fail(
         ErrorKind::usage, "rank ", rank, " of a thread world, must be in [0, ", size_, ")");
   }
-  if (size_ == 1) return std::make_unique<SelfCommunicator>("world", options_);
   std::vector<int> ranks(static_cast<std::size_t>(size_));
   std::iota(ranks.begin(), ranks.end(), 0);
-  return std::make_unique<ThreadCommunicator>(
-      "world",
-      std::make_shared<ThreadTransport>(mailboxes_, 0, std::move(ranks), rank),
-      std::make_shared<Engine>(),
-      options_);
+  return make_group("world",
+                    std::make_shared<ThreadTransport>(mailboxes_, 0, std::move(ranks), rank),
+                    std::make_shared<Engine>(),
+                    options_);
 }
 
 void ThreadWorld::fail(int rank) {

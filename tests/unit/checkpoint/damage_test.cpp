@@ -2,49 +2,18 @@
 
 #include <atomic>
 
-#include "checkpoint/folder.hpp"
-#include "checkpoint/verify.hpp"
 #include "core/hash.hpp"
-#include "unit/checkpoint/support.hpp"
+#include "unit/checkpoint/two_steps.hpp"
 
 namespace trireme {
 namespace {
 
 using namespace test;
 
-constexpr int kRanks = 2;
-constexpr unsigned kLayout = 4;
-
-struct Saved {
-  TempFolder folder;
-  std::vector<Logical> logicals = make_logicals(17);
-  fs::path step = folder / "step-000000002";
-
-  Saved() {
-    save_layout(folder.path(), 1, make_logicals(18), kRanks, kLayout);
-    save_layout(folder.path(), 2, logicals, kRanks, kLayout);
-  }
-
+struct Saved : TwoSteps {
   void expect_refused(const std::string& what) const {
     message_of(ErrorKind::data, [&] { verify_checkpoint(step); });
-    std::string warning;
-    const auto found =
-        find_newest_good(folder.path(), [&](std::string_view text) { warning += text; });
-    ASSERT_TRUE(found.has_value()) << what;
-    EXPECT_EQ(found->step(), 1) << what;
-    EXPECT_NE(warning.find("step-000000002"), std::string::npos) << what;
-  }
-
-  /// A load without the check beforehand must still never give wrong numbers.
-  void expect_never_wrong(const std::string& what) const {
-    RankState mine = make_rank_state(logicals, 0, 1, 1, false);
-    try {
-      load_tensors(Checkpoint::open(step), mine.state);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::data) << what << ": " << error.what();
-      return;
-    }
-    EXPECT_EQ(mine.storage, make_rank_state(logicals, 0, 1, 1, true).storage) << what;
+    expect_fallback(what);
   }
 };
 

@@ -1,6 +1,4 @@
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
@@ -9,6 +7,7 @@
 #include "checkpoint/retention.hpp"
 #include "checkpoint/verify.hpp"
 #include "core/failpoints.hpp"
+#include "support/child.hpp"
 #include "unit/checkpoint/support.hpp"
 
 namespace trireme {
@@ -39,27 +38,17 @@ bool after_commit(const std::string& point) {
   return point == "checkpoint.published" || point == "checkpoint.done";
 }
 
-/// Runs `work` in a child with one fault armed; its wait status.
-int in_child(const std::string& point,
-             const std::string& action,
-             int nth,
-             const std::function<void()>& work) {
-  const pid_t child = ::fork();
-  if (child == 0) {
+/// in_child with one fault armed.
+int in_child_with_fault(const std::string& point,
+                        const std::string& action,
+                        int nth,
+                        const std::function<void()>& work) {
+  return in_child([&] {
     ::setenv("TRIREME_FAULT", cat(point, ":*:", nth, ":", action).c_str(), 1);
     ::setenv("TRIREME_ALLOW_FAULTS", "1", 1);
-    int code = 0;
-    try {
-      failpoints_init(0);
-      work();
-    } catch (const Error& error) {
-      code = exit_code(error.kind());
-    }
-    ::_exit(code);
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return status;
+    failpoints_init(0);
+    work();
+  });
 }
 
 class KillAtPoint : public testing::TestWithParam<const char*> {};
@@ -74,7 +63,7 @@ TEST_P(KillAtPoint, TheOldOrTheNewCheckpointLoadsAndTheNextSaveSucceeds) {
       save_layout(folder.path(), 1, before, ranks, kLayout);
       const std::string old_hash = hash_tensors(Checkpoint::open(folder / "step-000000001"));
 
-      const int status = in_child(
+      const int status = in_child_with_fault(
           point, "kill9", nth, [&] { save_layout(folder.path(), 2, after, ranks, kLayout); });
 
       const bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
@@ -100,7 +89,7 @@ TEST_P(KillAtPoint, AnErrorThereIsReportedAndHarmsNothing) {
   const TempFolder folder;
   save_layout(folder.path(), 1, make_logicals(1), 2, kLayout);
 
-  const int status = in_child(
+  const int status = in_child_with_fault(
       point, "enospc", 1, [&] { save_layout(folder.path(), 2, make_logicals(2), 2, kLayout); });
 
   ASSERT_TRUE(WIFEXITED(status)) << point;
@@ -123,7 +112,7 @@ TEST(KillAtPrune, LeavesNoHalfDeletedStep) {
   for (const std::string point : {"checkpoint.prune", "checkpoint.pruned"}) {
     const TempFolder folder;
     for (const int step : {1, 2, 3}) save_layout(folder.path(), step, make_logicals(1), 2, kLayout);
-    const int status = in_child(point, "kill9", 1, [&] {
+    const int status = in_child_with_fault(point, "kill9", 1, [&] {
       prune_checkpoints(folder.path(), {.run_id = "run", .keep_last = 2}, [](auto) {});
     });
     ASSERT_TRUE(WIFSIGNALED(status));

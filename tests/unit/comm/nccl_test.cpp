@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <exception>
+#include <mutex>
 #include <string>
 
 #include "comm/nccl/nccl_backend.hpp"
@@ -32,6 +34,8 @@ LaunchInfo place_of(int rank, int per_node = kPerNode) {
 template <class Body>
 void run_gpus(const Body& body, int visible = kPerNode, bool bound = false) {
   ThreadWorld threads(kNodes * kPerNode);
+  std::mutex mutex;
+  std::exception_ptr cause;  // kept before the others can fail of it
   run_ranks(kNodes * kPerNode, [&](Communicator& outer) {
     const LaunchInfo launch = place_of(outer.rank());
     stand_in_rank(launch.node, visible, bound ? launch.local_rank : 0);
@@ -40,10 +44,14 @@ void run_gpus(const Body& body, int visible = kPerNode, bool bound = false) {
           make_nccl_world(stand_in_api(), launch, threads.communicator(outer.rank()), {});
       body(*world, launch);
     } catch (...) {
+      {
+        const std::lock_guard lock(mutex);
+        if (!cause) cause = std::current_exception();
+      }
       threads.fail(outer.rank());
-      throw;
     }
   });
+  if (cause) std::rethrow_exception(cause);
 }
 
 class NcclConformance : public ::testing::TestWithParam<ConformanceCase> {};

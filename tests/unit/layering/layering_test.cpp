@@ -11,11 +11,11 @@
 namespace trireme::layering {
 namespace {
 
-/// Source files of src, data_prep, checkpoint and bin, relative to the root, sorted.
+/// Source files of src, data_prep, checkpoint, bin and tests, relative to the root, sorted.
 std::vector<std::string> source_files() {
   const std::filesystem::path root = TRIREME_SOURCE_ROOT;
   std::vector<std::string> paths;
-  for (const char* folder : {"src", "data_prep", "checkpoint", "bin"}) {
+  for (const char* folder : {"src", "data_prep", "checkpoint", "bin", "tests"}) {
     if (!std::filesystem::is_directory(root / folder)) continue;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(root / folder)) {
       const std::string extension = entry.path().extension().string();

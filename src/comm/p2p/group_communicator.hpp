@@ -1,0 +1,54 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/options.hpp"
+#include "comm/p2p/engine.hpp"
+#include "comm/p2p/p2p_communicator.hpp"
+#include "comm/p2p/transport.hpp"
+
+namespace trireme {
+
+/// Messages of one world that each carry the number of their group: a group is that number and a
+/// list of the world's ranks, and a new one needs nothing from below.
+class GroupTransport : public Transport {
+ public:
+  /// world_ranks: the group's members; rank: this one's place among them.
+  GroupTransport(std::uint64_t group, std::vector<int> world_ranks, int rank)
+      : group_(group), world_ranks_(std::move(world_ranks)), rank_(rank) {}
+
+  [[nodiscard]] int rank() const final { return rank_; }
+
+  [[nodiscard]] int size() const final { return static_cast<int>(world_ranks_.size()); }
+
+  [[nodiscard]] int max_tag() const final { return 1 << 30; }
+
+  [[nodiscard]] std::uint64_t group() const { return group_; }
+
+  [[nodiscard]] int world_rank(int rank) const {
+    return world_ranks_[static_cast<std::size_t>(rank)];
+  }
+
+  [[nodiscard]] virtual const char* backend() const = 0;
+
+  /// The same world's messages for another group.
+  [[nodiscard]] virtual std::shared_ptr<GroupTransport> another(std::uint64_t group,
+                                                                std::vector<int> world_ranks,
+                                                                int rank) const = 0;
+
+ private:
+  const std::uint64_t group_;  // the world: 0
+  const std::vector<int> world_ranks_;
+  const int rank_;
+};
+
+/// A communicator over such a transport; all groups of a rank share its engine. A group of one rank
+/// is a SelfCommunicator.
+std::unique_ptr<Communicator> make_group(std::string name,
+                                         const std::shared_ptr<GroupTransport>& transport,
+                                         std::shared_ptr<Engine> engine,
+                                         const CommOptions& options);
+
+}  // namespace trireme

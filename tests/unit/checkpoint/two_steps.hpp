@@ -1,0 +1,47 @@
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/folder.hpp"
+#include "checkpoint/verify.hpp"
+#include "unit/checkpoint/support.hpp"
+
+namespace trireme::test {
+
+/// Checkpoints of steps 1 and 2 by two ranks; the newer one is there to be damaged.
+struct TwoSteps {
+  TempFolder folder;
+  std::vector<Logical> logicals;  // of step 2
+  fs::path step = folder / "step-000000002";
+
+  explicit TwoSteps(std::vector<Logical> newer = make_logicals(17)) : logicals(std::move(newer)) {
+    constexpr unsigned kLayout = 4;
+    save_layout(folder.path(), 1, make_logicals(18), 2, kLayout);
+    save_layout(folder.path(), 2, logicals, 2, kLayout);
+  }
+
+  /// Step 1 is taken instead, with a warning that names step 2.
+  void expect_fallback(const std::string& what) const {
+    std::string warning;
+    const auto found =
+        find_newest_good(folder.path(), [&](std::string_view text) { warning += text; });
+    ASSERT_TRUE(found.has_value()) << what;
+    EXPECT_EQ(found->step(), 1) << what;
+    EXPECT_NE(warning.find("step-000000002"), std::string::npos) << what;
+  }
+
+  /// A load without the check beforehand must still never give wrong numbers.
+  void expect_never_wrong(const std::string& what) const {
+    RankState mine = make_rank_state(logicals, 0, 1, 1, false);
+    try {
+      load_tensors(Checkpoint::open(step), mine.state);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::data) << what << ": " << error.what();
+      return;
+    }
+    EXPECT_EQ(mine.storage, make_rank_state(logicals, 0, 1, 1, true).storage) << what;
+  }
+};
+
+}  // namespace trireme::test

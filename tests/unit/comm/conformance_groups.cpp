@@ -1,0 +1,126 @@
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include "unit/comm/conformance_parts.hpp"
+#include "unit/comm/values.hpp"
+
+/// Operations under way at once, in one group and in several, and how groups are made.
+namespace trireme::testing {
+namespace {
+
+void several_in_flight(Communicator& world) {
+  constexpr std::uint64_t kCount = 30011;
+  std::vector<Bytes> sums;
+  std::vector<WorkPtr> works;
+  for (int i = 0; i < 4; ++i) sums.push_back(whole_values(world.rank() + i, kCount, DType::f32));
+  for (auto& sum : sums) {
+    works.push_back(
+        world.all_reduce(sum.data(), sum.data(), kCount, DType::f32, ReduceOp::sum, {}, "bucket"));
+  }
+  std::vector<int> ranks(static_cast<std::size_t>(world.size()));
+  const int mine = world.rank();
+  works.push_back(world.all_gather(&mine, ranks.data(), 1, DType::i32));
+  world.barrier();
+  // Even ranks wait from the front, odd ones from the back.
+  while (!works.empty()) {
+    const auto at = world.rank() % 2 == 0 ? works.begin() : works.end() - 1;
+    (*at)->wait();
+    EXPECT_TRUE((*at)->poll());
+    works.erase(at);
+  }
+  std::vector<int> expected(ranks.size());
+  std::iota(expected.begin(), expected.end(), 0);
+  EXPECT_EQ(ranks, expected);
+  for (int i = 0; i < 4; ++i) {
+    double value = 0;
+    for (int r = 0; r < world.size(); ++r) value += whole_value(r + i, kCount - 1);
+    EXPECT_EQ(get(sums[static_cast<std::size_t>(i)], kCount - 1, DType::f32), value);
+  }
+}
+
+void poll_alone_completes(Communicator& world) {
+  Bytes data = whole_values(world.rank(), 50021, DType::f32);
+  const WorkPtr work = world.all_reduce(data.data(), data.data(), 50021, DType::f32, ReduceOp::sum);
+  while (!work->poll()) {
+  }
+  EXPECT_EQ(get(data, 50020, DType::f32), reduced_value(world.size(), 50020, ReduceOp::sum));
+}
+
+void split_by_parity(Communicator& world) {
+  const auto mine = static_cast<float>(world.rank() + 1);
+  const auto group = world.split(world.rank() % 2, -world.rank(), "parity");  // reversed order
+  ASSERT_NE(group, nullptr);
+  EXPECT_EQ(group->name(), "parity");
+  float expected = 0;
+  int members = 0;
+  int before = 0;
+  for (int r = world.rank() % 2; r < world.size(); r += 2) {
+    expected += static_cast<float>(r + 1);
+    ++members;
+    if (r > world.rank()) ++before;
+  }
+  EXPECT_EQ(group->size(), members);
+  EXPECT_EQ(group->rank(), before);
+  EXPECT_EQ(sum_over(*group, mine), expected);
+
+  const auto nested = group->split(0, group->rank(), "nested");
+  EXPECT_EQ(nested->rank(), group->rank());
+  EXPECT_EQ(sum_over(*nested, mine), expected);
+
+  const auto alone = world.split(world.rank(), 0, "alone");
+  EXPECT_EQ(alone->size(), 1);
+  EXPECT_EQ(alone->name(), "alone");
+  EXPECT_EQ(sum_over(*alone, mine), mine);
+}
+
+void split_with_negative_color(Communicator& world) {
+  const auto group = world.split(world.rank() == 0 ? -1 : 0, 0, "rest");
+  if (world.rank() == 0) {
+    EXPECT_EQ(group, nullptr);
+  } else {
+    EXPECT_EQ(group->size(), world.size() - 1);
+    EXPECT_EQ(group->rank(), world.rank() - 1);
+    EXPECT_EQ(sum_over(*group, 1), static_cast<float>(world.size() - 1));
+  }
+  world.barrier();
+}
+
+/// Two groups over the same ranks, started in one order and waited for in different ones.
+void waiting_in_one_group_drives_the_other(Communicator& world) {
+  const auto first = world.split(0, world.rank(), "first");
+  const auto second = world.split(0, world.rank(), "second");
+  Bytes a = whole_values(world.rank(), 40009, DType::f32);
+  Bytes b = whole_values(world.rank() + 1, 40009, DType::f32);
+  auto work_a = first->all_reduce(a.data(), a.data(), 40009, DType::f32, ReduceOp::sum);
+  auto work_b = second->all_reduce(b.data(), b.data(), 40009, DType::f32, ReduceOp::sum);
+  const auto third = world.split(0, world.rank(), "third");  // with operations still under way
+  if (world.rank() % 2 == 0) {
+    work_a->wait();
+    work_b->wait();
+  } else {
+    work_b->wait();
+    work_a->wait();
+  }
+  EXPECT_EQ(get(a, 40008, DType::f32), reduced_value(world.size(), 40008, ReduceOp::sum));
+  third->barrier();
+}
+
+constexpr std::array kCases{
+    ConformanceCase{"SeveralInFlight", several_in_flight},
+    ConformanceCase{"PollAloneCompletes", poll_alone_completes},
+    ConformanceCase{"SplitByParity", split_by_parity},
+    ConformanceCase{"SplitWithNegativeColor", split_with_negative_color},
+    ConformanceCase{"WaitingInOneGroupDrivesTheOther", waiting_in_one_group_drives_the_other},
+};
+
+}  // namespace
+
+std::span<const ConformanceCase> group_cases() {
+  return kCases;
+}
+
+}  // namespace trireme::testing

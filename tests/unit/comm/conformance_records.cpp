@@ -1,0 +1,116 @@
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/error.hpp"
+#include "unit/comm/conformance_parts.hpp"
+
+/// What is refused, and what is counted and recorded of each call.
+namespace trireme::testing {
+namespace {
+
+template <class Call>
+void expect_usage_error(const Call& call, const char* part) {
+  try {
+    call();
+    ADD_FAILURE() << "no error, expected one about: " << part;
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::usage) << e.what();
+    EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
+  }
+}
+
+void wrong_use_is_refused(Communicator& world) {
+  float x = 1;
+  const auto counts = std::vector<std::uint64_t>(static_cast<std::size_t>(world.size()) + 1, 0);
+  expect_usage_error([&] { world.broadcast(&x, 1, DType::f32, world.size())->wait(); }, "root");
+  expect_usage_error([&] { world.broadcast(&x, 1, DType::f32, -1)->wait(); }, "root");
+  expect_usage_error([&] { world.all_to_all(&x, counts, &x, counts, DType::f32)->wait(); },
+                     "counts");
+  expect_usage_error(
+      [&] {
+        world.exchange(std::array{Message{world.size(), &x, 4}}, {})->wait();
+      },
+      "peer");
+  expect_usage_error([&] { world.all_reduce(nullptr, &x, 1, DType::f32, ReduceOp::sum)->wait(); },
+                     "null");
+  expect_usage_error(
+      [&] { world.all_reduce(&x, &x, 1, static_cast<DType>(77), ReduceOp::sum)->wait(); },
+      "not supported");
+  expect_usage_error(
+      [&] { world.reduce_scatter(&x, &x, 1, DType::f32, static_cast<ReduceOp>(9))->wait(); },
+      "not supported");
+  EXPECT_EQ(sum_over(world, 2), static_cast<float>(2 * world.size()));  // and nothing has moved
+}
+
+void bytes_follow_the_formulas(Communicator& world) {
+  const auto group = world.split(0, world.rank(), "count");
+  const auto n = static_cast<std::uint64_t>(world.size());
+  std::vector<float> data(n * 100);
+  std::vector<float> out(n * 100);
+  const auto sent_by = [&](const auto& call) {
+    const ByteCounters before = group->counters();
+    call();
+    const ByteCounters after = group->counters();
+    EXPECT_EQ(after.operations, before.operations + 1);
+    return after.sent - before.sent;
+  };
+  EXPECT_EQ(
+      sent_by([&] {
+        group->all_reduce(data.data(), out.data(), n * 100, DType::f32, ReduceOp::sum)->wait();
+      }),
+      2 * (n - 1) * 400);
+  EXPECT_EQ(
+      sent_by([&] {
+        group->reduce_scatter(data.data(), out.data(), 100, DType::f32, ReduceOp::sum)->wait();
+      }),
+      (n - 1) * 400);
+  EXPECT_EQ(sent_by([&] { group->all_gather(data.data(), out.data(), 100, DType::f32)->wait(); }),
+            (n - 1) * 400);
+  EXPECT_EQ(sent_by([&] { group->barrier(); }), 0);
+  const std::vector<std::uint64_t> counts(n, 100);
+  EXPECT_EQ(sent_by([&] {
+              group->all_to_all(data.data(), counts, out.data(), counts, DType::f32)->wait();
+            }),
+            (n - 1) * 400);
+}
+
+void recorder_keeps_the_last(Communicator& world) {
+  const auto group = world.split(0, world.rank(), "recorded");
+  float x = 1;
+  for (int i = 0; i < 300; ++i) {
+    group->all_reduce(&x, &x, 1, DType::f32, ReduceOp::max, {}, i == 299 ? "last" : "")->wait();
+  }
+  auto records = group->recent();
+  for (int i = 0; i < 500 && !(records.front().complete && records.back().complete); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));  // a device completes them later
+    records = group->recent();
+  }
+  ASSERT_EQ(records.size(), 256U);
+  EXPECT_EQ(records.back().tag, "last");
+  EXPECT_EQ(records.back().operation, "all_reduce");
+  EXPECT_EQ(records.back().bytes, 4U);
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    EXPECT_EQ(records[i].sequence, records.front().sequence + i);
+    EXPECT_TRUE(records[i].complete);
+  }
+}
+
+constexpr std::array kCases{
+    ConformanceCase{"WrongUseIsRefused", wrong_use_is_refused},
+    ConformanceCase{"BytesFollowTheFormulas", bytes_follow_the_formulas},
+    ConformanceCase{"RecorderKeepsTheLast", recorder_keeps_the_last},
+};
+
+}  // namespace
+
+std::span<const ConformanceCase> record_cases() {
+  return kCases;
+}
+
+}  // namespace trireme::testing
