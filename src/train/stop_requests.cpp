@@ -57,7 +57,10 @@ std::optional<double> TimeLimit::from_environment() {
 }
 
 StopRequests::StopRequests(RunFolder folder, bool first_rank, TimeLimit limit)
-    : folder_(std::move(folder)), first_rank_(first_rank), limit_(limit) {}
+    : folder_(std::move(folder)),
+      first_rank_(first_rank),
+      limit_(limit),
+      start_unix_s_(unix_time_s()) {}
 
 StopRequests::Wish StopRequests::poll() {
   Wish wish = files_;
@@ -76,7 +79,7 @@ StopRequests::Wish StopRequests::poll() {
   if (files_.stop && !wish.stop) reason_ = "the file STOP";
   wish.save = files_.save;
   wish.stop = wish.stop || files_.stop;
-  if (!wish.stop && limit_.reached(unix_time_s())) {
+  if (!wish.stop && limit_.reached(start_unix_s_ + since_start_.seconds())) {
     reason_ = cat("the time limit, ", limit_.margin_s(), " s before it");
     wish.stop = true;
   }

@@ -63,6 +63,8 @@ class StopRequests {
   RunFolder folder_;
   bool first_rank_;
   TimeLimit limit_;
+  double start_unix_s_;  // the wall clock is asked once: it may be set back during a run
+  Timer since_start_;
   Timer since_look_;
   bool looked_ = false;
   Wish files_;

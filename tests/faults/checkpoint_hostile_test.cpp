@@ -55,11 +55,11 @@ int exit_code_of_reading(const fs::path& step) {
   }));
 }
 
-/// The exit code of opening and reading everything as somebody whom permissions bind.
+/// The exit code of finding, checking and reading everything as somebody whom permissions bind.
 int exit_code_of_reading_as_nobody(const fs::path& step) {
   return shell_code(in_child([&] {
     leave_root();
-    read_everything(Checkpoint::open(step));
+    read_everything(verify_checkpoint(find_place(step).path));
   }));
 }
 
@@ -82,14 +82,28 @@ TEST(Hostile, PipesDevicesAndFoldersInPlaceOfFilesAreRefusedWithoutWaiting) {
   EXPECT_EQ(exit_code_of_reading(saved.step), 0);
 }
 
-TEST(Hostile, ALinkedStepFolderIsNotListed) {
+TEST(Hostile, AStepThatIsNoFolderIsDamaged) {
   const Saved saved;
   fs::rename(saved.step, saved.folder / "elsewhere");
+  const auto expect_damaged = [&](const char* what) {
+    std::string warning;
+    EXPECT_FALSE(find_newest_good(saved.folder.path(), [&](std::string_view text) {
+      warning += text;
+    })) << what;
+    EXPECT_NE(warning.find(saved.step.filename().string()), std::string::npos) << what;
+    const std::int64_t step = step_of_folder_name(saved.step.filename().string());
+    fs::remove_all(set_aside_step(saved.folder.path(), step));
+  };
   fs::create_directory_symlink(saved.folder / "elsewhere", saved.step);
-  EXPECT_FALSE(find_newest_good(saved.folder.path(), [](std::string_view) {}));
+  expect_damaged("a link");
+  ASSERT_EQ(::mkfifo(saved.step.c_str(), 0600), 0);
+  expect_damaged("a pipe");
+  overwrite(saved.step, "x");
+  expect_damaged("a file");
+  EXPECT_TRUE(fs::exists(saved.folder / "elsewhere" / kManifestName));
 }
 
-TEST(Hostile, FilesWithoutPermissionAreAnErrorOfTheMachineNotAFallback) {
+TEST(Hostile, FilesAndFoldersWithoutPermissionAreRefused) {
   const Saved saved;
   for (const fs::path& folder : {saved.folder.path(), saved.step})
     ASSERT_EQ(::chmod(folder.c_str(), 0755), 0);
@@ -99,9 +113,19 @@ TEST(Hostile, FilesWithoutPermissionAreAnErrorOfTheMachineNotAFallback) {
   for (const auto& entry : fs::directory_iterator(saved.step)) {
     ASSERT_EQ(::chmod(entry.path().c_str(), 0), 0);
 
-    EXPECT_EQ(exit_code_of_reading_as_nobody(saved.step), exit_code(ErrorKind::resource))
+    EXPECT_EQ(exit_code_of_reading_as_nobody(saved.step), exit_code(ErrorKind::data))
         << entry.path().filename();
     ASSERT_EQ(::chmod(entry.path().c_str(), 0644), 0);
+  }
+  for (const fs::path& folder : {saved.folder.path(), saved.step}) {
+    for (const ::mode_t mode : {0000, 0444, 0111}) {
+      ASSERT_EQ(::chmod(folder.c_str(), mode), 0);
+      const int expected = folder != saved.step && mode == 0111 ? 0 : exit_code(ErrorKind::data);
+
+      EXPECT_EQ(exit_code_of_reading_as_nobody(saved.step), expected)
+          << folder << " mode " << std::oct << mode;
+      ASSERT_EQ(::chmod(folder.c_str(), 0755), 0);
+    }
   }
 }
 

@@ -7,6 +7,7 @@
 #include "bin/checkpoint_commands.hpp"
 #include "checkpoint/folder.hpp"
 #include "checkpoint/measure.hpp"
+#include "checkpoint/run_lock.hpp"
 #include "checkpoint/verify.hpp"
 #include "comm/thread/thread_world.hpp"
 #include "core/json.hpp"
@@ -100,6 +101,28 @@ TEST(CheckpointCommands, PruneSaysWhatItWouldDeleteThenDeletes) {
   EXPECT_EQ(run({"checkpoint", "prune", place, "--keep-last", "0"}).code, 2);
   EXPECT_EQ(run({"checkpoint", "prune", (steps / "step-000000004").string()}).code, 2);
   EXPECT_FALSE(fs::exists(folder / "run/LOCK"));
+}
+
+TEST(CheckpointCommands, AFolderInUseIsLeftAloneHoweverItIsNamed) {
+  const TempFolder folder;
+  const fs::path steps = folder / "run/checkpoints";
+  for (const int step : {1, 2, 3, 4}) save_layout(steps, step, make_logicals(1), 1, 0);
+  save_layout(folder / "other", 9, make_logicals(1), 1, 0);
+  fs::create_directory_symlink(steps, folder / "link");
+  const RunLock lock(folder / "run", {});
+  for (const std::string& place : {(folder / "run").string(),
+                                   steps.string(),
+                                   steps.string() + "/",
+                                   (steps / ".").string(),
+                                   (folder / "link").string()}) {
+    EXPECT_EQ(run({"checkpoint", "prune", place, "--keep-last", "1"}).code, 2) << place;
+    EXPECT_EQ(
+        run({"checkpoint", "reshard", (folder / "other").string(), "--ranks", "2", "-o", place})
+            .code,
+        2)
+        << place;
+  }
+  EXPECT_EQ(list_steps(steps).size(), 4U);
 }
 
 TEST(CheckpointCommands, WrongArgumentsAreRefusedBeforeAnythingIsWritten) {

@@ -132,6 +132,58 @@ TEST(Damage, EmptyAndAbsentFoldersHoldNothing) {
   EXPECT_TRUE(list_steps(folder.path()).empty());
 }
 
+/// `good` with a change, and a hash that fits again.
+std::string forged(std::string good, const std::string& from, const std::string& to) {
+  good.resize(good.rfind("\"self_hash\""));
+  const std::size_t at = good.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  if (at != std::string::npos) good.replace(at, from.size(), to);
+  return good + cat("\"self_hash\": \"", xxh3_128_hex(good), "\"\n}\n");
+}
+
+TEST(Damage, ASliceThatIsNotAsTheManifestSaysIsFoundBeforeALoad) {
+  const Saved saved;
+  const std::string good = read_file(saved.step / kManifestName);
+  const CheckpointManifest manifest = parse_manifest(good, "m");
+  std::size_t forgeries = 0;
+  for (const auto& [name, tensor] : manifest.tensors) {
+    for (const SavedSlice& slice : tensor.slices) {
+      const std::string sum = cat("\"crc32c\":\"", slice.hash, '"');
+      const std::string place = cat("\"at\":", slice.at, ",");
+      overwrite(saved.step / kManifestName, forged(good, sum, "\"crc32c\":\"deadbeef\""));
+      saved.expect_refused(name + " sum");
+      overwrite(saved.step / kManifestName, forged(good, place, cat("\"at\":", slice.at - 1, ",")));
+      saved.expect_refused(name + " place");
+      forgeries += 2;
+    }
+  }
+  EXPECT_GT(forgeries, 10U);
+  overwrite(saved.step / kManifestName, good);
+  verify_checkpoint(saved.step);
+}
+
+TEST(Damage, AStepIsKnownByItsFolderHoweverThatIsNamed) {
+  const Saved saved;
+  const fs::path wrong = saved.folder / "step-000000003";
+  fs::rename(saved.step, wrong);
+  for (const std::string& name : {wrong.string(),
+                                  wrong.string() + "/",
+                                  (wrong / ".").string(),
+                                  (wrong / "../step-000000003").string()}) {
+    message_of(ErrorKind::data, [&] { verify_checkpoint(find_place(name).path); });
+  }
+}
+
+TEST(Damage, ATensorWithoutItsShardIsRefused) {
+  const Saved saved;
+  const Checkpoint checkpoint = Checkpoint::open(saved.step);
+  fs::remove(saved.step / "shard-00000-of-00002.h5");
+  for (const auto& [name, tensor] : checkpoint.manifest().tensors) {
+    const std::string& wanted = name;
+    message_of(ErrorKind::data, [&] { (void)checkpoint.read_logical(wanted); });
+  }
+}
+
 /// A manifest that lies, with a hash that fits: every claim is checked against the files and the
 /// shapes.
 TEST(Damage, ManifestThatLiesIsRefusedWithoutHarm) {
@@ -139,14 +191,7 @@ TEST(Damage, ManifestThatLiesIsRefusedWithoutHarm) {
   const std::string good = read_file(saved.step / kManifestName);
   const auto forge = [&](const std::string& from, const std::string& to) {
     SCOPED_TRACE(to.substr(0, 80));
-    CheckpointManifest manifest = parse_manifest(good, "m");
-    std::string text = manifest_text(manifest);
-    text.resize(text.rfind("\"self_hash\""));
-    const std::size_t at = text.find(from);
-    ASSERT_NE(at, std::string::npos) << from;
-    text.replace(at, from.size(), to);
-    text += cat("\"self_hash\": \"", xxh3_128_hex(text), "\"\n}\n");
-    overwrite(saved.step / kManifestName, text);
+    overwrite(saved.step / kManifestName, forged(good, from, to));
     saved.expect_refused("");
     saved.expect_never_wrong("");
   };

@@ -172,5 +172,28 @@ TEST(RunLock, RaceOnADeadLockHasOneWinnerEveryTime) {
     race(run.path(), 8);  // each winner is killed: the next round finds it dead
 }
 
+TEST(RunLock, AHolderThatStoodStillConfirmsNothing) {
+  const TempFolder run;
+  RunLock lock(run.path(), {.job_id = "", .heartbeat_s = 3600});  // no heartbeat sees it
+  lock.confirm();
+  overwrite(run / "LOCK", foreign_record("00000000000000000001"));
+
+  message_of(ErrorKind::usage, [&] { lock.confirm(); });
+  message_of(ErrorKind::usage, [&] { lock.check(); });
+}
+
+TEST(RunLock, WhatIsNoLockSaysWhatToDo) {
+  const TempFolder run;
+  for (const char* content : {"",
+                              "{}",
+                              "\x7f"
+                              "ELF"}) {
+    overwrite(run / "LOCK", content);
+    const std::string text =
+        message_of(ErrorKind::data, [&] { const RunLock lock(run.path(), fast()); });
+    EXPECT_NE(text.find("delete it if no job"), std::string::npos) << text;
+  }
+}
+
 }  // namespace
 }  // namespace trireme

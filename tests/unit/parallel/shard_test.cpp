@@ -104,6 +104,7 @@ TEST(Shard, RunsOfRandomShardsAreExactlyTheCommonElements) {
     }
 
     ASSERT_EQ(got, expected) << "trial " << trial;
+    ASSERT_EQ(meet(shape, source, target), !expected.empty()) << "trial " << trial;
   }
 }
 
@@ -112,6 +113,22 @@ TEST(Shard, FarFlatRangeOfAHugeTensorIsFoundWithoutWalkingIt) {
   const Shard columns{{0, 1}, {1LL << 40, 1}, (1LL << 40) - 3, 1LL << 40};
   EXPECT_EQ(intersect(shape, Shard::whole(shape), columns).size(),
             3U);  // a walk of 2^40 rows would time out
+}
+
+TEST(Shard, MeetingDoesNotDependOnTheNumberOfRows) {
+  constexpr std::int64_t kRows = std::int64_t{1} << 50;
+  const std::vector<std::int64_t> shape{kRows, 2};
+  const Shard whole = Shard::whole(shape);
+  const Shard left{{0, 0}, {kRows, 1}, 0, kRows};
+  const Shard right{{0, 1}, {kRows, 1}, 0, kRows};
+  const Shard late_right{{0, 1}, {kRows, 1}, kRows - 1, kRows};
+  const Shard all_but_last{{0, 0}, {kRows, 2}, 0, 2 * kRows - 1};
+
+  EXPECT_TRUE(meet(shape, whole, left));
+  EXPECT_TRUE(meet(shape, right, whole));
+  EXPECT_FALSE(meet(shape, left, right));
+  EXPECT_FALSE(meet(shape, late_right, all_but_last));
+  EXPECT_TRUE(meet(shape, late_right, whole));
 }
 
 TEST(Shard, RectangleOutsideTheTensorIsRefused) {
