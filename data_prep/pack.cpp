@@ -58,7 +58,7 @@ std::uint64_t add_targets(const std::string& kind,
     content.pairs = std::move(result.pairs);
     return content.pairs.chosen.num_tokens() + content.pairs.rejected.num_tokens();
   }
-  PackTable& pack = content.packs.emplace_back(pack_best_fit(result.documents.offset, seq_len));
+  PackTable& pack = content.packs.emplace_back(pack_documents(result.documents.offset, seq_len));
   if (kind == schema::kKindSft) {
     count_span_targets(result.loss, pack);
     content.loss = std::move(result.loss);
