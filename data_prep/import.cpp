@@ -71,7 +71,7 @@ class Importer {
     for (const InputFile& input : inputs_) open(input);
     if (units_.empty()) fail(ErrorKind::data, "no token in the inputs");
     start_manifest();
-    folder_.emplace(config.output, manifest_.identity, units_.size());
+    folder_.emplace(config.output, manifest_, units_.size());
   }
 
   ImportReport run() {
