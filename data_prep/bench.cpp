@@ -16,6 +16,7 @@
 #include "data/token_set.hpp"
 #include "data_prep/block_reader.hpp"
 #include "data_prep/jsonl_record.hpp"
+#include "data_prep/line_reader.hpp"
 #include "data_prep/pack.hpp"
 #include "data_prep/worker_pool.hpp"
 #include "text/tokenizer.hpp"
@@ -100,7 +101,7 @@ class EncodeBench {
       const TextRecord record = worker.reader->read(line);
       if (record.status == RecordStatus::blank) continue;
       if (record.status != RecordStatus::text)
-        fail(ErrorKind::data, file.path.string(), ":", line.offset, ": ", record.reason);
+        fail(ErrorKind::data, byte_place(file.path.string(), line.offset), ": ", record.reason);
       const std::vector<std::uint32_t> more = tokenizer_.encode(record.text, options_);
       ids.insert(ids.end(), more.begin(), more.end());
       ++worker.documents;

@@ -9,6 +9,7 @@
 #include "core/file.hpp"
 #include "core/log.hpp"
 #include "data_prep/block_reader.hpp"
+#include "data_prep/line_reader.hpp"
 #include "data_prep/worker_pool.hpp"
 
 namespace trireme {
@@ -46,7 +47,7 @@ void count_block(const TrainTokenizerConfig& config,
       config.by_lines ? worker.words.add_lines(record.text) : worker.words.add(record.text);
       continue;
     }
-    const std::string place = cat(file.path.string(), ":", line.offset, ": ", record.reason);
+    const std::string place = cat(byte_place(file.path.string(), line.offset), ": ", record.reason);
     if (record.status == RecordStatus::bad_text) {
       fail(ErrorKind::data,
            place,

@@ -9,6 +9,7 @@
 #include "core/file.hpp"
 #include "core/json.hpp"
 #include "data_prep/block_reader.hpp"
+#include "data_prep/line_reader.hpp"
 #include "data_prep/tokenizer_jobs.hpp"
 #include "data_prep/worker_pool.hpp"
 #include "text/tokenizer.hpp"
@@ -122,7 +123,7 @@ void encode_file(const EncodeConfig& config) {
       const TextRecord record = reader->read(line);
       if (record.status == RecordStatus::blank) return;
       if (record.status != RecordStatus::text)
-        fail(ErrorKind::data, config.input, ":", line.offset, ": ", record.reason);
+        fail(ErrorKind::data, byte_place(config.input, line.offset), ": ", record.reason);
       append_ids(tokenizer.encode(record.text, options), out);
     };
   });
@@ -138,7 +139,7 @@ void decode_file(const std::string& tokenizer_path,
       if (line.text.find_first_not_of(" \t\r") == std::string_view::npos) return;
       Json text = Json::object();
       text["text"] =
-          tokenizer.decode(read_ids(line.text, cat(input, ":", line.offset)), skip_special);
+          tokenizer.decode(read_ids(line.text, byte_place(input, line.offset)), skip_special);
       out += text.dump();
       out += '\n';
     };

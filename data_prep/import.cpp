@@ -71,7 +71,7 @@ class Importer {
     for (const InputFile& input : inputs_) open(input);
     if (units_.empty()) fail(ErrorKind::data, "no token in the inputs");
     start_manifest();
-    folder_.emplace(config.output, manifest_.identity, units_.size());
+    folder_.emplace(config.output, manifest_, units_.size());
   }
 
   ImportReport run() {
@@ -123,6 +123,7 @@ class Importer {
     Json asked = Json::object();
     asked["import"] = config_.format;
     asked["shard_tokens"] = config_.shard_tokens;
+    asked["packing_rule"] = kPackingRule;
     if (config_.format == "llm.c") {
       asked["eot_id"] = config_.eot_id ? Json(*config_.eot_id) : Json(nullptr);
       asked["eot"] = config_.eot == EotPlace::detect  ? "auto"
@@ -223,7 +224,7 @@ class Importer {
   void describe(std::size_t number, std::uint64_t hash, ShardContent& content) const {
     const InputFile& input = inputs_[units_[number].file];
     content.sources_json = Json::array({{{"name", input.name}, {"size", input.size}}}).dump();
-    content.packs.push_back(pack_best_fit(content.documents.offset, config_.seq_len));
+    content.packs.push_back(pack_documents(content.documents.offset, config_.seq_len));
     const PackTable& pack = content.packs.front();
     ShardMeta& meta = content.meta;
     meta.kind = "pretrain";

@@ -6,6 +6,7 @@
 #include "core/error.hpp"
 #include "core/json.hpp"
 #include "data/schema.hpp"
+#include "data_prep/line_reader.hpp"
 #include "text/tokenizer.hpp"
 
 namespace trireme {
@@ -149,7 +150,7 @@ std::string document_text(const TokenSet& set, const DocumentPlace& place, std::
   const TokenShard& shard = set.shard(place.shard);
   const Tokenizer tokenizer = Tokenizer::from_files(set.tokenizer_files(), set.folder().string());
   const Origin origin = origin_of(shard, place.doc);
-  std::string text = cat("from ", origin.source, ":", origin.offset, "; targets in [[ ]]\n");
+  std::string text = cat("from ", byte_place(origin.source, origin.offset), "; targets in [[ ]]\n");
   if (set.kind() == schema::kKindDpo) {
     const Pair pair = shard.pair(place.doc);
     text += "--- chosen\n";

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/error.hpp"
 #include "core/hash.hpp"
 
 namespace trireme {
@@ -11,6 +12,10 @@ namespace {
 constexpr std::uint64_t kTailBytes = 64 << 10;
 
 }  // namespace
+
+std::string byte_place(std::string_view file, std::uint64_t offset) {
+  return cat(file, ", byte ", offset);
+}
 
 LineBlock::LineBlock(ByteSource& source, const InputFile& file, const ByteRange& range) {
   // One byte more in front: a line begins at `begin` only if a newline stands before it.

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -19,6 +20,9 @@ struct Line {
   std::uint64_t offset = 0;  // of its first byte in the input
   bool too_long = false;     // then text is its beginning
 };
+
+/// "FILE, byte 14": where a line begins, for messages. (Lists of bad lines say FILE:14.)
+std::string byte_place(std::string_view file, std::uint64_t offset);
 
 /// The lines of one block of a file: those whose first byte lies in [begin, end), the last one read
 /// to its end. Blocks of a file read apart therefore give each line exactly once. Only "\n" ends a

@@ -89,6 +89,7 @@ Manifest start_manifest(const PackConfig& config,
   if (config.kind != schema::kKindPretrain) add_chat(config, asked);
   asked["on_bad_text"] = name_of(config.on_bad_text);
   asked["unit_bytes"] = config.unit_bytes;
+  if (config.kind != schema::kKindDpo) asked["packing_rule"] = kPackingRule;
   manifest.config_json = asked.dump();
   for (const InputFile& file : files)
     manifest.sources.push_back({file.name, file.size, file.fingerprint});

@@ -12,6 +12,7 @@
 #include "core/log.hpp"
 #include "data/schema.hpp"
 #include "data_prep/document_maker.hpp"
+#include "data_prep/line_reader.hpp"
 #include "data_prep/manifest_builder.hpp"
 #include "data_prep/pack_folder.hpp"
 #include "data_prep/pack_unit.hpp"
@@ -45,7 +46,7 @@ std::uint64_t bytes_of(const Unit& unit) {
 }
 
 std::string bad_place(const std::vector<InputFile>& files, const BadLine& bad) {
-  return cat(files[bad.file].path.string(), ":", bad.offset, ": ", bad.reason);
+  return cat(byte_place(files[bad.file].path.string(), bad.offset), ": ", bad.reason);
 }
 
 /// Moves the targets of the unit's documents to `content` and packs them for `seq_len`; pairs are
@@ -58,7 +59,7 @@ std::uint64_t add_targets(const std::string& kind,
     content.pairs = std::move(result.pairs);
     return content.pairs.chosen.num_tokens() + content.pairs.rejected.num_tokens();
   }
-  PackTable& pack = content.packs.emplace_back(pack_best_fit(result.documents.offset, seq_len));
+  PackTable& pack = content.packs.emplace_back(pack_documents(result.documents.offset, seq_len));
   if (kind == schema::kKindSft) {
     count_span_targets(result.loss, pack);
     content.loss = std::move(result.loss);
@@ -97,7 +98,7 @@ class Packer {
         files_(inspect_inputs(config.inputs, config.threads, world_)),
         units_(plan_units(files_, static_cast<std::uint64_t>(config.unit_bytes))),
         manifest_(start_manifest(config, tokenizer_, files_)),
-        folder_(config.output, manifest_.identity, units_.size()) {}
+        folder_(config.output, manifest_, units_.size()) {}
 
   PackReport run() {
     const Timer timer;
@@ -228,8 +229,9 @@ class Packer {
   void publish_manifest() {
     add_shards(folder_.path(), units_.size(), manifest_);
     const ShardCounts& counts = manifest_.counts;
-    const std::string first_bad =
-        manifest_.bad.empty() ? std::string() : cat("; the first: ", manifest_.bad.front());
+    const std::string first_bad = manifest_.bad.empty()
+                                      ? std::string()
+                                      : cat("; the first (FILE:BYTE): ", manifest_.bad.front());
     check_bad_lines(counts.bad_lines, first_bad);
     if (counts.documents == 0) {
       fail(ErrorKind::data,

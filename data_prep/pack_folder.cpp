@@ -11,6 +11,7 @@
 #include "core/log.hpp"
 #include "data/schema.hpp"
 #include "data/shard_reader.hpp"
+#include "data_prep/set_difference.hpp"
 
 namespace trireme {
 namespace {
@@ -124,12 +125,12 @@ bool PackFolder::finished() const {
   const std::filesystem::path path = path_ / schema::kManifest;
   if (!std::filesystem::exists(path)) return false;
   const Manifest manifest = Manifest::from_text(read_file(path), path);
-  if (manifest.identity == identity_) return true;
+  if (manifest.identity == asked_.identity) return true;
   fail(ErrorKind::usage,
        path_.string(),
-       " holds a set made of other inputs, another tokenizer or other options (",
-       manifest.config_json,
-       "); use another --output");
+       " holds a set made otherwise: ",
+       describe_difference(manifest, asked_),
+       "; use another --output");
 }
 
 void PackFolder::check_shards(int rank, int size) const {
@@ -137,20 +138,21 @@ void PackFolder::check_shards(int rank, int size) const {
        i += static_cast<std::size_t>(size)) {
     const std::filesystem::path path = path_ / schema::shard_name(i);
     if (!std::filesystem::exists(path)) continue;
-    std::string identity;
+    ShardMeta meta;
     try {
-      identity = TokenShard::open(path).meta().identity;
+      meta = TokenShard::open(path).meta();
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::data) throw;
       log::warn(cat(error.what(), "; it is made again"));
       std::filesystem::remove(path);
       continue;
     }
-    if (identity != identity_) {
+    if (meta.identity != asked_.identity) {
       fail(ErrorKind::usage,
            path.string(),
-           " was made of other inputs, another tokenizer or other options; use another --output, "
-           "or delete the folder");
+           " is of a set made otherwise",
+           describe_difference(meta, asked_, num_units_),
+           "; use another --output, or delete the folder");
     }
   }
 }

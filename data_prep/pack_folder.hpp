@@ -32,9 +32,10 @@ class UnitMarker {
 /// with this pack's identity.
 class PackFolder {
  public:
-  /// `identity` stands for everything that decides the bytes. Call prepare before anything else.
-  PackFolder(std::filesystem::path path, std::string identity, std::size_t num_units)
-      : path_(std::move(path)), identity_(std::move(identity)), num_units_(num_units) {}
+  /// `asked`: everything that decides the bytes, and its identity. Call prepare before anything
+  /// else.
+  PackFolder(std::filesystem::path path, Manifest asked, std::size_t num_units)
+      : path_(std::move(path)), asked_(std::move(asked)), num_units_(num_units) {}
 
   /// One rank only: makes the folder, locks it against a second pack on this machine, removes what
   /// killed writers left. Returns the number of units that were being made when they ended. Throws
@@ -64,7 +65,7 @@ class PackFolder {
   [[nodiscard]] std::vector<std::size_t> pending() const;
 
   std::filesystem::path path_;
-  std::string identity_;
+  Manifest asked_;
   std::size_t num_units_;
   Fd lock_;
 };

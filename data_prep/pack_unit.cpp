@@ -7,6 +7,7 @@
 #include "core/file.hpp"
 #include "core/hash.hpp"
 #include "data_prep/document_maker.hpp"
+#include "data_prep/line_reader.hpp"
 #include "data_prep/stop_signals.hpp"
 
 namespace trireme {
@@ -91,9 +92,7 @@ UnitResult tokenize_unit(const std::vector<InputFile>& files,
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     if (const auto& fatal = results[i].fatal) {
       fail(ErrorKind::data,
-           files[fatal->file].path.string(),
-           ":",
-           fatal->offset,
+           byte_place(files[fatal->file].path.string(), fatal->offset),
            ": ",
            fatal->reason,
            "; --on-bad-text skip leaves such lines out, replace puts U+FFFD");

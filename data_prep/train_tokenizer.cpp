@@ -41,6 +41,20 @@ void check_output(const std::filesystem::path& folder,
   }
 }
 
+/// Before the hours of counting. train_bpe itself would give more tokens than asked for, as Hugging
+/// Face does.
+void check_vocab_size(const BpeTrainOptions& options) {
+  const std::uint64_t fewest = fewest_tokens(options);
+  if (options.vocab_size >= fewest) return;
+  fail(ErrorKind::usage,
+       "--vocab-size ",
+       options.vocab_size,
+       ", must be at least ",
+       fewest,
+       ": the special tokens",
+       options.all_bytes && !options.limit_alphabet ? " and the 256 bytes" : "");
+}
+
 /// What a user who knows other trainers may not expect.
 void explain(const TrainTokenizerConfig& config, const BpeTrainReport& report) {
   if (report.vocab_size != config.bpe.vocab_size) {
@@ -78,6 +92,7 @@ void write(const std::filesystem::path& folder, const std::map<std::string, std:
 
 void train_tokenizer(const TrainTokenizerConfig& config, Communicator* world) {
   check_train_options(config.bpe);
+  check_vocab_size(config.bpe);
   const bool first = world == nullptr || world->rank() == 0;
   if (first) check_output(config.output, nullptr);
   const Timer count_timer;

@@ -96,7 +96,7 @@ std::vector<Segment> join_neighbours(std::vector<Segment> pieces) {
 PackTable pack_pieces(const std::vector<Segment>& pieces, std::int64_t seq_len) {
   std::vector<std::uint64_t> offset{0};
   for (const Segment& piece : pieces) offset.push_back(offset.back() + piece.length);
-  PackTable table = pack_best_fit(offset, seq_len);
+  PackTable table = pack_documents(offset, seq_len);
   for (std::size_t i = 0; i < table.seg_doc.size(); ++i) {
     const Segment& piece = pieces[table.seg_doc[i]];
     table.seg_doc[i] = piece.doc;
@@ -122,7 +122,7 @@ std::unique_ptr<Sequences> packed_sequences(const TokenSet& set,
       result->add_prepared(i);
     } else if (begin < end) {
       const std::vector<std::uint64_t> offsets = set.shard(i).document_offsets();
-      PackTable table = pack_best_fit(std::span(offsets).subspan(begin, end - begin + 1), seq_len);
+      PackTable table = pack_documents(std::span(offsets).subspan(begin, end - begin + 1), seq_len);
       for (std::uint32_t& doc : table.seg_doc) doc += static_cast<std::uint32_t>(begin);
       result->add_table(i, std::move(table));
     }

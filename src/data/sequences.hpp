@@ -45,7 +45,7 @@ class Sequences {
   [[nodiscard]] virtual bool prepared() const { return true; }
 };
 
-/// Sequences of pack_best_fit over the documents of each shard, shards one after another. Where
+/// Sequences of pack_documents over the documents of each shard, shards one after another. Where
 /// pack prepared this length for a whole shard its tables are read as needed; otherwise they are
 /// computed here at once (time O(D log L), about 20 bytes a document). `set` must outlive it.
 std::unique_ptr<Sequences> packed_sequences(const TokenSet& set,

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "core/file.hpp"
-#include "data/best_fit.hpp"
 #include "data/frame.hpp"
+#include "data/pack_documents.hpp"
 #include "data/schema.hpp"
 #include "data/shard_meta.hpp"
 #include "data/targets.hpp"

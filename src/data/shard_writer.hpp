@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/best_fit.hpp"
+#include "data/pack_documents.hpp"
 #include "data/shard_meta.hpp"
 #include "data/targets.hpp"
 

@@ -5,6 +5,7 @@
 #include "core/hash.hpp"
 #include "core/json.hpp"
 #include "core/number.hpp"
+#include "data/pack_documents.hpp"
 #include "data/stream.hpp"
 #include "data/stream_parts.hpp"
 
@@ -13,6 +14,7 @@ namespace {
 
 constexpr const char* kContentHash = "data.content_hash";
 constexpr const char* kPlan = "data.plan";
+constexpr const char* kPackingRuleKey = "packing_rule";
 constexpr std::int64_t kStateVersion = 1;
 
 /// The settings that decide which samples there are, as `data.*` keys.
@@ -96,7 +98,9 @@ void check_phases(const Json& here,
   }
   for (std::size_t p = 0; p < here.size(); ++p) {
     for (const auto& item : here[p].items()) {
-      const Json& saved = member(there[p], item.key().c_str(), where);
+      const Json saved = item.key() == kPackingRuleKey && !there[p].contains(kPackingRuleKey)
+                             ? Json(1)  // of checkpoints older than the key
+                             : member(there[p], item.key().c_str(), where);
       if (item.value() != saved) {
         differ(checkpoint,
                cat(item.key(), " of phase ", p + 1, " of data.path"),
@@ -118,6 +122,12 @@ Json phase_to_json(const std::vector<double>& weights,
   json["sources"] = std::move(entries);
   if (sources.size() > 1) json["blend_rule"] = std::string(name_of(rule));
   return json;
+}
+
+bool is_prepared(const SampleUnion& samples) {
+  return std::all_of(samples.sets.begin(), samples.sets.end(), [](const SampleSet* set) {
+    return set->prepared();
+  });
 }
 
 }  // namespace
@@ -147,7 +157,10 @@ std::map<std::string, std::string> SampleStream::state(std::int64_t next_sample)
     if (phase.begin >= next_sample && phase.begin != 0) break;
     std::vector<double> weights;
     std::vector<std::size_t> sources;
+    bool prepared = true;  // by pack, whose sets keep their tables
     for (const Phase::Entry& entry : phase.entries) {
+      const Leg& leg = parts_->sources[entry.source].legs[entry.leg];
+      prepared = prepared && is_prepared(leg.rest) && is_prepared(leg.whole);
       weights.push_back(entry.weight);
       sources.push_back(entry.source);
       known = std::max(known, entry.source + 1);
@@ -155,6 +168,7 @@ std::map<std::string, std::string> SampleStream::state(std::int64_t next_sample)
     Json json = phase_to_json(weights, sources, parts_->config.blend_rule);
     json["begin"] = phase.begin;
     json["seq_len"] = phase.seq_len;
+    if (!prepared) json[kPackingRuleKey] = kPackingRule;
     plan["phases"].push_back(std::move(json));
   }
   const std::vector<std::uint64_t> counts = consumed(next_sample);
@@ -177,6 +191,8 @@ void SampleStream::check_state(const std::map<std::string, std::string>& values,
       fail(ErrorKind::usage, "--data holds other tokens than ", checkpoint, " was trained on");
     if (here["phases"].size() != 1)
       differ(checkpoint, "the number of phases begun before it", here["phases"].dump(), "1");
+    if (here["phases"][0].contains(kPackingRuleKey))
+      differ(checkpoint, kPackingRuleKey, here["phases"][0][kPackingRuleKey].dump(), "1");
     return;
   }
   const std::string where = cat(checkpoint, ": ", kPlan);

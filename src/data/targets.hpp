@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "data/best_fit.hpp"
+#include "data/pack_documents.hpp"
 
 /// Which tokens of a document are targets, where not all are (sets of kind sft and dpo).
 namespace trireme {

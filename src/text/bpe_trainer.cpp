@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -207,6 +208,14 @@ void check_train_options(const BpeTrainOptions& options) {
          *role,
          "' is to be the bos, eos, pad or unk token, but is not among the reserved tokens");
   }
+}
+
+std::uint64_t fewest_tokens(const BpeTrainOptions& options) {
+  std::set<std::string> tokens;
+  for (const ReservedToken& token : options.reserved) tokens.insert(token.content);
+  if (options.all_bytes && !options.limit_alphabet)
+    tokens.insert(byte_characters().begin(), byte_characters().end());
+  return tokens.size();
 }
 
 std::map<std::string, std::string> train_bpe(const WordCounter& counts,

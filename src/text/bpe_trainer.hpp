@@ -53,6 +53,9 @@ inline constexpr std::uint64_t kMaxPairCountOfHuggingFace = 0x7FFFFFFF;
 /// if a reserved token is empty, too long, no UTF-8 or twice there, or a role is not reserved.
 void check_train_options(const BpeTrainOptions& options);
 
+/// Tokens that come out of any text: the reserved ones and, with all_bytes and no limit, the bytes.
+std::uint64_t fewest_tokens(const BpeTrainOptions& options);
+
 /// Learns merges and returns tokenizer.json and tokenizer_config.json by file name. The first
 /// equals, byte for byte, what Hugging Face `tokenizers` 0.23 saves for the same training with pair
 /// counts below 2^31 (ours are 64 bits). Fewer tokens than asked for come out if the text has no

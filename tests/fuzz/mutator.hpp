@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <random>
 #include <string>
 #include <string_view>
@@ -87,6 +88,11 @@ class Mutator {
 inline std::size_t fuzz_cases(std::size_t usual) {
   const char* asked = std::getenv("TRIREME_FUZZ_CASES");
   return asked == nullptr ? usual : static_cast<std::size_t>(std::atoll(asked));
+}
+
+/// Name of a TemporaryFolder that lies in memory where the system has a place for that.
+inline std::string memory_folder(const std::string& name) {
+  return std::filesystem::exists("/dev/shm") ? "../dev/shm/" + name : name;
 }
 
 /// The most memory this process has had, in MB.

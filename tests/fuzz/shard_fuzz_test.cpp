@@ -78,8 +78,7 @@ class ShardFile {
     return all;
   }
 
-  TemporaryFolder folder_{std::filesystem::exists("/dev/shm") ? "../dev/shm/shard_fuzz"
-                                                              : "shard_fuzz"};
+  TemporaryFolder folder_{testing::memory_folder("shard_fuzz")};
   std::string bytes_;
   std::string manifest_;
   std::vector<Part> parts_;

@@ -73,7 +73,7 @@ inline std::filesystem::path write_documents(const std::filesystem::path& folder
   content.meta.counts.documents = documents.size();
   content.meta.counts.tokens = tokens.size();
   for (const std::int64_t seq_len : seq_lens) {
-    content.packs.push_back(pack_best_fit(content.documents.offset, seq_len));
+    content.packs.push_back(pack_documents(content.documents.offset, seq_len));
     content.meta.packs[seq_len] = content.packs.back().num_sequences();
   }
   return write_shard(folder, content);

@@ -9,6 +9,7 @@
 #include "core/error.hpp"
 #include "core/timer.hpp"
 #include "data/loader.hpp"
+#include "data/pack_documents.hpp"
 #include "unit/data/small_set.hpp"
 
 namespace trireme {
@@ -342,6 +343,29 @@ TEST_F(StreamState, ChangedDataIsRefusedByName) {
   other.split = "";
   other.packing = Packing::concat;
   EXPECT_NE(refusal(values, other, stop).find("data.packing"), std::string::npos);
+}
+
+TEST_F(StreamState, PackedByAnotherRuleIsRefusedUnlessPackPreparedIt) {
+  const std::int64_t stop = 20 * kBatch;
+  auto values = open("$a; from 10 at 40: $a").state(stop);
+  std::string& plan = values.at("data.plan");
+  const std::string rule = cat(R"(,"packing_rule":)", kPackingRule);
+  const std::size_t place = plan.find(rule);
+  ASSERT_NE(place, std::string::npos);
+  EXPECT_EQ(plan.find(rule, place + 1), std::string::npos) << "the first phase was prepared";
+  EXPECT_EQ(refusal(values, config("$a; from 10 at 40: $a"), stop), "");
+
+  plan.erase(place, rule.size());  // as written before rules had numbers
+
+  EXPECT_NE(refusal(values, config("$a; from 10 at 40: $a"), stop)
+                .find("packing_rule of phase 2 of data.path is 2, the checkpoint has 1"),
+            std::string::npos);
+  EXPECT_EQ(open("$a").state(stop).at("data.plan").find("packing_rule"), std::string::npos);
+  const std::map<std::string, std::string> older{
+      {"data.content_hash", TokenSet::open(at("a")).content_hash()}};
+  StreamConfig unprepared = config("$a");
+  unprepared.seq_len = 40;
+  EXPECT_NE(refusal(older, unprepared, stop).find("packing_rule"), std::string::npos);
 }
 
 TEST_F(StreamState, OfOlderCheckpointsIsTheSetsHash) {

@@ -73,7 +73,7 @@ class SftSet : public ::testing::Test {
     content.meta.identity = "test";
     content.meta.counts.documents = documents_.size();
     content.meta.counts.tokens = tokens_.size();
-    content.packs.push_back(pack_best_fit(content.documents.offset, 64));
+    content.packs.push_back(pack_documents(content.documents.offset, 64));
     count_span_targets(content.loss, content.packs[0]);
     content.meta.packs[64] = content.packs[0].num_sequences();
     write_shard(folder_.path(), content);

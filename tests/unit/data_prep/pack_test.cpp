@@ -126,10 +126,17 @@ TEST_F(Pack, RefusesAFolderOfAnotherPackOrOfSomethingElse) {
   pack(pack_config(corpus_, path_ / "set"), tokenizer_, nullptr);
   PackConfig other = pack_config(corpus_, path_ / "set");
   other.eos = false;
-  EXPECT_NE(error_of(other, ErrorKind::usage).find("other options"), std::string::npos);
+  EXPECT_NE(error_of(other, ErrorKind::usage)
+                .find("made otherwise: --eos is true there, false here; use"),
+            std::string::npos);
+  other.seq_len = 32;
+  const std::string message = error_of(other, ErrorKind::usage);
+  EXPECT_NE(message.find("--seq-len is 64 there, 32 here; --eos"), std::string::npos) << message;
 
   std::filesystem::remove(path_ / "set" / "manifest.json");
-  EXPECT_NE(error_of(other, ErrorKind::usage).find("shard-00000.h5"), std::string::npos);
+  const std::string of_shard = error_of(other, ErrorKind::usage);
+  EXPECT_NE(of_shard.find("shard-00000.h5"), std::string::npos);
+  EXPECT_NE(of_shard.find("--seq-len is 64 there, 32 here; use"), std::string::npos) << of_shard;
 
   write_synth(corpus_, 399, 3, true);
   EXPECT_NE(
@@ -186,7 +193,7 @@ TEST_F(Pack, NamesThePlaceOfBadText) {
   write_text(input, "{\"text\": \"one\"}\n{\"text\": \"a\\ud800\"}\n");
   PackConfig config = pack_config(input, path_ / "bad");
 
-  EXPECT_NE(error_of(config, ErrorKind::data).find("surrogate.jsonl:16:"), std::string::npos);
+  EXPECT_NE(error_of(config, ErrorKind::data).find("surrogate.jsonl, byte 16:"), std::string::npos);
 
   config.output = (path_ / "replaced").string();
   config.on_bad_text = OnBadText::replace;

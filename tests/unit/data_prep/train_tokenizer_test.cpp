@@ -111,8 +111,18 @@ TEST_F(TrainTokenizer, RefusesBadTextWithItsPlace) {
   TrainTokenizerConfig strict = config("strict");
   strict.on_bad_text = OnBadText::error;
   const std::string message = error_of([&] { train_tokenizer(strict); }, ErrorKind::data);
-  EXPECT_NE(message.find("b.jsonl:38:"), std::string::npos) << message;
+  EXPECT_NE(message.find("b.jsonl, byte 38:"), std::string::npos) << message;
   EXPECT_FALSE(std::filesystem::exists(strict.output));
+}
+
+TEST_F(TrainTokenizer, RefusesTooSmallAVocabularyBeforeItCounts) {
+  TrainTokenizerConfig small = config("small");
+  small.inputs = {(path_ / "absent.jsonl").string()};
+  small.bpe.vocab_size = 291;  // 36 special tokens and 256 bytes are 292
+
+  const std::string message = error_of([&] { train_tokenizer(small); }, ErrorKind::usage);
+
+  EXPECT_NE(message.find("--vocab-size 291, must be at least 292"), std::string::npos) << message;
 }
 
 TEST_F(TrainTokenizer, ReadsSpecialTokens) {
@@ -163,7 +173,7 @@ TEST_F(TrainTokenizer, BenchCountsWhatItMeasures) {
   for (const auto& entry : std::filesystem::directory_iterator(path_))
     EXPECT_EQ(entry.path().filename().string().find("trireme-bench"), std::string::npos);
   write_text(input, "{\"txt\": \"hello\"}\n");
-  EXPECT_NE(error_of([&] { run_bench(bench); }, ErrorKind::data).find("small.jsonl:0:"),
+  EXPECT_NE(error_of([&] { run_bench(bench); }, ErrorKind::data).find("small.jsonl, byte 0:"),
             std::string::npos);
 }
 

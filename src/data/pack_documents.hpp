@@ -1,0 +1,48 @@
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace trireme {
+
+/// Sequences of one shard at one length: which pieces of which documents each holds.
+///   seq_ptr    [N+1]  segments of sequence n are [seq_ptr[n], seq_ptr[n+1])
+///   seg_doc    [S]    document in the shard
+///   seg_begin  [S]    first token, from the start of its document
+///   seg_len    [S]    tokens, 1..seq_len
+///   targets    [N]    positions of the sequence that have a target
+struct PackTable {
+  std::int64_t seq_len = 0;
+  std::vector<std::uint64_t> seq_ptr{0};
+  std::vector<std::uint32_t> seg_doc;
+  std::vector<std::uint32_t> seg_begin;
+  std::vector<std::uint32_t> seg_len;
+  std::vector<std::uint32_t> targets;
+
+  [[nodiscard]] std::uint64_t num_sequences() const noexcept { return targets.size(); }
+};
+
+/// The rule of pack_documents. A set keeps its tables, but where sequences are packed when a set is
+/// opened a run can go on only by the rule that it began with: checkpoints hold this number.
+/// Raise it whenever the sequences change. 1 was best fit decreasing.
+inline constexpr std::int64_t kPackingRule = 2;
+
+/// Fills sequences of `seq_len` tokens with whole documents; longer ones are first cut into pieces
+/// of seq_len and a rest. A pure function of its arguments: of pieces of one length the first
+/// document's comes first, then by place in it.
+///   doc_offset  [D+1] prefix sum of document lengths in tokens
+/// One sequence after another: the longest piece left, then pieces in document order, and when room
+/// for about three is left, two that fill it exactly. Where first fit decreasing needs fewer
+/// sequences its result is taken, so there are never more than that. Time O(D log L), memory about
+/// 30 bytes a document. Targets are counted as seg_len - 1 for each segment: the last token of a
+/// segment predicts nothing. Throws Error(usage) if seq_len is not in [2, 2^24] and Error(data) for
+/// more than 2^32 documents. Sources: Ding et al., "Fewer Truncations Improve Language Modeling",
+/// ICML 2024 (arXiv 2404.10830), for whole documents; Gupta and Ho, "A new heuristic algorithm for
+/// the one-dimensional bin-packing problem", 1999, for filling one bin with least slack.
+PackTable pack_documents(std::span<const std::uint64_t> doc_offset, std::int64_t seq_len);
+
+/// The bounds above, for callers that want to refuse a length early. `name` is how the user gave it
+/// ("--seq-len").
+void check_seq_len(std::int64_t seq_len, const char* name);
+
+}  // namespace trireme
