@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "checkpoint/folder.hpp"
+#include "checkpoint/retention.hpp"
 #include "checkpoint/verify.hpp"
 #include "core/hash.hpp"
 #include "support/child.hpp"
@@ -127,6 +128,34 @@ TEST(Hostile, FilesAndFoldersWithoutPermissionAreRefused) {
       ASSERT_EQ(::chmod(folder.c_str(), 0755), 0);
     }
   }
+}
+
+/// A step of somebody else lies in the way of pruning: the others go, and saving goes on.
+TEST(Hostile, WhatCannotBeDeletedStopsNeitherPruningNorSaving) {
+  const TempFolder folder;
+  const fs::path steps = folder / "checkpoints";
+  for (const int step : {1, 2, 3}) save_layout(steps, step, make_logicals(1), 1, 0);
+  ASSERT_EQ(::chmod(folder.path().c_str(), 0755), 0);
+  constexpr uid_t kNobody = 65534;
+  const uid_t owner = ::geteuid() == 0 ? kNobody : ::geteuid();
+  for (const fs::path& mine : {steps, steps / "step-000000002", steps / "step-000000003"}) {
+    ASSERT_TRUE(::geteuid() != 0 || ::chown(mine.c_str(), owner, owner) == 0);
+  }
+  ASSERT_EQ(::chmod((steps / "step-000000001").c_str(), 0555), 0);
+  const auto prune = [&] {
+    leave_root();
+    prune_checkpoints(steps, {.run_id = "run", .keep_last = 1}, [](std::string_view) {});
+  };
+
+  EXPECT_EQ(shell_code(in_child(prune)), exit_code(ErrorKind::resource));
+  EXPECT_EQ(list_steps(steps), std::vector<std::int64_t>{3});
+  EXPECT_EQ(shell_code(in_child([&] {
+              leave_root();
+              save_layout(steps, 4, make_logicals(1), 1, 0);
+            })),
+            0);
+  EXPECT_EQ(list_steps(steps), (std::vector<std::int64_t>{4, 3}));
+  for (const auto& entry : fs::directory_iterator(steps)) ::chmod(entry.path().c_str(), 0755);
 }
 
 /// Whatever a shard says in HDF5 (external storage, links, filters, virtual datasets, huge shapes)

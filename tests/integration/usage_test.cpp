@@ -254,6 +254,24 @@ TEST_F(Usage, ARunInUseIsRefusedAndUnharmed) {
   EXPECT_EQ(saved_steps("shared").front(), 6);
 }
 
+/// As after a long stand-still, when a job on another host has taken over: this one must not save.
+TEST_F(Usage, ARunWhoseLockIsAnothersEndsAndSavesNothing) {
+  const Arguments arguments{"--train.steps", "6", "--checkpoint.every", "2"};
+  const auto process = start("taken", arguments, {.fault = "train.step:0:4:stop"});
+  ASSERT_TRUE(testing::wait_for([&] { return testing::process_state(process->pid()) == 'T'; }, 60));
+  std::string lock = read_file(path("taken") / "LOCK");
+  const std::size_t nonce = lock.find("nonce") + std::string("nonce\":\"").size();
+  lock[nonce] = lock[nonce] == 'a' ? 'b' : 'a';
+  write_file_atomic(path("taken") / "LOCK", lock);
+
+  process->signal(SIGCONT);
+  const Exit end = process->wait(kLimit_s);
+
+  expect_refused(end, 2, {"LOCK", "another process"});
+  EXPECT_EQ(saved_steps("taken").front(), 2);
+  EXPECT_EQ(read_file(path("taken") / "LOCK"), lock) << "the other's lock stays";
+}
+
 TEST_F(Usage, ADamagedNewestCheckpointIsPassedOver) {
   const Arguments arguments{"--train.steps", "6", "--checkpoint.every", "2"};
   ASSERT_EQ(pretrain("damaged", arguments).code, 0);
