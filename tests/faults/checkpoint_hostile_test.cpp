@@ -138,10 +138,10 @@ TEST(Hostile, WhatCannotBeDeletedStopsNeitherPruningNorSaving) {
   ASSERT_EQ(::chmod(folder.path().c_str(), 0755), 0);
   constexpr uid_t kNobody = 65534;
   const uid_t owner = ::geteuid() == 0 ? kNobody : ::geteuid();
-  for (const fs::path& mine : {steps, steps / "step-000000002", steps / "step-000000003"}) {
+  for (const fs::path& mine : {steps, steps / "step-000000001", steps / "step-000000003"}) {
     ASSERT_TRUE(::geteuid() != 0 || ::chown(mine.c_str(), owner, owner) == 0);
   }
-  ASSERT_EQ(::chmod((steps / "step-000000001").c_str(), 0555), 0);
+  ASSERT_EQ(::chmod((steps / "step-000000002").c_str(), 0555), 0);
   const auto prune = [&] {
     leave_root();
     prune_checkpoints(steps, {.run_id = "run", .keep_last = 1}, [](std::string_view) {});
