@@ -37,6 +37,7 @@ class MegatronTokens : public ForeignTokens {
     width_ = width;
     set_layout(type_of(code_), 0, bin_bytes / width);
     check_lengths();
+    check_documents();
   }
 
   [[nodiscard]] std::vector<std::uint64_t> documents(std::uint64_t begin,
@@ -58,9 +59,8 @@ class MegatronTokens : public ForeignTokens {
                                              : std::min(kRun, num_documents_ - first);
       const auto sequences = table<std::int64_t>(documents_at_, first, count);
       for (std::size_t i = 0; i < sequences.size(); ++i) {
-        const std::uint64_t start = token_of_sequence(sequences[i], first + i);
+        const std::uint64_t start = token_of_sequence(sequences[i]);
         if (start >= end) return starts;
-        if (!starts.empty() && start < starts.back()) damaged("documents", first + i);
         if (starts.empty() || start != starts.back()) starts.push_back(start);  // not an empty one
         if (only_first) return starts;
       }
@@ -196,9 +196,20 @@ class MegatronTokens : public ForeignTokens {
     }
   }
 
-  [[nodiscard]] std::uint64_t token_of_sequence(std::int64_t sequence, std::uint64_t entry) const {
-    if (sequence < 0 || sequence > static_cast<std::int64_t>(num_sequences_))
-      damaged("documents", entry);
+  /// Documents must follow one another, so that each is found by halving.
+  void check_documents() const {
+    std::int64_t last = 0;
+    for (std::uint64_t first = 0; first <= num_documents_; first += kRun) {
+      const std::uint64_t count = std::min(kRun, num_documents_ + 1 - first);
+      const auto sequences = table<std::int64_t>(documents_at_, first, count);
+      for (std::size_t i = 0; i < count; ++i) {
+        if (sequences[i] < last) damaged("documents", first + i);
+        last = sequences[i];
+      }
+    }
+  }
+
+  [[nodiscard]] std::uint64_t token_of_sequence(std::int64_t sequence) const {
     const auto number = static_cast<std::uint64_t>(sequence);
     if (number == num_sequences_) return num_tokens();
     const auto offset = table<std::int64_t>(kHeaderBytes + 4 * num_sequences_, number, 1)[0];
@@ -206,7 +217,7 @@ class MegatronTokens : public ForeignTokens {
   }
 
   [[nodiscard]] std::uint64_t document_begin(std::uint64_t document) const {
-    return token_of_sequence(table<std::int64_t>(documents_at_, document, 1)[0], document);
+    return token_of_sequence(table<std::int64_t>(documents_at_, document, 1)[0]);
   }
 
   std::filesystem::path index_path_;
