@@ -39,7 +39,8 @@ struct ImportReport {
 /// a pure function of inputs and config, goes on after a kill, and ranks share the units as in
 /// pack(). Ids are kept as they are and checked against the vocabulary.
 ///   memory  about two parts in the set's token width, 28 bytes a document, whatever the input
-/// Collective over `world` (null: this process alone). Throws as pack().
+/// Collective over `world` (null: this process alone). Throws as pack(), and Error(usage)
+/// if an input is not what the shards that lie there were made of.
 ImportReport import_tokens(const ImportConfig& config, Communicator* world);
 
 }  // namespace trireme

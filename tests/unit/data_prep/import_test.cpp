@@ -271,6 +271,27 @@ TEST_F(Import, GoesOnAfterAKillWithTheSameBytesAndRefusesAnotherImport) {
   EXPECT_THROW(import_tokens(asked, nullptr), Error);
 }
 
+TEST_F(Import, NoticesAnInputChangedWithinItsSize) {
+  write_megatron<std::uint16_t>(folder_.path() / "m", 8, random_documents(3000, 90, 50000, 2));
+  ImportConfig asked = config("megatron", "m");
+  asked.shard_tokens = 20000;
+  import_tokens(asked, nullptr);
+  EXPECT_EQ(import_tokens(asked, nullptr).kept, 7U);
+  std::string bytes = read_file(folder_.path() / "m.bin");
+  ASSERT_GT(bytes.size(), 200'000U);
+  bytes[bytes.size() / 2 & ~std::size_t{1}] ^= 1;
+  write_bytes(folder_.path() / "m.bin", bytes);
+
+  try {
+    import_tokens(asked, nullptr);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+    EXPECT_NE(std::string(error.what()).find("m.bin has changed since"), std::string::npos)
+        << error.what();
+  }
+}
+
 TEST_F(Import, KeepsTheTokenizerAndChecksIdsAgainstIt) {
   write_synth((folder_.path() / "corpus.jsonl").string(), 200, 1, false);
   const std::string tokenizer =

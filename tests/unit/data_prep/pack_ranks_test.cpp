@@ -130,6 +130,30 @@ TEST_F(PackRanks, CompressionChangesNoTokens) {
   }
 }
 
+TEST_F(PackRanks, NoticeAnInputChangedWithinItsSize) {
+  write_synth((path_ / "in" / "m.jsonl").string(), 2000, 12, false);
+  write_text(path_ / "in" / "n.jsonl.gz", gzip(read_file(path_ / "in" / "m.jsonl")));
+  run_ranks(3, [&](Communicator& world) { pack(config("set"), tokenizer_, &world); });
+  const auto files = files_below(path_ / "set");
+  run_ranks(3, [&](Communicator& world) {
+    const PackReport report = pack(config("set"), tokenizer_, &world);
+    EXPECT_EQ(report.kept, report.units);
+  });
+  EXPECT_EQ(files_below(path_ / "set"), files);
+
+  std::string bytes = read_file(path_ / "in" / "m.jsonl");
+  bytes[bytes.size() / 2] ^= 1;
+  write_text(path_ / "in" / "m.jsonl", bytes);
+  try {
+    run_ranks(3, [&](Communicator& world) { pack(config("set"), tokenizer_, &world); });
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+    EXPECT_NE(std::string(error.what()).find("m.jsonl has changed since"), std::string::npos)
+        << error.what();
+  }
+}
+
 TEST_F(PackRanks, CountBadLinesTogether) {
   std::string bad;
   for (int i = 0; i < 30; ++i)
