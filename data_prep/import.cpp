@@ -115,6 +115,19 @@ class Importer {
     const std::uint64_t tokens = files_.back()->num_tokens();
     for (std::uint64_t begin = 0; begin < tokens; begin += part)
       units_.push_back({files_.size() - 1, begin, std::min(tokens, begin + part)});
+    if (tokens > part && ends_without_cut(*files_.back(), units_.back(), part)) {
+      units_.pop_back();
+      units_.back().end = tokens;
+    }
+  }
+
+  /// No document starts in the `last` part of `file`, and the one that ends there is no longer than
+  /// a part.
+  static bool ends_without_cut(const ForeignTokens& file,
+                               const TokenUnit& last,
+                               std::uint64_t part) {
+    return file.documents(last.begin, last.end, /*only_first=*/true).empty() &&
+           !file.documents(last.end - part, last.begin, /*only_first=*/true).empty();
   }
 
   void start_manifest() {

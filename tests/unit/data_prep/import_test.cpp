@@ -203,6 +203,30 @@ TEST_F(Import, DocumentsLongerThanAShardAreCutAndNothingIsLost) {
   }
 }
 
+TEST_F(Import, TheLastDocumentIsNotCutWhenNoneStartsInTheLastPart) {
+  std::vector<Ids> documents(30, Ids(50, 7));
+  documents.back().resize(90);
+  Ids all;
+  for (Ids& document : documents) {
+    document.front() = 50256;
+    all.insert(all.end(), document.begin(), document.end());
+  }
+  write_megatron<std::uint16_t>(folder_.path() / "m", 8, documents);
+  write_llm_c<std::uint16_t>(folder_.path() / "l.bin", 20240520, 1, all);
+  ASSERT_EQ(all.size(),
+            1540U);  // the last begins at 1450; a part of 100 and one of 750 begin later
+  for (const auto& [format, input] : {std::pair{"megatron", "m"}, std::pair{"llm.c", "l.bin"}}) {
+    for (const std::int64_t part : {100, 750, 1539}) {
+      ImportConfig asked = config(format, input);
+      asked.shard_tokens = part;
+      EXPECT_EQ(documents_of(import(asked)), documents) << format << ' ' << part;
+    }
+    ImportConfig asked = config(format, input);
+    asked.shard_tokens = 80;  // the last is longer: cut
+    EXPECT_EQ(documents_of(import(asked)).size(), 31U);
+  }
+}
+
 TEST_F(Import, LlmCFilesOfBothMagicsWithEitherPlaceOfTheToken) {
   auto documents = random_documents(60, 50, 40000, 3);
   for (Ids& document : documents) document.front() = 50256;
