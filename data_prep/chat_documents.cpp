@@ -116,7 +116,7 @@ class ChatDocuments : public DocumentMaker {
     const std::vector<Span> chosen_spans = shifted(targets(chats_[0], chosen.size()), cut);
     const std::vector<Span> rejected_spans = shifted(targets(chats_[1], rejected.size()), cut);
     const bool equal = prompt == chosen.size() && prompt == rejected.size();
-    if (equal || cut >= prompt || chosen_spans.empty() || rejected_spans.empty()) {
+    if (equal || (cut != 0 && cut >= prompt) || chosen_spans.empty() || rejected_spans.empty()) {
       ++result.counts.dropped;
       return;
     }
