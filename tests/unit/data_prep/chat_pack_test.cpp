@@ -208,6 +208,16 @@ TEST_F(ChatPack, LongPairsLoseTheBeginningOfTheirPrompt) {
   EXPECT_EQ(line(3)["prompt_len"].get<int>() > 0, true);
 }
 
+TEST_F(ChatPack, FieldsThatAreNotNamedAreNotLookedAt) {
+  const Json found = pack_lines(
+      "sft",
+      {R"({"conversations": [{"role": "user", "content": "q", "x": "\ud800"},)"
+       R"({"role": "assistant", "content": "a", "id": 123456789012345678901234567890}]})"});
+
+  EXPECT_EQ(found["documents"], 1);
+  EXPECT_EQ(found["bad_lines"], 0);
+}
+
 TEST_F(ChatPack, PairsMayHaveNoPromptInCommon) {
   const auto side = [](const std::string& first, const std::string& answer) {
     return Json::array({{{"role", "system"}, {"content", first}},
