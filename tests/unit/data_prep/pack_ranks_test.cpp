@@ -39,6 +39,8 @@ class PackRanks : public ::testing::Test {
     write_text(path_ / "in" / "d.jsonl", text_.substr(0, text_.find('\n') + 1));
     write_text(path_ / "in" / "e.jsonl.gz", gzip("") + gzip("not json\n" + text_.substr(0, 900)));
     write_text(path_ / "in" / "f.jsonl", "");
+    write_text(path_ / "in" / "g.jsonl.gz", "");
+    write_text(path_ / "in" / "h.jsonl.zst", "");
   }
 
   PackConfig config(const std::string& output) const {
