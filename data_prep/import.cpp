@@ -113,6 +113,19 @@ class Importer {
                          : open_llm_c(input.path, config_.eot_id, config_.eot));
     const auto part = static_cast<std::uint64_t>(config_.shard_tokens);
     const std::uint64_t tokens = files_.back()->num_tokens();
+    if (const std::uint64_t shards = units_.size() + (tokens + part - 1) / part;
+        shards > kMaxShards) {
+      fail(ErrorKind::usage,
+           "--shard-tokens ",
+           part,
+           " would make ",
+           shards,
+           " shards of the inputs up to ",
+           input.path.string(),
+           ", at most ",
+           kMaxShards,
+           " are made; give a larger one");
+    }
     for (std::uint64_t begin = 0; begin < tokens; begin += part)
       units_.push_back({files_.size() - 1, begin, std::min(tokens, begin + part)});
     if (tokens > part && ends_without_cut(*files_.back(), units_.back(), part)) {

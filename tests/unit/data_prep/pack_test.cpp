@@ -193,6 +193,30 @@ TEST_F(Pack, RefusesWhatIsNotBuilt) {
   EXPECT_FALSE(std::filesystem::exists(path_ / "set"));
 }
 
+TEST_F(Pack, RefusesMoreShardsThanAFolderShouldHold) {
+  write_synth(corpus_, 700, 3, true);
+  PackConfig config = pack_config(corpus_, path_ / "set");
+  config.unit_bytes = 1;
+  const std::uint64_t bytes = std::filesystem::file_size(corpus_);
+  ASSERT_GT(bytes, 100'000U);
+  const std::string told = error_of(config, ErrorKind::usage);
+  EXPECT_NE(told.find("would make " + std::to_string(bytes) + " shards"), std::string::npos)
+      << told;
+  EXPECT_NE(told.find("give at least 2"), std::string::npos) << told;
+  EXPECT_FALSE(std::filesystem::exists(path_ / "set"));
+}
+
+TEST_F(Pack, AnOutputThatCannotBeWrittenIsAMistakeOfUse) {
+  write_text(path_ / "file", "mine");
+  EXPECT_NE(error_of(pack_config(corpus_, path_ / "file"), ErrorKind::usage).find("--output"),
+            std::string::npos);
+  EXPECT_NE(error_of(pack_config(corpus_, path_ / "file" / "below"), ErrorKind::usage).find("file"),
+            std::string::npos);
+  EXPECT_EQ(read_file(path_ / "file"), "mine");
+  EXPECT_NE(error_of(pack_config(corpus_, "/proc/none"), ErrorKind::usage).find("/proc/none"),
+            std::string::npos);
+}
+
 TEST_F(Pack, CountsAndListsBadLines) {
   const std::string good = "{\"text\": \"one\"}\n";
   const std::string bad = "{\"text\": 1}\nnonsense\n\n{\"text\": \"\"}\n" + good;
