@@ -37,6 +37,19 @@ std::vector<Span> shifted(const std::vector<Span>& spans, std::size_t cut) {
   return result;
 }
 
+/// How often `part` is in the texts of a conversation.
+std::uint64_t count_in(const Conversation& conversation, std::string_view part) {
+  std::uint64_t sum = 0;
+  for (const std::string& tool : conversation.tools) sum += occurrences(part, tool);
+  for (const ChatMessage& message : conversation.messages) {
+    sum += occurrences(part, message.content);
+    if (message.reasoning) sum += occurrences(part, *message.reasoning);
+    for (const ToolCall& call : message.tool_calls)
+      sum += occurrences(part, call.name) + occurrences(part, call.arguments);
+  }
+  return sum;
+}
+
 class ChatDocuments : public DocumentMaker {
  public:
   ChatDocuments(const Tokenizer& tokenizer, const PackConfig& config)
@@ -60,7 +73,12 @@ class ChatDocuments : public DocumentMaker {
         problem = LineProblem{std::move(found->reason), found->bad_text};
       return problem;
     };
-    const TextRecord record = judge_line(line, on_bad_text_, repaired_, parse);
+    const auto count = [&](std::string_view part) {
+      std::uint64_t sum = 0;
+      for (const Conversation& conversation : conversations_) sum += count_in(conversation, part);
+      return sum;
+    };
+    const TextRecord record = judge_line(line, on_bad_text_, repaired_, parse, count);
     if (!is_record(record, line, file, result)) return;
     for (std::int64_t copy = 0; copy < config_.copies; ++copy) {
       ChatDraw draw{file, line.offset, static_cast<std::uint32_t>(copy), 0};
@@ -116,7 +134,7 @@ class ChatDocuments : public DocumentMaker {
     const std::vector<Span> chosen_spans = shifted(targets(chats_[0], chosen.size()), cut);
     const std::vector<Span> rejected_spans = shifted(targets(chats_[1], rejected.size()), cut);
     const bool equal = prompt == chosen.size() && prompt == rejected.size();
-    if (equal || cut >= prompt || chosen_spans.empty() || rejected_spans.empty()) {
+    if (equal || (cut != 0 && cut >= prompt) || chosen_spans.empty() || rejected_spans.empty()) {
       ++result.counts.dropped;
       return;
     }

@@ -65,6 +65,7 @@ std::string_view name_of(Compression compression) {
 }
 
 Compression detect_compression(const std::filesystem::path& path, std::string_view head) {
+  if (head.empty()) return Compression::none;  // whatever its name: a stream of nothing
   if (head.starts_with(kGzipMagic)) return Compression::gzip;
   if (head.starts_with(kZstdMagic) || is_skippable_frame(head)) return Compression::zstd;
   refuse_known_formats(path, head);

@@ -10,6 +10,7 @@
 #include "core/json.hpp"
 #include "data/schema.hpp"
 #include "data/shard_writer.hpp"
+#include "data_prep/input_check.hpp"
 #include "data_prep/inputs.hpp"
 #include "data_prep/manifest_builder.hpp"
 #include "data_prep/pack_folder.hpp"
@@ -58,6 +59,13 @@ std::optional<std::int64_t> widen(std::optional<std::uint32_t> id) {
   return id ? std::optional<std::int64_t>(*id) : std::nullopt;
 }
 
+/// The input_xxh3 of a shard.
+std::string input_hash(const std::vector<std::byte>& tokens) {
+  const std::uint64_t hash = xxh3_64(tokens);
+  return xxh3_128_hex(
+      {reinterpret_cast<const char*>(&hash), sizeof hash});  // little-endian, as all in a shard
+}
+
 class Importer {
  public:
   Importer(const ImportConfig& config, Communicator* world)
@@ -81,7 +89,9 @@ class Importer {
       if (tokenizer_) folder_->place_tokenizer(*tokenizer_);
     }
     ImportReport report{.units = units_.size(), .kept = units_.size()};
-    if (const auto pending = folder_->find_pending(world_)) {
+    const auto pending = folder_->find_pending(world_);
+    compare_kept(pending);
+    if (pending) {
       report.kept -= pending->size();
       make_shards(*pending);
       barrier();
@@ -103,8 +113,34 @@ class Importer {
                          : open_llm_c(input.path, config_.eot_id, config_.eot));
     const auto part = static_cast<std::uint64_t>(config_.shard_tokens);
     const std::uint64_t tokens = files_.back()->num_tokens();
+    if (const std::uint64_t shards = units_.size() + (tokens + part - 1) / part;
+        shards > kMaxShards) {
+      fail(ErrorKind::usage,
+           "--shard-tokens ",
+           part,
+           " would make ",
+           shards,
+           " shards of the inputs up to ",
+           input.path.string(),
+           ", at most ",
+           kMaxShards,
+           " are made; give a larger one");
+    }
     for (std::uint64_t begin = 0; begin < tokens; begin += part)
       units_.push_back({files_.size() - 1, begin, std::min(tokens, begin + part)});
+    if (tokens > part && ends_without_cut(*files_.back(), units_.back(), part)) {
+      units_.pop_back();
+      units_.back().end = tokens;
+    }
+  }
+
+  /// No document starts in the `last` part of `file`, and the one that ends there is no longer than
+  /// a part.
+  static bool ends_without_cut(const ForeignTokens& file,
+                               const TokenUnit& last,
+                               std::uint64_t part) {
+    return file.documents(last.begin, last.end, /*only_first=*/true).empty() &&
+           !file.documents(last.end - part, last.begin, /*only_first=*/true).empty();
   }
 
   void start_manifest() {
@@ -160,6 +196,20 @@ class Importer {
     if (!mine.empty()) progress.finish();
   }
 
+  /// The tokens of this rank's share of the shards that lie there are read again.
+  void compare_kept(const std::optional<std::vector<std::size_t>>& pending) const {
+    const std::size_t size = world_ == nullptr ? 1 : static_cast<std::size_t>(world_->size());
+    std::vector<std::size_t> mine;
+    for (auto i = static_cast<std::size_t>(rank_); i < units_.size(); i += size) mine.push_back(i);
+    const auto hash = [&](std::size_t unit) {
+      const auto [begin, end] = token_range(unit);
+      return input_hash(
+          read_tokens(*files_[units_[unit].file], begin, end, token_dtype_for(vocab_size_)));
+    };
+    const auto place = [&](std::size_t unit) { return inputs_[units_[unit].file].path.string(); };
+    check_inputs_unchanged(folder_->path(), {kept_units(mine, pending), hash, place});
+  }
+
   [[nodiscard]] std::uint64_t stored_bytes(const TokenUnit& unit) const {
     return files_[unit.file]->byte_of(unit.end) - files_[unit.file]->byte_of(unit.begin);
   }
@@ -171,12 +221,16 @@ class Importer {
     return first.empty() ? unit.begin : first.front();
   }
 
+  /// Tokens [begin, end) of a unit's input that its shard holds.
+  [[nodiscard]] std::pair<std::uint64_t, std::uint64_t> token_range(std::size_t number) const {
+    const std::size_t file = units_[number].file;
+    const bool last = number + 1 == units_.size() || units_[number + 1].file != file;
+    return {first_token(number), last ? files_[file]->num_tokens() : first_token(number + 1)};
+  }
+
   ShardCounts make_shard(std::size_t number) const {
-    const TokenUnit& unit = units_[number];
-    const ForeignTokens& file = *files_[unit.file];
-    const bool last = number + 1 == units_.size() || units_[number + 1].file != unit.file;
-    const std::uint64_t begin = first_token(number);
-    const std::uint64_t end = last ? file.num_tokens() : first_token(number + 1);
+    const ForeignTokens& file = *files_[units_[number].file];
+    const auto [begin, end] = token_range(number);
     std::vector<std::uint64_t> starts = file.documents(begin, end, /*only_first=*/false);
     if (starts.empty() || starts.front() != begin) starts.insert(starts.begin(), begin);
 
@@ -194,7 +248,7 @@ class Importer {
       content.documents.source_offset.push_back(file.byte_of(starts[i]));
       content.documents.text_xxh3.push_back(xxh3_64(document));
     }
-    describe(number, xxh3_64(tokens), content);
+    describe(number, input_hash(tokens), content);
     failpoint("import.unit_read");
     write_shard(folder_->path(), content);
     return content.meta.counts;
@@ -221,7 +275,7 @@ class Importer {
     return tokens;
   }
 
-  void describe(std::size_t number, std::uint64_t hash, ShardContent& content) const {
+  void describe(std::size_t number, std::string hash, ShardContent& content) const {
     const InputFile& input = inputs_[units_[number].file];
     content.sources_json = Json::array({{{"name", input.name}, {"size", input.size}}}).dump();
     content.packs.push_back(pack_documents(content.documents.offset, config_.seq_len));
@@ -232,8 +286,7 @@ class Importer {
     meta.identity = manifest_.identity;
     meta.shard_index = number;
     meta.shard_count = units_.size();
-    meta.input_xxh3 = xxh3_128_hex(
-        {reinterpret_cast<const char*>(&hash), sizeof hash});  // little-endian, as all in a shard
+    meta.input_xxh3 = std::move(hash);
     meta.counts.documents = content.documents.source.size();
     meta.counts.tokens = content.documents.offset.back();
     meta.counts.target_tokens =

@@ -122,6 +122,21 @@ std::vector<InputFile> inspect_inputs(const std::vector<std::string>& arguments,
 }
 
 std::vector<Unit> plan_units(const std::vector<InputFile>& files, std::uint64_t unit_bytes) {
+  std::uint64_t total = 0;
+  for (const InputFile& file : files) total += file.size;
+  if (total / unit_bytes >= kMaxShards && total > kMaxShards * unit_bytes) {
+    fail(ErrorKind::usage,
+         "--unit-bytes ",
+         unit_bytes,
+         " would make ",
+         (total - 1) / unit_bytes + 1,
+         " shards of ",
+         total,
+         " bytes of input, at most ",
+         kMaxShards,
+         " are made: give at least ",
+         (total - 1) / kMaxShards + 1);
+  }
   std::vector<Unit> units(1);
   std::uint64_t room = unit_bytes;
   for (std::uint32_t file = 0; file < files.size(); ++file) {

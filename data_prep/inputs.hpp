@@ -41,9 +41,13 @@ struct ByteRange {
 
 using Unit = std::vector<ByteRange>;
 
+/// File systems, and whoever looks after them, suffer from more files than this in one folder.
+inline constexpr std::uint64_t kMaxShards = 100'000;
+
 /// One unit of work: becomes one shard. The inputs are seen as one stream, in order, cut every
 /// `unit_bytes`; so many small files share a unit and a large one is spread over several. A pure
-/// function of sizes and unit_bytes. There is at least one unit, also for empty inputs.
+/// function of sizes and unit_bytes. There is at least one unit, also for empty inputs. Throws
+/// Error(usage) for more than kMaxShards.
 std::vector<Unit> plan_units(const std::vector<InputFile>& files, std::uint64_t unit_bytes);
 
 /// Units that one rank should make one after another, ascending: inside a compressed file reading

@@ -4,12 +4,14 @@
 
 #include "core/error.hpp"
 #include "data_prep/utf8_repair.hpp"
+#include "text/odd_numbers.hpp"
 
 namespace trireme {
 namespace {
 
 static_assert(kLinePadding >= simdjson::SIMDJSON_PADDING);
 
+constexpr std::string_view kMark = "\xEF\xBF\xBE";  // U+FFFE, no character
 constexpr std::string_view kBadText = "the text has a lone surrogate or invalid UTF-8";
 
 bool is_blank(std::string_view text) {
@@ -21,6 +23,7 @@ bool is_blank(std::string_view text) {
 struct TextFieldReader::Parser {
   simdjson::dom::parser parser;
   std::string repaired;  // keeps a repaired line alive with its padding
+  std::string quoted_json;
 
   /// Sets `text` to the field's value.
   std::optional<LineProblem> find(const char* json,
@@ -34,7 +37,15 @@ std::optional<LineProblem> TextFieldReader::Parser::find(const char* json,
                                                          const std::string& field,
                                                          std::string_view& text) {
   simdjson::dom::element root;
-  const simdjson::error_code code = parser.parse(json, size, false).get(root);
+  simdjson::error_code code = parser.parse(json, size, false).get(root);
+  bool quoted = false;
+  if (code != simdjson::SUCCESS) {
+    if (auto numbers = quote_odd_numbers({json, size})) {
+      quoted = true;
+      quoted_json = std::move(*numbers);
+      code = parser.parse(quoted_json).get(root);
+    }
+  }
   if (code != simdjson::SUCCESS) {
     return LineProblem{cat("not valid JSON: ", simdjson::error_message(code)),
                        code == simdjson::STRING_ERROR || code == simdjson::UTF8_ERROR};
@@ -50,7 +61,7 @@ std::optional<LineProblem> TextFieldReader::Parser::find(const char* json,
     }
   }
   if (!found) return LineProblem{cat("no field '", field, "'")};
-  if (value.get(text) != simdjson::SUCCESS)
+  if (value.get(text) != simdjson::SUCCESS || (quoted && text.starts_with(kOddNumber)))
     return LineProblem{cat("field '", field, "' is not a text")};
   // Some versions let a lone low surrogate through.
   if (!simdjson::validate_utf8(text)) return LineProblem{std::string(kBadText), true};
@@ -66,19 +77,29 @@ TextFieldReader::~TextFieldReader() = default;
 
 TextRecord TextFieldReader::read(const Line& line) {
   std::string_view text;
-  TextRecord record =
-      judge_line(line, on_bad_text_, parser_->repaired, [&](const char* json, std::size_t size) {
-        return parser_->find(json, size, field_, text);
-      });
+  const auto parse = [&](const char* json, std::size_t size) {
+    return parser_->find(json, size, field_, text);
+  };
+  const auto count = [&](std::string_view part) { return occurrences(part, text); };
+  TextRecord record = judge_line(line, on_bad_text_, parser_->repaired, parse, count);
   record.text = text;
   return record;
+}
+
+std::uint64_t occurrences(std::string_view part, std::string_view text) {
+  std::uint64_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string_view::npos;
+       at = text.find(part, at + part.size()))
+    ++count;
+  return count;
 }
 
 TextRecord judge_line(
     const Line& line,
     OnBadText on_bad_text,
     std::string& repaired,
-    const std::function<std::optional<LineProblem>(const char* json, std::size_t size)>& parse) {
+    const std::function<std::optional<LineProblem>(const char* json, std::size_t size)>& parse,
+    const std::function<std::uint64_t(std::string_view part)>& count) {
   TextRecord record;
   std::string_view json = line.text;
   if (line.offset == 0 && json.starts_with("\xEF\xBB\xBF")) json.remove_prefix(3);
@@ -90,13 +111,23 @@ TextRecord judge_line(
   }
   std::optional<LineProblem> problem = parse(json.data(), json.size());
   if (problem && problem->bad_text) {
-    Repaired mended = repair_json_text(json);
-    const std::size_t size = mended.text.size();
-    mended.text.append(kLinePadding, '\0');
-    repaired = std::move(mended.text);
-    problem = parse(repaired.data(), size);
-    if (!problem && on_bad_text == OnBadText::replace) {
-      record.replaced = mended.replaced;
+    const auto parse_with = [&](std::string_view replacement) {
+      repaired = repair_json_text(json, replacement).text;
+      const std::size_t size = repaired.size();
+      repaired.append(kLinePadding, '\0');
+      return parse(repaired.data(), size);
+    };
+    // What of the bad text is in the record? Read twice, once with a mark that hardly anyone
+    // writes.
+    std::uint64_t marks = 0;
+    problem = parse_with(kMark);
+    if (!problem) {
+      marks = count(kMark);
+      problem = parse_with(kReplacement);
+    }
+    const std::uint64_t replaced = problem ? 0 : marks - count(kMark);
+    if (!problem && (replaced == 0 || on_bad_text == OnBadText::replace)) {
+      record.replaced = replaced;
     } else if (!problem) {
       record.status = on_bad_text == OnBadText::error ? RecordStatus::bad_text : RecordStatus::bad;
       record.reason = kBadText;

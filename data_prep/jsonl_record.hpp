@@ -27,7 +27,7 @@ struct TextRecord {
   RecordStatus status = RecordStatus::blank;
   std::string_view text;  // UTF-8; valid until the next read
   std::string reason;
-  std::uint64_t replaced = 0;  // U+FFFD put for bad text
+  std::uint64_t replaced = 0;  // U+FFFD put for bad text, in what was read of the line
 };
 
 /// Why the JSON of a line is no record. `bad_text`: lone surrogates or invalid UTF-8, which a
@@ -41,12 +41,17 @@ struct LineProblem {
 /// `on_bad_text` says.
 ///   parse     reads `size` bytes of JSON with kLinePadding readable bytes behind; none if it is
 ///   good repaired  keeps a repaired line alive, until the next call
+///   count     how often a text is in what `parse` read last: bad text that it did not read is good
 /// Returns status, reason and replaced; `text` is left to `parse`.
 TextRecord judge_line(
     const Line& line,
     OnBadText on_bad_text,
     std::string& repaired,
-    const std::function<std::optional<LineProblem>(const char* json, std::size_t size)>& parse);
+    const std::function<std::optional<LineProblem>(const char* json, std::size_t size)>& parse,
+    const std::function<std::uint64_t(std::string_view part)>& count);
+
+/// How often `part` is in `text`, without overlaps.
+std::uint64_t occurrences(std::string_view part, std::string_view text);
 
 /// Reads one text field of one-object-a-line JSON. The whole line must be valid JSON; of equal keys
 /// the last one counts (as Python's json). Reused for every line of a thread; not shared between

@@ -88,6 +88,13 @@ void number_sources(const std::vector<InputFile>& files,
   content.bad_json = bad.dump();
 }
 
+/// The inputs of a unit, for a message.
+std::string describe(const std::vector<InputFile>& files, const Unit& unit) {
+  if (unit.empty()) return "an empty input";
+  const std::string first = files[unit.front().file].path.string();
+  return unit.size() == 1 ? first : cat("one of ", unit.size(), " inputs from ", first, " on");
+}
+
 class Packer {
  public:
   Packer(const PackConfig& config, Tokenizer tokenizer, Communicator* world)
@@ -108,10 +115,13 @@ class Packer {
       report.interrupted = folder_.prepare();
       folder_.place_tokenizer(tokenizer_);
     }
-    if (const auto pending = folder_.find_pending(world_)) {
-      report.kept -= pending->size();
-      if (rank_ == 0 && report.kept + report.interrupted != 0) say_what_is_kept(report);
-      report.left = pending->size() - sum_over_ranks(make_shards(*pending));
+    const auto pending = folder_.find_pending(world_);
+    if (pending) report.kept -= pending->size();
+    if (rank_ == 0 && pending && report.kept + report.interrupted != 0) say_what_is_kept(report);
+    report.left = sum_over_ranks(compare_kept(pending));
+    if (pending) {
+      report.left += pending->size();
+      if (report.left == pending->size()) report.left -= sum_over_ranks(make_shards(*pending));
       if (rank_ == 0 && report.left == 0) publish_manifest();
     }
     barrier();
@@ -128,6 +138,30 @@ class Packer {
                   report.interrupted,
                   report.interrupted == 1 ? " unit was" : " units were",
                   " under way when the last pack ended, to be made again"));
+  }
+
+  /// The inputs of this rank's share of the shards that lie there are read again. Returns how many
+  /// it left out because of a stop signal.
+  std::uint64_t compare_kept(const std::optional<std::vector<std::size_t>>& pending) {
+    const auto chains = chain_units(files_, units_, static_cast<std::uint64_t>(config_.unit_bytes));
+    std::vector<std::size_t> mine;
+    for (auto i = static_cast<std::size_t>(rank_); i < chains.size();
+         i += static_cast<std::size_t>(size()))
+      mine.insert(mine.end(), chains[i].begin(), chains[i].end());
+    mine = kept_units(mine, pending);
+    if (mine.empty()) return 0;
+    std::uint64_t bytes = 0;
+    for (const std::size_t unit : mine) bytes += bytes_of(units_[unit]);
+    Progress progress("compare inputs", bytes, rank_ == 0 ? config_.progress : ProgressMode::none);
+    WorkerPool pool(thread_count(config_.threads));
+    BlockReader reader(files_, pool.num_threads());
+    const auto hash = [&](std::size_t unit) {
+      return hash_unit(units_[unit], reader, pool, progress, [&] { progress.show(); });
+    };
+    const auto place = [&](std::size_t unit) { return describe(files_, units_[unit]); };
+    const std::uint64_t left = check_inputs_unchanged(folder_.path(), {mine, hash, place});
+    progress.finish();
+    return left;
   }
 
   /// Returns how many this rank made.

@@ -100,11 +100,12 @@ void add_pack_command(CommandLine& commands, const DataProgram& program) {
     const PackReport report = pack(asked, options->tokenizer, &program.world());
     if (report.left != 0) {
       if (program.rank() == 0) {
-        log::info(cat("stopped on request: ",
-                      report.left,
-                      " of ",
-                      report.units,
-                      " shards are still to be made; the same command goes on"));
+        log::info(cat(
+            "stopped on request: ",
+            report.left,
+            " of ",
+            report.units,
+            " shards are still to be made or compared with the inputs; the same command goes on"));
       }
       return kExitStopped;
     }

@@ -2,7 +2,10 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <set>
@@ -41,11 +44,10 @@ UnitMarker::~UnitMarker() {
 std::size_t PackFolder::prepare() {
   std::error_code code;
   std::filesystem::create_directories(path_, code);
-  if (code)
-    fail(ErrorKind::resource, "cannot create folder ", path_.string(), ": ", code.message());
+  if (code) fail_output("create", code.value());
   lock_ = Fd(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!lock_)
-    fail(ErrorKind::resource, "cannot open folder ", path_.string(), ": ", std::strerror(errno));
+  if (!lock_) fail_output("open", errno);
+  if (::access(path_.c_str(), W_OK | X_OK) != 0) fail_output("write to", errno);
   // Some network file systems know no locks of folders: then nobody guards against a second pack.
   if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     fail(ErrorKind::usage,
@@ -54,6 +56,21 @@ std::size_t PackFolder::prepare() {
          "; wait for it, or use another --output");
   }
   return clean_and_check();
+}
+
+void PackFolder::fail_output(const char* what, int code) const {
+  // What stays as it is however often a job is repeated is a wrong --output, not a short resource.
+  constexpr std::array kWrongPlace{
+      ENOTDIR, EEXIST, EACCES, EPERM, EROFS, ENOENT, ENAMETOOLONG, ELOOP, EINVAL};
+  const bool wrong = std::find(kWrongPlace.begin(), kWrongPlace.end(), code) != kWrongPlace.end();
+  fail(wrong ? ErrorKind::usage : ErrorKind::resource,
+       "cannot ",
+       what,
+       " folder ",
+       path_.string(),
+       ": ",
+       std::strerror(code),
+       wrong ? "; use another --output" : "");
 }
 
 std::size_t PackFolder::clean_and_check() const {

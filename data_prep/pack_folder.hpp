@@ -39,7 +39,7 @@ class PackFolder {
 
   /// One rank only: makes the folder, locks it against a second pack on this machine, removes what
   /// killed writers left. Returns the number of units that were being made when they ended. Throws
-  /// Error(usage) if the folder holds something else, or is locked.
+  /// Error(usage) if the folder holds something else, is locked, or is no place to write to.
   std::size_t prepare();
 
   /// One rank only, after prepare: the tokenizer's files inside the set, whole or not at all.
@@ -59,6 +59,7 @@ class PackFolder {
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
  private:
+  [[noreturn]] void fail_output(const char* what, int code) const;
   std::size_t clean_and_check() const;
   void check_shards(int rank, int size) const;
   [[nodiscard]] bool finished() const;

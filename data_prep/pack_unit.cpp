@@ -107,4 +107,25 @@ UnitResult tokenize_unit(const std::vector<InputFile>& files,
   return result;
 }
 
+std::string hash_unit(const Unit& unit,
+                      BlockReader& reader,
+                      WorkerPool& pool,
+                      Progress& progress,
+                      const std::function<void()>& tick) {
+  const std::vector<ByteRange> blocks = split_blocks(unit, kBlockBytes);
+  std::vector<std::uint64_t> hashes(blocks.size());
+  reader.start(blocks);
+  pool.run(
+      blocks.size(),
+      [&](std::size_t i, int worker) {
+        hashes[i] = reader.read(i, worker).hash();
+        if (num_stop_signals() != 0) throw UnitDropped();
+        progress.add(blocks[i].end - blocks[i].begin, 0, 0);
+      },
+      tick);
+  Hasher hasher;
+  hasher.update(std::as_bytes(std::span(hashes)));
+  return hasher.hex();
+}
+
 }  // namespace trireme

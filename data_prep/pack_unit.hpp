@@ -9,6 +9,7 @@
 #include "data/shard_writer.hpp"
 #include "data_prep/block_reader.hpp"
 #include "data_prep/block_result.hpp"
+#include "data_prep/input_check.hpp"
 #include "data_prep/pack_config.hpp"
 #include "data_prep/progress.hpp"
 #include "data_prep/worker_pool.hpp"
@@ -29,13 +30,11 @@ struct UnitResult {
   std::string input_xxh3;
 };
 
-/// Thrown when a second stop signal came: the unit is given up, nothing is lost but its work.
-struct UnitDropped {};
-
 /// Turns one unit's lines into documents of tokens with the pool's threads, `tick` as
 /// WorkerPool::run. `reader` reads `files` and serves unit after unit. The result does not depend
 /// on the number of threads. Throws Error(data) with path and offset for bad text under
-/// OnBadText::error (the first in input order), and UnitDropped.
+/// OnBadText::error (the first in input order), and
+/// UnitDropped at a second stop signal.
 UnitResult tokenize_unit(const std::vector<InputFile>& files,
                          const Unit& unit,
                          const Tokenizer& tokenizer,
@@ -44,5 +43,13 @@ UnitResult tokenize_unit(const std::vector<InputFile>& files,
                          WorkerPool& pool,
                          Progress& progress,
                          const std::function<void()>& tick);
+
+/// The input_xxh3 that tokenize_unit would give, at the speed of reading. Throws UnitDropped at a
+/// stop signal, else as BlockReader::read.
+std::string hash_unit(const Unit& unit,
+                      BlockReader& reader,
+                      WorkerPool& pool,
+                      Progress& progress,
+                      const std::function<void()>& tick);
 
 }  // namespace trireme

@@ -6,8 +6,6 @@
 namespace trireme {
 namespace {
 
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
-
 struct Sequence {
   std::size_t length = 1;  // bytes to copy or to replace
   bool valid = true;
@@ -68,7 +66,7 @@ Sequence leading_escape(std::string_view text) {
 
 }  // namespace
 
-Repaired repair_json_text(std::string_view json) {
+Repaired repair_json_text(std::string_view json, std::string_view replacement) {
   Repaired repaired;
   repaired.text.reserve(json.size());
   while (!json.empty()) {
@@ -80,7 +78,7 @@ Repaired repair_json_text(std::string_view json) {
     if (sequence.valid) {
       repaired.text.append(json.substr(0, sequence.length));
     } else {
-      repaired.text.append(kReplacement);
+      repaired.text.append(replacement);
       ++repaired.replaced;
     }
     json.remove_prefix(sequence.length);

@@ -144,8 +144,11 @@ void AddedTokenMatcher::split_by(const Trie& trie,
       if (stop >= space_stop) space_stop = stop + leading_space(text.substr(stop));
       stop = space_stop;
     }
+    // A token of white space that the match before has taken is gone. (Where part of it is left,
+    // Hugging Face's ends in a panic.)
+    if (stop <= start) continue;
     if (done < start) parts.push_back({text.substr(done, start - done), std::nullopt});
-    parts.push_back({text.substr(start, std::max(start, stop) - start), token.id});
+    parts.push_back({text.substr(start, stop - start), token.id});
     done = stop;
   }
   if (done < text.size()) parts.push_back({text.substr(done), std::nullopt});

@@ -58,7 +58,8 @@ void read_added_tokens(const SortedJson& list, const std::string& where, Tokeniz
            token.id,
            " (the model's own id, else the next free one); correct the file");
     }
-    highest = std::max(highest.value_or(0), token.id);
+    // Tokens of the model do not count, also if holes in its vocabulary put them past its size.
+    if (in_model == spec.vocab.end()) highest = std::max(highest.value_or(0), token.id);
     spec.vocab_size = std::max(spec.vocab_size, token.id + 1);
     if (known == position.end()) {
       position.emplace(token.content, spec.added.size());

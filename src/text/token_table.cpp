@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <span>
+#include <unordered_set>
 
 #include "core/hash.hpp"
 #include "text/byte_level.hpp"
@@ -34,11 +35,14 @@ std::optional<ByteLevelForm> byte_level_form(std::span<const SplitStep> steps) {
 
 TokenTable::TokenTable(const TokenizerSpec& spec) : special(spec.vocab_size) {
   std::vector<std::string> text(spec.vocab_size);
+  std::unordered_set<std::string_view> specials;
   for (const auto& [token, id] : spec.vocab) text[id] = token;
   for (const AddedToken& token : spec.added) {  // a model's token of the same id has no say
     text[token.id] = spec.nfc && token.normalized ? to_nfc(token.content) : token.content;
-    special[token.id] = token.special;
+    if (token.special) specials.insert(token.content);
   }
+  // Hugging Face asks for the text as it decodes it: one that NFC changes is no special token's.
+  for (const AddedToken& token : spec.added) special[token.id] = specials.contains(text[token.id]);
   start.push_back(0);
   for (const std::string& token : text) {
     bytes += from_byte_level(token);

@@ -7,6 +7,7 @@
 #include "data_prep/jsonl_record.hpp"
 #include "data_prep/utf8_repair.hpp"
 #include "fuzz/mutator.hpp"
+#include "text/odd_numbers.hpp"
 #include "text/utf8.hpp"
 
 namespace trireme {
@@ -64,10 +65,13 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
-/// The field as nlohmann's parser sees it; throws if that refuses the line.
+/// The field as nlohmann's parser sees it, which reads neither bad text nor numbers as Python does;
+/// throws if that refuses the line.
 std::string by_other_parser(std::string_view line) {
   if (line.starts_with("\xEF\xBB\xBF")) line.remove_prefix(3);
-  return nlohmann::json::parse(line)["text"].get<std::string>();
+  const std::string mended = repair_json_text(line).text;
+  const std::string plain = quote_odd_numbers(mended).value_or(mended);
+  return nlohmann::json::parse(plain)["text"].get<std::string>();
 }
 
 TEST(Fuzz, TextFieldReaderAgreesWithAnotherParser) {

@@ -7,6 +7,7 @@
 
 #include "core/error.hpp"
 #include "text/chat/python_json.hpp"
+#include "text/odd_numbers.hpp"
 
 namespace trireme {
 namespace {
@@ -42,17 +43,71 @@ std::optional<element> find_value(const object& parent, std::string_view key) {
   return found && found->is_null() ? std::nullopt : found;
 }
 
-std::string_view text_of(const element& value, std::string_view where, const char* what) {
+}  // namespace
+
+struct ChatReader::Impl {
+  ChatForm form;
+  simdjson::dom::parser parser;
+  simdjson::dom::parser inner;  // of JSON that a text holds
+  bool quoted = false;          // the texts may hold odd numbers
+  std::string quoted_json;      // what the parsers read, with its padding
+  std::string quoted_inner;
+
+  /// As with.parse; reads what Python reads.
+  simdjson::error_code parse(simdjson::dom::parser& with,
+                             std::string_view json,
+                             bool has_padding,
+                             std::string& storage,
+                             element& parsed);
+  /// The digits of a number that is kept as a text.
+  [[nodiscard]] std::optional<std::string_view> odd_number(std::string_view text) const;
+  std::string_view text_of(const element& value, std::string_view where, const char* what) const;
+  void append_object(const object& value, std::string& out) const;
+  void append_json(const element& value, std::string& out) const;
+
+  /// A list that is given as JSON, or as a text that holds JSON. None if it is absent, empty or
+  /// "".
+  std::optional<array> list_of(const object& parent, const char* key, const std::string& where);
+  void read_tools(const object& parent, const std::string& where, Conversation& conversation);
+  void read_calls(const object& parent, const std::string& where, ChatMessage& message);
+  void read_message(const object& given, const std::string& where, Conversation& conversation);
+  Conversation read_messages(const object& root, const element& value, std::string_view name);
+  Conversation read_texts(const object& root, std::string_view answer, const char* name);
+  Conversation read_side(const object& root, const char* name);
+  void read(const object& root, std::vector<Conversation>& conversations);
+};
+
+simdjson::error_code ChatReader::Impl::parse(simdjson::dom::parser& with,
+                                             std::string_view json,
+                                             bool has_padding,
+                                             std::string& storage,
+                                             element& parsed) {
+  const simdjson::error_code code = with.parse(json.data(), json.size(), !has_padding).get(parsed);
+  if (code == simdjson::SUCCESS) return code;
+  auto numbers = quote_odd_numbers(json);
+  if (!numbers) return code;
+  quoted = true;
+  storage = std::move(*numbers);
+  return with.parse(storage).get(parsed);
+}
+
+std::optional<std::string_view> ChatReader::Impl::odd_number(std::string_view text) const {
+  if (!quoted || !text.starts_with(kOddNumber)) return std::nullopt;
+  return text.substr(kOddNumber.size());
+}
+
+std::string_view ChatReader::Impl::text_of(const element& value,
+                                           std::string_view where,
+                                           const char* what) const {
   std::string_view text;
   if (value.get(text) != simdjson::SUCCESS) refuse(where, what, " is not a text");
+  if (odd_number(text)) refuse(where, what, " is not a text");
   if (!simdjson::validate_utf8(text))  // some versions let a lone low surrogate through
     throw Refused{"the text has a lone surrogate or invalid UTF-8", true};
   return text;
 }
 
-void append_json(const element& value, std::string& out);
-
-void append_object(const object& value, std::string& out) {
+void ChatReader::Impl::append_object(const object& value, std::string& out) const {
   // A Python dict keeps the place of the first of equal keys, and the value of the last.
   std::vector<std::pair<std::string_view, element>> members;
   std::unordered_map<std::string_view, std::size_t> places;
@@ -75,7 +130,7 @@ void append_object(const object& value, std::string& out) {
 }
 
 /// Depth is bounded by the parser's own limit of 1,024.
-void append_json(const element& value, std::string& out) {
+void ChatReader::Impl::append_json(const element& value, std::string& out) const {
   switch (value.type()) {
     case element_type::OBJECT:
       return append_object(object(value), out);
@@ -90,6 +145,10 @@ void append_json(const element& value, std::string& out) {
       return;
     }
     case element_type::STRING:
+      if (const auto number = odd_number(std::string_view(value))) {
+        out += *number;
+        return;
+      }
       return append_json_text(text_of(value, "", "a text in JSON"), out);
     case element_type::INT64:
       out += std::to_string(std::int64_t(value));
@@ -108,25 +167,6 @@ void append_json(const element& value, std::string& out) {
   }
 }
 
-}  // namespace
-
-struct ChatReader::Impl {
-  ChatForm form;
-  simdjson::dom::parser parser;
-  simdjson::dom::parser inner;  // of JSON that a text holds
-
-  /// A list that is given as JSON, or as a text that holds JSON. None if it is absent, empty or
-  /// "".
-  std::optional<array> list_of(const object& parent, const char* key, const std::string& where);
-  void read_tools(const object& parent, const std::string& where, Conversation& conversation);
-  void read_calls(const object& parent, const std::string& where, ChatMessage& message);
-  void read_message(const object& given, const std::string& where, Conversation& conversation);
-  Conversation read_messages(const object& root, const element& value, std::string_view name);
-  Conversation read_texts(const object& root, std::string_view answer, const char* name);
-  Conversation read_side(const object& root, const char* name);
-  void read(const object& root, std::vector<Conversation>& conversations);
-};
-
 std::optional<array> ChatReader::Impl::list_of(const object& parent,
                                                const char* key,
                                                const std::string& where) {
@@ -137,7 +177,7 @@ std::optional<array> ChatReader::Impl::list_of(const object& parent,
     const std::string_view text = text_of(*value, where, key);
     if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) return std::nullopt;
     element parsed;
-    const simdjson::error_code code = inner.parse(text.data(), text.size()).get(parsed);
+    const simdjson::error_code code = parse(inner, text, false, quoted_inner, parsed);
     if (code != simdjson::SUCCESS)
       refuse(where, key, " is not valid JSON: ", simdjson::error_message(code));
     if (parsed.is_null()) return std::nullopt;
@@ -182,7 +222,7 @@ void ChatReader::Impl::read_calls(const object& parent,
     if (!arguments) refuse(where, "a tool call has no arguments");
     ToolCall& added = message.tool_calls.emplace_back();
     added.name = text_of(*name, where, "the name of a tool call");
-    if (arguments->is_string()) {
+    if (arguments->is_string() && !odd_number(std::string_view(*arguments))) {
       added.arguments = text_of(*arguments, where, "arguments");
     } else {
       append_json(*arguments, added.arguments);
@@ -284,7 +324,9 @@ std::optional<ChatProblem> ChatReader::read(const char* json,
                                             std::vector<Conversation>& conversations) {
   conversations.clear();
   element root;
-  const simdjson::error_code code = impl_->parser.parse(json, size, false).get(root);
+  impl_->quoted = false;
+  const simdjson::error_code code =
+      impl_->parse(impl_->parser, {json, size}, true, impl_->quoted_json, root);
   if (code != simdjson::SUCCESS) {
     const bool bad_text = code == simdjson::STRING_ERROR || code == simdjson::UTF8_ERROR;
     return ChatProblem{cat("not valid JSON: ", simdjson::error_message(code)), bad_text};

@@ -29,7 +29,9 @@ struct ChatProblem {
 /// message that has some, else from a field "tools" beside the messages. What is written into a
 /// chat as JSON is laid out as Python's json.dumps does it. Content may be null only beside a
 /// thought or a call. A conversation must have an answer. Of equal keys the last counts; fields
-/// that are not named here are not looked at. Source: MiniMind's data sets, OpenAI's chat API.
+/// that are not named here are not looked at. Numbers are read as Python's json reads them, so also
+/// integers beyond 64 bits, 1e999, NaN and Infinity. Source: MiniMind's data sets, OpenAI's chat
+/// API.
 class ChatReader {
  public:
   explicit ChatReader(ChatForm form);

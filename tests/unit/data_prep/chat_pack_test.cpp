@@ -208,6 +208,38 @@ TEST_F(ChatPack, LongPairsLoseTheBeginningOfTheirPrompt) {
   EXPECT_EQ(line(3)["prompt_len"].get<int>() > 0, true);
 }
 
+TEST_F(ChatPack, FieldsThatAreNotNamedAreNotLookedAt) {
+  const Json found = pack_lines(
+      "sft",
+      {R"({"conversations": [{"role": "user", "content": "q", "x": "\ud800"},)"
+       R"({"role": "assistant", "content": "a", "id": 123456789012345678901234567890}]})"});
+
+  EXPECT_EQ(found["documents"], 1);
+  EXPECT_EQ(found["bad_lines"], 0);
+}
+
+TEST_F(ChatPack, PairsMayHaveNoPromptInCommon) {
+  const auto side = [](const std::string& first, const std::string& answer) {
+    return Json::array({{{"role", "system"}, {"content", first}},
+                        {{"role", "user"}, {"content", "q"}},
+                        {{"role", "assistant"}, {"content", answer}}});
+  };
+  const Json found = pack_lines(
+      "dpo",
+      {Json{{"chosen", side("x", "Yes")}, {"rejected", side("y", "No")}}.dump(),
+       Json{{"chosen", side(repeated("the tree ", 100), "Yes")}, {"rejected", side("y", "No")}}
+           .dump()},
+      [](PackConfig& config) { config.chat.format = "plain"; });
+
+  EXPECT_EQ(found["documents"], 1);
+  EXPECT_EQ(found["dropped"], 1);
+  const Json pair = line(0);
+  EXPECT_EQ(pair["prompt_len"], 0);
+  EXPECT_EQ(found["tokens"], pair["chosen"]["ids"].size() + pair["rejected"]["ids"].size());
+  EXPECT_NE(trained(pair["chosen"]).find("Yes"), std::string::npos);
+  EXPECT_NE(trained(pair["rejected"]).find("No"), std::string::npos);
+}
+
 TEST_F(ChatPack, MalformedRecordsAreBadLinesWithPlaceAndReason) {
   const std::string good = sft(talk({"q", "a"}));
   const Json found = pack_lines("sft",

@@ -203,6 +203,30 @@ TEST_F(Import, DocumentsLongerThanAShardAreCutAndNothingIsLost) {
   }
 }
 
+TEST_F(Import, TheLastDocumentIsNotCutWhenNoneStartsInTheLastPart) {
+  std::vector<Ids> documents(30, Ids(50, 7));
+  documents.back().resize(90);
+  Ids all;
+  for (Ids& document : documents) {
+    document.front() = 50256;
+    all.insert(all.end(), document.begin(), document.end());
+  }
+  write_megatron<std::uint16_t>(folder_.path() / "m", 8, documents);
+  write_llm_c<std::uint16_t>(folder_.path() / "l.bin", 20240520, 1, all);
+  ASSERT_EQ(all.size(),
+            1540U);  // the last begins at 1450; a part of 100 and one of 750 begin later
+  for (const auto& [format, input] : {std::pair{"megatron", "m"}, std::pair{"llm.c", "l.bin"}}) {
+    for (const std::int64_t part : {100, 750, 1539}) {
+      ImportConfig asked = config(format, input);
+      asked.shard_tokens = part;
+      EXPECT_EQ(documents_of(import(asked)), documents) << format << ' ' << part;
+    }
+    ImportConfig asked = config(format, input);
+    asked.shard_tokens = 80;  // the last is longer: cut
+    EXPECT_EQ(documents_of(import(asked)).size(), 31U);
+  }
+}
+
 TEST_F(Import, LlmCFilesOfBothMagicsWithEitherPlaceOfTheToken) {
   auto documents = random_documents(60, 50, 40000, 3);
   for (Ids& document : documents) document.front() = 50256;
@@ -269,6 +293,27 @@ TEST_F(Import, GoesOnAfterAKillWithTheSameBytesAndRefusesAnotherImport) {
   EXPECT_EQ(files_below(asked.output), files_below(whole.folder()));
   asked.seq_len = 32;
   EXPECT_THROW(import_tokens(asked, nullptr), Error);
+}
+
+TEST_F(Import, NoticesAnInputChangedWithinItsSize) {
+  write_megatron<std::uint16_t>(folder_.path() / "m", 8, random_documents(3000, 90, 50000, 2));
+  ImportConfig asked = config("megatron", "m");
+  asked.shard_tokens = 20000;
+  import_tokens(asked, nullptr);
+  EXPECT_EQ(import_tokens(asked, nullptr).kept, 7U);
+  std::string bytes = read_file(folder_.path() / "m.bin");
+  ASSERT_GT(bytes.size(), 200'000U);
+  bytes[bytes.size() / 2 & ~std::size_t{1}] ^= 1;
+  write_bytes(folder_.path() / "m.bin", bytes);
+
+  try {
+    import_tokens(asked, nullptr);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+    EXPECT_NE(std::string(error.what()).find("m.bin has changed since"), std::string::npos)
+        << error.what();
+  }
 }
 
 TEST_F(Import, KeepsTheTokenizerAndChecksIdsAgainstIt) {

@@ -47,7 +47,43 @@ TEST(TextFieldReader, SaysWhyALineIsBad) {
   EXPECT_EQ(reason(R"(["text"])"), "not a JSON object");
   EXPECT_EQ(reason(R"({"other": "a"})"), "no field 'text'");
   EXPECT_EQ(reason(R"({"text": 3})"), "field 'text' is not a text");
-  EXPECT_NE(reason(R"({"text": NaN})").find("not valid JSON"), std::string::npos);
+  EXPECT_EQ(reason(R"({"text": NaN})"), "field 'text' is not a text");
+  EXPECT_EQ(reason(R"({"text": 123456789012345678901})"), "field 'text' is not a text");
+  for (const char* text : {R"({"text": "a", "n": 0123456789012345678901})",
+                           R"({"text": "a", "n": nan})",
+                           R"({"text": "a", "n": 1e999e})"})
+    EXPECT_NE(reason(text).find("not valid JSON"), std::string::npos) << text;
+}
+
+TEST(TextFieldReader, ReadsTheNumbersThatPythonReads) {
+  TextFieldReader reader("text", OnBadText::error);
+  for (const char* number : {"123456789012345678901234567890",
+                             "-99999999999999999999",
+                             "1e999",
+                             "-1.5E+400",
+                             "NaN",
+                             "[Infinity, -Infinity]"}) {
+    const TextRecord record =
+        read_line(reader, cat(R"({"a": "\"1e999", "n": )", number, R"(, "text": "1e999 \n"})"));
+    EXPECT_EQ(record.status, RecordStatus::text) << number << ": " << record.reason;
+    EXPECT_EQ(record.text, "1e999 \n");
+  }
+}
+
+TEST(TextFieldReader, BadTextOutsideTheFieldIsNotLookedAt) {
+  for (const OnBadText policy : {OnBadText::error, OnBadText::skip, OnBadText::replace}) {
+    TextFieldReader reader("text", policy);
+    for (const char* line :
+         {R"({"a": "\ud800", "text": "fi\ufffene"})",
+          R"({"text": "fi\ufffene", "b": {"\udc00": [NaN, 12345678901234567890123]}})"}) {
+      const TextRecord record = read_line(reader, line);
+      EXPECT_EQ(record.status, RecordStatus::text) << line << record.reason;
+      EXPECT_EQ(record.text, "fi\ufffene");
+      EXPECT_EQ(record.replaced, 0U);
+    }
+  }
+  TextFieldReader replace("text", OnBadText::replace);
+  EXPECT_EQ(read_line(replace, R"({"a": "\ud800\ud800", "text": "\ufffe\ud800"})").replaced, 1U);
 }
 
 TEST(TextFieldReader, FollowsThePolicyForBadText) {

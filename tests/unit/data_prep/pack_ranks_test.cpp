@@ -39,6 +39,8 @@ class PackRanks : public ::testing::Test {
     write_text(path_ / "in" / "d.jsonl", text_.substr(0, text_.find('\n') + 1));
     write_text(path_ / "in" / "e.jsonl.gz", gzip("") + gzip("not json\n" + text_.substr(0, 900)));
     write_text(path_ / "in" / "f.jsonl", "");
+    write_text(path_ / "in" / "g.jsonl.gz", "");
+    write_text(path_ / "in" / "h.jsonl.zst", "");
   }
 
   PackConfig config(const std::string& output) const {
@@ -127,6 +129,30 @@ TEST_F(PackRanks, CompressionChangesNoTokens) {
       ASSERT_EQ(a.meta().input_xxh3, b.meta().input_xxh3);
       ASSERT_EQ(a.meta().packs, b.meta().packs);
     }
+  }
+}
+
+TEST_F(PackRanks, NoticeAnInputChangedWithinItsSize) {
+  write_synth((path_ / "in" / "m.jsonl").string(), 2000, 12, false);
+  write_text(path_ / "in" / "n.jsonl.gz", gzip(read_file(path_ / "in" / "m.jsonl")));
+  run_ranks(3, [&](Communicator& world) { pack(config("set"), tokenizer_, &world); });
+  const auto files = files_below(path_ / "set");
+  run_ranks(3, [&](Communicator& world) {
+    const PackReport report = pack(config("set"), tokenizer_, &world);
+    EXPECT_EQ(report.kept, report.units);
+  });
+  EXPECT_EQ(files_below(path_ / "set"), files);
+
+  std::string bytes = read_file(path_ / "in" / "m.jsonl");
+  bytes[bytes.size() / 2] ^= 1;
+  write_text(path_ / "in" / "m.jsonl", bytes);
+  try {
+    run_ranks(3, [&](Communicator& world) { pack(config("set"), tokenizer_, &world); });
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+    EXPECT_NE(std::string(error.what()).find("m.jsonl has changed since"), std::string::npos)
+        << error.what();
   }
 }
 

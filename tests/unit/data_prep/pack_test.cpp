@@ -111,6 +111,38 @@ TEST_F(Pack, DoesNothingWhenDone) {
   EXPECT_EQ(before, std::filesystem::last_write_time(path_ / "set" / "shard-00000.h5"));
 }
 
+/// One letter in the middle of the file becomes another one: size and ends stay.
+void change_a_letter(const std::string& path, std::size_t from) {
+  std::string bytes = read_file(path);
+  const std::size_t at = bytes.find_first_of("abcdefghijklm", from);
+  bytes[at] = 'z';
+  write_text(path, bytes);
+}
+
+TEST_F(Pack, NoticesAnInputChangedWithinItsSize) {
+  write_synth(corpus_, 2000, 3, true);  // longer than the ends that fingerprints see
+  ASSERT_GT(std::filesystem::file_size(corpus_), 300'000U);
+  pack(pack_config(corpus_, path_ / "set"), tokenizer_, nullptr);
+  const auto files = files_below(path_ / "set");
+  const std::string before = read_file(corpus_);
+
+  change_a_letter(corpus_, 150'000);
+  const std::string told = error_of(pack_config(corpus_, path_ / "set"), ErrorKind::usage);
+  EXPECT_NE(told.find("corpus.jsonl has changed since"), std::string::npos) << told;
+  EXPECT_NE(told.find("shard-00007.h5"), std::string::npos) << told;
+  EXPECT_NE(told.find("use another --output"), std::string::npos) << told;
+
+  std::filesystem::remove(path_ / "set" / "manifest.json");  // as a kill leaves it
+  std::filesystem::remove(path_ / "set" / "shard-00001.h5");
+  EXPECT_NE(error_of(pack_config(corpus_, path_ / "set"), ErrorKind::usage).find("has changed"),
+            std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(path_ / "set" / "manifest.json"));
+
+  write_text(corpus_, before);
+  pack(pack_config(corpus_, path_ / "set"), tokenizer_, nullptr);
+  EXPECT_EQ(files_below(path_ / "set"), files);
+}
+
 TEST_F(Pack, MakesADamagedShardAgain) {
   pack(pack_config(corpus_, path_ / "set"), tokenizer_, nullptr);
   const auto files = files_below(path_ / "set");
@@ -159,6 +191,30 @@ TEST_F(Pack, RefusesWhatIsNotBuilt) {
   config.seq_len = 1;
   EXPECT_NE(error_of(config, ErrorKind::usage).find("--seq-len"), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(path_ / "set"));
+}
+
+TEST_F(Pack, RefusesMoreShardsThanAFolderShouldHold) {
+  write_synth(corpus_, 700, 3, true);
+  PackConfig config = pack_config(corpus_, path_ / "set");
+  config.unit_bytes = 1;
+  const std::uint64_t bytes = std::filesystem::file_size(corpus_);
+  ASSERT_GT(bytes, 100'000U);
+  const std::string told = error_of(config, ErrorKind::usage);
+  EXPECT_NE(told.find("would make " + std::to_string(bytes) + " shards"), std::string::npos)
+      << told;
+  EXPECT_NE(told.find("give at least 2"), std::string::npos) << told;
+  EXPECT_FALSE(std::filesystem::exists(path_ / "set"));
+}
+
+TEST_F(Pack, AnOutputThatCannotBeWrittenIsAMistakeOfUse) {
+  write_text(path_ / "file", "mine");
+  EXPECT_NE(error_of(pack_config(corpus_, path_ / "file"), ErrorKind::usage).find("--output"),
+            std::string::npos);
+  EXPECT_NE(error_of(pack_config(corpus_, path_ / "file" / "below"), ErrorKind::usage).find("file"),
+            std::string::npos);
+  EXPECT_EQ(read_file(path_ / "file"), "mine");
+  EXPECT_NE(error_of(pack_config(corpus_, "/proc/none"), ErrorKind::usage).find("/proc/none"),
+            std::string::npos);
 }
 
 TEST_F(Pack, CountsAndListsBadLines) {

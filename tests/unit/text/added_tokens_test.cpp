@@ -66,6 +66,25 @@ TEST(AddedTokens, StripsWhiteSpaceButNotTwice) {
   EXPECT_EQ(split(tokens, "R  "), "[2]");
 }
 
+/// Expected: Hugging Face tokenizers 0.23.3.
+TEST(AddedTokens, DropsATokenThatTheOneBeforeHasTakenAsWhiteSpace) {
+  const std::vector<AddedToken> both = {{.content = " ", .id = 1, .lstrip = true, .rstrip = true}};
+  EXPECT_EQ(split(both, "a  b"), "|a|[1]|b|");
+  EXPECT_EQ(split(both, "   "), "[1]");
+  EXPECT_EQ(split(both, "a b c "), "|a|[1]|b|[1]|c|[1]");
+  const std::vector<AddedToken> left = {{.content = " ", .id = 1, .lstrip = true},
+                                        {.content = "R", .id = 2, .rstrip = true}};
+  EXPECT_EQ(split(left, "R "), "[2]");
+  EXPECT_EQ(split(left, "R x "), "[2]|x|[1]");
+  for (const char* text : {"R  ", "R   x", "R \u3000 R  "}) {  // a panic there
+    TextParts parts;
+    AddedTokenMatcher(left).split(text, true, parts);
+    std::string joined;
+    for (const TextPart& part : parts.list) joined += part.text;
+    EXPECT_EQ(joined, text);
+  }
+}
+
 TEST(AddedTokens, StaysLinearWhenEveryCharacterIsAStrippingToken) {
   std::string text(300000, '\n');
   for (int i = 0; i < 300000; ++i) text += "\n ";

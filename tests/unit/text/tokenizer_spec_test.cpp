@@ -171,6 +171,22 @@ TEST(TokenizerSpec, GivesAddedTokensTheIdsOfHuggingFace) {
       std::string::npos);
 }
 
+/// Expected: Hugging Face tokenizers 0.23.3.
+TEST(TokenizerSpec, HolesInTheVocabularyDoNotMoveTheIdsOfAddedTokens) {
+  const auto token = [](const char* content, int id) {
+    return Json{{"id", id}, {"content", content}, {"special", false}};
+  };
+  const TokenizerSpec spec = parse_changed([&](Json& json) {
+    json["model"]["vocab"]["a"] = 5000;
+    json["added_tokens"].push_back(token("a", 5000));
+    json["added_tokens"].push_back(token("<new>", 700));
+    json["added_tokens"].push_back(token("<next>", 701));
+  });
+
+  EXPECT_EQ(spec.added.back().id, 701U);
+  EXPECT_EQ(spec.vocab_size, 5001U);
+}
+
 TEST(TokenizerSpec, RefusesAConfigThatDisagrees) {
   const auto load = [](const char* config) {
     auto files = samples::small_files();

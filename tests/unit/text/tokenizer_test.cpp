@@ -142,6 +142,24 @@ TEST(Tokenizer, MatchesAddedTokensOnlyIfAsked) {
   EXPECT_EQ(tokenizer.decode(with, true), "user\nhi\n<think>");  // ids 21 to 35 are not special
 }
 
+/// Expected: Hugging Face tokenizers 0.23.3.
+TEST(Tokenizer, SkipsSpecialTokensByTheirDecodedText) {
+  std::map<std::string, std::string> files = samples::small_files();
+  Json json = parse_json(files.at("tokenizer.json"), "test");
+  json["normalizer"] = {{"type", "NFC"}};
+  const auto add = [&](const char* content, int id) {
+    json["added_tokens"].push_back(
+        {{"id", id}, {"content", content}, {"normalized", true}, {"special", true}});
+  };
+  add("\u0344", 700);  // NFC: U+0308 U+0301
+  add("<x>", 701);
+  files["tokenizer.json"] = json.dump();
+  const Tokenizer tokenizer = Tokenizer::from_files(files, "test");
+
+  EXPECT_EQ(tokenizer.decode(Ids{700, 701}, true), "\u0308\u0301");
+  EXPECT_EQ(tokenizer.decode(Ids{700, 701}, false), "\u0308\u0301<x>");
+}
+
 TEST(Tokenizer, PutsTheTemplateAroundOnRequest) {
   const Tokenizer tokenizer = changed([](Json& json) {
     json["post_processor"] = Json::parse(

@@ -34,6 +34,25 @@ std::string of_messages(const std::string& messages) {
   return R"({"conversations": [)" + messages + "]}";
 }
 
+/// Expected: what Python's json.loads and json.dumps make of them.
+TEST(ChatReader, ReadsTheNumbersThatPythonReads) {
+  const Conversation chat = good(
+      R"({"id": 123456789012345678901234567890, "conversations": [)"
+      R"({"role": "system", "content": "s", "tools": "[{\"n\": 98765432109876543210}]"},)"
+      R"({"role": "user", "content": "1e999", "weight": NaN},)"
+      R"({"role": "assistant", "content": "c", "tool_calls": [)"
+      R"({"name": "f", "arguments": {"n": 1234567890123456789012, "m": -1e999, "k": [NaN, 1]}},)"
+      R"({"name": "g", "arguments": 1234567890123456789012}]}]})");
+
+  EXPECT_EQ(chat.messages.at(1).content, "1e999");
+  EXPECT_EQ(chat.tools.at(0), R"({"n": 98765432109876543210})");
+  EXPECT_EQ(chat.messages.at(2).tool_calls.at(0).arguments,
+            R"({"n": 1234567890123456789012, "m": -Infinity, "k": [NaN, 1]})");
+  EXPECT_EQ(chat.messages.at(2).tool_calls.at(1).arguments, "1234567890123456789012");
+  EXPECT_EQ(reason(of_messages(R"({"role": "assistant", "content": 123456789012345678901})")),
+            "message 0: content is not a text");
+}
+
 TEST(ChatReader, ReadsMessagesCallsAndTools) {
   const Conversation chat = good(of_messages(
       R"({"role": "system", "content": "s", "tools": "[{\"b\": 1.50, \"a\": \"é\\\"\"}]"},)"
