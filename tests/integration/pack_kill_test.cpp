@@ -227,7 +227,7 @@ TEST_F(PackProgram, AnOutputThatCannotBeMadeIsSaidAtOnce) {
   Process job = start(1, "file/set");
   const Exit exit = job.wait(kLimit_s);
 
-  EXPECT_EQ(exit.code, 4) << exit.err;
+  EXPECT_EQ(exit.code, 2) << exit.err;
   EXPECT_NE(exit.err.find("file/set"), std::string::npos) << exit.err;
 }
 
