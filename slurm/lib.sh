@@ -102,7 +102,8 @@ program_exit() {
   printf '%s\n' "$code"
 }
 
-# requeue_verdict CODE STEP_BEFORE STEP_AFTER RESTARTS MAX: prints "done", "requeue" or "stop REASON"
+# requeue_verdict CODE STEP_BEFORE STEP_AFTER RESTARTS MAX: prints "done", "requeue" or "stop REASON". A job that was lost
+# before its first progress (a bad node, a launch that failed) has one more try.
 requeue_verdict() {
   case $1 in
     0) printf 'done\n' ;;
@@ -111,7 +112,7 @@ requeue_verdict() {
         printf 'stop TRIREME_MAX_RESTARTS is 0\n'
       elif (($4 >= $5)); then
         printf 'stop restarted %s times already, TRIREME_MAX_RESTARTS is %s\n' "$4" "$5"
-      elif (($3 <= $2)); then
+      elif (($3 <= $2)) && ! (($4 == 0 && ($1 == 5 || $1 == 137 || $1 == 139))); then
         printf 'stop no progress: the last committed step was %s before and is %s now\n' "$2" "$3"
       else
         printf 'requeue\n'

@@ -68,8 +68,14 @@ only_curable_ends_with_progress_requeue() {
   local code
   for code in 4 5 75 137 139; do
     expect_equal "code $code with progress" requeue "$(requeue_verdict "$code" 10 20 0 20)"
-    expect_match "code $code without progress" '^stop no progress' "$(requeue_verdict "$code" 20 20 0 20)"
+    expect_match "code $code without progress" '^stop no progress' "$(requeue_verdict "$code" 20 20 1 20)"
     expect_match "code $code at the cap" '^stop restarted 20 times' "$(requeue_verdict "$code" 10 20 20 20)"
+  done
+  for code in 4 75; do
+    expect_match "code $code of a first start" '^stop no progress' "$(requeue_verdict "$code" -1 -1 0 20)"
+  done
+  for code in 5 137 139; do
+    expect_equal "code $code of a first start" requeue "$(requeue_verdict "$code" -1 -1 0 20)"
   done
   for code in 1 2 3 6 93 134; do
     expect_match "code $code" '^stop another try' "$(requeue_verdict "$code" 10 20 0 20)"
