@@ -21,7 +21,9 @@ std::uint32_t crc32c_portable(std::span<const std::byte> bytes, std::uint32_t ea
 /// The checksum of A followed by B, from both checksums and B's length.
 std::uint32_t crc32c_join(std::uint32_t a, std::uint32_t b, std::uint64_t b_bytes) noexcept;
 
-/// Eight lower-case hexadecimal digits.
+inline constexpr std::size_t kChecksumDigits = 8;
+
+/// kChecksumDigits lower-case hexadecimal digits.
 std::string crc32c_hex(std::uint32_t checksum);
 
 }  // namespace trireme

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/cover.hpp"
+#include "checkpoint/crc32c.hpp"
 #include "core/error.hpp"
 #include "core/hash.hpp"
 #include "core/json.hpp"
@@ -17,7 +18,6 @@ constexpr std::string_view kFormat = "trireme-checkpoint";
 constexpr std::string_view kSelfHashKey = "\"self_hash\": \"";
 constexpr std::string_view kSelfHashEnd = "\"\n}\n";
 constexpr std::size_t kHashDigits = 32;
-constexpr std::size_t kChecksumDigits = 8;
 constexpr std::int64_t kMaxStep = 999'999'999;
 constexpr std::size_t kMaxSlices = std::size_t{1} << 24;
 // A parsed value takes up to 50 bytes: about 1.2 GB for a text made to take the most. Room for more

@@ -20,7 +20,6 @@ constexpr std::uint64_t kPiece = std::uint64_t{4} << 20;   // a multiple of ever
 constexpr std::uint64_t kSkip = std::uint64_t{256} << 10;  // cheaper to read than to start anew
 constexpr std::size_t kChunk = std::size_t{128} << 10;     // checked and copied while in the cache
 constexpr std::size_t kThreads = 4;  // they wait for the disk most of the time
-constexpr std::size_t kChecksumDigits = 8;
 
 /// The runs of one target within a slice, rising in both.
 struct Wanted {

@@ -8,8 +8,6 @@
 namespace trireme {
 namespace {
 
-constexpr std::size_t kChecksumDigits = 8;
-
 bool has_checksum(const SavedSlice& slice) {
   return slice.hash.size() == kChecksumDigits;
 }
