@@ -45,17 +45,29 @@ std::string_view name_of(Packing packing) {
 SampleSet::SampleSet(const TokenSet& set, const SampleConfig& config)
     : SampleSet(set, config.seq_len, make_sequences(set, config)) {
   if (config.cross_documents) joined_ = dynamic_cast<const ConcatSequences*>(sequences_.get());
-  if (size() == 0) {
-    fail(ErrorKind::usage,
-         set.folder().string(),
-         config.documents ? cat(", documents ",
-                                config.documents->begin,
-                                " to ",
-                                config.documents->end,
-                                " (data.split),")
-                          : std::string(),
-         " holds no tokens: nothing to train on");
+  if (has_targets()) return;
+  const std::string part = config.documents ? cat(", documents ",
+                                                  config.documents->begin,
+                                                  " to ",
+                                                  config.documents->end,
+                                                  " (data.split),")
+                                            : std::string();
+  fail(ErrorKind::data,
+       set.folder().string(),
+       part,
+       size() == 0 ? cat(" holds no tokens: nothing to train on or to validate with; ")
+                   : cat(" has nothing to predict: at length ",
+                         seq_len_,
+                         " every piece of a document is one token or masked; "),
+       config.documents ? "give that part more documents (data.split), or pack" : "pack",
+       " documents of two tokens or more");
+}
+
+bool SampleSet::has_targets() const {
+  for (std::uint64_t position = 0; position < size(); ++position) {
+    if (num_targets(position) > 0) return true;
   }
+  return false;
 }
 
 SampleSet::SampleSet(const TokenSet& set,

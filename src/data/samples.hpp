@@ -36,8 +36,8 @@ struct SampleConfig {
 /// as TokenSet.
 class SampleSet {
  public:
-  /// Throws Error(usage) for a bad length, documents that hold no tokens, or cross_documents
-  /// without concat.
+  /// Throws Error(usage) for a bad length or cross_documents without concat, Error(data) for
+  /// documents without a target.
   SampleSet(const TokenSet& set, const SampleConfig& config);
 
   SampleSet(const TokenSet& set, std::int64_t seq_len)
@@ -59,6 +59,9 @@ class SampleSet {
 
   /// Targets of the sequence at `position` in [0, size()), from a table: reads no token.
   [[nodiscard]] std::int64_t num_targets(std::uint64_t position) const;
+
+  /// As a rule the first sequence has one; all are looked at only where there is none.
+  [[nodiscard]] bool has_targets() const;
 
   /// Sum of num_targets over global sample indices (kNoSample counts 0): the divisor of a loss,
   /// known before any forward.

@@ -1,5 +1,7 @@
 #include "train/training_run.hpp"
 
+#include <set>
+
 #include "checkpoint/agree.hpp"
 #include "checkpoint/folder.hpp"
 #include "checkpoint/model_values.hpp"
@@ -58,8 +60,7 @@ int TrainingRun::execute() {
   settle_chain(vote);
   if (saved_step_ != progress_.step) save();
   saver_->commit();
-  if (const auto line = metrics_->flush()) progress_line_->show(*line);
-  progress_line_->close();
+  show_last_metrics();
   requests_->fulfilled(/*stopped=*/true);  // also of a run that came to its end before it looked
   if (stopped) {
     log::info(cat("stopped on request (",
@@ -94,6 +95,7 @@ void TrainingRun::do_step() {
   std::vector<Batch> batches;
   for (std::int64_t i = 0; i < loader_->micro_steps(); ++i) batches.push_back(loader_->next());
   const double data_wait_s = loader_->wait_s() - waited_before_s;
+  check_targets(batches.front());
   enter("step");
   const double lr = learning_rate(config_.optim, step, config_.train.steps);
 
@@ -111,6 +113,31 @@ void TrainingRun::do_step() {
   report(result, timer.seconds(), data_wait_s, lr, step_tokens);
   requests_->limit().step_took(timer.seconds());
   failpoint("train.stepped");
+}
+
+void TrainingRun::check_targets(const Batch& batch) {
+  if (batch.update_targets > 0) return;
+  const std::int64_t first = loader_->next_sample() - config_.train.global_batch;
+  std::set<std::string> sets;
+  for (std::int64_t i = first; i < loader_->next_sample(); ++i)
+    sets.insert(stream_->place(i).samples->set().folder().string());
+  std::string names;
+  for (const std::string& name : sets) names += cat(names.empty() ? "" : ", ", name);
+  all_or_none(world_, [&] {
+    show_last_metrics();
+    fail(
+        ErrorKind::data,
+        "step ",
+        progress_.step + 1,
+        ": its samples ",
+        first,
+        " to ",
+        loader_->next_sample() - 1,
+        " have nothing to predict (every piece of a document is one token or masked), in ",
+        names,
+        ". No weights and no checkpoint were changed: pack documents of two tokens or more, or put "
+        "more samples into an update (train.global_batch)");
+  });
 }
 
 std::span<const std::byte> TrainingRun::weights_to_hash(std::int64_t step) {
@@ -170,8 +197,7 @@ void TrainingRun::save() {
   since_save_.restart();
   // Lines of the steps that the checkpoint holds must be on disk before it: a resumed run does not
   // write them again.
-  if (const auto line = metrics_->flush()) progress_line_->show(*line);
-  progress_line_->close();
+  show_last_metrics();
   saver_->wait_copied();
   model_->state.stage();
   StateDict state{model_->state.tensors(), {}, files_};
@@ -187,6 +213,11 @@ void TrainingRun::save() {
   if (!saver_->in_flight()) requests_->limit().save_took(since_save_.seconds());
 }
 
+void TrainingRun::show_last_metrics() {
+  if (const auto line = metrics_->flush()) progress_line_->show(*line);
+  progress_line_->close();
+}
+
 void TrainingRun::record_failure(const std::string& kind, int code, const std::string& message) {
   if (!claimed_) return;
   write_verdict(folder_,
@@ -199,11 +230,7 @@ void TrainingRun::record_failure(const std::string& kind, int code, const std::s
 
 void TrainingRun::end_diverged(const Error& error) {
   const int code = exit_code(error.kind());
-  if (const auto failed = capture([&] {
-        if (const auto line = metrics_->flush()) progress_line_->show(*line);
-      }))
-    log::warn(failed->what());
-  progress_line_->close();
+  if (const auto failed = capture([&] { show_last_metrics(); })) log::warn(failed->what());
   record_failure("error", code, error.what());
   if (world_.rank() == 0) throw AgreedError(error);
   throw PeerFailed(code);

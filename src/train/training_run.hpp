@@ -92,11 +92,15 @@ class TrainingRun {
 
   /// One optimizer step with everything around it but checkpoints.
   void do_step();
+  /// An update without a target would divide by nothing: Error(data), on all ranks alike.
+  void check_targets(const Batch& batch);
   void report(const UpdateResult& result,
               double step_time_s,
               double data_wait_s,
               double lr,
               std::int64_t step_tokens);
+  /// Collective: the line of the last reported step, and the end of the progress line.
+  void show_last_metrics();
   /// Collective: the last step's trace enters the chain, which a checkpoint of it holds.
   void settle_chain(StopVote& vote);
   void validate();

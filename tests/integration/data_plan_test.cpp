@@ -1,5 +1,7 @@
 /// Runs over several sets: blends, phases, splits, and what a checkpoint says about them.
 
+#include <cmath>
+
 #include "data_prep/synth.hpp"
 #include "support/run_program.hpp"
 #include "unit/data_prep/small_corpus.hpp"
@@ -19,6 +21,30 @@ class DataPlan : public testing::RunProgram {
     PackConfig config = testing::pack_config(corpus, path("other"));
     config.seq_len = 32;
     pack(config, (set() / "tokenizer").string(), nullptr);
+    pack_texts("ones", 0);
+    pack_texts("few", 4);
+  }
+
+  /// 256 documents of one token, then `texts` that fill a sequence of 32 each.
+  static void pack_texts(const std::string& name, int texts) {
+    std::string lines;
+    for (int i = 0; i < 256; ++i) lines += "{\"text\":\"a\"}\n";
+    for (int i = 0; i < texts; ++i) lines += "{\"text\":\"" + std::string(32, 'q') + "\"}\n";
+    testing::write_text(path(name + ".jsonl"), lines);
+    PackConfig config = testing::pack_config(path(name + ".jsonl").string(), path(name));
+    config.seq_len = 32;
+    config.bos = config.eos = false;
+    pack(config, (set() / "tokenizer").string(), nullptr);
+  }
+
+  static void expect_refused(const Exit& exit, const std::vector<std::string>& words) {
+    EXPECT_EQ(exit.code, 3) << exit.err;
+    const std::string what = "trireme: error:";
+    const std::size_t first = exit.err.find(what);
+    ASSERT_NE(first, std::string::npos) << exit.err;
+    EXPECT_EQ(exit.err.find(what, first + 1), std::string::npos) << "twice: " << exit.err;
+    for (const std::string& word : words)
+      EXPECT_NE(exit.err.find(word, first), std::string::npos) << word << " not in " << exit.err;
   }
 
   static std::string plan(const std::string& text) {
@@ -97,6 +123,60 @@ TEST_F(DataPlan, ASplitValidatesOnItsOwnPartAndConcatTrains) {
   const Exit steps = pretrain("epochs", arguments("1 $A + 1 $B", {}));
   EXPECT_EQ(steps.code, 2);
   EXPECT_NE(steps.err.find("train.steps"), std::string::npos) << steps.err;
+}
+
+TEST_F(DataPlan, WhatHasNothingToPredictIsRefusedBeforeTraining) {
+  const Arguments none{"--train.steps", "2", "--train.eval_every", "1"};
+  const auto with = [&](const char* key, const std::string& value) {
+    Arguments all = none;
+    all.insert(all.end(), {key, value});
+    return all;
+  };
+
+  expect_refused(pretrain("ones_run", with("--data", path("ones").string()), {.ranks = 2}),
+                 {path("ones").string(), "nothing to predict", "pack"});
+  expect_refused(pretrain("ones_run", with("--data.valid_path", path("ones").string())),
+                 {path("ones").string(), "nothing to predict"});
+  expect_refused(pretrain("ones_run", with("--data.split", "100,0")),
+                 {set().string(), "documents 600 to 600", "data.split"});
+  EXPECT_FALSE(std::filesystem::exists(path("ones_run")));
+}
+
+TEST_F(DataPlan, AnUpdateWithoutTargetsEndsTheRunAndChangesNothing) {
+  const Arguments arguments{"--data",
+                            path("few").string(),
+                            "--train.steps",
+                            "20",
+                            "--train.seed",
+                            "1",
+                            "--train.micro_batch",
+                            "1",
+                            "--train.global_batch",
+                            "2",
+                            "--checkpoint.every",
+                            "1"};
+
+  const Exit two = pretrain("few_run", arguments, {.ranks = 2, .keep_rank_codes = true});
+
+  ASSERT_FALSE(saved_steps("few_run").empty()) << two.err;
+  const std::int64_t last = saved_steps("few_run").front();
+  const std::string samples =
+      "samples " + std::to_string(2 * last) + " to " + std::to_string(2 * last + 1);
+  const std::string step = "step " + std::to_string(last + 1);
+  expect_refused(
+      two, {step, samples, path("few").string(), "No weights and no checkpoint were changed"});
+  EXPECT_EQ(rank_code(0), 3);
+  EXPECT_EQ(rank_code(1), 3);
+  EXPECT_EQ(status("few_run")["state"], "failed");
+  EXPECT_EQ(status("few_run")["exit_code"], 3);
+  EXPECT_EQ(status("few_run")["step"], last);
+  EXPECT_EQ(std::ssize(metrics("few_run").steps), last);
+  for (const double loss : metrics("few_run").losses()) EXPECT_TRUE(std::isfinite(loss));
+  const std::string whole = hash("few_run");
+  EXPECT_EQ(trireme({"checkpoint", "verify", path("few_run").string()}).code, 0);
+  expect_refused(pretrain("few_run", arguments), {step, samples});
+  EXPECT_EQ(hash("few_run"), whole);
+  EXPECT_EQ(saved_steps("few_run").front(), last);
 }
 
 }  // namespace

@@ -174,7 +174,7 @@ TEST_F(Samples, ARangeOfDocumentsHoldsTheirTokensAlone) {
   const std::uint64_t first_tokens = set.manifest().shards[0].counts.tokens;
   for (const Packing packing : {Packing::best_fit, Packing::concat}) {
     for (const DocumentRange range :
-         {DocumentRange{0, 40}, {40, 120}, {45, 70}, {39, 81}, {0, 120}, {50, 51}}) {
+         {DocumentRange{0, 40}, {40, 120}, {45, 70}, {39, 81}, {0, 120}, {50, 52}}) {
       const SampleSet samples(set, {.seq_len = 16, .packing = packing, .documents = range});
       std::vector<std::int64_t> all(samples.size());
       std::iota(all.begin(), all.end(), 0);
@@ -195,7 +195,46 @@ TEST_F(Samples, ARangeOfDocumentsHoldsTheirTokensAlone) {
       EXPECT_EQ(samples.count_targets(all, SampleOrder(samples.size(), 3)), batch.num_targets);
     }
   }
-  EXPECT_THROW(SampleSet(set, {.seq_len = 16, .documents = DocumentRange{7, 7}}), Error);
+}
+
+/// The message of the Error(data) that opening ends with.
+std::string refusal(const TokenSet& set, const SampleConfig& config) {
+  try {
+    const SampleSet samples(set, config);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::data) << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "was opened";
+  return "";
+}
+
+TEST_F(Samples, WhatHasNothingToPredictIsNotOpened) {
+  const TokenSet set = TokenSet::open(folder_.path());
+  const testing::TemporaryFolder folder("no_targets");
+  testing::write_documents(folder.path(), {{1}, {2}, {3}}, 0, 2, {16});
+  testing::write_documents(folder.path(), {{4}, {5, 6}}, 1, 2, {16});
+  testing::write_manifest(folder.path(), 2);
+  const TokenSet ones = TokenSet::open(folder.path());
+  const auto has = [](const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+  };
+
+  EXPECT_TRUE(has(refusal(set, {.seq_len = 16, .documents = DocumentRange{7, 7}}), "data.split"));
+  for (const Packing packing : {Packing::best_fit, Packing::concat}) {
+    EXPECT_TRUE(SampleSet(ones, {.seq_len = 16, .packing = packing}).has_targets());
+    const std::string message =
+        refusal(ones, {.seq_len = 16, .packing = packing, .documents = DocumentRange{0, 4}});
+    EXPECT_TRUE(has(message, "documents 0 to 4 (data.split)")) << message;
+    EXPECT_TRUE(has(message, folder.path().string())) << message;
+  }
+  // Across documents every token but the last is followed by a target.
+  EXPECT_TRUE(SampleSet(ones,
+                        {.seq_len = 16,
+                         .packing = Packing::concat,
+                         .cross_documents = true,
+                         .documents = DocumentRange{0, 4}})
+                  .has_targets());
 }
 
 TEST_F(Samples, NoSampleIsARowOfPadding) {
