@@ -159,8 +159,8 @@ install_system() { # install_system tests|demo
 kPython=.deps/python
 
 wheel_installed() { # wheel_installed NAME==VERSION; RECORD is what pip writes last
-  local record
-  for record in "$kPython"/lib/python3*/site-packages/"${1%%==*}-${1##*==}"*.dist-info/RECORD; do
+  local record name=${1%%==*}
+  for record in "$kPython"/lib/python3*/site-packages/"${name//-/_}-${1##*==}"*.dist-info/RECORD; do
     [[ -e $record ]] && return 0
   done
   return 1
@@ -186,24 +186,31 @@ PYTHON
 }
 
 install_torch() {
-  local free_kib folder
+  local free_kib folder wheel wanted=()
   mkdir -p build .deps
   if [[ -n ${TRIREME_TORCH_ROOT:-} ]]; then
     [[ -e $TRIREME_TORCH_ROOT/include/torch/csrc/api/include/torch/torch.h ]] ||
       die 4 "TRIREME_TORCH_ROOT = $TRIREME_TORCH_ROOT holds no include/torch/csrc/api/include/torch/torch.h: give a wheel's torch folder or an unpacked LibTorch"
     return
   fi
-  wheel_installed "$kTorchWheel" && return
-  if folder=$(site_torch); then
-    say "LibTorch of the site's python3: $folder"
-    export TRIREME_TORCH_ROOT=$folder
-    return
+  for wheel in "$kTorchWheel" "$kCudaHeadersWheel"; do
+    wheel_installed "$wheel" || wanted+=("$wheel")
+  done
+  ((${#wanted[@]})) || return 0
+  if [[ ${wanted[0]} == "$kTorchWheel" ]]; then
+    if folder=$(site_torch); then
+      say "LibTorch of the site's python3: $folder"
+      export TRIREME_TORCH_ROOT=$folder
+      return
+    fi
+    ((may_install)) || die 4 "LibTorch 2.11 is missing (no $kTorchWheel in $kPython, no TRIREME_TORCH_ROOT) and --no-install was given"
+    free_kib=$(df -Pk .deps | awk 'NR == 2 {print $4}')
+    ((free_kib > 9000000)) || die 4 "$((free_kib / 1048576)) GiB free under .deps, $kTorchWheel and its libraries need 9: make room, or set TRIREME_TORCH_ROOT"
+  elif ((!may_install)); then
+    return 0  # a CUDA toolkit may have these headers; without them the build is one for the CPU, and says so
   fi
-  ((may_install)) || die 4 "LibTorch 2.11 is missing (no $kTorchWheel in $kPython, no TRIREME_TORCH_ROOT) and --no-install was given"
-  free_kib=$(df -Pk .deps | awk 'NR == 2 {print $4}')
-  ((free_kib > 9000000)) || die 4 "$((free_kib / 1048576)) GiB free under .deps, $kTorchWheel and its libraries need 9: make room, or set TRIREME_TORCH_ROOT"
-  pip_install "$kTorchWheel" ||
-    die 4 "could not install $kTorchWheel: $(grep -a '^ERROR' build/pip.log | tail -n1) (all of it: build/pip.log)" \
+  pip_install "${wanted[@]}" ||
+    die 4 "could not install ${wanted[*]}: $(grep -a '^ERROR' build/pip.log | tail -n1) (all of it: build/pip.log)" \
       "offline: carry the wheels in and set PIP_NO_INDEX=1 PIP_FIND_LINKS=DIR, or set TRIREME_TORCH_ROOT (README.md, \"Clusters without root\")"
 }
 

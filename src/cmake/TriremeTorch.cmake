@@ -12,6 +12,7 @@ set(torch_header include/torch/csrc/api/include/torch/torch.h)
 if(NOT TRIREME_TORCH_DIR_FROM STREQUAL "${TRIREME_TORCH_ROOT}")
   unset(TRIREME_TORCH_DIR CACHE)  # another root than at the last configure
   unset(TRIREME_CUDA_INCLUDE CACHE)
+  unset(TRIREME_CUDA_CRT_INCLUDE CACHE)
   unset(TRIREME_NCCL_INCLUDE CACHE)
 endif()
 set(TRIREME_TORCH_DIR_FROM "${TRIREME_TORCH_ROOT}" CACHE INTERNAL "the root that TRIREME_TORCH_DIR was found with")
@@ -47,6 +48,18 @@ set(cuda_prefixes ${TRIREME_CUDA_ROOT} ${cuda_prefixes} $ENV{CUDA_HOME} $ENV{CUD
 set(nccl_prefixes ${TRIREME_NCCL_ROOT} ${site_packages}/nvidia/nccl $ENV{NCCL_HOME} ${cuda_prefixes} /usr)
 find_path(TRIREME_CUDA_INCLUDE cuda_runtime_api.h PATHS ${cuda_prefixes} PATH_SUFFIXES include NO_DEFAULT_PATH)
 find_path(TRIREME_NCCL_INCLUDE nccl.h PATHS ${nccl_prefixes} PATH_SUFFIXES include NO_DEFAULT_PATH)
+
+# What cuda_runtime_api.h includes comes in a wheel of its own since CUDA 13; a toolkit has both.
+find_path(TRIREME_CUDA_CRT_INCLUDE crt/host_defines.h PATHS ${TRIREME_CUDA_INCLUDE} ${cuda_prefixes} PATH_SUFFIXES include NO_DEFAULT_PATH)
+find_path(TRIREME_CUDA_CRT_INCLUDE crt/host_defines.h)
+set(cuda_include_flags "SHELL:-idirafter ${TRIREME_CUDA_INCLUDE}")
+if(NOT TRIREME_CUDA_CRT_INCLUDE STREQUAL TRIREME_CUDA_INCLUDE)
+  list(APPEND cuda_include_flags "SHELL:-idirafter ${TRIREME_CUDA_CRT_INCLUDE}")
+endif()
+if(TRIREME_CUDA_INCLUDE AND NOT TRIREME_CUDA_CRT_INCLUDE)
+  message(WARNING "${TRIREME_CUDA_INCLUDE}/cuda_runtime_api.h needs crt/host_defines.h, which is nowhere: building without CUDA."
+                  "\n  Install the wheel nvidia-cuda-crt beside LibTorch (bin/demo does it), or set TRIREME_CUDA_ROOT to a toolkit.")
+endif()
 
 # trireme_first_library(OUT NAME PREFIX...): the first lib*/NAME.so* under the prefixes. A wheel has libnccl.so.2 but no
 # libnccl.so, which find_library would not see.
@@ -90,7 +103,7 @@ target_link_options(trireme_dep_torch INTERFACE "SHELL:-Wl,--push-state,--no-as-
 # Registration by static initialisers: the linker must keep the libraries that no symbol of ours names.
 target_link_libraries(trireme_dep_torch INTERFACE -Wl,--push-state,--no-as-needed)
 set(torch_libraries torch torch_cpu c10)
-if(EXISTS ${TRIREME_TORCH_DIR}/lib/libtorch_cuda.so AND TRIREME_CUDA_INCLUDE AND cudart)
+if(EXISTS ${TRIREME_TORCH_DIR}/lib/libtorch_cuda.so AND TRIREME_CUDA_INCLUDE AND TRIREME_CUDA_CRT_INCLUDE AND cudart)
   set(TRIREME_TORCH_HAS_CUDA ON)
   list(APPEND torch_libraries torch_cuda c10_cuda)
 endif()
@@ -99,7 +112,7 @@ foreach(library ${torch_libraries})
 endforeach()
 if(TRIREME_TORCH_HAS_CUDA)
   target_link_libraries(trireme_dep_torch INTERFACE ${cudart})
-  target_compile_options(trireme_dep_torch INTERFACE "SHELL:-idirafter ${TRIREME_CUDA_INCLUDE}")
+  target_compile_options(trireme_dep_torch INTERFACE ${cuda_include_flags})
   target_compile_definitions(trireme_dep_torch INTERFACE TRIREME_HAVE_CUDA)
 endif()
 target_link_libraries(trireme_dep_torch INTERFACE -Wl,--pop-state)
@@ -108,8 +121,7 @@ target_link_libraries(trireme_dep_torch INTERFACE Threads::Threads)
 if(TRIREME_WITH_NCCL AND TRIREME_TORCH_HAS_CUDA AND TRIREME_NCCL_LIBRARY AND TRIREME_NCCL_INCLUDE)
   set(TRIREME_HAVE_NCCL ON)
   add_library(trireme_dep_nccl INTERFACE)
-  target_compile_options(trireme_dep_nccl INTERFACE "SHELL:-idirafter ${TRIREME_NCCL_INCLUDE}"
-                                                    "SHELL:-idirafter ${TRIREME_CUDA_INCLUDE}")
+  target_compile_options(trireme_dep_nccl INTERFACE "SHELL:-idirafter ${TRIREME_NCCL_INCLUDE}" ${cuda_include_flags})
   target_link_libraries(trireme_dep_nccl INTERFACE ${TRIREME_NCCL_LIBRARY} ${cudart})
 endif()
 
