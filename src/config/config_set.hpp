@@ -36,10 +36,9 @@ class ConfigSet {
   void load_toml(std::string_view text, const std::string& where);
 
   /// Reads TRIREME_SECTION_NAME of every field ("TRIREME_OPTIM_LR"); an empty one counts as unset.
-  /// A variable of a known section with an unknown name is a problem: it was meant for us and would
-  /// be ignored. One of an unknown section that is near a known name is a warning only: other
-  /// programs' variables may be exported too. TRIREME_*_ROOT, TRIREME_FAULT, TRIREME_ALLOW_FAULTS
-  /// and TRIREME_WITH_* are not configuration.
+  /// An unknown variable of a known section, or one that is near a known name, is a problem: it was
+  /// meant for us and would be ignored. Any other one is a warning. kProgramVariables are not
+  /// configuration.
   void load_environment();
 
   /// From the command line; the last call for a key wins. `origin` is what the user typed

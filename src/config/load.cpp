@@ -4,6 +4,7 @@
 #include <string>
 
 #include "config/config_set.hpp"
+#include "config/program_variables.hpp"
 #include "config/toml_file.hpp"
 #include "core/edit_distance.hpp"
 #include "core/file.hpp"
@@ -76,8 +77,8 @@ std::string shown(const TomlEntry& entry) {
 }
 
 bool is_not_config(std::string_view name) {
-  return name == "TRIREME_FAULT" || name == "TRIREME_ALLOW_FAULTS" || name.ends_with("_ROOT") ||
-         name.starts_with("TRIREME_WITH_");
+  return std::find(kProgramVariables.begin(), kProgramVariables.end(), name) !=
+         kProgramVariables.end();
 }
 
 }  // namespace
@@ -168,7 +169,7 @@ void ConfigSet::load_environment() {
 }
 
 void ConfigSet::check_unknown_variable(const std::string& name) {
-  std::vector<std::string> known;
+  std::vector<std::string> known(kProgramVariables.begin(), kProgramVariables.end());
   for (const Entry& entry : entries_) known.push_back(entry.environment_name);
   const std::string near = did_you_mean(name, known);
   for (const std::string& section : sections()) {
@@ -178,8 +179,13 @@ void ConfigSet::check_unknown_variable(const std::string& name) {
       return;
     }
   }
-  if (!near.empty())
-    warnings_.push_back(cat("environment variable ", name, " matches no configuration key", near));
+  const std::string text =
+      cat("environment variable ", name, " matches no configuration key", near);
+  if (near.empty()) {
+    warnings_.push_back(text);
+  } else {
+    problems_.add(text);
+  }
 }
 
 }  // namespace trireme

@@ -11,6 +11,8 @@
 namespace trireme {
 namespace {
 
+namespace fs = std::filesystem;
+
 struct Word {
   std::string text;
   bool quoted = false;
@@ -179,14 +181,44 @@ std::vector<PlanPhase> parse_plan(std::string_view text, std::string_view name) 
   return Parser(text, name).parse();
 }
 
+void refuse_texts(const std::string& path, std::string_view name) {
+  const auto is_text = [](const fs::path& file) {
+    const std::string file_name = file.filename().string();
+    return file_name.ends_with(".jsonl") || file_name.ends_with(".jsonl.gz") ||
+           file_name.ends_with(".jsonl.zst");
+  };
+  std::error_code ignored;
+  bool texts = fs::is_regular_file(path, ignored) && is_text(path);
+  if (fs::is_directory(path, ignored) && !fs::exists(fs::path(path) / "manifest.json", ignored)) {
+    for (fs::directory_iterator it(path, ignored), end; !ignored && it != end;
+         it.increment(ignored))
+      texts = texts || is_text(it->path());
+  }
+  if (!texts) return;
+  fail(ErrorKind::usage,
+       name,
+       " = ",
+       path,
+       " is text, a token set is needed: run `trireme-data pack --kind pretrain --tokenizer DIR "
+       "--input ",
+       path,
+       " --seq-len 1024 --output SET` first, then give SET");
+}
+
 std::vector<PlanPhase> read_plan(const std::string& value, std::string_view name) {
+  refuse_texts(value, name);
   const bool one_word = value.find_first_of(" \t\n\"") == std::string::npos;
   std::error_code ignored;
-  if (std::filesystem::is_regular_file(value, ignored))
-    return parse_plan(read_file(value, std::size_t{1} << 20), value);
-  if (one_word || std::filesystem::is_directory(value, ignored))
+  const bool is_file = fs::is_regular_file(value, ignored);
+  if (!is_file && (one_word || fs::is_directory(value, ignored)))
     return {PlanPhase{1, 0, {PlanSource{1, {value}}}}};
-  return parse_plan(value, name);
+  std::vector<PlanPhase> phases =
+      is_file ? parse_plan(read_file(value, std::size_t{1} << 20), value) : parse_plan(value, name);
+  for (const PlanPhase& phase : phases) {
+    for (const PlanSource& source : phase.sources)
+      for (const std::string& folder : source.folders) refuse_texts(folder, name);
+  }
+  return phases;
 }
 
 }  // namespace trireme

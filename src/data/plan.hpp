@@ -38,7 +38,12 @@ struct PlanPhase {
 /// Error(usage) quoting the place that is wrong.
 std::vector<PlanPhase> parse_plan(std::string_view text, std::string_view name);
 
-/// The same for a value that may name a folder or a file.
+/// The same for a value that may name a folder or a file. Throws Error(usage) with the command that
+/// packs them if it names texts.
 std::vector<PlanPhase> read_plan(const std::string& value, std::string_view name);
+
+/// Throws Error(usage) with the command that packs it if `path` is a .jsonl file (.gz, .zst) or a
+/// folder of such files rather than a token set. `name` is the key that has the path.
+void refuse_texts(const std::string& path, std::string_view name);
 
 }  // namespace trireme

@@ -1,10 +1,16 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <regex>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "config/config_set.hpp"
+#include "config/program_variables.hpp"
+#include "core/file.hpp"
 #include "unit/config/sample.hpp"
 
 namespace trireme {
@@ -78,23 +84,69 @@ TEST_F(Environment, AnUnknownKeyOfAKnownSectionIsAProblem) {
             "mean 'TRIREME_OPTIM_LR'?");
 }
 
-TEST_F(Environment, AMistypedSectionIsAWarning) {
+TEST_F(Environment, AMistypedSectionIsAProblem) {
   define("TRIREME_OPTM_LR", "1");
+
+  EXPECT_EQ(load(),
+            "environment variable TRIREME_OPTM_LR matches no configuration key; did you mean "
+            "'TRIREME_OPTIM_LR'?");
+}
+
+TEST_F(Environment, AMistypedVariableOfOurScriptsIsAProblem) {
+  define("TRIREME_MAX_RESTART", "3");
+
+  EXPECT_NE(load().find("did you mean 'TRIREME_MAX_RESTARTS'?"), std::string::npos);
+}
+
+TEST_F(Environment, AVariableThatIsNearNothingIsAWarning) {
   define("TRIREME_SERVE_PORT", "1");
 
   EXPECT_EQ(load(), "");
   ASSERT_EQ(set_.warnings().size(), 1U);
-  EXPECT_NE(set_.warnings()[0].find("TRIREME_OPTM_LR"), std::string::npos);
+  EXPECT_NE(set_.warnings()[0].find("TRIREME_SERVE_PORT"), std::string::npos);
 }
 
 TEST_F(Environment, OtherVariablesOfOursAreLeftAlone) {
-  define("TRIREME_FAULT", "x");
-  define("TRIREME_ALLOW_FAULTS", "1");
-  define("TRIREME_TORCH_ROOT", "/opt");
-  define("TRIREME_MODEL_ROOT", "/opt");
+  for (const std::string_view name : kProgramVariables) define(std::string(name), "x");
 
   EXPECT_EQ(load(), "");
   EXPECT_TRUE(set_.warnings().empty());
+}
+
+/// Adds what `pattern` finds in a file; its first group is the name.
+void find_names(const std::filesystem::path& file,
+                const std::regex& pattern,
+                std::set<std::string>& names) {
+  const std::string text = read_file(file);
+  for (std::sregex_iterator it(text.begin(), text.end(), pattern); it != std::sregex_iterator();
+       ++it)
+    names.insert((*it)[1]);
+}
+
+TEST_F(Environment, EveryVariableThatWeReadIsKnown) {
+  const std::filesystem::path root = TRIREME_SOURCE_ROOT;
+  const std::regex in_script(R"((?:^|[^D])(TRIREME_[A-Z0-9_]*[A-Z0-9]))");  // less -DTRIREME_...
+  const std::regex in_code(R"((?:getenv|environ\.get|environ)[(\[]\s*"(TRIREME_[A-Z0-9_]+)\")");
+  std::set<std::string> names;
+
+  for (const char* folder : {"slurm", "bin", "src", "data_prep", "checkpoint", "tests"}) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(root / folder)) {
+      const std::string kind = entry.path().extension().string();
+      const bool is_script = folder == std::string("slurm") || folder == std::string("bin");
+      if (kind == ".cpp" || kind == ".hpp" || kind == ".py") {
+        find_names(entry.path(), in_code, names);
+      } else if (entry.is_regular_file() && is_script &&
+                 (kind == ".sh" || kind == ".sbatch" || kind.empty())) {
+        find_names(entry.path(), in_script, names);
+      }
+    }
+  }
+
+  EXPECT_GE(names.size(), 15U) << "the search finds nothing any more";
+  for (const std::string& name : names)
+    EXPECT_NE(std::find(kProgramVariables.begin(), kProgramVariables.end(), name),
+              kProgramVariables.end())
+        << name << " is not in config/program_variables.hpp";
 }
 
 TEST_F(Environment, AWrongValueIsReportedWithTheVariable) {

@@ -74,5 +74,30 @@ TEST(Plan, AValueIsAFolderAFileOrAPlan) {
   EXPECT_EQ(read_plan((folder.path() / "run.plan").string(), "data.path").size(), 2U);
 }
 
+TEST(Plan, TextsAreRefusedWithTheCommandThatPacksThem) {
+  const testing::TemporaryFolder folder("plan");
+  const std::filesystem::path texts = folder.path() / "texts";
+  std::filesystem::create_directories(texts);
+  for (const char* name : {"a.jsonl", "b.jsonl.gz", "c.jsonl.zst"}) {
+    write_file_atomic(texts / name, "{\"text\": \"x\"}\n");
+    const std::string path = (texts / name).string();
+    for (const std::string& value : {path, "0.5 " + path + " + 0.5 set"}) {
+      try {
+        read_plan(value, "data.path");
+        FAIL() << value;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::usage);
+        EXPECT_NE(std::string(error.what()).find("trireme-data pack"), std::string::npos);
+        EXPECT_NE(std::string(error.what()).find("--input " + path + " "), std::string::npos);
+      }
+    }
+  }
+  EXPECT_THROW(read_plan(texts.string(), "data.path"), Error);
+
+  write_file_atomic(texts / "manifest.json", "{}");  // a set beside its sources
+
+  EXPECT_EQ(read_plan(texts.string(), "data.path").size(), 1U);
+}
+
 }  // namespace
 }  // namespace trireme
