@@ -87,6 +87,15 @@ std::filesystem::path import_hf(const std::filesystem::path& model,
           const fs::path config_path = model / "config.json";
           config = model_from_hf(read_json(config_path), config_path.string());
           weights = open_safetensors_folder(model);
+          if (config.num_layers > static_cast<std::int64_t>(weights.size())) {
+            fail(ErrorKind::data,
+                 config_path.string(),
+                 ": num_hidden_layers = ",
+                 config.num_layers,
+                 ", but the weights are ",
+                 weights.size(),
+                 " tensors in all");
+          }
           tensors = hf_tensors(config);
           check_weights(weights, tensors, config.tie_embeddings, model.string());
         }));

@@ -108,6 +108,20 @@ void check_vocabulary(std::int64_t size, std::int64_t tokenizer_size, Problems& 
   }
 }
 
+template <class Number>
+Number count_parameters(const ModelConfig& config) {
+  const auto H = static_cast<Number>(config.hidden_size);
+  const auto D = static_cast<Number>(config.head_dim);
+  const auto ffn = static_cast<Number>(config.intermediate_size);
+  const auto V = static_cast<Number>(config.vocab_size);
+  TRIREME_ASSERT(D > 0 && ffn > 0 && V > 0);  // resolve first
+  const auto heads = static_cast<Number>(config.num_heads + config.num_kv_heads);
+  const Number attention = 2 * H * D * heads + (config.qk_norm ? 2 * D : 0);
+  const Number layer = attention + 3 * H * ffn + 2 * H;
+  return V * H * (config.tie_embeddings ? 1 : 2) + static_cast<Number>(config.num_layers) * layer +
+         H;
+}
+
 /// Sizes that are 0 follow from the preset and from other sizes.
 void fill(ModelConfig& config, const Preset& preset) {
   const auto fill_one = [](std::int64_t& size, std::int64_t value) {
@@ -147,13 +161,11 @@ ModelConfig model_preset(std::string_view name) {
 }
 
 std::int64_t ModelConfig::num_parameters() const {
-  TRIREME_ASSERT(head_dim > 0 && intermediate_size > 0 && vocab_size > 0);  // resolve first
-  const std::int64_t attention =
-      2 * hidden_size * head_dim * (num_heads + num_kv_heads) + (qk_norm ? 2 * head_dim : 0);
-  const std::int64_t mlp = 3 * hidden_size * intermediate_size;
-  const std::int64_t layer = attention + mlp + 2 * hidden_size;
-  const std::int64_t embedding = vocab_size * hidden_size;
-  return embedding * (tie_embeddings ? 1 : 2) + num_layers * layer + hidden_size;
+  return count_parameters<std::int64_t>(*this);
+}
+
+double ModelConfig::num_parameters_wide() const {
+  return count_parameters<double>(*this);
 }
 
 void check(ModelConfig config, Problems& problems) {

@@ -55,6 +55,8 @@ struct ModelConfig {
 
   /// Weights with the embedding counted once when tied.
   [[nodiscard]] std::int64_t num_parameters() const;
+  /// The same for sizes whose product int64 may not hold.
+  [[nodiscard]] double num_parameters_wide() const;
 };
 
 /// All of a preset's values; head_dim, intermediate_size and vocab_size stay 0, because they follow

@@ -189,6 +189,20 @@ TEST(HuggingFace, MissingAndExtraTensorsAreListed) {
   });
 }
 
+TEST(HuggingFace, MoreLayersThanTensorsAreRefusedBeforeTheyAreListed) {
+  const TempFolder folder;
+  save_model(folder / "run", small(true, true), 1);
+  export_hf(Checkpoint::open(folder / "run/step-000000040"), folder / "hf");
+  Json config = read_json(folder / "hf/config.json");
+  config["num_hidden_layers"] = 2'000'000'000;  // their names alone would fill the memory
+  overwrite(folder / "hf/config.json", config.dump());
+  run_ranks(1, [&](Communicator& world) {
+    const std::string text =
+        message_of(ErrorKind::data, [&] { import_hf(folder / "hf", folder / "back", world); });
+    EXPECT_NE(text.find("num_hidden_layers = 2000000000"), std::string::npos) << text;
+  });
+}
+
 TEST(ModelValues, ReadBackExactlyAndRefuseWhatTheyDoNotKnow) {
   ModelConfig config = small(true, false);
   config.norm_eps = 0.1 + 0.2;

@@ -53,6 +53,7 @@ TEST(ModelConfig, UntiedEmbeddingCountsTwice) {
   const std::int64_t tied = config.num_parameters();
   config.tie_embeddings = false;
   EXPECT_EQ(config.num_parameters(), tied + 2000 * 128);
+  EXPECT_EQ(config.num_parameters_wide(), static_cast<double>(config.num_parameters()));
 }
 
 TEST(ModelConfig, UnknownPresetNamesTheNearest) {
