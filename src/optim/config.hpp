@@ -4,11 +4,14 @@
 
 namespace trireme {
 
+/// optim.min_lr that nobody set.
+inline constexpr double kTenthOfLr = -1;
+
 /// The optimizer, its schedule and the clip.
 struct OptimConfig {
   std::string name = "adamw";
   double lr = 3e-4;
-  double min_lr = 3e-5;
+  double min_lr = kTenthOfLr;
   std::int64_t warmup_steps = 0;
   std::string schedule = "cosine";
   double weight_decay = 0.1;
@@ -21,7 +24,7 @@ struct OptimConfig {
   static void fields(Self& self, Visit&& visit) {
     visit("name", self.name, "optimizer: adamw");
     visit("lr", self.lr, "peak learning rate, per optimizer step");
-    visit("min_lr", self.min_lr, "learning rate at the end of the schedule");
+    visit("min_lr", self.min_lr, "learning rate at the end of cosine and linear; -1: 0.1 lr");
     visit("warmup_steps", self.warmup_steps, "steps of linear warm-up from 0 to lr");
     visit("schedule",
           self.schedule,

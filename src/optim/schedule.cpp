@@ -1,6 +1,7 @@
 #include "optim/schedule.hpp"
 
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <numbers>
 
@@ -24,11 +25,11 @@ constexpr std::array<ScheduleRow, 5> kSchedules{{
     {"cosine",
      true,
      [](const OptimConfig& c, double t, double) {
-       return c.min_lr + (c.lr - c.min_lr) * half_cosine(t);
+       return final_lr(c) + (c.lr - final_lr(c)) * half_cosine(t);
      }},
     {"linear",
      true,
-     [](const OptimConfig& c, double t, double) { return c.lr + (c.min_lr - c.lr) * t; }},
+     [](const OptimConfig& c, double t, double) { return c.lr + (final_lr(c) - c.lr) * t; }},
     {"constant", true, [](const OptimConfig& c, double, double) { return c.lr; }},
     {"minimind-v2",
      false,
@@ -44,6 +45,21 @@ std::vector<std::string> schedule_names() {
   std::vector<std::string> names;
   for (const ScheduleRow& row : kSchedules) names.emplace_back(row.name);
   return names;
+}
+
+double final_lr(const OptimConfig& config) {
+  if (config.min_lr != kTenthOfLr) return config.min_lr;
+  constexpr int kDigits = 14;  // after the first: what a double holds of any decimal
+  std::array<char, 32> text{};
+  const auto [end, written] = std::to_chars(text.data(),
+                                            text.data() + text.size(),
+                                            0.1 * config.lr,
+                                            std::chars_format::scientific,
+                                            kDigits);
+  TRIREME_ASSERT(written == std::errc{});
+  double value = 0;
+  std::from_chars(text.data(), end, value);
+  return value;
 }
 
 double learning_rate(const OptimConfig& config, std::int64_t step, std::int64_t total_steps) {

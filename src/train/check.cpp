@@ -9,6 +9,11 @@
 namespace trireme {
 namespace {
 
+/// So that ranks x micro_batch x accumulation stays within 64 bits.
+constexpr std::int64_t kMostSequences = std::int64_t{1} << 20;
+
+constexpr std::int64_t kMostThreads = 1024;
+
 void check_train(const TrainConfig& train, Problems& problems) {
   const auto at_least =
       [&](const char* key, std::int64_t value, std::int64_t low, const char* allowed) {
@@ -16,20 +21,27 @@ void check_train(const TrainConfig& train, Problems& problems) {
       };
   at_least("train.steps", train.steps, 0, "must be 0 (use epochs) or more");
   at_least("train.seq_len", train.seq_len, 0, "must be 0 (the set's) or more");
-  at_least("train.micro_batch", train.micro_batch, 1, "must be 1 or more");
-  at_least("train.global_batch", train.global_batch, 1, "must be 1 or more");
+  const auto within =
+      [&](const char* key, std::int64_t value, std::int64_t low, std::int64_t high) {
+        if (value < low || value > high)
+          problems.add(key, value, cat("must be in [", low, ", ", high, "]"));
+      };
+  within("train.micro_batch", train.micro_batch, 1, kMostSequences);
+  within("train.global_batch", train.global_batch, 0, kMostSequences * kMostSequences);
+  within("train.accumulation", train.accumulation, 0, kMostSequences);
+  within("train.threads", train.threads, 0, kMostThreads);
   at_least("train.seed", train.seed, 0, "must be 0 or more");
   at_least("train.log_every", train.log_every, 0, "must be 0 (no progress line) or more");
   at_least("train.metrics_every", train.metrics_every, 1, "must be 1 or more");
   at_least("train.eval_every", train.eval_every, 0, "must be 0 (no validation) or more");
-  at_least("train.threads", train.threads, 0, "must be 0 (choose) or more");
   at_least("train.max_skipped_steps", train.max_skipped_steps, 0, "must be 0 (none) or more");
   at_least("train.hash_weights_every", train.hash_weights_every, 0, "must be 0 (none) or more");
   if (!(train.epochs > 0)) problems.add("train.epochs", train.epochs, "must be more than 0");
   if (!(train.comm_timeout_s > 0))
     problems.add("train.comm_timeout_s", train.comm_timeout_s, "must be more than 0");
-  problems.one_of(
-      "train.precision", train.precision, std::vector<std::string>{"fp32", "bf16", "fp16", "fp64"});
+  problems.one_of("train.precision",
+                  train.precision,
+                  std::vector<std::string>{"auto", "fp32", "bf16", "fp16", "fp64"});
   problems.one_of("train.device", train.device, std::vector<std::string>{"auto", "cpu", "cuda"});
 }
 
@@ -42,8 +54,9 @@ void check_optim(const OptimConfig& optim, Problems& problems) {
   };
   fraction("optim.beta1", optim.beta1);
   fraction("optim.beta2", optim.beta2);
-  not_negative("optim.lr", optim.lr);
-  not_negative("optim.min_lr", optim.min_lr);
+  if (!(optim.lr > 0)) problems.add("optim.lr", optim.lr, "must be more than 0");
+  if (optim.min_lr != kTenthOfLr && !(optim.min_lr >= 0))
+    problems.add("optim.min_lr", optim.min_lr, "must be 0 or more, or -1: 0.1 optim.lr");
   not_negative("optim.weight_decay", optim.weight_decay);
   not_negative("optim.clip_norm", optim.clip_norm);
   if (!(optim.eps > 0)) problems.add("optim.eps", optim.eps, "must be more than 0");

@@ -13,8 +13,9 @@ struct TrainConfig {
   double epochs = 1;
   std::int64_t seq_len = 0;
   std::int64_t micro_batch = 4;
-  std::int64_t global_batch = 32;
-  std::string precision = "fp32";
+  std::int64_t global_batch = 0;
+  std::int64_t accumulation = 0;
+  std::string precision = "auto";
   std::string device = "auto";
   std::int64_t seed = 42;
   std::int64_t log_every = 10;
@@ -32,10 +33,18 @@ struct TrainConfig {
     visit("epochs", self.epochs, "passes over the data when steps is 0");
     visit("seq_len", self.seq_len, "tokens of one sequence; 0: the length the set was packed for");
     visit("micro_batch", self.micro_batch, "sequences of one forward pass on one rank");
-    visit("global_batch",
-          self.global_batch,
-          "sequences of one update, over all ranks and micro-steps");
-    visit("precision", self.precision, "fp32, bf16 or fp16 (with fp32 main weights), or fp64");
+    visit(
+        "global_batch",
+        self.global_batch,
+        "sequences of one update, over all ranks and micro-steps; 0: what accumulation makes, "
+        "else the next multiple of data ranks x micro_batch from 32 (a resumed run keeps its own)");
+    visit("accumulation",
+          self.accumulation,
+          "instead of global_batch: micro-steps of one update; 0: as many as global_batch needs");
+    visit("precision",
+          self.precision,
+          "fp32, bf16 or fp16 (with fp32 main weights), or fp64; auto: bf16 on a GPU that has it, "
+          "else fp32 (a resumed run keeps its own, on any device)");
     visit("device", self.device, "auto (a GPU where there is one), cpu or cuda");
     visit("seed", self.seed, "of initial weights, data order and dropout");
     visit("log_every", self.log_every, "steps between progress lines; 0: none");

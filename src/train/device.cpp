@@ -5,6 +5,7 @@
 #ifdef TRIREME_HAVE_CUDA
 #include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAGuard.h>
 #endif
 
 #include <algorithm>
@@ -73,6 +74,13 @@ ParamDTypes precision_dtypes(const std::string& precision) {
   fail(ErrorKind::usage, "train.precision = ", precision, ", must be fp32, bf16, fp16 or fp64");
 }
 
+bool has_bf16([[maybe_unused]] at::Device device) {
+#ifdef TRIREME_HAVE_CUDA
+  if (device.is_cuda()) return at::cuda::getDeviceProperties(device.index())->major >= 8;
+#endif
+  return false;
+}
+
 at::Device choose_device(const std::string& device, int local_rank) {
   if (device != "auto" && device != "cpu" && device != "cuda") {
     fail(ErrorKind::usage, "train.device = ", device, ", must be auto, cpu or cuda");
@@ -123,6 +131,19 @@ double peak_flops(at::Device device, at::ScalarType compute) {
   }
 #endif
   return measured_matmul_flops(device, compute);
+}
+
+MachineMemory device_memory([[maybe_unused]] at::Device device) {
+#ifdef TRIREME_HAVE_CUDA
+  if (device.is_cuda()) {
+    const c10::cuda::CUDAGuard guard(device);
+    std::size_t free = 0;
+    std::size_t total = 0;
+    C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+    return {static_cast<double>(total), static_cast<double>(free)};
+  }
+#endif
+  return machine_memory();
 }
 
 std::int64_t peak_memory_bytes(at::Device device) {

@@ -4,10 +4,14 @@
 #include <cstdint>
 #include <string>
 
+#include "core/machine_memory.hpp"
 #include "parallel/param_registry.hpp"
 #include "train/config.hpp"
 
 namespace trireme {
+
+/// True for a GPU that computes in bfloat16 (compute capability 8 and later: A100, RTX 30).
+bool has_bf16(at::Device device);
 
 /// "fp32" -> {float, float}, "bf16" -> {bfloat16, float}, ... Throws Error(usage) naming the
 /// allowed.
@@ -28,6 +32,9 @@ std::int64_t set_cpu_threads(std::int64_t threads, int local_size);
 /// Dense matmul FLOP/s of one device in the compute dtype, for MFU: data-sheet peak of known GPUs,
 /// else measured here (a 1024^3 product, best of 5).
 double peak_flops(at::Device device, at::ScalarType compute);
+
+/// Memory of a GPU, or of this machine.
+MachineMemory device_memory(at::Device device);
 
 /// Largest memory this rank has used: the allocator's peak on a GPU, resident set on a CPU.
 std::int64_t peak_memory_bytes(at::Device device);

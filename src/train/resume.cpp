@@ -11,13 +11,14 @@ namespace trireme {
 namespace {
 
 /// Sections and keys that may differ between the parts of one run. Every other key must agree.
-constexpr std::array<std::string_view, 15> kMayDiffer{"parallel.",
+constexpr std::array<std::string_view, 16> kMayDiffer{"parallel.",
                                                       "checkpoint.",
                                                       "data.",
                                                       "model.preset",
                                                       "train.steps",
                                                       "train.epochs",
                                                       "train.micro_batch",
+                                                      "train.accumulation",
                                                       "train.device",
                                                       "train.log_every",
                                                       "train.metrics_every",

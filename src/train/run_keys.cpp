@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/number.hpp"
 #include "train/check.hpp"
 
 namespace trireme {
@@ -30,6 +31,12 @@ void finish_run_keys(RunConfig& config, ConfigSet& keys) {
     keys.apply_preset(fields_of("model", preset), "preset " + config.model.preset);
   }
   check(config, keys.problems());
+  // Only of a command: a run from before min_lr followed lr goes on with the end that it has.
+  if (keys.is_set("optim.min_lr") && config.optim.min_lr > config.optim.lr) {
+    keys.problems().add("optim.min_lr",
+                        config.optim.min_lr,
+                        cat("must be at most optim.lr = ", number_text(config.optim.lr)));
+  }
 }
 
 }  // namespace trireme

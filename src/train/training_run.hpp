@@ -71,7 +71,11 @@ class TrainingRun {
  private:
   struct Model;
 
+  /// Collective: what the configuration leaves open (open_values.hpp).
+  void choose_values();
   void open_data();
+  /// Before anything large is made: throws if this machine cannot hold the run (memory_need.hpp).
+  void check_room() const;
   void open_validation();
   void resolve_config();
   void claim_folder();
@@ -121,6 +125,7 @@ class TrainingRun {
   bool claimed_ = false;         // the folder is this run's, on all ranks
   Communicator& world_;
 
+  std::string batch_note_;  // how train.global_batch was chosen, if it was
   std::optional<SampleStream> stream_;
   std::optional<TokenSet> valid_set_;
   std::vector<SampleSet> valid_samples_;      // of valid_set_, or a part of each training set

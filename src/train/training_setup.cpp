@@ -37,9 +37,11 @@ TrainingRun::TrainingRun(RunConfig& config,
 TrainingRun::~TrainingRun() = default;
 
 void TrainingRun::prepare() {
+  choose_values();
   all_or_none(world_, [&] {
     open_data();
     resolve_config();
+    check_room();
   });
   all_or_none(world_, [&] { claim_folder(); });
   claimed_ = true;
@@ -77,6 +79,13 @@ void TrainingRun::open_validation() {
   SampleConfig view{.seq_len = config_.train.seq_len,
                     .packing = parse_packing(data.packing, "data.packing"),
                     .cross_documents = data.cross_documents};
+  if (config_.train.eval_every == 0 && world_.rank() == 0 &&
+      !(data.valid_path.empty() && data.split.empty())) {
+    log::warn(cat(data.valid_path.empty() ? "data.split = " + data.split
+                                          : "data.valid_path = " + data.valid_path,
+                  ", but train.eval_every = 0: nothing is validated"));
+  }
+  refuse_texts(data.valid_path, "data.valid_path");
   if (!data.valid_path.empty()) {
     valid_set_.emplace(TokenSet::open(data.valid_path));
     if (valid_set_->manifest().tokenizer_hash != stream_->first_set().manifest().tokenizer_hash) {
@@ -340,6 +349,7 @@ void TrainingRun::announce() const {
                 ": ",
                 format_count(static_cast<double>(config_.model.num_parameters())),
                 " parameters"));
+  if (!batch_note_.empty()) log::info(batch_note_);
   log::info(cat("global batch ",
                 train.global_batch,
                 " = ",

@@ -72,7 +72,7 @@ TEST_F(Usage, AllWrongValuesAreReportedAtOnce) {
                               "--model.preset",
                               "tinny",
                               "--train.global_batch",
-                              "0",
+                              "-1",
                               "--optim.schedule",
                               "cosin",
                               "--train.threads",
@@ -121,6 +121,71 @@ TEST_F(Usage, WhatIsMissingOrElsewhereIsNamed) {
   expect_refused(trireme({"checkpoint", "verify", "/etc/passwd"}), 3, {"/etc/passwd"});
   expect_refused(
       trireme({"generate", "--checkpoint", path("none2").string(), "--prompt", "x"}), 3, {"none2"});
+}
+
+TEST_F(Usage, WhatNoMachineHoldsIsRefusedWithItsSum) {
+  const std::vector<std::pair<Arguments, std::vector<std::string>>> absurd{
+      {{"--model.num_layers", "100000000"}, {"model.num_layers = 100000000", "weights", "TB"}},
+      {{"--model.hidden_size", "2147483648", "--model.head_dim", "16"},
+       {"model.hidden_size = 2147483648"}},
+      {{"--model.max_seq_len", "2147483648", "--model.head_dim", "1024"},
+       {"model.max_seq_len = 2147483648", "rotary tables"}},
+      {{"--train.threads", "5000"}, {"train.threads = 5000", "1024"}}};
+  for (const auto& [arguments, words] : absurd)
+    expect_refused(pretrain("none", arguments), 2, words);
+  EXPECT_FALSE(fs::exists(path("none")));
+}
+
+TEST_F(Usage, TextsAndVariablesWithAMisspeltSectionAreRefused) {
+  const std::string corpus = path("corpus.jsonl").string();
+  expect_refused(pretrain("none", {"--data", corpus}), 2, {"trireme-data pack", corpus});
+  expect_refused(
+      pretrain("none", {}, {.environment = {{"TRIREME_OPTM_LR", "1"}}}), 2, {"TRIREME_OPTIM_LR"});
+  expect_refused(pretrain("none", {"--optim.lr", "1e-5", "--optim.min_lr", "3e-5"}),
+                 2,
+                 {"optim.min_lr = 3e-05"});
+  EXPECT_FALSE(fs::exists(path("none")));
+}
+
+TEST_F(Usage, ValuesLeftOpenAreChosenSaidAndKept) {
+  const Arguments open{"pretrain",
+                       "--data",
+                       set().string(),
+                       "--run",
+                       path("open").string(),
+                       "--train.device",
+                       "cpu",
+                       "--train.steps",
+                       "1",
+                       "--model.preset",
+                       "tiny",
+                       "--train.micro_batch",
+                       "5",
+                       "--optim.lr",
+                       "1e-5",
+                       "--data.split",
+                       "90,9,1"};
+
+  const Exit first = trireme(open);
+
+  EXPECT_EQ(first.code, 0) << first.err;
+  for (const char* words : {"train.global_batch = 35 is chosen",
+                            "global batch 35 = 1 data ranks x 5 sequences x 7 micro-steps",
+                            "data.split = 90,9,1, but train.eval_every = 0"})
+    EXPECT_NE(first.err.find(words), std::string::npos) << words << " not in " << first.err;
+  const std::string config = read_file(path("open") / "config.toml");
+  for (const char* line :
+       {"global_batch = 35\n", "accumulation = 0\n", "precision = \"fp32\"\n", "min_lr = 1e-06\n"})
+    EXPECT_NE(config.find(line), std::string::npos) << line << " not in " << config;
+
+  Arguments again = open;  // what would be chosen now is 32
+  again.insert(again.end(), {"--train.micro_batch", "1", "--train.steps", "2"});
+  const Exit second = trireme(again);
+  EXPECT_EQ(second.code, 0) << second.err;
+  EXPECT_EQ(second.err.find("is chosen"), std::string::npos) << second.err;
+  EXPECT_EQ(metrics("open").resumed_from, std::vector<std::int64_t>{1});
+  again.insert(again.end(), {"--train.steps", "3", "--train.accumulation", "2"});
+  expect_refused(trireme(again), 2, {"train.accumulation = 2, makes 2", "train.global_batch = 35"});
 }
 
 TEST_F(Usage, AFirstSaveAtTheLastStepMayBeWrittenBehind) {

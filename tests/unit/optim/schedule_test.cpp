@@ -36,6 +36,16 @@ TEST(Schedule, LinearAndConstant) {
   EXPECT_DOUBLE_EQ(learning_rate(with("constant", 4), 90, 100), 1.0);
 }
 
+TEST(Schedule, EndsAtATenthOfThePeakWhereNoEndIsGiven) {
+  for (const auto& [lr, end] : std::vector<std::pair<double, double>>{
+           {3e-4, 3e-5}, {1e-5, 1e-6}, {1.0, 0.1}, {6.25e-4, 6.25e-5}}) {
+    OptimConfig config;
+    config.lr = lr;
+    EXPECT_EQ(final_lr(config), end);
+    EXPECT_EQ(learning_rate(config, 100, 100), end);
+  }
+}
+
 TEST(Schedule, MiniMindStartsAtElevenTenthsInV2AndBelowOneInV3) {
   const double pi = std::numbers::pi;
 

@@ -2,7 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <functional>
+
 #include "core/error.hpp"
+#include "train/check.hpp"
+#include "train/memory_need.hpp"
+#include "train/open_values.hpp"
+#include "train/run_keys.hpp"
 
 namespace trireme {
 namespace {
@@ -51,6 +58,209 @@ TEST(RunState, NumbersWithoutSenseAreRefusedByName) {
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::data) << error.what();
       EXPECT_NE(std::string(error.what()).find(key), std::string::npos) << error.what();
+    }
+  }
+}
+
+std::string problems_of(const RunConfig& config) {
+  Problems problems;
+  check(config, problems);
+  std::string text;
+  for (const std::string& line : problems.lines()) text += line + '\n';
+  return text;
+}
+
+TEST(OpenValues, AnUpdateIsTheNextMultipleFrom32ThatTheRanksCanMake) {
+  for (const auto& [ranks, micro_batch, batch] : std::vector<std::array<std::int64_t, 3>>{
+           {1, 4, 32}, {16, 4, 64}, {3, 4, 36}, {1, 33, 33}, {8, 4, 32}, {1, 1, 32}}) {
+    RunConfig config;
+    config.train.micro_batch = micro_batch;
+    Problems problems;
+
+    const std::string note =
+        fill_open_values(config, {.data_ranks = static_cast<int>(ranks)}, problems);
+
+    EXPECT_EQ(config.train.global_batch, batch) << ranks << " x " << micro_batch;
+    EXPECT_NE(note.find(cat("train.global_batch = ", batch)), std::string::npos) << note;
+    EXPECT_TRUE(problems.empty());
+  }
+}
+
+TEST(OpenValues, AccumulationMakesTheUpdateAndMustAgreeWithIt) {
+  for (const std::int64_t given : {0, 48, 50}) {
+    RunConfig config;
+    config.train.accumulation = 3;
+    config.train.global_batch = given;
+    Problems problems;
+
+    EXPECT_EQ(fill_open_values(config, {.data_ranks = 4}, problems), "");
+
+    ASSERT_EQ(problems.lines().size(), given == 50 ? 1U : 0U);
+    if (given == 50) {
+      EXPECT_NE(problems.lines()[0].find("train.accumulation = 3, makes 48"), std::string::npos)
+          << problems.lines()[0];
+      EXPECT_NE(problems.lines()[0].find("train.global_batch = 50"), std::string::npos);
+      continue;
+    }
+    EXPECT_EQ(config.train.global_batch, 48);
+    EXPECT_EQ(config.train.accumulation, 0) << "or other ranks could not resume";
+  }
+}
+
+TEST(OpenValues, PrecisionIsTheDevicesAndTheEndOfTheRateATenth) {
+  for (const bool has_bf16 : {false, true}) {
+    RunConfig config;
+    config.optim.lr = 1e-5;
+    Problems problems;
+
+    fill_open_values(config, {.has_bf16 = has_bf16}, problems);
+
+    EXPECT_EQ(config.train.precision, has_bf16 ? "bf16" : "fp32");
+    EXPECT_EQ(config.optim.min_lr, 1e-6);
+  }
+}
+
+TEST(OpenValues, GivenOnesStay) {
+  RunConfig config;
+  config.train.global_batch = 40;
+  config.train.precision = "fp64";
+  config.optim.min_lr = 0;
+  Problems problems;
+
+  EXPECT_EQ(fill_open_values(config, {.data_ranks = 16, .has_bf16 = true}, problems), "");
+
+  EXPECT_EQ(config.train.global_batch, 40);
+  EXPECT_EQ(config.train.precision, "fp64");
+  EXPECT_EQ(config.optim.min_lr, 0);
+}
+
+TEST(OpenValues, AResumedRunKeepsItsOwn) {
+  const OpenValueFacts facts{.data_ranks = 16,
+                             .has_bf16 = true,
+                             .saved = {{"config.train.global_batch", "32"},
+                                       {"config.train.precision", "fp16"},
+                                       {"config.optim.min_lr", "3e-05"}}};
+  RunConfig config;
+  config.train.micro_batch = 2;
+  config.optim.lr = 1e-5;  // as before min_lr followed it: such a run goes on as it was
+  Problems problems;
+
+  EXPECT_EQ(fill_open_values(config, facts, problems), "");
+
+  EXPECT_EQ(config.train.global_batch, 32);
+  EXPECT_EQ(config.train.precision, "fp16");
+  EXPECT_EQ(config.optim.min_lr, 3e-5);
+  EXPECT_TRUE(problems.empty());
+  config.train.global_batch = 0;
+  config.train.accumulation = 4;
+  fill_open_values(config, facts, problems);
+  ASSERT_EQ(problems.lines().size(), 1U);
+  for (const char* word : {"train.accumulation = 4", "128", "train.global_batch = 32"})
+    EXPECT_NE(problems.lines()[0].find(word), std::string::npos) << problems.lines()[0];
+}
+
+TEST(Check, TakesTheDefaultsAndRefusesWhatCannotTrain) {
+  EXPECT_EQ(problems_of({}), "");
+  RunConfig config;
+  config.optim.lr = 0;
+  EXPECT_NE(problems_of(config).find("optim.lr = 0, must be more than 0"), std::string::npos);
+  config = {};
+  config.optim.min_lr = -0.5;
+  EXPECT_NE(problems_of(config).find("optim.min_lr = -0.5"), std::string::npos);
+  config = {};
+  config.train.micro_batch = std::int64_t{1} << 40;
+  config.train.accumulation = -1;
+  EXPECT_NE(problems_of(config).find("train.micro_batch = 1099511627776"), std::string::npos);
+  EXPECT_NE(problems_of(config).find("train.accumulation = -1"), std::string::npos);
+}
+
+TEST(RunKeys, TheEndOfTheRateIsNotAboveItsPeakWhereACommandGivesIt) {
+  for (const char* end : {"3e-5", "1e-5", "0"}) {
+    RunConfig config;
+    const std::unique_ptr<ConfigSet> keys = make_run_keys(config);
+    keys->set("optim.lr", "1e-5", "--optim.lr");
+    keys->set("optim.min_lr", end, "--optim.min_lr");
+
+    finish_run_keys(config, *keys);
+
+    const std::vector<std::string>& lines = keys->problems().lines();
+    ASSERT_EQ(lines.size(), end == std::string("3e-5") ? 1U : 0U) << end;
+    if (!lines.empty()) {
+      EXPECT_EQ(lines[0],
+                "optim.min_lr = 3e-05, must be at most optim.lr = 1e-05 (--optim.min_lr)");
+    }
+  }
+}
+
+RunConfig tiny_run(const std::function<void(RunConfig&)>& change = {}) {
+  RunConfig config;
+  config.train.seq_len = 512;
+  if (change) change(config);
+  resolve(config.model, 6400);
+  return config;
+}
+
+double sum_of(const std::vector<MemoryPart>& parts) {
+  double sum = 0;
+  for (const MemoryPart& part : parts) sum += part.bytes;
+  return sum;
+}
+
+TEST(MemoryNeed, CountsWhatTrainingHolds) {
+  const RunConfig config = tiny_run();
+  const auto P = static_cast<double>(config.model.num_parameters());
+  const double tables = 32768.0 * 32;         // max_seq_len x head_dim
+  const double inputs = 4.0 * 512 * 128 * 4;  // micro_batch x seq_len x hidden_size x num_layers
+
+  const double fp32 = sum_of(memory_need(config, {at::kFloat, at::kFloat}));
+  const double bf16 = sum_of(memory_need(config, {at::kBFloat16, at::kFloat}));
+  const double fp64 = sum_of(memory_need(config, {at::kDouble, at::kDouble}));
+
+  EXPECT_EQ(fp32, 16 * P + 4 * tables + 4 * inputs);
+  EXPECT_EQ(bf16, 18 * P + 4 * tables + 2 * inputs);
+  EXPECT_EQ(fp64, 32 * P + 8 * tables + 8 * inputs);
+}
+
+TEST(MemoryNeed, WhatNeverFitsIsUsageAndWhatDoesNotFitNowAResource) {
+  RunConfig config = tiny_run();
+  const std::unique_ptr<ConfigSet> keys = make_run_keys(config);
+  const std::vector<MemoryPart> parts = memory_need(config, {at::kFloat, at::kFloat});
+  const double sum = sum_of(parts);
+  const auto kind_with = [&](double total, double available) {
+    try {
+      check_memory(parts, 2, {total, available}, "this machine", *keys);
+    } catch (const Error& error) {
+      return std::string(kind_name(error.kind()));
+    }
+    return std::string("fits");
+  };
+
+  EXPECT_EQ(kind_with(2 * sum, 2 * sum), "fits");
+  EXPECT_EQ(kind_with(2 * sum, 2 * sum - 1), kind_name(ErrorKind::resource));
+  EXPECT_EQ(kind_with(2 * sum - 1, 2 * sum - 1), kind_name(ErrorKind::usage));
+}
+
+TEST(MemoryNeed, AbsurdSizesAreCountedAndTheirKeysNamed) {
+  const std::int64_t kMost = std::int64_t{1} << 31;
+  const std::vector<std::pair<std::string, std::function<void(RunConfig&)>>> absurd{
+      {"model.num_layers = 100000000", [](RunConfig& c) { c.model.num_layers = 100'000'000; }},
+      {"model.hidden_size = 2147483648",
+       [&](RunConfig& c) {
+         c.model.hidden_size = kMost;
+         c.model.intermediate_size = 64;
+       }},
+      {"model.max_seq_len = 2147483648", [&](RunConfig& c) { c.model.max_seq_len = kMost; }},
+      {"train.micro_batch = 1048576", [](RunConfig& c) { c.train.micro_batch = 1 << 20; }}};
+  for (const auto& [words, change] : absurd) {
+    RunConfig config = tiny_run(change);
+    const std::unique_ptr<ConfigSet> keys = make_run_keys(config);
+    try {
+      check_memory(
+          memory_need(config, {at::kFloat, at::kFloat}), 1, {64e9, 64e9}, "this machine", *keys);
+      FAIL() << words;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::usage);
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
     }
   }
 }
