@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/escape.hpp"
 
 namespace trireme::log {
 namespace {
@@ -65,19 +66,19 @@ void init(const Config& config) {
 }
 
 void debug(std::string_view message) {
-  logger()->debug(message);
+  logger()->debug(escape_controls(message));
 }
 
 void info(std::string_view message) {
-  logger()->info(message);
+  logger()->info(escape_controls(message));
 }
 
 void warn(std::string_view message) {
-  logger()->warn(message);
+  logger()->warn(escape_controls(message));
 }
 
 void error(std::string_view message) {
-  logger()->error(message);
+  logger()->error(escape_controls(message));
 }
 
 void flush() {

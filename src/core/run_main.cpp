@@ -11,6 +11,7 @@
 #include <string>
 #include <system_error>
 
+#include "core/escape.hpp"
 #include "core/log.hpp"
 
 namespace trireme {
@@ -19,7 +20,7 @@ namespace {
 /// One write, so that the messages of several ranks do not mix within a line.
 void report(const char* program, std::string_view kind, std::string_view message) {
   std::string text = cat(program, ": ", kind, ": ");
-  for (const char c : message) {
+  for (const char c : escape_controls(message)) {
     text += c;
     if (c == '\n') text += "  ";
   }

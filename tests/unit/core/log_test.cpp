@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/escape.hpp"
 #include "core/file.hpp"
 #include "unit/core/scratch.hpp"
 
@@ -38,6 +39,17 @@ TEST_F(Log, ALineHasTimeLevelAndMessage) {
   std::string shape = text;
   for (char& c : shape) c = std::isdigit(static_cast<unsigned char>(c)) != 0 ? '0' : c;
   EXPECT_EQ(shape, "0000-00-00 00:00:00.000 info  read {} shards\n");
+}
+
+TEST_F(Log, ControlCharactersDoNotReachTheTerminal) {
+  const std::string text = stderr_of([] {
+    log::init({});
+    log::warn("role 'b\x1b[2J\r\x9c'\n\tnext \u009b \u00e9");
+  });
+
+  EXPECT_TRUE(contains(text, "role 'b\\x1b[2J\\x0d\x9c'\n\tnext \\x9b \u00e9\n")) << text;
+  EXPECT_EQ(escape_controls(std::string("\0\x7f\xc2", 3)), "\\x00\\x7f\xc2");
+  EXPECT_EQ(escape_json_controls("{\"a\": \"\x7f\u0080\"}"), "{\"a\": \"\\u007f\\u0080\"}");
 }
 
 TEST_F(Log, OtherRanksShowOnlyWarningsAndTheirRank) {

@@ -37,6 +37,11 @@ TEST(RunMain, PrintsAnErrorOnceAndMapsItsKind) {
   EXPECT_EQ(result.text, "trireme: error: peer 3 is lost\n  host n7\n");
 }
 
+TEST(RunMain, PrintsNoControlCharacterOfAMessage) {
+  EXPECT_EQ(run([]() -> int { fail(ErrorKind::data, "name '\x1b]0;x\a'\ttab\nline"); }).text,
+            "trireme: error: name '\\x1b]0;x\\x07'\ttab\n  line\n");
+}
+
 TEST(RunMain, MapsWhatIsNoErrorOfOurs) {
   EXPECT_EQ(run([]() -> int { throw std::bad_alloc(); }).code, 4);
   EXPECT_EQ(run([]() -> int { throw std::runtime_error("odd"); }).code, 1);

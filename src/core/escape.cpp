@@ -1,0 +1,43 @@
+#include "core/escape.hpp"
+
+namespace trireme {
+namespace {
+
+/// Bytes of the control character that is at `at`: 1, 2 (U+0080 to U+009F in UTF-8), or 0 if there
+/// is none.
+std::size_t control_at(std::string_view text, std::size_t at) {
+  const auto byte = static_cast<unsigned char>(text[at]);
+  if (byte < 0x20 || byte == 0x7F) return byte == '\n' || byte == '\t' ? 0 : 1;
+  if (byte != 0xC2 || at + 1 == text.size()) return 0;
+  const auto next = static_cast<unsigned char>(text[at + 1]);
+  return next >= 0x80 && next < 0xA0 ? 2 : 0;
+}
+
+std::string escape(std::string_view text, std::string_view prefix) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string result;
+  result.reserve(text.size());
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t length = control_at(text, at);
+    if (length == 0) {
+      result += text[at++];
+      continue;
+    }
+    at += length;
+    const auto code = static_cast<unsigned char>(text[at - 1]);  // of both forms
+    result.append(prefix).append({kDigits[code >> 4], kDigits[code & 15]});
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string escape_controls(std::string_view text) {
+  return escape(text, "\\x");
+}
+
+std::string escape_json_controls(std::string_view json) {
+  return escape(json, "\\u00");
+}
+
+}  // namespace trireme

@@ -1,0 +1,14 @@
+#pragma once
+#include <string>
+#include <string_view>
+
+namespace trireme {
+
+/// `text` with control characters but line feed and tab as "\x1b", so that no data can steer a
+/// terminal. UTF-8; U+0080 to U+009F are control characters as well.
+std::string escape_controls(std::string_view text);
+
+/// The same of JSON, with "\u001b": it stays JSON of the same values.
+std::string escape_json_controls(std::string_view json);
+
+}  // namespace trireme
