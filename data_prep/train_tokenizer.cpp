@@ -55,16 +55,35 @@ void check_vocab_size(const BpeTrainOptions& options) {
        options.all_bytes && !options.limit_alphabet ? " and the 256 bytes" : "");
 }
 
+std::string why_fewer(const BpeTrainOptions& options) {
+  std::string pairs = "no pair is left to merge";
+  std::string change;
+  if (options.min_frequency > 1) {
+    pairs += cat(" that occurs ", options.min_frequency, " times");
+    change += ", a smaller --min-frequency";
+  }
+  if (options.max_token_length) {
+    pairs += cat(" to less than ", *options.max_token_length, " bytes");
+    change += ", a larger --max-token-length";
+  }
+  return cat(pairs, "; give more text", change, " or a smaller --vocab-size");
+}
+
 /// What a user who knows other trainers may not expect.
 void explain(const TrainTokenizerConfig& config, const BpeTrainReport& report) {
-  if (report.vocab_size != config.bpe.vocab_size) {
+  if (report.vocab_size > config.bpe.vocab_size) {
     log::warn(cat("the tokenizer has ",
                   report.vocab_size,
                   " tokens, --vocab-size asks for ",
                   config.bpe.vocab_size,
-                  report.vocab_size > config.bpe.vocab_size
-                      ? ": the special tokens and the alphabet alone are that many"
-                      : ": the texts have no more pairs to merge"));
+                  ": the special tokens and the alphabet alone are that many"));
+  } else if (report.vocab_size < config.bpe.vocab_size) {
+    log::warn(cat("the tokenizer has ",
+                  report.vocab_size,
+                  " of the ",
+                  config.bpe.vocab_size,
+                  " tokens of --vocab-size: ",
+                  why_fewer(config.bpe)));
   }
   if (report.max_pair_count > kMaxPairCountOfHuggingFace) {
     log::warn(cat("a pair occurs ",

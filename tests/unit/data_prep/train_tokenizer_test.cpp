@@ -4,6 +4,7 @@
 
 #include "comm/thread/thread_world.hpp"
 #include "core/error.hpp"
+#include "core/log.hpp"
 #include "data_prep/bench.hpp"
 #include "data_prep/count_words.hpp"
 #include "unit/data_prep/small_corpus.hpp"
@@ -123,6 +124,36 @@ TEST_F(TrainTokenizer, RefusesTooSmallAVocabularyBeforeItCounts) {
   const std::string message = error_of([&] { train_tokenizer(small); }, ErrorKind::usage);
 
   EXPECT_NE(message.find("--vocab-size 291, must be at least 292"), std::string::npos) << message;
+}
+
+TEST_F(TrainTokenizer, SaysWhyItFoundFewerTokensThanAskedFor) {
+  TrainTokenizerConfig few = config("few");
+  few.inputs = {(path_ / "few.jsonl").string()};
+  write_text(few.inputs[0], "{\"text\": \"hello hello\"}\n");
+  const auto said = [&] {
+    std::filesystem::remove_all(few.output);
+    ::testing::internal::CaptureStderr();
+    train_tokenizer(few);
+    log::flush();
+    return ::testing::internal::GetCapturedStderr();
+  };
+
+  std::string text = said();
+  EXPECT_NE(text.find("the tokenizer has 297 of the 500 tokens of --vocab-size: no pair is left to "
+                      "merge; give more text or a smaller --vocab-size"),
+            std::string::npos)
+      << text;
+  few.bpe.min_frequency = 2;
+  few.bpe.max_token_length = 4;
+  text = said();
+  EXPECT_NE(
+      text.find("no pair is left to merge that occurs 2 times to less than 4 bytes; give more "
+                "text, a smaller --min-frequency, a larger --max-token-length or a smaller "
+                "--vocab-size"),
+      std::string::npos)
+      << text;
+  few.bpe.vocab_size = 292;
+  EXPECT_EQ(said().find("--vocab-size"), std::string::npos);
 }
 
 TEST_F(TrainTokenizer, ReadsSpecialTokens) {
