@@ -37,6 +37,30 @@ std::vector<Span> shifted(const std::vector<Span>& spans, std::size_t cut) {
   return result;
 }
 
+/// What is kept of a pair: tokens [begin, end) of each side.
+struct PairCut {
+  std::size_t prompt = 0;  // tokens that both sides begin with
+  std::size_t begin = 0;   // as many of them are cut
+  std::size_t chosen_end = 0;
+  std::size_t rejected_end = 0;
+};
+
+/// At most `seq_len` tokens a side. The prompt gives first, but its last token stays: with nothing
+/// before it the first token of an answer would be no target.
+PairCut cut_pair(std::span<const std::uint32_t> chosen,
+                 std::span<const std::uint32_t> rejected,
+                 std::size_t seq_len) {
+  const auto differ = std::mismatch(chosen.begin(), chosen.end(), rejected.begin(), rejected.end());
+  PairCut cut;
+  cut.prompt = static_cast<std::size_t>(differ.first - chosen.begin());
+  const std::size_t longer = std::max(chosen.size(), rejected.size());
+  const std::size_t excess = longer > seq_len ? longer - seq_len : 0;
+  cut.begin = std::min(excess, cut.prompt == 0 ? 0 : cut.prompt - 1);
+  cut.chosen_end = std::min(chosen.size(), cut.begin + seq_len);
+  cut.rejected_end = std::min(rejected.size(), cut.begin + seq_len);
+  return cut;
+}
+
 /// How often `part` is in the texts of a conversation.
 std::uint64_t count_in(const Conversation& conversation, std::string_view part) {
   std::uint64_t sum = 0;
@@ -61,7 +85,7 @@ class ChatDocuments : public DocumentMaker {
         template_(chat_template(config.chat.format)),
         mask_(parse_chat_mask(config.chat.mask)),
         encoder_(tokenizer, parse_special_in_content(config.chat.special_in_content)),
-        reader_(pairs_ ? ChatForm::pair : ChatForm::conversation) {
+        reader_(pairs_ ? ChatForm::pair : ChatForm::conversation, config.chat.fields) {
     if (const auto id = tokenizer.bos_id()) options_.begin_token = tokenizer.token_bytes(*id);
     if (const auto id = tokenizer.eos_id()) options_.end_token = tokenizer.token_bytes(*id);
   }
@@ -109,12 +133,17 @@ class ChatDocuments : public DocumentMaker {
     return to_spans(chat_targets(chat.rendered, chat.encoded, mask_, template_.search, num_kept));
   }
 
+  [[nodiscard]] bool has_targets(const Chat& chat) const {
+    return !targets(chat, chat.encoded.ids.size()).empty();
+  }
+
   void add_conversation(const Line& line, BlockResult& result) {
     const Chat& chat = chats_[0];
     const std::size_t kept = std::min(seq_len_, chat.encoded.ids.size());
     const std::vector<Span> spans = targets(chat, kept);
     if (spans.empty()) {
       ++result.counts.dropped;
+      if (has_targets(chat)) ++result.counts.dropped_long;
       return;
     }
     if (kept < chat.encoded.ids.size()) ++result.counts.truncated;
@@ -126,30 +155,35 @@ class ChatDocuments : public DocumentMaker {
   void add_pair(const Line& line, BlockResult& result) {
     const std::span<const std::uint32_t> chosen = chats_[0].encoded.ids;
     const std::span<const std::uint32_t> rejected = chats_[1].encoded.ids;
-    const auto differ =
-        std::mismatch(chosen.begin(), chosen.end(), rejected.begin(), rejected.end());
-    const auto prompt = static_cast<std::size_t>(differ.first - chosen.begin());
-    const std::size_t longer = std::max(chosen.size(), rejected.size());
-    const std::size_t cut = longer > seq_len_ ? longer - seq_len_ : 0;
-    const std::vector<Span> chosen_spans = shifted(targets(chats_[0], chosen.size()), cut);
-    const std::vector<Span> rejected_spans = shifted(targets(chats_[1], rejected.size()), cut);
-    const bool equal = prompt == chosen.size() && prompt == rejected.size();
-    if (equal || (cut != 0 && cut >= prompt) || chosen_spans.empty() || rejected_spans.empty()) {
+    const PairCut cut = cut_pair(chosen, rejected, seq_len_);
+    const auto chosen_spans = shifted(targets(chats_[0], cut.chosen_end), cut.begin);
+    const auto rejected_spans = shifted(targets(chats_[1], cut.rejected_end), cut.begin);
+    const bool equal = cut.prompt == chosen.size() && cut.prompt == rejected.size();
+    if (equal || chosen_spans.empty() || rejected_spans.empty()) {
       ++result.counts.dropped;
+      if (equal) {
+        ++result.counts.dropped_equal;
+      } else if (has_targets(chats_[0]) && has_targets(chats_[1])) {
+        ++result.counts.dropped_long;
+      }
       return;
     }
-    if (cut != 0) ++result.counts.truncated;
-    add_tokens(chosen.subspan(cut), result);  // prompt and answer
-    add_tokens(rejected.subspan(prompt), result);
+    const bool answer_cut = cut.chosen_end < chosen.size() || cut.rejected_end < rejected.size();
+    if (cut.begin != 0 || answer_cut) ++result.counts.truncated;
+    if (answer_cut) ++result.counts.cut_answers;
+    const std::size_t chosen_len = cut.chosen_end - cut.prompt;
+    const std::size_t rejected_len = cut.rejected_end - cut.prompt;
+    add_tokens(chosen.subspan(cut.begin, cut.chosen_end - cut.begin), result);  // with the prompt
+    add_tokens(rejected.subspan(cut.prompt, rejected_len), result);
     PairTable& pairs = result.pairs;
-    pairs.prompt_len.push_back(static_cast<std::uint32_t>(prompt - cut));
-    pairs.chosen_len.push_back(static_cast<std::uint32_t>(chosen.size() - prompt));
-    pairs.rejected_len.push_back(static_cast<std::uint32_t>(rejected.size() - prompt));
+    pairs.prompt_len.push_back(static_cast<std::uint32_t>(cut.prompt - cut.begin));
+    pairs.chosen_len.push_back(static_cast<std::uint32_t>(chosen_len));
+    pairs.rejected_len.push_back(static_cast<std::uint32_t>(rejected_len));
     pairs.chosen.add(chosen_spans);
     pairs.rejected.add(rejected_spans);
     const std::string texts =
         cat(chats_[0].rendered.text, std::string_view("\0", 1), chats_[1].rendered.text);
-    end_document(line, chosen.size() - cut + rejected.size() - prompt, xxh3_64(texts), result);
+    end_document(line, cut.chosen_end - cut.begin + rejected_len, xxh3_64(texts), result);
   }
 
   const ChatConfig& config_;

@@ -22,10 +22,27 @@ std::vector<std::string> read_prompts(const std::string& path) {
   return prompts;
 }
 
+/// "question,answer"; empty names stay, so that they can be refused.
+std::vector<std::string> split_names(const std::string& names) {
+  std::vector<std::string> result;
+  std::size_t begin = 0;
+  while (true) {
+    const std::size_t end = names.find(',', begin);
+    result.push_back(names.substr(begin, end - begin));
+    if (end == std::string::npos) return result;
+    begin = end + 1;
+  }
+}
+
 }  // namespace
 
 void add_chat_options(Command& command, ChatOptions& options) {
   command
+      .option(
+          "--fields",
+          &options.fields,
+          "NAMES",
+          "sft: USER,ASSISTANT, the fields of a record of two texts; dpo: PROMPT,CHOSEN,REJECTED")
       .option("--template",
               &options.config.format,
               "NAME",
@@ -64,6 +81,7 @@ void add_chat_options(Command& command, ChatOptions& options) {
 
 ChatConfig resolve_chat_options(const ChatOptions& options) {
   ChatConfig config = options.config;
+  if (!options.fields.empty()) config.fields = split_names(options.fields);
   if (options.augment != "none" && options.augment != "minimind")
     fail(ErrorKind::usage, "--augment ", options.augment, ", must be none or minimind");
   ChatAugment& augment = config.augment;

@@ -10,6 +10,7 @@ namespace trireme {
 /// The options of `pack` that are about chats, as they are given.
 struct ChatOptions {
   ChatConfig config;
+  std::string fields;            // names with commas between
   std::string augment = "none";  // or "minimind": MiniMind's probabilities
   double add_system = -1;        // below 0: what `augment` says
   double drop_empty_think = -1;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <set>
 
 #include "core/error.hpp"
 #include "core/hash.hpp"
@@ -47,6 +48,25 @@ class TextDocuments : public DocumentMaker {
   EncodeOptions options_;
   std::optional<std::uint32_t> bos_, eos_;
 };
+
+void check_fields(const PackConfig& config) {
+  const std::vector<std::string>& fields = config.chat.fields;
+  if (fields.empty()) return;
+  const auto refuse = [&](const char* what) {
+    std::string given = fields[0];
+    for (std::size_t i = 1; i < fields.size(); ++i) given.append(",").append(fields[i]);
+    fail(ErrorKind::usage, "--fields ", given, what);
+  };
+  if (config.kind == schema::kKindPretrain)
+    refuse(" is for --kind sft and dpo; for pretrain give the one field of the text as --field");
+  if (config.kind == schema::kKindSft && fields.size() != 2)
+    refuse(": --kind sft takes two names, USER,ASSISTANT: --fields question,answer");
+  if (config.kind == schema::kKindDpo && fields.size() != 3)
+    refuse(": --kind dpo takes three names, PROMPT,CHOSEN,REJECTED");
+  std::set<std::string> names(fields.begin(), fields.end());
+  if (names.contains("") || names.size() != fields.size())
+    refuse(": each name must be there once and not be empty");
+}
 
 void check_ratio(double value, const char* name) {
   if (!(value >= 0 && value <= 1)) fail(ErrorKind::usage, name, ' ', value, ", must be in [0, 1]");
@@ -115,12 +135,14 @@ std::unique_ptr<DocumentMaker> make_document_maker(const Tokenizer& tokenizer,
 void check_kind(const PackConfig& config) {
   const ChatConfig& chat = config.chat;
   if (config.kind == schema::kKindPretrain) {
+    check_fields(config);
     if (!chat.format.empty())
       fail(ErrorKind::usage, "--template ", chat.format, " is for --kind sft and dpo");
     return;
   }
   if (config.kind != schema::kKindSft && config.kind != schema::kKindDpo)
     fail(ErrorKind::usage, "--kind ", config.kind, ", must be pretrain, sft or dpo");
+  check_fields(config);
   chat_template(chat.format);
   parse_chat_mask(chat.mask);
   parse_special_in_content(chat.special_in_content);

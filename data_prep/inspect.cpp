@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
+#include "core/escape.hpp"
 #include "core/json.hpp"
 #include "data/schema.hpp"
 #include "data_prep/inspect_document.hpp"
@@ -54,6 +55,11 @@ std::string id_text(const std::optional<std::int64_t>& id) {
   return id ? std::to_string(*id) : "none";
 }
 
+/// " (35 too long)", or nothing.
+std::string part_of(std::uint64_t count, const char* what) {
+  return count == 0 ? std::string() : cat(" (", count, " ", what, ")");
+}
+
 }  // namespace
 
 std::string inspect_json(const TokenSet& set) {
@@ -81,7 +87,7 @@ std::string inspect_json(const TokenSet& set) {
   for (const SourceEntry& source : manifest.sources)
     json["sources"].push_back({{"name", source.name}, {"size", source.size}});
   json["bad"] = manifest.bad;
-  return json.dump(2) + "\n";
+  return escape_json_controls(json.dump(2) + "\n");
 }
 
 std::string inspect_text(const TokenSet& set) {
@@ -117,8 +123,11 @@ std::string inspect_text(const TokenSet& set) {
                          counts.replaced_chars,
                          "\ntruncated       ",
                          counts.truncated,
+                         part_of(counts.cut_answers, "a side lost its end"),
                          "\ndropped         ",
                          counts.dropped,
+                         part_of(counts.dropped_long, "too long"),
+                         part_of(counts.dropped_equal, "of equal sides"),
                          "\ncontent         ",
                          manifest.content_xxh3,
                          "\noptions         ",
@@ -136,7 +145,7 @@ std::string inspect_text(const TokenSet& set) {
       to_text(length_histogram(set)));
   if (counts.documents != 0)
     text += cat("document 0, ", document_text(set, find_document(set, 0), kShownTokens));
-  return text;
+  return escape_controls(text);
 }
 
 }  // namespace trireme

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
+#include "core/escape.hpp"
 #include "core/json.hpp"
 #include "data/schema.hpp"
 #include "data_prep/line_reader.hpp"
@@ -143,7 +144,7 @@ std::string document_json(const TokenSet& set, const DocumentPlace& place) {
   } else {
     json.update(to_json(shown_document(shard, place.doc), tokenizer));
   }
-  return json.dump() + "\n";
+  return escape_json_controls(json.dump() + "\n");
 }
 
 std::string document_text(const TokenSet& set, const DocumentPlace& place, std::size_t max_tokens) {
@@ -160,7 +161,7 @@ std::string document_text(const TokenSet& set, const DocumentPlace& place, std::
   } else {
     text += "---\n" + to_text(shown_document(shard, place.doc), tokenizer, max_tokens);
   }
-  return text;
+  return escape_controls(text);
 }
 
 }  // namespace trireme

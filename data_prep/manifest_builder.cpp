@@ -34,6 +34,7 @@ void add_chat(const PackConfig& config, Json& asked) {
   asked.erase("bos");
   asked.erase("eos");
   asked.erase("special_in_text");
+  if (!chat.fields.empty()) asked["fields"] = chat.fields;
   asked["template"] = chat.format;
   asked["mask"] = chat.mask;
   asked["special_in_content"] = chat.special_in_content;

@@ -124,6 +124,7 @@ class Packer {
       if (report.left == pending->size()) report.left -= sum_over_ranks(make_shards(*pending));
       if (rank_ == 0 && report.left == 0) publish_manifest();
     }
+    if (rank_ == 0 && report.left == 0) report.losses = find_losses(folder_.read_manifest());
     barrier();
     report.seconds = timer.seconds();
     return report;
@@ -267,20 +268,22 @@ class Packer {
                                       ? std::string()
                                       : cat("; the first (FILE:BYTE): ", manifest_.bad.front());
     check_bad_lines(counts.bad_lines, first_bad);
-    if (counts.documents == 0) {
-      fail(ErrorKind::data,
-           "no document in the inputs: ",
-           counts.bad_lines,
-           " bad lines, ",
-           counts.dropped,
-           " without text or target",
-           first_bad);
-    }
-    if (counts.bad_lines != 0)
-      log::warn(
-          cat(counts.bad_lines, " bad lines were left out", first_bad, " (all in manifest.json)"));
+    if (counts.documents == 0) refuse_empty_set();
     failpoint("pack.before_manifest");
     write_file_atomic(folder_.path() / schema::kManifest, manifest_.to_text());
+  }
+
+  [[noreturn]] void refuse_empty_set() const {
+    std::string why;
+    for (const Loss& loss : find_losses(manifest_))
+      why.append(why.empty() ? ": " : "; ").append(loss.text);
+    const bool two_texts = config_.kind == schema::kKindSft && config_.chat.fields.empty() &&
+                           manifest_.counts.bad_lines != 0;
+    fail(
+        ErrorKind::data,
+        "no document in the inputs",
+        why.empty() ? ": there is no line in them" : why,
+        two_texts ? "; if a record is two texts, name their fields: --fields QUESTION,ANSWER" : "");
   }
 
   [[nodiscard]] int size() const { return world_ == nullptr ? 1 : world_->size(); }

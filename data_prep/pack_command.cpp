@@ -116,7 +116,10 @@ void add_pack_command(CommandLine& commands, const DataProgram& program) {
                     " shards, ",
                     report.kept,
                     " of them kept from before, in ",
-                    format_duration(report.seconds)));
+                    format_duration(report.seconds),
+                    report.losses.empty() ? "; nothing was cut, dropped or left out" : ""));
+      for (const Loss& loss : report.losses)
+        loss.level == log::Level::warn ? log::warn(loss.text) : log::info(loss.text);
     }
     return kExitDone;
   });

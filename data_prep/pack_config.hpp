@@ -15,6 +15,7 @@ struct ChatConfig {
   std::string format;                       // --template, see text/chat/chat_template.hpp
   std::string mask = "answer";              // or "minimind"
   std::string special_in_content = "text";  // or "allow", "error"
+  std::vector<std::string> fields;          // --fields, see ChatReader; empty: the usual names
   std::int64_t copies = 1;                  // documents a record, each with draws of its own
   ChatAugment augment;
 };

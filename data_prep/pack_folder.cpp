@@ -138,10 +138,14 @@ std::optional<std::vector<std::size_t>> PackFolder::find_pending(Communicator* w
   return std::vector<std::size_t>(units.begin(), units.end());
 }
 
-bool PackFolder::finished() const {
+Manifest PackFolder::read_manifest() const {
   const std::filesystem::path path = path_ / schema::kManifest;
-  if (!std::filesystem::exists(path)) return false;
-  const Manifest manifest = Manifest::from_text(read_file(path), path);
+  return Manifest::from_text(read_file(path), path);
+}
+
+bool PackFolder::finished() const {
+  if (!std::filesystem::exists(path_ / schema::kManifest)) return false;
+  const Manifest manifest = read_manifest();
   if (manifest.identity == asked_.identity) return true;
   fail(ErrorKind::usage,
        path_.string(),

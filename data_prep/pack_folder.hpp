@@ -56,6 +56,9 @@ class PackFolder {
   /// leaves tell what work has to be done again.
   [[nodiscard]] UnitMarker mark(std::size_t unit) const;
 
+  /// Of a finished set; on the rank that wrote it.
+  [[nodiscard]] Manifest read_manifest() const;
+
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
  private:

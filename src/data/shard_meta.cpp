@@ -12,15 +12,19 @@ namespace {
 struct CountRow {
   const char* key;
   std::uint64_t ShardCounts::*member;
+  bool optional = false;  // stored if it is not 0: sets without it are those of earlier builds
 };
 
-constexpr std::array<CountRow, 7> kCounts{{{"documents", &ShardCounts::documents},
-                                           {"tokens", &ShardCounts::tokens},
-                                           {"target_tokens", &ShardCounts::target_tokens},
-                                           {"bad_lines", &ShardCounts::bad_lines},
-                                           {"replaced_chars", &ShardCounts::replaced_chars},
-                                           {"truncated", &ShardCounts::truncated},
-                                           {"dropped", &ShardCounts::dropped}}};
+constexpr std::array<CountRow, 10> kCounts{{{"documents", &ShardCounts::documents},
+                                            {"tokens", &ShardCounts::tokens},
+                                            {"target_tokens", &ShardCounts::target_tokens},
+                                            {"bad_lines", &ShardCounts::bad_lines},
+                                            {"replaced_chars", &ShardCounts::replaced_chars},
+                                            {"truncated", &ShardCounts::truncated},
+                                            {"dropped", &ShardCounts::dropped},
+                                            {"cut_answers", &ShardCounts::cut_answers, true},
+                                            {"dropped_long", &ShardCounts::dropped_long, true},
+                                            {"dropped_equal", &ShardCounts::dropped_equal, true}}};
 
 }  // namespace
 
@@ -38,14 +42,18 @@ DType token_dtype_for(std::uint64_t vocab_size) {
 
 Json counts_to_json(const ShardCounts& counts) {
   Json json = Json::object();
-  for (const CountRow& row : kCounts) json[row.key] = counts.*row.member;
+  for (const CountRow& row : kCounts) {
+    if (!row.optional || counts.*row.member != 0) json[row.key] = counts.*row.member;
+  }
   return json;
 }
 
 ShardCounts counts_from_json(const Json& json, std::string_view where) {
   ShardCounts counts;
-  for (const CountRow& row : kCounts)
-    counts.*row.member = json_get<std::uint64_t>(json, row.key, where);
+  for (const CountRow& row : kCounts) {
+    if (!row.optional || json.contains(row.key))
+      counts.*row.member = json_get<std::uint64_t>(json, row.key, where);
+  }
   return counts;
 }
 

@@ -249,20 +249,22 @@ def shifted(mask, cut):
 
 def expected_set(kind, ours, length):
     """What pack must make of the chats: documents by line, and counts."""
-    documents, counts = {}, {"documents": 0, "tokens": 0, "target_tokens": 0, "truncated": 0, "dropped": 0}
+    documents, counts = {}, {"documents": 0, "tokens": 0, "target_tokens": 0, "truncated": 0, "dropped": 0, "cut_answers": 0}
     for line, result in enumerate(ours):
         sides = [(chat["ids"], chat["answer"]) for chat in result["chats"]]
         if kind == "sft":
             ids, mask = sides[0]
             kept, cut = [(ids[:length], mask[:length])], len(ids) > length
-            tokens, lost = len(kept[0][0]), not any(kept[0][1])
+            tokens, lost, ends_cut = len(kept[0][0]), not any(kept[0][1]), 0
         else:
             chosen, rejected = sides[0][0], sides[1][0]
             prompt = len(os.path.commonprefix([chosen, rejected]))
             excess = max(0, max(len(chosen), len(rejected)) - length)
-            kept, cut = [(ids[excess:], shifted(mask, excess)) for ids, mask in sides], excess > 0
-            tokens = len(chosen) + len(rejected) - prompt - excess
-            lost = excess >= prompt or chosen == rejected or not all(any(mask) for _, mask in kept)
+            begin = min(excess, max(prompt - 1, 0))
+            kept = [(ids[begin:begin + length], shifted(mask, begin)[:length]) for ids, mask in sides]
+            cut, ends_cut = excess > 0, excess > begin
+            tokens = len(kept[0][0]) + len(kept[1][0]) - (prompt - begin)
+            lost = chosen == rejected or not all(any(mask) for _, mask in kept)
         if lost:
             counts["dropped"] += 1
             continue
@@ -270,6 +272,7 @@ def expected_set(kind, ours, length):
         counts["tokens"] += tokens
         counts["target_tokens"] += sum(sum(mask) for _, mask in kept)
         counts["truncated"] += cut
+        counts["cut_answers"] += ends_cut
         documents[line] = kept
     return documents, counts
 
@@ -285,7 +288,7 @@ def compare_sets(checks, program, folder, template, kind, ours, length, rng):
 
     documents, counts = expected_set(kind, ours, length)
     found = inspect()
-    checks.equal("pack", {key: found[key] for key in counts}, counts, (template, kind, length))
+    checks.equal("pack", {key: found.get(key, 0) for key in counts}, counts, (template, kind, length))
     checks.equal("pack kind", [found["kind"], found["config"]["template"]], [kind, template], template)
     for line in rng.sample(sorted(documents), min(3, len(documents))):
         shown = inspect("--line", str(line))

@@ -43,10 +43,20 @@ std::optional<element> find_value(const object& parent, std::string_view key) {
   return found && found->is_null() ? std::nullopt : found;
 }
 
+Conversation question_and_answer(std::string_view question, std::string_view answer) {
+  Conversation conversation;
+  conversation.messages.resize(2);
+  conversation.messages[0].content = question;
+  conversation.messages[1].role = Role::assistant;
+  conversation.messages[1].content = answer;
+  return conversation;
+}
+
 }  // namespace
 
 struct ChatReader::Impl {
   ChatForm form;
+  std::vector<std::string> fields;
   simdjson::dom::parser parser;
   simdjson::dom::parser inner;  // of JSON that a text holds
   bool quoted = false;          // the texts may hold odd numbers
@@ -72,8 +82,9 @@ struct ChatReader::Impl {
   void read_calls(const object& parent, const std::string& where, ChatMessage& message);
   void read_message(const object& given, const std::string& where, Conversation& conversation);
   Conversation read_messages(const object& root, const element& value, std::string_view name);
-  Conversation read_texts(const object& root, std::string_view answer, const char* name);
-  Conversation read_side(const object& root, const char* name);
+  [[nodiscard]] std::string_view text_field(const object& root, const std::string& name) const;
+  Conversation read_texts(const object& root, std::string_view answer, const std::string& name);
+  Conversation read_side(const object& root, const std::string& name);
   void read(const object& root, std::vector<Conversation>& conversations);
 };
 
@@ -275,31 +286,37 @@ Conversation ChatReader::Impl::read_messages(const object& root,
   return conversation;
 }
 
+std::string_view ChatReader::Impl::text_field(const object& root, const std::string& name) const {
+  const auto value = find_value(root, name);
+  if (!value) refuse("no field '", name, "'");
+  return text_of(*value, cat("field '", name, "'"), "");
+}
+
 /// trl's older form: a prompt and two answers, all texts.
 Conversation ChatReader::Impl::read_texts(const object& root,
                                           std::string_view answer,
-                                          const char* name) {
-  const auto prompt = find_value(root, "prompt");
-  if (!prompt) refuse("field '", name, "' is a text, and there is no field 'prompt'");
-  Conversation conversation;
-  conversation.messages.resize(2);
-  conversation.messages[0].content = text_of(*prompt, "", "field 'prompt'");
-  conversation.messages[1].role = Role::assistant;
-  conversation.messages[1].content = answer;
-  return conversation;
+                                          const std::string& name) {
+  if (!find_value(root, fields[0]))
+    refuse("field '", name, "' is a text, and there is no field '", fields[0], "'");
+  return question_and_answer(text_field(root, fields[0]), answer);
 }
 
-Conversation ChatReader::Impl::read_side(const object& root, const char* name) {
+Conversation ChatReader::Impl::read_side(const object& root, const std::string& name) {
   const auto value = find_value(root, name);
   if (!value) refuse("no field '", name, "'");
-  if (value->is_string()) return read_texts(root, text_of(*value, "field ", name), name);
+  if (value->is_string()) return read_texts(root, text_of(*value, "field ", name.c_str()), name);
   return read_messages(root, *value, name);
 }
 
 void ChatReader::Impl::read(const object& root, std::vector<Conversation>& conversations) {
   if (form == ChatForm::pair) {
-    conversations.push_back(read_side(root, "chosen"));
-    conversations.push_back(read_side(root, "rejected"));
+    conversations.push_back(read_side(root, fields[1]));
+    conversations.push_back(read_side(root, fields[2]));
+    return;
+  }
+  if (!fields.empty()) {
+    const std::string_view question = text_field(root, fields[0]);
+    conversations.push_back(question_and_answer(question, text_field(root, fields[1])));
     return;
   }
   for (const char* name : {"conversations", "messages"}) {
@@ -311,8 +328,11 @@ void ChatReader::Impl::read(const object& root, std::vector<Conversation>& conve
   refuse("no field 'conversations' (nor 'messages')");
 }
 
-ChatReader::ChatReader(ChatForm form) : impl_(std::make_unique<Impl>()) {
+ChatReader::ChatReader(ChatForm form, std::vector<std::string> fields)
+    : impl_(std::make_unique<Impl>()) {
+  if (form == ChatForm::pair && fields.empty()) fields = {"prompt", "chosen", "rejected"};
   impl_->form = form;
+  impl_->fields = std::move(fields);
 }
 
 ChatReader::ChatReader(ChatReader&&) noexcept = default;

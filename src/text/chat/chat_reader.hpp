@@ -34,7 +34,9 @@ struct ChatProblem {
 /// API.
 class ChatReader {
  public:
-  explicit ChatReader(ChatForm form);
+  /// `fields`: none, or names of fields that are read in place of the usual ones: two texts, the
+  /// user's and the assistant's (conversation); prompt, chosen, rejected (pair).
+  explicit ChatReader(ChatForm form, std::vector<std::string> fields = {});
   ChatReader(ChatReader&&) noexcept;
   ChatReader& operator=(ChatReader&&) noexcept;
   ChatReader(const ChatReader&) = delete;

@@ -1,99 +1,18 @@
-#include <gtest/gtest.h>
-
-#include <functional>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "core/error.hpp"
 #include "data/samples.hpp"
 #include "data_prep/chat_options.hpp"
-#include "data_prep/inspect.hpp"
-#include "data_prep/inspect_document.hpp"
-#include "data_prep/pack.hpp"
-#include "text/tokenizer.hpp"
-#include "unit/data_prep/small_corpus.hpp"
+#include "unit/data_prep/small_chats.hpp"
 
 namespace trireme {
 namespace {
 
-using Json = nlohmann::json;
-using testing::files_below;
-using testing::TemporaryFolder;
+using testing::ChatPack;
+using testing::Json;
+using testing::message;
+using testing::repeated;
+using testing::talk;
 using testing::write_text;
-
-Json message(const std::string& role, const std::string& content) {
-  return {{"role", role}, {"content", content}};
-}
-
-Json talk(const std::vector<std::string>& contents) {
-  Json messages = Json::array();
-  for (std::size_t i = 0; i < contents.size(); ++i)
-    messages.push_back(message(i % 2 == 0 ? "user" : "assistant", contents[i]));
-  return messages;
-}
-
-std::string repeated(const std::string& text, int times) {
-  std::string result;
-  for (int i = 0; i < times; ++i) result += text;
-  return result;
-}
-
-class ChatPack : public ::testing::Test {
- protected:
-  ChatPack() {
-    static const std::map<std::string, std::string> files = [this] {
-      write_synth((path_ / "corpus.jsonl").string(), 400, 3, false);
-      return Tokenizer::load(testing::tokenizer_of(path_, (path_ / "corpus.jsonl").string()))
-          .files();
-    }();
-    std::filesystem::create_directories(tokenizer_);
-    for (const auto& [name, content] : files)
-      write_text(std::filesystem::path(tokenizer_) / name, content);
-  }
-
-  /// Packs these lines; the set's summary.
-  Json pack_lines(const std::string& kind,
-                  const std::vector<std::string>& lines,
-                  const std::function<void(PackConfig&)>& change = {}) {
-    std::string text;
-    for (const std::string& line : lines) text += line + "\n";
-    write_text(path_ / "in.jsonl", text);
-    PackConfig config = testing::pack_config((path_ / "in.jsonl").string(), path_ / "set");
-    config.kind = kind;
-    config.chat.format = "minimind-v3";
-    if (change) change(config);
-    std::filesystem::remove_all(config.output);
-    pack(config, tokenizer_, nullptr);
-    set_.emplace(TokenSet::open(config.output));
-    set_->verify(false);
-    return Json::parse(inspect_json(*set_));
-  }
-
-  std::string sft(const Json& messages) { return Json{{"conversations", messages}}.dump(); }
-
-  std::string dpo(const std::string& prompt, const std::string& good, const std::string& bad) {
-    return Json{{"chosen", talk({prompt, good})}, {"rejected", talk({prompt, bad})}}.dump();
-  }
-
-  Json line(std::uint64_t number) {
-    return Json::parse(document_json(*set_, find_line(*set_, number)));
-  }
-
-  /// The decoded targets.
-  std::string trained(const Json& side) {
-    const Tokenizer tokenizer = Tokenizer::load(tokenizer_);
-    std::vector<std::uint32_t> ids;
-    for (std::size_t i = 0; i < side["ids"].size(); ++i) {
-      if (side["target"][i] == 1) ids.push_back(side["ids"][i]);
-    }
-    return tokenizer.decode(ids);
-  }
-
-  TemporaryFolder folder_{"chat_pack"};
-  std::filesystem::path path_ = folder_.path();
-  std::string tokenizer_ = (path_ / "tok").string();
-  std::optional<TokenSet> set_;
-};
 
 TEST_F(ChatPack, FindsTheDocumentOfALine) {
   std::vector<std::string> lines;
@@ -169,45 +88,6 @@ TEST_F(ChatPack, CutsAndDropsButNeverKeepsAChatWithoutTargets) {
   EXPECT_EQ(trained(line(3)), "<think>\n\n</think>\n\n<|im_end|>");
 }
 
-TEST_F(ChatPack, PairsStoreTheirPromptOnce) {
-  const Json found = pack_lines("dpo", {dpo("Where is the cat?", "In the garden.", "Nowhere")});
-
-  const Json pair = line(0);
-  const auto& chosen = pair["chosen"];
-  const auto& rejected = pair["rejected"];
-  const std::size_t prompt = pair["prompt_len"];
-  EXPECT_EQ(trained(chosen), "<think>\n\n</think>\n\nIn the garden.<|im_end|>");
-  EXPECT_EQ(trained(rejected), "<think>\n\n</think>\n\nNowhere<|im_end|>");
-  for (std::size_t i = 0; i < prompt; ++i) EXPECT_EQ(chosen["ids"][i], rejected["ids"][i]);
-  EXPECT_NE(chosen["ids"][prompt], rejected["ids"][prompt]);
-  EXPECT_EQ(found["tokens"], chosen["ids"].size() + rejected["ids"].size() - prompt);
-  EXPECT_EQ(found["target_tokens"],
-            std::count(chosen["target"].begin(), chosen["target"].end(), Json(1)) +
-                std::count(rejected["target"].begin(), rejected["target"].end(), Json(1)));
-  EXPECT_THROW(SampleSet(*set_, 64), Error);
-}
-
-TEST_F(ChatPack, LongPairsLoseTheBeginningOfTheirPrompt) {
-  const std::string words = repeated("the tree ", 100);
-  const Json found = pack_lines("dpo",
-                                {dpo(words + "Where is the cat?", "In the garden.", "No"),
-                                 dpo("Why?", words, "No"),  // the answer alone is too long
-                                 dpo("Why?", "Same", "Same"),
-                                 dpo("Why?", "Yes", "No")});
-
-  EXPECT_EQ(found["documents"], 2);
-  EXPECT_EQ(found["truncated"], 1);
-  EXPECT_EQ(found["dropped"], 2);
-  const Json pair = line(0);
-  EXPECT_EQ(pair["chosen"]["ids"].size(), 64U);
-  EXPECT_LT(pair["rejected"]["ids"].size(), 64U);
-  EXPECT_TRUE(pair["chosen"]["text"].get<std::string>().ends_with("In the garden.<|im_end|>\n"));
-  EXPECT_EQ(trained(pair["chosen"]), "<think>\n\n</think>\n\nIn the garden.<|im_end|>");
-  EXPECT_EQ(trained(pair["rejected"]), "<think>\n\n</think>\n\nNo<|im_end|>");
-  EXPECT_EQ(pair["chosen"]["ids"][0], pair["rejected"]["ids"][0]);
-  EXPECT_EQ(line(3)["prompt_len"].get<int>() > 0, true);
-}
-
 TEST_F(ChatPack, FieldsThatAreNotNamedAreNotLookedAt) {
   const Json found = pack_lines(
       "sft",
@@ -216,28 +96,6 @@ TEST_F(ChatPack, FieldsThatAreNotNamedAreNotLookedAt) {
 
   EXPECT_EQ(found["documents"], 1);
   EXPECT_EQ(found["bad_lines"], 0);
-}
-
-TEST_F(ChatPack, PairsMayHaveNoPromptInCommon) {
-  const auto side = [](const std::string& first, const std::string& answer) {
-    return Json::array({{{"role", "system"}, {"content", first}},
-                        {{"role", "user"}, {"content", "q"}},
-                        {{"role", "assistant"}, {"content", answer}}});
-  };
-  const Json found = pack_lines(
-      "dpo",
-      {Json{{"chosen", side("x", "Yes")}, {"rejected", side("y", "No")}}.dump(),
-       Json{{"chosen", side(repeated("the tree ", 100), "Yes")}, {"rejected", side("y", "No")}}
-           .dump()},
-      [](PackConfig& config) { config.chat.format = "plain"; });
-
-  EXPECT_EQ(found["documents"], 1);
-  EXPECT_EQ(found["dropped"], 1);
-  const Json pair = line(0);
-  EXPECT_EQ(pair["prompt_len"], 0);
-  EXPECT_EQ(found["tokens"], pair["chosen"]["ids"].size() + pair["rejected"]["ids"].size());
-  EXPECT_NE(trained(pair["chosen"]).find("Yes"), std::string::npos);
-  EXPECT_NE(trained(pair["rejected"]).find("No"), std::string::npos);
 }
 
 TEST_F(ChatPack, MalformedRecordsAreBadLinesWithPlaceAndReason) {
@@ -376,6 +234,24 @@ TEST_F(ChatPack, RefusesWrongOptions) {
   EXPECT_EQ(error([](PackConfig& c) { c.kind = "rl"; }), "--kind rl, must be pretrain, sft or dpo");
   EXPECT_EQ(error([](PackConfig& c) { c.kind = "pretrain"; }),
             "--template minimind-v3 is for --kind sft and dpo");
+}
+
+TEST_F(ChatPack, InspectShowsNoControlCharactersRaw) {
+  const std::string odd = "a\x1b[31mb\rc" + std::string(1, '\0') + "d\u009be\x7f\tf\ng";
+  pack_lines("sft", {sft(talk({odd, odd})), sft(Json::array({message("b\x1bt", "x")}))});
+
+  const std::string shown = "a\\x1b[31mb\\x0dc\\x00d\\x9be\\x7f\tf\ng";
+  EXPECT_NE(document_text(*set_, find_line(*set_, 0), 1000).find("user\n" + shown + "<|im_end|>"),
+            std::string::npos);
+  const std::string text = inspect_text(*set_);
+  EXPECT_NE(text.find(shown), std::string::npos) << text;
+  EXPECT_NE(text.find("unknown role 'b\\x1bt'"), std::string::npos) << text;
+  const std::string json = document_json(*set_, find_line(*set_, 0));
+  for (const char* raw : {"\x1b", "\r", "\u009b", "\x7f"}) {
+    EXPECT_EQ(text.find(raw), std::string::npos);
+    EXPECT_EQ(json.find(raw), std::string::npos);
+  }
+  EXPECT_EQ(trained(line(0)), "<think>\n\n</think>\n\n" + odd + "<|im_end|>");
 }
 
 TEST(ChatOptions, PresetsGiveMinimindsProbabilities) {

@@ -1,0 +1,308 @@
+#include "comm/thread/thread_world.hpp"
+#include "data/samples.hpp"
+#include "data_prep/chat_options.hpp"
+#include "unit/data_prep/small_chats.hpp"
+
+namespace trireme {
+namespace {
+
+using testing::files_below;
+using testing::Json;
+using testing::repeated;
+using testing::talk;
+
+using ChatPairs = testing::ChatPack;
+
+TEST_F(ChatPairs, StoreTheirPromptOnce) {
+  const Json found = pack_lines("dpo", {dpo("Where is the cat?", "In the garden.", "Nowhere")});
+
+  const Json pair = line(0);
+  const auto& chosen = pair["chosen"];
+  const auto& rejected = pair["rejected"];
+  const std::size_t prompt = pair["prompt_len"];
+  EXPECT_EQ(trained(chosen), "<think>\n\n</think>\n\nIn the garden.<|im_end|>");
+  EXPECT_EQ(trained(rejected), "<think>\n\n</think>\n\nNowhere<|im_end|>");
+  for (std::size_t i = 0; i < prompt; ++i) EXPECT_EQ(chosen["ids"][i], rejected["ids"][i]);
+  EXPECT_NE(chosen["ids"][prompt], rejected["ids"][prompt]);
+  EXPECT_EQ(found["tokens"], chosen["ids"].size() + rejected["ids"].size() - prompt);
+  EXPECT_EQ(found["target_tokens"],
+            std::count(chosen["target"].begin(), chosen["target"].end(), Json(1)) +
+                std::count(rejected["target"].begin(), rejected["target"].end(), Json(1)));
+  EXPECT_THROW(SampleSet(*set_, 64), Error);
+}
+
+TEST_F(ChatPairs, LongOnesLoseTheBeginningOfTheirPrompt) {
+  const std::string words = repeated("the tree ", 100);
+  const Json found = pack_lines("dpo",
+                                {dpo(words + "Where is the cat?", "In the garden.", "No"),
+                                 dpo("Why?", words, "No"),  // the answer alone is too long
+                                 dpo("Why?", "Same", "Same"),
+                                 dpo("Why?", "Yes", "No")});
+
+  EXPECT_EQ(found["documents"], 3);
+  EXPECT_EQ(found["truncated"], 2);
+  EXPECT_EQ(found["cut_answers"], 1);
+  EXPECT_EQ(found["dropped"], 1);
+  EXPECT_EQ(found["dropped_equal"], 1);
+  const Json pair = line(0);
+  EXPECT_EQ(pair["chosen"]["ids"].size(), 64U);
+  EXPECT_LT(pair["rejected"]["ids"].size(), 64U);
+  EXPECT_TRUE(pair["chosen"]["text"].get<std::string>().ends_with("In the garden.<|im_end|>\n"));
+  EXPECT_EQ(trained(pair["chosen"]), "<think>\n\n</think>\n\nIn the garden.<|im_end|>");
+  EXPECT_EQ(trained(pair["rejected"]), "<think>\n\n</think>\n\nNo<|im_end|>");
+  EXPECT_EQ(pair["chosen"]["ids"][0], pair["rejected"]["ids"][0]);
+  const Json answer = line(1);
+  EXPECT_EQ(answer["prompt_len"], 1);  // the first token of the answer has one before it
+  EXPECT_EQ(answer["chosen"]["ids"].size(), 64U);
+  EXPECT_EQ(std::count(answer["chosen"]["target"].begin(), answer["chosen"]["target"].end(), 1),
+            63);
+  EXPECT_EQ(trained(answer["rejected"]), "No<|im_end|>");
+  EXPECT_GT(line(3)["prompt_len"], 1);
+}
+
+/// What is left of a side that is stored whole at another length: all of its rule, said again.
+Json cut_side(const Json& side, std::size_t cut, std::size_t seq_len) {
+  Json kept = {{"ids", Json::array()}, {"target", Json::array()}};
+  for (std::size_t i = cut; i < std::min(side["ids"].size(), cut + seq_len); ++i) {
+    kept["ids"].push_back(side["ids"][i]);
+    kept["target"].push_back(i == cut ? Json(0) : side["target"][i]);
+  }
+  return kept;
+}
+
+bool has_target(const Json& side) {
+  return std::count(side["target"].begin(), side["target"].end(), Json(1)) != 0;
+}
+
+TEST_F(ChatPairs, CutOnesAreThePartOfTheWholeThatTheRuleNames) {
+  const auto turns = [](int prompt, const std::string& last) {
+    Json messages = talk({"first", repeated("the cat ", prompt), repeated("a dog ", prompt), last});
+    messages.insert(messages.begin(), testing::message("system", repeated("be good ", prompt)));
+    return messages;
+  };
+  std::vector<std::string> lines;
+  for (const int prompt : {0, 3, 20}) {
+    for (const auto& [good, bad] : {std::pair(0, 1), {1, 9}, {40, 2}, {30, 31}}) {
+      lines.push_back(Json{{"chosen", turns(prompt, repeated("red ", good))},
+                           {"rejected", turns(prompt, repeated("red ", bad) + "!")}}
+                          .dump());
+    }
+  }
+  lines.push_back(R"({"prompt": "q", "chosen": "same", "rejected": "same"})");
+  for (const char* mask : {"answer", "minimind"}) {
+    std::vector<Json> whole;
+    pack_lines("dpo", lines, [&](PackConfig& config) {
+      config.seq_len = 4096;
+      config.chat.mask = mask;
+    });
+    for (std::size_t i = 0; i + 1 < lines.size(); ++i) whole.push_back(line(i));
+    for (const std::size_t seq_len : {2U, 5U, 16U, 33U, 64U, 150U}) {
+      const auto at_length = [&](PackConfig& config) {
+        config.seq_len = static_cast<std::int64_t>(seq_len);
+        config.chat.mask = mask;
+      };
+      std::vector<std::optional<Json>> expected;
+      std::size_t kept = 0;
+      for (const Json& pair : whole) {
+        const std::size_t longer =
+            std::max(pair["chosen"]["ids"].size(), pair["rejected"]["ids"].size());
+        const std::size_t prompt = pair["prompt_len"];
+        const std::size_t cut = std::min(longer - std::min(longer, seq_len), prompt - 1);
+        const Json chosen = cut_side(pair["chosen"], cut, seq_len);
+        const Json rejected = cut_side(pair["rejected"], cut, seq_len);
+        const bool keeps = has_target(chosen) && has_target(rejected);
+        kept += keeps ? 1 : 0;
+        expected.push_back(keeps ? std::optional(Json{chosen, rejected, prompt - cut})
+                                 : std::nullopt);
+      }
+      ASSERT_GT(kept, 0U) << seq_len;
+      const Json found = pack_lines("dpo", lines, at_length);
+
+      EXPECT_EQ(found["documents"], kept);
+      EXPECT_EQ(found["dropped"], lines.size() - kept);
+      EXPECT_EQ(found.value("dropped_long", 0U), whole.size() - kept);
+      for (std::size_t i = 0; i < whole.size(); ++i) {
+        if (!expected[i]) {
+          EXPECT_THROW(find_line(*set_, i), Error);
+          continue;
+        }
+        const Json pair = line(i);
+        for (const int side : {0, 1}) {
+          const Json& found_side = pair[side == 0 ? "chosen" : "rejected"];
+          ASSERT_EQ(found_side["ids"], expected[i]->at(side)["ids"]) << seq_len << " line " << i;
+          ASSERT_EQ(found_side["target"], expected[i]->at(side)["target"]) << seq_len << " " << i;
+        }
+        ASSERT_EQ(pair["prompt_len"], expected[i]->at(2));
+      }
+    }
+  }
+}
+
+TEST_F(ChatPairs, AreCutTheSameOnAnyRanksAndThreads) {
+  std::vector<std::string> lines;
+  for (int i = 0; i < 60; ++i)
+    lines.push_back(dpo(repeated("why ", i), repeated("the tree ", i), repeated("no ", 60 - i)));
+  const auto small = [](PackConfig& config) { config.unit_bytes = 4000; };
+  EXPECT_GT(pack_lines("dpo", lines, small)["cut_answers"], 5);
+  ASSERT_GT(set_->num_shards(), 3U);
+  const auto expected = files_below(path_ / "set");
+
+  run_ranks(3, [&](Communicator& world) {
+    PackConfig config = testing::pack_config((path_ / "in.jsonl").string(), path_ / "ranks");
+    config.kind = "dpo";
+    config.chat.format = "minimind-v3";
+    config.threads = 2;
+    small(config);
+    pack(config, tokenizer_, &world);
+  });
+
+  EXPECT_EQ(files_below(path_ / "ranks"), expected);
+}
+
+TEST_F(ChatPairs, MayHaveNoPromptInCommon) {
+  const auto side = [](const std::string& first, const std::string& answer) {
+    return Json::array({{{"role", "system"}, {"content", first}},
+                        {{"role", "user"}, {"content", "q"}},
+                        {{"role", "assistant"}, {"content", answer}}});
+  };
+  const Json found = pack_lines(
+      "dpo",
+      {Json{{"chosen", side("x", "Yes")}, {"rejected", side("y", "No")}}.dump(),
+       Json{{"chosen", side(repeated("the tree ", 100), "Yes")}, {"rejected", side("y", "No")}}
+           .dump()},
+      [](PackConfig& config) { config.chat.format = "plain"; });
+
+  EXPECT_EQ(found["documents"], 1);
+  EXPECT_EQ(found["dropped"], 1);
+  const Json pair = line(0);
+  EXPECT_EQ(pair["prompt_len"], 0);
+  EXPECT_EQ(found["tokens"], pair["chosen"]["ids"].size() + pair["rejected"]["ids"].size());
+  EXPECT_NE(trained(pair["chosen"]).find("Yes"), std::string::npos);
+  EXPECT_NE(trained(pair["rejected"]).find("No"), std::string::npos);
+}
+
+std::string losses_of(const PackReport& report) {
+  std::string text;
+  for (const Loss& loss : report.losses)
+    text += (loss.level == log::Level::warn ? "warn " : "info ") + loss.text + "\n";
+  return text;
+}
+
+TEST_F(ChatPairs, PackEndsByNamingWhatIsLost) {
+  const std::string words = repeated("the tree ", 100);
+  const auto other_starts = [&](const std::string& system) {
+    return Json::array({testing::message("system", system),
+                        testing::message("user", "q"),
+                        testing::message("assistant", "a" + system.substr(0, 1))});
+  };
+  pack_lines("dpo",
+             {dpo(words, "Yes", "No"),
+              dpo("Why?", words, "No"),
+              dpo("Why?", "Same", "Same"),
+              Json{{"chosen", other_starts("x" + words)}, {"rejected", other_starts("y")}}.dump(),
+              "{"});
+  EXPECT_EQ(losses_of(report_),
+            "warn 1 bad line was left out; the first (FILE:BYTE): " + set_->manifest().bad[0] +
+                " (all in manifest.json; --max-bad 0 refuses them)\n"
+                "warn dropped 1 of 4 pairs: a side has no target within --seq-len 64; a longer "
+                "--seq-len keeps them\n"
+                "warn dropped 1 of 4 pairs: chosen and rejected are equal\n"
+                "info cut 2 of 4 pairs to --seq-len 64: the prompt lost its beginning, in 1 of "
+                "them a side lost its end; a longer --seq-len keeps more\n");
+  EXPECT_NE(inspect_text(*set_).find("dropped         2 (1 too long) (1 of equal sides)\n"),
+            std::string::npos);
+
+  pack_lines("sft",
+             {sft(talk({"q", "a"})),
+              sft(talk({"q", words})),
+              sft(talk({words, "a"})),
+              R"({"messages": [{"role": "assistant", "content": "\ud800"}]})"},
+             [](PackConfig& config) { config.on_bad_text = OnBadText::replace; });
+  EXPECT_EQ(losses_of(report_),
+            "warn dropped 1 of 4 conversations: no target within --seq-len 64; a longer --seq-len "
+            "keeps them\n"
+            "info cut 1 of 4 conversations to --seq-len 64: they lost their end; a longer "
+            "--seq-len keeps more\n"
+            "info put 1 U+FFFD for bad text (--on-bad-text replace; skip leaves such lines out)\n");
+
+  const auto text = [](PackConfig& config) { config.chat.format = ""; };
+  pack_lines("pretrain", {R"({"text": ""})", R"({"text": "a"})"}, text);
+  EXPECT_EQ(losses_of(report_), "warn dropped 1 of 2 texts: field 'text' (--field) is empty\n");
+  pack_lines("pretrain", {R"({"text": "a"})"}, text);
+  EXPECT_EQ(losses_of(report_), "");
+  try {
+    pack_lines("sft", {R"({"question": "q", "answer": "a"})"});
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::data);
+    EXPECT_NE(std::string(error.what()).find("--fields QUESTION,ANSWER"), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST_F(ChatPairs, FieldsNameTheTextsOfARecord) {
+  const auto with = [](std::vector<std::string> fields) {
+    return [fields](PackConfig& config) { config.chat.fields = fields; };
+  };
+  Json found = pack_lines("sft",
+                          {R"({"id": 3, "question": "Why?", "answer": "So."})",
+                           R"({"question": "Why?"})",
+                           R"({"question": "Why?", "answer": 7})",
+                           R"({"conversations": []})"},
+                          with({"question", "answer"}));
+  EXPECT_EQ(found["documents"], 1);
+  EXPECT_EQ(line(0)["text"],
+            "<|im_start|>user\nWhy?<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\nSo."
+            "<|im_end|>\n");
+  EXPECT_EQ(trained(line(0)), "<think>\n\n</think>\n\nSo.<|im_end|>");
+  EXPECT_EQ(found["config"]["fields"], Json({"question", "answer"}));
+  const std::vector<std::string> reasons{
+      "no field 'answer'", "field 'answer' is not a text", "no field 'question'"};
+  ASSERT_EQ(found["bad"].size(), reasons.size());
+  for (std::size_t i = 0; i < reasons.size(); ++i)
+    EXPECT_TRUE(found["bad"][i].get<std::string>().ends_with(": " + reasons[i])) << found["bad"][i];
+
+  found =
+      pack_lines("dpo", {R"({"q": "Why?", "yes": "So.", "no": "Eh"})"}, with({"q", "yes", "no"}));
+  EXPECT_EQ(trained(line(0)["rejected"]), "<think>\n\n</think>\n\nEh<|im_end|>");
+}
+
+TEST_F(ChatPairs, FieldsAreCheckedAndBelongToTheSet) {
+  const std::string record = R"({"q": "Why?", "a": "So.", "b": "No."})";
+  const auto refusal = [&](const char* kind, std::vector<std::string> fields) {
+    try {
+      pack_lines(kind, {record}, [&](PackConfig& config) { config.chat.fields = fields; });
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::usage) << error.what();
+      return std::string(error.what());
+    }
+    return std::string("none");
+  };
+
+  EXPECT_NE(refusal("pretrain", {"q", "a"}).find("--fields q,a is for --kind sft and dpo"),
+            std::string::npos);
+  EXPECT_NE(refusal("sft", {"q"}).find("takes two names"), std::string::npos);
+  EXPECT_NE(refusal("dpo", {"q", "a"}).find("takes three names"), std::string::npos);
+  EXPECT_NE(refusal("sft", {"q", "q"}).find("once"), std::string::npos);
+  EXPECT_NE(refusal("sft", {"q", ""}).find("--fields q,: each name"), std::string::npos);
+  EXPECT_EQ(refusal("sft", {"q", "a"}), "none");
+  PackConfig config = testing::pack_config((path_ / "in.jsonl").string(), path_ / "set");
+  config.kind = "sft";
+  config.chat.format = "minimind-v3";
+  config.chat.fields = {"q", "b"};
+  try {
+    pack(config, tokenizer_, nullptr);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+    EXPECT_NE(std::string(error.what()).find("--fields is [\"q\",\"a\"] there, [\"q\",\"b\"] here"),
+              std::string::npos)
+        << error.what();
+  }
+  ChatOptions options;
+  options.fields = "q,,a";
+  EXPECT_EQ(resolve_chat_options(options).fields, (std::vector<std::string>{"q", "", "a"}));
+}
+
+}  // namespace
+}  // namespace trireme

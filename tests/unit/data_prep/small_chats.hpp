@@ -1,0 +1,92 @@
+#pragma once
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "core/error.hpp"
+#include "data_prep/inspect.hpp"
+#include "data_prep/inspect_document.hpp"
+#include "text/tokenizer.hpp"
+#include "unit/data_prep/small_corpus.hpp"
+
+/// Conversations and pairs, packed from lines that a test writes.
+namespace trireme::testing {
+
+using Json = nlohmann::json;
+
+inline Json message(const std::string& role, const std::string& content) {
+  return {{"role", role}, {"content", content}};
+}
+
+inline Json talk(const std::vector<std::string>& contents) {
+  Json messages = Json::array();
+  for (std::size_t i = 0; i < contents.size(); ++i)
+    messages.push_back(message(i % 2 == 0 ? "user" : "assistant", contents[i]));
+  return messages;
+}
+
+inline std::string repeated(const std::string& text, int times) {
+  std::string result;
+  for (int i = 0; i < times; ++i) result += text;
+  return result;
+}
+
+class ChatPack : public ::testing::Test {
+ protected:
+  ChatPack() {
+    static const std::map<std::string, std::string> files = [this] {
+      write_synth((path_ / "corpus.jsonl").string(), 400, 3, false);
+      return Tokenizer::load(tokenizer_of(path_, (path_ / "corpus.jsonl").string())).files();
+    }();
+    std::filesystem::create_directories(tokenizer_);
+    for (const auto& [name, content] : files)
+      write_text(std::filesystem::path(tokenizer_) / name, content);
+  }
+
+  /// Packs these lines; the set's summary.
+  Json pack_lines(const std::string& kind,
+                  const std::vector<std::string>& lines,
+                  const std::function<void(PackConfig&)>& change = {}) {
+    std::string text;
+    for (const std::string& line : lines) text += line + "\n";
+    write_text(path_ / "in.jsonl", text);
+    PackConfig config = pack_config((path_ / "in.jsonl").string(), path_ / "set");
+    config.kind = kind;
+    config.chat.format = "minimind-v3";
+    if (change) change(config);
+    std::filesystem::remove_all(config.output);
+    report_ = pack(config, tokenizer_, nullptr);
+    set_.emplace(TokenSet::open(config.output));
+    set_->verify(false);
+    return Json::parse(inspect_json(*set_));
+  }
+
+  std::string sft(const Json& messages) { return Json{{"conversations", messages}}.dump(); }
+
+  std::string dpo(const std::string& prompt, const std::string& good, const std::string& bad) {
+    return Json{{"chosen", talk({prompt, good})}, {"rejected", talk({prompt, bad})}}.dump();
+  }
+
+  Json line(std::uint64_t number) {
+    return Json::parse(document_json(*set_, find_line(*set_, number)));
+  }
+
+  /// The decoded targets.
+  std::string trained(const Json& side) {
+    const Tokenizer tokenizer = Tokenizer::load(tokenizer_);
+    std::vector<std::uint32_t> ids;
+    for (std::size_t i = 0; i < side["ids"].size(); ++i) {
+      if (side["target"][i] == 1) ids.push_back(side["ids"][i]);
+    }
+    return tokenizer.decode(ids);
+  }
+
+  TemporaryFolder folder_{"chat_pack"};
+  std::filesystem::path path_ = folder_.path();
+  std::string tokenizer_ = (path_ / "tok").string();
+  std::optional<TokenSet> set_;
+  PackReport report_;
+};
+
+}  // namespace trireme::testing
