@@ -15,7 +15,7 @@ struct PackReport {
   std::uint64_t interrupted = 0;  // units that were being made when the last pack ended: done again
   std::uint64_t left = 0;         // units still to make or to compare: not 0 after a stop signal
   double seconds = 0;
-  std::vector<Loss> losses;  // of a finished set, on rank 0
+  std::vector<Loss> losses{};  // of a finished set, on rank 0
 };
 
 /// Makes a token set from jsonl: inputs -> units (byte ranges) -> one shard each -> manifest.json,
