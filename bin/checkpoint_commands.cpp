@@ -16,12 +16,9 @@ struct PlaceCommand {
   std::string (*run)(const std::filesystem::path& place);
 };
 
-constexpr std::array<PlaceCommand, 3> kPlaceCommands{{
+constexpr std::array<PlaceCommand, 2> kPlaceCommands{{
     {"checkpoint list", "checkpoints of a run, newest first", checkpoint_list},
     {"checkpoint verify", "check every byte of a checkpoint or of all in a run", checkpoint_verify},
-    {"checkpoint hash",
-     "SHA-256 of all tensors of a checkpoint, the same for every layout",
-     checkpoint_hash},
 }};
 
 constexpr const char* kPlaceHelp = "checkpoint, folder of checkpoints, or run folder";
@@ -45,21 +42,32 @@ void CheckpointCommands::add_inspection(CommandLine& line) {
           return kExitDone;
         });
   }
+  line.command("checkpoint hash",
+               "SHA-256 of all tensors of a checkpoint, the same for every layout")
+      .positional("DIR", &place_, kPlaceHelp)
+      .flag("--allow-older", allow_older_, kAllowOlderHelp)
+      .example("trireme checkpoint hash runs/first")
+      .run([this] {
+        print(checkpoint_hash(place_, allow_older_));
+        return kExitDone;
+      });
   line.command("checkpoint inspect", "values, files and tensors of a checkpoint")
       .positional("DIR", &place_, kPlaceHelp)
       .flag("--layout", layout_, "its slices instead, as JSON for `checkpoint reshard --layout`")
+      .flag("--allow-older", allow_older_, kAllowOlderHelp)
       .example("trireme checkpoint inspect runs/first")
       .run([this] {
-        print(checkpoint_inspect(place_, layout_));
+        print(checkpoint_inspect(place_, layout_, allow_older_));
         return kExitDone;
       });
   line.command("checkpoint diff",
                "what differs between two checkpoints of any layouts; exit code 3 if anything does")
       .positional("A", &place_, kPlaceHelp)
       .positional("B", &other_, kPlaceHelp)
+      .flag("--allow-older", allow_older_, kAllowOlderHelp)
       .example("trireme checkpoint diff runs/first runs/second")
       .run([this] {
-        const CheckpointDiff diff = checkpoint_diff(place_, other_);
+        const CheckpointDiff diff = checkpoint_diff(place_, other_, allow_older_);
         print(diff.text);
         return diff.same ? kExitDone : exit_code(ErrorKind::data);
       });
@@ -79,6 +87,7 @@ void CheckpointCommands::add_changes(CommandLine& line) {
               &reshard_.layout,
               "FILE",
               "JSON naming each rank's slices (see `checkpoint inspect --layout`)")
+      .flag("--allow-older", reshard_.allow_older, kAllowOlderHelp)
       .example("trireme checkpoint reshard runs/first --ranks 4 -o runs/four/checkpoints")
       .run([this] {
         print(checkpoint_reshard(reshard_));
@@ -145,6 +154,7 @@ void CheckpointCommands::add_hugging_face(CommandLine& line) {
           "--checkpoint", &export_.checkpoint, "DIR", "checkpoint or run folder", Need::required)
       .option("--output", &export_.output, "DIR", "folder to write; must not exist", Need::required)
       .option("--dtype", &export_.dtype, "TYPE", "of the weights: f32 (exact), bf16 or f16")
+      .flag("--allow-older", export_.allow_older, kAllowOlderHelp)
       .example("trireme export --checkpoint runs/first --output hf/first")
       .run([this] {
         print(export_command(export_));

@@ -26,6 +26,7 @@ class CheckpointCommands {
   std::string other_;
   bool layout_ = false;
   bool json_ = false;
+  bool allow_older_ = false;
   std::string bench_folder_ = "checkpoint-bench";
   std::int64_t bench_bytes_ = std::int64_t{1} << 30;
   std::int64_t bench_repeats_ = 5;

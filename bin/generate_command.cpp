@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "checkpoint/commands.hpp"
 #include "core/run_main.hpp"
 #include "serve/load_model.hpp"
 #include "train/device.hpp"
@@ -11,6 +12,7 @@ namespace trireme {
 GenerateCommand::GenerateCommand(CommandLine& line) {
   line.command("generate", "continue a text with a trained model")
       .option("--checkpoint", &checkpoint_, "DIR", "checkpoint or run folder", Need::required)
+      .flag("--allow-older", allow_older_, kAllowOlderHelp)
       .option("--prompt", &prompt_, "TEXT", "text to continue", Need::required)
       .option("--max-tokens", &options_.max_tokens, "N", "most new tokens")
       .option("--temperature",
@@ -38,7 +40,7 @@ int GenerateCommand::run() {
     fail(ErrorKind::usage, "--max-tokens ", options_.max_tokens, ", must be 1 or more");
   set_cpu_threads(0, 1);
   const at::Device device = choose_device(device_, 0);
-  const auto model = load_model(checkpoint_, precision_dtypes(precision_), device);
+  const auto model = load_model(checkpoint_, precision_dtypes(precision_), device, allow_older_);
   StreamDecoder decoder(model->tokenizer, /*skip_special_tokens=*/true);
   generate(*model->transformer,
            encode_prompt(model->tokenizer, prompt_),

@@ -19,6 +19,7 @@ class GenerateCommand {
 
   std::string checkpoint_;
   std::string prompt_;
+  bool allow_older_ = false;
   std::string device_ = "auto";
   std::string precision_ = "fp32";
   GenerateOptions options_;

@@ -2,9 +2,9 @@
 
 #include <array>
 #include <cstdint>
-#include <new>
 
 #include "core/hash.hpp"
+#include "core/refusal.hpp"
 
 namespace trireme {
 namespace {
@@ -20,12 +20,8 @@ std::optional<Error> capture(const std::function<void()>& work) {
   try {
     work();
     return std::nullopt;
-  } catch (const Error& error) {
-    return error;
-  } catch (const std::bad_alloc&) {
-    return Error(ErrorKind::resource, "out of memory");
-  } catch (const std::exception& error) {
-    return Error(ErrorKind::internal, error.what());
+  } catch (const std::exception&) {
+    return current_error();
   }
 }
 

@@ -12,8 +12,8 @@
 /// outcome.
 namespace trireme {
 
-/// Runs `work` and returns what it threw; std::bad_alloc as resource, any other exception as
-/// internal.
+/// Runs `work` and returns what it threw; a foreign exception as current_error (core/refusal.hpp)
+/// says.
 std::optional<Error> capture(const std::function<void()>& work);
 
 /// Collective. If any rank brings an error, all throw the one of the lowest such rank, its message

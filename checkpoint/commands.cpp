@@ -43,17 +43,51 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return text.empty() ? "scalar" : text;
 }
 
+/// Nothing there but what an import leaves that was killed before its checkpoint was whole.
+bool is_vacant(const fs::path& run_folder) {
+  bool vacant = true;
+  const auto look = [&](const fs::path& folder, const std::string& allowed) {
+    for (const fs::path& entry : list_folder(folder)) {
+      const std::string name = entry.filename().string();
+      if (name != "checkpoints" && !name.starts_with(allowed)) vacant = false;
+    }
+  };
+  (void)capture([&] {  // what cannot be looked into is refused when it is written
+    look(run_folder, "LOCK");
+    look(run_folder / "checkpoints", ".tmp-step-");
+  });
+  return vacant;
+}
+
 }  // namespace
 
-Checkpoint open_newest_good(const fs::path& place) {
+Checkpoint open_newest_good(const fs::path& place, bool allow_older) {
   const CheckpointPlace found = find_place(place);
   if (found.is_step) return Checkpoint::open(found.path);
-  auto checkpoint =
-      find_newest_good(found.path, [](std::string_view warning) { log::warn(warning); });
+  std::vector<SkippedStep> skipped;
+  const std::optional<Checkpoint> checkpoint = find_newest_good(found.path, skipped);
+  std::string damage;
+  for (const SkippedStep& one : skipped) {
+    const std::string name = step_folder_name(one.step);
+    std::error_code ignored;
+    if (!fs::exists(fs::symlink_status(found.path / name, ignored)))
+      continue;  // a run that goes on has pruned it
+    damage += cat("\n", name, ": ", one.reason);
+  }
   if (!checkpoint)
+    fail(ErrorKind::data, place.string(), ": none of its checkpoints is good", damage);
+  if (damage.empty()) return *checkpoint;
+  const std::string newest_good = step_folder_name(checkpoint->step());
+  if (!allow_older) {
     fail(ErrorKind::data,
          place.string(),
-         ": none of its checkpoints is usable (see the warnings above)");
+         ": its newest checkpoint is damaged",
+         damage,
+         "\nThe newest good one is ",
+         newest_good,
+         ": give that folder, or --allow-older.");
+  }
+  log::warn(cat(place.string(), ": taking ", newest_good, ", newer ones are damaged", damage));
   return *checkpoint;
 }
 
@@ -101,12 +135,12 @@ std::string checkpoint_verify(const fs::path& place) {
   return text;
 }
 
-std::string checkpoint_hash(const fs::path& place) {
-  return hash_tensors(open_newest_good(place)) + "\n";
+std::string checkpoint_hash(const fs::path& place, bool allow_older) {
+  return hash_tensors(open_newest_good(place, allow_older)) + "\n";
 }
 
-std::string checkpoint_inspect(const fs::path& place, bool layout) {
-  const Checkpoint checkpoint = open_newest_good(place);
+std::string checkpoint_inspect(const fs::path& place, bool layout, bool allow_older) {
+  const Checkpoint checkpoint = open_newest_good(place, allow_older);
   if (layout) return layout_text(checkpoint.manifest());
   const CheckpointManifest& manifest = checkpoint.manifest();
   std::string text = cat(checkpoint.path().string(),
@@ -140,8 +174,9 @@ std::string checkpoint_inspect(const fs::path& place, bool layout) {
   return text;
 }
 
-CheckpointDiff checkpoint_diff(const fs::path& a, const fs::path& b) {
-  const std::string text = checkpoint_differences(open_newest_good(a), open_newest_good(b));
+CheckpointDiff checkpoint_diff(const fs::path& a, const fs::path& b, bool allow_older) {
+  const std::string text =
+      checkpoint_differences(open_newest_good(a, allow_older), open_newest_good(b, allow_older));
   return text.empty() ? CheckpointDiff{"the same state\n", true} : CheckpointDiff{text, false};
 }
 
@@ -149,7 +184,7 @@ std::string checkpoint_reshard(const ReshardCommand& options) {
   if ((options.ranks > 0) == !options.layout.empty() || options.ranks < 0)
     fail(ErrorKind::usage,
          "checkpoint reshard needs either --ranks N (at least 1) or --layout FILE");
-  const Checkpoint from = open_newest_good(options.from);
+  const Checkpoint from = open_newest_good(options.from, options.allow_older);
   const ReshardLayout layout = options.layout.empty()
                                    ? spread_layout(from.manifest(), options.ranks)
                                    : read_layout(options.layout, from.manifest());
@@ -189,7 +224,7 @@ std::string export_command(const ExportCommand& options) {
     fail(ErrorKind::usage, "export needs --checkpoint DIR and --output DIR");
   const auto dtype = dtype_from_name(options.dtype);
   if (!dtype) fail(ErrorKind::usage, "--dtype ", options.dtype, ", must be one of f32, bf16, f16");
-  const Checkpoint checkpoint = open_newest_good(options.checkpoint);
+  const Checkpoint checkpoint = open_newest_good(options.checkpoint, options.allow_older);
   export_hf(checkpoint, options.output, {.dtype = *dtype});
   return cat(checkpoint.path().string(), " -> ", options.output, "\n");
 }
@@ -197,8 +232,7 @@ std::string export_command(const ExportCommand& options) {
 std::string import_command(const ImportCommand& options, Communicator& world) {
   if (options.hf.empty() || options.output.empty())
     fail(ErrorKind::usage, "import needs --hf DIR and --output DIR");
-  std::error_code code;
-  if (fs::exists(options.output, code) && !fs::is_empty(options.output, code)) {
+  if (!is_vacant(options.output)) {
     fail(ErrorKind::usage,
          "--output ",
          options.output,

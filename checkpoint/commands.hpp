@@ -8,14 +8,19 @@
 
 /// What `trireme checkpoint ...`, `export` and `import` do, as functions: options in, text for
 /// standard output back, problems thrown. DIR is a step folder, a folder of step folders or a run
-/// folder; where one checkpoint is meant, the newest good one of a run is taken, with a warning on
-/// the log for each newer one that is not.
+/// folder; where one checkpoint is meant, the newest of a run is taken. If that is damaged, the
+/// command fails (Error(data)) unless it may take an older one, `--allow-older`.
 namespace trireme {
 
+/// What `--allow-older` says on every page that has it.
+inline constexpr const char* kAllowOlderHelp =
+    "where a run's newest checkpoint is damaged, take the newest good one (else exit code 3)";
+
 /// The checkpoint that `place` means, for generate, serve, export: a step folder as it is (its
-/// content is verified while it is read), or the newest good one of a run. Throws Error(data) if
-/// there is none.
-Checkpoint open_newest_good(const std::filesystem::path& place);
+/// content is verified while it is read), or the newest of a run, verified. Throws Error(data) that
+/// names damage and the newest good one, or with `allow_older` takes that, with a warning on the
+/// log for each one passed over.
+Checkpoint open_newest_good(const std::filesystem::path& place, bool allow_older = false);
 
 /// One line a checkpoint, newest first: step, size, tensors, shards, run, or why it cannot be read.
 /// Manifests only.
@@ -26,11 +31,13 @@ std::string checkpoint_list(const std::filesystem::path& place);
 std::string checkpoint_verify(const std::filesystem::path& place);
 
 /// The layout-independent hash of all tensors (hash_tensors), and a newline.
-std::string checkpoint_hash(const std::filesystem::path& place);
+std::string checkpoint_hash(const std::filesystem::path& place, bool allow_older = false);
 
 /// Values, files, shards and tensors of one checkpoint, for people; or with `layout` the slices, as
 /// `checkpoint reshard --layout` reads them.
-std::string checkpoint_inspect(const std::filesystem::path& place, bool layout = false);
+std::string checkpoint_inspect(const std::filesystem::path& place,
+                               bool layout = false,
+                               bool allow_older = false);
 
 /// What differs between the states of two checkpoints (checkpoint_differences), or that nothing
 /// does.
@@ -39,13 +46,16 @@ struct CheckpointDiff {
   bool same = false;
 };
 
-CheckpointDiff checkpoint_diff(const std::filesystem::path& a, const std::filesystem::path& b);
+CheckpointDiff checkpoint_diff(const std::filesystem::path& a,
+                               const std::filesystem::path& b,
+                               bool allow_older = false);
 
 struct ReshardCommand {
   std::string from;
   std::string output;      // folder of checkpoints; its step-NNNNNNNNN must not exist
   std::int64_t ranks = 0;  // spread by bytes over so many
   std::string layout;      // or a file: read_layout
+  bool allow_older = false;
 };
 
 std::string checkpoint_reshard(const ReshardCommand& options);
@@ -65,6 +75,7 @@ struct ExportCommand {
   std::string checkpoint;  // DIR as above
   std::string output;
   std::string dtype = "f32";
+  bool allow_older = false;
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {

@@ -9,9 +9,9 @@
 #include <cerrno>
 #include <cstring>
 
-#include "checkpoint/folder.hpp"
 #include "core/error.hpp"
 #include "core/hash.hpp"
+#include "core/refusal.hpp"
 
 namespace trireme {
 namespace {
@@ -46,7 +46,7 @@ bool is_cached(int fd, std::uint64_t size) {
 Fd open_regular(const std::filesystem::path& path, std::uint64_t& size) {
   Fd fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
   if (!fd) {
-    fail(kind_of_refusal(errno),
+    fail(kind_of_refusal(Access::read, errno),
          "cannot open ",
          path.string(),
          ": ",
@@ -55,8 +55,7 @@ Fd open_regular(const std::filesystem::path& path, std::uint64_t& size) {
 
   struct stat info {};
 
-  if (::fstat(fd.get(), &info) != 0)
-    fail(ErrorKind::resource, "cannot stat ", path.string(), ": ", std::strerror(errno));
+  if (::fstat(fd.get(), &info) != 0) fail_to_read("stat", path, errno);
   if (!S_ISREG(info.st_mode)) fail(ErrorKind::data, path.string(), " is not a regular file");
   size = static_cast<std::uint64_t>(info.st_size);
   return fd;

@@ -11,6 +11,7 @@
 #include "checkpoint/crc32c.hpp"
 #include "core/error.hpp"
 #include "core/failpoints.hpp"
+#include "core/refusal.hpp"
 
 namespace trireme {
 namespace {
@@ -28,19 +29,11 @@ DiskWriter::DiskWriter(const std::filesystem::path& path, WritePace* pace)
     : path_(path), pace_(pace), plain_(::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC)) {
   struct stat info {};
 
-  if (!plain_ || ::fstat(plain_.get(), &info) != 0)
-    fail(ErrorKind::resource, "cannot reopen ", path.string(), ": ", std::strerror(errno));
+  if (!plain_ || ::fstat(plain_.get(), &info) != 0) fail_to_write("open again", path, errno);
   size_ = static_cast<std::uint64_t>(info.st_size);
   // Space is taken now: a full disk fails before any tensor is written.
   const int code = size_ == 0 ? 0 : ::posix_fallocate(plain_.get(), 0, info.st_size);
-  if (code != 0)
-    fail(ErrorKind::resource,
-         "cannot reserve ",
-         size_,
-         " bytes for ",
-         path.string(),
-         ": ",
-         std::strerror(code));
+  if (code != 0) fail_to_write(cat("reserve ", size_, " bytes for"), path, code);
   if (size_ >= kDirectBytes)
     direct_.reset(::open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_DIRECT));
   const int num_threads = size_ > kBlock ? kThreads : 1;
@@ -118,8 +111,7 @@ std::string DiskWriter::finish() {
   stop();
   failpoint("checkpoint.shard.sync");
   sync_file(plain_.get(), path_);
-  if (::close(plain_.release()) != 0)
-    fail(ErrorKind::resource, "cannot close ", path_.string(), ": ", std::strerror(errno));
+  if (::close(plain_.release()) != 0) fail_to_write("close", path_, errno);
   return hasher_.hex();
 }
 
@@ -156,8 +148,7 @@ void DiskWriter::write_block(const Block& block) {
           direct_.get(), bytes.data() + done, whole - done, static_cast<off_t>(block.at + done));
       if (wrote < 0 && errno == EINTR) continue;
       if (wrote < 0 && errno == EINVAL) break;  // a file system that wants more alignment
-      if (wrote < 0)
-        fail(ErrorKind::resource, "cannot write ", path_.string(), ": ", std::strerror(errno));
+      if (wrote < 0) fail_to_write("write", path_, errno);
       done += static_cast<std::size_t>(wrote);
     }
   }

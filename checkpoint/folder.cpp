@@ -1,7 +1,6 @@
 #include "checkpoint/folder.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <functional>
 #include <string>
 
@@ -9,35 +8,15 @@
 #include "core/error.hpp"
 #include "core/failpoints.hpp"
 #include "core/file.hpp"
+#include "core/folders.hpp"
+#include "core/refusal.hpp"
 
 namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
 
-void remove_tree(const fs::path& path) {
-  std::error_code code;
-  fs::remove_all(path, code);
-  if (code) fail(ErrorKind::resource, "cannot delete ", path.string(), ": ", code.message());
-}
-
 }  // namespace
-
-ErrorKind kind_of_refusal(int error_number) noexcept {
-  switch (error_number) {
-    case ENOENT:
-    case ENOTDIR:
-    case EISDIR:
-    case EACCES:
-    case EPERM:
-    case ELOOP:
-    case ENXIO:
-    case ENAMETOOLONG:
-      return ErrorKind::data;
-    default:
-      return ErrorKind::resource;
-  }
-}
 
 std::vector<fs::path> list_folder(const fs::path& folder) {
   std::vector<fs::path> entries;
@@ -46,8 +25,7 @@ std::vector<fs::path> list_folder(const fs::path& folder) {
     entries.push_back(it->path());
   const bool absent =
       code == std::errc::no_such_file_or_directory || code == std::errc::not_a_directory;
-  if (code && !absent)
-    fail(kind_of_refusal(code.value()), "cannot list ", folder.string(), ": ", code.message());
+  if (code && !absent) fail_to_read("list", folder, code.value());
   std::sort(entries.begin(), entries.end());
   return entries;
 }
@@ -91,8 +69,7 @@ fs::path set_aside_step(const fs::path& folder, std::int64_t step) {
 CheckpointPlace find_place(const fs::path& path) {
   std::error_code code;
   const fs::path place = fs::canonical(path, code);
-  if (code)
-    fail(kind_of_refusal(code.value()), path.string(), " cannot be opened: ", code.message());
+  if (code) fail_to_read("open", path, code.value());
   const bool named = step_of_folder_name(place.filename().string()) >= 0;
   if ((named && fs::is_directory(place, code)) || fs::exists(place / kManifestName, code))
     return {place, true};
@@ -104,7 +81,9 @@ CheckpointPlace find_place(const fs::path& path) {
 }
 
 fs::path locked_folder(const fs::path& checkpoints) {
-  const fs::path place = fs::weakly_canonical(checkpoints);
+  std::error_code code;
+  const fs::path place = fs::weakly_canonical(checkpoints, code);
+  if (code) fail_to_write("open", checkpoints, code.value());
   return place.filename() == "checkpoints" ? place.parent_path() : place;
 }
 

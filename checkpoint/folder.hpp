@@ -9,13 +9,8 @@
 /// or left by a killed save), `.trash-*` (being deleted), `latest` (a hint).
 namespace trireme {
 
-/// Error(data) for what a file system refuses because of the file: absent, no permission, a link
-/// or another kind of thing than expected. Error(resource) for trouble with the machine: those are
-/// no reason to train on from older state.
-ErrorKind kind_of_refusal(int error_number) noexcept;
-
-/// Paths of all entries, sorted; empty if there is no such folder. Throws Error of
-/// kind_of_refusal.
+/// Paths of all entries, sorted; empty if there is no such folder. Throws as fail_to_read:
+/// resource for trouble with the machine, which is no reason to train on from older state.
 std::vector<std::filesystem::path> list_folder(const std::filesystem::path& folder);
 
 /// Steps of all entries named step-NNNNNNNNN, newest first, whatever they are: one that is no

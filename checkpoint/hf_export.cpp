@@ -1,18 +1,20 @@
 #include "checkpoint/hf_export.hpp"
 
-#include <fcntl.h>
-
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/agree.hpp"
 #include "checkpoint/convert.hpp"
+#include "checkpoint/folder.hpp"
 #include "checkpoint/hf_config.hpp"
 #include "checkpoint/model_values.hpp"
 #include "checkpoint/safetensors.hpp"
 #include "core/error.hpp"
 #include "core/file.hpp"
+#include "core/folders.hpp"
 
 namespace trireme {
 namespace {
@@ -127,6 +129,28 @@ void write_weights(const Checkpoint& checkpoint,
   write_safetensors_folder(folder, sources, options.max_file_bytes);
 }
 
+void check_absent(const fs::path& target) {
+  std::error_code ignored;  // what cannot be looked at cannot be made either
+  if (fs::exists(fs::symlink_status(target, ignored)))
+    fail(
+        ErrorKind::usage, target.string(), " exists already: choose another --output or remove it");
+}
+
+/// An empty folder that is this process's alone: another export of the same name is refused, what
+/// a killed one left is cleared.
+Fd claim_temporary(const fs::path& temporary, const fs::path& target) {
+  make_folders(temporary);
+  std::optional<Fd> lock = lock_folder(temporary);
+  if (!lock)
+    fail(ErrorKind::usage,
+         "another export is writing ",
+         target.string(),
+         "; wait for it, or choose another --output");
+  check_absent(target);  // the other one may have ended between our look and our lock
+  for (const fs::path& left : list_folder(temporary)) remove_tree(left);
+  return std::move(*lock);
+}
+
 }  // namespace
 
 void export_hf(const Checkpoint& checkpoint, const fs::path& folder, const ExportOptions& options) {
@@ -137,19 +161,13 @@ void export_hf(const Checkpoint& checkpoint, const fs::path& folder, const Expor
          ", must be one of f32, bf16, f16");
   }
   const fs::path target = folder.has_filename() ? folder : folder.parent_path();  // "out/" is out
-  if (fs::exists(fs::symlink_status(target)))
-    fail(
-        ErrorKind::usage, target.string(), " exists already: choose another --output or remove it");
+  check_absent(target);
   const ModelConfig config =
       model_from_values(checkpoint.manifest().values, checkpoint.path().string());
   const std::vector<HfTensor> tensors = hf_tensors(config);
   check_parameters(checkpoint, tensors);
   const fs::path temporary = target.parent_path() / cat(".tmp-", target.filename().string());
-  std::error_code code;
-  fs::remove_all(temporary, code);
-  fs::create_directories(temporary, code);
-  if (code)
-    fail(ErrorKind::resource, "cannot create folder ", temporary.string(), ": ", code.message());
+  const Fd claim = claim_temporary(temporary, target);
   const auto error = capture([&] {
     write_weights(checkpoint, tensors, options, temporary);
     write_small_files(checkpoint, config, options.dtype, temporary);
@@ -157,7 +175,8 @@ void export_hf(const Checkpoint& checkpoint, const fs::path& folder, const Expor
     publish(temporary, target);
   });
   if (!error) return;
-  fs::remove_all(temporary, code);
+  std::error_code ignored;
+  fs::remove_all(temporary, ignored);
   throw Error(error->kind(), error->what());
 }
 

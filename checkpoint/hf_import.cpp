@@ -2,17 +2,21 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "checkpoint/agree.hpp"
 #include "checkpoint/convert.hpp"
+#include "checkpoint/folder.hpp"
 #include "checkpoint/hf_config.hpp"
 #include "checkpoint/hf_export.hpp"
 #include "checkpoint/model_values.hpp"
+#include "checkpoint/run_lock.hpp"
 #include "checkpoint/safetensors.hpp"
 #include "checkpoint/save.hpp"
+#include "checkpoint/tokenizer_size.hpp"
 #include "core/error.hpp"
 #include "core/file.hpp"
 #include "core/hash.hpp"
@@ -108,6 +112,7 @@ std::filesystem::path import_hf(const std::filesystem::path& model,
           for (const char* name : kCarried) {
             if (fs::exists(model / name)) state.files[name] = read_file(model / name);
           }
+          check_tokenizer_fits(num_token_ids(state.files), config, model.string());
           for (const HfTensor& tensor : tensors) {
             storage.push_back(read_f32(*weights.at(tensor.name), tensor.name));
             content.update(storage.back());
@@ -118,6 +123,10 @@ std::filesystem::path import_hf(const std::filesystem::path& model,
                                      storage.back(),
                                      world.rank() == 0});
           }
+        }));
+  std::optional<RunLock> lock;  // two imports into one folder: the second is refused
+  agree(world, capture([&] {
+          if (world.rank() == 0) lock.emplace(locked_folder(folder), RunLockOptions{});
         }));
   // A run id from the content: importing the same folder twice gives the same bytes.
   return save_checkpoint(

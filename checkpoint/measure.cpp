@@ -17,6 +17,8 @@
 #include "checkpoint/write_behind.hpp"
 #include "core/error.hpp"
 #include "core/file.hpp"
+#include "core/folders.hpp"
+#include "core/refusal.hpp"
 #include "core/timer.hpp"
 
 namespace trireme {
@@ -99,7 +101,7 @@ class Measurement {
     const auto mine = std::span<const std::byte>(content_).subspan(begin, end - begin);
     const fs::path path = raw_path(world_.rank());
     const Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (!fd) fail(ErrorKind::resource, "cannot create ", path.string(), ": ", std::strerror(errno));
+    if (!fd) fail_to_write("create", path, errno);
     constexpr std::size_t kPiece = std::size_t{4} << 20;
     for (std::size_t at = 0; at < mine.size(); at += kPiece)
       write_all(fd.get(), mine.subspan(at, std::min(kPiece, mine.size() - at)), at, path);
@@ -271,12 +273,10 @@ MeasuredCheckpoint measure_checkpoint(const fs::path& folder,
     fail(ErrorKind::usage, "--repeats ", options.repeats, ", must be in [1, 1000]");
   agree(world, capture([&] {
           if (world.rank() != 0) return;
-          std::error_code code;
-          if (fs::exists(fs::symlink_status(folder)))
+          std::error_code ignored;
+          if (fs::exists(fs::symlink_status(folder, ignored)))
             fail(ErrorKind::usage, folder.string(), " exists already; name a new folder");
-          fs::create_directories(folder, code);
-          if (code)
-            fail(ErrorKind::resource, "cannot create ", folder.string(), ": ", code.message());
+          make_folders(folder);
           check_space(folder, options.bytes);
         }));
   MeasuredCheckpoint measured;

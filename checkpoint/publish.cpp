@@ -1,5 +1,7 @@
 #include "checkpoint/publish.hpp"
 
+#include <cerrno>
+
 #include "checkpoint/agree.hpp"
 #include "checkpoint/folder.hpp"
 #include "core/error.hpp"
@@ -7,6 +9,7 @@
 #include "core/file.hpp"
 #include "core/hash.hpp"
 #include "core/log.hpp"
+#include "core/refusal.hpp"
 
 namespace trireme {
 namespace {
@@ -45,8 +48,9 @@ void make_durable_folder(const fs::path& folder) {
   if (fs::is_directory(folder, code)) return;
   if (folder.has_parent_path() && folder.parent_path() != folder)
     make_durable_folder(folder.parent_path());
-  if (!fs::create_directory(folder, code) && !fs::is_directory(folder))
-    fail(ErrorKind::resource, "cannot create folder ", folder.string(), ": ", code.message());
+  std::error_code ignored;
+  if (!fs::create_directory(folder, code) && !fs::is_directory(folder, ignored))
+    fail_to_write("make folder", folder, code ? code.value() : EEXIST);
   sync_folder(folder.parent_path());
 }
 
@@ -56,7 +60,7 @@ void make_temporary(const Unpublished& unpublished) {
   make_durable_folder(fs::absolute(unpublished.folder));
   std::error_code code;
   const fs::path target = unpublished.folder / step_folder_name(unpublished.step);
-  if (fs::exists(fs::symlink_status(target))) {
+  if (fs::exists(fs::symlink_status(target, code))) {
     fail(ErrorKind::usage,
          target.string(),
          " exists already; a committed checkpoint is never overwritten");
@@ -65,13 +69,8 @@ void make_temporary(const Unpublished& unpublished) {
   if (const auto error = capture([&] { remove_leftovers(unpublished.folder); }))
     log::warn(error->what());
   failpoint("checkpoint.mkdir");
-  if (!fs::create_directory(unpublished.temporary, code) || code) {
-    fail(ErrorKind::resource,
-         "cannot create folder ",
-         unpublished.temporary.string(),
-         ": ",
-         code.message());
-  }
+  if (!fs::create_directory(unpublished.temporary, code))
+    fail_to_write("make folder", unpublished.temporary, code ? code.value() : EEXIST);
 }
 
 fs::path publish_checkpoint(const Unpublished& unpublished,

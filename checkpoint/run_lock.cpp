@@ -18,8 +18,10 @@
 #include "core/error.hpp"
 #include "core/failpoints.hpp"
 #include "core/file.hpp"
+#include "core/folders.hpp"
 #include "core/json.hpp"
 #include "core/log.hpp"
+#include "core/refusal.hpp"
 
 namespace trireme {
 namespace {
@@ -163,7 +165,7 @@ fs::path successor_path(const fs::path& lock, const std::string& nonce) {
 bool try_link(const fs::path& from, const fs::path& to) {
   if (::link(from.c_str(), to.c_str()) == 0) return true;
   if (errno == EEXIST) return false;
-  fail(ErrorKind::resource, "cannot create ", to.string(), ": ", std::strerror(errno));
+  fail_to_write("create", to, errno);
 }
 
 [[noreturn]] void refuse(const fs::path& lock, const Holder& holder) {
@@ -205,9 +207,7 @@ void take(const fs::path& lock, const fs::path& mine, const Holder& me, double t
     }
     log::warn(cat("taking over ", lock.string(), " from ", now->words(), ", which is dead"));
     failpoint("run_lock.takeover");
-    if (std::rename(seat.c_str(), lock.c_str()) != 0) {
-      fail(ErrorKind::resource, "cannot replace ", lock.string(), ": ", std::strerror(errno));
-    }
+    if (std::rename(seat.c_str(), lock.c_str()) != 0) fail_to_write("replace", lock, errno);
     chain.pop_back();
     for (const fs::path& begun : chain) fs::remove(begun);
     return;
@@ -221,20 +221,18 @@ RunLock::RunLock(const std::filesystem::path& run_folder, const RunLockOptions& 
   const Holder me = myself(options.job_id);
   owner_ = owner_text(me);
   nonce_ = me.nonce;
-  std::error_code code;
-  fs::create_directories(run_folder, code);
-  if (code)
-    fail(ErrorKind::resource, "cannot create folder ", run_folder.string(), ": ", code.message());
+  make_folders(run_folder);
   const fs::path mine = cat(path_.string(), ".", nonce_);
   Fd fd(::open(mine.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
-  if (!fd) fail(ErrorKind::resource, "cannot create ", mine.string(), ": ", std::strerror(errno));
+  if (!fd) fail_to_write("create", mine, errno);
   const auto error = capture([&] {
     const std::string text = record(owner_, counter_);
     write_all(fd.get(), std::as_bytes(std::span(text)), 0, mine);
     sync_file(fd.get(), mine);
     take(path_, mine, me, options.takeover_s);
   });
-  fs::remove(mine, code);
+  std::error_code ignored;
+  fs::remove(mine, ignored);
   if (error) throw Error(error->kind(), error->what());
   fd_ = fd.release();
   thread_ = std::thread([this, period = options.heartbeat_s] { beat(period); });

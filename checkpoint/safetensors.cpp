@@ -16,6 +16,7 @@
 #include "checkpoint/manifest.hpp"
 #include "core/error.hpp"
 #include "core/json.hpp"
+#include "core/refusal.hpp"
 
 namespace trireme {
 namespace {
@@ -184,7 +185,7 @@ void SafetensorsFile::read(const std::string& name, std::span<std::byte> bytes) 
 void write_safetensors(const std::filesystem::path& path,
                        std::span<const SafetensorsSource> tensors) {
   Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-  if (!fd) fail(ErrorKind::resource, "cannot create ", path.string(), ": ", std::strerror(errno));
+  if (!fd) fail_to_write("create", path, errno);
   const std::string header = header_text(tensors);
   const std::uint64_t length = header.size();
   write_all(fd.get(), std::as_bytes(std::span(&length, 1)), 0, path);
@@ -198,8 +199,7 @@ void write_safetensors(const std::filesystem::path& path,
     at += bytes.size();
   }
   sync_file(fd.get(), path);
-  if (::close(fd.release()) != 0)
-    fail(ErrorKind::resource, "cannot close ", path.string(), ": ", std::strerror(errno));
+  if (::close(fd.release()) != 0) fail_to_write("close", path, errno);
 }
 
 void write_safetensors_folder(const std::filesystem::path& folder,

@@ -70,13 +70,14 @@ Candidate try_step(const fs::path& folder, int rank, int size) {
   return candidate;
 }
 
-void warn_skipped(const WarningSink& warn, std::int64_t step, const Error& error) {
-  // Trouble with the machine is no reason to train on from older state.
+/// Trouble with the machine is no reason to train on from older state.
+void require_damage(const Error& error) {
   if (error.kind() != ErrorKind::data) throw error;
-  warn(cat("checkpoint ",
-           step_folder_name(step),
-           " is not usable, trying the one before: ",
-           error.what()));
+}
+
+void warn_skipped(const WarningSink& warn, std::int64_t step, const std::string& reason) {
+  warn(cat(
+      "checkpoint ", step_folder_name(step), " is not usable, trying the one before: ", reason));
 }
 
 /// Feeds a tensor's row-major elements to `hash`, one window after another.
@@ -113,13 +114,22 @@ Checkpoint verify_checkpoint(const std::filesystem::path& folder) {
 }
 
 std::optional<Checkpoint> find_newest_good(const std::filesystem::path& folder,
-                                           const WarningSink& warn) {
+                                           std::vector<SkippedStep>& skipped) {
   for (const std::int64_t step : list_steps(folder)) {
     Candidate candidate = try_step(folder / step_folder_name(step), 0, 1);
     if (!candidate.error) return candidate.checkpoint;
-    warn_skipped(warn, step, *candidate.error);
+    require_damage(*candidate.error);
+    skipped.push_back({step, candidate.error->what()});
   }
   return std::nullopt;
+}
+
+std::optional<Checkpoint> find_newest_good(const std::filesystem::path& folder,
+                                           const WarningSink& warn) {
+  std::vector<SkippedStep> skipped;
+  auto found = find_newest_good(folder, skipped);
+  for (const SkippedStep& one : skipped) warn_skipped(warn, one.step, one.reason);
+  return found;
 }
 
 std::optional<Checkpoint> find_newest_good(const std::filesystem::path& folder,
@@ -143,8 +153,8 @@ std::optional<Checkpoint> find_newest_good(const std::filesystem::path& folder,
       if (error.kind() == ErrorKind::comm) throw;
       shared = error;
     }
-    warn_skipped(
-        world.rank() == 0 ? warn : [](std::string_view) {}, step_of_folder_name(name), *shared);
+    require_damage(*shared);
+    if (world.rank() == 0) warn_skipped(warn, step_of_folder_name(name), shared->what());
   }
   return std::nullopt;
 }

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -22,11 +23,21 @@ std::vector<std::string> find_damage(const Checkpoint& checkpoint, int rank = 0,
 /// Opens and checks everything. Throws Error(data) listing all damage.
 Checkpoint verify_checkpoint(const std::filesystem::path& folder);
 
+/// A checkpoint that was passed over for an older one, and why.
+struct SkippedStep {
+  std::int64_t step = 0;
+  std::string reason;
+};
+
 /// The newest checkpoint in `folder` whose every byte is as recorded; older ones are tried when a
 /// newer one is damaged, with a warning that says which and why. Nothing if the folder holds no
 /// good one.
 std::optional<Checkpoint> find_newest_good(const std::filesystem::path& folder,
                                            const WarningSink& warn);
+
+/// The same for a caller that has its own mind about newer ones that are damaged.
+std::optional<Checkpoint> find_newest_good(const std::filesystem::path& folder,
+                                           std::vector<SkippedStep>& skipped);
 
 /// Collective: the same on all ranks, files shared out among them; rank 0 warns.
 std::optional<Checkpoint> find_newest_good(const std::filesystem::path& folder,

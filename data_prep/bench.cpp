@@ -12,6 +12,7 @@
 #include "core/file.hpp"
 #include "core/json.hpp"
 #include "core/log.hpp"
+#include "core/refusal.hpp"
 #include "core/timer.hpp"
 #include "data/token_set.hpp"
 #include "data_prep/block_reader.hpp"
@@ -128,8 +129,7 @@ class WorkFolder {
               cat("trireme-bench-", ::getpid())) {
     std::error_code code;
     std::filesystem::create_directory(path_, code);
-    if (code)
-      fail(ErrorKind::resource, "--work: cannot create ", path_.string(), ": ", code.message());
+    if (code) fail_to_write("make folder", path_, code.value());
   }
 
   ~WorkFolder() {

@@ -40,7 +40,7 @@ void refuse_known_formats(const std::filesystem::path& path, std::string_view he
        {"PAR1"sv, "Parquet"sv}}};
   for (const auto& [magic, name] : kOthers) {
     if (head.starts_with(magic)) {
-      fail(ErrorKind::usage,
+      fail(ErrorKind::data,
            "--input ",
            path.string(),
            " is ",

@@ -151,7 +151,7 @@ void check_kind(const PackConfig& config) {
   if (chat.copies < 1 || chat.copies > 1000)
     fail(ErrorKind::usage, "--copies ", chat.copies, ", must be in [1, 1000]");
   if (chat.augment.add_system > 0 && chat.augment.system_prompts.empty())
-    fail(ErrorKind::usage, "--system-prompts: the file has no line with text");
+    fail(ErrorKind::data, "--system-prompts: the file has no line with text");
 }
 
 void warn_of_unknown_markers(const PackConfig& config, const Tokenizer& tokenizer) {

@@ -2,12 +2,12 @@
 
 #include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
 #include "core/file.hpp"
 #include "core/json.hpp"
+#include "core/refusal.hpp"
 #include "data_prep/block_reader.hpp"
 #include "data_prep/line_reader.hpp"
 #include "data_prep/tokenizer_jobs.hpp"
@@ -25,8 +25,7 @@ class OutputFile {
   explicit OutputFile(const std::string& path)
       : path_(path), temporary_(path + ".tmp." + std::to_string(::getpid())) {
     fd_ = Fd(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (!fd_)
-      fail(ErrorKind::resource, "cannot create ", temporary_.string(), ": ", std::strerror(errno));
+    if (!fd_) fail_to_write("create", temporary_, errno);
   }
 
   ~OutputFile() {
@@ -46,7 +45,9 @@ class OutputFile {
 
   void finish() {
     sync_file(fd_.get(), temporary_);
-    std::filesystem::rename(temporary_, path_);
+    std::error_code code;
+    std::filesystem::rename(temporary_, path_, code);
+    if (code) fail_to_write("replace", path_, code.value());
     fd_ = Fd();
   }
 

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <set>
 #include <string_view>
 
 #include "core/error.hpp"
+#include "core/refusal.hpp"
 
 namespace trireme {
 namespace {
@@ -24,27 +26,26 @@ std::vector<std::string> files_of_folder(const std::string& folder) {
       if (wanted && entry.is_regular_file()) files.push_back(entry.path().string());
     }
   } catch (const std::filesystem::filesystem_error& error) {
-    fail(ErrorKind::data, "--input ", folder, ": ", error.what());
+    fail_to_read("list --input", folder, error.code().value());
   }
   if (files.empty())
-    fail(ErrorKind::usage,
-         "--input ",
-         folder,
-         ": no .jsonl, .jsonl.gz or .jsonl.zst in this folder");
+    fail(
+        ErrorKind::data, "--input ", folder, ": no .jsonl, .jsonl.gz or .jsonl.zst in this folder");
   std::sort(files.begin(), files.end());
   return files;
 }
 
 std::vector<std::string> files_of_pattern(const std::string& pattern) {
   glob_t found{};
+  errno = 0;
   const int code = ::glob(pattern.c_str(), GLOB_ERR, nullptr, &found);
+  const int aborted_by = errno;
   std::vector<std::string> files;
   if (code == 0) files.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   ::globfree(&found);
   if (code == GLOB_NOSPACE) fail(ErrorKind::resource, "--input ", pattern, ": out of memory");
-  if (code == GLOB_ABORTED)
-    fail(ErrorKind::data, "--input ", pattern, ": a folder of this pattern cannot be read");
-  if (files.empty()) fail(ErrorKind::usage, "--input ", pattern, ": no file matches this pattern");
+  if (code == GLOB_ABORTED) fail_to_read("list a folder of --input", pattern, aborted_by);
+  if (files.empty()) fail(ErrorKind::data, "--input ", pattern, ": no file matches this pattern");
   std::sort(files.begin(), files.end());  // bytewise: glob sorts by the locale
   return files;
 }
@@ -66,9 +67,9 @@ std::vector<std::filesystem::path> expand_inputs(const std::vector<std::string>&
     for (const std::string& file : files_of(argument)) {
       std::error_code code;
       paths.push_back(std::filesystem::canonical(file, code));
-      if (code) fail(ErrorKind::data, "--input ", file, ": ", code.message());
+      if (code) fail_to_read("open --input", file, code.value());
       if (!std::filesystem::is_regular_file(paths.back(), code))
-        fail(ErrorKind::usage, "--input ", file, " is no file; give files, folders or patterns");
+        fail(ErrorKind::data, "--input ", file, " is no file; give files, folders or patterns");
       if (!seen.insert(paths.back()).second)
         fail(ErrorKind::usage, "--input ", file, " is given twice");
     }

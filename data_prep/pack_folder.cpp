@@ -1,17 +1,16 @@
 #include "data_prep/pack_folder.hpp"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <cerrno>
-#include <cstring>
 #include <set>
+#include <utility>
 
 #include "core/error.hpp"
+#include "core/folders.hpp"
 #include "core/log.hpp"
+#include "core/refusal.hpp"
 #include "data/schema.hpp"
 #include "data/shard_reader.hpp"
 #include "data_prep/set_difference.hpp"
@@ -33,7 +32,7 @@ std::vector<std::uint64_t> broadcast_list(std::vector<std::uint64_t> list, Commu
 
 UnitMarker::UnitMarker(std::filesystem::path path) : path_(std::move(path)) {
   const Fd fd(::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
-  if (!fd) fail(ErrorKind::resource, "cannot create ", path_.string(), ": ", std::strerror(errno));
+  if (!fd) fail_to_write("create", path_, errno);
 }
 
 UnitMarker::~UnitMarker() {
@@ -42,35 +41,17 @@ UnitMarker::~UnitMarker() {
 }
 
 std::size_t PackFolder::prepare() {
-  std::error_code code;
-  std::filesystem::create_directories(path_, code);
-  if (code) fail_output("create", code.value());
-  lock_ = Fd(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!lock_) fail_output("open", errno);
-  if (::access(path_.c_str(), W_OK | X_OK) != 0) fail_output("write to", errno);
-  // Some network file systems know no locks of folders: then nobody guards against a second pack.
-  if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+  make_folders(path_);
+  std::optional<Fd> lock = lock_folder(path_);
+  if (::access(path_.c_str(), W_OK | X_OK) != 0) fail_to_write("write to", path_, errno);
+  if (!lock) {
     fail(ErrorKind::usage,
          "another pack is writing to ",
          path_.string(),
          "; wait for it, or use another --output");
   }
+  lock_ = std::move(*lock);
   return clean_and_check();
-}
-
-void PackFolder::fail_output(const char* what, int code) const {
-  // What stays as it is however often a job is repeated is a wrong --output, not a short resource.
-  constexpr std::array kWrongPlace{
-      ENOTDIR, EEXIST, EACCES, EPERM, EROFS, ENOENT, ENAMETOOLONG, ELOOP, EINVAL};
-  const bool wrong = std::find(kWrongPlace.begin(), kWrongPlace.end(), code) != kWrongPlace.end();
-  fail(wrong ? ErrorKind::usage : ErrorKind::resource,
-       "cannot ",
-       what,
-       " folder ",
-       path_.string(),
-       ": ",
-       std::strerror(code),
-       wrong ? "; use another --output" : "");
 }
 
 std::size_t PackFolder::clean_and_check() const {
@@ -95,7 +76,7 @@ std::size_t PackFolder::clean_and_check() const {
            "--output");
     }
   }
-  for (const std::filesystem::path& leftover : leftovers) std::filesystem::remove_all(leftover);
+  for (const std::filesystem::path& leftover : leftovers) remove_tree(leftover);
   return interrupted;
 }
 
@@ -115,7 +96,7 @@ void PackFolder::place_tokenizer(const Tokenizer& tokenizer) const {
   }
   const std::filesystem::path temporary =
       path_ / cat(schema::kTemporaryPrefix, schema::kTokenizerFolder);
-  std::filesystem::create_directory(temporary);
+  make_folders(temporary);
   for (const auto& [name, content] : tokenizer.files())
     write_file_atomic(temporary / name, content);
   publish(temporary, target);
@@ -165,7 +146,7 @@ void PackFolder::check_shards(int rank, int size) const {
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::data) throw;
       log::warn(cat(error.what(), "; it is made again"));
-      std::filesystem::remove(path);
+      remove_tree(path);
       continue;
     }
     if (meta.identity != asked_.identity) {

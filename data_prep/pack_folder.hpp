@@ -62,7 +62,6 @@ class PackFolder {
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
  private:
-  [[noreturn]] void fail_output(const char* what, int code) const;
   std::size_t clean_and_check() const;
   void check_shards(int rank, int size) const;
   [[nodiscard]] bool finished() const;

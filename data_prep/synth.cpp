@@ -275,8 +275,10 @@ void write_synth(const std::string& path, std::int64_t count, std::int64_t seed,
     content += line.dump();
     content += '\n';
   }
-  if (!force && std::filesystem::exists(path)) {
-    if (std::filesystem::file_size(path) == content.size() && read_file(path) == content) return;
+  std::error_code code;  // what cannot be looked at is refused when it is made
+  if (!force && std::filesystem::exists(path, code)) {
+    if (std::filesystem::file_size(path, code) == content.size() && read_file(path) == content)
+      return;
     fail(ErrorKind::usage,
          "--output ",
          path,

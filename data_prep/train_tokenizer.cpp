@@ -6,6 +6,7 @@
 
 #include "core/error.hpp"
 #include "core/file.hpp"
+#include "core/folders.hpp"
 #include "core/json.hpp"
 #include "core/log.hpp"
 #include "core/number.hpp"
@@ -19,8 +20,9 @@ namespace {
 /// not ours.
 void check_output(const std::filesystem::path& folder,
                   const std::map<std::string, std::string>* files) {
-  if (!std::filesystem::exists(folder)) return;
-  if (!std::filesystem::is_directory(folder))
+  std::error_code code;  // what cannot be looked at is refused when it is made
+  if (!std::filesystem::exists(folder, code)) return;
+  if (!std::filesystem::is_directory(folder, code))
     fail(ErrorKind::usage, "--output ", folder.string(), " is a file; give a folder");
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
@@ -100,10 +102,7 @@ void explain(const TrainTokenizerConfig& config, const BpeTrainReport& report) {
 
 void write(const std::filesystem::path& folder, const std::map<std::string, std::string>& files) {
   check_output(folder, &files);
-  std::error_code code;
-  std::filesystem::create_directories(folder, code);
-  if (code)
-    fail(ErrorKind::resource, "cannot create folder ", folder.string(), ": ", code.message());
+  make_folders(folder);
   for (const auto& [name, content] : files) write_file_atomic(folder / name, content);
 }
 
@@ -139,7 +138,7 @@ std::vector<ReservedToken> read_special_tokens(const std::string& source) {
   if (source == "none") return {};
   const Json list = read_json(source);
   const auto refuse = [&source](const std::string& what) {
-    fail(ErrorKind::usage,
+    fail(ErrorKind::data,
          "--special-tokens ",
          source,
          ": ",

@@ -160,6 +160,11 @@ class Parser {
                : cat(by_key.substr(0, quote + 1), "--", by_key.substr(quote + 1));
   }
 
+  static bool names_a_place(const OptionSpec& spec) {
+    return spec.name.empty() || spec.placeholder.find("DIR") != std::string::npos ||
+           spec.placeholder.find("FILE") != std::string::npos;
+  }
+
   static void take(const Bound& bound, Problems& problems) {
     const OptionSpec& spec = *bound.spec;
     const std::string name =
@@ -175,6 +180,10 @@ class Parser {
       return;
     }
     const std::vector<std::string> values = bound.option->results();
+    if (names_a_place(spec) && std::find(values.begin(), values.end(), "") != values.end()) {
+      problems.add(cat(name, " '' names nothing (an unset variable?): ", spec.help));
+      return;
+    }
     if (auto* const* list = std::get_if<std::vector<std::string>*>(&spec.target)) {
       **list = values;
       return;

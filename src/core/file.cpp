@@ -7,28 +7,16 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <string_view>
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/refusal.hpp"
 
 namespace trireme {
 namespace {
 
 constexpr std::string_view kTemporaryMark = ".tmp.";
-
-[[noreturn]] void fail_errno(const char* what, const std::filesystem::path& path) {
-  const int code = errno;
-  const bool absent = code == ENOENT || code == ENOTDIR || code == EISDIR;
-  fail(absent ? ErrorKind::data : ErrorKind::resource,
-       "cannot ",
-       what,
-       " ",
-       path.string(),
-       ": ",
-       std::strerror(code));
-}
 
 std::filesystem::path parent_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
@@ -37,7 +25,7 @@ std::filesystem::path parent_of(const std::filesystem::path& path) {
 struct stat stat_of(int fd, const std::filesystem::path& path) {
   struct stat info {};
 
-  if (::fstat(fd, &info) != 0) fail_errno("stat", path);
+  if (::fstat(fd, &info) != 0) fail_to_read("stat", path, errno);
   return info;
 }
 
@@ -52,7 +40,7 @@ std::string read_to_end(int fd, const std::filesystem::path& path, std::size_t m
   while (true) {
     const ssize_t got = ::read(fd, buffer, sizeof buffer);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail_errno("read", path);
+    if (got < 0) fail_to_read("read", path, errno);
     if (got == 0) break;
     content.append(buffer, static_cast<std::size_t>(got));
     if (content.size() > max_bytes)
@@ -69,7 +57,7 @@ void FdTraits::close(Raw fd) noexcept {
 
 Fd open_read(const std::filesystem::path& path) {
   Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe may have no writer
-  if (!fd) fail_errno("open", path);
+  if (!fd) fail_to_read("open", path, errno);
   const struct stat info = stat_of(fd.get(), path);
   if (S_ISDIR(info.st_mode))
     fail(ErrorKind::data, "cannot read ", path.string(), ": it is a folder");
@@ -84,7 +72,7 @@ std::string read_file(const std::filesystem::path& path, std::size_t max_bytes) 
 
 std::string read_text(const std::filesystem::path& path, std::size_t max_bytes) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) fail_errno("open", path);
+  if (!fd) fail_to_read("open", path, errno);
   return read_to_end(fd.get(), path, max_bytes);
 }
 
@@ -97,7 +85,7 @@ void write_all(int fd,
     const ssize_t wrote =
         ::pwrite(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
     if (wrote < 0 && errno == EINTR) continue;
-    if (wrote < 0) fail_errno("write", path);
+    if (wrote < 0) fail_to_write("write", path, errno);
     done += static_cast<std::size_t>(wrote);
   }
 }
@@ -111,7 +99,7 @@ void read_all(int fd,
     const ssize_t got =
         ::pread(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail_errno("read", path);
+    if (got < 0) fail_to_read("read", path, errno);
     if (got == 0) {
       fail(ErrorKind::data,
            path.string(),
@@ -125,28 +113,26 @@ void read_all(int fd,
 }
 
 void sync_file(int fd, const std::filesystem::path& path) {
-  if (::fsync(fd) != 0) fail_errno("fsync", path);
+  if (::fsync(fd) != 0) fail_to_write("fsync", path, errno);
 }
 
 void sync_folder(const std::filesystem::path& folder) {
   const Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd) fail_errno("open folder", folder);
-  if (::fsync(fd.get()) != 0) fail_errno("fsync folder", folder);
+  if (!fd) fail_to_write("open folder", folder, errno);
+  if (::fsync(fd.get()) != 0) fail_to_write("fsync folder", folder, errno);
 }
 
 void publish(const std::filesystem::path& temporary, const std::filesystem::path& target) {
   if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, target.c_str(), RENAME_NOREPLACE) != 0) {
     if (errno == EINVAL || errno == ENOSYS) {  // a file system without RENAME_NOREPLACE (some NFS)
-      if (std::filesystem::exists(target)) {
-        errno = EEXIST;
-        fail_errno("publish", target);
-      }
+      std::error_code code;
+      if (std::filesystem::exists(target, code)) fail_to_write("make", target, EEXIST);
       if (std::rename(temporary.c_str(), target.c_str()) == 0) {
         sync_folder(parent_of(target));
         return;
       }
     }
-    fail_errno("publish", target);
+    fail_to_write("make", target, errno);
   }
   sync_folder(parent_of(target));
 }
@@ -157,10 +143,10 @@ void write_file_atomic(const std::filesystem::path& path, std::string_view conte
       cat(path.string(), kTemporaryMark, ::getpid(), ".", count++);
   try {
     const Fd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (!fd) fail_errno("create", temporary);
+    if (!fd) fail_to_write("create", temporary, errno);
     write_all(fd.get(), std::as_bytes(std::span(content)), 0, temporary);
     sync_file(fd.get(), temporary);
-    if (std::rename(temporary.c_str(), path.c_str()) != 0) fail_errno("rename to", path);
+    if (std::rename(temporary.c_str(), path.c_str()) != 0) fail_to_write("replace", path, errno);
   } catch (...) {
     ::unlink(temporary.c_str());
     throw;

@@ -9,8 +9,8 @@
 #include "core/unique_handle.hpp"
 
 /// Files are published whole: written under a temporary name, fsynced, renamed, the folder fsynced.
-/// All throw Error(resource) when the system refuses (naming path and errno) and Error(data) for
-/// bad content.
+/// When the system refuses, all throw the Error that refusal.hpp says (naming path and errno), and
+/// Error(data) for bad content.
 namespace trireme {
 
 struct FdTraits {

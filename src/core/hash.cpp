@@ -8,6 +8,7 @@
 
 #include "core/error.hpp"
 #include "core/file.hpp"
+#include "core/refusal.hpp"
 
 namespace trireme {
 
@@ -64,7 +65,7 @@ std::string hash_file(const std::filesystem::path& path) {
   const Fd fd = open_read(path);
   std::error_code code;
   const std::uint64_t size = std::filesystem::file_size(path, code);
-  if (code) fail(ErrorKind::data, "cannot hash ", path.string(), ": ", code.message());
+  if (code) fail_to_read("hash", path, code.value());
   std::vector<std::byte> buffer(std::size_t{4} << 20);
   Hasher hasher;
   for (std::uint64_t offset = 0; offset < size; offset += buffer.size()) {

@@ -1,13 +1,17 @@
 #include "core/hdf5.hpp"
 
+#include <fcntl.h>
 #include <hdf5.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <mutex>
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/file.hpp"
+#include "core/refusal.hpp"
 #include "core/unique_handle.hpp"
 
 namespace trireme {
@@ -138,12 +142,11 @@ Hdf5File Hdf5File::create(const std::filesystem::path& path) {
   const PropertyId access = access_properties();
   const PropertyId creation(H5Pcreate(H5P_FILE_CREATE));
   H5Pset_obj_track_times(creation.get(), false);
-  const hid_t id = H5Fcreate(path.c_str(), H5F_ACC_EXCL, creation.get(), access.get());
-  if (id < 0)
-    fail(ErrorKind::resource,
-         "cannot create HDF5 file ",
-         path.string(),
-         " (it exists, or the disk refuses)");
+  // Ours first: libhdf5 does not tell why it could not.
+  if (!Fd(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644)))
+    fail_to_write("create", path, errno);
+  const hid_t id = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get());
+  if (id < 0) fail(ErrorKind::resource, "cannot create HDF5 file ", path.string());
   return Hdf5File(id, path);
 }
 
@@ -151,10 +154,10 @@ Hdf5File Hdf5File::open(const std::filesystem::path& path) {
   hdf5_init();
   const std::lock_guard lock(mutex);
   const PropertyId access = access_properties();
+  (void)open_read(path);  // what libhdf5 cannot open after that is its content
   const hid_t id = H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get());
   if (id < 0)
-    fail(
-        ErrorKind::data, "cannot open ", path.string(), " as HDF5: absent, incomplete or not HDF5");
+    fail(ErrorKind::data, "cannot open ", path.string(), " as HDF5: incomplete or not HDF5");
   return Hdf5File(id, path);
 }
 

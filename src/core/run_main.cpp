@@ -7,12 +7,11 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <new>
 #include <string>
-#include <system_error>
 
 #include "core/escape.hpp"
 #include "core/log.hpp"
+#include "core/refusal.hpp"
 
 namespace trireme {
 namespace {
@@ -36,24 +35,14 @@ int handle_current(const char* program) {
     throw;
   } catch (const BrokenPipe&) {
     return kExitDone;
-  } catch (const Error& error) {
+  } catch (...) {
+    const Error error = current_error();
     if (error.kind() == ErrorKind::internal) {
       report(program, "internal error", cat(error.what(), "; please report this"));
     } else {
       report(program, "error", error.what());
     }
     return exit_code(error.kind());
-  } catch (const std::bad_alloc&) {
-    report(program,
-           "error",
-           "out of memory: the system refused an allocation; use a smaller batch, or more memory");
-    return exit_code(ErrorKind::resource);
-  } catch (const std::exception& error) {
-    report(program, "internal error", cat(error.what(), "; please report this"));
-    return exit_code(ErrorKind::internal);
-  } catch (...) {
-    report(program, "internal error", "an unknown exception; please report this");
-    return exit_code(ErrorKind::internal);
   }
 }
 

@@ -16,7 +16,7 @@ class BrokenPipe : public std::exception {
 
 /// Runs `body` and returns its value as the exit code, or the code of the error it throws:
 ///   Error             exit_code(kind)
-///   std::bad_alloc    4, as kind resource
+///   std::bad_alloc    4, as kind resource; other foreign ones as current_error (refusal.hpp) says
 ///   anything else     1, as kind internal
 /// The message goes to stderr once: `trireme: error: ...`, further lines of it indented by two
 /// blanks. SIGPIPE and SIGXFSZ are ignored from here on, and standard output is flushed at the end:

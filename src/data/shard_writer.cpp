@@ -4,14 +4,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <functional>
 
 #include "core/error.hpp"
 #include "core/failpoints.hpp"
 #include "core/file.hpp"
+#include "core/folders.hpp"
 #include "core/hash.hpp"
 #include "core/hdf5.hpp"
+#include "core/refusal.hpp"
 #include "data/frame.hpp"
 #include "data/schema.hpp"
 #include "data/shard_reader.hpp"
@@ -111,8 +114,7 @@ void write_tokens_and_footer(const std::filesystem::path& path,
                              std::uint64_t tokens_offset,
                              std::size_t block_bytes) {
   const Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-  if (!fd)
-    fail(ErrorKind::resource, "cannot open ", path.string(), " again: ", std::strerror(errno));
+  if (!fd) fail_to_write("open again", path, errno);
   std::uint64_t at = tokens_offset;
   for_each_block(content.token_parts, block_bytes, [&](std::span<const std::byte> block) {
     write_all(fd.get(), block, at, path);
@@ -147,7 +149,7 @@ std::filesystem::path write_shard(const std::filesystem::path& folder,
   const std::filesystem::path temporary =
       folder / cat(schema::kTemporaryPrefix, name, '.', ::getpid());
   const std::filesystem::path target = folder / name;
-  std::filesystem::remove(temporary);
+  remove_tree(temporary);
   try {
     const std::uint64_t offset = write_skeleton(temporary, content, hashes);
     write_tokens_and_footer(temporary, content, offset, block_bytes);

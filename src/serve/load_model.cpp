@@ -5,6 +5,7 @@
 #include "checkpoint/commands.hpp"
 #include "checkpoint/load.hpp"
 #include "checkpoint/model_values.hpp"
+#include "checkpoint/tokenizer_size.hpp"
 #include "comm/factory.hpp"
 #include "core/error.hpp"
 #include "parallel/torch_bridge.hpp"
@@ -45,14 +46,16 @@ void load_weights(const Checkpoint& checkpoint, ParamRegistry& registry) {
 
 std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place,
                                         ParamDTypes dtypes,
-                                        at::Device device) {
-  const Checkpoint checkpoint = open_newest_good(place);
+                                        at::Device device,
+                                        bool allow_older) {
+  const Checkpoint checkpoint = open_newest_good(place, allow_older);
   const ModelConfig config =
       model_from_values(checkpoint.manifest().values, checkpoint.path().string());
   std::unique_ptr<Communicator> self = make_world("self", {});
   auto mesh = std::make_unique<Mesh>(*self, ParallelConfig{});
   auto loaded = std::unique_ptr<LoadedModel>(
       new LoadedModel{std::move(self), std::move(mesh), {}, nullptr, tokenizer_of(checkpoint)});
+  check_tokenizer_fits(loaded->tokenizer.vocab_size(), config, checkpoint.path().string());
   loaded->transformer = std::make_unique<Transformer>(
       loaded->registry, config, ModelPart::whole(config), TransformerOptions{});
   loaded->registry.allocate(*loaded->mesh, dtypes, device);

@@ -19,10 +19,11 @@ struct LoadedModel {
   Tokenizer tokenizer;
 };
 
-/// `place`: a checkpoint, or a run folder (its newest good one). Throws Error(data) for what is
-/// damaged or incomplete.
+/// `place` and `allow_older` as in open_newest_good. Throws Error(data) for what is damaged or
+/// incomplete, and for a tokenizer with more ids than the embedding has rows.
 std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place,
                                         ParamDTypes dtypes,
-                                        at::Device device);
+                                        at::Device device,
+                                        bool allow_older = false);
 
 }  // namespace trireme

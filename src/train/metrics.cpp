@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cmath>
 #include <limits>
 
@@ -12,6 +13,7 @@
 #include "core/file.hpp"
 #include "core/log.hpp"
 #include "core/number.hpp"
+#include "core/refusal.hpp"
 
 namespace trireme {
 namespace {
@@ -68,7 +70,9 @@ void cut_torn_line(const std::filesystem::path& file) {
     whole = begin + end;  // npos + 1 is 0
     if (end != 0) break;
   }
-  if (whole != size) std::filesystem::resize_file(file, whole);
+  std::error_code code;
+  if (whole != size) std::filesystem::resize_file(file, whole, code);
+  if (code) fail_to_write("shorten", file, code.value());
 }
 
 constexpr std::int64_t kQuietSteps = 20;  // between two warnings of spikes
@@ -204,9 +208,9 @@ void Metrics::append(const std::string& line) {
   const Fd fd(::open(file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   const std::string text = line + "\n";
   // One write per line: a reader never sees half of one, whatever happens to this process.
-  if (!fd || ::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
-    fail(ErrorKind::resource, "cannot append to ", file_.string(), ": is the disk full?");
-  }
+  if (fd) errno = ENOSPC;  // what a short write means
+  if (!fd || ::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+    fail_to_write("append to", file_, errno);
 }
 
 }  // namespace trireme

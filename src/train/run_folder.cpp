@@ -5,6 +5,7 @@
 
 #include "core/error.hpp"
 #include "core/file.hpp"
+#include "core/folders.hpp"
 #include "core/json.hpp"
 
 namespace trireme {
@@ -49,6 +50,7 @@ bool is_blank(const RunFolder& folder) {
 
 void RunFolder::prepare() const {
   std::error_code code;
+  if (root.empty()) fail(ErrorKind::usage, "--run '' names no folder");
   if (fs::exists(root, code) && !fs::is_directory(root, code))
     fail(ErrorKind::usage, "--run ", root.string(), " is a file, must be a folder");
   if (fs::exists(root, code) && !is_run(*this) && !is_blank(*this)) {
@@ -57,8 +59,7 @@ void RunFolder::prepare() const {
          root.string(),
          " holds something that is not a run of trireme; give a new or an empty folder");
   }
-  fs::create_directories(checkpoints(), code);
-  if (code) fail(ErrorKind::resource, "cannot make ", checkpoints().string(), ": ", code.message());
+  make_folders(checkpoints());
 }
 
 std::string rank_file(int rank, const std::string& extension) {

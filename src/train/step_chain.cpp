@@ -5,6 +5,7 @@
 
 #include <array>
 #include <bit>
+#include <cerrno>
 #include <cstdio>
 #include <sstream>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "core/error.hpp"
 #include "core/hash.hpp"
 #include "core/log.hpp"
+#include "core/refusal.hpp"
 
 namespace trireme {
 namespace {
@@ -75,7 +77,7 @@ void StepChain::start(std::int64_t step, const std::string& value) {
   if (step > 0 && last != step) kept += line_of(step, value_);
   write_file_atomic(file_, kept);
   fd_ = Fd(::open(file_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
-  if (!fd_) fail(ErrorKind::resource, "cannot append to ", file_.string());
+  if (!fd_) fail_to_write("append to", file_, errno);
 }
 
 void StepChain::append(std::int64_t step, std::uint64_t trace) {
@@ -89,8 +91,9 @@ void StepChain::append(std::int64_t step, std::uint64_t trace) {
   if (!writes_) return;
   const std::string line = line_of(step, value_);
   // One write per line: a reader never sees half of one, whatever happens to this process.
+  errno = ENOSPC;  // what a short write means
   if (::write(fd_.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
-    fail(ErrorKind::resource, "cannot append to ", file_.string(), ": is the disk full?");
+    fail_to_write("append to", file_, errno);
   const auto noted = before_.find(step);
   if (noted != before_.end() && noted->second != value_) {
     log::warn(cat("step ",

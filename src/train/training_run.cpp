@@ -10,6 +10,7 @@
 #include "core/failpoints.hpp"
 #include "core/log.hpp"
 #include "core/number.hpp"
+#include "core/refusal.hpp"
 #include "optim/schedule.hpp"
 #include "parallel/torch_errors.hpp"
 #include "train/agreement.hpp"
@@ -254,11 +255,9 @@ int pretrain(RunConfig& config,
     if (error.kind() == ErrorKind::numeric) run.end_diverged(error);
     run.record_failure("error", exit_code(error.kind()), error.what());
     throw;
-  } catch (const std::bad_alloc& error) {
-    run.record_failure("error", exit_code(ErrorKind::resource), "out of memory");
-    throw;
-  } catch (const std::exception& error) {
-    run.record_failure("error", exit_code(ErrorKind::internal), error.what());
+  } catch (const std::exception&) {
+    const Error error = current_error();
+    run.record_failure("error", exit_code(error.kind()), error.what());
     throw;
   }
   ranks.world.barrier();

@@ -26,6 +26,11 @@ std::string stream_text(const SampleStream& stream) {
   return cat(stream.num_sources(), " sources in ");
 }
 
+void require_pretrain(const char* name, const std::string& path, const TokenSet& set) {
+  if (set.kind() != "pretrain")
+    fail(ErrorKind::usage, name, " ", path, " is of kind ", set.kind(), ", pretrain is needed");
+}
+
 }  // namespace
 
 TrainingRun::TrainingRun(RunConfig& config,
@@ -66,9 +71,7 @@ void TrainingRun::open_data() {
                           .cross_documents = data.cross_documents,
                           .split = data.split}));
   const TokenSet& set = stream_->first_set();
-  if (set.kind() != "pretrain")
-    fail(
-        ErrorKind::usage, "--data ", data.path, " is of kind ", set.kind(), ", pretrain is needed");
+  require_pretrain("--data", data.path, set);
   if (config_.train.seq_len == 0) config_.train.seq_len = set.seq_len();
   open_validation();
   files_ = set.tokenizer_files();
@@ -88,6 +91,7 @@ void TrainingRun::open_validation() {
   refuse_texts(data.valid_path, "data.valid_path");
   if (!data.valid_path.empty()) {
     valid_set_.emplace(TokenSet::open(data.valid_path));
+    require_pretrain("data.valid_path", data.valid_path, *valid_set_);
     if (valid_set_->manifest().tokenizer_hash != stream_->first_set().manifest().tokenizer_hash) {
       fail(ErrorKind::usage,
            "data.valid_path ",
@@ -219,7 +223,8 @@ void TrainingRun::resume() {
     });
     saved_step_ = found->step();
   } else if (config_.checkpoint.resume != "auto" && config_.checkpoint.resume != "never") {
-    all_or_none(world_, [&] { found = open_newest_good(config_.checkpoint.resume); });
+    all_or_none(world_,
+                [&] { found = open_newest_good(config_.checkpoint.resume, /*allow_older=*/true); });
   }
   fingerprint_ = take_fingerprint(world_, model_->registry.device(), layout());
   if (found) {

@@ -10,6 +10,7 @@
 
 #include "core/error.hpp"
 #include "core/file.hpp"
+#include "core/folders.hpp"
 #include "core/json.hpp"
 #include "core/log.hpp"
 
@@ -52,10 +53,7 @@ void write_verdict(const RunFolder& folder, const Verdict& verdict) noexcept {
 }
 
 void clear_verdicts(const RunFolder& folder) {
-  std::error_code code;
-  std::filesystem::remove_all(folder.verdicts(), code);
-  if (code)
-    fail(ErrorKind::resource, "cannot clear ", folder.verdicts().string(), ": ", code.message());
+  remove_tree(folder.verdicts());
 }
 
 }  // namespace trireme

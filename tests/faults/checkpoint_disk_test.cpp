@@ -86,7 +86,7 @@ TEST(ReadOnlyDisk, SaysSoAndTheEarlierCheckpointLoads) {
     ASSERT_EQ(::mount("tmpfs", folder.path().c_str(), "tmpfs", MS_REMOUNT | MS_RDONLY, nullptr), 0);
 
     const std::string text = message_of(
-        ErrorKind::resource, [&] { save_layout(folder.path(), 2, make_logicals(2), 2, kLayout); });
+        ErrorKind::usage, [&] { save_layout(folder.path(), 2, make_logicals(2), 2, kLayout); });
 
     EXPECT_NE(text.find("Read-only"), std::string::npos) << text;
     expect_loads(folder.path(), 1);

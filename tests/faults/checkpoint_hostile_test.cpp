@@ -147,7 +147,7 @@ TEST(Hostile, WhatCannotBeDeletedStopsNeitherPruningNorSaving) {
     prune_checkpoints(steps, {.run_id = "run", .keep_last = 1}, [](std::string_view) {});
   };
 
-  EXPECT_EQ(shell_code(in_child(prune)), exit_code(ErrorKind::resource));
+  EXPECT_EQ(shell_code(in_child(prune)), exit_code(ErrorKind::usage));
   EXPECT_EQ(list_steps(steps), std::vector<std::int64_t>{3});
   EXPECT_EQ(shell_code(in_child([&] {
               leave_root();

@@ -5,6 +5,7 @@
 #include <exception>
 #include <vector>
 
+#include "comm/descriptors.hpp"
 #include "comm/mpi/mpi_handles.hpp"
 #include "comm/session.hpp"
 #include "core/error.hpp"
@@ -12,6 +13,9 @@
 
 namespace trireme {
 namespace {
+
+/// Open MPI 4.1 takes 24 as it starts alone, more for each kind of network; ours follow.
+constexpr int kDescriptors = 48;
 
 std::string this_hostname() {
   std::array<char, 256> name{};
@@ -82,6 +86,7 @@ Session::Session(int* argc, char*** argv) {
     has_pmi |= std::getenv(name) != nullptr;
   if (!has_pmi) check_launcher(std::getenv("SLURM_STEP_NUM_TASKS"), by_mpirun, 1);
 #endif
+  require_descriptors(kDescriptors);
   int provided = 0;
   check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
   owns_mpi_ = true;

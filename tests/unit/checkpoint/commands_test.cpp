@@ -12,6 +12,7 @@
 #include "comm/thread/thread_world.hpp"
 #include "core/json.hpp"
 #include "unit/checkpoint/support.hpp"
+#include "unit/checkpoint/two_steps.hpp"
 
 namespace trireme {
 namespace {
@@ -123,6 +124,38 @@ TEST(CheckpointCommands, AFolderInUseIsLeftAloneHoweverItIsNamed) {
         << place;
   }
   EXPECT_EQ(list_steps(steps).size(), 4U);
+}
+
+TEST(CheckpointCommands, ADamagedNewestIsAnErrorUnlessAnOlderOneMayBeTaken) {
+  const TwoSteps saved;
+  const std::string place = saved.folder.path().string();
+  const std::string older = (saved.folder / "step-000000001").string();
+  const std::string hash = run({"checkpoint", "hash", older}).out;
+  std::string shard = read_file(saved.step / "shard-00001-of-00002.h5");
+  shard[shard.size() / 2] ^= 1;
+  overwrite(saved.step / "shard-00001-of-00002.h5", shard);
+
+  const std::string out = (saved.folder / "out").string();
+  const std::vector<std::vector<std::string>> commands{
+      {"checkpoint", "hash", place},
+      {"checkpoint", "inspect", place},
+      {"checkpoint", "diff", place, older},
+      {"checkpoint", "reshard", place, "--ranks", "3", "-o", out}};
+  for (std::vector<std::string> words : commands) {
+    const Outcome refused = run(words);
+    EXPECT_EQ(refused.code, 3) << words[1];
+    for (const char* part :
+         {"step-000000002", "shard-00001-of-00002.h5", "step-000000001", "--allow-older"})
+      EXPECT_NE(refused.out.find(part), std::string::npos) << part << " not in " << refused.out;
+    EXPECT_FALSE(fs::exists(out));
+    words.emplace_back("--allow-older");
+    EXPECT_EQ(run(words).code, 0) << words[1];
+  }
+  EXPECT_EQ(run({"checkpoint", "hash", place, "--allow-older"}).out, hash);
+  EXPECT_EQ(run({"checkpoint", "hash", out}).out, hash);
+  EXPECT_EQ(run({"checkpoint", "hash", saved.step.string(), "--allow-older"}).code, 3);
+  EXPECT_EQ(run({"checkpoint", "verify", place}).code, 3);
+  EXPECT_EQ(run({"checkpoint", "list", place}).code, 0);
 }
 
 TEST(CheckpointCommands, WrongArgumentsAreRefusedBeforeAnythingIsWritten) {

@@ -6,8 +6,10 @@
 #include "checkpoint/hf_config.hpp"
 #include "checkpoint/hf_export.hpp"
 #include "checkpoint/model_values.hpp"
+#include "checkpoint/run_lock.hpp"
 #include "checkpoint/safetensors.hpp"
 #include "checkpoint/verify.hpp"
+#include "core/folders.hpp"
 #include "core/json.hpp"
 #include "unit/checkpoint/support.hpp"
 
@@ -131,6 +133,69 @@ TEST(HuggingFace, SplitAndHalfPrecisionFoldersImport) {
   });
 }
 
+/// The embedding of small() has 50 rows.
+TEST(HuggingFace, ATokenizerWithMoreIdsThanTheEmbeddingHasRowsIsRefused) {
+  const TempFolder folder;
+  save_model(folder / "run", small(true, true), 1);
+  export_command({.checkpoint = folder / "run", .output = folder / "hf"});
+  const auto import = [&](const std::string& name) {
+    run_ranks(1, [&](Communicator& world) {
+      import_command({.hf = folder / "hf", .output = folder / name}, world);
+    });
+  };
+  const auto refused = [&](const char* name, const std::string& content) {
+    const std::string before = read_file(folder / "hf" / name);
+    overwrite(folder / "hf" / name, content);
+    const std::string text = message_of(ErrorKind::data, [&] { import("refused"); });
+    EXPECT_NE(text.find("51 ids"), std::string::npos) << text;
+    EXPECT_NE(text.find("50 rows"), std::string::npos) << text;
+    EXPECT_FALSE(fs::exists(folder / "refused"));
+    overwrite(folder / "hf" / name, before);
+  };
+
+  refused("tokenizer.json", R"({"model":{"vocab":{"a":0,"b":50}}})");
+  refused("tokenizer.json", R"({"model":{"vocab":{"a":0}},"added_tokens":[{"id":50}]})");
+  refused("tokenizer_config.json", R"({"added_tokens_decoder":{"50":{"content":"x"}}})");
+  Json unigram = {{"model", {{"vocab", Json::array()}}}};
+  for (int i = 0; i < 51; ++i) unigram["model"]["vocab"].push_back({"token", -1.0});
+  refused("tokenizer.json", unigram.dump());
+  overwrite(folder / "hf/tokenizer.json",
+            R"({"model":{"vocab":{"a":0,"b":48}},"added_tokens":[{"id":49,"content":"x"}]})");
+  import("exact");
+  overwrite(folder / "hf/tokenizer.json", R"({"model":{"vocab":{"a":0}}})");  // a padded embedding
+  import("padded");
+}
+
+TEST(HuggingFace, TwoExportsOrImportsIntoOneFolderDoNotMix) {
+  const TempFolder folder;
+  save_model(folder / "run", small(true, true), 1);
+  const ExportCommand one{.checkpoint = folder / "run", .output = folder / "hf"};
+  {
+    fs::create_directory(folder / ".tmp-hf");
+    const auto other = lock_folder(folder / ".tmp-hf");
+    overwrite(folder / ".tmp-hf/model.safetensors", "being written");
+    const std::string text = message_of(ErrorKind::usage, [&] { export_command(one); });
+    EXPECT_NE(text.find("another export"), std::string::npos) << text;
+    EXPECT_EQ(read_file(folder / ".tmp-hf/model.safetensors"), "being written");
+  }
+  export_command(one);  // what the other one left when it was killed does not matter
+  EXPECT_FALSE(fs::exists(folder / ".tmp-hf"));
+
+  const ImportCommand in{.hf = folder / "hf", .output = folder / "back"};
+  const auto import = [&] {
+    run_ranks(1, [&](Communicator& world) { import_command(in, world); });
+  };
+  {
+    const RunLock other(folder / "back", {});
+    const std::string text = message_of(ErrorKind::usage, import);
+    EXPECT_NE(text.find("in use by"), std::string::npos) << text;
+  }
+  fs::create_directories(folder / "back/checkpoints/.tmp-step-000000000");  // killed in its save
+  import();
+  EXPECT_EQ(checkpoint_hash(folder / "back"), checkpoint_hash(folder / "run"));
+  message_of(ErrorKind::usage, import);
+}
+
 Json good_config(bool qwen) {
   return parse_json(hf_config_text(small(qwen, true), DType::f32, {}), "test");
 }
@@ -241,7 +306,8 @@ TEST(Commands, ListVerifyAndInspectTellWhatIsThere) {
   EXPECT_NE(
       message_of(ErrorKind::data, [&] { checkpoint_verify(folder.path()); }).find("config.toml"),
       std::string::npos);
-  EXPECT_NE(checkpoint_hash(folder.path()), newest);  // the one before
+  message_of(ErrorKind::data, [&] { checkpoint_hash(folder.path()); });
+  EXPECT_NE(checkpoint_hash(folder.path(), /*allow_older=*/true), newest);  // the one before
   overwrite(folder / "checkpoints/step-000000020/manifest.json", "x");
   EXPECT_NE(checkpoint_list(folder.path()).find("step-000000020  damaged"), std::string::npos);
   message_of(ErrorKind::data, [&] { checkpoint_list(folder / "nothing"); });

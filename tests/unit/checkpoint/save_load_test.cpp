@@ -193,7 +193,7 @@ TEST(SaveLoad, ErrorOnOneRankIsThrownOnAllAndLeavesTheEarlierCheckpoint) {
     if (world.rank() == 1)
       overwrite(staged.whole.temporary / shard_file_name(staged.identity), "in the way");
     const std::string text = message_of(
-        ErrorKind::resource, [&] { commit_checkpoint(staged, write_staged_shard(staged), world); });
+        ErrorKind::usage, [&] { commit_checkpoint(staged, write_staged_shard(staged), world); });
     EXPECT_NE(text.find("step 2 is not saved: rank 1:"), std::string::npos) << text;
   });
   EXPECT_EQ(list_steps(folder.path()), std::vector<std::int64_t>{1});

@@ -4,10 +4,13 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <cerrno>
 #include <csignal>
 #include <thread>
 #include <vector>
 
+#include "core/folders.hpp"
+#include "core/refusal.hpp"
 #include "unit/core/scratch.hpp"
 
 namespace trireme {
@@ -60,6 +63,47 @@ TEST_F(File, AtomicWriteOnAFullDiskKeepsTheOldContentAndLeavesNothing) {
 TEST_F(File, AtomicWriteIntoAnAbsentFolderNamesIt) {
   EXPECT_TRUE(
       contains(error_of([&] { write_file_atomic(at("no/a"), "x"); }).what(), at("no/a").string()));
+}
+
+TEST_F(File, ARefusalMeansTheSameWhereverItIsMet) {
+  for (const int lasting :
+       {ENOENT, ENOTDIR, EISDIR, EEXIST, ENOTEMPTY, EACCES, EPERM, EROFS, ENAMETOOLONG, ELOOP}) {
+    EXPECT_EQ(kind_of_refusal(Access::read, lasting), ErrorKind::data) << lasting;
+    EXPECT_EQ(kind_of_refusal(Access::write, lasting), ErrorKind::usage) << lasting;
+  }
+  for (const int machine : {ENOSPC, EDQUOT, EMFILE, ENFILE, ENOMEM, EIO, EAGAIN, EFBIG, ESTALE}) {
+    for (const Access access : {Access::read, Access::write})
+      EXPECT_EQ(kind_of_refusal(access, machine), ErrorKind::resource) << machine;
+  }
+  const std::string long_name(300, 'x');
+  for (const std::string& nowhere :
+       {std::string(), std::string("/proc/none"), at(long_name).string()}) {
+    EXPECT_EQ(error_of([&] { write_file_atomic(nowhere, ""); }).kind(), ErrorKind::usage);
+    EXPECT_EQ(error_of([&] { make_folders(nowhere); }).kind(), ErrorKind::usage) << nowhere;
+    EXPECT_EQ(error_of([&] { read_file(nowhere); }).kind(), ErrorKind::data) << nowhere;
+  }
+}
+
+TEST_F(File, ATakenPlaceOrAFileInTheWayIsUsage) {
+  write_file_atomic(at("a"), "mine");
+  write_file_atomic(at("b"), "new");
+
+  EXPECT_EQ(error_of([&] { publish(at("b"), at("a")); }).kind(), ErrorKind::usage);
+  EXPECT_EQ(error_of([&] { make_folders(at("a")); }).kind(), ErrorKind::usage);
+  EXPECT_EQ(error_of([&] { make_folders(at("a/below")); }).kind(), ErrorKind::usage);
+  EXPECT_EQ(read_file(at("a")), "mine");
+}
+
+TEST_F(File, AFolderIsLockedForOneAndFreeAgainAfterIt) {
+  make_folders(at("a"));
+  {
+    const std::optional<Fd> mine = lock_folder(at("a"));
+    ASSERT_TRUE(mine);
+    EXPECT_FALSE(lock_folder(at("a")));
+    std::filesystem::rename(at("a"), at("b"));
+    EXPECT_FALSE(lock_folder(at("b")));
+  }
+  EXPECT_TRUE(lock_folder(at("b")));
 }
 
 TEST_F(File, ThreadsMayReplaceOneFileAtTheSameTime) {
@@ -125,8 +169,8 @@ TEST_F(File, PublishRefusesToReplace) {
   std::filesystem::create_directory(at("folder"));
   std::filesystem::create_directory(at("taken"));
 
-  EXPECT_EQ(error_of([&] { publish(at("new"), at("old")); }).kind(), ErrorKind::resource);
-  EXPECT_EQ(error_of([&] { publish(at("folder"), at("taken")); }).kind(), ErrorKind::resource);
+  EXPECT_EQ(error_of([&] { publish(at("new"), at("old")); }).kind(), ErrorKind::usage);
+  EXPECT_EQ(error_of([&] { publish(at("folder"), at("taken")); }).kind(), ErrorKind::usage);
   EXPECT_EQ(read_file(at("old")), "old");
   publish(at("new"), at("fresh"));
   publish(at("folder"), at("fresh_folder"));

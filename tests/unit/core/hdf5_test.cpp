@@ -127,7 +127,7 @@ TEST_F(Hdf5, ReadChecksNameTypeAndSize) {
 TEST_F(Hdf5, CreateRefusesAnExistingFileAndNeverOverwritesIt) {
   write_file_atomic(at("f"), "precious");
 
-  EXPECT_EQ(error_of([&] { Hdf5File::create(at("f")); }).kind(), ErrorKind::resource);
+  EXPECT_EQ(error_of([&] { Hdf5File::create(at("f")); }).kind(), ErrorKind::usage);
   EXPECT_EQ(read_file(at("f")), "precious");
 }
 

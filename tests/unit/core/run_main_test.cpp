@@ -2,8 +2,12 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <filesystem>
+#include <future>
 #include <new>
+#include <system_error>
 
 #include "unit/core/scratch.hpp"
 
@@ -48,6 +52,19 @@ TEST(RunMain, MapsWhatIsNoErrorOfOurs) {
   EXPECT_EQ(run([]() -> int { throw std::runtime_error("odd"); }).text,
             "trireme: internal error: odd; please report this\n");
   EXPECT_EQ(run([]() -> int { throw 7; }).code, 1);
+}
+
+TEST(RunMain, MapsWhatTheSystemRefusesByItsNumber) {
+  const auto code = [](auto error) { return run([&]() -> int { throw error; }).code; };
+  const auto number = [](int value) { return std::error_code(value, std::generic_category()); };
+
+  for (const int machine : {ENOSPC, EMFILE, ENFILE, ENOMEM, EAGAIN, EIO}) {
+    EXPECT_EQ(code(std::system_error(number(machine))), 4) << machine;
+    EXPECT_EQ(code(std::filesystem::filesystem_error("open", "a", number(machine))), 4) << machine;
+  }
+  EXPECT_EQ(code(std::filesystem::filesystem_error("open", "a", number(EACCES))), 3);
+  EXPECT_EQ(code(std::system_error(number(EDEADLK))), 1);  // no file is meant: our own bug
+  EXPECT_EQ(code(std::system_error(std::make_error_code(std::future_errc::no_state))), 1);
 }
 
 /// The exit code of a child whose standard output is `fd` and which prints more than a buffer

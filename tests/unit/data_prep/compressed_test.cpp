@@ -124,7 +124,7 @@ TEST_F(Compressed, InputsAreNamedByTheirMagicBytes) {
   EXPECT_NE(error_of(file("e.gz", "no json"), ErrorKind::data).find("byte 0"), std::string::npos);
   EXPECT_EQ(inspect_inputs({file("f.zst", "")}).at(0).size, 0U);  // of nothing, as gzip("") is
   const std::string xz("\xFD\x37zXZ\0rest", 10);
-  EXPECT_NE(error_of(file("g.jsonl", xz), ErrorKind::usage).find("is xz"), std::string::npos);
+  EXPECT_NE(error_of(file("g.jsonl", xz), ErrorKind::data).find("is xz"), std::string::npos);
 }
 
 TEST_F(Compressed, InputsCutAnywhereAreErrors) {
@@ -228,10 +228,10 @@ TEST_F(Compressed, FoldersAndPatternsNameTheirFiles) {
 
   EXPECT_EQ(names("in"), (std::vector<std::string>{"a.jsonl.gz", "b.jsonl", "sub/c.jsonl.zst"}));
   EXPECT_EQ(names("in/*.jsonl*"), (std::vector<std::string>{"a.jsonl.gz", "b.jsonl"}));
-  EXPECT_NE(error_of((folder_.path() / "in/*.csv").string(), ErrorKind::usage).find("no file"),
+  EXPECT_NE(error_of((folder_.path() / "in/*.csv").string(), ErrorKind::data).find("no file"),
             std::string::npos);
   std::filesystem::create_directory(folder_.path() / "empty");
-  EXPECT_NE(error_of((folder_.path() / "empty").string(), ErrorKind::usage).find("no .jsonl"),
+  EXPECT_NE(error_of((folder_.path() / "empty").string(), ErrorKind::data).find("no .jsonl"),
             std::string::npos);
 }
 

@@ -208,7 +208,7 @@ TEST_F(Pack, RefusesMoreShardsThanAFolderShouldHold) {
 
 TEST_F(Pack, AnOutputThatCannotBeWrittenIsAMistakeOfUse) {
   write_text(path_ / "file", "mine");
-  EXPECT_NE(error_of(pack_config(corpus_, path_ / "file"), ErrorKind::usage).find("--output"),
+  EXPECT_NE(error_of(pack_config(corpus_, path_ / "file"), ErrorKind::usage).find("choose"),
             std::string::npos);
   EXPECT_NE(error_of(pack_config(corpus_, path_ / "file" / "below"), ErrorKind::usage).find("file"),
             std::string::npos);

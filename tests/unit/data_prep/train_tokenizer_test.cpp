@@ -174,7 +174,7 @@ TEST_F(TrainTokenizer, ReadsSpecialTokens) {
                            R"([{"content": "a", "special": 1}])",
                            R"([{"content": "a", "specail": true}])"}) {
     write_text(file, text);
-    const std::string message = error_of([&] { read_special_tokens(file); }, ErrorKind::usage);
+    const std::string message = error_of([&] { read_special_tokens(file); }, ErrorKind::data);
     EXPECT_NE(message.find("special.json"), std::string::npos) << text << ": " << message;
   }
 }

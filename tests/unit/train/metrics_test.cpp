@@ -101,7 +101,7 @@ TEST_F(MetricsTest, AHalfLineOfALostProcessIsCutOff) {
 TEST_F(MetricsTest, AFileThatCannotGrowIsAnError) {
   run_ranks(1, [&](Communicator& world) {
     Metrics metrics(world, at("absent") / "metrics.jsonl", 1, 1);
-    EXPECT_EQ(error_of([&] { metrics.write_resumed(1); }).kind(), ErrorKind::resource);
+    EXPECT_EQ(error_of([&] { metrics.write_resumed(1); }).kind(), ErrorKind::usage);
   });
 }
 

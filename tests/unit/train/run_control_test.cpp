@@ -173,8 +173,9 @@ TEST_F(RunFolderTest, SomethingElseIsRefusedUntouched) {
   }
   std::ofstream(at("file")) << "x";
   EXPECT_EQ(error_of([&] { RunFolder{at("file")}.prepare(); }).kind(), ErrorKind::usage);
-  EXPECT_EQ(error_of([&] { RunFolder{"/proc/self/nothing"}.prepare(); }).kind(),
-            ErrorKind::resource);
+  for (const std::string& nowhere :
+       {std::string(), std::string("/proc/self/x"), std::string(300, 'x')})
+    EXPECT_EQ(error_of([&] { RunFolder{nowhere}.prepare(); }).kind(), ErrorKind::usage) << nowhere;
 }
 
 TEST_F(RunFolderTest, StatusSaysHowItEnded) {

@@ -1,0 +1,33 @@
+#include "comm/descriptors.hpp"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+
+#include <cerrno>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/file.hpp"
+
+namespace trireme {
+
+void require_descriptors(int wanted) {
+  std::vector<Fd> opened;
+  for (int i = 0; i < wanted; ++i) {
+    opened.emplace_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (opened.back() || (errno != EMFILE && errno != ENFILE)) continue;
+    rlimit limit{};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    opened.clear();
+    fail(ErrorKind::resource,
+         "too few file descriptors to start MPI: this process may open ",
+         i,
+         " more, ",
+         wanted,
+         " are needed (the limit is ",
+         limit.rlim_cur,
+         "; `ulimit -n 1024` before it raises that)");
+  }
+}
+
+}  // namespace trireme

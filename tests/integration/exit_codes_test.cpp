@@ -1,0 +1,307 @@
+/// Every command of both programs against one table: what an exit code means does not depend on the
+/// command. The same words as in src/core/refusal.hpp and in the README.
+
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "core/error.hpp"
+#include "core/file.hpp"
+#include "support/run_program.hpp"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::Arguments;
+using testing::Exit;
+using testing::Process;
+
+/// A command with arguments that work. `<x` stands for a path that is read, `>x` for one that is
+/// made; both lie in the test's folder.
+struct Row {
+  const char* program;
+  Arguments command;
+  Arguments arguments;
+  bool replaces_files = false;  // an output that is there is no mistake: a file that is replaced
+};
+
+const std::vector<Row>& rows() {
+  static const std::vector<Row> table{
+      {"trireme",
+       {"pretrain"},
+       {"--data", "<set", "--run", ">run", "--model.preset", "tiny", "--train.steps", "1"}},
+      {"trireme", {"generate"}, {"--checkpoint", "<run", "--prompt", "x", "--max-tokens", "1"}},
+      {"trireme", {"checkpoint", "list"}, {"<run"}},
+      {"trireme", {"checkpoint", "verify"}, {"<run"}},
+      {"trireme", {"checkpoint", "hash"}, {"<run"}},
+      {"trireme", {"checkpoint", "inspect"}, {"<run"}},
+      {"trireme", {"checkpoint", "diff"}, {"<run", "<run"}},
+      {"trireme", {"checkpoint", "reshard"}, {"<run", "--ranks", "2", "--output", ">steps"}},
+      {"trireme", {"checkpoint", "prune"}, {"<run", "--dry-run"}},
+      {"trireme",
+       {"bench", "checkpoint"},
+       {"--bytes", "1000", "--repeats", "1", "--folder", ">bench"}},
+      {"trireme", {"plan-interval"}, {"--stall-s", "1", "--mtbf-h", "5"}},
+      {"trireme", {"export"}, {"--checkpoint", "<run", "--output", ">hf"}},
+      {"trireme", {"import"}, {"--hf", "<hf", "--output", ">run"}},
+      {"trireme", {"config", "show"}, {}},
+      {"trireme-data",
+       {"tokenizer", "train"},
+       {"--input", "<corpus.jsonl", "--vocab-size", "300", "--output", ">tokenizer"}},
+      {"trireme-data",
+       {"tokenizer", "encode"},
+       {"--tokenizer", "<tokenizer", "--input", "<corpus.jsonl", "--output", ">ids.jsonl"},
+       true},
+      {"trireme-data",
+       {"tokenizer", "decode"},
+       {"--tokenizer", "<tokenizer", "--input", "<ids.jsonl", "--output", ">text.jsonl"},
+       true},
+      {"trireme-data",
+       {"pack"},
+       {"--tokenizer",
+        "<tokenizer",
+        "--input",
+        "<corpus.jsonl",
+        "--seq-len",
+        "32",
+        "--output",
+        ">set"}},
+      {"trireme-data",
+       {"import"},
+       {"--format",
+        "llm.c",
+        "--input",
+        "<tokens.bin",
+        "--vocab-size",
+        "50257",
+        "--output",
+        ">set"}},
+      {"trireme-data", {"inspect"}, {"<set"}},
+      {"trireme-data", {"verify"}, {"<set"}},
+      {"trireme-data", {"synth"}, {"--output", ">corpus.jsonl", "--documents", "10"}},
+      {"trireme-data",
+       {"bench"},
+       {"--tokenizer", "<tokenizer", "--input", "<corpus.jsonl", "--seconds", "0", "--no-pack"}}};
+  return table;
+}
+
+class ExitCodes : public testing::RunProgram {
+ protected:
+  static void SetUpTestSuite() {
+    RunProgram::SetUpTestSuite();
+    make_inputs();
+    make_refusing_places();
+  }
+
+  static void TearDownTestSuite() {
+    if (read_only_ == path("read-only")) (void)::umount(read_only_.c_str());  // else it cannot go
+    RunProgram::TearDownTestSuite();
+  }
+
+  static std::string line(const Arguments& words) {
+    std::string text;
+    for (const std::string& word : words) text += word + ' ';
+    return text;
+  }
+
+  /// Runs it under `limits` (`ulimit ...; `), standard output to `out`.
+  static Exit run(const Row& row,
+                  Arguments arguments,
+                  const std::string& limits = "",
+                  const std::string& out = "") {
+    const bool trainer = std::string(row.program) == "trireme";
+    Arguments words{"/bin/sh",
+                    "-c",
+                    limits + "exec \"$@\"" + (out.empty() ? "" : " >" + out),
+                    "sh",
+                    trainer ? TRIREME_PROGRAM : TRIREME_DATA_PROGRAM};
+    words.insert(words.end(), row.command.begin(), row.command.end());
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    if (row.command.front() == "pretrain") words.insert(words.end(), {"--train.device", "cpu"});
+    return Process(words, {{"OMP_NUM_THREADS", "1"}}, path("command.log")).wait(kLimit_s);
+  }
+
+  /// The arguments with their places: inputs that are there, outputs that are new; word `at` is
+  /// `instead` if one is given.
+  static Arguments placed(const Row& row, std::size_t at = SIZE_MAX, const fs::path& instead = {}) {
+    static int count = 0;
+    const fs::path fresh = path("out") / std::to_string(++count);
+    fs::create_directories(fresh);
+    Arguments words;
+    for (std::size_t i = 0; i < row.arguments.size(); ++i) {
+      const std::string& word = row.arguments[i];
+      if (i == at) {
+        words.push_back(instead.string());
+      } else if (word[0] == '<') {
+        words.push_back((path("in") / word.substr(1)).string());
+      } else if (word[0] == '>') {
+        words.push_back((fresh / word.substr(1)).string());
+      } else {
+        words.push_back(word);
+      }
+    }
+    return words;
+  }
+
+  static void expect(const Row& row, const Arguments& arguments, int code, const char* why) {
+    const Exit exit = run(row, arguments);
+    EXPECT_EQ(exit.code, code) << row.program << ' ' << line(row.command) << line(arguments) << "("
+                               << why << ")\n"
+                               << exit.err;
+    const bool one_message = exit.err.find(cat(row.program, ": error: ")) != std::string::npos;
+    EXPECT_TRUE(code == 0 || one_message) << line(row.command) << exit.err;
+  }
+
+  static inline fs::path read_only_;
+
+ private:
+  /// What the rows read, each made by a row before it or by the program itself.
+  static void make_inputs() {
+    fs::create_directory(path("in"));
+    fs::create_directory_symlink(set(), path("in/set"));
+    fs::create_directory_symlink(set() / "tokenizer", path("in/tokenizer"));
+    fs::copy_file(path("corpus.jsonl"), path("in/corpus.jsonl"));
+    ASSERT_EQ(pretrain("in/run", {"--train.steps", "1"}).code, 0);
+    const auto make = [](const std::string& command, const Arguments& arguments) {
+      for (const Row& row : rows()) {
+        if (line(row.command) != command) continue;
+        const Exit exit = run(row, arguments);
+        ASSERT_EQ(exit.code, 0) << exit.err;
+      }
+    };
+    const auto in = [](const char* name) { return (path("in") / name).string(); };
+    make("export ", {"--checkpoint", in("run"), "--output", in("hf")});
+    make("tokenizer encode ",
+         {"--tokenizer",
+          in("tokenizer"),
+          "--input",
+          in("corpus.jsonl"),
+          "--output",
+          in("ids.jsonl")});
+    // llm.c: 256 numbers of 32 bits, then ids of 16 bits.
+    std::string tokens(1024 + 200, '\0');
+    const std::int32_t head[] = {20240520, 1, 100};
+    std::memcpy(tokens.data(), head, sizeof head);
+    for (std::size_t i = 0; i < 100; ++i) tokens[1024 + 2 * i] = static_cast<char>(i % 7 + 1);
+    std::ofstream(in("tokens.bin"), std::ios::binary) << tokens;
+  }
+
+  /// A read-only disk for root, who may write into any folder; a folder without the right for
+  /// others.
+  static void make_refusing_places() {
+    read_only_ = path("read-only");
+    fs::create_directory(read_only_);
+    std::ofstream(path("file")) << "not it\n";
+    if (::geteuid() != 0) {
+      ASSERT_EQ(::chmod(read_only_.c_str(), 0555), 0);
+      return;
+    }
+    const bool mounted = ::unshare(CLONE_NEWNS) == 0 &&
+                         ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                         ::mount("tmpfs", read_only_.c_str(), "tmpfs", MS_RDONLY, "size=4k") == 0;
+    if (!mounted) read_only_ = "/sys";  // root without the right to mount: there is no mkdir in it
+  }
+};
+
+/// The commands that `--help` lists.
+std::set<std::string> commands_of_help(const std::string& help) {
+  std::set<std::string> commands;
+  std::istringstream lines(help);
+  bool inside = false;
+  for (std::string text; std::getline(lines, text);) {
+    if (text == "commands:") inside = true;
+    if (!inside || text.size() < 3 || text.compare(0, 2, "  ") != 0 || text[2] == ' ') continue;
+    commands.insert(text.substr(2, text.find("  ", 2) - 2));
+  }
+  return commands;
+}
+
+TEST_F(ExitCodes, TheTableHasEveryCommand) {
+  for (const char* program : {"trireme", "trireme-data"}) {
+    std::set<std::string> known;
+    for (const Row& row : rows()) {
+      const std::string words = line(row.command);
+      if (row.program == std::string(program)) known.insert(words.substr(0, words.size() - 1));
+    }
+    const Exit help = run({program, {"--help"}, {}}, {});
+    EXPECT_EQ(help.code, 0);
+    EXPECT_EQ(commands_of_help(help.out), known) << "a new command needs a row in this test";
+  }
+}
+
+TEST_F(ExitCodes, EachWorks) {
+  for (const Row& row : rows()) expect(row, placed(row), 0, "as it should be");
+}
+
+/// Each input: absent, another kind of file, and one of the stranger places in turn.
+TEST_F(ExitCodes, WhatIsToBeReadAndIsAbsentOrDamagedIs3) {
+  fs::create_directory(path("empty"));
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0644), 0);
+  const std::vector<fs::path> strange{path("absent-*.jsonl"),
+                                      path("file") / "below",
+                                      path("empty"),
+                                      path("pipe"),
+                                      path(std::string(300, 'x'))};
+  std::size_t turn = 0;
+  for (const Row& row : rows()) {
+    for (std::size_t i = 0; i < row.arguments.size(); ++i) {
+      const std::string& word = row.arguments[i];
+      if (word[0] != '<') continue;
+      expect(row, placed(row, i, path("absent")), 3, "absent");
+      expect(row, placed(row, i, strange[turn++ % strange.size()]), 3, "to be read");
+      const bool any_text_will_do = word == "<corpus.jsonl" || row.command.front() == "pretrain";
+      if (!any_text_will_do) expect(row, placed(row, i, path("file")), 3, "another kind of file");
+    }
+  }
+}
+
+/// Each output: below /proc, taken, and one of the other places in turn.
+TEST_F(ExitCodes, WhatCannotBeMadeThereOrIsTakenIs2) {
+  fs::create_directory(path("taken"));
+  std::ofstream(path("taken") / "thesis.tex") << "x";
+  const std::vector<fs::path> others{
+      path(std::string(300, 'x')), path("file") / "below", read_only_ / "new", fs::path()};
+  std::size_t turn = 0;
+  for (const Row& row : rows()) {
+    for (std::size_t i = 0; i < row.arguments.size(); ++i) {
+      if (row.arguments[i][0] != '>') continue;
+      expect(row, placed(row, i, "/proc/none"), 2, "to be made");
+      expect(row, placed(row, i, others[turn++ % others.size()]), 2, "to be made");
+      const bool adds = row.command.back() == "reshard";  // a step to a folder of steps
+      if (!adds) expect(row, placed(row, i, path("taken")), 2, "taken");
+      if (!row.replaces_files) expect(row, placed(row, i, path("file")), 2, "a file in the way");
+    }
+  }
+  EXPECT_EQ(read_file(path("file")), "not it\n");
+}
+
+TEST_F(ExitCodes, AFullDiskIs4) {
+  for (const Row& row : rows()) {
+    const bool writes = line(row.arguments).find('>') != std::string::npos;
+    // No file may grow past 512 bytes: EFBIG, where a full disk says ENOSPC.
+    const Exit exit =
+        writes ? run(row, placed(row), "ulimit -f 1; ") : run(row, placed(row), "", "/dev/full");
+    EXPECT_EQ(exit.code, 4) << line(row.command) << exit.err;
+  }
+}
+
+TEST_F(ExitCodes, TooFewDescriptorsAre4) {
+  for (const Row& row : rows()) {
+    const bool known =
+        std::set<std::string>{"pretrain", "export", "generate", "import", "pack"}.contains(
+            row.command.back());
+    if (!known) continue;
+    const Exit exit = run(row, placed(row), "ulimit -n 5; ");
+    EXPECT_EQ(exit.code, 4) << line(row.command) << exit.err;
+  }
+}
+
+}  // namespace
+}  // namespace trireme
