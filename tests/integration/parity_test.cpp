@@ -3,124 +3,22 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <mutex>
-#include <numeric>
-
-#include "comm/thread/thread_world.hpp"
 #include "core/error.hpp"
 #include "core/failpoints.hpp"
-#include "optim/optimizer.hpp"
-#include "support/random_batches.hpp"
-#include "train/step.hpp"
+#include "support/train_layout.hpp"
 
 namespace trireme {
 namespace {
 
-constexpr std::int64_t kSteps = 4;
-constexpr std::int64_t kSamples = 12;  // of one update
-constexpr std::int64_t kLength = 12;
-constexpr std::int64_t kVocab = 40;
+using testing::Layout;
+using testing::Shape;
+using testing::Trace;
+using testing::train;
+
 constexpr double kTolerance =
     1e-10;  // relative; fp64 sums of 1e3 terms in another order differ by about 1e-13
 
-/// How one update is cut. shares[r]: samples of rank r; its micro-batches hold `micro_batch` of
-/// them, the last what is left.
-struct Layout {
-  std::vector<std::int64_t> shares{kSamples};
-  std::int64_t micro_batch = kSamples;
-  double bucket_mib = 25;
-  bool recompute = false;
-  ops::Path path = ops::Path::plain;
-};
-
-struct Shape {
-  const char* preset = "tiny";  // Qwen3 shape
-  bool tied = true;
-  double dropout = 0.1;
-  double clip_norm = 0;
-};
-
-struct Trace {
-  std::vector<double> losses;
-  std::vector<double> norms;
-  std::vector<at::Tensor> grads;  // flat, after each step
-  at::Tensor weights;
-};
-
-ModelConfig model_config(const Shape& shape) {
-  ModelConfig config = model_preset(shape.preset);
-  config.hidden_size = 16;
-  config.num_layers = 2;
-  config.num_heads = 4;
-  config.num_kv_heads = 2;
-  config.head_dim = 4;
-  config.intermediate_size = 24;
-  config.max_seq_len = kLength;
-  config.tie_embeddings = shape.tied;
-  config.dropout = shape.dropout;
-  resolve(config, kVocab);
-  return config;
-}
-
-/// This rank's micro-batches of the update that starts at global sample `first`.
-std::vector<Batch> share_of(const Layout& layout, int rank, std::int64_t first) {
-  const auto at = layout.shares.begin() + rank;
-  std::int64_t next = std::accumulate(layout.shares.begin(), at, first);
-  const std::int64_t end = next + *at;
-  std::vector<Batch> batches;
-  while (next < end) {
-    std::vector<std::int64_t> indices;
-    while (next < end && static_cast<std::int64_t>(indices.size()) < layout.micro_batch)
-      indices.push_back(next++);
-    batches.push_back(testing::make_rows(indices, kLength, kVocab));
-  }
-  return batches;
-}
-
-std::int64_t targets_of_update(std::int64_t first) {
-  std::vector<std::int64_t> indices(kSamples);
-  std::iota(indices.begin(), indices.end(), first);
-  return testing::make_rows(indices, kLength, kVocab).num_targets;
-}
-
-Trace train_rank(Communicator& world, const Layout& layout, const Shape& shape) {
-  at::set_num_threads(1);
-  const ModelConfig config = model_config(shape);
-  const Mesh mesh(world, {});
-  ParamRegistry registry;
-  Transformer model(registry, config, ModelPart::whole(config), {layout.path, layout.recompute, 7});
-  registry.allocate(mesh, {at::kDouble, at::kDouble}, at::kCPU);
-  model.prepare();
-  registry.initialize(7);
-  const auto optimizer = make_optimizer({}, registry);
-  LossScaler scaler(false);
-  Communicator& group = mesh.group(Axis::data);
-  Step step(model, *optimizer, group, scaler, shape.clip_norm, layout.bucket_mib);
-  Trace trace;
-  for (std::int64_t i = 1; i <= kSteps; ++i) {
-    const std::int64_t first = (i - 1) * kSamples;
-    const std::int64_t targets = targets_of_update(first);
-    const UpdateResult result =
-        step.run(share_of(layout, world.rank(), first), targets, i, i, 1e-2);
-    double loss = result.loss_sum;
-    group.all_reduce(&loss, &loss, 1, DType::f64, ReduceOp::sum, {}, "loss")->wait();
-    trace.losses.push_back(loss / static_cast<double>(targets));
-    trace.norms.push_back(result.grad_norm);
-    trace.grads.push_back(registry.flat_grad().clone());
-  }
-  trace.weights = registry.flat_main().clone();
-  return trace;
-}
-
-/// Of every rank.
-std::vector<Trace> train(const Layout& layout, const Shape& shape) {
-  std::vector<Trace> traces(layout.shares.size());
-  run_ranks(static_cast<int>(traces.size()), [&](Communicator& world) {
-    traces[static_cast<std::size_t>(world.rank())] = train_rank(world, layout, shape);
-  });
-  return traces;
-}
+constexpr std::size_t kSteps = 4;
 
 double relative(const at::Tensor& value, const at::Tensor& expected) {
   return (value - expected).abs().max().item<double>() / expected.abs().max().item<double>();
@@ -197,7 +95,7 @@ TEST(Parity, HoldsWhileTheClipIsActive) {
 
 TEST(Parity, HoldsWhenAWholeShareHasNoTargets) {
   // Sample 4 of the first update is all one-token documents; a rank gets it alone.
-  ASSERT_EQ(testing::make_rows({4}, kLength, kVocab).num_targets, 0);
+  ASSERT_EQ(testing::make_rows({4}, Shape{}.length, Shape{}.vocab).num_targets, 0);
   const Shape shape;
   expect_same({{4, 1, 7}, 7, kFewBuckets, false, ops::Path::plain},
               shape,
@@ -224,7 +122,7 @@ TEST(Parity, RepeatedRunsGiveTheSameBits) {
 
 TEST(Overlap, TheFirstBucketLeavesBeforeTheLastGradientIsReadyAndBytesAreAsCounted) {
   run_ranks(2, [](Communicator& world) {
-    const ModelConfig config = model_config({});
+    const ModelConfig config = testing::model_config({});
     const Mesh mesh(world, {});
     ParamRegistry registry;
     Transformer model(registry, config, ModelPart::whole(config), {});
@@ -239,8 +137,11 @@ TEST(Overlap, TheFirstBucketLeavesBeforeTheLastGradientIsReadyAndBytesAreAsCount
     const std::uint64_t payload_before = group.counters().payload;
     const std::uint64_t sent_before = group.counters().sent;
 
-    const UpdateResult result =
-        step.run(share_of(layout, world.rank(), 0), targets_of_update(0), 1, 1, 1e-3);
+    const UpdateResult result = step.run(testing::share_of(layout, {}, world.rank(), 0),
+                                         testing::targets_of_update({}, 0),
+                                         1,
+                                         1,
+                                         1e-3);
 
     EXPECT_GT(result.overlap.first_launch_s, 0);
     EXPECT_LT(result.overlap.first_launch_s, result.overlap.last_ready_s);
@@ -265,7 +166,7 @@ TEST(Overflow, OfOneRankSkipsTheUpdateOnAll) {
   ::setenv("TRIREME_FAULT", "train.overflow:*:1:trigger", 1);
   failpoints_init(0);
   run_ranks(2, [](Communicator& world) {
-    const ModelConfig config = model_config({});
+    const ModelConfig config = testing::model_config({});
     const Mesh mesh(world, {});
     ParamRegistry registry;
     Transformer model(registry, config, ModelPart::whole(config), {});
@@ -278,15 +179,16 @@ TEST(Overflow, OfOneRankSkipsTheUpdateOnAll) {
     Step step(model, *optimizer, mesh.group(Axis::data), scaler, 1.0, kFewBuckets);
     const at::Tensor before = registry.flat_main().clone();
     const Layout layout{{6, 6}, 6, kFewBuckets, false, ops::Path::fast};
-    const std::vector<Batch> batches = share_of(layout, world.rank(), 0);
+    const std::vector<Batch> batches = testing::share_of(layout, {}, world.rank(), 0);
 
-    const UpdateResult overflowed = step.run(batches, targets_of_update(0), 1, 1, 1e-3);
+    const UpdateResult overflowed =
+        step.run(batches, testing::targets_of_update({}, 0), 1, 1, 1e-3);
 
     EXPECT_TRUE(overflowed.skipped);
     EXPECT_TRUE(registry.flat_main().equal(before));
     EXPECT_EQ(scaler.scale(), 512.0);
     EXPECT_EQ(scaler.good_steps(), 0);
-    const UpdateResult good = step.run(batches, targets_of_update(0), 2, 1, 1e-3);
+    const UpdateResult good = step.run(batches, testing::targets_of_update({}, 0), 2, 1, 1e-3);
     EXPECT_FALSE(good.skipped);
     EXPECT_FALSE(registry.flat_main().equal(before));
     EXPECT_EQ(scaler.good_steps(), 1);

@@ -104,7 +104,8 @@ class Model(nn.Module):
         if config["tie_embeddings"]:
             self.lm_head.weight = self.model.embed_tokens.weight
         self.to(dtype)
-        cos, sin = rope_tables(length, config["head_dim"], config["rope_theta"], dtype)
+        wide = torch.float32 if dtype == torch.bfloat16 else dtype  # as in every trainer, positions are not rounded to 8 bits
+        cos, sin = rope_tables(length, config["head_dim"], config["rope_theta"], wide)
         self.register_buffer("cos", cos, persistent=False)
         self.register_buffer("sin", sin, persistent=False)
 

@@ -1,0 +1,227 @@
+/// The fast kernels (train.fused_ops) train as exactly as their precision lets them: losses, the
+/// gradient of every parameter and the way of the weights, next to plain operations in fp64.
+///
+/// An error is a relative distance |x - x64| / |x64|. Two bounds hold it.
+///
+/// 1. From depth and width. u is the unit roundoff, 2^-24 in fp32 and 2^-8 in bf16. A block stores
+/// 11 tensors on the way forward (norm, qkv, turned heads, attention, its projection, sum, norm,
+/// gate and up, SwiGLU, down, sum), reads 4 matrices that were rounded once, and as many on the way
+/// back; embedding, last norm, logits and their gradient make 4 more. So a gradient has been
+/// rounded R = 2 (15 L + 4) times. Roundings to nearest are independent with mean 0, so their
+/// squares add: the error grows as sqrt(R), not as R, and a bound linear in depth would let a wrong
+/// term through. In fp32 the sums of matrix products round as well: H terms of random sign, added
+/// one by one, give sqrt(H / 2) u, in all u sqrt(R (1 + H / 2)). In bf16 they are added in fp32,
+/// 2^16 times finer, and count nothing. Queries and keys get differences of like numbers (softmax
+/// and norm take the mean away), which are up to kCondition times less exact than what they are
+/// made of.
+///
+/// 2. From the error of plain operations in the same precision on the same batches: they store the
+/// same tensors, so they have the same error up to chance and the order of sums (measured: 0.3 to
+/// 1.4 of it in fp32, 0.6 to 1.3 in bf16). It follows what bound 1 does not know: how much this
+/// model amplifies.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "core/error.hpp"
+#include "support/train_layout.hpp"
+
+namespace trireme {
+namespace {
+
+using testing::Layout;
+using testing::Shape;
+using testing::Trace;
+using testing::train;
+using testing::Training;
+
+constexpr double kCondition = 3;
+/// AdamW moves a weight whose gradient is next to nothing by the gradient's sign, so a few weights
+/// decide the distance that the way ends apart.
+constexpr double kWayFactor = 8;
+/// Three numbers, in which roundings cancel by chance: a hundredth of what the gradients have.
+constexpr double kLossFactor = 8;
+
+using Errors = std::map<std::string, double>;
+
+struct Precision {
+  const char* name;
+  ParamDTypes dtypes;
+  double roundoff;
+  double factor;     // of bound 2
+  bool narrow_sums;  // matrix products are summed in this precision
+};
+
+const Precision kFp32{"fp32", {at::kFloat, at::kFloat}, 0x1p-24, 2, true};
+const Precision kBf16{"bf16", {at::kBFloat16, at::kFloat}, 0x1p-8, 1.5, false};
+
+/// No size but head_dim 32 is a multiple of a vector or of an attention block.
+const Shape kQwen{.dropout = 0,
+                  .hidden_size = 24,
+                  .num_layers = 3,
+                  .head_dim = 6,
+                  .intermediate_size = 20,
+                  .vocab = 53,
+                  .length = 13};
+/// Documents of one to four tokens, one key head for all query heads.
+const Shape kPairs{.preset = "minimind-2",
+                   .tied = false,
+                   .dropout = 0,
+                   .hidden_size = 41,
+                   .num_kv_heads = 1,
+                   .head_dim = 10,
+                   .intermediate_size = 37,
+                   .vocab = 67,
+                   .length = 9};
+/// The bf16 attention kernel, documents longer than its blocks of 64 keys, more tokens than a block
+/// of summed rows.
+const Shape kBlocks{.tied = false,
+                    .dropout = 0,
+                    .hidden_size = 48,
+                    .head_dim = 32,
+                    .intermediate_size = 70,
+                    .vocab = 90,
+                    .length = 151,
+                    .samples = 3};
+const Shape kDeep{.preset = "minimind-2",
+                  .dropout = 0,
+                  .hidden_size = 33,
+                  .num_layers = 4,
+                  .num_kv_heads = 4,
+                  .head_dim = 34,
+                  .intermediate_size = 50,
+                  .vocab = 41,
+                  .length = 31,
+                  .samples = 5};
+
+Layout fast(std::vector<std::int64_t> shares, std::int64_t micro_batch, bool recompute = false) {
+  return {std::move(shares), micro_batch, 0.01, recompute, ops::Path::fast};
+}
+
+Layout whole(const Shape& shape, ops::Path path) {
+  return {{shape.samples}, shape.samples, 25, false, path};
+}
+
+/// Gradients of several updates at one place, so that chance in one of them does not decide.
+Training at_one_place(ParamDTypes dtypes) {
+  return {dtypes, 3, 0.0, true};
+}
+
+Training moving(ParamDTypes dtypes) {
+  return {dtypes, 4, 1e-2, true};
+}
+
+constexpr ParamDTypes kFp64{at::kDouble, at::kDouble};
+
+double root_of_squares(const std::vector<at::Tensor>& tensors) {
+  double sum = 0;
+  for (const at::Tensor& x : tensors) sum += x.to(at::kDouble).square().sum().item<double>();
+  return std::sqrt(sum);
+}
+
+Errors errors_of(const Trace& run, const Trace& exact) {
+  Errors errors;
+  double losses = 0;
+  for (std::size_t i = 0; i < exact.losses.size(); ++i)
+    losses += std::pow(run.losses[i] / exact.losses[i] - 1, 2);
+  errors["losses"] = std::sqrt(losses / static_cast<double>(exact.losses.size()));
+  for (const testing::Param& param : exact.params) {
+    std::vector<at::Tensor> apart;
+    std::vector<at::Tensor> whole;
+    for (std::size_t i = 0; i < exact.grads.size(); ++i) {
+      whole.push_back(param.of(exact.grads[i]));
+      apart.push_back(param.of(run.grads[i]).to(at::kDouble) - whole.back());
+    }
+    errors["gradient of " + param.name] = root_of_squares(apart) / root_of_squares(whole);
+  }
+  return errors;
+}
+
+double error_of_way(const Trace& run, const Trace& exact) {
+  return root_of_squares({run.weights.to(at::kDouble) - exact.weights}) /
+         root_of_squares({exact.weights - exact.first_weights});
+}
+
+double bound_from_depth(const Shape& shape, const Precision& precision) {
+  const double roundings = 2.0 * (15.0 * static_cast<double>(shape.num_layers) + 4.0);
+  const double of_sums = precision.narrow_sums ? static_cast<double>(shape.hidden_size) / 2 : 0;
+  return kCondition * precision.roundoff * std::sqrt(roundings * (1 + of_sums));
+}
+
+void expect_within(const Layout& layout,
+                   const Shape& shape,
+                   const Precision& precision,
+                   const Trace& exact,
+                   const Errors& plain) {
+  const double from_depth = bound_from_depth(shape, precision);
+  for (const Trace& trace : train(layout, shape, at_one_place(precision.dtypes))) {
+    for (const auto& [what, error] : errors_of(trace, exact)) {
+      EXPECT_LE(error, from_depth) << what;
+      const double factor = what == "losses" ? kLossFactor : precision.factor;
+      EXPECT_LE(error, factor * plain.at(what)) << what;
+    }
+  }
+}
+
+void expect_fast_within(const Shape& shape) {
+  const Layout plain = whole(shape, ops::Path::plain);
+  const Layout fast = whole(shape, ops::Path::fast);
+  const Trace exact = train(plain, shape, at_one_place(kFp64)).front();
+  const Trace exact_way = train(plain, shape, moving(kFp64)).front();
+  for (const Precision& precision : {kFp32, kBf16}) {
+    SCOPED_TRACE(precision.name);
+    const Errors errors =
+        errors_of(train(plain, shape, at_one_place(precision.dtypes)).front(), exact);
+    expect_within(fast, shape, precision, exact, errors);
+
+    const auto error = [&](const Layout& layout) {
+      return error_of_way(train(layout, shape, moving(precision.dtypes)).front(), exact_way);
+    };
+    EXPECT_LE(error(fast), kWayFactor * error(plain)) << "the way of the weights";
+  }
+}
+
+TEST(FastParity, HoldsForTheQwen3ShapeWithTiedEmbedding) {
+  expect_fast_within(kQwen);
+}
+
+TEST(FastParity, HoldsForPairsOfTokensAndOneKeyHead) {
+  expect_fast_within(kPairs);
+}
+
+TEST(FastParity, HoldsForDocumentsLongerThanAnAttentionBlock) {
+  expect_fast_within(kBlocks);
+}
+
+TEST(FastParity, HoldsForTheLlamaShapeInDepth) {
+  expect_fast_within(kDeep);
+}
+
+TEST(FastParity, HoldsOnEveryLayoutAndRepeatsItsBits) {
+  const Layout plain = whole(kQwen, ops::Path::plain);
+  const Trace exact = train(plain, kQwen, at_one_place(kFp64)).front();
+  for (const Precision& precision : {kFp32, kBf16}) {
+    SCOPED_TRACE(precision.name);
+    const Errors errors =
+        errors_of(train(plain, kQwen, at_one_place(precision.dtypes)).front(), exact);
+    for (const Layout& layout :
+         {fast({6, 6}, 2), fast({7, 5, 0}, 4), fast({3, 3, 3, 3}, 3, /*recompute=*/true)}) {
+      SCOPED_TRACE(cat(layout.shares.size(), " ranks"));
+      expect_within(layout, kQwen, precision, exact, errors);
+    }
+
+    const Training training = moving(precision.dtypes);
+    const std::vector<Trace> first = train(fast({6, 6}, 2), kQwen, training);
+    const std::vector<Trace> second = train(fast({6, 6}, 2), kQwen, training);
+    const Trace recomputed = train(fast({6, 6}, 2, true), kQwen, training).front();
+    EXPECT_EQ(first[0].losses, second[0].losses);
+    EXPECT_TRUE(first[0].weights.equal(second[0].weights));
+    EXPECT_TRUE(first[0].weights.equal(first[1].weights)) << "of the two ranks";
+    EXPECT_TRUE(first[0].weights.equal(recomputed.weights)) << "recomputed";
+  }
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,170 @@
+#pragma once
+#include <numeric>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/thread/thread_world.hpp"
+#include "optim/optimizer.hpp"
+#include "support/random_batches.hpp"
+#include "train/step.hpp"
+
+/// A small model trained by the real Step on thread ranks, cut in any way, in any precision.
+namespace trireme::testing {
+
+inline constexpr std::int64_t kSamples = 12;  // of one update
+
+/// How one update of a Shape's samples is cut. shares[r]: samples of rank r; its micro-batches hold
+/// `micro_batch` of them, the last what is left.
+struct Layout {
+  std::vector<std::int64_t> shares{kSamples};
+  std::int64_t micro_batch = kSamples;
+  double bucket_mib = 25;
+  bool recompute = false;
+  ops::Path path = ops::Path::plain;
+};
+
+struct Shape {
+  const char* preset = "tiny";  // Qwen3 shape
+  bool tied = true;
+  double dropout = 0.1;
+  double clip_norm = 0;
+  std::int64_t hidden_size = 16;
+  std::int64_t num_layers = 2;
+  std::int64_t num_kv_heads = 2;
+  std::int64_t head_dim = 4;
+  std::int64_t intermediate_size = 24;
+  std::int64_t vocab = 40;
+  std::int64_t length = 12;
+  std::int64_t samples = kSamples;  // of one update
+};
+
+struct Training {
+  ParamDTypes dtypes{at::kDouble, at::kDouble};
+  std::int64_t steps = 4;
+  double lr = 1e-2;
+  /// Weights of a model that has learned: activations and scores of order 1, norms that are not
+  /// all ones. The same in every precision, up to the rounding of bf16.
+  bool learned = false;
+};
+
+struct Param {
+  std::string name;
+  std::int64_t begin = 0;  // in flat tensors
+  std::int64_t count = 0;
+
+  [[nodiscard]] at::Tensor of(const at::Tensor& flat) const { return flat.narrow(0, begin, count); }
+};
+
+struct Trace {
+  std::vector<double> losses;
+  std::vector<double> norms;
+  std::vector<at::Tensor> grads;  // flat, after each step
+  at::Tensor first_weights, weights;
+  std::vector<Param> params;
+};
+
+inline ModelConfig model_config(const Shape& shape) {
+  ModelConfig config = model_preset(shape.preset);
+  config.hidden_size = shape.hidden_size;
+  config.num_layers = shape.num_layers;
+  config.num_heads = 4;
+  config.num_kv_heads = shape.num_kv_heads;
+  config.head_dim = shape.head_dim;
+  config.intermediate_size = shape.intermediate_size;
+  config.max_seq_len = shape.length;
+  config.tie_embeddings = shape.tied;
+  config.dropout = shape.dropout;
+  resolve(config, shape.vocab);
+  return config;
+}
+
+/// This rank's micro-batches of the update that starts at global sample `first`.
+inline std::vector<Batch> share_of(const Layout& layout,
+                                   const Shape& shape,
+                                   int rank,
+                                   std::int64_t first) {
+  const auto at = layout.shares.begin() + rank;
+  std::int64_t next = std::accumulate(layout.shares.begin(), at, first);
+  const std::int64_t end = next + *at;
+  std::vector<Batch> batches;
+  while (next < end) {
+    std::vector<std::int64_t> indices;
+    while (next < end && static_cast<std::int64_t>(indices.size()) < layout.micro_batch)
+      indices.push_back(next++);
+    batches.push_back(make_rows(indices, shape.length, shape.vocab));
+  }
+  return batches;
+}
+
+inline std::int64_t targets_of_update(const Shape& shape, std::int64_t first) {
+  std::vector<std::int64_t> indices(static_cast<std::size_t>(shape.samples));
+  std::iota(indices.begin(), indices.end(), first);
+  return make_rows(indices, shape.length, shape.vocab).num_targets;
+}
+
+inline void set_learned_weights(ParamRegistry& registry) {
+  const at::NoGradGuard no_grad;
+  for (ParamId id = 0; id < registry.size(); ++id) {
+    at::Tensor weight = registry.main(id);
+    const at::Generator random = at::detail::createCPUGenerator(1000 + id);
+    const at::Tensor normal = at::randn(weight.sizes(), random, at::kFloat);
+    if (weight.dim() == 1) {
+      weight.copy_(normal.mul(0.2F).add(1.0F));
+    } else {
+      weight.copy_(normal.mul(1.0F / std::sqrt(static_cast<float>(weight.size(1)))));
+    }
+  }
+  registry.refresh_weights();
+}
+
+inline Trace train_rank(Communicator& world,
+                        const Layout& layout,
+                        const Shape& shape,
+                        const Training& training) {
+  at::set_num_threads(1);
+  const ModelConfig config = model_config(shape);
+  const Mesh mesh(world, {});
+  ParamRegistry registry;
+  Transformer model(registry, config, ModelPart::whole(config), {layout.path, layout.recompute, 7});
+  registry.allocate(mesh, training.dtypes, at::kCPU);
+  model.prepare();
+  registry.initialize(7);
+  if (training.learned) set_learned_weights(registry);
+  const auto optimizer = make_optimizer({}, registry);
+  LossScaler scaler(false);
+  Communicator& group = mesh.group(Axis::data);
+  Step step(model, *optimizer, group, scaler, shape.clip_norm, layout.bucket_mib);
+  Trace trace;
+  for (ParamId id = 0; id < registry.size(); ++id) {
+    const at::Tensor main = registry.main(id);
+    trace.params.push_back({registry.spec(id).name, main.storage_offset(), main.numel()});
+  }
+  trace.first_weights = registry.flat_main().clone();
+  for (std::int64_t i = 1; i <= training.steps; ++i) {
+    const std::int64_t first = (i - 1) * shape.samples;
+    const std::int64_t targets = targets_of_update(shape, first);
+    const UpdateResult result =
+        step.run(share_of(layout, shape, world.rank(), first), targets, i, i, training.lr);
+    double loss = result.loss_sum;
+    group.all_reduce(&loss, &loss, 1, DType::f64, ReduceOp::sum, {}, "loss")->wait();
+    trace.losses.push_back(loss / static_cast<double>(targets));
+    trace.norms.push_back(result.grad_norm);
+    trace.grads.push_back(registry.flat_grad().clone());
+  }
+  trace.weights = registry.flat_main().clone();
+  return trace;
+}
+
+/// Of every rank.
+inline std::vector<Trace> train(const Layout& layout,
+                                const Shape& shape,
+                                const Training& training = {}) {
+  std::vector<Trace> traces(layout.shares.size());
+  run_ranks(static_cast<int>(traces.size()), [&](Communicator& world) {
+    traces[static_cast<std::size_t>(world.rank())] = train_rank(world, layout, shape, training);
+  });
+  return traces;
+}
+
+}  // namespace trireme::testing
