@@ -7,6 +7,18 @@
 #include "core/edit_distance.hpp"
 
 namespace trireme {
+namespace {
+
+/// What is wrong with `text` as a value of the field; "" if nothing is.
+std::string wrong_text(const Field& field, std::string_view text) {
+  std::variant<bool, std::int64_t, double, std::string> scratch;
+  FieldPointer pointer;
+  std::visit([&](auto* target) { pointer = &scratch.emplace<std::decay_t<decltype(*target)>>(); },
+             field.value);
+  return assign_text(pointer, text);
+}
+
+}  // namespace
 
 std::string environment_name(std::string_view key) {
   std::string name = "TRIREME_";
@@ -63,16 +75,10 @@ void ConfigSet::assign(Entry& entry,
                        std::string_view text,
                        Source source,
                        const std::string& origin) {
-  Field probe = entry.field;
-  std::variant<bool, std::int64_t, double, std::string> scratch;
-  // What a lower source says is checked as well, but into a scratch value: it must not win by
-  // coming later.
+  // What a lower source says is checked as well, but must not win by coming later.
   const bool wins = source >= entry.source;
-  if (!wins)
-    std::visit(
-        [&](auto* target) { probe.value = &scratch.emplace<std::decay_t<decltype(*target)>>(); },
-        entry.field.value);
-  const std::string wrong = assign_text(probe.value, text);
+  const std::string wrong =
+      wins ? assign_text(entry.field.value, text) : wrong_text(entry.field, text);
   if (!wrong.empty()) {
     problems_.add(
         cat(entry.field.key, " = ", text.empty() ? "''" : text, ", ", wrong, " (", origin, ")"));
@@ -90,16 +96,37 @@ void ConfigSet::set(std::string_view key, std::string_view text, const std::stri
   }
 }
 
-void ConfigSet::apply_preset(const std::vector<Field>& values, const std::string& origin) {
+void ConfigSet::apply_preset(const std::vector<Field>& values,
+                             const std::string& origin,
+                             bool anew) {
+  const Source source = anew ? Source::preset_anew : Source::preset;
   for (const Field& field : values) {
     Entry* entry = find(field.key);
     if (entry == nullptr)
       fail(ErrorKind::internal, origin, " has a value for ", field.key, ", which is no config key");
-    if (entry->source > Source::preset) continue;
+    if (entry->source > source) continue;
     assign_field(entry->field.value, field.value);
-    entry->source = Source::preset;
+    entry->source = source;
     entry->origin = origin;
   }
+}
+
+std::string ConfigSet::apply_earlier(const std::vector<EarlierValue>& values) {
+  for (const EarlierValue& value : values) {
+    const Entry* entry = find(value.key);
+    const std::string wrong = entry == nullptr ? "" : wrong_text(entry->field, value.text);
+    if (!wrong.empty())
+      return cat(value.key, " = ", value.text, ", ", wrong, " (", value.origin, ")");
+  }
+  for (const EarlierValue& value : values) {
+    Entry* entry = find(value.key);
+    if (entry == nullptr) {
+      warnings_.push_back(cat(value.origin, ": key '", value.key, "' is not known here, left out"));
+    } else if (entry->source < Source::earlier) {
+      assign(*entry, value.text, Source::earlier, value.origin);
+    }
+  }
+  return "";
 }
 
 const std::string& ConfigSet::origin(std::string_view key) const {
@@ -107,7 +134,7 @@ const std::string& ConfigSet::origin(std::string_view key) const {
 }
 
 bool ConfigSet::is_set(std::string_view key) const {
-  return at(key).source > Source::preset;
+  return at(key).source >= Source::file;
 }
 
 std::string ConfigSet::value(std::string_view key) const {

@@ -11,10 +11,21 @@ namespace trireme {
 
 struct TomlEntry;
 
+/// What an earlier part of a run was told, as its config.toml or its checkpoint keeps it.
+struct EarlierValue {
+  std::string key;
+  std::string text;
+  std::string origin;  // "runs/first/config.toml:12"
+};
+
+/// Of a TOML file that to_toml() wrote. Throws Error(usage) for what is not TOML.
+std::vector<EarlierValue> earlier_values(std::string_view text, const std::string& where);
+
 /// The configuration of one command: fields of component structs, and who set each.
 ///
 /// Precedence, whatever the order of the calls:
-///   command line > environment > last file > first file > preset > default
+///   command line > environment > last file > first file > a preset chosen anew
+///     > earlier part of the run > preset > default
 /// Usage: construct from fields_of(...) of every section, load, apply a preset if there is one, let
 /// components check their structs into problems(), then finish(). Nothing but finish() throws for
 /// what a user wrote, and it reports all of it at once. The structs must outlive the set.
@@ -46,8 +57,14 @@ class ConfigSet {
   void set(std::string_view key, std::string_view text, const std::string& origin);
 
   /// Values of a preset: fields of another struct with the same keys ("preset minimind-3" as
-  /// origin). Sets those that no other source has set.
-  void apply_preset(const std::vector<Field>& values, const std::string& origin);
+  /// origin). Sets those that no other source has set; `anew`: also what an earlier part of the run
+  /// was told, because it had another preset.
+  void apply_preset(const std::vector<Field>& values, const std::string& origin, bool anew = false);
+
+  /// What an earlier part of the run was told, where this command says nothing; of two calls the
+  /// first wins. Unknown keys are another version's: a warning each. Returns what is wrong with a
+  /// value, and has then set nothing; "" if all is well.
+  std::string apply_earlier(const std::vector<EarlierValue>& values);
 
   /// Where components and programs add what they find wrong; places are filled in from here.
   [[nodiscard]] Problems& problems() noexcept { return problems_; }
@@ -57,10 +74,13 @@ class ConfigSet {
 
   [[nodiscard]] const std::vector<std::string>& warnings() const noexcept { return warnings_; }
 
-  /// "default", "preset NAME", "run.toml:12", "TRIREME_OPTIM_LR" or "--optim.lr". Error(internal)
-  /// on an unknown key.
+  void warn(std::string text) { warnings_.push_back(std::move(text)); }
+
+  /// "default", "preset NAME", "run.toml:12", "runs/first/config.toml:12", "TRIREME_OPTIM_LR" or
+  /// "--optim.lr". Error(internal) on an unknown key.
   [[nodiscard]] const std::string& origin(std::string_view key) const;
-  /// True when a file, the environment or the command line gave the key (not for a preset).
+  /// True when a file, the environment or the command line gave the key (not for a preset, nor for
+  /// an earlier part of the run).
   [[nodiscard]] bool is_set(std::string_view key) const;
 
   [[nodiscard]] bool has(std::string_view key) const noexcept { return find(key) != nullptr; }
@@ -87,7 +107,7 @@ class ConfigSet {
   [[nodiscard]] std::string suggestion(std::string_view key) const;
 
  private:
-  enum class Source { none, preset, file, environment, command_line };
+  enum class Source { none, preset, earlier, preset_anew, file, environment, command_line };
 
   struct Entry {
     Field field;

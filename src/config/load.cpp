@@ -83,6 +83,14 @@ bool is_not_config(std::string_view name) {
 
 }  // namespace
 
+std::vector<EarlierValue> earlier_values(std::string_view text, const std::string& where) {
+  std::vector<EarlierValue> values;
+  for (const TomlEntry& entry : parse_toml(text, where)) {
+    if (!is_table(entry)) values.push_back({entry.key, plain(entry), cat(where, ":", entry.line)});
+  }
+  return values;
+}
+
 void ConfigSet::load_file(const std::filesystem::path& path) {
   try {
     load_toml(read_text(path, kMaxFileBytes), path.string());

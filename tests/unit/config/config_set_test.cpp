@@ -210,6 +210,49 @@ TEST(ConfigSet, APresetDoesNotCountAsSet) {
   EXPECT_FALSE(set.is_set("model.hidden_size"));
 }
 
+TEST(ConfigSet, AnEarlierPartOfTheRunRanksBetweenPresetAndFiles) {
+  for (const bool anew : {false, true}) {
+    Sample sample;
+    ConfigSet set(sample.fields());
+    testing_config::Model shape{.preset = "big", .hidden_size = 1024, .rope_theta = 5.0};
+
+    set.load_toml("[optim]\nbeta1 = 0.5\n", "run.toml");
+    const std::vector<EarlierValue> values = earlier_values(
+        "[model]\nhidden_size = 7\n[optim]\nbeta1 = 0.4\nlr = 2\nname = \"x\"\nold = 1\n",
+        "r/config.toml");
+    EXPECT_EQ(set.apply_earlier(values), "");
+    EXPECT_EQ(set.apply_earlier({{"optim.lr", "3", "step-1"}, {"optim.warmup_steps", "4", "s"}}),
+              "");
+    set.apply_preset(fields_of("model", shape), "preset big", anew);
+    set.load_toml("[optim]\nname = \"y\"\n", "last.toml");
+
+    EXPECT_EQ(problems_of(set), "");
+    EXPECT_EQ(set.origin("model.hidden_size"), anew ? "preset big" : "r/config.toml:2");
+    EXPECT_EQ(sample.model.hidden_size, anew ? 1024 : 7);
+    EXPECT_EQ(sample.optim.beta1, 0.5);
+    EXPECT_EQ(sample.optim.lr, 2) << "the first call wins";
+    EXPECT_EQ(set.origin("optim.lr"), "r/config.toml:5");
+    EXPECT_EQ(sample.optim.warmup_steps, 4);
+    EXPECT_EQ(sample.optim.name, "y");
+    EXPECT_FALSE(set.is_set("optim.lr"));
+    ASSERT_EQ(set.warnings().size(), 1U);
+    EXPECT_NE(set.warnings()[0].find("r/config.toml:7: key 'optim.old'"), std::string::npos);
+  }
+}
+
+TEST(ConfigSet, OfADamagedEarlierPartNothingIsTaken) {
+  Sample sample;
+  ConfigSet set(sample.fields());
+
+  EXPECT_NE(set.apply_earlier({{"optim.beta1", "0.5", "c:1"}, {"optim.lr", "fast", "c:2"}})
+                .find("optim.lr = fast, must be a finite number"),
+            std::string::npos);
+
+  EXPECT_EQ(sample.optim.beta1, 0.9);
+  EXPECT_EQ(problems_of(set), "");
+  EXPECT_THROW((void)earlier_values("[optim\n", "config.toml"), Error);
+}
+
 TEST(ConfigSet, ResolvedTomlLoadsBackToTheSameValues) {
   Sample sample;
   ConfigSet set(sample.fields());
