@@ -93,6 +93,10 @@ class SampleStream {
   /// of ranks.
   [[nodiscard]] std::map<std::string, std::string> state(std::int64_t next_sample) const;
 
+  /// One word for all phases, also those that have not begun: equal for two streams that give the
+  /// same samples to the end.
+  [[nodiscard]] std::string plan_hash() const;
+
   /// That this stream goes on where a checkpoint with these values stopped: the same samples before
   /// `next_sample`; later phases are free. Checkpoints without "data.plan" are of one whole set.
   /// Throws Error(usage) naming what differs and `checkpoint`.

@@ -146,6 +146,19 @@ std::string SampleStream::content_hash() const {
   return xxh3_128_hex(text);
 }
 
+std::string SampleStream::plan_hash() const {
+  std::string text = settings_of(parts_->config).dump();
+  for (const Phase& phase : parts_->phases) {
+    text += cat("\n", phase.begin, " ", phase.seq_len);
+    for (const Phase::Entry& entry : phase.entries) {
+      text += cat("\n", number_text(entry.weight));
+      for (const TokenSet* set : parts_->sources[entry.source].sets)
+        text += cat(" ", set->content_hash());
+    }
+  }
+  return xxh3_128_hex(text);
+}
+
 std::map<std::string, std::string> SampleStream::state(std::int64_t next_sample) const {
   Json plan = Json::object();
   plan["version"] = kStateVersion;
