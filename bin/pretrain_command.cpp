@@ -38,12 +38,21 @@ PretrainCommand::PretrainCommand(CommandLine& line) : keys_(make_run_keys(config
               "DIR",
               "run folder: configuration, metrics, checkpoints; made, or resumed",
               Need::required)
-      .config(*keys_, [this](ConfigSet& keys) { finish_run_keys(config_, keys); })
+      .option("--init",
+              &init_,
+              "CHECKPOINT",
+              "start from the weights alone of a checkpoint, or of a run's newest, at step 0: "
+              "--resume CHECKPOINT --checkpoint.start weights")
+      .config(*keys_, [this](ConfigSet& keys) { complete(keys); })
       .alias("--data", "data.path")
       .alias("--resume", "checkpoint.resume")
       .example(
           "trireme pretrain --data sets/train --run runs/first --model.preset tiny --train.steps "
           "200")
+      .example("trireme pretrain --run runs/first")
+      .example(
+          "trireme pretrain --resume runs/first/checkpoints/step-000000100 --run runs/second "
+          "--optim.lr 1e-4")
       .example(
           "mpirun -n 2 trireme pretrain --config run.toml --data sets/train --run runs/first "
           "--optim.lr 1e-3")
@@ -59,6 +68,27 @@ bool PretrainCommand::is_chosen(int argc, const char* const* argv) {
   return argc > 1 && std::string_view(argv[1]) == "pretrain";
 }
 
+void PretrainCommand::take_init(ConfigSet& keys) const {
+  if (init_.empty()) return;
+  const std::string& place = init_.back();
+  if (init_.size() > 1 || place.empty() || place == "auto" || place == "never")
+    fail(ErrorKind::usage, "--init needs one checkpoint, or a run's folder");
+  if (keys.origin("checkpoint.resume").starts_with("--"))
+    fail(ErrorKind::usage, "--init and --resume both name a checkpoint: give one of them");
+  if (keys.origin("checkpoint.start").starts_with("--") && config_.checkpoint.start != "weights")
+    fail(ErrorKind::usage,
+         "--init takes weights, but --checkpoint.start is ",
+         config_.checkpoint.start);
+  keys.set("checkpoint.resume", place, "--init");
+  keys.set("checkpoint.start", "weights", "--init");
+}
+
+void PretrainCommand::complete(ConfigSet& keys) {
+  take_init(keys);
+  if (!run_.empty()) start_ = read_start(config_, keys, RunFolder{run_}, *world_);
+  finish_run_keys(config_, keys, start_);
+}
+
 int PretrainCommand::run_on_ranks(CommandLine& line, int argc, char** argv) {
   install_stop_signals();  // first: a signal during start-up must not kill a rank
   const Session session(&argc, &argv);
@@ -68,6 +98,8 @@ int PretrainCommand::run_on_ranks(CommandLine& line, int argc, char** argv) {
     try {
       log::init({.rank = world->rank(), .size = world->size()});
       int parse_code = kExitDone;
+      world_ = world.get();
+      program_ = argv[0];
       all_or_none(*world, [&] {
         failpoints_init(world->rank());
         parse_code = line.run(argc, argv);
@@ -122,8 +154,11 @@ int PretrainCommand::execute(Communicator& world, const LaunchInfo& launch) {
   heartbeat_ = std::make_unique<Heartbeat>(world, launch, options.activity, heartbeat);
   const std::unique_ptr<Communicator> run_world =
       make_world("auto", launch, options);  // its groups report to the heartbeat
-  return pretrain(
-      config_, *keys_, run_, {launch, *run_world, nccl_backends(), options, scheduler_job()});
+  return pretrain(config_,
+                  *keys_,
+                  run_,
+                  {launch, *run_world, nccl_backends(), options, scheduler_job(), program_},
+                  std::move(start_));
 }
 
 }  // namespace trireme

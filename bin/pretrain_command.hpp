@@ -1,9 +1,11 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "config/command_line.hpp"
 #include "train/config.hpp"
+#include "train/run_start.hpp"
 
 namespace trireme {
 
@@ -25,6 +27,9 @@ class PretrainCommand {
   int run_on_ranks(CommandLine& line, int argc, char** argv);
 
  private:
+  /// Once options, files and environment are read: the start of the run, and all checks.
+  void complete(ConfigSet& keys);
+  void take_init(ConfigSet& keys) const;
   int execute(class Communicator& world, const struct LaunchInfo& launch);
   /// A peer is lost: says so in the run folder (leave_run.hpp) and ends this process at once (on
   /// the heartbeat's thread).
@@ -34,6 +39,10 @@ class PretrainCommand {
 
   RunConfig config_;
   std::string run_;
+  std::vector<std::string> init_;  // --init, at most one
+  RunStart start_;
+  std::string program_ = "trireme";
+  class Communicator* world_ = nullptr;  // while the command line is read
   std::unique_ptr<ConfigSet> keys_;
   std::unique_ptr<class Heartbeat> heartbeat_;
   bool parsed_ = false;  // a run was asked for, not help

@@ -4,7 +4,7 @@
 #   slurm/debug.sh [srun option...] [-- command...]
 #
 #   slurm/debug.sh                                                       a shell on one node
-#   slurm/debug.sh -- build/release/bin/trireme pretrain --data data/pretrain --run runs/try --train.steps 20
+#   slurm/debug.sh -- build/release/bin/trireme pretrain --data data/pretrain --run runs/try --model.preset tiny
 #   slurm/debug.sh --nodes=2 --ntasks-per-node=8 --gpus-per-node=8 -- build/release/bin/trireme pretrain ...
 #   DRY_RUN=1 slurm/debug.sh ...                                         prints the command
 #

@@ -60,8 +60,10 @@ std::string within(std::int64_t low, const std::string& meaning = "") {
   return cat("must be in [", low, meaning, ", ", kMaxSize, "]");
 }
 
-void check_sizes(const ModelConfig& config, Problems& problems) {
+/// `may_lack`: sizes that are 0 may still come from a checkpoint.
+void check_sizes(const ModelConfig& config, Problems& problems, bool may_lack = false) {
   const auto size = [&](const char* key, std::int64_t value) {
+    if (value == 0 && may_lack) return;
     if (value < 1 || value > kMaxSize) problems.add(cat("model.", key), value, within(1));
   };
   size("hidden_size", config.hidden_size);
@@ -122,19 +124,42 @@ Number count_parameters(const ModelConfig& config) {
          H;
 }
 
-/// Sizes that are 0 follow from the preset and from other sizes.
-void fill(ModelConfig& config, const Preset& preset) {
+/// Sizes that are 0 follow from the preset, if there is one, and from other sizes.
+void fill(ModelConfig& config, const Preset* preset) {
   const auto fill_one = [](std::int64_t& size, std::int64_t value) {
     if (size == 0) size = value;
   };
-  fill_one(config.hidden_size, preset.hidden_size);
-  fill_one(config.num_layers, preset.num_layers);
-  fill_one(config.num_heads, preset.num_heads);
-  fill_one(config.num_kv_heads, preset.num_kv_heads);
+  if (preset != nullptr) {
+    fill_one(config.hidden_size, preset->hidden_size);
+    fill_one(config.num_layers, preset->num_layers);
+    fill_one(config.num_heads, preset->num_heads);
+  }
+  fill_one(config.num_kv_heads, preset != nullptr ? preset->num_kv_heads : config.num_heads);
   if (config.head_dim == 0 && config.num_heads > 0)
     config.head_dim = config.hidden_size / config.num_heads;
   if (config.hidden_size > 0 && config.hidden_size <= kMaxSize)
-    fill_one(config.intermediate_size, ffn_width(preset.rule, config.hidden_size));
+    fill_one(config.intermediate_size,
+             ffn_width(preset != nullptr ? preset->rule : FfnRule::pi, config.hidden_size));
+}
+
+/// Neither a preset nor the sizes that it would give.
+void check_has_shape(const ModelConfig& config) {
+  if (!config.preset.empty()) return;
+  std::string lacking;
+  const auto size = [&](const char* key, std::int64_t value) {
+    if (value == 0) lacking += cat(lacking.empty() ? "" : ", ", "model.", key);
+  };
+  size("hidden_size", config.hidden_size);
+  size("num_layers", config.num_layers);
+  size("num_heads", config.num_heads);
+  if (lacking.empty()) return;
+  std::string names;
+  for (const Preset& preset : kPresets) names += cat(names.empty() ? "" : ", ", preset.name);
+  fail(ErrorKind::usage,
+       "the model has no shape: give --model.preset (",
+       names,
+       "), or a checkpoint to start from (--resume, --init), or ",
+       lacking);
 }
 
 }  // namespace
@@ -170,16 +195,17 @@ double ModelConfig::num_parameters_wide() const {
 
 void check(ModelConfig config, Problems& problems) {
   const Preset* preset = find_preset(config.preset);
-  if (preset == nullptr)
+  if (preset == nullptr && !config.preset.empty())
     return problems.one_of("model.preset", config.preset, model_preset_names());
-  fill(config, *preset);
-  check_sizes(config, problems);
+  fill(config, preset);
+  check_sizes(config, problems, /*may_lack=*/preset == nullptr);
   check_values(config, problems);
   if (config.vocab_size != 0) check_vocabulary(config.vocab_size, 0, problems);
 }
 
 void resolve(ModelConfig& config, std::int64_t tokenizer_vocab_size) {
-  fill(config, preset_or_fail(config.preset));
+  check_has_shape(config);
+  fill(config, config.preset.empty() ? nullptr : &preset_or_fail(config.preset));
   if (config.vocab_size == 0) config.vocab_size = tokenizer_vocab_size;
   Problems problems;
   check_sizes(config, problems);

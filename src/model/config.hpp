@@ -12,13 +12,13 @@ class Problems;
 /// tied embedding), MiniMind V2 and Llama. 0 in a size means: derived (see resolve). Source of
 /// presets and FFN widths: jingyaogong/minimind, commits 7da201a (V2) and d65ef2c (V3).
 struct ModelConfig {
-  std::string preset = "tiny";
+  std::string preset;  // "": hidden_size, num_layers and num_heads are given
   std::int64_t hidden_size = 0;
   std::int64_t num_layers = 0;
   std::int64_t num_heads = 0;
-  std::int64_t num_kv_heads = 0;
+  std::int64_t num_kv_heads = 0;       // default: the preset's, else num_heads
   std::int64_t head_dim = 0;           // default hidden_size / num_heads
-  std::int64_t intermediate_size = 0;  // default: the preset's rule
+  std::int64_t intermediate_size = 0;  // default: the preset's rule, else that of MiniMind V3
   std::int64_t vocab_size = 0;         // default: the tokenizer's
   std::int64_t max_seq_len = 32768;
   bool tie_embeddings = true;
@@ -32,13 +32,14 @@ struct ModelConfig {
   static void fields(Self& self, Visit&& visit) {
     visit("preset",
           self.preset,
-          "named shape: tiny, minimind-3, minimind-2-small, minimind-2, minimind-1024x16");
+          "named shape: tiny, minimind-3, minimind-2-small, minimind-2, minimind-1024x16; empty: "
+          "that of the checkpoint a run starts from, or the sizes below");
     visit("hidden_size", self.hidden_size, "width of the residual stream; 0: the preset's");
     visit("num_layers", self.num_layers, "transformer blocks; 0: the preset's");
     visit("num_heads", self.num_heads, "query heads; 0: the preset's");
     visit("num_kv_heads",
           self.num_kv_heads,
-          "key and value heads, a divisor of num_heads; 0: the preset's");
+          "key and value heads, a divisor of num_heads; 0: the preset's, else num_heads");
     visit("head_dim", self.head_dim, "elements of one head, even; 0: hidden_size / num_heads");
     visit("intermediate_size", self.intermediate_size, "width of the MLP; 0: the preset's rule");
     visit("vocab_size", self.vocab_size, "rows of the embedding; 0: the tokenizer's size");
@@ -64,11 +65,13 @@ struct ModelConfig {
 ModelConfig model_preset(std::string_view name);
 std::vector<std::string> model_preset_names();
 
-/// Adds what is wrong with values that were given, before the tokenizer's size is known.
+/// Adds what is wrong with values that were given, before the tokenizer's size and the start of the
+/// run are known.
 void check(ModelConfig config, Problems& problems);
 
 /// Fills what is 0 from the preset, the tokenizer's size and the rules above, then checks every
-/// value. Throws Error(usage) with every problem found, one a line.
+/// value. Throws Error(usage) with every problem found, one a line; without preset and sizes it
+/// lists the presets.
 void resolve(ModelConfig& config, std::int64_t tokenizer_vocab_size);
 
 }  // namespace trireme

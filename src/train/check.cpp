@@ -97,6 +97,8 @@ void check(const RunConfig& config, Problems& problems) {
     problems.add("checkpoint.write_mb_per_s",
                  config.checkpoint.write_mb_per_s,
                  "must be 0 (by rule) or more");
+  problems.one_of(
+      "checkpoint.start", config.checkpoint.start, std::vector<std::string>{"state", "weights"});
   if (config.checkpoint.keep_last < 0)
     problems.add(
         "checkpoint.keep_last", config.checkpoint.keep_last, "must be 0 (keep all) or more");

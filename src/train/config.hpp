@@ -113,6 +113,7 @@ struct CheckpointConfig {
   bool async = false;
   double write_mb_per_s = 0;
   std::string resume = "auto";
+  std::string start = "state";
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
@@ -130,7 +131,13 @@ struct CheckpointConfig {
         "at least 100");
     visit("resume",
           self.resume,
-          "auto (newest good checkpoint of the run, else start), never, or a checkpoint's path");
+          "auto (newest good checkpoint of the run, else start), never, or a checkpoint's path, "
+          "where a run that has none of its own starts");
+    visit("start",
+          self.start,
+          "what a new run takes from the checkpoint of resume: state (its configuration, moments, "
+          "step and place in the data go on) or weights (the model alone, from step 0; also what "
+          "an imported one has)");
   }
 };
 

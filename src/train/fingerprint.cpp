@@ -132,22 +132,18 @@ void save_fingerprint(std::map<std::string, std::string>& values, const Fingerpr
   for (const auto& [key, value] : fingerprint) values["fingerprint." + key] = value;
 }
 
-std::string describe_equality(const std::map<std::string, std::string>& values,
-                              const Fingerprint& now) {
+std::optional<std::string> fingerprint_changes(const std::map<std::string, std::string>& values,
+                                               const Fingerprint& now) {
   std::string changes;
   for (const auto& [key, value] : now) {
     const auto saved = values.find("fingerprint." + key);
-    if (saved == values.end())
-      return "the checkpoint does not tell what it was computed with: the "
-             "state is exact, losses go on within rounding";
+    if (saved == values.end()) return std::nullopt;
     if (saved->second == value) continue;
     const bool hash = key == "binary" || key == "libraries";
     changes += cat(changes.empty() ? "" : ", ", key);
     if (!hash) changes += cat(" ", value, " (was ", saved->second, ")");
   }
-  if (changes.empty())
-    return "exact: losses and weights go on bit for bit as without the interruption";
-  return cat("the state is exact, losses go on within rounding: changed ", changes);
+  return changes;
 }
 
 }  // namespace trireme

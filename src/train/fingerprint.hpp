@@ -2,6 +2,7 @@
 #include <torch/torch.h>
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include "comm/communicator.hpp"
@@ -20,8 +21,10 @@ Fingerprint take_fingerprint(Communicator& world, at::Device device, const std::
 /// As values of a checkpoint: "fingerprint.binary", ...
 void save_fingerprint(std::map<std::string, std::string>& values, const Fingerprint& fingerprint);
 
-/// One line: what equality to expect of a run that goes on from a checkpoint with these values.
-std::string describe_equality(const std::map<std::string, std::string>& values,
-                              const Fingerprint& now);
+/// What differs from the fingerprint in a checkpoint with these values: "threads 2 (was 4),
+/// binary";
+/// "" if nothing. None: the checkpoint has no fingerprint.
+std::optional<std::string> fingerprint_changes(const std::map<std::string, std::string>& values,
+                                               const Fingerprint& now);
 
 }  // namespace trireme

@@ -1,7 +1,5 @@
 #include "train/open_values.hpp"
 
-#include "checkpoint/folder.hpp"
-#include "checkpoint/load.hpp"
 #include "core/error.hpp"
 #include "core/number.hpp"
 #include "optim/schedule.hpp"
@@ -52,16 +50,6 @@ std::string fill_batch(TrainConfig& train, const OpenValueFacts& facts, Problems
 }
 
 }  // namespace
-
-std::map<std::string, std::string> newest_values(const std::filesystem::path& checkpoints) {
-  for (const std::int64_t step : list_steps(checkpoints)) {
-    try {
-      return Checkpoint::open(checkpoints / step_folder_name(step)).manifest().values;
-    } catch (const Error&) {  // the resume passes over it, and says so
-    }
-  }
-  return {};
-}
 
 std::string fill_open_values(RunConfig& config, const OpenValueFacts& facts, Problems& problems) {
   if (config.train.precision == "auto") {

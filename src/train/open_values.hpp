@@ -1,5 +1,4 @@
 #pragma once
-#include <filesystem>
 #include <map>
 #include <string>
 
@@ -18,9 +17,6 @@ struct OpenValueFacts {
   /// Of the run's newest checkpoint: a resumed run keeps what it has, wherever it runs now.
   std::map<std::string, std::string> saved = {};
 };
-
-/// Values of the newest readable checkpoint in a run's own folder; empty at its start.
-std::map<std::string, std::string> newest_values(const std::filesystem::path& checkpoints);
 
 /// Fills in train.global_batch (train.accumulation is 0 from then on), train.precision and
 /// optim.min_lr. Adds a problem if accumulation and global_batch disagree. Returns a line for the

@@ -6,6 +6,7 @@
 
 #include "core/error.hpp"
 #include "core/hash.hpp"
+#include "core/number.hpp"
 
 namespace trireme {
 namespace {
@@ -28,13 +29,43 @@ constexpr std::array<std::string_view, 16> kMayDiffer{"parallel.",
                                                       "train.max_skipped_steps",
                                                       "train.hash_weights_every"};
 
+/// The texts, or the numbers that they are.
+bool is_equal(const std::string& one, const std::string& other) {
+  if (one == other) return true;
+  const auto number = parse_number(one);
+  return number && number == parse_number(other);
+}
+
+}  // namespace
+
 bool may_differ(const std::string& key) {
   return std::any_of(kMayDiffer.begin(), kMayDiffer.end(), [&](std::string_view one) {
     return one.back() == '.' ? key.starts_with(one) : key == one;
   });
 }
 
-}  // namespace
+std::vector<ChangedKey> changed_keys(const std::map<std::string, std::string>& values,
+                                     const ConfigSet& config) {
+  std::vector<ChangedKey> changes;
+  for (const std::string& key : config.keys()) {
+    auto saved = values.find("config." + key);
+    if (saved == values.end()) saved = values.find(key);  // weights alone: the model's shape
+    if (saved == values.end() || key.starts_with("checkpoint.")) continue;
+    const std::string now = config.value(key);
+    if (!is_equal(saved->second, now)) changes.push_back({key, saved->second, now});
+  }
+  return changes;
+}
+
+std::string changes_text(const std::vector<ChangedKey>& changes) {
+  const auto shown = [](const std::string& value) { return value.empty() ? "''" : value; };
+  std::string text;
+  for (const ChangedKey& change : changes) {
+    text += cat(
+        text.empty() ? "" : ", ", change.key, " ", shown(change.was), " -> ", shown(change.now));
+  }
+  return text;
+}
 
 void save_config(std::map<std::string, std::string>& values, const ConfigSet& config) {
   for (const std::string& key : config.keys()) values["config." + key] = config.value(key);
@@ -44,17 +75,16 @@ void check_same_run(const std::map<std::string, std::string>& values,
                     const ConfigSet& config,
                     const std::string& checkpoint) {
   std::string differences;
-  for (const std::string& key : config.keys()) {
-    const auto saved = values.find("config." + key);
-    if (may_differ(key) || saved == values.end() || saved->second == config.value(key)) continue;
+  for (const ChangedKey& change : changed_keys(values, config)) {
+    if (may_differ(change.key)) continue;
     differences += cat("\n  ",
-                       key,
+                       change.key,
                        " = ",
-                       config.value(key),
+                       change.now,
                        " (",
-                       config.origin(key),
+                       config.origin(change.key),
                        "), the checkpoint has ",
-                       saved->second);
+                       change.was);
   }
   if (!differences.empty()) {
     fail(ErrorKind::usage,
@@ -62,7 +92,11 @@ void check_same_run(const std::map<std::string, std::string>& values,
          checkpoint,
          ":",
          differences,
-         "\nGive the checkpoint's values, or another --run to start anew.");
+         "\nLeave these keys out and it goes on with the checkpoint's. To go on from there with "
+         "other "
+         "values: --resume ",
+         checkpoint,
+         " and another --run.");
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <map>
 #include <string>
+#include <vector>
 
 #include "config/config_set.hpp"
 
@@ -8,6 +9,23 @@ namespace trireme {
 
 /// The resolved configuration as values of a checkpoint: "config.optim.lr" -> "0.0003".
 void save_config(std::map<std::string, std::string>& values, const ConfigSet& config);
+
+/// A key for which a checkpoint holds another value.
+struct ChangedKey {
+  std::string key;
+  std::string was;
+  std::string now;
+};
+
+/// Every key that differs, but how a run starts and saves (checkpoint.*).
+std::vector<ChangedKey> changed_keys(const std::map<std::string, std::string>& values,
+                                     const ConfigSet& config);
+
+/// "optim.lr 0.003 -> 1e-4, data.path a -> b"
+std::string changes_text(const std::vector<ChangedKey>& changes);
+
+/// True for keys that only say how, where or how long a run computes.
+bool may_differ(const std::string& key);
 
 /// Compares what a checkpoint was trained with against `config`. Keys that change what is computed
 /// must agree; those that only say how, where or how long (layout, device, micro-batch, logging,

@@ -13,6 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::size_t kMaxStatusBytes = std::size_t{1} << 20;
+
 bool holds_step(const fs::path& checkpoints) {
   std::error_code code;
   for (const fs::directory_entry& entry : fs::directory_iterator(checkpoints, code))
@@ -22,17 +24,11 @@ bool holds_step(const fs::path& checkpoints) {
 
 bool is_status(const fs::path& file) {
   try {
-    const Json status = read_json(file, {.max_bytes = std::size_t{1} << 20});
+    const Json status = read_json(file, {.max_bytes = kMaxStatusBytes});
     return status.contains("state") && status.contains("exit_code");
   } catch (const Error&) {
     return false;
   }
-}
-
-/// A run of ours was here: it wrote its state or saved a step. config.toml and metrics.jsonl are
-/// names that other programs use, too.
-bool is_run(const RunFolder& folder) {
-  return is_status(folder.status()) || holds_step(folder.checkpoints());
 }
 
 /// Nothing but what a start leaves that was killed before it wrote its state.
@@ -48,12 +44,17 @@ bool is_blank(const RunFolder& folder) {
 
 }  // namespace
 
+// config.toml and metrics.jsonl are names that other programs use, too.
+bool RunFolder::holds_run() const {
+  return is_status(status()) || holds_step(checkpoints());
+}
+
 void RunFolder::prepare() const {
   std::error_code code;
   if (root.empty()) fail(ErrorKind::usage, "--run '' names no folder");
   if (fs::exists(root, code) && !fs::is_directory(root, code))
     fail(ErrorKind::usage, "--run ", root.string(), " is a file, must be a folder");
-  if (fs::exists(root, code) && !is_run(*this) && !is_blank(*this)) {
+  if (fs::exists(root, code) && !holds_run() && !is_blank(*this)) {
     fail(ErrorKind::usage,
          "--run ",
          root.string(),
@@ -68,9 +69,25 @@ std::string rank_file(int rank, const std::string& extension) {
       "rank-", std::string(5 - std::min<std::size_t>(5, digits.size()), '0'), digits, extension);
 }
 
-void write_status(const RunFolder& folder, const std::string& state, int code, std::int64_t step) {
-  const Json status{{"state", state}, {"exit_code", code}, {"step", step}};
+void write_status(const RunFolder& folder,
+                  const std::string& state,
+                  int code,
+                  std::int64_t step,
+                  std::optional<std::int64_t> committed) {
+  const Json status{{"state", state},
+                    {"exit_code", code},
+                    {"step", step},
+                    {"committed", committed ? *committed : committed_step(folder)}};
   write_file_atomic(folder.status(), status.dump() + "\n");
+}
+
+std::int64_t committed_step(const RunFolder& folder) {
+  try {
+    const Json status = read_json(folder.status(), {.max_bytes = kMaxStatusBytes});
+    return json_get<std::int64_t>(status, "committed", folder.status().string());
+  } catch (const Error&) {  // absent, or of a version that did not write it
+    return -1;
+  }
 }
 
 }  // namespace trireme

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 namespace trireme {
@@ -30,16 +31,27 @@ struct RunFolder {
 
   [[nodiscard]] std::filesystem::path checkpoints() const { return root / "checkpoints"; }
 
-  /// Makes the folder if it is absent or empty; accepts one that a run of ours left (a status.json
-  /// of ours, or checkpoints/step-*). Throws Error(usage) for a folder that holds something else.
+  /// A run of ours was here: a status.json of ours, or checkpoints/step-*.
+  [[nodiscard]] bool holds_run() const;
+
+  /// Makes the folder if it is absent or empty; accepts one that holds_run(). Throws Error(usage)
+  /// for a folder that holds something else.
   void prepare() const;
 };
 
 /// "rank-00003.json" of rank 3.
 std::string rank_file(int rank, const std::string& extension);
 
-/// How a run ended, for scripts: {"state": "done" | "stopped" | "failed", "exit_code": N, "step":
-/// N}, published whole.
-void write_status(const RunFolder& folder, const std::string& state, int code, std::int64_t step);
+/// How a run ended, for scripts: {"state": "running" | "done" | "stopped" | "failed", "exit_code":
+/// N, "step": N, "committed": N}, published whole. `committed`: the newest step with a checkpoint,
+/// -1: none yet; without it the one of the status.json before.
+void write_status(const RunFolder& folder,
+                  const std::string& state,
+                  int code,
+                  std::int64_t step,
+                  std::optional<std::int64_t> committed = std::nullopt);
+
+/// The newest step that this run is known to have committed, whatever is left of it; -1: none.
+std::int64_t committed_step(const RunFolder& folder);
 
 }  // namespace trireme

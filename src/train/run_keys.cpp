@@ -24,12 +24,15 @@ std::unique_ptr<ConfigSet> make_run_keys(RunConfig& config) {
   return std::make_unique<ConfigSet>(std::move(fields));
 }
 
-void finish_run_keys(RunConfig& config, ConfigSet& keys) {
+void finish_run_keys(RunConfig& config, ConfigSet& keys, const RunStart& start) {
   const std::vector<std::string> known = model_preset_names();
   if (std::find(known.begin(), known.end(), config.model.preset) != known.end()) {
     ModelConfig preset = model_preset(config.model.preset);
-    keys.apply_preset(fields_of("model", preset), "preset " + config.model.preset);
+    const bool anew =
+        start.has_shape && keys.is_set("model.preset") && start.preset != config.model.preset;
+    keys.apply_preset(fields_of("model", preset), "preset " + config.model.preset, anew);
   }
+  check_start_kind(config, start, keys);
   check(config, keys.problems());
   // Only of a command: a run from before min_lr followed lr goes on with the end that it has.
   if (keys.is_set("optim.min_lr") && config.optim.min_lr > config.optim.lr) {

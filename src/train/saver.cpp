@@ -97,6 +97,7 @@ void CheckpointSaver::confirm_lock() {
 
 void CheckpointSaver::announce(std::int64_t step, const std::string& how) {
   if (world_.rank() == 0) {
+    if (on_commit_) on_commit_(step);
     log::info(cat("saved ", published_.string(), ": ", format_bytes(bytes_in(published_)), how));
   }
   trusted_.push_back(step);

@@ -1,5 +1,6 @@
 #pragma once
 #include <filesystem>
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -21,6 +22,9 @@ class CheckpointSaver {
                   const CheckpointConfig& config,
                   RunLock* lock,
                   Communicator& world);
+
+  /// Rank 0 calls it with each step that is committed, before older ones are pruned.
+  void on_commit(std::function<void(std::int64_t)> note) { on_commit_ = std::move(note); }
 
   /// With checkpoint.async: returns at once, while a thread copies the state and writes the copy;
   /// the state must stay as it is until wait_copied. A save still in flight is committed first.
@@ -49,6 +53,7 @@ class CheckpointSaver {
   std::string run_id_;
   CheckpointConfig config_;
   RunLock* lock_;
+  std::function<void(std::int64_t)> on_commit_;
   Communicator& world_;
   std::filesystem::path published_;
   std::vector<std::int64_t> trusted_;  // steps saved by this process

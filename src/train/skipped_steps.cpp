@@ -44,8 +44,8 @@ void SkippedSteps::note(std::int64_t step,
        most_,
        "). Its samples: ",
        place,
-       ". The last checkpoint is untouched: resume from it with a lower optim.lr, more "
-       "optim.warmup_steps or train.precision bf16 or fp32");
+       ". The last checkpoint is untouched. A lower optim.lr, more optim.warmup_steps, or "
+       "train.precision bf16 or fp32 in place of fp16 may help;");
 }
 
 void SkippedSteps::write(std::int64_t step,

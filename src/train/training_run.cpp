@@ -15,6 +15,7 @@
 #include "parallel/torch_errors.hpp"
 #include "train/agreement.hpp"
 #include "train/device.hpp"
+#include "train/divergence_advice.hpp"
 #include "train/evaluate.hpp"
 #include "train/resume.hpp"
 #include "train/training_model.hpp"
@@ -233,15 +234,17 @@ void TrainingRun::end_diverged(const Error& error) {
   const int code = exit_code(error.kind());
   if (const auto failed = capture([&] { show_last_metrics(); })) log::warn(failed->what());
   record_failure("error", code, error.what());
-  if (world_.rank() == 0) throw AgreedError(error);
-  throw PeerFailed(code);
+  if (world_.rank() != 0) throw PeerFailed(code);
+  const std::string advice = divergence_advice(config_, folder_, ranks_.program, world_.size());
+  throw AgreedError(Error(error.kind(), cat(error.what(), "\n", advice)));
 }
 
 int pretrain(RunConfig& config,
              ConfigSet& keys,
              const std::filesystem::path& folder,
-             const RunRanks& ranks) {
-  TrainingRun run(config, keys, folder, ranks);
+             const RunRanks& ranks,
+             RunStart start) {
+  TrainingRun run(config, keys, folder, ranks, std::move(start));
   int code = kExitDone;
   try {
     code = with_torch_errors([&] {

@@ -20,6 +20,7 @@
 #include "train/metrics.hpp"
 #include "train/progress_line.hpp"
 #include "train/run_folder.hpp"
+#include "train/run_start.hpp"
 #include "train/run_state.hpp"
 #include "train/saver.hpp"
 #include "train/skipped_steps.hpp"
@@ -37,7 +38,8 @@ struct RunRanks {
   Communicator& world;                           // CPU: control, agreement, metrics, checkpoints
   std::span<const CommBackend> device_backends;  // "nccl" where it was built
   CommOptions options;
-  std::string job_id;  // of the scheduler, "" outside one
+  std::string job_id;               // of the scheduler, "" outside one
+  std::string program = "trireme";  // as the user called it
 };
 
 /// One training run on all ranks, from opened data to the last checkpoint: prepare(), then
@@ -47,7 +49,8 @@ class TrainingRun {
   TrainingRun(RunConfig& config,
               ConfigSet& keys,
               const std::filesystem::path& folder,
-              const RunRanks& ranks);
+              const RunRanks& ranks,
+              RunStart start);
   ~TrainingRun();
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;
@@ -81,12 +84,21 @@ class TrainingRun {
   void claim_folder();
   void build();
   void resume();
+  /// That the resolved configuration goes with the start. Throws Error(usage); nothing is touched.
+  void check_start() const;
+  /// Error(usage) if train.steps is less than `done`.
+  void check_steps(std::int64_t done) const;
   void load(const Checkpoint& checkpoint);
+  /// Of a new run from a state: "" if it goes on in the data where the checkpoint stopped, else why
+  /// it begins at sample 0.
+  [[nodiscard]] std::string other_data(const std::map<std::string, std::string>& values,
+                                       const std::string& where) const;
+  void log_start(const Checkpoint& checkpoint, bool weights, const std::string& fresh_data) const;
   /// Newest committed step in this run's folder, as rank 0 sees it; -1: none (collective).
   [[nodiscard]] std::int64_t newest_own_step() const;
   /// checkpoint.resume is a path, which names where a run without checkpoints starts. Throws
   /// Error(usage) if it is an older one of this run, which would have to go back.
-  void check_start(std::int64_t newest) const;
+  void check_named(std::int64_t newest) const;
   /// Moves unusable checkpoints of later steps out of the way (rank 0).
   void set_aside_after(std::int64_t step) const;
   void announce() const;
@@ -121,6 +133,7 @@ class TrainingRun {
   ConfigSet& keys_;
   RunFolder folder_;
   RunRanks ranks_;
+  RunStart start_;
   std::optional<RunLock> lock_;  // rank 0
   bool claimed_ = false;         // the folder is this run's, on all ranks
   Communicator& world_;
@@ -149,11 +162,12 @@ class TrainingRun {
   std::int64_t saved_step_ = -1;  // newest in this run's folder, being written or committed
 };
 
-/// The `trireme pretrain` command after its arguments are read; returns the exit code and leaves
-/// status.json.
+/// The `trireme pretrain` command after its arguments and its start (read_start) are read; returns
+/// the exit code and leaves status.json.
 int pretrain(RunConfig& config,
              ConfigSet& keys,
              const std::filesystem::path& folder,
-             const RunRanks& ranks);
+             const RunRanks& ranks,
+             RunStart start);
 
 }  // namespace trireme

@@ -2,11 +2,8 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "checkpoint/commands.hpp"
+#include "checkpoint/agree.hpp"
 #include "checkpoint/folder.hpp"
-#include "checkpoint/load.hpp"
-#include "checkpoint/model_values.hpp"
-#include "checkpoint/verify.hpp"
 #include "core/error.hpp"
 #include "core/file.hpp"
 #include "core/log.hpp"
@@ -15,7 +12,6 @@
 #include "train/resume.hpp"
 #include "train/training_model.hpp"
 #include "train/verdict.hpp"
-#include "train/weights_start.hpp"
 
 /// The part of a run before its first step: data, configuration, folder, model, resume.
 namespace trireme {
@@ -36,12 +32,21 @@ void require_pretrain(const char* name, const std::string& path, const TokenSet&
 TrainingRun::TrainingRun(RunConfig& config,
                          ConfigSet& keys,
                          const std::filesystem::path& folder,
-                         const RunRanks& ranks)
-    : config_(config), keys_(keys), folder_{folder}, ranks_(ranks), world_(ranks.world) {}
+                         const RunRanks& ranks,
+                         RunStart start)
+    : config_(config),
+      keys_(keys),
+      folder_{folder},
+      ranks_(ranks),
+      start_(std::move(start)),
+      world_(ranks.world) {}
 
 TrainingRun::~TrainingRun() = default;
 
 void TrainingRun::prepare() {
+  all_or_none(world_, [&] {
+    if (start_.error) throw Error(*start_.error);
+  });
   choose_values();
   all_or_none(world_, [&] {
     open_data();
@@ -136,10 +141,6 @@ std::int64_t TrainingRun::steps_of_epochs() const {
 }
 
 void TrainingRun::resolve_config() {
-  if (const auto start = find_weights_start(folder_.checkpoints(), config_.checkpoint.resume)) {
-    ModelConfig model = model_from_values(start->manifest().values, start->path().string());
-    keys_.apply_preset(fields_of("model", model), "weights in " + start->path().string());
-  }
   resolve(config_.model, static_cast<std::int64_t>(stream_->first_set().vocab_size()));
   const std::int64_t longest = std::max(config_.train.seq_len, stream_->max_seq_len());
   if (longest > config_.model.max_seq_len) {
@@ -152,7 +153,13 @@ void TrainingRun::resolve_config() {
   micro_steps_of(config_.train.global_batch,
                  config_.train.micro_batch,
                  data_ranks(config_.parallel, world_.size()));
-  if (config_.train.steps == 0) config_.train.steps = steps_of_epochs();
+  check_start();
+  const bool fresh_data =
+      start_.kind == RunStart::Kind::state && !other_data(start_.values, start_.checkpoint).empty();
+  if (config_.train.steps == 0)
+    config_.train.steps = steps_of_epochs() + (fresh_data ? start_.step() : 0);
+  check_steps(start_.step());
+  if (start_.kind == RunStart::Kind::weights) config_.checkpoint.start = "weights";
   files_["config.toml"] = keys_.to_toml();
 }
 
@@ -162,7 +169,7 @@ void TrainingRun::claim_folder() {
   lock_.emplace(folder_.root, RunLockOptions{.job_id = ranks_.job_id});
   // From here on a kill leaves a folder that the next start knows as its own.
   if (!std::filesystem::exists(folder_.status()))
-    write_status(folder_, "running", kExitDone, progress_.step);
+    write_status(folder_, "running", kExitDone, progress_.step, -1);
   remove_temporaries(folder_.root);
   remove_temporaries(folder_.checkpoints());
   clear_verdicts(folder_);
@@ -188,6 +195,10 @@ void TrainingRun::build() {
                  config_.checkpoint,
                  lock_ ? &*lock_ : nullptr,
                  world_);
+  saver_->on_commit([this](std::int64_t step) {
+    const auto error = capture([&] { write_status(folder_, "running", kExitDone, step, step); });
+    if (error) log::warn(error->what());
+  });
   model_->step.before_update([this] { saver_->wait_copied(); });
   chain_.emplace(folder_.chain(), world_.rank() == 0);
   skipped_.emplace(folder_, world_.rank(), config_.train.max_skipped_steps);
@@ -205,134 +216,9 @@ std::string TrainingRun::layout() const {
   return text;
 }
 
-void TrainingRun::resume() {
-  const std::int64_t newest = newest_own_step();
-  std::optional<Checkpoint> found;
-  if (newest >= 0) {
-    if (config_.checkpoint.resume != "auto") all_or_none(world_, [&] { check_start(newest); });
-    found = find_newest_good(
-        folder_.checkpoints(), world_, [](std::string_view text) { log::warn(text); });
-    all_or_none(world_, [&] {
-      if (!found) {
-        fail(ErrorKind::data,
-             "no checkpoint in ",
-             folder_.checkpoints().string(),
-             " is whole; nothing was changed. Give another --run to start anew");
-      }
-      set_aside_after(found->step());  // the run will come to those steps again
-    });
-    saved_step_ = found->step();
-  } else if (config_.checkpoint.resume != "auto" && config_.checkpoint.resume != "never") {
-    all_or_none(world_,
-                [&] { found = open_newest_good(config_.checkpoint.resume, /*allow_older=*/true); });
-  }
-  fingerprint_ = take_fingerprint(world_, model_->registry.device(), layout());
-  if (found) {
-    load(*found);
-  } else {
-    model_->registry.initialize(static_cast<std::uint64_t>(config_.train.seed));
-  }
-  if (progress_.step == 0) all_or_none(world_, [&] { chain_->start(0, ""); });
-  const Mesh& mesh = model_->mesh;
-  all_or_none(world_, [&] {
-    loader_.emplace(*stream_,
-                    LoaderConfig{config_.train.micro_batch,
-                                 config_.train.global_batch,
-                                 mesh.rank(Axis::data),
-                                 mesh.size(Axis::data),
-                                 progress_.next_sample});
-  });
-}
-
-std::int64_t TrainingRun::newest_own_step() const {
-  std::int64_t newest = -1;
-  if (world_.rank() == 0) {
-    const std::vector<std::int64_t> steps = list_steps(folder_.checkpoints());
-    if (!steps.empty()) newest = steps.front();
-  }
-  world_.broadcast(&newest, 1, DType::i64, 0, {}, "newest step")->wait();
-  return newest;
-}
-
-void TrainingRun::check_start(std::int64_t newest) const {
-  const std::string& start = config_.checkpoint.resume;
-  const std::string newest_name = step_folder_name(newest);
-  std::error_code code;
-  const std::filesystem::path place = std::filesystem::canonical(start, code);
-  if (!code && place.filename() != newest_name &&
-      std::filesystem::equivalent(place.parent_path(), folder_.checkpoints(), code)) {
-    fail(ErrorKind::usage,
-         "checkpoint.resume = ",
-         start,
-         " is not the newest checkpoint of this run, ",
-         newest_name,
-         ": give another --run to branch off there, or resume auto to go on");
-  }
-  log::info(
-      cat("this run has ", newest_name, " of its own: it goes on from there, not from ", start));
-}
-
-void TrainingRun::set_aside_after(std::int64_t step) const {
-  if (world_.rank() != 0) return;
-  for (const std::int64_t damaged : list_steps(folder_.checkpoints())) {
-    if (damaged > step)
-      log::warn(cat("moved to ", set_aside_step(folder_.checkpoints(), damaged).string()));
-  }
-}
-
-void TrainingRun::load(const Checkpoint& checkpoint) {
-  const auto& values = checkpoint.manifest().values;
-  const bool weights_only = is_weights_only(checkpoint);
-  all_or_none(world_, [&] {
-    if (weights_only) {
-      check_same_model(checkpoint, config_.model);
-      check_same_tokenizer(checkpoint, stream_->first_set().manifest().tokenizer_hash);
-    } else {
-      check_same_run(values, keys_, checkpoint.path().string());
-      stream_->check_state(values, saved_next_sample(values), checkpoint.path().string());
-      progress_ = load_progress(values, checkpoint.step(), model_->scaler);
-      load_history(values);
-    }
-  });
-  StateDict state;
-  for (StateTensor& tensor : model_->state.tensors()) {
-    if (!weights_only || tensor.name.starts_with("param/")) state.tensors.push_back(tensor);
-  }
-  load_tensors(checkpoint, state, world_);
-  model_->state.unstage();
-  model_->registry.refresh_weights();
-  if (weights_only) {
-    log::info(cat("starting from the weights of ", checkpoint.path().string()));
-    return;
-  }
-  metrics_->write_resumed(progress_.step);
-  log::info(cat("resumed from ",
-                checkpoint.path().string(),
-                " at step ",
-                progress_.step,
-                "; ",
-                describe_equality(values, fingerprint_)));
-}
-
-void TrainingRun::save_history(std::map<std::string, std::string>& values) const {
-  values["chain"] = chain_->value();
-  values["skipped_in_a_row"] = cat(skipped_->in_a_row());
-  metrics_->save_spikes(values);
-  save_fingerprint(values, fingerprint_);
-}
-
-void TrainingRun::load_history(const std::map<std::string, std::string>& values) {
-  // Absent in checkpoints of version 0.1: the chain then starts anew at this step.
-  const auto chain = values.find("chain");
-  chain_->start(progress_.step, chain == values.end() ? "" : chain->second);
-  if (values.contains("skipped_in_a_row"))
-    skipped_->restore(number_in(values, "skipped_in_a_row", 0, progress_.step));
-  metrics_->restore_spikes(values);
-}
-
 void TrainingRun::announce() const {
   if (world_.rank() == 0) {
-    write_status(folder_, "running", kExitDone, progress_.step);
+    write_status(folder_, "running", kExitDone, progress_.step, saved_step_);
     write_file_atomic(folder_.config(), keys_.to_toml());
   }
   const TrainConfig& train = config_.train;
@@ -349,8 +235,8 @@ void TrainingRun::announce() const {
                 ", ",
                 at::get_num_threads(),
                 " CPU threads a rank"));
-  log::info(cat("model ",
-                config_.model.preset,
+  log::info(cat("model",
+                config_.model.preset.empty() ? "" : " " + config_.model.preset,
                 ": ",
                 format_count(static_cast<double>(config_.model.num_parameters())),
                 " parameters"));

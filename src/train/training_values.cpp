@@ -14,7 +14,7 @@ void TrainingRun::choose_values() {
   all_or_none(world_, [&] {
     facts.data_ranks = data_ranks(config_.parallel, world_.size());
     bf16 = has_bf16(choose_device(config_.train.device, ranks_.launch.local_rank)) ? 1 : 0;
-    facts.saved = newest_values(folder_.checkpoints());
+    if (start_.kind == RunStart::Kind::go_on) facts.saved = start_.values;
   });
   // One precision for all, whatever GPUs the nodes have.
   world_.all_reduce(&bf16, &bf16, 1, DType::i64, ReduceOp::min, {}, "bf16")->wait();

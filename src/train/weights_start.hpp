@@ -1,29 +1,27 @@
 #pragma once
-#include <filesystem>
-#include <optional>
 #include <string>
 
 #include "checkpoint/load.hpp"
-#include "model/config.hpp"
+#include "config/config_set.hpp"
+#include "train/run_start.hpp"
 
-/// A run that starts from weights alone: a checkpoint that `trireme import` made.
+/// A new run that starts from a checkpoint, its state or its weights alone.
 namespace trireme {
 
-/// True if the checkpoint holds no training state.
-bool is_weights_only(const Checkpoint& checkpoint);
-
-/// The weights-only checkpoint that a run would start from: its own newest in `own`, else the one
-/// that checkpoint.resume names; none if that is something else, absent or damaged (the resume says
-/// so later).
-std::optional<Checkpoint> find_weights_start(const std::filesystem::path& own,
-                                             const std::string& resume);
-
-/// Throws Error(usage) naming every field in which `model` would compute something else than the
-/// weights were trained for. Dropout and max_seq_len may differ.
-void check_same_model(const Checkpoint& checkpoint, const ModelConfig& model);
+/// Throws Error(usage) naming every field in which the resolved `model` would not be the one of
+/// `start`. Dropout and max_seq_len may differ; rope_theta and norm_eps, which fit any shape, where
+/// they were given for themselves and not by a preset.
+void check_same_model(const RunStart& start, const ModelConfig& model, const ConfigSet& keys);
 
 /// Throws Error(usage) if the weights know another tokenizer than the set's (Tokenizer's
 /// content_hash).
 void check_same_tokenizer(const Checkpoint& checkpoint, const std::string& set_tokenizer_hash);
+
+/// Throws Error(usage) if a state tensor that the run needs ("optim/...") is not in the checkpoint.
+void check_has_moments(const Checkpoint& checkpoint, const StateDict& state);
+
+/// Collective: as load_tensors, but floats of another dtype are converted, and moments that
+/// `state` does not name stay unread.
+void load_converted(const Checkpoint& checkpoint, StateDict& state, Communicator& world);
 
 }  // namespace trireme

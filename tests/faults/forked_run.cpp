@@ -32,7 +32,7 @@
 namespace trireme::testing {
 namespace {
 
-void configure(const ForkedRun& run, RunConfig& config, ConfigSet& keys) {
+RunStart configure(const ForkedRun& run, RunConfig& config, ConfigSet& keys, Communicator& world) {
   Settings all{{"data.path", run.set.string()},
                {"train.device", "cpu"},
                {"model.preset", "tiny"},
@@ -52,8 +52,10 @@ void configure(const ForkedRun& run, RunConfig& config, ConfigSet& keys) {
                {"optim.warmup_steps", "2"}};
   all.insert(all.end(), run.settings.begin(), run.settings.end());
   for (const auto& [key, value] : all) keys.set(key, value, "test");
-  finish_run_keys(config, keys);
+  RunStart start = read_start(config, keys, RunFolder{run.folder}, world);
+  finish_run_keys(config, keys, start);
   keys.finish();
+  return start;
 }
 
 /// As bin/pretrain_command.cpp does it, less MPI.
@@ -72,7 +74,7 @@ int rank_main(const ForkedRun& run, int rank, std::vector<Fd> row) {
       failpoints_init(rank);
       RunConfig config;
       const auto keys = make_run_keys(config);
-      configure(run, config, *keys);
+      RunStart start = configure(run, config, *keys, *world);
       HeartbeatOptions beat;
       beat.interval_s = 0.05;
       beat.silence_s = 50;  // a loaded machine is no hang
@@ -83,7 +85,8 @@ int rank_main(const ForkedRun& run, int rank, std::vector<Fd> row) {
         ::_exit(loss.exit_code);
       };
       heartbeat = std::make_unique<Heartbeat>(*world, launch, options.activity, beat);
-      const int result = pretrain(config, *keys, run.folder, {launch, *world, {}, options, ""});
+      const int result =
+          pretrain(config, *keys, run.folder, {launch, *world, {}, options, ""}, std::move(start));
       agreed = true;
       return result;
     } catch (const PeerFailed& peer) {

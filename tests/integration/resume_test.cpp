@@ -213,6 +213,16 @@ TEST_F(Resume, AGradientThatIsNotFiniteEndsTheRunAndLeavesTheCheckpoint) {
   EXPECT_EQ(exit.err.find("not finite"), exit.err.rfind("not finite"))
       << "one message: " << exit.err;
   EXPECT_EQ(saved_steps("diverged"), std::vector<std::int64_t>{2});
+  // The message ends with a command that goes on from there; it works as it stands.
+  const std::size_t command = exit.err.rfind(std::string(TRIREME_PROGRAM) + " pretrain --resume");
+  ASSERT_NE(command, std::string::npos) << exit.err;
+  const std::string line = exit.err.substr(command, exit.err.find('\n', command) - command);
+  const Exit advised =
+      Process({"/bin/sh", "-c", line}, {{"OMP_NUM_THREADS", "1"}}, path("advised.log"))
+          .wait(kLimit_s);
+  EXPECT_EQ(advised.code, 0) << line << advised.err;
+  EXPECT_NE(advised.err.find("optim.lr 0.003 -> 0.0015"), std::string::npos) << advised.err;
+  EXPECT_EQ(metrics("diverged-2").resumed_from, std::vector<std::int64_t>{2});
   EXPECT_EQ(trireme({"checkpoint", "verify", path("diverged").string()}).code, 0);
   EXPECT_EQ(status("diverged")["state"], "failed");
   EXPECT_EQ(status("diverged")["exit_code"], 6);

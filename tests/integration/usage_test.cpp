@@ -112,6 +112,9 @@ TEST_F(Usage, LayoutsWithoutAnEngineAreRefused) {
 
 TEST_F(Usage, WhatIsMissingOrElsewhereIsNamed) {
   expect_refused(trireme({"pretrain", "--run", path("none").string()}), 2, {"--data"});
+  expect_refused(trireme({"pretrain", "--data", set().string(), "--run", path("none").string()}),
+                 2,
+                 {"--model.preset", "tiny, minimind-3", "--init", "model.hidden_size"});
   expect_refused(trireme({"pretrain", "--data", set().string()}), 2, {"--run"});
   expect_refused(pretrain("none", {"--data", "/nowhere"}), 3, {"/nowhere"});
   expect_refused(pretrain("none", {"--train.global_batch", "13"}), 2, {"global_batch", "13"});
@@ -217,38 +220,6 @@ TEST_F(Usage, CommandsOfOneProcessRunOnceUnderMpirun) {
   EXPECT_EQ(count(shown.out, "[model]"), 1U);
 }
 
-TEST_F(Usage, WeightsAreTrainedAsTheModelTheyBelongTo) {
-  ASSERT_EQ(pretrain("source", {"--train.steps", "2", "--model.rope_theta", "500"}).code, 0);
-  const std::string exported = path("exported").string();
-  ASSERT_EQ(trireme({"export", "--checkpoint", path("source").string(), "--output", exported}).code,
-            0);
-  ASSERT_EQ(trireme({"import", "--hf", exported, "--output", path("weights").string()}).code, 0);
-
-  expect_refused(
-      pretrain("other", {"--resume", path("weights").string(), "--model.rope_theta", "900"}),
-      2,
-      {"model.rope_theta = 900", "500"});
-  const Exit tuned = testing::Process({TRIREME_PROGRAM,
-                                       "pretrain",
-                                       "--data",
-                                       set().string(),
-                                       "--run",
-                                       path("tuned").string(),
-                                       "--resume",
-                                       path("weights").string(),
-                                       "--train.steps",
-                                       "1",
-                                       "--train.global_batch",
-                                       "4",
-                                       "--train.device",
-                                       "cpu"},
-                                      {{"OMP_NUM_THREADS", "1"}},
-                                      path("tuned.log"))
-                         .wait(kLimit_s);
-  EXPECT_EQ(tuned.code, 0) << tuned.err;
-  EXPECT_NE(read_file(path("tuned") / "config.toml").find("rope_theta = 500"), std::string::npos);
-}
-
 TEST_F(Usage, AFolderThatIsNoRunIsLeftAlone) {
   fs::create_directories(path("papers"));
   std::ofstream(path("papers") / "thesis.tex") << "x";
@@ -258,7 +229,13 @@ TEST_F(Usage, AFolderThatIsNoRunIsLeftAlone) {
   std::ofstream(path("file")) << "x";
   expect_refused(pretrain("file", {}), 2, {"is a file"});
   // Nobody can write there, not even root.
-  expect_refused(trireme({"pretrain", "--data", set().string(), "--run", "/proc/self/run"}),
+  expect_refused(trireme({"pretrain",
+                          "--data",
+                          set().string(),
+                          "--model.preset",
+                          "tiny",
+                          "--run",
+                          "/proc/self/run"}),
                  2,
                  {"/proc/self/run"});
 }
@@ -392,9 +369,16 @@ TEST_F(Usage, HelpVersionAndConfiguration) {
   expect_refused(trireme({"pretrian"}), 2, {"did you mean 'pretrain'"});
 
   std::ofstream(path("run.toml")) << "[optim]\nlr = 0.01\nwarmup_steps = 7\n";
-  const Exit show = trireme(
-      {"config", "show", "--config", path("run.toml").string(), "--train.steps", "5", "--origin"},
-      {.environment = {{"TRIREME_OPTIM_LR", "0.02"}}});
+  const Exit show = trireme({"config",
+                             "show",
+                             "--config",
+                             path("run.toml").string(),
+                             "--train.steps",
+                             "5",
+                             "--model.preset",
+                             "tiny",
+                             "--origin"},
+                            {.environment = {{"TRIREME_OPTIM_LR", "0.02"}}});
   EXPECT_EQ(show.code, 0) << show.err;
   const auto line_of = [&](const std::string& key) {
     const std::size_t at = show.out.find(key + " ");

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.hpp"
+#include "core/problems.hpp"
 
 namespace trireme {
 namespace {
@@ -67,6 +68,25 @@ TEST(ModelConfig, UnknownPresetNamesTheNearest) {
     EXPECT_NE(std::string(error.what()).find("tiny, minimind-3"), std::string::npos)
         << error.what();
   }
+}
+
+TEST(ModelConfig, WithoutAPresetTheSizesAreNeeded) {
+  ModelConfig config;
+  const std::string text = error_of(config);
+  for (const char* word : {"--model.preset", "tiny, minimind-3", "model.hidden_size", "num_heads"})
+    EXPECT_NE(text.find(word), std::string::npos) << word << " not in: " << text;
+  Problems problems;
+  check(config, problems);
+  EXPECT_TRUE(problems.empty()) << "they may come from a checkpoint";
+
+  config.hidden_size = 96;
+  config.num_layers = 1;
+  config.num_heads = 3;
+  resolve(config, 100);
+
+  EXPECT_EQ(config.num_kv_heads, 3);
+  EXPECT_EQ(config.head_dim, 32);
+  EXPECT_EQ(config.intermediate_size, 320) << "pi x 96, up to a multiple of 64";
 }
 
 TEST(ModelConfig, AllProblemsAreNamedAtOnce) {

@@ -5,11 +5,16 @@
 #include <array>
 #include <functional>
 
+#include "checkpoint/save.hpp"
+#include "comm/factory.hpp"
 #include "core/error.hpp"
+#include "parallel/torch_bridge.hpp"
 #include "train/check.hpp"
 #include "train/memory_need.hpp"
 #include "train/open_values.hpp"
 #include "train/run_keys.hpp"
+#include "train/weights_start.hpp"
+#include "unit/core/scratch.hpp"
 
 namespace trireme {
 namespace {
@@ -194,6 +199,7 @@ TEST(RunKeys, TheEndOfTheRateIsNotAboveItsPeakWhereACommandGivesIt) {
 
 RunConfig tiny_run(const std::function<void(RunConfig&)>& change = {}) {
   RunConfig config;
+  config.model.preset = "tiny";
   config.train.seq_len = 512;
   if (change) change(config);
   resolve(config.model, 6400);
@@ -263,6 +269,56 @@ TEST(MemoryNeed, AbsurdSizesAreCountedAndTheirKeysNamed) {
       EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
     }
   }
+}
+
+/// A checkpoint of "param/w" (bf16) and its first moment (f64), and room for them in f32.
+class LoadConverted : public Scratch {
+ protected:
+  static StateTensor tensor(const std::string& name, const at::Tensor& values) {
+    return {name,
+            to_dtype(values.scalar_type()),
+            {values.numel()},
+            Shard::whole({values.numel()}),
+            {static_cast<std::byte*>(values.mutable_data_ptr()), values.nbytes()}};
+  }
+
+  Checkpoint save() {
+    const StateDict saved{
+        {tensor("param/w", weights_), tensor("optim/exp_avg/w", moments_)}, {}, {}};
+    return Checkpoint::open(save_checkpoint(at("checkpoints"), 0, saved, *world_, {"run", true}));
+  }
+
+  std::unique_ptr<Communicator> world_ = make_world("self", {});
+  at::Tensor weights_ = at::tensor({1.5, -2.25, 0.0, 1e30}).to(at::kBFloat16);
+  at::Tensor moments_ = at::tensor({0.1, 1e-20, -3.0, 4.0}, at::kDouble);
+};
+
+TEST_F(LoadConverted, WeightsAndMomentsOfAnotherDtype) {
+  const Checkpoint checkpoint = save();
+  const at::Tensor weights = at::zeros({4}, at::kFloat);
+  const at::Tensor moments = at::zeros({4}, at::kFloat);
+  StateDict state{{tensor("param/w", weights), tensor("optim/exp_avg/w", moments)}, {}, {}};
+
+  load_converted(checkpoint, state, *world_);
+
+  EXPECT_TRUE(weights.equal(weights_.to(at::kFloat)));
+  EXPECT_TRUE(moments.equal(moments_.to(at::kFloat)));
+  EXPECT_NO_THROW(check_has_moments(checkpoint, state));
+}
+
+TEST_F(LoadConverted, WeightsAloneLeaveMomentsUnreadAndMissingOnesAreNamed) {
+  const Checkpoint checkpoint = save();
+  const at::Tensor weights = at::zeros({4}, at::kDouble);
+  StateDict alone{{tensor("param/w", weights)}, {}, {}};
+
+  load_converted(checkpoint, alone, *world_);
+
+  EXPECT_TRUE(weights.equal(weights_.to(at::kDouble)));
+  const StateDict other{{tensor("optim/momentum/w", weights)}, {}, {}};
+  const Error error = error_of([&] { check_has_moments(checkpoint, other); });
+  EXPECT_EQ(error.kind(), ErrorKind::usage);
+  EXPECT_TRUE(contains(error.what(), "optim/momentum/w")) << error.what();
+  EXPECT_TRUE(contains(error.what(), "--checkpoint.start weights")) << error.what();
 }
 
 }  // namespace

@@ -9,7 +9,10 @@
 #include "core/file.hpp"
 #include "core/hash.hpp"
 #include "core/log.hpp"
+#include "train/continuation.hpp"
 #include "train/fingerprint.hpp"
+#include "train/resume.hpp"
+#include "train/run_keys.hpp"
 #include "train/spike.hpp"
 #include "unit/core/scratch.hpp"
 
@@ -117,15 +120,87 @@ TEST(FingerprintTest, SaysWhatEqualityToExpect) {
   std::map<std::string, std::string> values;
   save_fingerprint(values, now);
   EXPECT_EQ(values.at("fingerprint.threads"), "2");
-  EXPECT_EQ(describe_equality(values, now),
-            "exact: losses and weights go on bit for bit as without the interruption");
+  EXPECT_EQ(fingerprint_changes(values, now), "");
 
   values["fingerprint.binary"] = "bb";
   values["fingerprint.threads"] = "1";
-  EXPECT_EQ(describe_equality(values, now),
-            "the state is exact, losses go on within rounding: changed binary, threads 2 (was 1)");
+  EXPECT_EQ(fingerprint_changes(values, now), "binary, threads 2 (was 1)");
   values.erase("fingerprint.layout");
-  EXPECT_NE(describe_equality(values, now).find("does not tell"), std::string::npos);
+  EXPECT_EQ(fingerprint_changes(values, now), std::nullopt);
+}
+
+/// What is said of a run that stopped at step 3 of 10 and goes on with some keys changed.
+class ContinuationTest : public ::testing::Test {
+ protected:
+  ContinuationTest() : keys_(make_run_keys(config_)) {
+    config_.train.steps = 10;
+    config_.optim.warmup_steps = 1;
+    save_config(values_, *keys_);
+    save_fingerprint(values_, fingerprint_);
+    values_["data.plan_hash"] = "plan";
+  }
+
+  [[nodiscard]] std::string describe(const std::string& plan_hash = "plan") const {
+    return describe_continuation({values_, config_, *keys_, fingerprint_, plan_hash, 3});
+  }
+
+  void expect(const std::vector<std::string>& words) const {
+    const std::string text = describe();
+    EXPECT_EQ(text.find("bit for bit"), std::string::npos) << text;
+    for (const std::string& word : words)
+      EXPECT_NE(text.find(word), std::string::npos) << "no '" << word << "' in: " << text;
+  }
+
+  RunConfig config_;
+  std::unique_ptr<ConfigSet> keys_;
+  Fingerprint fingerprint_{{"binary", "aa"}, {"layout", "ranks 2"}};
+  std::map<std::string, std::string> values_;
+};
+
+TEST_F(ContinuationTest, IsExactWhereOnlyOutputsDiffer) {
+  const std::string exact =
+      "exact: losses and weights go on bit for bit as without the interruption";
+  EXPECT_EQ(describe(), exact);
+  config_.train.log_every = 1;
+  config_.train.eval_every = 3;
+  config_.train.max_skipped_steps = 1;
+  config_.train.hash_weights_every = 2;
+  config_.checkpoint.every = 1;
+  config_.data.path = "the same set, moved";
+  EXPECT_EQ(describe(), exact);
+}
+
+TEST_F(ContinuationTest, AnotherEndOfTheScheduleMovesTheLearningRate) {
+  config_.train.steps = 20;
+  expect({"the state is exact",
+          "from step 4 on the learning rate is another",
+          "train.steps = 20 (was 10)",
+          "cosine",
+          "at step 4 "});
+  config_.optim.warmup_steps = 6;
+  values_["config.optim.warmup_steps"] = "6";
+  expect({"from step 7 on"});
+  config_.optim.schedule = "constant";
+  values_["config.optim.schedule"] = "constant";
+  EXPECT_EQ(describe().find("exact: "), 0U) << describe();
+}
+
+TEST_F(ContinuationTest, WhatChangesTheOrderOfSumsIsWithinRounding) {
+  config_.parallel.bucket_mb = 1;
+  expect({"within rounding: changed parallel.bucket_mb 1 (was 25)"});
+  fingerprint_["layout"] = "ranks 3";
+  config_.train.steps = 20;
+  expect({"within rounding: changed layout ranks 3 (was ranks 2), parallel.bucket_mb",
+          "; from step 4 on"});
+  values_.erase("fingerprint.binary");
+  expect({"does not tell", "from step 4 on"});
+}
+
+TEST_F(ContinuationTest, LaterPhasesAndAnotherConfigurationAreNamed) {
+  EXPECT_NE(describe("another plan").find("later phases of data.path are others"),
+            std::string::npos);
+  config_.optim.beta1 = 0.5;
+  expect({"under another configuration"});
 }
 
 TEST(FingerprintTest, IsTheSameOnAllRanksAndTellsWhatRuns) {

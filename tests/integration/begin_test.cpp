@@ -1,0 +1,220 @@
+/// How a run begins: from its own folder alone, from imported weights, from another run's state.
+
+#include <filesystem>
+#include <fstream>
+
+#include "core/file.hpp"
+#include "support/run_program.hpp"
+
+namespace trireme {
+namespace {
+
+using testing::Arguments;
+using testing::Exit;
+
+class Begin : public testing::RunProgram {
+ protected:
+  static void expect_words(const Exit& exit, const std::vector<std::string>& words) {
+    for (const std::string& word : words)
+      EXPECT_NE(exit.err.find(word), std::string::npos) << "no '" << word << "' in: " << exit.err;
+  }
+};
+
+TEST_F(Begin, ARunAloneGoesOnAsItWasAndSaysWhatAnotherEndChanges) {
+  ASSERT_EQ(pretrain("alone", {"--train.steps", "4", "--checkpoint.every", "2"}).code, 0);
+  const std::string run = path("alone").string();
+  const std::string config = read_file(path("alone") / "config.toml");
+  const std::string status_text = read_file(path("alone") / "status.json");
+  const std::string three = hash("alone");
+
+  const Exit again = trireme({"pretrain", "--run", run});
+  EXPECT_EQ(again.code, 0) << again.err;
+  expect_words(again, {"resumed from", "at step 4; exact: losses and weights go on bit for bit"});
+  EXPECT_EQ(read_file(path("alone") / "config.toml"), config);
+  EXPECT_EQ(hash("alone"), three);
+
+  const std::string lines = read_file(path("alone") / "metrics.jsonl");
+  const Exit less = trireme({"pretrain", "--run", run, "--train.steps", "3"});
+  EXPECT_EQ(less.code, 2) << less.err;
+  expect_words(less, {"train.steps = 3", "step-000000004 has done 4"});
+  EXPECT_EQ(read_file(path("alone") / "config.toml"), config);
+  EXPECT_EQ(read_file(path("alone") / "metrics.jsonl"), lines);
+  EXPECT_EQ(Json::parse(read_file(path("alone") / "status.json")), Json::parse(status_text));
+
+  const Exit more = trireme({"pretrain", "--run", run, "--train.steps", "8"});
+  EXPECT_EQ(more.code, 0) << more.err;
+  expect_words(more, {"from step 5 on the learning rate is another", "train.steps = 8 (was 4)"});
+  EXPECT_EQ(more.err.find("bit for bit"), std::string::npos) << more.err;
+  EXPECT_EQ(metrics("alone").steps.size(), 8U);
+
+  // What is lost of its configuration is in the checkpoint.
+  std::ofstream(path("alone") / "config.toml") << "[train\n";
+  const Exit damaged = trireme({"pretrain", "--run", run, "--train.steps", "9"});
+  EXPECT_EQ(damaged.code, 0) << damaged.err;
+  expect_words(damaged, {"config.toml of the run is left out"});
+
+  const Exit refused = trireme({"pretrain", "--run", run, "--optim.lr", "1e-3"});
+  EXPECT_EQ(refused.code, 2);
+  expect_words(refused, {"optim.lr = 0.001 (--optim.lr), the checkpoint has 0.003"});
+}
+
+TEST_F(Begin, ARunFromImportedWeightsGoesOn) {
+  ASSERT_EQ(pretrain("source", {"--train.steps", "2"}).code, 0);
+  const std::string exported = path("exported").string();
+  const std::string weights = path("weights").string();
+  ASSERT_EQ(trireme({"export", "--checkpoint", path("source").string(), "--output", exported}).code,
+            0);
+  ASSERT_EQ(trireme({"import", "--hf", exported, "--output", weights}).code, 0);
+  const Arguments arguments{"pretrain",
+                            "--resume",
+                            weights,
+                            "--data",
+                            set().string(),
+                            "--run",
+                            path("tuned").string(),
+                            "--train.device",
+                            "cpu",
+                            "--train.global_batch",
+                            "12",
+                            "--checkpoint.every",
+                            "1",
+                            "--train.steps",
+                            "5"};
+  // Stopped as by Slurm, whose next start is the same command.
+  const Exit first = trireme(
+      arguments,
+      {.environment = {{"TRIREME_ALLOW_FAULTS", "1"}, {"TRIREME_FAULT", "train.step:0:3:kill9"}}});
+  ASSERT_EQ(first.code, 137) << first.err;
+  ASSERT_EQ(saved_steps("tuned").front(), 2);
+
+  const Exit second = trireme(arguments);
+
+  EXPECT_EQ(second.code, 0) << second.err;
+  EXPECT_EQ(metrics("tuned").resumed_from, std::vector<std::int64_t>{2});
+  EXPECT_EQ(trireme({"pretrain", "--run", path("tuned").string()}).code, 0);
+  Arguments by_hand = arguments;
+  by_hand[6] = path("by_hand").string();
+  by_hand.insert(by_hand.end(), {"--checkpoint.start", "state"});
+  const Exit refused = trireme(by_hand);
+  EXPECT_EQ(refused.code, 2);
+  expect_words(refused, {"checkpoint.start = state", "holds weights alone"});
+}
+
+TEST_F(Begin, WeightsAreTrainedAsTheModelTheyBelongTo) {
+  ASSERT_EQ(pretrain("other_source", {"--train.steps", "2", "--model.rope_theta", "500"}).code, 0);
+  const std::string exported = path("other_exported").string();
+  ASSERT_EQ(
+      trireme({"export", "--checkpoint", path("other_source").string(), "--output", exported}).code,
+      0);
+  ASSERT_EQ(trireme({"import", "--hf", exported, "--output", path("other_weights").string()}).code,
+            0);
+
+  const Exit other = pretrain(
+      "other_model", {"--resume", path("other_weights").string(), "--model.hidden_size", "64"});
+  EXPECT_EQ(other.code, 2) << other.err;
+  expect_words(
+      other,
+      {"model.hidden_size = 64", "the weights have 32", "model.rope_theta = 1e+06 (preset tiny)"});
+  // It fits any shape, so it may be meant: then it is named.
+  const Exit turned = pretrain("turned",
+                               {"--resume",
+                                path("other_weights").string(),
+                                "--model.rope_theta",
+                                "900",
+                                "--train.steps",
+                                "1"});
+  EXPECT_EQ(turned.code, 0) << turned.err;
+  EXPECT_NE(turned.err.find("model.rope_theta 500 -> 900"), std::string::npos) << turned.err;
+  const Exit tuned = testing::Process({TRIREME_PROGRAM,
+                                       "pretrain",
+                                       "--data",
+                                       set().string(),
+                                       "--run",
+                                       path("fitted").string(),
+                                       "--resume",
+                                       path("other_weights").string(),
+                                       "--train.steps",
+                                       "1",
+                                       "--train.global_batch",
+                                       "4",
+                                       "--train.device",
+                                       "cpu"},
+                                      {{"OMP_NUM_THREADS", "1"}},
+                                      path("fitted.log"))
+                         .wait(kLimit_s);
+  EXPECT_EQ(tuned.code, 0) << tuned.err;
+  EXPECT_NE(read_file(path("fitted") / "config.toml").find("rope_theta = 500"), std::string::npos);
+}
+
+TEST_F(Begin, ANewRunGoesOnFromAnyCheckpointUnderAnotherConfiguration) {
+  ASSERT_EQ(pretrain("trunk", {"--train.steps", "4", "--checkpoint.every", "2"}).code, 0);
+  const std::string from = (path("trunk") / "checkpoints" / "step-000000002").string();
+  const auto branch = [&](const std::string& run, const Arguments& more) {
+    Arguments all{"pretrain", "--run", path(run).string()};
+    all.insert(all.end(), more.begin(), more.end());
+    return trireme(all);
+  };
+
+  const Exit lower = branch("lower", {"--resume", from, "--optim.lr", "1e-3"});
+  ASSERT_EQ(lower.code, 0) << lower.err;
+  expect_words(lower, {"at step 2; the state goes on", "optim.lr 0.003 -> 0.001"});
+  EXPECT_EQ(metrics("lower").resumed_from, std::vector<std::int64_t>{2});
+  EXPECT_EQ(metrics("lower").steps.begin()->second["tokens"], 3 * 12 * 32);
+
+  const Exit other = branch("other", {"--resume", from, "--train.seed", "7"});
+  EXPECT_EQ(other.code, 0) << other.err;
+  expect_words(other, {"at step 2", "begins at its sample 0: train.seed = 7 (was 42)"});
+
+  // Through fp64 and back no digit of fp32 is lost, moments included.
+  const Exit wide =
+      branch("wide", {"--resume", from, "--train.precision", "fp64", "--train.steps", "2"});
+  EXPECT_EQ(wide.code, 0) << wide.err;
+  EXPECT_EQ(branch("back", {"--resume", path("wide").string(), "--train.precision", "fp32"}).code,
+            0);
+  EXPECT_EQ(hash("back"), trireme({"checkpoint", "hash", from}).out);
+
+  const Arguments init{"--init",
+                       from,
+                       "--data",
+                       set().string(),
+                       "--train.steps",
+                       "1",
+                       "--train.global_batch",
+                       "4",
+                       "--train.precision",
+                       "bf16"};
+  const Exit weights = branch("init", init);
+  EXPECT_EQ(weights.code, 0) << weights.err;
+  expect_words(weights, {"starting from the weights", "optim.lr 0.003 -> 3e-04"});
+  EXPECT_TRUE(metrics("init").resumed_from.empty());
+  Arguments both = init;
+  both.insert(both.end(), {"--resume", from});
+  EXPECT_EQ(branch("init", both).code, 2);
+  const Exit shape =
+      branch("shape", {"--init", from, "--data", set().string(), "--model.hidden_size", "64"});
+  EXPECT_EQ(shape.code, 2);
+  expect_words(shape, {"model.hidden_size = 64 (--model.hidden_size), the weights have 32"});
+}
+
+TEST_F(Begin, ARunWhoseCheckpointsAreGoneIsNotBegunAnewUnasked) {
+  const Arguments arguments{"--train.steps", "2", "--checkpoint.every", "1"};
+  // One that was killed before its first commit is.
+  ASSERT_EQ(pretrain("gone", arguments, {.fault = "train.step:0:1:kill9"}).code, 137);
+  ASSERT_EQ(pretrain("gone", arguments).code, 0);
+  EXPECT_EQ(status("gone")["committed"], 2);
+  std::filesystem::rename(path("gone") / "checkpoints", path("gone") / "moved");
+
+  const Exit refused = pretrain("gone", arguments);
+  EXPECT_EQ(refused.code, 3) << refused.err;
+  expect_words(refused, {"has committed step 2", "--resume never"});
+  EXPECT_EQ(status("gone")["state"], "done") << "nothing was touched";
+
+  Arguments anew = arguments;
+  anew.insert(anew.end(), {"--resume", "never"});
+  EXPECT_EQ(pretrain("gone", anew).code, 0);
+  EXPECT_EQ(trireme({"pretrain", "--run", path("gone").string()}).code, 0);
+  EXPECT_TRUE(metrics("gone").resumed_from.back() == 2);
+}
+
+}  // namespace
+}  // namespace trireme
