@@ -43,24 +43,37 @@ void wait_for([[maybe_unused]] at::Device device) {
 #endif
 }
 
-/// Measured once in a process for each pair: 0.1 s and more on a CPU.
-double measured_matmul_flops(at::Device device, at::ScalarType compute) {
-  static std::map<std::pair<std::string, at::ScalarType>, double> known;
-  double& flops = known[{device.str(), compute}];
-  if (flops > 0) return flops;
+/// FLOP/s of a square product, best of 5 or of what half a second allows; the right-hand side is
+/// transposed in memory as a layer's weights are, or not.
+double matmul_flops(at::Device device, at::ScalarType dtype, bool transposed) {
   constexpr std::int64_t kSize = 1024;
-  const auto options = at::TensorOptions().dtype(compute).device(device);
-  const at::Tensor a = at::ones({kSize, kSize}, options);
-  at::Tensor out = a.matmul(a);
+  const at::Tensor a = at::ones({kSize, kSize}, at::TensorOptions().dtype(dtype).device(device));
+  const at::Tensor b = transposed ? a.t() : a;
+  at::Tensor out = at::empty_like(a);
+  const Timer total;
   double best_s = 1e9;
-  for (int i = 0; i < 5; ++i) {
+  for (int i = 0; i < 5 && (i == 0 || total.seconds() < 0.5); ++i) {
     wait_for(device);
     const Timer timer;
-    at::matmul_out(out, a, a);
+    at::matmul_out(out, a, b);
     wait_for(device);
     best_s = std::min(best_s, timer.seconds());
   }
-  flops = 2.0 * kSize * kSize * kSize / best_s;
+  return 2.0 * kSize * kSize * kSize / best_s;
+}
+
+/// Measured once in a process for each pair: 0.1 s and more on a CPU.
+double measured_peak_flops(at::Device device, at::ScalarType compute) {
+  static std::map<std::pair<std::string, at::ScalarType>, double> known;
+  double& flops = known[{device.str(), compute}];
+  if (flops > 0) return flops;
+  flops = matmul_flops(device, compute, /*transposed=*/true);
+  const bool half = compute == at::kHalf || compute == at::kBFloat16;
+  // A CPU without instructions for 16 bits takes seconds for what LibTorch does not expect, and
+  // reaches fp32's speed where its kernels widen first: that is its peak then.
+  const double other = device.is_cpu() && half ? measured_peak_flops(device, at::kFloat)
+                                               : matmul_flops(device, compute, false);
+  flops = std::max(flops, other);
   return flops;
 }
 
@@ -130,7 +143,7 @@ double peak_flops(at::Device device, at::ScalarType compute) {
     }
   }
 #endif
-  return measured_matmul_flops(device, compute);
+  return measured_peak_flops(device, compute);
 }
 
 MachineMemory device_memory([[maybe_unused]] at::Device device) {

@@ -30,7 +30,7 @@ void use_deterministic_kernels(at::Device device);
 std::int64_t set_cpu_threads(std::int64_t threads, int local_size);
 
 /// Dense matmul FLOP/s of one device in the compute dtype, for MFU: data-sheet peak of known GPUs,
-/// else measured here (a 1024^3 product, best of 5).
+/// else measured here (a 1024^3 product, best of 5; 16 bits on a CPU: not below its fp32).
 double peak_flops(at::Device device, at::ScalarType compute);
 
 /// Memory of a GPU, or of this machine.
