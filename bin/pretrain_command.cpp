@@ -13,10 +13,10 @@
 #include "core/failpoints.hpp"
 #include "core/log.hpp"
 #include "core/run_main.hpp"
+#include "core/stop_signals.hpp"
 #include "train/agreement.hpp"
 #include "train/leave_run.hpp"
 #include "train/run_keys.hpp"
-#include "train/signals.hpp"
 #include "train/training_run.hpp"
 
 namespace trireme {

@@ -32,7 +32,14 @@ void Activity::complete(const std::string& group, std::uint64_t sequence) {
 
 void Activity::set_waiting(bool waiting) {
   const std::lock_guard lock(mutex_);
+  if (waiting) since_wait_.restart();
+  if (now_.waiting && !waiting) waited_s_ += since_wait_.seconds();
   now_.waiting = waiting;
+}
+
+double Activity::waited_s() const {
+  const std::lock_guard lock(mutex_);
+  return waited_s_;
 }
 
 void Activity::time_out() {

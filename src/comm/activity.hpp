@@ -3,6 +3,8 @@
 #include <mutex>
 #include <string>
 
+#include "core/timer.hpp"
+
 namespace trireme {
 
 /// What this rank does now: written by the trainer and the communicators, read by the heartbeat
@@ -30,12 +32,17 @@ class Activity {
              std::uint64_t sequence);
   void complete(const std::string& group, std::uint64_t sequence);
   void set_waiting(bool waiting);
+  /// Seconds in Work::wait so far, all groups together: for other ranks, and for bytes on their
+  /// way.
+  [[nodiscard]] double waited_s() const;
   void time_out();
   [[nodiscard]] ActivitySnapshot snapshot() const;
 
  private:
   mutable std::mutex mutex_;
   ActivitySnapshot now_;
+  Timer since_wait_;  // while now_.waiting
+  double waited_s_ = 0;
 };
 
 }  // namespace trireme

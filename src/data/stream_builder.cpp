@@ -1,6 +1,8 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "core/failpoints.hpp"
+#include "core/stop_signals.hpp"
 #include "data/stream.hpp"
 #include "data/stream_parts.hpp"
 
@@ -108,6 +110,8 @@ class SampleStream::Builder {
     Source source;
     source.folders = folders;
     for (const std::string& folder : folders) {
+      failpoint("data.open_set");
+      leave_if_stop_asked();
       parts_->sets.push_back(std::make_unique<TokenSet>(TokenSet::open(folder, files_)));
       source.sets.push_back(parts_->sets.back().get());
       check_alike(*source.sets.back(), *parts_->sets.front());
@@ -123,8 +127,10 @@ class SampleStream::Builder {
     leg.seq_len = seq_len;
     if (!source.legs.empty()) leg.rest = SampleUnion(rest_of(source, seq_len), order(number + "r"));
     std::vector<const SampleSet*> whole;
-    for (const TokenSet* set : source.sets)
+    for (const TokenSet* set : source.sets) {
+      leave_if_stop_asked();
       whole.push_back(keep(SampleSet(*set, view(*set, seq_len))));
+    }
     // The first set of a run has the order that a run of it alone has.
     leg.whole = SampleUnion(std::move(whole), order(number == "/0/0" ? "" : number));
     source.legs.push_back(std::move(leg));

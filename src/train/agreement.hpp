@@ -30,7 +30,8 @@ class AgreedError : public Error {
 
 /// Runs `action` on every rank, and lets all ranks agree on its end (collective). If it threw an
 /// Error somewhere, the first such rank throws it again as AgreedError, and all others throw
-/// PeerFailed: one message, one exit code, nobody left in a collective.
+/// PeerFailed: one message, one exit code, nobody left in a collective. StoppedEarly of one is
+/// thrown on all.
 void all_or_none(Communicator& world, const std::function<void()>& action);
 
 /// Rank 0's text on every rank (collective).

@@ -3,15 +3,18 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/failpoints.hpp"
 #include "parallel/torch_bridge.hpp"
 #include "train/microbatches.hpp"
 
 namespace trireme {
 
-Validation evaluate(Transformer& model,
-                    std::span<const SampleSet> sets,
-                    Communicator& data_group,
-                    std::int64_t micro_batch) {
+std::optional<Validation> evaluate(
+    Transformer& model,
+    std::span<const SampleSet> sets,
+    Communicator& data_group,
+    std::int64_t micro_batch,
+    const std::function<bool(std::int64_t, std::int64_t)>& stop_before) {
   const std::int64_t stride = micro_batch * data_group.size();
   const at::Device device = model.registry().device();
   at::Tensor sums =
@@ -19,7 +22,12 @@ Validation evaluate(Transformer& model,
   for (const SampleSet& samples : sets) {
     const SampleOrder in_file_order(samples.size(), 0, /*shuffle=*/false);
     const auto total = static_cast<std::int64_t>(samples.size());
-    for (std::int64_t first = micro_batch * data_group.rank(); first < total; first += stride) {
+    const std::int64_t rounds = (total + stride - 1) / stride;
+    for (std::int64_t round = 0; round < rounds; ++round) {
+      failpoint("train.validate");
+      if (stop_before(round, rounds)) return std::nullopt;
+      const std::int64_t first = round * stride + micro_batch * data_group.rank();
+      if (first >= total) continue;
       std::vector<std::int64_t> indices;
       for (std::int64_t i = first; i < std::min(first + micro_batch, total); ++i)
         indices.push_back(i);
@@ -38,7 +46,7 @@ Validation evaluate(Transformer& model,
                   "validation")
       ->wait();
   const double num_targets = sums[1].item<double>();
-  return {sums[0].item<double>() / num_targets, num_targets};
+  return Validation{sums[0].item<double>() / num_targets, num_targets};
 }
 
 }  // namespace trireme

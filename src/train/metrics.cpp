@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
+#include <chrono>
 #include <cmath>
 #include <limits>
 
@@ -20,16 +22,24 @@ namespace {
 
 constexpr std::size_t kFields = sizeof(StepMeasures) / sizeof(double);
 
-std::vector<double> pack(const StepMeasures& m) {
-  return {m.loss_sum,
-          m.num_targets,
-          m.step_time_s,
-          m.data_wait_s,
-          m.comm_s,
-          m.comm_exposed_s,
-          m.first_bucket_s,
-          m.last_grad_s,
-          m.mem_peak_bytes};
+static_assert(sizeof(StepMeasures) == kFields * sizeof(double));
+
+/// What is reported as a mean over ranks and steps.
+constexpr std::array kParts{&StepMeasures::data_wait_s,
+                            &StepMeasures::save_s,
+                            &StepMeasures::validation_s,
+                            &StepMeasures::peer_wait_s,
+                            &StepMeasures::comm_s,
+                            &StepMeasures::comm_exposed_s,
+                            &StepMeasures::first_bucket_s,
+                            &StepMeasures::last_grad_s};
+
+using Packed = std::array<double, kFields>;
+
+StepMeasures unpack(const double* one) {
+  Packed packed{};
+  std::copy_n(one, kFields, packed.begin());
+  return std::bit_cast<StepMeasures>(packed);
 }
 
 /// One JSON object in a line, numbers in the shortest form that reads back to the same bits
@@ -77,19 +87,30 @@ void cut_torn_line(const std::filesystem::path& file) {
 
 constexpr std::int64_t kQuietSteps = 20;  // between two warnings of spikes
 
+/// Of the day; to the millisecond, which is what a reader can use.
+double unix_time_s() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const auto milli = std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+  return static_cast<double>(milli) / 1000;
+}
+
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();  // null in JSON
 
 std::string to_json(const MetricsLine& line) {
   const auto count = [](double value) { return static_cast<std::int64_t>(value); };
   return JsonLine()
       .add("step", line.facts.step)
+      .add("time", line.time)
       .add("tokens", line.facts.tokens)
       .add("loss", line.loss)
       .add("grad_norm", line.facts.grad_norm)
       .add("lr", line.facts.lr)
-      .add("step_time_s", line.mean.step_time_s)
+      .add("step_time_s", line.step_time_s)
       .add("tokens_per_s", line.tokens_per_s)
       .add("data_wait_s", line.mean.data_wait_s)
+      .add("save_s", line.mean.save_s)
+      .add("validation_s", line.mean.validation_s)
+      .add("peer_wait_s", line.mean.peer_wait_s)
       .add("comm_s", line.mean.comm_s)
       .add("comm_exposed_s", line.mean.comm_exposed_s)
       .add("first_bucket_s", line.mean.first_bucket_s)
@@ -123,7 +144,9 @@ Metrics::Metrics(Communicator& world,
 std::optional<MetricsLine> Metrics::report(const StepFacts& facts, const StepMeasures& measures) {
   std::optional<MetricsLine> line = flush();
   pending_facts_ = facts;
-  mine_ = pack(measures);
+  pending_time_ = unix_time_s();
+  const auto packed = std::bit_cast<Packed>(measures);
+  mine_.assign(packed.begin(), packed.end());
   pending_ = world_.all_gather(mine_.data(), all_.data(), kFields, DType::f64, {}, "metrics");
   return line;
 }
@@ -132,26 +155,29 @@ std::optional<MetricsLine> Metrics::flush() {
   if (!pending_) return std::nullopt;
   pending_->wait();
   pending_.reset();
-  std::vector<double> sum(kFields, 0.0);
-  double mem_peak = 0;
-  double slowest_s = -1;
   MetricsLine line;
+  StepMeasures& mean = line.mean;
+  double least_wait_s = std::numeric_limits<double>::infinity();
   for (int rank = 0; rank < world_.size(); ++rank) {
-    const double* one = all_.data() + static_cast<std::size_t>(rank) * kFields;
-    for (std::size_t i = 0; i < kFields; ++i) sum[i] += one[i];
-    mem_peak = std::max(mem_peak, one[kFields - 1]);
-    const double own_s = one[2] - one[5];  // step time less waiting for peers
-    if (own_s > slowest_s) {
-      slowest_s = own_s;
+    const StepMeasures one = unpack(all_.data() + static_cast<std::size_t>(rank) * kFields);
+    mean.loss_sum += one.loss_sum;
+    mean.num_targets += one.num_targets;
+    mean.ended_s = std::max(mean.ended_s, one.ended_s);
+    for (const auto part : kParts) mean.*part += one.*part;
+    mean.mem_peak_bytes = std::max(mean.mem_peak_bytes, one.mem_peak_bytes);
+    if (one.peer_wait_s < least_wait_s) {
+      least_wait_s = one.peer_wait_s;
       line.slowest_rank = rank;
     }
   }
-  const double shares = static_cast<double>(world_.size() * pending_facts_.num_steps);
-  const auto mean = [&](std::size_t field) { return sum[field] / shares; };
   line.facts = pending_facts_;
-  line.mean = {sum[0], sum[1], mean(2), mean(3), mean(4), mean(5), mean(6), mean(7), mem_peak};
-  line.loss = sum[0] / sum[1];
-  line.tokens_per_s = static_cast<double>(line.facts.step_tokens) / line.mean.step_time_s;
+  line.time = pending_time_;
+  const auto steps = static_cast<double>(line.facts.num_steps);
+  for (const auto part : kParts) mean.*part /= steps * world_.size();
+  line.step_time_s = (mean.ended_s - ended_s_) / steps;
+  ended_s_ = mean.ended_s;
+  line.loss = mean.loss_sum / mean.num_targets;
+  line.tokens_per_s = static_cast<double>(line.facts.step_tokens) / line.step_time_s;
   line.mfu = line.tokens_per_s * flops_per_token_ / peak_flops_;
   score(line);
   append(to_json(line));
@@ -200,6 +226,18 @@ void Metrics::write_validation(std::int64_t step, double loss, double num_target
              .add("eval_step", step)
              .add("valid_loss", loss)
              .add("valid_targets", static_cast<std::int64_t>(num_targets))
+             .text());
+}
+
+void Metrics::write_closing(const ClosingLine& closing) {
+  append(JsonLine()
+             .add("end_step", closing.step)
+             .add("time", unix_time_s())
+             .add("done", closing.done)
+             .add("steps", closing.steps)
+             .add("tokens", closing.tokens)
+             .add("time_s", closing.time_s)
+             .add("tokens_per_s", static_cast<double>(closing.tokens) / closing.time_s)
              .text());
 }
 

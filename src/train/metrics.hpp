@@ -13,12 +13,15 @@
 namespace trireme {
 
 /// What one rank measured: loss of the reported step, times summed over all steps since the last
-/// report.
+/// report. Parts of a step's time overlap: waiting for other ranks during a save is in both.
 struct StepMeasures {
   double loss_sum = 0;  // of this rank's valid targets
   double num_targets = 0;
-  double step_time_s = 0;
+  double ended_s = 0;         // the last step's end, since the run's first step began
   double data_wait_s = 0;     // waiting for the loader
+  double save_s = 0;          // checkpoints since the step before, and waiting for their copies
+  double validation_s = 0;    // since the step before
+  double peer_wait_s = 0;     // waiting for other ranks, wherever that was
   double comm_s = 0;          // a gradient collective was in flight
   double comm_exposed_s = 0;  // of it, with nothing else to do
   double first_bucket_s = 0;  // from a step's start until its first gradient bucket left
@@ -41,18 +44,30 @@ struct StepFacts {
 /// One line of metrics.jsonl.
 struct MetricsLine {
   StepFacts facts;
-  double loss = 0;    // sum over all ranks / valid targets of all ranks
-  StepMeasures mean;  // times: mean over ranks and steps; mem_peak_bytes: largest
+  double time = 0;         // Unix s
+  double loss = 0;         // sum over all ranks / valid targets of all ranks
+  double step_time_s = 0;  // from the end of the step before (the run's start) to its own end
+  StepMeasures mean;       // parts: mean over ranks and steps; mem_peak_bytes: largest
   double tokens_per_s = 0;
   double mfu = 0;
-  int slowest_rank = 0;          // longest time outside waiting for peers
+  int slowest_rank = 0;          // kept the others waiting: it waited least
   std::optional<double> loss_z;  // robust z-scores against the lines before (spike.hpp)
   std::optional<double> grad_norm_z;
 };
 
+/// How a run, or its part between two starts, ended: the last line that it writes.
+struct ClosingLine {
+  bool done = false;  // else stopped on request
+  std::int64_t step = 0;
+  std::int64_t steps = 0;   // of this part
+  std::int64_t tokens = 0;  // of this part
+  double time_s = 0;        // from its first step's begin to the end of its last save
+};
+
 /// Reduces measures over all ranks with one packed asynchronous all-gather a report, read one
 /// report later so that no step waits for it; ranks are added in rank order, in fp64. Rank 0
-/// appends the lines.
+/// appends the lines. A step ends when its last rank ends it, so that step times add up to the
+/// clock.
 class Metrics {
  public:
   /// `flops_per_token` and `peak_flops_total` (all ranks together) give MFU. A half line that a
@@ -76,6 +91,7 @@ class Metrics {
   void restore_spikes(const std::map<std::string, std::string>& values);
 
   void write_resumed(std::int64_t step);
+  void write_closing(const ClosingLine& closing);
   void write_validation(std::int64_t step, double loss, double num_targets);
 
  private:
@@ -87,6 +103,8 @@ class Metrics {
   double flops_per_token_;
   double peak_flops_;
   StepFacts pending_facts_;
+  double pending_time_ = 0;
+  double ended_s_ = 0;  // the last reported step, on its last rank
   std::vector<double> mine_;
   std::vector<double> all_;
   WorkPtr pending_;

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -42,20 +43,25 @@ ProgressLine::ProgressLine(std::int64_t first_step,
                            std::int64_t log_every,
                            bool active)
     : first_step_(first_step),
+      last_step_(first_step),
       total_steps_(total_steps),
       log_every_(log_every),
       active_(active && log_every > 0),
       terminal_(is_terminal()) {}
 
 std::string ProgressLine::eta(std::int64_t step, double step_time_s) {
-  // The first step pays for warm-up of caches: it does not count.
-  smooth_step_s_ = step <= first_step_ + 2 ? step_time_s : 0.9 * smooth_step_s_ + 0.1 * step_time_s;
+  // The first step pays for warm-up of caches: it does not count. Long enough to hold saves.
+  const std::int64_t counted = std::clamp<std::int64_t>(step - first_step_ - 1, 1, kEtaSteps);
+  const std::int64_t new_ones = std::clamp<std::int64_t>(step - last_step_, 1, counted);
+  const double share = static_cast<double>(new_ones) / static_cast<double>(counted);
+  smooth_step_s_ += share * (step_time_s - smooth_step_s_);
+  last_step_ = step;
   return format_duration(static_cast<double>(total_steps_ - step) * smooth_step_s_);
 }
 
 void ProgressLine::show(const MetricsLine& line) {
   const std::int64_t step = line.facts.step;
-  const std::string remaining = eta(step, line.mean.step_time_s);
+  const std::string remaining = eta(step, line.step_time_s);
   const bool due =
       step == first_step_ + 1 || step == total_steps_ || (log_every_ > 0 && step % log_every_ == 0);
   if (!active_ || (!due && !terminal_)) return;
@@ -77,9 +83,9 @@ void ProgressLine::show(const MetricsLine& line) {
           "  mem ",
           format("%.2f GiB", line.mean.mem_peak_bytes / (1024.0 * 1024 * 1024)),
           "  data ",
-          format("%.1f%%", 100 * line.mean.data_wait_s / line.mean.step_time_s),
+          format("%.1f%%", 100 * line.mean.data_wait_s / line.step_time_s),
           "  comm ",
-          format("%.1f%%", 100 * line.mean.comm_exposed_s / line.mean.step_time_s),
+          format("%.1f%%", 100 * line.mean.comm_exposed_s / line.step_time_s),
           line.facts.skipped ? "  skipped (overflow)" : "",
           "  ETA ",
           remaining);

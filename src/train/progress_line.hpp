@@ -23,7 +23,10 @@ class ProgressLine {
  private:
   [[nodiscard]] std::string eta(std::int64_t step, double step_time_s);
 
+  static constexpr std::int64_t kEtaSteps = 1000;  // that the rate is a mean of
+
   std::int64_t first_step_;
+  std::int64_t last_step_;  // shown
   std::int64_t total_steps_;
   std::int64_t log_every_;
   bool active_;

@@ -62,6 +62,11 @@ UpdateResult Step::run(std::span<const Batch> batches,
   for (const Operation& operation : single_stage_schedule(static_cast<int>(batches.size()))) {
     const auto i = static_cast<std::size_t>(operation.micro_batch);
     if (operation.kind == Operation::Kind::forward) {
+      // Gradients leave in the last backward pass: up to there no rank waits for another's.
+      if (stop_before_(operation.micro_batch, static_cast<std::int64_t>(batches.size()))) {
+        result.dropped = true;
+        return result;
+      }
       failpoint("train.forward");
       loss_sum.add_(model_.forward(micro_batches[i], grad_scale, tapes[i]));
     } else {

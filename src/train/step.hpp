@@ -18,6 +18,7 @@ struct UpdateResult {
   double grad_norm = 0;          // global, before the clip
   bool skipped = false;          // a loss or gradient was not finite: no rank changed its weights
   bool overflow = false;         // skipped, and the fp16 loss scaler has a lower scale to try
+  bool dropped = false;  // given up between micro-batches: nothing changed, all else is empty
   OverlapTimes overlap;
 };
 
@@ -38,6 +39,11 @@ class Step {
   /// is not skipped: whoever still reads them is waited for there.
   void before_update(std::function<void()> call) { before_update_ = std::move(call); }
 
+  /// `call(i, n)` runs before micro-batch i of n; true, on all ranks alike: the update is given up.
+  void stop_before(std::function<bool(std::int64_t, std::int64_t)> call) {
+    stop_before_ = std::move(call);
+  }
+
   /// `batches`: this rank's share of the update, possibly none. `update_targets`: valid targets of
   /// the whole update, over all ranks and micro-steps; all gradients are those of loss sum /
   /// update_targets. `step` seeds dropout, `update` counts updates that were not skipped (from 1),
@@ -57,6 +63,7 @@ class Step {
   double clip_norm_;
   GradBuckets buckets_;
   std::function<void()> before_update_ = [] {};
+  std::function<bool(std::int64_t, std::int64_t)> stop_before_ = [](auto, auto) { return false; };
 };
 
 }  // namespace trireme

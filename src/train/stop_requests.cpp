@@ -9,7 +9,7 @@
 
 #include "core/error.hpp"
 #include "core/log.hpp"
-#include "train/signals.hpp"
+#include "core/stop_signals.hpp"
 
 namespace trireme {
 namespace {
@@ -62,24 +62,25 @@ StopRequests::StopRequests(RunFolder folder, bool first_rank, TimeLimit limit)
       limit_(limit),
       start_unix_s_(unix_time_s()) {}
 
+void StopRequests::look() {
+  if (!first_rank_ || (looked_ && since_look_.seconds() < kLook_s)) return;
+  std::error_code ignored;
+  files_.stop = std::filesystem::exists(folder_.stop_file(), ignored);
+  files_.save = std::filesystem::exists(folder_.save_file(), ignored);
+  looked_ = true;
+  since_look_.restart();
+}
+
+bool StopRequests::asked() {
+  look();
+  if (files_.stop) reason_ = "the file STOP";
+  if (const int number = stop_signal(); number != 0) reason_ = signal_name(number);
+  return files_.stop || stop_signal() != 0;
+}
+
 StopRequests::Wish StopRequests::poll() {
-  Wish wish = files_;
-  if (const int number = stop_signal(); number != 0) {
-    reason_ = signal_name(number);
-    wish.stop = true;
-  }
-  if (!first_rank_) return wish;
-  if (!looked_ || since_look_.seconds() >= kLook_s) {
-    std::error_code ignored;
-    files_.stop = std::filesystem::exists(folder_.stop_file(), ignored);
-    files_.save = std::filesystem::exists(folder_.save_file(), ignored);
-    looked_ = true;
-    since_look_.restart();
-  }
-  if (files_.stop && !wish.stop) reason_ = "the file STOP";
-  wish.save = files_.save;
-  wish.stop = wish.stop || files_.stop;
-  if (!wish.stop && limit_.reached(start_unix_s_ + since_start_.seconds())) {
+  Wish wish{asked(), files_.save};
+  if (first_rank_ && !wish.stop && limit_.reached(start_unix_s_ + since_start_.seconds())) {
     reason_ = cat("the time limit, ", limit_.margin_s(), " s before it");
     wish.stop = true;
   }

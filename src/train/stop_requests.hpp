@@ -48,6 +48,9 @@ class StopRequests {
   /// Before every step. The folder is looked at twice a second at most.
   [[nodiscard]] Wish poll();
 
+  /// Whether somebody wants a stop now; the time limit, which reckons with whole steps, aside.
+  [[nodiscard]] bool asked();
+
   /// Why poll() says stop, on this rank: "SIGTERM", "the file STOP", "the time limit"; else "a
   /// signal to another rank".
   [[nodiscard]] const std::string& reason() const { return reason_; }
@@ -58,6 +61,8 @@ class StopRequests {
   void fulfilled(bool stopped);
 
  private:
+  void look();
+
   static constexpr double kLook_s = 0.5;
 
   RunFolder folder_;

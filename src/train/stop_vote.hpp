@@ -1,6 +1,9 @@
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <utility>
 
 #include "comm/communicator.hpp"
 
@@ -44,6 +47,43 @@ class StopVote {
   Communicator& world_;
   std::array<std::uint64_t, 4> sums_{};
   WorkPtr work_;
+};
+
+/// Lets all ranks stop before the same piece of work, of pieces that every rank has the same number
+/// of: micro-batches of an update, batches of a validation.
+///
+/// A vote is posted before one piece and read before a later one, about a second of work apart, so
+/// that nobody waits; work of less than that is left alone.
+class StopBetween {
+ public:
+  /// `asked`: whether this rank wants to stop.
+  StopBetween(Communicator& world, std::function<bool()> asked)
+      : vote_(world), asked_(std::move(asked)) {}
+
+  /// What a piece takes, the same number on all ranks. Before the first call: there is a vote
+  /// around each piece.
+  void piece_takes(double seconds) {
+    every_ = seconds > 0 ? std::clamp(static_cast<std::int64_t>(kBetween_s / seconds),
+                                      std::int64_t{1},
+                                      kMostPieces)
+                         : 1;
+  }
+
+  /// On all ranks before piece `i` of `n`, from 0 on: true on all of them or on none.
+  [[nodiscard]] bool before(std::int64_t i, std::int64_t n) {
+    if (i % every_ != 0) return false;
+    if (i > 0 && vote_.take().stop) return true;
+    if (i + every_ < n) vote_.post({.stop = asked_()});  // there is a place to read it
+    return false;
+  }
+
+ private:
+  static constexpr double kBetween_s = 1;
+  static constexpr std::int64_t kMostPieces = 1'000'000;
+
+  StopVote vote_;
+  std::function<bool()> asked_;
+  std::int64_t every_ = 1;
 };
 
 }  // namespace trireme

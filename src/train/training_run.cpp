@@ -1,5 +1,6 @@
 #include "train/training_run.hpp"
 
+#include <cmath>
 #include <set>
 
 #include "checkpoint/agree.hpp"
@@ -11,6 +12,7 @@
 #include "core/log.hpp"
 #include "core/number.hpp"
 #include "core/refusal.hpp"
+#include "core/stop_signals.hpp"
 #include "optim/schedule.hpp"
 #include "parallel/torch_errors.hpp"
 #include "train/agreement.hpp"
@@ -23,6 +25,24 @@
 
 /// The part of a run from its first step to its last checkpoint.
 namespace trireme {
+namespace {
+
+/// Adds the time that it lives to a sum.
+class CountTime {
+ public:
+  explicit CountTime(double& sum_s) : sum_s_(sum_s) {}
+
+  CountTime(const CountTime&) = delete;
+  CountTime& operator=(const CountTime&) = delete;
+
+  ~CountTime() { sum_s_ += timer_.seconds(); }
+
+ private:
+  double& sum_s_;
+  Timer timer_;
+};
+
+}  // namespace
 
 bool TrainingRun::checkpoint_due() const {
   const std::int64_t every = config_.checkpoint.every;
@@ -30,51 +50,102 @@ bool TrainingRun::checkpoint_due() const {
 }
 
 int TrainingRun::execute() {
+  StopVote vote(world_);
+  vote.post({.stop = requests_->asked()});
+  if (vote.take().stop) throw StoppedEarly();
+  stop_saves_first();
+  start_ = progress_;
+  run_time_.restart();
   progress_line_.emplace(
       progress_.step, config_.train.steps, config_.train.log_every, world_.rank() == 0);
-  StopVote vote(world_);
+  stop_between_.emplace(world_, [this] { return requests_->asked(); });
+  model_->step.stop_before(
+      [this](std::int64_t i, std::int64_t n) { return stop_between_->before(i, n); });
   bool stopped = false;
   while (progress_.step < config_.train.steps && !stopped) {
     if (lock_) lock_->check();
     const StopRequests::Wish wish = requests_->poll();
     const std::int64_t step_before = progress_.step;
     vote.post({wish.stop, wish.save, saver_->writer_done(), trace_});
-    do_step();
+    const bool dropped = !do_step();
     const StopVote::Result result = vote.take();
     if (chain_->step() < step_before) chain_->append(step_before, result.trace);
-    stopped = result.stop;
+    stopped = result.stop || dropped;
     if (result.writers_done) {
-      saver_->commit();
+      commit();
       requests_->limit().save_took(since_save_.seconds());
     }
     const bool validation_due =
         config_.train.eval_every > 0 && progress_.step % config_.train.eval_every == 0;
-    if (validation_due && !stopped) validate();  // before the save, which keeps its result
-    if (checkpoint_due() || stopped || result.save) {
+    // Before the save, which keeps its result.
+    if (validation_due && !stopped) stopped = !validate();
+    if (stopped) break;
+    if (checkpoint_due() || result.save) {
       settle_chain(vote);
       save();
     }
     if (result.save) {
-      saver_->commit();
+      commit();
       requests_->fulfilled(/*stopped=*/false);
     }
   }
   settle_chain(vote);
-  if (saved_step_ != progress_.step) save();
-  saver_->commit();
+  const bool nothing_new = stopped && progress_.step == start_.step;
+  if (saved_step_ != progress_.step && !nothing_new) save();
+  commit();
   show_last_metrics();
   requests_->fulfilled(/*stopped=*/true);  // also of a run that came to its end before it looked
-  if (stopped) {
-    log::info(cat("stopped on request (",
-                  requests_->reason(),
-                  ") at step ",
-                  progress_.step,
-                  " after a committed checkpoint; the same command resumes"));
-  }
   const bool done = progress_.step >= config_.train.steps;
+  close(done);
   const int code = done ? kExitDone : kExitStopped;
   if (world_.rank() == 0) write_status(folder_, done ? "done" : "stopped", code, progress_.step);
   return code;
+}
+
+void TrainingRun::close(bool done) {
+  const ClosingLine closing{done,
+                            progress_.step,
+                            progress_.step - start_.step,
+                            progress_.tokens - start_.tokens,
+                            run_time_.seconds()};
+  metrics_->write_closing(closing);
+  if (world_.rank() != 0) return;
+  const std::string how = done ? "done" : cat("stopped on request (", requests_->reason(), ")");
+  const std::string newest = list_steps(folder_.checkpoints()).empty()
+                                 ? "no checkpoint yet"
+                                 : cat("newest checkpoint ", step_folder_name(saved_step_));
+  std::string what = "no new step";
+  if (closing.steps > 0) {
+    what = cat(closing.steps,
+               closing.steps == 1 ? " step, " : " steps, ",
+               format_count(static_cast<double>(closing.tokens)),
+               " tokens in ",
+               closing.time_s < 60 ? cat(std::round(10 * closing.time_s) / 10, " s")
+                                   : format_duration(closing.time_s),
+               ", ",
+               format_count(static_cast<double>(closing.tokens) / closing.time_s),
+               " tok/s by the clock");
+  }
+  log::info(cat(how,
+                " at step ",
+                progress_.step,
+                "/",
+                config_.train.steps,
+                ": ",
+                what,
+                "; ",
+                folder_.root.string(),
+                ", ",
+                newest,
+                done ? "" : "; the same command resumes"));
+}
+
+int TrainingRun::end_before_first_step() {
+  if (requests_) requests_->fulfilled(/*stopped=*/true);
+  if (world_.rank() == 0 && claimed_)
+    write_status(folder_, "stopped", kExitStopped, progress_.step);
+  log::info("stopped on request before the first step: nothing was begun; the same command starts");
+  return kExitStopped;
 }
 
 void TrainingRun::enter(const char* phase) const {
@@ -87,9 +158,9 @@ void TrainingRun::settle_chain(StopVote& vote) {
   chain_->append(progress_.step, vote.take().trace);
 }
 
-void TrainingRun::do_step() {
-  failpoint("train.step");
+bool TrainingRun::do_step() {
   const Timer timer;
+  failpoint("train.step");
   const double waited_before_s = loader_->wait_s();
   const std::int64_t step = progress_.step + 1;
   if (ranks_.options.activity) ranks_.options.activity->set_step(step);
@@ -104,6 +175,7 @@ void TrainingRun::do_step() {
   const UpdateResult result =
       model_->step.run(batches, batches.front().update_targets, step, progress_.update + 1, lr);
 
+  if (result.dropped) return false;
   skipped_->note(step, result, batches);
   trace_ = step_trace(
       world_.rank(), batches, result.loss_sum, result.grad_norm, lr, weights_to_hash(step));
@@ -112,9 +184,10 @@ void TrainingRun::do_step() {
                progress_.update + (result.skipped ? 0 : 1),
                loader_->next_sample(),
                progress_.tokens + step_tokens};
-  report(result, timer.seconds(), data_wait_s, lr, step_tokens);
+  report(result, data_wait_s, lr, step_tokens);
   requests_->limit().step_took(timer.seconds());
   failpoint("train.stepped");
+  return true;
 }
 
 void TrainingRun::check_targets(const Batch& batch) {
@@ -150,13 +223,11 @@ std::span<const std::byte> TrainingRun::weights_to_hash(std::int64_t step) {
 }
 
 void TrainingRun::report(const UpdateResult& result,
-                         double step_time_s,
                          double data_wait_s,
                          double lr,
                          std::int64_t step_tokens) {
   since_report_.loss_sum = result.loss_sum;  // of this step alone: a resumed run has no others
   since_report_.num_targets = static_cast<double>(result.num_targets);
-  since_report_.step_time_s += step_time_s;
   since_report_.data_wait_s += data_wait_s;
   since_report_.comm_s += result.overlap.comm_s;
   since_report_.comm_exposed_s += result.overlap.exposed_s;
@@ -166,6 +237,12 @@ void TrainingRun::report(const UpdateResult& result,
   if (progress_.step % config_.train.metrics_every != 0 && progress_.step != config_.train.steps)
     return;
   since_report_.mem_peak_bytes = static_cast<double>(peak_memory_bytes(model_->registry.device()));
+  since_report_.ended_s = run_time_.seconds();
+  if (ranks_.options.activity) {
+    const double waited_s = ranks_.options.activity->waited_s();
+    since_report_.peer_wait_s = waited_s - waited_reported_s_;
+    waited_reported_s_ = waited_s;
+  }
   const StepFacts facts{progress_.step,
                         progress_.tokens,
                         step_tokens,
@@ -177,25 +254,31 @@ void TrainingRun::report(const UpdateResult& result,
   const auto line = metrics_->report(facts, since_report_);
   since_report_ = {};
   steps_since_report_ = 0;
-  if (line) progress_line_->show(*line);
+  if (line) show(*line);
 }
 
-void TrainingRun::validate() {
+bool TrainingRun::validate() {
   enter("validate");
+  const CountTime counted(since_report_.validation_s);
   const Timer timer;
-  const Validation validation = evaluate(model_->transformer,
-                                         valid_samples_,
-                                         model_->mesh.group(Axis::data),
-                                         config_.train.micro_batch);
-  metrics_->write_validation(progress_.step, validation.loss, validation.num_targets);
-  valid_loss_ = {progress_.step, validation.loss};
+  const auto validation =
+      evaluate(model_->transformer,
+               valid_samples_,
+               model_->mesh.group(Axis::data),
+               config_.train.micro_batch,
+               [this](std::int64_t i, std::int64_t n) { return stop_between_->before(i, n); });
+  if (!validation) return false;
+  metrics_->write_validation(progress_.step, validation->loss, validation->num_targets);
+  valid_loss_ = {progress_.step, validation->loss};
   progress_line_->close();
-  log::info(cat("step ", progress_.step, "  validation loss ", validation.loss));
+  log::info(cat("step ", progress_.step, "  validation loss ", validation->loss));
   requests_->limit().validation_took(timer.seconds());
+  return true;
 }
 
 void TrainingRun::save() {
   enter("save");
+  const CountTime counted(since_report_.save_s);
   since_save_.restart();
   // Lines of the steps that the checkpoint holds must be on disk before it: a resumed run does not
   // write them again.
@@ -216,8 +299,19 @@ void TrainingRun::save() {
 }
 
 void TrainingRun::show_last_metrics() {
-  if (const auto line = metrics_->flush()) progress_line_->show(*line);
+  if (const auto line = metrics_->flush()) show(*line);
   progress_line_->close();
+}
+
+void TrainingRun::show(const MetricsLine& line) {
+  progress_line_->show(line);
+  const double step_s = line.step_time_s - line.mean.save_s - line.mean.validation_s;
+  stop_between_->piece_takes(step_s / static_cast<double>(loader_->micro_steps()));
+}
+
+void TrainingRun::commit() {
+  const CountTime counted(since_report_.save_s);
+  saver_->commit();
 }
 
 void TrainingRun::record_failure(const std::string& kind, int code, const std::string& message) {
@@ -251,6 +345,8 @@ int pretrain(RunConfig& config,
       run.prepare();
       return run.execute();
     });
+  } catch (const StoppedEarly&) {
+    code = run.end_before_first_step();
   } catch (const PeerFailed& peer) {
     run.record_failure("peer", peer.code(), peer.what());
     throw;

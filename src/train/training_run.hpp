@@ -60,13 +60,16 @@ class TrainingRun {
   void prepare();
 
   /// Trains to the last step: kExitDone; or to the step at which a rank was asked to stop
-  /// (stop_requests.hpp): kExitStopped, after a committed checkpoint. Throws what ends the run,
-  /// with the last committed checkpoint intact.
+  /// (stop_requests.hpp): kExitStopped, after a committed checkpoint; an update under way is given
+  /// up between its micro-batches. Throws StoppedEarly before the first step, and what ends the
+  /// run, with the last committed checkpoint intact.
   int execute();
 
   /// After either threw: status.json (rank 0) and this rank's verdict say so, if the folder was
   /// claimed.
   void record_failure(const std::string& kind, int code, const std::string& message);
+  /// After either threw StoppedEarly, which is on all ranks: kExitStopped.
+  int end_before_first_step();
   /// After execute() threw Error(numeric), which all ranks do at the same step: the lines of the
   /// steps before are written, and one rank speaks for all. Throws AgreedError or PeerFailed.
   [[noreturn]] void end_diverged(const Error& error);
@@ -107,20 +110,24 @@ class TrainingRun {
   [[nodiscard]] std::int64_t steps_of_epochs() const;
 
   /// One optimizer step with everything around it but checkpoints.
-  void do_step();
+  /// False: it was given up between micro-batches for a stop; then nothing has changed.
+  [[nodiscard]] bool do_step();
   /// An update without a target would divide by nothing: Error(data), on all ranks alike.
   void check_targets(const Batch& batch);
-  void report(const UpdateResult& result,
-              double step_time_s,
-              double data_wait_s,
-              double lr,
-              std::int64_t step_tokens);
+  void report(const UpdateResult& result, double data_wait_s, double lr, std::int64_t step_tokens);
   /// Collective: the line of the last reported step, and the end of the progress line.
   void show_last_metrics();
   /// Collective: the last step's trace enters the chain, which a checkpoint of it holds.
   void settle_chain(StopVote& vote);
-  void validate();
+  /// False: it was given up for a stop.
+  [[nodiscard]] bool validate();
   void save();
+  /// Of a save in flight.
+  void commit();
+  /// A line of metrics, the same on all ranks, to those who go by it.
+  void show(const MetricsLine& line);
+  /// The last words: what was done and where it is.
+  void close(bool done);
   void enter(const char* phase) const;
   [[nodiscard]] bool checkpoint_due() const;
   /// Main weights of this rank at the steps that the chain takes them in; else none.
@@ -151,13 +158,17 @@ class TrainingRun {
   std::optional<StepChain> chain_;
   std::optional<SkippedSteps> skipped_;
   std::optional<StopRequests> requests_;
+  std::optional<StopBetween> stop_between_;  // pieces of a step or a validation
   Fingerprint fingerprint_;
   Progress progress_;
   at::Tensor weights_;       // on the host, while they are hashed
+  Progress start_;           // where this start of the run began
+  Timer run_time_;           // since then
   Timer since_save_;         // the last one's start
   std::uint64_t trace_ = 0;  // of the last step, not in the chain yet
   StepMeasures since_report_;
   std::int64_t steps_since_report_ = 0;
+  double waited_reported_s_ = 0;                       // of all that this rank waited for others
   std::pair<std::int64_t, double> valid_loss_{-1, 0};  // newest validation: step, loss
   std::int64_t saved_step_ = -1;  // newest in this run's folder, being written or committed
 };

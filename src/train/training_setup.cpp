@@ -7,6 +7,7 @@
 #include "core/error.hpp"
 #include "core/file.hpp"
 #include "core/log.hpp"
+#include "core/stop_signals.hpp"
 #include "train/agreement.hpp"
 #include "train/device.hpp"
 #include "train/resume.hpp"
@@ -52,10 +53,14 @@ void TrainingRun::prepare() {
     open_data();
     resolve_config();
     check_room();
+    leave_if_stop_asked();
   });
   all_or_none(world_, [&] { claim_folder(); });
   claimed_ = true;
-  all_or_none(world_, [&] { build(); });
+  all_or_none(world_, [&] {
+    build();
+    leave_if_stop_asked();
+  });
   resume();
   announce();
 }
@@ -199,7 +204,12 @@ void TrainingRun::build() {
     const auto error = capture([&] { write_status(folder_, "running", kExitDone, step, step); });
     if (error) log::warn(error->what());
   });
-  model_->step.before_update([this] { saver_->wait_copied(); });
+  model_->step.before_update([this] {
+    if (!saver_->in_flight()) return;
+    const Timer timer;
+    saver_->wait_copied();
+    since_report_.save_s += timer.seconds();
+  });
   chain_.emplace(folder_.chain(), world_.rank() == 0);
   skipped_.emplace(folder_, world_.rank(), config_.train.max_skipped_steps);
   double state_bytes = 0;

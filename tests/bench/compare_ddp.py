@@ -6,7 +6,7 @@ usage: compare_ddp.py BUILD_DIR [--pairs 5] [--steps 5] [--warmup 2] [--port 295
 A 30 M model (Qwen3 shape, 512 x 8), T = 512, bf16, one thread a rank, on the built-in corpus as one document, so that each
 row is one document. Both sides start from the same weights and see the same batches; before timing, the first step's
 losses must agree within 1e-3 (relative: bf16 rounds each of about 100 operations by up to 2^-9, and the mean over 8,000
-targets cancels most of it). Tokens/s = tokens of the timed steps / their time on rank 0 (theirs) or the ranks' mean (ours),
+targets cancels most of it). Tokens/s = tokens of the timed steps / their time on rank 0 (theirs) or by the clock, what lies between two steps included (ours),
 after `warmup` steps. --cpu-time, for a machine that is never quiet, measures only one rank's CPU seconds of a micro-step
 (no communication; ours: runs of 4 steps less runs of 1, by 3; theirs: median of steps 2 to 4). Prints a Markdown page: every figure, the load when a run began, median and spread of the ratios.
 """
@@ -63,7 +63,7 @@ def run_ours(args, work, packed, extra=None):
     call(["mpirun", "-n", RANKS, "--oversubscribe", "--bind-to", "none", f"{args.build}/bin/trireme", "pretrain", "--data", packed, "--run", run,
           "--train.log_every", 0] + keys_of({"train.steps": args.steps, **(extra or {})}), env=environment, stderr=subprocess.DEVNULL)
     with open(os.path.join(run, "metrics.jsonl"), encoding="utf-8") as file:
-        lines = [json.loads(line) for line in file]
+        lines = [line for line in map(json.loads, file) if "step" in line]
     return [line["loss"] for line in lines], [line["step_time_s"] for line in lines]
 
 

@@ -5,8 +5,8 @@ usage: save_beside_steps.py BUILD_DIR [--pairs 3] [--seconds 22]
 
 A 30 M model (Qwen3 shape, 512 x 8; 360 MB of state in fp32), bf16, 2 ranks of one thread. Both runs do the same steps; one
 saves halfway with checkpoint.async, its writer held to a speed that takes `seconds`. Compared are the steps that begin after
-the save does and end before it is committed. Their time is step_time_s of metrics.jsonl plus what training waited for the
-save, over their number. Prints a line a pair, then the median ratio, and the memory that the copy keeps.
+the save does and end before it is committed. Their time is step_time_s of metrics.jsonl, which holds what training waited
+for the save, over their number. Prints a line a pair, then the median ratio, and the memory that the copy keeps.
 """
 import argparse
 import json
@@ -75,7 +75,7 @@ def main():
                 passed += saving[step]
                 if passed < float(behind_s):
                     compared.append(step)
-            with_save = (sum(saving[step] for step in compared) + float(waited_s)) / len(compared)
+            with_save = sum(saving[step] for step in compared) / len(compared)
             without = sum(plain[step] for step in compared) / len(compared)
             ratios.append(with_save / without)
             print(f"pair {pair}: {size} behind {len(compared)} steps in {behind_s} s, waited {waited_s} s, copy keeps {copy} a rank: "

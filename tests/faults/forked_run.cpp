@@ -20,13 +20,13 @@
 #include "core/file.hpp"
 #include "core/log.hpp"
 #include "core/run_main.hpp"
+#include "core/stop_signals.hpp"
 #include "core/timer.hpp"
 #include "faults/socket_world.hpp"
 #include "train/agreement.hpp"
 #include "train/device.hpp"
 #include "train/leave_run.hpp"
 #include "train/run_keys.hpp"
-#include "train/signals.hpp"
 #include "train/training_run.hpp"
 
 namespace trireme::testing {

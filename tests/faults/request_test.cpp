@@ -41,6 +41,16 @@ class Request : public testing::RunProgram {
     return lines;
   }
 
+  /// What a run has said so far.
+  static bool has_said(const std::string& run, const std::string& text) {
+    const auto log = path(run + ".log.err");
+    return std::filesystem::exists(log) && read_file(log).find(text) != std::string::npos;
+  }
+
+  static void wait_until_said(const std::string& run, const std::string& text) {
+    ASSERT_TRUE(testing::wait_for([&] { return has_said(run, text); }, 60)) << text;
+  }
+
   static void expect_stopped(const std::string& run, const Exit& exit) {
     EXPECT_EQ(exit.code, 75) << exit.err;
     EXPECT_EQ(status(run)["state"], "stopped");
@@ -102,6 +112,106 @@ TEST_F(Request, StopsByItselfBeforeTheTimeLimit) {
   EXPECT_LT(std::time(nullptr), end);
   expect_stopped("limit", exit);
   EXPECT_NE(exit.err.find("the time limit"), std::string::npos) << exit.err;
+}
+
+// Updates of six micro-batches; a validation tells when the first is done.
+const Arguments kSixMicroBatches{"--train.steps",
+                                 "3",
+                                 "--train.micro_batch",
+                                 "1",
+                                 "--train.eval_every",
+                                 "1",
+                                 "--checkpoint.every",
+                                 "0"};
+
+TEST_F(Request, IsAnsweredAtOnceAndDropsTheUpdateUnderWay) {
+  Arguments arguments = kSixMicroBatches;
+  arguments.insert(arguments.end(), {"--data.valid_path", set().string()});
+  // A micro-batch of rank 1 takes a second.
+  const auto process =
+      start("long_step", arguments, {.ranks = 2, .fault = "train.forward:1:*:delay"});
+  wait_until_said("long_step", "step 1  validation loss");
+
+  testing::signal_process(testing::rank_pid(process->pid(), 0), SIGTERM);
+  EXPECT_TRUE(testing::wait_for(
+      [] { return has_said("long_step", "SIGTERM: will save and end with 75"); }, 0.9))
+      << "from the signal's arrival, not from a micro-batch's end";
+  EXPECT_TRUE(process->running());
+  const Exit exit = process->wait(kLimit_s);
+
+  expect_stopped("long_step", exit);
+  EXPECT_EQ(status("long_step")["step"], 1) << "the second update is not counted";
+  EXPECT_NE(exit.err.find("(SIGTERM) at step 1/3: 1 step, "), std::string::npos) << exit.err;
+  EXPECT_EQ(metrics("long_step").steps.size(), 1U);
+  ASSERT_EQ(pretrain("long_step", arguments, {.ranks = 2}).code, 0);
+  ASSERT_EQ(pretrain("long_step_whole", arguments, {.ranks = 2}).code, 0);
+  EXPECT_EQ(hash("long_step"), hash("long_step_whole"));
+  EXPECT_EQ(read_file(path("long_step") / "chain.txt"),
+            read_file(path("long_step_whole") / "chain.txt"));
+}
+
+TEST_F(Request, EndsAValidationBetweenItsBatches) {
+  Arguments arguments = kSixMicroBatches;
+  arguments.insert(arguments.end(), {"--data.valid_path", set().string()});
+  const auto process =
+      start("validation", arguments, {.ranks = 2, .fault = "train.validate:*:*:delay"});
+  wait_until_said("validation", "steps 0 to 3");
+  for (int i = 0; i < 50; ++i) testing::sleep_briefly();  // the first step is done
+
+  testing::signal_process(testing::rank_pid(process->pid(), 1), SIGUSR2);
+  const Exit exit = process->wait(30);  // the whole validation takes minutes
+
+  EXPECT_EQ(exit.code, 75) << exit.err;
+  EXPECT_NE(exit.err.find("[rank 1] SIGUSR2: "), std::string::npos) << "it alone got it";
+  EXPECT_EQ(exit.err.find("validation loss"), std::string::npos) << exit.err;
+}
+
+TEST_F(Request, WhileLibTorchLoadsBeginsNothing) {
+  // The loader tells when it calls the libraries' constructors: main is far.
+  const auto process = start("loading", kEndless, {.environment = {{"LD_DEBUG", "files"}}});
+  wait_until_said("loading", "calling init: ");
+
+  process->signal(SIGTERM);
+  const Exit exit = process->wait(60);
+
+  EXPECT_EQ(exit.code, 75);
+  EXPECT_NE(exit.err.find("SIGTERM: will end with 75 before the first step"), std::string::npos);
+  EXPECT_NE(exit.err.find("nothing was begun"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(path("loading")));
+}
+
+TEST_F(Request, WhileASetOpensBeginsNothing) {
+  const auto process = start("opening", kEndless, {.ranks = 2, .fault = "data.open_set:0:1:stop"});
+  pid_t opening = -1;
+  ASSERT_TRUE(testing::wait_for(
+      [&] {
+        if (opening < 0) opening = testing::rank_pid(process->pid(), 0);
+        return opening > 0 && testing::process_state(opening) == 'T';
+      },
+      60));
+
+  testing::signal_process(opening, SIGTERM);
+  testing::signal_process(opening, SIGCONT);
+  const Exit exit = process->wait(60);
+
+  EXPECT_EQ(exit.code, 75) << exit.err;
+  EXPECT_FALSE(std::filesystem::exists(path("opening")));
+}
+
+TEST_F(Request, TermTwiceStopsAndASecondIntEndsAtOnce) {
+  for (const int number : {SIGTERM, SIGINT}) {
+    const std::string run = "twice_" + std::to_string(number);
+    const auto process =
+        start(run, kEndless, {.fault = "train.forward:0:1:delay,train.forward:0:2:delay"});
+    wait_until_said(run, "steps 0 to");
+
+    process->signal(number);
+    wait_until_said(run, "twice ends at once");
+    process->signal(number);
+    const Exit exit = process->wait(60);
+
+    EXPECT_EQ(exit.code, number == SIGINT ? 130 : 75) << exit.err;
+  }
 }
 
 /// mpirun passes SIGTERM and SIGINT on and kills the ranks a second or two later, whatever they do:

@@ -70,7 +70,7 @@ TEST_F(MainJob, GoesFromACorpusToASample) {
 
   const RunMetrics metrics = RunProgram::metrics("job");
   ASSERT_EQ(metrics.steps.size(), 40U);
-  ASSERT_EQ(metrics.lines.size(), 41U);  // and one validation
+  ASSERT_EQ(metrics.lines.size(), 42U);  // and a validation, and how it ended
   std::int64_t expected_step = 1;
   for (const auto& [step, line] : metrics.steps) {
     ASSERT_EQ(step, expected_step++);
@@ -79,9 +79,13 @@ TEST_F(MainJob, GoesFromACorpusToASample) {
                             "loss",
                             "grad_norm",
                             "lr",
+                            "time",
                             "step_time_s",
                             "tokens_per_s",
                             "data_wait_s",
+                            "save_s",
+                            "validation_s",
+                            "peer_wait_s",
                             "comm_s",
                             "comm_exposed_s",
                             "mem_peak_bytes",

@@ -77,7 +77,9 @@ class Resume : public testing::RunProgram {
   /// No step was lost or done twice, and all came to the same losses and bits.
   static void expect_as_whole(const std::string& run, const std::string& whole) {
     const RunMetrics mine = metrics(run);
-    EXPECT_EQ(mine.lines.size(), static_cast<std::size_t>(kSteps) + mine.resumed_from.size());
+    const std::size_t resumes = mine.resumed_from.size();
+    EXPECT_EQ(mine.lines.size(), static_cast<std::size_t>(kSteps) + resumes + (resumes + 1))
+        << "a line a step, one a resume, one at each end";
     EXPECT_EQ(mine.losses(), metrics(whole).losses());
     EXPECT_EQ(hash(run), hash(whole));
   }

@@ -292,7 +292,8 @@ TEST_F(Usage, ARunInUseIsRefusedAndUnharmed) {
 
   expect_refused(second, 2, {"shared", "process " + std::to_string(first->pid())});
   EXPECT_EQ(end.code, 0) << end.err;
-  EXPECT_EQ(metrics("shared").lines.size(), 6U);
+  EXPECT_EQ(metrics("shared").steps.size(), 6U);
+  EXPECT_EQ(metrics("shared").lines.size(), 7U);  // and how it ended
   EXPECT_EQ(saved_steps("shared").front(), 6);
 }
 

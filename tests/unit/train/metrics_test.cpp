@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -24,17 +25,26 @@ class MetricsTest : public Scratch {
   }
 };
 
-TEST_F(MetricsTest, OneLineHoldsSumsOfLossMeansOfTimesAndTheLargestMemory) {
+TEST_F(MetricsTest, OneLineHoldsSumsOfLossTheLastRanksEndMeansOfPartsAndTheLargestMemory) {
   run_ranks(3, [&](Communicator& world) {
     Metrics metrics(world, at("metrics.jsonl"), 10.0, 1000.0);
     const double r = world.rank();
-    EXPECT_FALSE(metrics.report({8, 800, 120, 2, 0.5, 0.1, 1.0, false},
-                                {10 + r, 4, 4 + 2 * r, 0.3, 0.6, 0.1 * r, 0.5, 2.5, 100 * r}));
+    const StepMeasures measures{.loss_sum = 10 + r,
+                                .num_targets = 4,
+                                .ended_s = 4 + r,
+                                .data_wait_s = 0.3,
+                                .save_s = r,
+                                .peer_wait_s = r == 1 ? 0.1 : 2,
+                                .comm_s = 0.6,
+                                .first_bucket_s = 0.5,
+                                .last_grad_s = 2.5,
+                                .mem_peak_bytes = 100 * r};
+    EXPECT_FALSE(metrics.report({8, 800, 120, 2, 0.5, 0.1, 1.0, false}, measures));
     const auto line = metrics.flush();
     ASSERT_TRUE(line);
     EXPECT_EQ(line->loss, (10.0 + 11 + 12) / 12);
     EXPECT_EQ(line->tokens_per_s, 120 / 3.0);
-    EXPECT_EQ(line->slowest_rank, 2);  // 8 - 0.2 s of its own
+    EXPECT_EQ(line->slowest_rank, 1);  // it waited least
     EXPECT_FALSE(metrics.flush());
   });
 
@@ -43,11 +53,41 @@ TEST_F(MetricsTest, OneLineHoldsSumsOfLossMeansOfTimesAndTheLargestMemory) {
   EXPECT_EQ(line["step"], 8);
   EXPECT_EQ(line["loss"], 33.0 / 12);
   EXPECT_EQ(line["num_targets"], 12);
-  EXPECT_EQ(line["step_time_s"], 3.0);  // of one of the two steps
+  EXPECT_EQ(line["step_time_s"], 3.0);  // rank 2 ended two steps after 6 s
+  EXPECT_EQ(line["save_s"], 0.5);
+  EXPECT_NEAR(line["time"].get<double>(), static_cast<double>(std::time(nullptr)), 60);
   EXPECT_EQ(line["first_bucket_s"], 0.25);
   EXPECT_EQ(line["last_grad_s"], 1.25);
   EXPECT_EQ(line["mem_peak_bytes"], 200);
   EXPECT_EQ(line["mfu"], 40.0 * 10 / 1000);
+}
+
+TEST_F(MetricsTest, StepTimesAddUpToTheEndOfTheLastRank) {
+  run_ranks(2, [&](Communicator& world) {
+    Metrics metrics(world, at("metrics.jsonl"), 1, 1);
+    StepMeasures measures{};
+    double sum = 0;
+    for (std::int64_t step = 1; step <= 4; ++step) {
+      const bool late = world.rank() == step % 2;  // each time another rank ends last
+      measures.ended_s = static_cast<double>(step) + (late ? 0.5 : 0);
+      metrics.report({step, step, 1, 1, 0, 1e-3, 1, false}, measures);
+      sum += metrics.flush()->step_time_s;
+    }
+    EXPECT_DOUBLE_EQ(sum, 4.5);
+  });
+}
+
+TEST_F(MetricsTest, TheClosingLineSaysWhatWasDone) {
+  run_ranks(1, [&](Communicator& world) {
+    Metrics metrics(world, at("metrics.jsonl"), 1, 1);
+    metrics.write_closing({.done = false, .step = 9, .steps = 4, .tokens = 400, .time_s = 2});
+  });
+
+  const Json line = lines().front();
+  EXPECT_EQ(line["end_step"], 9);
+  EXPECT_EQ(line["steps"], 4);
+  EXPECT_EQ(line["tokens_per_s"], 200.0);
+  EXPECT_EQ(line["done"], false);
 }
 
 TEST_F(MetricsTest, ALineComesOneReportLaterAndNumbersRoundTrip) {
@@ -56,7 +96,7 @@ TEST_F(MetricsTest, ALineComesOneReportLaterAndNumbersRoundTrip) {
     StepMeasures measures{};
     measures.loss_sum = 0.1;
     measures.num_targets = 3;
-    measures.step_time_s = 1;
+    measures.ended_s = 1;
     EXPECT_FALSE(metrics.report({1, 1, 1, 1, std::nan(""), 1e-3, 1, true}, measures));
     EXPECT_TRUE(lines().empty());
     const auto first = metrics.report({2, 2, 1, 1, 1.0 / 3, 1e-3, 1, false}, measures);
@@ -77,7 +117,7 @@ TEST_F(MetricsTest, AnUpdateWithoutTargetsHasNoLoss) {
   run_ranks(1, [&](Communicator& world) {
     Metrics metrics(world, at("metrics.jsonl"), 1, 1);
     StepMeasures measures{};
-    measures.step_time_s = 1;
+    measures.ended_s = 1;
     metrics.report({1, 1, 1, 1, 0, 1e-3, 1, false}, measures);
     metrics.flush();
   });

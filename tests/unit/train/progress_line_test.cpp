@@ -29,7 +29,7 @@ std::string log_of(
     line.facts.step = step;
     line.facts.skipped = step == 2;
     line.loss = 1.23456;
-    line.mean.step_time_s = 2;
+    line.step_time_s = 2;
     progress.show(line);
   }
   progress.close();
@@ -46,6 +46,23 @@ TEST(ProgressLine, InABatchLogIsWholeLinesOfFirstLastAndEveryNth) {
     EXPECT_NE(text.find(step), std::string::npos) << step;
   EXPECT_NE(text.find("loss 1.2346"), std::string::npos);
   EXPECT_NE(text.find("ETA 22s"), std::string::npos) << text;
+}
+
+TEST(ProgressLine, TheTimeLeftCountsSavesButNotTheFirstStep) {
+  ::testing::internal::CaptureStderr();
+  ProgressLine progress(0, 200, 1, true);
+  for (std::int64_t step = 1; step <= 101; ++step) {
+    MetricsLine line;
+    line.facts.step = step;
+    line.step_time_s = step == 1 ? 1000 : step % 10 == 1 ? 11 : 1;  // a save of 10 s every 10 steps
+    progress.show(line);
+  }
+  log::flush();
+  const std::string text = ::testing::internal::GetCapturedStderr();
+
+  EXPECT_NE(text.find("step 101/200"), std::string::npos);
+  EXPECT_NE(text.find("ETA 3m18s", text.find("step 101/200")), std::string::npos)
+      << "99 steps of 2 s: " << text.substr(text.find("step 101/200"));
 }
 
 TEST(ProgressLine, SaysThatAStepWasSkippedAndCountsFromTheResumedStep) {

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <array>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
@@ -7,10 +8,10 @@
 
 #include "comm/thread/thread_world.hpp"
 #include "core/json.hpp"
+#include "core/stop_signals.hpp"
 #include "train/agreement.hpp"
 #include "train/run_folder.hpp"
 #include "train/schedule.hpp"
-#include "train/signals.hpp"
 #include "train/stop_requests.hpp"
 #include "train/stop_vote.hpp"
 #include "train/verdict.hpp"
@@ -40,6 +41,47 @@ TEST(StopVote, OneRankStopsOrSavesAllAndOneWriterHoldsAllBack) {
   });
 }
 
+TEST(StopBetween, AllRanksStopBeforeTheSamePieceOfMany) {
+  for (const double piece_s : {0.0, 0.4, 5.0}) {  // a vote around each piece, around two, each
+    std::array<std::int64_t, 3> stopped_at{};
+    run_ranks(3, [&](Communicator& world) {
+      bool asked = false;
+      StopBetween between(world, [&] { return asked; });
+      between.piece_takes(piece_s);
+      for (int step = 0; step < 3; ++step) {
+        for (std::int64_t i = 0; i < 5; ++i) EXPECT_FALSE(between.before(i, 5));
+      }
+      std::int64_t i = 0;
+      for (; i < 20; ++i) {
+        if (between.before(i, 20)) break;
+        if (world.rank() == 1 && i == 7) asked = true;
+      }
+      stopped_at[static_cast<std::size_t>(world.rank())] = i;
+    });
+    EXPECT_EQ(stopped_at[0], piece_s == 0.4 ? 10 : 9) << "asked during piece 7, said before 8";
+    EXPECT_EQ(stopped_at[1], stopped_at[0]);
+    EXPECT_EQ(stopped_at[2], stopped_at[0]);
+  }
+}
+
+TEST(StopBetween, ShortWorkIsLeftAlone) {
+  run_ranks(2, [](Communicator& world) {
+    StopBetween between(world, [] { return true; });
+    between.piece_takes(0.001);
+    for (std::int64_t i = 0; i < 5; ++i) EXPECT_FALSE(between.before(i, 5));
+    EXPECT_EQ(world.counters().operations, 0U);
+  });
+}
+
+TEST(Agreement, AStopBeforeTheStartIsEverybodys) {
+  run_ranks(3, [](Communicator& world) {
+    const auto action = [&] {
+      if (world.rank() == 1) throw StoppedEarly();
+    };
+    EXPECT_THROW(all_or_none(world, action), StoppedEarly);
+  });
+}
+
 TEST(Agreement, OneRankThrowsForAll) {
   run_ranks(3, [](Communicator& world) {
     const auto action = [&] {
@@ -64,7 +106,12 @@ TEST(Agreement, OneRankThrowsForAll) {
 TEST(Signals, AreRememberedNotObeyed) {
   install_stop_signals();
   EXPECT_EQ(stop_signal(), 0);
+  EXPECT_NO_THROW(leave_if_stop_asked());
+  ::testing::internal::CaptureStderr();
   ::raise(SIGUSR2);
+  EXPECT_EQ(
+      ::testing::internal::GetCapturedStderr(),
+      "trireme: SIGUSR2: will end with 75 before the first step; SIGINT twice ends at once\n");
   EXPECT_EQ(stop_signal(), SIGUSR2);
   ::raise(SIGTERM);
   EXPECT_EQ(stop_signal(), SIGTERM);
@@ -75,7 +122,9 @@ TEST(Signals, AreRememberedNotObeyed) {
   ::raise(SIGPIPE);
   ::raise(SIGINT);
   EXPECT_EQ(stop_signal(), SIGINT);
-  EXPECT_EXIT(::raise(SIGINT), ::testing::ExitedWithCode(130), "");
+  ::raise(SIGTERM);  // again: no end at once
+  EXPECT_EXIT(::raise(SIGINT), ::testing::ExitedWithCode(130), "SIGINT: .*ends at once with 130");
+  EXPECT_THROW(leave_if_stop_asked(), StoppedEarly);
 }
 
 TEST(Schedule, RunsEachMicroBatchForwardThenBackward) {

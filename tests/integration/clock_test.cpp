@@ -1,0 +1,121 @@
+/// The times in metrics.jsonl are those of a clock on the wall, and the rank that holds the others
+/// up is the one that is named.
+
+#include <cmath>
+
+#include "support/run_program.hpp"
+
+namespace trireme {
+namespace {
+
+using testing::Exit;
+using testing::RunMetrics;
+
+class Clock : public testing::RunProgram {
+ protected:
+  static double sum_of(const RunMetrics& metrics, const char* key) {
+    double sum = 0;
+    for (const auto& [step, line] : metrics.steps) sum += line.at(key).get<double>();
+    return sum;
+  }
+
+  static double first(const RunMetrics& metrics, const char* key) {
+    return metrics.steps.begin()->second.at(key).get<double>();
+  }
+
+  /// Step times add up to what the day's clock says passed between the first step's end and the
+  /// last one's. 2 %, and 0.1 s for a rank 0 that a busy machine holds up before it looks.
+  static void expect_by_the_clock(const RunMetrics& metrics) {
+    const double by_the_day = metrics.steps.rbegin()->second.at("time").get<double>() -
+                              metrics.steps.begin()->second.at("time").get<double>();
+    const double by_steps = sum_of(metrics, "step_time_s") - first(metrics, "step_time_s");
+
+    EXPECT_NEAR(by_steps, by_the_day, 0.02 * by_the_day + 0.1);
+    for (const auto& [step, line] : metrics.steps) {
+      EXPECT_NEAR(
+          line["tokens_per_s"].get<double>() * line["step_time_s"].get<double>(), 12 * 32, 1e-6);
+    }
+  }
+
+  static Json closing(const RunMetrics& metrics) { return metrics.lines.back(); }
+};
+
+TEST_F(Clock, SavesAndValidationsAreInTheStepThatFollowsAndTheLastOnesInTheClosingLine) {
+  const Exit exit = pretrain("saves",
+                             {"--train.steps",
+                              "12",
+                              "--checkpoint.every",
+                              "1",
+                              "--train.eval_every",
+                              "4",
+                              "--data.valid_path",
+                              set().string()});
+  ASSERT_EQ(exit.code, 0) << exit.err;
+  const RunMetrics run = metrics("saves");
+
+  expect_by_the_clock(run);
+  EXPECT_EQ(first(run, "save_s"), 0);
+  for (const auto& [step, line] : run.steps) {
+    EXPECT_EQ(line["save_s"].get<double>() > 0, step > 1) << line;
+    EXPECT_EQ(line["validation_s"].get<double>() > 0, step == 5 || step == 9) << line;
+    EXPECT_LT(line["save_s"].get<double>() + line["validation_s"].get<double>(),
+              line["step_time_s"].get<double>())
+        << line;
+  }
+  const Json end = closing(run);
+  EXPECT_EQ(end["end_step"], 12);
+  EXPECT_EQ(end["steps"], 12);
+  EXPECT_EQ(end["tokens"], 12 * 12 * 32);
+  EXPECT_EQ(end["done"], true);
+  EXPECT_GT(end["time_s"].get<double>(), sum_of(run, "step_time_s")) << "the last save";
+  EXPECT_LT(end["time_s"].get<double>(), exit.seconds);
+  EXPECT_NE(exit.err.find("done at step 12/12: 12 steps, 4.6k tokens in "), std::string::npos)
+      << exit.err;
+  EXPECT_NE(exit.err.find("newest checkpoint step-000000012"), std::string::npos) << exit.err;
+}
+
+/// Ranks, and which of them is held for a second before each step.
+class HeldRank : public Clock, public ::testing::WithParamInterface<std::pair<int, int>> {};
+
+TEST_P(HeldRank, IsNamedInEveryLineAndItsTimeCounts) {
+  const auto [ranks, held] = GetParam();
+  const std::string run = "held_" + std::to_string(ranks);
+  const Exit exit =
+      pretrain(run,
+               {"--train.steps", "3", "--train.micro_batch", "1"},
+               {.ranks = ranks, .fault = "train.step:" + std::to_string(held) + ":*:delay"});
+  ASSERT_EQ(exit.code, 0) << exit.err;
+  const RunMetrics lines = metrics(run);
+
+  expect_by_the_clock(lines);
+  for (const auto& [step, line] : lines.steps) {
+    EXPECT_EQ(line["slowest_rank"], held) << line;
+    EXPECT_GE(line["step_time_s"].get<double>(), 1.0) << line;
+    // All others wait for most of the second: they compute for some of it.
+    EXPECT_GT(line["peer_wait_s"].get<double>(), 0.7 * (ranks - 1) / ranks) << line;
+    EXPECT_LE(line["peer_wait_s"].get<double>(), line["step_time_s"].get<double>()) << line;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, HeldRank, ::testing::Values(std::pair{2, 1}, std::pair{4, 2}));
+
+TEST_F(Clock, AMeanOverAWindowAddsUpAsWell) {
+  const Exit exit = pretrain("window",
+                             {"--train.steps", "7", "--train.metrics_every", "3"},
+                             {.ranks = 2, .fault = "train.step:0:5:delay"});
+  ASSERT_EQ(exit.code, 0) << exit.err;
+  const RunMetrics run = metrics("window");
+
+  ASSERT_EQ(run.steps.size(), 3U);  // 3, 6 and the last
+  const auto time = [&](int step) { return run.steps.at(step)["step_time_s"].get<double>(); };
+  EXPECT_GE(3 * time(6), 1.0);
+  EXPECT_EQ(run.steps.at(6)["slowest_rank"], 0);
+  const double sum = 3 * time(3) + 3 * time(6) + time(7);
+  EXPECT_LE(sum, closing(run)["time_s"].get<double>());
+  EXPECT_NEAR(run.steps.at(7)["time"].get<double>() - run.steps.at(3)["time"].get<double>(),
+              3 * time(6) + time(7),
+              0.15);  // a busy machine holds rank 0 up before it looks at the clock
+}
+
+}  // namespace
+}  // namespace trireme
