@@ -52,28 +52,39 @@ double sum(Communicator& world, double value) {
 /// The state, its raw files and the folder of one measurement.
 class Measurement {
  public:
-  Measurement(fs::path folder, std::uint64_t bytes, Communicator& world)
-      : folder_(std::move(folder)), world_(world) {
-    content_.resize(static_cast<std::size_t>(bytes));
-    for (std::size_t i = 0; i < content_.size(); i += kWord) {
-      const std::uint32_t value = expected(i);
-      std::memcpy(content_.data() + i, &value, std::min(kWord, content_.size() - i));
-    }
+  Measurement(fs::path folder, const MeasureOptions& options, Communicator& world)
+      : folder_(std::move(folder)), world_(world), replicated_(options.replicated) {
     const auto ranks = static_cast<std::size_t>(world.size());
-    std::size_t number = 0;
-    for (std::size_t at = 0; at < content_.size(); at += kTensorBytes, ++number) {
-      const std::size_t size = std::min<std::size_t>(kTensorBytes, content_.size() - at);
-      const std::vector<std::int64_t> shape{static_cast<std::int64_t>(size)};
-      state_.tensors.push_back({cat("param/t", number),
+    std::size_t held = 0;
+    for (std::size_t at = 0, number = 0; at < options.bytes; at += kTensorBytes, ++number) {
+      const bool owned = number % ranks == static_cast<std::size_t>(world.rank());
+      if (!owned && !replicated_) continue;
+      const std::size_t size = std::min<std::size_t>(kTensorBytes, options.bytes - at);
+      pieces_.push_back({number, at, held, size, owned});
+      held += size;
+    }
+    content_.resize(held);
+    for (const Piece& piece : pieces_) {
+      for (std::size_t i = 0; i < piece.size; i += kWord) {
+        const std::uint32_t value = expected(piece.at + i);
+        std::memcpy(&content_[piece.begin + i], &value, std::min(kWord, piece.size - i));
+      }
+      const std::vector<std::int64_t> shape{static_cast<std::int64_t>(piece.size)};
+      state_.tensors.push_back({cat("param/t", piece.number),
                                 DType::u8,
                                 shape,
                                 Shard::whole(shape),
-                                std::span(content_).subspan(at, size),
-                                number % ranks == static_cast<std::size_t>(world.rank())});
+                                std::span(content_).subspan(piece.begin, piece.size),
+                                piece.owned});
     }
   }
 
-  [[nodiscard]] std::uint64_t bytes() const { return content_.size(); }
+  /// What this rank saves.
+  [[nodiscard]] std::size_t owned_bytes() const {
+    std::size_t bytes = 0;
+    for (const Piece& piece : pieces_) bytes += piece.owned ? piece.size : 0;
+    return bytes;
+  }
 
   StateDict& state() { return state_; }
 
@@ -95,10 +106,13 @@ class Measurement {
   [[nodiscard]] fs::path raw_path(int rank) const { return folder_ / cat("raw-", rank); }
 
   void raw_write() {
-    const auto ranks = static_cast<std::size_t>(world_.size());
-    const std::size_t begin = content_.size() * static_cast<std::size_t>(world_.rank()) / ranks;
-    const std::size_t end = content_.size() * (static_cast<std::size_t>(world_.rank()) + 1) / ranks;
-    const auto mine = std::span<const std::byte>(content_).subspan(begin, end - begin);
+    std::span<const std::byte> mine(content_);
+    if (replicated_) {
+      const auto ranks = static_cast<std::size_t>(world_.size());
+      const auto rank = static_cast<std::size_t>(world_.rank());
+      const std::size_t begin = content_.size() * rank / ranks;
+      mine = mine.subspan(begin, content_.size() * (rank + 1) / ranks - begin);
+    }
     const fs::path path = raw_path(world_.rank());
     const Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
     if (!fd) fail_to_write("create", path, errno);
@@ -111,6 +125,7 @@ class Measurement {
   void raw_read() {
     std::size_t at = 0;
     for (int rank = 0; rank < world_.size(); ++rank) {
+      if (!replicated_ && rank != world_.rank()) continue;
       const Fd fd = open_read(raw_path(rank));
       const auto size = static_cast<std::size_t>(fs::file_size(raw_path(rank)));
       constexpr std::size_t kPiece = std::size_t{4} << 20;
@@ -136,10 +151,15 @@ class Measurement {
 
   /// What was loaded is what was saved.
   void check_content() const {
-    for (std::size_t i = 0; i < content_.size(); i += kWord) {
-      const std::uint32_t value = expected(i);
-      if (std::memcmp(&value, content_.data() + i, std::min(kWord, content_.size() - i)) != 0)
-        fail(ErrorKind::internal, "the loaded state differs from the saved one at byte ", i);
+    for (const Piece& piece : pieces_) {
+      for (std::size_t i = 0; i < piece.size; i += kWord) {
+        const std::uint32_t value = expected(piece.at + i);
+        const std::byte* loaded = content_.data() + piece.begin + i;
+        if (std::memcmp(&value, loaded, std::min(kWord, piece.size - i)) != 0)
+          fail(ErrorKind::internal,
+               "the loaded state differs from the saved one at byte ",
+               piece.at + i);
+      }
     }
   }
 
@@ -148,12 +168,23 @@ class Measurement {
  private:
   static constexpr std::size_t kWord = sizeof(std::uint32_t);
 
+  /// A tensor that this rank holds.
+  struct Piece {
+    std::size_t number = 0;
+    std::size_t at = 0;     // in the whole state
+    std::size_t begin = 0;  // in content_
+    std::size_t size = 0;
+    bool owned = false;
+  };
+
   static std::uint32_t expected(std::size_t at) {
     return static_cast<std::uint32_t>(at * 2654435761U >> 7);
   }
 
   fs::path folder_;
   Communicator& world_;
+  bool replicated_;
+  std::vector<Piece> pieces_;
   std::vector<std::byte> content_;
   StateDict state_;
 };
@@ -227,12 +258,14 @@ void check_space(const fs::path& folder, std::uint64_t bytes) {
 MeasuredCheckpoint measure_in(const fs::path& folder,
                               const MeasureOptions& options,
                               Communicator& world) {
-  Measurement run(folder, options.bytes, world);
+  Measurement run(folder, options, world);
   MeasuredCheckpoint measured;
   measured.ranks = world.size();
-  measured.bytes = run.bytes();
+  measured.bytes = options.bytes;
   WriteBehind writer;
+  writer.reserve(run.owned_bytes());  // as a run does it: no save meets memory never touched
   const FixedWork work(kStep_s);
+  writer.wait_reserved();
   const fs::path steps = folder / "checkpoints";
   for (std::int64_t step = 0; step < options.repeats; ++step) {
     const fs::path saved = steps / step_folder_name(step);

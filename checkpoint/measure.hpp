@@ -9,9 +9,10 @@
 namespace trireme {
 
 struct MeasureOptions {
-  std::uint64_t bytes = 0;  // of the state, which every rank holds whole
+  std::uint64_t bytes = 0;  // of the whole state
   std::int64_t repeats = 5;
-  bool keep_last = false;  // leave the last checkpoint in the folder
+  bool replicated = false;  // every rank holds and loads it whole; else each its own share
+  bool keep_last = false;   // leave the last checkpoint in the folder
 };
 
 /// Wall seconds, one entry a repeat, the slowest rank's; the parts of a repeat follow one another,
@@ -19,13 +20,13 @@ struct MeasureOptions {
 struct MeasuredCheckpoint {
   int ranks = 1;
   std::uint64_t bytes = 0;
-  std::vector<double> raw_write_s;  // plain pwrite and fsync of the same bytes, ranks sharing them
-  std::vector<double> save_s;       // save_checkpoint, checksums on
-  std::vector<double>
-      raw_read_s;               // plain read, by every rank, of pages just dropped from the cache
-  std::vector<double> load_s;   // load_tensors, checked, likewise
-  std::vector<double> stall_s;  // a save behind training: the start, and the wait for its copy
-                                // after half a second or more of work
+  std::vector<double> raw_write_s;   // plain pwrite and fsync of the same bytes, ranks sharing them
+  std::vector<double> save_s;        // save_checkpoint, checksums on
+  std::vector<double> raw_read_s;    // plain read, by every rank of what it holds, of pages just
+                                     // dropped from the cache
+  std::vector<double> load_s;        // load_tensors, checked, likewise
+  std::vector<double> stall_s;       // a save behind training: the start, and the wait for its copy
+                                     // after half a second or more of work
   std::vector<double> step_extra_s;  // the stall, and what the copy and the write slow that work by
   double save_cpu_s = 0;  // processor seconds of all ranks' processes, mean of the repeats
   double raw_write_cpu_s = 0;

@@ -56,9 +56,10 @@ std::string measured_text(const MeasuredCheckpoint& measured) {
   std::array<char, 256> text{};
   std::snprintf(text.data(),
                 text.size(),
-                "%.0f MB on %d ranks, median of %zu\n",
+                "%.0f MB on %d rank%s, median of %zu\n",
                 static_cast<double>(measured.bytes) / 1e6,
                 measured.ranks,
+                measured.ranks == 1 ? "" : "s",
                 measured.save_s.size());
   std::string result = text.data();
   result += row("save",

@@ -17,8 +17,27 @@ constexpr double kMinBytesPerSecond = 100e6;
 WriteBehind::WriteBehind(double mb_per_s) : mb_per_s_(mb_per_s) {}
 
 WriteBehind::~WriteBehind() {
+  leaving_ = true;
+  wait_reserved();
   if (pace_) pace_->lift();
   if (thread_.joinable()) thread_.join();
+}
+
+void WriteBehind::reserve(std::size_t bytes) {
+  TRIREME_ASSERT(!last_start_ && !reserving_.joinable());
+  reserving_ = std::thread([this, bytes] {
+    (void)capture([&] {
+      AlignedBuffer memory(bytes);
+      for (std::size_t at = 0; at < memory.size() && !leaving_; at += AlignedBuffer::kAlignment)
+        memory.data()[at] = std::byte{0};
+      const std::lock_guard lock(mutex_);
+      memory_ = std::move(memory);
+    });
+  });
+}
+
+void WriteBehind::wait_reserved() {
+  if (reserving_.joinable()) reserving_.join();
 }
 
 double WriteBehind::bytes_per_s(std::uint64_t bytes) {
@@ -34,6 +53,7 @@ void WriteBehind::start(StagedCheckpoint staged) {
   TRIREME_ASSERT(!in_flight());
   std::uint64_t bytes = 0;
   for (const SliceToWrite& slice : staged.slices) bytes += slice.bytes.size();
+  wait_reserved();
   pace_.emplace(bytes_per_s(bytes));
   copied_ = false;
   done_ = false;

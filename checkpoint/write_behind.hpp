@@ -1,4 +1,5 @@
 #pragma once
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -27,6 +28,12 @@ class WriteBehind {
   WriteBehind(const WriteBehind&) = delete;
   WriteBehind& operator=(const WriteBehind&) = delete;
   ~WriteBehind();
+
+  /// Makes the copy's memory on a thread and touches it, so that the first save does not pay for
+  /// that. For the owned bytes of a save; at most once, before the first start. Where the system
+  /// refuses it, the save asks again.
+  void reserve(std::size_t bytes);
+  void wait_reserved();
 
   /// A checkpoint staged with copy = false. Nothing may be in flight.
   void start(StagedCheckpoint staged);
@@ -67,7 +74,9 @@ class WriteBehind {
   std::condition_variable changed_;
   bool copied_ = false;
   bool done_ = false;
-  std::thread thread_;
+  std::atomic<bool> leaving_ = false;
+  std::thread thread_;     // of the save in flight
+  std::thread reserving_;  // its memory, before the first one
 };
 
 }  // namespace trireme

@@ -1,6 +1,7 @@
 #include "checkpoint/write_behind.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <chrono>
 #include <thread>
@@ -92,6 +93,37 @@ TEST(WriteBehind, SavesAfterOneAnotherInTheSameMemory) {
     load_tensors(Checkpoint::open(folder.path() / step_folder_name(step)), loaded.state);
     EXPECT_EQ(loaded.storage, make_rank_state(make_logicals(step), 0, 1, 0, true).storage);
   }
+}
+
+/// Page faults of this process since its start.
+std::int64_t page_faults() {
+  struct rusage usage {};
+
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt;
+}
+
+TEST(WriteBehind, ReservedMemoryIsTheFirstCopysAndWasTouched) {
+  const TempFolder folder;
+  std::vector<std::byte> bytes(std::size_t{64} << 20, std::byte{7});
+  const std::vector<std::int64_t> shape{static_cast<std::int64_t>(bytes.size())};
+  StateDict state;
+  state.tensors.push_back({"param/w", DType::u8, shape, Shard::whole(shape), bytes, true});
+  SelfCommunicator world;
+  WriteBehind writer(/*mb_per_s=*/1);
+
+  writer.reserve(bytes.size());
+  writer.wait_reserved();
+  EXPECT_EQ(writer.memory_bytes(), bytes.size());
+  const std::int64_t before = page_faults();
+  writer.start(stage_checkpoint(folder.path(), 1, state, world, {.run_id = "r", .copy = false}));
+  writer.wait_copied();
+
+  // 16,384 pages of 4 KiB, or 32 huge ones, were touched before.
+  EXPECT_LT(page_faults() - before, 1000);
+  EXPECT_EQ(writer.memory_bytes(), bytes.size());
+  WriteBehind::Result result = writer.finish();
+  commit_checkpoint(result.staged, result.written, world);
 }
 
 TEST(WriteBehind, AnErrorOfTheThreadIsThrownByTheCommit) {
