@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "checkpoint/agree.hpp"
+#include "checkpoint/folder.hpp"
 #include "checkpoint/retention.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
@@ -48,6 +49,8 @@ CheckpointSaver::CheckpointSaver(std::filesystem::path folder,
 void CheckpointSaver::save(std::int64_t step, const StateDict& state) {
   commit();
   confirm_lock();
+  if (!has_saved_) make_room();
+  has_saved_ = true;
   since_start_.restart();
   const SaveOptions borrowed{run_id_, /*copy=*/false};
   if (!config_.async) {
@@ -101,8 +104,21 @@ void CheckpointSaver::announce(std::int64_t step, const std::string& how) {
     log::info(cat("saved ", published_.string(), ": ", format_bytes(bytes_in(published_)), how));
   }
   trusted_.push_back(step);
-  if (config_.keep_last == 0) return;
-  if (world_.rank() != 0) return;
+  prune();
+}
+
+void CheckpointSaver::reserve(std::size_t bytes) {
+  if (config_.async) writer_.reserve(bytes);
+}
+
+void CheckpointSaver::make_room() {
+  // Pruning reads what it keeps: not where nothing can go.
+  const auto keep = static_cast<std::size_t>(config_.keep_last);
+  if (world_.rank() == 0 && list_steps(folder_).size() > keep) prune();
+}
+
+void CheckpointSaver::prune() {
+  if (config_.keep_last == 0 || world_.rank() != 0) return;
   const auto warn = [this](std::string_view text) {
     if (warned_.emplace(text).second) log::warn(text);
   };

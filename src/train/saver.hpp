@@ -26,6 +26,15 @@ class CheckpointSaver {
   /// Rank 0 calls it with each step that is committed, before older ones are pruned.
   void on_commit(std::function<void(std::int64_t)> note) { on_commit_ = std::move(note); }
 
+  /// Not collective. With checkpoint.async: makes the memory of this rank's copy of `bytes` beside
+  /// the first steps.
+  void reserve(std::size_t bytes);
+
+  /// Not collective. A step of the folder that was verified, the one resumed from.
+  void trust(std::int64_t step) { trusted_.push_back(step); }
+
+  /// The first save begins with the pruning that each ends with: after a resume with a lower
+  /// checkpoint.keep_last the disk may be full.
   /// With checkpoint.async: returns at once, while a thread copies the state and writes the copy;
   /// the state must stay as it is until wait_copied. A save still in flight is committed first.
   /// Otherwise returns when the checkpoint is published. Throws on all ranks what failed on one,
@@ -48,6 +57,9 @@ class CheckpointSaver {
  private:
   void confirm_lock();
   void announce(std::int64_t step, const std::string& how);
+  void make_room();
+  /// Rank 0; what it cannot do is a warning.
+  void prune();
 
   std::filesystem::path folder_;
   std::string run_id_;
@@ -56,8 +68,9 @@ class CheckpointSaver {
   std::function<void(std::int64_t)> on_commit_;
   Communicator& world_;
   std::filesystem::path published_;
-  std::vector<std::int64_t> trusted_;  // steps saved by this process
-  std::set<std::string> warned_;       // each of pruning's warnings is shown once
+  std::vector<std::int64_t> trusted_;  // steps saved or verified by this process
+  bool has_saved_ = false;
+  std::set<std::string> warned_;  // each of pruning's warnings is shown once
   std::int64_t staged_step_ = 0;
   Timer since_start_;    // of the save in flight
   double waited_s_ = 0;  // training for it, on this rank

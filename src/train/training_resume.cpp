@@ -77,6 +77,7 @@ void TrainingRun::resume() {
       set_aside_after(found->step());  // the run will come to those steps again
     });
     saved_step_ = found->step();
+    saver_->trust(saved_step_);
   } else if (config_.checkpoint.resume != "auto" && config_.checkpoint.resume != "never") {
     all_or_none(world_,
                 [&] { found = open_newest_good(config_.checkpoint.resume, /*allow_older=*/true); });

@@ -215,6 +215,7 @@ void TrainingRun::build() {
   double state_bytes = 0;
   for (const StateTensor& tensor : model_->state.tensors())
     state_bytes += tensor.owner ? static_cast<double>(tensor.bytes.size()) : 0;
+  saver_->reserve(static_cast<std::size_t>(state_bytes));
   requests_.emplace(
       folder_, world_.rank() == 0, TimeLimit(TimeLimit::from_environment(), state_bytes));
 }
