@@ -25,7 +25,10 @@ constexpr const char* kPlaceHelp = "checkpoint, folder of checkpoints, or run fo
 
 }  // namespace
 
-CheckpointCommands::CheckpointCommands(CommandLine& line) {
+CheckpointCommands::CheckpointCommands(CommandLine& line, std::function<Communicator&()> world)
+    : world_(std::move(world)) {
+  line.group("checkpoint", "look at the checkpoints of a run, and change them");
+  line.group("bench", "measure this machine");
   add_inspection(line);
   add_changes(line);
   add_planning(line);
@@ -109,7 +112,7 @@ void CheckpointCommands::add_changes(CommandLine& line) {
 void CheckpointCommands::add_planning(CommandLine& line) {
   line.command("bench checkpoint",
                "speed of saving and loading on this disk, beside raw writes and reads")
-      .option("--bytes", &bench_bytes_, "N", "size of the state")
+      .option("--bytes", &bench_bytes_, "N", "size of the state, which the ranks share")
       .option("--folder",
               &bench_folder_,
               "DIR",
@@ -117,15 +120,9 @@ void CheckpointCommands::add_planning(CommandLine& line) {
       .option("--repeats", &bench_repeats_, "N", "how often; medians are shown")
       .flag("--json", json_, "one JSON object instead of a table")
       .example("trireme bench checkpoint --bytes 4000000000 --folder runs/bench --json")
-      .run([this] {
-        if (bench_bytes_ < 1)
-          fail(ErrorKind::usage, "--bytes ", bench_bytes_, ", must be at least 1");
-        const auto world = make_world("self", {});
-        const MeasuredCheckpoint measured = measure_checkpoint(
-            bench_folder_, {static_cast<std::uint64_t>(bench_bytes_), bench_repeats_}, *world);
-        print(json_ ? measured_json(measured) : measured_text(measured));
-        return kExitDone;
-      });
+      .example("mpirun -n 2 trireme bench checkpoint --folder runs/bench")
+      .ranks(Ranks::all)
+      .run([this] { return bench(); });
   line.command("plan-interval",
                "how often to save, from what a save costs and how often the job fails")
       .option("--stall-s",
@@ -148,12 +145,23 @@ void CheckpointCommands::add_planning(CommandLine& line) {
       });
 }
 
+int CheckpointCommands::bench() {
+  if (bench_bytes_ < 1) fail(ErrorKind::usage, "--bytes ", bench_bytes_, ", must be at least 1");
+  Communicator& world = world_();
+  const MeasuredCheckpoint measured = measure_checkpoint(
+      bench_folder_,
+      {.bytes = static_cast<std::uint64_t>(bench_bytes_), .repeats = bench_repeats_},
+      world);
+  if (world.rank() == 0) print(json_ ? measured_json(measured) : measured_text(measured));
+  return kExitDone;
+}
+
 void CheckpointCommands::add_hugging_face(CommandLine& line) {
   line.command("export", "write a Hugging Face model folder from a checkpoint")
       .option(
           "--checkpoint", &export_.checkpoint, "DIR", "checkpoint or run folder", Need::required)
       .option("--output", &export_.output, "DIR", "folder to write; must not exist", Need::required)
-      .option("--dtype", &export_.dtype, "TYPE", "of the weights: f32 (exact), bf16 or f16")
+      .option("--dtype", &export_.dtype, "f32|bf16|f16", "of the weights; f32 is exact")
       .flag("--allow-older", export_.allow_older, kAllowOlderHelp)
       .example("trireme export --checkpoint runs/first --output hf/first")
       .run([this] {

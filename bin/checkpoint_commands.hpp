@@ -1,9 +1,11 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "checkpoint/commands.hpp"
 #include "checkpoint/plan_interval.hpp"
+#include "comm/communicator.hpp"
 #include "config/command_line.hpp"
 
 namespace trireme {
@@ -12,16 +14,19 @@ namespace trireme {
 /// `plan-interval`, `export` and `import`.
 class CheckpointCommands {
  public:
-  explicit CheckpointCommands(CommandLine& line);
+  /// `world`: all ranks, for a command that runs on them, once it does.
+  CheckpointCommands(CommandLine& line, std::function<Communicator&()> world);
   CheckpointCommands(const CheckpointCommands&) = delete;
   CheckpointCommands& operator=(const CheckpointCommands&) = delete;
 
  private:
+  int bench();
   void add_inspection(CommandLine& line);
   void add_changes(CommandLine& line);
   void add_planning(CommandLine& line);
   void add_hugging_face(CommandLine& line);
 
+  std::function<Communicator&()> world_;
   std::string place_;
   std::string other_;
   bool layout_ = false;

@@ -6,6 +6,7 @@
 namespace trireme {
 
 ConfigCommand::ConfigCommand(CommandLine& line) : keys_(make_run_keys(config_)) {
+  line.group("config", "configuration of a training run");
   line.command("config show", "the configuration a run would have")
       .flag("--origin",
             origin_,

@@ -56,6 +56,7 @@ PretrainCommand::PretrainCommand(CommandLine& line) : keys_(make_run_keys(config
       .example(
           "mpirun -n 2 trireme pretrain --config run.toml --data sets/train --run runs/first "
           "--optim.lr 1e-3")
+      .ranks(Ranks::all)
       .run([this] {
         parsed_ = true;
         return kExitDone;

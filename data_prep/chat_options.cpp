@@ -34,6 +34,14 @@ std::vector<std::string> split_names(const std::string& names) {
   }
 }
 
+/// "chatml|llama3": what help and completion take for the values.
+std::string template_placeholder() {
+  std::string names = chat_template_names();
+  for (std::size_t at = names.find(", "); at != std::string::npos; at = names.find(", "))
+    names.replace(at, 2, 1, '|');
+  return names;
+}
+
 }  // namespace
 
 void add_chat_options(Command& command, ChatOptions& options) {
@@ -45,8 +53,8 @@ void add_chat_options(Command& command, ChatOptions& options) {
           "sft: USER,ASSISTANT, the fields of a record of two texts; dpo: PROMPT,CHOSEN,REJECTED")
       .option("--template",
               &options.config.format,
-              "NAME",
-              "sft, dpo: how a chat is written: " + chat_template_names())
+              template_placeholder(),
+              "sft, dpo: how a chat is written")
       .option("--mask",
               &options.config.mask,
               "answer|minimind",

@@ -27,7 +27,7 @@ void add_pack_command(CommandLine& commands, const DataProgram& program) {
   command
       .option("--kind",
               &config.kind,
-              "KIND",
+              "pretrain|sft|dpo",
               "what the lines are: pretrain ({\"text\"}), sft ({\"conversations\"}) or dpo "
               "({\"chosen\", \"rejected\"})")
       .option("--tokenizer",

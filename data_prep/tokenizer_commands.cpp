@@ -92,6 +92,7 @@ void add_decode(CommandLine& commands, const DataProgram& program) {
 }  // namespace
 
 void add_tokenizer_commands(CommandLine& commands, const DataProgram& program) {
+  commands.group("tokenizer", "learn a tokenizer, and use it");
   add_train_command(commands, program);
   add_encode(commands, program);
   add_decode(commands, program);

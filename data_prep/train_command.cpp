@@ -140,8 +140,8 @@ void add_train_command(CommandLine& commands, const DataProgram& program) {
       .option("--field", &options->config.field, "NAME", "field that holds the text")
       .option("--pattern",
               &options->pattern,
-              "NAME",
-              "cuts texts into words: gpt2, llama3, qwen2, qwen3.5, cl100k, o200k or tekken")
+              "gpt2|llama3|qwen2|qwen3.5|cl100k|o200k|tekken",
+              "how texts are cut into words")
       .option("--unit",
               &options->unit,
               "text|line",

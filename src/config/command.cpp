@@ -69,6 +69,11 @@ Command& Command::example(const std::string& line) {
   return *this;
 }
 
+Command& Command::ranks(Ranks ranks) {
+  spec_.ranks = ranks;
+  return *this;
+}
+
 Command& Command::run(std::function<int()> body) {
   spec_.body = std::move(body);
   return *this;

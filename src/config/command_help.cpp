@@ -45,27 +45,45 @@ std::string two_columns(const Rows& rows) {
 
 }  // namespace
 
-std::string CommandHelp::overview(std::string_view group,
-                                  const std::string& help,
-                                  const std::vector<CommandSpec>& commands) const {
+std::string CommandHelp::list(const std::string& group, const std::vector<CommandSpec>& commands) {
   const std::string prefix = group.empty() ? "" : cat(group, " ");
   Rows rows;
   for (const CommandSpec& command : commands) {
-    if (command.name.starts_with(prefix)) rows.emplace_back(command.name, command.help);
+    if (command.name.starts_with(prefix))
+      rows.emplace_back(command.name.substr(prefix.size()), command.help);
   }
+  return "commands:\n" + two_columns(rows);
+}
+
+std::string CommandHelp::overview(const std::string& help,
+                                  const std::vector<CommandSpec>& commands) const {
   return cat(program_,
-             group.empty() ? "" : cat(" ", group),
              " - ",
              help,
              "\n\nusage: ",
              program_,
-             " COMMAND [options]\n\ncommands:\n",
-             two_columns(rows),
+             " COMMAND [options]\n\n",
+             list("", commands),
              "\n",
              program_,
-             " COMMAND --help shows one command; ",
+             " help COMMAND (or COMMAND --help) shows one command; ",
              program_,
              " --version what was built.\n");
+}
+
+std::string CommandHelp::group(const GroupSpec& group,
+                               const std::vector<CommandSpec>& commands) const {
+  const std::string name = cat(program_, " ", group.name);
+  return cat(name,
+             " - ",
+             group.help,
+             "\n\nusage: ",
+             name,
+             " COMMAND [options]\n\n",
+             list(group.name, commands),
+             "\n",
+             name,
+             " COMMAND --help shows one command.\n");
 }
 
 std::string CommandHelp::usage(const CommandSpec& command) const {
@@ -113,6 +131,7 @@ std::string CommandHelp::options(const CommandSpec& command) {
   rows.emplace_back(
       "-h, --help",
       command.config != nullptr ? "this text; --help-all explains every key" : "this text");
+  rows.emplace_back("-V, --version", "what was built");
   return two_columns(rows);
 }
 
@@ -127,9 +146,19 @@ std::string CommandHelp::config(const ConfigSet& set, bool all) {
       continue;
     }
     std::string names;
-    for (const std::string& name : set.names(section)) names += (names.empty() ? "" : " ") + name;
+    for (const std::string& name : set.names(section)) {
+      names += (names.empty() ? "" : " ") + name;
+      const Problems::Allowed* allowed = set.problems().allowed(cat(section, ".", name));
+      if (allowed == nullptr) continue;
+      char separator = '=';
+      for (const std::string& value : allowed->values) {
+        names += separator + value;
+        separator = '|';
+      }
+    }
     rows.emplace_back(section, names);
   }
+  if (!all) text += "key=VALUES: only these work in this version\n";
   return text + two_columns(rows);
 }
 

@@ -13,11 +13,17 @@ class CommandHelp {
   /// `program` is the name before the command.
   explicit CommandHelp(std::string program) : program_(std::move(program)) {}
 
-  /// All commands whose name begins with `group` ("" for all), one a line.
-  [[nodiscard]] std::string overview(std::string_view group,
-                                     const std::string& help,
+  /// The program's page: all commands, one a line.
+  [[nodiscard]] std::string overview(const std::string& help,
                                      const std::vector<CommandSpec>& commands) const;
-  /// About a screen: usage, options, the names of config keys by section, examples. With `all`,
+  /// The page of commands of two words that begin with the group's name.
+  [[nodiscard]] std::string group(const GroupSpec& group,
+                                  const std::vector<CommandSpec>& commands) const;
+  /// "commands:" and one a line, without the name of the group ("" for all).
+  [[nodiscard]] static std::string list(const std::string& group,
+                                        const std::vector<CommandSpec>& commands);
+  /// About a screen: usage, options, the names of config keys by section with
+  /// the values that a check allows, examples. With `all`,
   /// every key in full.
   [[nodiscard]] std::string command(const CommandSpec& command, bool all) const;
 

@@ -4,6 +4,7 @@
 
 #include "config/command_help.hpp"
 #include "config/command_parser.hpp"
+#include "config/completion.hpp"
 #include "core/edit_distance.hpp"
 #include "core/run_main.hpp"
 
@@ -18,6 +19,10 @@ std::string first_word(const std::string& text) {
 
 bool is_help(const std::string& word) {
   return word == "-h" || word == "--help" || word == "--help-all";
+}
+
+bool is_version(const std::string& word) {
+  return word == "-V" || word == "--version";
 }
 
 /// True for "checkpoint" when there is a "checkpoint list".
@@ -42,26 +47,42 @@ const CommandSpec* choose(const std::vector<CommandSpec>& commands, Words& argum
   return nullptr;
 }
 
-[[noreturn]] void fail_unknown(const std::string& program,
+/// "; did you mean 'list'?": the nearest of the same level; a member of a group named without it.
+std::string near_command(const std::vector<CommandSpec>& commands,
+                         const std::string& group,
+                         const std::string& word) {
+  Words known;
+  for (const CommandSpec& command : commands) {
+    if (command.name.starts_with(group))
+      known.push_back(first_word(command.name.substr(group.size())));
+    if (group.empty() && command.name.ends_with(' ' + word))
+      return cat("; did you mean '", command.name, "'?");
+  }
+  if (group.empty()) known.emplace_back("help");
+  return did_you_mean(word, known);
+}
+
+[[noreturn]] void fail_unknown(const CommandHelp& help,
+                               const std::string& program,
                                const std::vector<CommandSpec>& commands,
                                const Words& arguments) {
   const bool in_group = !arguments.empty() && is_group(commands, arguments[0]);
   const std::string group = in_group ? arguments[0] + ' ' : "";
-  Words known;
-  for (const CommandSpec& command : commands) {
-    if (!command.name.starts_with(group)) continue;
-    const std::string word = first_word(command.name.substr(group.size()));
-    if (known.empty() || known.back() != word) known.push_back(word);
-  }
-  std::string list;
-  for (const std::string& word : known) list += (list.empty() ? "" : ", ") + word;
   const std::size_t at = in_group ? 1 : 0;
   const std::string name = in_group ? cat(program, " ", arguments[0]) : program;
-  const std::string what =
-      arguments.size() > at
-          ? cat("unknown command '", group, arguments[at], "'", did_you_mean(arguments[at], known))
-          : cat("'", name, "' needs a command");
-  fail(ErrorKind::usage, what, "\ncommands: ", list, "\nsee: ", name, " --help");
+  const std::string what = arguments.size() > at ? cat("unknown command '",
+                                                       group,
+                                                       arguments[at],
+                                                       "'",
+                                                       near_command(commands, group, arguments[at]))
+                                                 : cat("'", name, "' needs a command");
+  fail(ErrorKind::usage,
+       what,
+       "\n",
+       help.list(in_group ? arguments[0] : "", commands),
+       "see: ",
+       name,
+       " --help");
 }
 
 void run_check(const CommandSpec& command, Problems& problems) {
@@ -74,48 +95,93 @@ void run_check(const CommandSpec& command, Problems& problems) {
   }
 }
 
+/// Text that is printed; nothing is left to do.
+std::function<int()> printed(const std::string& text) {
+  print(text);
+  return [] { return kExitDone; };
+}
+
 }  // namespace
 
 CommandLine::CommandLine(std::string program,
                          std::string help,
                          std::function<std::string()> version)
-    : program_(std::move(program)), help_(std::move(help)), version_(std::move(version)) {}
+    : program_(std::move(program)),
+      help_(std::move(help)),
+      version_(std::move(version)),
+      completion_("completion", "what your shell needs to complete commands, options and keys") {
+  completion_.positional("bash|zsh|fish", &shell_, "the shell")
+      .example(completion_place(program_, "bash"))
+      .example(completion_place(program_, "zsh"))
+      .example(completion_place(program_, "fish"))
+      .run([this] {
+        std::vector<CommandSpec> commands = specs();
+        Problems ignored;
+        for (const CommandSpec& command : commands) run_check(command, ignored);
+        print(completion_script(shell_, program_, commands));
+        return kExitDone;
+      });
+}
 
 Command& CommandLine::command(const std::string& name, const std::string& help) {
   return commands_.emplace_back(name, help);
 }
 
-int CommandLine::run(int argc, const char* const* argv) {
-  std::vector<std::string> arguments(argv + 1, argv + argc);
-  const CommandHelp help(program_);
+void CommandLine::group(const std::string& name, const std::string& help) {
+  groups_.push_back({name, help});
+}
+
+std::vector<CommandSpec> CommandLine::specs() const {
   std::vector<CommandSpec> specs;
   for (const Command& command : commands_) specs.push_back(command.spec());
-  if (!arguments.empty() && is_help(arguments[0])) {
-    print(help.overview("", help_, specs));
-    return kExitDone;
+  specs.push_back(completion_.spec());
+  return specs;
+}
+
+Ranks CommandLine::ranks(int argc, const char* const* argv) const {
+  Words arguments(argv + std::min(argc, 1), argv + argc);
+  const std::vector<CommandSpec> specs = this->specs();
+  const CommandSpec* command = choose(specs, arguments);
+  const bool prints = std::any_of(arguments.begin(), arguments.end(), [](const std::string& word) {
+    return is_help(word) || is_version(word);
+  });
+  return command == nullptr || prints ? Ranks::first : command->ranks;
+}
+
+std::function<int()> CommandLine::parse(int argc, const char* const* argv) const {
+  Words arguments(argv + std::min(argc, 1), argv + argc);
+  const CommandHelp help(program_);
+  const std::vector<CommandSpec> specs = this->specs();
+  if (!arguments.empty() && arguments[0] == "help") {  // `help WORDS` is `WORDS --help`
+    arguments.erase(arguments.begin());
+    arguments.emplace_back("--help");
   }
-  if (!arguments.empty() && arguments[0] == "--version") {
-    print(version_() + "\n");
-    return kExitDone;
-  }
-  if (arguments.size() > 1 && is_group(specs, arguments[0]) && is_help(arguments[1])) {
-    print(help.overview(arguments[0], help_, specs));
-    return kExitDone;
+  if (!arguments.empty() && is_help(arguments[0])) return printed(help.overview(help_, specs));
+  if (!arguments.empty() && is_version(arguments[0])) return printed(version_() + "\n");
+  if (arguments.size() > 1 && is_group(specs, arguments[0])) {
+    const auto about = std::find_if(groups_.begin(), groups_.end(), [&](const GroupSpec& group) {
+      return group.name == arguments[0];
+    });
+    const GroupSpec group = about == groups_.end() ? GroupSpec{arguments[0], "commands"} : *about;
+    if (is_help(arguments[1])) return printed(help.group(group, specs));
+    if (is_version(arguments[1])) return printed(version_() + "\n");
   }
   const CommandSpec* command = choose(specs, arguments);
-  if (command == nullptr) fail_unknown(program_, specs, arguments);
+  if (command == nullptr) fail_unknown(help, program_, specs, arguments);
 
   Problems own;
   Problems& problems = command->config != nullptr ? command->config->problems() : own;
   const ParseOutcome outcome = parse_command(*command, std::move(arguments), problems);
+  if (outcome == ParseOutcome::version) return printed(version_() + "\n");
   if (outcome != ParseOutcome::run) {
-    print(help.command(*command, outcome == ParseOutcome::help_all));
-    return kExitDone;
+    Problems ignored;
+    run_check(*command, ignored);  // it says which values a key may have
+    return printed(help.command(*command, outcome == ParseOutcome::help_all));
   }
   run_check(*command, problems);
   if (!problems.empty()) problems.add(cat("see: ", program_, " ", command->name, " --help"));
   problems.throw_if_any();
-  return command->body();
+  return command->body;
 }
 
 }  // namespace trireme

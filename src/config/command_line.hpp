@@ -16,14 +16,17 @@ namespace trireme {
 
 enum class Need { optional, required };
 
+/// Which ranks of a start by mpirun or srun do a command's work.
+enum class Ranks { first, all };
+
 /// What an option writes to: its value now is the default that help shows. A list takes one or more
 /// values each time it is given, any other the last one.
 using OptionTarget =
     std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::string>*>;
 
 struct OptionSpec {
-  std::string name;  // "--output", "--output,-o"; "" for a positional
-  std::string placeholder;
+  std::string name;         // "--output", "--output,-o"; "" for a positional
+  std::string placeholder;  // "FILE", "DIR|FILE"; in lower case the values: "auto|cpu|cuda"
   std::string help;
   OptionTarget target;
   Need need = Need::optional;
@@ -48,6 +51,13 @@ struct CommandSpec {
   ConfigSet* config = nullptr;
   std::function<void(ConfigSet&)> check;
   std::function<int()> body;
+  Ranks ranks = Ranks::first;
+};
+
+/// Commands of two words with the same first one.
+struct GroupSpec {
+  std::string name;
+  std::string help;
 };
 
 /// One command: its options and what it does. All references must outlive CommandLine::run. Methods
@@ -85,6 +95,8 @@ class Command {
   /// A short name of a key: alias("--resume", "checkpoint.resume").
   Command& alias(const std::string& option, const std::string& key, Need need = Need::optional);
   Command& example(const std::string& line);
+  /// Where nothing is said, the first rank of a launch does the work and the others end at once.
+  Command& ranks(Ranks ranks);
   Command& run(std::function<int()> body);
 
   [[nodiscard]] const CommandSpec& spec() const noexcept { return spec_; }
@@ -93,25 +105,42 @@ class Command {
   CommandSpec spec_;
 };
 
+/// `PROGRAM help COMMAND` is `PROGRAM COMMAND --help`, and `completion SHELL` is a command of every
+/// program.
 class CommandLine {
  public:
   /// `version` is called for --version; its text goes to standard output.
   CommandLine(std::string program, std::string help, std::function<std::string()> version);
+  CommandLine(const CommandLine&) = delete;
+  CommandLine& operator=(const CommandLine&) = delete;
 
   /// Declares a command; `name` may have two words ("checkpoint list"). The reference stays valid.
   Command& command(const std::string& name, const std::string& help);
+  /// What the commands that begin with `name` have in common, for the group's own page.
+  void group(const std::string& name, const std::string& help);
 
-  /// Parses and calls the chosen command; returns its exit code. --help (-h), --help-all and
-  /// --version print to standard output and return 0. Throws one Error(usage) with every problem:
-  /// unknown command, option or key with the nearest known one, missing or wrong values, and what
-  /// ConfigSet and the command's check found.
-  int run(int argc, const char* const* argv);
+  /// Ranks::all if the arguments start a command that runs on all ranks; help never does.
+  [[nodiscard]] Ranks ranks(int argc, const char* const* argv) const;
+
+  /// Parses and returns what is left to do. --help (-h), --help-all and --version (-V), of the
+  /// program, a group or a command, print to standard output and leave nothing. Throws one
+  /// Error(usage) with every problem: unknown command, option or key with the nearest known one,
+  /// missing or wrong values, and what ConfigSet and the command's check found.
+  [[nodiscard]] std::function<int()> parse(int argc, const char* const* argv) const;
+
+  /// Parses and does it; returns the exit code.
+  int run(int argc, const char* const* argv) const { return parse(argc, argv)(); }
 
  private:
+  [[nodiscard]] std::vector<CommandSpec> specs() const;
+
   std::string program_;
   std::string help_;
   std::function<std::string()> version_;
   std::list<Command> commands_;
+  std::vector<GroupSpec> groups_;
+  std::string shell_;
+  Command completion_;
 };
 
 }  // namespace trireme

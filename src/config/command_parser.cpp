@@ -16,6 +16,7 @@ class Parser {
     app_.allow_extras();  // unknown options are ours to explain
     app_.set_help_flag("-h,--help");
     app_.set_help_all_flag("--help-all");
+    app_.set_version_flag("-V,--version", "");
     for (const OptionSpec& option : command.options) declare(option);
     for (const OptionSpec& option : command.positionals) declare(option);
     if (command.config != nullptr) declare_config(*command.config);
@@ -30,6 +31,8 @@ class Parser {
       return ParseOutcome::help;
     } catch (const CLI::CallForAllHelp&) {
       return ParseOutcome::help_all;
+    } catch (const CLI::CallForVersion&) {
+      return ParseOutcome::version;
     } catch (const CLI::ParseError& error) {
       problems.add(error.what());
       return ParseOutcome::run;
@@ -125,7 +128,7 @@ class Parser {
   }
 
   [[nodiscard]] std::vector<std::string> known_options() const {
-    std::vector<std::string> names{"--help", "--help-all"};
+    std::vector<std::string> names{"--help", "--help-all", "--version"};
     for (const CLI::Option* option : app_.get_options()) {
       for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
     }

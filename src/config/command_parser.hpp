@@ -6,7 +6,7 @@
 
 namespace trireme {
 
-enum class ParseOutcome { run, help, help_all };
+enum class ParseOutcome { run, help, help_all, version };
 
 /// Reads `arguments`, those after the command's name, into the targets of its options, and config
 /// files, environment and keys into its ConfigSet. Adds what is wrong to `problems`.

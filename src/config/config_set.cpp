@@ -141,6 +141,10 @@ std::string ConfigSet::value(std::string_view key) const {
   return value_text(at(key).field.value);
 }
 
+std::string ConfigSet::placeholder(std::string_view key) const {
+  return std::string(value_placeholder(at(key).field.value));
+}
+
 std::vector<std::string> ConfigSet::sections() const {
   std::vector<std::string> result;
   for (const Entry& entry : entries_) {

@@ -69,6 +69,8 @@ class ConfigSet {
   /// Where components and programs add what they find wrong; places are filled in from here.
   [[nodiscard]] Problems& problems() noexcept { return problems_; }
 
+  [[nodiscard]] const Problems& problems() const noexcept { return problems_; }
+
   /// Throws one Error(usage) with every problem found so far, one a line.
   void finish() const { problems_.throw_if_any(); }
 
@@ -94,7 +96,13 @@ class ConfigSet {
   /// One key a line: "optim.lr  0.01  run.toml:3"; the last column only with `with_origin`.
   [[nodiscard]] std::string show(bool with_origin) const;
 
-  /// All keys of a section with placeholder, help, default and environment name, for --help-all.
+  /// The type of a key's value, as help names it: INT, NUMBER, BOOL or TEXT.
+  [[nodiscard]] std::string placeholder(std::string_view key) const;
+
+  [[nodiscard]] const std::string& help(std::string_view key) const { return at(key).field.help; }
+
+  /// All keys of a section with placeholder, help, allowed values as far as a check has told them,
+  /// default and environment name, for --help-all.
   [[nodiscard]] std::string help_text(std::string_view section) const;
   /// Section names in order of declaration.
   [[nodiscard]] std::vector<std::string> sections() const;

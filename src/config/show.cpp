@@ -55,6 +55,11 @@ std::string ConfigSet::help_text(std::string_view section) const {
     if (section_of(entry.field.key) != section) continue;
     text += cat("  --", entry.field.key, " ", value_placeholder(entry.field.value), "\n");
     text += cat("      ", entry.field.help, "\n");
+    if (const Problems::Allowed* allowed = problems_.allowed(entry.field.key)) {
+      text += allowed->only_now ? "      this version supports" : "      one of";
+      for (const std::string& value : allowed->values) text += cat(" ", value);
+      text += "\n";
+    }
     text += cat("      default ",
                 visible(entry.default_text),
                 ", environment ",

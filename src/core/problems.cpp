@@ -5,14 +5,35 @@
 #include "core/edit_distance.hpp"
 
 namespace trireme {
+namespace {
+
+std::string joined(std::span<const std::string> words, const char* separator) {
+  std::string list;
+  for (const std::string& word : words) list += (list.empty() ? "" : separator) + word;
+  return list;
+}
+
+}  // namespace
 
 void Problems::one_of(const std::string& key,
                       const std::string& value,
                       std::span<const std::string> allowed) {
+  allowed_[key] = {{allowed.begin(), allowed.end()}, false};
   if (std::find(allowed.begin(), allowed.end(), value) != allowed.end()) return;
-  std::string list;
-  for (const std::string& name : allowed) list += (list.empty() ? "" : ", ") + name;
-  add(key, value, cat("must be one of ", list, did_you_mean(value, allowed)));
+  add(key, value, cat("must be one of ", joined(allowed, ", "), did_you_mean(value, allowed)));
+}
+
+void Problems::check_supported(const std::string& key,
+                               const std::string& value,
+                               std::vector<std::string> supported) {
+  if (std::find(supported.begin(), supported.end(), value) == supported.end())
+    add(key, value, cat("this version supports ", joined(supported, " or ")));
+  allowed_[key] = {std::move(supported), true};
+}
+
+const Problems::Allowed* Problems::allowed(const std::string& key) const {
+  const auto found = allowed_.find(key);
+  return found == allowed_.end() ? nullptr : &found->second;
 }
 
 std::string Problems::place_of(const std::string& key) const {

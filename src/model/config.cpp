@@ -194,9 +194,11 @@ double ModelConfig::num_parameters_wide() const {
 }
 
 void check(ModelConfig config, Problems& problems) {
+  const std::vector<std::string> names = model_preset_names();
+  // No preset is no mistake here; help still learns the names.
+  problems.one_of("model.preset", config.preset.empty() ? names.front() : config.preset, names);
   const Preset* preset = find_preset(config.preset);
-  if (preset == nullptr && !config.preset.empty())
-    return problems.one_of("model.preset", config.preset, model_preset_names());
+  if (preset == nullptr && !config.preset.empty()) return;
   fill(config, preset);
   check_sizes(config, problems, /*may_lack=*/preset == nullptr);
   check_values(config, problems);

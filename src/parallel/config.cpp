@@ -6,22 +6,15 @@
 namespace trireme {
 
 void check(const ParallelConfig& config, Problems& problems) {
-  const auto only = [&](const char* key, const auto& value, const auto& supported) {
-    if (value != supported)
-      problems.add(cat("parallel.", key), value, cat("this version supports ", supported));
-  };
-  only("tp", config.tp, 1);
-  only("cp", config.cp, 1);
-  only("pp", config.pp, 1);
-  only("ep", config.ep, 1);
-  only("zero", config.zero, 0);
-  only("schedule", config.schedule, "1f1b");
-  if (config.sequence_parallel)
-    problems.add("parallel.sequence_parallel", true, "this version supports false");
-  if (config.hierarchical)
-    problems.add("parallel.hierarchical", true, "this version supports false");
-  if (config.recompute != "none" && config.recompute != "full")
-    problems.add("parallel.recompute", config.recompute, "this version supports none or full");
+  problems.supported("parallel.tp", config.tp, {"1"});
+  problems.supported("parallel.cp", config.cp, {"1"});
+  problems.supported("parallel.pp", config.pp, {"1"});
+  problems.supported("parallel.ep", config.ep, {"1"});
+  problems.supported("parallel.zero", config.zero, {"0"});
+  problems.supported("parallel.schedule", config.schedule, {"1f1b"});
+  problems.supported("parallel.sequence_parallel", config.sequence_parallel, {"false"});
+  problems.supported("parallel.hierarchical", config.hierarchical, {"false"});
+  problems.supported("parallel.recompute", config.recompute, {"none", "full"});
   if (!(config.bucket_mb >= 0))
     problems.add("parallel.bucket_mb", config.bucket_mb, "must be 0 (one bucket) or more");
 }

@@ -1,6 +1,7 @@
 // The commands as they are typed, without LibTorch.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -9,6 +10,7 @@
 #include "checkpoint/measure.hpp"
 #include "checkpoint/run_lock.hpp"
 #include "checkpoint/verify.hpp"
+#include "comm/self/self_communicator.hpp"
 #include "comm/thread/thread_world.hpp"
 #include "core/json.hpp"
 #include "unit/checkpoint/support.hpp"
@@ -29,7 +31,8 @@ Outcome run(const std::vector<std::string>& args) {
   std::vector<const char*> argv{"trireme"};
   for (const std::string& arg : args) argv.push_back(arg.c_str());
   CommandLine line("trireme", "trains language models", [] { return std::string("test\n"); });
-  const CheckpointCommands commands(line);
+  SelfCommunicator world;
+  const CheckpointCommands commands(line, [&]() -> Communicator& { return world; });
   testing::internal::CaptureStdout();
   Outcome outcome;
   std::string message;
@@ -195,18 +198,26 @@ TEST(CheckpointCommands, BenchPrintsJson) {
   EXPECT_FALSE(fs::exists(folder / "bench"));
 }
 
+/// Shared, or each rank with the whole state: the same checkpoint, whose writing they share.
 TEST(MeasureCheckpoint, SeveralRanksShareTheWriting) {
-  const TempFolder folder;
-  run_ranks(3, [&](Communicator& world) {
-    const MeasuredCheckpoint measured =
-        measure_checkpoint(folder / "bench",
-                           {.bytes = std::uint64_t{20} << 20, .repeats = 1, .keep_last = true},
-                           world);
-    EXPECT_EQ(measured.ranks, 3);
-    EXPECT_EQ(measured.save_s.size(), 1U);
-  });
-  const Checkpoint kept = verify_checkpoint(folder / "bench/checkpoints/step-000000000");
-  EXPECT_EQ(kept.manifest().shards.size(), 3U);
+  constexpr std::uint64_t kBytes = std::uint64_t{20} << 20;
+  for (const bool replicated : {false, true}) {
+    const TempFolder folder;
+    std::atomic<std::uint64_t> copied = 0;
+    run_ranks(3, [&](Communicator& world) {
+      const MeasuredCheckpoint measured = measure_checkpoint(
+          folder / "bench",
+          {.bytes = kBytes, .repeats = 1, .replicated = replicated, .keep_last = true},
+          world);
+      EXPECT_EQ(measured.ranks, 3);
+      EXPECT_EQ(measured.bytes, kBytes);
+      EXPECT_EQ(measured.save_s.size(), 1U);
+      copied += measured.copy_bytes;
+    });
+    EXPECT_EQ(copied, kBytes);
+    const Checkpoint kept = verify_checkpoint(folder / "bench/checkpoints/step-000000000");
+    EXPECT_EQ(kept.manifest().shards.size(), 3U);
+  }
 }
 
 /// The interval and the time left, as a simulation of failures with Daly's optimum gave them: 1,024

@@ -34,7 +34,9 @@ struct Program {
         .config(set, [this](ConfigSet& loaded) { check(loaded); })
         .alias("--rate", "optim.lr")
         .example("trireme pretrain --run r --optim.lr 1e-3")
+        .ranks(Ranks::all)
         .run([this] { return done("pretrain"); });
+    line.group("checkpoint", "look at checkpoints");
     line.command("checkpoint list", "all of a run")
         .positional("RUN", &folder, "a run folder")
         .run([this] { return done("list"); });
@@ -157,10 +159,17 @@ TEST(CommandLine, SuggestsCommandsOptionsAndKeys) {
                   .error({"checkpoint", "lits"})
                   .starts_with("unknown command 'checkpoint lits'; did you mean 'list'?"));
   EXPECT_TRUE(Program()
-                  .error({"checkpoint"})
-                  .starts_with("'trireme checkpoint' needs a command\ncommands: list, verify\n"));
+                  .error({"list", "runs/first"})
+                  .starts_with("unknown command 'list'; did you mean 'checkpoint list'?"));
+  EXPECT_TRUE(
+      Program().error({"hepl"}).starts_with("unknown command 'hepl'; did you mean 'help'?"));
+  EXPECT_TRUE(
+      Program()
+          .error({"checkpoint"})
+          .starts_with("'trireme checkpoint' needs a command\ncommands:\n  list    all of a "
+                       "run\n  verify  check one\nsee: trireme checkpoint --help"));
   EXPECT_TRUE(Program().error({}).starts_with(
-      "'trireme' needs a command\ncommands: pretrain, checkpoint\n"));
+      "'trireme' needs a command\ncommands:\n  pretrain           train from scratch\n"));
   EXPECT_TRUE(Program()
                   .error({"pretrain", "--run", "r", "--optim.lrr", "1"})
                   .starts_with("unknown option '--optim.lrr'; did you mean '--optim.lr'?\nsee: "));
@@ -239,10 +248,81 @@ TEST(CommandLine, HelpFitsAScreenAndHelpAllExplainsEveryKey) {
   }
 }
 
+TEST(CommandLine, HelpSaysWhichValuesWork) {
+  const auto checked = [] {
+    auto program = std::make_unique<Program>();
+    program->check = [&sample = program->sample](ConfigSet& set) {
+      set.problems().one_of(
+          "model.preset", sample.model.preset, std::vector<std::string>{"tiny", "huge"});
+      set.problems().supported("model.qk_norm", sample.model.qk_norm, {"true"});
+    };
+    return program;
+  };
+
+  const std::string help = checked()->output({"pretrain", "--help"});
+  const std::string all = checked()->output({"pretrain", "--help-all"});
+
+  EXPECT_NE(help.find("preset=tiny|huge"), std::string::npos) << help;
+  EXPECT_NE(help.find("qk_norm=true"), std::string::npos) << help;
+  EXPECT_NE(all.find("      one of tiny huge\n"), std::string::npos) << all;
+  EXPECT_NE(all.find("      this version supports true\n"), std::string::npos) << all;
+  EXPECT_NE(checked()
+                ->error({"pretrain", "--run", "r", "--model.qk_norm", "false"})
+                .find("model.qk_norm = false, this version supports true (--model.qk_norm)"),
+            std::string::npos);
+}
+
 TEST(CommandLine, OverviewAndVersionGoToStandardOutput) {
   EXPECT_NE(Program().output({"--help"}).find("checkpoint verify  check one"), std::string::npos);
-  EXPECT_EQ(Program().output({"checkpoint", "--help"}).find("pretrain "), std::string::npos);
-  EXPECT_EQ(Program().output({"--version"}), "trireme 0.1\n");
+  for (const std::vector<const char*>& words :
+       std::vector<std::vector<const char*>>{{"--version"},
+                                             {"-V"},
+                                             {"checkpoint", "-V"},
+                                             {"pretrain", "--version"},
+                                             {"pretrain", "-V"}})
+    EXPECT_EQ(Program().output(words), "trireme 0.1\n");
+  Program program;
+  program.run({"checkpoint", "verify", "--input", "-V"});
+  EXPECT_EQ(program.inputs, std::vector<std::string>{"-V"});
+}
+
+TEST(CommandLine, AGroupHasItsOwnPage) {
+  const std::string page = Program().output({"checkpoint", "--help"});
+
+  EXPECT_EQ(page.find("pretrain"), std::string::npos) << page;
+  EXPECT_TRUE(
+      page.starts_with("trireme checkpoint - look at checkpoints\n\nusage: trireme "
+                       "checkpoint COMMAND [options]\n"))
+      << page;
+  EXPECT_NE(page.find("\n  verify  check one\n"), std::string::npos) << page;
+}
+
+TEST(CommandLine, HelpTakesACommandInFrontOfItToo) {
+  EXPECT_EQ(Program().output({"help"}), Program().output({"--help"}));
+  EXPECT_EQ(Program().output({"help", "pretrain"}), Program().output({"pretrain", "--help"}));
+  EXPECT_EQ(Program().output({"help", "checkpoint"}), Program().output({"checkpoint", "--help"}));
+  EXPECT_EQ(Program().output({"help", "checkpoint", "list"}),
+            Program().output({"checkpoint", "list", "--help"}));
+  EXPECT_TRUE(Program()
+                  .error({"help", "pretrian"})
+                  .starts_with("unknown command 'pretrian'; did you mean 'pretrain'?"));
+}
+
+TEST(CommandLine, ACommandSaysOnWhichRanksItRuns) {
+  const auto ranks = [](std::vector<const char*> arguments) {
+    arguments.insert(arguments.begin(), "trireme");
+    return Program().line.ranks(static_cast<int>(arguments.size()), arguments.data());
+  };
+
+  EXPECT_EQ(ranks({"pretrain", "--run", "r"}), Ranks::all);
+  for (const std::vector<const char*>& words :
+       std::vector<std::vector<const char*>>{{"pretrain", "--help"},
+                                             {"pretrain", "-V"},
+                                             {"help", "pretrain"},
+                                             {"checkpoint", "list", "r"},
+                                             {"pretrian"},
+                                             {}})
+    EXPECT_EQ(ranks(words), Ranks::first);
 }
 
 }  // namespace

@@ -1,0 +1,122 @@
+#include "config/completion.hpp"
+
+/// Bash 4.4 or later. Bash cuts words at "=": `--key=va` arrives as three words.
+namespace trireme {
+namespace {
+
+std::string joined(const std::vector<std::string>& words, const char* separator) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : separator) + word;
+  return text;
+}
+
+/// "words='a b' files=1": what the place takes, as assignments.
+std::string assignments(const CompletedValue& value) {
+  std::string text;
+  if (!value.words.empty()) text += cat(" words='", joined(value.words, " "), "'");
+  if (value.files) text += " files=1";
+  return text;
+}
+
+/// The branch of one command: its options, and what follows each of those that take a value.
+std::string branch(const CompletedCommand& command) {
+  std::string names;
+  std::string cases;
+  for (const CompletedOption& option : command.options) {
+    names.append(names.empty() ? "" : " ").append(joined(option.names, " "));
+    if (option.takes_value)
+      cases += cat(
+          "        ", joined(option.names, "|"), ") value=1", assignments(option.value), " ;;\n");
+  }
+  const std::string arguments = assignments(command.arguments);
+  return cat("    '",
+             command.name,
+             "')\n      options='",
+             names,
+             "'\n      case $option in\n",
+             cases,
+             arguments.empty() ? "" : cat("        *)", arguments, " ;;\n"),
+             "      esac ;;\n");
+}
+
+constexpr const char* kBefore = R"(() {
+  local current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
+  local option='' command='' options='' words='' files='' value=''
+  local -a line=("${COMP_WORDS[@]:1:COMP_CWORD-1}")
+  COMPREPLY=()
+  if [[ $current == = ]]; then
+    current='' option=$before
+  elif [[ $before == = ]]; then
+    option=${COMP_WORDS[COMP_CWORD - 2]}
+  elif [[ $before == -* ]]; then
+    option=$before
+  fi
+  local help=''
+  if [[ ${line[0]-} == help ]]; then
+    help=1 line=("${line[@]:1}")
+  fi
+  case ${line[0]-} in
+)";
+
+constexpr const char* kAfter = R"(  esac
+  if [[ -n $help && -n $command ]]; then return; fi
+  case $command in
+)";
+
+constexpr const char* kEnd = R"(  esac
+  if [[ -z $value && ($current == -* || -z $words$files) ]]; then
+    words=$options files=''
+  fi
+  if [[ -n $words ]]; then mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current"); fi
+  if [[ -n $files ]]; then
+    local -a found
+    mapfile -t found < <(compgen -f -- "$current")
+    COMPREPLY+=("${found[@]}")
+    compopt -o filenames 2> /dev/null
+  fi
+}
+)";
+
+}  // namespace
+
+std::string bash_completion(const std::string& program,
+                            const std::string& function,
+                            const std::vector<CompletedCommand>& commands) {
+  const std::vector<std::string> groups = completed_groups(commands);
+  std::vector<std::string> first;
+  std::string levels;
+  for (const CompletedCommand& command : commands) {
+    if (command.name.find(' ') == std::string::npos) first.push_back(command.name);
+  }
+  for (const std::string& group : groups) {
+    std::string members;
+    for (const CompletedCommand& command : commands) {
+      if (command.name.starts_with(group + ' ')) members += command.name.substr(group.size());
+    }
+    first.push_back(group);
+    levels += cat("    ",
+                  group,
+                  ")\n      if ((${#line[@]} == 1)); then words='",
+                  members.substr(1),
+                  " --help'; else command=\"",
+                  group,
+                  " ${line[1]}\"; fi ;;\n");
+  }
+  std::string text = cat("# bash completion for ",
+                         program,
+                         ", written by `",
+                         program,
+                         " completion bash`\n",
+                         function,
+                         kBefore,
+                         "    '') words='",
+                         joined(first, " "),
+                         " help --help --version' ;;\n",
+                         levels,
+                         "    *) command=${line[0]} ;;\n",
+                         kAfter);
+  for (const CompletedCommand& command : commands) text += branch(command);
+  return cat(text, kEnd, "complete -F ", function, " ", program, "\n");
+}
+
+}  // namespace trireme

@@ -1,0 +1,93 @@
+#include "config/completion.hpp"
+
+/// Fish 3.0 or later. Options are declared one by one, each under the condition that its command
+/// was typed.
+namespace trireme {
+namespace {
+
+/// In single quotes.
+std::string quoted(const std::string& text) {
+  std::string result = "'";
+  for (const char c : text) {
+    if (c == '\'' || c == '\\') result += '\\';
+    result += c;
+  }
+  return result + "'";
+}
+
+/// What may follow, as arguments of `complete`.
+std::string offers(const CompletedValue& value) {
+  std::string words;
+  for (const std::string& word : value.words) words += (words.empty() ? "" : " ") + word;
+  return cat(value.files ? " -F" : "", words.empty() ? "" : cat(" -a ", quoted(words)));
+}
+
+std::string option_line(const std::string& start, const CompletedOption& option) {
+  std::string text = start;
+  for (const std::string& name : option.names)
+    text += name.starts_with("--") ? cat(" -l ", name.substr(2)) : cat(" -s ", name.substr(1));
+  if (option.takes_value) text += cat(option.value.files ? " -r" : " -x", offers(option.value));
+  return cat(text, " -d ", quoted(option.help), "\n");
+}
+
+/// NAME_at WORDS...: exactly these were typed; NAME_in WORDS...: they, and maybe more. `help`
+/// before them counts for the first only.
+constexpr const char* kConditions = R"(
+function NAME_at
+    set -l typed (commandline -opc)
+    set -e typed[1]
+    if test "$typed[1]" = help
+        set -e typed[1]
+    end
+    test "$typed" = "$argv"
+end
+function NAME_in
+    set -l typed (commandline -opc)
+    set -e typed[1]
+    set -l count (count $argv)
+    test (count $typed) -ge $count; and test "$typed[1..$count]" = "$argv"
+end
+complete -c PROGRAM -f
+)";
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  for (std::size_t at = text.find(from); at != std::string::npos;
+       at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
+  return text;
+}
+
+}  // namespace
+
+std::string fish_completion(const std::string& program,
+                            const std::string& function,
+                            const std::vector<CompletedCommand>& commands) {
+  const std::string start = cat("complete -c ", program, " -n ");
+  const std::string first = cat(start, quoted(cat("_", function, "_at")), " -a ");
+  std::string text =
+      cat("# fish completion for ",
+          program,
+          ", written by `",
+          program,
+          " completion fish`",
+          replaced(replaced(kConditions, "NAME", "_" + function), "PROGRAM", program));
+  text += cat(first, "help -d 'explain a command'\n");
+  for (const std::string& group : completed_groups(commands)) text += cat(first, group, "\n");
+  for (const CompletedCommand& command : commands) {
+    const std::size_t space = command.name.find(' ');
+    text += space == std::string::npos
+                ? cat(first, command.name)
+                : cat(start,
+                      quoted(cat("_", function, "_at ", command.name.substr(0, space))),
+                      " -a ",
+                      command.name.substr(space + 1));
+    text += cat(" -d ", quoted(command.help), "\n");
+    const std::string here = cat(start, quoted(cat("_", function, "_in ", command.name)));
+    const std::string arguments = offers(command.arguments);
+    if (!arguments.empty()) text += cat(here, arguments, "\n");
+    for (const CompletedOption& option : command.options) text += option_line(here, option);
+  }
+  return text;
+}
+
+}  // namespace trireme
