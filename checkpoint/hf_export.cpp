@@ -1,6 +1,7 @@
 #include "checkpoint/hf_export.hpp"
 
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "core/error.hpp"
 #include "core/file.hpp"
 #include "core/folders.hpp"
+#include "core/json.hpp"
 
 namespace trireme {
 namespace {
@@ -93,12 +95,26 @@ std::string model_card(const Checkpoint& checkpoint, const ModelConfig& config, 
       "tokenizer = AutoTokenizer.from_pretrained(\"path/to/this/folder\")\n```\n");
 }
 
+/// tokenizer.json is what the model was trained with: a class of one family's own, or none, would
+/// have transformers build its tokenizer from the vocabulary alone, with that family's rules.
+void name_tokenizer_class(std::map<std::string, std::string>& files, const std::string& where) {
+  constexpr const char* kName = "tokenizer_config.json";
+  constexpr const char* kFast = "PreTrainedTokenizerFast";
+  if (!files.contains("tokenizer.json")) return;
+  Json config = files.contains(kName) ? parse_json(files[kName], cat(where, "/", kName)) : Json{};
+  const auto known = config.find("tokenizer_class");
+  if (known != config.end() && (*known == kFast || *known == "TokenizersBackend")) return;
+  config["tokenizer_class"] = kFast;
+  files[kName] = config.dump(2) + "\n";
+}
+
 void write_small_files(const Checkpoint& checkpoint,
                        const ModelConfig& config,
                        DType dtype,
                        const fs::path& folder) {
   std::map<std::string, std::string> files = carried_files(checkpoint);
   const auto special_ids = special_token_ids(files);
+  name_tokenizer_class(files, checkpoint.path().string());
   if (!files.contains("special_tokens_map.json")) {
     const std::string text = special_tokens_map_text(files);
     if (!text.empty()) files["special_tokens_map.json"] = text;

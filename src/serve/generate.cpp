@@ -21,11 +21,21 @@ Microbatch make_batch(const std::vector<std::int64_t>& tokens,
 
 }  // namespace
 
-std::vector<std::uint32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view prompt) {
-  std::vector<std::uint32_t> ids =
-      tokenizer.encode(prompt, {.add_special_tokens = false, .match_added_tokens = true});
-  if (const auto bos = tokenizer.bos_id(); bos && (ids.empty() || ids.front() != *bos))
-    ids.insert(ids.begin(), *bos);
+std::vector<std::uint32_t> encode_prompt(const Tokenizer& tokenizer,
+                                         std::string_view prompt,
+                                         std::int64_t max_seq_len) {
+  std::vector<std::uint32_t> ids = tokenizer.encode(prompt);
+  if (const auto bos = tokenizer.bos_id(); ids.empty() && bos) ids.push_back(*bos);
+  if (ids.empty())
+    fail(ErrorKind::usage, "the prompt is empty, and the tokenizer has no beginning-of-text token");
+  if (static_cast<std::int64_t>(ids.size()) >= max_seq_len) {
+    fail(ErrorKind::usage,
+         "the prompt has ",
+         ids.size(),
+         " tokens, the model takes less than ",
+         max_seq_len,
+         " (model.max_seq_len)");
+  }
   return ids;
 }
 
@@ -36,16 +46,7 @@ std::vector<std::uint32_t> generate(Transformer& model,
                                     const std::function<void(std::uint32_t)>& on_token) {
   const auto prompt_length = static_cast<std::int64_t>(prompt.size());
   const std::int64_t longest = model.config().max_seq_len;
-  if (prompt.empty())
-    fail(ErrorKind::usage, "the prompt is empty, and the tokenizer has no beginning-of-text token");
-  if (prompt_length >= longest) {
-    fail(ErrorKind::usage,
-         "the prompt has ",
-         prompt_length,
-         " tokens, the model takes less than ",
-         longest,
-         " (model.max_seq_len)");
-  }
+  TRIREME_ASSERT(0 < prompt_length && prompt_length < longest);
   const std::int64_t capacity =
       prompt_length + std::min(options.max_tokens, longest - prompt_length);
   KvCache cache = model.make_cache(1, capacity);

@@ -359,11 +359,14 @@ TEST_F(Usage, AnotherLengthThanThePackedOneTrains) {
 TEST_F(Usage, HelpVersionAndConfiguration) {
   const Exit help = trireme({"--help"});
   EXPECT_EQ(help.code, 0);
-  for (const char* word : {"pretrain", "generate", "checkpoint", "export", "config"})
+  for (const char* word : {"pretrain", "generate", "checkpoint", "export", "config", "completion"})
     EXPECT_NE(help.out.find(word), std::string::npos) << word;
   const Exit pretrain_help = trireme({"pretrain", "--help"});
   EXPECT_EQ(pretrain_help.code, 0);
-  EXPECT_NE(pretrain_help.out.find("--run"), std::string::npos);
+  for (const char* word : {"--run", " tp=1 ", "recompute=none|full", "precision=", "preset=tiny|"})
+    EXPECT_NE(pretrain_help.out.find(word), std::string::npos) << word << pretrain_help.out;
+  const Exit script = trireme({"completion", "bash"});
+  EXPECT_NE(script.out.find("--parallel.recompute) value=1 words='none full'"), std::string::npos);
   const Exit version = trireme({"--version"});
   EXPECT_EQ(version.code, 0);
   EXPECT_EQ(version.out.rfind("trireme ", 0), 0U);

@@ -48,9 +48,7 @@ def check_tokenizer(trireme_data, work, corpus, tokenizer, exported):
 
 
 def greedy(model, tokenizer, prompt):
-    ids = tokenizer.encode(prompt, add_special_tokens=False)
-    if tokenizer.bos_token_id is not None and ids[:1] != [tokenizer.bos_token_id]:
-        ids = [tokenizer.bos_token_id] + ids
+    ids = tokenizer(prompt).input_ids
     prompt_ids = torch.tensor([ids])
     out = model.generate(prompt_ids, attention_mask=torch.ones_like(prompt_ids), do_sample=False, max_new_tokens=NEW_TOKENS)
     return tokenizer.decode(out[0, len(ids):], skip_special_tokens=True)

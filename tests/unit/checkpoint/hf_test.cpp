@@ -96,6 +96,8 @@ TEST(HuggingFace, ExportedConfigNamesBothGenerationsKeysAndTokenIds) {
   EXPECT_TRUE(config.at("pad_token_id").is_null());
   EXPECT_EQ(read_json(folder / "hf/special_tokens_map.json").at("eos_token"), "<|im_end|>");
   EXPECT_EQ(read_json(folder / "hf/generation_config.json").at("eos_token_id"), 2);
+  EXPECT_EQ(read_json(folder / "hf/tokenizer_config.json").at("tokenizer_class"),
+            "PreTrainedTokenizerFast");
   EXPECT_FALSE(fs::exists(folder / "hf/config.toml"));
   const SafetensorsFile weights = SafetensorsFile::open(folder / "hf/model.safetensors");
   EXPECT_FALSE(weights.entries().contains("lm_head.weight"));

@@ -1,0 +1,54 @@
+#include "serve/prompts.hpp"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "core/error.hpp"
+#include "core/file.hpp"
+#include "core/json.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30;
+
+}  // namespace
+
+std::vector<Prompt> read_prompts(const std::filesystem::path& file) {
+  const std::string content = read_text(file, kMaxFileBytes);
+  std::vector<Prompt> prompts;
+  std::size_t number = 0;
+  for (std::size_t begin = 0; begin < content.size();) {
+    const std::size_t end = std::min(content.find('\n', begin), content.size());
+    const auto line = std::string_view(content).substr(begin, end - begin);
+    begin = end + 1;
+    ++number;
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    const std::string where = cat(file.string(), ":", number);
+    const Json record = parse_json(line, where);
+    if (!record.is_object())
+      fail(ErrorKind::data, where, " is ", record.type_name(), ", must be {\"prompt\": \"...\"}");
+    prompts.push_back({json_get<std::string>(record, "prompt", where), where});
+  }
+  if (prompts.empty())
+    fail(ErrorKind::data, file.string(), " holds no prompt; a line is {\"prompt\": \"...\"}");
+  return prompts;
+}
+
+std::string read_prompt(std::FILE* stream, std::size_t max_bytes) {
+  std::string text;
+  std::array<char, 1 << 16> piece{};
+  while (const std::size_t count = std::fread(piece.data(), 1, piece.size(), stream)) {
+    if (text.size() + count > max_bytes)
+      fail(ErrorKind::data, "the prompt on standard input has more than ", max_bytes, " bytes");
+    text.append(piece.data(), count);
+  }
+  if (std::ferror(stream) != 0) fail(ErrorKind::data, "cannot read standard input");
+  if (text.ends_with('\n')) text.pop_back();
+  if (text.ends_with('\r')) text.pop_back();
+  return text;
+}
+
+}  // namespace trireme

@@ -1,0 +1,24 @@
+#pragma once
+#include <cstddef>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+struct Prompt {
+  std::string text;
+  std::string where;  // "prompts.jsonl:3"; "" for one from the command line
+};
+
+/// The prompts of a file with one {"prompt": "..."} a line, in order; other members are ignored,
+/// blank lines are skipped. Throws Error(data) with file and line for anything else, and for a file
+/// without a prompt.
+std::vector<Prompt> read_prompts(const std::filesystem::path& file);
+
+/// All of a stream of at most `max_bytes` but its last line end, which `echo` puts there. Throws
+/// Error(data) if it is larger.
+std::string read_prompt(std::FILE* stream, std::size_t max_bytes = std::size_t{64} << 20);
+
+}  // namespace trireme

@@ -1,0 +1,128 @@
+/// Commands beside training, as users type them: bench on several ranks, room on a full disk, prompts.
+
+#include <fstream>
+#include <sstream>
+
+#include "core/file.hpp"
+#include "support/run_program.hpp"
+
+namespace trireme {
+namespace {
+
+using testing::Arguments;
+using testing::Exit;
+using testing::Process;
+
+class Commands : public testing::RunProgram {
+ protected:
+  static void expect_refused(const Exit& exit, int code, const std::vector<std::string>& words) {
+    EXPECT_EQ(exit.code, code) << exit.err;
+    for (const std::string& word : words)
+      EXPECT_NE(exit.err.find(word), std::string::npos) << "no '" << word << "' in: " << exit.err;
+  }
+};
+
+/// Two ranks, one state: each has its share of it, and one speaks.
+TEST_F(Commands, BenchCheckpointSharesTheStateOverItsRanks) {
+  const auto bench = [](const Arguments& more) {
+    Arguments all{TRIREME_MPIEXEC,
+                  "--oversubscribe",
+                  "--bind-to",
+                  "none",
+                  "-n",
+                  "2",
+                  TRIREME_PROGRAM,
+                  "bench",
+                  "checkpoint",
+                  "--repeats",
+                  "1",
+                  "--folder",
+                  path("bench").string()};
+    all.insert(all.end(), more.begin(), more.end());
+    return Process(all,
+                   {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}},
+                   path("bench.log"))
+        .wait(kLimit_s);
+  };
+
+  const Exit measured = bench({"--bytes", "33554432", "--json"});
+  ASSERT_EQ(measured.code, 0) << measured.err;
+  const Json json = parse_json(measured.out, "bench");  // one object, not two
+  EXPECT_EQ(json["ranks"], 2);
+  EXPECT_EQ(json["bytes"], 33554432);
+  EXPECT_EQ(json["copy_bytes"], 33554432 / 2);
+  expect_refused(bench({"--byts", "8"}), 2, {"did you mean '--bytes'"});
+}
+
+/// The failing save stands for a disk that is full until the older checkpoints are gone.
+TEST_F(Commands, ALowerKeepLastFreesSpaceBeforeTheNextSave) {
+  const Arguments kept{"--checkpoint.every", "1", "--checkpoint.keep_last", "4", "--train.steps"};
+  Arguments first = kept;
+  first.emplace_back("4");
+  ASSERT_EQ(pretrain("full", first).code, 0);
+  ASSERT_EQ(saved_steps("full").size(), 4U);
+  Arguments second{"--checkpoint.every", "1", "--checkpoint.keep_last", "2", "--train.steps", "5"};
+
+  const Exit exit = pretrain("full", second, {.fault = "checkpoint.shard.create:0:1:enospc"});
+
+  EXPECT_EQ(exit.code, 4) << exit.err;
+  EXPECT_EQ(saved_steps("full"), (std::vector<std::int64_t>{4, 3}));
+  EXPECT_EQ(pretrain("full", second).code, 0);
+  EXPECT_EQ(saved_steps("full"), (std::vector<std::int64_t>{5, 4}));
+}
+
+TEST_F(Commands, GenerateTakesPromptsFromOptionStandardInputAndFile) {
+  ASSERT_EQ(pretrain("model", {"--train.steps", "2"}).code, 0);
+  const auto generate = [](const Arguments& more, const std::string& input = "") {
+    Arguments all{"sh",
+                  "-c",
+                  "printf '%b' \"$0\" | \"$@\"",
+                  input,
+                  TRIREME_PROGRAM,
+                  "generate",
+                  "--checkpoint",
+                  path("model").string(),
+                  "--max-tokens",
+                  "5",
+                  "--device",
+                  "cpu"};
+    all.insert(all.end(), more.begin(), more.end());
+    return Process(all, {{"OMP_NUM_THREADS", "1"}}, path("generate.log")).wait(kLimit_s);
+  };
+  std::ofstream(path("prompts.jsonl")) << "{\"prompt\": \"One\"}\n\n"
+                                          "{\"prompt\": \"The end\", \"id\": 7}\n"
+                                          "{\"prompt\": \"One\"}\n";
+  std::ofstream(path("bad.jsonl")) << "{\"prompt\": \"One\"}\n{\"text\": \"One\"}\n";
+  std::ofstream(path("long.jsonl")) << "{\"prompt\": \"" << std::string(2000, 'x') << "\"}\n";
+  const std::string file = path("prompts.jsonl").string();
+
+  const Exit alone = generate({"--prompt", "The end", "--json"});
+  const Exit all = generate({"--prompts", file, "--json"});
+  ASSERT_EQ(all.code, 0) << all.err;
+  std::vector<Json> lines;
+  std::istringstream text(all.out);
+  for (std::string line; std::getline(text, line);) lines.push_back(parse_json(line, "line"));
+  ASSERT_EQ(lines.size(), 3U);
+  for (std::size_t i = 0; i < lines.size(); ++i) EXPECT_EQ(lines[i]["index"], i);
+  Json expected = parse_json(alone.out, "alone");
+  EXPECT_EQ(lines[1]["ids"], expected["ids"]);
+  EXPECT_EQ(lines[1]["text"], expected["text"]);
+  EXPECT_EQ(lines[0]["ids"], lines[2]["ids"]);
+  EXPECT_EQ(generate({"--prompt", "-", "--json"}, "The end\\n").out, alone.out);
+  const Exit plain = generate({"--prompt", "The end"});
+  EXPECT_EQ(plain.out, expected["text"].get<std::string>() + "\n");
+  EXPECT_NE(generate({"--prompts", file}).out.find("==> " + file + ":3 <==\n" + plain.out),
+            std::string::npos);
+
+  expect_refused(generate({"--prompts", path("bad.jsonl").string()}), 3, {"bad.jsonl:2", "prompt"});
+  expect_refused(
+      generate({"--prompts", path("long.jsonl").string()}), 3, {"long.jsonl:1", "max_seq_len"});
+  expect_refused(generate({"--prompts", path("absent.jsonl").string()}), 3, {"absent.jsonl"});
+  EXPECT_EQ(generate({"--prompt", ""}).code, 0);  // from the beginning-of-text token
+  expect_refused(generate({}), 2, {"--prompt", "--prompts"});
+  expect_refused(generate({"--prompt", "x", "--prompts", file}), 2, {"either"});
+  expect_refused(generate({"--prompt", "two", "texts"}), 2, {"quote it"});
+}
+
+}  // namespace
+}  // namespace trireme
