@@ -52,6 +52,8 @@ const std::vector<Row>& rows() {
       {"trireme", {"export"}, {"--checkpoint", "<run", "--output", ">hf"}},
       {"trireme", {"import"}, {"--hf", "<hf", "--output", ">run"}},
       {"trireme", {"config", "show"}, {}},
+      {"trireme", {"completion"}, {"bash"}},
+      {"trireme-data", {"completion"}, {"bash"}},
       {"trireme-data",
        {"tokenizer", "train"},
        {"--input", "<corpus.jsonl", "--vocab-size", "300", "--output", ">tokenizer"}},
