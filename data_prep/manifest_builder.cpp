@@ -7,6 +7,7 @@
 #include "core/json.hpp"
 #include "data/schema.hpp"
 #include "data_prep/pack_unit.hpp"
+#include "text/utf8.hpp"
 
 namespace trireme {
 namespace {
@@ -67,6 +68,14 @@ void add_bad(const TokenShard& shard, Manifest& manifest) {
   }
 }
 
+/// Names are stored as JSON, which is UTF-8.
+void check_name(const InputFile& file) {
+  std::string repaired;
+  append_lossy_utf8(file.name, repaired);
+  if (repaired != file.name)
+    fail(ErrorKind::usage, "--input ", repaired, ": the name is not UTF-8; rename the file");
+}
+
 }  // namespace
 
 Manifest start_manifest(const PackConfig& config,
@@ -92,6 +101,7 @@ Manifest start_manifest(const PackConfig& config,
   asked["unit_bytes"] = config.unit_bytes;
   if (config.kind != schema::kKindDpo) asked["packing_rule"] = kPackingRule;
   manifest.config_json = asked.dump();
+  for (const InputFile& file : files) check_name(file);
   for (const InputFile& file : files)
     manifest.sources.push_back({file.name, file.size, file.fingerprint});
   manifest.identity = xxh3_128_hex(manifest.to_text());

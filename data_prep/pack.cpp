@@ -273,7 +273,10 @@ class Packer {
     write_file_atomic(folder_.path() / schema::kManifest, manifest_.to_text());
   }
 
+  /// The empty shards go, so that the same folder takes a command that is put right.
   [[noreturn]] void refuse_empty_set() const {
+    for (std::size_t i = 0; i < units_.size(); ++i)
+      std::filesystem::remove(folder_.path() / schema::shard_name(i));
     std::string why;
     for (const Loss& loss : find_losses(manifest_))
       why.append(why.empty() ? ": " : "; ").append(loss.text);

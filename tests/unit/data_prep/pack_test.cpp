@@ -268,6 +268,23 @@ TEST_F(Pack, RefusesInputsWithoutAnyDocument) {
             std::string::npos);
 }
 
+TEST_F(Pack, AFolderIsFreeAgainAfterAPackWithoutAnyDocument) {
+  write_text(path_ / "in.jsonl", "{\"txt\": \"a\"}\n");
+  PackConfig config = pack_config((path_ / "in.jsonl").string(), path_ / "set");
+  EXPECT_NE(error_of(config, ErrorKind::data).find("no field 'text'"), std::string::npos);
+
+  config.field = "txt";
+  EXPECT_EQ(error_of(config, ErrorKind::usage), "no error");
+  EXPECT_EQ(TokenSet::open(config.output).num_documents(), 1U);
+}
+
+TEST_F(Pack, RefusesANameThatIsNoText) {
+  write_text(path_ / "in\xff.jsonl", "{\"text\": \"a\"}\n");
+  const PackConfig config = pack_config((path_ / "in\xff.jsonl").string(), path_ / "set");
+
+  EXPECT_NE(error_of(config, ErrorKind::usage).find("the name is not UTF-8"), std::string::npos);
+}
+
 TEST_F(Pack, TreatsAddedTokensInTextsAsAsked) {
   const std::string input = (path_ / "special.jsonl").string();
   write_text(input, "{\"text\": \"<|im_end|>\"}\n");
