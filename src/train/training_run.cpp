@@ -54,7 +54,7 @@ int TrainingRun::execute() {
   vote.post({.stop = requests_->asked()});
   if (vote.take().stop) throw StoppedEarly();
   stop_saves_first();
-  start_ = progress_;
+  begun_ = progress_;
   run_time_.restart();
   progress_line_.emplace(
       progress_.step, config_.train.steps, config_.train.log_every, world_.rank() == 0);
@@ -90,7 +90,7 @@ int TrainingRun::execute() {
     }
   }
   settle_chain(vote);
-  const bool nothing_new = stopped && progress_.step == start_.step;
+  const bool nothing_new = stopped && progress_.step == begun_.step;
   if (saved_step_ != progress_.step && !nothing_new) save();
   commit();
   show_last_metrics();
@@ -105,8 +105,8 @@ int TrainingRun::execute() {
 void TrainingRun::close(bool done) {
   const ClosingLine closing{done,
                             progress_.step,
-                            progress_.step - start_.step,
-                            progress_.tokens - start_.tokens,
+                            progress_.step - begun_.step,
+                            progress_.tokens - begun_.tokens,
                             run_time_.seconds()};
   metrics_->write_closing(closing);
   if (world_.rank() != 0) return;

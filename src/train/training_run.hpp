@@ -162,7 +162,7 @@ class TrainingRun {
   Fingerprint fingerprint_;
   Progress progress_;
   at::Tensor weights_;       // on the host, while they are hashed
-  Progress start_;           // where this start of the run began
+  Progress begun_;          // where this start of the run began
   Timer run_time_;           // since then
   Timer since_save_;         // the last one's start
   std::uint64_t trace_ = 0;  // of the last step, not in the chain yet
