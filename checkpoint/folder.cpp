@@ -23,8 +23,9 @@ std::vector<fs::path> list_folder(const fs::path& folder) {
   std::error_code code;
   for (fs::directory_iterator it(folder, code), end; !code && it != end; it.increment(code))
     entries.push_back(it->path());
-  const bool absent =
-      code == std::errc::no_such_file_or_directory || code == std::errc::not_a_directory;
+  const bool absent = code == std::errc::no_such_file_or_directory ||
+                      code == std::errc::not_a_directory ||
+                      code == std::errc::filename_too_long;  // there can be none of such a name
   if (code && !absent) fail_to_read("list", folder, code.value());
   std::sort(entries.begin(), entries.end());
   return entries;

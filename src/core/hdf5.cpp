@@ -146,7 +146,7 @@ Hdf5File Hdf5File::create(const std::filesystem::path& path) {
   if (!Fd(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644)))
     fail_to_write("create", path, errno);
   const hid_t id = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get());
-  if (id < 0) fail(ErrorKind::resource, "cannot create HDF5 file ", path.string());
+  if (id < 0) fail(ErrorKind::resource, "cannot create HDF5 file ", path.string(), ": is the disk full?");
   return Hdf5File(id, path);
 }
 
