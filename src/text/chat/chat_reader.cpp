@@ -2,6 +2,7 @@
 
 #include <simdjson.h>
 
+#include <algorithm>
 #include <unordered_map>
 #include <utility>
 
@@ -52,6 +53,14 @@ Conversation question_and_answer(std::string_view question, std::string_view ans
   return conversation;
 }
 
+/// Role and text of each message of `part`, in order.
+bool begins_with(const std::vector<ChatMessage>& whole, const std::vector<ChatMessage>& part) {
+  const auto same = [](const ChatMessage& a, const ChatMessage& b) {
+    return a.role == b.role && a.content == b.content;
+  };
+  return whole.size() >= part.size() && std::equal(part.begin(), part.end(), whole.begin(), same);
+}
+
 }  // namespace
 
 struct ChatReader::Impl {
@@ -81,7 +90,12 @@ struct ChatReader::Impl {
   void read_tools(const object& parent, const std::string& where, Conversation& conversation);
   void read_calls(const object& parent, const std::string& where, ChatMessage& message);
   void read_message(const object& given, const std::string& where, Conversation& conversation);
-  Conversation read_messages(const object& root, const element& value, std::string_view name);
+  /// `prompt`: what came before, prepended unless the list repeats it.
+  Conversation read_messages(const object& root,
+                             const element& value,
+                             std::string_view name,
+                             Conversation prompt = {});
+  Conversation read_list(const element& value, std::string_view name);
   [[nodiscard]] std::string_view text_field(const object& root, const std::string& name) const;
   Conversation read_texts(const object& root, std::string_view answer, const std::string& name);
   Conversation read_side(const object& root, const std::string& name);
@@ -263,25 +277,37 @@ void ChatReader::Impl::read_message(const object& given,
   }
 }
 
-Conversation ChatReader::Impl::read_messages(const object& root,
-                                             const element& value,
-                                             std::string_view name) {
+Conversation ChatReader::Impl::read_list(const element& value, std::string_view name) {
   array list;
   if (value.get(list) != simdjson::SUCCESS) refuse("field '", name, "' is not a list");
   Conversation conversation;
-  bool answered = false;
   for (const element each : list) {
-    const std::string where = cat(form == ChatForm::pair ? cat(name, " ") : std::string(),
-                                  "message ",
-                                  conversation.messages.size(),
-                                  ": ");
+    const std::string side = form == ChatForm::pair ? cat(name, " ") : "";
+    const std::string where = cat(side, "message ", conversation.messages.size(), ": ");
     object given;
     if (each.get(given) != simdjson::SUCCESS) refuse(where, "not an object");
     read_message(given, where, conversation);
-    answered = answered || conversation.messages.back().role == Role::assistant;
   }
   if (conversation.messages.empty()) refuse("field '", name, "' is an empty list");
-  if (!answered) refuse("field '", name, "' has no assistant message");
+  return conversation;
+}
+
+Conversation ChatReader::Impl::read_messages(const object& root,
+                                             const element& value,
+                                             std::string_view name,
+                                             Conversation prompt) {
+  Conversation conversation = read_list(value, name);
+  const auto answers = [](const ChatMessage& one) { return one.role == Role::assistant; };
+  if (std::none_of(conversation.messages.begin(), conversation.messages.end(), answers))
+    refuse("field '", name, "' has no assistant message");
+  if (!begins_with(conversation.messages, prompt.messages)) {
+    conversation.messages.insert(
+        conversation.messages.begin(), prompt.messages.begin(), prompt.messages.end());
+    if (!conversation.declares_tools) {
+      conversation.tools = std::move(prompt.tools);
+      conversation.declares_tools = prompt.declares_tools;
+    }
+  }
   if (!conversation.declares_tools) read_tools(root, "", conversation);
   return conversation;
 }
@@ -305,6 +331,10 @@ Conversation ChatReader::Impl::read_side(const object& root, const std::string& 
   const auto value = find_value(root, name);
   if (!value) refuse("no field '", name, "'");
   if (value->is_string()) return read_texts(root, text_of(*value, "field ", name.c_str()), name);
+  // trl's newer form: the prompt is a list as well, and the sides are answers alone.
+  const auto prompt = find_value(root, fields[0]);
+  if (prompt && prompt->is_array())
+    return read_messages(root, *value, name, read_list(*prompt, fields[0]));
   return read_messages(root, *value, name);
 }
 

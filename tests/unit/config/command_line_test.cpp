@@ -221,14 +221,14 @@ TEST(CommandLine, NamesWrongValuesAndMissingOnes) {
   EXPECT_TRUE(Program().error({"checkpoint", "list"}).starts_with("RUN is required"));
 }
 
-TEST(CommandLine, AnEmptyValueIsAValue) {
+TEST(CommandLine, AnEmptyValueIsAValueButNamesNoFolder) {
   Program program;
 
-  program.run({"pretrain", "--run=", "--model.preset", ""});
+  program.run({"pretrain", "--run", "r", "--model.preset", ""});
 
-  EXPECT_EQ(program.run_folder, "");
   EXPECT_EQ(program.sample.model.preset, "");
   EXPECT_TRUE(program.set.is_set("model.preset"));
+  EXPECT_TRUE(Program().error({"pretrain", "--run="}).starts_with("--run '' names nothing"));
 }
 
 TEST(CommandLine, HelpFitsAScreenAndHelpAllExplainsEveryKey) {

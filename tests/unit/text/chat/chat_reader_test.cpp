@@ -114,6 +114,24 @@ TEST(ChatReader, ReadsPairs) {
             "no field 'rejected'");
 }
 
+TEST(ChatReader, PutsAListedPromptBeforeBothSides) {
+  std::vector<Conversation> sides;
+  const std::string user = R"({"role": "user", "content": "q"})";
+  const std::string answers =
+      R"("chosen": [{"role": "assistant", "content": "a"}], "rejected": [)" + user +
+      R"(,{"role": "assistant", "content": "b"}])";
+
+  ASSERT_FALSE(read(ChatForm::pair, R"({"prompt": [)" + user + "], " + answers + "}", sides));
+
+  for (const Conversation& side : sides) {  // the second repeats the prompt: it is there once
+    ASSERT_EQ(side.messages.size(), 2U);
+    EXPECT_EQ(side.messages[0].content, "q");
+    EXPECT_EQ(side.messages[1].role, Role::assistant);
+  }
+  EXPECT_EQ(reason(R"({"prompt": [], )" + answers + "}", ChatForm::pair),
+            "field 'prompt' is an empty list");
+}
+
 TEST(ChatReader, SaysWhyARecordIsBad) {
   const std::string ok = R"({"role": "assistant", "content": "a"})";
   const std::vector<std::pair<std::string, std::string>> cases = {
