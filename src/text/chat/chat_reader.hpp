@@ -12,7 +12,7 @@ namespace trireme {
 /// What a JSON object is read as.
 enum class ChatForm {
   conversation,  // "conversations" (or "messages"): one list of messages
-  pair,          // "chosen" and "rejected": two lists, and a "prompt" list before both; or three texts
+  pair,          // "chosen", "rejected": lists, after a "prompt" list if any; or three texts
 };
 
 /// Why an object is no record.
