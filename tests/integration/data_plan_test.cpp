@@ -142,6 +142,24 @@ TEST_F(DataPlan, WhatHasNothingToPredictIsRefusedBeforeTraining) {
   EXPECT_FALSE(std::filesystem::exists(path("ones_run")));
 }
 
+TEST_F(DataPlan, AValidationSetOfAnotherKindIsRefused) {
+  testing::write_text(path("qa.jsonl"), "{\"question\":\"one and one?\",\"answer\":\"two\"}\n");
+  PackConfig config = testing::pack_config(path("qa.jsonl").string(), path("qa"));
+  config.kind = "sft";
+  config.chat.format = "plain";
+  config.chat.fields = {"question", "answer"};
+  config.seq_len = 32;
+  pack(config, (set() / "tokenizer").string(), nullptr);
+
+  const Exit exit = pretrain(
+      "qa_run",
+      {"--train.steps", "2", "--train.eval_every", "1", "--data.valid_path", path("qa").string()});
+
+  EXPECT_EQ(exit.code, 2) << exit.err;
+  EXPECT_NE(exit.err.find("is of kind sft, pretrain is needed"), std::string::npos) << exit.err;
+  EXPECT_FALSE(std::filesystem::exists(path("qa_run")));
+}
+
 TEST_F(DataPlan, AnUpdateWithoutTargetsEndsTheRunAndChangesNothing) {
   const Arguments arguments{"--data",
                             path("few").string(),
