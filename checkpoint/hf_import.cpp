@@ -1,9 +1,12 @@
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +23,7 @@
 #include "core/error.hpp"
 #include "core/file.hpp"
 #include "core/hash.hpp"
+#include "core/log.hpp"
 
 namespace trireme {
 namespace {
@@ -76,7 +80,25 @@ std::vector<std::byte> read_f32(const SafetensorsFile& file, const std::string& 
   file.read(name, raw);
   std::vector<std::byte> converted(raw.size() / size_of(entry.dtype) * size_of(DType::f32));
   convert_floats(entry.dtype, raw, DType::f32, converted);
+  const std::span values(reinterpret_cast<const float*>(converted.data()),
+                         converted.size() / sizeof(float));
+  if (!std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); }))
+    fail(ErrorKind::data, name, " holds values that are not finite (NaN or infinity)");
   return converted;
+}
+
+/// transformers does not tie what differs, whatever config.json says.
+bool has_another_output_matrix(const Weights& weights) {
+  const auto raw = [&](const char* name) {
+    const SafetensorsFile& file = *weights.at(name);
+    std::vector<std::byte> bytes(file.entries().at(name).end - file.entries().at(name).begin);
+    file.read(name, bytes);
+    return bytes;
+  };
+  constexpr const char* kEmbedding = "model.embed_tokens.weight";
+  constexpr const char* kOutput = "lm_head.weight";
+  return weights.contains(kEmbedding) && weights.contains(kOutput) &&
+         raw(kEmbedding) != raw(kOutput);
 }
 
 }  // namespace
@@ -99,6 +121,12 @@ std::filesystem::path import_hf(const std::filesystem::path& model,
                  ", but the weights are ",
                  weights.size(),
                  " tensors in all");
+          }
+          if (config.tie_embeddings && has_another_output_matrix(weights)) {
+            config.tie_embeddings = false;
+            log::warn(cat(config_path.string(),
+                          ": tie_word_embeddings is true, but lm_head.weight is not the embedding: "
+                          "imported untied, as transformers loads it"));
           }
           tensors = hf_tensors(config);
           check_weights(weights, tensors, config.tie_embeddings, model.string());

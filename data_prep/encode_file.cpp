@@ -24,6 +24,7 @@ class OutputFile {
  public:
   explicit OutputFile(const std::string& path)
       : path_(path), temporary_(path + ".tmp." + std::to_string(::getpid())) {
+    check_replaceable(path_);
     fd_ = Fd(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
     if (!fd_) fail_to_write("create", temporary_, errno);
   }
@@ -66,6 +67,9 @@ void convert_lines(const std::string& input,
                    std::int64_t threads,
                    const MakeConverter& make_converter) {
   const std::vector<InputFile> files = inspect_inputs({input});
+  std::error_code code;
+  if (std::filesystem::equivalent(input, output, code))
+    fail(ErrorKind::usage, "--output ", output, " is the input: give another file");
   const std::vector<ByteRange> blocks = split_blocks({{0, 0, files[0].size}}, kBlockBytes);
   WorkerPool pool(thread_count(threads));
   BlockReader reader(files, pool.num_threads());

@@ -138,6 +138,7 @@ void publish(const std::filesystem::path& temporary, const std::filesystem::path
 }
 
 void write_file_atomic(const std::filesystem::path& path, std::string_view content) {
+  check_replaceable(path);
   static std::atomic<unsigned> count{0};  // ranks may be threads of one process
   const std::filesystem::path temporary =
       cat(path.string(), kTemporaryMark, ::getpid(), ".", count++);

@@ -57,6 +57,14 @@ void fail_to_write(std::string_view what, const std::filesystem::path& path, int
        advice);
 }
 
+void check_replaceable(const std::filesystem::path& path) {
+  std::error_code code;
+  const std::filesystem::file_status status = std::filesystem::status(path, code);
+  if (code || !std::filesystem::is_other(status)) return;
+  fail(
+      ErrorKind::usage, path.string(), " is a device, a pipe or a socket: give the name of a file");
+}
+
 Error current_error() {
   try {
     throw;

@@ -32,6 +32,10 @@ ErrorKind kind_of_refusal(Access access, int error_number) noexcept;
                                 const std::filesystem::path& path,
                                 int error_number);
 
+/// Before a file is put in the place of `path`: throws Error(usage) if that is a device, a pipe or
+/// a socket.
+void check_replaceable(const std::filesystem::path& path);
+
 /// The exception in flight as an Error, for the places where foreign ones arrive (call it inside a
 /// catch block): std::bad_alloc and a machine's refusals are resource, other std::filesystem
 /// refusals are of a read (writes name theirs before), anything else is internal.

@@ -19,7 +19,7 @@ std::int64_t micro_steps_of(std::int64_t global_batch, std::int64_t micro_batch,
          micro_batch,
          " x ",
          data_ranks,
-         " data-parallel ranks)");
+         " data-parallel ranks): start on ranks that divide it, or with another train.micro_batch");
   }
   return global_batch / sequences;
 }

@@ -13,6 +13,12 @@ TokenSet TokenSet::open(const std::filesystem::path& folder, const TokenSetOptio
   set.folder_ = folder;
   set.options_ = options;
   const std::filesystem::path path = folder / schema::kManifest;
+  if (!std::filesystem::exists(folder)) {
+    fail(ErrorKind::data,
+         "there is no token set ",
+         folder.string(),
+         folder.is_relative() ? cat(" in ", std::filesystem::current_path().string()) : "");
+  }
   if (!std::filesystem::exists(path)) {
     fail(ErrorKind::data,
          folder.string(),

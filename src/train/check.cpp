@@ -87,6 +87,8 @@ void check(const RunConfig& config, Problems& problems) {
   check_optim(config.optim, problems);
   check(config.parallel, problems);
   check_data(config.data, problems);
+  if (config.checkpoint.resume.empty())
+    problems.add("checkpoint.resume", "''", "must be auto, never or a checkpoint's path");
   if (config.checkpoint.every < 0)
     problems.add("checkpoint.every", config.checkpoint.every, "must be 0 (last step only) or more");
   if (config.checkpoint.keep_every < 0)

@@ -33,7 +33,7 @@ std::string fill_batch(TrainConfig& train, const OpenValueFacts& facts, Problems
                        "), but train.global_batch = ",
                        train.global_batch,
                        saved != nullptr ? " is what this run has: leave accumulation out, and"
-                                          " it is kept on any number of ranks"
+                                          " it is kept on any ranks that divide it"
                                         : ": give one of them"));
     train.global_batch = accumulated;
     train.accumulation = 0;  // on other ranks another number of micro-steps makes the same update

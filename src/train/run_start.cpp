@@ -93,12 +93,12 @@ struct Derived {
 constexpr std::array<Derived, 2> kDerived{
     {{"train.steps", "train.epochs"}, {"train.global_batch", "train.accumulation"}}};
 
-/// Of a run that goes on, `never` has done its work.
-bool is_left_out(const ConfigSet& keys, const EarlierValue& value) {
+/// `never` of a run whose checkpoints are gone is said anew or not at all.
+bool is_left_out(const ConfigSet& keys, const RunStart& start, const EarlierValue& value) {
   const auto is_derived_anew = [&](const Derived& one) {
     return value.key == one.key && keys.has(one.from) && keys.is_set(one.from);
   };
-  return (value.key == "checkpoint.resume" && value.text == "never") ||
+  return (value.key == "checkpoint.resume" && value.text == "never" && !start.own) ||
          std::any_of(kDerived.begin(), kDerived.end(), is_derived_anew);
 }
 
@@ -115,7 +115,7 @@ bool is_tenth_of_another_lr(const ConfigSet& keys, const RunStart& start, const 
 
 /// Fills `keys`, or says in a warning why not.
 void apply(ConfigSet& keys, std::vector<EarlierValue> values, RunStart& start) {
-  std::erase_if(values, [&](const EarlierValue& value) { return is_left_out(keys, value); });
+  std::erase_if(values, [&](const EarlierValue& value) { return is_left_out(keys, start, value); });
   const std::string wrong = keys.apply_earlier(values);
   if (!wrong.empty()) return keys.warn(cat("not taken from the run before: ", wrong));
   for (const EarlierValue& value : values) {
@@ -165,6 +165,11 @@ RunStart::Kind kind_of(const RunStart& start, const CheckpointConfig& config) {
 
 }  // namespace
 
+bool RunStart::begun_anew() const {
+  const auto found = values.find("config.checkpoint.resume");
+  return own && found != values.end() && found->second == "never";
+}
+
 std::int64_t RunStart::step() const {
   if (kind != Kind::go_on && kind != Kind::state) return 0;
   const auto found = values.find("step");
@@ -180,11 +185,11 @@ RunStart read_start(RunConfig& config,
   start.committed = facts.value("committed", std::int64_t{-1});
   start.own = facts.value("own", false);
   take(facts, start);
-  if (start.own || !(keys.is_set("data.path") || keys.is_set("checkpoint.resume")))
-    apply_config_file(keys, facts, start);
-
   const std::string& resume = config.checkpoint.resume;
-  if (!start.own && resume != "auto" && resume != "never") {
+  const auto names_start = [&] { return resume != "auto" && resume != "never"; };
+  if (start.own || !(keys.is_set("data.path") || names_start()))
+    apply_config_file(keys, facts, start);
+  if (!start.own && names_start()) {
     const Json named = shared(world, [&](Json& out) {
       const CheckpointPlace place = find_place(resume);
       if (place.is_step) return put(out, Checkpoint::open(place.path));

@@ -31,6 +31,8 @@ struct RunStart {
   std::string preset;                         // its model.preset
   std::optional<Error> error;                 // the checkpoint that was named cannot be read
 
+  /// `--resume never` began this run: given again, it goes on.
+  [[nodiscard]] bool begun_anew() const;
   /// Steps done there; 0 where the run begins at step 0.
   [[nodiscard]] std::int64_t step() const;
 };

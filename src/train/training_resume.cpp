@@ -64,7 +64,16 @@ void TrainingRun::resume() {
   const std::int64_t newest = newest_own_step();
   std::optional<Checkpoint> found;
   if (newest >= 0) {
-    if (config_.checkpoint.resume != "auto") all_or_none(world_, [&] { check_named(newest); });
+    const std::string& named = config_.checkpoint.resume;
+    if (named != "auto" && named != "never") all_or_none(world_, [&] { check_named(newest); });
+    if (newest < start_.committed && world_.rank() == 0)
+      log::warn(cat("step ",
+                    start_.committed,
+                    " was committed, but ",
+                    folder_.checkpoints().string(),
+                    " has only step ",
+                    newest,
+                    " and older: its steps are done again"));
     found = find_newest_good(
         folder_.checkpoints(), world_, [](std::string_view text) { log::warn(text); });
     all_or_none(world_, [&] {

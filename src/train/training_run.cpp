@@ -56,6 +56,7 @@ int TrainingRun::execute() {
   stop_saves_first();
   begun_ = progress_;
   run_time_.restart();
+  if (ranks_.options.activity) waited_reported_s_ = ranks_.options.activity->waited_s();
   progress_line_.emplace(
       progress_.step, config_.train.steps, config_.train.log_every, world_.rank() == 0);
   stop_between_.emplace(world_, [this] { return requests_->asked(); });
@@ -71,6 +72,10 @@ int TrainingRun::execute() {
     const StopVote::Result result = vote.take();
     if (chain_->step() < step_before) chain_->append(step_before, result.trace);
     stopped = result.stop || dropped;
+    if (progress_.step == config_.train.steps && progress_.update == 0 && skipped_->in_a_row() > 0)
+      fail(ErrorKind::numeric,
+           "no update was done: the loss or the gradient of every step was not finite (skipped/ in "
+           "the run folder has the samples);");
     if (result.writers_done) {
       commit();
       requests_->limit().save_took(since_save_.seconds());

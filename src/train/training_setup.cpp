@@ -68,7 +68,9 @@ void TrainingRun::prepare() {
 void TrainingRun::open_data() {
   if (config_.data.path.empty())
     fail(ErrorKind::usage,
-         "--data is missing: give a token set (a folder that trireme-data pack wrote)");
+         "--data is missing: give a token set (a folder that trireme-data pack wrote); in ",
+         folder_.root.string(),
+         " is no run to go on from");
   const DataConfig& data = config_.data;
   stream_.emplace(
       SampleStream::open({.phases = read_plan(data.path, "data.path"),
@@ -178,7 +180,8 @@ void TrainingRun::claim_folder() {
   remove_temporaries(folder_.root);
   remove_temporaries(folder_.checkpoints());
   clear_verdicts(folder_);
-  if (config_.checkpoint.resume == "never" && !list_steps(folder_.checkpoints()).empty()) {
+  if (config_.checkpoint.resume == "never" && !start_.begun_anew() &&
+      !list_steps(folder_.checkpoints()).empty()) {
     fail(ErrorKind::usage,
          "checkpoint.resume = never, but ",
          folder_.checkpoints().string(),

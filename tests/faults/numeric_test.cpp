@@ -84,6 +84,16 @@ TEST_F(Numeric, TooManyInARowEndTheRunAndAResumeCountsOn) {
   ASSERT_EQ(pretrain("row", two, {.ranks = 2}).code, 0);
 }
 
+TEST_F(Numeric, ARunWithoutOneUpdateIsNotDone) {
+  const Exit exit =
+      pretrain("none", {"--train.steps", "2"}, {.ranks = 2, .fault = "train.overflow:0:*:trigger"});
+
+  EXPECT_EQ(exit.code, 6) << exit.err;
+  EXPECT_NE(exit.err.find("no update was done"), std::string::npos) << exit.err;
+  EXPECT_TRUE(saved_steps("none").empty());
+  EXPECT_EQ(status("none")["state"], "failed");
+}
+
 TEST_F(Numeric, TheSearchOfTheFp16ScalerDoesNotCount) {
   const Arguments fp16{
       "--train.steps", "6", "--train.precision", "fp16", "--train.max_skipped_steps", "0"};

@@ -214,6 +214,13 @@ TEST_F(Begin, ARunWhoseCheckpointsAreGoneIsNotBegunAnewUnasked) {
   EXPECT_EQ(pretrain("gone", anew).code, 0);
   EXPECT_EQ(trireme({"pretrain", "--run", path("gone").string()}).code, 0);
   EXPECT_TRUE(metrics("gone").resumed_from.back() == 2);
+
+  // The same command goes on, as after a requeue; without the newest checkpoint not in silence.
+  EXPECT_EQ(pretrain("gone", anew).code, 0);
+  std::filesystem::remove_all(path("gone") / "checkpoints" / "step-000000002");
+  const Exit back = pretrain("gone", anew);
+  EXPECT_EQ(back.code, 0) << back.err;
+  expect_words(back, {"step 2 was committed, but", "has only step 1"});
 }
 
 }  // namespace

@@ -1,4 +1,7 @@
-/// Commands beside training, as users type them: bench on several ranks, room on a full disk, prompts.
+/// Commands beside training, as users type them: bench on several ranks, room on a full disk,
+/// prompts.
+
+#include <sys/stat.h>
 
 #include <fstream>
 #include <sstream>
@@ -9,6 +12,7 @@
 namespace trireme {
 namespace {
 
+namespace fs = std::filesystem;
 using testing::Arguments;
 using testing::Exit;
 using testing::Process;
@@ -21,6 +25,32 @@ class Commands : public testing::RunProgram {
       EXPECT_NE(exit.err.find(word), std::string::npos) << "no '" << word << "' in: " << exit.err;
   }
 };
+
+TEST_F(Commands, NoFileTakesThePlaceOfAPipeOrOfTheInput) {
+  const fs::path pipe = path("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const std::string texts = path("texts.jsonl").string();
+  std::ofstream(texts) << "{\"text\": \"one\"}\n";
+  const auto encode = [&](const std::string& output) {
+    return Process({TRIREME_DATA_PROGRAM,
+                    "tokenizer",
+                    "encode",
+                    "--tokenizer",
+                    (set() / "tokenizer").string(),
+                    "--input",
+                    texts,
+                    "--output",
+                    output},
+                   {},
+                   path("encode.log"))
+        .wait(kLimit_s);
+  };
+
+  expect_refused(encode(pipe.string()), 2, {"is a device, a pipe or a socket"});
+  expect_refused(encode(texts), 2, {"is the input"});
+  EXPECT_TRUE(fs::is_fifo(pipe));
+  EXPECT_EQ(read_file(texts), "{\"text\": \"one\"}\n");
+}
 
 /// Two ranks, one state: each has its share of it, and one speaks.
 TEST_F(Commands, BenchCheckpointSharesTheStateOverItsRanks) {

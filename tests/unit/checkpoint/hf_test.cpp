@@ -135,6 +135,38 @@ TEST(HuggingFace, SplitAndHalfPrecisionFoldersImport) {
   });
 }
 
+/// As transformers loads it: what differs is not tied.
+TEST(HuggingFace, AnOutputMatrixOfItsOwnIsKeptWhateverTheConfigSays) {
+  const TempFolder folder;
+  save_model(folder / "run", small(true, false), 1);
+  export_hf(Checkpoint::open(folder / "run/step-000000040"), folder / "hf");
+  Json config = read_json(folder / "hf/config.json");
+  config["tie_word_embeddings"] = true;
+  overwrite(folder / "hf/config.json", config.dump());
+
+  run_ranks(1, [&](Communicator& world) { import_hf(folder / "hf", folder / "back", world); });
+
+  const Checkpoint back = verify_checkpoint(folder / "back/step-000000000");
+  EXPECT_TRUE(back.manifest().tensors.contains("param/lm_head.weight"));
+  EXPECT_FALSE(model_from_values(back.manifest().values, "back").tie_embeddings);
+}
+
+TEST(HuggingFace, WeightsThatAreNotFiniteAreRefused) {
+  const TempFolder folder;
+  save_model(folder / "run", small(true, true), 1);
+  export_hf(Checkpoint::open(folder / "run/step-000000040"), folder / "hf");
+  std::string bytes = read_file(folder / "hf/model.safetensors");
+  bytes.replace(bytes.size() - 4, 4, std::string("\0\0\xc0\x7f", 4));  // NaN
+  overwrite(folder / "hf/model.safetensors", bytes);
+
+  run_ranks(1, [&](Communicator& world) {
+    const std::string text =
+        message_of(ErrorKind::data, [&] { import_hf(folder / "hf", folder / "back", world); });
+    EXPECT_NE(text.find("not finite"), std::string::npos) << text;
+  });
+  EXPECT_FALSE(fs::exists(folder / "back"));
+}
+
 /// The embedding of small() has 50 rows.
 TEST(HuggingFace, ATokenizerWithMoreIdsThanTheEmbeddingHasRowsIsRefused) {
   const TempFolder folder;
