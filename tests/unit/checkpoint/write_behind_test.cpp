@@ -115,12 +115,14 @@ TEST(WriteBehind, ReservedMemoryIsTheFirstCopysAndWasTouched) {
   writer.reserve(bytes.size());
   writer.wait_reserved();
   EXPECT_EQ(writer.memory_bytes(), bytes.size());
-  const std::int64_t before = page_faults();
+  [[maybe_unused]] const std::int64_t before = page_faults();
   writer.start(stage_checkpoint(folder.path(), 1, state, world, {.run_id = "r", .copy = false}));
   writer.wait_copied();
 
   // 16,384 pages of 4 KiB, or 32 huge ones, were touched before.
+#ifndef __SANITIZE_THREAD__  // its shadow memory comes page by page with the copy itself
   EXPECT_LT(page_faults() - before, 1000);
+#endif
   EXPECT_EQ(writer.memory_bytes(), bytes.size());
   WriteBehind::Result result = writer.finish();
   commit_checkpoint(result.staged, result.written, world);
