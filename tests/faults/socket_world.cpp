@@ -31,11 +31,21 @@ class Mailboxes {
     for (std::size_t i = 0; i < row.size(); ++i) peers_[i].fd = std::move(row[i]);
   }
 
-  void send(int to, Header header, const void* data) {
+  /// Returns the place in the stream to this rank where the message ends, in bytes.
+  std::uint64_t send(int to, Header header, const void* data) {
     Peer& peer = peers_[static_cast<std::size_t>(to)];
     peer.out.append(reinterpret_cast<const char*>(&header), sizeof header);
     if (header.bytes > 0) peer.out.append(static_cast<const char*>(data), header.bytes);
+    const std::uint64_t end = peer.left + peer.out.size();
     flush(peer);
+    return end;
+  }
+
+  /// Whether the stream to this rank has left up to `end`: what has left outlives this process.
+  bool has_left(int to, std::uint64_t end) {
+    const Peer& peer = peers_[static_cast<std::size_t>(to)];
+    if (peer.left < end) progress();
+    return peer.left >= end || peer.gone;
   }
 
   /// The next message of this sender, group and tag, when it is here.
@@ -75,6 +85,7 @@ class Mailboxes {
     Fd fd;
     std::string in;
     std::string out;
+    std::uint64_t left = 0;  ///< bytes of `out` that the socket has taken so far
     bool gone = false;
   };
 
@@ -84,6 +95,7 @@ class Mailboxes {
           ::send(peer.fd.get(), peer.out.data(), peer.out.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
       if (n < 0) return;  // full, or gone: reading tells
       peer.out.erase(0, static_cast<std::size_t>(n));
+      peer.left += static_cast<std::uint64_t>(n);
     }
   }
 
@@ -115,7 +127,14 @@ class Mailboxes {
 
 class Sent final : public Transfer {
  public:
-  bool done() override { return true; }  // the mailbox has its own copy
+  Sent(std::shared_ptr<Mailboxes> mailboxes, int to, std::uint64_t end)
+      : mailboxes_(std::move(mailboxes)), to_(to), end_(end) {}
+  bool done() override { return mailboxes_->has_left(to_, end_); }
+
+ private:
+  const std::shared_ptr<Mailboxes> mailboxes_;
+  const int to_;
+  const std::uint64_t end_;
 };
 
 class SocketTransport;
@@ -155,8 +174,10 @@ class SocketTransport final : public GroupTransport {
   }
 
   TransferPtr send(int peer, int tag, const void* data, std::uint64_t bytes) override {
-    mailboxes_->send(world_rank(peer), {group(), static_cast<std::uint64_t>(tag), bytes}, data);
-    return std::make_unique<Sent>();
+    const int to = world_rank(peer);
+    const std::uint64_t end =
+        mailboxes_->send(to, {group(), static_cast<std::uint64_t>(tag), bytes}, data);
+    return std::make_unique<Sent>(mailboxes_, to, end);
   }
 
   TransferPtr receive(int peer, int tag, void* data, std::uint64_t bytes) override {
