@@ -3,17 +3,17 @@
 #include <memory>
 #include <optional>
 
-#include "bin/checkpoint_commands.hpp"
-#include "bin/config_command.hpp"
-#include "bin/generate_command.hpp"
-#include "bin/pretrain_command.hpp"
+#include "bin/trireme/checkpoint_commands.hpp"
+#include "bin/trireme/config_command.hpp"
+#include "bin/trireme/generate_command.hpp"
+#include "bin/trireme/pretrain_command.hpp"
 #include "bin/version.hpp"
 #include "comm/factory.hpp"
 #include "comm/session.hpp"
-#include "core/hdf5.hpp"
-#include "core/run_main.hpp"
+#include "core/files/hdf5.hpp"
+#include "core/process/run_main.hpp"
 #include "parallel/torch_errors.hpp"
-#include "train/agreement.hpp"
+#include "train/control/agreement.hpp"
 
 namespace trireme {
 namespace {

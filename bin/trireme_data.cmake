@@ -1,3 +1,11 @@
-add_executable(trireme-data trireme_data.cpp)
+add_executable(
+  trireme-data
+  trireme_data.cpp
+  trireme_data/bench_command.cpp
+  trireme_data/import_command.cpp
+  trireme_data/pack_command.cpp
+  trireme_data/set_commands.cpp
+  trireme_data/tokenizer_commands.cpp
+  trireme_data/train_command.cpp)
 target_compile_definitions(trireme-data PRIVATE TRIREME_VERSION="${PROJECT_VERSION}")
 target_link_libraries(trireme-data PRIVATE trireme::data_prep)

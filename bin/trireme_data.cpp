@@ -2,13 +2,13 @@
 
 #include <memory>
 
+#include "bin/trireme_data/commands.hpp"
 #include "comm/factory.hpp"
 #include "config/command_line.hpp"
-#include "core/failpoints.hpp"
-#include "core/hdf5.hpp"
+#include "core/files/hdf5.hpp"
 #include "core/log.hpp"
-#include "core/run_main.hpp"
-#include "data_prep/commands.hpp"
+#include "core/process/failpoints.hpp"
+#include "core/process/run_main.hpp"
 
 namespace {
 

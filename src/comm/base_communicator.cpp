@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-#include "comm/activity.hpp"
+#include "comm/liveness/activity.hpp"
 #include "core/error.hpp"
 
 namespace trireme {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "comm/activity.hpp"
+#include "comm/liveness/activity.hpp"
 
 namespace trireme {
 

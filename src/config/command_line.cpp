@@ -6,7 +6,7 @@
 #include "config/command_parser.hpp"
 #include "config/completion.hpp"
 #include "core/edit_distance.hpp"
-#include "core/run_main.hpp"
+#include "core/process/run_main.hpp"
 
 namespace trireme {
 namespace {

@@ -7,7 +7,7 @@
 #include "config/program_variables.hpp"
 #include "config/toml_file.hpp"
 #include "core/edit_distance.hpp"
-#include "core/file.hpp"
+#include "core/files/file.hpp"
 #include "core/number.hpp"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX gives it no header

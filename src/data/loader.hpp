@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "data/batch.hpp"
-#include "data/stream.hpp"
+#include "data/order/stream.hpp"
 
 namespace trireme {
 

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "ops/kernels/kernels.hpp"
+#include "ops/cpu/kernels.hpp"
 #include "ops/path.hpp"
 
 /// What the wrappers of the CPU kernels share. Private to this folder.

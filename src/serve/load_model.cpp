@@ -2,10 +2,10 @@
 
 #include <map>
 
-#include "checkpoint/commands.hpp"
-#include "checkpoint/load.hpp"
-#include "checkpoint/model_values.hpp"
-#include "checkpoint/tokenizer_size.hpp"
+#include "checkpoint/format/model_values.hpp"
+#include "checkpoint/hf/tokenizer_size.hpp"
+#include "checkpoint/load/load.hpp"
+#include "checkpoint/upkeep/commands.hpp"
 #include "comm/factory.hpp"
 #include "core/error.hpp"
 #include "parallel/torch_bridge.hpp"

@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "core/error.hpp"
-#include "core/file.hpp"
-#include "core/json.hpp"
+#include "core/files/file.hpp"
+#include "core/files/json.hpp"
 
 namespace trireme {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "text/nfc.hpp"
-#include "text/unicode_class.hpp"
-#include "text/utf8.hpp"
+#include "text/unicode/nfc.hpp"
+#include "text/unicode/unicode_class.hpp"
+#include "text/unicode/utf8.hpp"
 
 namespace trireme {
 namespace {

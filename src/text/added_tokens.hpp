@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "text/tokenizer_spec.hpp"
+#include "text/spec/tokenizer_spec.hpp"
 
 namespace trireme {
 

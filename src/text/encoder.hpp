@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "text/added_tokens.hpp"
-#include "text/bpe_model.hpp"
-#include "text/seams.hpp"
-#include "text/tokenizer_spec.hpp"
-#include "text/word_cache.hpp"
+#include "text/bpe/bpe_model.hpp"
+#include "text/bpe/seams.hpp"
+#include "text/bpe/word_cache.hpp"
+#include "text/spec/tokenizer_spec.hpp"
 
 namespace trireme {
 

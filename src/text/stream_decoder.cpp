@@ -1,7 +1,7 @@
 #include <utility>
 
 #include "text/tokenizer.hpp"
-#include "text/utf8.hpp"
+#include "text/unicode/utf8.hpp"
 
 namespace trireme {
 

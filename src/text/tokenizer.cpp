@@ -5,12 +5,12 @@
 #include <utility>
 
 #include "core/error.hpp"
-#include "core/file.hpp"
-#include "core/json.hpp"
+#include "core/files/file.hpp"
+#include "core/files/json.hpp"
+#include "text/bpe/token_table.hpp"
 #include "text/encoder.hpp"
-#include "text/token_table.hpp"
-#include "text/tokenizer_spec.hpp"
-#include "text/utf8.hpp"
+#include "text/spec/tokenizer_spec.hpp"
+#include "text/unicode/utf8.hpp"
 
 namespace trireme {
 namespace {

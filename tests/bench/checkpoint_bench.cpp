@@ -1,16 +1,16 @@
 // usage: [mpirun -n N] checkpoint_bench FOLDER MEGABYTES [REPEATS [KEEP]]
 // Save, verified load and the stall of a save behind training, beside a raw write + fsync and a raw
-// read of the same bytes on the same disk, interleaved (checkpoint/measure.hpp), as JSON. FOLDER
-// must not exist. Every rank holds the whole state; the ranks share the writing. compare_dcp.py
-// runs this beside torch.distributed.checkpoint.
+// read of the same bytes on the same disk, interleaved (checkpoint/bench/measure.hpp), as JSON.
+// FOLDER must not exist. Every rank holds the whole state; the ranks share the writing.
+// compare_dcp.py runs this beside torch.distributed.checkpoint.
 #include <cstdio>
 #include <cstdlib>
 
-#include "checkpoint/measure.hpp"
+#include "checkpoint/bench/measure.hpp"
 #include "comm/factory.hpp"
 #include "comm/session.hpp"
-#include "core/hdf5.hpp"
-#include "core/run_main.hpp"
+#include "core/files/hdf5.hpp"
+#include "core/process/run_main.hpp"
 
 int main(int argc, char** argv) {
   using namespace trireme;

@@ -9,10 +9,10 @@
 #include <random>
 #include <string>
 
-#include "core/hdf5.hpp"
+#include "core/files/hdf5.hpp"
 #include "core/timer.hpp"
-#include "data/pack_documents.hpp"
-#include "data/token_set.hpp"
+#include "data/sequences/pack_documents.hpp"
+#include "data/shards/token_set.hpp"
 
 namespace trireme {
 namespace {

@@ -6,9 +6,9 @@
 
 #include <cerrno>
 
-#include "checkpoint/folder.hpp"
-#include "checkpoint/verify.hpp"
-#include "core/hdf5.hpp"
+#include "checkpoint/format/folder.hpp"
+#include "checkpoint/upkeep/verify.hpp"
+#include "core/files/hdf5.hpp"
 #include "support/child.hpp"
 #include "unit/checkpoint/support.hpp"
 

@@ -5,10 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "checkpoint/folder.hpp"
-#include "checkpoint/retention.hpp"
-#include "checkpoint/verify.hpp"
-#include "core/hash.hpp"
+#include "checkpoint/format/folder.hpp"
+#include "checkpoint/upkeep/retention.hpp"
+#include "checkpoint/upkeep/verify.hpp"
+#include "core/hash/xxh3.hpp"
 #include "support/child.hpp"
 #include "unit/checkpoint/support.hpp"
 

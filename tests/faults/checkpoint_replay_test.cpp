@@ -2,9 +2,9 @@
 // them.
 #include <gtest/gtest.h>
 
-#include "checkpoint/folder.hpp"
-#include "checkpoint/retention.hpp"
-#include "checkpoint/verify.hpp"
+#include "checkpoint/format/folder.hpp"
+#include "checkpoint/upkeep/retention.hpp"
+#include "checkpoint/upkeep/verify.hpp"
 #include "support/disk_recorder.hpp"
 #include "unit/checkpoint/support.hpp"
 

@@ -8,13 +8,13 @@
 #include <chrono>
 #include <thread>
 
-#include "checkpoint/commands.hpp"
-#include "checkpoint/folder.hpp"
-#include "checkpoint/pace.hpp"
-#include "checkpoint/retention.hpp"
-#include "checkpoint/run_lock.hpp"
-#include "checkpoint/verify.hpp"
-#include "comm/heartbeat.hpp"
+#include "checkpoint/disk/pace.hpp"
+#include "checkpoint/disk/run_lock.hpp"
+#include "checkpoint/format/folder.hpp"
+#include "checkpoint/upkeep/commands.hpp"
+#include "checkpoint/upkeep/retention.hpp"
+#include "checkpoint/upkeep/verify.hpp"
+#include "comm/liveness/heartbeat.hpp"
 #include "support/wall_clock.hpp"
 #include "unit/checkpoint/support.hpp"
 

@@ -13,21 +13,21 @@
 #include <optional>
 #include <thread>
 
-#include "comm/heartbeat.hpp"
+#include "comm/liveness/heartbeat.hpp"
 #include "config/config_set.hpp"
 #include "core/error.hpp"
-#include "core/failpoints.hpp"
-#include "core/file.hpp"
+#include "core/files/file.hpp"
 #include "core/log.hpp"
-#include "core/run_main.hpp"
-#include "core/stop_signals.hpp"
+#include "core/process/failpoints.hpp"
+#include "core/process/run_main.hpp"
+#include "core/process/stop_signals.hpp"
 #include "core/timer.hpp"
 #include "faults/socket_world.hpp"
-#include "train/agreement.hpp"
-#include "train/device.hpp"
-#include "train/leave_run.hpp"
-#include "train/run_keys.hpp"
-#include "train/training_run.hpp"
+#include "train/control/agreement.hpp"
+#include "train/control/leave_run.hpp"
+#include "train/run/device.hpp"
+#include "train/run/run_keys.hpp"
+#include "train/run/training_run.hpp"
 
 namespace trireme::testing {
 namespace {
@@ -58,7 +58,7 @@ RunStart configure(const ForkedRun& run, RunConfig& config, ConfigSet& keys, Com
   return start;
 }
 
-/// As bin/pretrain_command.cpp does it, less MPI.
+/// As bin/trireme/pretrain_command.cpp does it, less MPI.
 int rank_main(const ForkedRun& run, int rank, std::vector<Fd> row) {
   install_stop_signals();
   const LaunchInfo launch{rank, run.ranks, rank, run.ranks, 0, 1, "localhost"};

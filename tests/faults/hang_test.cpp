@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <csignal>
 
-#include "core/file.hpp"
+#include "core/files/file.hpp"
 #include "support/run_program.hpp"
 
 namespace trireme {

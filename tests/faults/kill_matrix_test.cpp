@@ -20,11 +20,11 @@
 #include <sstream>
 #include <tuple>
 
-#include "checkpoint/folder.hpp"
-#include "checkpoint/verify.hpp"
+#include "checkpoint/format/folder.hpp"
+#include "checkpoint/upkeep/verify.hpp"
 #include "core/error.hpp"
-#include "core/file.hpp"
-#include "core/json.hpp"
+#include "core/files/file.hpp"
+#include "core/files/json.hpp"
 #include "core/timer.hpp"
 #include "faults/forked_run.hpp"
 

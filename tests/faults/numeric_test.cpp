@@ -3,7 +3,7 @@
 
 #include <fstream>
 
-#include "core/file.hpp"
+#include "core/files/file.hpp"
 #include "support/run_program.hpp"
 
 namespace trireme {

@@ -5,7 +5,7 @@
 #include <ctime>
 #include <fstream>
 
-#include "core/file.hpp"
+#include "core/files/file.hpp"
 #include "support/run_program.hpp"
 
 namespace trireme {

@@ -4,7 +4,7 @@
 
 #include "comm/communicator.hpp"
 #include "comm/options.hpp"
-#include "core/file.hpp"
+#include "core/files/file.hpp"
 
 namespace trireme::testing {
 

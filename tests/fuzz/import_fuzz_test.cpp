@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "core/error.hpp"
-#include "data_prep/import_format.hpp"
+#include "data_prep/import/import_format.hpp"
 #include "fuzz/mutator.hpp"
 #include "unit/data/small_set.hpp"
 

@@ -4,11 +4,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "data_prep/jsonl_record.hpp"
-#include "data_prep/utf8_repair.hpp"
+#include "data_prep/documents/jsonl_record.hpp"
+#include "data_prep/documents/utf8_repair.hpp"
 #include "fuzz/mutator.hpp"
-#include "text/odd_numbers.hpp"
-#include "text/utf8.hpp"
+#include "text/chat/odd_numbers.hpp"
+#include "text/unicode/utf8.hpp"
 
 namespace trireme {
 namespace {

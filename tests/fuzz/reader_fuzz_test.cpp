@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "core/error.hpp"
-#include "data_prep/block_reader.hpp"
+#include "data_prep/input/block_reader.hpp"
 #include "fuzz/mutator.hpp"
 #include "unit/data_prep/compress.hpp"
 

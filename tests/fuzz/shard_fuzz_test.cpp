@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "core/error.hpp"
-#include "core/hdf5.hpp"
+#include "core/files/hdf5.hpp"
 #include "fuzz/mutator.hpp"
 #include "unit/data/small_set.hpp"
 

@@ -6,11 +6,11 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
-#include "core/json.hpp"
+#include "core/files/json.hpp"
 #include "fuzz/mutator.hpp"
-#include "text/bpe_trainer.hpp"
+#include "text/learn/bpe_trainer.hpp"
+#include "text/learn/word_counter.hpp"
 #include "text/tokenizer.hpp"
-#include "text/word_counter.hpp"
 
 namespace trireme {
 namespace {

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/file.hpp"
+#include "core/files/file.hpp"
 #include "support/run_program.hpp"
 
 namespace trireme {

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "core/file.hpp"
+#include "core/files/file.hpp"
 #include "support/run_program.hpp"
 
 namespace trireme {

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "data_prep/synth.hpp"
+#include "data_prep/bench/synth.hpp"
 #include "support/run_program.hpp"
 #include "unit/data_prep/small_corpus.hpp"
 

@@ -1,5 +1,5 @@
 /// Every command of both programs against one table: what an exit code means does not depend on the
-/// command. The same words as in src/core/refusal.hpp and in the README.
+/// command. The same words as in src/core/files/refusal.hpp and in the README.
 
 #include <sched.h>
 #include <sys/mount.h>
@@ -13,7 +13,7 @@
 #include <sstream>
 
 #include "core/error.hpp"
-#include "core/file.hpp"
+#include "core/files/file.hpp"
 #include "support/run_program.hpp"
 
 namespace trireme {

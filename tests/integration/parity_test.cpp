@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.hpp"
-#include "core/failpoints.hpp"
+#include "core/process/failpoints.hpp"
 #include "support/train_layout.hpp"
 
 namespace trireme {

@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "comm/factory.hpp"
-#include "comm/heartbeat.hpp"
+#include "comm/liveness/heartbeat.hpp"
 #include "comm/session.hpp"
 #include "core/error.hpp"
 

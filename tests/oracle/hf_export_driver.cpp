@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/commands.hpp"
-#include "checkpoint/hf_config.hpp"
-#include "checkpoint/model_values.hpp"
-#include "checkpoint/save.hpp"
+#include "checkpoint/format/model_values.hpp"
+#include "checkpoint/hf/hf_config.hpp"
+#include "checkpoint/save/save.hpp"
+#include "checkpoint/upkeep/commands.hpp"
 #include "comm/self/self_communicator.hpp"
 #include "core/error.hpp"
 

@@ -3,9 +3,9 @@
 // checkpoint's model.
 #include <cstring>
 
-#include "checkpoint/safetensors.hpp"
-#include "core/hdf5.hpp"
-#include "core/run_main.hpp"
+#include "checkpoint/hf/safetensors.hpp"
+#include "core/files/hdf5.hpp"
+#include "core/process/run_main.hpp"
 #include "serve/load_model.hpp"
 
 namespace {

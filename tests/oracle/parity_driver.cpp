@@ -13,20 +13,20 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/safetensors.hpp"
+#include "checkpoint/hf/safetensors.hpp"
 #include "comm/factory.hpp"
 #include "config/command_line.hpp"
 #include "core/fields.hpp"
-#include "core/file.hpp"
-#include "core/hdf5.hpp"
-#include "core/json.hpp"
-#include "core/run_main.hpp"
+#include "core/files/file.hpp"
+#include "core/files/hdf5.hpp"
+#include "core/files/json.hpp"
+#include "core/process/run_main.hpp"
 #include "data/loader.hpp"
 #include "optim/schedule.hpp"
 #include "parallel/torch_bridge.hpp"
-#include "train/device.hpp"
-#include "train/run_keys.hpp"
-#include "train/step.hpp"
+#include "train/run/device.hpp"
+#include "train/run/run_keys.hpp"
+#include "train/step/step.hpp"
 
 namespace trireme {
 namespace {

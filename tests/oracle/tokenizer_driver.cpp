@@ -12,9 +12,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
-#include "core/file.hpp"
-#include "core/json.hpp"
-#include "text/bpe_trainer.hpp"
+#include "core/files/file.hpp"
+#include "core/files/json.hpp"
+#include "text/learn/bpe_trainer.hpp"
 #include "text/tokenizer.hpp"
 
 namespace {

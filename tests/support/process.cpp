@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "core/error.hpp"
-#include "core/file.hpp"
+#include "core/files/file.hpp"
 
 namespace trireme::testing {
 

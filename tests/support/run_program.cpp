@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <fstream>
 
-#include "checkpoint/folder.hpp"
+#include "checkpoint/format/folder.hpp"
 #include "unit/data_prep/small_corpus.hpp"
 
 namespace trireme::testing {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/json.hpp"
+#include "core/files/json.hpp"
 #include "support/process.hpp"
 #include "unit/data/small_set.hpp"
 

@@ -7,7 +7,7 @@
 #include "comm/thread/thread_world.hpp"
 #include "optim/optimizer.hpp"
 #include "support/random_batches.hpp"
-#include "train/step.hpp"
+#include "train/step/step.hpp"
 
 /// A small model trained by the real Step on thread ranks, cut in any way, in any precision.
 namespace trireme::testing {

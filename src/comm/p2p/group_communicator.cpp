@@ -5,7 +5,7 @@
 
 #include "comm/self/self_communicator.hpp"
 #include "core/error.hpp"
-#include "core/hash.hpp"
+#include "core/hash/xxh3.hpp"
 
 namespace trireme {
 namespace {

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "text/chat/odd_numbers.hpp"
 #include "text/chat/python_json.hpp"
-#include "text/odd_numbers.hpp"
 
 namespace trireme {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "text/utf8.hpp"
+#include "text/unicode/utf8.hpp"
 
 namespace trireme {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/crc32c.hpp"
-#include "checkpoint/sha256.hpp"
+#include "core/hash/crc32c.hpp"
+#include "core/hash/sha256.hpp"
 
 namespace trireme {
 namespace {

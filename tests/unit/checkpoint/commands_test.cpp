@@ -5,14 +5,14 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "bin/checkpoint_commands.hpp"
-#include "checkpoint/folder.hpp"
-#include "checkpoint/measure.hpp"
-#include "checkpoint/run_lock.hpp"
-#include "checkpoint/verify.hpp"
+#include "bin/trireme/checkpoint_commands.hpp"
+#include "checkpoint/bench/measure.hpp"
+#include "checkpoint/disk/run_lock.hpp"
+#include "checkpoint/format/folder.hpp"
+#include "checkpoint/upkeep/verify.hpp"
 #include "comm/self/self_communicator.hpp"
 #include "comm/thread/thread_world.hpp"
-#include "core/json.hpp"
+#include "core/files/json.hpp"
 #include "unit/checkpoint/support.hpp"
 #include "unit/checkpoint/two_steps.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-#include "core/hash.hpp"
+#include "core/hash/xxh3.hpp"
 #include "unit/checkpoint/two_steps.hpp"
 
 namespace trireme {

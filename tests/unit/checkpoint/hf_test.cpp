@@ -2,15 +2,15 @@
 
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/commands.hpp"
-#include "checkpoint/hf_config.hpp"
-#include "checkpoint/hf_export.hpp"
-#include "checkpoint/model_values.hpp"
-#include "checkpoint/run_lock.hpp"
-#include "checkpoint/safetensors.hpp"
-#include "checkpoint/verify.hpp"
-#include "core/folders.hpp"
-#include "core/json.hpp"
+#include "checkpoint/disk/run_lock.hpp"
+#include "checkpoint/format/model_values.hpp"
+#include "checkpoint/hf/hf_config.hpp"
+#include "checkpoint/hf/hf_export.hpp"
+#include "checkpoint/hf/safetensors.hpp"
+#include "checkpoint/upkeep/commands.hpp"
+#include "checkpoint/upkeep/verify.hpp"
+#include "core/files/folders.hpp"
+#include "core/files/json.hpp"
 #include "unit/checkpoint/support.hpp"
 
 namespace trireme {

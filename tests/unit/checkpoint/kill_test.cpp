@@ -3,10 +3,10 @@
 #include <csignal>
 #include <cstdlib>
 
-#include "checkpoint/folder.hpp"
-#include "checkpoint/retention.hpp"
-#include "checkpoint/verify.hpp"
-#include "core/failpoints.hpp"
+#include "checkpoint/format/folder.hpp"
+#include "checkpoint/upkeep/retention.hpp"
+#include "checkpoint/upkeep/verify.hpp"
+#include "core/process/failpoints.hpp"
 #include "support/child.hpp"
 #include "unit/checkpoint/support.hpp"
 

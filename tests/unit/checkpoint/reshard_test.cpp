@@ -1,12 +1,12 @@
-#include "checkpoint/reshard.hpp"
+#include "checkpoint/upkeep/reshard.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "checkpoint/diff.hpp"
-#include "checkpoint/folder.hpp"
-#include "checkpoint/verify.hpp"
+#include "checkpoint/format/folder.hpp"
+#include "checkpoint/upkeep/diff.hpp"
+#include "checkpoint/upkeep/verify.hpp"
 #include "unit/checkpoint/support.hpp"
 
 namespace trireme {

@@ -1,8 +1,8 @@
-#include "checkpoint/retention.hpp"
+#include "checkpoint/upkeep/retention.hpp"
 
 #include <gtest/gtest.h>
 
-#include "checkpoint/folder.hpp"
+#include "checkpoint/format/folder.hpp"
 #include "unit/checkpoint/support.hpp"
 
 namespace trireme {

@@ -1,4 +1,4 @@
-#include "checkpoint/run_lock.hpp"
+#include "checkpoint/disk/run_lock.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

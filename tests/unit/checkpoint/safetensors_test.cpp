@@ -1,11 +1,11 @@
-#include "checkpoint/safetensors.hpp"
+#include "checkpoint/hf/safetensors.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
-#include "checkpoint/convert.hpp"
+#include "checkpoint/format/convert.hpp"
 #include "core/dtype.hpp"
 #include "unit/checkpoint/support.hpp"
 

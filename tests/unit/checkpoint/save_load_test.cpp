@@ -3,9 +3,9 @@
 #include <chrono>
 #include <thread>
 
-#include "checkpoint/folder.hpp"
-#include "checkpoint/verify.hpp"
-#include "core/hdf5.hpp"
+#include "checkpoint/format/folder.hpp"
+#include "checkpoint/upkeep/verify.hpp"
+#include "core/files/hdf5.hpp"
 #include "unit/checkpoint/support.hpp"
 
 namespace trireme {

@@ -12,12 +12,12 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/load.hpp"
-#include "checkpoint/save.hpp"
-#include "checkpoint/state.hpp"
+#include "checkpoint/format/state.hpp"
+#include "checkpoint/load/load.hpp"
+#include "checkpoint/save/save.hpp"
 #include "comm/thread/thread_world.hpp"
 #include "core/error.hpp"
-#include "core/file.hpp"
+#include "core/files/file.hpp"
 
 namespace trireme::test {
 

@@ -3,8 +3,8 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint/folder.hpp"
-#include "checkpoint/verify.hpp"
+#include "checkpoint/format/folder.hpp"
+#include "checkpoint/upkeep/verify.hpp"
 #include "unit/checkpoint/support.hpp"
 
 namespace trireme::test {

@@ -1,4 +1,4 @@
-#include "checkpoint/write_behind.hpp"
+#include "checkpoint/save/write_behind.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -6,10 +6,10 @@
 #include <chrono>
 #include <thread>
 
-#include "checkpoint/folder.hpp"
-#include "checkpoint/verify.hpp"
+#include "checkpoint/format/folder.hpp"
+#include "checkpoint/upkeep/verify.hpp"
 #include "comm/self/self_communicator.hpp"
-#include "core/failpoints.hpp"
+#include "core/process/failpoints.hpp"
 #include "unit/checkpoint/support.hpp"
 
 namespace trireme {

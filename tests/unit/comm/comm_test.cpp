@@ -7,9 +7,9 @@
 #include <string>
 #include <thread>
 
-#include "comm/activity.hpp"
 #include "comm/factory.hpp"
-#include "comm/heartbeat.hpp"
+#include "comm/liveness/activity.hpp"
+#include "comm/liveness/heartbeat.hpp"
 #include "comm/reduce.hpp"
 #include "comm/self/self_communicator.hpp"
 #include "comm/thread/thread_world.hpp"

@@ -7,10 +7,10 @@
 #include <future>
 #include <thread>
 
-#include "comm/heartbeat_stall.hpp"
-#include "comm/watchdog_stacks.hpp"
-#include "comm/watchdog_symbols.hpp"
-#include "core/file.hpp"
+#include "comm/liveness/heartbeat_stall.hpp"
+#include "comm/liveness/watchdog_stacks.hpp"
+#include "comm/liveness/watchdog_symbols.hpp"
+#include "core/files/file.hpp"
 #include "unit/core/scratch.hpp"
 
 namespace trireme {

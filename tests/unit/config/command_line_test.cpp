@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "core/file.hpp"
+#include "core/files/file.hpp"
 #include "unit/config/sample.hpp"
 
 namespace trireme {

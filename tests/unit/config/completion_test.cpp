@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <sstream>
 
-#include "core/file.hpp"
+#include "core/files/file.hpp"
 #include "unit/config/sample.hpp"
 #include "unit/core/scratch.hpp"
 

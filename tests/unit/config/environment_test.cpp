@@ -10,7 +10,7 @@
 
 #include "config/config_set.hpp"
 #include "config/program_variables.hpp"
-#include "core/file.hpp"
+#include "core/files/file.hpp"
 #include "unit/config/sample.hpp"
 
 namespace trireme {

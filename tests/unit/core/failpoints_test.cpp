@@ -1,4 +1,4 @@
-#include "core/failpoints.hpp"
+#include "core/process/failpoints.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "core/file.hpp"
+#include "core/files/file.hpp"
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "core/folders.hpp"
-#include "core/refusal.hpp"
+#include "core/files/folders.hpp"
+#include "core/files/refusal.hpp"
 #include "unit/core/scratch.hpp"
 
 namespace trireme {

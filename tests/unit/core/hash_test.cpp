@@ -1,6 +1,5 @@
-#include "core/hash.hpp"
-
-#include "core/file.hpp"
+#include "core/files/file.hpp"
+#include "core/hash/xxh3.hpp"
 #include "unit/core/scratch.hpp"
 
 namespace trireme {

@@ -1,4 +1,4 @@
-#include "core/hdf5.hpp"
+#include "core/files/hdf5.hpp"
 
 #include <fcntl.h>
 #include <hdf5.h>
@@ -7,7 +7,7 @@
 
 #include <numeric>
 
-#include "core/file.hpp"
+#include "core/files/file.hpp"
 #include "unit/core/scratch.hpp"
 
 namespace trireme {

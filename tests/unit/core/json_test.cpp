@@ -1,9 +1,9 @@
-#include "core/json.hpp"
+#include "core/files/json.hpp"
 
 #include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "core/file.hpp"
+#include "core/files/file.hpp"
 #include "unit/core/scratch.hpp"
 
 namespace trireme {

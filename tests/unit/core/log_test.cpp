@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/escape.hpp"
-#include "core/file.hpp"
+#include "core/files/file.hpp"
 #include "unit/core/scratch.hpp"
 
 namespace trireme {

@@ -1,4 +1,4 @@
-#include "core/machine_memory.hpp"
+#include "core/process/machine_memory.hpp"
 
 #include <gtest/gtest.h>
 

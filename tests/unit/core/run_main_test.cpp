@@ -1,4 +1,4 @@
-#include "core/run_main.hpp"
+#include "core/process/run_main.hpp"
 
 #include <unistd.h>
 

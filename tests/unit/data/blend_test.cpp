@@ -1,4 +1,4 @@
-#include "data/blend.hpp"
+#include "data/order/blend.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "data/order.hpp"
+#include "data/order/order.hpp"
 
 #include <gtest/gtest.h>
 

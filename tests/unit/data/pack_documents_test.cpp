@@ -1,4 +1,4 @@
-#include "data/pack_documents.hpp"
+#include "data/sequences/pack_documents.hpp"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <random>
 
 #include "core/error.hpp"
-#include "core/hash.hpp"
+#include "core/hash/xxh3.hpp"
 
 namespace trireme {
 namespace {

@@ -1,4 +1,4 @@
-#include "data/plan.hpp"
+#include "data/order/plan.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "data/samples.hpp"
+#include "data/order/samples.hpp"
 
 #include <gtest/gtest.h>
 

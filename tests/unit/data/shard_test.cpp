@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "core/error.hpp"
-#include "data/shard_reader.hpp"
+#include "data/shards/shard_reader.hpp"
 #include "unit/data/small_set.hpp"
 
 namespace trireme {

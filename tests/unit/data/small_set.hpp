@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "core/file.hpp"
-#include "core/hash.hpp"
-#include "data/schema.hpp"
-#include "data/shard_writer.hpp"
-#include "data/token_set.hpp"
+#include "core/files/file.hpp"
+#include "core/hash/xxh3.hpp"
+#include "data/shards/schema.hpp"
+#include "data/shards/shard_writer.hpp"
+#include "data/shards/token_set.hpp"
 
 /// Small token sets written without any tokenizer, for tests of the reading side.
 namespace trireme::testing {

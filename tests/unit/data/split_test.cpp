@@ -1,4 +1,4 @@
-#include "data/split.hpp"
+#include "data/sequences/split.hpp"
 
 #include <gtest/gtest.h>
 

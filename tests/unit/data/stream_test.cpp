@@ -1,4 +1,4 @@
-#include "data/stream.hpp"
+#include "data/order/stream.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include "core/error.hpp"
 #include "core/timer.hpp"
 #include "data/loader.hpp"
-#include "data/pack_documents.hpp"
+#include "data/sequences/pack_documents.hpp"
 #include "unit/data/small_set.hpp"
 
 namespace trireme {

@@ -1,4 +1,4 @@
-#include "data/targets.hpp"
+#include "data/shards/targets.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <set>
 
 #include "core/error.hpp"
-#include "data/samples.hpp"
+#include "data/order/samples.hpp"
 #include "unit/data/small_set.hpp"
 
 namespace trireme {

@@ -1,4 +1,4 @@
-#include "data/token_set.hpp"
+#include "data/shards/token_set.hpp"
 
 #include <gtest/gtest.h>
 

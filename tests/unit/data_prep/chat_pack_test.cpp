@@ -1,7 +1,7 @@
 #include <numeric>
 
-#include "data/samples.hpp"
-#include "data_prep/chat_options.hpp"
+#include "data/order/samples.hpp"
+#include "data_prep/documents/chat_options.hpp"
 #include "unit/data_prep/small_chats.hpp"
 
 namespace trireme {

@@ -1,6 +1,6 @@
 #include "comm/thread/thread_world.hpp"
-#include "data/samples.hpp"
-#include "data_prep/chat_options.hpp"
+#include "data/order/samples.hpp"
+#include "data_prep/documents/chat_options.hpp"
 #include "unit/data_prep/small_chats.hpp"
 
 namespace trireme {

@@ -4,7 +4,7 @@
 #include <random>
 
 #include "core/error.hpp"
-#include "data_prep/block_reader.hpp"
+#include "data_prep/input/block_reader.hpp"
 #include "data_prep/worker_pool.hpp"
 #include "unit/data_prep/compress.hpp"
 #include "unit/data_prep/small_corpus.hpp"

@@ -1,4 +1,4 @@
-#include "data_prep/import.hpp"
+#include "data_prep/import/import.hpp"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <random>
 
 #include "core/error.hpp"
-#include "data/samples.hpp"
+#include "data/order/samples.hpp"
 #include "unit/data_prep/small_corpus.hpp"
 
 namespace trireme {

@@ -4,9 +4,9 @@
 #include <random>
 
 #include "core/error.hpp"
-#include "data_prep/inputs.hpp"
-#include "data_prep/jsonl_record.hpp"
-#include "data_prep/utf8_repair.hpp"
+#include "data_prep/documents/jsonl_record.hpp"
+#include "data_prep/documents/utf8_repair.hpp"
+#include "data_prep/input/inputs.hpp"
 #include "unit/data_prep/small_corpus.hpp"
 
 namespace trireme {

@@ -9,8 +9,8 @@
 
 #include "comm/thread/thread_world.hpp"
 #include "core/error.hpp"
-#include "data/token_set.hpp"
-#include "data_prep/pack.hpp"
+#include "data/shards/token_set.hpp"
+#include "data_prep/pack/pack.hpp"
 #include "unit/data_prep/compress.hpp"
 #include "unit/data_prep/small_corpus.hpp"
 

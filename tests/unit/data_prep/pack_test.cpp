@@ -1,4 +1,4 @@
-#include "data_prep/pack.hpp"
+#include "data_prep/pack/pack.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 
 #include "comm/thread/thread_world.hpp"
 #include "core/error.hpp"
-#include "data/token_set.hpp"
-#include "data_prep/inspect.hpp"
+#include "data/shards/token_set.hpp"
+#include "data_prep/inspect/inspect.hpp"
 #include "text/tokenizer.hpp"
 #include "unit/data_prep/small_corpus.hpp"
 

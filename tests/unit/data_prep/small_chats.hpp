@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
-#include "data_prep/inspect.hpp"
-#include "data_prep/inspect_document.hpp"
+#include "data_prep/inspect/inspect.hpp"
+#include "data_prep/inspect/inspect_document.hpp"
 #include "text/tokenizer.hpp"
 #include "unit/data_prep/small_corpus.hpp"
 

@@ -4,10 +4,10 @@
 #include <map>
 #include <string>
 
-#include "core/file.hpp"
-#include "data_prep/pack.hpp"
-#include "data_prep/synth.hpp"
-#include "data_prep/tokenizer_jobs.hpp"
+#include "core/files/file.hpp"
+#include "data_prep/bench/synth.hpp"
+#include "data_prep/pack/pack.hpp"
+#include "data_prep/tokenizer/tokenizer_jobs.hpp"
 #include "unit/data/small_set.hpp"
 
 /// A corpus, a tokenizer trained on it, and packs of it.

@@ -5,8 +5,8 @@
 #include "comm/thread/thread_world.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
-#include "data_prep/bench.hpp"
-#include "data_prep/count_words.hpp"
+#include "data_prep/bench/bench.hpp"
+#include "data_prep/tokenizer/count_words.hpp"
 #include "unit/data_prep/small_corpus.hpp"
 
 namespace trireme {

@@ -1,4 +1,4 @@
-#include "data_prep/unit_scheduler.hpp"
+#include "data_prep/pack/unit_scheduler.hpp"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/file.hpp"
+#include "core/files/file.hpp"
 #include "unit/layering/rules.hpp"
 
 namespace trireme::layering {
@@ -54,16 +54,16 @@ std::string verdict(const std::string& path, const std::string& line) {
 }
 
 TEST(Layering, ModulesIncludeOnlyThoseBelow) {
-  EXPECT_EQ(verdict("src/train/step.cpp", "#include \"optim/adamw.hpp\""), "");
-  EXPECT_EQ(verdict("src/train/step.cpp", "#include \"train/step.hpp\""), "");
-  EXPECT_EQ(verdict("bin/trireme.cpp", "#include \"data_prep/pack.hpp\""), "");
-  EXPECT_EQ(verdict("src/optim/adamw.cpp", "#include \"train/step.hpp\""),
-            "src/optim/adamw.cpp:1: optim must not include train (\"train/step.hpp\")\n");
+  EXPECT_EQ(verdict("src/train/step/step.cpp", "#include \"optim/adamw.hpp\""), "");
+  EXPECT_EQ(verdict("src/train/step/step.cpp", "#include \"train/step/step.hpp\""), "");
+  EXPECT_EQ(verdict("bin/trireme.cpp", "#include \"data_prep/pack/pack.hpp\""), "");
+  EXPECT_EQ(verdict("src/optim/adamw.cpp", "#include \"train/step/step.hpp\""),
+            "src/optim/adamw.cpp:1: optim must not include train (\"train/step/step.hpp\")\n");
   EXPECT_NE(verdict("src/core/log.cpp", "#include \"config/config_set.hpp\""), "");
   EXPECT_NE(verdict("src/core/log.cpp", "  #  include <comm/communicator.hpp>"), "");
-  EXPECT_NE(verdict("data_prep/pack.cpp", "#include \"model/config.hpp\""), "");
-  EXPECT_NE(verdict("checkpoint/save.cpp", "#include \"data_prep/pack.hpp\""), "");
-  EXPECT_NE(verdict("src/train/step.cpp", "#include \"bin/trireme.hpp\""), "");
+  EXPECT_NE(verdict("data_prep/pack/pack.cpp", "#include \"model/config.hpp\""), "");
+  EXPECT_NE(verdict("checkpoint/save/save.cpp", "#include \"data_prep/pack/pack.hpp\""), "");
+  EXPECT_NE(verdict("src/train/step/step.cpp", "#include \"bin/trireme.hpp\""), "");
 }
 
 TEST(Layering, SiblingsNeverIncludeOneAnother) {
@@ -136,7 +136,7 @@ TEST(Layering, AFolderThatNoLayerKnowsIsAProblem) {
 }
 
 TEST(Layering, PlainTextThatLooksLikeAnIncludeIsLeftAlone) {
-  EXPECT_EQ(verdict("src/core/x.cpp", "// #include \"train/step.hpp\""), "");
+  EXPECT_EQ(verdict("src/core/x.cpp", "// #include \"train/step/step.hpp\""), "");
   EXPECT_EQ(verdict("src/core/x.cpp", "#include <string>"), "");
   EXPECT_EQ(verdict("src/cmake/torch_pch.cpp", "#include <torch/torch.h>"), "");
 }

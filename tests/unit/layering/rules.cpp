@@ -94,7 +94,7 @@ const std::vector<Library>& libraries() {
                                           {{"spdlog/", "fmt/"}, {"src/core/log.cpp"}},
                                           {{"CLI/"}, {"src/config/command_parser.cpp"}},
                                           {{"toml++/", "toml.hpp"}, {"src/config/toml_file.cpp"}},
-                                          {{"hdf5.h", "hdf5/", "H5"}, {"src/core/hdf5.cpp"}},
+                                          {{"hdf5.h", "hdf5/", "H5"}, {"src/core/files/hdf5.cpp"}},
                                           {{"mpi.h"}, {"src/comm/"}},
                                           {{"nccl.h"}, {"src/comm/nccl/"}}};
   return table;

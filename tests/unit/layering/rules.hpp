@@ -7,7 +7,7 @@
 /// on made-up files.
 namespace trireme::layering {
 
-/// "src/optim/adamw.cpp" is of module "optim", "data_prep/pack.cpp" of "data_prep",
+/// "src/optim/adamw.cpp" is of module "optim", "data_prep/pack/pack.cpp" of "data_prep",
 /// "bin/trireme.cpp" of "bin"; "" for what is in no module.
 std::string module_of(std::string_view path);
 

@@ -1,4 +1,4 @@
-#include "ops/kernels/kernels.hpp"
+#include "ops/cpu/kernels.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,12 @@
-#include "text/bpe_trainer.hpp"
+#include "text/learn/bpe_trainer.hpp"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
-#include "core/json.hpp"
-#include "text/byte_level.hpp"
+#include "core/files/json.hpp"
+#include "text/unicode/byte_level.hpp"
 #include "unit/text/text_samples.hpp"
 
 namespace trireme {

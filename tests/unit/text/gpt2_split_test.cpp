@@ -1,4 +1,4 @@
-#include "text/gpt2_split.hpp"
+#include "text/split/gpt2_split.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "text/merge_learner.hpp"
+#include "text/learn/merge_learner.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "text/nfc.hpp"
+#include "text/unicode/nfc.hpp"
 
 #include <gtest/gtest.h>
 

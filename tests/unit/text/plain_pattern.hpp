@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "text/unicode_class.hpp"
-#include "text/utf8.hpp"
+#include "text/unicode/unicode_class.hpp"
+#include "text/unicode/utf8.hpp"
 
 /// A regular expression as it is written, matched by backtracking: slow and plain, so that the
 /// splitters by hand can be compared with the very strings of tokenizer.json. Knows what those use:

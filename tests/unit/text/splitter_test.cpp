@@ -1,4 +1,4 @@
-#include "text/splitter.hpp"
+#include "text/split/splitter.hpp"
 
 #include <gtest/gtest.h>
 

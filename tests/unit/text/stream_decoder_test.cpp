@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "text/utf8.hpp"
+#include "text/unicode/utf8.hpp"
 #include "unit/text/text_samples.hpp"
 
 namespace trireme {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "text/bpe_trainer.hpp"
+#include "text/learn/bpe_trainer.hpp"
 #include "text/tokenizer.hpp"
 
 /// Texts and small tokenizers for the tests of src/text.

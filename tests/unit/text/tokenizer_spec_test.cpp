@@ -1,4 +1,4 @@
-#include "text/tokenizer_spec.hpp"
+#include "text/spec/tokenizer_spec.hpp"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
-#include "core/json.hpp"
+#include "core/files/json.hpp"
 #include "unit/text/text_samples.hpp"
 
 namespace trireme {

@@ -8,9 +8,9 @@
 #include <thread>
 
 #include "core/error.hpp"
-#include "core/json.hpp"
-#include "text/byte_level.hpp"
-#include "text/gpt2_split.hpp"
+#include "core/files/json.hpp"
+#include "text/split/gpt2_split.hpp"
+#include "text/unicode/byte_level.hpp"
 #include "unit/text/text_samples.hpp"
 
 namespace trireme {

@@ -1,9 +1,9 @@
-#include "text/utf8.hpp"
+#include "text/unicode/utf8.hpp"
 
 #include <gtest/gtest.h>
 
 #include "core/error.hpp"
-#include "text/byte_level.hpp"
+#include "text/unicode/byte_level.hpp"
 #include "unit/text/text_samples.hpp"
 
 namespace trireme {

@@ -1,4 +1,4 @@
-#include "text/word_cache.hpp"
+#include "text/bpe/word_cache.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "text/word_table.hpp"
+#include "text/learn/word_table.hpp"
 
 #include <gtest/gtest.h>
 

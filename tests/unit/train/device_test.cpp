@@ -1,4 +1,4 @@
-#include "train/device.hpp"
+#include "train/run/device.hpp"
 
 #include <gtest/gtest.h>
 

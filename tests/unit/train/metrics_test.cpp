@@ -1,4 +1,4 @@
-#include "train/metrics.hpp"
+#include "train/report/metrics.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "comm/thread/thread_world.hpp"
-#include "core/json.hpp"
+#include "core/files/json.hpp"
 #include "unit/core/scratch.hpp"
 
 namespace trireme {

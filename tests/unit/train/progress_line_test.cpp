@@ -1,4 +1,4 @@
-#include "train/progress_line.hpp"
+#include "train/report/progress_line.hpp"
 
 #include <gtest/gtest.h>
 

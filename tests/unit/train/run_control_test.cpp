@@ -7,14 +7,14 @@
 #include <nlohmann/json.hpp>
 
 #include "comm/thread/thread_world.hpp"
-#include "core/json.hpp"
-#include "core/stop_signals.hpp"
-#include "train/agreement.hpp"
-#include "train/run_folder.hpp"
-#include "train/schedule.hpp"
-#include "train/stop_requests.hpp"
-#include "train/stop_vote.hpp"
-#include "train/verdict.hpp"
+#include "core/files/json.hpp"
+#include "core/process/stop_signals.hpp"
+#include "train/control/agreement.hpp"
+#include "train/control/stop_requests.hpp"
+#include "train/control/stop_vote.hpp"
+#include "train/control/verdict.hpp"
+#include "train/state/run_folder.hpp"
+#include "train/step/schedule.hpp"
 #include "unit/core/scratch.hpp"
 
 namespace trireme {

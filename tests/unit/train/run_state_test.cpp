@@ -1,19 +1,19 @@
-#include "train/run_state.hpp"
+#include "train/state/run_state.hpp"
 
 #include <gtest/gtest.h>
 
 #include <array>
 #include <functional>
 
-#include "checkpoint/save.hpp"
+#include "checkpoint/save/save.hpp"
 #include "comm/factory.hpp"
 #include "core/error.hpp"
 #include "parallel/torch_bridge.hpp"
-#include "train/check.hpp"
-#include "train/memory_need.hpp"
-#include "train/open_values.hpp"
-#include "train/run_keys.hpp"
-#include "train/weights_start.hpp"
+#include "train/config/check.hpp"
+#include "train/config/open_values.hpp"
+#include "train/health/memory_need.hpp"
+#include "train/run/run_keys.hpp"
+#include "train/run/weights_start.hpp"
 #include "unit/core/scratch.hpp"
 
 namespace trireme {

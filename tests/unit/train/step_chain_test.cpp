@@ -1,4 +1,4 @@
-#include "train/step_chain.hpp"
+#include "train/step/step_chain.hpp"
 
 #include <gtest/gtest.h>
 
@@ -6,14 +6,14 @@
 #include <fstream>
 
 #include "comm/thread/thread_world.hpp"
-#include "core/file.hpp"
-#include "core/hash.hpp"
+#include "core/files/file.hpp"
+#include "core/hash/xxh3.hpp"
 #include "core/log.hpp"
-#include "train/continuation.hpp"
-#include "train/fingerprint.hpp"
-#include "train/resume.hpp"
-#include "train/run_keys.hpp"
-#include "train/spike.hpp"
+#include "train/health/spike.hpp"
+#include "train/run/run_keys.hpp"
+#include "train/state/continuation.hpp"
+#include "train/state/fingerprint.hpp"
+#include "train/state/resume.hpp"
 #include "unit/core/scratch.hpp"
 
 namespace trireme {

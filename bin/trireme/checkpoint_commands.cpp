@@ -1,0 +1,186 @@
+#include "bin/trireme/checkpoint_commands.hpp"
+
+#include <array>
+
+#include "checkpoint/bench/measure.hpp"
+#include "comm/factory.hpp"
+#include "core/error.hpp"
+#include "core/process/run_main.hpp"
+
+namespace trireme {
+namespace {
+
+struct PlaceCommand {
+  const char* name;
+  const char* help;
+  std::string (*run)(const std::filesystem::path& place);
+};
+
+constexpr std::array<PlaceCommand, 2> kPlaceCommands{{
+    {"checkpoint list", "checkpoints of a run, newest first", checkpoint_list},
+    {"checkpoint verify", "check every byte of a checkpoint or of all in a run", checkpoint_verify},
+}};
+
+constexpr const char* kPlaceHelp = "checkpoint, folder of checkpoints, or run folder";
+
+}  // namespace
+
+CheckpointCommands::CheckpointCommands(CommandLine& line, std::function<Communicator&()> world)
+    : world_(std::move(world)) {
+  line.group("checkpoint", "look at the checkpoints of a run, and change them");
+  line.group("bench", "measure this machine");
+  add_inspection(line);
+  add_changes(line);
+  add_planning(line);
+  add_hugging_face(line);
+}
+
+void CheckpointCommands::add_inspection(CommandLine& line) {
+  for (const PlaceCommand& command : kPlaceCommands) {
+    line.command(command.name, command.help)
+        .positional("DIR", &place_, kPlaceHelp)
+        .example(cat("trireme ", command.name, " runs/first"))
+        .run([this, &command] {
+          print(command.run(place_));
+          return kExitDone;
+        });
+  }
+  line.command("checkpoint hash",
+               "SHA-256 of all tensors of a checkpoint, the same for every layout")
+      .positional("DIR", &place_, kPlaceHelp)
+      .flag("--allow-older", allow_older_, kAllowOlderHelp)
+      .example("trireme checkpoint hash runs/first")
+      .run([this] {
+        print(checkpoint_hash(place_, allow_older_));
+        return kExitDone;
+      });
+  line.command("checkpoint inspect", "values, files and tensors of a checkpoint")
+      .positional("DIR", &place_, kPlaceHelp)
+      .flag("--layout", layout_, "its slices instead, as JSON for `checkpoint reshard --layout`")
+      .flag("--allow-older", allow_older_, kAllowOlderHelp)
+      .example("trireme checkpoint inspect runs/first")
+      .run([this] {
+        print(checkpoint_inspect(place_, layout_, allow_older_));
+        return kExitDone;
+      });
+  line.command("checkpoint diff",
+               "what differs between two checkpoints of any layouts; exit code 3 if anything does")
+      .positional("A", &place_, kPlaceHelp)
+      .positional("B", &other_, kPlaceHelp)
+      .flag("--allow-older", allow_older_, kAllowOlderHelp)
+      .example("trireme checkpoint diff runs/first runs/second")
+      .run([this] {
+        const CheckpointDiff diff = checkpoint_diff(place_, other_, allow_older_);
+        print(diff.text);
+        return diff.same ? kExitDone : exit_code(ErrorKind::data);
+      });
+}
+
+void CheckpointCommands::add_changes(CommandLine& line) {
+  line.command("checkpoint reshard",
+               "write a checkpoint again for another number of ranks or layout")
+      .positional("DIR", &reshard_.from, kPlaceHelp)
+      .option("--output,-o",
+              &reshard_.output,
+              "DIR",
+              "folder in which the checkpoint appears",
+              Need::required)
+      .option("--ranks", &reshard_.ranks, "N", "spread over so many ranks by bytes")
+      .option("--layout",
+              &reshard_.layout,
+              "FILE",
+              "JSON naming each rank's slices (see `checkpoint inspect --layout`)")
+      .flag("--allow-older", reshard_.allow_older, kAllowOlderHelp)
+      .example("trireme checkpoint reshard runs/first --ranks 4 -o runs/four/checkpoints")
+      .run([this] {
+        print(checkpoint_reshard(reshard_));
+        return kExitDone;
+      });
+  line.command("checkpoint prune", "delete old checkpoints of a run that no job is using")
+      .positional("DIR", &prune_.place, "run folder, or the folder of its checkpoints")
+      .option("--keep-last", &prune_.keep_last, "N", "good ones kept, the newest")
+      .option("--keep-every", &prune_.keep_every, "N", "steps divisible by it are kept; 0: none")
+      .option("--keep-best", &prune_.keep_best, "N", "kept by lowest validation loss")
+      .flag("--dry-run", prune_.dry_run, "only say what would be deleted")
+      .example("trireme checkpoint prune runs/first --keep-last 2 --dry-run")
+      .run([this] {
+        print(checkpoint_prune(prune_));
+        return kExitDone;
+      });
+}
+
+void CheckpointCommands::add_planning(CommandLine& line) {
+  line.command("bench checkpoint",
+               "speed of saving and loading on this disk, beside raw writes and reads")
+      .option("--bytes", &bench_bytes_, "N", "size of the state, which the ranks share")
+      .option("--folder",
+              &bench_folder_,
+              "DIR",
+              "new folder on the disk in question, removed afterwards")
+      .option("--repeats", &bench_repeats_, "N", "how often; medians are shown")
+      .flag("--json", json_, "one JSON object instead of a table")
+      .example("trireme bench checkpoint --bytes 4000000000 --folder runs/bench --json")
+      .example("mpirun -n 2 trireme bench checkpoint --folder runs/bench")
+      .ranks(Ranks::all)
+      .run([this] { return bench(); });
+  line.command("plan-interval",
+               "how often to save, from what a save costs and how often the job fails")
+      .option("--stall-s",
+              &interval_.stall_s,
+              "S",
+              "seconds training waits for one save (`trireme bench checkpoint`)",
+              Need::required)
+      .option(
+          "--restart-s", &interval_.restart_s, "S", "seconds from a failure to the first new step")
+      .option("--mtbf-h", &interval_.mtbf_h, "H", "hours between failures of the whole job")
+      .option("--devices", &interval_.devices, "N", "or: GPUs (or nodes) of the job")
+      .option(
+          "--device-mtbf-h", &interval_.device_mtbf_h, "H", "hours between failures of one of them")
+      .option(
+          "--step-time-s", &interval_.step_time_s, "S", "seconds of one step, to answer in steps")
+      .example("trireme plan-interval --stall-s 0.5 --devices 64 --step-time-s 1.2")
+      .run([this] {
+        print(plan_interval_text(interval_));
+        return kExitDone;
+      });
+}
+
+int CheckpointCommands::bench() {
+  if (bench_bytes_ < 1) fail(ErrorKind::usage, "--bytes ", bench_bytes_, ", must be at least 1");
+  Communicator& world = world_();
+  const MeasuredCheckpoint measured = measure_checkpoint(
+      bench_folder_,
+      {.bytes = static_cast<std::uint64_t>(bench_bytes_), .repeats = bench_repeats_},
+      world);
+  if (world.rank() == 0) print(json_ ? measured_json(measured) : measured_text(measured));
+  return kExitDone;
+}
+
+void CheckpointCommands::add_hugging_face(CommandLine& line) {
+  line.command("export", "write a Hugging Face model folder from a checkpoint")
+      .option(
+          "--checkpoint", &export_.checkpoint, "DIR", "checkpoint or run folder", Need::required)
+      .option("--output", &export_.output, "DIR", "folder to write; must not exist", Need::required)
+      .option("--dtype", &export_.dtype, "f32|bf16|f16", "of the weights; f32 is exact")
+      .flag("--allow-older", export_.allow_older, kAllowOlderHelp)
+      .example("trireme export --checkpoint runs/first --output hf/first")
+      .run([this] {
+        print(export_command(export_));
+        return kExitDone;
+      });
+  line.command("import", "make a checkpoint from a Hugging Face model folder")
+      .option("--hf",
+              &import_.hf,
+              "DIR",
+              "folder with config.json and safetensors (Qwen3 or Llama shape)",
+              Need::required)
+      .option("--output", &import_.output, "DIR", "run folder to write", Need::required)
+      .example("trireme import --hf hf/first --output runs/imported")
+      .run([this] {
+        const auto world = make_world("self", {});
+        print(import_command(import_, *world));
+        return kExitDone;
+      });
+}
+
+}  // namespace trireme

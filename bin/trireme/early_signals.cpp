@@ -1,0 +1,17 @@
+/// The stop signals of `trireme pretrain`, caught before the shared libraries set themselves up:
+/// LibTorch's constructors alone take longer than all of our start.
+
+#include "bin/trireme/pretrain_command.hpp"
+#include "core/process/stop_signals.hpp"
+
+namespace {
+
+void catch_signals(int argc, char** argv, char** /*environment*/) {
+  if (trireme::PretrainCommand::is_chosen(argc, argv)) trireme::install_stop_signals();
+}
+
+// The loader calls what stands here when all libraries are in place and none has run yet.
+[[gnu::used,
+  gnu::section(".preinit_array")]] void (*const early)(int, char**, char**) = catch_signals;
+
+}  // namespace

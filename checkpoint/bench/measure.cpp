@@ -1,0 +1,332 @@
+#include "checkpoint/bench/measure.hpp"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <functional>
+
+#include "checkpoint/format/agree.hpp"
+#include "checkpoint/load/load.hpp"
+#include "checkpoint/save/save.hpp"
+#include "checkpoint/save/write_behind.hpp"
+#include "core/error.hpp"
+#include "core/files/file.hpp"
+#include "core/files/folders.hpp"
+#include "core/files/refusal.hpp"
+#include "core/timer.hpp"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kTensorBytes = std::uint64_t{8} << 20;
+constexpr double kStep_s = 0.5;  // at least: of the work beside a save behind training
+
+double processor_seconds() {
+  struct rusage usage {};
+
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+double maximum(Communicator& world, double value) {
+  world.all_reduce(&value, &value, 1, DType::f64, ReduceOp::max, {}, "slowest rank")->wait();
+  return value;
+}
+
+double sum(Communicator& world, double value) {
+  world.all_reduce(&value, &value, 1, DType::f64, ReduceOp::sum, {}, "all ranks")->wait();
+  return value;
+}
+
+/// The state, its raw files and the folder of one measurement.
+class Measurement {
+ public:
+  Measurement(fs::path folder, const MeasureOptions& options, Communicator& world)
+      : folder_(std::move(folder)), world_(world), replicated_(options.replicated) {
+    const auto ranks = static_cast<std::size_t>(world.size());
+    std::size_t held = 0;
+    for (std::size_t at = 0, number = 0; at < options.bytes; at += kTensorBytes, ++number) {
+      const bool owned = number % ranks == static_cast<std::size_t>(world.rank());
+      if (!owned && !replicated_) continue;
+      const std::size_t size = std::min<std::size_t>(kTensorBytes, options.bytes - at);
+      pieces_.push_back({number, at, held, size, owned});
+      held += size;
+    }
+    content_.resize(held);
+    for (const Piece& piece : pieces_) {
+      for (std::size_t i = 0; i < piece.size; i += kWord) {
+        const std::uint32_t value = expected(piece.at + i);
+        std::memcpy(&content_[piece.begin + i], &value, std::min(kWord, piece.size - i));
+      }
+      const std::vector<std::int64_t> shape{static_cast<std::int64_t>(piece.size)};
+      state_.tensors.push_back({cat("param/t", piece.number),
+                                DType::u8,
+                                shape,
+                                Shard::whole(shape),
+                                std::span(content_).subspan(piece.begin, piece.size),
+                                piece.owned});
+    }
+  }
+
+  /// What this rank saves.
+  [[nodiscard]] std::size_t owned_bytes() const {
+    std::size_t bytes = 0;
+    for (const Piece& piece : pieces_) bytes += piece.owned ? piece.size : 0;
+    return bytes;
+  }
+
+  StateDict& state() { return state_; }
+
+  /// All ranks together; the slowest one's seconds. The processor seconds of all are added to
+  /// `cpu`.
+  double time(double& cpu, const std::function<void()>& work) {
+    world_.barrier();
+    const double cpu_before = processor_seconds();
+    const auto begin = std::chrono::steady_clock::now();
+    const auto error = capture(work);
+    const double wall =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    const double used = processor_seconds() - cpu_before;
+    agree(world_, error);
+    cpu += sum(world_, used);
+    return maximum(world_, wall);
+  }
+
+  [[nodiscard]] fs::path raw_path(int rank) const { return folder_ / cat("raw-", rank); }
+
+  void raw_write() {
+    std::span<const std::byte> mine(content_);
+    if (replicated_) {
+      const auto ranks = static_cast<std::size_t>(world_.size());
+      const auto rank = static_cast<std::size_t>(world_.rank());
+      const std::size_t begin = content_.size() * rank / ranks;
+      mine = mine.subspan(begin, content_.size() * (rank + 1) / ranks - begin);
+    }
+    const fs::path path = raw_path(world_.rank());
+    const Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    if (!fd) fail_to_write("create", path, errno);
+    constexpr std::size_t kPiece = std::size_t{4} << 20;
+    for (std::size_t at = 0; at < mine.size(); at += kPiece)
+      write_all(fd.get(), mine.subspan(at, std::min(kPiece, mine.size() - at)), at, path);
+    sync_file(fd.get(), path);
+  }
+
+  void raw_read() {
+    std::size_t at = 0;
+    for (int rank = 0; rank < world_.size(); ++rank) {
+      if (!replicated_ && rank != world_.rank()) continue;
+      const Fd fd = open_read(raw_path(rank));
+      const auto size = static_cast<std::size_t>(fs::file_size(raw_path(rank)));
+      constexpr std::size_t kPiece = std::size_t{4} << 20;
+      for (std::size_t done = 0; done < size; done += kPiece) {
+        read_all(fd.get(),
+                 std::span(content_).subspan(at + done, std::min(kPiece, size - done)),
+                 done,
+                 raw_path(rank));
+      }
+      at += size;
+    }
+  }
+
+  /// Asks the kernel to forget the files: what follows reads from the disk.
+  void drop_pages(const fs::path& place) {
+    world_.barrier();
+    for (const fs::directory_entry& entry : fs::directory_iterator(place)) {
+      if (!entry.is_regular_file()) continue;
+      const Fd fd = open_read(entry.path());
+      (void)::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
+    }
+  }
+
+  /// What was loaded is what was saved.
+  void check_content() const {
+    for (const Piece& piece : pieces_) {
+      for (std::size_t i = 0; i < piece.size; i += kWord) {
+        const std::uint32_t value = expected(piece.at + i);
+        const std::byte* loaded = content_.data() + piece.begin + i;
+        if (std::memcmp(&value, loaded, std::min(kWord, piece.size - i)) != 0)
+          fail(ErrorKind::internal,
+               "the loaded state differs from the saved one at byte ",
+               piece.at + i);
+      }
+    }
+  }
+
+  void clear_content() { std::fill(content_.begin(), content_.end(), std::byte{0}); }
+
+ private:
+  static constexpr std::size_t kWord = sizeof(std::uint32_t);
+
+  /// A tensor that this rank holds.
+  struct Piece {
+    std::size_t number = 0;
+    std::size_t at = 0;     // in the whole state
+    std::size_t begin = 0;  // in content_
+    std::size_t size = 0;
+    bool owned = false;
+  };
+
+  static std::uint32_t expected(std::size_t at) {
+    return static_cast<std::uint32_t>(at * 2654435761U >> 7);
+  }
+
+  fs::path folder_;
+  Communicator& world_;
+  bool replicated_;
+  std::vector<Piece> pieces_;
+  std::vector<std::byte> content_;
+  StateDict state_;
+};
+
+/// Arithmetic on little memory, as a step does it: the same amount at every call.
+class FixedWork {
+ public:
+  explicit FixedWork(double seconds) {
+    for (double took = 0; took < seconds;) {
+      rounds_ *= 2;
+      const Timer timer;
+      do_it();
+      took = timer.seconds();
+    }
+  }
+
+  void do_it() const {
+    std::array<float, 1024> values{};
+    for (std::uint64_t round = 0; round < rounds_; ++round) {
+      for (float& value : values) value = value * 0.5F + 1.0F;
+      asm volatile("" : : "r"(values.data()) : "memory");  // NOLINT(hicpp-no-assembler): keep it
+    }
+  }
+
+ private:
+  std::uint64_t rounds_ = 1;
+};
+
+void measure_async(const fs::path& folder,
+                   std::int64_t step,
+                   Measurement& run,
+                   Communicator& world,
+                   const FixedWork& work,
+                   WriteBehind& writer,
+                   MeasuredCheckpoint& measured) {
+  double cpu = 0;
+  double stall_s = 0;
+  const double work_s = run.time(cpu, [&] { work.do_it(); });
+  const double with_save_s = run.time(cpu, [&] {
+    Timer timer;
+    writer.start(stage_checkpoint(folder, step, run.state(), world, {"bench", /*copy=*/false}));
+    stall_s = timer.seconds();
+    work.do_it();
+    timer.restart();
+    writer.wait_copied();
+    stall_s += timer.seconds();
+  });
+  measured.stall_s.push_back(maximum(world, stall_s));
+  measured.step_extra_s.push_back(with_save_s - work_s);
+  WriteBehind::Result result = writer.finish();
+  commit_checkpoint(result.staged, result.written, world);
+  writer.recycle(result.staged);
+  measured.copy_bytes = writer.memory_bytes();
+}
+
+/// Raw files, a checkpoint, and one behind training lie there at once.
+void check_space(const fs::path& folder, std::uint64_t bytes) {
+  std::error_code code;
+  const fs::space_info space = fs::space(folder, code);
+  if (code || bytes <= space.available / 3) return;
+  fs::remove(folder, code);
+  fail(ErrorKind::resource,
+       folder.string(),
+       ": three times ",
+       bytes,
+       " bytes are written there, ",
+       space.available,
+       " are free");
+}
+
+MeasuredCheckpoint measure_in(const fs::path& folder,
+                              const MeasureOptions& options,
+                              Communicator& world) {
+  Measurement run(folder, options, world);
+  MeasuredCheckpoint measured;
+  measured.ranks = world.size();
+  measured.bytes = options.bytes;
+  WriteBehind writer;
+  writer.reserve(run.owned_bytes());  // as a run does it: no save meets memory never touched
+  const FixedWork work(kStep_s);
+  writer.wait_reserved();
+  const fs::path steps = folder / "checkpoints";
+  for (std::int64_t step = 0; step < options.repeats; ++step) {
+    const fs::path saved = steps / step_folder_name(step);
+    measured.raw_write_s.push_back(run.time(measured.raw_write_cpu_s, [&] { run.raw_write(); }));
+    measured.save_s.push_back(run.time(measured.save_cpu_s, [&] {
+      save_checkpoint(steps, step, run.state(), world, {.run_id = "bench"});
+    }));
+    run.drop_pages(folder);
+    measured.raw_read_s.push_back(run.time(measured.raw_read_cpu_s, [&] { run.raw_read(); }));
+    run.clear_content();
+    run.drop_pages(saved);
+    measured.load_s.push_back(run.time(
+        measured.load_cpu_s, [&] { load_tensors(Checkpoint::open(saved), run.state(), world); }));
+    agree(world, capture([&] { run.check_content(); }));
+    measure_async(folder / "behind", step, run, world, work, writer, measured);
+    world.barrier();
+    const bool last = step + 1 == options.repeats && options.keep_last;
+    if (world.rank() == 0) {
+      fs::remove_all(folder / "behind");
+      if (!last) fs::remove_all(saved);
+    }
+  }
+  for (double* cpu : {&measured.raw_write_cpu_s,
+                      &measured.save_cpu_s,
+                      &measured.raw_read_cpu_s,
+                      &measured.load_cpu_s})
+    *cpu /= static_cast<double>(options.repeats);
+  return measured;
+}
+
+}  // namespace
+
+MeasuredCheckpoint measure_checkpoint(const fs::path& folder,
+                                      const MeasureOptions& options,
+                                      Communicator& world) {
+  if (options.bytes == 0) fail(ErrorKind::usage, "--bytes 0, must be at least 1");
+  if (options.repeats < 1 || options.repeats > 1000)
+    fail(ErrorKind::usage, "--repeats ", options.repeats, ", must be in [1, 1000]");
+  agree(world, capture([&] {
+          if (world.rank() != 0) return;
+          std::error_code ignored;
+          if (fs::exists(fs::symlink_status(folder, ignored)))
+            fail(ErrorKind::usage, folder.string(), " exists already; name a new folder");
+          make_folders(folder);
+          check_space(folder, options.bytes);
+        }));
+  MeasuredCheckpoint measured;
+  const auto clean_up = [&] {
+    if (world.rank() != 0) return;
+    std::error_code ignored;
+    fs::remove_all(folder, ignored);
+  };
+  try {
+    measured = measure_in(folder, options, world);
+  } catch (...) {
+    clean_up();  // a full disk would stay full
+    throw;
+  }
+  world.barrier();
+  if (!options.keep_last) clean_up();
+  return measured;
+}
+
+}  // namespace trireme

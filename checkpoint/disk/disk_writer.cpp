@@ -1,0 +1,164 @@
+#include "checkpoint/disk/disk_writer.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "core/error.hpp"
+#include "core/files/refusal.hpp"
+#include "core/hash/crc32c.hpp"
+#include "core/process/failpoints.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::size_t kBlock = std::size_t{4} << 20;
+constexpr int kBlocks = 4;
+constexpr int kThreads = 2;  // one request in the device while the next is made ready
+constexpr std::size_t kChunk = std::size_t{128}
+                               << 10;  // stays in the cache for two checksums and a copy
+constexpr std::uint64_t kDirectBytes = std::uint64_t{1} << 20;  // smaller files are not worth it
+
+}  // namespace
+
+DiskWriter::DiskWriter(const std::filesystem::path& path, WritePace* pace)
+    : path_(path), pace_(pace), plain_(::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC)) {
+  struct stat info {};
+
+  if (!plain_ || ::fstat(plain_.get(), &info) != 0) fail_to_write("open again", path, errno);
+  size_ = static_cast<std::uint64_t>(info.st_size);
+  // Space is taken now: a full disk fails before any tensor is written.
+  const int code = size_ == 0 ? 0 : ::posix_fallocate(plain_.get(), 0, info.st_size);
+  if (code != 0) fail_to_write(cat("reserve ", size_, " bytes for"), path, code);
+  if (size_ >= kDirectBytes)
+    direct_.reset(::open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_DIRECT));
+  const int num_threads = size_ > kBlock ? kThreads : 1;
+  for (int i = 0; i < (size_ > kBlock ? kBlocks : 1); ++i) {
+    free_.push_back(std::make_unique<Block>());
+    free_.back()->buffer = AlignedBuffer(std::min<std::size_t>(kBlock, size_));
+  }
+  for (int i = 0; i < num_threads; ++i) threads_.emplace_back([this] { write_blocks(); });
+  take_free_block();
+}
+
+DiskWriter::~DiskWriter() {
+  stop();
+}
+
+void DiskWriter::stop() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+    changed_.notify_all();
+  }
+  threads_.clear();
+}
+
+void DiskWriter::rethrow_locked() {
+  if (error_) std::rethrow_exception(error_);
+}
+
+void DiskWriter::take_free_block() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !free_.empty() || error_; });
+  rethrow_locked();
+  current_ = std::move(free_.front());
+  free_.pop_front();
+  current_->at = position_;
+  current_->bytes = 0;
+}
+
+void DiskWriter::hand_over() {
+  failpoint("checkpoint.shard.write");
+  if (pace_ != nullptr) pace_->spend(current_->bytes);
+  const std::lock_guard lock(mutex_);
+  rethrow_locked();
+  full_.push_back(std::move(current_));
+  changed_.notify_all();
+}
+
+std::uint32_t DiskWriter::append(std::span<const std::byte> bytes) {
+  TRIREME_ASSERT(bytes.size() <= size_ - position_);
+  std::uint32_t checksum = 0;
+  while (!bytes.empty()) {
+    const std::size_t room = std::min<std::size_t>(kBlock, size_ - current_->at) - current_->bytes;
+    const auto chunk = bytes.first(std::min({bytes.size(), room, kChunk}));
+    checksum = crc32c(chunk, checksum);
+    hasher_.update(chunk);
+    std::memcpy(current_->buffer.data() + current_->bytes, chunk.data(), chunk.size());
+    current_->bytes += chunk.size();
+    position_ += chunk.size();
+    bytes = bytes.subspan(chunk.size());
+    if (chunk.size() == room) {
+      hand_over();
+      if (position_ < size_) take_free_block();
+    }
+  }
+  return checksum;
+}
+
+std::string DiskWriter::finish() {
+  TRIREME_ASSERT(position_ == size_);
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return (full_.empty() && in_write_ == 0) || error_; });
+    rethrow_locked();
+  }
+  stop();
+  failpoint("checkpoint.shard.sync");
+  sync_file(plain_.get(), path_);
+  if (::close(plain_.release()) != 0) fail_to_write("close", path_, errno);
+  return hasher_.hex();
+}
+
+void DiskWriter::write_blocks() noexcept {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return stop_ || !full_.empty(); });
+    if (stop_) return;
+    std::unique_ptr<Block> block = std::move(full_.front());
+    full_.pop_front();
+    ++in_write_;
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      write_block(*block);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    --in_write_;
+    if (error && !error_) error_ = error;
+    free_.push_back(std::move(block));
+    changed_.notify_all();
+  }
+}
+
+void DiskWriter::write_block(const Block& block) {
+  const auto bytes = std::span<const std::byte>(block.buffer.data(), block.bytes);
+  std::size_t done = 0;
+  if (direct_) {
+    const std::size_t whole = bytes.size() - bytes.size() % AlignedBuffer::kAlignment;
+    while (done < whole) {
+      const ssize_t wrote = ::pwrite(
+          direct_.get(), bytes.data() + done, whole - done, static_cast<off_t>(block.at + done));
+      if (wrote < 0 && errno == EINTR) continue;
+      if (wrote < 0 && errno == EINVAL) break;  // a file system that wants more alignment
+      if (wrote < 0) fail_to_write("write", path_, errno);
+      done += static_cast<std::size_t>(wrote);
+    }
+  }
+  if (done == bytes.size()) return;
+  write_all(plain_.get(), bytes.subspan(done), block.at + done, path_);
+  // The disk starts while we go on; only a hint, the fsync at the end is what counts.
+  (void)::sync_file_range(plain_.get(),
+                          static_cast<off_t>(block.at + done),
+                          static_cast<off_t>(bytes.size() - done),
+                          SYNC_FILE_RANGE_WRITE);
+}
+
+}  // namespace trireme

@@ -1,0 +1,81 @@
+#pragma once
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "checkpoint/disk/aligned_buffer.hpp"
+#include "checkpoint/disk/pace.hpp"
+#include "core/files/file.hpp"
+#include "core/hash/xxh3.hpp"
+
+namespace trireme {
+
+/// Rewrites an existing file of a known size from its first byte to its last, hashing as it goes.
+///
+/// The caller's bytes are copied into a ring of four blocks of 4 MiB; two threads write full blocks
+/// past the page cache (O_DIRECT), where the file system can, else through it. So the disk works
+/// while the caller copies and hashes, and a save neither pays for page-cache memory nor pushes
+/// other files out of it. Throws Error(resource) when the disk refuses; the error of a thread is
+/// thrown by the caller's next call.
+class DiskWriter {
+ public:
+  /// `pace` may be null: no limit. It must outlive the writer.
+  DiskWriter(const std::filesystem::path& path, WritePace* pace);
+  DiskWriter(const DiskWriter&) = delete;
+  DiskWriter& operator=(const DiskWriter&) = delete;
+  ~DiskWriter();
+
+  [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
+
+  [[nodiscard]] std::uint64_t position() const noexcept { return position_; }
+
+  /// The checksum of `bytes` (crc32c) comes back: it is computed while they are in the cache.
+  std::uint32_t append(std::span<const std::byte> bytes);
+
+  /// All bytes of the file must have been appended. Waits for the threads, fsyncs, closes; the
+  /// XXH3-128 of the whole file.
+  std::string finish();
+
+ private:
+  struct Block {
+    AlignedBuffer buffer;
+    std::uint64_t at = 0;
+    std::size_t bytes = 0;
+  };
+
+  void hand_over();
+  void take_free_block();
+  void write_blocks() noexcept;
+  void write_block(const Block& block);
+  void stop() noexcept;
+  void rethrow_locked();
+
+  std::filesystem::path path_;
+  WritePace* pace_;
+  Fd plain_;
+  Fd direct_;  // null where the file system has no O_DIRECT
+  std::uint64_t size_ = 0;
+  std::uint64_t position_ = 0;
+  Hasher hasher_;
+  std::unique_ptr<Block> current_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::unique_ptr<Block>> full_;
+  std::deque<std::unique_ptr<Block>> free_;
+  int in_write_ = 0;
+  bool stop_ = false;
+  std::exception_ptr error_;
+  std::vector<std::jthread> threads_;
+};
+
+}  // namespace trireme

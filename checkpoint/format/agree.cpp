@@ -1,0 +1,88 @@
+#include "checkpoint/format/agree.hpp"
+
+#include <array>
+#include <cstdint>
+
+#include "core/files/refusal.hpp"
+#include "core/hash/xxh3.hpp"
+
+namespace trireme {
+namespace {
+
+std::uint64_t broadcast_number(Communicator& world, std::uint64_t number, int root) {
+  world.broadcast(&number, 1, DType::u64, root, {}, "checkpoint text size")->wait();
+  return number;
+}
+
+}  // namespace
+
+std::optional<Error> capture(const std::function<void()>& work) {
+  try {
+    work();
+    return std::nullopt;
+  } catch (const std::exception&) {
+    return current_error();
+  }
+}
+
+std::string broadcast_text(Communicator& world, const std::string& text, int root) {
+  std::string received = text;
+  received.resize(broadcast_number(world, text.size(), root));
+  if (!received.empty()) {
+    world.broadcast(received.data(), received.size(), DType::u8, root, {}, "checkpoint text")
+        ->wait();
+  }
+  return received;
+}
+
+void agree(Communicator& world, const std::optional<Error>& mine) {
+  std::int64_t failed = mine ? world.rank() : world.size();
+  world.all_reduce(&failed, &failed, 1, DType::i64, ReduceOp::min, {}, "checkpoint outcome")
+      ->wait();
+  if (failed == world.size()) return;
+  const int root = static_cast<int>(failed);
+  const ErrorKind kind = mine ? mine->kind() : ErrorKind::internal;
+  const auto shared = broadcast_number(world, static_cast<std::uint64_t>(kind), root);
+  const std::string message = broadcast_text(world, mine ? mine->what() : "", root);
+  const std::string place = world.size() > 1 ? cat("rank ", root, ": ") : "";
+  throw Error(static_cast<ErrorKind>(shared), place + message);
+}
+
+std::vector<std::string> gather_texts(Communicator& world, const std::string& text) {
+  const auto size = static_cast<std::size_t>(world.size());
+  const std::uint64_t mine = text.size();
+  std::vector<std::uint64_t> sizes(size);
+  world.all_gather(&mine, sizes.data(), 1, DType::u64, {}, "checkpoint text sizes")->wait();
+  std::vector<std::string> texts;
+  std::vector<Message> sends;
+  std::vector<Message> receives;
+  if (world.rank() == 0) {
+    texts.resize(size);
+    texts[0] = text;
+    for (std::size_t rank = 1; rank < size; ++rank) {
+      texts[rank].resize(sizes[rank]);
+      if (sizes[rank] > 0)
+        receives.push_back({static_cast<int>(rank), texts[rank].data(), sizes[rank]});
+    }
+  }
+  std::string copy = text;  // Message holds a mutable pointer
+  if (world.rank() != 0 && !copy.empty()) sends.push_back({0, copy.data(), copy.size()});
+  world.exchange(sends, receives, {}, "checkpoint texts")->wait();
+  return texts;
+}
+
+void check_equal(Communicator& world, std::string_view text, std::string_view what) {
+  const std::uint64_t hash = xxh3_64(text);
+  std::array<std::uint64_t, 2> extremes{hash,
+                                        ~hash};  // max of both: equal to mine only if all agree
+  world
+      .all_reduce(
+          extremes.data(), extremes.data(), 2, DType::u64, ReduceOp::max, {}, "checkpoint equal")
+      ->wait();
+  const bool same = extremes[0] == hash && extremes[1] == ~hash;
+  agree(world,
+        same ? std::nullopt
+             : std::optional<Error>(Error(ErrorKind::internal, cat("ranks disagree on ", what))));
+}
+
+}  // namespace trireme

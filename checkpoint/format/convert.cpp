@@ -1,0 +1,72 @@
+#include "checkpoint/format/convert.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/dtype.hpp"
+#include "core/error.hpp"
+
+namespace trireme {
+namespace {
+
+template <class T>
+T read_as(const std::byte* at) {
+  T value{};
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+template <class T>
+void write_as(std::byte* at, T value) {
+  std::memcpy(at, &value, sizeof value);
+}
+
+float load_float(DType dtype, const std::byte* at) {
+  switch (dtype) {
+    case DType::f64:
+      return static_cast<float>(read_as<double>(at));
+    case DType::f32:
+      return read_as<float>(at);
+    case DType::bf16:
+      return from_bf16_bits(read_as<std::uint16_t>(at));
+    case DType::f16:
+      return from_f16_bits(read_as<std::uint16_t>(at));
+    default:
+      fail(ErrorKind::internal, "no conversion from ", dtype_name(dtype));
+  }
+}
+
+void store_float(DType dtype, std::byte* at, float value) {
+  switch (dtype) {
+    case DType::f64:
+      return write_as(at, static_cast<double>(value));
+    case DType::f32:
+      return write_as(at, value);
+    case DType::bf16:
+      return write_as(at, to_bf16_bits(value));
+    case DType::f16:
+      return write_as(at, to_f16_bits(value));
+    default:
+      fail(ErrorKind::internal, "no conversion to ", dtype_name(dtype));
+  }
+}
+
+}  // namespace
+
+void convert_floats(DType from,
+                    std::span<const std::byte> source,
+                    DType to,
+                    std::span<std::byte> target) {
+  const std::size_t count = source.size() / size_of(from);
+  TRIREME_ASSERT(count * size_of(from) == source.size() && count * size_of(to) == target.size());
+  if (from == to) {
+    std::copy(source.begin(), source.end(), target.begin());
+    return;
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    store_float(
+        to, target.data() + i * size_of(to), load_float(from, source.data() + i * size_of(from)));
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,73 @@
+#include "checkpoint/format/cover.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "core/error.hpp"
+
+namespace trireme {
+namespace {
+
+using Rectangle =
+    std::pair<std::vector<std::int64_t>, std::vector<std::int64_t>>;  // offset, extent
+constexpr std::size_t kMaxRectangles = 4096;
+constexpr std::size_t kMaxPairs = std::size_t{1} << 22;  // of slices in rectangles that meet
+
+bool rectangles_meet(const Rectangle& a, const Rectangle& b) {
+  for (std::size_t dim = 0; dim < a.first.size(); ++dim) {
+    if (a.first[dim] + a.second[dim] <= b.first[dim] ||
+        b.first[dim] + b.second[dim] <= a.first[dim])
+      return false;
+  }
+  return true;
+}
+
+/// Two flat ranges of one rectangle share an element. Sorts them.
+bool ranges_overlap(std::vector<Shard>& ranges) {
+  std::sort(ranges.begin(), ranges.end(), [](const Shard& a, const Shard& b) {
+    return a.flat_begin < b.flat_begin;
+  });
+  for (std::size_t i = 1; i < ranges.size(); ++i) {
+    if (ranges[i].flat_begin < ranges[i - 1].flat_end) return true;
+  }
+  return false;
+}
+
+bool any_meet(const std::vector<std::int64_t>& shape,
+              const std::vector<Shard>& a,
+              const std::vector<Shard>& b) {
+  return std::any_of(a.begin(), a.end(), [&](const Shard& left) {
+    return std::any_of(
+        b.begin(), b.end(), [&](const Shard& right) { return meet(shape, left, right); });
+  });
+}
+
+}  // namespace
+
+std::string cover_problem(const std::vector<std::int64_t>& shape, const std::vector<Shard>& parts) {
+  std::map<Rectangle, std::vector<Shard>> groups;
+  std::int64_t count = 0;
+  const std::int64_t wanted = Shard::whole(shape).count();
+  for (const Shard& part : parts) {
+    if (part.count() > wanted - count) return cat("more than its ", wanted, " elements");
+    count += part.count();
+    groups[{part.offset, part.extent}].push_back(part);
+  }
+  if (count != wanted) return cat(count, " of ", wanted, " elements");
+  if (groups.size() > kMaxRectangles)
+    return cat("cut into ", groups.size(), " rectangles, at most ", kMaxRectangles);
+  std::size_t num_pairs = 0;
+  for (auto one = groups.begin(); one != groups.end(); ++one) {
+    if (ranges_overlap(one->second)) return "slices overlap";
+    for (auto other = std::next(one); other != groups.end(); ++other) {
+      if (!rectangles_meet(one->first, other->first)) continue;
+      num_pairs += one->second.size() * other->second.size();
+      if (num_pairs > kMaxPairs) return "cut into too many slices of rectangles that meet";
+      if (any_meet(shape, one->second, other->second)) return "slices overlap";
+    }
+  }
+  return "";
+}
+
+}  // namespace trireme

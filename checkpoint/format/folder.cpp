@@ -1,0 +1,91 @@
+#include "checkpoint/format/folder.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <string>
+
+#include "checkpoint/format/manifest.hpp"
+#include "core/error.hpp"
+#include "core/files/file.hpp"
+#include "core/files/folders.hpp"
+#include "core/files/refusal.hpp"
+#include "core/process/failpoints.hpp"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+}  // namespace
+
+std::vector<fs::path> list_folder(const fs::path& folder) {
+  std::vector<fs::path> entries;
+  std::error_code code;
+  for (fs::directory_iterator it(folder, code), end; !code && it != end; it.increment(code))
+    entries.push_back(it->path());
+  const bool absent = code == std::errc::no_such_file_or_directory ||
+                      code == std::errc::not_a_directory ||
+                      code == std::errc::filename_too_long;  // there can be none of such a name
+  if (code && !absent) fail_to_read("list", folder, code.value());
+  std::sort(entries.begin(), entries.end());
+  return entries;
+}
+
+std::vector<std::int64_t> list_steps(const fs::path& folder) {
+  std::vector<std::int64_t> steps;
+  for (const fs::path& entry : list_folder(folder)) {
+    const std::int64_t step = step_of_folder_name(entry.filename().string());
+    if (step >= 0) steps.push_back(step);
+  }
+  std::sort(steps.begin(), steps.end(), std::greater<>());
+  return steps;
+}
+
+void remove_leftovers(const fs::path& folder) {
+  for (const fs::path& entry : list_folder(folder)) {
+    const std::string name = entry.filename().string();
+    if (name.starts_with(".tmp-step-") || name.starts_with(".trash-step-")) remove_tree(entry);
+  }
+}
+
+void discard_step(const fs::path& folder, std::int64_t step) {
+  const std::string name = step_folder_name(step);
+  const fs::path trash = folder / (".trash-" + name);
+  remove_tree(trash);
+  failpoint("checkpoint.prune");
+  publish(folder / name, trash);
+  failpoint("checkpoint.pruned");
+  remove_tree(trash);
+}
+
+fs::path set_aside_step(const fs::path& folder, std::int64_t step) {
+  const std::string name = step_folder_name(step);
+  fs::path target = folder / ("damaged-" + name);
+  for (int copy = 2; fs::exists(fs::symlink_status(target)); ++copy)
+    target = folder / cat("damaged-", name, ".", copy);
+  publish(folder / name, target);
+  return target;
+}
+
+CheckpointPlace find_place(const fs::path& path) {
+  std::error_code code;
+  const fs::path place = fs::canonical(path, code);
+  if (code) fail_to_read("open", path, code.value());
+  const bool named = step_of_folder_name(place.filename().string()) >= 0;
+  if ((named && fs::is_directory(place, code)) || fs::exists(place / kManifestName, code))
+    return {place, true};
+  if (!list_steps(place / "checkpoints").empty()) return {place / "checkpoints", false};
+  if (!list_steps(place).empty()) return {place, false};
+  fail(ErrorKind::data,
+       path.string(),
+       " holds no checkpoint: expected a step-NNNNNNNNN folder, or a run folder with some");
+}
+
+fs::path locked_folder(const fs::path& checkpoints) {
+  std::error_code code;
+  const fs::path place = fs::weakly_canonical(checkpoints, code);
+  if (code) fail_to_write("open", checkpoints, code.value());
+  return place.filename() == "checkpoints" ? place.parent_path() : place;
+}
+
+}  // namespace trireme

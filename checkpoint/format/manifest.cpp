@@ -1,0 +1,354 @@
+#include "checkpoint/format/manifest.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/format/cover.hpp"
+#include "core/error.hpp"
+#include "core/files/json.hpp"
+#include "core/hash/crc32c.hpp"
+#include "core/hash/xxh3.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::string_view kFormat = "trireme-checkpoint";
+constexpr std::string_view kSelfHashKey = "\"self_hash\": \"";
+constexpr std::string_view kSelfHashEnd = "\"\n}\n";
+constexpr std::size_t kHashDigits = 32;
+constexpr std::int64_t kMaxStep = 999'999'999;
+constexpr std::size_t kMaxSlices = std::size_t{1} << 24;
+// A parsed value takes up to 50 bytes: about 1.2 GB for a text made to take the most. Room for more
+// than a million slices.
+constexpr std::ptrdiff_t kMaxValues = 24'000'000;
+
+Json file_json(const SavedFile& file) {
+  return {{"name", file.name}, {"bytes", file.bytes}, {"xxh3_128", file.hash}};
+}
+
+Json slice_json(const SavedSlice& slice) {
+  return {{"shard", slice.shard},
+          {"dataset", slice.dataset},
+          {"at", slice.at},
+          {"offset", slice.part.offset},
+          {"extent", slice.part.extent},
+          {"flat", {slice.part.flat_begin, slice.part.flat_end}},
+          {slice.hash.size() == kHashDigits ? "xxh3_128" : "crc32c", slice.hash}};
+}
+
+Json tensor_json(const std::string& name, const SavedTensor& tensor) {
+  Json slices = Json::array();
+  for (const SavedSlice& slice : tensor.slices) slices.push_back(slice_json(slice));
+  return {{"name", name},
+          {"dtype", dtype_name(tensor.dtype)},
+          {"shape", tensor.shape},
+          {"slices", slices}};
+}
+
+/// One entry a line: a manifest can be read and compared with plain tools.
+template <class Items, class ToJson>
+void append_list(std::string& text, const char* key, const Items& items, const ToJson& to_json) {
+  text += cat("\"", key, "\": [");
+  const char* separator = "\n";
+  for (const auto& item : items) {
+    text += separator + to_json(item).dump();
+    separator = ",\n";
+  }
+  text += "],\n";
+}
+
+/// All but the self hash and the closing brace.
+std::string body_text(const CheckpointManifest& manifest) {
+  std::string text =
+      cat("{\n\"format\": \"", kFormat, "\",\n\"version\": ", kCheckpointVersion, ",\n");
+  text += cat("\"run_id\": ", Json(manifest.run_id).dump(), ",\n\"step\": ", manifest.step, ",\n");
+  text += cat("\"values\": ", Json(manifest.values).dump(), ",\n");
+  append_list(text, "files", manifest.files, file_json);
+  append_list(text, "shards", manifest.shards, file_json);
+  append_list(text, "tensors", manifest.tensors, [](const auto& item) {
+    return tensor_json(item.first, item.second);
+  });
+  return text;
+}
+
+const Json& member(const Json& object,
+                   const char* key,
+                   Json::value_t type,
+                   std::string_view where) {
+  const auto found = object.is_object() ? object.find(key) : object.end();
+  if (!object.is_object() || found == object.end() || found->type() != type) {
+    fail(ErrorKind::data, where, ": key '", key, "' is missing or of the wrong type");
+  }
+  return *found;
+}
+
+std::vector<std::int64_t> integers(const Json& object, const char* key, std::string_view where) {
+  std::vector<std::int64_t> values;
+  for (const Json& item : member(object, key, Json::value_t::array, where)) {
+    if (!item.is_number_integer() ||
+        (item.is_number_unsigned() && item.get<std::uint64_t>() > INT64_MAX)) {
+      fail(ErrorKind::data, where, ": '", key, "' holds ", item.dump(), ", expected integers");
+    }
+    values.push_back(item.get<std::int64_t>());
+  }
+  return values;
+}
+
+std::string hash_member(const Json& object,
+                        const char* key,
+                        std::size_t digits,
+                        std::string_view where) {
+  const std::string hash = json_get<std::string>(object, key, where);
+  const bool good =
+      hash.size() == digits && hash.find_first_not_of("0123456789abcdef") == std::string::npos;
+  if (!good)
+    fail(ErrorKind::data,
+         where,
+         ": ",
+         key,
+         " = '",
+         hash,
+         "', must be ",
+         digits,
+         " lower-case hexadecimal digits");
+  return hash;
+}
+
+std::vector<SavedFile> parse_files(const Json& root, const char* key, std::string_view where) {
+  std::vector<SavedFile> files;
+  for (const Json& item : member(root, key, Json::value_t::array, where)) {
+    SavedFile file{json_get<std::string>(item, "name", where),
+                   json_get<std::uint64_t>(item, "bytes", where),
+                   hash_member(item, "xxh3_128", kHashDigits, where)};
+    if (!is_plain_name(file.name) || file.name == kManifestName) {
+      fail(ErrorKind::data, where, ": file name '", file.name, "' is not allowed");
+    }
+    if (file.bytes > INT64_MAX)
+      fail(ErrorKind::data, where, ": ", file.name, " claims ", file.bytes, " bytes");
+    files.push_back(std::move(file));
+  }
+  return files;
+}
+
+SavedSlice parse_slice(const Json& item, std::string_view where) {
+  SavedSlice slice;
+  slice.shard = json_get<std::uint64_t>(item, "shard", where);
+  slice.dataset = json_get<std::string>(item, "dataset", where);
+  slice.at = json_get<std::uint64_t>(item, "at", where);
+  slice.part.offset = integers(item, "offset", where);
+  slice.part.extent = integers(item, "extent", where);
+  const std::vector<std::int64_t> flat = integers(item, "flat", where);
+  if (flat.size() != 2) fail(ErrorKind::data, where, ": 'flat' must have two numbers");
+  slice.part.flat_begin = flat[0];
+  slice.part.flat_end = flat[1];
+  slice.hash = item.contains("crc32c") ? hash_member(item, "crc32c", kChecksumDigits, where)
+                                       : hash_member(item, "xxh3_128", kHashDigits, where);
+  return slice;
+}
+
+CheckpointManifest from_json(const Json& root, std::string_view where) {
+  const std::string format = json_get<std::string>(root, "format", where);
+  const std::uint64_t version = json_get<std::uint64_t>(root, "version", where);
+  if (format != kFormat)
+    fail(ErrorKind::data, where, ": format '", format, "', expected '", kFormat, "'");
+  if (version != kCheckpointVersion) {
+    fail(ErrorKind::data,
+         where,
+         ": checkpoint format version ",
+         version,
+         ", this program reads ",
+         kCheckpointVersion);
+  }
+  CheckpointManifest manifest;
+  manifest.run_id = json_get<std::string>(root, "run_id", where);
+  manifest.step = json_get<std::int64_t>(root, "step", where);
+  for (const auto& [key, value] : member(root, "values", Json::value_t::object, where).items()) {
+    if (!value.is_string()) fail(ErrorKind::data, where, ": value '", key, "' is not text");
+    manifest.values[key] = value.get<std::string>();
+  }
+  manifest.files = parse_files(root, "files", where);
+  manifest.shards = parse_files(root, "shards", where);
+  for (const Json& item : member(root, "tensors", Json::value_t::array, where)) {
+    const std::string name = json_get<std::string>(item, "name", where);
+    const std::string place = cat(where, ": tensor ", name);
+    SavedTensor tensor;
+    const auto dtype = dtype_from_name(json_get<std::string>(item, "dtype", place));
+    if (!dtype) fail(ErrorKind::data, place, ": unknown dtype ", item.at("dtype").dump());
+    tensor.dtype = *dtype;
+    tensor.shape = integers(item, "shape", place);
+    for (const Json& slice : member(item, "slices", Json::value_t::array, place)) {
+      tensor.slices.push_back(parse_slice(slice, place));
+    }
+    if (!manifest.tensors.emplace(name, std::move(tensor)).second)
+      fail(ErrorKind::data, place, " is listed twice");
+  }
+  return manifest;
+}
+
+/// Sizes of an untrusted manifest, so that later arithmetic cannot overflow.
+void check_tensor_bounds(const CheckpointManifest& manifest,
+                         const std::string& name,
+                         const SavedTensor& tensor,
+                         std::string_view where) {
+  const std::string place = cat(where, ": tensor ", name);
+  if (!is_tensor_name(name)) fail(ErrorKind::data, place, ": the name is not allowed");
+  if (tensor.shape.size() > 8)
+    fail(ErrorKind::data, place, ": ", tensor.shape.size(), " dimensions, at most 8");
+  std::int64_t count = 1;
+  for (const std::int64_t size : tensor.shape) {
+    if (size < 0 || (size > 0 && count > (std::int64_t{1} << 56) / size))
+      fail(ErrorKind::data, place, ": impossible shape");
+    count *= size;
+  }
+  for (const SavedSlice& slice : tensor.slices) {
+    const Shard& part = slice.part;
+    bool good =
+        part.offset.size() == tensor.shape.size() && part.extent.size() == tensor.shape.size();
+    for (std::size_t dim = 0; good && dim < tensor.shape.size(); ++dim) {
+      good = part.offset[dim] >= 0 && part.extent[dim] >= 0 &&
+             part.offset[dim] <= tensor.shape[dim] &&
+             part.extent[dim] <= tensor.shape[dim] - part.offset[dim];
+    }
+    good = good && 0 <= part.flat_begin && part.flat_begin < part.flat_end &&
+           part.flat_end <= part.rectangle_count();
+    if (!good) fail(ErrorKind::data, place, ": a slice lies outside the tensor");
+    if (slice.shard >= manifest.shards.size())
+      fail(ErrorKind::data, place, ": there is no shard ", slice.shard);
+    const std::uint64_t bytes = static_cast<std::uint64_t>(part.count()) * size_of(tensor.dtype);
+    const std::uint64_t limit = manifest.shards[slice.shard].bytes;
+    if (slice.at > limit || bytes > limit - slice.at) {
+      fail(ErrorKind::data, place, ": a slice lies outside ", manifest.shards[slice.shard].name);
+    }
+  }
+}
+
+}  // namespace
+
+std::int64_t SavedTensor::count() const noexcept {
+  return Shard::whole(shape).count();
+}
+
+std::string manifest_text(const CheckpointManifest& manifest) {
+  std::string text = body_text(manifest);
+  const std::string hash = xxh3_128_hex(text);
+  return text.append(kSelfHashKey).append(hash).append(kSelfHashEnd);
+}
+
+std::string manifest_part_text(const CheckpointManifest& part) {
+  return body_text(part) + "\"part\": true\n}\n";
+}
+
+CheckpointManifest parse_manifest_part(std::string_view text, std::string_view where) {
+  return from_json(parse_json(text, where), where);
+}
+
+CheckpointManifest parse_manifest(std::string_view text, std::string_view where) {
+  const std::size_t tail = kSelfHashKey.size() + kHashDigits + kSelfHashEnd.size();
+  const bool ends = text.size() > tail && text.ends_with(kSelfHashEnd) &&
+                    text.substr(text.size() - tail, kSelfHashKey.size()) == kSelfHashKey;
+  if (!ends) fail(ErrorKind::data, where, ": incomplete or damaged (no self hash at its end)");
+  const std::string_view body = text.substr(0, text.size() - tail);
+  const std::string_view stored =
+      text.substr(text.size() - tail + kSelfHashKey.size(), kHashDigits);
+  const std::string computed = xxh3_128_hex(body);
+  if (computed != stored)
+    fail(ErrorKind::data, where, ": damaged: its hash is ", computed, ", it says ", stored);
+  const auto num_values = std::count_if(
+      text.begin(), text.end(), [](char c) { return c == ',' || c == '[' || c == '{'; });
+  if (num_values > kMaxValues)
+    fail(ErrorKind::data,
+         where,
+         ": about ",
+         num_values,
+         " values, at most ",
+         kMaxValues,
+         " are read");
+  CheckpointManifest manifest = from_json(parse_json(text, where), where);
+  check_manifest(manifest, where);
+  return manifest;
+}
+
+void check_manifest(const CheckpointManifest& manifest, std::string_view where) {
+  if (!is_plain_name(manifest.run_id))
+    fail(ErrorKind::data, where, ": run id '", manifest.run_id, "' is not allowed");
+  if (manifest.step < 0 || manifest.step > kMaxStep)
+    fail(ErrorKind::data, where, ": step ", manifest.step, " is not allowed");
+  std::vector<std::string> names;
+  for (const auto* list : {&manifest.files, &manifest.shards}) {
+    for (const SavedFile& file : *list) names.push_back(file.name);
+  }
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  if (twice != names.end()) fail(ErrorKind::data, where, ": file ", *twice, " is listed twice");
+  std::size_t num_slices = 0;
+  std::string problems;
+  for (const auto& [name, tensor] : manifest.tensors) {
+    num_slices += tensor.slices.size();
+    if (num_slices > kMaxSlices)
+      fail(ErrorKind::data, where, ": more than ", kMaxSlices, " slices");
+    check_tensor_bounds(manifest, name, tensor, where);
+    std::vector<Shard> parts;
+    for (const SavedSlice& slice : tensor.slices) parts.push_back(slice.part);
+    const std::string problem = cover_problem(tensor.shape, parts);
+    if (!problem.empty()) problems += cat("\n  ", name, ": ", problem);
+  }
+  if (!problems.empty())
+    fail(ErrorKind::data, where, ": tensors are not there exactly once:", problems);
+}
+
+void merge_manifest(CheckpointManifest& whole, const CheckpointManifest& part) {
+  const std::uint64_t base = whole.shards.size();
+  whole.shards.insert(whole.shards.end(), part.shards.begin(), part.shards.end());
+  for (const auto& [name, tensor] : part.tensors) {
+    const auto [found, added] =
+        whole.tensors.try_emplace(name, SavedTensor{tensor.dtype, tensor.shape, {}});
+    SavedTensor& target = found->second;
+    if (!added && (target.dtype != tensor.dtype || target.shape != tensor.shape)) {
+      fail(ErrorKind::internal, "ranks disagree on dtype or shape of tensor ", name);
+    }
+    for (SavedSlice slice : tensor.slices) {
+      slice.shard += base;
+      target.slices.push_back(std::move(slice));
+    }
+  }
+}
+
+bool is_plain_name(std::string_view name) noexcept {
+  constexpr std::string_view kAllowed =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+  return !name.empty() && name.size() <= 128 && name.front() != '.' &&
+         name.find_first_not_of(kAllowed) == std::string::npos;
+}
+
+bool is_tensor_name(std::string_view name) noexcept {
+  if (name.size() > 256) return false;
+  while (true) {
+    const std::size_t slash = name.find('/');
+    if (!is_plain_name(name.substr(0, slash))) return false;
+    if (slash == std::string_view::npos) return true;
+    name.remove_prefix(slash + 1);
+  }
+}
+
+std::string step_folder_name(std::int64_t step) {
+  if (step < 0 || step > kMaxStep)
+    fail(ErrorKind::usage, "step ", step, ", must be in [0, ", kMaxStep, "]");
+  char name[32];
+  std::snprintf(name, sizeof name, "step-%09lld", static_cast<long long>(step));
+  return name;
+}
+
+std::int64_t step_of_folder_name(std::string_view name) noexcept {
+  constexpr std::string_view kPrefix = "step-";
+  if (name.size() != kPrefix.size() + 9 || !name.starts_with(kPrefix)) return -1;
+  std::int64_t step = 0;
+  for (const char c : name.substr(kPrefix.size())) {
+    if (c < '0' || c > '9') return -1;
+    step = step * 10 + (c - '0');
+  }
+  return step;
+}
+
+}  // namespace trireme

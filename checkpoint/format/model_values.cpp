@@ -1,0 +1,96 @@
+#include "checkpoint/format/model_values.hpp"
+
+#include <charconv>
+#include <set>
+
+#include "core/error.hpp"
+#include "core/fields.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr const char* kSection = "model";
+
+std::string text_of(const bool& value) {
+  return value ? "true" : "false";
+}
+
+std::string text_of(const std::string& value) {
+  return value;
+}
+
+template <class Number>
+std::string text_of(const Number& value) {
+  char digits[64];
+  const auto [end, code] = std::to_chars(digits, digits + sizeof digits, value);
+  TRIREME_ASSERT(code == std::errc{});
+  return {digits, end};
+}
+
+bool parse(const std::string& text, bool& value) {
+  value = text == "true";
+  return text == "true" || text == "false";
+}
+
+bool parse(const std::string& text, std::string& value) {
+  value = text;
+  return true;
+}
+
+template <class Number>
+bool parse(const std::string& text, Number& value) {
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return code == std::errc{} && end == text.data() + text.size();
+}
+
+}  // namespace
+
+void put_model_values(const ModelConfig& config, std::map<std::string, std::string>& values) {
+  ModelConfig copy = config;
+  for (const Field& field : fields_of(kSection, copy)) {
+    values[field.key] = std::visit([](const auto* value) { return text_of(*value); }, field.value);
+  }
+}
+
+ModelConfig model_from_values(const std::map<std::string, std::string>& values,
+                              std::string_view where) {
+  ModelConfig config;
+  std::set<std::string> known;
+  for (const Field& field : fields_of(kSection, config)) {
+    known.insert(field.key);
+    const auto found = values.find(field.key);
+    if (found == values.end()) continue;
+    const bool good =
+        std::visit([&](auto* value) { return parse(found->second, *value); }, field.value);
+    if (!good)
+      fail(ErrorKind::data,
+           where,
+           ": value ",
+           field.key,
+           " = '",
+           found->second,
+           "' is not of its type");
+  }
+  for (const auto& [key, text] : values) {
+    if (key.starts_with("model.") && !known.contains(key)) {
+      fail(ErrorKind::data,
+           where,
+           ": value ",
+           key,
+           " is unknown; was it written by a newer version?");
+    }
+  }
+  if (config.hidden_size == 0 || config.vocab_size == 0) {
+    fail(ErrorKind::data,
+         where,
+         ": holds no model shape (values model.hidden_size, model.vocab_size, ...)");
+  }
+  try {
+    resolve(config, 0);
+  } catch (const Error& error) {
+    fail(ErrorKind::data, where, ": ", error.what());
+  }
+  return config;
+}
+
+}  // namespace trireme

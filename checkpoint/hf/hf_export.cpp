@@ -1,0 +1,199 @@
+#include "checkpoint/hf/hf_export.hpp"
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/format/agree.hpp"
+#include "checkpoint/format/convert.hpp"
+#include "checkpoint/format/folder.hpp"
+#include "checkpoint/format/model_values.hpp"
+#include "checkpoint/hf/hf_config.hpp"
+#include "checkpoint/hf/safetensors.hpp"
+#include "core/error.hpp"
+#include "core/files/file.hpp"
+#include "core/files/folders.hpp"
+#include "core/files/json.hpp"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr std::string_view kParam = "param/";
+
+/// Names, shapes and dtypes of the parameters must be exactly those of the shape.
+void check_parameters(const Checkpoint& checkpoint, const std::vector<HfTensor>& tensors) {
+  std::string problems;
+  std::map<std::string, bool> known;
+  for (const HfTensor& tensor : tensors) {
+    const std::string name = cat(kParam, tensor.name);
+    known[name] = true;
+    const auto found = checkpoint.manifest().tensors.find(name);
+    if (found == checkpoint.manifest().tensors.end()) {
+      problems += cat("\n  missing: ", name);
+      continue;
+    }
+    const DType dtype = found->second.dtype;
+    const bool is_float =
+        dtype == DType::f64 || dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
+    if (found->second.shape != tensor.shape || !is_float)
+      problems += cat("\n  ", name, ": wrong shape or dtype");
+  }
+  for (const auto& [name, tensor] : checkpoint.manifest().tensors) {
+    if (name.starts_with(kParam) && !known.contains(name)) problems += cat("\n  extra: ", name);
+  }
+  if (!problems.empty())
+    fail(ErrorKind::data,
+         checkpoint.path().string(),
+         ": parameters do not fit the model's shape:",
+         problems);
+}
+
+std::map<std::string, std::string> carried_files(const Checkpoint& checkpoint) {
+  std::map<std::string, std::string> files;
+  for (const SavedFile& file : checkpoint.manifest().files)
+    files[file.name] = checkpoint.file(file.name);
+  return files;
+}
+
+std::string model_card(const Checkpoint& checkpoint, const ModelConfig& config, DType dtype) {
+  return cat(
+      "---\nlibrary_name: transformers\npipeline_tag: text-generation\n---\n\n# Model exported by "
+      "Trireme\n\n",
+      "| | |\n|---|---|\n",
+      "| parameters | ",
+      config.num_parameters(),
+      " |\n| shape | ",
+      config.num_layers,
+      " layers, width ",
+      config.hidden_size,
+      ", ",
+      config.num_heads,
+      " query and ",
+      config.num_kv_heads,
+      " key-value heads of ",
+      config.head_dim,
+      ", MLP ",
+      config.intermediate_size,
+      " |\n| vocabulary | ",
+      config.vocab_size,
+      " |\n| architecture | ",
+      config.qk_norm ? "Qwen3" : "Llama",
+      config.tie_embeddings ? ", tied embedding" : "",
+      " |\n| weights | ",
+      dtype_name(dtype),
+      " |\n| run | ",
+      checkpoint.manifest().run_id,
+      ", step ",
+      checkpoint.step(),
+      " |\n\n",
+      "```python\nfrom transformers import AutoModelForCausalLM, AutoTokenizer\n",
+      "model = AutoModelForCausalLM.from_pretrained(\"path/to/this/folder\")\n",
+      "tokenizer = AutoTokenizer.from_pretrained(\"path/to/this/folder\")\n```\n");
+}
+
+/// tokenizer.json is what the model was trained with: a class of one family's own, or none, would
+/// have transformers build its tokenizer from the vocabulary alone, with that family's rules.
+void name_tokenizer_class(std::map<std::string, std::string>& files, const std::string& where) {
+  constexpr const char* kName = "tokenizer_config.json";
+  constexpr const char* kFast = "PreTrainedTokenizerFast";
+  if (!files.contains("tokenizer.json")) return;
+  Json config = files.contains(kName) ? parse_json(files[kName], cat(where, "/", kName)) : Json{};
+  const auto known = config.find("tokenizer_class");
+  if (known != config.end() && (*known == kFast || *known == "TokenizersBackend")) return;
+  config["tokenizer_class"] = kFast;
+  files[kName] = config.dump(2) + "\n";
+}
+
+void write_small_files(const Checkpoint& checkpoint,
+                       const ModelConfig& config,
+                       DType dtype,
+                       const fs::path& folder) {
+  std::map<std::string, std::string> files = carried_files(checkpoint);
+  const auto special_ids = special_token_ids(files);
+  name_tokenizer_class(files, checkpoint.path().string());
+  if (!files.contains("special_tokens_map.json")) {
+    const std::string text = special_tokens_map_text(files);
+    if (!text.empty()) files["special_tokens_map.json"] = text;
+  }
+  if (!files.contains("generation_config.json"))
+    files["generation_config.json"] = hf_generation_text(special_ids);
+  files.erase("config.toml");  // the run's, not the model's
+  files["config.json"] = hf_config_text(config, dtype, special_ids);
+  files["README.md"] = model_card(checkpoint, config, dtype);
+  for (const auto& [name, content] : files) write_file_atomic(folder / name, content);
+}
+
+void write_weights(const Checkpoint& checkpoint,
+                   const std::vector<HfTensor>& tensors,
+                   const ExportOptions& options,
+                   const fs::path& folder) {
+  std::vector<SafetensorsSource> sources;
+  for (const HfTensor& tensor : tensors) {
+    const std::string name = cat(kParam, tensor.name);
+    const DType saved = checkpoint.manifest().tensors.at(name).dtype;
+    sources.push_back({tensor.name,
+                       options.dtype,
+                       tensor.shape,
+                       [&checkpoint, &options, name, saved](std::span<std::byte> bytes) {
+                         convert_floats(saved, checkpoint.read_logical(name), options.dtype, bytes);
+                       }});
+  }
+  write_safetensors_folder(folder, sources, options.max_file_bytes);
+}
+
+void check_absent(const fs::path& target) {
+  std::error_code ignored;  // what cannot be looked at cannot be made either
+  if (fs::exists(fs::symlink_status(target, ignored)))
+    fail(
+        ErrorKind::usage, target.string(), " exists already: choose another --output or remove it");
+}
+
+/// An empty folder that is this process's alone: another export of the same name is refused, what
+/// a killed one left is cleared.
+Fd claim_temporary(const fs::path& temporary, const fs::path& target) {
+  make_folders(temporary);
+  std::optional<Fd> lock = lock_folder(temporary);
+  if (!lock)
+    fail(ErrorKind::usage,
+         "another export is writing ",
+         target.string(),
+         "; wait for it, or choose another --output");
+  check_absent(target);  // the other one may have ended between our look and our lock
+  for (const fs::path& left : list_folder(temporary)) remove_tree(left);
+  return std::move(*lock);
+}
+
+}  // namespace
+
+void export_hf(const Checkpoint& checkpoint, const fs::path& folder, const ExportOptions& options) {
+  if (options.dtype != DType::f32 && options.dtype != DType::bf16 && options.dtype != DType::f16) {
+    fail(ErrorKind::usage,
+         "export dtype ",
+         dtype_name(options.dtype),
+         ", must be one of f32, bf16, f16");
+  }
+  const fs::path target = folder.has_filename() ? folder : folder.parent_path();  // "out/" is out
+  check_absent(target);
+  const ModelConfig config =
+      model_from_values(checkpoint.manifest().values, checkpoint.path().string());
+  const std::vector<HfTensor> tensors = hf_tensors(config);
+  check_parameters(checkpoint, tensors);
+  const fs::path temporary = target.parent_path() / cat(".tmp-", target.filename().string());
+  const Fd claim = claim_temporary(temporary, target);
+  const auto error = capture([&] {
+    write_weights(checkpoint, tensors, options, temporary);
+    write_small_files(checkpoint, config, options.dtype, temporary);
+    sync_folder(temporary);
+    publish(temporary, target);
+  });
+  if (!error) return;
+  std::error_code ignored;
+  fs::remove_all(temporary, ignored);
+  throw Error(error->kind(), error->what());
+}
+
+}  // namespace trireme

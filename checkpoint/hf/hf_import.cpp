@@ -1,0 +1,164 @@
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "checkpoint/disk/run_lock.hpp"
+#include "checkpoint/format/agree.hpp"
+#include "checkpoint/format/convert.hpp"
+#include "checkpoint/format/folder.hpp"
+#include "checkpoint/format/model_values.hpp"
+#include "checkpoint/hf/hf_config.hpp"
+#include "checkpoint/hf/hf_export.hpp"
+#include "checkpoint/hf/safetensors.hpp"
+#include "checkpoint/hf/tokenizer_size.hpp"
+#include "checkpoint/save/save.hpp"
+#include "core/error.hpp"
+#include "core/files/file.hpp"
+#include "core/hash/xxh3.hpp"
+#include "core/log.hpp"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+using Weights = std::map<std::string, std::shared_ptr<const SafetensorsFile>>;
+
+/// What a tokenizer needs; anything else of the folder (other formats of the weights, pictures)
+/// stays behind.
+constexpr const char* kCarried[] = {"tokenizer.json",
+                                    "tokenizer_config.json",
+                                    "special_tokens_map.json",
+                                    "generation_config.json",
+                                    "chat_template.jinja",
+                                    "vocab.json",
+                                    "merges.txt",
+                                    "added_tokens.json"};
+
+void check_weights(const Weights& weights,
+                   const std::vector<HfTensor>& tensors,
+                   bool tied,
+                   const std::string& where) {
+  std::string problems;
+  std::set<std::string> known;
+  for (const HfTensor& tensor : tensors) {
+    known.insert(tensor.name);
+    const auto found = weights.find(tensor.name);
+    if (found == weights.end()) {
+      problems += cat("\n  missing: ", tensor.name);
+      continue;
+    }
+    const SafetensorsEntry& entry = found->second->entries().at(tensor.name);
+    const bool is_float = entry.dtype == DType::f32 || entry.dtype == DType::bf16 ||
+                          entry.dtype == DType::f16 || entry.dtype == DType::f64;
+    if (entry.shape != tensor.shape)
+      problems += cat("\n  ", tensor.name, ": shape differs from config.json's");
+    if (!is_float)
+      problems +=
+          cat("\n  ", tensor.name, ": dtype ", dtype_name(entry.dtype), " is not supported");
+  }
+  for (const auto& [name, file] : weights) {
+    // Some writers store the tied output matrix again, and old ones the rotary frequencies; both
+    // follow from the rest.
+    const bool redundant =
+        (tied && name == "lm_head.weight") || name.ends_with(".rotary_emb.inv_freq");
+    if (!known.contains(name) && !redundant) problems += cat("\n  extra: ", name);
+  }
+  if (!problems.empty()) fail(ErrorKind::data, where, " cannot be imported:", problems);
+}
+
+std::vector<std::byte> read_f32(const SafetensorsFile& file, const std::string& name) {
+  const SafetensorsEntry& entry = file.entries().at(name);
+  std::vector<std::byte> raw(entry.end - entry.begin);
+  file.read(name, raw);
+  std::vector<std::byte> converted(raw.size() / size_of(entry.dtype) * size_of(DType::f32));
+  convert_floats(entry.dtype, raw, DType::f32, converted);
+  const std::span values(reinterpret_cast<const float*>(converted.data()),
+                         converted.size() / sizeof(float));
+  if (!std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); }))
+    fail(ErrorKind::data, name, " holds values that are not finite (NaN or infinity)");
+  return converted;
+}
+
+/// transformers does not tie what differs, whatever config.json says.
+bool has_another_output_matrix(const Weights& weights) {
+  const auto raw = [&](const char* name) {
+    const SafetensorsFile& file = *weights.at(name);
+    std::vector<std::byte> bytes(file.entries().at(name).end - file.entries().at(name).begin);
+    file.read(name, bytes);
+    return bytes;
+  };
+  constexpr const char* kEmbedding = "model.embed_tokens.weight";
+  constexpr const char* kOutput = "lm_head.weight";
+  return weights.contains(kEmbedding) && weights.contains(kOutput) &&
+         raw(kEmbedding) != raw(kOutput);
+}
+
+}  // namespace
+
+std::filesystem::path import_hf(const std::filesystem::path& model,
+                                const std::filesystem::path& folder,
+                                Communicator& world) {
+  ModelConfig config;
+  Weights weights;
+  std::vector<HfTensor> tensors;
+  agree(world, capture([&] {
+          const fs::path config_path = model / "config.json";
+          config = model_from_hf(read_json(config_path), config_path.string());
+          weights = open_safetensors_folder(model);
+          if (config.num_layers > static_cast<std::int64_t>(weights.size())) {
+            fail(ErrorKind::data,
+                 config_path.string(),
+                 ": num_hidden_layers = ",
+                 config.num_layers,
+                 ", but the weights are ",
+                 weights.size(),
+                 " tensors in all");
+          }
+          if (config.tie_embeddings && has_another_output_matrix(weights)) {
+            config.tie_embeddings = false;
+            log::warn(cat(config_path.string(),
+                          ": tie_word_embeddings is true, but lm_head.weight is not the embedding: "
+                          "imported untied, as transformers loads it"));
+          }
+          tensors = hf_tensors(config);
+          check_weights(weights, tensors, config.tie_embeddings, model.string());
+        }));
+  StateDict state;
+  std::vector<std::vector<std::byte>> storage;
+  Hasher content;
+  agree(world, capture([&] {
+          put_model_values(config, state.values);
+          state.values.emplace("step", "0");
+          for (const char* name : kCarried) {
+            if (fs::exists(model / name)) state.files[name] = read_file(model / name);
+          }
+          check_tokenizer_fits(num_token_ids(state.files), config, model.string());
+          for (const HfTensor& tensor : tensors) {
+            storage.push_back(read_f32(*weights.at(tensor.name), tensor.name));
+            content.update(storage.back());
+            state.tensors.push_back({cat("param/", tensor.name),
+                                     DType::f32,
+                                     tensor.shape,
+                                     Shard::whole(tensor.shape),
+                                     storage.back(),
+                                     world.rank() == 0});
+          }
+        }));
+  std::optional<RunLock> lock;  // two imports into one folder: the second is refused
+  agree(world, capture([&] {
+          if (world.rank() == 0) lock.emplace(locked_folder(folder), RunLockOptions{});
+        }));
+  // A run id from the content: importing the same folder twice gives the same bytes.
+  return save_checkpoint(
+      folder, 0, state, world, {.run_id = cat("import-", content.hex().substr(0, 16))});
+}
+
+}  // namespace trireme

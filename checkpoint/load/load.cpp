@@ -1,0 +1,193 @@
+#include "checkpoint/load/load.hpp"
+
+#include <algorithm>
+
+#include "checkpoint/disk/disk_reader.hpp"
+#include "checkpoint/format/agree.hpp"
+#include "checkpoint/load/slice_reader.hpp"
+#include "core/error.hpp"
+#include "core/files/file.hpp"
+#include "core/hash/xxh3.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::uint64_t kMaxManifestBytes = std::uint64_t{256} << 20;
+constexpr std::uint64_t kMaxCarriedBytes = std::uint64_t{1} << 30;
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  std::string text = "[";
+  for (const std::int64_t size : shape) text += cat(text.size() > 1 ? ", " : "", size);
+  return text + "]";
+}
+
+/// Which of the checkpoint's tensors (by rank in name order) this rank wants; and what is wrong
+/// with the others.
+struct Wanted {
+  std::vector<std::uint8_t> flags;
+  std::string problems;
+};
+
+Wanted compare(const CheckpointManifest& manifest, const StateDict& into) {
+  Wanted wanted{std::vector<std::uint8_t>(manifest.tensors.size()), ""};
+  for (const StateTensor& tensor : into.tensors) {
+    const auto found = manifest.tensors.find(tensor.name);
+    if (found == manifest.tensors.end()) {
+      wanted.problems += cat("\n  missing: ", tensor.name);
+      continue;
+    }
+    const SavedTensor& saved = found->second;
+    if (saved.dtype != tensor.dtype || saved.shape != tensor.shape) {
+      wanted.problems += cat("\n  ",
+                             tensor.name,
+                             ": saved as ",
+                             dtype_name(saved.dtype),
+                             " ",
+                             shape_text(saved.shape),
+                             ", wanted as ",
+                             dtype_name(tensor.dtype),
+                             " ",
+                             shape_text(tensor.shape));
+    }
+    wanted.flags[static_cast<std::size_t>(std::distance(manifest.tensors.begin(), found))] = 1;
+  }
+  return wanted;
+}
+
+std::string extra_tensors(const CheckpointManifest& manifest,
+                          const std::vector<std::uint8_t>& flags,
+                          const LoadOptions& options) {
+  std::string problems;
+  std::size_t index = 0;
+  for (const auto& [name, tensor] : manifest.tensors) {
+    const bool used = flags[index++] != 0;
+    const bool ignored = std::any_of(options.may_ignore.begin(),
+                                     options.may_ignore.end(),
+                                     [&tensor_name = name](const std::string& prefix) {
+                                       return tensor_name.starts_with(prefix);
+                                     });
+    if (!used && !ignored) problems += cat("\n  extra: ", name);
+  }
+  return problems;
+}
+
+void raise(const Checkpoint& checkpoint, const std::string& problems) {
+  if (!problems.empty()) {
+    fail(
+        ErrorKind::data, checkpoint.path().string(), " does not fit this run's tensors:", problems);
+  }
+}
+
+/// The slices of every wanted tensor.
+std::vector<SliceJob> plan(const CheckpointManifest& manifest, const StateDict& into) {
+  std::map<std::string, std::vector<ReadTarget>> targets;
+  for (const StateTensor& tensor : into.tensors) {
+    TRIREME_ASSERT(tensor.bytes.size() ==
+                   static_cast<std::size_t>(tensor.shard.count()) * size_of(tensor.dtype));
+    targets[tensor.name].push_back({tensor.shard, tensor.bytes});
+  }
+  std::vector<SliceJob> jobs;
+  for (const auto& [name, parts] : targets) {
+    const auto& saved = *manifest.tensors.find(name);
+    for (const SavedSlice& slice : saved.second.slices)
+      jobs.push_back({&saved.first, &saved.second, &slice, parts});
+  }
+  return jobs;
+}
+
+void read_tensors(const Checkpoint& checkpoint, const StateDict& into) {
+  read_slices(checkpoint.path(), checkpoint.manifest(), plan(checkpoint.manifest(), into));
+}
+
+}  // namespace
+
+Checkpoint Checkpoint::open(const std::filesystem::path& folder) {
+  if (std::error_code code; std::filesystem::is_symlink(folder, code)) {
+    fail(ErrorKind::data, folder.string(), " is a symbolic link, which is not followed");
+  }
+  const std::filesystem::path path = folder / kManifestName;
+  Checkpoint checkpoint;
+  checkpoint.path_ = folder;
+  checkpoint.manifest_ = parse_manifest(read_regular(path, kMaxManifestBytes), path.string());
+  const std::int64_t named = step_of_folder_name(folder.filename().string());
+  if (named >= 0 && named != checkpoint.step()) {
+    fail(ErrorKind::data,
+         path.string(),
+         ": belongs to step ",
+         checkpoint.step(),
+         ", not to this folder");
+  }
+  return checkpoint;
+}
+
+bool Checkpoint::has_file(const std::string& name) const noexcept {
+  return std::any_of(manifest_.files.begin(), manifest_.files.end(), [&](const SavedFile& file) {
+    return file.name == name;
+  });
+}
+
+std::string Checkpoint::file(const std::string& name) const {
+  const auto found = std::find_if(manifest_.files.begin(),
+                                  manifest_.files.end(),
+                                  [&](const SavedFile& file) { return file.name == name; });
+  if (found == manifest_.files.end())
+    fail(ErrorKind::data, path_.string(), " holds no file ", name);
+  (void)open_recorded(path_, *found);
+  const std::string content = read_regular(path_ / name, kMaxCarriedBytes);
+  if (xxh3_128_hex(content) != found->hash)
+    fail(ErrorKind::data, (path_ / name).string(), " is damaged: its hash differs");
+  return content;
+}
+
+std::vector<std::byte> Checkpoint::read_logical(const std::string& name) const {
+  const auto found = manifest_.tensors.find(name);
+  if (found == manifest_.tensors.end())
+    fail(ErrorKind::data, path_.string(), " holds no tensor ", name);
+  const SavedTensor& tensor = found->second;
+  std::uint64_t available = 0;  // a hostile shape must not allocate more than the files hold
+  for (const SavedFile& shard : manifest_.shards) {
+    (void)open_recorded(path_, shard);
+    available += shard.bytes;
+  }
+  const auto count = static_cast<std::uint64_t>(tensor.count());
+  if (count > available / size_of(tensor.dtype))
+    fail(ErrorKind::data, path_.string(), ": ", name, " is larger than its shards");
+  std::vector<std::byte> bytes(count * size_of(tensor.dtype));
+  const ReadTarget target{Shard::whole(tensor.shape), bytes};
+  std::vector<SliceJob> jobs;
+  for (const SavedSlice& slice : tensor.slices) jobs.push_back({&name, &tensor, &slice, {target}});
+  read_slices(path_, manifest_, std::move(jobs));
+  return bytes;
+}
+
+void load_tensors(const Checkpoint& checkpoint, StateDict& into, const LoadOptions& options) {
+  const Wanted wanted = compare(checkpoint.manifest(), into);
+  raise(checkpoint, wanted.problems + extra_tensors(checkpoint.manifest(), wanted.flags, options));
+  read_tensors(checkpoint, into);
+  into.values = checkpoint.manifest().values;
+}
+
+void load_tensors(const Checkpoint& checkpoint,
+                  StateDict& into,
+                  Communicator& world,
+                  const LoadOptions& options) {
+  check_equal(world, manifest_text(checkpoint.manifest()), "the checkpoint to load");
+  Wanted wanted = compare(checkpoint.manifest(), into);
+  world
+      .all_reduce(wanted.flags.data(),
+                  wanted.flags.data(),
+                  wanted.flags.size(),
+                  DType::u8,
+                  ReduceOp::max,
+                  {},
+                  "wanted tensors")
+      ->wait();
+  agree(world, capture([&] {
+          raise(checkpoint,
+                wanted.problems + extra_tensors(checkpoint.manifest(), wanted.flags, options));
+        }));
+  agree(world, capture([&] { read_tensors(checkpoint, into); }));
+  into.values = checkpoint.manifest().values;
+}
+
+}  // namespace trireme

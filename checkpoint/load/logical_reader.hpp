@@ -1,0 +1,36 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "checkpoint/disk/aligned_buffer.hpp"
+#include "checkpoint/load/load.hpp"
+
+namespace trireme {
+
+/// The row-major elements of a logical tensor, a window of 64 MiB at a time, whatever the slices.
+/// Checksums are not looked at, for a window may be a small part of a large slice: the checkpoint
+/// must have been verified before.
+class LogicalReader {
+ public:
+  static constexpr std::int64_t kWindowBytes = std::int64_t{64} << 20;
+
+  /// Both must outlive the reader.
+  LogicalReader(const Checkpoint& checkpoint, const SavedTensor& tensor)
+      : checkpoint_(&checkpoint), tensor_(&tensor) {}
+
+  /// The next window, valid until the next call; empty at the end. Throws as DiskReader::read.
+  std::span<const std::byte> next();
+
+ private:
+  void read(const Shard& window);
+
+  const Checkpoint* checkpoint_;
+  const SavedTensor* tensor_;
+  std::int64_t begin_ = 0;
+  std::vector<std::byte> window_;
+  AlignedBuffer buffer_;
+};
+
+}  // namespace trireme

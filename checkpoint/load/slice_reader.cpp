@@ -1,0 +1,212 @@
+#include "checkpoint/load/slice_reader.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "checkpoint/disk/disk_reader.hpp"
+#include "core/error.hpp"
+#include "core/hash/crc32c.hpp"
+#include "core/hash/xxh3.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::uint64_t kPiece = std::uint64_t{4} << 20;   // a multiple of every element size
+constexpr std::uint64_t kSkip = std::uint64_t{256} << 10;  // cheaper to read than to start anew
+constexpr std::size_t kChunk = std::size_t{128} << 10;     // checked and copied while in the cache
+constexpr std::size_t kThreads = 4;  // they wait for the disk most of the time
+
+/// The runs of one target within a slice, rising in both.
+struct Wanted {
+  std::vector<ShardRun> runs;
+  std::span<std::byte> bytes;
+};
+
+/// A job with its runs, and the checksums of its pieces.
+struct Task {
+  const SliceJob* job = nullptr;
+  std::uint64_t bytes = 0;
+  std::vector<Wanted> wanted;
+  std::vector<std::uint32_t> checksums;  // of kPiece bytes each, the last of the rest
+};
+
+struct TaskPart {
+  Task* task = nullptr;
+  std::uint64_t begin = 0;  // bytes of the slice
+  std::uint64_t bytes = 0;
+};
+
+/// What one thread reads at once: neighbouring parts of one file.
+struct Unit {
+  std::uint64_t shard = 0;
+  std::uint64_t at = 0;
+  std::uint64_t bytes = 0;
+  std::vector<TaskPart> parts;
+};
+
+/// Copies what lies in slice elements from `begin` on, given as `piece`.
+void scatter(const Wanted& wanted,
+             std::span<const std::byte> piece,
+             std::int64_t begin,
+             std::size_t element) {
+  const std::int64_t end = begin + static_cast<std::int64_t>(piece.size() / element);
+  auto run =
+      std::partition_point(wanted.runs.begin(), wanted.runs.end(), [&](const ShardRun& candidate) {
+        return candidate.source_index + candidate.count <= begin;
+      });
+  for (; run != wanted.runs.end() && run->source_index < end; ++run) {
+    const std::int64_t from = std::max(begin, run->source_index);
+    const std::int64_t to = std::min(end, run->source_index + run->count);
+    const auto at = static_cast<std::size_t>(run->target_index + from - run->source_index);
+    std::memcpy(wanted.bytes.data() + at * element,
+                piece.data() + static_cast<std::size_t>(from - begin) * element,
+                static_cast<std::size_t>(to - from) * element);
+  }
+}
+
+/// Checks and copies one part, a stretch that fits the cache at a time.
+void take(const TaskPart& part, std::span<const std::byte> bytes) {
+  Task& task = *part.task;
+  const std::size_t element = size_of(task.job->tensor->dtype);
+  std::uint32_t checksum = 0;
+  for (std::size_t done = 0; done < bytes.size(); done += kChunk) {
+    const auto chunk = bytes.subspan(done, std::min(kChunk, bytes.size() - done));
+    checksum = crc32c(chunk, checksum);
+    for (const Wanted& wanted : task.wanted)
+      scatter(wanted, chunk, static_cast<std::int64_t>((part.begin + done) / element), element);
+  }
+  task.checksums[static_cast<std::size_t>(part.begin / kPiece)] = checksum;
+}
+
+void check_hash(const SliceJob& job,
+                const std::string& computed,
+                const std::filesystem::path& file) {
+  if (computed == job.slice->hash) return;
+  fail(ErrorKind::data,
+       file.string(),
+       ": tensor ",
+       *job.name,
+       " is damaged: its checksum is ",
+       computed,
+       ", the manifest says ",
+       job.slice->hash);
+}
+
+std::string joined_checksum(const Task& task) {
+  std::uint32_t checksum = 0;
+  std::uint64_t left = task.bytes;
+  for (const std::uint32_t piece : task.checksums) {
+    const std::uint64_t bytes = std::min(kPiece, left);
+    checksum = crc32c_join(checksum, piece, bytes);
+    left -= bytes;
+  }
+  return crc32c_hex(checksum);
+}
+
+/// Slices with a hash that does not join (written before checksums did): one after another.
+void read_in_order(const DiskReader& reader, const Task& task) {
+  const std::size_t element = size_of(task.job->tensor->dtype);
+  AlignedBuffer buffer;
+  Hasher hasher;
+  for (std::uint64_t done = 0; done < task.bytes; done += kPiece) {
+    const auto size = static_cast<std::size_t>(std::min(kPiece, task.bytes - done));
+    const auto piece = reader.read(task.job->slice->at + done, size, buffer);
+    hasher.update(piece);
+    for (const Wanted& wanted : task.wanted)
+      scatter(wanted, piece, static_cast<std::int64_t>(done / element), element);
+  }
+  check_hash(*task.job, hasher.hex(), reader.path());
+}
+
+/// Tasks of one file after another, in the order of their bytes.
+std::vector<Unit> plan_units(std::vector<Task>& tasks) {
+  std::vector<Unit> units;
+  for (Task& task : tasks) {
+    const SavedSlice& slice = *task.job->slice;
+    for (std::uint64_t begin = 0; begin < task.bytes; begin += kPiece) {
+      const std::uint64_t bytes = std::min(kPiece, task.bytes - begin);
+      const std::uint64_t at = slice.at + begin;
+      const bool joins = !units.empty() && units.back().shard == slice.shard &&
+                         at >= units.back().at + units.back().bytes &&
+                         at <= units.back().at + units.back().bytes + kSkip &&
+                         at + bytes - units.back().at <= kPiece;
+      if (!joins) units.push_back({slice.shard, at, 0, {}});
+      units.back().parts.push_back({&task, begin, bytes});
+      units.back().bytes = at + bytes - units.back().at;
+    }
+  }
+  return units;
+}
+
+/// All units, by several threads; the error of the earliest unit is thrown.
+void run_units(const std::map<std::uint64_t, DiskReader>& readers, const std::vector<Unit>& units) {
+  std::atomic<std::size_t> next{0};
+  std::mutex mutex;
+  std::map<std::size_t, std::exception_ptr> errors;
+  const auto work = [&] {
+    AlignedBuffer buffer;
+    for (std::size_t i = next++; i < units.size(); i = next++) {
+      const Unit& unit = units[i];
+      try {
+        const auto bytes =
+            readers.at(unit.shard).read(unit.at, static_cast<std::size_t>(unit.bytes), buffer);
+        for (const TaskPart& part : unit.parts) {
+          const std::uint64_t from = part.task->job->slice->at + part.begin - unit.at;
+          take(part,
+               bytes.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(part.bytes)));
+        }
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        errors.emplace(i, std::current_exception());
+        next = units.size();
+      }
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 1; i < std::min(kThreads, units.size()); ++i) threads.emplace_back(work);
+    work();
+  }
+  if (!errors.empty()) std::rethrow_exception(errors.begin()->second);
+}
+
+}  // namespace
+
+void read_slices(const std::filesystem::path& folder,
+                 const CheckpointManifest& manifest,
+                 std::vector<SliceJob> jobs) {
+  std::sort(jobs.begin(), jobs.end(), [](const SliceJob& a, const SliceJob& b) {
+    return std::pair(a.slice->shard, a.slice->at) < std::pair(b.slice->shard, b.slice->at);
+  });
+  std::map<std::uint64_t, DiskReader> readers;
+  std::vector<Task> tasks;
+  for (const SliceJob& job : jobs) {
+    Task task{&job,
+              static_cast<std::uint64_t>(job.slice->part.count()) * size_of(job.tensor->dtype),
+              {},
+              {}};
+    for (const ReadTarget& target : job.targets) {
+      std::vector<ShardRun> runs = intersect(job.tensor->shape, job.slice->part, target.part);
+      if (!runs.empty()) task.wanted.push_back({std::move(runs), target.bytes});
+    }
+    if (task.wanted.empty()) continue;
+    const std::uint64_t shard = job.slice->shard;
+    if (!readers.contains(shard)) readers.try_emplace(shard, folder, manifest.shards.at(shard));
+    if (job.slice->hash.size() != kChecksumDigits) {
+      read_in_order(readers.at(shard), task);
+      continue;
+    }
+    task.checksums.resize(static_cast<std::size_t>((task.bytes + kPiece - 1) / kPiece));
+    tasks.push_back(std::move(task));
+  }
+  run_units(readers, plan_units(tasks));
+  for (const Task& task : tasks)
+    check_hash(*task.job, joined_checksum(task), readers.at(task.job->slice->shard).path());
+}
+
+}  // namespace trireme

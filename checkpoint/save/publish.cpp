@@ -1,0 +1,109 @@
+#include "checkpoint/save/publish.hpp"
+
+#include <cerrno>
+
+#include "checkpoint/format/agree.hpp"
+#include "checkpoint/format/folder.hpp"
+#include "core/error.hpp"
+#include "core/files/file.hpp"
+#include "core/files/refusal.hpp"
+#include "core/hash/xxh3.hpp"
+#include "core/log.hpp"
+#include "core/process/failpoints.hpp"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+void write_carried_files(const Unpublished& unpublished, CheckpointManifest& manifest) {
+  for (const auto& [name, content] : unpublished.files) {
+    failpoint("checkpoint.files");
+    write_file_atomic(unpublished.temporary / name, content);
+    manifest.files.push_back({name, content.size(), xxh3_128_hex(content)});
+  }
+}
+
+/// A shard that another node wrote may not be visible here yet, or be short: then it must not be
+/// committed.
+void check_shards_arrived(const Unpublished& unpublished, const CheckpointManifest& manifest) {
+  for (const SavedFile& shard : manifest.shards) {
+    std::error_code code;
+    const auto size = std::filesystem::file_size(unpublished.temporary / shard.name, code);
+    if (code || size != shard.bytes) {
+      fail(ErrorKind::resource,
+           (unpublished.temporary / shard.name).string(),
+           ": ",
+           shard.bytes,
+           " bytes were written, ",
+           code ? code.message() : cat(size),
+           " seen by rank 0");
+    }
+  }
+}
+
+/// A folder that a power cut cannot take away with what is committed in it later.
+void make_durable_folder(const fs::path& folder) {
+  std::error_code code;
+  if (fs::is_directory(folder, code)) return;
+  if (folder.has_parent_path() && folder.parent_path() != folder)
+    make_durable_folder(folder.parent_path());
+  std::error_code ignored;
+  if (!fs::create_directory(folder, code) && !fs::is_directory(folder, ignored))
+    fail_to_write("make folder", folder, code ? code.value() : EEXIST);
+  sync_folder(folder.parent_path());
+}
+
+}  // namespace
+
+void make_temporary(const Unpublished& unpublished) {
+  make_durable_folder(fs::absolute(unpublished.folder));
+  std::error_code code;
+  const fs::path target = unpublished.folder / step_folder_name(unpublished.step);
+  if (fs::exists(fs::symlink_status(target, code))) {
+    fail(ErrorKind::usage,
+         target.string(),
+         " exists already; a committed checkpoint is never overwritten");
+  }
+  // What cannot be deleted costs space; where it is in the way, the next line says so.
+  if (const auto error = capture([&] { remove_leftovers(unpublished.folder); }))
+    log::warn(error->what());
+  failpoint("checkpoint.mkdir");
+  if (!fs::create_directory(unpublished.temporary, code))
+    fail_to_write("make folder", unpublished.temporary, code ? code.value() : EEXIST);
+}
+
+fs::path publish_checkpoint(const Unpublished& unpublished,
+                            const std::vector<CheckpointManifest>& parts) {
+  failpoint("checkpoint.gathered");
+  CheckpointManifest manifest;
+  manifest.run_id = unpublished.run_id;
+  manifest.step = unpublished.step;
+  manifest.values = unpublished.values;
+  for (const CheckpointManifest& part : parts) merge_manifest(manifest, part);
+  write_carried_files(unpublished, manifest);
+  if (const auto error = capture([&] { check_manifest(manifest, "the state to save"); })) {
+    throw Error(ErrorKind::internal, error->what());
+  }
+  check_shards_arrived(unpublished, manifest);
+  failpoint("checkpoint.manifest");
+  const std::string text = manifest_text(manifest);
+  write_file_atomic(unpublished.temporary / kManifestName, text);
+  failpoint("checkpoint.manifest.written");
+  sync_folder(unpublished.temporary);
+  failpoint("checkpoint.publish");
+  const std::string name = step_folder_name(manifest.step);
+  publish(unpublished.temporary, unpublished.folder / name);
+  failpoint("checkpoint.published");
+  // A hint for people and scripts; readers scan the folders. So its failure does not undo the
+  // commit.
+  if (const auto error = capture([&] {
+        write_file_atomic(unpublished.folder / "latest", cat(name, "\n", xxh3_128_hex(text), "\n"));
+      })) {
+    log::warn(cat("checkpoint ", name, " is saved, but ", error->what()));
+  }
+  failpoint("checkpoint.done");
+  return unpublished.folder / name;
+}
+
+}  // namespace trireme

@@ -1,0 +1,155 @@
+#include "checkpoint/save/save.hpp"
+
+#include <algorithm>
+
+#include "checkpoint/format/agree.hpp"
+#include "core/hash/xxh3.hpp"
+#include "core/process/failpoints.hpp"
+
+namespace trireme {
+namespace {
+
+void check_tensor(const StateTensor& tensor) {
+  if (!is_tensor_name(tensor.name))
+    fail(ErrorKind::internal, "tensor name '", tensor.name, "' cannot be saved");
+  const Shard& part = tensor.shard;
+  bool good =
+      part.offset.size() == tensor.shape.size() && part.extent.size() == tensor.shape.size();
+  for (std::size_t dim = 0; good && dim < tensor.shape.size(); ++dim) {
+    good = part.offset[dim] >= 0 && part.extent[dim] >= 0 &&
+           part.offset[dim] + part.extent[dim] <= tensor.shape[dim];
+  }
+  good = good && 0 <= part.flat_begin && part.flat_begin <= part.flat_end &&
+         part.flat_end <= part.rectangle_count() &&
+         tensor.bytes.size() == static_cast<std::size_t>(part.count()) * size_of(tensor.dtype);
+  if (!good)
+    fail(ErrorKind::internal,
+         "tensor ",
+         tensor.name,
+         ": its shard or its bytes do not fit its shape");
+}
+
+std::vector<SliceToWrite> owned_slices(const StateDict& state) {
+  std::vector<SliceToWrite> slices;
+  for (const StateTensor& tensor : state.tensors) {
+    check_tensor(tensor);
+    // A tensor without elements is still named in the manifest.
+    const bool empty = Shard::whole(tensor.shape).count() == 0;
+    if (tensor.owner && (empty || tensor.shard.count() > 0)) {
+      slices.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.shard, tensor.bytes});
+    }
+  }
+  return slices;
+}
+
+void check_files(const StateDict& state, const SaveOptions& options) {
+  if (!is_plain_name(options.run_id))
+    fail(ErrorKind::internal, "run id '", options.run_id, "' is not a plain name");
+  for (const auto& [name, content] : state.files) {
+    const bool reserved = name == kManifestName || name.starts_with("shard-");
+    if (!is_plain_name(name) || reserved)
+      fail(ErrorKind::internal, "file name '", name, "' cannot be saved");
+  }
+}
+
+/// Everything that must be the same on all ranks, as one text.
+std::string common_text(const StagedCheckpoint& staged) {
+  CheckpointManifest common;
+  common.run_id = staged.identity.run_id;
+  common.step = staged.identity.step;
+  common.values = staged.whole.values;
+  for (const auto& [name, content] : staged.whole.files)
+    common.files.push_back({name, content.size(), xxh3_128_hex(content)});
+  return manifest_part_text(common);
+}
+
+}  // namespace
+
+void copy_slices(StagedCheckpoint& staged, AlignedBuffer memory) {
+  std::size_t total = 0;
+  for (const SliceToWrite& slice : staged.slices) total += slice.bytes.size();
+  if (memory.size() < total) memory = AlignedBuffer(total);
+  staged.arena = std::move(memory);
+  std::byte* next = staged.arena.data();
+  for (SliceToWrite& slice : staged.slices) {
+    std::copy(
+        slice.bytes.begin(), slice.bytes.end(), next);  // memcpy may not see an empty slice's null
+    slice.bytes = {next, slice.bytes.size()};
+    next += slice.bytes.size();
+  }
+}
+
+StagedCheckpoint stage_checkpoint(const std::filesystem::path& folder,
+                                  std::int64_t step,
+                                  const StateDict& state,
+                                  Communicator& world,
+                                  const SaveOptions& options) {
+  StagedCheckpoint staged;
+  const auto error = capture([&] {
+    failpoint("checkpoint.stage");
+    check_files(state, options);
+    staged.whole = {folder,
+                    folder / (".tmp-" + step_folder_name(step)),
+                    options.run_id,
+                    step,
+                    state.values,
+                    state.files};
+    staged.identity = {options.run_id, step, world.rank(), world.size()};
+    staged.slices = owned_slices(state);
+    if (options.copy) copy_slices(staged, {});
+    if (world.rank() == 0) make_temporary(staged.whole);
+  });
+  agree(world, error);
+  check_equal(world, common_text(staged), "step, values or files of a checkpoint");
+  return staged;
+}
+
+WrittenShard write_staged_shard(const StagedCheckpoint& staged, WritePace* pace) noexcept {
+  WrittenShard written;
+  written.error = capture([&] {
+    written.part = write_shard_file(staged.whole.temporary, staged.identity, staged.slices, pace);
+  });
+  return written;
+}
+
+std::filesystem::path commit_checkpoint(const StagedCheckpoint& staged,
+                                        const WrittenShard& written,
+                                        Communicator& world) {
+  std::optional<Error> failure;
+  try {
+    agree(world, written.error);
+    const std::vector<std::string> parts = gather_texts(world, manifest_part_text(written.part));
+    const auto error = capture([&] {
+      if (world.rank() != 0) return;
+      std::vector<CheckpointManifest> parsed;
+      for (const std::string& part : parts)
+        parsed.push_back(parse_manifest_part(part, "a rank's part of the manifest"));
+      publish_checkpoint(staged.whole, parsed);
+    });
+    agree(world, error);
+  } catch (const Error& error) {
+    failure = error;
+  }
+  if (!failure) return staged.whole.folder / step_folder_name(staged.identity.step);
+  // After agree no rank writes any more. If a peer is gone instead, its next owner clears the
+  // leftovers.
+  if (world.rank() == 0 && failure->kind() != ErrorKind::comm) {
+    std::error_code ignored;
+    std::filesystem::remove_all(staged.whole.temporary, ignored);
+  }
+  throw Error(failure->kind(),
+              cat("checkpoint of step ", staged.identity.step, " is not saved: ", failure->what()));
+}
+
+std::filesystem::path save_checkpoint(const std::filesystem::path& folder,
+                                      std::int64_t step,
+                                      const StateDict& state,
+                                      Communicator& world,
+                                      const SaveOptions& options) {
+  SaveOptions borrowed = options;
+  borrowed.copy = false;
+  const StagedCheckpoint staged = stage_checkpoint(folder, step, state, world, borrowed);
+  return commit_checkpoint(staged, write_staged_shard(staged), world);
+}
+
+}  // namespace trireme

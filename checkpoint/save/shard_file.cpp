@@ -1,0 +1,118 @@
+#include "checkpoint/save/shard_file.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+
+#include "checkpoint/disk/disk_writer.hpp"
+#include "core/error.hpp"
+#include "core/files/file.hpp"
+#include "core/files/hdf5.hpp"
+#include "core/hash/crc32c.hpp"
+#include "core/process/failpoints.hpp"
+
+namespace trireme {
+namespace {
+
+struct Placed {
+  const SliceToWrite* slice = nullptr;
+  std::string dataset;
+  std::uint64_t at = 0;
+};
+
+std::vector<std::uint64_t> dataset_shape(const Shard& part) {
+  if (part.count() != part.rectangle_count()) return {static_cast<std::uint64_t>(part.count())};
+  return {part.extent.begin(), part.extent.end()};
+}
+
+/// The HDF5 file with all datasets allocated and nothing in them; slices in file order.
+std::vector<Placed> write_skeleton(const std::filesystem::path& path,
+                                   const ShardIdentity& identity,
+                                   std::span<const SliceToWrite> slices) {
+  Hdf5File file = Hdf5File::create(path);
+  file.set_attribute("format", std::string("trireme-checkpoint"));
+  file.set_attribute("version", kCheckpointVersion);
+  file.set_attribute("run_id", identity.run_id);
+  file.set_attribute("step", static_cast<std::uint64_t>(identity.step));
+  file.set_attribute("shard", static_cast<std::uint64_t>(identity.index));
+  file.set_attribute("num_shards", static_cast<std::uint64_t>(identity.count));
+  std::vector<Placed> placed;
+  std::map<std::string, int> seen;
+  for (const SliceToWrite& slice : slices) {
+    if (slice.bytes.empty()) continue;
+    const int nth = seen[slice.name]++;
+    std::string dataset = "/" + slice.name + (nth == 0 ? "" : cat("#", nth));
+    const std::uint64_t at = file.create_dataset(dataset, slice.dtype, dataset_shape(slice.part));
+    placed.push_back({&slice, std::move(dataset), at});
+  }
+  file.close();
+  std::sort(
+      placed.begin(), placed.end(), [](const Placed& a, const Placed& b) { return a.at < b.at; });
+  return placed;
+}
+
+/// What libhdf5 put between our data, its metadata, as one stretch for each gap: read before the
+/// raw writes begin.
+std::vector<std::vector<std::byte>> read_gaps(const std::filesystem::path& path,
+                                              const std::vector<Placed>& placed) {
+  const Fd fd = open_read(path);
+  std::vector<std::vector<std::byte>> gaps;
+  std::uint64_t position = 0;
+  const auto read_until = [&](std::uint64_t end) {
+    TRIREME_ASSERT(end >= position);
+    gaps.emplace_back(end - position);
+    read_all(fd.get(), gaps.back(), position, path);
+  };
+  for (const Placed& one : placed) {
+    read_until(one.at);
+    position = one.at + one.slice->bytes.size();
+  }
+  read_until(std::filesystem::file_size(path));
+  return gaps;
+}
+
+}  // namespace
+
+std::string shard_file_name(const ShardIdentity& identity) {
+  char name[64];
+  std::snprintf(name, sizeof name, "shard-%05d-of-%05d.h5", identity.index, identity.count);
+  return name;
+}
+
+CheckpointManifest write_shard_file(const std::filesystem::path& folder,
+                                    const ShardIdentity& identity,
+                                    std::span<const SliceToWrite> slices,
+                                    WritePace* pace) {
+  const std::string name = shard_file_name(identity);
+  const std::filesystem::path path = folder / name;
+  failpoint("checkpoint.shard.create");
+  const std::vector<Placed> placed = write_skeleton(path, identity, slices);
+  failpoint("checkpoint.shard.skeleton");
+  const std::vector<std::vector<std::byte>> gaps = read_gaps(path, placed);
+  DiskWriter writer(path, pace);
+  CheckpointManifest part;
+  part.run_id = identity.run_id;
+  part.step = identity.step;
+  for (const SliceToWrite& slice : slices) {
+    part.tensors.try_emplace(slice.name, SavedTensor{slice.dtype, slice.shape, {}});
+  }
+  for (std::size_t i = 0; i < placed.size(); ++i) {
+    writer.append(gaps[i]);
+    const SliceToWrite& slice = *placed[i].slice;
+    part.tensors.at(slice.name)
+        .slices.push_back({0,
+                           placed[i].dataset,
+                           placed[i].at,
+                           slice.part,
+                           crc32c_hex(writer.append(slice.bytes))});
+  }
+  writer.append(gaps.back());
+  const std::uint64_t size = writer.size();
+  part.shards.push_back({name, size, writer.finish()});
+  failpoint("checkpoint.shard.folder");
+  sync_folder(folder);
+  failpoint("checkpoint.shard.done");
+  return part;
+}
+
+}  // namespace trireme

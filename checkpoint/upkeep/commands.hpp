@@ -1,0 +1,106 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "checkpoint/load/load.hpp"
+#include "comm/communicator.hpp"
+
+/// What `trireme checkpoint ...`, `export` and `import` do, as functions: options in, text for
+/// standard output back, problems thrown. DIR is a step folder, a folder of step folders or a run
+/// folder; where one checkpoint is meant, the newest of a run is taken. If that is damaged, the
+/// command fails (Error(data)) unless it may take an older one, `--allow-older`.
+namespace trireme {
+
+/// What `--allow-older` says on every page that has it.
+inline constexpr const char* kAllowOlderHelp =
+    "where a run's newest checkpoint is damaged, take the newest good one (else exit code 3)";
+
+/// The checkpoint that `place` means, for generate, serve, export: a step folder as it is (its
+/// content is verified while it is read), or the newest of a run, verified. Throws Error(data) that
+/// names damage and the newest good one, or with `allow_older` takes that, with a warning on the
+/// log for each one passed over.
+Checkpoint open_newest_good(const std::filesystem::path& place, bool allow_older = false);
+
+/// One line a checkpoint, newest first: step, size, tensors, shards, run, or why it cannot be read.
+/// Manifests only.
+std::string checkpoint_list(const std::filesystem::path& place);
+
+/// Checks every byte: of one checkpoint, or of all in a run. Throws Error(data) listing the damage
+/// of all of them.
+std::string checkpoint_verify(const std::filesystem::path& place);
+
+/// The layout-independent hash of all tensors (hash_tensors), and a newline.
+std::string checkpoint_hash(const std::filesystem::path& place, bool allow_older = false);
+
+/// Values, files, shards and tensors of one checkpoint, for people; or with `layout` the slices, as
+/// `checkpoint reshard --layout` reads them.
+std::string checkpoint_inspect(const std::filesystem::path& place,
+                               bool layout = false,
+                               bool allow_older = false);
+
+/// What differs between the states of two checkpoints (checkpoint_differences), or that nothing
+/// does.
+struct CheckpointDiff {
+  std::string text;
+  bool same = false;
+};
+
+CheckpointDiff checkpoint_diff(const std::filesystem::path& a,
+                               const std::filesystem::path& b,
+                               bool allow_older = false);
+
+struct ReshardCommand {
+  std::string from;
+  std::string output;      // folder of checkpoints; its step-NNNNNNNNN must not exist
+  std::int64_t ranks = 0;  // spread by bytes over so many
+  std::string layout;      // or a file: read_layout
+  bool allow_older = false;
+};
+
+std::string checkpoint_reshard(const ReshardCommand& options);
+
+struct PruneCommand {
+  std::string place;  // run folder, or folder of its checkpoints
+  std::int64_t keep_last = 3;
+  std::int64_t keep_every = 0;
+  std::int64_t keep_best = 0;
+  bool dry_run = false;
+};
+
+/// Prunes a run that no job is using (RunLock is held meanwhile).
+std::string checkpoint_prune(const PruneCommand& options);
+
+struct ExportCommand {
+  std::string checkpoint;  // DIR as above
+  std::string output;
+  std::string dtype = "f32";
+  bool allow_older = false;
+
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("checkpoint", self.checkpoint, "checkpoint or run folder");
+    visit("output", self.output, "Hugging Face model folder to write; must not exist");
+    visit("dtype", self.dtype, "of the weights: f32 (exact), bf16 or f16");
+  }
+};
+
+std::string export_command(const ExportCommand& options);
+
+struct ImportCommand {
+  std::string hf;
+  std::string output;
+
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("hf",
+          self.hf,
+          "Hugging Face model folder of Qwen3 or Llama shape (config.json, safetensors)");
+    visit("output", self.output, "run folder to write; its checkpoints/step-000000000 appears");
+  }
+};
+
+/// Collective; meant for one rank.
+std::string import_command(const ImportCommand& options, Communicator& world);
+
+}  // namespace trireme

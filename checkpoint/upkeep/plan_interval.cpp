@@ -1,0 +1,86 @@
+#include "checkpoint/upkeep/plan_interval.hpp"
+
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+#include "core/error.hpp"
+
+namespace trireme {
+namespace {
+
+void require(bool good, const char* option, double value, const char* rule) {
+  if (!good) fail(ErrorKind::usage, option, " ", value, ", must be ", rule);
+}
+
+std::string number(double value, int digits) {
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), "%.*f", digits, value);
+  return text.data();
+}
+
+std::string duration(double seconds) {
+  if (seconds < 120) return number(seconds, 1) + " s";
+  if (seconds < 7200) return number(seconds / 60, 1) + " min";
+  return number(seconds / 3600, 1) + " h";
+}
+
+}  // namespace
+
+IntervalAnswer plan_interval(const IntervalQuestion& question) {
+  constexpr double kMost = 1e9;  // 30 years in seconds, more devices and hours than there are
+  const auto at_least = [](const char* option, double value, double least, const char* rule) {
+    require(value >= least && value <= kMost, option, value, rule);
+  };
+  at_least("--stall-s",
+           question.stall_s,
+           1e-6,
+           "in [1e-6, 1e9] (measure it with `trireme bench checkpoint`)");
+  at_least("--restart-s", question.restart_s, 0, "in [0, 1e9]");
+  at_least("--device-mtbf-h", question.device_mtbf_h, 1e-3, "in [0.001, 1e9]");
+  at_least("--step-time-s", question.step_time_s, 0, "in [0, 1e9]");
+  if (question.mtbf_h != 0) at_least("--mtbf-h", question.mtbf_h, 1e-3, "in [0.001, 1e9]");
+  if (question.devices != 0) at_least("--devices", question.devices, 1, "in [1, 1e9]");
+  if ((question.mtbf_h > 0) == (question.devices > 0))
+    fail(ErrorKind::usage, "plan-interval needs either --mtbf-h or --devices");
+  IntervalAnswer answer;
+  const double mtbf_h =
+      question.mtbf_h > 0 ? question.mtbf_h : question.device_mtbf_h / question.devices;
+  const double m = mtbf_h * 3600;
+  const double c = question.stall_s;
+  answer.mtbf_s = m;
+  answer.young_s = std::sqrt(2 * c * m);
+  answer.daly_s =
+      c < 2 * m ? answer.young_s * (1 + std::sqrt(c / (2 * m)) / 3 + c / (18 * m)) - c : m;
+  answer.waste = c / answer.daly_s + (answer.daly_s / 2 + question.restart_s) / m;
+  return answer;
+}
+
+std::string plan_interval_text(const IntervalQuestion& question) {
+  const IntervalAnswer answer = plan_interval(question);
+  std::string text = cat("mean time between failures  ",
+                         duration(answer.mtbf_s),
+                         "\nsave every                  ",
+                         duration(answer.daly_s),
+                         "  (Daly; Young: ",
+                         duration(answer.young_s),
+                         ")\n");
+  if (question.step_time_s > 0) {
+    const double steps = std::max(1.0, std::round(answer.daly_s / question.step_time_s));
+    text += cat("that is                     --checkpoint.every ", number(steps, 0), "\n");
+  }
+  const double lost = std::min(1.0, answer.waste);
+  if (answer.waste >= 1)
+    text += "such failures leave no time: a failure comes before its restart and a save are done\n";
+  return text + cat("time left for training      ",
+                    number(100 * (1 - lost), 2),
+                    " %  (saves ",
+                    number(100 * question.stall_s / answer.daly_s, 2),
+                    " %, work done again ",
+                    number(50 * answer.daly_s / answer.mtbf_s, 2),
+                    " %, restarts ",
+                    number(100 * question.restart_s / answer.mtbf_s, 2),
+                    " %)\n");
+}
+
+}  // namespace trireme

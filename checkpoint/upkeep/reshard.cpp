@@ -1,0 +1,198 @@
+#include "checkpoint/upkeep/reshard.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/format/cover.hpp"
+#include "checkpoint/load/slice_reader.hpp"
+#include "checkpoint/save/publish.hpp"
+#include "checkpoint/save/shard_file.hpp"
+#include "core/error.hpp"
+#include "core/files/json.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::int64_t kMaxRanks = 99'999;  // five digits in a shard's name
+
+void check_num_ranks(std::int64_t num_ranks, std::string_view where) {
+  if (num_ranks < 1 || num_ranks > kMaxRanks)
+    fail(ErrorKind::usage, where, num_ranks, " ranks, must be in [1, ", kMaxRanks, "]");
+}
+
+std::vector<std::int64_t> integers(const Json& item, const char* key, const std::string& where) {
+  const auto found = item.find(key);
+  if (found == item.end() || !found->is_array())
+    fail(ErrorKind::data, where, ": '", key, "' must be a list of integers");
+  std::vector<std::int64_t> values;
+  for (const Json& value : *found) {
+    if (!value.is_number_integer() || value < 0 || value > (std::int64_t{1} << 56))
+      fail(ErrorKind::data, where, ": '", key, "' holds ", value.dump(), ", must be integers >= 0");
+    values.push_back(value.get<std::int64_t>());
+  }
+  return values;
+}
+
+ReshardLayout::Slice parse_slice(const Json& item, int num_ranks, const std::string& where) {
+  if (!item.is_object()) fail(ErrorKind::data, where, ": a slice must be an object");
+  const auto rank = json_get<std::int64_t>(item, "rank", where);
+  if (rank < 0 || rank >= num_ranks)
+    fail(ErrorKind::usage, where, ": rank ", rank, ", must be in [0, ", num_ranks - 1, "]");
+  ReshardLayout::Slice slice{static_cast<int>(rank),
+                             {integers(item, "offset", where), integers(item, "extent", where)}};
+  slice.part.flat_end = slice.part.rectangle_count();
+  if (item.contains("flat")) {
+    const std::vector<std::int64_t> flat = integers(item, "flat", where);
+    if (flat.size() != 2) fail(ErrorKind::data, where, ": 'flat' must be [begin, end]");
+    slice.part.flat_begin = flat[0];
+    slice.part.flat_end = flat[1];
+  }
+  return slice;
+}
+
+void check_slices(const std::vector<ReshardLayout::Slice>& slices,
+                  const std::vector<std::int64_t>& shape,
+                  const std::string& where) {
+  std::vector<Shard> parts;
+  for (const ReshardLayout::Slice& slice : slices) {
+    const Shard& part = slice.part;
+    bool good = part.offset.size() == shape.size() && part.extent.size() == shape.size();
+    for (std::size_t dim = 0; good && dim < shape.size(); ++dim)
+      good = part.offset[dim] <= shape[dim] && part.extent[dim] <= shape[dim] - part.offset[dim];
+    good = good && part.flat_begin < part.flat_end && part.flat_end <= part.rectangle_count();
+    if (!good) fail(ErrorKind::usage, where, ": a slice is empty or lies outside the tensor");
+    parts.push_back(part);
+  }
+  const std::string problem = cover_problem(shape, parts);
+  if (!problem.empty())
+    fail(ErrorKind::usage, where, ": must be there exactly once, is: ", problem);
+}
+
+/// One rank's slices, read and checked into memory of their own.
+struct RankSlices {
+  std::vector<std::vector<std::byte>> memory;
+  std::vector<SliceToWrite> slices;
+};
+
+RankSlices read_rank(const Checkpoint& from, const ReshardLayout& layout, int rank) {
+  RankSlices mine;
+  std::vector<SliceJob> jobs;
+  for (const auto& [name, tensor] : from.manifest().tensors) {
+    std::vector<ReadTarget> targets;
+    for (const ReshardLayout::Slice& slice : layout.tensors.at(name)) {
+      if (slice.rank != rank) continue;
+      mine.memory.emplace_back(static_cast<std::size_t>(slice.part.count()) *
+                               size_of(tensor.dtype));
+      targets.push_back({slice.part, mine.memory.back()});
+      mine.slices.push_back({name, tensor.dtype, tensor.shape, slice.part, mine.memory.back()});
+    }
+    // A tensor without elements is still named in the manifest.
+    if (rank == 0 && tensor.count() == 0)
+      mine.slices.push_back({name, tensor.dtype, tensor.shape, Shard::whole(tensor.shape), {}});
+    if (targets.empty()) continue;
+    for (const SavedSlice& slice : tensor.slices) jobs.push_back({&name, &tensor, &slice, targets});
+  }
+  read_slices(from.path(), from.manifest(), std::move(jobs));
+  return mine;
+}
+
+}  // namespace
+
+ReshardLayout spread_layout(const CheckpointManifest& manifest, std::int64_t num_ranks) {
+  check_num_ranks(num_ranks, "");
+  std::uint64_t total = 0;
+  for (const auto& [name, tensor] : manifest.tensors)
+    total += static_cast<std::uint64_t>(tensor.count()) * size_of(tensor.dtype);
+  const std::uint64_t share =
+      (total + static_cast<std::uint64_t>(num_ranks) - 1) / static_cast<std::uint64_t>(num_ranks);
+  ReshardLayout layout{static_cast<int>(num_ranks), {}};
+  std::uint64_t position = 0;  // on the line of all bytes
+  for (const auto& [name, tensor] : manifest.tensors) {
+    std::vector<ReshardLayout::Slice>& slices = layout.tensors[name];
+    const std::uint64_t element = size_of(tensor.dtype);
+    const Shard whole = Shard::whole(tensor.shape);
+    for (std::int64_t begin = 0; begin < whole.count();) {
+      const std::uint64_t rank = position / share;
+      const std::uint64_t left = (rank + 1) * share - position;
+      // An element across the border goes to the earlier rank.
+      const auto count = std::min(whole.count() - begin,
+                                  static_cast<std::int64_t>((left + element - 1) / element));
+      Shard part = whole;
+      part.flat_begin = begin;
+      part.flat_end = begin + count;
+      slices.push_back({static_cast<int>(rank), part});
+      begin += count;
+      position += static_cast<std::uint64_t>(count) * element;
+    }
+  }
+  return layout;
+}
+
+ReshardLayout read_layout(const std::filesystem::path& file, const CheckpointManifest& manifest) {
+  const std::string where = file.string();
+  const Json root = read_json(file);
+  const auto num_ranks = json_get<std::int64_t>(root, "ranks", where);
+  check_num_ranks(num_ranks, where + ": ");
+  ReshardLayout layout = spread_layout(manifest, num_ranks);
+  const auto tensors = root.find("tensors");
+  if (tensors == root.end()) return layout;
+  if (!tensors->is_object()) fail(ErrorKind::data, where, ": 'tensors' must be an object");
+  for (const auto& [name, list] : tensors->items()) {
+    const std::string place = cat(where, ": ", name);
+    const auto saved = manifest.tensors.find(name);
+    if (saved == manifest.tensors.end())
+      fail(ErrorKind::usage, place, ": the checkpoint holds no such tensor");
+    if (!list.is_array()) fail(ErrorKind::data, place, ": must be a list of slices");
+    std::vector<ReshardLayout::Slice> slices;
+    for (const Json& item : list) slices.push_back(parse_slice(item, layout.num_ranks, place));
+    check_slices(slices, saved->second.shape, place);
+    layout.tensors[name] = std::move(slices);
+  }
+  return layout;
+}
+
+std::string layout_text(const CheckpointManifest& manifest) {
+  std::string text = cat("{\"ranks\": ", manifest.shards.size(), ",\n\"tensors\": {");
+  const char* separator = "\n";
+  for (const auto& [name, tensor] : manifest.tensors) {
+    Json slices = Json::array();
+    for (const SavedSlice& slice : tensor.slices) {
+      slices.push_back({{"rank", slice.shard},
+                        {"offset", slice.part.offset},
+                        {"extent", slice.part.extent},
+                        {"flat", {slice.part.flat_begin, slice.part.flat_end}}});
+    }
+    text += cat(separator, Json(name).dump(), ": ", slices.dump());
+    separator = ",\n";
+  }
+  return text + "}}\n";
+}
+
+std::filesystem::path reshard_checkpoint(const Checkpoint& from,
+                                         const ReshardLayout& layout,
+                                         const std::filesystem::path& folder) {
+  const CheckpointManifest& manifest = from.manifest();
+  Unpublished whole{folder,
+                    folder / (".tmp-" + step_folder_name(manifest.step)),
+                    manifest.run_id,
+                    manifest.step,
+                    manifest.values,
+                    {}};
+  for (const SavedFile& file : manifest.files) whole.files[file.name] = from.file(file.name);
+  make_temporary(whole);
+  try {
+    std::vector<CheckpointManifest> parts;
+    for (int rank = 0; rank < layout.num_ranks; ++rank) {
+      const RankSlices mine = read_rank(from, layout, rank);
+      parts.push_back(write_shard_file(
+          whole.temporary, {manifest.run_id, manifest.step, rank, layout.num_ranks}, mine.slices));
+    }
+    return publish_checkpoint(whole, parts);
+  } catch (...) {
+    std::error_code ignored;
+    std::filesystem::remove_all(whole.temporary, ignored);
+    throw;
+  }
+}
+
+}  // namespace trireme

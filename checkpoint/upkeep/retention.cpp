@@ -1,0 +1,140 @@
+#include "checkpoint/upkeep/retention.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "checkpoint/disk/disk_reader.hpp"
+#include "checkpoint/format/agree.hpp"
+#include "checkpoint/format/folder.hpp"
+#include "core/error.hpp"
+#include "core/number.hpp"
+
+namespace trireme {
+namespace {
+
+/// Throws Error(data) if anything is not as recorded; a trusted one is checked by the sizes of its
+/// files.
+void check_good(const Checkpoint& checkpoint, bool trusted) {
+  if (trusted) {
+    for (const auto* list : {&checkpoint.manifest().shards, &checkpoint.manifest().files}) {
+      for (const SavedFile& file : *list) (void)open_recorded(checkpoint.path(), file);
+    }
+  } else {
+    const std::vector<std::string> damage = find_damage(checkpoint);
+    if (!damage.empty()) throw Error(ErrorKind::data, damage.front());
+  }
+}
+
+void check_options(const PruneOptions& options) {
+  if (options.keep_last < 1)
+    fail(ErrorKind::usage, "checkpoint.keep_last = ", options.keep_last, ", must be at least 1");
+  if (options.keep_every < 0)
+    fail(ErrorKind::usage, "checkpoint.keep_every = ", options.keep_every, ", must be 0 or more");
+  if (options.keep_best < 0)
+    fail(ErrorKind::usage, "checkpoint.keep_best = ", options.keep_best, ", must be 0 or more");
+}
+
+/// One folder's checkpoints, as far as pruning must know them.
+class Pruner {
+ public:
+  Pruner(const std::filesystem::path& folder, const PruneOptions& options, const WarningSink& warn)
+      : options_(options), warn_(warn) {
+    for (const std::int64_t step : list_steps(folder)) {
+      const std::string name = step_folder_name(step);
+      std::optional<Checkpoint> checkpoint;
+      if (const auto error = capture([&] { checkpoint = Checkpoint::open(folder / name); })) {
+        warn_(cat("checkpoint ", name, " is left alone, it cannot be read: ", error->what()));
+      } else if (checkpoint->manifest().run_id != options.run_id) {
+        warn_(cat("checkpoint ",
+                  name,
+                  " is left alone, it belongs to run ",
+                  checkpoint->manifest().run_id));
+      } else {
+        ours_.push_back(*std::move(checkpoint));
+      }
+    }
+  }
+
+  /// Steps that go, newest first.
+  std::vector<std::int64_t> surplus() {
+    std::set<std::int64_t> kept;
+    std::int64_t num_good = 0;
+    for (const Checkpoint& checkpoint : ours_) {
+      if (num_good == options_.keep_last) break;
+      kept.insert(checkpoint.step());
+      num_good += is_good(checkpoint) ? 1 : 0;
+    }
+    keep_best(kept);
+    std::vector<std::int64_t> steps;
+    for (const Checkpoint& checkpoint : ours_) {
+      const bool permanent =
+          options_.keep_every > 0 && checkpoint.step() % options_.keep_every == 0;
+      if (!permanent && !kept.contains(checkpoint.step())) steps.push_back(checkpoint.step());
+    }
+    return steps;
+  }
+
+ private:
+  bool is_good(const Checkpoint& checkpoint) {
+    const auto known = good_.find(checkpoint.step());
+    if (known != good_.end()) return known->second;
+    const bool trusted =
+        std::find(options_.trusted.begin(), options_.trusted.end(), checkpoint.step()) !=
+        options_.trusted.end();
+    const auto error = capture([&] { check_good(checkpoint, trusted); });
+    if (error)
+      warn_(cat("checkpoint ",
+                step_folder_name(checkpoint.step()),
+                " does not count as kept: ",
+                error->what()));
+    return good_[checkpoint.step()] = !error;
+  }
+
+  void keep_best(std::set<std::int64_t>& kept) {
+    std::vector<std::pair<double, const Checkpoint*>> by_loss;
+    for (const Checkpoint& checkpoint : ours_) {
+      const auto value = checkpoint.manifest().values.find(kValidLossValue);
+      if (value == checkpoint.manifest().values.end()) continue;
+      if (const auto loss = parse_number(value->second)) by_loss.emplace_back(*loss, &checkpoint);
+    }
+    std::stable_sort(by_loss.begin(), by_loss.end(), [](const auto& a, const auto& b) {
+      return a.first < b.first;
+    });
+    std::int64_t num_best = 0;
+    for (const auto& [loss, checkpoint] : by_loss) {
+      if (num_best == options_.keep_best) return;
+      if (!is_good(*checkpoint)) continue;
+      kept.insert(checkpoint->step());
+      ++num_best;
+    }
+  }
+
+  const PruneOptions& options_;
+  const WarningSink& warn_;
+  std::vector<Checkpoint> ours_;  // newest first
+  std::map<std::int64_t, bool> good_;
+};
+
+}  // namespace
+
+std::vector<std::int64_t> surplus_checkpoints(const std::filesystem::path& folder,
+                                              const PruneOptions& options,
+                                              const WarningSink& warn) {
+  check_options(options);
+  return Pruner(folder, options, warn).surplus();
+}
+
+std::vector<std::int64_t> prune_checkpoints(const std::filesystem::path& folder,
+                                            const PruneOptions& options,
+                                            const WarningSink& warn) {
+  const std::vector<std::int64_t> steps = surplus_checkpoints(folder, options, warn);
+  std::optional<Error> first;
+  for (const std::int64_t step : steps) {
+    const auto error = capture([&] { discard_step(folder, step); });
+    if (!first) first = error;
+  }
+  if (first) throw Error(*first);
+  return steps;
+}
+
+}  // namespace trireme

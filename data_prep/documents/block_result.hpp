@@ -1,0 +1,40 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/shards/shard_meta.hpp"
+#include "data/shards/targets.hpp"
+
+namespace trireme {
+
+/// Bad lines that a shard lists; further ones are only counted.
+inline constexpr std::size_t kMaxBadListed = 1000;
+
+struct BadLine {
+  std::uint32_t file = 0;  // index of the input
+  std::uint64_t offset = 0;
+  std::string reason;
+};
+
+/// What the lines of one block of an input became, in order. All vectors but tokens and bad have
+/// one entry a document.
+struct BlockResult {
+  std::vector<std::byte> tokens;  // little-endian, of the shard's width
+  std::vector<std::uint64_t> lengths;
+  std::vector<std::uint64_t> offsets;
+  std::vector<std::uint32_t> lines;  // from the block's first
+  std::vector<std::uint64_t> text_hashes;
+  SpanTable loss;   // of kind sft
+  PairTable pairs;  // of kind dpo
+  std::vector<BadLine> bad;
+  ShardCounts counts;
+  std::uint64_t num_lines = 0;
+  std::uint32_t line_of_next = 0;  // of the line that is being taken
+  std::uint64_t hash = 0;
+  std::optional<BadLine> fatal;
+};
+
+}  // namespace trireme

@@ -1,0 +1,210 @@
+#include "data_prep/documents/chat_documents.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+#include "core/hash/xxh3.hpp"
+#include "data/shards/schema.hpp"
+#include "text/chat/chat_encoder.hpp"
+#include "text/chat/chat_reader.hpp"
+#include "text/chat/chat_targets.hpp"
+
+namespace trireme {
+namespace {
+
+/// A chat ready to be stored.
+struct Chat {
+  RenderedChat rendered;
+  EncodedChat encoded;
+};
+
+std::vector<Span> to_spans(const std::vector<TokenSpan>& spans) {
+  std::vector<Span> result;
+  for (const TokenSpan& span : spans) result.push_back({span.begin, span.end});
+  return result;
+}
+
+/// The spans after `cut` tokens at the beginning are gone; token 0 is no target.
+std::vector<Span> shifted(const std::vector<Span>& spans, std::size_t cut) {
+  std::vector<Span> result;
+  for (const Span& span : spans) {
+    const std::size_t begin = std::max<std::size_t>(span.begin, cut + 1);
+    if (begin < span.end) {
+      result.push_back(
+          {static_cast<std::uint32_t>(begin - cut), static_cast<std::uint32_t>(span.end - cut)});
+    }
+  }
+  return result;
+}
+
+/// What is kept of a pair: tokens [begin, end) of each side.
+struct PairCut {
+  std::size_t prompt = 0;  // tokens that both sides begin with
+  std::size_t begin = 0;   // as many of them are cut
+  std::size_t chosen_end = 0;
+  std::size_t rejected_end = 0;
+};
+
+/// At most `seq_len` tokens a side. The prompt gives first, but its last token stays: with nothing
+/// before it the first token of an answer would be no target.
+PairCut cut_pair(std::span<const std::uint32_t> chosen,
+                 std::span<const std::uint32_t> rejected,
+                 std::size_t seq_len) {
+  const auto differ = std::mismatch(chosen.begin(), chosen.end(), rejected.begin(), rejected.end());
+  PairCut cut;
+  cut.prompt = static_cast<std::size_t>(differ.first - chosen.begin());
+  const std::size_t longer = std::max(chosen.size(), rejected.size());
+  const std::size_t excess = longer > seq_len ? longer - seq_len : 0;
+  cut.begin = std::min(excess, cut.prompt == 0 ? 0 : cut.prompt - 1);
+  cut.chosen_end = std::min(chosen.size(), cut.begin + seq_len);
+  cut.rejected_end = std::min(rejected.size(), cut.begin + seq_len);
+  return cut;
+}
+
+/// How often `part` is in the texts of a conversation.
+std::uint64_t count_in(const Conversation& conversation, std::string_view part) {
+  std::uint64_t sum = 0;
+  for (const std::string& tool : conversation.tools) sum += occurrences(part, tool);
+  for (const ChatMessage& message : conversation.messages) {
+    sum += occurrences(part, message.content);
+    if (message.reasoning) sum += occurrences(part, *message.reasoning);
+    for (const ToolCall& call : message.tool_calls)
+      sum += occurrences(part, call.name) + occurrences(part, call.arguments);
+  }
+  return sum;
+}
+
+class ChatDocuments : public DocumentMaker {
+ public:
+  ChatDocuments(const Tokenizer& tokenizer, const PackConfig& config)
+      : DocumentMaker(tokenizer, config),
+        config_(config.chat),
+        pairs_(config.kind == schema::kKindDpo),
+        seq_len_(static_cast<std::size_t>(config.seq_len)),
+        on_bad_text_(config.on_bad_text),
+        template_(chat_template(config.chat.format)),
+        mask_(parse_chat_mask(config.chat.mask)),
+        encoder_(tokenizer, parse_special_in_content(config.chat.special_in_content)),
+        reader_(pairs_ ? ChatForm::pair : ChatForm::conversation, config.chat.fields) {
+    if (const auto id = tokenizer.bos_id()) options_.begin_token = tokenizer.token_bytes(*id);
+    if (const auto id = tokenizer.eos_id()) options_.end_token = tokenizer.token_bytes(*id);
+  }
+
+  void take(const Line& line, std::uint32_t file, BlockResult& result) override {
+    const auto parse = [&](const char* json, std::size_t size) {
+      std::optional<LineProblem> problem;
+      if (auto found = reader_.read(json, size, conversations_))
+        problem = LineProblem{std::move(found->reason), found->bad_text};
+      return problem;
+    };
+    const auto count = [&](std::string_view part) {
+      std::uint64_t sum = 0;
+      for (const Conversation& conversation : conversations_) sum += count_in(conversation, part);
+      return sum;
+    };
+    const TextRecord record = judge_line(line, on_bad_text_, repaired_, parse, count);
+    if (!is_record(record, line, file, result)) return;
+    for (std::int64_t copy = 0; copy < config_.copies; ++copy) {
+      ChatDraw draw{file, line.offset, static_cast<std::uint32_t>(copy), 0};
+      for (std::uint32_t side = 0; side < conversations_.size(); ++side) {
+        draw.side = side;
+        if (const auto forged = make(conversations_[side], draw, chats_[side])) {
+          return add_bad(line, file, cat("a message holds the token ", *forged), result);
+        }
+      }
+      pairs_ ? add_pair(line, result) : add_conversation(line, result);
+    }
+  }
+
+ private:
+  std::optional<std::string> make(const Conversation& given, const ChatDraw& draw, Chat& chat) {
+    options_.drop_empty_think = drops_empty_think(config_.augment, draw);
+    if (!pairs_ && config_.augment.add_system > 0) {
+      Conversation changed = given;
+      add_system_prompt(config_.augment, draw, changed);
+      chat.rendered = template_.render(changed, options_);
+    } else {
+      chat.rendered = template_.render(given, options_);
+    }
+    return encoder_.encode(chat.rendered, chat.encoded);
+  }
+
+  [[nodiscard]] std::vector<Span> targets(const Chat& chat, std::size_t num_kept) const {
+    return to_spans(chat_targets(chat.rendered, chat.encoded, mask_, template_.search, num_kept));
+  }
+
+  [[nodiscard]] bool has_targets(const Chat& chat) const {
+    return !targets(chat, chat.encoded.ids.size()).empty();
+  }
+
+  void add_conversation(const Line& line, BlockResult& result) {
+    const Chat& chat = chats_[0];
+    const std::size_t kept = std::min(seq_len_, chat.encoded.ids.size());
+    const std::vector<Span> spans = targets(chat, kept);
+    if (spans.empty()) {
+      ++result.counts.dropped;
+      if (has_targets(chat)) ++result.counts.dropped_long;
+      return;
+    }
+    if (kept < chat.encoded.ids.size()) ++result.counts.truncated;
+    add_tokens(std::span(chat.encoded.ids).first(kept), result);
+    result.loss.add(spans);
+    end_document(line, kept, xxh3_64(chat.rendered.text), result);
+  }
+
+  void add_pair(const Line& line, BlockResult& result) {
+    const std::span<const std::uint32_t> chosen = chats_[0].encoded.ids;
+    const std::span<const std::uint32_t> rejected = chats_[1].encoded.ids;
+    const PairCut cut = cut_pair(chosen, rejected, seq_len_);
+    const auto chosen_spans = shifted(targets(chats_[0], cut.chosen_end), cut.begin);
+    const auto rejected_spans = shifted(targets(chats_[1], cut.rejected_end), cut.begin);
+    const bool equal = cut.prompt == chosen.size() && cut.prompt == rejected.size();
+    if (equal || chosen_spans.empty() || rejected_spans.empty()) {
+      ++result.counts.dropped;
+      if (equal) {
+        ++result.counts.dropped_equal;
+      } else if (has_targets(chats_[0]) && has_targets(chats_[1])) {
+        ++result.counts.dropped_long;
+      }
+      return;
+    }
+    const bool answer_cut = cut.chosen_end < chosen.size() || cut.rejected_end < rejected.size();
+    if (cut.begin != 0 || answer_cut) ++result.counts.truncated;
+    if (answer_cut) ++result.counts.cut_answers;
+    const std::size_t chosen_len = cut.chosen_end - cut.prompt;
+    const std::size_t rejected_len = cut.rejected_end - cut.prompt;
+    add_tokens(chosen.subspan(cut.begin, cut.chosen_end - cut.begin), result);  // with the prompt
+    add_tokens(rejected.subspan(cut.prompt, rejected_len), result);
+    PairTable& pairs = result.pairs;
+    pairs.prompt_len.push_back(static_cast<std::uint32_t>(cut.prompt - cut.begin));
+    pairs.chosen_len.push_back(static_cast<std::uint32_t>(chosen_len));
+    pairs.rejected_len.push_back(static_cast<std::uint32_t>(rejected_len));
+    pairs.chosen.add(chosen_spans);
+    pairs.rejected.add(rejected_spans);
+    const std::string texts =
+        cat(chats_[0].rendered.text, std::string_view("\0", 1), chats_[1].rendered.text);
+    end_document(line, cut.chosen_end - cut.begin + rejected_len, xxh3_64(texts), result);
+  }
+
+  const ChatConfig& config_;
+  bool pairs_;
+  std::size_t seq_len_;
+  OnBadText on_bad_text_;
+  const ChatTemplate& template_;
+  ChatMask mask_;
+  ChatEncoder encoder_;
+  ChatReader reader_;
+  RenderOptions options_;
+  std::string repaired_;
+  std::vector<Conversation> conversations_;
+  Chat chats_[2];
+};
+
+}  // namespace
+
+std::unique_ptr<DocumentMaker> make_chat_documents(const Tokenizer& tokenizer,
+                                                   const PackConfig& config) {
+  return std::make_unique<ChatDocuments>(tokenizer, config);
+}
+
+}  // namespace trireme

@@ -1,0 +1,64 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "data_prep/documents/block_result.hpp"
+#include "data_prep/documents/jsonl_record.hpp"
+#include "data_prep/documents/pack_config.hpp"
+#include "text/tokenizer.hpp"
+
+namespace trireme {
+
+/// Turns lines of one kind into documents of tokens. Each thread has its own.
+class DocumentMaker {
+ public:
+  DocumentMaker(Tokenizer tokenizer, const PackConfig& config);
+  virtual ~DocumentMaker() = default;
+  DocumentMaker(const DocumentMaker&) = delete;
+  DocumentMaker& operator=(const DocumentMaker&) = delete;
+  DocumentMaker(DocumentMaker&&) = delete;
+  DocumentMaker& operator=(DocumentMaker&&) = delete;
+
+  /// Adds what the line of input `file` gives to `result`: documents, or an entry among the bad
+  /// lines, or a count. Sets result.fatal for bad text under OnBadText::error.
+  virtual void take(const Line& line, std::uint32_t file, BlockResult& result) = 0;
+
+ protected:
+  [[nodiscard]] const Tokenizer& tokenizer() const noexcept { return tokenizer_; }
+
+  /// True if the line is a record; else it has been counted.
+  static bool is_record(const TextRecord& record,
+                        const Line& line,
+                        std::uint32_t file,
+                        BlockResult& result);
+  static void add_bad(const Line& line,
+                      std::uint32_t file,
+                      std::string reason,
+                      BlockResult& result);
+
+  /// Adds tokens of the document that is being made.
+  void add_tokens(std::span<const std::uint32_t> ids, BlockResult& result) const;
+  /// Ends the document: `num_tokens` were added since the one before.
+  static void end_document(const Line& line,
+                           std::uint64_t num_tokens,
+                           std::uint64_t text_hash,
+                           BlockResult& result);
+
+ private:
+  Tokenizer tokenizer_;
+  std::size_t width_;
+};
+
+/// For config.kind, which must be one of kinds().
+std::unique_ptr<DocumentMaker> make_document_maker(const Tokenizer& tokenizer,
+                                                   const PackConfig& config);
+
+/// Throws Error(usage) if the kind is unknown, or what it needs is missing or wrong.
+void check_kind(const PackConfig& config);
+
+/// Warns of markers that the template writes and the tokenizer does not know as tokens.
+void warn_of_unknown_markers(const PackConfig& config, const Tokenizer& tokenizer);
+
+}  // namespace trireme

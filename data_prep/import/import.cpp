@@ -1,0 +1,320 @@
+#include "data_prep/import/import.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "core/error.hpp"
+#include "core/files/json.hpp"
+#include "core/hash/xxh3.hpp"
+#include "core/process/failpoints.hpp"
+#include "data/shards/schema.hpp"
+#include "data/shards/shard_writer.hpp"
+#include "data_prep/input/input_check.hpp"
+#include "data_prep/input/inputs.hpp"
+#include "data_prep/pack/manifest_builder.hpp"
+#include "data_prep/pack/pack_folder.hpp"
+#include "text/tokenizer.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::uint64_t kRun = std::uint64_t{1} << 20;  // tokens read at a time
+
+/// A part of one input, in tokens.
+struct TokenUnit {
+  std::size_t file = 0;
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+};
+
+void check_config(const ImportConfig& config) {
+  if (config.format != "megatron" && config.format != "llm.c")
+    fail(ErrorKind::usage, "--format ", config.format, ", must be megatron or llm.c");
+  check_seq_len(config.seq_len, "--seq-len");
+  if (config.shard_tokens < 1 || config.shard_tokens > std::int64_t{1} << 31)
+    fail(ErrorKind::usage, "--shard-tokens ", config.shard_tokens, ", must be in [1, 2147483648]");
+  if (config.tokenizer.empty() &&
+      (config.vocab_size < 1 || config.vocab_size > std::int64_t{1} << 31)) {
+    fail(ErrorKind::usage,
+         "give --tokenizer, or --vocab-size in [1, 2147483648] for a set without one (it trains, "
+         "but its checkpoints cannot turn text into tokens)");
+  }
+  if (!config.tokenizer.empty() && config.vocab_size != 0)
+    fail(ErrorKind::usage, "--vocab-size is the tokenizer's when --tokenizer is given");
+}
+
+/// Megatron's sets are named by prefix, .bin or .idx.
+std::vector<std::string> bin_paths(const ImportConfig& config) {
+  std::vector<std::string> paths = config.inputs;
+  if (config.format != "megatron") return paths;
+  for (std::string& path : paths) {
+    if (path.ends_with(".idx")) path.resize(path.size() - 4);
+    if (!path.ends_with(".bin")) path += ".bin";
+  }
+  return paths;
+}
+
+std::optional<std::int64_t> widen(std::optional<std::uint32_t> id) {
+  return id ? std::optional<std::int64_t>(*id) : std::nullopt;
+}
+
+/// The input_xxh3 of a shard.
+std::string input_hash(const std::vector<std::byte>& tokens) {
+  const std::uint64_t hash = xxh3_64(tokens);
+  return xxh3_128_hex(
+      {reinterpret_cast<const char*>(&hash), sizeof hash});  // little-endian, as all in a shard
+}
+
+class Importer {
+ public:
+  Importer(const ImportConfig& config, Communicator* world)
+      : config_(config),
+        world_(world),
+        rank_(world == nullptr ? 0 : world->rank()),
+        inputs_(inspect_inputs(bin_paths(config))) {
+    if (!config.tokenizer.empty()) tokenizer_ = Tokenizer::load(config.tokenizer);
+    vocab_size_ =
+        tokenizer_ ? tokenizer_->vocab_size() : static_cast<std::uint64_t>(config.vocab_size);
+    for (const InputFile& input : inputs_) open(input);
+    if (units_.empty()) fail(ErrorKind::data, "no token in the inputs");
+    start_manifest();
+    folder_.emplace(config.output, manifest_, units_.size());
+  }
+
+  ImportReport run() {
+    const Timer timer;
+    if (rank_ == 0) {
+      folder_->prepare();
+      if (tokenizer_) folder_->place_tokenizer(*tokenizer_);
+    }
+    ImportReport report{.units = units_.size(), .kept = units_.size()};
+    const auto pending = folder_->find_pending(world_);
+    compare_kept(pending);
+    if (pending) {
+      report.kept -= pending->size();
+      make_shards(*pending);
+      barrier();
+      if (rank_ == 0) {
+        add_shards(folder_->path(), units_.size(), manifest_);
+        failpoint("import.before_manifest");
+        write_file_atomic(folder_->path() / schema::kManifest, manifest_.to_text());
+      }
+    }
+    barrier();
+    report.seconds = timer.seconds();
+    return report;
+  }
+
+ private:
+  void open(const InputFile& input) {
+    files_.push_back(config_.format == "megatron"
+                         ? open_megatron(input.path)
+                         : open_llm_c(input.path, config_.eot_id, config_.eot));
+    const auto part = static_cast<std::uint64_t>(config_.shard_tokens);
+    const std::uint64_t tokens = files_.back()->num_tokens();
+    if (const std::uint64_t shards = units_.size() + (tokens + part - 1) / part;
+        shards > kMaxShards) {
+      fail(ErrorKind::usage,
+           "--shard-tokens ",
+           part,
+           " would make ",
+           shards,
+           " shards of the inputs up to ",
+           input.path.string(),
+           ", at most ",
+           kMaxShards,
+           " are made; give a larger one");
+    }
+    for (std::uint64_t begin = 0; begin < tokens; begin += part)
+      units_.push_back({files_.size() - 1, begin, std::min(tokens, begin + part)});
+    if (tokens > part && ends_without_cut(*files_.back(), units_.back(), part)) {
+      units_.pop_back();
+      units_.back().end = tokens;
+    }
+  }
+
+  /// No document starts in the `last` part of `file`, and the one that ends there is no longer than
+  /// a part.
+  static bool ends_without_cut(const ForeignTokens& file,
+                               const TokenUnit& last,
+                               std::uint64_t part) {
+    return file.documents(last.begin, last.end, /*only_first=*/true).empty() &&
+           !file.documents(last.end - part, last.begin, /*only_first=*/true).empty();
+  }
+
+  void start_manifest() {
+    manifest_.kind = "pretrain";
+    manifest_.vocab_size = vocab_size_;
+    manifest_.seq_len = config_.seq_len;
+    manifest_.tokenizer_hash = "none";
+    if (tokenizer_) {
+      manifest_.bos_id = widen(tokenizer_->bos_id());
+      manifest_.eos_id = widen(tokenizer_->eos_id());
+      manifest_.pad_id = widen(tokenizer_->pad_id());
+      manifest_.tokenizer_hash = tokenizer_->content_hash();
+      for (const auto& [name, content] : tokenizer_->files())
+        manifest_.tokenizer_files[name] = xxh3_128_hex(content);
+    }
+    Json asked = Json::object();
+    asked["import"] = config_.format;
+    asked["shard_tokens"] = config_.shard_tokens;
+    asked["packing_rule"] = kPackingRule;
+    if (config_.format == "llm.c") {
+      asked["eot_id"] = config_.eot_id ? Json(*config_.eot_id) : Json(nullptr);
+      asked["eot"] = config_.eot == EotPlace::detect  ? "auto"
+                     : config_.eot == EotPlace::start ? "start"
+                                                      : "end";
+    } else {
+      asked["indexes"] = Json::array();
+      for (const InputFile& input : inputs_)
+        asked["indexes"].push_back(
+            hash_file(std::filesystem::path(input.path).replace_extension(".idx")));
+    }
+    manifest_.config_json = asked.dump();
+    for (const InputFile& input : inputs_)
+      manifest_.sources.push_back({input.name, input.size, input.fingerprint});
+    manifest_.identity = xxh3_128_hex(manifest_.to_text());
+  }
+
+  void make_shards(const std::vector<std::size_t>& pending) {
+    const std::size_t size = world_ == nullptr ? 1 : static_cast<std::size_t>(world_->size());
+    std::vector<std::size_t> mine;  // every size-th: shards do not depend on who makes them
+    std::uint64_t bytes = 0;
+    for (std::size_t i = static_cast<std::size_t>(rank_); i < pending.size(); i += size) {
+      mine.push_back(pending[i]);
+      bytes += stored_bytes(units_[pending[i]]);
+    }
+    Progress progress(size == 1 ? "import" : cat("import, rank ", rank_),
+                      bytes,
+                      rank_ == 0 ? config_.progress : ProgressMode::none);
+    for (const std::size_t unit : mine) {
+      const ShardCounts counts = make_shard(unit);
+      progress.add(stored_bytes(units_[unit]), counts.documents, counts.tokens);
+      progress.show();
+    }
+    if (!mine.empty()) progress.finish();
+  }
+
+  /// The tokens of this rank's share of the shards that lie there are read again.
+  void compare_kept(const std::optional<std::vector<std::size_t>>& pending) const {
+    const std::size_t size = world_ == nullptr ? 1 : static_cast<std::size_t>(world_->size());
+    std::vector<std::size_t> mine;
+    for (auto i = static_cast<std::size_t>(rank_); i < units_.size(); i += size) mine.push_back(i);
+    const auto hash = [&](std::size_t unit) {
+      const auto [begin, end] = token_range(unit);
+      return input_hash(
+          read_tokens(*files_[units_[unit].file], begin, end, token_dtype_for(vocab_size_)));
+    };
+    const auto place = [&](std::size_t unit) { return inputs_[units_[unit].file].path.string(); };
+    check_inputs_unchanged(folder_->path(), {kept_units(mine, pending), hash, place});
+  }
+
+  [[nodiscard]] std::uint64_t stored_bytes(const TokenUnit& unit) const {
+    return files_[unit.file]->byte_of(unit.end) - files_[unit.file]->byte_of(unit.begin);
+  }
+
+  /// First token of a unit: of the first document that starts in its part, else of the part.
+  [[nodiscard]] std::uint64_t first_token(std::size_t number) const {
+    const TokenUnit& unit = units_[number];
+    const auto first = files_[unit.file]->documents(unit.begin, unit.end, /*only_first=*/true);
+    return first.empty() ? unit.begin : first.front();
+  }
+
+  /// Tokens [begin, end) of a unit's input that its shard holds.
+  [[nodiscard]] std::pair<std::uint64_t, std::uint64_t> token_range(std::size_t number) const {
+    const std::size_t file = units_[number].file;
+    const bool last = number + 1 == units_.size() || units_[number + 1].file != file;
+    return {first_token(number), last ? files_[file]->num_tokens() : first_token(number + 1)};
+  }
+
+  ShardCounts make_shard(std::size_t number) const {
+    const ForeignTokens& file = *files_[units_[number].file];
+    const auto [begin, end] = token_range(number);
+    std::vector<std::uint64_t> starts = file.documents(begin, end, /*only_first=*/false);
+    if (starts.empty() || starts.front() != begin) starts.insert(starts.begin(), begin);
+
+    ShardContent content;
+    content.meta.token_dtype = token_dtype_for(vocab_size_);
+    const std::vector<std::byte> tokens = read_tokens(file, begin, end, content.meta.token_dtype);
+    content.token_parts.emplace_back(tokens);
+    const std::size_t width = size_of(content.meta.token_dtype);
+    starts.push_back(end);
+    for (std::size_t i = 0; i + 1 < starts.size(); ++i) {
+      const std::span<const std::byte> document = std::span(tokens).subspan(
+          (starts[i] - begin) * width, (starts[i + 1] - starts[i]) * width);
+      content.documents.offset.push_back(starts[i + 1] - begin);
+      content.documents.source.push_back(0);
+      content.documents.source_offset.push_back(file.byte_of(starts[i]));
+      content.documents.text_xxh3.push_back(xxh3_64(document));
+    }
+    describe(number, input_hash(tokens), content);
+    failpoint("import.unit_read");
+    write_shard(folder_->path(), content);
+    return content.meta.counts;
+  }
+
+  [[nodiscard]] std::vector<std::byte> read_tokens(const ForeignTokens& file,
+                                                   std::uint64_t begin,
+                                                   std::uint64_t end,
+                                                   DType dtype) const {
+    std::vector<std::byte> tokens((end - begin) * size_of(dtype));
+    std::vector<std::uint32_t> ids;
+    for (std::uint64_t at = begin; at < end; at += ids.size()) {
+      ids.resize(std::min(kRun, end - at));
+      file.read(at, ids, vocab_size_);
+      std::byte* to = tokens.data() + (at - begin) * size_of(dtype);
+      if (dtype == DType::u16) {
+        std::transform(ids.begin(), ids.end(), reinterpret_cast<std::uint16_t*>(to), [](auto id) {
+          return static_cast<std::uint16_t>(id);
+        });
+      } else {
+        std::copy(ids.begin(), ids.end(), reinterpret_cast<std::uint32_t*>(to));
+      }
+    }
+    return tokens;
+  }
+
+  void describe(std::size_t number, std::string hash, ShardContent& content) const {
+    const InputFile& input = inputs_[units_[number].file];
+    content.sources_json = Json::array({{{"name", input.name}, {"size", input.size}}}).dump();
+    content.packs.push_back(pack_documents(content.documents.offset, config_.seq_len));
+    const PackTable& pack = content.packs.front();
+    ShardMeta& meta = content.meta;
+    meta.kind = "pretrain";
+    meta.vocab_size = vocab_size_;
+    meta.identity = manifest_.identity;
+    meta.shard_index = number;
+    meta.shard_count = units_.size();
+    meta.input_xxh3 = std::move(hash);
+    meta.counts.documents = content.documents.source.size();
+    meta.counts.tokens = content.documents.offset.back();
+    meta.counts.target_tokens =
+        std::accumulate(pack.targets.begin(), pack.targets.end(), std::uint64_t{0});
+    meta.packs = {{config_.seq_len, pack.num_sequences()}};
+  }
+
+  void barrier() const {
+    if (world_ != nullptr) world_->barrier();
+  }
+
+  const ImportConfig& config_;
+  Communicator* world_;
+  int rank_;
+  std::vector<InputFile> inputs_;
+  std::optional<Tokenizer> tokenizer_;
+  std::uint64_t vocab_size_ = 0;
+  std::vector<std::unique_ptr<ForeignTokens>> files_;
+  std::vector<TokenUnit> units_;
+  Manifest manifest_;
+  std::optional<PackFolder> folder_;
+};
+
+}  // namespace
+
+ImportReport import_tokens(const ImportConfig& config, Communicator* world) {
+  check_config(config);
+  return Importer(config, world).run();
+}
+
+}  // namespace trireme

@@ -1,0 +1,101 @@
+#include <algorithm>
+#include <array>
+
+#include "core/error.hpp"
+#include "data_prep/import/import_format.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::uint64_t kHeaderBytes = 256 * 4;
+constexpr std::uint64_t kRun = std::uint64_t{1} << 20;  // tokens looked at at a time
+constexpr std::uint64_t kAnyToken = std::uint64_t{1} << 32;
+
+class LlmCTokens : public ForeignTokens {
+ public:
+  LlmCTokens(const std::filesystem::path& path, std::optional<std::int64_t> eot_id, EotPlace place)
+      : ForeignTokens(path, open_read(path)) {
+    const std::uint64_t size = std::filesystem::file_size(path);
+    std::array<std::int32_t, 3> header{};
+    if (size >= kHeaderBytes)
+      read_all(file_.get(), std::as_writable_bytes(std::span(header)), 0, path);
+    const auto [magic, version, tokens] = header;
+    const bool gpt2 = magic == 20240520 && version == 1;
+    const bool llama3 = magic == 20240801 && version == 7;
+    if (!gpt2 && !llama3) {
+      fail(ErrorKind::data,
+           path.string(),
+           ": magic ",
+           magic,
+           " version ",
+           version,
+           ", must be 20240520 version 1 (u16) or 20240801 version 7 (u32)");
+    }
+    const std::uint64_t width = gpt2 ? 2 : 4;
+    // The count is an int32 of a number under 2^31; the file's size must agree.
+    if (tokens < 0 || size != kHeaderBytes + static_cast<std::uint64_t>(tokens) * width) {
+      fail(ErrorKind::data,
+           path.string(),
+           ": ",
+           size,
+           " bytes, the header's ",
+           tokens,
+           " tokens of ",
+           width,
+           " bytes make ",
+           kHeaderBytes + static_cast<std::uint64_t>(std::max(tokens, 0)) * width);
+    }
+    set_layout(gpt2 ? Type::u16 : Type::u32, kHeaderBytes, static_cast<std::uint64_t>(tokens));
+    eot_id_ = eot_id.value_or(gpt2 ? 50256 : 128000);
+    at_end_ = place == EotPlace::end;
+    if (place == EotPlace::detect && tokens > 0) {
+      std::array<std::uint32_t, 1> first{};
+      read(0, first, kAnyToken);
+      at_end_ = first[0] != eot_id_;
+    }
+  }
+
+  [[nodiscard]] std::vector<std::uint64_t> documents(std::uint64_t begin,
+                                                     std::uint64_t end,
+                                                     bool only_first) const override {
+    std::vector<std::uint64_t> starts;
+    if (num_tokens() == 0 || begin >= end) return starts;
+    if (begin == 0) starts.push_back(0);
+    if (eot_id_ < 0 || (only_first && !starts.empty())) return starts;
+    // A document starts at its token, or behind that of the one before.
+    const std::uint64_t shift = at_end_ ? 1 : 0;
+    const std::uint64_t last = std::min(end, num_tokens()) - shift;
+    std::vector<std::uint32_t> ids;
+    for (std::uint64_t at = std::max<std::uint64_t>(begin, 1) - shift; at < last; at += kRun) {
+      ids.resize(std::min(kRun, last - at));
+      read(at, ids, kAnyToken);
+      for (std::size_t i = 0; i < ids.size(); ++i) {
+        if (ids[i] != eot_id_) continue;
+        starts.push_back(at + i + shift);
+        if (only_first) return starts;
+      }
+    }
+    return starts;
+  }
+
+ private:
+  std::int64_t eot_id_ = -1;
+  bool at_end_ = false;
+};
+
+}  // namespace
+
+EotPlace parse_eot_place(std::string_view text) {
+  if (text == "auto") return EotPlace::detect;
+  if (text == "start") return EotPlace::start;
+  if (text == "end") return EotPlace::end;
+  fail(ErrorKind::usage, "--eot ", text, ", must be auto, start or end");
+}
+
+std::unique_ptr<ForeignTokens> open_llm_c(const std::filesystem::path& path,
+                                          std::optional<std::int64_t> eot_id,
+                                          EotPlace place) {
+  return std::make_unique<LlmCTokens>(path, eot_id, place);
+}
+
+}  // namespace trireme

@@ -1,0 +1,238 @@
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "core/error.hpp"
+#include "data_prep/import/import_format.hpp"
+
+/// The .idx file: "MMIDIDX\0\0", u64 version, u8 type, u64 sequences S, u64 documents + 1, then
+/// i32 lengths [S], i64 byte offsets in the .bin [S], i64 first sequence of each document and S at
+/// the end; multimodal files add i8 modes [S].
+namespace trireme {
+namespace {
+
+constexpr std::uint64_t kHeaderBytes = 34;
+constexpr std::array<char, 9> kMagic{'M', 'M', 'I', 'D', 'I', 'D', 'X', '\0', '\0'};
+constexpr std::uint64_t kRun = std::uint64_t{1} << 16;  // entries read at a time
+
+class MegatronTokens : public ForeignTokens {
+ public:
+  explicit MegatronTokens(const std::filesystem::path& path)
+      : ForeignTokens(path, open_read(path)),
+        index_path_(std::filesystem::path(path).replace_extension(".idx")),
+        index_(open_read(index_path_)) {
+    const std::uint64_t bin_bytes = std::filesystem::file_size(path);
+    const std::uint64_t width = read_header();
+    if (bin_bytes % width != 0) {
+      fail(ErrorKind::data,
+           path.string(),
+           ": ",
+           bin_bytes,
+           " bytes are no whole number of tokens of ",
+           width,
+           " bytes, the type that ",
+           index_path_.string(),
+           " names");
+    }
+    width_ = width;
+    set_layout(type_of(code_), 0, bin_bytes / width);
+    check_lengths();
+    check_documents();
+  }
+
+  [[nodiscard]] std::vector<std::uint64_t> documents(std::uint64_t begin,
+                                                     std::uint64_t end,
+                                                     bool only_first) const override {
+    std::uint64_t low = 0;
+    std::uint64_t high = num_documents_;
+    while (low < high) {  // first document at or behind begin
+      const std::uint64_t middle = low + (high - low) / 2;
+      if (document_begin(middle) < begin) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    std::vector<std::uint64_t> starts;
+    for (std::uint64_t first = low; first < num_documents_; first += kRun) {
+      const std::uint64_t count = only_first ? std::min<std::uint64_t>(64, num_documents_ - first)
+                                             : std::min(kRun, num_documents_ - first);
+      const auto sequences = table<std::int64_t>(documents_at_, first, count);
+      for (std::size_t i = 0; i < sequences.size(); ++i) {
+        const std::uint64_t start = token_of_sequence(sequences[i]);
+        if (start >= end) return starts;
+        if (starts.empty() || start != starts.back()) starts.push_back(start);  // not an empty one
+        if (only_first) return starts;
+      }
+    }
+    return starts;
+  }
+
+ private:
+  [[noreturn]] void damaged(const char* table, std::uint64_t entry) const {
+    fail(ErrorKind::data,
+         index_path_.string(),
+         ": entry ",
+         entry,
+         " of the ",
+         table,
+         " is out of order: a damaged index, or not the one of ",
+         path_.string());
+  }
+
+  template <class T>
+  [[nodiscard]] std::vector<T> table(std::uint64_t at,
+                                     std::uint64_t first,
+                                     std::uint64_t count) const {
+    std::vector<T> values(count);
+    read_all(index_.get(),
+             std::as_writable_bytes(std::span(values)),
+             at + first * sizeof(T),
+             index_path_);
+    return values;
+  }
+
+  /// Returns the bytes of a token.
+  std::uint64_t read_header() {
+    const std::uint64_t size = std::filesystem::file_size(index_path_);
+    std::array<char, kHeaderBytes> header{};
+    if (size >= kHeaderBytes)
+      read_all(index_.get(), std::as_writable_bytes(std::span(header)), 0, index_path_);
+    if (!std::equal(kMagic.begin(), kMagic.end(), header.begin()))
+      fail(ErrorKind::data, index_path_.string(), ": is not a Megatron index (no MMIDIDX)");
+    std::uint64_t version = 0;
+    std::uint64_t entries = 0;
+    std::memcpy(&version, &header[9], 8);
+    code_ = static_cast<std::uint8_t>(header[17]);
+    std::memcpy(&num_sequences_, &header[18], 8);
+    std::memcpy(&entries, &header[26], 8);
+    if (version != 1)
+      fail(ErrorKind::data, index_path_.string(), ": version ", version, ", must be 1");
+    static_cast<void>(type_of(code_));
+    // Bounds first, so that the sums below cannot overflow.
+    const bool possible = num_sequences_ <= size && entries >= 1 && entries <= size;
+    const std::uint64_t expected =
+        possible ? kHeaderBytes + 12 * num_sequences_ + 8 * entries : std::uint64_t{0};
+    if (possible && num_sequences_ > 0 && size == expected + num_sequences_) {
+      fail(ErrorKind::data,
+           index_path_.string(),
+           ": has modes, so it is a multimodal set: only text is imported");
+    }
+    if (size != expected) {
+      fail(ErrorKind::data,
+           index_path_.string(),
+           ": ",
+           size,
+           " bytes, ",
+           num_sequences_,
+           " sequences and ",
+           entries,
+           " document borders make ",
+           expected);
+    }
+    num_documents_ = entries - 1;
+    documents_at_ = kHeaderBytes + 12 * num_sequences_;
+    const auto first = table<std::int64_t>(documents_at_, 0, 1)[0];
+    const auto last = table<std::int64_t>(documents_at_, num_documents_, 1)[0];
+    if (first != 0 || last != static_cast<std::int64_t>(num_sequences_)) {
+      fail(ErrorKind::data,
+           index_path_.string(),
+           ": documents go from sequence ",
+           first,
+           " to ",
+           last,
+           ", must be 0 to ",
+           num_sequences_);
+    }
+    constexpr std::array<std::uint64_t, 9> kBytes{0, 1, 1, 2, 4, 8, 0, 0, 2};
+    return kBytes[code_];
+  }
+
+  [[nodiscard]] Type type_of(std::uint8_t code) const {
+    switch (code) {
+      case 1:
+        return Type::u8;
+      case 2:
+        return Type::i8;
+      case 3:
+        return Type::i16;
+      case 4:
+        return Type::i32;
+      case 5:
+        return Type::i64;
+      case 8:
+        return Type::u16;
+      default:
+        fail(ErrorKind::data,
+             index_path_.string(),
+             ": token type ",
+             int{code},
+             ", must be 1, 2, 3, 4, 5 or 8 (integers)");
+    }
+  }
+
+  /// Sequences must lie one after another in the .bin file, and fill it.
+  void check_lengths() const {
+    std::uint64_t at = 0;  // bytes
+    for (std::uint64_t first = 0; first < num_sequences_; first += kRun) {
+      const std::uint64_t count = std::min(kRun, num_sequences_ - first);
+      const auto lengths = table<std::int32_t>(kHeaderBytes, first, count);
+      const auto offsets = table<std::int64_t>(kHeaderBytes + 4 * num_sequences_, first, count);
+      for (std::size_t i = 0; i < count; ++i) {
+        if (lengths[i] < 0 || offsets[i] < 0 || static_cast<std::uint64_t>(offsets[i]) != at)
+          damaged("sequences", first + i);
+        at += static_cast<std::uint64_t>(lengths[i]) * width_;
+      }
+    }
+    if (at != byte_of(num_tokens())) {
+      fail(ErrorKind::data,
+           path_.string(),
+           ": ",
+           byte_of(num_tokens()),
+           " bytes, the sequences of ",
+           index_path_.string(),
+           " make ",
+           at);
+    }
+  }
+
+  /// Documents must follow one another, so that each is found by halving.
+  void check_documents() const {
+    std::int64_t last = 0;
+    for (std::uint64_t first = 0; first <= num_documents_; first += kRun) {
+      const std::uint64_t count = std::min(kRun, num_documents_ + 1 - first);
+      const auto sequences = table<std::int64_t>(documents_at_, first, count);
+      for (std::size_t i = 0; i < count; ++i) {
+        if (sequences[i] < last) damaged("documents", first + i);
+        last = sequences[i];
+      }
+    }
+  }
+
+  [[nodiscard]] std::uint64_t token_of_sequence(std::int64_t sequence) const {
+    const auto number = static_cast<std::uint64_t>(sequence);
+    if (number == num_sequences_) return num_tokens();
+    const auto offset = table<std::int64_t>(kHeaderBytes + 4 * num_sequences_, number, 1)[0];
+    return static_cast<std::uint64_t>(offset) / width_;
+  }
+
+  [[nodiscard]] std::uint64_t document_begin(std::uint64_t document) const {
+    return token_of_sequence(table<std::int64_t>(documents_at_, document, 1)[0]);
+  }
+
+  std::filesystem::path index_path_;
+  Fd index_;
+  std::uint8_t code_ = 0;
+  std::uint64_t width_ = 1;
+  std::uint64_t num_sequences_ = 0;
+  std::uint64_t num_documents_ = 0;
+  std::uint64_t documents_at_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<ForeignTokens> open_megatron(const std::filesystem::path& path) {
+  return std::make_unique<MegatronTokens>(path);
+}
+
+}  // namespace trireme

@@ -1,0 +1,262 @@
+#include "data_prep/input/compression.hpp"
+
+#include <zlib.h>
+#include <zstd.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "core/error.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::size_t kBufferBytes = 256 << 10;
+constexpr int kMaxZstdWindowLog = 27;
+
+constexpr std::string_view kGzipMagic = "\x1f\x8b";
+constexpr std::string_view kZstdMagic = "\x28\xb5\x2f\xfd";
+
+/// A frame that decoders skip, with which seekable and parallel zstd files may begin.
+/// Source: RFC 8878, section 3.1.2.
+bool is_skippable_frame(std::string_view head) {
+  return head.size() >= 4 && (head[0] & '\xf0') == '\x50' && head.substr(1, 3) == "\x2a\x4d\x18";
+}
+
+bool looks_like_json(std::string_view head) {
+  if (head.starts_with("\xEF\xBB\xBF")) head.remove_prefix(3);
+  const std::size_t first = head.find_first_not_of(" \t\r\n");
+  return first != std::string_view::npos && head[first] == '{';
+}
+
+void refuse_known_formats(const std::filesystem::path& path, std::string_view head) {
+  using namespace std::string_view_literals;
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kOthers{
+      {{"\xFD\x37zXZ\0"sv, "xz"sv},
+       {"BZh"sv, "bzip2"sv},
+       {"\x04\x22\x4D\x18"sv, "lz4"sv},
+       {"PK\x03\x04"sv, "zip"sv},
+       {"PAR1"sv, "Parquet"sv}}};
+  for (const auto& [magic, name] : kOthers) {
+    if (head.starts_with(magic)) {
+      fail(ErrorKind::data,
+           "--input ",
+           path.string(),
+           " is ",
+           name,
+           ", must be jsonl, plain or as .gz or .zst; unpack it, or pack it anew with zstd");
+    }
+  }
+}
+
+}  // namespace
+
+std::string_view name_of(Compression compression) {
+  switch (compression) {
+    case Compression::none:
+      return "none";
+    case Compression::gzip:
+      return "gzip";
+    case Compression::zstd:
+      return "zstd";
+  }
+  return "none";
+}
+
+Compression detect_compression(const std::filesystem::path& path, std::string_view head) {
+  if (head.empty()) return Compression::none;  // whatever its name: a stream of nothing
+  if (head.starts_with(kGzipMagic)) return Compression::gzip;
+  if (head.starts_with(kZstdMagic) || is_skippable_frame(head)) return Compression::zstd;
+  refuse_known_formats(path, head);
+  const std::string extension = path.extension().string();
+  if ((extension == ".gz" || extension == ".zst") && !looks_like_json(head)) {
+    fail(
+        ErrorKind::data,
+        path.string(),
+        " is named ",
+        extension,
+        ", but begins neither like gzip or zstd nor like a line of JSON: cut or damaged at byte 0");
+  }
+  return Compression::none;
+}
+
+AccessPoint nearest_point(const std::vector<AccessPoint>& points, std::uint64_t offset) {
+  const auto after = std::upper_bound(
+      points.begin(), points.end(), offset, [](std::uint64_t at, const AccessPoint& point) {
+        return at < point.offset;
+      });
+  return after == points.begin() ? AccessPoint{} : *(after - 1);
+}
+
+/// One decoder. step() decodes until `in` is used up, `out` is full or the member or frame ends.
+class Decompressor::Codec {
+ public:
+  struct Step {
+    std::size_t consumed = 0;
+    std::size_t produced = 0;
+    bool part_done = false;
+    std::string_view error;  // not empty: damaged
+  };
+
+  virtual ~Codec() = default;
+  Codec() = default;
+  Codec(const Codec&) = delete;
+  Codec& operator=(const Codec&) = delete;
+  Codec(Codec&&) = delete;
+  Codec& operator=(Codec&&) = delete;
+
+  virtual Step step(std::span<const std::byte> in, std::span<std::byte> out) = 0;
+  /// Before each member or frame.
+  virtual void restart() = 0;
+};
+
+class Decompressor::GzipCodec final : public Codec {
+ public:
+  GzipCodec() {
+    if (inflateInit2(&stream_, 16 + MAX_WBITS) != Z_OK)  // 16: a gzip header must be there
+      fail(ErrorKind::resource, "no memory for a gzip decoder");
+  }
+
+  GzipCodec(const GzipCodec&) = delete;
+  GzipCodec& operator=(const GzipCodec&) = delete;
+  GzipCodec(GzipCodec&&) = delete;
+  GzipCodec& operator=(GzipCodec&&) = delete;
+
+  ~GzipCodec() override { inflateEnd(&stream_); }
+
+  Step step(std::span<const std::byte> in, std::span<std::byte> out) override {
+    const std::size_t room = std::min<std::size_t>(out.size(), std::size_t{1} << 30);
+    // zlib's interface has no const; inflate does not write its input.
+    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(in.data()));
+    stream_.avail_in = static_cast<uInt>(in.size());
+    stream_.next_out = reinterpret_cast<Bytef*>(out.data());
+    stream_.avail_out = static_cast<uInt>(room);
+    const int code = inflate(&stream_, Z_NO_FLUSH);
+    Step step{in.size() - stream_.avail_in, room - stream_.avail_out, code == Z_STREAM_END, {}};
+    if (code == Z_MEM_ERROR) fail(ErrorKind::resource, "no memory to decompress gzip");
+    if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR)
+      step.error = stream_.msg == nullptr ? "invalid data" : stream_.msg;
+    return step;
+  }
+
+  void restart() override { inflateReset(&stream_); }
+
+ private:
+  z_stream stream_{};
+};
+
+class Decompressor::ZstdCodec final : public Codec {
+ public:
+  ZstdCodec() : context_(ZSTD_createDCtx()) {
+    if (!context_) fail(ErrorKind::resource, "no memory for a zstd decoder");
+    ZSTD_DCtx_setParameter(context_.get(), ZSTD_d_windowLogMax, kMaxZstdWindowLog);
+  }
+
+  Step step(std::span<const std::byte> in, std::span<std::byte> out) override {
+    ZSTD_inBuffer input{in.data(), in.size(), 0};
+    ZSTD_outBuffer output{out.data(), out.size(), 0};
+    const std::size_t code = ZSTD_decompressStream(context_.get(), &output, &input);
+    Step step{input.pos, output.pos, code == 0, {}};
+    if (ZSTD_isError(code) != 0) step.error = ZSTD_getErrorName(code);
+    return step;
+  }
+
+  void restart() override { ZSTD_DCtx_reset(context_.get(), ZSTD_reset_session_only); }
+
+ private:
+  struct Free {
+    void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
+  };
+
+  std::unique_ptr<ZSTD_DCtx, Free> context_;
+};
+
+Decompressor::Decompressor(int fd,
+                           std::filesystem::path path,
+                           std::uint64_t packed_size,
+                           Compression compression,
+                           const AccessPoint& start)
+    : fd_(fd),
+      path_(std::move(path)),
+      packed_size_(packed_size),
+      compression_(compression),
+      buffer_(kBufferBytes),
+      loaded_(start.packed),
+      offset_(start.offset) {
+  TRIREME_ASSERT(compression != Compression::none);
+  if (compression == Compression::gzip) {
+    codec_ = std::make_unique<GzipCodec>();
+  } else {
+    codec_ = std::make_unique<ZstdCodec>();
+  }
+}
+
+Decompressor::Decompressor(Decompressor&&) noexcept = default;
+Decompressor& Decompressor::operator=(Decompressor&&) noexcept = default;
+Decompressor::~Decompressor() = default;
+
+std::size_t Decompressor::read(std::span<std::byte> out) {
+  std::size_t filled = 0;
+  while (filled < out.size()) {
+    const bool more = !input_.empty() || refill();
+    if (!in_part_ && (!more || !begin_part())) {
+      if (input_.empty() && loaded_ == packed_size_) break;
+      continue;
+    }
+    // Without input as well: the decoder may hold bytes that found no room before.
+    const Codec::Step step = codec_->step(input_, out.subspan(filled));
+    if (!step.error.empty()) fail_at(step.error);
+    input_ = input_.subspan(step.consumed);
+    filled += step.produced;
+    offset_ += step.produced;
+    if (step.part_done) {
+      in_part_ = false;
+    } else if (step.consumed == 0 && step.produced == 0) {
+      if (!more) fail_at("the file ends inside the compressed data: it is cut off");
+      fail_at("the decoder does not move on");
+    }
+  }
+  return filled;
+}
+
+bool Decompressor::refill() {
+  const std::uint64_t left = packed_size_ - loaded_;
+  const std::span part(buffer_.data(), std::min<std::uint64_t>(buffer_.size(), left));
+  if (!part.empty()) read_all(fd_, part, loaded_, path_);
+  loaded_ += part.size();
+  input_ = part;
+  return !part.empty();
+}
+
+/// False if all of the input was padding.
+bool Decompressor::begin_part() {
+  const bool first = offset_ == 0 && points_.empty();
+  if (compression_ == Compression::gzip && !first) {
+    // Tapes and block devices pad a gzip file with zeros; gzip itself ignores them.
+    while (!input_.empty() && input_.front() == std::byte{0}) input_ = input_.subspan(1);
+    if (input_.empty()) return false;
+    if (std::to_integer<char>(input_.front()) != kGzipMagic.front())
+      fail_at("bytes that are no gzip follow the end of a gzip member");
+  }
+  if (points_.empty() || offset_ - points_.back().offset >= kPointSpacing)
+    points_.push_back({offset_, packed_at()});
+  codec_->restart();
+  in_part_ = true;
+  return true;
+}
+
+void Decompressor::fail_at(std::string_view what) const {
+  fail(ErrorKind::data,
+       path_.string(),
+       ": damaged ",
+       name_of(compression_),
+       " at byte ",
+       packed_at(),
+       " of ",
+       packed_size_,
+       ": ",
+       what);
+}
+
+}  // namespace trireme

@@ -1,0 +1,48 @@
+#include "data_prep/input/input_check.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+#include "core/error.hpp"
+#include "data/shards/schema.hpp"
+#include "data/shards/shard_reader.hpp"
+#include "data_prep/stop_signals.hpp"
+
+namespace trireme {
+
+std::uint64_t check_inputs_unchanged(const std::filesystem::path& folder, const InputCheck& check) {
+  for (std::size_t i = 0; i < check.units.size(); ++i) {
+    const std::size_t unit = check.units[i];
+    if (num_stop_signals() != 0) return check.units.size() - i;
+    const std::filesystem::path path = folder / schema::shard_name(unit);
+    const std::string made_of = TokenShard::open(path).meta().input_xxh3;
+    std::string now;
+    try {
+      now = check.hash(unit);
+    } catch (const UnitDropped&) {
+      return check.units.size() - i;
+    }
+    if (now == made_of) continue;
+    fail(ErrorKind::usage,
+         check.place(unit),
+         " has changed since ",
+         path.string(),
+         " was made of it: its bytes hash to ",
+         now,
+         ", were ",
+         made_of,
+         "; use another --output, or delete the folder");
+  }
+  return 0;
+}
+
+std::vector<std::size_t> kept_units(const std::vector<std::size_t>& order,
+                                    const std::optional<std::vector<std::size_t>>& pending) {
+  std::vector<std::size_t> kept;
+  std::copy_if(order.begin(), order.end(), std::back_inserter(kept), [&](std::size_t unit) {
+    return !pending || !std::binary_search(pending->begin(), pending->end(), unit);
+  });
+  return kept;
+}
+
+}  // namespace trireme

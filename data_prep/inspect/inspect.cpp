@@ -1,0 +1,151 @@
+#include "data_prep/inspect/inspect.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "core/error.hpp"
+#include "core/escape.hpp"
+#include "core/files/json.hpp"
+#include "data/shards/schema.hpp"
+#include "data_prep/inspect/inspect_document.hpp"
+#include "data_prep/inspect/length_histogram.hpp"
+
+namespace trireme {
+namespace {
+
+struct Sizes {
+  std::uint64_t sequences = 0;  // at the prepared length
+  std::uint64_t bytes = 0;
+};
+
+Sizes sizes_of(const Manifest& manifest) {
+  Sizes sizes;
+  for (const ShardEntry& shard : manifest.shards) {
+    sizes.bytes += shard.bytes;
+    const auto pack = shard.packs.find(manifest.seq_len);
+    if (pack != shard.packs.end()) sizes.sequences += pack->second;
+  }
+  return sizes;
+}
+
+double padding_share(const Manifest& manifest, const Sizes& sizes) {
+  const double room = static_cast<double>(sizes.sequences) * static_cast<double>(manifest.seq_len);
+  return room == 0 ? 0 : 1 - static_cast<double>(manifest.counts.tokens) / room;
+}
+
+std::string packing_text(const Manifest& manifest, const Sizes& sizes) {
+  if (manifest.kind == schema::kKindDpo)
+    return cat("\npairs           of at most ", manifest.seq_len, " tokens a side");
+  char padding[32];
+  std::snprintf(padding, sizeof padding, "%.3f %%", 100 * padding_share(manifest, sizes));
+  return cat("\nsequences       ",
+             sizes.sequences,
+             " of ",
+             manifest.seq_len,
+             " tokens, padding ",
+             padding);
+}
+
+Json id_json(const std::optional<std::int64_t>& id) {
+  return id ? Json(*id) : Json(nullptr);
+}
+
+std::string id_text(const std::optional<std::int64_t>& id) {
+  return id ? std::to_string(*id) : "none";
+}
+
+/// " (35 too long)", or nothing.
+std::string part_of(std::uint64_t count, const char* what) {
+  return count == 0 ? std::string() : cat(" (", count, " ", what, ")");
+}
+
+}  // namespace
+
+std::string inspect_json(const TokenSet& set) {
+  const Manifest& manifest = set.manifest();
+  const Sizes sizes = sizes_of(manifest);
+  Json json = Json::object();
+  json["version"] = 1;
+  json["kind"] = manifest.kind;
+  const Json counts = counts_to_json(manifest.counts);
+  for (const auto& item : counts.items()) json[item.key()] = item.value();
+  json["vocab_size"] = manifest.vocab_size;
+  json["bos_id"] = id_json(manifest.bos_id);
+  json["eos_id"] = id_json(manifest.eos_id);
+  json["pad_id"] = id_json(manifest.pad_id);
+  json["seq_len"] = manifest.seq_len;
+  json["sequences"] = sizes.sequences;
+  json["padding"] = padding_share(manifest, sizes);
+  json["lengths"] = to_json(length_histogram(set));
+  json["shards"] = manifest.shards.size();
+  json["size_bytes"] = sizes.bytes;
+  json["tokenizer_hash"] = manifest.tokenizer_hash;
+  json["content_xxh3"] = manifest.content_xxh3;
+  json["config"] = parse_json(manifest.config_json, "config");
+  json["sources"] = Json::array();
+  for (const SourceEntry& source : manifest.sources)
+    json["sources"].push_back({{"name", source.name}, {"size", source.size}});
+  json["bad"] = manifest.bad;
+  return escape_json_controls(json.dump(2) + "\n");
+}
+
+std::string inspect_text(const TokenSet& set) {
+  constexpr std::size_t kShownBad = 10;
+  constexpr std::size_t kShownTokens = 300;
+  const Manifest& manifest = set.manifest();
+  const ShardCounts& counts = manifest.counts;
+  const Sizes sizes = sizes_of(manifest);
+  std::string text = cat("kind            ",
+                         manifest.kind,
+                         "\ndocuments       ",
+                         counts.documents,
+                         "\ntokens          ",
+                         counts.tokens,
+                         "\ntarget tokens   ",
+                         counts.target_tokens,
+                         packing_text(manifest, sizes),
+                         "\nvocabulary      ",
+                         manifest.vocab_size,
+                         " (bos ",
+                         id_text(manifest.bos_id),
+                         ", eos ",
+                         id_text(manifest.eos_id),
+                         ", pad ",
+                         id_text(manifest.pad_id),
+                         ")\nshards          ",
+                         manifest.shards.size(),
+                         ", ",
+                         sizes.bytes,
+                         " bytes\nbad lines       ",
+                         counts.bad_lines,
+                         "\nreplaced chars  ",
+                         counts.replaced_chars,
+                         "\ntruncated       ",
+                         counts.truncated,
+                         part_of(counts.cut_answers, "a side lost its end"),
+                         "\ndropped         ",
+                         counts.dropped,
+                         part_of(counts.dropped_long, "too long"),
+                         part_of(counts.dropped_equal, "of equal sides"),
+                         "\ncontent         ",
+                         manifest.content_xxh3,
+                         "\noptions         ",
+                         manifest.config_json,
+                         "\n");
+  for (const SourceEntry& source : manifest.sources)
+    text += cat("source          ", source.name, ", ", source.size, " bytes\n");
+  for (std::size_t i = 0; i < std::min(kShownBad, manifest.bad.size()); ++i)
+    text += cat("bad line        ", manifest.bad[i], "\n");
+  if (counts.bad_lines > kShownBad)
+    text += cat("                (", counts.bad_lines - kShownBad, " more)\n");
+  text += cat(
+      manifest.kind == schema::kKindDpo ? "tokens of each side of a pair" : "tokens of a document",
+      "\n",
+      to_text(length_histogram(set)));
+  if (counts.documents != 0)
+    text += cat("document 0, ", document_text(set, find_document(set, 0), kShownTokens));
+  return escape_controls(text);
+}
+
+}  // namespace trireme

@@ -1,0 +1,14 @@
+#pragma once
+#include <string>
+
+#include "data/shards/token_set.hpp"
+
+namespace trireme {
+
+/// What a set holds: one JSON object (keys kind, documents, tokens, target_tokens, bad_lines,
+/// truncated, dropped and more, see data_prep/README.md), or a text for people that ends with the
+/// first document. Reads manifest and document tables.
+std::string inspect_json(const TokenSet& set);
+std::string inspect_text(const TokenSet& set);
+
+}  // namespace trireme

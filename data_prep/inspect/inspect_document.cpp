@@ -1,0 +1,167 @@
+#include "data_prep/inspect/inspect_document.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/error.hpp"
+#include "core/escape.hpp"
+#include "core/files/json.hpp"
+#include "data/shards/schema.hpp"
+#include "data_prep/input/line_reader.hpp"
+#include "text/tokenizer.hpp"
+
+namespace trireme {
+namespace {
+
+/// Tokens in a row, and whether each is trained.
+struct Shown {
+  std::vector<std::uint32_t> ids;
+  std::vector<int> target;
+};
+
+Shown shown(const std::vector<std::int64_t>& ids, const std::vector<Span>& spans) {
+  Shown result;
+  result.ids.assign(ids.begin(), ids.end());
+  result.target.assign(ids.size(), 0);
+  for (const Span& span : spans)
+    std::fill(result.target.begin() + span.begin, result.target.begin() + span.end, 1);
+  if (!ids.empty()) result.target[0] = 0;  // nothing predicts it
+  return result;
+}
+
+Shown shown_document(const TokenShard& shard, std::uint64_t doc) {
+  const std::uint64_t begin = shard.document_begin(doc);
+  std::vector<std::int64_t> ids(shard.document_begin(doc + 1) - begin);
+  shard.read_tokens(begin, ids);
+  const std::vector<Span> all{{0, static_cast<std::uint32_t>(ids.size())}};
+  return shown(ids, shard.has_spans() ? shard.target_spans(doc) : all);
+}
+
+Json to_json(const Shown& row, const Tokenizer& tokenizer) {
+  Json json = Json::object();
+  json["ids"] = row.ids;
+  json["text"] = tokenizer.decode(row.ids);
+  json["target"] = row.target;
+  return json;
+}
+
+std::string to_text(const Shown& row, const Tokenizer& tokenizer, std::size_t max_tokens) {
+  std::string text;
+  const std::size_t count = std::min(max_tokens, row.ids.size());
+  for (std::size_t at = 0; at < count;) {
+    std::size_t end = at;
+    while (end < count && row.target[end] == row.target[at]) ++end;
+    const std::string run = tokenizer.decode(std::span(row.ids).subspan(at, end - at));
+    text += row.target[at] != 0 ? cat("[[", run, "]]") : run;
+    at = end;
+  }
+  if (count < row.ids.size()) text += cat(" ... (", row.ids.size() - count, " tokens more)");
+  if (!text.ends_with('\n')) text += '\n';
+  return text;
+}
+
+struct Origin {
+  std::string source;
+  std::uint64_t offset = 0;
+};
+
+Origin origin_of(const TokenShard& shard, std::uint64_t doc) {
+  const std::string where = cat(shard.path().string(), ":", schema::kSources);
+  const Json sources = parse_json(shard.sources_json(), where);
+  const std::uint32_t source = shard.document_sources()[doc];
+  if (source >= sources.size()) fail(ErrorKind::data, where, ": has no source ", source);
+  return {json_get<std::string>(sources[source], "name", where),
+          shard.document_source_offsets()[doc]};
+}
+
+}  // namespace
+
+DocumentPlace find_line(const TokenSet& set, std::uint64_t line) {
+  if (set.manifest().sources.empty())
+    fail(ErrorKind::usage, set.folder().string(), " names no inputs");
+  const std::string& input = set.manifest().sources.front().name;
+  std::uint64_t before = 0;  // lines of the input in earlier shards
+  for (std::size_t s = 0; s < set.num_shards(); ++s) {
+    const TokenShard& shard = set.shard(s);
+    const std::string where = cat(shard.path().string(), ":", schema::kSources);
+    const Json sources = parse_json(shard.sources_json(), where);
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+      if (json_get<std::string>(sources[i], "name", where) != input) continue;
+      if (!sources[i].contains("lines"))
+        fail(ErrorKind::usage, set.folder().string(), " was packed without line numbers");
+      const auto lines = json_get<std::uint64_t>(sources[i], "lines", where);
+      if (line - before >= lines) {
+        before += lines;
+        continue;
+      }
+      const std::vector<std::uint32_t> doc_sources = shard.document_sources();
+      const std::vector<std::uint32_t> doc_lines = shard.document_lines();
+      for (std::size_t doc = 0; doc < doc_lines.size(); ++doc) {
+        if (doc_sources[doc] == i && doc_lines[doc] == line - before) return {s, doc};
+      }
+      fail(ErrorKind::usage,
+           "line ",
+           line,
+           " of ",
+           input,
+           " gave no document: it is blank, bad or dropped (`trireme-data inspect ",
+           set.folder().string(),
+           "` lists the bad ones)");
+    }
+  }
+  fail(ErrorKind::usage, "--line ", line, ": ", input, " has ", before, " lines, from 0");
+}
+
+DocumentPlace find_document(const TokenSet& set, std::uint64_t index) {
+  std::uint64_t rest = index;
+  const auto& shards = set.manifest().shards;
+  for (std::size_t s = 0; s < shards.size(); ++s) {
+    if (rest < shards[s].counts.documents) return {s, rest};
+    rest -= shards[s].counts.documents;
+  }
+  fail(ErrorKind::usage,
+       "--sample ",
+       index,
+       ": ",
+       set.folder().string(),
+       " has ",
+       set.manifest().counts.documents,
+       " documents, from 0");
+}
+
+std::string document_json(const TokenSet& set, const DocumentPlace& place) {
+  const TokenShard& shard = set.shard(place.shard);
+  const Tokenizer tokenizer = Tokenizer::from_files(set.tokenizer_files(), set.folder().string());
+  const Origin origin = origin_of(shard, place.doc);
+  Json json = Json::object();
+  json["source"] = origin.source;
+  json["offset"] = origin.offset;
+  if (set.kind() == schema::kKindDpo) {
+    const Pair pair = shard.pair(place.doc);
+    json["prompt_len"] = pair.prompt_len;
+    json["chosen"] = to_json(shown(pair.chosen.ids, pair.chosen.targets), tokenizer);
+    json["rejected"] = to_json(shown(pair.rejected.ids, pair.rejected.targets), tokenizer);
+  } else {
+    json.update(to_json(shown_document(shard, place.doc), tokenizer));
+  }
+  return escape_json_controls(json.dump() + "\n");
+}
+
+std::string document_text(const TokenSet& set, const DocumentPlace& place, std::size_t max_tokens) {
+  const TokenShard& shard = set.shard(place.shard);
+  const Tokenizer tokenizer = Tokenizer::from_files(set.tokenizer_files(), set.folder().string());
+  const Origin origin = origin_of(shard, place.doc);
+  std::string text = cat("from ", byte_place(origin.source, origin.offset), "; targets in [[ ]]\n");
+  if (set.kind() == schema::kKindDpo) {
+    const Pair pair = shard.pair(place.doc);
+    text += "--- chosen\n";
+    text += to_text(shown(pair.chosen.ids, pair.chosen.targets), tokenizer, max_tokens);
+    text += "--- rejected\n";
+    text += to_text(shown(pair.rejected.ids, pair.rejected.targets), tokenizer, max_tokens);
+  } else {
+    text += "---\n" + to_text(shown_document(shard, place.doc), tokenizer, max_tokens);
+  }
+  return escape_controls(text);
+}
+
+}  // namespace trireme

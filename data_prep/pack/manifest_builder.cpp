@@ -1,0 +1,127 @@
+#include "data_prep/pack/manifest_builder.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "core/error.hpp"
+#include "core/files/json.hpp"
+#include "core/hash/xxh3.hpp"
+#include "data/shards/schema.hpp"
+#include "data_prep/pack/pack_unit.hpp"
+#include "text/unicode/utf8.hpp"
+
+namespace trireme {
+namespace {
+
+const char* name_of(OnBadText on_bad_text) {
+  switch (on_bad_text) {
+    case OnBadText::error:
+      return "error";
+    case OnBadText::skip:
+      return "skip";
+    case OnBadText::replace:
+      return "replace";
+  }
+  return "error";
+}
+
+std::optional<std::int64_t> widen(std::optional<std::uint32_t> id) {
+  return id ? std::optional<std::int64_t>(*id) : std::nullopt;
+}
+
+/// What decides the bytes of kinds sft and dpo.
+void add_chat(const PackConfig& config, Json& asked) {
+  const ChatConfig& chat = config.chat;
+  asked.erase("field");
+  asked.erase("bos");
+  asked.erase("eos");
+  asked.erase("special_in_text");
+  if (!chat.fields.empty()) asked["fields"] = chat.fields;
+  asked["template"] = chat.format;
+  asked["mask"] = chat.mask;
+  asked["special_in_content"] = chat.special_in_content;
+  asked["copies"] = chat.copies;
+  const ChatAugment& augment = chat.augment;
+  asked["add_system"] = augment.add_system;
+  asked["drop_empty_think"] = augment.drop_empty_think;
+  if (augment.add_system > 0) {
+    std::string prompts;
+    for (const std::string& prompt : augment.system_prompts) prompts += prompt + '\n';
+    asked["system_prompts_xxh3"] = xxh3_128_hex(prompts);
+  }
+  if (augment.add_system > 0 || augment.drop_empty_think > 0) asked["seed"] = augment.seed;
+}
+
+void add_bad(const TokenShard& shard, Manifest& manifest) {
+  const std::string where = cat(shard.path().string(), ":", schema::kBad);
+  const Json sources =
+      parse_json(shard.sources_json(), cat(shard.path().string(), ":", schema::kSources));
+  for (const Json& bad : parse_json(shard.bad_json(), where)) {
+    if (manifest.bad.size() >= kMaxBadListed) return;
+    if (!bad.is_array() || bad.size() != 3 || !bad[0].is_number_unsigned() ||
+        bad[0].get<std::size_t>() >= sources.size() || !bad[1].is_number_unsigned() ||
+        !bad[2].is_string()) {
+      fail(ErrorKind::data, where, ": not a list of [source, offset, reason]");
+    }
+    const auto name = json_get<std::string>(sources[bad[0].get<std::size_t>()], "name", where);
+    manifest.bad.push_back(
+        cat(name, ":", bad[1].get<std::uint64_t>(), ": ", bad[2].get<std::string>()));
+  }
+}
+
+/// Names are stored as JSON, which is UTF-8.
+void check_name(const InputFile& file) {
+  std::string repaired;
+  append_lossy_utf8(file.name, repaired);
+  if (repaired != file.name)
+    fail(ErrorKind::usage, "--input ", repaired, ": the name is not UTF-8; rename the file");
+}
+
+}  // namespace
+
+Manifest start_manifest(const PackConfig& config,
+                        const Tokenizer& tokenizer,
+                        const std::vector<InputFile>& files) {
+  Manifest manifest;
+  manifest.kind = config.kind;
+  manifest.vocab_size = tokenizer.vocab_size();
+  manifest.bos_id = widen(tokenizer.bos_id());
+  manifest.eos_id = widen(tokenizer.eos_id());
+  manifest.pad_id = widen(tokenizer.pad_id());
+  manifest.seq_len = config.seq_len;
+  manifest.tokenizer_hash = tokenizer.content_hash();
+  for (const auto& [name, content] : tokenizer.files())
+    manifest.tokenizer_files[name] = xxh3_128_hex(content);
+  Json asked = Json::object();
+  asked["field"] = config.field;
+  asked["bos"] = config.bos;
+  asked["eos"] = config.eos;
+  asked["special_in_text"] = config.special_in_text;
+  if (config.kind != schema::kKindPretrain) add_chat(config, asked);
+  asked["on_bad_text"] = name_of(config.on_bad_text);
+  asked["unit_bytes"] = config.unit_bytes;
+  if (config.kind != schema::kKindDpo) asked["packing_rule"] = kPackingRule;
+  manifest.config_json = asked.dump();
+  for (const InputFile& file : files) check_name(file);
+  for (const InputFile& file : files)
+    manifest.sources.push_back({file.name, file.size, file.fingerprint});
+  manifest.identity = xxh3_128_hex(manifest.to_text());
+  return manifest;
+}
+
+void add_shards(const std::filesystem::path& folder, std::size_t num_shards, Manifest& manifest) {
+  for (std::size_t i = 0; i < num_shards; ++i) {
+    const TokenShard shard = TokenShard::open(folder / schema::shard_name(i));
+    if (shard.meta().identity != manifest.identity || shard.meta().shard_index != i) {
+      fail(ErrorKind::data, shard.path().string(), " is not shard ", i, " of this set");
+    }
+    manifest.shards.push_back({schema::shard_name(i),
+                               shard.frame().hdf5_bytes + kFooterBytes,
+                               shard.frame().xxh3,
+                               shard.meta().counts,
+                               shard.meta().packs});
+    manifest.counts += shard.meta().counts;
+    add_bad(shard, manifest);
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,322 @@
+#include "data_prep/pack/pack.hpp"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "core/error.hpp"
+#include "core/files/json.hpp"
+#include "core/hash/xxh3.hpp"
+#include "core/log.hpp"
+#include "core/process/failpoints.hpp"
+#include "data/shards/schema.hpp"
+#include "data_prep/documents/document_maker.hpp"
+#include "data_prep/input/line_reader.hpp"
+#include "data_prep/pack/manifest_builder.hpp"
+#include "data_prep/pack/pack_folder.hpp"
+#include "data_prep/pack/pack_unit.hpp"
+#include "data_prep/pack/unit_scheduler.hpp"
+#include "data_prep/stop_signals.hpp"
+
+namespace trireme {
+namespace {
+
+void check_config(const PackConfig& config) {
+  check_kind(config);
+  check_seq_len(config.seq_len, "--seq-len");
+  if (config.unit_bytes < 1 || config.unit_bytes > std::int64_t{1} << 34) {
+    fail(ErrorKind::usage, "--unit-bytes ", config.unit_bytes, ", must be in [1, 17179869184]");
+  }
+  if (config.special_in_text != "allow" && config.special_in_text != "text") {
+    fail(ErrorKind::usage, "--special-in-text ", config.special_in_text, ", must be allow or text");
+  }
+  if (config.schedule != "dynamic" && config.schedule != "static") {
+    fail(ErrorKind::usage, "--schedule ", config.schedule, ", must be dynamic or static");
+  }
+  if (config.max_bad && *config.max_bad < 0)
+    fail(ErrorKind::usage, "--max-bad ", *config.max_bad, ", must be 0 or more");
+}
+
+std::uint64_t bytes_of(const Unit& unit) {
+  return std::accumulate(
+      unit.begin(), unit.end(), std::uint64_t{0}, [](std::uint64_t sum, const ByteRange& range) {
+        return sum + range.end - range.begin;
+      });
+}
+
+std::string bad_place(const std::vector<InputFile>& files, const BadLine& bad) {
+  return cat(byte_place(files[bad.file].path.string(), bad.offset), ": ", bad.reason);
+}
+
+/// Moves the targets of the unit's documents to `content` and packs them for `seq_len`; pairs are
+/// not packed. Returns the tokens that are targets.
+std::uint64_t add_targets(const std::string& kind,
+                          std::int64_t seq_len,
+                          UnitResult& result,
+                          ShardContent& content) {
+  if (kind == schema::kKindDpo) {
+    content.pairs = std::move(result.pairs);
+    return content.pairs.chosen.num_tokens() + content.pairs.rejected.num_tokens();
+  }
+  PackTable& pack = content.packs.emplace_back(pack_documents(result.documents.offset, seq_len));
+  if (kind == schema::kKindSft) {
+    count_span_targets(result.loss, pack);
+    content.loss = std::move(result.loss);
+  }
+  return std::accumulate(pack.targets.begin(), pack.targets.end(), std::uint64_t{0});
+}
+
+/// Source numbers of the shard count its own sources only, so that a set of many files stays small.
+void number_sources(const std::vector<InputFile>& files,
+                    const Unit& unit,
+                    UnitResult& result,
+                    ShardContent& content) {
+  std::map<std::uint32_t, std::uint32_t> local;
+  Json sources = Json::array();
+  for (const ByteRange& range : unit) {
+    if (!local.emplace(range.file, static_cast<std::uint32_t>(local.size())).second) continue;
+    sources.push_back({{"name", files[range.file].name},
+                       {"size", files[range.file].size},
+                       {"lines", result.lines[range.file]}});
+  }
+  for (std::uint32_t& source : result.documents.source) source = local.at(source);
+  Json bad = Json::array();
+  for (const BadLine& line : result.bad)
+    bad.push_back({local.at(line.file), line.offset, line.reason});
+  content.sources_json = sources.dump();
+  content.bad_json = bad.dump();
+}
+
+/// The inputs of a unit, for a message.
+std::string describe(const std::vector<InputFile>& files, const Unit& unit) {
+  if (unit.empty()) return "an empty input";
+  const std::string first = files[unit.front().file].path.string();
+  return unit.size() == 1 ? first : cat("one of ", unit.size(), " inputs from ", first, " on");
+}
+
+class Packer {
+ public:
+  Packer(const PackConfig& config, Tokenizer tokenizer, Communicator* world)
+      : config_(config),
+        tokenizer_(std::move(tokenizer)),
+        world_(world != nullptr && world->size() > 1 ? world : nullptr),
+        rank_(world_ == nullptr ? 0 : world_->rank()),
+        files_(inspect_inputs(config.inputs, config.threads, world_)),
+        units_(plan_units(files_, static_cast<std::uint64_t>(config.unit_bytes))),
+        manifest_(start_manifest(config, tokenizer_, files_)),
+        folder_(config.output, manifest_, units_.size()) {}
+
+  PackReport run() {
+    const Timer timer;
+    PackReport report{.units = units_.size(), .kept = units_.size()};
+    if (rank_ == 0) {
+      warn_of_unknown_markers(config_, tokenizer_);
+      report.interrupted = folder_.prepare();
+      folder_.place_tokenizer(tokenizer_);
+    }
+    const auto pending = folder_.find_pending(world_);
+    if (pending) report.kept -= pending->size();
+    if (rank_ == 0 && pending && report.kept + report.interrupted != 0) say_what_is_kept(report);
+    report.left = sum_over_ranks(compare_kept(pending));
+    if (pending) {
+      report.left += pending->size();
+      if (report.left == pending->size()) report.left -= sum_over_ranks(make_shards(*pending));
+      if (rank_ == 0 && report.left == 0) publish_manifest();
+    }
+    if (rank_ == 0 && report.left == 0) report.losses = find_losses(folder_.read_manifest());
+    barrier();
+    report.seconds = timer.seconds();
+    return report;
+  }
+
+ private:
+  static void say_what_is_kept(const PackReport& report) {
+    log::info(cat(report.kept,
+                  " of ",
+                  report.units,
+                  " shards are kept; ",
+                  report.interrupted,
+                  report.interrupted == 1 ? " unit was" : " units were",
+                  " under way when the last pack ended, to be made again"));
+  }
+
+  /// The inputs of this rank's share of the shards that lie there are read again. Returns how many
+  /// it left out because of a stop signal.
+  std::uint64_t compare_kept(const std::optional<std::vector<std::size_t>>& pending) {
+    const auto chains = chain_units(files_, units_, static_cast<std::uint64_t>(config_.unit_bytes));
+    std::vector<std::size_t> mine;
+    for (auto i = static_cast<std::size_t>(rank_); i < chains.size();
+         i += static_cast<std::size_t>(size()))
+      mine.insert(mine.end(), chains[i].begin(), chains[i].end());
+    mine = kept_units(mine, pending);
+    if (mine.empty()) return 0;
+    std::uint64_t bytes = 0;
+    for (const std::size_t unit : mine) bytes += bytes_of(units_[unit]);
+    Progress progress("compare inputs", bytes, rank_ == 0 ? config_.progress : ProgressMode::none);
+    WorkerPool pool(thread_count(config_.threads));
+    BlockReader reader(files_, pool.num_threads());
+    const auto hash = [&](std::size_t unit) {
+      return hash_unit(units_[unit], reader, pool, progress, [&] { progress.show(); });
+    };
+    const auto place = [&](std::size_t unit) { return describe(files_, units_[unit]); };
+    const std::uint64_t left = check_inputs_unchanged(folder_.path(), {mine, hash, place});
+    progress.finish();
+    return left;
+  }
+
+  /// Returns how many this rank made.
+  std::uint64_t make_shards(const std::vector<std::size_t>& pending) {
+    std::vector<std::uint64_t> bytes(units_.size());
+    std::uint64_t to_do = 0;
+    for (const std::size_t unit : pending) to_do += bytes[unit] = bytes_of(units_[unit]);
+    Progress progress("pack", to_do, rank_ == 0 ? config_.progress : ProgressMode::none);
+    std::uint64_t bad_lines = 0;  // of all ranks, on rank 0
+    const auto on_tally = [&](const UnitTally& tally) {
+      progress.add(tally.bytes, tally.documents, tally.tokens);
+      bad_lines += tally.bad_lines;
+      check_bad_lines(bad_lines, "");
+    };
+    const auto scheduler = make_scheduler(pending, bytes, on_tally);
+    const std::function<void()> tick = [&] {
+      progress.show();
+      scheduler->serve();
+    };
+
+    WorkerPool pool(thread_count(config_.threads));
+    BlockReader reader(files_, pool.num_threads());
+    UnitTally tally;
+    std::uint64_t made = 0;
+    while (const auto unit = scheduler->next(tally, num_stop_signals() != 0)) {
+      const UnitMarker marker = folder_.mark(*unit);
+      try {
+        UnitResult result =
+            tokenize_unit(files_, units_[*unit], tokenizer_, config_, reader, pool, progress, tick);
+        if (!result.bad.empty())
+          check_bad_lines(result.counts.bad_lines,
+                          cat("; the first: ", bad_place(files_, result.bad.front())));
+        failpoint("pack.unit_tokenized");
+        tally = {.bad_lines = result.counts.bad_lines};
+        if (rank_ != 0)  // rank 0 has counted its blocks itself
+          tally = {bytes[*unit], result.counts.documents, result.counts.tokens, tally.bad_lines};
+        pool.run(
+            1, [&](std::size_t, int) { write(*unit, result); }, tick);
+        ++made;
+      } catch (const UnitDropped&) {
+        tally = {};
+      }
+    }
+    scheduler->finish();
+    if (!pending.empty()) progress.finish();
+    return made;
+  }
+
+  std::unique_ptr<UnitScheduler> make_scheduler(
+      const std::vector<std::size_t>& pending,
+      const std::vector<std::uint64_t>& bytes,
+      const std::function<void(const UnitTally&)>& on_tally) const {
+    std::vector<std::vector<std::size_t>> chains =
+        chain_units(files_, units_, static_cast<std::uint64_t>(config_.unit_bytes));
+    for (auto& chain : chains) {
+      std::erase_if(chain, [&](std::size_t unit) {
+        return !std::binary_search(pending.begin(), pending.end(), unit);
+      });
+    }
+    std::erase_if(chains, [](const auto& chain) { return chain.empty(); });
+    if (world_ == nullptr || config_.schedule == "static")
+      return std::make_unique<StaticScheduler>(std::move(chains), bytes, rank_, size(), on_tally);
+    return std::make_unique<DynamicScheduler>(
+        *world_, UnitQueue(std::move(chains), bytes), on_tally);
+  }
+
+  /// `count` bad lines are known, and no more can be allowed than asked for.
+  void check_bad_lines(std::uint64_t count, const std::string& hint) const {
+    if (!config_.max_bad || count <= static_cast<std::uint64_t>(*config_.max_bad)) return;
+    fail(ErrorKind::data,
+         "more than --max-bad ",
+         *config_.max_bad,
+         " bad lines: ",
+         count,
+         " so far",
+         hint);
+  }
+
+  void write(std::size_t unit, UnitResult& result) const {
+    ShardContent content;
+    number_sources(files_, units_[unit], result, content);
+    result.counts.target_tokens = add_targets(config_.kind, config_.seq_len, result, content);
+    content.meta = {.kind = config_.kind,
+                    .token_dtype = token_dtype_for(tokenizer_.vocab_size()),
+                    .vocab_size = tokenizer_.vocab_size(),
+                    .identity = manifest_.identity,
+                    .shard_index = unit,
+                    .shard_count = units_.size(),
+                    .input_xxh3 = result.input_xxh3,
+                    .counts = result.counts,
+                    .packs = {}};
+    for (const PackTable& pack : content.packs)
+      content.meta.packs[pack.seq_len] = pack.num_sequences();
+    for (const auto& part : result.token_parts) content.token_parts.emplace_back(part);
+    content.documents = std::move(result.documents);
+    write_shard(folder_.path(), content);
+  }
+
+  void publish_manifest() {
+    add_shards(folder_.path(), units_.size(), manifest_);
+    const ShardCounts& counts = manifest_.counts;
+    const std::string first_bad = manifest_.bad.empty()
+                                      ? std::string()
+                                      : cat("; the first (FILE:BYTE): ", manifest_.bad.front());
+    check_bad_lines(counts.bad_lines, first_bad);
+    if (counts.documents == 0) refuse_empty_set();
+    failpoint("pack.before_manifest");
+    write_file_atomic(folder_.path() / schema::kManifest, manifest_.to_text());
+  }
+
+  /// The empty shards go, so that the same folder takes a command that is put right.
+  [[noreturn]] void refuse_empty_set() const {
+    for (std::size_t i = 0; i < units_.size(); ++i)
+      std::filesystem::remove(folder_.path() / schema::shard_name(i));
+    std::string why;
+    for (const Loss& loss : find_losses(manifest_))
+      why.append(why.empty() ? ": " : "; ").append(loss.text);
+    const bool two_texts = config_.kind == schema::kKindSft && config_.chat.fields.empty() &&
+                           manifest_.counts.bad_lines != 0;
+    fail(
+        ErrorKind::data,
+        "no document in the inputs",
+        why.empty() ? ": there is no line in them" : why,
+        two_texts ? "; if a record is two texts, name their fields: --fields QUESTION,ANSWER" : "");
+  }
+
+  [[nodiscard]] int size() const { return world_ == nullptr ? 1 : world_->size(); }
+
+  [[nodiscard]] std::uint64_t sum_over_ranks(std::uint64_t mine) const {
+    if (world_ == nullptr) return mine;
+    std::uint64_t sum = 0;
+    world_->all_reduce(&mine, &sum, 1, DType::u64, ReduceOp::sum, {}, "shards made")->wait();
+    return sum;
+  }
+
+  void barrier() const {
+    if (world_ != nullptr) world_->barrier();
+  }
+
+  const PackConfig& config_;
+  Tokenizer tokenizer_;
+  Communicator* world_;
+  int rank_;
+  std::vector<InputFile> files_;
+  std::vector<Unit> units_;
+  Manifest manifest_;
+  PackFolder folder_;
+};
+
+}  // namespace
+
+PackReport pack(const PackConfig& config, const std::string& tokenizer_path, Communicator* world) {
+  check_config(config);
+  return Packer(config, Tokenizer::load(tokenizer_path), world).run();
+}
+
+}  // namespace trireme

@@ -1,0 +1,170 @@
+#include "data_prep/pack/pack_folder.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <set>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/files/folders.hpp"
+#include "core/files/refusal.hpp"
+#include "core/log.hpp"
+#include "data/shards/schema.hpp"
+#include "data/shards/shard_reader.hpp"
+#include "data_prep/pack/set_difference.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::string_view kMarkerPrefix = ".tmp.unit-";
+
+std::vector<std::uint64_t> broadcast_list(std::vector<std::uint64_t> list, Communicator& world) {
+  std::uint64_t count = list.size();
+  world.broadcast(&count, 1, DType::u64, 0, {}, "units")->wait();
+  list.resize(count);
+  if (count != 0) world.broadcast(list.data(), count, DType::u64, 0, {}, "units")->wait();
+  return list;
+}
+
+}  // namespace
+
+UnitMarker::UnitMarker(std::filesystem::path path) : path_(std::move(path)) {
+  const Fd fd(::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+  if (!fd) fail_to_write("create", path_, errno);
+}
+
+UnitMarker::~UnitMarker() {
+  std::error_code ignored;
+  std::filesystem::remove(path_, ignored);
+}
+
+std::size_t PackFolder::prepare() {
+  make_folders(path_);
+  std::optional<Fd> lock = lock_folder(path_);
+  if (::access(path_.c_str(), W_OK | X_OK) != 0) fail_to_write("write to", path_, errno);
+  if (!lock) {
+    fail(ErrorKind::usage,
+         "another pack is writing to ",
+         path_.string(),
+         "; wait for it, or use another --output");
+  }
+  lock_ = std::move(*lock);
+  return clean_and_check();
+}
+
+std::size_t PackFolder::clean_and_check() const {
+  std::set<std::string> known{std::string(schema::kManifest),
+                              std::string(schema::kTokenizerFolder)};
+  for (std::size_t i = 0; i < num_units_; ++i) known.insert(schema::shard_name(i));
+  std::vector<std::filesystem::path> leftovers;
+  std::size_t interrupted = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+    const std::string name = entry.path().filename().string();
+    const bool temporary =
+        name.starts_with(schema::kTemporaryPrefix) || name.starts_with("manifest.json.tmp.");
+    if (temporary) {
+      leftovers.push_back(entry.path());
+      if (name.starts_with(kMarkerPrefix)) ++interrupted;
+    } else if (!known.contains(name)) {
+      fail(ErrorKind::usage,
+           path_.string(),
+           " holds '",
+           name,
+           "', which this pack would not make: the folder belongs to something else; use another "
+           "--output");
+    }
+  }
+  for (const std::filesystem::path& leftover : leftovers) remove_tree(leftover);
+  return interrupted;
+}
+
+UnitMarker PackFolder::mark(std::size_t unit) const {
+  return UnitMarker(path_ / cat(kMarkerPrefix, unit));
+}
+
+void PackFolder::place_tokenizer(const Tokenizer& tokenizer) const {
+  const std::filesystem::path target = path_ / schema::kTokenizerFolder;
+  if (std::filesystem::exists(target)) {
+    for (const auto& [name, content] : tokenizer.files()) {
+      if (!std::filesystem::exists(target / name) || read_file(target / name) != content) {
+        fail(ErrorKind::usage, target.string(), " holds another tokenizer; use another --output");
+      }
+    }
+    return;
+  }
+  const std::filesystem::path temporary =
+      path_ / cat(schema::kTemporaryPrefix, schema::kTokenizerFolder);
+  make_folders(temporary);
+  for (const auto& [name, content] : tokenizer.files())
+    write_file_atomic(temporary / name, content);
+  publish(temporary, target);
+}
+
+std::optional<std::vector<std::size_t>> PackFolder::find_pending(Communicator* world) const {
+  const int rank = world == nullptr ? 0 : world->rank();
+  std::uint64_t done = rank == 0 && finished() ? 1 : 0;
+  if (world != nullptr) world->broadcast(&done, 1, DType::u64, 0, {}, "done")->wait();
+  if (done != 0) return std::nullopt;
+  check_shards(rank, world == nullptr ? 1 : world->size());
+  if (world == nullptr) return pending();
+  world->barrier();
+  std::vector<std::uint64_t> units;
+  if (rank == 0) {
+    const std::vector<std::size_t> mine = pending();
+    units.assign(mine.begin(), mine.end());
+  }
+  units = broadcast_list(std::move(units), *world);
+  return std::vector<std::size_t>(units.begin(), units.end());
+}
+
+Manifest PackFolder::read_manifest() const {
+  const std::filesystem::path path = path_ / schema::kManifest;
+  return Manifest::from_text(read_file(path), path);
+}
+
+bool PackFolder::finished() const {
+  if (!std::filesystem::exists(path_ / schema::kManifest)) return false;
+  const Manifest manifest = read_manifest();
+  if (manifest.identity == asked_.identity) return true;
+  fail(ErrorKind::usage,
+       path_.string(),
+       " holds a set made otherwise: ",
+       describe_difference(manifest, asked_),
+       "; use another --output");
+}
+
+void PackFolder::check_shards(int rank, int size) const {
+  for (auto i = static_cast<std::size_t>(rank); i < num_units_;
+       i += static_cast<std::size_t>(size)) {
+    const std::filesystem::path path = path_ / schema::shard_name(i);
+    if (!std::filesystem::exists(path)) continue;
+    ShardMeta meta;
+    try {
+      meta = TokenShard::open(path).meta();
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::data) throw;
+      log::warn(cat(error.what(), "; it is made again"));
+      remove_tree(path);
+      continue;
+    }
+    if (meta.identity != asked_.identity) {
+      fail(ErrorKind::usage,
+           path.string(),
+           " is of a set made otherwise",
+           describe_difference(meta, asked_, num_units_),
+           "; use another --output, or delete the folder");
+    }
+  }
+}
+
+std::vector<std::size_t> PackFolder::pending() const {
+  std::vector<std::size_t> units;
+  for (std::size_t i = 0; i < num_units_; ++i) {
+    if (!std::filesystem::exists(path_ / schema::shard_name(i))) units.push_back(i);
+  }
+  return units;
+}
+
+}  // namespace trireme

@@ -1,0 +1,76 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "core/files/file.hpp"
+#include "data/shards/token_set.hpp"
+#include "text/tokenizer.hpp"
+
+namespace trireme {
+
+/// An empty file that lies in a pack's folder while this lives. Throws Error(resource) if it cannot
+/// be made.
+class UnitMarker {
+ public:
+  explicit UnitMarker(std::filesystem::path path);
+  ~UnitMarker();
+  UnitMarker(const UnitMarker&) = delete;
+  UnitMarker& operator=(const UnitMarker&) = delete;
+  UnitMarker(UnitMarker&&) = delete;
+  UnitMarker& operator=(UnitMarker&&) = delete;
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// The output folder of a pack: which shards are done, and nobody else's files. The folder itself
+/// is the journal: a unit is done exactly when its shard lies there under its final name, whole,
+/// with this pack's identity.
+class PackFolder {
+ public:
+  /// `asked`: everything that decides the bytes, and its identity. Call prepare before anything
+  /// else.
+  PackFolder(std::filesystem::path path, Manifest asked, std::size_t num_units)
+      : path_(std::move(path)), asked_(std::move(asked)), num_units_(num_units) {}
+
+  /// One rank only: makes the folder, locks it against a second pack on this machine, removes what
+  /// killed writers left. Returns the number of units that were being made when they ended. Throws
+  /// Error(usage) if the folder holds something else, is locked, or is no place to write to.
+  std::size_t prepare();
+
+  /// One rank only, after prepare: the tokenizer's files inside the set, whole or not at all.
+  /// Throws Error(usage) if other ones lie there.
+  void place_tokenizer(const Tokenizer& tokenizer) const;
+
+  /// After prepare, collective over `world` (null: this process alone): the units without a shard,
+  /// ascending, as rank 0 sees them, because views of a network folder may differ for a while; none
+  /// when the manifest lies there. The ranks share in reading the shards and remove damaged ones.
+  /// Throws Error(usage) for those of another pack.
+  [[nodiscard]] std::optional<std::vector<std::size_t>> find_pending(Communicator* world) const;
+
+  /// Notes that a unit is being made as long as the marker lives. An empty file: those that a kill
+  /// leaves tell what work has to be done again.
+  [[nodiscard]] UnitMarker mark(std::size_t unit) const;
+
+  /// Of a finished set; on the rank that wrote it.
+  [[nodiscard]] Manifest read_manifest() const;
+
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+
+ private:
+  std::size_t clean_and_check() const;
+  void check_shards(int rank, int size) const;
+  [[nodiscard]] bool finished() const;
+  [[nodiscard]] std::vector<std::size_t> pending() const;
+
+  std::filesystem::path path_;
+  Manifest asked_;
+  std::size_t num_units_;
+  Fd lock_;
+};
+
+}  // namespace trireme

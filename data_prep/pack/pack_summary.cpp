@@ -1,0 +1,106 @@
+#include "data_prep/pack/pack_summary.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "core/error.hpp"
+#include "core/files/json.hpp"
+#include "data/shards/schema.hpp"
+
+namespace trireme {
+namespace {
+
+class Losses {
+ public:
+  explicit Losses(const Manifest& manifest)
+      : manifest_(manifest),
+        counts_(manifest.counts),
+        config_(parse_json(manifest.config_json, "config")),
+        at_length_(cat("--seq-len ", manifest.seq_len)) {}
+
+  std::vector<Loss> find() {
+    add_bad_lines();
+    add_dropped();
+    add_cut();
+    if (counts_.replaced_chars != 0) {
+      add(log::Level::info,
+          cat("put ",
+              counts_.replaced_chars,
+              " U+FFFD for bad text (--on-bad-text replace; skip leaves such lines out)"));
+    }
+    return std::move(losses_);
+  }
+
+ private:
+  void add(log::Level level, std::string text) { losses_.push_back({level, std::move(text)}); }
+
+  [[nodiscard]] bool is(const char* kind) const { return manifest_.kind == kind; }
+
+  /// "7 of 600 pairs", of all that were read.
+  [[nodiscard]] std::string share(std::uint64_t count) const {
+    const char* noun = is(schema::kKindDpo)   ? " pairs"
+                       : is(schema::kKindSft) ? " conversations"
+                                              : " texts";
+    return cat(count, " of ", counts_.documents + counts_.dropped, noun);
+  }
+
+  void add_bad_lines() {
+    if (counts_.bad_lines == 0) return;
+    const std::string first =
+        manifest_.bad.empty() ? "" : cat("; the first (FILE:BYTE): ", manifest_.bad.front());
+    const bool all = manifest_.bad.size() == counts_.bad_lines;
+    add(log::Level::warn,
+        cat(counts_.bad_lines,
+            counts_.bad_lines == 1 ? " bad line was" : " bad lines were",
+            " left out",
+            first,
+            all ? " (all" : cat(" (the first ", manifest_.bad.size()),
+            " in manifest.json; --max-bad 0 refuses them)"));
+  }
+
+  void add_dropped() {
+    const auto dropped = [&](std::uint64_t count, const auto&... why) {
+      if (count != 0) add(log::Level::warn, cat("dropped ", share(count), ": ", why...));
+    };
+    const std::uint64_t other = counts_.dropped - counts_.dropped_long - counts_.dropped_equal;
+    if (is(schema::kKindPretrain))
+      return dropped(other, "field '", config_.value("field", ""), "' (--field) is empty");
+    dropped(counts_.dropped_long,
+            is(schema::kKindDpo) ? "a side has no target within " : "no target within ",
+            at_length_,
+            "; a longer --seq-len keeps them");
+    dropped(counts_.dropped_equal, "chosen and rejected are equal");
+    dropped(other, "no target at ", at_length_, " with --mask ", config_.value("mask", ""));
+  }
+
+  void add_cut() {
+    if (counts_.truncated == 0) return;
+    std::string what = "they lost their end";
+    if (is(schema::kKindDpo)) {
+      what = "the prompt lost its beginning";
+      if (counts_.cut_answers != 0)
+        what += cat(", in ", counts_.cut_answers, " of them a side lost its end");
+    }
+    add(log::Level::info,
+        cat("cut ",
+            share(counts_.truncated),
+            " to ",
+            at_length_,
+            ": ",
+            what,
+            "; a longer --seq-len keeps more"));
+  }
+
+  const Manifest& manifest_;
+  const ShardCounts& counts_;
+  Json config_;
+  std::string at_length_;
+  std::vector<Loss> losses_;
+};
+
+}  // namespace
+
+std::vector<Loss> find_losses(const Manifest& manifest) {
+  return Losses(manifest).find();
+}
+
+}  // namespace trireme

@@ -1,0 +1,19 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "core/log.hpp"
+#include "data/shards/token_set.hpp"
+
+namespace trireme {
+
+/// One kind of loss: how much, and the option of `pack` that changes it.
+struct Loss {
+  log::Level level = log::Level::warn;  // info: nothing was left out whole
+  std::string text;
+};
+
+/// What a set that is made lacks of its inputs, or holds changed. Empty if they are in it whole.
+std::vector<Loss> find_losses(const Manifest& manifest);
+
+}  // namespace trireme

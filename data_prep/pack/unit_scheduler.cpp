@@ -1,0 +1,164 @@
+#include "data_prep/pack/unit_scheduler.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <numeric>
+#include <thread>
+
+namespace trireme {
+namespace {
+
+constexpr std::uint64_t kNothingLeft = ~std::uint64_t{0};
+
+/// Peers looked at in one serve(): each look costs time in proportion to all of them.
+constexpr std::size_t kLooksTimesPeers = 4096;
+
+std::uint64_t sum_of(const std::vector<std::size_t>& chain,
+                     const std::vector<std::uint64_t>& bytes) {
+  return std::accumulate(
+      chain.begin(), chain.end(), std::uint64_t{0}, [&](std::uint64_t sum, std::size_t unit) {
+        return sum + bytes[unit];
+      });
+}
+
+void sort_largest_first(std::vector<std::vector<std::size_t>>& chains,
+                        const std::vector<std::uint64_t>& bytes) {
+  std::stable_sort(chains.begin(), chains.end(), [&](const auto& a, const auto& b) {
+    return sum_of(a, bytes) > sum_of(b, bytes);
+  });
+}
+
+std::vector<std::vector<std::size_t>> share_of(std::vector<std::vector<std::size_t>> chains,
+                                               const std::vector<std::uint64_t>& bytes,
+                                               int rank,
+                                               int size) {
+  sort_largest_first(chains, bytes);
+  std::vector<std::vector<std::size_t>> mine;
+  for (auto i = static_cast<std::size_t>(rank); i < chains.size();
+       i += static_cast<std::size_t>(size)) {
+    mine.push_back(std::move(chains[i]));
+  }
+  return mine;
+}
+
+void rest_a_moment() {
+  std::this_thread::sleep_for(std::chrono::microseconds(300));
+}
+
+}  // namespace
+
+UnitQueue::UnitQueue(std::vector<std::vector<std::size_t>> chains,
+                     const std::vector<std::uint64_t>& bytes) {
+  sort_largest_first(chains, bytes);
+  for (const auto& chain : chains) {
+    if (!chain.empty()) chains_.emplace_back(chain.begin(), chain.end());
+  }
+}
+
+std::optional<std::size_t> UnitQueue::next(int rank) {
+  if (stopped_) return std::nullopt;
+  std::deque<std::size_t>& mine = of_rank_[rank];
+  if (mine.empty()) {
+    if (chains_.empty()) return std::nullopt;
+    mine = std::move(chains_.front());
+    chains_.pop_front();
+  }
+  const std::size_t unit = mine.front();
+  mine.pop_front();
+  return unit;
+}
+
+StaticScheduler::StaticScheduler(std::vector<std::vector<std::size_t>> chains,
+                                 const std::vector<std::uint64_t>& bytes,
+                                 int rank,
+                                 int size,
+                                 OnTally on_tally)
+    : queue_(share_of(std::move(chains), bytes, rank, size), bytes),
+      on_tally_(std::move(on_tally)) {}
+
+std::optional<std::size_t> StaticScheduler::next(const UnitTally& tally, bool stop) {
+  on_tally_(tally);
+  if (stop) queue_.stop();
+  return queue_.next(0);
+}
+
+/// Rank 0's view of another rank: it asks, is answered, asks again, until it was told the end.
+struct DynamicScheduler::Peer {
+  Ask ask;
+  std::uint64_t answer = 0;
+  WorkPtr asking;
+  WorkPtr answering;
+};
+
+DynamicScheduler::DynamicScheduler(Communicator& world, UnitQueue queue, OnTally on_tally)
+    : world_(world), queue_(std::move(queue)), on_tally_(std::move(on_tally)) {
+  if (world_.rank() != 0) return;
+  for (int rank = 1; rank < world_.size(); ++rank) peers_.push_back(std::make_unique<Peer>());
+  open_peers_ = peers_.size();
+}
+
+DynamicScheduler::~DynamicScheduler() = default;
+
+std::optional<std::size_t> DynamicScheduler::next(const UnitTally& tally, bool stop) {
+  const Ask mine{stop ? 1U : 0U, tally};
+  if (world_.rank() != 0) return ask(mine);
+  take(mine);
+  serve();  // units may be shorter than the time between two calls of serve
+  return queue_.next(0);
+}
+
+std::optional<std::size_t> DynamicScheduler::ask(const Ask& mine) {
+  Ask sent = mine;
+  std::uint64_t answer = 0;
+  const std::array<Message, 1> sends{{{0, &sent, sizeof sent}}};
+  const std::array<Message, 1> receives{{{0, &answer, sizeof answer}}};
+  const WorkPtr work = world_.exchange(sends, receives, {}, "next unit");
+  while (!work->poll()) rest_a_moment();
+  if (answer == kNothingLeft) return std::nullopt;
+  return answer;
+}
+
+void DynamicScheduler::take(const Ask& ask) {
+  on_tally_(ask.tally);
+  if (ask.stop != 0) queue_.stop();
+}
+
+void DynamicScheduler::serve() {
+  if (open_peers_ == 0) return;
+  const std::size_t looks =
+      std::clamp<std::size_t>(kLooksTimesPeers / peers_.size(), 1, peers_.size());
+  for (std::size_t i = 0; i < looks; ++i) {
+    next_peer_ = (next_peer_ + 1) % peers_.size();
+    serve_peer(static_cast<int>(next_peer_) + 1, *peers_[next_peer_]);
+  }
+}
+
+void DynamicScheduler::serve_peer(int rank, Peer& peer) {
+  if (peer.answering) {
+    if (!peer.answering->poll()) return;
+    peer.answering.reset();
+    if (peer.answer == kNothingLeft) --open_peers_;
+  }
+  if (peer.answer == kNothingLeft) return;
+  if (!peer.asking) {
+    const std::array<Message, 1> receives{{{rank, &peer.ask, sizeof peer.ask}}};
+    peer.asking = world_.exchange({}, receives, {}, "who wants a unit");
+  }
+  if (!peer.asking->poll()) return;
+  peer.asking.reset();
+  take(peer.ask);
+  const auto unit = queue_.next(rank);
+  peer.answer = unit ? *unit : kNothingLeft;
+  const std::array<Message, 1> sends{{{rank, &peer.answer, sizeof peer.answer}}};
+  peer.answering = world_.exchange(sends, {}, {}, "a unit");
+}
+
+void DynamicScheduler::finish() {
+  while (open_peers_ != 0) {
+    serve();
+    rest_a_moment();
+  }
+}
+
+}  // namespace trireme

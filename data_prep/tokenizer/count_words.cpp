@@ -1,0 +1,143 @@
+#include "data_prep/tokenizer/count_words.hpp"
+
+#include <map>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/files/file.hpp"
+#include "core/log.hpp"
+#include "data_prep/input/block_reader.hpp"
+#include "data_prep/input/line_reader.hpp"
+#include "data_prep/worker_pool.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::uint64_t kBlockBytes = 4 << 20;
+
+/// Sums over the blocks of one thread, then of a rank, then of all ranks.
+struct Totals {
+  std::uint64_t texts = 0;
+  std::uint64_t bad_lines = 0;
+};
+
+/// What one thread works with.
+struct Worker {
+  explicit Worker(const TrainTokenizerConfig& config, const std::shared_ptr<const CutTokens>& cut)
+      : reader(config.field, config.on_bad_text), words(config.pattern, cut) {}
+
+  TextFieldReader reader;
+  WordCounter words;
+  Totals totals;
+  std::optional<std::string> bad;  // place of a bad line
+};
+
+void count_block(const TrainTokenizerConfig& config,
+                 const InputFile& file,
+                 LineBlock lines,
+                 Worker& worker) {
+  Line line;
+  while (lines.next(line)) {
+    const TextRecord record = worker.reader.read(line);
+    if (record.status == RecordStatus::blank) continue;
+    if (record.status == RecordStatus::text) {
+      ++worker.totals.texts;
+      config.by_lines ? worker.words.add_lines(record.text) : worker.words.add(record.text);
+      continue;
+    }
+    const std::string place = cat(byte_place(file.path.string(), line.offset), ": ", record.reason);
+    if (record.status == RecordStatus::bad_text) {
+      fail(ErrorKind::data,
+           place,
+           "; --on-bad-text skip leaves such lines out, replace puts U+FFFD");
+    }
+    ++worker.totals.bad_lines;
+    if (!worker.bad) worker.bad = place;
+  }
+}
+
+/// Into workers[0], pairs of workers at a time: with many threads adding up takes as long as
+/// counting.
+void add_up(std::vector<Worker>& workers, WorkerPool& pool) {
+  for (std::size_t step = 1; step < workers.size(); step *= 2) {
+    const std::size_t pairs = (workers.size() - step + 2 * step - 1) / (2 * step);
+    pool.run(
+        pairs,
+        [&](std::size_t pair, int) {
+          Worker& into = workers[pair * 2 * step];
+          Worker& from = workers[pair * 2 * step + step];
+          into.words.merge(from.words);
+          from.words.clear();
+          into.totals.texts += from.totals.texts;
+          into.totals.bad_lines += from.totals.bad_lines;
+          if (!into.bad) into.bad = from.bad;
+        },
+        [] {});
+  }
+}
+
+Worker count_on_this_rank(const TrainTokenizerConfig& config, Communicator* world) {
+  const auto rank = static_cast<std::size_t>(world == nullptr ? 0 : world->rank());
+  const auto size = static_cast<std::size_t>(world == nullptr ? 1 : world->size());
+  const std::vector<InputFile> files = inspect_inputs(config.inputs, config.threads, world);
+  std::vector<ByteRange> all;
+  for (std::uint32_t i = 0; i < files.size(); ++i) all.push_back({i, 0, files[i].size});
+  const std::vector<ByteRange> every_block = split_blocks(all, kBlockBytes);
+  // Neighbours, because a compressed input is read forward.
+  const auto first_of = [&](std::size_t r) {
+    return every_block.begin() + static_cast<std::ptrdiff_t>(every_block.size() * r / size);
+  };
+  const std::vector<ByteRange> blocks(first_of(rank), first_of(rank + 1));
+  std::uint64_t bytes = 0;
+  for (const ByteRange& block : blocks) bytes += block.end - block.begin;
+  std::shared_ptr<const CutTokens> cut;
+  if (config.cut_special) {
+    std::vector<std::string> tokens;
+    for (const ReservedToken& token : config.bpe.reserved) tokens.push_back(token.content);
+    cut = std::make_shared<const CutTokens>(std::move(tokens));
+  }
+  WorkerPool pool(thread_count(config.threads));
+  BlockReader lines(files, pool.num_threads());
+  lines.start(blocks);
+  std::vector<Worker> workers;
+  for (int i = 0; i < pool.num_threads(); ++i) workers.emplace_back(config, cut);
+  Progress progress(size == 1 ? "count words" : cat("count words, rank ", rank),
+                    bytes,
+                    rank == 0 ? config.progress : ProgressMode::none);
+  pool.run(
+      blocks.size(),
+      [&](std::size_t i, int worker) {
+        count_block(config,
+                    files[blocks[i].file],
+                    lines.read(i, worker),
+                    workers[static_cast<std::size_t>(worker)]);
+        progress.add(blocks[i].end - blocks[i].begin, 0, 0);
+      },
+      [&] { progress.show(); });
+  add_up(workers, pool);
+  return std::move(workers[0]);
+}
+
+}  // namespace
+
+WordCounter count_words(const TrainTokenizerConfig& config, Communicator* world) {
+  Worker mine = count_on_this_rank(config, world);
+  const std::string one_is = mine.bad ? "; one is " + *mine.bad : std::string();
+  if (mine.totals.bad_lines != 0)
+    log::warn(cat(mine.totals.bad_lines, " bad lines were left out", one_is));
+  Totals all = mine.totals;
+  if (world != nullptr) {
+    const std::uint64_t sums[] = {mine.totals.texts, mine.totals.bad_lines};
+    std::uint64_t totals[2] = {};
+    world->all_reduce(sums, totals, 2, DType::u64, ReduceOp::sum, {}, "texts")->wait();
+    all = {totals[0], totals[1]};
+    gather_words(mine.words, *world);
+  }
+  if (all.texts == 0)
+    fail(ErrorKind::data, "no text in the inputs: ", all.bad_lines, " bad lines", one_is);
+  return std::move(mine.words);
+}
+
+}  // namespace trireme

@@ -1,0 +1,154 @@
+#include <fcntl.h>
+
+#include <cerrno>
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "core/error.hpp"
+#include "core/files/file.hpp"
+#include "core/files/json.hpp"
+#include "core/files/refusal.hpp"
+#include "data_prep/input/block_reader.hpp"
+#include "data_prep/input/line_reader.hpp"
+#include "data_prep/tokenizer/tokenizer_jobs.hpp"
+#include "data_prep/worker_pool.hpp"
+#include "text/tokenizer.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::uint64_t kBlockBytes = 1 << 20;
+
+/// A file that appears under its name only when finish() is reached.
+class OutputFile {
+ public:
+  explicit OutputFile(const std::string& path)
+      : path_(path), temporary_(path + ".tmp." + std::to_string(::getpid())) {
+    check_replaceable(path_);
+    fd_ = Fd(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    if (!fd_) fail_to_write("create", temporary_, errno);
+  }
+
+  ~OutputFile() {
+    std::error_code ignored;
+    if (fd_) std::filesystem::remove(temporary_, ignored);
+  }
+
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+  OutputFile(OutputFile&&) = delete;
+  OutputFile& operator=(OutputFile&&) = delete;
+
+  void append(std::string_view text) {
+    write_all(fd_.get(), std::as_bytes(std::span(text)), size_, temporary_);
+    size_ += text.size();
+  }
+
+  void finish() {
+    sync_file(fd_.get(), temporary_);
+    std::error_code code;
+    std::filesystem::rename(temporary_, path_, code);
+    if (code) fail_to_write("replace", path_, code.value());
+    fd_ = Fd();
+  }
+
+ private:
+  std::filesystem::path path_;
+  std::filesystem::path temporary_;
+  Fd fd_;
+  std::uint64_t size_ = 0;
+};
+
+/// Lines of `input` to lines of `output`, in order, blocks in parallel; a window of blocks in
+/// memory. `convert` appends the output line of one input line; it is called on several threads.
+template <class MakeConverter>
+void convert_lines(const std::string& input,
+                   const std::string& output,
+                   std::int64_t threads,
+                   const MakeConverter& make_converter) {
+  const std::vector<InputFile> files = inspect_inputs({input});
+  std::error_code code;
+  if (std::filesystem::equivalent(input, output, code))
+    fail(ErrorKind::usage, "--output ", output, " is the input: give another file");
+  const std::vector<ByteRange> blocks = split_blocks({{0, 0, files[0].size}}, kBlockBytes);
+  WorkerPool pool(thread_count(threads));
+  BlockReader reader(files, pool.num_threads());
+  const std::size_t window = 8 * static_cast<std::size_t>(pool.num_threads());
+  OutputFile file(output);
+  for (std::size_t begin = 0; begin < blocks.size(); begin += window) {
+    std::vector<std::string> texts(std::min(window, blocks.size() - begin));
+    const auto first = blocks.begin() + static_cast<std::ptrdiff_t>(begin);
+    reader.start({first, first + static_cast<std::ptrdiff_t>(texts.size())});
+    pool.run(
+        texts.size(),
+        [&](std::size_t i, int worker) {
+          LineBlock lines = reader.read(i, worker);
+          auto convert = make_converter();
+          Line line;
+          while (lines.next(line)) convert(line, texts[i]);
+        },
+        [] {});
+    for (const std::string& text : texts) file.append(text);
+  }
+  file.finish();
+}
+
+void append_ids(const std::vector<std::uint32_t>& ids, std::string& out) {
+  out += "{\"ids\":[";
+  char digits[16];
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (i != 0) out += ',';
+    out.append(digits, std::to_chars(digits, digits + sizeof digits, ids[i]).ptr);
+  }
+  out += "]}\n";
+}
+
+std::vector<std::uint32_t> read_ids(std::string_view json, const std::string& where) {
+  const Json line = parse_json(json, where);
+  const auto found = line.is_object() ? line.find("ids") : line.end();
+  if (!line.is_object() || found == line.end() || !found->is_array())
+    fail(ErrorKind::data, where, ": no list 'ids'");
+  std::vector<std::uint32_t> ids;
+  for (const Json& id : *found) {
+    if (!id.is_number_unsigned() || id.get<std::uint64_t>() > UINT32_MAX)
+      fail(ErrorKind::data, where, ": 'ids' holds something that is no id");
+    ids.push_back(id.get<std::uint32_t>());
+  }
+  return ids;
+}
+
+}  // namespace
+
+void encode_file(const EncodeConfig& config) {
+  const Tokenizer tokenizer = Tokenizer::load(config.tokenizer);
+  const EncodeOptions options{config.add_special_tokens, config.match_added_tokens};
+  convert_lines(config.input, config.output, config.threads, [&] {
+    return [&, reader = std::make_shared<TextFieldReader>(config.field, config.on_bad_text)](
+               const Line& line, std::string& out) {
+      const TextRecord record = reader->read(line);
+      if (record.status == RecordStatus::blank) return;
+      if (record.status != RecordStatus::text)
+        fail(ErrorKind::data, byte_place(config.input, line.offset), ": ", record.reason);
+      append_ids(tokenizer.encode(record.text, options), out);
+    };
+  });
+}
+
+void decode_file(const std::string& tokenizer_path,
+                 const std::string& input,
+                 const std::string& output,
+                 bool skip_special) {
+  const Tokenizer tokenizer = Tokenizer::load(tokenizer_path);
+  convert_lines(input, output, 0, [&] {
+    return [&](const Line& line, std::string& out) {
+      if (line.text.find_first_not_of(" \t\r") == std::string_view::npos) return;
+      Json text = Json::object();
+      text["text"] =
+          tokenizer.decode(read_ids(line.text, byte_place(input, line.offset)), skip_special);
+      out += text.dump();
+      out += '\n';
+    };
+  });
+}
+
+}  // namespace trireme

@@ -1,0 +1,81 @@
+#include <cstring>
+#include <numeric>
+
+#include "core/error.hpp"
+#include "core/hash/xxh3.hpp"
+#include "data_prep/tokenizer/count_words.hpp"
+
+/// Words between ranks: for each word its count (8 bytes), its length in bytes (4), whether it is a
+/// token that was cut out (1), its bytes.
+namespace trireme {
+namespace {
+
+using Bytes = std::vector<char>;
+
+void put(std::string_view word, std::uint64_t count, bool cut, Bytes& out) {
+  const auto length = static_cast<std::uint32_t>(word.size());
+  char head[13];
+  std::memcpy(head, &count, 8);
+  std::memcpy(head + 8, &length, 4);
+  head[12] = cut ? 1 : 0;
+  out.insert(out.end(), head, head + sizeof head);
+  out.insert(out.end(), word.begin(), word.end());
+}
+
+void take_all(const Bytes& bytes, WordCounter& words) {
+  for (std::size_t at = 0; at < bytes.size();) {
+    std::uint64_t count = 0;
+    std::uint32_t length = 0;
+    std::memcpy(&count, bytes.data() + at, 8);
+    std::memcpy(&length, bytes.data() + at + 8, 4);
+    const std::string_view word(bytes.data() + at + 13, length);
+    bytes[at + 12] != 0 ? words.add_cut_token(word, count) : words.add_word(word, count);
+    at += 13 + length;
+  }
+}
+
+/// Calls visit(word, count, cut) for every word.
+template <class Visit>
+void for_each_word(const WordCounter& words, Visit&& visit) {
+  words.pieces().for_each(
+      [&](std::string_view word, std::uint64_t count) { visit(word, count, false); });
+  for (const auto& [token, count] : words.cut_tokens()) visit(token, count, true);
+}
+
+/// What the ranks send to this one; parts[r] goes to rank r.
+Bytes exchange_parts(const std::vector<Bytes>& parts, Communicator& world) {
+  std::vector<std::uint64_t> send;
+  Bytes outgoing;
+  for (const Bytes& part : parts) {
+    send.push_back(part.size());
+    outgoing.insert(outgoing.end(), part.begin(), part.end());
+  }
+  const std::vector<std::uint64_t> ones(parts.size(), 1);
+  std::vector<std::uint64_t> receive(parts.size());
+  world.all_to_all(send.data(), ones, receive.data(), ones, DType::u64, {}, "word bytes")->wait();
+  Bytes incoming(std::accumulate(receive.begin(), receive.end(), std::uint64_t{0}));
+  world.all_to_all(outgoing.data(), send, incoming.data(), receive, DType::u8, {}, "words")->wait();
+  return incoming;
+}
+
+}  // namespace
+
+void gather_words(WordCounter& words, Communicator& world) {
+  const auto size = static_cast<std::size_t>(world.size());
+  if (size == 1) return;
+  std::vector<Bytes> parts(size);
+  for_each_word(words, [&](std::string_view word, std::uint64_t count, bool cut) {
+    put(word, count, cut, parts[xxh3_64(word) % size]);
+  });
+  words.clear();
+  take_all(exchange_parts(parts, world), words);  // now each word is on one rank
+  parts.assign(size, {});
+  for_each_word(words, [&](std::string_view word, std::uint64_t count, bool cut) {
+    put(word, count, cut, parts[0]);
+  });
+  words.clear();
+  const Bytes all = exchange_parts(parts, world);
+  if (world.rank() == 0) take_all(all, words);
+}
+
+}  // namespace trireme

@@ -1,0 +1,167 @@
+#include <array>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <unordered_set>
+
+#include "core/error.hpp"
+#include "core/files/file.hpp"
+#include "core/files/folders.hpp"
+#include "core/files/json.hpp"
+#include "core/log.hpp"
+#include "core/number.hpp"
+#include "data_prep/tokenizer/count_words.hpp"
+#include "data_prep/tokenizer/tokenizer_jobs.hpp"
+
+namespace trireme {
+namespace {
+
+/// Before the work: a folder that could hold the result. `files` null: only look for files that are
+/// not ours.
+void check_output(const std::filesystem::path& folder,
+                  const std::map<std::string, std::string>* files) {
+  std::error_code code;  // what cannot be looked at is refused when it is made
+  if (!std::filesystem::exists(folder, code)) return;
+  if (!std::filesystem::is_directory(folder, code))
+    fail(ErrorKind::usage, "--output ", folder.string(), " is a file; give a folder");
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    const bool named = name == "tokenizer.json" || name == "tokenizer_config.json";
+    const bool same =
+        named &&
+        (files == nullptr || (files->contains(name) && read_file(entry.path()) == files->at(name)));
+    if (!same) {
+      fail(ErrorKind::usage,
+           "--output ",
+           folder.string(),
+           " holds ",
+           named ? "another " : "",
+           "'",
+           name,
+           "'; nothing is overwritten, use another folder");
+    }
+  }
+}
+
+/// Before the hours of counting. train_bpe itself would give more tokens than asked for, as Hugging
+/// Face does.
+void check_vocab_size(const BpeTrainOptions& options) {
+  const std::uint64_t fewest = fewest_tokens(options);
+  if (options.vocab_size >= fewest) return;
+  fail(ErrorKind::usage,
+       "--vocab-size ",
+       options.vocab_size,
+       ", must be at least ",
+       fewest,
+       ": the special tokens",
+       options.all_bytes && !options.limit_alphabet ? " and the 256 bytes" : "");
+}
+
+std::string why_fewer(const BpeTrainOptions& options) {
+  std::string pairs = "no pair is left to merge";
+  std::string change;
+  if (options.min_frequency > 1) {
+    pairs += cat(" that occurs ", options.min_frequency, " times");
+    change += ", a smaller --min-frequency";
+  }
+  if (options.max_token_length) {
+    pairs += cat(" to less than ", *options.max_token_length, " bytes");
+    change += ", a larger --max-token-length";
+  }
+  return cat(pairs, "; give more text", change, " or a smaller --vocab-size");
+}
+
+/// What a user who knows other trainers may not expect.
+void explain(const TrainTokenizerConfig& config, const BpeTrainReport& report) {
+  if (report.vocab_size > config.bpe.vocab_size) {
+    log::warn(cat("the tokenizer has ",
+                  report.vocab_size,
+                  " tokens, --vocab-size asks for ",
+                  config.bpe.vocab_size,
+                  ": the special tokens and the alphabet alone are that many"));
+  } else if (report.vocab_size < config.bpe.vocab_size) {
+    log::warn(cat("the tokenizer has ",
+                  report.vocab_size,
+                  " of the ",
+                  config.bpe.vocab_size,
+                  " tokens of --vocab-size: ",
+                  why_fewer(config.bpe)));
+  }
+  if (report.max_pair_count > kMaxPairCountOfHuggingFace) {
+    log::warn(cat("a pair occurs ",
+                  report.max_pair_count,
+                  " times; Hugging Face's trainer counts to 2147483647, so its merges would differ "
+                  "from these"));
+  }
+  if (!config.bpe.all_bytes || config.bpe.limit_alphabet) {
+    log::warn(
+        "not every byte need have a token with --alphabet used or --limit-alphabet: a tokenizer "
+        "that lacks one drops text in other programs, and encode and pack refuse it");
+  }
+}
+
+void write(const std::filesystem::path& folder, const std::map<std::string, std::string>& files) {
+  check_output(folder, &files);
+  make_folders(folder);
+  for (const auto& [name, content] : files) write_file_atomic(folder / name, content);
+}
+
+}  // namespace
+
+void train_tokenizer(const TrainTokenizerConfig& config, Communicator* world) {
+  check_train_options(config.bpe);
+  check_vocab_size(config.bpe);
+  const bool first = world == nullptr || world->rank() == 0;
+  if (first) check_output(config.output, nullptr);
+  const Timer count_timer;
+  const WordCounter words = count_words(config, world);
+  if (!first) return;
+  log::info(cat(words.size(),
+                " different words, counted in ",
+                format_duration(count_timer.seconds()),
+                "; learning merges"));
+  const Timer timer;
+  BpeTrainReport report;
+  const std::map<std::string, std::string> files = train_bpe(words, config.bpe, &report);
+  explain(config, report);
+  write(config.output, files);
+  log::info(cat("tokenizer of ",
+                report.vocab_size,
+                " tokens in ",
+                config.output,
+                ", merges took ",
+                format_duration(timer.seconds())));
+}
+
+std::vector<ReservedToken> read_special_tokens(const std::string& source) {
+  if (source == "minimind") return minimind_reserved_tokens();
+  if (source == "none") return {};
+  const Json list = read_json(source);
+  const auto refuse = [&source](const std::string& what) {
+    fail(ErrorKind::data,
+         "--special-tokens ",
+         source,
+         ": ",
+         what,
+         "; the file is a list of tokens or of {\"content\": ..., \"special\": true|false}");
+  };
+  if (!list.is_array()) refuse("not a list");
+  std::vector<ReservedToken> tokens;
+  for (const Json& entry : list) {
+    const std::string place = cat("entry ", tokens.size());
+    if (entry.is_string()) {
+      tokens.push_back({entry.get<std::string>()});
+      continue;
+    }
+    if (!entry.is_object() || !entry.contains("content") || !entry["content"].is_string())
+      refuse(place + " is no token");
+    for (const auto& [key, value] : entry.items()) {
+      if (key == "special" && !value.is_boolean()) refuse(place + ": special is not true or false");
+      if (key != "content" && key != "special") refuse(place + " has an unknown key '" + key + "'");
+    }
+    tokens.push_back({entry["content"].get<std::string>(), entry.value("special", true)});
+  }
+  return tokens;
+}
+
+}  // namespace trireme

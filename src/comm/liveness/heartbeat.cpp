@@ -1,0 +1,347 @@
+#include "comm/liveness/heartbeat.hpp"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <condition_variable>
+#include <csignal>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+
+#include "comm/liveness/heartbeat_peer.hpp"
+#include "core/error.hpp"
+#include "core/log.hpp"
+#include "core/timer.hpp"
+
+namespace trireme {
+namespace {
+
+using heartbeat::Connection;
+using heartbeat::Fields;
+using heartbeat::name_of;
+using heartbeat::number;
+using heartbeat::parse_status;
+using heartbeat::Peer;
+using heartbeat::status_fields;
+
+constexpr double kGoodbye_s = 1.0;  // longest wait for the other side when leaving
+
+void leave_at_once(const PeerLoss& loss) {
+  log::flush();
+  _exit(loss.exit_code);
+}
+
+}  // namespace
+
+/// One rank's end of the star: rank 0 has a connection to everyone, the others one to rank 0.
+class Heartbeat::Monitor {
+ public:
+  Monitor(Communicator& world,
+          const LaunchInfo& launch,
+          std::shared_ptr<Activity> activity,
+          HeartbeatOptions options)
+      : rank_(world.rank()),
+        host_(launch.hostname),
+        activity_(activity ? std::move(activity) : std::make_shared<Activity>()),
+        options_(std::move(options)),
+        peers_(static_cast<std::size_t>(world.size())),
+        wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        stall_(options_.hang) {
+    if (!options_.on_loss) options_.on_loss = leave_at_once;
+    heartbeat::connect_all(world, launch, options_.connect_s, peers_);
+    thread_ = std::jthread([this] { run(); });
+  }
+
+  void stop() noexcept {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    wake();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  void announce(int exit_code, const std::string& why) noexcept {
+    std::unique_lock lock(mutex_);
+    const std::chrono::duration<double> moment(kGoodbye_s);
+    // Who lost a peer hears from rank 0 which one it was, and is no culprit itself.
+    if (exit_code == trireme::exit_code(ErrorKind::comm) &&
+        told_.wait_for(lock, moment, [this] { return over_; }))
+      return;
+    failure_ = Fields{"F", cat(exit_code), why};
+    lock.unlock();
+    wake();
+    lock.lock();
+    told_.wait_for(lock, moment, [this] { return over_; });
+  }
+
+  [[nodiscard]] bool alive() const { return alive_; }
+
+ private:
+  void wake() noexcept {
+    const std::uint64_t one = 1;
+    if (::write(wake_.get(), &one, sizeof one) < 0) return;  // full: it is awake
+  }
+
+  [[nodiscard]] std::string name(std::size_t r) const {
+    return name_of(static_cast<int>(r), peers_[r].host, peers_[r].pid);
+  }
+
+  // The thread.
+
+  void run() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are for the main thread
+    report();
+    while (!finished_) {
+      wait_for_news();
+      for (std::size_t r = 0; r < peers_.size() && !finished_; ++r) read(r);
+      if (!finished_) obey();
+      if (!finished_ && since_report_.seconds() >= options_.interval_s) report();
+    }
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+    told_.notify_all();
+  }
+
+  void wait_for_news() {
+    std::vector<pollfd> wait{{wake_.get(), POLLIN, 0}};
+    for (const auto& peer : peers_) {
+      if (!peer.connection) continue;
+      const int write = peer.connection->wants_write() ? POLLOUT : 0;
+      wait.push_back({peer.connection->fd(), static_cast<short>(POLLIN | write), 0});
+    }
+    ::poll(wait.data(), wait.size(), static_cast<int>(options_.interval_s * 1000));
+    std::uint64_t count = 0;
+    if (::read(wake_.get(), &count, sizeof count) < 0) return;  // nobody woke us
+  }
+
+  void read(std::size_t r) {
+    Peer& peer = peers_[r];
+    if (!peer.connection) return;
+    const bool open = peer.connection->fill() && peer.connection->flush();
+    while (!finished_ && peer.connection) {
+      const auto message = peer.connection->next();
+      if (!message) break;
+      peer.heard.restart();
+      handle(r, *message);
+    }
+    if (finished_ || !peer.connection) return;
+    if (!open) {
+      lost({static_cast<int>(r),
+            peer.host,
+            peer.pid,
+            exit_code(ErrorKind::comm),
+            "its connection ended without a goodbye"});
+    } else if (peer.heard.seconds() > options_.silence_s) {
+      lost({static_cast<int>(r),
+            peer.host,
+            peer.pid,
+            exit_code(ErrorKind::comm),
+            cat("silent for ", options_.silence_s, " s: its process is stopped or its node is"),
+            /*hung=*/true});
+    }
+  }
+
+  void handle(std::size_t r, const Fields& message) {
+    Peer& peer = peers_[r];
+    const char kind = message[0].empty() ? '?' : message[0][0];
+    if (kind == 'S') {
+      peer.now = parse_status(message);
+    } else if (kind == 'F' && message.size() >= 3) {
+      const int code = static_cast<int>(number(message[1]));
+      lost({static_cast<int>(r),
+            peer.host,
+            peer.pid,
+            code,
+            "it ends with an error: " + message[2],
+            /*hung=*/code == exit_code(ErrorKind::comm)});
+    } else if (kind == 'L' && message.size() >= 7) {
+      lost({static_cast<int>(number(message[1])),
+            message[2],
+            static_cast<int>(number(message[3])),
+            static_cast<int>(number(message[4])),
+            message[6],
+            message[5] == "1"});
+    } else if (kind == 'G') {
+      if (rank_ != 0) {  // rank 0 leaves: nobody watches any more
+        peer.connection->send({"G"});
+        peer.connection->flush();
+        finished_ = true;
+      }
+      peer.connection.reset();
+    }
+  }
+
+  /// Sends to every connection and waits a moment for the kernel to take it.
+  void tell_all(const Fields& message) {
+    const Timer timer;
+    for (auto& peer : peers_) {
+      if (!peer.connection) continue;
+      peer.connection->send(message);
+      while (peer.connection->flush() && peer.connection->wants_write() && timer.seconds() < 0.2) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    }
+  }
+
+  void lost(const PeerLoss& loss) {
+    finished_ = true;
+    alive_ = false;
+    if (rank_ == 0) {
+      tell_all({"L",
+                cat(loss.rank),
+                loss.hostname,
+                cat(loss.pid),
+                cat(loss.exit_code),
+                cat(loss.hung),
+                loss.reason});
+    }
+    if (rank_ == 0 || loss.rank == 0) {
+      log::error(cat(name_of(loss.rank, loss.hostname, loss.pid), " is gone: ", loss.reason));
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      if (failure_ || stopping_) return;  // this rank is leaving already, with a code of its own
+    }
+    options_.on_loss(loss);
+  }
+
+  /// What the main thread asks for: stop, or an announced failure.
+  void obey() {
+    std::unique_lock lock(mutex_);
+    const auto failure = failure_;
+    const bool stopping = stopping_;
+    lock.unlock();
+    if (failure) {
+      if (rank_ == 0) {
+        tell_all({"L",
+                  "0",
+                  host_,
+                  cat(::getpid()),
+                  failure->at(1),
+                  cat(failure->at(1) == cat(exit_code(ErrorKind::comm))),
+                  "it ends with an error: " + failure->at(2)});
+      } else {
+        tell_all(*failure);
+      }
+      leave();
+    } else if (stopping) {
+      tell_all({"G"});
+      leave();
+    }
+  }
+
+  /// Closes after the other side has read what we sent, or after kGoodbye_s.
+  void leave() {
+    finished_ = true;
+    const Timer timer;
+    for (auto& peer : peers_) {
+      if (peer.connection) peer.connection->finish();
+    }
+    for (auto& peer : peers_) {
+      while (peer.connection && timer.seconds() < kGoodbye_s) {
+        pollfd wait{peer.connection->fd(), POLLIN, 0};
+        ::poll(&wait, 1, 50);
+        const bool open = peer.connection->fill();
+        while (peer.connection->next()) {
+        }
+        if (!open) peer.connection.reset();
+      }
+    }
+  }
+
+  void report() {
+    since_report_.restart();
+    const ActivitySnapshot now = activity_->snapshot();
+    const Fields status = rank_ == 0 ? Fields{"P"} : status_fields(now);
+    for (auto& peer : peers_) {
+      if (!peer.connection) continue;
+      peer.connection->send(status);
+      peer.connection->flush();  // a broken one is found by read()
+    }
+    if (rank_ != 0) return;
+    peers_[0].now = now;
+    look_for_stall();
+  }
+
+  void look_for_stall() {
+    std::vector<ActivitySnapshot> all;
+    bool timed_out = false;
+    for (const auto& peer : peers_) {
+      all.push_back(peer.now);
+      timed_out = timed_out || peer.now.timed_out;
+    }
+    const StallWatch::Verdict verdict = stall_.look(since_start_.seconds(), all);
+    const bool first_timeout = timed_out && !timeout_reported_;
+    timeout_reported_ = timeout_reported_ || timed_out;
+    if (!verdict.warn && !verdict.hung && !first_timeout) return;
+    std::vector<std::string> names;
+    for (std::size_t r = 0; r < peers_.size(); ++r) names.push_back(name(r));
+    log::warn(cat(first_timeout ? "a collective timed out"
+                                : cat("no progress for ", std::lround(verdict.still_s), " s"),
+                  "; ranks, the one behind first:",
+                  describe_progress(names, all)));
+    if (!verdict.hung) return;
+    const Peer& behind = peers_[verdict.behind];
+    lost({static_cast<int>(verdict.behind),
+          behind.host,
+          behind.pid,
+          exit_code(ErrorKind::comm),
+          cat("hangs: no rank moved for ", std::lround(verdict.still_s), " s, it is behind"),
+          /*hung=*/true});
+  }
+
+  const int rank_;
+  const std::string host_;
+  const std::shared_ptr<Activity> activity_;
+  HeartbeatOptions options_;
+  std::vector<Peer> peers_;
+  heartbeat::Socket wake_;
+  std::atomic<bool> alive_ = true;
+  bool finished_ = false;  // of the thread only, as are the timers below
+  Timer since_report_;
+  Timer since_start_;
+  StallWatch stall_;
+  bool timeout_reported_ = false;
+
+  std::mutex mutex_;
+  std::condition_variable told_;
+  bool stopping_ = false;
+  bool over_ = false;
+  std::optional<Fields> failure_;
+  std::jthread thread_;  // last: ends before the rest
+};
+
+Heartbeat::Heartbeat(Communicator& world,
+                     const LaunchInfo& launch,
+                     std::shared_ptr<Activity> activity,
+                     HeartbeatOptions options) {
+  if (world.size() == 1) return;
+  monitor_ = std::make_unique<Monitor>(world, launch, std::move(activity), std::move(options));
+}
+
+Heartbeat::~Heartbeat() {
+  stop();
+}
+
+bool Heartbeat::peers_alive() const {
+  return !monitor_ || monitor_->alive();
+}
+
+void Heartbeat::stop() noexcept {
+  if (monitor_) monitor_->stop();
+}
+
+void Heartbeat::announce_failure(int exit_code, const std::string& why) noexcept {
+  if (monitor_) monitor_->announce(exit_code, why);
+}
+
+}  // namespace trireme

@@ -1,0 +1,171 @@
+#include "comm/liveness/heartbeat_wire.hpp"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "core/error.hpp"
+
+namespace trireme::heartbeat {
+namespace {
+
+constexpr std::size_t kMaxLine = 4096;  // longer ones come from no rank of ours
+
+void set(int fd, int level, int option, int value) {
+  ::setsockopt(fd, level, option, &value, sizeof value);
+}
+
+/// A lost node is found by probes: 5 s idle, then 3 probes 2 s apart; unanswered data counts the
+/// same.
+void set_keepalive(int fd) {
+  set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(fd, IPPROTO_TCP, TCP_KEEPIDLE, 5);
+  set(fd, IPPROTO_TCP, TCP_KEEPINTVL, 2);
+  set(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
+  set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 11000);
+  set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+}
+
+bool would_block() {
+  return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+}
+
+}  // namespace
+
+void SocketTraits::close(Raw fd) noexcept {
+  ::close(fd);
+}
+
+Connection::Connection(Socket socket) : socket_(std::move(socket)) {
+  ::fcntl(fd(), F_SETFL, O_NONBLOCK);
+  set_keepalive(fd());
+}
+
+void Connection::send(const Fields& fields) {
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    if (i > 0) out_ += '\t';
+    for (const char c : fields[i].substr(0, 512)) out_ += c == '\t' || c == '\n' ? ' ' : c;
+  }
+  out_ += '\n';
+}
+
+bool Connection::flush() {
+  while (!out_.empty()) {
+    const auto n = ::send(fd(), out_.data(), out_.size(), MSG_NOSIGNAL);
+    if (n < 0) return would_block();
+    out_.erase(0, static_cast<std::size_t>(n));
+  }
+  return true;
+}
+
+bool Connection::fill() {
+  std::array<char, 4096> block{};
+  while (true) {
+    const auto n = ::recv(fd(), block.data(), block.size(), 0);
+    if (n == 0) return false;
+    if (n < 0) return would_block();
+    in_.append(block.data(), static_cast<std::size_t>(n));
+    if (in_.size() > 16 * kMaxLine) return true;  // take messages first
+  }
+}
+
+std::optional<Fields> Connection::next() {
+  const auto end = in_.find('\n');
+  if (end == std::string::npos) {
+    if (in_.size() > kMaxLine) in_.clear();
+    return std::nullopt;
+  }
+  Fields fields(1);
+  for (const char c : in_.substr(0, end)) {
+    if (c == '\t') {
+      fields.emplace_back();
+    } else {
+      fields.back() += c;
+    }
+  }
+  in_.erase(0, end + 1);
+  return fields;
+}
+
+Listener listen_anywhere(int backlog) {
+  Listener listener{Socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), 0};
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_ANY);
+  socklen_t length = sizeof address;
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  if (!listener.socket || ::bind(listener.socket.get(), generic, length) != 0 ||
+      ::listen(listener.socket.get(), backlog) != 0 ||
+      ::getsockname(listener.socket.get(), generic, &length) != 0) {
+    fail(ErrorKind::resource, "heartbeat: no TCP port to listen on: ", std::strerror(errno));
+  }
+  ::fcntl(listener.socket.get(), F_SETFL, O_NONBLOCK);
+  listener.port = ntohs(address.sin_port);
+  return listener;
+}
+
+std::vector<std::string> own_addresses() {
+  std::vector<std::string> found;
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) == 0) {
+    for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
+      if (i->ifa_addr == nullptr || i->ifa_addr->sa_family != AF_INET) continue;
+      if ((i->ifa_flags & IFF_UP) == 0 || (i->ifa_flags & IFF_LOOPBACK) != 0) continue;
+      std::array<char, INET_ADDRSTRLEN> text{};
+      const auto* address = reinterpret_cast<const sockaddr_in*>(i->ifa_addr);
+      ::inet_ntop(AF_INET, &address->sin_addr, text.data(), text.size());
+      found.emplace_back(text.data());
+    }
+    ::freeifaddrs(list);
+  }
+  found.emplace_back("127.0.0.1");
+  return found;
+}
+
+std::optional<Connection> connect_to(const std::string& address, int port, double timeout_s) {
+  Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return std::nullopt;
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<std::uint16_t>(port));
+  if (::inet_pton(AF_INET, address.c_str(), &to.sin_addr) != 1) return std::nullopt;
+  if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&to), sizeof to) != 0) {
+    if (errno != EINPROGRESS) return std::nullopt;
+    pollfd wait{socket.get(), POLLOUT, 0};
+    if (::poll(&wait, 1, static_cast<int>(timeout_s * 1000)) <= 0) return std::nullopt;
+    int error = 0;
+    socklen_t length = sizeof error;
+    ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &length);
+    if (error != 0) return std::nullopt;
+  }
+  return Connection(std::move(socket));
+}
+
+Cookie random_cookie() {
+  Cookie cookie{};
+  if (::getrandom(cookie.data(), cookie.size(), 0) != static_cast<ssize_t>(cookie.size())) {
+    fail(ErrorKind::resource, "heartbeat: no random bytes: ", std::strerror(errno));
+  }
+  return cookie;
+}
+
+std::string hex(const Cookie& cookie) {
+  constexpr const char* kDigits = "0123456789abcdef";
+  std::string text;
+  for (const auto byte : cookie) {
+    text += kDigits[byte >> 4];
+    text += kDigits[byte & 15];
+  }
+  return text;
+}
+
+}  // namespace trireme::heartbeat

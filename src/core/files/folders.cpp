@@ -1,0 +1,33 @@
+#include "core/files/folders.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <cerrno>
+
+#include "core/files/refusal.hpp"
+
+namespace trireme {
+
+void make_folders(const std::filesystem::path& folder) {
+  std::error_code code;
+  std::filesystem::create_directories(folder, code);
+  if (!code && !std::filesystem::is_directory(folder, code) && !code)
+    code = std::make_error_code(std::errc::not_a_directory);
+  if (code) fail_to_write("make folder", folder, code.value());
+}
+
+void remove_tree(const std::filesystem::path& path) {
+  std::error_code code;
+  std::filesystem::remove_all(path, code);
+  if (code) fail_to_write("delete", path, code.value());
+}
+
+std::optional<Fd> lock_folder(const std::filesystem::path& folder) {
+  Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd) fail_to_write("open folder", folder, errno);
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return std::nullopt;
+  return fd;
+}
+
+}  // namespace trireme

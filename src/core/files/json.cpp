@@ -1,0 +1,211 @@
+#include "core/files/json.hpp"
+
+#include <cstdint>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <unordered_set>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/files/file.hpp"
+
+namespace trireme {
+namespace {
+
+/// Line and column (both from 1) of a byte position.
+std::string line_column(std::string_view text, std::size_t byte) {
+  std::size_t line = 1;
+  std::size_t column = 1;
+  for (std::size_t i = 0; i + 1 < byte && i < text.size(); ++i) {
+    if (text[i] == '\n') {
+      ++line;
+      column = 1;
+    } else {
+      ++column;
+    }
+  }
+  return cat(line, ":", column);
+}
+
+/// Builds a tree from a parser's events, in time linear in the text. (The library's own way to look
+/// at events while it builds searches the parent at every end of an object.)
+template <class Tree>
+class TreeBuilder : public nlohmann::json_sax<Tree> {
+ public:
+  TreeBuilder(std::string_view text, std::string_view where, const JsonLimits& limits)
+      : text_(text), where_(where), limits_(limits) {}
+
+  Tree take() { return std::move(root_); }
+
+  bool null() override { return put(nullptr); }
+
+  bool boolean(bool value) override { return put(value); }
+
+  bool number_integer(std::int64_t value) override { return put(value); }
+
+  bool number_unsigned(std::uint64_t value) override { return put(value); }
+
+  bool number_float(double value, const std::string&) override { return put(value); }
+
+  bool string(std::string& value) override { return put(std::move(value)); }
+
+  bool binary(nlohmann::byte_container_with_subtype<std::vector<std::uint8_t>>&) override {
+    return false;  // JSON text has none
+  }
+
+  bool start_object(std::size_t) override { return open(Tree::object()); }
+
+  bool start_array(std::size_t) override { return open(Tree::array()); }
+
+  bool end_object() override { return close(); }
+
+  bool end_array() override { return close(); }
+
+  bool key(std::string& name) override {
+    if (!open_.back().keys.insert(name).second)
+      fail(ErrorKind::data, where_, ": key '", name, "' appears twice in one object");
+    key_ = std::move(name);
+    return true;
+  }
+
+  bool parse_error(std::size_t byte,
+                   const std::string&,
+                   const nlohmann::detail::exception& error) override {
+    const bool is_syntax = dynamic_cast<const typename Tree::parse_error*>(&error) != nullptr;
+    fail(ErrorKind::data,
+         where_,
+         is_syntax ? ":" + line_column(text_, byte) : "",  // else a number that no double can hold
+         ": not valid JSON: ",
+         error.what());
+  }
+
+ private:
+  struct Open {
+    Tree* value;  // stays where it is: its parent does not grow before it is closed
+    std::unordered_set<std::string> keys;
+  };
+
+  template <class Value>
+  bool put(Value&& value) {
+    add(Tree(std::forward<Value>(value)));
+    return true;
+  }
+
+  bool open(Tree&& empty) {
+    if (open_.size() >= static_cast<std::size_t>(limits_.max_depth))
+      fail(ErrorKind::data, where_, ": JSON nested deeper than ", limits_.max_depth);
+    Tree* const value = add(std::move(empty));
+    open_.push_back({value, {}});
+    return true;
+  }
+
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  Tree* add(Tree&& value) {
+    if (open_.empty()) {
+      root_ = std::move(value);
+      return &root_;
+    }
+    Tree& parent = *open_.back().value;
+    if (parent.is_array()) {
+      auto& items = parent.template get_ref<typename Tree::array_t&>();
+      items.push_back(std::move(value));
+      return &items.back();
+    }
+    return &add_member(parent.template get_ref<typename Tree::object_t&>(), std::move(value));
+  }
+
+  Json& add_member(Json::object_t& members, Json&& value) {
+    // As a vector: a search for the key, which is new, would make large objects slow.
+    auto& list = static_cast<Json::object_t::Container&>(members);
+    return list.emplace_back(std::move(key_), std::move(value)).second;
+  }
+
+  SortedJson& add_member(SortedJson::object_t& members, SortedJson&& value) {
+    return members.emplace(std::move(key_), std::move(value)).first->second;
+  }
+
+  std::string_view text_;
+  std::string_view where_;
+  const JsonLimits& limits_;
+  Tree root_;
+  std::vector<Open> open_;
+  std::string key_;
+};
+
+template <class Tree>
+Tree parse_tree(std::string_view text, std::string_view where, const JsonLimits& limits) {
+  if (text.size() > limits.max_bytes) {
+    fail(ErrorKind::data,
+         where,
+         ": JSON of ",
+         text.size(),
+         " bytes, at most ",
+         limits.max_bytes,
+         " are read");
+  }
+  TreeBuilder<Tree> builder(text, where, limits);
+  Tree::sax_parse(text, &builder);
+  return builder.take();
+}
+
+}  // namespace
+
+Json parse_json(std::string_view text, std::string_view where, const JsonLimits& limits) {
+  return parse_tree<Json>(text, where, limits);
+}
+
+SortedJson parse_sorted_json(std::string_view text,
+                             std::string_view where,
+                             const JsonLimits& limits) {
+  return parse_tree<SortedJson>(text, where, limits);
+}
+
+Json read_json(const std::filesystem::path& path, const JsonLimits& limits) {
+  return parse_json(read_file(path, limits.max_bytes), path.string(), limits);
+}
+
+template <class T>
+T json_get(const Json& object, std::string_view key, std::string_view where) {
+  const auto found = object.is_object() ? object.find(std::string(key)) : object.end();
+  if (!object.is_object() || found == object.end())
+    fail(ErrorKind::data, where, ": key '", key, "' is missing");
+  const Json& value = *found;
+  bool matches = false;
+  if constexpr (std::is_same_v<T, bool>) {
+    matches = value.is_boolean();
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    matches = value.is_string();
+  } else if constexpr (std::is_same_v<T, double>) {
+    matches = value.is_number();
+  } else if constexpr (std::is_same_v<T, std::uint64_t>) {
+    matches = value.is_number_unsigned();
+  } else {
+    const bool too_large =
+        value.is_number_unsigned() &&
+        value.get<std::uint64_t>() > static_cast<std::uint64_t>(std::numeric_limits<T>::max());
+    if (too_large)
+      fail(ErrorKind::data,
+           where,
+           ": key '",
+           key,
+           "' = ",
+           value.get<std::uint64_t>(),
+           " is too large");
+    matches = value.is_number_integer();
+  }
+  if (!matches)
+    fail(ErrorKind::data, where, ": key '", key, "' has the wrong type: ", value.type_name());
+  return value.get<T>();
+}
+
+template bool json_get<bool>(const Json&, std::string_view, std::string_view);
+template std::int64_t json_get<std::int64_t>(const Json&, std::string_view, std::string_view);
+template std::uint64_t json_get<std::uint64_t>(const Json&, std::string_view, std::string_view);
+template double json_get<double>(const Json&, std::string_view, std::string_view);
+template std::string json_get<std::string>(const Json&, std::string_view, std::string_view);
+
+}  // namespace trireme

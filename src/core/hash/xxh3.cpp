@@ -1,0 +1,80 @@
+#include "core/hash/xxh3.hpp"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <system_error>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/files/file.hpp"
+#include "core/files/refusal.hpp"
+
+namespace trireme {
+
+struct Hasher::State {
+  XXH3_state_t* raw = XXH3_createState();
+
+  State() { XXH3_128bits_reset(raw); }
+
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  ~State() { XXH3_freeState(raw); }
+};
+
+std::uint64_t xxh3_64(std::span<const std::byte> bytes) noexcept {
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
+
+std::uint64_t xxh3_64(std::string_view text) noexcept {
+  return XXH3_64bits(text.data(), text.size());
+}
+
+Hasher::Hasher() : state_(std::make_unique<State>()) {}
+
+Hasher::Hasher(Hasher&&) noexcept = default;
+Hasher& Hasher::operator=(Hasher&&) noexcept = default;
+Hasher::~Hasher() = default;
+
+void Hasher::update(std::span<const std::byte> bytes) noexcept {
+  XXH3_128bits_update(state_->raw, bytes.data(), bytes.size());
+}
+
+void Hasher::update(std::string_view text) noexcept {
+  update(std::as_bytes(std::span(text)));
+}
+
+std::string Hasher::hex() const {
+  const XXH128_hash_t value = XXH3_128bits_digest(state_->raw);
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  for (const std::uint64_t half : {value.high64, value.low64}) {
+    for (int shift = 60; shift >= 0; shift -= 4) text += kDigits[(half >> shift) & 15];
+  }
+  return text;
+}
+
+std::string xxh3_128_hex(std::string_view text) {
+  Hasher hasher;
+  hasher.update(text);
+  return hasher.hex();
+}
+
+std::string hash_file(const std::filesystem::path& path) {
+  const Fd fd = open_read(path);
+  std::error_code code;
+  const std::uint64_t size = std::filesystem::file_size(path, code);
+  if (code) fail_to_read("hash", path, code.value());
+  std::vector<std::byte> buffer(std::size_t{4} << 20);
+  Hasher hasher;
+  for (std::uint64_t offset = 0; offset < size; offset += buffer.size()) {
+    const auto piece =
+        std::span(buffer).first(std::min<std::uint64_t>(buffer.size(), size - offset));
+    read_all(fd.get(), piece, offset, path);
+    hasher.update(piece);
+  }
+  return hasher.hex();
+}
+
+}  // namespace trireme

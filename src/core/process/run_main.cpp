@@ -1,0 +1,94 @@
+#include "core/process/run_main.hpp"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "core/escape.hpp"
+#include "core/files/refusal.hpp"
+#include "core/log.hpp"
+
+namespace trireme {
+namespace {
+
+/// One write, so that the messages of several ranks do not mix within a line.
+void report(const char* program, std::string_view kind, std::string_view message) {
+  std::string text = cat(program, ": ", kind, ": ");
+  for (const char c : escape_controls(message)) {
+    text += c;
+    if (c == '\n') text += "  ";
+  }
+  text += '\n';
+  log::flush();
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+}
+
+/// Exit code of the exception in flight, after its report.
+int handle_current(const char* program) {
+  try {
+    throw;
+  } catch (const BrokenPipe&) {
+    return kExitDone;
+  } catch (...) {
+    const Error error = current_error();
+    if (error.kind() == ErrorKind::internal) {
+      report(program, "internal error", cat(error.what(), "; please report this"));
+    } else {
+      report(program, "error", error.what());
+    }
+    return exit_code(error.kind());
+  }
+}
+
+/// errno of a failed write may be lost by the time we look; a pipe without a reader stays in error.
+bool reader_is_gone(int error) {
+  pollfd output{STDOUT_FILENO, POLLOUT, 0};
+  return error == EPIPE || (::poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0);
+}
+
+[[noreturn]] void fail_output(int error) {
+  if (reader_is_gone(error)) throw BrokenPipe();
+  fail(ErrorKind::resource,
+       "cannot write standard output: ",
+       error == 0 ? "an earlier write failed" : std::strerror(error));
+}
+
+void flush_output() {
+  errno = 0;
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) fail_output(errno);
+}
+
+}  // namespace
+
+void print(std::string_view text) {
+  errno = 0;
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) fail_output(errno);
+}
+
+int run_main(const char* program, const std::function<int()>& body) {
+  std::signal(SIGPIPE, SIG_IGN);  // a write to a closed pipe then fails with EPIPE, which we see
+  std::signal(SIGXFSZ, SIG_IGN);  // so does one past `ulimit -f`, with EFBIG
+  int code = kExitDone;
+  try {
+    code = body();
+  } catch (...) {
+    code = handle_current(program);
+  }
+  try {
+    flush_output();
+  } catch (const BrokenPipe&) {
+    return code;
+  } catch (...) {
+    const int flush_code = handle_current(program);
+    return code == kExitDone ? flush_code : code;
+  }
+  return code;
+}
+
+}  // namespace trireme

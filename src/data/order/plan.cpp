@@ -1,0 +1,224 @@
+#include "data/order/plan.hpp"
+
+#include <filesystem>
+#include <optional>
+#include <set>
+
+#include "core/error.hpp"
+#include "core/files/file.hpp"
+#include "core/number.hpp"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Word {
+  std::string text;
+  bool quoted = false;
+
+  [[nodiscard]] bool is(std::string_view symbol) const { return !quoted && text == symbol; }
+};
+
+class Parser {
+ public:
+  Parser(std::string_view text, std::string_view name) : name_(name) { split(text); }
+
+  std::vector<PlanPhase> parse() {
+    std::vector<PlanPhase> phases;
+    while (skip(";")) {
+    }
+    while (at_ < words_.size()) {
+      phases.push_back(phase(phases.empty()));
+      if (phases.size() > 1 && phases.back().first_step <= phases[phases.size() - 2].first_step)
+        wrong(cat("phases must start at rising steps, not at ", phases.back().first_step));
+      if (at_ < words_.size() && !skip(";")) wrong("expected + or ;");
+      while (skip(";")) {
+      }
+    }
+    if (phases.empty()) wrong("names no token set");
+    check_folders(phases);
+    return phases;
+  }
+
+ private:
+  void split(std::string_view text) {
+    std::size_t i = 0;
+    const auto plain = [](char c) {
+      return std::string_view(" \t\r\n;#\"").find(c) == std::string_view::npos;
+    };
+    while (i < text.size()) {
+      const char c = text[i];
+      if (c == '#') {
+        while (i < text.size() && text[i] != '\n') ++i;
+      } else if (c == '"') {
+        const std::size_t end = text.find('"', i + 1);
+        if (end == std::string_view::npos) wrong("has a quote that is not closed");
+        words_.push_back({std::string(text.substr(i + 1, end - i - 1)), true});
+        i = end + 1;
+      } else if (c == ';' || c == '\n') {
+        words_.push_back({";"});
+        ++i;
+      } else if (plain(c)) {
+        const std::size_t begin = i;
+        while (i < text.size() && plain(text[i])) ++i;
+        words_.push_back({std::string(text.substr(begin, i - begin))});
+      } else {
+        ++i;
+      }
+    }
+  }
+
+  PlanPhase phase(bool first) {
+    PlanPhase phase;
+    bool head = false;
+    if (skip("from")) {
+      phase.first_step = integer("a step");
+      head = true;
+    } else if (!first) {
+      wrong("a later phase must say from which step, as in `from 1001: 1 sets/code`");
+    }
+    if (skip("at")) {
+      phase.seq_len = integer("a sequence length");
+      head = true;
+    }
+    if (head && !colon_) wrong("expected ':' before the sets of a phase");
+    colon_ = false;
+    if (first && phase.first_step != 1) wrong("the first phase must start at step 1");
+    phase.sources = sources();
+    return phase;
+  }
+
+  /// `[weight] folder` joined by +; without weights it is one source.
+  std::vector<PlanSource> sources() {
+    std::vector<PlanSource> sources;
+    std::size_t weighted = 0;
+    do {
+      std::optional<double> weight;
+      if (at_ + 1 < words_.size() && !words_[at_].quoted && !symbol(words_[at_ + 1]))
+        weight = parse_number(words_[at_].text);
+      if (weight) {
+        if (!(*weight > 0)) wrong("a weight must be more than 0");
+        ++at_;
+        ++weighted;
+      }
+      if (at_ >= words_.size() || symbol(words_[at_])) wrong("expected the folder of a token set");
+      sources.push_back({weight.value_or(1), {words_[at_++].text}});
+    } while (skip("+"));
+    if (weighted == 0) {
+      PlanSource whole{1, {}};
+      for (const PlanSource& source : sources) whole.folders.push_back(source.folders.front());
+      return {whole};
+    }
+    if (weighted != sources.size()) wrong("give all sets of a blend a weight, or none");
+    return sources;
+  }
+
+  /// A whole number of 1 or more; a ':' at its end is noted.
+  std::int64_t integer(std::string_view what) {
+    std::string text = at_ < words_.size() ? words_[at_].text : std::string();
+    if (!text.empty() && text.back() == ':') {
+      text.pop_back();
+      colon_ = true;
+    }
+    const auto value = parse_integer(text);
+    if (!value || *value < 1) wrong(cat("expected ", what, ", a whole number of 1 or more"));
+    ++at_;
+    if (!colon_ && skip(":")) colon_ = true;
+    return *value;
+  }
+
+  void check_folders(const std::vector<PlanPhase>& phases) const {
+    std::vector<std::vector<std::string>> known;
+    std::set<std::string> folders;
+    for (const PlanPhase& phase : phases) {
+      std::set<std::string> here;
+      for (const PlanSource& source : phase.sources) {
+        bool old = false;
+        for (const auto& other : known) old = old || other == source.folders;
+        for (const std::string& folder : source.folders) {
+          if (!here.insert(folder).second)
+            fail(ErrorKind::usage, name_, ": ", folder, " is named twice in one phase");
+          if (!old && !folders.insert(folder).second) {
+            fail(ErrorKind::usage,
+                 name_,
+                 ": ",
+                 folder,
+                 " is shuffled with other sets in one phase and not in another, so samples would "
+                 "come twice: give every set a weight");
+          }
+        }
+        if (!old) known.push_back(source.folders);
+      }
+    }
+  }
+
+  static bool symbol(const Word& word) { return word.is("+") || word.is(";") || word.is(":"); }
+
+  bool skip(std::string_view text) {
+    if (at_ >= words_.size() || !words_[at_].is(text)) return false;
+    ++at_;
+    return true;
+  }
+
+  [[noreturn]] void wrong(const std::string& what) const {
+    std::string before;
+    for (std::size_t i = at_ < 4 ? 0 : at_ - 4; i < at_ && i < words_.size(); ++i)
+      before += words_[i].text + " ";
+    const std::string here = at_ < words_.size() ? words_[at_].text : "its end";
+    fail(ErrorKind::usage, name_, ": ", what, ", after '", before, "' at '", here, "'");
+  }
+
+  std::string_view name_;
+  std::vector<Word> words_;
+  std::size_t at_ = 0;
+  bool colon_ = false;
+};
+
+}  // namespace
+
+std::vector<PlanPhase> parse_plan(std::string_view text, std::string_view name) {
+  return Parser(text, name).parse();
+}
+
+void refuse_texts(const std::string& path, std::string_view name) {
+  const auto is_text = [](const fs::path& file) {
+    const std::string file_name = file.filename().string();
+    return file_name.ends_with(".jsonl") || file_name.ends_with(".jsonl.gz") ||
+           file_name.ends_with(".jsonl.zst");
+  };
+  std::error_code ignored;
+  bool texts = fs::is_regular_file(path, ignored) && is_text(path);
+  if (fs::is_directory(path, ignored) && !fs::exists(fs::path(path) / "manifest.json", ignored)) {
+    for (fs::directory_iterator it(path, ignored), end; !ignored && it != end;
+         it.increment(ignored))
+      texts = texts || is_text(it->path());
+  }
+  if (!texts) return;
+  fail(ErrorKind::usage,
+       name,
+       " = ",
+       path,
+       " is text, a token set is needed: run `trireme-data pack --kind pretrain --tokenizer DIR "
+       "--input ",
+       path,
+       " --seq-len 1024 --output SET` first, then give SET");
+}
+
+std::vector<PlanPhase> read_plan(const std::string& value, std::string_view name) {
+  refuse_texts(value, name);
+  const bool one_word = value.find_first_of(" \t\n\"") == std::string::npos;
+  std::error_code ignored;
+  const bool is_file = fs::is_regular_file(value, ignored);
+  if (!is_file && (one_word || fs::is_directory(value, ignored)))
+    return {PlanPhase{1, 0, {PlanSource{1, {value}}}}};
+  std::vector<PlanPhase> phases =
+      is_file ? parse_plan(read_file(value, std::size_t{1} << 20), value) : parse_plan(value, name);
+  for (const PlanPhase& phase : phases) {
+    for (const PlanSource& source : phase.sources)
+      for (const std::string& folder : source.folders) refuse_texts(folder, name);
+  }
+  return phases;
+}
+
+}  // namespace trireme

@@ -1,0 +1,133 @@
+#include "data/order/stream.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+#include "data/order/stream_parts.hpp"
+
+/// Looking things up in a stream that stands; stream_builder.cpp makes it, stream_state.cpp
+/// compares it with a checkpoint.
+namespace trireme {
+
+SampleUnion::SampleUnion(std::vector<const SampleSet*> members, const OrderConfig& config)
+    : sets(std::move(members)) {
+  for (const SampleSet* set : sets) first.push_back(first.back() + set->size());
+  if (size() != 0) order.emplace(size(), config);
+}
+
+StreamPlace SampleUnion::place(std::uint64_t ordinal) const {
+  const SamplePlace drawn = order->place(ordinal);
+  const auto after = std::upper_bound(first.begin(), first.end(), drawn.position);
+  const auto set = static_cast<std::size_t>(after - first.begin()) - 1;
+  return {sets[set], drawn.position - first[set], 0, drawn.epoch};
+}
+
+StreamPlace SampleStream::Leg::place(std::uint64_t ordinal) const {
+  return ordinal < rest.size() ? rest.place(ordinal) : whole.place(ordinal - rest.size());
+}
+
+std::vector<std::uint64_t> SampleStream::Phase::counts(std::uint64_t count) const {
+  return blend ? blend->counts(count) : std::vector<std::uint64_t>{count};
+}
+
+SampleStream::SampleStream(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+
+SampleStream::SampleStream(SampleStream&&) noexcept = default;
+
+SampleStream::~SampleStream() = default;
+
+SampleStream::SampleStream(const SampleSet& samples, const OrderConfig& order)
+    : parts_(std::make_unique<Parts>()) {
+  Source& source = parts_->sources.emplace_back();
+  Leg& leg = source.legs.emplace_back();
+  leg.seq_len = samples.seq_len();
+  leg.whole = SampleUnion({&samples}, order);
+  Phase& phase = parts_->phases.emplace_back();
+  phase.seq_len = samples.seq_len();
+  phase.entries.emplace_back();
+}
+
+const SampleStream::Phase& SampleStream::phase_of(std::int64_t index) const {
+  const auto after = std::upper_bound(
+      parts_->phases.begin(), parts_->phases.end(), index, [](std::int64_t i, const Phase& phase) {
+        return i < phase.begin;
+      });
+  TRIREME_ASSERT(after != parts_->phases.begin());
+  return *(after - 1);
+}
+
+StreamPlace SampleStream::place(std::int64_t index) const {
+  const Phase& phase = phase_of(index);
+  const auto i = static_cast<std::uint64_t>(index - phase.begin);
+  const BlendPick pick = phase.blend ? phase.blend->pick(i) : BlendPick{0, i};
+  const Phase::Entry& entry = phase.entries[pick.source];
+  StreamPlace place =
+      parts_->sources[entry.source].legs[entry.leg].place(entry.before_in_leg + pick.ordinal);
+  place.source = entry.source;
+  return place;
+}
+
+std::int64_t SampleStream::seq_len(std::int64_t index) const {
+  return phase_of(index).seq_len;
+}
+
+std::int64_t SampleStream::max_seq_len() const {
+  std::int64_t longest = 0;
+  for (const Phase& phase : parts_->phases) longest = std::max(longest, phase.seq_len);
+  return longest;
+}
+
+std::optional<std::uint64_t> SampleStream::epoch_size() const {
+  if (parts_->phases.size() != 1 || parts_->sources.size() != 1) return std::nullopt;
+  return parts_->sources.front().legs.front().whole.size();
+}
+
+std::int64_t SampleStream::count_targets(std::int64_t first, std::int64_t count) const {
+  std::int64_t sum = 0;
+  for (std::int64_t i = first; i < first + count; ++i) {
+    const StreamPlace at = place(i);
+    sum += at.samples->num_targets(at.position);
+  }
+  return sum;
+}
+
+Batch SampleStream::make_batch(std::int64_t first, std::int64_t count) const {
+  std::vector<std::int64_t> indices;
+  for (std::int64_t i = first; i < first + count; ++i) indices.push_back(i);
+  Batch batch = start_batch(indices, seq_len(first));
+  for (std::int64_t row = 0; row < count; ++row) {
+    const StreamPlace at = place(first + row);
+    TRIREME_ASSERT(at.samples->seq_len() == batch.T);
+    at.samples->fill_row(at.position, row, batch);
+  }
+  return batch;
+}
+
+std::vector<std::uint64_t> SampleStream::consumed(std::int64_t index) const {
+  std::vector<std::uint64_t> consumed(parts_->sources.size(), 0);
+  for (std::size_t p = 0; p < parts_->phases.size(); ++p) {
+    const Phase& phase = parts_->phases[p];
+    if (phase.begin >= index) break;
+    std::int64_t end = index;
+    if (p + 1 < parts_->phases.size()) end = std::min(end, parts_->phases[p + 1].begin);
+    const auto counts = phase.counts(static_cast<std::uint64_t>(end - phase.begin));
+    for (std::size_t e = 0; e < counts.size(); ++e) consumed[phase.entries[e].source] += counts[e];
+  }
+  return consumed;
+}
+
+const TokenSet& SampleStream::first_set() const {
+  return *parts_->sets.front();
+}
+
+std::vector<const TokenSet*> SampleStream::sets() const {
+  std::vector<const TokenSet*> sets;
+  for (const auto& set : parts_->sets) sets.push_back(set.get());
+  return sets;
+}
+
+std::size_t SampleStream::num_sources() const {
+  return parts_->sources.size();
+}
+
+}  // namespace trireme

@@ -1,0 +1,223 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/error.hpp"
+#include "core/files/json.hpp"
+#include "core/hash/xxh3.hpp"
+#include "core/number.hpp"
+#include "data/order/stream.hpp"
+#include "data/order/stream_parts.hpp"
+#include "data/sequences/pack_documents.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr const char* kContentHash = "data.content_hash";
+constexpr const char* kPlan = "data.plan";
+constexpr const char* kPackingRuleKey = "packing_rule";
+constexpr std::int64_t kStateVersion = 1;
+
+/// The settings that decide which samples there are, as `data.*` keys.
+Json settings_of(const StreamConfig& config) {
+  Json settings = Json::object();
+  settings["packing"] = std::string(name_of(config.packing));
+  settings["cross_documents"] = config.cross_documents;
+  settings["split"] = config.split;
+  settings["shuffle"] = config.shuffle;
+  settings["shuffle_block"] = config.shuffle_block;
+  return settings;
+}
+
+bool is_plain(const StreamConfig& config) {
+  return settings_of(config) == settings_of(StreamConfig{});
+}
+
+[[noreturn]] void differ(const std::string& checkpoint,
+                         const std::string& what,
+                         const std::string& here,
+                         const std::string& there) {
+  fail(ErrorKind::usage,
+       "this data does not continue ",
+       checkpoint,
+       ": ",
+       what,
+       " is ",
+       here,
+       ", the checkpoint has ",
+       there,
+       "\nWhat comes before the checkpoint must stay; append a phase that starts after it, or give "
+       "another --run to start anew.");
+}
+
+const Json& member(const Json& json, const char* key, const std::string& where) {
+  const auto found = json.find(key);
+  if (found == json.end()) fail(ErrorKind::data, where, ": key '", key, "' is missing");
+  return *found;
+}
+
+void check_settings(const Json& here,
+                    const Json& there,
+                    const std::string& where,
+                    const std::string& checkpoint) {
+  for (const auto& item : here.items()) {
+    const Json& saved = member(there, item.key().c_str(), where);
+    if (item.value() != saved)
+      differ(checkpoint, "data." + item.key(), item.value().dump(), saved.dump());
+  }
+}
+
+/// Both are lists of sources in order of first mention.
+void check_sources(const Json& here,
+                   const Json& there,
+                   const std::string& where,
+                   const std::string& checkpoint) {
+  for (std::size_t s = 0; s < std::min(here.size(), there.size()); ++s) {
+    if (member(here[s], "content_xxh3", where) != member(there[s], "content_xxh3", where)) {
+      fail(ErrorKind::usage,
+           "--data holds other tokens than ",
+           checkpoint,
+           " was trained on: source ",
+           s + 1,
+           " of data.path has content ",
+           here[s]["content_xxh3"].dump(),
+           ", the checkpoint's has ",
+           there[s]["content_xxh3"].dump());
+    }
+  }
+}
+
+void check_phases(const Json& here,
+                  const Json& there,
+                  const std::string& where,
+                  const std::string& checkpoint) {
+  if (here.size() != there.size()) {
+    differ(checkpoint,
+           "the number of phases begun before it",
+           std::to_string(here.size()),
+           std::to_string(there.size()));
+  }
+  for (std::size_t p = 0; p < here.size(); ++p) {
+    for (const auto& item : here[p].items()) {
+      const Json saved = item.key() == kPackingRuleKey && !there[p].contains(kPackingRuleKey)
+                             ? Json(1)  // of checkpoints older than the key
+                             : member(there[p], item.key().c_str(), where);
+      if (item.value() != saved) {
+        differ(checkpoint,
+               cat(item.key(), " of phase ", p + 1, " of data.path"),
+               item.value().dump(),
+               saved.dump());
+      }
+    }
+  }
+}
+
+Json phase_to_json(const std::vector<double>& weights,
+                   const std::vector<std::size_t>& sources,
+                   BlendRule rule) {
+  Json entries = Json::array();
+  const std::vector<double> shares = normalize_weights(weights);
+  for (std::size_t e = 0; e < sources.size(); ++e)
+    entries.push_back({{"source", sources[e]}, {"share", shares[e]}});
+  Json json = Json::object();
+  json["sources"] = std::move(entries);
+  if (sources.size() > 1) json["blend_rule"] = std::string(name_of(rule));
+  return json;
+}
+
+bool is_prepared(const SampleUnion& samples) {
+  return std::all_of(samples.sets.begin(), samples.sets.end(), [](const SampleSet* set) {
+    return set->prepared();
+  });
+}
+
+}  // namespace
+
+std::string SampleStream::content_hash() const {
+  const auto& sources = parts_->sources;
+  const Phase& first = parts_->phases.front();
+  const StreamConfig& config = parts_->config;
+  if (first.entries.size() == 1 && sources.front().sets.size() == 1 && is_plain(config))
+    return sources.front().sets.front()->content_hash();
+  std::string text = settings_of(config).dump();
+  for (const Phase::Entry& entry : first.entries) {
+    text += cat("\n", number_text(entry.weight));
+    for (const TokenSet* set : sources[entry.source].sets) text += cat(" ", set->content_hash());
+  }
+  return xxh3_128_hex(text);
+}
+
+std::string SampleStream::plan_hash() const {
+  std::string text = settings_of(parts_->config).dump();
+  for (const Phase& phase : parts_->phases) {
+    text += cat("\n", phase.begin, " ", phase.seq_len);
+    for (const Phase::Entry& entry : phase.entries) {
+      text += cat("\n", number_text(entry.weight));
+      for (const TokenSet* set : parts_->sources[entry.source].sets)
+        text += cat(" ", set->content_hash());
+    }
+  }
+  return xxh3_128_hex(text);
+}
+
+std::map<std::string, std::string> SampleStream::state(std::int64_t next_sample) const {
+  Json plan = Json::object();
+  plan["version"] = kStateVersion;
+  plan["settings"] = settings_of(parts_->config);
+  plan["sources"] = Json::array();
+  plan["phases"] = Json::array();
+  std::size_t known = 0;  // sources of the phases begun so far
+  for (const Phase& phase : parts_->phases) {
+    if (phase.begin >= next_sample && phase.begin != 0) break;
+    std::vector<double> weights;
+    std::vector<std::size_t> sources;
+    bool prepared = true;  // by pack, whose sets keep their tables
+    for (const Phase::Entry& entry : phase.entries) {
+      const Leg& leg = parts_->sources[entry.source].legs[entry.leg];
+      prepared = prepared && is_prepared(leg.rest) && is_prepared(leg.whole);
+      weights.push_back(entry.weight);
+      sources.push_back(entry.source);
+      known = std::max(known, entry.source + 1);
+    }
+    Json json = phase_to_json(weights, sources, parts_->config.blend_rule);
+    json["begin"] = phase.begin;
+    json["seq_len"] = phase.seq_len;
+    if (!prepared) json[kPackingRuleKey] = kPackingRule;
+    plan["phases"].push_back(std::move(json));
+  }
+  const std::vector<std::uint64_t> counts = consumed(next_sample);
+  for (std::size_t s = 0; s < known; ++s) {
+    Json hashes = Json::array();
+    for (const TokenSet* set : parts_->sources[s].sets) hashes.push_back(set->content_hash());
+    plan["sources"].push_back({{"content_xxh3", std::move(hashes)}, {"consumed", counts[s]}});
+  }
+  return {{kContentHash, content_hash()}, {kPlan, plan.dump()}};
+}
+
+void SampleStream::check_state(const std::map<std::string, std::string>& values,
+                               std::int64_t next_sample,
+                               const std::string& checkpoint) const {
+  const Json here = parse_json(state(next_sample).at(kPlan), kPlan);
+  const auto saved = values.find(kPlan);
+  if (saved == values.end()) {  // written before there were plans: of one whole set
+    const auto hash = values.find(kContentHash);
+    if (hash == values.end() || hash->second != content_hash())
+      fail(ErrorKind::usage, "--data holds other tokens than ", checkpoint, " was trained on");
+    if (here["phases"].size() != 1)
+      differ(checkpoint, "the number of phases begun before it", here["phases"].dump(), "1");
+    if (here["phases"][0].contains(kPackingRuleKey))
+      differ(checkpoint, kPackingRuleKey, here["phases"][0][kPackingRuleKey].dump(), "1");
+    return;
+  }
+  const std::string where = cat(checkpoint, ": ", kPlan);
+  const Json there = parse_json(saved->second, where);
+  if (json_get<std::int64_t>(there, "version", where) != kStateVersion)
+    fail(ErrorKind::data, where, ": version is not ", kStateVersion);
+  const Json& sources = member(there, "sources", where);
+  check_settings(here["settings"], member(there, "settings", where), where, checkpoint);
+  check_sources(here["sources"], sources, where, checkpoint);
+  check_phases(here["phases"], member(there, "phases", where), where, checkpoint);
+  if (here["sources"] != sources)
+    differ(checkpoint, "what was consumed", here["sources"].dump(), sources.dump());
+}
+
+}  // namespace trireme

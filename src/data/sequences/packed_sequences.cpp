@@ -1,0 +1,148 @@
+#include <algorithm>
+#include <map>
+
+#include "core/error.hpp"
+#include "data/sequences/sequences.hpp"
+
+namespace trireme {
+namespace {
+
+/// Sequences shard by shard: from the shard's own tables, or from tables held here.
+class PackedSequences : public Sequences {
+ public:
+  PackedSequences(const TokenSet& set, std::int64_t seq_len) : set_(set), seq_len_(seq_len) {}
+
+  void add_prepared(std::size_t shard) {
+    parts_.push_back({shard, true, {}});
+    first_.push_back(first_.back() + set_.manifest().shards[shard].packs.at(seq_len_));
+  }
+
+  void add_table(std::size_t shard, PackTable table) {
+    if (set_.shard(shard).has_spans()) count_span_targets(set_.shard(shard).target_spans(), table);
+    first_.push_back(first_.back() + table.num_sequences());
+    parts_.push_back({shard, false, std::move(table)});
+    prepared_ = false;
+  }
+
+  [[nodiscard]] std::uint64_t size() const override { return first_.back(); }
+
+  [[nodiscard]] bool prepared() const override { return prepared_; }
+
+  [[nodiscard]] std::int64_t num_targets(std::uint64_t position) const override {
+    const auto [part, sequence] = locate(position);
+    return part.prepared ? set_.shard(part.shard).num_targets(seq_len_, sequence)
+                         : part.table.targets[sequence];
+  }
+
+  [[nodiscard]] std::vector<Piece> pieces(std::uint64_t position) const override {
+    const auto [part, sequence] = locate(position);
+    std::vector<Piece> result;
+    if (part.prepared) {
+      for (const Segment& segment : set_.shard(part.shard).segments(seq_len_, sequence))
+        result.push_back({part.shard, segment});
+      return result;
+    }
+    const PackTable& table = part.table;
+    for (std::uint64_t i = table.seq_ptr[sequence]; i < table.seq_ptr[sequence + 1]; ++i) {
+      result.push_back({part.shard, {table.seg_doc[i], table.seg_begin[i], table.seg_len[i]}});
+    }
+    return result;
+  }
+
+ private:
+  struct Part {
+    std::size_t shard = 0;
+    bool prepared = false;
+    PackTable table;  // when not prepared
+  };
+
+  struct Place {
+    const Part& part;
+    std::uint64_t sequence;
+  };
+
+  [[nodiscard]] Place locate(std::uint64_t position) const {
+    TRIREME_ASSERT(position < size());
+    const auto after = std::upper_bound(first_.begin(), first_.end(), position);
+    const auto part = static_cast<std::size_t>(after - first_.begin()) - 1;
+    return {parts_[part], position - first_[part]};
+  }
+
+  const TokenSet& set_;
+  std::int64_t seq_len_;
+  bool prepared_ = true;
+  std::vector<Part> parts_;
+  std::vector<std::uint64_t> first_{0};  // [parts+1] first sequence of each part
+};
+
+/// The pieces of one shard that are left, by document and place in it, neighbours joined.
+std::vector<Segment> join_neighbours(std::vector<Segment> pieces) {
+  std::sort(pieces.begin(), pieces.end(), [](const Segment& a, const Segment& b) {
+    return a.doc != b.doc ? a.doc < b.doc : a.begin < b.begin;
+  });
+  std::vector<Segment> joined;
+  for (const Segment& piece : pieces) {
+    if (!joined.empty() && joined.back().doc == piece.doc &&
+        joined.back().begin + joined.back().length == piece.begin) {
+      joined.back().length += piece.length;
+    } else {
+      joined.push_back(piece);
+    }
+  }
+  return joined;
+}
+
+/// Best fit over pieces as if each were a document, then told by the documents they are from.
+PackTable pack_pieces(const std::vector<Segment>& pieces, std::int64_t seq_len) {
+  std::vector<std::uint64_t> offset{0};
+  for (const Segment& piece : pieces) offset.push_back(offset.back() + piece.length);
+  PackTable table = pack_documents(offset, seq_len);
+  for (std::size_t i = 0; i < table.seg_doc.size(); ++i) {
+    const Segment& piece = pieces[table.seg_doc[i]];
+    table.seg_doc[i] = piece.doc;
+    table.seg_begin[i] += piece.begin;
+  }
+  return table;
+}
+
+}  // namespace
+
+std::unique_ptr<Sequences> packed_sequences(const TokenSet& set,
+                                            std::int64_t seq_len,
+                                            const DocumentRange& documents) {
+  auto result = std::make_unique<PackedSequences>(set, seq_len);
+  std::uint64_t first = 0;  // document of the shard, in the set
+  for (std::size_t i = 0; i < set.num_shards(); ++i) {
+    const ShardEntry& shard = set.manifest().shards[i];
+    const std::uint64_t count = shard.counts.documents;
+    const std::uint64_t begin = std::clamp(documents.begin, first, first + count) - first;
+    const std::uint64_t end = std::clamp(documents.end, first, first + count) - first;
+    first += count;
+    if (end - begin == count && shard.packs.contains(seq_len)) {
+      result->add_prepared(i);
+    } else if (begin < end) {
+      const std::vector<std::uint64_t> offsets = set.shard(i).document_offsets();
+      PackTable table = pack_documents(std::span(offsets).subspan(begin, end - begin + 1), seq_len);
+      for (std::uint32_t& doc : table.seg_doc) doc += static_cast<std::uint32_t>(begin);
+      result->add_table(i, std::move(table));
+    }
+  }
+  return result;
+}
+
+std::unique_ptr<Sequences> rest_of_sequences(const TokenSet& set,
+                                             const Sequences& before,
+                                             const std::function<bool(std::uint64_t)>& taken,
+                                             std::int64_t seq_len) {
+  std::map<std::size_t, std::vector<Segment>> left;  // by shard
+  for (std::uint64_t position = 0; position < before.size(); ++position) {
+    if (taken(position)) continue;
+    for (const Piece& piece : before.pieces(position)) left[piece.shard].push_back(piece.segment);
+  }
+  auto result = std::make_unique<PackedSequences>(set, seq_len);
+  for (auto& [shard, pieces] : left)
+    result->add_table(shard, pack_pieces(join_neighbours(std::move(pieces)), seq_len));
+  return result;
+}
+
+}  // namespace trireme

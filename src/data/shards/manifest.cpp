@@ -1,0 +1,164 @@
+#include <nlohmann/json.hpp>
+
+#include "core/error.hpp"
+#include "core/files/json.hpp"
+#include "core/hash/xxh3.hpp"
+#include "data/shards/schema.hpp"
+#include "data/shards/token_set.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::string_view kHashKey = ",\n  \"manifest_xxh3\": \"";
+
+Json optional_id(const std::optional<std::int64_t>& id) {
+  return id ? Json(*id) : Json(nullptr);
+}
+
+std::optional<std::int64_t> read_id(const Json& json,
+                                    std::string_view key,
+                                    std::string_view where) {
+  const auto found = json.find(std::string(key));
+  if (found != json.end() && found->is_null()) return std::nullopt;
+  return json_get<std::int64_t>(json, key, where);
+}
+
+const Json& member(const Json& json, const char* key, std::string_view where) {
+  const auto found = json.find(key);
+  if (found == json.end()) fail(ErrorKind::data, where, ": key '", key, "' is missing");
+  return *found;
+}
+
+Json shard_to_json(const ShardEntry& shard) {
+  Json json = Json::object();
+  json["file"] = shard.file;
+  json["bytes"] = shard.bytes;
+  json["frame_xxh3"] = shard.frame_xxh3;
+  json["counts"] = counts_to_json(shard.counts);
+  json["packs"] = packs_to_json(shard.packs);
+  return json;
+}
+
+ShardEntry shard_from_json(const Json& json, std::size_t index, std::string_view where) {
+  ShardEntry shard;
+  shard.file = json_get<std::string>(json, "file", where);
+  if (shard.file != schema::shard_name(index)) {
+    fail(ErrorKind::data,
+         where,
+         ": shard ",
+         index,
+         " is '",
+         shard.file,
+         "', must be ",
+         schema::shard_name(index));
+  }
+  shard.bytes = json_get<std::uint64_t>(json, "bytes", where);
+  shard.frame_xxh3 = json_get<std::string>(json, "frame_xxh3", where);
+  shard.counts = counts_from_json(member(json, "counts", where), where);
+  shard.packs = packs_from_json(member(json, "packs", where), where);
+  return shard;
+}
+
+Json body_to_json(const Manifest& manifest) {
+  Json json = Json::object();
+  json["format"] = std::string(schema::kFormat);
+  json["version"] = schema::kVersion;
+  json["kind"] = manifest.kind;
+  json["identity"] = manifest.identity;
+  json["vocab_size"] = manifest.vocab_size;
+  json["bos_id"] = optional_id(manifest.bos_id);
+  json["eos_id"] = optional_id(manifest.eos_id);
+  json["pad_id"] = optional_id(manifest.pad_id);
+  json["seq_len"] = manifest.seq_len;
+  json["tokenizer"] = {{"hash", manifest.tokenizer_hash}, {"files", manifest.tokenizer_files}};
+  json["config"] = parse_json(manifest.config_json, "config");
+  json["sources"] = Json::array();
+  for (const SourceEntry& source : manifest.sources) {
+    json["sources"].push_back(
+        {{"name", source.name}, {"size", source.size}, {"fingerprint", source.fingerprint}});
+  }
+  json["counts"] = counts_to_json(manifest.counts);
+  json["bad"] = manifest.bad;
+  json["shards"] = Json::array();
+  for (const ShardEntry& shard : manifest.shards) json["shards"].push_back(shard_to_json(shard));
+  return json;
+}
+
+/// The text up to the self hash, which must be the file's last key and right.
+void check_self_hash(std::string_view text, const std::filesystem::path& path) {
+  const std::size_t at = text.rfind(kHashKey);
+  if (at == std::string_view::npos ||
+      text.substr(at + kHashKey.size()) != cat(xxh3_128_hex(text.substr(0, at)), "\"\n}\n")) {
+    fail(ErrorKind::data,
+         path.string(),
+         ": damaged: its own checksum does not match (or it was edited by hand)");
+  }
+}
+
+}  // namespace
+
+std::string Manifest::to_text() {
+  Json json = body_to_json(*this);
+  content_xxh3 = xxh3_128_hex(json.dump());
+  json["content_xxh3"] = content_xxh3;
+  std::string text = json.dump(2);
+  text.resize(text.size() - 2);  // "\n}"
+  const std::string hash = xxh3_128_hex(text);
+  return cat(text, kHashKey, hash, "\"\n}\n");
+}
+
+Manifest Manifest::from_text(std::string_view text, const std::filesystem::path& path) {
+  const std::string where = path.string();
+  check_self_hash(text, path);
+  const Json json = parse_json(text, where, {.max_bytes = std::size_t{1} << 30, .max_depth = 64});
+  const auto format = json_get<std::string>(json, "format", where);
+  const auto version = json_get<std::uint64_t>(json, "version", where);
+  if (format != schema::kFormat || version != schema::kVersion) {
+    fail(ErrorKind::data,
+         where,
+         ": format ",
+         format,
+         " version ",
+         version,
+         ", this program reads ",
+         schema::kFormat,
+         " version ",
+         schema::kVersion);
+  }
+  Manifest manifest;
+  manifest.kind = json_get<std::string>(json, "kind", where);
+  manifest.identity = json_get<std::string>(json, "identity", where);
+  manifest.vocab_size = json_get<std::uint64_t>(json, "vocab_size", where);
+  manifest.bos_id = read_id(json, "bos_id", where);
+  manifest.eos_id = read_id(json, "eos_id", where);
+  manifest.pad_id = read_id(json, "pad_id", where);
+  manifest.seq_len = json_get<std::int64_t>(json, "seq_len", where);
+  const Json& tokenizer = member(json, "tokenizer", where);
+  manifest.tokenizer_hash = json_get<std::string>(tokenizer, "hash", where);
+  const Json& files = member(tokenizer, "files", where);
+  for (const auto& item : files.items()) {
+    const std::string& name = item.key();
+    if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos) {
+      fail(ErrorKind::data, where, ": tokenizer file name '", name, "' is not a plain name");
+    }
+    manifest.tokenizer_files[name] = json_get<std::string>(files, name, where);
+  }
+  manifest.config_json = member(json, "config", where).dump();
+  for (const Json& source : member(json, "sources", where)) {
+    manifest.sources.push_back({json_get<std::string>(source, "name", where),
+                                json_get<std::uint64_t>(source, "size", where),
+                                json_get<std::string>(source, "fingerprint", where)});
+  }
+  manifest.counts = counts_from_json(member(json, "counts", where), where);
+  for (const Json& bad : member(json, "bad", where)) {
+    if (!bad.is_string()) fail(ErrorKind::data, where, ": bad lists something that is not a text");
+    manifest.bad.push_back(bad.get<std::string>());
+  }
+  for (const Json& shard : member(json, "shards", where)) {
+    manifest.shards.push_back(shard_from_json(shard, manifest.shards.size(), where));
+  }
+  manifest.content_xxh3 = json_get<std::string>(json, "content_xxh3", where);
+  return manifest;
+}
+
+}  // namespace trireme

@@ -1,0 +1,141 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/files/file.hpp"
+#include "data/sequences/pack_documents.hpp"
+#include "data/shards/frame.hpp"
+#include "data/shards/schema.hpp"
+#include "data/shards/shard_meta.hpp"
+#include "data/shards/targets.hpp"
+
+namespace trireme {
+
+struct Segment {
+  std::uint32_t doc = 0;
+  std::uint32_t begin = 0;   // first token, from the start of the document
+  std::uint32_t length = 0;  // tokens
+};
+
+/// One pair of a shard of kind dpo.
+struct Pair {
+  struct Side {
+    std::vector<std::int64_t> ids;  // prompt and answer
+    std::vector<Span> targets;      // tokens of `ids`
+  };
+
+  std::uint32_t prompt_len = 0;  // tokens that both sides begin with
+  Side chosen;
+  Side rejected;
+};
+
+/// One shard, open for reading. Opening checks the frame hash with plain reads before libhdf5 sees
+/// the file; after that tables and tokens are read with pread, and each block of 1 Mi tokens is
+/// checked against its checksum when first touched. Memory: a bit a block, plus nothing that grows
+/// with the shard, except what the caller asks for. All functions may be called from several
+/// threads. They throw Error(data) naming file and place of the damage.
+class TokenShard {
+ public:
+  static TokenShard open(const std::filesystem::path& path);
+
+  [[nodiscard]] const ShardMeta& meta() const noexcept { return meta_; }
+
+  [[nodiscard]] const Frame& frame() const noexcept { return frame_; }
+
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+
+  [[nodiscard]] std::uint64_t num_tokens() const noexcept { return meta_.counts.tokens; }
+
+  [[nodiscard]] std::uint64_t num_documents() const noexcept { return meta_.counts.documents; }
+
+  /// Lengths that `pack` prepared, ascending, and how many sequences each has.
+  [[nodiscard]] const std::map<std::int64_t, std::uint64_t>& prepared() const noexcept {
+    return meta_.packs;
+  }
+
+  /// tokens [begin, begin + ids.size()) of the shard, widened.
+  void read_tokens(std::uint64_t begin, std::span<std::int64_t> ids) const;
+
+  /// [D+1], the whole document table: 8 bytes a document.
+  [[nodiscard]] std::vector<std::uint64_t> document_offsets() const;
+  /// First token of a document.
+  [[nodiscard]] std::uint64_t document_begin(std::uint64_t doc) const;
+  /// Number of each document's line from the first line of its source in this shard; empty if the
+  /// shard does not say.
+  [[nodiscard]] std::vector<std::uint32_t> document_lines() const;
+  /// JSON texts, see ShardContent.
+  [[nodiscard]] std::string sources_json() const;
+  [[nodiscard]] std::string bad_json() const;
+  [[nodiscard]] std::vector<std::uint32_t> document_sources() const;
+  [[nodiscard]] std::vector<std::uint64_t> document_source_offsets() const;
+
+  /// True when not every token of a document is a target: kind sft.
+  [[nodiscard]] bool has_spans() const noexcept { return meta_.kind == schema::kKindSft; }
+
+  /// The targets of a document, and of all; only where has_spans().
+  [[nodiscard]] std::vector<Span> target_spans(std::uint64_t doc) const;
+  [[nodiscard]] SpanTable target_spans() const;
+
+  /// Document `doc` of a shard of kind dpo.
+  [[nodiscard]] Pair pair(std::uint64_t doc) const;
+  /// Tokens of the prompt, and of what follows it on the two sides, for all pairs.
+  [[nodiscard]] PairTable pair_lengths() const;
+
+  /// Of the packing prepared for `seq_len`, which must be among prepared().
+  [[nodiscard]] std::vector<Segment> segments(std::int64_t seq_len, std::uint64_t sequence) const;
+  [[nodiscard]] std::uint32_t num_targets(std::int64_t seq_len, std::uint64_t sequence) const;
+
+  /// Reads every token block and compares its checksum. Throws Error(data) naming the first damaged
+  /// block.
+  void verify_tokens() const;
+
+  /// Gives the file descriptor back; the next read opens it again.
+  void release() const;
+
+ private:
+  struct Table {
+    std::uint64_t offset = 0;  // bytes in the file
+    std::uint64_t count = 0;
+    DType dtype = DType::u8;
+  };
+
+  struct Live {  // what changes while reading
+    std::mutex mutex;
+    Fd fd;
+    std::vector<bool> checked;  // [blocks]
+  };
+
+  TokenShard() = default;
+  void locate_tables();
+  void check_shape() const;
+  void expect_table(const std::string& name, DType dtype, std::uint64_t count) const;
+  /// Of kind sft and dpo: names of their tables, and the check of their shapes.
+  [[nodiscard]] std::vector<const char*> target_tables() const;
+  void check_target_shape() const;
+  [[nodiscard]] std::vector<Span> read_spans(const char* ptr,
+                                             const char* span,
+                                             std::uint64_t doc,
+                                             std::uint64_t limit) const;
+  [[nodiscard]] int file() const;  // the caller holds live_->mutex
+  void read_bytes(std::uint64_t offset, std::span<std::byte> bytes) const;
+  void check_block(std::uint64_t block) const;
+  [[nodiscard]] const Table& table(const std::string& name) const;
+  template <class T>
+  [[nodiscard]] std::vector<T> read_table(const std::string& name,
+                                          std::uint64_t begin,
+                                          std::uint64_t count) const;
+
+  std::filesystem::path path_;
+  Frame frame_;
+  ShardMeta meta_;
+  std::map<std::string, Table> tables_;
+  std::unique_ptr<Live> live_;
+};
+
+}  // namespace trireme

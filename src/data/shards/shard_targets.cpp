@@ -1,0 +1,130 @@
+#include "core/error.hpp"
+#include "data/shards/schema.hpp"
+#include "data/shards/shard_reader.hpp"
+
+namespace trireme {
+namespace {
+
+/// Each two numbers of a [S, 2] table.
+std::vector<Span> to_spans(const std::vector<std::uint32_t>& numbers) {
+  std::vector<Span> spans(numbers.size() / 2);
+  for (std::size_t i = 0; i < spans.size(); ++i) spans[i] = {numbers[2 * i], numbers[2 * i + 1]};
+  return spans;
+}
+
+void check_spans(std::span<const Span> spans, std::uint64_t limit, const std::string& where) {
+  std::uint32_t last = 0;
+  for (const Span& span : spans) {
+    if (span.begin < last || span.end <= span.begin || span.end > limit)
+      fail(ErrorKind::data, where, ": spans overlap or leave the document");
+    last = span.end;
+  }
+}
+
+}  // namespace
+
+std::vector<const char*> TokenShard::target_tables() const {
+  if (meta_.kind == schema::kKindSft) return {schema::kLossPtr, schema::kLossSpan};
+  if (meta_.kind == schema::kKindDpo) {
+    return {schema::kPairPrompt,
+            schema::kPairChosen,
+            schema::kPairRejected,
+            schema::kChosenPtr,
+            schema::kChosenSpan,
+            schema::kRejectedPtr,
+            schema::kRejectedSpan};
+  }
+  return {};
+}
+
+void TokenShard::check_target_shape() const {
+  const std::uint64_t documents = meta_.counts.documents;
+  if (tables_.contains(schema::kDocLine)) expect_table(schema::kDocLine, DType::u32, documents);
+  for (const char* name : target_tables()) {
+    const std::string_view text = name;
+    if (text.ends_with("_ptr")) {
+      expect_table(name, DType::u64, documents + 1);
+    } else if (text.ends_with("_len")) {
+      expect_table(name, DType::u32, documents);
+    } else {
+      expect_table(name, DType::u32, table(name).count);
+    }
+  }
+}
+
+std::vector<Span> TokenShard::read_spans(const char* ptr,
+                                         const char* span,
+                                         std::uint64_t doc,
+                                         std::uint64_t limit) const {
+  const auto ends = read_table<std::uint64_t>(ptr, doc, 2);
+  const std::uint64_t stored = table(span).count / 2;
+  if (ends[1] < ends[0] || ends[1] > stored)
+    fail(ErrorKind::data, path_.string(), ": ", ptr, " falls or jumps at document ", doc);
+  std::vector<Span> spans =
+      to_spans(read_table<std::uint32_t>(span, 2 * ends[0], 2 * (ends[1] - ends[0])));
+  check_spans(spans, limit, cat(path_.string(), ": ", span, " of document ", doc));
+  return spans;
+}
+
+std::vector<Span> TokenShard::target_spans(std::uint64_t doc) const {
+  const auto ends = read_table<std::uint64_t>(schema::kDocOffset, doc, 2);
+  return read_spans(schema::kLossPtr, schema::kLossSpan, doc, ends[1] - ends[0]);
+}
+
+SpanTable TokenShard::target_spans() const {
+  const auto offsets = document_offsets();
+  SpanTable result;
+  result.ptr = read_table<std::uint64_t>(schema::kLossPtr, 0, num_documents() + 1);
+  result.spans =
+      to_spans(read_table<std::uint32_t>(schema::kLossSpan, 0, table(schema::kLossSpan).count));
+  const std::string where = cat(path_.string(), ": ", schema::kLossSpan);
+  for (std::uint64_t doc = 0; doc < num_documents(); ++doc) {
+    if (result.ptr[doc + 1] < result.ptr[doc] || result.ptr[doc + 1] > result.spans.size())
+      fail(ErrorKind::data, path_.string(), ": ", schema::kLossPtr, " falls or jumps at ", doc);
+    check_spans(result.of(doc), offsets[doc + 1] - offsets[doc], where);
+  }
+  return result;
+}
+
+Pair TokenShard::pair(std::uint64_t doc) const {
+  Pair result;
+  result.prompt_len = read_table<std::uint32_t>(schema::kPairPrompt, doc, 1)[0];
+  const auto chosen_len = read_table<std::uint32_t>(schema::kPairChosen, doc, 1)[0];
+  const auto rejected_len = read_table<std::uint32_t>(schema::kPairRejected, doc, 1)[0];
+  const auto ends = read_table<std::uint64_t>(schema::kDocOffset, doc, 2);
+  const std::uint64_t total = std::uint64_t{result.prompt_len} + chosen_len + rejected_len;
+  if (ends[1] < ends[0] || ends[1] - ends[0] != total) {
+    fail(ErrorKind::data,
+         path_.string(),
+         ": the lengths of pair ",
+         doc,
+         " are not those of its document");
+  }
+  const auto fill = [&](Pair::Side& side, std::uint64_t begin, std::uint32_t length) {
+    side.ids.resize(std::size_t{result.prompt_len} + length);
+    read_tokens(ends[0], std::span(side.ids).first(result.prompt_len));
+    read_tokens(begin, std::span(side.ids).last(length));
+  };
+  fill(result.chosen, ends[0] + result.prompt_len, chosen_len);
+  fill(result.rejected, ends[0] + result.prompt_len + chosen_len, rejected_len);
+  result.chosen.targets =
+      read_spans(schema::kChosenPtr, schema::kChosenSpan, doc, result.chosen.ids.size());
+  result.rejected.targets =
+      read_spans(schema::kRejectedPtr, schema::kRejectedSpan, doc, result.rejected.ids.size());
+  return result;
+}
+
+PairTable TokenShard::pair_lengths() const {
+  PairTable table;
+  table.prompt_len = read_table<std::uint32_t>(schema::kPairPrompt, 0, num_documents());
+  table.chosen_len = read_table<std::uint32_t>(schema::kPairChosen, 0, num_documents());
+  table.rejected_len = read_table<std::uint32_t>(schema::kPairRejected, 0, num_documents());
+  return table;
+}
+
+std::vector<std::uint32_t> TokenShard::document_lines() const {
+  if (!tables_.contains(schema::kDocLine)) return {};
+  return read_table<std::uint32_t>(schema::kDocLine, 0, num_documents());
+}
+
+}  // namespace trireme

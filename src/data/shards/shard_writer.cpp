@@ -1,0 +1,168 @@
+#include "data/shards/shard_writer.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <functional>
+
+#include "core/error.hpp"
+#include "core/files/file.hpp"
+#include "core/files/folders.hpp"
+#include "core/files/hdf5.hpp"
+#include "core/files/refusal.hpp"
+#include "core/hash/xxh3.hpp"
+#include "core/process/failpoints.hpp"
+#include "data/shards/frame.hpp"
+#include "data/shards/schema.hpp"
+#include "data/shards/shard_reader.hpp"
+
+namespace trireme {
+namespace {
+
+using Parts = std::vector<std::span<const std::byte>>;
+
+/// Calls `use(block)` for each run of `block_bytes` (the last may be shorter) of the joined parts.
+void for_each_block(const Parts& parts,
+                    std::size_t block_bytes,
+                    const std::function<void(std::span<const std::byte>)>& use) {
+  std::vector<std::byte> block;
+  block.reserve(block_bytes);
+  for (std::span<const std::byte> part : parts) {
+    while (!part.empty()) {
+      const auto head = part.first(std::min(part.size(), block_bytes - block.size()));
+      block.insert(block.end(), head.begin(), head.end());
+      part = part.subspan(head.size());
+      if (block.size() == block_bytes) {
+        use(block);
+        block.clear();
+      }
+    }
+  }
+  if (!block.empty()) use(block);
+}
+
+void write_text(Hdf5File& file, const char* name, const std::string& text) {
+  const std::uint64_t shape[] = {text.size()};
+  file.write(name, DType::u8, shape, std::as_bytes(std::span(text)));
+}
+
+void write_pack(Hdf5File& file, const PackTable& pack) {
+  const std::string group = schema::pack_group(pack.seq_len);
+  write_vector(file, group + "/seq_ptr", DType::u64, pack.seq_ptr);
+  write_vector(file, group + "/seg_doc", DType::u32, pack.seg_doc);
+  write_vector(file, group + "/seg_begin", DType::u32, pack.seg_begin);
+  write_vector(file, group + "/seg_len", DType::u32, pack.seg_len);
+  write_vector(file, group + "/targets", DType::u32, pack.targets);
+}
+
+void write_spans(Hdf5File& file, const char* ptr, const char* span, const SpanTable& table) {
+  write_vector(file, ptr, DType::u64, table.ptr);
+  const std::uint64_t shape[] = {table.spans.size(), 2};
+  file.write(span, DType::u32, shape, std::as_bytes(std::span(table.spans)));
+}
+
+void write_targets(Hdf5File& file, const ShardContent& content) {
+  const std::uint64_t documents = content.meta.counts.documents;
+  if (content.meta.kind == schema::kKindSft) {
+    TRIREME_ASSERT(content.loss.num_documents() == documents);
+    write_spans(file, schema::kLossPtr, schema::kLossSpan, content.loss);
+  }
+  if (content.meta.kind == schema::kKindDpo) {
+    const PairTable& pairs = content.pairs;
+    TRIREME_ASSERT(pairs.prompt_len.size() == documents &&
+                   pairs.chosen.num_documents() == documents &&
+                   pairs.rejected.num_documents() == documents);
+    write_vector(file, schema::kPairPrompt, DType::u32, pairs.prompt_len);
+    write_vector(file, schema::kPairChosen, DType::u32, pairs.chosen_len);
+    write_vector(file, schema::kPairRejected, DType::u32, pairs.rejected_len);
+    write_spans(file, schema::kChosenPtr, schema::kChosenSpan, pairs.chosen);
+    write_spans(file, schema::kRejectedPtr, schema::kRejectedSpan, pairs.rejected);
+  }
+}
+
+/// Everything but the token bytes; returns where these belong.
+std::uint64_t write_skeleton(const std::filesystem::path& path,
+                             const ShardContent& content,
+                             const std::vector<std::uint64_t>& block_hashes) {
+  Hdf5File file = Hdf5File::create(path);
+  file.set_attribute("format", std::string(schema::kFormat));
+  file.set_attribute("version", schema::kVersion);
+  write_text(file, schema::kMeta, meta_to_text(content.meta));
+  write_text(file, schema::kSources, content.sources_json);
+  write_text(file, schema::kBad, content.bad_json);
+  write_vector(file, schema::kDocOffset, DType::u64, content.documents.offset);
+  write_vector(file, schema::kDocSource, DType::u32, content.documents.source);
+  write_vector(file, schema::kDocSourceOffset, DType::u64, content.documents.source_offset);
+  write_vector(file, schema::kDocTextHash, DType::u64, content.documents.text_xxh3);
+  if (!content.documents.line.empty())
+    write_vector(file, schema::kDocLine, DType::u32, content.documents.line);
+  write_vector(file, schema::kIntegrity, DType::u64, block_hashes);
+  write_targets(file, content);
+  for (const PackTable& pack : content.packs) write_pack(file, pack);
+  const std::uint64_t shape[] = {content.meta.counts.tokens};
+  const std::uint64_t offset =
+      file.create_dataset(schema::kTokens, content.meta.token_dtype, shape);
+  file.close();
+  return content.meta.counts.tokens == 0 ? 0 : offset;
+}
+
+void write_tokens_and_footer(const std::filesystem::path& path,
+                             const ShardContent& content,
+                             std::uint64_t tokens_offset,
+                             std::size_t block_bytes) {
+  const Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!fd) fail_to_write("open again", path, errno);
+  std::uint64_t at = tokens_offset;
+  for_each_block(content.token_parts, block_bytes, [&](std::span<const std::byte> block) {
+    write_all(fd.get(), block, at, path);
+    at += block.size();
+  });
+  // HDF5 leaves the tail of an early-allocated dataset unwritten: the length is certain only now.
+  const auto size = std::max<std::uint64_t>(std::filesystem::file_size(path), at);
+  Frame frame{tokens_offset, at - tokens_offset, size, {}};
+  frame.xxh3 = hash_frame(fd.get(), frame, path);
+  write_footer(fd.get(), frame, path);
+  failpoint("shard.before_sync");
+  sync_file(fd.get(), path);
+}
+
+}  // namespace
+
+std::filesystem::path write_shard(const std::filesystem::path& folder,
+                                  const ShardContent& content) {
+  const std::size_t block_bytes = schema::kBlockTokens * size_of(content.meta.token_dtype);
+  std::vector<std::uint64_t> hashes;
+  std::uint64_t bytes = 0;
+  for_each_block(content.token_parts, block_bytes, [&](std::span<const std::byte> block) {
+    hashes.push_back(xxh3_64(block));
+    bytes += block.size();
+  });
+  const ShardCounts& counts = content.meta.counts;
+  TRIREME_ASSERT(bytes == counts.tokens * size_of(content.meta.token_dtype));
+  TRIREME_ASSERT(content.documents.offset.size() == counts.documents + 1 &&
+                 content.documents.offset.back() == counts.tokens);
+
+  const std::string name = schema::shard_name(content.meta.shard_index);
+  const std::filesystem::path temporary =
+      folder / cat(schema::kTemporaryPrefix, name, '.', ::getpid());
+  const std::filesystem::path target = folder / name;
+  remove_tree(temporary);
+  try {
+    const std::uint64_t offset = write_skeleton(temporary, content, hashes);
+    write_tokens_and_footer(temporary, content, offset, block_bytes);
+    TokenShard::open(temporary).verify_tokens();
+    failpoint("shard.before_publish");
+    publish(temporary, target);
+  } catch (...) {
+    std::error_code ignored;
+    std::filesystem::remove(temporary, ignored);
+    throw;
+  }
+  failpoint("shard.published");
+  return target;
+}
+
+}  // namespace trireme

@@ -1,0 +1,75 @@
+#include "data/shards/targets.hpp"
+
+#include <algorithm>
+
+namespace trireme {
+namespace {
+
+/// The part of `span` that lies in (begin, end): the first token of a piece is nobody's target.
+Span clip(const Span& span, std::uint32_t begin, std::uint32_t end) {
+  const std::uint32_t from = std::max(span.begin, begin + 1);
+  return {from, std::max(from, std::min(span.end, end))};
+}
+
+}  // namespace
+
+void SpanTable::add(std::span<const Span> of_document) {
+  spans.insert(spans.end(), of_document.begin(), of_document.end());
+  ptr.push_back(spans.size());
+}
+
+void SpanTable::append(const SpanTable& other) {
+  const std::uint64_t base = spans.size();
+  spans.insert(spans.end(), other.spans.begin(), other.spans.end());
+  for (std::size_t i = 1; i < other.ptr.size(); ++i) ptr.push_back(base + other.ptr[i]);
+}
+
+std::uint64_t SpanTable::num_tokens() const noexcept {
+  std::uint64_t sum = 0;
+  for (const Span& span : spans) sum += span.end - span.begin;
+  return sum;
+}
+
+void PairTable::append(const PairTable& other) {
+  prompt_len.insert(prompt_len.end(), other.prompt_len.begin(), other.prompt_len.end());
+  chosen_len.insert(chosen_len.end(), other.chosen_len.begin(), other.chosen_len.end());
+  rejected_len.insert(rejected_len.end(), other.rejected_len.begin(), other.rejected_len.end());
+  chosen.append(other.chosen);
+  rejected.append(other.rejected);
+}
+
+std::uint32_t count_targets(std::span<const Span> spans,
+                            std::uint32_t begin,
+                            std::uint32_t length) {
+  std::uint32_t count = 0;
+  for (const Span& span : spans) {
+    const Span inside = clip(span, begin, begin + length);
+    count += inside.end - inside.begin;
+  }
+  return count;
+}
+
+void count_span_targets(const SpanTable& table, PackTable& pack) {
+  for (std::size_t n = 0; n < pack.targets.size(); ++n) {
+    pack.targets[n] = 0;
+    for (std::uint64_t i = pack.seq_ptr[n]; i < pack.seq_ptr[n + 1]; ++i)
+      pack.targets[n] +=
+          count_targets(table.of(pack.seg_doc[i]), pack.seg_begin[i], pack.seg_len[i]);
+  }
+}
+
+std::int64_t fill_targets(std::span<const Span> spans,
+                          std::uint32_t begin,
+                          std::span<const std::int64_t> ids,
+                          std::span<std::int64_t> targets) {
+  std::int64_t count = 0;
+  for (const Span& span : spans) {
+    const Span inside = clip(span, begin, begin + static_cast<std::uint32_t>(ids.size()));
+    for (std::uint32_t at = inside.begin; at < inside.end; ++at)
+      targets[at - begin - 1] = ids[at - begin];
+    count += inside.end - inside.begin;
+  }
+  return count;
+}
+
+}  // namespace trireme

@@ -1,0 +1,107 @@
+#include "data/shards/token_set.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+#include "core/hash/xxh3.hpp"
+#include "data/shards/schema.hpp"
+
+namespace trireme {
+
+TokenSet TokenSet::open(const std::filesystem::path& folder, const TokenSetOptions& options) {
+  TokenSet set;
+  set.folder_ = folder;
+  set.options_ = options;
+  const std::filesystem::path path = folder / schema::kManifest;
+  if (!std::filesystem::exists(folder)) {
+    fail(ErrorKind::data,
+         "there is no token set ",
+         folder.string(),
+         folder.is_relative() ? cat(" in ", std::filesystem::current_path().string()) : "");
+  }
+  if (!std::filesystem::exists(path)) {
+    fail(ErrorKind::data,
+         folder.string(),
+         " is not a finished token set: it has no ",
+         schema::kManifest,
+         " (run `trireme-data pack`; the same command again goes on where it stopped)");
+  }
+  set.manifest_ = Manifest::from_text(read_file(path), path);
+  set.live_ = std::make_unique<Live>();
+  set.live_->shards.resize(set.manifest_.shards.size());
+  return set;
+}
+
+std::map<std::string, std::string> TokenSet::tokenizer_files() const {
+  std::map<std::string, std::string> files;
+  for (const auto& [name, hash] : manifest_.tokenizer_files) {
+    const std::filesystem::path path = folder_ / schema::kTokenizerFolder / name;
+    std::string content = read_file(path);
+    if (xxh3_128_hex(content) != hash) {
+      fail(ErrorKind::data,
+           path.string(),
+           ": damaged: checksum ",
+           xxh3_128_hex(content),
+           ", the manifest says ",
+           hash);
+    }
+    files[name] = std::move(content);
+  }
+  return files;
+}
+
+const TokenShard& TokenSet::shard(std::size_t index) const {
+  const std::lock_guard lock(live_->mutex);
+  std::unique_ptr<TokenShard>& slot = live_->shards.at(index);
+  std::vector<std::size_t>& open = live_->open;
+  if (!open.empty() && open.back() == index) return *slot;
+  if (!slot) {
+    const ShardEntry& entry = manifest_.shards[index];
+    auto opened = std::make_unique<TokenShard>(TokenShard::open(folder_ / entry.file));
+    if (opened->frame().xxh3 != entry.frame_xxh3 ||
+        opened->frame().hdf5_bytes + kFooterBytes != entry.bytes ||
+        opened->meta().counts != entry.counts || opened->meta().packs != entry.packs) {
+      fail(ErrorKind::data,
+           opened->path().string(),
+           ": is not the shard that ",
+           schema::kManifest,
+           " lists (another hash)");
+    }
+    slot = std::move(opened);
+  }
+  open.erase(std::remove(open.begin(), open.end(), index), open.end());
+  open.push_back(index);
+  if (open.size() > options_.max_open_files) {
+    live_->shards[open.front()]->release();
+    open.erase(open.begin());
+  }
+  return *slot;
+}
+
+void TokenSet::verify(bool fast) const {
+  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+    const std::string name = entry.path().filename().string();
+    const bool known = name == schema::kManifest || name == schema::kTokenizerFolder ||
+                       name.starts_with(schema::kTemporaryPrefix) ||
+                       std::any_of(manifest_.shards.begin(),
+                                   manifest_.shards.end(),
+                                   [&](const ShardEntry& shard) { return shard.file == name; });
+    if (!known) fail(ErrorKind::data, entry.path().string(), ": is not part of this token set");
+  }
+  static_cast<void>(tokenizer_files());
+  ShardCounts counts;
+  for (std::size_t i = 0; i < num_shards(); ++i) {
+    // Opened anew: a shard that is in use was checked when it was opened, not now.
+    const TokenShard fresh = TokenShard::open(folder_ / manifest_.shards[i].file);
+    static_cast<void>(shard(i));
+    if (!fast) fresh.verify_tokens();
+    counts += fresh.meta().counts;
+  }
+  if (counts != manifest_.counts) {
+    fail(ErrorKind::data,
+         (folder_ / schema::kManifest).string(),
+         ": its counts are not the sum of its shards");
+  }
+}
+
+}  // namespace trireme

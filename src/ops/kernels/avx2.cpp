@@ -1,3 +1,0 @@
-#define TRIREME_KERNEL_TABLE kAvx2Table
-#define TRIREME_KERNEL_NAME "avx2"
-#include "ops/kernels/instantiate.hpp"

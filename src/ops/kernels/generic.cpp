@@ -1,3 +1,0 @@
-#define TRIREME_KERNEL_TABLE kGenericTable
-#define TRIREME_KERNEL_NAME "generic"
-#include "ops/kernels/instantiate.hpp"

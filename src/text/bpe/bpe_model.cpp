@@ -1,0 +1,203 @@
+#include "text/bpe/bpe_model.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <functional>
+#include <limits>
+
+#include "text/unicode/byte_level.hpp"
+
+namespace trireme {
+namespace {
+
+/// A candidate of a short piece in one number, so that the smallest number is the next merge: rank,
+/// then position.
+constexpr int kPositionBits = 5;
+constexpr std::int32_t kNoCandidate = std::numeric_limits<std::int32_t>::max();
+static_assert(BpeModel::kShortPiece == 1 << kPositionBits &&
+              kMaxTokenId < 1 << (31 - kPositionBits));
+
+std::uint64_t pair_key(std::uint32_t left, std::uint32_t right) {
+  return std::uint64_t{left} << 32 | right;
+}
+
+std::uint64_t pair_hash(std::uint64_t key) {
+  return key * 0x9E3779B97F4A7C15ULL;  // 2^64 over the golden ratio: spreads low bits upward
+}
+
+constexpr std::size_t kFilterBitsPerMerge = 32;  // so 3 % of other pairs pass
+
+}  // namespace
+
+BpeModel::BpeModel(const TokenizerSpec& spec) : ignore_merges_(spec.ignore_merges) {
+  for (int byte = 0; byte < 256; ++byte) {
+    byte_id_[static_cast<std::size_t>(byte)] =
+        spec.vocab.at(to_byte_level(std::string(1, static_cast<char>(byte))));
+  }
+  merges_.resize(std::bit_ceil(std::max<std::size_t>(16, spec.merges.size() * 2)));
+  mask_ = merges_.size() - 1;
+  const std::size_t filter_bits =
+      std::bit_ceil(std::max<std::size_t>(1024, spec.merges.size() * kFilterBitsPerMerge));
+  filter_.resize(filter_bits / 64);
+  filter_shift_ = 64 - std::countr_zero(filter_bits);
+  for (std::size_t rank = 0; rank < spec.merges.size(); ++rank) {
+    const MergeRule& rule = spec.merges[rank];
+    const std::uint64_t key = pair_key(rule.left, rule.right);
+    const std::uint64_t hash = pair_hash(key);
+    const std::uint64_t bit = hash >> filter_shift_;
+    filter_[bit / 64] |= std::uint64_t{1} << (bit % 64);
+    // A pair listed twice keeps its last rank.
+    merges_[slot_of(key, hash)] = {key, static_cast<std::uint32_t>(rank), rule.result};
+  }
+  byte_merges_.reserve(byte_id_.size() * byte_id_.size());
+  for (const std::uint32_t left : byte_id_) {
+    for (const std::uint32_t right : byte_id_) {
+      const Merge& merge = find(left, right);
+      byte_merges_.push_back({static_cast<std::int32_t>(merge.rank), merge.result});
+    }
+  }
+  if (!ignore_merges_) return;
+  for (const auto& [token, id] : spec.vocab) {
+    bool whole = false;
+    std::string bytes = from_byte_level(token, &whole);
+    if (whole) whole_.emplace(std::move(bytes), id);
+  }
+}
+
+inline const BpeModel::Merge& BpeModel::find(std::uint32_t left,
+                                             std::uint32_t right) const noexcept {
+  static constexpr Merge kAbsent;
+  const std::uint64_t key = pair_key(left, right);
+  const std::uint64_t hash = pair_hash(key);
+  const std::uint64_t bit = hash >> filter_shift_;
+  if ((filter_[bit / 64] >> (bit % 64) & 1) == 0) return kAbsent;
+  return merges_[slot_of(key, hash)];
+}
+
+std::size_t BpeModel::slot_of(std::uint64_t key, std::uint64_t hash) const noexcept {
+  std::uint64_t at = (hash ^ hash >> 32) & mask_;
+  while (merges_[at].pair != key && merges_[at].rank != kNone) at = (at + 1) & mask_;
+  return at;
+}
+
+inline const BpeModel::ByteMerge& BpeModel::byte_merge(char left, char right) const noexcept {
+  return byte_merges_[static_cast<std::size_t>(static_cast<unsigned char>(left)) << 8 |
+                      static_cast<unsigned char>(right)];
+}
+
+std::size_t BpeModel::merge_short(std::string_view piece, std::uint32_t* out) const {
+  // Symbols keep their place; a merged one is skipped by `next`. The scan is over plain numbers,
+  // which vectorizes.
+  std::array<std::int32_t, kShortPiece> candidates;
+  std::array<std::uint32_t, kShortPiece> ids;
+  std::array<std::uint32_t, kShortPiece> results;  // what a candidate becomes
+  std::array<std::uint8_t, kShortPiece> previous;
+  std::array<std::uint8_t, kShortPiece> next;
+  const std::size_t size = piece.size();
+  const auto candidate = [](std::int32_t rank, std::size_t at) {
+    return rank < 0 ? kNoCandidate : rank << kPositionBits | static_cast<std::int32_t>(at);
+  };
+  for (std::size_t i = 0; i < size; ++i) {
+    ids[i] = byte_id_[static_cast<unsigned char>(piece[i])];
+    candidates[i] = kNoCandidate;
+    if (i + 1 < size) {
+      const ByteMerge& merge = byte_merge(piece[i], piece[i + 1]);
+      candidates[i] = candidate(merge.rank, i);
+      results[i] = merge.result;
+    }
+    previous[i] = static_cast<std::uint8_t>(i - 1);
+    next[i] = static_cast<std::uint8_t>(i + 1);
+  }
+  const auto update = [&](std::size_t at) {
+    candidates[at] = kNoCandidate;
+    if (next[at] >= size) return;
+    const Merge& merge = find(ids[at], ids[next[at]]);
+    candidates[at] = candidate(static_cast<std::int32_t>(merge.rank), at);
+    results[at] = merge.result;
+  };
+  while (true) {
+    std::int32_t best = kNoCandidate;
+    for (std::size_t i = 0; i < size; ++i) best = candidates[i] < best ? candidates[i] : best;
+    if (best == kNoCandidate) break;
+    const std::size_t at = static_cast<std::size_t>(best) & (kShortPiece - 1);
+    const std::size_t eaten = next[at];
+    ids[at] = results[at];
+    candidates[eaten] = kNoCandidate;
+    next[at] = next[eaten];
+    if (next[at] < size) previous[next[at]] = static_cast<std::uint8_t>(at);
+    update(at);
+    if (at > 0) update(previous[at]);
+  }
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < size; i = next[i]) out[count++] = ids[i];
+  return count;
+}
+
+std::size_t BpeModel::merge_long(std::string_view piece,
+                                 BpeScratch& scratch,
+                                 std::uint32_t* out) const {
+  auto& ids = scratch.ids;
+  auto& ranks = scratch.ranks;
+  auto& previous = scratch.previous;
+  auto& next = scratch.next;
+  auto& heap = scratch.heap;
+  const auto size = static_cast<std::uint32_t>(piece.size());
+  for (auto* values : {&ids, &ranks, &previous, &next}) values->resize(size);
+  heap.clear();
+  // An entry is rank << 32 | position, so the smallest is the next merge; it is stale once
+  // ranks[position] differs.
+  const auto update = [&](std::uint32_t at) {
+    ranks[at] = next[at] < size ? find(ids[at], ids[next[at]]).rank : kNone;
+    if (ranks[at] == kNone) return;
+    heap.push_back(pair_key(ranks[at], at));
+    std::push_heap(heap.begin(), heap.end(), std::greater<>());
+  };
+  for (std::uint32_t i = 0; i < size; ++i) {
+    ids[i] = byte_id_[static_cast<unsigned char>(piece[i])];
+    previous[i] = i - 1;  // wraps for the first, never read
+    next[i] = i + 1;
+    ranks[i] =
+        i + 1 < size ? static_cast<std::uint32_t>(byte_merge(piece[i], piece[i + 1]).rank) : kNone;
+    if (ranks[i] != kNone) heap.push_back(pair_key(ranks[i], i));
+  }
+  std::make_heap(heap.begin(), heap.end(), std::greater<>());
+  while (!heap.empty()) {
+    const std::uint64_t top = heap.front();
+    std::pop_heap(heap.begin(), heap.end(), std::greater<>());
+    heap.pop_back();
+    const auto at = static_cast<std::uint32_t>(top);
+    if (ranks[at] != top >> 32) continue;
+    const std::uint32_t eaten = next[at];
+    ids[at] = find(ids[at], ids[eaten]).result;
+    ranks[eaten] = kNone;
+    next[at] = next[eaten];
+    if (next[at] < size) previous[next[at]] = at;
+    update(at);
+    if (at > 0) update(previous[at]);
+  }
+  std::size_t count = 0;
+  for (std::uint32_t i = 0; i < size; i = next[i]) out[count++] = ids[i];
+  return count;
+}
+
+std::optional<std::uint32_t> BpeModel::whole(std::string_view piece) const {
+  if (!ignore_merges_) return std::nullopt;
+  const auto found = whole_.find(piece);
+  return found == whole_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::size_t BpeModel::merge(std::string_view piece, BpeScratch& scratch, std::uint32_t* out) const {
+  return piece.size() <= kShortPiece ? merge_short(piece, out) : merge_long(piece, scratch, out);
+}
+
+std::size_t BpeModel::encode_piece(std::string_view piece,
+                                   BpeScratch& scratch,
+                                   std::uint32_t* out) const {
+  if (const auto id = whole(piece)) {
+    *out = *id;
+    return 1;
+  }
+  return merge(piece, scratch, out);
+}
+
+}  // namespace trireme

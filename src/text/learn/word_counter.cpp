@@ -1,0 +1,87 @@
+#include "text/learn/word_counter.hpp"
+
+#include <algorithm>
+
+#include "text/unicode/utf8.hpp"
+
+namespace trireme {
+namespace {
+
+AddedTokenMatcher matcher_of(const std::vector<std::string>& contents) {
+  std::vector<AddedToken> tokens;
+  for (std::size_t i = 0; i < contents.size(); ++i) {
+    tokens.push_back({.content = contents[i],
+                      .id = static_cast<std::uint32_t>(i),
+                      .normalized = false,
+                      .special = true});
+  }
+  return AddedTokenMatcher(tokens);
+}
+
+}  // namespace
+
+CutTokens::CutTokens(std::vector<std::string> contents)
+    : contents_(std::move(contents)), matcher_(matcher_of(contents_)) {}
+
+void WordCounter::add_unit(std::string_view text) {
+  const auto count = [this](std::string_view piece) { pieces_.add(piece, 1); };
+  if (!cut_) return split_by(pattern_, text, count);
+  parts_.clear();
+  cut_->split(text, parts_);
+  for (const TextPart& part : parts_) {
+    part.id ? add_cut_token(cut_->contents()[*part.id], 1) : split_by(pattern_, part.text, count);
+  }
+}
+
+void WordCounter::add(std::string_view text) {
+  check_utf8(text, "training text");
+  add_unit(text);
+  pieces_.flush();
+}
+
+void WordCounter::add_lines(std::string_view text) {
+  check_utf8(text, "training text");
+  while (!text.empty()) {
+    const std::size_t newline = text.find('\n');
+    const std::size_t length = newline == std::string_view::npos ? text.size() : newline + 1;
+    add_unit(text.substr(0, length));
+    text.remove_prefix(length);
+  }
+  pieces_.flush();
+}
+
+void WordCounter::add_word(std::string_view piece, std::uint64_t count) {
+  pieces_.add(piece, count);
+  pieces_.flush();
+}
+
+void WordCounter::add_cut_token(std::string_view token, std::uint64_t count) {
+  const auto found = cut_tokens_.find(token);
+  if (found != cut_tokens_.end()) {
+    found->second += count;
+  } else {
+    cut_tokens_.emplace(token, count);
+  }
+}
+
+void WordCounter::merge(const WordCounter& other) {
+  other.pieces_.for_each(
+      [this](std::string_view piece, std::uint64_t count) { pieces_.add(piece, count); });
+  pieces_.flush();
+  for (const auto& [token, count] : other.cut_tokens_) add_cut_token(token, count);
+}
+
+void WordCounter::clear() {
+  pieces_ = WordTable();
+  cut_tokens_.clear();
+}
+
+std::vector<std::pair<std::string, std::uint64_t>> WordCounter::sorted() const {
+  std::vector<std::pair<std::string, std::uint64_t>> words;
+  pieces_.for_each(
+      [&](std::string_view piece, std::uint64_t count) { words.emplace_back(piece, count); });
+  std::sort(words.begin(), words.end());
+  return words;
+}
+
+}  // namespace trireme

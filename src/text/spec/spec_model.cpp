@@ -1,0 +1,97 @@
+#include <algorithm>
+#include <unordered_set>
+
+#include "text/spec/spec_part.hpp"
+#include "text/unicode/byte_level.hpp"
+
+namespace trireme::spec {
+namespace {
+
+void read_vocab(const Part& model, TokenizerSpec& spec) {
+  const SortedJson& vocab = model.at("vocab");
+  const std::string where = model.where() + ".vocab";
+  if (!vocab.is_object())
+    fail(ErrorKind::data, where, " is ", vocab.type_name(), ", must be an object of token: id");
+  spec.vocab.reserve(vocab.size());
+  std::unordered_set<std::uint32_t> ids;
+  ids.reserve(vocab.size());
+  for (const auto& [token, value] : vocab.items()) {
+    const std::uint32_t id = read_id(value, cat(where, "['", token, "']"));
+    if (!ids.insert(id).second)
+      fail(ErrorKind::data, where, ": two tokens have the id ", id, ", one is '", token, "'");
+    spec.vocab.emplace(token, id);
+    spec.vocab_size = std::max(spec.vocab_size, id + 1);
+  }
+  for (int byte = 0; byte < 256; ++byte) {
+    const std::string token = to_byte_level(std::string(1, static_cast<char>(byte)));
+    if (spec.vocab.contains(token)) continue;
+    fail(ErrorKind::data,
+         where,
+         ": no token for byte ",
+         byte,
+         " ('",
+         token,
+         "'), so this is not a complete byte-level model");
+  }
+}
+
+/// Both forms: ["a", "b"] and the older "a b".
+std::pair<std::string, std::string> read_merge(const SortedJson& merge, const std::string& where) {
+  if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
+    return {merge[0].get<std::string>(), merge[1].get<std::string>()};
+  }
+  if (merge.is_string()) {
+    const auto& line = merge.get_ref<const std::string&>();
+    const std::size_t space = line.find(' ');
+    if (space != std::string::npos && line.find(' ', space + 1) == std::string::npos) {
+      return {line.substr(0, space), line.substr(space + 1)};
+    }
+  }
+  fail(ErrorKind::data, where, " must be two tokens: [\"a\", \"b\"] or \"a b\"");
+}
+
+void read_merges(const Part& model, TokenizerSpec& spec) {
+  const SortedJson& merges = model.array("merges");
+  if (merges.size() > kMaxTokenId)
+    fail(ErrorKind::data,
+         model.where(),
+         ".merges has ",
+         merges.size(),
+         " entries, at most ",
+         kMaxTokenId);
+  spec.merges.reserve(merges.size());
+  for (std::size_t i = 0; i < merges.size(); ++i) {
+    if (merges[i].is_string() && merges[i].get_ref<const std::string&>().starts_with("#version"))
+      continue;
+    const std::string where = cat(model.where(), ".merges[", i, "]");
+    const auto [left, right] = read_merge(merges[i], where);
+    const auto id_of = [&](const std::string& token) {
+      const auto found = spec.vocab.find(token);
+      if (found == spec.vocab.end())
+        fail(ErrorKind::data, where, ": token '", token, "' is not in the vocabulary");
+      return found->second;
+    };
+    if (left.empty() || right.empty()) fail(ErrorKind::data, where, " has an empty part");
+    spec.merges.push_back({id_of(left), id_of(right), id_of(left + right)});
+  }
+}
+
+}  // namespace
+
+void read_model(const Part& model, TokenizerSpec& spec) {
+  // Files written before 0.10 have no type; only BPE has merges.
+  const std::string type =
+      model.at("type").is_null() && model.at("merges").is_array() ? "BPE" : model.text("type");
+  if (type != "BPE") unsupported(model, type, "BPE");
+  const SortedJson& dropout = model.at("dropout");
+  if (!dropout.is_number() || dropout.get<double>() != 0) model.must_be_unset("dropout");
+  model.must_be_unset("continuing_subword_prefix", true);
+  model.must_be_unset("end_of_word_suffix", true);
+  spec.ignore_merges = model.flag("ignore_merges", false);
+  // unk_token, fuse_unk and byte_fallback cannot fire: every byte has a token, which read_vocab
+  // checks.
+  read_vocab(model, spec);
+  read_merges(model, spec);
+}
+
+}  // namespace trireme::spec

@@ -1,0 +1,102 @@
+#pragma once
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "core/error.hpp"
+#include "core/files/json.hpp"
+#include "text/spec/tokenizer_spec.hpp"
+
+/// What the readers of tokenizer.json share; for the spec_*.cpp files only.
+namespace trireme::spec {
+
+/// One object of the file and its path in it, for errors.
+class Part {
+ public:
+  Part(const SortedJson& value, std::string where) : value_(value), where_(std::move(where)) {
+    if (!value_.is_object())
+      fail(ErrorKind::data, where_, " is ", value_.type_name(), ", must be an object");
+  }
+
+  [[nodiscard]] const std::string& where() const { return where_; }
+
+  /// Null if the key is absent.
+  [[nodiscard]] const SortedJson& at(const char* key) const {
+    static const SortedJson null;
+    const auto found = value_.find(key);
+    return found == value_.end() ? null : *found;
+  }
+
+  [[nodiscard]] Part part(const char* key) const { return {at(key), cat(where_, ".", key)}; }
+
+  [[nodiscard]] std::string text(const char* key) const {
+    if (!at(key).is_string())
+      fail(ErrorKind::data, where_, ".", key, " is ", at(key).type_name(), ", must be a string");
+    return at(key).get<std::string>();
+  }
+
+  [[nodiscard]] bool flag(const char* key, bool otherwise) const {
+    if (at(key).is_null()) return otherwise;
+    if (!at(key).is_boolean()) fail(ErrorKind::data, where_, ".", key, " is not true or false");
+    return at(key).get<bool>();
+  }
+
+  [[nodiscard]] const SortedJson& array(const char* key) const {
+    if (!at(key).is_array())
+      fail(ErrorKind::data, where_, ".", key, " is ", at(key).type_name(), ", must be an array");
+    return at(key);
+  }
+
+  /// Refuses any value but null (and, where allowed, the empty string).
+  void must_be_unset(const char* key, bool empty_is_unset = false) const {
+    const SortedJson& value = at(key);
+    if (value.is_null() ||
+        (empty_is_unset && value.is_string() && value.get_ref<const std::string&>().empty()))
+      return;
+    fail(ErrorKind::data,
+         where_,
+         ".",
+         key,
+         " = ",
+         value.dump(-1, ' ', false, SortedJson::error_handler_t::replace).substr(0, 80),
+         ": not supported, must be null");
+  }
+
+ private:
+  const SortedJson& value_;
+  std::string where_;
+};
+
+[[noreturn]] inline void unsupported(const Part& part,
+                                     std::string_view type,
+                                     std::string_view supported) {
+  fail(ErrorKind::data,
+       part.where(),
+       " of type '",
+       type,
+       "' is not supported; supported: ",
+       supported);
+}
+
+inline std::uint32_t read_id(const SortedJson& value, const std::string& where) {
+  if (!value.is_number_unsigned() || value.get<std::uint64_t>() > kMaxTokenId) {
+    fail(ErrorKind::data,
+         where,
+         " = ",
+         value.dump(-1, ' ', false, SortedJson::error_handler_t::replace).substr(0, 80),
+         ", must be an integer from 0 to ",
+         kMaxTokenId);
+  }
+  return value.get<std::uint32_t>();
+}
+
+// Each reads one part of the file into `spec`; throws Error(data) that names the place.
+void read_model(const Part& model, TokenizerSpec& spec);
+void read_added_tokens(const SortedJson& list, const std::string& where, TokenizerSpec& spec);
+void read_normalizer(const SortedJson& value, const std::string& where, TokenizerSpec& spec);
+void read_pre_tokenizer(const SortedJson& value, const std::string& where, TokenizerSpec& spec);
+void read_post_processor(const SortedJson& value, const std::string& where, TokenizerSpec& spec);
+void check_decoder(const SortedJson& value, const std::string& where);
+
+}  // namespace trireme::spec

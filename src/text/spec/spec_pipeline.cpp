@@ -1,0 +1,152 @@
+#include <algorithm>
+
+#include "text/spec/spec_part.hpp"
+
+namespace trireme::spec {
+namespace {
+
+constexpr int kMaxDepth = 8;  // of Sequence inside Sequence
+
+/// Calls `each` for the steps of a possibly nested Sequence, in order; null is none.
+template <class Each>
+void for_each_step(const SortedJson& value,
+                   const std::string& where,
+                   const char* list,
+                   const Each& each,
+                   int depth = 0) {
+  if (value.is_null()) return;
+  const Part part(value, where);
+  const std::string type = part.text("type");
+  if (type != "Sequence") return each(part, type);
+  if (depth == kMaxDepth)
+    fail(ErrorKind::data, where, " is a Sequence more than ", kMaxDepth, " deep");
+  for (const SortedJson& inner : part.array(list))
+    for_each_step(inner, cat(where, ".", list, "[]"), list, each, depth + 1);
+}
+
+SplitStep read_split(const Part& part) {
+  const std::string behavior = part.text("behavior");
+  if (behavior != "Isolated")
+    fail(ErrorKind::data,
+         part.where(),
+         ".behavior = '",
+         behavior,
+         "' is not supported; supported: Isolated");
+  if (part.flag("invert", false))
+    fail(ErrorKind::data, part.where(), ".invert = true is not supported, must be false");
+  const Part pattern = part.part("pattern");
+  if (pattern.at("Regex").is_null()) unsupported(pattern, "String", "Regex");
+  const std::string regex = pattern.text("Regex");
+  const auto step = step_of_pattern(regex);
+  if (!step)
+    fail(ErrorKind::data,
+         pattern.where(),
+         ".Regex = ",
+         regex.substr(0, 400),
+         " is not supported; supported: ",
+         known_patterns());
+  return *step;
+}
+
+/// Only the form for one text is used: special tokens around $A.
+void read_template(const Part& part, TokenizerSpec& spec) {
+  const Part specials = part.part("special_tokens");
+  bool after_text = false;
+  for (const SortedJson& value : part.array("single")) {
+    const Part piece(value, part.where() + ".single[]");
+    if (!piece.at("Sequence").is_null()) {
+      if (after_text || piece.part("Sequence").text("id") != "A")
+        fail(ErrorKind::data, part.where(), ".single must contain $A once and no $B");
+      after_text = true;
+      continue;
+    }
+    const std::string name = piece.part("SpecialToken").text("id");
+    for (const SortedJson& id : specials.part(name.c_str()).array("ids")) {
+      const std::uint32_t token = read_id(id, cat(specials.where(), ".", name, ".ids"));
+      (after_text ? spec.suffix_ids : spec.prefix_ids).push_back(token);
+    }
+  }
+  if (!after_text) fail(ErrorKind::data, part.where(), ".single has no $A");
+}
+
+/// The id in ["</s>", 2].
+std::uint32_t read_token_pair(const Part& part, const char* key) {
+  const SortedJson& pair = part.array(key);
+  if (pair.size() != 2 || !pair[0].is_string())
+    fail(ErrorKind::data, part.where(), ".", key, " must be [token, id]");
+  return read_id(pair[1], cat(part.where(), ".", key));
+}
+
+}  // namespace
+
+void read_normalizer(const SortedJson& value, const std::string& where, TokenizerSpec& spec) {
+  for_each_step(value, where, "normalizers", [&](const Part& part, const std::string& type) {
+    if (type != "NFC") unsupported(part, type, "null, NFC, Sequence of these");
+    spec.nfc = true;
+  });
+}
+
+void read_pre_tokenizer(const SortedJson& value, const std::string& where, TokenizerSpec& spec) {
+  constexpr std::string_view kSupported =
+      "ByteLevel, Split, Digits, Sequence that ends in ByteLevel";
+  bool mapped = false;  // ByteLevel turns bytes into characters, so nothing may come after it
+  for_each_step(value, where, "pretokenizers", [&](const Part& part, const std::string& type) {
+    if (mapped)
+      fail(ErrorKind::data, part.where(), " has a step after ByteLevel, which must be the last");
+    if (type == "Split") {
+      spec.steps.push_back(read_split(part));
+    } else if (type == "Digits") {
+      spec.steps.push_back(part.flag("individual_digits", false) ? SplitStep::single_digits
+                                                                 : SplitStep::digits);
+    } else if (type == "ByteLevel") {
+      mapped = true;
+      if (part.flag("add_prefix_space", true)) spec.steps.push_back(SplitStep::prefix_space);
+      if (part.flag("use_regex", true)) spec.steps.push_back(SplitStep::gpt2);
+    } else {
+      unsupported(part, type, kSupported);
+    }
+  });
+  if (value.is_null()) fail(ErrorKind::data, where, " is null; supported: ", kSupported);
+  if (!mapped) fail(ErrorKind::data, where, " has no ByteLevel step; supported: ", kSupported);
+}
+
+void read_post_processor(const SortedJson& value, const std::string& where, TokenizerSpec& spec) {
+  bool wrapped = false;
+  for_each_step(value, where, "processors", [&](const Part& part, const std::string& type) {
+    if (type == "ByteLevel") return;  // moves offsets only
+    const bool cls_and_sep = type == "RobertaProcessing" || type == "BertProcessing";
+    if (!cls_and_sep && type != "TemplateProcessing")
+      unsupported(part,
+                  type,
+                  "null, ByteLevel, TemplateProcessing, RobertaProcessing, BertProcessing, "
+                  "Sequence of these");
+    // Hugging Face puts the second one's ids between those of the first and the text.
+    if (wrapped)
+      fail(ErrorKind::data,
+           where,
+           " has two steps that put tokens around the text, at most one is supported");
+    wrapped = true;
+    if (cls_and_sep) {
+      spec.prefix_ids.push_back(read_token_pair(part, "cls"));
+      spec.suffix_ids.push_back(read_token_pair(part, "sep"));
+    } else {
+      read_template(part, spec);
+    }
+  });
+}
+
+void check_decoder(const SortedJson& value, const std::string& where) {
+  constexpr std::string_view kSupported =
+      "ByteLevel, Sequence of ByteLevel and then nothing but Fuse";
+  bool decoded = false;
+  for_each_step(value, where, "decoders", [&](const Part& part, const std::string& type) {
+    // Before ByteLevel, Fuse would change which tokens count as text of their own.
+    const bool known = decoded ? type == "Fuse" : type == "ByteLevel";
+    if (!known) unsupported(part, type, kSupported);
+    decoded = true;
+  });
+  if (value.is_null()) fail(ErrorKind::data, where, " is null; supported: ", kSupported);
+  if (!decoded) fail(ErrorKind::data, where, " has no step; supported: ", kSupported);
+}
+
+}  // namespace trireme::spec

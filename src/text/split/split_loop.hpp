@@ -1,0 +1,62 @@
+#pragma once
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+#include "text/split/ascii_window.hpp"
+
+namespace trireme {
+
+inline constexpr std::size_t kPiecePadding = 16;
+
+template <class Pattern>
+concept HasStarts = requires(const char* p) {
+  Pattern::starts(p, std::size_t{1});
+};
+
+/// Calls emit(piece) for consecutive pieces that together are `text`, which must be valid UTF-8. A
+/// piece is valid during the call only, and at least kPiecePadding bytes from its start on can be
+/// read.
+///   Pattern::piece_end(p, end)  the end of the piece at `p`
+///   Pattern::starts(p, left)    if there: where the next pieces begin, as far as that is easy to
+///   say
+template <class Pattern, class Emit>
+void split_by(std::string_view text, const Emit& emit) {
+  constexpr std::size_t kReach = AsciiWindow::kSize + kPiecePadding;
+  const char* p = text.data();
+  const char* end = p + text.size();
+  std::array<char, 2 * kReach> tail;  // the last bytes again, where more than the text can be read
+  bool in_tail = false;
+  while (p < end) {
+    auto left = static_cast<std::size_t>(end - p);
+    if (left < kReach && !in_tail) {
+      tail.fill('\0');
+      std::memcpy(tail.data(), p, left);
+      p = tail.data();
+      end = p + left;
+      in_tail = true;
+    }
+    if constexpr (HasStarts<Pattern>) {
+      // Text of another script begins with a letter of it or with one symbol before.
+      if (static_cast<signed char>(p[0]) >= 0 && static_cast<signed char>(p[1]) >= 0) {
+        std::uint64_t starts = Pattern::starts(p, left);
+        if (starts != 0) {
+          for (const char* const base = p; starts != 0; starts &= starts - 1) {
+            const char* const stop = base + std::countr_zero(starts);
+            emit(std::string_view(p, static_cast<std::size_t>(stop - p)));
+            p = stop;
+          }
+          continue;
+        }
+      }
+    }
+    const char* const stop = Pattern::piece_end(p, end);
+    emit(std::string_view(p, static_cast<std::size_t>(stop - p)));
+    p = stop;
+  }
+}
+
+}  // namespace trireme

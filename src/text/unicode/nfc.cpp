@@ -1,0 +1,195 @@
+#include "text/unicode/nfc.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <tuple>
+#include <vector>
+
+#include "text/unicode/nfc_table.inc"
+#include "text/unicode/unicode_class.hpp"
+#include "text/unicode/utf8.hpp"
+
+namespace trireme {
+namespace {
+
+// Hangul syllables are computed: lead, vowel and tail from these on.
+constexpr std::uint32_t kSyllables = 0xAC00;
+constexpr std::uint32_t kLeads = 0x1100;
+constexpr std::uint32_t kVowels = 0x1161;
+constexpr std::uint32_t kTails = 0x11A7;  // the first stands for "no tail"
+constexpr std::uint32_t kNumLeads = 19;
+constexpr std::uint32_t kNumVowels = 21;
+constexpr std::uint32_t kNumTails = 28;
+constexpr std::uint32_t kNumSyllables = kNumLeads * kNumVowels * kNumTails;
+
+struct Char {
+  std::uint32_t code_point;
+  std::uint8_t order;  // of its combining class, 0 for a starter
+};
+
+std::uint8_t order_of(std::uint32_t c) {
+  const auto* const found =
+      std::lower_bound(std::begin(unicode::kCombiningClasses),
+                       std::end(unicode::kCombiningClasses),
+                       c,
+                       [](const unicode::CombiningClass& entry, std::uint32_t key) {
+                         return entry.code_point < key;
+                       });
+  return found != std::end(unicode::kCombiningClasses) && found->code_point == c ? found->order : 0;
+}
+
+void append_decomposed(std::uint32_t c, std::vector<Char>& out) {
+  if (c - kSyllables < kNumSyllables) {
+    const std::uint32_t index = c - kSyllables;
+    out.push_back({kLeads + index / (kNumVowels * kNumTails), 0});
+    out.push_back({kVowels + index / kNumTails % kNumVowels, 0});
+    if (index % kNumTails != 0) out.push_back({kTails + index % kNumTails, 0});
+    return;
+  }
+  const auto* const found =
+      std::lower_bound(std::begin(unicode::kDecompositions),
+                       std::end(unicode::kDecompositions),
+                       c,
+                       [](const unicode::Decomposition& entry, std::uint32_t key) {
+                         return entry.code_point < key;
+                       });
+  if (found == std::end(unicode::kDecompositions) || found->code_point != c) {
+    out.push_back({c, order_of(c)});
+    return;
+  }
+  for (std::size_t i = 0; i < found->size; ++i) {
+    const std::uint32_t part = unicode::kDecomposed[found->start + i];
+    out.push_back({part, order_of(part)});
+  }
+}
+
+/// 0 if the two do not join.
+std::uint32_t composed(std::uint32_t first, std::uint32_t second) {
+  if (first - kLeads < kNumLeads && second - kVowels < kNumVowels)
+    return kSyllables + ((first - kLeads) * kNumVowels + second - kVowels) * kNumTails;
+  if (first - kSyllables < kNumSyllables && (first - kSyllables) % kNumTails == 0 &&
+      second - kTails - 1 < kNumTails - 1)
+    return first + second - kTails;
+  const auto* const found =
+      std::lower_bound(std::begin(unicode::kCompositions),
+                       std::end(unicode::kCompositions),
+                       std::tuple(first, second),
+                       [](const unicode::Composition& entry, const auto& key) {
+                         return std::tuple(entry.first, entry.second) < key;
+                       });
+  const bool joins =
+      found != std::end(unicode::kCompositions) && found->first == first && found->second == second;
+  return joins ? found->result : 0;
+}
+
+/// Joins each starter with what follows it, as far as nothing between them is in the way.
+void compose(std::vector<Char>& chars) {
+  std::size_t kept = 0;
+  std::size_t starter = 0;
+  bool have_starter = false;
+  for (const Char& next : chars) {
+    // Marks between the two stand in the way if their class is not lower than that of `next`.
+    const bool adjacent = have_starter && kept == starter + 1;
+    const bool free = adjacent || (kept > 0 && chars[kept - 1].order < next.order);
+    const std::uint32_t joined =
+        have_starter && free ? composed(chars[starter].code_point, next.code_point) : 0;
+    if (joined != 0) {
+      chars[starter].code_point = joined;
+      continue;
+    }
+    if (next.order == 0) {
+      starter = kept;
+      have_starter = true;
+    }
+    chars[kept++] = next;
+  }
+  chars.resize(kept);
+}
+
+void append_utf8(std::uint32_t c, std::string& out) {
+  const auto put = [&out](std::uint32_t byte) { out.push_back(static_cast<char>(byte)); };
+  if (c < 0x80) return put(c);
+  if (c < 0x800) {
+    put(0xC0 | c >> 6);
+  } else {
+    if (c < 0x10000) {
+      put(0xE0 | c >> 12);
+    } else {
+      put(0xF0 | c >> 18);
+      put(0x80 | (c >> 12 & 0x3F));
+    }
+    put(0x80 | (c >> 6 & 0x3F));
+  }
+  put(0x80 | (c & 0x3F));
+}
+
+void append_nfc(std::string_view text, std::vector<Char>& chars, std::string& out) {
+  chars.clear();
+  for (std::size_t at = 0, length = 0; at < text.size(); at += length)
+    append_decomposed(utf8_decode(text.data() + at, length), chars);
+  for (auto at = chars.begin(); at != chars.end();) {  // marks of one starter by class, else stable
+    const auto marks = std::find_if(at, chars.end(), [](const Char& c) { return c.order != 0; });
+    at = std::find_if(marks, chars.end(), [](const Char& c) { return c.order == 0; });
+    std::stable_sort(marks, at, [](const Char& a, const Char& b) { return a.order < b.order; });
+  }
+  compose(chars);
+  for (const Char& c : chars) append_utf8(c.code_point, out);
+}
+
+/// Start of the first active character at or after `at`; `before` becomes the start of the
+/// character in front of it, if there is one after `at`.
+std::size_t next_active(std::string_view text, std::size_t at, std::size_t& before) noexcept {
+  for (std::size_t length = 0; at < text.size(); at += length) {
+    if ((char_class(utf8_decode(text.data() + at, length)) & kNfcActive) != 0) return at;
+    before = at;
+  }
+  return text.size();
+}
+
+}  // namespace
+
+bool surely_nfc(std::string_view text) noexcept {
+  std::size_t at = 0;
+  while (at < text.size()) {
+    constexpr std::uint64_t kHighBits = 0x8080808080808080;
+    std::uint64_t word = 0;
+    if (text.size() - at >= sizeof word) {
+      std::memcpy(&word, text.data() + at, sizeof word);
+      if ((word & kHighBits) == 0) {
+        at += sizeof word;
+        continue;
+      }
+    }
+    std::size_t length = 0;
+    if ((char_class(utf8_decode(text.data() + at, length)) & kNfcActive) != 0) return false;
+    at += length;
+  }
+  return true;
+}
+
+std::string to_nfc(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  std::vector<Char> chars;
+  for (std::size_t at = 0; at < text.size();) {
+    // A character that is not active begins anew: only from the last one before an active character
+    // to the first one after can anything change.
+    std::size_t first = at;
+    const std::size_t active = next_active(text, at, first);
+    if (active == text.size()) {
+      out.append(text.substr(at));
+      break;
+    }
+    out.append(text.substr(at, first - at));
+    std::size_t stop = active;
+    for (std::size_t length = 0; stop < text.size(); stop += length) {
+      if ((char_class(utf8_decode(text.data() + stop, length)) & kNfcActive) == 0) break;
+    }
+    append_nfc(text.substr(first, stop - first), chars, out);
+    at = stop;
+  }
+  return out;
+}
+
+}  // namespace trireme

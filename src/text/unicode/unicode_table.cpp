@@ -1,0 +1,2 @@
+// The generated character classes, kept apart as data.
+#include "text/unicode/unicode_table.inc"

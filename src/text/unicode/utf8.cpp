@@ -1,0 +1,75 @@
+#include "text/unicode/utf8.hpp"
+
+#include <simdjson.h>
+
+#include <algorithm>
+
+#include "core/error.hpp"
+
+namespace trireme {
+namespace {
+
+/// Bytes of the character that `lead` (0x80 or more) begins; 0 if it begins none.
+std::size_t sequence_length(unsigned lead) noexcept {
+  if (lead < 0xC2 || lead > 0xF4) return 0;
+  if (lead < 0xE0) return 2;
+  return lead < 0xF0 ? 3 : 4;
+}
+
+}  // namespace
+
+Utf8Step utf8_step(std::string_view text, std::size_t position) noexcept {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned lead = byte(position);
+  if (lead < 0x80) return {.length = 1, .valid = true};
+  const std::size_t need = sequence_length(lead);
+  if (need == 0) return {.length = 1};
+  // The second byte also excludes overlong forms, surrogates and code points past U+10FFFF.
+  unsigned low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+  unsigned high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+  for (std::size_t i = 1; i < need; ++i) {
+    if (position + i >= text.size()) return {.length = i, .truncated = true};
+    if (byte(position + i) < low || byte(position + i) > high) return {.length = i};
+    low = 0x80;
+    high = 0xBF;
+  }
+  return {.length = need, .valid = true};
+}
+
+void check_utf8(std::string_view text, std::string_view where) {
+  if (simdjson::validate_utf8(text.data(), text.size())) return;
+  std::size_t position = 0;
+  while (position < text.size()) {
+    const Utf8Step step = utf8_step(text, position);
+    if (!step.valid) break;
+    position += step.length;
+  }
+  fail(ErrorKind::data, where, ": not valid UTF-8 at byte ", position);
+}
+
+void append_lossy_utf8(std::string_view bytes, std::string& out) {
+  std::size_t good = 0;  // start of the valid run that is not copied yet
+  for (std::size_t position = 0; position < bytes.size();) {
+    const Utf8Step step = utf8_step(bytes, position);
+    if (!step.valid) {
+      out.append(bytes.substr(good, position - good));
+      out.append("\xEF\xBF\xBD");
+      good = position + step.length;
+    }
+    position += step.length;
+  }
+  out.append(bytes.substr(good));
+}
+
+std::size_t utf8_incomplete_tail(std::string_view bytes) noexcept {
+  for (std::size_t tail = 1; tail <= std::min<std::size_t>(3, bytes.size()); ++tail) {
+    const std::size_t position = bytes.size() - tail;
+    if ((static_cast<unsigned char>(bytes[position]) & 0xC0) == 0x80)
+      continue;  // continuation byte
+    const Utf8Step step = utf8_step(bytes, position);
+    return step.truncated ? tail : 0;
+  }
+  return 0;
+}
+
+}  // namespace trireme

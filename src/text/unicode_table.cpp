@@ -1,2 +1,0 @@
-// The generated character classes, kept apart as data.
-#include "text/unicode_table.inc"

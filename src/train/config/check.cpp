@@ -1,0 +1,109 @@
+#include "train/config/check.hpp"
+
+#include <string>
+#include <vector>
+
+#include "optim/optimizer.hpp"
+#include "optim/schedule.hpp"
+
+namespace trireme {
+namespace {
+
+/// So that ranks x micro_batch x accumulation stays within 64 bits.
+constexpr std::int64_t kMostSequences = std::int64_t{1} << 20;
+
+constexpr std::int64_t kMostThreads = 1024;
+
+void check_train(const TrainConfig& train, Problems& problems) {
+  const auto at_least =
+      [&](const char* key, std::int64_t value, std::int64_t low, const char* allowed) {
+        if (value < low) problems.add(key, value, allowed);
+      };
+  at_least("train.steps", train.steps, 0, "must be 0 (use epochs) or more");
+  at_least("train.seq_len", train.seq_len, 0, "must be 0 (the set's) or more");
+  const auto within =
+      [&](const char* key, std::int64_t value, std::int64_t low, std::int64_t high) {
+        if (value < low || value > high)
+          problems.add(key, value, cat("must be in [", low, ", ", high, "]"));
+      };
+  within("train.micro_batch", train.micro_batch, 1, kMostSequences);
+  within("train.global_batch", train.global_batch, 0, kMostSequences * kMostSequences);
+  within("train.accumulation", train.accumulation, 0, kMostSequences);
+  within("train.threads", train.threads, 0, kMostThreads);
+  at_least("train.seed", train.seed, 0, "must be 0 or more");
+  at_least("train.log_every", train.log_every, 0, "must be 0 (no progress line) or more");
+  at_least("train.metrics_every", train.metrics_every, 1, "must be 1 or more");
+  at_least("train.eval_every", train.eval_every, 0, "must be 0 (no validation) or more");
+  at_least("train.max_skipped_steps", train.max_skipped_steps, 0, "must be 0 (none) or more");
+  at_least("train.hash_weights_every", train.hash_weights_every, 0, "must be 0 (none) or more");
+  if (!(train.epochs > 0)) problems.add("train.epochs", train.epochs, "must be more than 0");
+  if (!(train.comm_timeout_s > 0))
+    problems.add("train.comm_timeout_s", train.comm_timeout_s, "must be more than 0");
+  problems.one_of("train.precision",
+                  train.precision,
+                  std::vector<std::string>{"auto", "fp32", "bf16", "fp16", "fp64"});
+  problems.one_of("train.device", train.device, std::vector<std::string>{"auto", "cpu", "cuda"});
+}
+
+void check_optim(const OptimConfig& optim, Problems& problems) {
+  const auto fraction = [&](const char* key, double value) {
+    if (!(value >= 0 && value < 1)) problems.add(key, value, "must be in [0, 1)");
+  };
+  const auto not_negative = [&](const char* key, double value) {
+    if (!(value >= 0)) problems.add(key, value, "must be 0 or more");
+  };
+  fraction("optim.beta1", optim.beta1);
+  fraction("optim.beta2", optim.beta2);
+  if (!(optim.lr > 0)) problems.add("optim.lr", optim.lr, "must be more than 0");
+  if (optim.min_lr != kTenthOfLr && !(optim.min_lr >= 0))
+    problems.add("optim.min_lr", optim.min_lr, "must be 0 or more, or -1: 0.1 optim.lr");
+  not_negative("optim.weight_decay", optim.weight_decay);
+  not_negative("optim.clip_norm", optim.clip_norm);
+  if (!(optim.eps > 0)) problems.add("optim.eps", optim.eps, "must be more than 0");
+  if (optim.warmup_steps < 0)
+    problems.add("optim.warmup_steps", optim.warmup_steps, "must be 0 or more");
+  problems.one_of("optim.name", optim.name, optimizer_names());
+  problems.one_of("optim.schedule", optim.schedule, schedule_names());
+}
+
+void check_data(const DataConfig& data, Problems& problems) {
+  problems.one_of("data.packing", data.packing, std::vector<std::string>{"best-fit", "concat"});
+  problems.one_of(
+      "data.blend_rule", data.blend_rule, std::vector<std::string>{"table", "megatron"});
+  problems.one_of("data.valid_part", data.valid_part, std::vector<std::string>{"valid", "test"});
+  if (data.cross_documents && data.packing != "concat")
+    problems.add("data.cross_documents", data.cross_documents, "needs data.packing = concat");
+  if (data.shuffle_block < 0 || data.shuffle_block > std::int64_t{1} << 32)
+    problems.add("data.shuffle_block", data.shuffle_block, "must be in [0, 4294967296]");
+  if (!data.split.empty() && !data.valid_path.empty())
+    problems.add("data.split", data.split, "cannot be combined with data.valid_path");
+}
+
+}  // namespace
+
+void check(const RunConfig& config, Problems& problems) {
+  check(config.model, problems);
+  check_train(config.train, problems);
+  check_optim(config.optim, problems);
+  check(config.parallel, problems);
+  check_data(config.data, problems);
+  if (config.checkpoint.resume.empty())
+    problems.add("checkpoint.resume", "''", "must be auto, never or a checkpoint's path");
+  if (config.checkpoint.every < 0)
+    problems.add("checkpoint.every", config.checkpoint.every, "must be 0 (last step only) or more");
+  if (config.checkpoint.keep_every < 0)
+    problems.add("checkpoint.keep_every", config.checkpoint.keep_every, "must be 0 (none) or more");
+  if (config.checkpoint.keep_best < 0)
+    problems.add("checkpoint.keep_best", config.checkpoint.keep_best, "must be 0 (none) or more");
+  if (!(config.checkpoint.write_mb_per_s >= 0))
+    problems.add("checkpoint.write_mb_per_s",
+                 config.checkpoint.write_mb_per_s,
+                 "must be 0 (by rule) or more");
+  problems.one_of(
+      "checkpoint.start", config.checkpoint.start, std::vector<std::string>{"state", "weights"});
+  if (config.checkpoint.keep_last < 0)
+    problems.add(
+        "checkpoint.keep_last", config.checkpoint.keep_last, "must be 0 (keep all) or more");
+}
+
+}  // namespace trireme

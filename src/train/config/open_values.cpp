@@ -1,0 +1,67 @@
+#include "train/config/open_values.hpp"
+
+#include "core/error.hpp"
+#include "core/number.hpp"
+#include "optim/schedule.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::int64_t kSmallestChosenBatch = 32;
+
+const std::string* saved_value(const OpenValueFacts& facts, const char* key) {
+  const auto found = facts.saved.find(cat("config.", key));
+  return found == facts.saved.end() ? nullptr : &found->second;
+}
+
+std::string fill_batch(TrainConfig& train, const OpenValueFacts& facts, Problems& problems) {
+  const std::string* saved = saved_value(facts, "train.global_batch");
+  if (train.global_batch == 0 && saved != nullptr)
+    train.global_batch = parse_integer(*saved).value_or(0);
+  const std::int64_t sequences = train.micro_batch * facts.data_ranks;  // of one micro-step
+  const std::string factors =
+      cat(facts.data_ranks, " data-parallel ranks x train.micro_batch ", train.micro_batch);
+  const std::int64_t accumulated = sequences * train.accumulation;
+  if (accumulated > 0) {
+    if (train.global_batch != 0 && train.global_batch != accumulated)
+      problems.add("train.accumulation",
+                   train.accumulation,
+                   cat("makes ",
+                       accumulated,
+                       " sequences an update (with ",
+                       factors,
+                       "), but train.global_batch = ",
+                       train.global_batch,
+                       saved != nullptr ? " is what this run has: leave accumulation out, and"
+                                          " it is kept on any ranks that divide it"
+                                        : ": give one of them"));
+    train.global_batch = accumulated;
+    train.accumulation = 0;  // on other ranks another number of micro-steps makes the same update
+  }
+  if (train.global_batch != 0) return "";
+  train.global_batch = (kSmallestChosenBatch + sequences - 1) / sequences * sequences;
+  return cat("train.global_batch = ",
+             train.global_batch,
+             " is chosen: the next multiple of ",
+             factors,
+             " from ",
+             kSmallestChosenBatch,
+             "; train.accumulation or train.global_batch set another");
+}
+
+}  // namespace
+
+std::string fill_open_values(RunConfig& config, const OpenValueFacts& facts, Problems& problems) {
+  if (config.train.precision == "auto") {
+    const std::string* saved = saved_value(facts, "train.precision");
+    config.train.precision = saved != nullptr ? *saved : facts.has_bf16 ? "bf16" : "fp32";
+  }
+  if (config.optim.min_lr < 0) {
+    const std::string* saved = saved_value(facts, "optim.min_lr");
+    config.optim.min_lr = final_lr(config.optim);
+    if (saved != nullptr) config.optim.min_lr = parse_number(*saved).value_or(config.optim.min_lr);
+  }
+  return fill_batch(config.train, facts, problems);
+}
+
+}  // namespace trireme

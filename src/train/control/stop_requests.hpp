@@ -1,0 +1,79 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/timer.hpp"
+#include "train/state/run_folder.hpp"
+
+namespace trireme {
+
+/// When a run must begin its last save, so that the scheduler's time limit does not cut it off.
+///
+/// Margin: two steps and the validation between them, twice the longest save (before the first one:
+/// a guess from the size of the state), and time to leave.
+class TimeLimit {
+ public:
+  /// `end_s`: Unix time of the job's end; none: no limit. `state_bytes`: what this rank saves.
+  TimeLimit(std::optional<double> end_s, double state_bytes);
+
+  void step_took(double seconds);
+  void validation_took(double seconds);
+  void save_took(double seconds);
+
+  [[nodiscard]] double margin_s() const;
+  [[nodiscard]] bool reached(double now_s) const;
+
+  /// SLURM_JOB_END_TIME, if it is there and a number.
+  static std::optional<double> from_environment();
+
+ private:
+  std::optional<double> end_s_;
+  double step_s_ = 0;  // longest of late: fades, since the first step is a slow one
+  double validation_s_ = 0;
+  double save_s_;
+};
+
+/// Everything that asks a run to save, or to save and stop: signals on any rank; on rank 0 also the
+/// files STOP and SAVE in the run folder and the job's time limit.
+class StopRequests {
+ public:
+  StopRequests(RunFolder folder, bool first_rank, TimeLimit limit);
+
+  struct Wish {
+    bool stop = false;
+    bool save = false;
+  };
+
+  /// Before every step. The folder is looked at twice a second at most.
+  [[nodiscard]] Wish poll();
+
+  /// Whether somebody wants a stop now; the time limit, which reckons with whole steps, aside.
+  [[nodiscard]] bool asked();
+
+  /// Why poll() says stop, on this rank: "SIGTERM", "the file STOP", "the time limit"; else "a
+  /// signal to another rank".
+  [[nodiscard]] const std::string& reason() const { return reason_; }
+
+  TimeLimit& limit() { return limit_; }
+
+  /// What was asked for is on disk: the files go.
+  void fulfilled(bool stopped);
+
+ private:
+  void look();
+
+  static constexpr double kLook_s = 0.5;
+
+  RunFolder folder_;
+  bool first_rank_;
+  TimeLimit limit_;
+  double start_unix_s_;  // the wall clock is asked once: it may be set back during a run
+  Timer since_start_;
+  Timer since_look_;
+  bool looked_ = false;
+  Wish files_;
+  std::string reason_ = "a signal to another rank";
+};
+
+}  // namespace trireme

@@ -1,0 +1,67 @@
+#include "train/health/divergence_advice.hpp"
+
+#include <algorithm>
+
+#include "checkpoint/format/folder.hpp"
+#include "checkpoint/format/manifest.hpp"
+#include "core/error.hpp"
+#include "core/number.hpp"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kLeastWarmup = 100;
+
+/// For a shell: in quotes where it has more than plain characters.
+std::string quoted(const std::string& text) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
+  std::string result = "'";
+  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return result + "'";
+}
+
+/// "runs/first-2", or the first number that is free.
+fs::path next_folder(const fs::path& run) {
+  const fs::path plain = run.has_filename() ? run : run.parent_path();
+  for (int number = 2;; ++number) {
+    fs::path next = plain;
+    next += cat("-", number);
+    std::error_code code;
+    if (!fs::exists(next, code)) return next;
+  }
+}
+
+}  // namespace
+
+std::string divergence_advice(const RunConfig& config,
+                              const RunFolder& folder,
+                              const std::string& program,
+                              int ranks) {
+  const std::vector<std::int64_t> steps = list_steps(folder.checkpoints());
+  const double lr = config.optim.lr / 2;
+  std::string command = quoted(program) + " pretrain";
+  command += steps.empty()
+                 ? cat(" --config ", quoted(folder.config().string()))
+                 : cat(" --resume ",
+                       quoted((folder.checkpoints() / step_folder_name(steps.front())).string()));
+  command += cat(" --run ", quoted(next_folder(folder.root).string()));
+  command += cat(" --optim.lr ", number_text(lr));
+  if (config.optim.min_lr > lr) command += cat(" --optim.min_lr ", number_text(lr));
+  if (steps.empty()) {
+    const std::int64_t warmup = std::max(2 * config.optim.warmup_steps, kLeastWarmup);
+    command += cat(" --optim.warmup_steps ", warmup);
+  }
+  if (config.train.precision == "fp16") command += " --train.precision bf16";
+  return cat("a new run ",
+             steps.empty() ? "from the beginning" : "from the last checkpoint",
+             " with half the learning rate",
+             ranks > 1 ? cat(", under the launcher of this one (", ranks, " ranks)") : "",
+             ":\n  ",
+             command);
+}
+
+}  // namespace trireme

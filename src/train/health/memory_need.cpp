@@ -1,0 +1,81 @@
+#include "train/health/memory_need.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+#include "core/number.hpp"
+
+namespace trireme {
+namespace {
+
+double bytes_of(at::ScalarType type) {
+  return static_cast<double>(c10::elementSize(type));
+}
+
+}  // namespace
+
+std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes) {
+  constexpr double kMoments = 2;  // of AdamW
+  const ModelConfig& model = config.model;
+  const double parameters = model.num_parameters_wide();
+  const double main = parameters * bytes_of(dtypes.main);
+  const double tokens =
+      static_cast<double>(config.train.micro_batch) * static_cast<double>(config.train.seq_len);
+  const std::vector<std::string> shape{"model.num_layers",
+                                       "model.hidden_size",
+                                       "model.intermediate_size",
+                                       "model.num_heads",
+                                       "model.head_dim",
+                                       "model.vocab_size"};
+  std::vector<MemoryPart> parts{
+      {"weights", main, shape}, {"gradients", main, shape}, {"moments", kMoments * main, shape}};
+  if (dtypes.compute != dtypes.main)
+    parts.push_back({"weights to compute with", parameters * bytes_of(dtypes.compute), shape});
+  // cos and sin of half a head each, at every position
+  const double angle = dtypes.compute == at::kDouble ? sizeof(double) : sizeof(float);
+  parts.push_back(
+      {"rotary tables",
+       static_cast<double>(model.max_seq_len) * static_cast<double>(model.head_dim) * angle,
+       {"model.max_seq_len", "model.head_dim"}});
+  parts.push_back(
+      {"inputs of the blocks",
+       tokens * static_cast<double>(model.hidden_size) * static_cast<double>(model.num_layers) *
+           bytes_of(dtypes.compute),
+       {"train.micro_batch", "train.seq_len", "model.hidden_size", "model.num_layers"}});
+  return parts;
+}
+
+void check_memory(const std::vector<MemoryPart>& parts,
+                  int ranks,
+                  const MachineMemory& memory,
+                  const std::string& place,
+                  const ConfigSet& keys) {
+  double sum = 0;
+  for (const MemoryPart& part : parts) sum += part.bytes;
+  const double all = sum * ranks;
+  if (all <= memory.available) return;
+  std::string list;
+  for (const MemoryPart& part : parts)
+    list += cat(list.empty() ? "" : ", ", part.what, " ", format_bytes(part.bytes));
+  const MemoryPart& largest =
+      *std::max_element(parts.begin(), parts.end(), [](const MemoryPart& a, const MemoryPart& b) {
+        return a.bytes < b.bytes;
+      });
+  std::string causes;
+  for (const std::string& key : largest.keys)
+    causes += cat(causes.empty() ? "" : ", ", key, " = ", keys.value(key));
+  const bool never = all > memory.total;
+  fail(never ? ErrorKind::usage : ErrorKind::resource,
+       "a rank needs at least ",
+       format_bytes(sum),
+       " (",
+       list,
+       "); ",
+       ranks == 1 ? cat(place, " has ") : cat(ranks, " ranks share ", place, ", which has "),
+       format_bytes(memory.total),
+       never ? "" : cat(", ", format_bytes(memory.available), " of it free now"),
+       ". Most of it follows from ",
+       causes);
+}
+
+}  // namespace trireme

@@ -1,0 +1,33 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "config/config_set.hpp"
+#include "core/process/machine_memory.hpp"
+#include "parallel/param_registry.hpp"
+#include "train/config/config.hpp"
+
+/// Bytes of a run, counted before they are taken.
+namespace trireme {
+
+struct MemoryPart {
+  std::string what;
+  double bytes = 0;
+  std::vector<std::string> keys = {};  // what makes it large
+};
+
+/// What one rank surely holds at once while it trains: weights, gradients, moments, rotary tables
+/// and each block's input of one micro-batch. All else (activations inside a block, buckets,
+/// LibTorch itself) comes on top. The configuration is resolved.
+std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes);
+
+/// Throws if `ranks`, which share the memory called `place` ("host a7"), need more: Error(usage) if
+/// it could never hold them, Error(resource) if it is taken at the moment. The message has the sum,
+/// its parts and the keys of the largest one.
+void check_memory(const std::vector<MemoryPart>& parts,
+                  int ranks,
+                  const MachineMemory& memory,
+                  const std::string& place,
+                  const ConfigSet& keys);
+
+}  // namespace trireme

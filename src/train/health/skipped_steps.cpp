@@ -1,0 +1,70 @@
+#include "train/health/skipped_steps.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "core/error.hpp"
+#include "core/files/file.hpp"
+#include "core/files/json.hpp"
+#include "core/log.hpp"
+
+namespace trireme {
+
+void SkippedSteps::note(std::int64_t step,
+                        const UpdateResult& result,
+                        std::span<const Batch> batches) {
+  if (!result.skipped) in_a_row_ = 0;
+  if (!result.skipped || result.overflow) return;
+  ++in_a_row_;
+  write(step, result, batches);
+  const std::string place = (folder_.skipped() / "rank-*.jsonl").string();
+  if (in_a_row_ <= most_) {
+    if (rank_ == 0) {
+      log::warn(
+          cat("step ",
+              step,
+              ": the loss or the gradient is not finite; the update is skipped on all ranks (",
+              in_a_row_,
+              " in a row, train.max_skipped_steps = ",
+              most_,
+              "). Its samples: ",
+              place));
+    }
+    return;
+  }
+  fail(ErrorKind::numeric,
+       "step ",
+       step,
+       ": the gradient is not finite",
+       in_a_row_ > 1 ? cat(", ", in_a_row_, " steps in a row") : "",
+       " (train.max_skipped_steps = ",
+       most_,
+       "). Its samples: ",
+       place,
+       ". The last checkpoint is untouched. A lower optim.lr, more optim.warmup_steps, or "
+       "train.precision bf16 or fp32 in place of fp16 may help;");
+}
+
+void SkippedSteps::write(std::int64_t step,
+                         const UpdateResult& result,
+                         std::span<const Batch> batches) const {
+  Json samples = Json::array();
+  for (const Batch& batch : batches) samples.push_back(batch.sample_indices);
+  const Json line{{"step", step},
+                  {"loss_sum", std::isfinite(result.loss_sum) ? Json(result.loss_sum) : Json()},
+                  {"num_targets", result.num_targets},
+                  {"micro_batches", samples}};
+  std::error_code ignored;
+  std::filesystem::create_directories(folder_.skipped(), ignored);
+  const auto file = folder_.skipped() / rank_file(rank_, ".jsonl");
+  const Fd fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  const std::string text = line.dump() + "\n";
+  // A report that fails must not end what training itself can bear.
+  if (!fd || ::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+    log::warn(cat("cannot append to ", file.string(), ": is the disk full?"));
+}
+
+}  // namespace trireme

@@ -1,0 +1,41 @@
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "core/timer.hpp"
+#include "train/report/metrics.hpp"
+
+namespace trireme {
+
+/// The line a person watches. On a terminal one line is redrawn; in a batch log full lines are
+/// written, never a carriage return, every `log_every` steps and for the first and last step.
+class ProgressLine {
+ public:
+  ProgressLine(std::int64_t first_step,
+               std::int64_t total_steps,
+               std::int64_t log_every,
+               bool active);
+
+  void show(const MetricsLine& line);
+  /// Ends the redrawn line, before other output.
+  void close();
+
+ private:
+  [[nodiscard]] std::string eta(std::int64_t step, double step_time_s);
+
+  static constexpr std::int64_t kEtaSteps = 1000;  // that the rate is a mean of
+
+  std::int64_t first_step_;
+  std::int64_t last_step_;  // shown
+  std::int64_t total_steps_;
+  std::int64_t log_every_;
+  bool active_;
+  bool terminal_;
+  bool open_ = false;
+  double smooth_step_s_ = 0;
+};
+
+/// 1240000 -> "1.24M".
+std::string format_count(double value);
+
+}  // namespace trireme

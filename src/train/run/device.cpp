@@ -1,0 +1,183 @@
+#include "train/run/device.hpp"
+
+#include <sys/resource.h>
+
+#ifdef TRIREME_HAVE_CUDA
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAGuard.h>
+#endif
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <map>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/timer.hpp"
+
+namespace trireme {
+namespace {
+
+struct PeakRow {
+  std::string_view name;  // part of the device's name
+  double dense_bf16;
+};
+
+/// Data-sheet values, dense. A100 and H100 differ by form factor; the more specific name comes
+/// first.
+constexpr std::array<PeakRow, 6> kPeaks{{{"H100 PCIe", 756e12},
+                                         {"H100 NVL", 835e12},
+                                         {"H100", 989.4e12},
+                                         {"H200", 989.4e12},
+                                         {"A100", 312e12},
+                                         {"3090", 71e12}}};
+
+/// Until all that was given to the device is done. A CPU is done when the call returns.
+void wait_for([[maybe_unused]] at::Device device) {
+#ifdef TRIREME_HAVE_CUDA
+  if (device.is_cuda()) at::cuda::getCurrentCUDAStream(device.index()).synchronize();
+#endif
+}
+
+/// FLOP/s of a square product, best of 5 or of what half a second allows; the right-hand side is
+/// transposed in memory as a layer's weights are, or not.
+double matmul_flops(at::Device device, at::ScalarType dtype, bool transposed) {
+  constexpr std::int64_t kSize = 1024;
+  const at::Tensor a = at::ones({kSize, kSize}, at::TensorOptions().dtype(dtype).device(device));
+  const at::Tensor b = transposed ? a.t() : a;
+  at::Tensor out = at::empty_like(a);
+  const Timer total;
+  double best_s = 1e9;
+  for (int i = 0; i < 5 && (i == 0 || total.seconds() < 0.5); ++i) {
+    wait_for(device);
+    const Timer timer;
+    at::matmul_out(out, a, b);
+    wait_for(device);
+    best_s = std::min(best_s, timer.seconds());
+  }
+  return 2.0 * kSize * kSize * kSize / best_s;
+}
+
+/// Measured once in a process for each pair: 0.1 s and more on a CPU.
+double measured_peak_flops(at::Device device, at::ScalarType compute) {
+  static std::map<std::pair<std::string, at::ScalarType>, double> known;
+  double& flops = known[{device.str(), compute}];
+  if (flops > 0) return flops;
+  flops = matmul_flops(device, compute, /*transposed=*/true);
+  const bool half = compute == at::kHalf || compute == at::kBFloat16;
+  // A CPU without instructions for 16 bits takes seconds for what LibTorch does not expect, and
+  // reaches fp32's speed where its kernels widen first: that is its peak then.
+  const double other = device.is_cpu() && half ? measured_peak_flops(device, at::kFloat)
+                                               : matmul_flops(device, compute, false);
+  flops = std::max(flops, other);
+  return flops;
+}
+
+}  // namespace
+
+ParamDTypes precision_dtypes(const std::string& precision) {
+  if (precision == "fp32") return {at::kFloat, at::kFloat};
+  if (precision == "fp64") return {at::kDouble, at::kDouble};
+  if (precision == "bf16") return {at::kBFloat16, at::kFloat};
+  if (precision == "fp16") return {at::kHalf, at::kFloat};
+  fail(ErrorKind::usage, "train.precision = ", precision, ", must be fp32, bf16, fp16 or fp64");
+}
+
+bool has_bf16([[maybe_unused]] at::Device device) {
+#ifdef TRIREME_HAVE_CUDA
+  if (device.is_cuda()) return at::cuda::getDeviceProperties(device.index())->major >= 8;
+#endif
+  return false;
+}
+
+at::Device choose_device(const std::string& device, int local_rank) {
+  if (device != "auto" && device != "cpu" && device != "cuda") {
+    fail(ErrorKind::usage, "train.device = ", device, ", must be auto, cpu or cuda");
+  }
+#ifdef TRIREME_HAVE_CUDA
+  const int visible = device == "cpu" ? 0 : at::cuda::device_count();
+#else
+  const int visible = 0;
+#endif
+  if (visible > 0) return {at::kCUDA, static_cast<at::DeviceIndex>(local_rank % visible)};
+  if (device == "cuda")
+    fail(ErrorKind::usage,
+         "train.device = cuda, but this rank sees no GPU (nvidia-smi, CUDA_VISIBLE_DEVICES)");
+  return at::kCPU;
+}
+
+void use_deterministic_kernels(at::Device device) {
+  if (!device.is_cuda()) return;  // our CPU paths and ATen's are as they are
+  ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);  // read with the first handle
+  at::Context& context = at::globalContext();
+  context.setDeterministicAlgorithms(true, /*warn_only=*/false);
+  context.setDeterministicFillUninitializedMemory(false);
+  context.setDeterministicCuDNN(true);
+  context.setBenchmarkCuDNN(false);
+}
+
+std::int64_t set_cpu_threads(std::int64_t threads, int local_size) {
+  if (threads == 0) {
+    const char* omp = std::getenv("OMP_NUM_THREADS");
+    threads = omp != nullptr
+                  ? std::atoi(omp)
+                  : static_cast<std::int64_t>(std::thread::hardware_concurrency()) / local_size;
+  }
+  threads = std::max<std::int64_t>(threads, 1);
+  at::set_num_threads(static_cast<int>(threads));
+  if (at::get_num_interop_threads() != 1)
+    at::set_num_interop_threads(1);  // LibTorch allows it once
+  return threads;
+}
+
+double peak_flops(at::Device device, at::ScalarType compute) {
+#ifdef TRIREME_HAVE_CUDA
+  if (device.is_cuda() && (compute == at::kBFloat16 || compute == at::kHalf)) {
+    const std::string_view name = at::cuda::getDeviceProperties(device.index())->name;
+    for (const PeakRow& row : kPeaks) {
+      if (name.find(row.name) != std::string_view::npos) return row.dense_bf16;
+    }
+  }
+#endif
+  return measured_peak_flops(device, compute);
+}
+
+MachineMemory device_memory([[maybe_unused]] at::Device device) {
+#ifdef TRIREME_HAVE_CUDA
+  if (device.is_cuda()) {
+    const c10::cuda::CUDAGuard guard(device);
+    std::size_t free = 0;
+    std::size_t total = 0;
+    C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+    return {static_cast<double>(total), static_cast<double>(free)};
+  }
+#endif
+  return machine_memory();
+}
+
+std::int64_t peak_memory_bytes(at::Device device) {
+#ifdef TRIREME_HAVE_CUDA
+  if (device.is_cuda()) {
+    const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device.index());
+    return stats.reserved_bytes[0].peak;
+  }
+#endif
+  TRIREME_ASSERT(device.is_cpu());
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
+}
+
+double flops_per_token(const ModelConfig& model, std::int64_t seq_len) {
+  const std::int64_t embedding = model.vocab_size * model.hidden_size;
+  const std::int64_t lookup_only = model.tie_embeddings ? 0 : embedding;
+  const auto matmul_weights = static_cast<double>(model.num_parameters() - lookup_only);
+  return 6.0 * matmul_weights +
+         12.0 * static_cast<double>(model.num_layers * model.num_heads * model.head_dim * seq_len);
+}
+
+}  // namespace trireme

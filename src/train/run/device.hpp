@@ -1,0 +1,47 @@
+#pragma once
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <string>
+
+#include "core/process/machine_memory.hpp"
+#include "parallel/param_registry.hpp"
+#include "train/config/config.hpp"
+
+namespace trireme {
+
+/// True for a GPU that computes in bfloat16 (compute capability 8 and later: A100, RTX 30).
+bool has_bf16(at::Device device);
+
+/// "fp32" -> {float, float}, "bf16" -> {bfloat16, float}, ... Throws Error(usage) naming the
+/// allowed.
+ParamDTypes precision_dtypes(const std::string& precision);
+
+/// train.device as a device of this rank: cuda:(local rank modulo visible devices). Throws
+/// Error(usage) for a GPU asked for where there is none.
+at::Device choose_device(const std::string& device, int local_rank);
+
+/// Same layout, same bits: kernels without atomics, one cuBLAS workspace, no search for the fastest
+/// algorithm. Before the first operation on the device. Source: PyTorch's notes on reproducibility.
+void use_deterministic_kernels(at::Device device);
+
+/// Sets LibTorch's CPU threads, before its first operation. threads 0: OMP_NUM_THREADS, else cores
+/// / ranks on the node. Returns the number.
+std::int64_t set_cpu_threads(std::int64_t threads, int local_size);
+
+/// Dense matmul FLOP/s of one device in the compute dtype, for MFU: data-sheet peak of known GPUs,
+/// else measured here (a 1024^3 product, best of 5; 16 bits on a CPU: not below its fp32).
+double peak_flops(at::Device device, at::ScalarType compute);
+
+/// Memory of a GPU, or of this machine.
+MachineMemory device_memory(at::Device device);
+
+/// Largest memory this rank has used: the allocator's peak on a GPU, resident set on a CPU.
+std::int64_t peak_memory_bytes(at::Device device);
+
+/// Floating-point operations of one token of training: 6 * matmul weights + 12 * layers * heads *
+/// head_dim * seq_len (attention not halved for causality, recomputation not counted). Source:
+/// Chowdhery et al., "PaLM", 2022, appendix B.
+double flops_per_token(const ModelConfig& model, std::int64_t seq_len);
+
+}  // namespace trireme

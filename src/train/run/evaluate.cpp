@@ -1,0 +1,52 @@
+#include "train/run/evaluate.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "core/process/failpoints.hpp"
+#include "parallel/torch_bridge.hpp"
+#include "train/step/microbatches.hpp"
+
+namespace trireme {
+
+std::optional<Validation> evaluate(
+    Transformer& model,
+    std::span<const SampleSet> sets,
+    Communicator& data_group,
+    std::int64_t micro_batch,
+    const std::function<bool(std::int64_t, std::int64_t)>& stop_before) {
+  const std::int64_t stride = micro_batch * data_group.size();
+  const at::Device device = model.registry().device();
+  at::Tensor sums =
+      at::zeros({2}, at::TensorOptions().dtype(at::kDouble).device(device));  // loss, targets
+  for (const SampleSet& samples : sets) {
+    const SampleOrder in_file_order(samples.size(), 0, /*shuffle=*/false);
+    const auto total = static_cast<std::int64_t>(samples.size());
+    const std::int64_t rounds = (total + stride - 1) / stride;
+    for (std::int64_t round = 0; round < rounds; ++round) {
+      failpoint("train.validate");
+      if (stop_before(round, rounds)) return std::nullopt;
+      const std::int64_t first = round * stride + micro_batch * data_group.rank();
+      if (first >= total) continue;
+      std::vector<std::int64_t> indices;
+      for (std::int64_t i = first; i < std::min(first + micro_batch, total); ++i)
+        indices.push_back(i);
+      const Batch batch = samples.make_batch(indices, in_file_order);
+      sums[0].add_(model.evaluate(to_microbatch(batch, device, 0, /*training=*/false)));
+      sums[1].add_(static_cast<double>(batch.num_targets));
+    }
+  }
+  data_group
+      .all_reduce(sums.data_ptr(),
+                  sums.data_ptr(),
+                  2,
+                  DType::f64,
+                  ReduceOp::sum,
+                  current_stream(device),
+                  "validation")
+      ->wait();
+  const double num_targets = sums[1].item<double>();
+  return Validation{sums[0].item<double>() / num_targets, num_targets};
+}
+
+}  // namespace trireme

@@ -1,0 +1,45 @@
+#include "train/run/run_keys.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/number.hpp"
+#include "train/config/check.hpp"
+
+namespace trireme {
+
+std::unique_ptr<ConfigSet> make_run_keys(RunConfig& config) {
+  std::vector<Field> fields;
+  const auto add = [&](std::vector<Field> section) {
+    fields.insert(fields.end(), section.begin(), section.end());
+  };
+  add(fields_of("model", config.model));
+  add(fields_of("train", config.train));
+  add(fields_of("optim", config.optim));
+  add(fields_of("parallel", config.parallel));
+  add(fields_of("checkpoint", config.checkpoint));
+  add(fields_of("data", config.data));
+  return std::make_unique<ConfigSet>(std::move(fields));
+}
+
+void finish_run_keys(RunConfig& config, ConfigSet& keys, const RunStart& start) {
+  const std::vector<std::string> known = model_preset_names();
+  if (std::find(known.begin(), known.end(), config.model.preset) != known.end()) {
+    ModelConfig preset = model_preset(config.model.preset);
+    const bool anew =
+        start.has_shape && keys.is_set("model.preset") && start.preset != config.model.preset;
+    keys.apply_preset(fields_of("model", preset), "preset " + config.model.preset, anew);
+  }
+  check_start_kind(config, start, keys);
+  check(config, keys.problems());
+  // Only of a command: a run from before min_lr followed lr goes on with the end that it has.
+  if (keys.is_set("optim.min_lr") && config.optim.min_lr > config.optim.lr) {
+    keys.problems().add("optim.min_lr",
+                        config.optim.min_lr,
+                        cat("must be at most optim.lr = ", number_text(config.optim.lr)));
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,17 @@
+#pragma once
+#include <memory>
+
+#include "config/config_set.hpp"
+#include "train/config/config.hpp"
+#include "train/run/run_start.hpp"
+
+namespace trireme {
+
+/// All sections of a training run.
+std::unique_ptr<ConfigSet> make_run_keys(RunConfig& config);
+
+/// Once all sources are read, the start of the run among them: fills model.* from its preset where
+/// nothing else set them, and checks every value.
+void finish_run_keys(RunConfig& config, ConfigSet& keys, const RunStart& start = {});
+
+}  // namespace trireme

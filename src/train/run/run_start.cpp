@@ -1,0 +1,226 @@
+#include "train/run/run_start.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/format/folder.hpp"
+#include "checkpoint/load/load.hpp"
+#include "core/files/file.hpp"
+#include "core/files/json.hpp"
+#include "core/number.hpp"
+#include "train/control/agreement.hpp"
+#include "train/state/run_state.hpp"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+using Values = std::map<std::string, std::string>;
+
+constexpr std::size_t kMaxConfigBytes = std::size_t{16} << 20;
+constexpr std::string_view kConfigPrefix = "config.";
+
+/// The newest one whose manifest can be read; its files are verified when it is loaded.
+std::optional<Checkpoint> newest_readable(const fs::path& checkpoints) {
+  for (const std::int64_t step : list_steps(checkpoints)) {
+    try {
+      return Checkpoint::open(checkpoints / step_folder_name(step));
+    } catch (const Error&) {
+    }
+  }
+  return std::nullopt;
+}
+
+/// One JSON text from rank 0 to all; an Error there becomes its member "error".
+template <class Read>
+Json shared(Communicator& world, const Read& read) {
+  Json facts = Json::object();
+  if (world.rank() == 0) {
+    try {
+      read(facts);
+    } catch (const Error& error) {
+      facts["error"] = {{"kind", static_cast<int>(error.kind())}, {"text", error.what()}};
+    }
+  }
+  const std::string text = facts.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return parse_json(broadcast_text(world, text), "the start of the run");
+}
+
+void put(Json& facts, const Checkpoint& checkpoint) {
+  facts["checkpoint"] = checkpoint.path().string();
+  facts["values"] = checkpoint.manifest().values;
+}
+
+void take(const Json& facts, RunStart& start) {
+  if (facts.contains("error")) {
+    const Json& error = facts["error"];
+    start.error =
+        Error(static_cast<ErrorKind>(error["kind"].get<int>()), error["text"].get<std::string>());
+  }
+  if (!facts.contains("checkpoint")) return;
+  start.checkpoint = facts["checkpoint"].get<std::string>();
+  start.values = facts["values"].get<Values>();
+}
+
+/// What lies in the run's folder; nothing is wrong with one that does not exist.
+void read_folder(const RunFolder& folder, Json& facts) {
+  if (!folder.holds_run()) return;
+  facts["committed"] = committed_step(folder);  // before the list: it cannot be ahead of it
+  facts["own"] = !list_steps(folder.checkpoints()).empty();
+  if (const auto own = newest_readable(folder.checkpoints())) put(facts, *own);
+  if (!fs::exists(folder.config())) return;
+  try {
+    Json values = Json::array();
+    const std::string where = folder.config().string();
+    for (const EarlierValue& value : earlier_values(read_text(where, kMaxConfigBytes), where))
+      values.push_back({value.key, value.text, value.origin});
+    facts["config"] = std::move(values);
+  } catch (const Error& error) {
+    facts["config_error"] = error.what();
+  }
+}
+
+/// Where a key was filled in from another one that this command gives anew.
+struct Derived {
+  std::string_view key;
+  std::string_view from;
+};
+
+constexpr std::array<Derived, 2> kDerived{
+    {{"train.steps", "train.epochs"}, {"train.global_batch", "train.accumulation"}}};
+
+/// `never` of a run whose checkpoints are gone is said anew or not at all.
+bool is_left_out(const ConfigSet& keys, const RunStart& start, const EarlierValue& value) {
+  const auto is_derived_anew = [&](const Derived& one) {
+    return value.key == one.key && keys.has(one.from) && keys.is_set(one.from);
+  };
+  return (value.key == "checkpoint.resume" && value.text == "never" && !start.own) ||
+         std::any_of(kDerived.begin(), kDerived.end(), is_derived_anew);
+}
+
+/// The end of the learning rate was a tenth of its peak, and the peak is given anew.
+bool is_tenth_of_another_lr(const ConfigSet& keys, const RunStart& start, const std::string& key) {
+  if (key != "optim.min_lr" || !keys.is_set("optim.lr")) return false;
+  const auto number = [&](const char* name) {
+    const auto found = start.values.find(cat(kConfigPrefix, name));
+    return found == start.values.end() ? 0.0 : parse_number(found->second).value_or(0);
+  };
+  const double tenth = 0.1 * number("optim.lr");
+  return std::abs(number("optim.min_lr") - tenth) <= 1e-9 * tenth;
+}
+
+/// Fills `keys`, or says in a warning why not.
+void apply(ConfigSet& keys, std::vector<EarlierValue> values, RunStart& start) {
+  std::erase_if(values, [&](const EarlierValue& value) { return is_left_out(keys, start, value); });
+  const std::string wrong = keys.apply_earlier(values);
+  if (!wrong.empty()) return keys.warn(cat("not taken from the run before: ", wrong));
+  for (const EarlierValue& value : values) {
+    if (value.key == "model.hidden_size") start.has_shape = true;
+    if (value.key == "model.preset" && start.preset.empty()) start.preset = value.text;
+  }
+}
+
+void apply_config_file(ConfigSet& keys, const Json& facts, RunStart& start) {
+  if (facts.contains("config_error")) {
+    keys.warn(
+        cat("config.toml of the run is left out: ", facts["config_error"].get<std::string>()));
+    return;
+  }
+  if (!facts.contains("config")) return;
+  std::vector<EarlierValue> values;
+  for (const Json& value : facts["config"])
+    values.push_back(
+        {value[0].get<std::string>(), value[1].get<std::string>(), value[2].get<std::string>()});
+  apply(keys, std::move(values), start);
+}
+
+void apply_checkpoint(ConfigSet& keys, RunStart& start) {
+  std::vector<EarlierValue> values;
+  for (const auto& [name, text] : start.values) {
+    if (start.kind == RunStart::Kind::weights) {
+      if (name.starts_with("model.")) values.push_back({name, text, start.checkpoint});
+      continue;
+    }
+    if (!name.starts_with(kConfigPrefix)) continue;
+    const std::string key = name.substr(kConfigPrefix.size());
+    // How that run began says nothing about this one.
+    if (key == "checkpoint.resume" || key == "checkpoint.start") continue;
+    if (start.kind == RunStart::Kind::state && is_tenth_of_another_lr(keys, start, key)) continue;
+    values.push_back({key, text, start.checkpoint});
+  }
+  apply(keys, std::move(values), start);
+}
+
+RunStart::Kind kind_of(const RunStart& start, const CheckpointConfig& config) {
+  using Kind = RunStart::Kind;
+  if (start.checkpoint.empty()) return start.own ? Kind::go_on : Kind::nothing;
+  if (!start.values.contains("update")) return Kind::weights;
+  if (start.own) return Kind::go_on;
+  return config.start == "weights" ? Kind::weights : Kind::state;
+}
+
+}  // namespace
+
+bool RunStart::begun_anew() const {
+  const auto found = values.find("config.checkpoint.resume");
+  return own && found != values.end() && found->second == "never";
+}
+
+std::int64_t RunStart::step() const {
+  if (kind != Kind::go_on && kind != Kind::state) return 0;
+  const auto found = values.find("step");
+  return found == values.end() ? 0 : number_in(values, "step", 0, std::int64_t{1} << 62);
+}
+
+RunStart read_start(RunConfig& config,
+                    ConfigSet& keys,
+                    const RunFolder& folder,
+                    Communicator& world) {
+  RunStart start;
+  const Json facts = shared(world, [&](Json& out) { read_folder(folder, out); });
+  start.committed = facts.value("committed", std::int64_t{-1});
+  start.own = facts.value("own", false);
+  take(facts, start);
+  const std::string& resume = config.checkpoint.resume;
+  const auto names_start = [&] { return resume != "auto" && resume != "never"; };
+  if (start.own || !(keys.is_set("data.path") || names_start()))
+    apply_config_file(keys, facts, start);
+  if (!start.own && names_start()) {
+    const Json named = shared(world, [&](Json& out) {
+      const CheckpointPlace place = find_place(resume);
+      if (place.is_step) return put(out, Checkpoint::open(place.path));
+      if (const auto newest = newest_readable(place.path)) put(out, *newest);
+    });
+    take(named, start);
+  }
+  start.kind = kind_of(start, config.checkpoint);
+  apply_checkpoint(keys, start);
+  return start;
+}
+
+void check_start_kind(const RunConfig& config, const RunStart& start, ConfigSet& keys) {
+  if (start.error || !keys.is_set("checkpoint.start")) return;
+  const std::string& wanted = config.checkpoint.start;
+  const std::string& resume = config.checkpoint.resume;
+  const bool is_named = resume != "auto" && resume != "never";
+  if (wanted == "state" && start.kind == RunStart::Kind::weights) {
+    keys.problems().add("checkpoint.start",
+                        wanted,
+                        cat("but ", start.checkpoint, " holds weights alone: leave it out"));
+  }
+  if (wanted == "weights" && !is_named && start.kind == RunStart::Kind::go_on) {
+    keys.problems().add("checkpoint.start",
+                        wanted,
+                        cat("but this run goes on from its own ",
+                            start.checkpoint,
+                            ": give that to --init, and a new --run"));
+  } else if (wanted == "weights" && !is_named && start.kind == RunStart::Kind::nothing) {
+    keys.problems().add("checkpoint.start", wanted, "needs a checkpoint: --init, or --resume");
+  }
+}
+
+}  // namespace trireme

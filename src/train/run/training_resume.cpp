@@ -1,0 +1,227 @@
+#include "checkpoint/format/folder.hpp"
+#include "checkpoint/upkeep/commands.hpp"
+#include "checkpoint/upkeep/verify.hpp"
+#include "core/error.hpp"
+#include "core/log.hpp"
+#include "train/control/agreement.hpp"
+#include "train/run/training_model.hpp"
+#include "train/run/weights_start.hpp"
+#include "train/state/continuation.hpp"
+#include "train/state/resume.hpp"
+
+/// The part of a run that goes on from a checkpoint: its own, or another run's.
+namespace trireme {
+
+void TrainingRun::check_start() const {
+  if (!start_.own && start_.committed >= 0 && config_.checkpoint.resume != "never") {
+    fail(ErrorKind::data,
+         folder_.root.string(),
+         " has committed step ",
+         start_.committed,
+         ", and ",
+         folder_.checkpoints().string(),
+         " holds no checkpoint: put them back, or give --resume never to start anew, or another "
+         "--run");
+  }
+  if (start_.kind == RunStart::Kind::go_on) {
+    check_same_run(start_.values, keys_, start_.checkpoint);
+  } else if (start_.kind != RunStart::Kind::nothing) {
+    check_same_model(start_, config_.model, keys_);
+  }
+}
+
+void TrainingRun::check_steps(std::int64_t done) const {
+  if (config_.train.steps >= done) return;
+  fail(ErrorKind::usage,
+       "train.steps = ",
+       config_.train.steps,
+       ", but ",
+       start_.checkpoint,
+       " has done ",
+       done,
+       ": give ",
+       done,
+       " or more",
+       start_.kind == RunStart::Kind::state ? ", or --init to begin at step 0" : "");
+}
+
+std::string TrainingRun::other_data(const std::map<std::string, std::string>& values,
+                                    const std::string& where) const {
+  const auto seed = values.find("config.train.seed");
+  if (seed != values.end() && seed->second != keys_.value("train.seed"))
+    return cat("train.seed = ", keys_.value("train.seed"), " (was ", seed->second, ")");
+  try {
+    stream_->check_state(values, saved_next_sample(values), where);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::usage) throw;
+    const std::string text = error.what();
+    return text.substr(0, text.find('\n'));
+  }
+  return "";
+}
+
+void TrainingRun::resume() {
+  const std::int64_t newest = newest_own_step();
+  std::optional<Checkpoint> found;
+  if (newest >= 0) {
+    const std::string& named = config_.checkpoint.resume;
+    if (named != "auto" && named != "never") all_or_none(world_, [&] { check_named(newest); });
+    if (newest < start_.committed && world_.rank() == 0)
+      log::warn(cat("step ",
+                    start_.committed,
+                    " was committed, but ",
+                    folder_.checkpoints().string(),
+                    " has only step ",
+                    newest,
+                    " and older: its steps are done again"));
+    found = find_newest_good(
+        folder_.checkpoints(), world_, [](std::string_view text) { log::warn(text); });
+    all_or_none(world_, [&] {
+      if (!found) {
+        fail(ErrorKind::data,
+             "no checkpoint in ",
+             folder_.checkpoints().string(),
+             " is whole; nothing was changed. Give another --run to start anew");
+      }
+      set_aside_after(found->step());  // the run will come to those steps again
+    });
+    saved_step_ = found->step();
+    saver_->trust(saved_step_);
+  } else if (config_.checkpoint.resume != "auto" && config_.checkpoint.resume != "never") {
+    all_or_none(world_,
+                [&] { found = open_newest_good(config_.checkpoint.resume, /*allow_older=*/true); });
+  }
+  fingerprint_ = take_fingerprint(world_, model_->registry.device(), layout());
+  if (found) {
+    load(*found);
+  } else {
+    model_->registry.initialize(static_cast<std::uint64_t>(config_.train.seed));
+  }
+  if (progress_.step == 0) all_or_none(world_, [&] { chain_->start(0, ""); });
+  const Mesh& mesh = model_->mesh;
+  all_or_none(world_, [&] {
+    loader_.emplace(*stream_,
+                    LoaderConfig{config_.train.micro_batch,
+                                 config_.train.global_batch,
+                                 mesh.rank(Axis::data),
+                                 mesh.size(Axis::data),
+                                 progress_.next_sample});
+  });
+}
+
+std::int64_t TrainingRun::newest_own_step() const {
+  std::int64_t newest = -1;
+  if (world_.rank() == 0) {
+    const std::vector<std::int64_t> steps = list_steps(folder_.checkpoints());
+    if (!steps.empty()) newest = steps.front();
+  }
+  world_.broadcast(&newest, 1, DType::i64, 0, {}, "newest step")->wait();
+  return newest;
+}
+
+void TrainingRun::check_named(std::int64_t newest) const {
+  const std::string& start = config_.checkpoint.resume;
+  const std::string newest_name = step_folder_name(newest);
+  std::error_code code;
+  const std::filesystem::path place = std::filesystem::canonical(start, code);
+  if (!code && place.filename() != newest_name &&
+      std::filesystem::equivalent(place.parent_path(), folder_.checkpoints(), code)) {
+    fail(ErrorKind::usage,
+         "checkpoint.resume = ",
+         start,
+         " is not the newest checkpoint of this run, ",
+         newest_name,
+         ": give another --run to branch off there, or resume auto to go on");
+  }
+  log::info(
+      cat("this run has ", newest_name, " of its own: it goes on from there, not from ", start));
+}
+
+void TrainingRun::set_aside_after(std::int64_t step) const {
+  if (world_.rank() != 0) return;
+  for (const std::int64_t damaged : list_steps(folder_.checkpoints())) {
+    if (damaged > step)
+      log::warn(cat("moved to ", set_aside_step(folder_.checkpoints(), damaged).string()));
+  }
+}
+
+void TrainingRun::load(const Checkpoint& checkpoint) {
+  const auto& values = checkpoint.manifest().values;
+  const std::string where = checkpoint.path().string();
+  const bool weights = start_.kind == RunStart::Kind::weights || !values.contains("update");
+  std::string fresh_data;
+  StateDict state;
+  for (StateTensor& tensor : model_->state.tensors()) {
+    if (!weights || tensor.name.starts_with("param/")) state.tensors.push_back(tensor);
+  }
+  all_or_none(world_, [&] {
+    if (start_.kind == RunStart::Kind::go_on) {
+      stream_->check_state(values, saved_next_sample(values), where);
+    } else {
+      check_same_tokenizer(checkpoint, stream_->first_set().manifest().tokenizer_hash);
+    }
+    if (weights) return;
+    check_has_moments(checkpoint, state);
+    // The scale of another precision is none.
+    LossScaler unused(false);
+    const auto precision = values.find("config.train.precision");
+    const bool scaled = precision == values.end() || precision->second == config_.train.precision;
+    progress_ = load_progress(values, checkpoint.step(), scaled ? model_->scaler : unused);
+    check_steps(progress_.step);
+    if (start_.kind == RunStart::Kind::state) fresh_data = other_data(values, where);
+    if (!fresh_data.empty()) progress_.next_sample = 0;
+    load_history(values);
+  });
+  load_converted(checkpoint, state, world_);
+  model_->state.unstage();
+  model_->registry.refresh_weights();
+  if (!weights) metrics_->write_resumed(progress_.step);
+  log_start(checkpoint, weights, fresh_data);
+}
+
+void TrainingRun::log_start(const Checkpoint& checkpoint,
+                            bool weights,
+                            const std::string& fresh_data) const {
+  const std::string where = checkpoint.path().string();
+  if (weights) {
+    log::info(cat("starting from the weights of ", where));
+  } else {
+    const Continuation continuation{checkpoint.manifest().values,
+                                    config_,
+                                    keys_,
+                                    fingerprint_,
+                                    fresh_data.empty() ? stream_->plan_hash() : "",
+                                    progress_.step};
+    log::info(cat("resumed from ",
+                  where,
+                  " at step ",
+                  progress_.step,
+                  "; ",
+                  fresh_data.empty() ? describe_continuation(continuation)
+                                     : cat("the data begins at its sample 0: ", fresh_data)));
+  }
+  if (start_.kind == RunStart::Kind::go_on) return;
+  const auto changes = changed_keys(checkpoint.manifest().values, keys_);
+  if (!changes.empty())
+    log::info(cat("configuration other than in ", where, ": ", changes_text(changes)));
+}
+
+void TrainingRun::save_history(std::map<std::string, std::string>& values) const {
+  values["chain"] = chain_->value();
+  values["skipped_in_a_row"] = cat(skipped_->in_a_row());
+  metrics_->save_spikes(values);
+  save_fingerprint(values, fingerprint_);
+  values["data.plan_hash"] = stream_->plan_hash();
+}
+
+void TrainingRun::load_history(const std::map<std::string, std::string>& values) {
+  // Absent in checkpoints of version 0.1: the chain then starts anew at this step.
+  const auto chain = values.find("chain");
+  chain_->start(progress_.step, chain == values.end() ? "" : chain->second);
+  // A new run is judged by its own steps.
+  if (start_.kind == RunStart::Kind::go_on && values.contains("skipped_in_a_row"))
+    skipped_->restore(number_in(values, "skipped_in_a_row", 0, progress_.step));
+  metrics_->restore_spikes(values);
+}
+
+}  // namespace trireme

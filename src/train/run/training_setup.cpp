@@ -1,0 +1,281 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "checkpoint/format/agree.hpp"
+#include "checkpoint/format/folder.hpp"
+#include "core/error.hpp"
+#include "core/files/file.hpp"
+#include "core/log.hpp"
+#include "core/process/stop_signals.hpp"
+#include "train/control/agreement.hpp"
+#include "train/control/verdict.hpp"
+#include "train/run/device.hpp"
+#include "train/run/training_model.hpp"
+#include "train/state/resume.hpp"
+
+/// The part of a run before its first step: data, configuration, folder, model, resume.
+namespace trireme {
+namespace {
+
+std::string stream_text(const SampleStream& stream) {
+  if (const auto size = stream.epoch_size()) return cat(*size, " sequences in ");
+  return cat(stream.num_sources(), " sources in ");
+}
+
+void require_pretrain(const char* name, const std::string& path, const TokenSet& set) {
+  if (set.kind() != "pretrain")
+    fail(ErrorKind::usage, name, " ", path, " is of kind ", set.kind(), ", pretrain is needed");
+}
+
+}  // namespace
+
+TrainingRun::TrainingRun(RunConfig& config,
+                         ConfigSet& keys,
+                         const std::filesystem::path& folder,
+                         const RunRanks& ranks,
+                         RunStart start)
+    : config_(config),
+      keys_(keys),
+      folder_{folder},
+      ranks_(ranks),
+      start_(std::move(start)),
+      world_(ranks.world) {}
+
+TrainingRun::~TrainingRun() = default;
+
+void TrainingRun::prepare() {
+  all_or_none(world_, [&] {
+    if (start_.error) throw Error(*start_.error);
+  });
+  choose_values();
+  all_or_none(world_, [&] {
+    open_data();
+    resolve_config();
+    check_room();
+    leave_if_stop_asked();
+  });
+  all_or_none(world_, [&] { claim_folder(); });
+  claimed_ = true;
+  all_or_none(world_, [&] {
+    build();
+    leave_if_stop_asked();
+  });
+  resume();
+  announce();
+}
+
+void TrainingRun::open_data() {
+  if (config_.data.path.empty())
+    fail(ErrorKind::usage,
+         "--data is missing: give a token set (a folder that trireme-data pack wrote); in ",
+         folder_.root.string(),
+         " is no run to go on from");
+  const DataConfig& data = config_.data;
+  stream_.emplace(
+      SampleStream::open({.phases = read_plan(data.path, "data.path"),
+                          .seq_len = config_.train.seq_len,
+                          .global_batch = config_.train.global_batch,
+                          .seed = static_cast<std::uint64_t>(config_.train.seed),
+                          .shuffle_block = static_cast<std::uint64_t>(data.shuffle_block),
+                          .blend_rule = parse_blend_rule(data.blend_rule, "data.blend_rule"),
+                          .packing = parse_packing(data.packing, "data.packing"),
+                          .cross_documents = data.cross_documents,
+                          .split = data.split}));
+  const TokenSet& set = stream_->first_set();
+  require_pretrain("--data", data.path, set);
+  if (config_.train.seq_len == 0) config_.train.seq_len = set.seq_len();
+  open_validation();
+  files_ = set.tokenizer_files();
+}
+
+void TrainingRun::open_validation() {
+  const DataConfig& data = config_.data;
+  SampleConfig view{.seq_len = config_.train.seq_len,
+                    .packing = parse_packing(data.packing, "data.packing"),
+                    .cross_documents = data.cross_documents};
+  if (config_.train.eval_every == 0 && world_.rank() == 0 &&
+      !(data.valid_path.empty() && data.split.empty())) {
+    log::warn(cat(data.valid_path.empty() ? "data.split = " + data.split
+                                          : "data.valid_path = " + data.valid_path,
+                  ", but train.eval_every = 0: nothing is validated"));
+  }
+  refuse_texts(data.valid_path, "data.valid_path");
+  if (!data.valid_path.empty()) {
+    valid_set_.emplace(TokenSet::open(data.valid_path));
+    require_pretrain("data.valid_path", data.valid_path, *valid_set_);
+    if (valid_set_->manifest().tokenizer_hash != stream_->first_set().manifest().tokenizer_hash) {
+      fail(ErrorKind::usage,
+           "data.valid_path ",
+           data.valid_path,
+           " was packed with another tokenizer than ",
+           data.path);
+    }
+    valid_samples_.emplace_back(*valid_set_, view);
+  } else if (config_.train.eval_every > 0 && data.split.empty()) {
+    fail(ErrorKind::usage,
+         "train.eval_every = ",
+         config_.train.eval_every,
+         " needs data.valid_path or data.split");
+  } else if (config_.train.eval_every > 0) {
+    const Split split = Split::parse(data.split, "data.split");
+    const SplitPart part = data.valid_part == "test" ? SplitPart::test : SplitPart::valid;
+    for (const TokenSet* set : stream_->sets()) {
+      view.documents = split.part(part, set->num_documents());
+      valid_samples_.emplace_back(*set, view);
+    }
+  }
+}
+
+std::int64_t TrainingRun::steps_of_epochs() const {
+  const auto size = stream_->epoch_size();
+  if (!size) {
+    fail(ErrorKind::usage,
+         "train.steps = 0 (train.epochs passes) needs one pass over the data, which weights and "
+         "phases of data.path do not have: give train.steps");
+  }
+  const double steps = std::ceil(config_.train.epochs * static_cast<double>(*size) /
+                                 static_cast<double>(config_.train.global_batch));
+  if (!(steps < 1e15)) {
+    fail(ErrorKind::usage,
+         "train.epochs = ",
+         config_.train.epochs,
+         " makes ",
+         steps,
+         " steps, must be below 1e15");
+  }
+  return static_cast<std::int64_t>(steps);
+}
+
+void TrainingRun::resolve_config() {
+  resolve(config_.model, static_cast<std::int64_t>(stream_->first_set().vocab_size()));
+  const std::int64_t longest = std::max(config_.train.seq_len, stream_->max_seq_len());
+  if (longest > config_.model.max_seq_len) {
+    fail(ErrorKind::usage,
+         longest == config_.train.seq_len ? "train.seq_len = " : "data.path has a phase of length ",
+         longest,
+         " is more than model.max_seq_len = ",
+         config_.model.max_seq_len);
+  }
+  micro_steps_of(config_.train.global_batch,
+                 config_.train.micro_batch,
+                 data_ranks(config_.parallel, world_.size()));
+  check_start();
+  const bool fresh_data =
+      start_.kind == RunStart::Kind::state && !other_data(start_.values, start_.checkpoint).empty();
+  if (config_.train.steps == 0)
+    config_.train.steps = steps_of_epochs() + (fresh_data ? start_.step() : 0);
+  check_steps(start_.step());
+  if (start_.kind == RunStart::Kind::weights) config_.checkpoint.start = "weights";
+  files_["config.toml"] = keys_.to_toml();
+}
+
+void TrainingRun::claim_folder() {
+  if (world_.rank() != 0) return;
+  folder_.prepare();
+  lock_.emplace(folder_.root, RunLockOptions{.job_id = ranks_.job_id});
+  // From here on a kill leaves a folder that the next start knows as its own.
+  if (!std::filesystem::exists(folder_.status()))
+    write_status(folder_, "running", kExitDone, progress_.step, -1);
+  remove_temporaries(folder_.root);
+  remove_temporaries(folder_.checkpoints());
+  clear_verdicts(folder_);
+  if (config_.checkpoint.resume == "never" && !start_.begun_anew() &&
+      !list_steps(folder_.checkpoints()).empty()) {
+    fail(ErrorKind::usage,
+         "checkpoint.resume = never, but ",
+         folder_.checkpoints().string(),
+         " holds checkpoints; give a new --run, or let it resume (auto)");
+  }
+}
+
+void TrainingRun::build() {
+  set_cpu_threads(config_.train.threads, ranks_.launch.local_size);
+  const at::Device device = choose_device(config_.train.device, ranks_.launch.local_rank);
+  use_deterministic_kernels(device);
+  const ParamDTypes dtypes = precision_dtypes(config_.train.precision);
+  model_ = std::make_unique<Model>(config_, ranks_, device, dtypes);
+  const double peak = peak_flops(device, dtypes.compute) * world_.size();
+  metrics_.emplace(
+      world_, folder_.metrics(), flops_per_token(config_.model, config_.train.seq_len), peak);
+  saver_.emplace(folder_.checkpoints(),
+                 run_identity(keys_, stream_->content_hash()),
+                 config_.checkpoint,
+                 lock_ ? &*lock_ : nullptr,
+                 world_);
+  saver_->on_commit([this](std::int64_t step) {
+    const auto error = capture([&] { write_status(folder_, "running", kExitDone, step, step); });
+    if (error) log::warn(error->what());
+  });
+  model_->step.before_update([this] {
+    if (!saver_->in_flight()) return;
+    const Timer timer;
+    saver_->wait_copied();
+    since_report_.save_s += timer.seconds();
+  });
+  chain_.emplace(folder_.chain(), world_.rank() == 0);
+  skipped_.emplace(folder_, world_.rank(), config_.train.max_skipped_steps);
+  double state_bytes = 0;
+  for (const StateTensor& tensor : model_->state.tensors())
+    state_bytes += tensor.owner ? static_cast<double>(tensor.bytes.size()) : 0;
+  saver_->reserve(static_cast<std::size_t>(state_bytes));
+  requests_.emplace(
+      folder_, world_.rank() == 0, TimeLimit(TimeLimit::from_environment(), state_bytes));
+}
+
+std::string TrainingRun::layout() const {
+  std::string text = cat("ranks ", world_.size(), ", micro_batch ", config_.train.micro_batch);
+  for (const Axis axis : {Axis::tp, Axis::cp, Axis::dp, Axis::pp})
+    text += cat(", ", kAxisNames[static_cast<std::size_t>(axis)], " ", model_->mesh.size(axis));
+  return text;
+}
+
+void TrainingRun::announce() const {
+  if (world_.rank() == 0) {
+    write_status(folder_, "running", kExitDone, progress_.step, saved_step_);
+    write_file_atomic(folder_.config(), keys_.to_toml());
+  }
+  const TrainConfig& train = config_.train;
+  const std::int64_t data_ranks = model_->mesh.size(Axis::data);
+  log::info(cat(world_.size(),
+                " ranks (",
+                world_.backend(),
+                ") on ",
+                ranks_.launch.num_nodes,
+                " nodes, device ",
+                model_->registry.device(),
+                ", ",
+                train.precision,
+                ", ",
+                at::get_num_threads(),
+                " CPU threads a rank"));
+  log::info(cat("model",
+                config_.model.preset.empty() ? "" : " " + config_.model.preset,
+                ": ",
+                format_count(static_cast<double>(config_.model.num_parameters())),
+                " parameters"));
+  if (!batch_note_.empty()) log::info(batch_note_);
+  log::info(cat("global batch ",
+                train.global_batch,
+                " = ",
+                data_ranks,
+                " data ranks x ",
+                train.micro_batch,
+                " sequences x ",
+                loader_->micro_steps(),
+                " micro-steps of ",
+                train.seq_len,
+                " tokens; ",
+                stream_text(*stream_),
+                config_.data.path));
+  log::info(cat("steps ",
+                progress_.step,
+                " to ",
+                train.steps,
+                " (",
+                format_count(static_cast<double>(train.global_batch * train.seq_len)),
+                " tokens a step), run folder ",
+                folder_.root.string()));
+}
+
+}  // namespace trireme

@@ -1,0 +1,114 @@
+#include "train/run/weights_start.hpp"
+
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/format/model_values.hpp"
+#include "core/error.hpp"
+#include "parallel/torch_bridge.hpp"
+#include "text/tokenizer.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::array<std::string_view, 4> kMayDiffer{
+    "model.preset", "model.dropout", "model.attention_dropout", "model.max_seq_len"};
+constexpr std::array<std::string_view, 2> kFitAnyShape{"model.rope_theta", "model.norm_eps"};
+
+template <std::size_t N>
+bool is_one_of(const std::array<std::string_view, N>& keys, const std::string& key) {
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
+}
+
+/// A tensor that is saved in another dtype: where its bytes lie until they are converted.
+struct Conversion {
+  at::Tensor saved;
+  at::Tensor wanted;
+};
+
+at::Tensor flat_tensor(std::span<std::byte> bytes, DType dtype) {
+  const auto count = static_cast<std::int64_t>(bytes.size() / size_of(dtype));
+  return at::from_blob(bytes.data(), {count}, at::TensorOptions(to_scalar_type(dtype)));
+}
+
+bool converts(DType from, DType to) {
+  return from != to && at::isFloatingType(to_scalar_type(from)) &&
+         at::isFloatingType(to_scalar_type(to));
+}
+
+}  // namespace
+
+void check_same_model(const RunStart& start, const ModelConfig& model, const ConfigSet& keys) {
+  std::map<std::string, std::string> wanted;
+  put_model_values(model, wanted);
+  std::string differences;
+  for (const auto& [key, value] : wanted) {
+    const auto found = start.values.find(key);
+    if (found == start.values.end() || found->second == value || is_one_of(kMayDiffer, key))
+      continue;
+    const bool by_preset = keys.origin(key).starts_with("preset ");
+    if (is_one_of(kFitAnyShape, key) && !by_preset) continue;
+    differences += cat(
+        "\n  ", key, " = ", value, " (", keys.origin(key), "), the weights have ", found->second);
+  }
+  if (!differences.empty()) {
+    fail(ErrorKind::usage,
+         "this model is not the one of the weights in ",
+         start.checkpoint,
+         ":",
+         differences,
+         "\nLeave these keys out, and they are taken from there.");
+  }
+}
+
+void check_same_tokenizer(const Checkpoint& checkpoint, const std::string& set_tokenizer_hash) {
+  if (!checkpoint.has_file("tokenizer.json")) return;
+  const Tokenizer tokenizer = Tokenizer::from_files(
+      {{"tokenizer.json", checkpoint.file("tokenizer.json")}}, checkpoint.path().string());
+  if (tokenizer.content_hash() != set_tokenizer_hash) {
+    fail(ErrorKind::usage,
+         "the token set was packed with another tokenizer than that of the weights in ",
+         checkpoint.path().string(),
+         ": pack it with `trireme-data pack --tokenizer ",
+         checkpoint.path().string(),
+         "`");
+  }
+}
+
+void check_has_moments(const Checkpoint& checkpoint, const StateDict& state) {
+  for (const StateTensor& tensor : state.tensors) {
+    if (!tensor.name.starts_with("optim/")) continue;
+    if (checkpoint.manifest().tensors.contains(tensor.name)) continue;
+    fail(ErrorKind::usage,
+         checkpoint.path().string(),
+         " has no ",
+         tensor.name,
+         ", which the optimizer of this run goes on with: give --checkpoint.start weights, or "
+         "--init in place of --resume");
+  }
+}
+
+void load_converted(const Checkpoint& checkpoint, StateDict& state, Communicator& world) {
+  StateDict read{state.tensors, {}, {}};
+  std::vector<Conversion> conversions;
+  for (StateTensor& tensor : read.tensors) {
+    const auto found = checkpoint.manifest().tensors.find(tensor.name);
+    if (found == checkpoint.manifest().tensors.end()) continue;  // load_tensors names it
+    const DType dtype = found->second.dtype;
+    if (!converts(dtype, tensor.dtype)) continue;
+    const at::Tensor wanted = flat_tensor(tensor.bytes, tensor.dtype);
+    const at::Tensor saved = at::empty(wanted.sizes(), at::TensorOptions(to_scalar_type(dtype)));
+    tensor.dtype = dtype;
+    tensor.bytes = {static_cast<std::byte*>(saved.mutable_data_ptr()), saved.nbytes()};
+    conversions.push_back({saved, wanted});
+  }
+  load_tensors(checkpoint, read, world, {.may_ignore = {"optim/"}});
+  for (Conversion& conversion : conversions) conversion.wanted.copy_(conversion.saved);
+}
+
+}  // namespace trireme

@@ -1,0 +1,27 @@
+#pragma once
+#include <string>
+
+#include "checkpoint/load/load.hpp"
+#include "config/config_set.hpp"
+#include "train/run/run_start.hpp"
+
+/// A new run that starts from a checkpoint, its state or its weights alone.
+namespace trireme {
+
+/// Throws Error(usage) naming every field in which the resolved `model` would not be the one of
+/// `start`. Dropout and max_seq_len may differ; rope_theta and norm_eps, which fit any shape, where
+/// they were given for themselves and not by a preset.
+void check_same_model(const RunStart& start, const ModelConfig& model, const ConfigSet& keys);
+
+/// Throws Error(usage) if the weights know another tokenizer than the set's (Tokenizer's
+/// content_hash).
+void check_same_tokenizer(const Checkpoint& checkpoint, const std::string& set_tokenizer_hash);
+
+/// Throws Error(usage) if a state tensor that the run needs ("optim/...") is not in the checkpoint.
+void check_has_moments(const Checkpoint& checkpoint, const StateDict& state);
+
+/// Collective: as load_tensors, but floats of another dtype are converted, and moments that
+/// `state` does not name stay unread.
+void load_converted(const Checkpoint& checkpoint, StateDict& state, Communicator& world);
+
+}  // namespace trireme

@@ -1,0 +1,97 @@
+#include "train/state/continuation.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "core/error.hpp"
+#include "optim/schedule.hpp"
+#include "train/state/resume.hpp"
+
+namespace trireme {
+namespace {
+
+using Values = std::map<std::string, std::string>;
+
+/// Past it two schedules count as equal: a cosine's end that moves shows far sooner.
+constexpr std::int64_t kMostStepsCompared = 1'000'000;
+
+std::optional<std::int64_t> steps_before(const Values& values) {
+  const auto found = values.find("config.train.steps");
+  if (found == values.end()) return std::nullopt;
+  std::int64_t steps = 0;
+  const std::string& text = found->second;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), steps);
+  if (code != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return steps;
+}
+
+/// "from step 5 on ..." where another train.steps moves the end of the schedule.
+std::string rate_changes(const Continuation& c) {
+  const std::int64_t now = c.config.train.steps;
+  const std::int64_t before = steps_before(c.values).value_or(now);
+  if (before == now) return "";
+  const std::int64_t last = std::min(std::max(before, now), c.step + kMostStepsCompared);
+  for (std::int64_t step = c.step + 1; step <= last; ++step) {
+    const double rate_before = learning_rate(c.config.optim, step, before);
+    const double rate_now = learning_rate(c.config.optim, step, now);
+    if (rate_before == rate_now) continue;
+    return cat("from step ",
+               step,
+               " on the learning rate is another, because train.steps = ",
+               now,
+               " (was ",
+               before,
+               ") moves the end of the ",
+               c.config.optim.schedule,
+               " schedule: at step ",
+               step,
+               " ",
+               rate_now,
+               " (was ",
+               rate_before,
+               ")");
+  }
+  return "";
+}
+
+/// Phases that come later are free, so the samples before the checkpoint may be all that is equal.
+std::string plan_changes(const Continuation& c) {
+  const auto saved = c.values.find("data.plan_hash");
+  if (saved == c.values.end() || c.plan_hash.empty() || saved->second == c.plan_hash) return "";
+  return "later phases of data.path are others";
+}
+
+std::string joined(const std::string& one, const std::string& other) {
+  return one.empty() || other.empty() ? one + other : one + "; " + other;
+}
+
+}  // namespace
+
+std::string describe_continuation(const Continuation& continuation) {
+  const std::optional<std::string> machine =
+      fingerprint_changes(continuation.values, continuation.fingerprint);
+  std::string rounding = machine.value_or("");
+  bool is_another = false;
+  for (const ChangedKey& change : changed_keys(continuation.values, continuation.keys)) {
+    if (!may_differ(change.key)) is_another = true;
+    if (!change.key.starts_with("parallel.")) continue;  // buckets cut the sums over ranks
+    rounding +=
+        cat(rounding.empty() ? "" : ", ", change.key, " ", change.now, " (was ", change.was, ")");
+  }
+  if (is_another) return "the state goes on under another configuration";
+  const std::string later = joined(rate_changes(continuation), plan_changes(continuation));
+  if (!machine) {
+    return joined(
+        "the checkpoint does not tell what it was computed with: the state is exact, losses go on "
+        "within rounding",
+        later);
+  }
+  if (!rounding.empty())
+    return joined(cat("the state is exact, losses go on within rounding: changed ", rounding),
+                  later);
+  if (!later.empty()) return cat("the state is exact; ", later);
+  return "exact: losses and weights go on bit for bit as without the interruption";
+}
+
+}  // namespace trireme

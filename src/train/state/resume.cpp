@@ -1,0 +1,111 @@
+#include "train/state/resume.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "core/error.hpp"
+#include "core/hash/xxh3.hpp"
+#include "core/number.hpp"
+
+namespace trireme {
+namespace {
+
+/// Sections and keys that may differ between the parts of one run. Every other key must agree.
+constexpr std::array<std::string_view, 16> kMayDiffer{"parallel.",
+                                                      "checkpoint.",
+                                                      "data.",
+                                                      "model.preset",
+                                                      "train.steps",
+                                                      "train.epochs",
+                                                      "train.micro_batch",
+                                                      "train.accumulation",
+                                                      "train.device",
+                                                      "train.log_every",
+                                                      "train.metrics_every",
+                                                      "train.eval_every",
+                                                      "train.threads",
+                                                      "train.comm_timeout_s",
+                                                      "train.max_skipped_steps",
+                                                      "train.hash_weights_every"};
+
+/// The texts, or the numbers that they are.
+bool is_equal(const std::string& one, const std::string& other) {
+  if (one == other) return true;
+  const auto number = parse_number(one);
+  return number && number == parse_number(other);
+}
+
+}  // namespace
+
+bool may_differ(const std::string& key) {
+  return std::any_of(kMayDiffer.begin(), kMayDiffer.end(), [&](std::string_view one) {
+    return one.back() == '.' ? key.starts_with(one) : key == one;
+  });
+}
+
+std::vector<ChangedKey> changed_keys(const std::map<std::string, std::string>& values,
+                                     const ConfigSet& config) {
+  std::vector<ChangedKey> changes;
+  for (const std::string& key : config.keys()) {
+    auto saved = values.find("config." + key);
+    if (saved == values.end()) saved = values.find(key);  // weights alone: the model's shape
+    if (saved == values.end() || key.starts_with("checkpoint.")) continue;
+    const std::string now = config.value(key);
+    if (!is_equal(saved->second, now)) changes.push_back({key, saved->second, now});
+  }
+  return changes;
+}
+
+std::string changes_text(const std::vector<ChangedKey>& changes) {
+  const auto shown = [](const std::string& value) { return value.empty() ? "''" : value; };
+  std::string text;
+  for (const ChangedKey& change : changes) {
+    text += cat(
+        text.empty() ? "" : ", ", change.key, " ", shown(change.was), " -> ", shown(change.now));
+  }
+  return text;
+}
+
+void save_config(std::map<std::string, std::string>& values, const ConfigSet& config) {
+  for (const std::string& key : config.keys()) values["config." + key] = config.value(key);
+}
+
+void check_same_run(const std::map<std::string, std::string>& values,
+                    const ConfigSet& config,
+                    const std::string& checkpoint) {
+  std::string differences;
+  for (const ChangedKey& change : changed_keys(values, config)) {
+    if (may_differ(change.key)) continue;
+    differences += cat("\n  ",
+                       change.key,
+                       " = ",
+                       change.now,
+                       " (",
+                       config.origin(change.key),
+                       "), the checkpoint has ",
+                       change.was);
+  }
+  if (!differences.empty()) {
+    fail(ErrorKind::usage,
+         "this configuration does not continue ",
+         checkpoint,
+         ":",
+         differences,
+         "\nLeave these keys out and it goes on with the checkpoint's. To go on from there with "
+         "other "
+         "values: --resume ",
+         checkpoint,
+         " and another --run.");
+  }
+}
+
+std::string run_identity(const ConfigSet& config, const std::string& data_hash) {
+  std::string text = data_hash;
+  for (const std::string& key : config.keys()) {
+    if (!may_differ(key)) text += cat("\n", key, "=", config.value(key));
+  }
+  return xxh3_128_hex(text);
+}
+
+}  // namespace trireme

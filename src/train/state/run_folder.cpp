@@ -1,0 +1,93 @@
+#include "train/state/run_folder.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/error.hpp"
+#include "core/files/file.hpp"
+#include "core/files/folders.hpp"
+#include "core/files/json.hpp"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMaxStatusBytes = std::size_t{1} << 20;
+
+bool holds_step(const fs::path& checkpoints) {
+  std::error_code code;
+  for (const fs::directory_entry& entry : fs::directory_iterator(checkpoints, code))
+    if (entry.path().filename().string().starts_with("step-")) return true;
+  return false;
+}
+
+bool is_status(const fs::path& file) {
+  try {
+    const Json status = read_json(file, {.max_bytes = kMaxStatusBytes});
+    return status.contains("state") && status.contains("exit_code");
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+/// Nothing but what a start leaves that was killed before it wrote its state.
+bool is_blank(const RunFolder& folder) {
+  std::error_code code;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder.root, code)) {
+    const std::string name = entry.path().filename().string();
+    if (entry.path() == folder.checkpoints() && fs::is_empty(entry.path(), code)) continue;
+    if (!name.starts_with("LOCK") && !name.starts_with("status.json.tmp.")) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+// config.toml and metrics.jsonl are names that other programs use, too.
+bool RunFolder::holds_run() const {
+  return is_status(status()) || holds_step(checkpoints());
+}
+
+void RunFolder::prepare() const {
+  std::error_code code;
+  if (root.empty()) fail(ErrorKind::usage, "--run '' names no folder");
+  if (fs::exists(root, code) && !fs::is_directory(root, code))
+    fail(ErrorKind::usage, "--run ", root.string(), " is a file, must be a folder");
+  if (fs::exists(root, code) && !holds_run() && !is_blank(*this)) {
+    fail(ErrorKind::usage,
+         "--run ",
+         root.string(),
+         " holds something that is not a run of trireme; give a new or an empty folder");
+  }
+  make_folders(checkpoints());
+}
+
+std::string rank_file(int rank, const std::string& extension) {
+  const std::string digits = cat(rank);
+  return cat(
+      "rank-", std::string(5 - std::min<std::size_t>(5, digits.size()), '0'), digits, extension);
+}
+
+void write_status(const RunFolder& folder,
+                  const std::string& state,
+                  int code,
+                  std::int64_t step,
+                  std::optional<std::int64_t> committed) {
+  const Json status{{"state", state},
+                    {"exit_code", code},
+                    {"step", step},
+                    {"committed", committed ? *committed : committed_step(folder)}};
+  write_file_atomic(folder.status(), status.dump() + "\n");
+}
+
+std::int64_t committed_step(const RunFolder& folder) {
+  try {
+    const Json status = read_json(folder.status(), {.max_bytes = kMaxStatusBytes});
+    return json_get<std::int64_t>(status, "committed", folder.status().string());
+  } catch (const Error&) {  // absent, or of a version that did not write it
+    return -1;
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,70 @@
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "checkpoint/format/state.hpp"
+#include "optim/loss_scaler.hpp"
+#include "optim/optimizer.hpp"
+
+namespace trireme {
+
+/// Where a run stands, beside its tensors: a few integers, valid for any layout.
+struct Progress {
+  std::int64_t step = 0;         // steps done
+  std::int64_t update = 0;       // of them, those that were not skipped
+  std::int64_t next_sample = 0;  // global index
+  std::int64_t tokens = 0;       // positions trained on, all ranks
+};
+
+/// The training state as a StateDict: "param/<name>" (main weights) and "optim/<slot>/<name>". CPU
+/// tensors are described in place; GPU tensors through host copies that live in this object.
+class StateView {
+ public:
+  /// Replicated tensors are owned by one data rank each, spread by bytes. `data_rank` of
+  /// `data_size`.
+  StateView(ParamRegistry& registry, Optimizer& optimizer, int data_rank, int data_size);
+
+  [[nodiscard]] std::vector<StateTensor>& tensors() { return tensors_; }
+
+  /// Device to host copies, before a save. Nothing to do on a CPU.
+  void stage();
+  /// Host to device copies, after a load.
+  void unstage();
+
+ private:
+  struct Mirror {
+    at::Tensor device;
+    at::Tensor host;
+  };
+
+  void add(const std::string& name,
+           const ParamRegistry& registry,
+           ParamId id,
+           const at::Tensor& local);
+
+  std::vector<StateTensor> tensors_;
+  std::vector<Mirror> mirrors_;
+  std::vector<std::int64_t> owned_bytes_;
+  int data_rank_;
+};
+
+void save_progress(std::map<std::string, std::string>& values,
+                   const Progress& progress,
+                   const LossScaler& scaler);
+/// The progress' next_sample alone.
+std::int64_t saved_next_sample(const std::map<std::string, std::string>& values);
+/// Of a checkpoint of `step`. Throws Error(data) for a value that is missing, no number, or out of
+/// range.
+Progress load_progress(const std::map<std::string, std::string>& values,
+                       std::int64_t step,
+                       LossScaler& scaler);
+/// The whole number of that key. Throws Error(data) if it is missing, no number, or not in [least,
+/// most].
+std::int64_t number_in(const std::map<std::string, std::string>& values,
+                       const char* key,
+                       std::int64_t least,
+                       std::int64_t most);
+
+}  // namespace trireme

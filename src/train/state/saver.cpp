@@ -1,0 +1,135 @@
+#include "train/state/saver.hpp"
+
+#include <array>
+#include <cstdio>
+
+#include "checkpoint/format/agree.hpp"
+#include "checkpoint/format/folder.hpp"
+#include "checkpoint/upkeep/retention.hpp"
+#include "core/error.hpp"
+#include "core/log.hpp"
+#include "core/number.hpp"
+#include "train/control/agreement.hpp"
+
+namespace trireme {
+namespace {
+
+/// Of a checkpoint, or what is left of it: only for people.
+double bytes_in(const std::filesystem::path& folder) {
+  double total = 0;
+  std::error_code code;
+  for (std::filesystem::directory_iterator entry(folder, code), end; !code && entry != end;
+       entry.increment(code)) {
+    const std::uintmax_t size = entry->file_size(code);
+    if (!code) total += static_cast<double>(size);
+  }
+  return total;
+}
+
+std::string seconds_text(double seconds) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.3g s", seconds);
+  return text.data();
+}
+
+}  // namespace
+
+CheckpointSaver::CheckpointSaver(std::filesystem::path folder,
+                                 std::string run_id,
+                                 const CheckpointConfig& config,
+                                 RunLock* lock,
+                                 Communicator& world)
+    : folder_(std::move(folder)),
+      run_id_(std::move(run_id)),
+      config_(config),
+      lock_(lock),
+      world_(world),
+      writer_(config.write_mb_per_s) {}
+
+void CheckpointSaver::save(std::int64_t step, const StateDict& state) {
+  commit();
+  confirm_lock();
+  if (!has_saved_) make_room();
+  has_saved_ = true;
+  since_start_.restart();
+  const SaveOptions borrowed{run_id_, /*copy=*/false};
+  if (!config_.async) {
+    all_or_none(world_,
+                [&] { published_ = save_checkpoint(folder_, step, state, world_, borrowed); });
+    announce(step, cat(" in ", seconds_text(since_start_.seconds())));
+    return;
+  }
+  all_or_none(world_,
+              [&] { writer_.start(stage_checkpoint(folder_, step, state, world_, borrowed)); });
+  staged_step_ = step;
+  waited_s_ = since_start_.seconds();
+}
+
+void CheckpointSaver::wait_copied() {
+  const Timer timer;
+  writer_.wait_copied();
+  waited_s_ += timer.seconds();
+}
+
+bool CheckpointSaver::writer_done() const {
+  return writer_.done();
+}
+
+void CheckpointSaver::commit() {
+  if (!in_flight()) return;
+  WriteBehind::Result result = writer_.finish();
+  confirm_lock();
+  all_or_none(world_,
+              [&] { published_ = commit_checkpoint(result.staged, result.written, world_); });
+  writer_.recycle(result.staged);
+  announce(staged_step_,
+           cat(" behind training in ",
+               seconds_text(since_start_.seconds()),
+               ", which waited ",
+               seconds_text(waited_s_),
+               "; the copy keeps ",
+               format_bytes(static_cast<double>(writer_.memory_bytes())),
+               " of this rank's memory"));
+}
+
+void CheckpointSaver::confirm_lock() {
+  all_or_none(world_, [&] {
+    if (lock_ != nullptr) lock_->confirm();
+  });
+}
+
+void CheckpointSaver::announce(std::int64_t step, const std::string& how) {
+  if (world_.rank() == 0) {
+    if (on_commit_) on_commit_(step);
+    log::info(cat("saved ", published_.string(), ": ", format_bytes(bytes_in(published_)), how));
+  }
+  trusted_.push_back(step);
+  prune();
+}
+
+void CheckpointSaver::reserve(std::size_t bytes) {
+  if (config_.async) writer_.reserve(bytes);
+}
+
+void CheckpointSaver::make_room() {
+  // Pruning reads what it keeps: not where nothing can go.
+  const auto keep = static_cast<std::size_t>(config_.keep_last);
+  if (world_.rank() == 0 && list_steps(folder_).size() > keep) prune();
+}
+
+void CheckpointSaver::prune() {
+  if (config_.keep_last == 0 || world_.rank() != 0) return;
+  const auto warn = [this](std::string_view text) {
+    if (warned_.emplace(text).second) log::warn(text);
+  };
+  const PruneOptions options{.run_id = run_id_,
+                             .keep_last = config_.keep_last,
+                             .keep_every = config_.keep_every,
+                             .keep_best = config_.keep_best,
+                             .trusted = trusted_};
+  // What cannot be deleted costs space, not the run.
+  if (const auto error = capture([&] { prune_checkpoints(folder_, options, warn); }))
+    warn(error->what());
+}
+
+}  // namespace trireme

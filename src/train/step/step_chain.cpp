@@ -1,0 +1,112 @@
+#include "train/step/step_chain.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <sstream>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/files/refusal.hpp"
+#include "core/hash/xxh3.hpp"
+#include "core/log.hpp"
+
+namespace trireme {
+namespace {
+
+std::string line_of(std::int64_t step, const std::string& hash) {
+  std::array<char, 64> text{};
+  std::snprintf(
+      text.data(), text.size(), "%09lld %s\n", static_cast<long long>(step), hash.c_str());
+  return text.data();
+}
+
+}  // namespace
+
+std::uint64_t step_trace(int rank,
+                         std::span<const Batch> batches,
+                         double loss_sum,
+                         double grad_norm,
+                         double lr,
+                         std::span<const std::byte> weights) {
+  std::vector<std::uint64_t> facts{static_cast<std::uint64_t>(rank),
+                                   std::bit_cast<std::uint64_t>(loss_sum),
+                                   std::bit_cast<std::uint64_t>(grad_norm),
+                                   std::bit_cast<std::uint64_t>(lr),
+                                   weights.empty() ? 0 : xxh3_64(weights)};
+  for (const Batch& batch : batches) {
+    for (const std::int64_t sample : batch.sample_indices)
+      facts.push_back(static_cast<std::uint64_t>(sample));
+  }
+  return xxh3_64(std::as_bytes(std::span(facts)));
+}
+
+StepChain::StepChain(std::filesystem::path file, bool writes)
+    : file_(std::move(file)), writes_(writes), value_(Hasher().hex()) {}
+
+void StepChain::start(std::int64_t step, const std::string& value) {
+  step_ = step;
+  const bool is_hash = value.size() == value_.size() &&
+                       value.find_first_not_of("0123456789abcdef") == std::string::npos;
+  if (!value.empty() && !is_hash)
+    fail(ErrorKind::data, "the checkpoint's value 'chain' is '", value, "', expected a hash");
+  if (!value.empty()) value_ = value;
+  if (!writes_) return;
+  std::string kept;
+  std::int64_t last = 0;
+  if (std::filesystem::exists(file_)) {
+    std::istringstream lines(read_file(file_));
+    std::int64_t noted = 0;
+    std::string hash;
+    for (std::string line; std::getline(lines, line);) {
+      std::istringstream words(line);
+      if (!(words >> noted >> hash) || hash.size() != value_.size()) break;  // torn by a lost node
+      if (noted > step) {
+        before_[noted] = hash;
+        continue;
+      }
+      kept += line_of(noted, hash);
+      last = noted;
+    }
+  }
+  // Lines that a lost node did not bring to the disk: the checkpoint knows where they led to.
+  if (step > 0 && last != step) kept += line_of(step, value_);
+  write_file_atomic(file_, kept);
+  fd_ = Fd(::open(file_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+  if (!fd_) fail_to_write("append to", file_, errno);
+}
+
+void StepChain::append(std::int64_t step, std::uint64_t trace) {
+  TRIREME_ASSERT(step == step_ + 1);
+  Hasher hasher;
+  const std::array<std::uint64_t, 2> link{static_cast<std::uint64_t>(step), trace};
+  hasher.update(value_);
+  hasher.update(std::as_bytes(std::span(link)));
+  value_ = hasher.hex();
+  step_ = step;
+  if (!writes_) return;
+  const std::string line = line_of(step, value_);
+  // One write per line: a reader never sees half of one, whatever happens to this process.
+  errno = ENOSPC;  // what a short write means
+  if (::write(fd_.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
+    fail_to_write("append to", file_, errno);
+  const auto noted = before_.find(step);
+  if (noted != before_.end() && noted->second != value_) {
+    log::warn(cat("step ",
+                  step,
+                  " is not bit for bit what this run computed before it was interrupted (",
+                  file_.filename().string(),
+                  ": ",
+                  noted->second,
+                  " then, ",
+                  value_,
+                  " now)"));
+    before_.clear();
+  }
+}
+
+}  // namespace trireme
