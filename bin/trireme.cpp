@@ -30,9 +30,7 @@ int run_on_first_rank(const CommandLine& line, int argc, char** argv) {
 }
 
 /// For a command of all ranks, which asks for `world`: one message and one exit code of them all.
-int run_on_all_ranks(const CommandLine& line,
-                     std::unique_ptr<Communicator>& world,
-                     int argc,
+int run_on_all_ranks(const CommandLine& line, std::unique_ptr<Communicator>& world, int argc,
                      char** argv) {
   std::optional<Session> session;
   if (started_by_launcher()) session.emplace(&argc, &argv);
@@ -64,8 +62,8 @@ int run_on_all_ranks(const CommandLine& line,
 int main(int argc, char** argv) {
   return trireme::run_main("trireme", [&] {
     trireme::hdf5_init();
-    trireme::CommandLine line(
-        "trireme", "trains language models on Slurm clusters", trireme::version_text);
+    trireme::CommandLine line("trireme", "trains language models on Slurm clusters",
+                              trireme::version_text);
     std::unique_ptr<trireme::Communicator> world;
     trireme::PretrainCommand pretrain(line);
     const trireme::GenerateCommand generate(line);

@@ -32,8 +32,8 @@ class Launch {
   }
 
   Communicator& world() {
-    // Ranks meet at the end of hours of work of their own: the slowest one sets the pace, no
-    // timeout does.
+    // Ranks meet at the end of hours of work of their own: the slowest one sets
+    // the pace, no timeout does.
     CommOptions options;
     options.timeout_s = 1e9;
     if (!world_) world_ = make_world("auto", info(), options);

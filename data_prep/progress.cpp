@@ -66,11 +66,8 @@ std::string Progress::line() const {
   if (bytes > 0) eta = format_duration((total - done) / rate);
   return cat(what_,
              print_to_text(" %5.1f%%  %.1f/%.1f MB  %.1f MB/s  %.2fM tok/s  %llu documents  ETA ",
-                           total > 0 ? 100 * done / total : 100.0,
-                           done / 1e6,
-                           total / 1e6,
-                           rate / 1e6,
-                           static_cast<double>(tokens_.load()) / seconds / 1e6,
+                           total > 0 ? 100 * done / total : 100.0, done / 1e6, total / 1e6,
+                           rate / 1e6, static_cast<double>(tokens_.load()) / seconds / 1e6,
                            static_cast<unsigned long long>(documents_.load())),
              eta);
 }

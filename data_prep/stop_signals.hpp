@@ -2,9 +2,9 @@
 
 namespace trireme {
 
-/// From here on SIGTERM, SIGUSR1 and SIGUSR2 (what Slurm sends before a time limit or a preemption)
-/// ask pack to stop and to be started again. Call it before MPI starts: until then they kill the
-/// process.
+/// From here on SIGTERM, SIGUSR1 and SIGUSR2 (what Slurm sends before a time limit or
+/// a preemption) ask pack to stop and to be started again. Call it before MPI starts:
+/// until then they kill the process.
 void catch_stop_signals();
 
 /// How many such signals came. One: finish the unit in hand. More: drop it.

@@ -29,8 +29,7 @@ WorkerPool::~WorkerPool() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void WorkerPool::run(std::size_t count,
-                     const std::function<void(std::size_t, int)>& task,
+void WorkerPool::run(std::size_t count, const std::function<void(std::size_t, int)>& task,
                      const std::function<void()>& tick) {
   std::unique_lock lock(mutex_);
   task_ = &task;

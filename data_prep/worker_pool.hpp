@@ -25,8 +25,7 @@ class WorkerPool {
   /// Calls task(i, worker) once for each i in [0, count), workers in [0, num_threads()), and
   /// returns when all are done. Calls `tick` on this thread every few milliseconds meanwhile. The
   /// first exception of a task stops the handing out of further ones and is rethrown here.
-  void run(std::size_t count,
-           const std::function<void(std::size_t, int)>& task,
+  void run(std::size_t count, const std::function<void(std::size_t, int)>& task,
            const std::function<void()>& tick);
 
  private:

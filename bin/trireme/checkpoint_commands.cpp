@@ -80,15 +80,10 @@ void CheckpointCommands::add_changes(CommandLine& line) {
   line.command("checkpoint reshard",
                "write a checkpoint again for another number of ranks or layout")
       .positional("DIR", &reshard_.from, kPlaceHelp)
-      .option("--output,-o",
-              &reshard_.output,
-              "DIR",
-              "folder in which the checkpoint appears",
+      .option("--output,-o", &reshard_.output, "DIR", "folder in which the checkpoint appears",
               Need::required)
       .option("--ranks", &reshard_.ranks, "N", "spread over so many ranks by bytes")
-      .option("--layout",
-              &reshard_.layout,
-              "FILE",
+      .option("--layout", &reshard_.layout, "FILE",
               "JSON naming each rank's slices (see `checkpoint inspect --layout`)")
       .flag("--allow-older", reshard_.allow_older, kAllowOlderHelp)
       .example("trireme checkpoint reshard runs/first --ranks 4 -o runs/four/checkpoints")
@@ -113,9 +108,7 @@ void CheckpointCommands::add_planning(CommandLine& line) {
   line.command("bench checkpoint",
                "speed of saving and loading on this disk, beside raw writes and reads")
       .option("--bytes", &bench_bytes_, "N", "size of the state, which the ranks share")
-      .option("--folder",
-              &bench_folder_,
-              "DIR",
+      .option("--folder", &bench_folder_, "DIR",
               "new folder on the disk in question, removed afterwards")
       .option("--repeats", &bench_repeats_, "N", "how often; medians are shown")
       .flag("--json", json_, "one JSON object instead of a table")
@@ -125,19 +118,16 @@ void CheckpointCommands::add_planning(CommandLine& line) {
       .run([this] { return bench(); });
   line.command("plan-interval",
                "how often to save, from what a save costs and how often the job fails")
-      .option("--stall-s",
-              &interval_.stall_s,
-              "S",
-              "seconds training waits for one save (`trireme bench checkpoint`)",
-              Need::required)
-      .option(
-          "--restart-s", &interval_.restart_s, "S", "seconds from a failure to the first new step")
+      .option("--stall-s", &interval_.stall_s, "S",
+              "seconds training waits for one save (`trireme bench checkpoint`)", Need::required)
+      .option("--restart-s", &interval_.restart_s, "S",
+              "seconds from a failure to the first new step")
       .option("--mtbf-h", &interval_.mtbf_h, "H", "hours between failures of the whole job")
       .option("--devices", &interval_.devices, "N", "or: GPUs (or nodes) of the job")
-      .option(
-          "--device-mtbf-h", &interval_.device_mtbf_h, "H", "hours between failures of one of them")
-      .option(
-          "--step-time-s", &interval_.step_time_s, "S", "seconds of one step, to answer in steps")
+      .option("--device-mtbf-h", &interval_.device_mtbf_h, "H",
+              "hours between failures of one of them")
+      .option("--step-time-s", &interval_.step_time_s, "S",
+              "seconds of one step, to answer in steps")
       .example("trireme plan-interval --stall-s 0.5 --devices 64 --step-time-s 1.2")
       .run([this] {
         print(plan_interval_text(interval_));
@@ -149,8 +139,7 @@ int CheckpointCommands::bench() {
   if (bench_bytes_ < 1) fail(ErrorKind::usage, "--bytes ", bench_bytes_, ", must be at least 1");
   Communicator& world = world_();
   const MeasuredCheckpoint measured = measure_checkpoint(
-      bench_folder_,
-      {.bytes = static_cast<std::uint64_t>(bench_bytes_), .repeats = bench_repeats_},
+      bench_folder_, {.bytes = static_cast<std::uint64_t>(bench_bytes_), .repeats = bench_repeats_},
       world);
   if (world.rank() == 0) print(json_ ? measured_json(measured) : measured_text(measured));
   return kExitDone;
@@ -158,8 +147,8 @@ int CheckpointCommands::bench() {
 
 void CheckpointCommands::add_hugging_face(CommandLine& line) {
   line.command("export", "write a Hugging Face model folder from a checkpoint")
-      .option(
-          "--checkpoint", &export_.checkpoint, "DIR", "checkpoint or run folder", Need::required)
+      .option("--checkpoint", &export_.checkpoint, "DIR", "checkpoint or run folder",
+              Need::required)
       .option("--output", &export_.output, "DIR", "folder to write; must not exist", Need::required)
       .option("--dtype", &export_.dtype, "f32|bf16|f16", "of the weights; f32 is exact")
       .flag("--allow-older", export_.allow_older, kAllowOlderHelp)
@@ -169,11 +158,8 @@ void CheckpointCommands::add_hugging_face(CommandLine& line) {
         return kExitDone;
       });
   line.command("import", "make a checkpoint from a Hugging Face model folder")
-      .option("--hf",
-              &import_.hf,
-              "DIR",
-              "folder with config.json and safetensors (Qwen3 or Llama shape)",
-              Need::required)
+      .option("--hf", &import_.hf, "DIR",
+              "folder with config.json and safetensors (Qwen3 or Llama shape)", Need::required)
       .option("--output", &import_.output, "DIR", "run folder to write", Need::required)
       .example("trireme import --hf hf/first --output runs/imported")
       .run([this] {

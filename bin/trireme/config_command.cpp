@@ -8,8 +8,7 @@ namespace trireme {
 ConfigCommand::ConfigCommand(CommandLine& line) : keys_(make_run_keys(config_)) {
   line.group("config", "configuration of a training run");
   line.command("config show", "the configuration a run would have")
-      .flag("--origin",
-            origin_,
+      .flag("--origin", origin_,
             "also who set each key: default, preset, file and line, environment or option")
       .flag("--toml", toml_, "as a file that --config reads")
       .config(*keys_, [this](ConfigSet& keys) { finish_run_keys(config_, keys); })

@@ -11,7 +11,7 @@ void catch_signals(int argc, char** argv, char** /*environment*/) {
 }
 
 // The loader calls what stands here when all libraries are in place and none has run yet.
-[[gnu::used,
-  gnu::section(".preinit_array")]] void (*const early)(int, char**, char**) = catch_signals;
+[[gnu::used, gnu::section(".preinit_array")]] void (*const early)(int, char**,
+                                                                  char**) = catch_signals;
 
 }  // namespace

@@ -16,23 +16,17 @@ GenerateCommand::GenerateCommand(CommandLine& line) {
   line.command("generate", "continue a text with a trained model")
       .option("--checkpoint", &checkpoint_, "DIR", "checkpoint or run folder", Need::required)
       .flag("--allow-older", allow_older_, kAllowOlderHelp)
-      .option("--prompt",
-              &prompt_,
-              "TEXT",
+      .option("--prompt", &prompt_, "TEXT",
               "text to continue; special tokens in it count; -: standard input, without its last "
               "line end")
       .option("--prompts", &prompts_file_, "FILE", "or: one {\"prompt\": \"...\"} a line")
       .flag("--json", json_, "a line {\"index\", \"text\", \"ids\"} for each prompt")
       .option("--max-tokens", &options_.max_tokens, "N", "most new tokens")
-      .option("--temperature",
-              &options_.sampling.temperature,
-              "X",
+      .option("--temperature", &options_.sampling.temperature, "X",
               "spread of the draw; 0: always the most likely token")
-      .option(
-          "--top-k", &options_.sampling.top_k, "K", "draw among the k most likely tokens; 0: all")
-      .option("--top-p",
-              &options_.sampling.top_p,
-              "P",
+      .option("--top-k", &options_.sampling.top_k, "K",
+              "draw among the k most likely tokens; 0: all")
+      .option("--top-p", &options_.sampling.top_p, "P",
               "draw among the likeliest tokens of this total probability")
       .option("--seed", &options_.sampling.seed, "N", "of the draws")
       .option("--device", &device_, "auto|cpu|cuda", "where it runs")
@@ -49,9 +43,7 @@ std::vector<Prompt> GenerateCommand::prompts() const {
     fail(ErrorKind::usage, "give either --prompt TEXT (-: standard input) or --prompts FILE");
   if (!prompts_file_.empty()) return read_prompts(prompts_file_);
   if (prompt_.size() > 1) {
-    fail(ErrorKind::usage,
-         "--prompt takes one text, ",
-         prompt_.size(),
+    fail(ErrorKind::usage, "--prompt takes one text, ", prompt_.size(),
          " are given: quote it, or write several to a file for --prompts");
   }
   return {{prompt_.front() == "-" ? read_prompt(stdin) : prompt_.front(), ""}};
@@ -82,8 +74,7 @@ int GenerateCommand::run() {
   return kExitDone;
 }
 
-void GenerateCommand::continue_prompt(const LoadedModel& model,
-                                      std::size_t index,
+void GenerateCommand::continue_prompt(const LoadedModel& model, std::size_t index,
                                       const std::vector<std::uint32_t>& ids) const {
   StreamDecoder decoder(model.tokenizer, /*skip_special_tokens=*/true);
   std::string text;
@@ -95,10 +86,9 @@ void GenerateCommand::continue_prompt(const LoadedModel& model,
       std::fflush(stdout);
     }
   };
-  const std::vector<std::uint32_t> produced = generate(
-      *model.transformer, ids, model.tokenizer.eos_id(), options_, [&](std::uint32_t token) {
-        take(decoder.push(token));
-      });
+  const std::vector<std::uint32_t> produced =
+      generate(*model.transformer, ids, model.tokenizer.eos_id(), options_,
+               [&](std::uint32_t token) { take(decoder.push(token)); });
   take(decoder.finish());
   print(json_ ? Json{{"index", index}, {"text", text}, {"ids", produced}}.dump() + "\n" : "\n");
   std::fflush(stdout);

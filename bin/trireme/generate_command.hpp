@@ -19,8 +19,7 @@ class GenerateCommand {
  private:
   int run();
   [[nodiscard]] std::vector<Prompt> prompts() const;
-  void continue_prompt(const struct LoadedModel& model,
-                       std::size_t index,
+  void continue_prompt(const struct LoadedModel& model, std::size_t index,
                        const std::vector<std::uint32_t>& ids) const;
 
   std::string checkpoint_;

@@ -33,14 +33,9 @@ std::string scheduler_job() {
 
 PretrainCommand::PretrainCommand(CommandLine& line) : keys_(make_run_keys(config_)) {
   line.command("pretrain", "train a model on a token set")
-      .option("--run",
-              &run_,
-              "DIR",
-              "run folder: configuration, metrics, checkpoints; made, or resumed",
-              Need::required)
-      .option("--init",
-              &init_,
-              "CHECKPOINT",
+      .option("--run", &run_, "DIR",
+              "run folder: configuration, metrics, checkpoints; made, or resumed", Need::required)
+      .option("--init", &init_, "CHECKPOINT",
               "start from the weights alone of a checkpoint, or of a run's newest, at step 0: "
               "--resume CHECKPOINT --checkpoint.start weights")
       .config(*keys_, [this](ConfigSet& keys) { complete(keys); })
@@ -77,8 +72,7 @@ void PretrainCommand::take_init(ConfigSet& keys) const {
   if (keys.origin("checkpoint.resume").starts_with("--"))
     fail(ErrorKind::usage, "--init and --resume both name a checkpoint: give one of them");
   if (keys.origin("checkpoint.start").starts_with("--") && config_.checkpoint.start != "weights")
-    fail(ErrorKind::usage,
-         "--init takes weights, but --checkpoint.start is ",
+    fail(ErrorKind::usage, "--init takes weights, but --checkpoint.start is ",
          config_.checkpoint.start);
   keys.set("checkpoint.resume", place, "--init");
   keys.set("checkpoint.start", "weights", "--init");
@@ -124,8 +118,7 @@ int PretrainCommand::run_on_ranks(CommandLine& line, int argc, char** argv) {
   return code;
 }
 
-void PretrainCommand::leave(const PeerLoss& loss,
-                            const Activity& activity,
+void PretrainCommand::leave(const PeerLoss& loss, const Activity& activity,
                             const LaunchInfo& launch) const {
   // The step under way is not done; 0: the run folder is not ours yet.
   const std::int64_t step = activity.snapshot().step;
@@ -155,9 +148,7 @@ int PretrainCommand::execute(Communicator& world, const LaunchInfo& launch) {
   heartbeat_ = std::make_unique<Heartbeat>(world, launch, options.activity, heartbeat);
   const std::unique_ptr<Communicator> run_world =
       make_world("auto", launch, options);  // its groups report to the heartbeat
-  return pretrain(config_,
-                  *keys_,
-                  run_,
+  return pretrain(config_, *keys_, run_,
                   {launch, *run_world, nccl_backends(), options, scheduler_job(), program_},
                   std::move(start_));
 }

@@ -33,8 +33,7 @@ class PretrainCommand {
   int execute(class Communicator& world, const struct LaunchInfo& launch);
   /// A peer is lost: says so in the run folder (leave_run.hpp) and ends this process at once (on
   /// the heartbeat's thread).
-  [[noreturn]] void leave(const struct PeerLoss& loss,
-                          const class Activity& activity,
+  [[noreturn]] void leave(const struct PeerLoss& loss, const class Activity& activity,
                           const struct LaunchInfo& launch) const;
 
   RunConfig config_;

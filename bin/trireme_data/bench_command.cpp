@@ -16,16 +16,11 @@ void add_bench_command(CommandLine& commands, const DataProgram& program) {
   const auto options = std::make_shared<Options>();
   BenchConfig& config = options->config;
   commands.command("bench", "how fast this machine encodes and packs your text")
-      .option("--tokenizer",
-              &config.tokenizer,
-              "DIR|FILE",
-              "tokenizer folder or tokenizer.json",
+      .option("--tokenizer", &config.tokenizer, "DIR|FILE", "tokenizer folder or tokenizer.json",
               Need::required)
       .option("--input", &config.inputs, "FILE...", "jsonl files", Need::required)
       .option("--field", &config.field, "NAME", "field that holds the text")
-      .option("--special-in-text",
-              &config.special_in_text,
-              "allow|text",
+      .option("--special-in-text", &config.special_in_text, "allow|text",
               "added tokens inside a text: matched, or plain characters")
       .option("--threads", &config.threads, "N", "0: all processors at hand")
       .option("--seconds", &config.seconds, "S", "for encode passes; at least one is made")

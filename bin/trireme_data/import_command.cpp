@@ -27,32 +27,18 @@ void add_import_command(CommandLine& commands, const DataProgram& program) {
       .command("import",
                "token files of another program to a folder of token shards; nothing is tokenized")
       .option("--format", &config.format, "megatron|llm.c", "who wrote the inputs", Need::required)
-      .option("--input",
-              &config.inputs,
-              "FILE...",
-              "in order; megatron: prefix or .bin, its .idx beside it",
+      .option("--input", &config.inputs, "FILE...",
+              "in order; megatron: prefix or .bin, its .idx beside it", Need::required)
+      .option("--output", &config.output, "DIR", "folder: new, empty, or of the same import",
               Need::required)
-      .option("--output",
-              &config.output,
-              "DIR",
-              "folder: new, empty, or of the same import",
-              Need::required)
-      .option("--tokenizer",
-              &config.tokenizer,
-              "DIR|FILE",
+      .option("--tokenizer", &config.tokenizer, "DIR|FILE",
               "the one that made the tokens; without it checkpoints of the set cannot generate")
       .option("--vocab-size", &config.vocab_size, "V", "without a tokenizer: ids are below V")
-      .option("--seq-len",
-              &config.seq_len,
-              "L",
+      .option("--seq-len", &config.seq_len, "L",
               "sequence length to prepare; training at another one works as well")
-      .option("--eot-id",
-              &options->eot_id,
-              "ID",
+      .option("--eot-id", &options->eot_id, "ID",
               "llm.c: token at document borders (50256, u32 files 128000); -1: none")
-      .option("--eot",
-              &options->eot,
-              "auto|start|end",
+      .option("--eot", &options->eot, "auto|start|end",
               "llm.c: the token starts or ends a document; auto: as the file begins")
       .option("--shard-tokens", &config.shard_tokens, "N", "tokens of a shard, about")
       .option("--progress", &options->progress, "auto|bar|log|none", "how progress is shown")
@@ -69,13 +55,8 @@ void add_import_command(CommandLine& commands, const DataProgram& program) {
         if (options->eot_id != kNoEotGiven) asked.eot_id = options->eot_id;
         const ImportReport report = import_tokens(asked, &program.world());
         if (program.rank() == 0) {
-          log::info(cat(asked.output,
-                        ": ",
-                        report.units,
-                        " shards, ",
-                        report.kept,
-                        " of them kept from before, in ",
-                        format_duration(report.seconds)));
+          log::info(cat(asked.output, ": ", report.units, " shards, ", report.kept,
+                        " of them kept from before, in ", format_duration(report.seconds)));
           if (asked.tokenizer.empty())
             log::warn("the set has no tokenizer: checkpoints of it cannot generate text");
         }

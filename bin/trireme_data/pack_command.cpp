@@ -25,57 +25,32 @@ void add_pack_command(CommandLine& commands, const DataProgram& program) {
   Command& command = commands.command(
       "pack", "jsonl to a folder of token shards; the same command again goes on after a kill");
   command
-      .option("--kind",
-              &config.kind,
-              "pretrain|sft|dpo",
+      .option("--kind", &config.kind, "pretrain|sft|dpo",
               "what the lines are: pretrain ({\"text\"}), sft ({\"conversations\"}) or dpo "
               "({\"chosen\", \"rejected\"})")
-      .option("--tokenizer",
-              &options->tokenizer,
-              "DIR|FILE",
-              "tokenizer folder or tokenizer.json",
+      .option("--tokenizer", &options->tokenizer, "DIR|FILE", "tokenizer folder or tokenizer.json",
               Need::required)
-      .option("--input",
-              &config.inputs,
-              "FILE...",
-              "jsonl, plain or as .gz or .zst: files, folders, patterns; in order",
-              Need::required)
-      .option("--seq-len",
-              &config.seq_len,
-              "L",
+      .option("--input", &config.inputs, "FILE...",
+              "jsonl, plain or as .gz or .zst: files, folders, patterns; in order", Need::required)
+      .option("--seq-len", &config.seq_len, "L",
               "sequence length to prepare; training at another one works as well")
-      .option("--output",
-              &config.output,
-              "DIR",
-              "folder: new, empty, or of the same pack",
+      .option("--output", &config.output, "DIR", "folder: new, empty, or of the same pack",
               Need::required)
       .option("--field", &config.field, "NAME", "pretrain: field that holds the text")
-      .option("--bos",
-              &config.bos,
-              "true|false",
+      .option("--bos", &config.bos, "true|false",
               "pretrain: begin token before each document, if the tokenizer has one (default true)")
-      .option("--eos",
-              &config.eos,
-              "true|false",
+      .option("--eos", &config.eos, "true|false",
               "pretrain: end token after each document, if the tokenizer has one (default true)")
-      .option("--special-in-text",
-              &config.special_in_text,
-              "allow|text",
+      .option("--special-in-text", &config.special_in_text, "allow|text",
               "pretrain: added tokens inside a text are matched, or plain characters")
-      .option("--on-bad-text",
-              &options->on_bad_text,
-              "error|skip|replace",
+      .option("--on-bad-text", &options->on_bad_text, "error|skip|replace",
               "lone surrogates and invalid UTF-8")
-      .option("--max-bad",
-              &options->max_bad,
-              "N",
+      .option("--max-bad", &options->max_bad, "N",
               "fail past this many bad lines; -1: any number, they are counted and listed")
-      .option(
-          "--unit-bytes", &config.unit_bytes, "BYTES", "of input to one shard; decides the shards")
+      .option("--unit-bytes", &config.unit_bytes, "BYTES",
+              "of input to one shard; decides the shards")
       .option("--threads", &config.threads, "N", "0: all processors at hand")
-      .option("--schedule",
-              &config.schedule,
-              "dynamic|static",
+      .option("--schedule", &config.schedule, "dynamic|static",
               "units to ranks: to whoever is free, or a fixed share each")
       .option("--progress", &options->progress, "auto|bar|log|none", "how progress is shown")
       .example(
@@ -101,22 +76,14 @@ void add_pack_command(CommandLine& commands, const DataProgram& program) {
     if (report.left != 0) {
       if (program.rank() == 0) {
         log::info(cat(
-            "stopped on request: ",
-            report.left,
-            " of ",
-            report.units,
+            "stopped on request: ", report.left, " of ", report.units,
             " shards are still to be made or compared with the inputs; the same command goes on"));
       }
       return kExitStopped;
     }
     if (program.rank() == 0) {
-      log::info(cat(asked.output,
-                    ": ",
-                    report.units,
-                    " shards, ",
-                    report.kept,
-                    " of them kept from before, in ",
-                    format_duration(report.seconds),
+      log::info(cat(asked.output, ": ", report.units, " shards, ", report.kept,
+                    " of them kept from before, in ", format_duration(report.seconds),
                     report.losses.empty() ? "; nothing was cut, dropped or left out" : ""));
       for (const Loss& loss : report.losses)
         loss.level == log::Level::warn ? log::warn(loss.text) : log::info(loss.text);

@@ -23,9 +23,7 @@ void add_inspect(CommandLine& commands, const DataProgram& program) {
   commands.command("inspect", "what a packed set holds")
       .positional("DIR", &options->folder, "folder that pack made")
       .flag("--json", options->json, "one JSON object")
-      .option("--line",
-              &options->line,
-              "N",
+      .option("--line", &options->line, "N",
               "only the document made from line N (from 0) of the first input, with its mask")
       .option("--sample", &options->sample, "N", "only document N (from 0), with its mask")
       .example("trireme-data inspect data/train --json")
@@ -67,13 +65,8 @@ void add_verify(CommandLine& commands, const DataProgram& program) {
         if (program.rank() != 0) return kExitDone;
         const TokenSet set = TokenSet::open(options->folder);
         set.verify(options->fast);
-        print(cat(options->folder,
-                  ": good, ",
-                  set.num_shards(),
-                  " shards, ",
-                  set.num_tokens(),
-                  " tokens",
-                  options->fast ? " (tokens not read)\n" : "\n"));
+        print(cat(options->folder, ": good, ", set.num_shards(), " shards, ", set.num_tokens(),
+                  " tokens", options->fast ? " (tokens not read)\n" : "\n"));
         return kExitDone;
       });
 }

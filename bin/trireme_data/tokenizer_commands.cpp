@@ -17,29 +17,17 @@ void add_encode(CommandLine& commands, const DataProgram& program) {
 
   const auto options = std::make_shared<Options>();
   commands.command("tokenizer encode", "texts of a jsonl file to token ids")
-      .option("--tokenizer",
-              &options->config.tokenizer,
-              "DIR|FILE",
-              "tokenizer folder or tokenizer.json",
-              Need::required)
+      .option("--tokenizer", &options->config.tokenizer, "DIR|FILE",
+              "tokenizer folder or tokenizer.json", Need::required)
       .option("--input", &options->config.input, "FILE", "jsonl file", Need::required)
-      .option("--output",
-              &options->config.output,
-              "FILE",
-              "one {\"ids\":[...]} a line, same order",
+      .option("--output", &options->config.output, "FILE", "one {\"ids\":[...]} a line, same order",
               Need::required)
       .option("--field", &options->config.field, "NAME", "field that holds the text")
-      .option("--add-special-tokens",
-              &options->add_special_tokens,
-              "true|false",
+      .option("--add-special-tokens", &options->add_special_tokens, "true|false",
               "what the tokenizer's post-processor puts around a text (default true)")
-      .option("--special-in-text",
-              &options->special_in_text,
-              "allow|text",
+      .option("--special-in-text", &options->special_in_text, "allow|text",
               "added tokens inside a text: matched, or plain characters")
-      .option("--on-bad-text",
-              &options->on_bad_text,
-              "error|replace",
+      .option("--on-bad-text", &options->on_bad_text, "error|replace",
               "lone surrogates and invalid UTF-8")
       .option("--threads", &options->config.threads, "N", "0: all processors at hand")
       .example(
@@ -47,9 +35,7 @@ void add_encode(CommandLine& commands, const DataProgram& program) {
           "--output ids.jsonl")
       .run([options, &program] {
         if (options->special_in_text != "allow" && options->special_in_text != "text") {
-          fail(ErrorKind::usage,
-               "--special-in-text ",
-               options->special_in_text,
+          fail(ErrorKind::usage, "--special-in-text ", options->special_in_text,
                ", must be allow or text");
         }
         options->config.add_special_tokens = options->add_special_tokens;
@@ -68,16 +54,10 @@ void add_decode(CommandLine& commands, const DataProgram& program) {
 
   const auto options = std::make_shared<Options>();
   commands.command("tokenizer decode", "token ids of a jsonl file to texts")
-      .option("--tokenizer",
-              &options->tokenizer,
-              "DIR|FILE",
-              "tokenizer folder or tokenizer.json",
+      .option("--tokenizer", &options->tokenizer, "DIR|FILE", "tokenizer folder or tokenizer.json",
               Need::required)
       .option("--input", &options->input, "FILE", "one {\"ids\":[...]} a line", Need::required)
-      .option("--output",
-              &options->output,
-              "FILE",
-              "one {\"text\":...} a line, same order",
+      .option("--output", &options->output, "FILE", "one {\"text\":...} a line, same order",
               Need::required)
       .flag("--skip-special", options->skip_special, "leave special tokens out of the text")
       .example(

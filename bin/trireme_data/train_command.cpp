@@ -36,13 +36,9 @@ void check_choice(const char* option, const std::string& value, const char* a, c
 
 SplitStep parse_pattern(const std::string& name) {
   std::string known;
-  for (const SplitStep step : {SplitStep::gpt2,
-                               SplitStep::llama3,
-                               SplitStep::qwen2,
-                               SplitStep::qwen35,
-                               SplitStep::cl100k,
-                               SplitStep::o200k,
-                               SplitStep::tekken}) {
+  for (const SplitStep step :
+       {SplitStep::gpt2, SplitStep::llama3, SplitStep::qwen2, SplitStep::qwen35, SplitStep::cl100k,
+        SplitStep::o200k, SplitStep::tekken}) {
     if (name == name_of(step)) return step;
     known.append(known.empty() ? "" : ", ").append(name_of(step));
   }
@@ -86,33 +82,21 @@ TrainTokenizerConfig resolve(const Options& options) {
 
 void declare_limits(Command& command, Options& options) {
   command
-      .option("--min-frequency",
-              &options.min_frequency,
-              "N",
+      .option("--min-frequency", &options.min_frequency, "N",
               "pairs that occur less often are not merged")
-      .option("--max-token-length",
-              &options.max_token_length,
-              "N",
+      .option("--max-token-length", &options.max_token_length, "N",
               "learned tokens are shorter than N bytes (0: any length)")
-      .option("--alphabet",
-              &options.alphabet,
-              "bytes|used",
+      .option("--alphabet", &options.alphabet, "bytes|used",
               "tokens of all 256 bytes, or of those that occur")
-      .option("--limit-alphabet",
-              &options.limit_alphabet,
-              "N",
+      .option("--limit-alphabet", &options.limit_alphabet, "N",
               "tokens of the N most frequent characters only (0: of all)");
 }
 
 void declare_special(Command& command, Options& options) {
   command
-      .option("--special-tokens",
-              &options.special_tokens,
-              "minimind|none|FILE",
+      .option("--special-tokens", &options.special_tokens, "minimind|none|FILE",
               "the 36 of MiniMind-3, none, or a JSON list of tokens or {\"content\", \"special\"}")
-      .option("--special-in-text",
-              &options.special_in_text,
-              "text|allow",
+      .option("--special-in-text", &options.special_in_text, "text|allow",
               "special tokens in the texts are plain text, or are cut out and learned as words of "
               "their own (as if added to the tokenizer before training)")
       .option("--bos-token", &options.bos, "TOKEN", "special token that begins a text")
@@ -128,34 +112,21 @@ void add_train_command(CommandLine& commands, const DataProgram& program) {
   Command& command =
       commands.command("tokenizer train", "learn a byte-level BPE tokenizer from jsonl");
   command.option("--input", &options->config.inputs, "FILE...", "jsonl files", Need::required)
-      .option("--output",
-              &options->config.output,
-              "DIR",
-              "folder for tokenizer.json and tokenizer_config.json",
-              Need::required)
-      .option("--vocab-size",
-              &options->vocab_size,
-              "N",
+      .option("--output", &options->config.output, "DIR",
+              "folder for tokenizer.json and tokenizer_config.json", Need::required)
+      .option("--vocab-size", &options->vocab_size, "N",
               "tokens, with the special ones and the 256 bytes")
       .option("--field", &options->config.field, "NAME", "field that holds the text")
-      .option("--pattern",
-              &options->pattern,
-              "gpt2|llama3|qwen2|qwen3.5|cl100k|o200k|tekken",
+      .option("--pattern", &options->pattern, "gpt2|llama3|qwen2|qwen3.5|cl100k|o200k|tekken",
               "how texts are cut into words")
-      .option("--unit",
-              &options->unit,
-              "text|line",
+      .option("--unit", &options->unit, "text|line",
               "what is cut into words as a whole; line is what Hugging Face's train(files) does");
   declare_limits(command, *options);
   declare_special(command, *options);
   command
-      .option("--on-bad-text",
-              &options->on_bad_text,
-              "error|skip|replace",
+      .option("--on-bad-text", &options->on_bad_text, "error|skip|replace",
               "lone surrogates and invalid UTF-8")
-      .option("--threads",
-              &options->config.threads,
-              "N",
+      .option("--threads", &options->config.threads, "N",
               "for counting, on each rank; 0: all processors at hand")
       .option("--progress", &options->progress, "auto|bar|log|none", "how progress is shown")
       .example("trireme-data tokenizer train --input corpus.jsonl --vocab-size 6400 --output tok")

@@ -70,12 +70,8 @@ class Measurement {
         std::memcpy(&content_[piece.begin + i], &value, std::min(kWord, piece.size - i));
       }
       const std::vector<std::int64_t> shape{static_cast<std::int64_t>(piece.size)};
-      state_.tensors.push_back({cat("param/t", piece.number),
-                                DType::u8,
-                                shape,
-                                Shard::whole(shape),
-                                std::span(content_).subspan(piece.begin, piece.size),
-                                piece.owned});
+      state_.tensors.push_back({cat("param/t", piece.number), DType::u8, shape, Shard::whole(shape),
+                                std::span(content_).subspan(piece.begin, piece.size), piece.owned});
     }
   }
 
@@ -88,8 +84,8 @@ class Measurement {
 
   StateDict& state() { return state_; }
 
-  /// All ranks together; the slowest one's seconds. The processor seconds of all are added to
-  /// `cpu`.
+  /// All ranks together; the slowest one's seconds. The processor seconds of
+  /// all are added to `cpu`.
   double time(double& cpu, const std::function<void()>& work) {
     world_.barrier();
     const double cpu_before = processor_seconds();
@@ -130,10 +126,8 @@ class Measurement {
       const auto size = static_cast<std::size_t>(fs::file_size(raw_path(rank)));
       constexpr std::size_t kPiece = std::size_t{4} << 20;
       for (std::size_t done = 0; done < size; done += kPiece) {
-        read_all(fd.get(),
-                 std::span(content_).subspan(at + done, std::min(kPiece, size - done)),
-                 done,
-                 raw_path(rank));
+        read_all(fd.get(), std::span(content_).subspan(at + done, std::min(kPiece, size - done)),
+                 done, raw_path(rank));
       }
       at += size;
     }
@@ -156,8 +150,7 @@ class Measurement {
         const std::uint32_t value = expected(piece.at + i);
         const std::byte* loaded = content_.data() + piece.begin + i;
         if (std::memcmp(&value, loaded, std::min(kWord, piece.size - i)) != 0)
-          fail(ErrorKind::internal,
-               "the loaded state differs from the saved one at byte ",
+          fail(ErrorKind::internal, "the loaded state differs from the saved one at byte ",
                piece.at + i);
       }
     }
@@ -213,13 +206,8 @@ class FixedWork {
   std::uint64_t rounds_ = 1;
 };
 
-void measure_async(const fs::path& folder,
-                   std::int64_t step,
-                   Measurement& run,
-                   Communicator& world,
-                   const FixedWork& work,
-                   WriteBehind& writer,
-                   MeasuredCheckpoint& measured) {
+void measure_async(const fs::path& folder, std::int64_t step, Measurement& run, Communicator& world,
+                   const FixedWork& work, WriteBehind& writer, MeasuredCheckpoint& measured) {
   double cpu = 0;
   double stall_s = 0;
   const double work_s = run.time(cpu, [&] { work.do_it(); });
@@ -246,17 +234,11 @@ void check_space(const fs::path& folder, std::uint64_t bytes) {
   const fs::space_info space = fs::space(folder, code);
   if (code || bytes <= space.available / 3) return;
   fs::remove(folder, code);
-  fail(ErrorKind::resource,
-       folder.string(),
-       ": three times ",
-       bytes,
-       " bytes are written there, ",
-       space.available,
-       " are free");
+  fail(ErrorKind::resource, folder.string(), ": three times ", bytes, " bytes are written there, ",
+       space.available, " are free");
 }
 
-MeasuredCheckpoint measure_in(const fs::path& folder,
-                              const MeasureOptions& options,
+MeasuredCheckpoint measure_in(const fs::path& folder, const MeasureOptions& options,
                               Communicator& world) {
   Measurement run(folder, options, world);
   MeasuredCheckpoint measured;
@@ -288,9 +270,7 @@ MeasuredCheckpoint measure_in(const fs::path& folder,
       if (!last) fs::remove_all(saved);
     }
   }
-  for (double* cpu : {&measured.raw_write_cpu_s,
-                      &measured.save_cpu_s,
-                      &measured.raw_read_cpu_s,
+  for (double* cpu : {&measured.raw_write_cpu_s, &measured.save_cpu_s, &measured.raw_read_cpu_s,
                       &measured.load_cpu_s})
     *cpu /= static_cast<double>(options.repeats);
   return measured;
@@ -298,8 +278,7 @@ MeasuredCheckpoint measure_in(const fs::path& folder,
 
 }  // namespace
 
-MeasuredCheckpoint measure_checkpoint(const fs::path& folder,
-                                      const MeasureOptions& options,
+MeasuredCheckpoint measure_checkpoint(const fs::path& folder, const MeasureOptions& options,
                                       Communicator& world) {
   if (options.bytes == 0) fail(ErrorKind::usage, "--bytes 0, must be at least 1");
   if (options.repeats < 1 || options.repeats > 1000)

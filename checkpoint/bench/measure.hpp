@@ -22,11 +22,9 @@ struct MeasuredCheckpoint {
   std::uint64_t bytes = 0;
   std::vector<double> raw_write_s;   // plain pwrite and fsync of the same bytes, ranks sharing them
   std::vector<double> save_s;        // save_checkpoint, checksums on
-  std::vector<double> raw_read_s;    // plain read, by every rank of what it holds, of pages just
-                                     // dropped from the cache
+  std::vector<double> raw_read_s;    // plain read of what each rank holds, past the page cache
   std::vector<double> load_s;        // load_tensors, checked, likewise
-  std::vector<double> stall_s;       // a save behind training: the start, and the wait for its copy
-                                     // after half a second or more of work
+  std::vector<double> stall_s;       // a save behind half a second of work: start, wait for copy
   std::vector<double> step_extra_s;  // the stall, and what the copy and the write slow that work by
   double save_cpu_s = 0;  // processor seconds of all ranks' processes, mean of the repeats
   double raw_write_cpu_s = 0;
@@ -39,8 +37,7 @@ struct MeasuredCheckpoint {
 /// keep_last). Every load is compared with what was saved. Throws Error(usage) for an existing
 /// folder or a size of 0, Error(resource) when the disk refuses.
 MeasuredCheckpoint measure_checkpoint(const std::filesystem::path& folder,
-                                      const MeasureOptions& options,
-                                      Communicator& world);
+                                      const MeasureOptions& options, Communicator& world);
 
 /// Medians, as a table for people or one JSON object; rates in MB/s (10^6), ratios to the raw
 /// operation of the same repeat.

@@ -25,28 +25,18 @@ double mb_per_s(const MeasuredCheckpoint& measured, const std::vector<double>& s
   return static_cast<double>(measured.bytes) / 1e6 / median(seconds);
 }
 
-std::string row(const char* name,
-                const MeasuredCheckpoint& measured,
-                const std::vector<double>& ours,
-                const std::vector<double>& raw,
-                double cpu_s,
+std::string row(const char* name, const MeasuredCheckpoint& measured,
+                const std::vector<double>& ours, const std::vector<double>& raw, double cpu_s,
                 double raw_cpu_s) {
   const std::vector<double> factors = ratios(ours, raw);
   const auto [low, high] = std::minmax_element(factors.begin(), factors.end());
   const double gb = static_cast<double>(measured.bytes) / 1e9;
   std::array<char, 256> text{};
-  std::snprintf(text.data(),
-                text.size(),
+  std::snprintf(text.data(), text.size(),
                 "%-20s %7.0f MB/s, raw %7.0f MB/s, ratio %.2f (%.2f to %.2f); processor s/GB %.2f, "
                 "raw %.2f\n",
-                name,
-                mb_per_s(measured, ours),
-                mb_per_s(measured, raw),
-                median(factors),
-                *low,
-                *high,
-                cpu_s / gb,
-                raw_cpu_s / gb);
+                name, mb_per_s(measured, ours), mb_per_s(measured, raw), median(factors), *low,
+                *high, cpu_s / gb, raw_cpu_s / gb);
   return text.data();
 }
 
@@ -54,33 +44,18 @@ std::string row(const char* name,
 
 std::string measured_text(const MeasuredCheckpoint& measured) {
   std::array<char, 256> text{};
-  std::snprintf(text.data(),
-                text.size(),
-                "%.0f MB on %d rank%s, median of %zu\n",
-                static_cast<double>(measured.bytes) / 1e6,
-                measured.ranks,
-                measured.ranks == 1 ? "" : "s",
-                measured.save_s.size());
+  std::snprintf(text.data(), text.size(), "%.0f MB on %d rank%s, median of %zu\n",
+                static_cast<double>(measured.bytes) / 1e6, measured.ranks,
+                measured.ranks == 1 ? "" : "s", measured.save_s.size());
   std::string result = text.data();
-  result += row("save",
-                measured,
-                measured.save_s,
-                measured.raw_write_s,
-                measured.save_cpu_s,
+  result += row("save", measured, measured.save_s, measured.raw_write_s, measured.save_cpu_s,
                 measured.raw_write_cpu_s);
-  result += row("verified load, cold",
-                measured,
-                measured.load_s,
-                measured.raw_read_s,
-                measured.load_cpu_s,
-                measured.raw_read_cpu_s);
+  result += row("verified load, cold", measured, measured.load_s, measured.raw_read_s,
+                measured.load_cpu_s, measured.raw_read_cpu_s);
   std::snprintf(
-      text.data(),
-      text.size(),
+      text.data(), text.size(),
       "%-20s %.4f s without work, the step beside it %+.4f s; memory kept %.0f MB a rank\n",
-      "stall behind",
-      median(measured.stall_s),
-      median(measured.step_extra_s),
+      "stall behind", median(measured.stall_s), median(measured.step_extra_s),
       static_cast<double>(measured.copy_bytes) / 1e6);
   return result + text.data();
 }

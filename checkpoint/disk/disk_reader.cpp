@@ -46,10 +46,7 @@ bool is_cached(int fd, std::uint64_t size) {
 Fd open_regular(const std::filesystem::path& path, std::uint64_t& size) {
   Fd fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
   if (!fd) {
-    fail(kind_of_refusal(Access::read, errno),
-         "cannot open ",
-         path.string(),
-         ": ",
+    fail(kind_of_refusal(Access::read, errno), "cannot open ", path.string(), ": ",
          errno == ELOOP ? "it is a symbolic link, which is not followed" : std::strerror(errno));
   }
 
@@ -90,8 +87,7 @@ DiskReader::DiskReader(const std::filesystem::path& folder, const SavedFile& fil
   direct_.reset(::open(same.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT));
 }
 
-std::span<const std::byte> DiskReader::read(std::uint64_t at,
-                                            std::size_t bytes,
+std::span<const std::byte> DiskReader::read(std::uint64_t at, std::size_t bytes,
                                             AlignedBuffer& buffer) const {
   constexpr std::uint64_t kAlign = AlignedBuffer::kAlignment;
   const std::uint64_t begin = at - at % kAlign;
@@ -102,8 +98,8 @@ std::span<const std::byte> DiskReader::read(std::uint64_t at,
   const std::span<std::byte> place(buffer.data() + skip, bytes);
   std::size_t done = 0;
   while (direct_ && done < wanted) {
-    const ssize_t got = ::pread(
-        direct_.get(), buffer.data() + done, whole - done, static_cast<off_t>(begin + done));
+    const ssize_t got = ::pread(direct_.get(), buffer.data() + done, whole - done,
+                                static_cast<off_t>(begin + done));
     if (got < 0 && errno == EINTR) continue;
     // An end that is no multiple of the alignment, or a file system that wants more of it.
     if (got <= 0 || static_cast<std::size_t>(got) % kAlign != 0) {
@@ -169,8 +165,7 @@ std::span<const std::byte> DiskStream::next() {
   return current_.bytes;
 }
 
-std::string hash_recorded(const std::filesystem::path& folder,
-                          const SavedFile& file,
+std::string hash_recorded(const std::filesystem::path& folder, const SavedFile& file,
                           const std::function<void(std::span<const std::byte>)>& see) {
   const DiskReader reader(folder, file);
   DiskStream stream(reader);

@@ -21,8 +21,8 @@ namespace trireme {
 /// checks its size. Throws Error(data).
 Fd open_recorded(const std::filesystem::path& folder, const SavedFile& file);
 
-/// The whole of a small regular file, opened likewise. Throws Error(data) if it is larger than
-/// `max_bytes`.
+/// The whole of a small regular file, opened likewise. Throws Error(data) if it
+/// is larger than `max_bytes`.
 std::string read_regular(const std::filesystem::path& path, std::uint64_t max_bytes);
 
 /// A recorded file, read in large pieces: past the page cache (O_DIRECT) when it is not in it
@@ -81,8 +81,7 @@ class DiskStream {
 };
 
 /// XXH3-128 of the whole file; `see` is given its bytes in order.
-std::string hash_recorded(const std::filesystem::path& folder,
-                          const SavedFile& file,
+std::string hash_recorded(const std::filesystem::path& folder, const SavedFile& file,
                           const std::function<void(std::span<const std::byte>)>& see);
 
 }  // namespace trireme

@@ -144,8 +144,8 @@ void DiskWriter::write_block(const Block& block) {
   if (direct_) {
     const std::size_t whole = bytes.size() - bytes.size() % AlignedBuffer::kAlignment;
     while (done < whole) {
-      const ssize_t wrote = ::pwrite(
-          direct_.get(), bytes.data() + done, whole - done, static_cast<off_t>(block.at + done));
+      const ssize_t wrote = ::pwrite(direct_.get(), bytes.data() + done, whole - done,
+                                     static_cast<off_t>(block.at + done));
       if (wrote < 0 && errno == EINTR) continue;
       if (wrote < 0 && errno == EINVAL) break;  // a file system that wants more alignment
       if (wrote < 0) fail_to_write("write", path_, errno);
@@ -155,10 +155,8 @@ void DiskWriter::write_block(const Block& block) {
   if (done == bytes.size()) return;
   write_all(plain_.get(), bytes.subspan(done), block.at + done, path_);
   // The disk starts while we go on; only a hint, the fsync at the end is what counts.
-  (void)::sync_file_range(plain_.get(),
-                          static_cast<off_t>(block.at + done),
-                          static_cast<off_t>(bytes.size() - done),
-                          SYNC_FILE_RANGE_WRITE);
+  (void)::sync_file_range(plain_.get(), static_cast<off_t>(block.at + done),
+                          static_cast<off_t>(bytes.size() - done), SYNC_FILE_RANGE_WRITE);
 }
 
 }  // namespace trireme

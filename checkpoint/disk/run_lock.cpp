@@ -74,14 +74,10 @@ Holder myself(const std::string& job_id) {
   std::random_device random;
   char nonce[40];
   std::snprintf(nonce, sizeof nonce, "%08x%08x%08x%08x", random(), random(), random(), random());
-  Holder me{host_name(),
-            first_line("/proc/sys/kernel/random/boot_id"),
-            pid_space(),
-            "",
-            job_id,
-            nonce,
-            ::getpid(),
-            0};
+  Holder me{host_name(), first_line("/proc/sys/kernel/random/boot_id"),
+            pid_space(), "",
+            job_id,      nonce,
+            ::getpid(),  0};
   me.start_time = process_start(me.pid);
   return me;
 }
@@ -95,12 +91,9 @@ std::string record(const std::string& owner, std::uint64_t counter) {
 
 std::string owner_text(const Holder& me) {
   const std::string object = Json{
-      {"host", me.host},
-      {"pid", me.pid},
-      {"job_id", me.job_id},
-      {"boot_id", me.boot_id},
-      {"pid_space", me.pid_space},
-      {"start_time", me.start_time},
+      {"host", me.host},           {"pid", me.pid},
+      {"job_id", me.job_id},       {"boot_id", me.boot_id},
+      {"pid_space", me.pid_space}, {"start_time", me.start_time},
       {"nonce", me.nonce}}.dump();
   return object.substr(1, object.size() - 2);
 }
@@ -115,8 +108,7 @@ std::optional<Holder> read_holder(const fs::path& path) {
   }
   const std::string where = path.string();
   if (text.find("\"nonce\"") == std::string::npos) {
-    fail(ErrorKind::data,
-         where,
+    fail(ErrorKind::data, where,
          " is not a lock of this program; delete it if no job works in the folder");
   }
   const Json json = parse_json(text, where);
@@ -156,8 +148,8 @@ bool is_alive(const fs::path& path, const Holder& holder, const Holder& me, doub
   return counter_moves(path, holder, takeover_s);
 }
 
-/// Names of the chain of takeovers: the right to replace a dead holder is a file named by its
-/// nonce.
+/// Names of the chain of takeovers: the right to replace a dead holder is a
+/// file named by its nonce.
 fs::path successor_path(const fs::path& lock, const std::string& nonce) {
   return cat(lock.string(), ".after-", nonce);
 }
@@ -169,12 +161,8 @@ bool try_link(const fs::path& from, const fs::path& to) {
 }
 
 [[noreturn]] void refuse(const fs::path& lock, const Holder& holder) {
-  fail(ErrorKind::usage,
-       "run folder ",
-       lock.parent_path().string(),
-       " is in use by ",
-       holder.words(),
-       "; wait for it, stop it, or choose another --run");
+  fail(ErrorKind::usage, "run folder ", lock.parent_path().string(), " is in use by ",
+       holder.words(), "; wait for it, stop it, or choose another --run");
 }
 
 /// Makes `mine` (a complete record under a private name) the lock. Returns when it is.
@@ -197,8 +185,8 @@ void take(const fs::path& lock, const fs::path& mine, const Holder& me, double t
       holder = read_holder(seat);
     }
     if (!holder || chain.empty()) continue;  // it changed under us: look again
-    // The seat is ours. If the lock changed hands before, the dead holder is history and so is the
-    // seat.
+    // The seat is ours. If the lock changed hands before, the dead holder is
+    // history and so is the seat.
     const auto now = read_holder(lock);
     const bool current = now && successor_path(lock, now->nonce) == chain.front();
     if (!current) {
@@ -255,9 +243,7 @@ RunLock::~RunLock() {
 
 void RunLock::check() const {
   if (lost_)
-    fail(ErrorKind::usage,
-         "the lock ",
-         path_.string(),
+    fail(ErrorKind::usage, "the lock ", path_.string(),
          " is gone or another process's: this one writes nothing more");
 }
 
@@ -274,8 +260,8 @@ void RunLock::look() {
 void RunLock::beat(double period_s) {
   std::unique_lock lock(mutex_);
   while (!wake_.wait_for(lock, std::chrono::duration<double>(period_s), [this] { return stop_; })) {
-    // A full disk must not end the lease: an overwrite in place needs no space, and the next beat
-    // tries again.
+    // A full disk must not end the lease: an overwrite in place needs no space,
+    // and the next beat tries again.
     (void)capture([&] {
       const std::string text = record(owner_, ++counter_);
       write_all(fd_, std::as_bytes(std::span(text)), 0, path_);

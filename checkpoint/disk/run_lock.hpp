@@ -16,8 +16,8 @@ struct RunLockOptions {
       5.0;  // a holder on another host is dead if its counter stands still for so long
 };
 
-/// Makes a run folder this process's own: a lease file `LOCK` with host, pid, boot id and a
-/// heartbeat counter.
+/// Makes a run folder this process's own: a lease file `LOCK` with host, pid,
+/// boot id and a heartbeat counter.
 ///
 /// A holder on this host is dead when its process is gone; one elsewhere when its counter stands
 /// still. A dead one is taken over, by exactly one of any number of contenders. No clocks are
@@ -26,8 +26,8 @@ struct RunLockOptions {
 /// writes the heartbeat until the destructor, which removes the file if it is still ours.
 class RunLock {
  public:
-  /// Throws Error(usage) naming the holder if the run is in use, Error(resource) if the disk
-  /// refuses.
+  /// Throws Error(usage) naming the holder if the run is in use, Error(resource)
+  /// if the disk refuses.
   RunLock(const std::filesystem::path& run_folder, const RunLockOptions& options);
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
@@ -37,8 +37,8 @@ class RunLock {
   /// saw: then nothing may be written any more.
   void check() const;
 
-  /// The same, from the file as it is now: this process may have stood still since the last
-  /// heartbeat.
+  /// The same, from the file as it is now: this process may have stood still
+  /// since the last heartbeat.
   void confirm();
 
  private:

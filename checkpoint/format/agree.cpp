@@ -76,8 +76,8 @@ void check_equal(Communicator& world, std::string_view text, std::string_view wh
   std::array<std::uint64_t, 2> extremes{hash,
                                         ~hash};  // max of both: equal to mine only if all agree
   world
-      .all_reduce(
-          extremes.data(), extremes.data(), 2, DType::u64, ReduceOp::max, {}, "checkpoint equal")
+      .all_reduce(extremes.data(), extremes.data(), 2, DType::u64, ReduceOp::max, {},
+                  "checkpoint equal")
       ->wait();
   const bool same = extremes[0] == hash && extremes[1] == ~hash;
   agree(world,

@@ -8,8 +8,8 @@
 #include "comm/communicator.hpp"
 #include "core/error.hpp"
 
-/// Errors and small texts between ranks, so that every rank leaves a collective step with the same
-/// outcome.
+/// Errors and small texts between ranks, so that every rank leaves a collective
+/// step with the same outcome.
 namespace trireme {
 
 /// Runs `work` and returns what it threw; a foreign exception as current_error

@@ -53,9 +53,7 @@ void store_float(DType dtype, std::byte* at, float value) {
 
 }  // namespace
 
-void convert_floats(DType from,
-                    std::span<const std::byte> source,
-                    DType to,
+void convert_floats(DType from, std::span<const std::byte> source, DType to,
                     std::span<std::byte> target) {
   const std::size_t count = source.size() / size_of(from);
   TRIREME_ASSERT(count * size_of(from) == source.size() && count * size_of(to) == target.size());
@@ -64,8 +62,8 @@ void convert_floats(DType from,
     return;
   }
   for (std::size_t i = 0; i < count; ++i) {
-    store_float(
-        to, target.data() + i * size_of(to), load_float(from, source.data() + i * size_of(from)));
+    store_float(to, target.data() + i * size_of(to),
+                load_float(from, source.data() + i * size_of(from)));
   }
 }
 

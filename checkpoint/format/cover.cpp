@@ -25,21 +25,19 @@ bool rectangles_meet(const Rectangle& a, const Rectangle& b) {
 
 /// Two flat ranges of one rectangle share an element. Sorts them.
 bool ranges_overlap(std::vector<Shard>& ranges) {
-  std::sort(ranges.begin(), ranges.end(), [](const Shard& a, const Shard& b) {
-    return a.flat_begin < b.flat_begin;
-  });
+  std::sort(ranges.begin(), ranges.end(),
+            [](const Shard& a, const Shard& b) { return a.flat_begin < b.flat_begin; });
   for (std::size_t i = 1; i < ranges.size(); ++i) {
     if (ranges[i].flat_begin < ranges[i - 1].flat_end) return true;
   }
   return false;
 }
 
-bool any_meet(const std::vector<std::int64_t>& shape,
-              const std::vector<Shard>& a,
+bool any_meet(const std::vector<std::int64_t>& shape, const std::vector<Shard>& a,
               const std::vector<Shard>& b) {
   return std::any_of(a.begin(), a.end(), [&](const Shard& left) {
-    return std::any_of(
-        b.begin(), b.end(), [&](const Shard& right) { return meet(shape, left, right); });
+    return std::any_of(b.begin(), b.end(),
+                       [&](const Shard& right) { return meet(shape, left, right); });
   });
 }
 

@@ -76,8 +76,7 @@ CheckpointPlace find_place(const fs::path& path) {
     return {place, true};
   if (!list_steps(place / "checkpoints").empty()) return {place / "checkpoints", false};
   if (!list_steps(place).empty()) return {place, false};
-  fail(ErrorKind::data,
-       path.string(),
+  fail(ErrorKind::data, path.string(),
        " holds no checkpoint: expected a step-NNNNNNNNN folder, or a run folder with some");
 }
 

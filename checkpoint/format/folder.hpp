@@ -17,12 +17,12 @@ std::vector<std::filesystem::path> list_folder(const std::filesystem::path& fold
 /// folder is damaged (Checkpoint::open says so). Empty if the folder is absent.
 std::vector<std::int64_t> list_steps(const std::filesystem::path& folder);
 
-/// Deletes `.tmp-step-*` and `.trash-step-*`. Only the run's owner may call it, while no save is in
-/// flight.
+/// Deletes `.tmp-step-*` and `.trash-step-*`. Only the run's owner may call it,
+/// while no save is in flight.
 void remove_leftovers(const std::filesystem::path& folder);
 
-/// Renames a committed checkpoint to `.trash-...`, then deletes it: a kill in between leaves no
-/// half-deleted step.
+/// Renames a committed checkpoint to `.trash-...`, then deletes it: a kill in
+/// between leaves no half-deleted step.
 void discard_step(const std::filesystem::path& folder, std::int64_t step);
 
 /// Renames a damaged checkpoint to `damaged-step-...` (`.2`, `.3` where that exists), so that its

@@ -67,15 +67,12 @@ std::string body_text(const CheckpointManifest& manifest) {
   text += cat("\"values\": ", Json(manifest.values).dump(), ",\n");
   append_list(text, "files", manifest.files, file_json);
   append_list(text, "shards", manifest.shards, file_json);
-  append_list(text, "tensors", manifest.tensors, [](const auto& item) {
-    return tensor_json(item.first, item.second);
-  });
+  append_list(text, "tensors", manifest.tensors,
+              [](const auto& item) { return tensor_json(item.first, item.second); });
   return text;
 }
 
-const Json& member(const Json& object,
-                   const char* key,
-                   Json::value_t type,
+const Json& member(const Json& object, const char* key, Json::value_t type,
                    std::string_view where) {
   const auto found = object.is_object() ? object.find(key) : object.end();
   if (!object.is_object() || found == object.end() || found->type() != type) {
@@ -96,22 +93,13 @@ std::vector<std::int64_t> integers(const Json& object, const char* key, std::str
   return values;
 }
 
-std::string hash_member(const Json& object,
-                        const char* key,
-                        std::size_t digits,
+std::string hash_member(const Json& object, const char* key, std::size_t digits,
                         std::string_view where) {
   const std::string hash = json_get<std::string>(object, key, where);
   const bool good =
       hash.size() == digits && hash.find_first_not_of("0123456789abcdef") == std::string::npos;
   if (!good)
-    fail(ErrorKind::data,
-         where,
-         ": ",
-         key,
-         " = '",
-         hash,
-         "', must be ",
-         digits,
+    fail(ErrorKind::data, where, ": ", key, " = '", hash, "', must be ", digits,
          " lower-case hexadecimal digits");
   return hash;
 }
@@ -154,11 +142,7 @@ CheckpointManifest from_json(const Json& root, std::string_view where) {
   if (format != kFormat)
     fail(ErrorKind::data, where, ": format '", format, "', expected '", kFormat, "'");
   if (version != kCheckpointVersion) {
-    fail(ErrorKind::data,
-         where,
-         ": checkpoint format version ",
-         version,
-         ", this program reads ",
+    fail(ErrorKind::data, where, ": checkpoint format version ", version, ", this program reads ",
          kCheckpointVersion);
   }
   CheckpointManifest manifest;
@@ -188,10 +172,8 @@ CheckpointManifest from_json(const Json& root, std::string_view where) {
 }
 
 /// Sizes of an untrusted manifest, so that later arithmetic cannot overflow.
-void check_tensor_bounds(const CheckpointManifest& manifest,
-                         const std::string& name,
-                         const SavedTensor& tensor,
-                         std::string_view where) {
+void check_tensor_bounds(const CheckpointManifest& manifest, const std::string& name,
+                         const SavedTensor& tensor, std::string_view where) {
   const std::string place = cat(where, ": tensor ", name);
   if (!is_tensor_name(name)) fail(ErrorKind::data, place, ": the name is not allowed");
   if (tensor.shape.size() > 8)
@@ -255,15 +237,10 @@ CheckpointManifest parse_manifest(std::string_view text, std::string_view where)
   const std::string computed = xxh3_128_hex(body);
   if (computed != stored)
     fail(ErrorKind::data, where, ": damaged: its hash is ", computed, ", it says ", stored);
-  const auto num_values = std::count_if(
-      text.begin(), text.end(), [](char c) { return c == ',' || c == '[' || c == '{'; });
+  const auto num_values = std::count_if(text.begin(), text.end(),
+                                        [](char c) { return c == ',' || c == '[' || c == '{'; });
   if (num_values > kMaxValues)
-    fail(ErrorKind::data,
-         where,
-         ": about ",
-         num_values,
-         " values, at most ",
-         kMaxValues,
+    fail(ErrorKind::data, where, ": about ", num_values, " values, at most ", kMaxValues,
          " are read");
   CheckpointManifest manifest = from_json(parse_json(text, where), where);
   check_manifest(manifest, where);

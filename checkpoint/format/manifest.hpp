@@ -9,8 +9,8 @@
 #include "core/dtype.hpp"
 #include "parallel/shard.hpp"
 
-/// manifest.json: what a checkpoint folder holds. See README.md of this folder for the format's
-/// promise.
+/// manifest.json: what a checkpoint folder holds. See README.md of this folder
+/// for the format's promise.
 namespace trireme {
 
 inline constexpr std::uint64_t kCheckpointVersion = 1;
@@ -64,8 +64,8 @@ CheckpointManifest parse_manifest_part(std::string_view text, std::string_view w
 /// dtype or shape.
 void merge_manifest(CheckpointManifest& whole, const CheckpointManifest& part);
 
-/// Throws Error(data), listing what is wrong, unless every element of every tensor is there exactly
-/// once.
+/// Throws Error(data), listing what is wrong, unless every element of every
+/// tensor is there exactly once.
 void check_manifest(const CheckpointManifest& manifest, std::string_view where);
 
 /// A plain file name: 1 to 128 of [A-Za-z0-9._-], not beginning with a dot.

@@ -63,26 +63,17 @@ ModelConfig model_from_values(const std::map<std::string, std::string>& values,
     const bool good =
         std::visit([&](auto* value) { return parse(found->second, *value); }, field.value);
     if (!good)
-      fail(ErrorKind::data,
-           where,
-           ": value ",
-           field.key,
-           " = '",
-           found->second,
+      fail(ErrorKind::data, where, ": value ", field.key, " = '", found->second,
            "' is not of its type");
   }
   for (const auto& [key, text] : values) {
     if (key.starts_with("model.") && !known.contains(key)) {
-      fail(ErrorKind::data,
-           where,
-           ": value ",
-           key,
+      fail(ErrorKind::data, where, ": value ", key,
            " is unknown; was it written by a newer version?");
     }
   }
   if (config.hidden_size == 0 || config.vocab_size == 0) {
-    fail(ErrorKind::data,
-         where,
+    fail(ErrorKind::data, where,
          ": holds no model shape (values model.hidden_size, model.vocab_size, ...)");
   }
   try {

@@ -67,14 +67,8 @@ std::string SliceSums::problem() const {
   if (!overlap_.empty()) return overlap_;
   for (const Part& part : parts_) {
     if (part.sum == part.slice->hash) continue;
-    return cat("a slice of tensor ",
-               *part.tensor,
-               " at byte ",
-               part.begin,
-               " has the checksum ",
-               part.sum,
-               ", the manifest says ",
-               part.slice->hash);
+    return cat("a slice of tensor ", *part.tensor, " at byte ", part.begin, " has the checksum ",
+               part.sum, ", the manifest says ", part.slice->hash);
   }
   return "";
 }

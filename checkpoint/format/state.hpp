@@ -25,8 +25,8 @@ struct StateTensor {
 /// known: by it the best checkpoints are kept.
 inline constexpr const char* kValidLossValue = "valid_loss";
 
-/// Everything an exact resume needs. Tensors may be sharded; `values` and `files` are equal on all
-/// ranks.
+/// Everything an exact resume needs. Tensors may be sharded; `values` and `files`
+/// are equal on all ranks.
 struct StateDict {
   std::vector<StateTensor> tensors;
   std::map<std::string, std::string>

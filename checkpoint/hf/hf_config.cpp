@@ -170,8 +170,7 @@ std::map<std::string, std::int64_t> special_token_ids(
   return ids;
 }
 
-std::string hf_config_text(const ModelConfig& config,
-                           DType dtype,
+std::string hf_config_text(const ModelConfig& config, DType dtype,
                            const std::map<std::string, std::int64_t>& special_ids) {
   Json json;
   json["architectures"] = {config.qk_norm ? "Qwen3ForCausalLM" : "LlamaForCausalLM"};
@@ -238,20 +237,12 @@ ModelConfig model_from_hf(const Json& config, std::string_view where) {
       config.contains("model_type") ? config.at("model_type").dump() : "nothing";
   const bool qwen = type == "\"qwen3\"";
   if (!qwen && type != "\"llama\"") {
-    fail(ErrorKind::data,
-         where,
-         ": model_type ",
-         type,
+    fail(ErrorKind::data, where, ": model_type ", type,
          " cannot be imported; supported: \"qwen3\", \"llama\"");
   }
-  for (const char* key : {"attention_bias",
-                          "mlp_bias",
-                          "use_sliding_window",
-                          "num_experts",
-                          "num_local_experts",
-                          "n_routed_experts",
-                          "quantization_config",
-                          "partial_rotary_factor"}) {
+  for (const char* key :
+       {"attention_bias", "mlp_bias", "use_sliding_window", "num_experts", "num_local_experts",
+        "n_routed_experts", "quantization_config", "partial_rotary_factor"}) {
     reader.must_be_off(key);
   }
   if (!qwen)
@@ -277,10 +268,10 @@ ModelConfig model_from_hf(const Json& config, std::string_view where) {
   model.num_heads = reader.size("num_attention_heads");
   model.num_kv_heads = reader.size("num_key_value_heads", model.num_heads);
   // Qwen3's own default is 128; Llama's follows from the width.
-  model.head_dim = reader.size("head_dim",
-                               qwen                  ? 128
-                               : model.num_heads > 0 ? model.hidden_size / model.num_heads
-                                                     : 0);
+  model.head_dim =
+      reader.size("head_dim", qwen                  ? 128
+                              : model.num_heads > 0 ? model.hidden_size / model.num_heads
+                                                    : 0);
   model.intermediate_size = reader.size("intermediate_size");
   model.vocab_size = reader.size("vocab_size");
   model.max_seq_len = reader.size("max_position_embeddings", qwen ? 32768 : 2048);

@@ -10,8 +10,8 @@
 #include "model/config.hpp"
 
 /// Between ModelConfig and the files of a Hugging Face model folder.
-/// Source: transformers 5.23 and 4.57, configuration_{llama,qwen3}.py (names and defaults of the
-/// keys).
+/// Source: transformers 5.23 and 4.57, configuration_{llama,qwen3}.py (names
+/// and defaults of the keys).
 namespace trireme {
 
 struct HfTensor {
@@ -27,10 +27,9 @@ std::vector<HfTensor> hf_tensors(const ModelConfig& config);
 std::map<std::string, std::int64_t> special_token_ids(
     const std::map<std::string, std::string>& files);
 
-/// config.json: Qwen3ForCausalLM with QK-norm, else LlamaForCausalLM; keys of both transformers
-/// generations.
-std::string hf_config_text(const ModelConfig& config,
-                           DType dtype,
+/// config.json: Qwen3ForCausalLM with QK-norm, else LlamaForCausalLM;
+/// keys of both transformers generations.
+std::string hf_config_text(const ModelConfig& config, DType dtype,
                            const std::map<std::string, std::int64_t>& special_ids);
 
 /// generation_config.json.
@@ -39,9 +38,9 @@ std::string hf_generation_text(const std::map<std::string, std::int64_t>& specia
 /// special_tokens_map.json from tokenizer_config.json; "" if that file is absent.
 std::string special_tokens_map_text(const std::map<std::string, std::string>& files);
 
-/// The shape that a config.json describes. Throws Error(data) naming every key that this program
-/// has no equal for (sliding window, rope scaling, biases, experts, other activations, other
-/// architectures).
+/// The shape that a config.json describes. Throws Error(data) naming every key that
+/// this program has no equal for (sliding window, rope scaling, biases, experts,
+/// other activations, other architectures).
 ModelConfig model_from_hf(const Json& config, std::string_view where);
 
 }  // namespace trireme

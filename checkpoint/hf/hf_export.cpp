@@ -46,10 +46,8 @@ void check_parameters(const Checkpoint& checkpoint, const std::vector<HfTensor>&
     if (name.starts_with(kParam) && !known.contains(name)) problems += cat("\n  extra: ", name);
   }
   if (!problems.empty())
-    fail(ErrorKind::data,
-         checkpoint.path().string(),
-         ": parameters do not fit the model's shape:",
-         problems);
+    fail(ErrorKind::data, checkpoint.path().string(),
+         ": parameters do not fit the model's shape:", problems);
 }
 
 std::map<std::string, std::string> carried_files(const Checkpoint& checkpoint) {
@@ -63,33 +61,13 @@ std::string model_card(const Checkpoint& checkpoint, const ModelConfig& config, 
   return cat(
       "---\nlibrary_name: transformers\npipeline_tag: text-generation\n---\n\n# Model exported by "
       "Trireme\n\n",
-      "| | |\n|---|---|\n",
-      "| parameters | ",
-      config.num_parameters(),
-      " |\n| shape | ",
-      config.num_layers,
-      " layers, width ",
-      config.hidden_size,
-      ", ",
-      config.num_heads,
-      " query and ",
-      config.num_kv_heads,
-      " key-value heads of ",
-      config.head_dim,
-      ", MLP ",
-      config.intermediate_size,
-      " |\n| vocabulary | ",
-      config.vocab_size,
-      " |\n| architecture | ",
-      config.qk_norm ? "Qwen3" : "Llama",
-      config.tie_embeddings ? ", tied embedding" : "",
-      " |\n| weights | ",
-      dtype_name(dtype),
-      " |\n| run | ",
-      checkpoint.manifest().run_id,
-      ", step ",
-      checkpoint.step(),
-      " |\n\n",
+      "| | |\n|---|---|\n", "| parameters | ", config.num_parameters(), " |\n| shape | ",
+      config.num_layers, " layers, width ", config.hidden_size, ", ", config.num_heads,
+      " query and ", config.num_kv_heads, " key-value heads of ", config.head_dim, ", MLP ",
+      config.intermediate_size, " |\n| vocabulary | ", config.vocab_size, " |\n| architecture | ",
+      config.qk_norm ? "Qwen3" : "Llama", config.tie_embeddings ? ", tied embedding" : "",
+      " |\n| weights | ", dtype_name(dtype), " |\n| run | ", checkpoint.manifest().run_id,
+      ", step ", checkpoint.step(), " |\n\n",
       "```python\nfrom transformers import AutoModelForCausalLM, AutoTokenizer\n",
       "model = AutoModelForCausalLM.from_pretrained(\"path/to/this/folder\")\n",
       "tokenizer = AutoTokenizer.from_pretrained(\"path/to/this/folder\")\n```\n");
@@ -108,9 +86,7 @@ void name_tokenizer_class(std::map<std::string, std::string>& files, const std::
   files[kName] = config.dump(2) + "\n";
 }
 
-void write_small_files(const Checkpoint& checkpoint,
-                       const ModelConfig& config,
-                       DType dtype,
+void write_small_files(const Checkpoint& checkpoint, const ModelConfig& config, DType dtype,
                        const fs::path& folder) {
   std::map<std::string, std::string> files = carried_files(checkpoint);
   const auto special_ids = special_token_ids(files);
@@ -127,17 +103,13 @@ void write_small_files(const Checkpoint& checkpoint,
   for (const auto& [name, content] : files) write_file_atomic(folder / name, content);
 }
 
-void write_weights(const Checkpoint& checkpoint,
-                   const std::vector<HfTensor>& tensors,
-                   const ExportOptions& options,
-                   const fs::path& folder) {
+void write_weights(const Checkpoint& checkpoint, const std::vector<HfTensor>& tensors,
+                   const ExportOptions& options, const fs::path& folder) {
   std::vector<SafetensorsSource> sources;
   for (const HfTensor& tensor : tensors) {
     const std::string name = cat(kParam, tensor.name);
     const DType saved = checkpoint.manifest().tensors.at(name).dtype;
-    sources.push_back({tensor.name,
-                       options.dtype,
-                       tensor.shape,
+    sources.push_back({tensor.name, options.dtype, tensor.shape,
                        [&checkpoint, &options, name, saved](std::span<std::byte> bytes) {
                          convert_floats(saved, checkpoint.read_logical(name), options.dtype, bytes);
                        }});
@@ -148,8 +120,8 @@ void write_weights(const Checkpoint& checkpoint,
 void check_absent(const fs::path& target) {
   std::error_code ignored;  // what cannot be looked at cannot be made either
   if (fs::exists(fs::symlink_status(target, ignored)))
-    fail(
-        ErrorKind::usage, target.string(), " exists already: choose another --output or remove it");
+    fail(ErrorKind::usage, target.string(),
+         " exists already: choose another --output or remove it");
 }
 
 /// An empty folder that is this process's alone: another export of the same name is refused, what
@@ -158,9 +130,7 @@ Fd claim_temporary(const fs::path& temporary, const fs::path& target) {
   make_folders(temporary);
   std::optional<Fd> lock = lock_folder(temporary);
   if (!lock)
-    fail(ErrorKind::usage,
-         "another export is writing ",
-         target.string(),
+    fail(ErrorKind::usage, "another export is writing ", target.string(),
          "; wait for it, or choose another --output");
   check_absent(target);  // the other one may have ended between our look and our lock
   for (const fs::path& left : list_folder(temporary)) remove_tree(left);
@@ -171,9 +141,7 @@ Fd claim_temporary(const fs::path& temporary, const fs::path& target) {
 
 void export_hf(const Checkpoint& checkpoint, const fs::path& folder, const ExportOptions& options) {
   if (options.dtype != DType::f32 && options.dtype != DType::bf16 && options.dtype != DType::f16) {
-    fail(ErrorKind::usage,
-         "export dtype ",
-         dtype_name(options.dtype),
+    fail(ErrorKind::usage, "export dtype ", dtype_name(options.dtype),
          ", must be one of f32, bf16, f16");
   }
   const fs::path target = folder.has_filename() ? folder : folder.parent_path();  // "out/" is out

@@ -19,8 +19,7 @@ struct ExportOptions {
 /// `folder` must not exist; it appears whole, by one rename. Throws Error(usage) if `folder` exists
 /// or the dtype is not f32, bf16 or f16, Error(data) for a checkpoint whose parameters are not
 /// those of its shape.
-void export_hf(const Checkpoint& checkpoint,
-               const std::filesystem::path& folder,
+void export_hf(const Checkpoint& checkpoint, const std::filesystem::path& folder,
                const ExportOptions& options = {});
 
 /// Reads a model folder (Qwen3 or Llama shape; one or several safetensors files; f32, bf16, f16)
@@ -30,7 +29,6 @@ void export_hf(const Checkpoint& checkpoint,
 /// every config key or tensor that is not supported, missing or extra, Error(usage) if `folder` has
 /// a checkpoint of step 0 already.
 std::filesystem::path import_hf(const std::filesystem::path& model,
-                                const std::filesystem::path& folder,
-                                Communicator& world);
+                                const std::filesystem::path& folder, Communicator& world);
 
 }  // namespace trireme

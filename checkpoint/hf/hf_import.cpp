@@ -31,8 +31,8 @@ namespace {
 namespace fs = std::filesystem;
 using Weights = std::map<std::string, std::shared_ptr<const SafetensorsFile>>;
 
-/// What a tokenizer needs; anything else of the folder (other formats of the weights, pictures)
-/// stays behind.
+/// What a tokenizer needs; anything else of the folder (other formats of the
+/// weights, pictures) stays behind.
 constexpr const char* kCarried[] = {"tokenizer.json",
                                     "tokenizer_config.json",
                                     "special_tokens_map.json",
@@ -42,9 +42,7 @@ constexpr const char* kCarried[] = {"tokenizer.json",
                                     "merges.txt",
                                     "added_tokens.json"};
 
-void check_weights(const Weights& weights,
-                   const std::vector<HfTensor>& tensors,
-                   bool tied,
+void check_weights(const Weights& weights, const std::vector<HfTensor>& tensors, bool tied,
                    const std::string& where) {
   std::string problems;
   std::set<std::string> known;
@@ -104,8 +102,7 @@ bool has_another_output_matrix(const Weights& weights) {
 }  // namespace
 
 std::filesystem::path import_hf(const std::filesystem::path& model,
-                                const std::filesystem::path& folder,
-                                Communicator& world) {
+                                const std::filesystem::path& folder, Communicator& world) {
   ModelConfig config;
   Weights weights;
   std::vector<HfTensor> tensors;
@@ -114,13 +111,8 @@ std::filesystem::path import_hf(const std::filesystem::path& model,
           config = model_from_hf(read_json(config_path), config_path.string());
           weights = open_safetensors_folder(model);
           if (config.num_layers > static_cast<std::int64_t>(weights.size())) {
-            fail(ErrorKind::data,
-                 config_path.string(),
-                 ": num_hidden_layers = ",
-                 config.num_layers,
-                 ", but the weights are ",
-                 weights.size(),
-                 " tensors in all");
+            fail(ErrorKind::data, config_path.string(), ": num_hidden_layers = ", config.num_layers,
+                 ", but the weights are ", weights.size(), " tensors in all");
           }
           if (config.tie_embeddings && has_another_output_matrix(weights)) {
             config.tie_embeddings = false;
@@ -134,31 +126,28 @@ std::filesystem::path import_hf(const std::filesystem::path& model,
   StateDict state;
   std::vector<std::vector<std::byte>> storage;
   Hasher content;
-  agree(world, capture([&] {
-          put_model_values(config, state.values);
-          state.values.emplace("step", "0");
-          for (const char* name : kCarried) {
-            if (fs::exists(model / name)) state.files[name] = read_file(model / name);
-          }
-          check_tokenizer_fits(num_token_ids(state.files), config, model.string());
-          for (const HfTensor& tensor : tensors) {
-            storage.push_back(read_f32(*weights.at(tensor.name), tensor.name));
-            content.update(storage.back());
-            state.tensors.push_back({cat("param/", tensor.name),
-                                     DType::f32,
-                                     tensor.shape,
-                                     Shard::whole(tensor.shape),
-                                     storage.back(),
-                                     world.rank() == 0});
-          }
-        }));
+  agree(
+      world, capture([&] {
+        put_model_values(config, state.values);
+        state.values.emplace("step", "0");
+        for (const char* name : kCarried) {
+          if (fs::exists(model / name)) state.files[name] = read_file(model / name);
+        }
+        check_tokenizer_fits(num_token_ids(state.files), config, model.string());
+        for (const HfTensor& tensor : tensors) {
+          storage.push_back(read_f32(*weights.at(tensor.name), tensor.name));
+          content.update(storage.back());
+          state.tensors.push_back({cat("param/", tensor.name), DType::f32, tensor.shape,
+                                   Shard::whole(tensor.shape), storage.back(), world.rank() == 0});
+        }
+      }));
   std::optional<RunLock> lock;  // two imports into one folder: the second is refused
   agree(world, capture([&] {
           if (world.rank() == 0) lock.emplace(locked_folder(folder), RunLockOptions{});
         }));
   // A run id from the content: importing the same folder twice gives the same bytes.
-  return save_checkpoint(
-      folder, 0, state, world, {.run_id = cat("import-", content.hex().substr(0, 16))});
+  return save_checkpoint(folder, 0, state, world,
+                         {.run_id = cat("import-", content.hex().substr(0, 16))});
 }
 
 }  // namespace trireme

@@ -42,8 +42,8 @@ constexpr std::array<DTypeName, 12> kNames{{{"F64", DType::f64},
                                             {"U8", DType::u8}}};
 
 std::string_view name_of(DType dtype) {
-  return std::find_if(
-             kNames.begin(), kNames.end(), [&](const DTypeName& row) { return row.dtype == dtype; })
+  return std::find_if(kNames.begin(), kNames.end(),
+                      [&](const DTypeName& row) { return row.dtype == dtype; })
       ->name;
 }
 
@@ -63,8 +63,8 @@ const Json& array_member(const Json& object, const char* key, const std::string&
 SafetensorsEntry parse_entry(const Json& item, std::uint64_t data_bytes, const std::string& where) {
   SafetensorsEntry entry;
   const std::string dtype = json_get<std::string>(item, "dtype", where);
-  const auto row = std::find_if(
-      kNames.begin(), kNames.end(), [&](const DTypeName& r) { return r.name == dtype; });
+  const auto row = std::find_if(kNames.begin(), kNames.end(),
+                                [&](const DTypeName& r) { return r.name == dtype; });
   if (row == kNames.end())
     fail(ErrorKind::data, where, ": dtype '", dtype.substr(0, 40), "' is not read here");
   entry.dtype = row->dtype;
@@ -93,20 +93,15 @@ SafetensorsEntry parse_entry(const Json& item, std::uint64_t data_bytes, const s
 
 /// The tensors must lie one after another and fill the data exactly.
 void check_exact_cover(const std::map<std::string, SafetensorsEntry>& entries,
-                       std::uint64_t data_bytes,
-                       const std::string& where) {
+                       std::uint64_t data_bytes, const std::string& where) {
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;
   for (const auto& [name, entry] : entries) ranges.emplace_back(entry.begin, entry.end);
   std::sort(ranges.begin(), ranges.end());
   std::uint64_t at = 0;
   for (const auto& [begin, end] : ranges) {
     if (begin != at)
-      fail(ErrorKind::data,
-           where,
-           ": tensors ",
-           begin < at ? "overlap" : "leave a hole",
-           " at byte ",
-           begin);
+      fail(ErrorKind::data, where, ": tensors ", begin < at ? "overlap" : "leave a hole",
+           " at byte ", begin);
     at = end;
   }
   if (at != data_bytes)
@@ -150,15 +145,8 @@ SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
   std::uint64_t length = 0;
   read_all(file.fd_.get(), std::as_writable_bytes(std::span(&length, 1)), 0, path);
   if (length > kMaxHeader || length > size - 8) {
-    fail(ErrorKind::data,
-         path.string(),
-         ": header of ",
-         length,
-         " bytes; the file has ",
-         size,
-         ", at most ",
-         kMaxHeader,
-         " are read");
+    fail(ErrorKind::data, path.string(), ": header of ", length, " bytes; the file has ", size,
+         ", at most ", kMaxHeader, " are read");
   }
   std::string text(length, '\0');
   read_all(file.fd_.get(), std::as_writable_bytes(std::span(text)), 8, path);
@@ -203,8 +191,7 @@ void write_safetensors(const std::filesystem::path& path,
 }
 
 void write_safetensors_folder(const std::filesystem::path& folder,
-                              std::span<const SafetensorsSource> tensors,
-                              std::uint64_t max_bytes) {
+                              std::span<const SafetensorsSource> tensors, std::uint64_t max_bytes) {
   std::vector<std::span<const SafetensorsSource>> groups;
   std::uint64_t total = 0;
   std::size_t begin = 0;
@@ -245,8 +232,7 @@ std::map<std::string, std::shared_ptr<const SafetensorsFile>> open_safetensors_f
   const std::filesystem::path index_path = folder / "model.safetensors.index.json";
   if (!std::filesystem::exists(index_path)) {
     if (!std::filesystem::exists(folder / "model.safetensors")) {
-      fail(ErrorKind::data,
-           folder.string(),
+      fail(ErrorKind::data, folder.string(),
            " holds neither model.safetensors nor model.safetensors.index.json");
     }
     add_file("model.safetensors");
@@ -259,10 +245,7 @@ std::map<std::string, std::shared_ptr<const SafetensorsFile>> open_safetensors_f
   std::set<std::string> files;
   for (const auto& [tensor, file] : map->items()) {
     if (!file.is_string() || !is_plain_name(file.get<std::string>())) {
-      fail(ErrorKind::data,
-           index_path.string(),
-           ": tensor ",
-           tensor,
+      fail(ErrorKind::data, index_path.string(), ": tensor ", tensor,
            " is in a file of a name that is not allowed");
     }
     files.insert(file.get<std::string>());
@@ -270,11 +253,7 @@ std::map<std::string, std::shared_ptr<const SafetensorsFile>> open_safetensors_f
   for (const std::string& file : files) add_file(file);
   for (const auto& [tensor, file] : map->items()) {
     if (!tensors.contains(tensor))
-      fail(ErrorKind::data,
-           index_path.string(),
-           ": tensor ",
-           tensor,
-           " is not in ",
+      fail(ErrorKind::data, index_path.string(), ": tensor ", tensor, " is not in ",
            file.get<std::string>());
   }
   if (tensors.size() != map->size())

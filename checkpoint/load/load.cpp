@@ -38,15 +38,8 @@ Wanted compare(const CheckpointManifest& manifest, const StateDict& into) {
     }
     const SavedTensor& saved = found->second;
     if (saved.dtype != tensor.dtype || saved.shape != tensor.shape) {
-      wanted.problems += cat("\n  ",
-                             tensor.name,
-                             ": saved as ",
-                             dtype_name(saved.dtype),
-                             " ",
-                             shape_text(saved.shape),
-                             ", wanted as ",
-                             dtype_name(tensor.dtype),
-                             " ",
+      wanted.problems += cat("\n  ", tensor.name, ": saved as ", dtype_name(saved.dtype), " ",
+                             shape_text(saved.shape), ", wanted as ", dtype_name(tensor.dtype), " ",
                              shape_text(tensor.shape));
     }
     wanted.flags[static_cast<std::size_t>(std::distance(manifest.tensors.begin(), found))] = 1;
@@ -55,14 +48,12 @@ Wanted compare(const CheckpointManifest& manifest, const StateDict& into) {
 }
 
 std::string extra_tensors(const CheckpointManifest& manifest,
-                          const std::vector<std::uint8_t>& flags,
-                          const LoadOptions& options) {
+                          const std::vector<std::uint8_t>& flags, const LoadOptions& options) {
   std::string problems;
   std::size_t index = 0;
   for (const auto& [name, tensor] : manifest.tensors) {
     const bool used = flags[index++] != 0;
-    const bool ignored = std::any_of(options.may_ignore.begin(),
-                                     options.may_ignore.end(),
+    const bool ignored = std::any_of(options.may_ignore.begin(), options.may_ignore.end(),
                                      [&tensor_name = name](const std::string& prefix) {
                                        return tensor_name.starts_with(prefix);
                                      });
@@ -73,8 +64,8 @@ std::string extra_tensors(const CheckpointManifest& manifest,
 
 void raise(const Checkpoint& checkpoint, const std::string& problems) {
   if (!problems.empty()) {
-    fail(
-        ErrorKind::data, checkpoint.path().string(), " does not fit this run's tensors:", problems);
+    fail(ErrorKind::data, checkpoint.path().string(),
+         " does not fit this run's tensors:", problems);
   }
 }
 
@@ -111,24 +102,19 @@ Checkpoint Checkpoint::open(const std::filesystem::path& folder) {
   checkpoint.manifest_ = parse_manifest(read_regular(path, kMaxManifestBytes), path.string());
   const std::int64_t named = step_of_folder_name(folder.filename().string());
   if (named >= 0 && named != checkpoint.step()) {
-    fail(ErrorKind::data,
-         path.string(),
-         ": belongs to step ",
-         checkpoint.step(),
+    fail(ErrorKind::data, path.string(), ": belongs to step ", checkpoint.step(),
          ", not to this folder");
   }
   return checkpoint;
 }
 
 bool Checkpoint::has_file(const std::string& name) const noexcept {
-  return std::any_of(manifest_.files.begin(), manifest_.files.end(), [&](const SavedFile& file) {
-    return file.name == name;
-  });
+  return std::any_of(manifest_.files.begin(), manifest_.files.end(),
+                     [&](const SavedFile& file) { return file.name == name; });
 }
 
 std::string Checkpoint::file(const std::string& name) const {
-  const auto found = std::find_if(manifest_.files.begin(),
-                                  manifest_.files.end(),
+  const auto found = std::find_if(manifest_.files.begin(), manifest_.files.end(),
                                   [&](const SavedFile& file) { return file.name == name; });
   if (found == manifest_.files.end())
     fail(ErrorKind::data, path_.string(), " holds no file ", name);
@@ -167,20 +153,13 @@ void load_tensors(const Checkpoint& checkpoint, StateDict& into, const LoadOptio
   into.values = checkpoint.manifest().values;
 }
 
-void load_tensors(const Checkpoint& checkpoint,
-                  StateDict& into,
-                  Communicator& world,
+void load_tensors(const Checkpoint& checkpoint, StateDict& into, Communicator& world,
                   const LoadOptions& options) {
   check_equal(world, manifest_text(checkpoint.manifest()), "the checkpoint to load");
   Wanted wanted = compare(checkpoint.manifest(), into);
   world
-      .all_reduce(wanted.flags.data(),
-                  wanted.flags.data(),
-                  wanted.flags.size(),
-                  DType::u8,
-                  ReduceOp::max,
-                  {},
-                  "wanted tensors")
+      .all_reduce(wanted.flags.data(), wanted.flags.data(), wanted.flags.size(), DType::u8,
+                  ReduceOp::max, {}, "wanted tensors")
       ->wait();
   agree(world, capture([&] {
           raise(checkpoint,

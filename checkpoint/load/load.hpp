@@ -8,14 +8,13 @@
 #include "checkpoint/format/state.hpp"
 #include "comm/communicator.hpp"
 
-/// Reading: any number of saved shards of any layout into slices of any other layout.
-/// Plain reads only, at the places the manifest names; libhdf5 never sees a file that is being
-/// loaded. Every slice is checked while it is read (slice_reader.hpp says how, and with how much
-/// memory).
+/// Reading: any number of saved shards of any layout into slices of any other layout. Plain
+/// reads only, at the places the manifest names; libhdf5 never sees a file that is being loaded.
+/// Every slice is checked while it is read (slice_reader.hpp says how, and with how much memory).
 namespace trireme {
 
-/// One committed checkpoint with a verified manifest. The other files are verified when they are
-/// read.
+/// One committed checkpoint with a verified manifest. The other files are
+/// verified when they are read.
 class Checkpoint {
  public:
   /// Throws Error(data) if the manifest is absent, damaged or inconsistent, or does not belong to
@@ -55,9 +54,7 @@ void load_tensors(const Checkpoint& checkpoint, StateDict& into, const LoadOptio
 
 /// Collective: as above, each rank its own slices; a tensor is extra only if no rank wants it, and
 /// all ranks throw if one does.
-void load_tensors(const Checkpoint& checkpoint,
-                  StateDict& into,
-                  Communicator& world,
+void load_tensors(const Checkpoint& checkpoint, StateDict& into, Communicator& world,
                   const LoadOptions& options = {});
 
 }  // namespace trireme

@@ -29,8 +29,7 @@ void LogicalReader::read(const Shard& window) {
     const std::int64_t last = runs.back().source_index + runs.back().count;
     const DiskReader reader(checkpoint_->path(), checkpoint_->manifest().shards[slice.shard]);
     const auto span = reader.read(slice.at + static_cast<std::uint64_t>(first) * element,
-                                  static_cast<std::size_t>(last - first) * element,
-                                  buffer_);
+                                  static_cast<std::size_t>(last - first) * element, buffer_);
     for (const ShardRun& run : runs) {
       std::copy_n(span.data() + static_cast<std::size_t>(run.source_index - first) * element,
                   static_cast<std::size_t>(run.count) * element,

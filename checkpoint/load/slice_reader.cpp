@@ -50,15 +50,12 @@ struct Unit {
 };
 
 /// Copies what lies in slice elements from `begin` on, given as `piece`.
-void scatter(const Wanted& wanted,
-             std::span<const std::byte> piece,
-             std::int64_t begin,
+void scatter(const Wanted& wanted, std::span<const std::byte> piece, std::int64_t begin,
              std::size_t element) {
   const std::int64_t end = begin + static_cast<std::int64_t>(piece.size() / element);
-  auto run =
-      std::partition_point(wanted.runs.begin(), wanted.runs.end(), [&](const ShardRun& candidate) {
-        return candidate.source_index + candidate.count <= begin;
-      });
+  auto run = std::partition_point(
+      wanted.runs.begin(), wanted.runs.end(),
+      [&](const ShardRun& candidate) { return candidate.source_index + candidate.count <= begin; });
   for (; run != wanted.runs.end() && run->source_index < end; ++run) {
     const std::int64_t from = std::max(begin, run->source_index);
     const std::int64_t to = std::min(end, run->source_index + run->count);
@@ -83,18 +80,11 @@ void take(const TaskPart& part, std::span<const std::byte> bytes) {
   task.checksums[static_cast<std::size_t>(part.begin / kPiece)] = checksum;
 }
 
-void check_hash(const SliceJob& job,
-                const std::string& computed,
+void check_hash(const SliceJob& job, const std::string& computed,
                 const std::filesystem::path& file) {
   if (computed == job.slice->hash) return;
-  fail(ErrorKind::data,
-       file.string(),
-       ": tensor ",
-       *job.name,
-       " is damaged: its checksum is ",
-       computed,
-       ", the manifest says ",
-       job.slice->hash);
+  fail(ErrorKind::data, file.string(), ": tensor ", *job.name, " is damaged: its checksum is ",
+       computed, ", the manifest says ", job.slice->hash);
 }
 
 std::string joined_checksum(const Task& task) {
@@ -177,8 +167,7 @@ void run_units(const std::map<std::uint64_t, DiskReader>& readers, const std::ve
 
 }  // namespace
 
-void read_slices(const std::filesystem::path& folder,
-                 const CheckpointManifest& manifest,
+void read_slices(const std::filesystem::path& folder, const CheckpointManifest& manifest,
                  std::vector<SliceJob> jobs) {
   std::sort(jobs.begin(), jobs.end(), [](const SliceJob& a, const SliceJob& b) {
     return std::pair(a.slice->shard, a.slice->at) < std::pair(b.slice->shard, b.slice->at);

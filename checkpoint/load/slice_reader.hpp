@@ -28,8 +28,7 @@ struct SliceJob {
 /// small neighbours in one read, large ones in pieces. Memory beyond the targets: 5 MiB a thread.
 /// Throws Error(data) if a file is absent, short, not of the recorded size, or a checksum differs;
 /// the content of the targets is undefined then.
-void read_slices(const std::filesystem::path& folder,
-                 const CheckpointManifest& manifest,
+void read_slices(const std::filesystem::path& folder, const CheckpointManifest& manifest,
                  std::vector<SliceJob> jobs);
 
 }  // namespace trireme

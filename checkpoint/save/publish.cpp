@@ -24,20 +24,15 @@ void write_carried_files(const Unpublished& unpublished, CheckpointManifest& man
   }
 }
 
-/// A shard that another node wrote may not be visible here yet, or be short: then it must not be
-/// committed.
+/// A shard that another node wrote may not be visible here yet, or be short:
+/// then it must not be committed.
 void check_shards_arrived(const Unpublished& unpublished, const CheckpointManifest& manifest) {
   for (const SavedFile& shard : manifest.shards) {
     std::error_code code;
     const auto size = std::filesystem::file_size(unpublished.temporary / shard.name, code);
     if (code || size != shard.bytes) {
-      fail(ErrorKind::resource,
-           (unpublished.temporary / shard.name).string(),
-           ": ",
-           shard.bytes,
-           " bytes were written, ",
-           code ? code.message() : cat(size),
-           " seen by rank 0");
+      fail(ErrorKind::resource, (unpublished.temporary / shard.name).string(), ": ", shard.bytes,
+           " bytes were written, ", code ? code.message() : cat(size), " seen by rank 0");
     }
   }
 }
@@ -61,8 +56,7 @@ void make_temporary(const Unpublished& unpublished) {
   std::error_code code;
   const fs::path target = unpublished.folder / step_folder_name(unpublished.step);
   if (fs::exists(fs::symlink_status(target, code))) {
-    fail(ErrorKind::usage,
-         target.string(),
+    fail(ErrorKind::usage, target.string(),
          " exists already; a committed checkpoint is never overwritten");
   }
   // What cannot be deleted costs space; where it is in the way, the next line says so.
@@ -95,8 +89,8 @@ fs::path publish_checkpoint(const Unpublished& unpublished,
   const std::string name = step_folder_name(manifest.step);
   publish(unpublished.temporary, unpublished.folder / name);
   failpoint("checkpoint.published");
-  // A hint for people and scripts; readers scan the folders. So its failure does not undo the
-  // commit.
+  // A hint for people and scripts; readers scan the folders. So its failure
+  // does not undo the commit.
   if (const auto error = capture([&] {
         write_file_atomic(unpublished.folder / "latest", cat(name, "\n", xxh3_128_hex(text), "\n"));
       })) {

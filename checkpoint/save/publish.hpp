@@ -9,8 +9,8 @@
 
 namespace trireme {
 
-/// A checkpoint on its way: everything but its shards, which lie in `temporary` once they are
-/// written.
+/// A checkpoint on its way: everything but its shards, which lie in `temporary`
+/// once they are written.
 struct Unpublished {
   std::filesystem::path folder;     // of the checkpoints
   std::filesystem::path temporary;  // folder/.tmp-step-NNNNNNNNN

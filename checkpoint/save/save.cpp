@@ -23,9 +23,7 @@ void check_tensor(const StateTensor& tensor) {
          part.flat_end <= part.rectangle_count() &&
          tensor.bytes.size() == static_cast<std::size_t>(part.count()) * size_of(tensor.dtype);
   if (!good)
-    fail(ErrorKind::internal,
-         "tensor ",
-         tensor.name,
+    fail(ErrorKind::internal, "tensor ", tensor.name,
          ": its shard or its bytes do not fit its shape");
 }
 
@@ -72,28 +70,23 @@ void copy_slices(StagedCheckpoint& staged, AlignedBuffer memory) {
   staged.arena = std::move(memory);
   std::byte* next = staged.arena.data();
   for (SliceToWrite& slice : staged.slices) {
-    std::copy(
-        slice.bytes.begin(), slice.bytes.end(), next);  // memcpy may not see an empty slice's null
+    std::copy(slice.bytes.begin(), slice.bytes.end(),
+              next);  // memcpy may not see an empty slice's null
     slice.bytes = {next, slice.bytes.size()};
     next += slice.bytes.size();
   }
 }
 
-StagedCheckpoint stage_checkpoint(const std::filesystem::path& folder,
-                                  std::int64_t step,
-                                  const StateDict& state,
-                                  Communicator& world,
+StagedCheckpoint stage_checkpoint(const std::filesystem::path& folder, std::int64_t step,
+                                  const StateDict& state, Communicator& world,
                                   const SaveOptions& options) {
   StagedCheckpoint staged;
   const auto error = capture([&] {
     failpoint("checkpoint.stage");
     check_files(state, options);
-    staged.whole = {folder,
-                    folder / (".tmp-" + step_folder_name(step)),
-                    options.run_id,
-                    step,
-                    state.values,
-                    state.files};
+    staged.whole = {folder,         folder / (".tmp-" + step_folder_name(step)),
+                    options.run_id, step,
+                    state.values,   state.files};
     staged.identity = {options.run_id, step, world.rank(), world.size()};
     staged.slices = owned_slices(state);
     if (options.copy) copy_slices(staged, {});
@@ -112,8 +105,7 @@ WrittenShard write_staged_shard(const StagedCheckpoint& staged, WritePace* pace)
   return written;
 }
 
-std::filesystem::path commit_checkpoint(const StagedCheckpoint& staged,
-                                        const WrittenShard& written,
+std::filesystem::path commit_checkpoint(const StagedCheckpoint& staged, const WrittenShard& written,
                                         Communicator& world) {
   std::optional<Error> failure;
   try {
@@ -131,8 +123,8 @@ std::filesystem::path commit_checkpoint(const StagedCheckpoint& staged,
     failure = error;
   }
   if (!failure) return staged.whole.folder / step_folder_name(staged.identity.step);
-  // After agree no rank writes any more. If a peer is gone instead, its next owner clears the
-  // leftovers.
+  // After agree no rank writes any more. If a peer is gone instead, its next
+  // owner clears the leftovers.
   if (world.rank() == 0 && failure->kind() != ErrorKind::comm) {
     std::error_code ignored;
     std::filesystem::remove_all(staged.whole.temporary, ignored);
@@ -141,10 +133,8 @@ std::filesystem::path commit_checkpoint(const StagedCheckpoint& staged,
               cat("checkpoint of step ", staged.identity.step, " is not saved: ", failure->what()));
 }
 
-std::filesystem::path save_checkpoint(const std::filesystem::path& folder,
-                                      std::int64_t step,
-                                      const StateDict& state,
-                                      Communicator& world,
+std::filesystem::path save_checkpoint(const std::filesystem::path& folder, std::int64_t step,
+                                      const StateDict& state, Communicator& world,
                                       const SaveOptions& options) {
   SaveOptions borrowed = options;
   borrowed.copy = false;

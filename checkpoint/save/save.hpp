@@ -14,18 +14,17 @@
 #include "comm/communicator.hpp"
 #include "core/error.hpp"
 
-/// Saving, in three stages, so that the middle one can run on a writer thread that never
-/// communicates:
+/// Saving, in three stages, so that the middle one can run on a writer thread
+/// that never communicates:
 ///
 ///   stage_checkpoint    collective   temporary folder; owned tensors copied, or borrowed
 ///   write_staged_shard  this rank    its HDF5 shard: skeleton, raw writes, hashes, fsync
 ///   commit_checkpoint   collective   manifest, one rename to step-NNNNNNNNN, `latest`
 ///
-/// write_behind.hpp runs the middle one behind training.
-/// Until the rename nothing that a reader looks at has changed; an error on one rank is thrown on
-/// all, and the earlier checkpoint stays. Failpoints stand at every step of the protocol:
-/// "checkpoint.*" in this folder's sources. Protocol: README.md. The folder must belong to this run
-/// alone (run_lock.hpp).
+/// write_behind.hpp runs the middle one behind training. Until the rename nothing that a reader
+/// looks at has changed; an error on one rank is thrown on all, and the earlier checkpoint stays.
+/// Failpoints stand at every step of the protocol: "checkpoint.*" in this folder's sources.
+/// Protocol: README.md. The folder must belong to this run alone (run_lock.hpp).
 namespace trireme {
 
 struct SaveOptions {
@@ -47,35 +46,30 @@ struct WrittenShard {
   std::optional<Error> error;
 };
 
-/// Collective. Removes leftovers of killed saves and makes the temporary folder (rank 0). Ranks
-/// must agree on step, values and files; exactly one owner for each element is checked at commit.
-/// Throws Error(usage) if step-NNNNNNNNN exists already, Error(internal) for an inconsistent
-/// StateDict.
-StagedCheckpoint stage_checkpoint(const std::filesystem::path& folder,
-                                  std::int64_t step,
-                                  const StateDict& state,
-                                  Communicator& world,
+/// Collective. Removes leftovers of killed saves and makes the temporary folder (rank 0).
+/// Ranks must agree on step, values and files; exactly one owner for each element
+/// is checked at commit. Throws Error(usage) if step-NNNNNNNNN exists already,
+/// Error(internal) for an inconsistent StateDict.
+StagedCheckpoint stage_checkpoint(const std::filesystem::path& folder, std::int64_t step,
+                                  const StateDict& state, Communicator& world,
                                   const SaveOptions& options);
 
 /// Copies the owned elements away from tensors that were borrowed, into `memory` if it is large
 /// enough: memory that was used before costs no page faults. Not collective. Throws std::bad_alloc.
 void copy_slices(StagedCheckpoint& staged, AlignedBuffer memory);
 
-/// Not collective, no communication. Never throws: the error is agreed at commit. `pace` limits the
-/// speed.
+/// Not collective, no communication. Never throws: the error is agreed at commit.
+/// `pace` limits the speed.
 WrittenShard write_staged_shard(const StagedCheckpoint& staged, WritePace* pace = nullptr) noexcept;
 
-/// Collective. Returns the published folder. Throws the same error on all ranks; then nothing was
-/// published.
-std::filesystem::path commit_checkpoint(const StagedCheckpoint& staged,
-                                        const WrittenShard& written,
+/// Collective. Returns the published folder. Throws the same error on all ranks;
+/// then nothing was published.
+std::filesystem::path commit_checkpoint(const StagedCheckpoint& staged, const WrittenShard& written,
                                         Communicator& world);
 
 /// Collective: all three stages at once, nothing copied.
-std::filesystem::path save_checkpoint(const std::filesystem::path& folder,
-                                      std::int64_t step,
-                                      const StateDict& state,
-                                      Communicator& world,
+std::filesystem::path save_checkpoint(const std::filesystem::path& folder, std::int64_t step,
+                                      const StateDict& state, Communicator& world,
                                       const SaveOptions& options);
 
 }  // namespace trireme

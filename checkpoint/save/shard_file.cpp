@@ -26,8 +26,7 @@ std::vector<std::uint64_t> dataset_shape(const Shard& part) {
 }
 
 /// The HDF5 file with all datasets allocated and nothing in them; slices in file order.
-std::vector<Placed> write_skeleton(const std::filesystem::path& path,
-                                   const ShardIdentity& identity,
+std::vector<Placed> write_skeleton(const std::filesystem::path& path, const ShardIdentity& identity,
                                    std::span<const SliceToWrite> slices) {
   Hdf5File file = Hdf5File::create(path);
   file.set_attribute("format", std::string("trireme-checkpoint"));
@@ -46,8 +45,8 @@ std::vector<Placed> write_skeleton(const std::filesystem::path& path,
     placed.push_back({&slice, std::move(dataset), at});
   }
   file.close();
-  std::sort(
-      placed.begin(), placed.end(), [](const Placed& a, const Placed& b) { return a.at < b.at; });
+  std::sort(placed.begin(), placed.end(),
+            [](const Placed& a, const Placed& b) { return a.at < b.at; });
   return placed;
 }
 
@@ -81,8 +80,7 @@ std::string shard_file_name(const ShardIdentity& identity) {
 
 CheckpointManifest write_shard_file(const std::filesystem::path& folder,
                                     const ShardIdentity& identity,
-                                    std::span<const SliceToWrite> slices,
-                                    WritePace* pace) {
+                                    std::span<const SliceToWrite> slices, WritePace* pace) {
   const std::string name = shard_file_name(identity);
   const std::filesystem::path path = folder / name;
   failpoint("checkpoint.shard.create");
@@ -100,10 +98,7 @@ CheckpointManifest write_shard_file(const std::filesystem::path& folder,
     writer.append(gaps[i]);
     const SliceToWrite& slice = *placed[i].slice;
     part.tensors.at(slice.name)
-        .slices.push_back({0,
-                           placed[i].dataset,
-                           placed[i].at,
-                           slice.part,
+        .slices.push_back({0, placed[i].dataset, placed[i].at, slice.part,
                            crc32c_hex(writer.append(slice.bytes))});
   }
   writer.append(gaps.back());

@@ -79,13 +79,8 @@ Checkpoint open_newest_good(const fs::path& place, bool allow_older) {
   if (damage.empty()) return *checkpoint;
   const std::string newest_good = step_folder_name(checkpoint->step());
   if (!allow_older) {
-    fail(ErrorKind::data,
-         place.string(),
-         ": its newest checkpoint is damaged",
-         damage,
-         "\nThe newest good one is ",
-         newest_good,
-         ": give that folder, or --allow-older.");
+    fail(ErrorKind::data, place.string(), ": its newest checkpoint is damaged", damage,
+         "\nThe newest good one is ", newest_good, ": give that folder, or --allow-older.");
   }
   log::warn(cat(place.string(), ": taking ", newest_good, ", newer ones are damaged", damage));
   return *checkpoint;
@@ -102,15 +97,9 @@ std::string checkpoint_list(const fs::path& place) {
       continue;
     }
     const CheckpointManifest& manifest = checkpoint->manifest();
-    text += cat(format_bytes(total_bytes(manifest)),
-                "  ",
-                manifest.tensors.size(),
-                " tensors  ",
-                manifest.shards.size(),
-                manifest.shards.size() == 1 ? " shard" : " shards",
-                "  run ",
-                manifest.run_id,
-                "\n");
+    text += cat(format_bytes(total_bytes(manifest)), "  ", manifest.tensors.size(), " tensors  ",
+                manifest.shards.size(), manifest.shards.size() == 1 ? " shard" : " shards",
+                "  run ", manifest.run_id, "\n");
   }
   return text;
 }
@@ -121,10 +110,8 @@ std::string checkpoint_verify(const fs::path& place) {
   for (const fs::path& folder : step_folders(place)) {
     const auto error = capture([&] {
       const Checkpoint checkpoint = verify_checkpoint(folder);
-      text += cat(folder.filename().string(),
-                  "  good, ",
-                  format_bytes(total_bytes(checkpoint.manifest())),
-                  "\n");
+      text += cat(folder.filename().string(), "  good, ",
+                  format_bytes(total_bytes(checkpoint.manifest())), "\n");
     });
     if (error && error->kind() != ErrorKind::data) throw Error(error->kind(), error->what());
     std::error_code code;
@@ -143,16 +130,9 @@ std::string checkpoint_inspect(const fs::path& place, bool layout, bool allow_ol
   const Checkpoint checkpoint = open_newest_good(place, allow_older);
   if (layout) return layout_text(checkpoint.manifest());
   const CheckpointManifest& manifest = checkpoint.manifest();
-  std::string text = cat(checkpoint.path().string(),
-                         "\n  format ",
-                         kCheckpointVersion,
-                         ", run ",
-                         manifest.run_id,
-                         ", step ",
-                         manifest.step,
-                         ", ",
-                         format_bytes(total_bytes(manifest)),
-                         "\nvalues\n");
+  std::string text =
+      cat(checkpoint.path().string(), "\n  format ", kCheckpointVersion, ", run ", manifest.run_id,
+          ", step ", manifest.step, ", ", format_bytes(total_bytes(manifest)), "\nvalues\n");
   for (const auto& [key, value] : manifest.values) text += cat("  ", key, " = ", value, "\n");
   text += "files\n";
   for (const auto* list : {&manifest.files, &manifest.shards}) {
@@ -161,15 +141,8 @@ std::string checkpoint_inspect(const fs::path& place, bool layout, bool allow_ol
   }
   text += "tensors\n";
   for (const auto& [name, tensor] : manifest.tensors) {
-    text += cat("  ",
-                name,
-                "  ",
-                dtype_name(tensor.dtype),
-                " ",
-                shape_text(tensor.shape),
-                "  ",
-                tensor.slices.size(),
-                tensor.slices.size() == 1 ? " slice\n" : " slices\n");
+    text += cat("  ", name, "  ", dtype_name(tensor.dtype), " ", shape_text(tensor.shape), "  ",
+                tensor.slices.size(), tensor.slices.size() == 1 ? " slice\n" : " slices\n");
   }
   return text;
 }
@@ -196,8 +169,7 @@ std::string checkpoint_reshard(const ReshardCommand& options) {
 std::string checkpoint_prune(const PruneCommand& options) {
   const CheckpointPlace found = find_place(options.place);
   if (found.is_step)
-    fail(ErrorKind::usage,
-         options.place,
+    fail(ErrorKind::usage, options.place,
          " is one checkpoint; prune takes a run folder, or the folder of its checkpoints");
   std::optional<RunLock> lock;
   if (!options.dry_run) lock.emplace(locked_folder(found.path), RunLockOptions{});
@@ -233,15 +205,11 @@ std::string import_command(const ImportCommand& options, Communicator& world) {
   if (options.hf.empty() || options.output.empty())
     fail(ErrorKind::usage, "import needs --hf DIR and --output DIR");
   if (!is_vacant(options.output)) {
-    fail(ErrorKind::usage,
-         "--output ",
-         options.output,
+    fail(ErrorKind::usage, "--output ", options.output,
          " is not empty: weights are imported into a new run folder only");
   }
-  return cat(options.hf,
-             " -> ",
-             import_hf(options.hf, fs::path(options.output) / "checkpoints", world).string(),
-             "\n");
+  return cat(options.hf, " -> ",
+             import_hf(options.hf, fs::path(options.output) / "checkpoints", world).string(), "\n");
 }
 
 }  // namespace trireme

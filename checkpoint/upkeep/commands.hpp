@@ -22,8 +22,8 @@ inline constexpr const char* kAllowOlderHelp =
 /// log for each one passed over.
 Checkpoint open_newest_good(const std::filesystem::path& place, bool allow_older = false);
 
-/// One line a checkpoint, newest first: step, size, tensors, shards, run, or why it cannot be read.
-/// Manifests only.
+/// One line a checkpoint, newest first: step, size, tensors, shards, run, or why
+/// it cannot be read. Manifests only.
 std::string checkpoint_list(const std::filesystem::path& place);
 
 /// Checks every byte: of one checkpoint, or of all in a run. Throws Error(data) listing the damage
@@ -35,19 +35,17 @@ std::string checkpoint_hash(const std::filesystem::path& place, bool allow_older
 
 /// Values, files, shards and tensors of one checkpoint, for people; or with `layout` the slices, as
 /// `checkpoint reshard --layout` reads them.
-std::string checkpoint_inspect(const std::filesystem::path& place,
-                               bool layout = false,
+std::string checkpoint_inspect(const std::filesystem::path& place, bool layout = false,
                                bool allow_older = false);
 
-/// What differs between the states of two checkpoints (checkpoint_differences), or that nothing
-/// does.
+/// What differs between the states of two checkpoints (checkpoint_differences),
+/// or that nothing does.
 struct CheckpointDiff {
   std::string text;
   bool same = false;
 };
 
-CheckpointDiff checkpoint_diff(const std::filesystem::path& a,
-                               const std::filesystem::path& b,
+CheckpointDiff checkpoint_diff(const std::filesystem::path& a, const std::filesystem::path& b,
                                bool allow_older = false);
 
 struct ReshardCommand {
@@ -93,8 +91,7 @@ struct ImportCommand {
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("hf",
-          self.hf,
+    visit("hf", self.hf,
           "Hugging Face model folder of Qwen3 or Llama shape (config.json, safetensors)");
     visit("output", self.output, "run folder to write; its checkpoints/step-000000000 appears");
   }

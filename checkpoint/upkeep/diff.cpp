@@ -39,10 +39,7 @@ class ElementDifferences {
 
   [[nodiscard]] std::string text() const {
     if (count_ == 0) return "";
-    return cat(count_,
-               " of ",
-               total_,
-               " elements differ",
+    return cat(count_, " of ", total_, " elements differ",
                is_float(dtype_) ? ", by " + number_text(largest_) + " at most" : "");
   }
 
@@ -73,9 +70,7 @@ std::string shape_text(const SavedTensor& tensor) {
   return text + "]";
 }
 
-std::string tensor_difference(const Checkpoint& a,
-                              const SavedTensor& in_a,
-                              const Checkpoint& b,
+std::string tensor_difference(const Checkpoint& a, const SavedTensor& in_a, const Checkpoint& b,
                               const SavedTensor& in_b) {
   if (in_a.dtype != in_b.dtype || in_a.shape != in_b.shape)
     return cat(shape_text(in_a), " and ", shape_text(in_b));
@@ -116,20 +111,15 @@ std::string checkpoint_differences(const Checkpoint& a, const Checkpoint& b) {
   (void)verify_checkpoint(b.path());
   const CheckpointManifest& first = a.manifest();
   const CheckpointManifest& second = b.manifest();
-  return compare_maps("value",
-                      first.values,
-                      second.values,
+  return compare_maps("value", first.values, second.values,
                       [](const auto& x, const auto& y) {
                         return x == y ? std::string() : cat(x, " and ", y);
                       }) +
          compare_maps(
-             "file",
-             file_hashes(first),
-             file_hashes(second),
+             "file", file_hashes(first), file_hashes(second),
              [](const auto& x, const auto& y) { return std::string(x == y ? "" : "differs"); }) +
-         compare_maps("tensor", first.tensors, second.tensors, [&](const auto& x, const auto& y) {
-           return tensor_difference(a, x, b, y);
-         });
+         compare_maps("tensor", first.tensors, second.tensors,
+                      [&](const auto& x, const auto& y) { return tensor_difference(a, x, b, y); });
 }
 
 }  // namespace trireme

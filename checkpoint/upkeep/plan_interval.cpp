@@ -32,9 +32,7 @@ IntervalAnswer plan_interval(const IntervalQuestion& question) {
   const auto at_least = [](const char* option, double value, double least, const char* rule) {
     require(value >= least && value <= kMost, option, value, rule);
   };
-  at_least("--stall-s",
-           question.stall_s,
-           1e-6,
+  at_least("--stall-s", question.stall_s, 1e-6,
            "in [1e-6, 1e9] (measure it with `trireme bench checkpoint`)");
   at_least("--restart-s", question.restart_s, 0, "in [0, 1e9]");
   at_least("--device-mtbf-h", question.device_mtbf_h, 1e-3, "in [0.001, 1e9]");
@@ -58,13 +56,9 @@ IntervalAnswer plan_interval(const IntervalQuestion& question) {
 
 std::string plan_interval_text(const IntervalQuestion& question) {
   const IntervalAnswer answer = plan_interval(question);
-  std::string text = cat("mean time between failures  ",
-                         duration(answer.mtbf_s),
-                         "\nsave every                  ",
-                         duration(answer.daly_s),
-                         "  (Daly; Young: ",
-                         duration(answer.young_s),
-                         ")\n");
+  std::string text =
+      cat("mean time between failures  ", duration(answer.mtbf_s), "\nsave every                  ",
+          duration(answer.daly_s), "  (Daly; Young: ", duration(answer.young_s), ")\n");
   if (question.step_time_s > 0) {
     const double steps = std::max(1.0, std::round(answer.daly_s / question.step_time_s));
     text += cat("that is                     --checkpoint.every ", number(steps, 0), "\n");
@@ -72,15 +66,10 @@ std::string plan_interval_text(const IntervalQuestion& question) {
   const double lost = std::min(1.0, answer.waste);
   if (answer.waste >= 1)
     text += "such failures leave no time: a failure comes before its restart and a save are done\n";
-  return text + cat("time left for training      ",
-                    number(100 * (1 - lost), 2),
-                    " %  (saves ",
-                    number(100 * question.stall_s / answer.daly_s, 2),
-                    " %, work done again ",
-                    number(50 * answer.daly_s / answer.mtbf_s, 2),
-                    " %, restarts ",
-                    number(100 * question.restart_s / answer.mtbf_s, 2),
-                    " %)\n");
+  return text + cat("time left for training      ", number(100 * (1 - lost), 2), " %  (saves ",
+                    number(100 * question.stall_s / answer.daly_s, 2), " %, work done again ",
+                    number(50 * answer.daly_s / answer.mtbf_s, 2), " %, restarts ",
+                    number(100 * question.restart_s / answer.mtbf_s, 2), " %)\n");
 }
 
 }  // namespace trireme

@@ -51,8 +51,7 @@ ReshardLayout::Slice parse_slice(const Json& item, int num_ranks, const std::str
 }
 
 void check_slices(const std::vector<ReshardLayout::Slice>& slices,
-                  const std::vector<std::int64_t>& shape,
-                  const std::string& where) {
+                  const std::vector<std::int64_t>& shape, const std::string& where) {
   std::vector<Shard> parts;
   for (const ReshardLayout::Slice& slice : slices) {
     const Shard& part = slice.part;
@@ -168,16 +167,12 @@ std::string layout_text(const CheckpointManifest& manifest) {
   return text + "}}\n";
 }
 
-std::filesystem::path reshard_checkpoint(const Checkpoint& from,
-                                         const ReshardLayout& layout,
+std::filesystem::path reshard_checkpoint(const Checkpoint& from, const ReshardLayout& layout,
                                          const std::filesystem::path& folder) {
   const CheckpointManifest& manifest = from.manifest();
-  Unpublished whole{folder,
-                    folder / (".tmp-" + step_folder_name(manifest.step)),
-                    manifest.run_id,
-                    manifest.step,
-                    manifest.values,
-                    {}};
+  Unpublished whole{folder,          folder / (".tmp-" + step_folder_name(manifest.step)),
+                    manifest.run_id, manifest.step,
+                    manifest.values, {}};
   for (const SavedFile& file : manifest.files) whole.files[file.name] = from.file(file.name);
   make_temporary(whole);
   try {

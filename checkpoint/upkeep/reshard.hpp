@@ -39,12 +39,11 @@ ReshardLayout read_layout(const std::filesystem::path& file, const CheckpointMan
 /// The layout a checkpoint has, as such a text.
 std::string layout_text(const CheckpointManifest& manifest);
 
-/// Writes the same state as step-NNNNNNNNN of `folder` in another layout, by the same protocol as a
-/// save, which is for the holder of its RunLock alone; one shard for each rank. Everything read is
-/// checked. Memory: the largest shard. Returns the new checkpoint's folder. Throws as load_tensors
-/// and save_checkpoint.
-std::filesystem::path reshard_checkpoint(const Checkpoint& from,
-                                         const ReshardLayout& layout,
+/// Writes the same state as step-NNNNNNNNN of `folder` in another layout, by the same
+/// protocol as a save, which is for the holder of its RunLock alone; one shard for each rank.
+/// Everything read is checked. Memory: the largest shard. Returns the new checkpoint's folder.
+/// Throws as load_tensors and save_checkpoint.
+std::filesystem::path reshard_checkpoint(const Checkpoint& from, const ReshardLayout& layout,
                                          const std::filesystem::path& folder);
 
 }  // namespace trireme

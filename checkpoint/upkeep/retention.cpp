@@ -12,8 +12,8 @@
 namespace trireme {
 namespace {
 
-/// Throws Error(data) if anything is not as recorded; a trusted one is checked by the sizes of its
-/// files.
+/// Throws Error(data) if anything is not as recorded; a trusted one is checked
+/// by the sizes of its files.
 void check_good(const Checkpoint& checkpoint, bool trusted) {
   if (trusted) {
     for (const auto* list : {&checkpoint.manifest().shards, &checkpoint.manifest().files}) {
@@ -45,9 +45,7 @@ class Pruner {
       if (const auto error = capture([&] { checkpoint = Checkpoint::open(folder / name); })) {
         warn_(cat("checkpoint ", name, " is left alone, it cannot be read: ", error->what()));
       } else if (checkpoint->manifest().run_id != options.run_id) {
-        warn_(cat("checkpoint ",
-                  name,
-                  " is left alone, it belongs to run ",
+        warn_(cat("checkpoint ", name, " is left alone, it belongs to run ",
                   checkpoint->manifest().run_id));
       } else {
         ours_.push_back(*std::move(checkpoint));
@@ -78,15 +76,12 @@ class Pruner {
   bool is_good(const Checkpoint& checkpoint) {
     const auto known = good_.find(checkpoint.step());
     if (known != good_.end()) return known->second;
-    const bool trusted =
-        std::find(options_.trusted.begin(), options_.trusted.end(), checkpoint.step()) !=
-        options_.trusted.end();
+    const bool trusted = std::find(options_.trusted.begin(), options_.trusted.end(),
+                                   checkpoint.step()) != options_.trusted.end();
     const auto error = capture([&] { check_good(checkpoint, trusted); });
     if (error)
-      warn_(cat("checkpoint ",
-                step_folder_name(checkpoint.step()),
-                " does not count as kept: ",
-                error->what()));
+      warn_(cat("checkpoint ", step_folder_name(checkpoint.step()),
+                " does not count as kept: ", error->what()));
     return good_[checkpoint.step()] = !error;
   }
 
@@ -97,9 +92,8 @@ class Pruner {
       if (value == checkpoint.manifest().values.end()) continue;
       if (const auto loss = parse_number(value->second)) by_loss.emplace_back(*loss, &checkpoint);
     }
-    std::stable_sort(by_loss.begin(), by_loss.end(), [](const auto& a, const auto& b) {
-      return a.first < b.first;
-    });
+    std::stable_sort(by_loss.begin(), by_loss.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
     std::int64_t num_best = 0;
     for (const auto& [loss, checkpoint] : by_loss) {
       if (num_best == options_.keep_best) return;
@@ -125,8 +119,7 @@ std::vector<std::int64_t> surplus_checkpoints(const std::filesystem::path& folde
 }
 
 std::vector<std::int64_t> prune_checkpoints(const std::filesystem::path& folder,
-                                            const PruneOptions& options,
-                                            const WarningSink& warn) {
+                                            const PruneOptions& options, const WarningSink& warn) {
   const std::vector<std::int64_t> steps = surplus_checkpoints(folder, options, warn);
   std::optional<Error> first;
   for (const std::int64_t step : steps) {

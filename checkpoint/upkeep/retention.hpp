@@ -19,8 +19,7 @@ struct PruneOptions {
 
 /// The steps that prune_checkpoints would delete, newest first; deletes nothing.
 std::vector<std::int64_t> surplus_checkpoints(const std::filesystem::path& folder,
-                                              const PruneOptions& options,
-                                              const WarningSink& warn);
+                                              const PruneOptions& options, const WarningSink& warn);
 
 /// Deletes checkpoints older than the newest `keep_last` good ones, but keeps every `keep_every`-th
 /// step and the `keep_best` good ones of the lowest validation loss, the newer of two equals.
@@ -29,7 +28,6 @@ std::vector<std::int64_t> surplus_checkpoints(const std::filesystem::path& folde
 /// the run's owner may call it. Throws Error(usage) for keep_last < 1 or a negative number,
 /// Error(resource) when the disk refuses.
 std::vector<std::int64_t> prune_checkpoints(const std::filesystem::path& folder,
-                                            const PruneOptions& options,
-                                            const WarningSink& warn);
+                                            const PruneOptions& options, const WarningSink& warn);
 
 }  // namespace trireme

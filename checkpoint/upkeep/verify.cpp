@@ -76,8 +76,8 @@ void require_damage(const Error& error) {
 }
 
 void warn_skipped(const WarningSink& warn, std::int64_t step, const std::string& reason) {
-  warn(cat(
-      "checkpoint ", step_folder_name(step), " is not usable, trying the one before: ", reason));
+  warn(cat("checkpoint ", step_folder_name(step),
+           " is not usable, trying the one before: ", reason));
 }
 
 /// Feeds a tensor's row-major elements to `hash`, one window after another.
@@ -132,8 +132,7 @@ std::optional<Checkpoint> find_newest_good(const std::filesystem::path& folder,
   return found;
 }
 
-std::optional<Checkpoint> find_newest_good(const std::filesystem::path& folder,
-                                           Communicator& world,
+std::optional<Checkpoint> find_newest_good(const std::filesystem::path& folder, Communicator& world,
                                            const WarningSink& warn) {
   std::string names;  // rank 0's view: other nodes may see the folder a moment later
   agree(world, capture([&] {

@@ -29,9 +29,9 @@ struct SkippedStep {
   std::string reason;
 };
 
-/// The newest checkpoint in `folder` whose every byte is as recorded; older ones are tried when a
-/// newer one is damaged, with a warning that says which and why. Nothing if the folder holds no
-/// good one.
+/// The newest checkpoint in `folder` whose every byte is as recorded; older ones
+/// are tried when a newer one is damaged, with a warning that says which and why.
+/// Nothing if the folder holds no good one.
 std::optional<Checkpoint> find_newest_good(const std::filesystem::path& folder,
                                            const WarningSink& warn);
 
@@ -40,8 +40,7 @@ std::optional<Checkpoint> find_newest_good(const std::filesystem::path& folder,
                                            std::vector<SkippedStep>& skipped);
 
 /// Collective: the same on all ranks, files shared out among them; rank 0 warns.
-std::optional<Checkpoint> find_newest_good(const std::filesystem::path& folder,
-                                           Communicator& world,
+std::optional<Checkpoint> find_newest_good(const std::filesystem::path& folder, Communicator& world,
                                            const WarningSink& warn);
 
 /// SHA-256 of one logical tensor of a checkpoint that was verified before: name, dtype, shape and

@@ -242,31 +242,16 @@ std::string bench_text(const BenchReport& report) {
     std::snprintf(text, sizeof text, "%.1f", value);
     return std::string(text);
   };
-  std::string text = cat(report.documents,
-                         " documents, ",
-                         fixed(text_mb),
-                         " MB of text, ",
-                         report.tokens,
-                         " tokens, ",
-                         report.threads,
-                         report.threads == 1 ? " thread\n" : " threads\n");
-  text += cat("encode  ",
-              fixed(report.encode_mb_per_s()),
-              " MB/s (median of ",
-              report.passes,
-              " passes; the first ",
-              fixed(rate(text_mb, report.first_pass_s)),
-              "), ",
-              fixed(1e-6 * report.tokens_per_s()),
-              " million tokens/s, ",
-              fixed(rate(text_mb, report.pass_cpu_s)),
-              " MB per processor second\n");
+  std::string text =
+      cat(report.documents, " documents, ", fixed(text_mb), " MB of text, ", report.tokens,
+          " tokens, ", report.threads, report.threads == 1 ? " thread\n" : " threads\n");
+  text += cat("encode  ", fixed(report.encode_mb_per_s()), " MB/s (median of ", report.passes,
+              " passes; the first ", fixed(rate(text_mb, report.first_pass_s)), "), ",
+              fixed(1e-6 * report.tokens_per_s()), " million tokens/s, ",
+              fixed(rate(text_mb, report.pass_cpu_s)), " MB per processor second\n");
   if (report.pack_s > 0) {
-    text += cat("pack    ",
-                fixed(report.pack_mb_per_s()),
-                " MB/s, shards written and verified, ",
-                fixed(rate(text_mb, report.pack_cpu_s)),
-                " MB per processor second\n");
+    text += cat("pack    ", fixed(report.pack_mb_per_s()), " MB/s, shards written and verified, ",
+                fixed(rate(text_mb, report.pack_cpu_s)), " MB per processor second\n");
   }
   return text;
 }

@@ -95,67 +95,17 @@ std::string story(Draw& draw, bool chinese) {
   const Pair& mood = draw.pick(kMoods);
   const Pair& gift = draw.pick(kGifts);
   if (chinese) {
-    return cat("从前有一只",
-               animal.zh_name,
-               "，名叫",
-               name.zh,
-               "，住在",
-               animal.zh_home,
-               "里。有一天，天气",
-               weather.zh,
-               "，",
-               name.zh,
-               "觉得很",
-               mood.zh,
-               "。",
-               name.zh,
-               "想吃",
-               animal.zh_food,
-               "，就大声叫：“",
-               animal.zh_sound,
-               "！”一个朋友听见了，送来了",
-               animal.zh_food,
-               "和一个",
-               gift.zh,
-               "。",
-               name.zh,
-               "把",
-               gift.zh,
-               "带回",
-               animal.zh_home,
-               "，从此过得很快乐。");
+    return cat("从前有一只", animal.zh_name, "，名叫", name.zh, "，住在", animal.zh_home,
+               "里。有一天，天气", weather.zh, "，", name.zh, "觉得很", mood.zh, "。", name.zh,
+               "想吃", animal.zh_food, "，就大声叫：“", animal.zh_sound,
+               "！”一个朋友听见了，送来了", animal.zh_food, "和一个", gift.zh, "。", name.zh, "把",
+               gift.zh, "带回", animal.zh_home, "，从此过得很快乐。");
   }
-  return cat("Once upon a time there was a ",
-             animal.name,
-             " named ",
-             name.en,
-             ". ",
-             name.en,
-             " lived in the ",
-             animal.home,
-             ". One ",
-             weather.en,
-             " day ",
-             name.en,
-             " was very ",
-             mood.en,
-             ". ",
-             name.en,
-             " wanted to eat ",
-             animal.food,
-             " and cried: \"",
-             animal.sound,
-             "!\" A friend heard it and brought ",
-             animal.food,
-             " and a ",
-             gift.en,
-             ". ",
-             name.en,
-             " took the ",
-             gift.en,
-             " home to the ",
-             animal.home,
-             " and lived happily ever after.");
+  return cat("Once upon a time there was a ", animal.name, " named ", name.en, ". ", name.en,
+             " lived in the ", animal.home, ". One ", weather.en, " day ", name.en, " was very ",
+             mood.en, ". ", name.en, " wanted to eat ", animal.food, " and cried: \"", animal.sound,
+             "!\" A friend heard it and brought ", animal.food, " and a ", gift.en, ". ", name.en,
+             " took the ", gift.en, " home to the ", animal.home, " and lived happily ever after.");
 }
 
 std::string sums(Draw& draw) {
@@ -184,65 +134,26 @@ std::string question(Draw& draw, bool chinese) {
   const Animal& animal = draw.pick(kAnimals);
   switch (draw.below(4)) {
     case 0:
-      return chinese ? cat("问：",
-                           animal.zh_name,
-                           "住在哪里？\n答：",
-                           animal.zh_name,
-                           "住在",
-                           animal.zh_home,
-                           "里。")
-                     : cat("Question: Where does the ",
-                           animal.name,
-                           " live?\nAnswer: The ",
-                           animal.name,
-                           " lives in the ",
-                           animal.home,
-                           ".");
+      return chinese ? cat("问：", animal.zh_name, "住在哪里？\n答：", animal.zh_name, "住在",
+                           animal.zh_home, "里。")
+                     : cat("Question: Where does the ", animal.name, " live?\nAnswer: The ",
+                           animal.name, " lives in the ", animal.home, ".");
     case 1:
-      return chinese ? cat("问：",
-                           animal.zh_name,
-                           "爱吃什么？\n答：",
-                           animal.zh_name,
-                           "爱吃",
-                           animal.zh_food,
-                           "。")
-                     : cat("Question: What does the ",
-                           animal.name,
-                           " eat?\nAnswer: The ",
-                           animal.name,
-                           " eats ",
-                           animal.food,
-                           ".");
+      return chinese ? cat("问：", animal.zh_name, "爱吃什么？\n答：", animal.zh_name, "爱吃",
+                           animal.zh_food, "。")
+                     : cat("Question: What does the ", animal.name, " eat?\nAnswer: The ",
+                           animal.name, " eats ", animal.food, ".");
     case 2:
-      return chinese ? cat("问：",
-                           animal.zh_name,
-                           "怎么叫？\n答：",
-                           animal.zh_name,
-                           "叫“",
-                           animal.zh_sound,
-                           "”。")
-                     : cat("Question: What does the ",
-                           animal.name,
-                           " say?\nAnswer: The ",
-                           animal.name,
-                           " says \"",
-                           animal.sound,
-                           "\".");
+      return chinese ? cat("问：", animal.zh_name, "怎么叫？\n答：", animal.zh_name, "叫“",
+                           animal.zh_sound, "”。")
+                     : cat("Question: What does the ", animal.name, " say?\nAnswer: The ",
+                           animal.name, " says \"", animal.sound, "\".");
     default: {
       const std::uint32_t a = draw.below(10);
       const std::uint32_t b = draw.below(10);
       return chinese ? cat("问：", a, "加", b, "等于几？\n答：", a, "加", b, "等于", a + b, "。")
-                     : cat("Question: What is ",
-                           a,
-                           " plus ",
-                           b,
-                           "?\nAnswer: ",
-                           a,
-                           " plus ",
-                           b,
-                           " is ",
-                           a + b,
-                           ".");
+                     : cat("Question: What is ", a, " plus ", b, "?\nAnswer: ", a, " plus ", b,
+                           " is ", a + b, ".");
     }
   }
 }
@@ -279,9 +190,7 @@ void write_synth(const std::string& path, std::int64_t count, std::int64_t seed,
   if (!force && std::filesystem::exists(path, code)) {
     if (std::filesystem::file_size(path, code) == content.size() && read_file(path) == content)
       return;
-    fail(ErrorKind::usage,
-         "--output ",
-         path,
+    fail(ErrorKind::usage, "--output ", path,
          " exists and holds something else; --force replaces it");
   }
   write_file_atomic(path, content);

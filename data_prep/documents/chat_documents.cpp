@@ -47,8 +47,7 @@ struct PairCut {
 
 /// At most `seq_len` tokens a side. The prompt gives first, but its last token stays: with nothing
 /// before it the first token of an answer would be no target.
-PairCut cut_pair(std::span<const std::uint32_t> chosen,
-                 std::span<const std::uint32_t> rejected,
+PairCut cut_pair(std::span<const std::uint32_t> chosen, std::span<const std::uint32_t> rejected,
                  std::size_t seq_len) {
   const auto differ = std::mismatch(chosen.begin(), chosen.end(), rejected.begin(), rejected.end());
   PairCut cut;

@@ -47,42 +47,24 @@ std::string template_placeholder() {
 void add_chat_options(Command& command, ChatOptions& options) {
   command
       .option(
-          "--fields",
-          &options.fields,
-          "NAMES",
+          "--fields", &options.fields, "NAMES",
           "sft: USER,ASSISTANT, the fields of a record of two texts; dpo: PROMPT,CHOSEN,REJECTED")
-      .option("--template",
-              &options.config.format,
-              template_placeholder(),
+      .option("--template", &options.config.format, template_placeholder(),
               "sft, dpo: how a chat is written")
-      .option("--mask",
-              &options.config.mask,
-              "answer|minimind",
+      .option("--mask", &options.config.mask, "answer|minimind",
               "sft, dpo: targets are each answer with its end token, or what MiniMind trains")
-      .option("--special-in-content",
-              &options.config.special_in_content,
-              "text|allow|error",
+      .option("--special-in-content", &options.config.special_in_content, "text|allow|error",
               "sft, dpo: added tokens inside a message are plain characters, tokens, or a bad line")
-      .option("--augment",
-              &options.augment,
-              "none|minimind",
+      .option("--augment", &options.augment, "none|minimind",
               "sft, dpo: minimind is --add-system 0.2 --drop-empty-think 0.8 (0.95 for V2.5)")
-      .option("--add-system",
-              &options.add_system,
-              "P",
+      .option("--add-system", &options.add_system, "P",
               "sft: probability of a system message where there is none; -1: as --augment says")
       .option(
-          "--drop-empty-think",
-          &options.drop_empty_think,
-          "P",
+          "--drop-empty-think", &options.drop_empty_think, "P",
           "sft, dpo: probability that a chat loses its empty think blocks; -1: as --augment says")
-      .option("--system-prompts",
-              &options.system_prompts,
-              "FILE",
+      .option("--system-prompts", &options.system_prompts, "FILE",
               "for --add-system: a prompt a line; without it ten built-in ones")
-      .option("--copies",
-              &options.config.copies,
-              "N",
+      .option("--copies", &options.config.copies, "N",
               "sft, dpo: documents a line, each with draws of its own: one an epoch")
       .option("--seed", &options.seed, "S", "sft, dpo: of these draws");
 }

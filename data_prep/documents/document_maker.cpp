@@ -77,9 +77,7 @@ void check_ratio(double value, const char* name) {
 DocumentMaker::DocumentMaker(Tokenizer tokenizer, const PackConfig&)
     : tokenizer_(std::move(tokenizer)), width_(size_of(token_dtype_for(tokenizer_.vocab_size()))) {}
 
-bool DocumentMaker::is_record(const TextRecord& record,
-                              const Line& line,
-                              std::uint32_t file,
+bool DocumentMaker::is_record(const TextRecord& record, const Line& line, std::uint32_t file,
                               BlockResult& result) {
   switch (record.status) {
     case RecordStatus::blank:
@@ -97,9 +95,7 @@ bool DocumentMaker::is_record(const TextRecord& record,
   return true;
 }
 
-void DocumentMaker::add_bad(const Line& line,
-                            std::uint32_t file,
-                            std::string reason,
+void DocumentMaker::add_bad(const Line& line, std::uint32_t file, std::string reason,
                             BlockResult& result) {
   ++result.counts.bad_lines;
   if (result.bad.size() < kMaxBadListed)
@@ -115,10 +111,8 @@ void DocumentMaker::add_tokens(std::span<const std::uint32_t> ids, BlockResult& 
   }
 }
 
-void DocumentMaker::end_document(const Line& line,
-                                 std::uint64_t num_tokens,
-                                 std::uint64_t text_hash,
-                                 BlockResult& result) {
+void DocumentMaker::end_document(const Line& line, std::uint64_t num_tokens,
+                                 std::uint64_t text_hash, BlockResult& result) {
   result.lengths.push_back(num_tokens);
   result.offsets.push_back(line.offset);
   result.lines.push_back(result.line_of_next);
@@ -166,10 +160,7 @@ void warn_of_unknown_markers(const PackConfig& config, const Tokenizer& tokenize
   }
   if (unknown.empty()) return;
   log::warn(
-      cat("--template ",
-          config.chat.format,
-          " writes ",
-          unknown,
+      cat("--template ", config.chat.format, " writes ", unknown,
           ", which the tokenizer does not know as tokens: they become plain characters. Is it "
           "the template of this tokenizer?"));
 }

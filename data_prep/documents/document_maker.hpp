@@ -29,21 +29,15 @@ class DocumentMaker {
   [[nodiscard]] const Tokenizer& tokenizer() const noexcept { return tokenizer_; }
 
   /// True if the line is a record; else it has been counted.
-  static bool is_record(const TextRecord& record,
-                        const Line& line,
-                        std::uint32_t file,
+  static bool is_record(const TextRecord& record, const Line& line, std::uint32_t file,
                         BlockResult& result);
-  static void add_bad(const Line& line,
-                      std::uint32_t file,
-                      std::string reason,
+  static void add_bad(const Line& line, std::uint32_t file, std::string reason,
                       BlockResult& result);
 
   /// Adds tokens of the document that is being made.
   void add_tokens(std::span<const std::uint32_t> ids, BlockResult& result) const;
   /// Ends the document: `num_tokens` were added since the one before.
-  static void end_document(const Line& line,
-                           std::uint64_t num_tokens,
-                           std::uint64_t text_hash,
+  static void end_document(const Line& line, std::uint64_t num_tokens, std::uint64_t text_hash,
                            BlockResult& result);
 
  private:

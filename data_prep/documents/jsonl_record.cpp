@@ -26,14 +26,11 @@ struct TextFieldReader::Parser {
   std::string quoted_json;
 
   /// Sets `text` to the field's value.
-  std::optional<LineProblem> find(const char* json,
-                                  std::size_t size,
-                                  const std::string& field,
+  std::optional<LineProblem> find(const char* json, std::size_t size, const std::string& field,
                                   std::string_view& text);
 };
 
-std::optional<LineProblem> TextFieldReader::Parser::find(const char* json,
-                                                         std::size_t size,
+std::optional<LineProblem> TextFieldReader::Parser::find(const char* json, std::size_t size,
                                                          const std::string& field,
                                                          std::string_view& text) {
   simdjson::dom::element root;
@@ -95,9 +92,7 @@ std::uint64_t occurrences(std::string_view part, std::string_view text) {
 }
 
 TextRecord judge_line(
-    const Line& line,
-    OnBadText on_bad_text,
-    std::string& repaired,
+    const Line& line, OnBadText on_bad_text, std::string& repaired,
     const std::function<std::optional<LineProblem>(const char* json, std::size_t size)>& parse,
     const std::function<std::uint64_t(std::string_view part)>& count) {
   TextRecord record;
@@ -117,8 +112,8 @@ TextRecord judge_line(
       repaired.append(kLinePadding, '\0');
       return parse(repaired.data(), size);
     };
-    // What of the bad text is in the record? Read twice, once with a mark that hardly anyone
-    // writes.
+    // What of the bad text is in the record? Read twice, once with a mark that
+    // hardly anyone writes.
     std::uint64_t marks = 0;
     problem = parse_with(kMark);
     if (!problem) {

@@ -27,12 +27,10 @@ struct PackConfig {
   std::string output;
   std::int64_t seq_len = 512;
   std::string field = "text";
-  bool bos = true;  // put the tokenizer's begin token before, and its end token after, each
-                    // document, if it has one
-  bool eos = true;
-  std::string special_in_text =
-      "allow";      // added tokens inside a text: "allow" (matched) or "text" (plain characters)
-  ChatConfig chat;  // for kinds sft and dpo
+  bool bos = true;  // the tokenizer's begin token before each document, if it has one
+  bool eos = true;  // its end token after
+  std::string special_in_text = "allow";  // added tokens inside a text, or "text": as characters
+  ChatConfig chat;                        // for kinds sft and dpo
   OnBadText on_bad_text = OnBadText::error;
   std::int64_t unit_bytes = std::int64_t{256} << 20;  // of input a shard is made from
 

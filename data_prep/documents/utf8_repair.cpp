@@ -70,8 +70,8 @@ Repaired repair_json_text(std::string_view json, std::string_view replacement) {
   Repaired repaired;
   repaired.text.reserve(json.size());
   while (!json.empty()) {
-    // A backslash before a byte that is not ASCII is copied alone, so that the byte is looked at as
-    // well.
+    // A backslash before a byte that is not ASCII is copied alone, so that the
+    // byte is looked at as well.
     const bool escape =
         json[0] == '\\' && (json.size() < 2 || static_cast<unsigned char>(json[1]) < 0x80);
     const Sequence sequence = escape ? leading_escape(json) : leading_sequence(json);

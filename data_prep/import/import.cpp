@@ -115,15 +115,8 @@ class Importer {
     const std::uint64_t tokens = files_.back()->num_tokens();
     if (const std::uint64_t shards = units_.size() + (tokens + part - 1) / part;
         shards > kMaxShards) {
-      fail(ErrorKind::usage,
-           "--shard-tokens ",
-           part,
-           " would make ",
-           shards,
-           " shards of the inputs up to ",
-           input.path.string(),
-           ", at most ",
-           kMaxShards,
+      fail(ErrorKind::usage, "--shard-tokens ", part, " would make ", shards,
+           " shards of the inputs up to ", input.path.string(), ", at most ", kMaxShards,
            " are made; give a larger one");
     }
     for (std::uint64_t begin = 0; begin < tokens; begin += part)
@@ -134,10 +127,9 @@ class Importer {
     }
   }
 
-  /// No document starts in the `last` part of `file`, and the one that ends there is no longer than
-  /// a part.
-  static bool ends_without_cut(const ForeignTokens& file,
-                               const TokenUnit& last,
+  /// No document starts in the `last` part of `file`, and the one that ends there
+  /// is no longer than a part.
+  static bool ends_without_cut(const ForeignTokens& file, const TokenUnit& last,
                                std::uint64_t part) {
     return file.documents(last.begin, last.end, /*only_first=*/true).empty() &&
            !file.documents(last.end - part, last.begin, /*only_first=*/true).empty();
@@ -185,8 +177,7 @@ class Importer {
       mine.push_back(pending[i]);
       bytes += stored_bytes(units_[pending[i]]);
     }
-    Progress progress(size == 1 ? "import" : cat("import, rank ", rank_),
-                      bytes,
+    Progress progress(size == 1 ? "import" : cat("import, rank ", rank_), bytes,
                       rank_ == 0 ? config_.progress : ProgressMode::none);
     for (const std::size_t unit : mine) {
       const ShardCounts counts = make_shard(unit);
@@ -254,10 +245,8 @@ class Importer {
     return content.meta.counts;
   }
 
-  [[nodiscard]] std::vector<std::byte> read_tokens(const ForeignTokens& file,
-                                                   std::uint64_t begin,
-                                                   std::uint64_t end,
-                                                   DType dtype) const {
+  [[nodiscard]] std::vector<std::byte> read_tokens(const ForeignTokens& file, std::uint64_t begin,
+                                                   std::uint64_t end, DType dtype) const {
     std::vector<std::byte> tokens((end - begin) * size_of(dtype));
     std::vector<std::uint32_t> ids;
     for (std::uint64_t at = begin; at < end; at += ids.size()) {
@@ -265,9 +254,8 @@ class Importer {
       file.read(at, ids, vocab_size_);
       std::byte* to = tokens.data() + (at - begin) * size_of(dtype);
       if (dtype == DType::u16) {
-        std::transform(ids.begin(), ids.end(), reinterpret_cast<std::uint16_t*>(to), [](auto id) {
-          return static_cast<std::uint16_t>(id);
-        });
+        std::transform(ids.begin(), ids.end(), reinterpret_cast<std::uint16_t*>(to),
+                       [](auto id) { return static_cast<std::uint16_t>(id); });
       } else {
         std::copy(ids.begin(), ids.end(), reinterpret_cast<std::uint32_t*>(to));
       }

@@ -26,8 +26,7 @@ void ForeignTokens::set_layout(Type type, std::uint64_t data_begin, std::uint64_
                                                     : 1;
 }
 
-void ForeignTokens::read(std::uint64_t begin,
-                         std::span<std::uint32_t> ids,
+void ForeignTokens::read(std::uint64_t begin, std::span<std::uint32_t> ids,
                          std::uint64_t vocab_size) const {
   std::vector<std::byte> bytes(ids.size() * width_);
   read_all(file_.get(), bytes, byte_of(begin), path_);
@@ -35,14 +34,8 @@ void ForeignTokens::read(std::uint64_t begin,
     for (std::size_t i = 0; i < ids.size(); ++i) {
       const std::int64_t id = value_at<decltype(zero)>(bytes.data(), i);
       if (id < 0 || static_cast<std::uint64_t>(id) >= vocab_size) {
-        fail(ErrorKind::data,
-             path_.string(),
-             ":",
-             byte_of(begin + i),
-             ": token ",
-             id,
-             ", must be in [0, ",
-             vocab_size,
+        fail(ErrorKind::data, path_.string(), ":", byte_of(begin + i), ": token ", id,
+             ", must be in [0, ", vocab_size,
              "): another tokenizer than the one given, or a damaged file");
       }
       ids[i] = static_cast<std::uint32_t>(id);

@@ -36,8 +36,7 @@ class ForeignTokens {
 
   /// First token of each document that starts in [begin, end), ascending; token 0 is one.
   /// `only_first`: no more than the first of them.
-  [[nodiscard]] virtual std::vector<std::uint64_t> documents(std::uint64_t begin,
-                                                             std::uint64_t end,
+  [[nodiscard]] virtual std::vector<std::uint64_t> documents(std::uint64_t begin, std::uint64_t end,
                                                              bool only_first) const = 0;
 
  protected:
@@ -76,7 +75,6 @@ EotPlace parse_eot_place(std::string_view text);
 /// 50256 and 128000, what the scripts write with these magics; a negative one cuts nowhere.
 /// Source: llm.c, dev/data/data_common.py (format facts).
 std::unique_ptr<ForeignTokens> open_llm_c(const std::filesystem::path& path,
-                                          std::optional<std::int64_t> eot_id,
-                                          EotPlace place);
+                                          std::optional<std::int64_t> eot_id, EotPlace place);
 
 }  // namespace trireme

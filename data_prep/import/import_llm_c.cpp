@@ -23,26 +23,14 @@ class LlmCTokens : public ForeignTokens {
     const bool gpt2 = magic == 20240520 && version == 1;
     const bool llama3 = magic == 20240801 && version == 7;
     if (!gpt2 && !llama3) {
-      fail(ErrorKind::data,
-           path.string(),
-           ": magic ",
-           magic,
-           " version ",
-           version,
+      fail(ErrorKind::data, path.string(), ": magic ", magic, " version ", version,
            ", must be 20240520 version 1 (u16) or 20240801 version 7 (u32)");
     }
     const std::uint64_t width = gpt2 ? 2 : 4;
     // The count is an int32 of a number under 2^31; the file's size must agree.
     if (tokens < 0 || size != kHeaderBytes + static_cast<std::uint64_t>(tokens) * width) {
-      fail(ErrorKind::data,
-           path.string(),
-           ": ",
-           size,
-           " bytes, the header's ",
-           tokens,
-           " tokens of ",
-           width,
-           " bytes make ",
+      fail(ErrorKind::data, path.string(), ": ", size, " bytes, the header's ", tokens,
+           " tokens of ", width, " bytes make ",
            kHeaderBytes + static_cast<std::uint64_t>(std::max(tokens, 0)) * width);
     }
     set_layout(gpt2 ? Type::u16 : Type::u32, kHeaderBytes, static_cast<std::uint64_t>(tokens));
@@ -55,8 +43,7 @@ class LlmCTokens : public ForeignTokens {
     }
   }
 
-  [[nodiscard]] std::vector<std::uint64_t> documents(std::uint64_t begin,
-                                                     std::uint64_t end,
+  [[nodiscard]] std::vector<std::uint64_t> documents(std::uint64_t begin, std::uint64_t end,
                                                      bool only_first) const override {
     std::vector<std::uint64_t> starts;
     if (num_tokens() == 0 || begin >= end) return starts;
@@ -93,8 +80,7 @@ EotPlace parse_eot_place(std::string_view text) {
 }
 
 std::unique_ptr<ForeignTokens> open_llm_c(const std::filesystem::path& path,
-                                          std::optional<std::int64_t> eot_id,
-                                          EotPlace place) {
+                                          std::optional<std::int64_t> eot_id, EotPlace place) {
   return std::make_unique<LlmCTokens>(path, eot_id, place);
 }
 

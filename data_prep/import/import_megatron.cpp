@@ -24,15 +24,9 @@ class MegatronTokens : public ForeignTokens {
     const std::uint64_t bin_bytes = std::filesystem::file_size(path);
     const std::uint64_t width = read_header();
     if (bin_bytes % width != 0) {
-      fail(ErrorKind::data,
-           path.string(),
-           ": ",
-           bin_bytes,
-           " bytes are no whole number of tokens of ",
-           width,
-           " bytes, the type that ",
-           index_path_.string(),
-           " names");
+      fail(ErrorKind::data, path.string(), ": ", bin_bytes,
+           " bytes are no whole number of tokens of ", width, " bytes, the type that ",
+           index_path_.string(), " names");
     }
     width_ = width;
     set_layout(type_of(code_), 0, bin_bytes / width);
@@ -40,8 +34,7 @@ class MegatronTokens : public ForeignTokens {
     check_documents();
   }
 
-  [[nodiscard]] std::vector<std::uint64_t> documents(std::uint64_t begin,
-                                                     std::uint64_t end,
+  [[nodiscard]] std::vector<std::uint64_t> documents(std::uint64_t begin, std::uint64_t end,
                                                      bool only_first) const override {
     std::uint64_t low = 0;
     std::uint64_t high = num_documents_;
@@ -70,24 +63,15 @@ class MegatronTokens : public ForeignTokens {
 
  private:
   [[noreturn]] void damaged(const char* table, std::uint64_t entry) const {
-    fail(ErrorKind::data,
-         index_path_.string(),
-         ": entry ",
-         entry,
-         " of the ",
-         table,
-         " is out of order: a damaged index, or not the one of ",
-         path_.string());
+    fail(ErrorKind::data, index_path_.string(), ": entry ", entry, " of the ", table,
+         " is out of order: a damaged index, or not the one of ", path_.string());
   }
 
   template <class T>
-  [[nodiscard]] std::vector<T> table(std::uint64_t at,
-                                     std::uint64_t first,
+  [[nodiscard]] std::vector<T> table(std::uint64_t at, std::uint64_t first,
                                      std::uint64_t count) const {
     std::vector<T> values(count);
-    read_all(index_.get(),
-             std::as_writable_bytes(std::span(values)),
-             at + first * sizeof(T),
+    read_all(index_.get(), std::as_writable_bytes(std::span(values)), at + first * sizeof(T),
              index_path_);
     return values;
   }
@@ -114,35 +98,20 @@ class MegatronTokens : public ForeignTokens {
     const std::uint64_t expected =
         possible ? kHeaderBytes + 12 * num_sequences_ + 8 * entries : std::uint64_t{0};
     if (possible && num_sequences_ > 0 && size == expected + num_sequences_) {
-      fail(ErrorKind::data,
-           index_path_.string(),
+      fail(ErrorKind::data, index_path_.string(),
            ": has modes, so it is a multimodal set: only text is imported");
     }
     if (size != expected) {
-      fail(ErrorKind::data,
-           index_path_.string(),
-           ": ",
-           size,
-           " bytes, ",
-           num_sequences_,
-           " sequences and ",
-           entries,
-           " document borders make ",
-           expected);
+      fail(ErrorKind::data, index_path_.string(), ": ", size, " bytes, ", num_sequences_,
+           " sequences and ", entries, " document borders make ", expected);
     }
     num_documents_ = entries - 1;
     documents_at_ = kHeaderBytes + 12 * num_sequences_;
     const auto first = table<std::int64_t>(documents_at_, 0, 1)[0];
     const auto last = table<std::int64_t>(documents_at_, num_documents_, 1)[0];
     if (first != 0 || last != static_cast<std::int64_t>(num_sequences_)) {
-      fail(ErrorKind::data,
-           index_path_.string(),
-           ": documents go from sequence ",
-           first,
-           " to ",
-           last,
-           ", must be 0 to ",
-           num_sequences_);
+      fail(ErrorKind::data, index_path_.string(), ": documents go from sequence ", first, " to ",
+           last, ", must be 0 to ", num_sequences_);
     }
     constexpr std::array<std::uint64_t, 9> kBytes{0, 1, 1, 2, 4, 8, 0, 0, 2};
     return kBytes[code_];
@@ -163,10 +132,7 @@ class MegatronTokens : public ForeignTokens {
       case 8:
         return Type::u16;
       default:
-        fail(ErrorKind::data,
-             index_path_.string(),
-             ": token type ",
-             int{code},
+        fail(ErrorKind::data, index_path_.string(), ": token type ", int{code},
              ", must be 1, 2, 3, 4, 5 or 8 (integers)");
     }
   }
@@ -185,14 +151,8 @@ class MegatronTokens : public ForeignTokens {
       }
     }
     if (at != byte_of(num_tokens())) {
-      fail(ErrorKind::data,
-           path_.string(),
-           ": ",
-           byte_of(num_tokens()),
-           " bytes, the sequences of ",
-           index_path_.string(),
-           " make ",
-           at);
+      fail(ErrorKind::data, path_.string(), ": ", byte_of(num_tokens()),
+           " bytes, the sequences of ", index_path_.string(), " make ", at);
     }
   }
 

@@ -16,8 +16,7 @@ namespace trireme {
 /// lines of theirs. Where one list of blocks goes on after another in a compressed input,
 /// decompression goes on as well.
 ///   memory  for each worker an open file; for the compressed input in hand its decoder, a block
-///   and
-///           the longest line
+///           and the longest line
 class BlockReader {
  public:
   BlockReader(const std::vector<InputFile>& files, int num_workers);

@@ -19,8 +19,7 @@ void CompressedSource::read(std::uint64_t offset, std::span<std::byte> bytes) {
   }
   skip_to(offset);
   load_until(offset + bytes.size());
-  std::copy_n(kept_.begin() + static_cast<std::ptrdiff_t>(offset - kept_begin_),
-              bytes.size(),
+  std::copy_n(kept_.begin() + static_cast<std::ptrdiff_t>(offset - kept_begin_), bytes.size(),
               bytes.begin());
 }
 
@@ -59,12 +58,8 @@ void CompressedSource::load_until(std::uint64_t end) {
 }
 
 void CompressedSource::fail_short() const {
-  fail(ErrorKind::data,
-       file_.path.string(),
-       ": changed while it was read: ends after ",
-       decoder_->offset(),
-       " decompressed bytes, had ",
-       file_.size);
+  fail(ErrorKind::data, file_.path.string(), ": changed while it was read: ends after ",
+       decoder_->offset(), " decompressed bytes, had ", file_.size);
 }
 
 }  // namespace trireme

@@ -40,11 +40,7 @@ void refuse_known_formats(const std::filesystem::path& path, std::string_view he
        {"PAR1"sv, "Parquet"sv}}};
   for (const auto& [magic, name] : kOthers) {
     if (head.starts_with(magic)) {
-      fail(ErrorKind::data,
-           "--input ",
-           path.string(),
-           " is ",
-           name,
+      fail(ErrorKind::data, "--input ", path.string(), " is ", name,
            ", must be jsonl, plain or as .gz or .zst; unpack it, or pack it anew with zstd");
     }
   }
@@ -72,10 +68,7 @@ Compression detect_compression(const std::filesystem::path& path, std::string_vi
   const std::string extension = path.extension().string();
   if ((extension == ".gz" || extension == ".zst") && !looks_like_json(head)) {
     fail(
-        ErrorKind::data,
-        path.string(),
-        " is named ",
-        extension,
+        ErrorKind::data, path.string(), " is named ", extension,
         ", but begins neither like gzip or zstd nor like a line of JSON: cut or damaged at byte 0");
   }
   return Compression::none;
@@ -83,9 +76,8 @@ Compression detect_compression(const std::filesystem::path& path, std::string_vi
 
 AccessPoint nearest_point(const std::vector<AccessPoint>& points, std::uint64_t offset) {
   const auto after = std::upper_bound(
-      points.begin(), points.end(), offset, [](std::uint64_t at, const AccessPoint& point) {
-        return at < point.offset;
-      });
+      points.begin(), points.end(), offset,
+      [](std::uint64_t at, const AccessPoint& point) { return at < point.offset; });
   return after == points.begin() ? AccessPoint{} : *(after - 1);
 }
 
@@ -172,11 +164,8 @@ class Decompressor::ZstdCodec final : public Codec {
   std::unique_ptr<ZSTD_DCtx, Free> context_;
 };
 
-Decompressor::Decompressor(int fd,
-                           std::filesystem::path path,
-                           std::uint64_t packed_size,
-                           Compression compression,
-                           const AccessPoint& start)
+Decompressor::Decompressor(int fd, std::filesystem::path path, std::uint64_t packed_size,
+                           Compression compression, const AccessPoint& start)
     : fd_(fd),
       path_(std::move(path)),
       packed_size_(packed_size),
@@ -247,16 +236,8 @@ bool Decompressor::begin_part() {
 }
 
 void Decompressor::fail_at(std::string_view what) const {
-  fail(ErrorKind::data,
-       path_.string(),
-       ": damaged ",
-       name_of(compression_),
-       " at byte ",
-       packed_at(),
-       " of ",
-       packed_size_,
-       ": ",
-       what);
+  fail(ErrorKind::data, path_.string(), ": damaged ", name_of(compression_), " at byte ",
+       packed_at(), " of ", packed_size_, ": ", what);
 }
 
 }  // namespace trireme

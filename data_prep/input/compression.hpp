@@ -23,8 +23,8 @@ std::string_view name_of(Compression compression);
 /// (xz, bzip2, lz4, zip, Parquet).
 Compression detect_compression(const std::filesystem::path& path, std::string_view head);
 
-/// A place of a compressed file where reading can begin: the start of a gzip member or a zstd
-/// frame.
+/// A place of a compressed file where reading can begin: the start of a gzip
+/// member or a zstd frame.
 struct AccessPoint {
   std::uint64_t offset = 0;  // bytes of the decompressed stream before it
   std::uint64_t packed = 0;  // bytes of the file before it
@@ -41,11 +41,8 @@ AccessPoint nearest_point(const std::vector<AccessPoint>& points, std::uint64_t 
 class Decompressor {
  public:
   /// `fd` is the file and must outlive this; `packed_size` its bytes.
-  Decompressor(int fd,
-               std::filesystem::path path,
-               std::uint64_t packed_size,
-               Compression compression,
-               const AccessPoint& start);
+  Decompressor(int fd, std::filesystem::path path, std::uint64_t packed_size,
+               Compression compression, const AccessPoint& start);
   Decompressor(Decompressor&&) noexcept;
   Decompressor& operator=(Decompressor&&) noexcept;
   Decompressor(const Decompressor&) = delete;

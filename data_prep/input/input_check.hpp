@@ -15,8 +15,8 @@ struct UnitDropped {};
 /// How the shards of a folder are compared with the inputs as they are now.
 struct InputCheck {
   std::vector<std::size_t> units;  // that this rank compares, in the order they are read best
-  std::function<std::string(std::size_t unit)> hash;   // what /meta's input_xxh3 would be now; may
-                                                       // throw UnitDropped
+  /// What /meta's input_xxh3 would be now; may throw UnitDropped.
+  std::function<std::string(std::size_t unit)> hash;
   std::function<std::string(std::size_t unit)> place;  // the unit's inputs, for a message
 };
 

@@ -21,16 +21,16 @@ std::vector<std::string> files_of_folder(const std::string& folder) {
   try {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
       const std::string name = entry.path().filename().string();
-      const bool wanted = std::any_of(
-          kSuffixes.begin(), kSuffixes.end(), [&](auto suffix) { return name.ends_with(suffix); });
+      const bool wanted = std::any_of(kSuffixes.begin(), kSuffixes.end(),
+                                      [&](auto suffix) { return name.ends_with(suffix); });
       if (wanted && entry.is_regular_file()) files.push_back(entry.path().string());
     }
   } catch (const std::filesystem::filesystem_error& error) {
     fail_to_read("list --input", folder, error.code().value());
   }
   if (files.empty())
-    fail(
-        ErrorKind::data, "--input ", folder, ": no .jsonl, .jsonl.gz or .jsonl.zst in this folder");
+    fail(ErrorKind::data, "--input ", folder,
+         ": no .jsonl, .jsonl.gz or .jsonl.zst in this folder");
   std::sort(files.begin(), files.end());
   return files;
 }

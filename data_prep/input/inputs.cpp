@@ -50,8 +50,7 @@ void measure(InputFile& file) {
 }
 
 /// What the ranks learned, to all of them: for each of `mine` its number, size and points.
-void share(const std::vector<std::size_t>& mine,
-           std::vector<InputFile>& files,
+void share(const std::vector<std::size_t>& mine, std::vector<InputFile>& files,
            Communicator& world) {
   std::vector<std::uint64_t> words{0};
   for (const std::size_t i : mine) {
@@ -110,8 +109,7 @@ std::uint64_t cost_of_start(const InputFile& file, std::uint64_t offset) {
 }  // namespace
 
 std::vector<InputFile> inspect_inputs(const std::vector<std::string>& arguments,
-                                      std::int64_t threads,
-                                      Communicator* world) {
+                                      std::int64_t threads, Communicator* world) {
   const std::vector<std::filesystem::path> paths = expand_inputs(arguments);
   const std::filesystem::path common = common_folder(paths);
   std::vector<InputFile> files;
@@ -125,17 +123,9 @@ std::vector<Unit> plan_units(const std::vector<InputFile>& files, std::uint64_t 
   std::uint64_t total = 0;
   for (const InputFile& file : files) total += file.size;
   if (total / unit_bytes >= kMaxShards && total > kMaxShards * unit_bytes) {
-    fail(ErrorKind::usage,
-         "--unit-bytes ",
-         unit_bytes,
-         " would make ",
-         (total - 1) / unit_bytes + 1,
-         " shards of ",
-         total,
-         " bytes of input, at most ",
-         kMaxShards,
-         " are made: give at least ",
-         (total - 1) / kMaxShards + 1);
+    fail(ErrorKind::usage, "--unit-bytes ", unit_bytes, " would make ",
+         (total - 1) / unit_bytes + 1, " shards of ", total, " bytes of input, at most ",
+         kMaxShards, " are made: give at least ", (total - 1) / kMaxShards + 1);
   }
   std::vector<Unit> units(1);
   std::uint64_t room = unit_bytes;

@@ -14,9 +14,9 @@ struct InputFile {
   std::filesystem::path path;
   std::string
       name;  // relative to the inputs' common folder: what goes into shards, never an absolute path
-  std::uint64_t size = 0;   // bytes of the stream
-  std::string fingerprint;  // XXH3-128 of the first and last 64 KiB of the file (compressed: and
-                            // its size): tells most other files of the same size
+  std::uint64_t size = 0;  // bytes of the stream
+  /// XXH3-128 of the first and last 64 KiB of the file (compressed: and its size).
+  std::string fingerprint;
   Compression compression = Compression::none;
   std::uint64_t packed_size = 0;    // bytes of the file
   std::vector<AccessPoint> points;  // compressed: where reading can begin, ascending
@@ -29,8 +29,7 @@ struct InputFile {
 /// Throws Error(usage) for no file at all, a folder or pattern without any, one file given twice,
 /// an unknown compression; Error(data) for what cannot be read or is damaged.
 std::vector<InputFile> inspect_inputs(const std::vector<std::string>& arguments,
-                                      std::int64_t threads = 1,
-                                      Communicator* world = nullptr);
+                                      std::int64_t threads = 1, Communicator* world = nullptr);
 
 /// Bytes [begin, end) of input `file`: the lines whose first byte lies in it.
 struct ByteRange {

@@ -39,11 +39,7 @@ std::string packing_text(const Manifest& manifest, const Sizes& sizes) {
     return cat("\npairs           of at most ", manifest.seq_len, " tokens a side");
   char padding[32];
   std::snprintf(padding, sizeof padding, "%.3f %%", 100 * padding_share(manifest, sizes));
-  return cat("\nsequences       ",
-             sizes.sequences,
-             " of ",
-             manifest.seq_len,
-             " tokens, padding ",
+  return cat("\nsequences       ", sizes.sequences, " of ", manifest.seq_len, " tokens, padding ",
              padding);
 }
 
@@ -96,43 +92,17 @@ std::string inspect_text(const TokenSet& set) {
   const Manifest& manifest = set.manifest();
   const ShardCounts& counts = manifest.counts;
   const Sizes sizes = sizes_of(manifest);
-  std::string text = cat("kind            ",
-                         manifest.kind,
-                         "\ndocuments       ",
-                         counts.documents,
-                         "\ntokens          ",
-                         counts.tokens,
-                         "\ntarget tokens   ",
-                         counts.target_tokens,
-                         packing_text(manifest, sizes),
-                         "\nvocabulary      ",
-                         manifest.vocab_size,
-                         " (bos ",
-                         id_text(manifest.bos_id),
-                         ", eos ",
-                         id_text(manifest.eos_id),
-                         ", pad ",
-                         id_text(manifest.pad_id),
-                         ")\nshards          ",
-                         manifest.shards.size(),
-                         ", ",
-                         sizes.bytes,
-                         " bytes\nbad lines       ",
-                         counts.bad_lines,
-                         "\nreplaced chars  ",
-                         counts.replaced_chars,
-                         "\ntruncated       ",
-                         counts.truncated,
-                         part_of(counts.cut_answers, "a side lost its end"),
-                         "\ndropped         ",
-                         counts.dropped,
-                         part_of(counts.dropped_long, "too long"),
-                         part_of(counts.dropped_equal, "of equal sides"),
-                         "\ncontent         ",
-                         manifest.content_xxh3,
-                         "\noptions         ",
-                         manifest.config_json,
-                         "\n");
+  std::string text = cat(
+      "kind            ", manifest.kind, "\ndocuments       ", counts.documents,
+      "\ntokens          ", counts.tokens, "\ntarget tokens   ", counts.target_tokens,
+      packing_text(manifest, sizes), "\nvocabulary      ", manifest.vocab_size, " (bos ",
+      id_text(manifest.bos_id), ", eos ", id_text(manifest.eos_id), ", pad ",
+      id_text(manifest.pad_id), ")\nshards          ", manifest.shards.size(), ", ", sizes.bytes,
+      " bytes\nbad lines       ", counts.bad_lines, "\nreplaced chars  ", counts.replaced_chars,
+      "\ntruncated       ", counts.truncated, part_of(counts.cut_answers, "a side lost its end"),
+      "\ndropped         ", counts.dropped, part_of(counts.dropped_long, "too long"),
+      part_of(counts.dropped_equal, "of equal sides"), "\ncontent         ", manifest.content_xxh3,
+      "\noptions         ", manifest.config_json, "\n");
   for (const SourceEntry& source : manifest.sources)
     text += cat("source          ", source.name, ", ", source.size, " bytes\n");
   for (std::size_t i = 0; i < std::min(kShownBad, manifest.bad.size()); ++i)
@@ -141,8 +111,7 @@ std::string inspect_text(const TokenSet& set) {
     text += cat("                (", counts.bad_lines - kShownBad, " more)\n");
   text += cat(
       manifest.kind == schema::kKindDpo ? "tokens of each side of a pair" : "tokens of a document",
-      "\n",
-      to_text(length_histogram(set)));
+      "\n", to_text(length_histogram(set)));
   if (counts.documents != 0)
     text += cat("document 0, ", document_text(set, find_document(set, 0), kShownTokens));
   return escape_controls(text);

@@ -99,14 +99,9 @@ DocumentPlace find_line(const TokenSet& set, std::uint64_t line) {
       for (std::size_t doc = 0; doc < doc_lines.size(); ++doc) {
         if (doc_sources[doc] == i && doc_lines[doc] == line - before) return {s, doc};
       }
-      fail(ErrorKind::usage,
-           "line ",
-           line,
-           " of ",
-           input,
+      fail(ErrorKind::usage, "line ", line, " of ", input,
            " gave no document: it is blank, bad or dropped (`trireme-data inspect ",
-           set.folder().string(),
-           "` lists the bad ones)");
+           set.folder().string(), "` lists the bad ones)");
     }
   }
   fail(ErrorKind::usage, "--line ", line, ": ", input, " has ", before, " lines, from 0");
@@ -119,14 +114,8 @@ DocumentPlace find_document(const TokenSet& set, std::uint64_t index) {
     if (rest < shards[s].counts.documents) return {s, rest};
     rest -= shards[s].counts.documents;
   }
-  fail(ErrorKind::usage,
-       "--sample ",
-       index,
-       ": ",
-       set.folder().string(),
-       " has ",
-       set.manifest().counts.documents,
-       " documents, from 0");
+  fail(ErrorKind::usage, "--sample ", index, ": ", set.folder().string(), " has ",
+       set.manifest().counts.documents, " documents, from 0");
 }
 
 std::string document_json(const TokenSet& set, const DocumentPlace& place) {

@@ -86,12 +86,9 @@ std::string to_text(const LengthHistogram& histogram) {
     const std::uint64_t count = histogram.count[bucket];
     const auto bar = static_cast<std::size_t>((count * kBar + most - 1) / most);
     char line[80];
-    std::snprintf(line,
-                  sizeof line,
-                  "%9llu - %-9llu %10llu ",
-                  static_cast<unsigned long long>(bounds.from),
-                  static_cast<unsigned long long>(bounds.to),
-                  static_cast<unsigned long long>(count));
+    std::snprintf(
+        line, sizeof line, "%9llu - %-9llu %10llu ", static_cast<unsigned long long>(bounds.from),
+        static_cast<unsigned long long>(bounds.to), static_cast<unsigned long long>(count));
     text += cat(line, std::string(bar, '#'), '\n');
   }
   return text;

@@ -78,8 +78,7 @@ void check_name(const InputFile& file) {
 
 }  // namespace
 
-Manifest start_manifest(const PackConfig& config,
-                        const Tokenizer& tokenizer,
+Manifest start_manifest(const PackConfig& config, const Tokenizer& tokenizer,
                         const std::vector<InputFile>& files) {
   Manifest manifest;
   manifest.kind = config.kind;
@@ -114,11 +113,8 @@ void add_shards(const std::filesystem::path& folder, std::size_t num_shards, Man
     if (shard.meta().identity != manifest.identity || shard.meta().shard_index != i) {
       fail(ErrorKind::data, shard.path().string(), " is not shard ", i, " of this set");
     }
-    manifest.shards.push_back({schema::shard_name(i),
-                               shard.frame().hdf5_bytes + kFooterBytes,
-                               shard.frame().xxh3,
-                               shard.meta().counts,
-                               shard.meta().packs});
+    manifest.shards.push_back({schema::shard_name(i), shard.frame().hdf5_bytes + kFooterBytes,
+                               shard.frame().xxh3, shard.meta().counts, shard.meta().packs});
     manifest.counts += shard.meta().counts;
     add_bad(shard, manifest);
   }

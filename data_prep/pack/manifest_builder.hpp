@@ -11,8 +11,7 @@
 namespace trireme {
 
 /// The manifest of a pack before any shard is made: all that follows from what was asked for.
-Manifest start_manifest(const PackConfig& config,
-                        const Tokenizer& tokenizer,
+Manifest start_manifest(const PackConfig& config, const Tokenizer& tokenizer,
                         const std::vector<InputFile>& files);
 
 /// Adds the shards that lie in `folder`, in order. A pure function of their content.

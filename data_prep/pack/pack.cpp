@@ -40,9 +40,8 @@ void check_config(const PackConfig& config) {
 
 std::uint64_t bytes_of(const Unit& unit) {
   return std::accumulate(
-      unit.begin(), unit.end(), std::uint64_t{0}, [](std::uint64_t sum, const ByteRange& range) {
-        return sum + range.end - range.begin;
-      });
+      unit.begin(), unit.end(), std::uint64_t{0},
+      [](std::uint64_t sum, const ByteRange& range) { return sum + range.end - range.begin; });
 }
 
 std::string bad_place(const std::vector<InputFile>& files, const BadLine& bad) {
@@ -51,9 +50,7 @@ std::string bad_place(const std::vector<InputFile>& files, const BadLine& bad) {
 
 /// Moves the targets of the unit's documents to `content` and packs them for `seq_len`; pairs are
 /// not packed. Returns the tokens that are targets.
-std::uint64_t add_targets(const std::string& kind,
-                          std::int64_t seq_len,
-                          UnitResult& result,
+std::uint64_t add_targets(const std::string& kind, std::int64_t seq_len, UnitResult& result,
                           ShardContent& content) {
   if (kind == schema::kKindDpo) {
     content.pairs = std::move(result.pairs);
@@ -68,9 +65,7 @@ std::uint64_t add_targets(const std::string& kind,
 }
 
 /// Source numbers of the shard count its own sources only, so that a set of many files stays small.
-void number_sources(const std::vector<InputFile>& files,
-                    const Unit& unit,
-                    UnitResult& result,
+void number_sources(const std::vector<InputFile>& files, const Unit& unit, UnitResult& result,
                     ShardContent& content) {
   std::map<std::uint32_t, std::uint32_t> local;
   Json sources = Json::array();
@@ -132,11 +127,7 @@ class Packer {
 
  private:
   static void say_what_is_kept(const PackReport& report) {
-    log::info(cat(report.kept,
-                  " of ",
-                  report.units,
-                  " shards are kept; ",
-                  report.interrupted,
+    log::info(cat(report.kept, " of ", report.units, " shards are kept; ", report.interrupted,
                   report.interrupted == 1 ? " unit was" : " units were",
                   " under way when the last pack ended, to be made again"));
   }
@@ -212,8 +203,7 @@ class Packer {
   }
 
   std::unique_ptr<UnitScheduler> make_scheduler(
-      const std::vector<std::size_t>& pending,
-      const std::vector<std::uint64_t>& bytes,
+      const std::vector<std::size_t>& pending, const std::vector<std::uint64_t>& bytes,
       const std::function<void(const UnitTally&)>& on_tally) const {
     std::vector<std::vector<std::size_t>> chains =
         chain_units(files_, units_, static_cast<std::uint64_t>(config_.unit_bytes));
@@ -225,20 +215,15 @@ class Packer {
     std::erase_if(chains, [](const auto& chain) { return chain.empty(); });
     if (world_ == nullptr || config_.schedule == "static")
       return std::make_unique<StaticScheduler>(std::move(chains), bytes, rank_, size(), on_tally);
-    return std::make_unique<DynamicScheduler>(
-        *world_, UnitQueue(std::move(chains), bytes), on_tally);
+    return std::make_unique<DynamicScheduler>(*world_, UnitQueue(std::move(chains), bytes),
+                                              on_tally);
   }
 
   /// `count` bad lines are known, and no more can be allowed than asked for.
   void check_bad_lines(std::uint64_t count, const std::string& hint) const {
     if (!config_.max_bad || count <= static_cast<std::uint64_t>(*config_.max_bad)) return;
-    fail(ErrorKind::data,
-         "more than --max-bad ",
-         *config_.max_bad,
-         " bad lines: ",
-         count,
-         " so far",
-         hint);
+    fail(ErrorKind::data, "more than --max-bad ", *config_.max_bad, " bad lines: ", count,
+         " so far", hint);
   }
 
   void write(std::size_t unit, UnitResult& result) const {
@@ -283,8 +268,7 @@ class Packer {
     const bool two_texts = config_.kind == schema::kKindSft && config_.chat.fields.empty() &&
                            manifest_.counts.bad_lines != 0;
     fail(
-        ErrorKind::data,
-        "no document in the inputs",
+        ErrorKind::data, "no document in the inputs",
         why.empty() ? ": there is no line in them" : why,
         two_texts ? "; if a record is two texts, name their fields: --fields QUESTION,ANSWER" : "");
   }

@@ -18,19 +18,19 @@ struct PackReport {
   std::vector<Loss> losses{};  // of a finished set, on rank 0
 };
 
-/// Makes a token set from jsonl: inputs -> units (byte ranges) -> one shard each -> manifest.json,
-/// written last.
+/// Makes a token set from jsonl: inputs -> units (byte ranges) -> one shard each
+/// -> manifest.json, written last.
 ///
 /// Collective over `world` (null: this process alone): its ranks share the units; they must be
 /// given equal configs and see one file system. The bytes of the folder are a pure function of
 /// inputs, tokenizer and config: not of ranks, threads, time, or where a killed pack stopped.
-/// Calling it again after a kill makes what is missing, work redone at most one unit a rank; after
-/// success it makes nothing. Either way the inputs of shards that lie there are read again, and
-/// must be what they were. Where catch_stop_signals() was called, a stop signal on any rank ends
-/// it after the units in hand. `tokenizer_path`: folder or file. Throws, on the rank that meets it,
-/// Error(usage) for a folder that holds something else, an input that has changed, or a kind that
-/// is not built, Error(data) for bad inputs (too many bad lines, no documents), Error(resource) for
-/// the disk.
+/// Calling it again after a kill makes what is missing, work redone at most one unit a rank;
+/// after success it makes nothing. Either way the inputs of shards that lie there are
+/// read again, and must be what they were. Where catch_stop_signals() was called, a stop
+/// signal on any rank ends it after the units in hand. `tokenizer_path`: folder or file.
+/// Throws, on the rank that meets it, Error(usage) for a folder that holds something else,
+/// an input that has changed, or a kind that is not built, Error(data) for bad inputs (too
+/// many bad lines, no documents), Error(resource) for the disk.
 PackReport pack(const PackConfig& config, const std::string& tokenizer_path, Communicator* world);
 
 }  // namespace trireme

@@ -45,9 +45,7 @@ std::size_t PackFolder::prepare() {
   std::optional<Fd> lock = lock_folder(path_);
   if (::access(path_.c_str(), W_OK | X_OK) != 0) fail_to_write("write to", path_, errno);
   if (!lock) {
-    fail(ErrorKind::usage,
-         "another pack is writing to ",
-         path_.string(),
+    fail(ErrorKind::usage, "another pack is writing to ", path_.string(),
          "; wait for it, or use another --output");
   }
   lock_ = std::move(*lock);
@@ -68,10 +66,7 @@ std::size_t PackFolder::clean_and_check() const {
       leftovers.push_back(entry.path());
       if (name.starts_with(kMarkerPrefix)) ++interrupted;
     } else if (!known.contains(name)) {
-      fail(ErrorKind::usage,
-           path_.string(),
-           " holds '",
-           name,
+      fail(ErrorKind::usage, path_.string(), " holds '", name,
            "', which this pack would not make: the folder belongs to something else; use another "
            "--output");
     }
@@ -128,10 +123,8 @@ bool PackFolder::finished() const {
   if (!std::filesystem::exists(path_ / schema::kManifest)) return false;
   const Manifest manifest = read_manifest();
   if (manifest.identity == asked_.identity) return true;
-  fail(ErrorKind::usage,
-       path_.string(),
-       " holds a set made otherwise: ",
-       describe_difference(manifest, asked_),
+  fail(ErrorKind::usage, path_.string(),
+       " holds a set made otherwise: ", describe_difference(manifest, asked_),
        "; use another --output");
 }
 
@@ -150,9 +143,7 @@ void PackFolder::check_shards(int rank, int size) const {
       continue;
     }
     if (meta.identity != asked_.identity) {
-      fail(ErrorKind::usage,
-           path.string(),
-           " is of a set made otherwise",
+      fail(ErrorKind::usage, path.string(), " is of a set made otherwise",
            describe_difference(meta, asked_, num_units_),
            "; use another --output, or delete the folder");
     }

@@ -12,8 +12,8 @@
 
 namespace trireme {
 
-/// An empty file that lies in a pack's folder while this lives. Throws Error(resource) if it cannot
-/// be made.
+/// An empty file that lies in a pack's folder while this lives. Throws Error(resource)
+/// if it cannot be made.
 class UnitMarker {
  public:
   explicit UnitMarker(std::filesystem::path path);
@@ -32,8 +32,8 @@ class UnitMarker {
 /// with this pack's identity.
 class PackFolder {
  public:
-  /// `asked`: everything that decides the bytes, and its identity. Call prepare before anything
-  /// else.
+  /// `asked`: everything that decides the bytes, and its identity.
+  /// Call prepare before anything else.
   PackFolder(std::filesystem::path path, Manifest asked, std::size_t num_units)
       : path_(std::move(path)), asked_(std::move(asked)), num_units_(num_units) {}
 

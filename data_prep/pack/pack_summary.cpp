@@ -23,8 +23,7 @@ class Losses {
     add_cut();
     if (counts_.replaced_chars != 0) {
       add(log::Level::info,
-          cat("put ",
-              counts_.replaced_chars,
+          cat("put ", counts_.replaced_chars,
               " U+FFFD for bad text (--on-bad-text replace; skip leaves such lines out)"));
     }
     return std::move(losses_);
@@ -49,11 +48,8 @@ class Losses {
         manifest_.bad.empty() ? "" : cat("; the first (FILE:BYTE): ", manifest_.bad.front());
     const bool all = manifest_.bad.size() == counts_.bad_lines;
     add(log::Level::warn,
-        cat(counts_.bad_lines,
-            counts_.bad_lines == 1 ? " bad line was" : " bad lines were",
-            " left out",
-            first,
-            all ? " (all" : cat(" (the first ", manifest_.bad.size()),
+        cat(counts_.bad_lines, counts_.bad_lines == 1 ? " bad line was" : " bad lines were",
+            " left out", first, all ? " (all" : cat(" (the first ", manifest_.bad.size()),
             " in manifest.json; --max-bad 0 refuses them)"));
   }
 
@@ -65,8 +61,7 @@ class Losses {
     if (is(schema::kKindPretrain))
       return dropped(other, "field '", config_.value("field", ""), "' (--field) is empty");
     dropped(counts_.dropped_long,
-            is(schema::kKindDpo) ? "a side has no target within " : "no target within ",
-            at_length_,
+            is(schema::kKindDpo) ? "a side has no target within " : "no target within ", at_length_,
             "; a longer --seq-len keeps them");
     dropped(counts_.dropped_equal, "chosen and rejected are equal");
     dropped(other, "no target at ", at_length_, " with --mask ", config_.value("mask", ""));
@@ -80,14 +75,8 @@ class Losses {
       if (counts_.cut_answers != 0)
         what += cat(", in ", counts_.cut_answers, " of them a side lost its end");
     }
-    add(log::Level::info,
-        cat("cut ",
-            share(counts_.truncated),
-            " to ",
-            at_length_,
-            ": ",
-            what,
-            "; a longer --seq-len keeps more"));
+    add(log::Level::info, cat("cut ", share(counts_.truncated), " to ", at_length_, ": ", what,
+                              "; a longer --seq-len keeps more"));
   }
 
   const Manifest& manifest_;

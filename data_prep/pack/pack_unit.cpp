@@ -42,10 +42,10 @@ void join(const BlockResult& block, std::uint32_t file, UnitResult& unit) {
   for (const std::uint64_t length : block.lengths)
     documents.offset.push_back(documents.offset.back() + length);
   documents.source.insert(documents.source.end(), block.lengths.size(), file);
-  documents.source_offset.insert(
-      documents.source_offset.end(), block.offsets.begin(), block.offsets.end());
-  documents.text_xxh3.insert(
-      documents.text_xxh3.end(), block.text_hashes.begin(), block.text_hashes.end());
+  documents.source_offset.insert(documents.source_offset.end(), block.offsets.begin(),
+                                 block.offsets.end());
+  documents.text_xxh3.insert(documents.text_xxh3.end(), block.text_hashes.begin(),
+                             block.text_hashes.end());
   std::uint64_t& lines_before = unit.lines[file];
   for (const std::uint32_t line : block.lines)
     documents.line.push_back(static_cast<std::uint32_t>(lines_before + line));
@@ -54,22 +54,16 @@ void join(const BlockResult& block, std::uint32_t file, UnitResult& unit) {
   unit.pairs.append(block.pairs);
   const std::size_t room = kMaxBadListed - std::min(kMaxBadListed, unit.bad.size());
   unit.bad.insert(
-      unit.bad.end(),
-      block.bad.begin(),
+      unit.bad.end(), block.bad.begin(),
       block.bad.begin() + static_cast<std::ptrdiff_t>(std::min(room, block.bad.size())));
   unit.counts += block.counts;
 }
 
 }  // namespace
 
-UnitResult tokenize_unit(const std::vector<InputFile>& files,
-                         const Unit& unit,
-                         const Tokenizer& tokenizer,
-                         const PackConfig& config,
-                         BlockReader& reader,
-                         WorkerPool& pool,
-                         Progress& progress,
-                         const std::function<void()>& tick) {
+UnitResult tokenize_unit(const std::vector<InputFile>& files, const Unit& unit,
+                         const Tokenizer& tokenizer, const PackConfig& config, BlockReader& reader,
+                         WorkerPool& pool, Progress& progress, const std::function<void()>& tick) {
   const std::vector<ByteRange> blocks = split_blocks(unit, kBlockBytes);
   std::vector<BlockResult> results(blocks.size());
   UnitTokenizer work(tokenizer, config, pool.num_threads());
@@ -81,8 +75,7 @@ UnitResult tokenize_unit(const std::vector<InputFile>& files,
         LineBlock lines = reader.read(i, worker);
         if (num_stop_signals() > 1) throw UnitDropped();
         work.run(std::move(lines), blocks[i].file, worker, results[i]);
-        progress.add(blocks[i].end - blocks[i].begin,
-                     results[i].lengths.size(),
+        progress.add(blocks[i].end - blocks[i].begin, results[i].lengths.size(),
                      results[i].tokens.size() / width);
       },
       tick);
@@ -91,11 +84,8 @@ UnitResult tokenize_unit(const std::vector<InputFile>& files,
   Hasher hasher;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     if (const auto& fatal = results[i].fatal) {
-      fail(ErrorKind::data,
-           byte_place(files[fatal->file].path.string(), fatal->offset),
-           ": ",
-           fatal->reason,
-           "; --on-bad-text skip leaves such lines out, replace puts U+FFFD");
+      fail(ErrorKind::data, byte_place(files[fatal->file].path.string(), fatal->offset), ": ",
+           fatal->reason, "; --on-bad-text skip leaves such lines out, replace puts U+FFFD");
     }
     join(results[i], blocks[i].file, result);
     result.token_parts.push_back(std::move(results[i].tokens));
@@ -107,10 +97,7 @@ UnitResult tokenize_unit(const std::vector<InputFile>& files,
   return result;
 }
 
-std::string hash_unit(const Unit& unit,
-                      BlockReader& reader,
-                      WorkerPool& pool,
-                      Progress& progress,
+std::string hash_unit(const Unit& unit, BlockReader& reader, WorkerPool& pool, Progress& progress,
                       const std::function<void()>& tick) {
   const std::vector<ByteRange> blocks = split_blocks(unit, kBlockBytes);
   std::vector<std::uint64_t> hashes(blocks.size());

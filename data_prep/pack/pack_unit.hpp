@@ -17,8 +17,8 @@
 
 namespace trireme {
 
-/// Everything of one unit in memory, in input order: about token width x tokens + 28 bytes a
-/// document.
+/// Everything of one unit in memory, in input order: about token width x tokens
+/// + 28 bytes a document.
 struct UnitResult {
   std::vector<std::vector<std::byte>> token_parts;  // little-endian, one a block
   DocumentTable documents;                          // source = index of the input
@@ -31,25 +31,16 @@ struct UnitResult {
 };
 
 /// Turns one unit's lines into documents of tokens with the pool's threads, `tick` as
-/// WorkerPool::run. `reader` reads `files` and serves unit after unit. The result does not depend
-/// on the number of threads. Throws Error(data) with path and offset for bad text under
-/// OnBadText::error (the first in input order), and
-/// UnitDropped at a second stop signal.
-UnitResult tokenize_unit(const std::vector<InputFile>& files,
-                         const Unit& unit,
-                         const Tokenizer& tokenizer,
-                         const PackConfig& config,
-                         BlockReader& reader,
-                         WorkerPool& pool,
-                         Progress& progress,
-                         const std::function<void()>& tick);
+/// WorkerPool::run. `reader` reads `files` and serves unit after unit. The result does not
+/// depend on the number of threads. Throws Error(data) with path and offset for bad text under
+/// OnBadText::error (the first in input order), and UnitDropped at a second stop signal.
+UnitResult tokenize_unit(const std::vector<InputFile>& files, const Unit& unit,
+                         const Tokenizer& tokenizer, const PackConfig& config, BlockReader& reader,
+                         WorkerPool& pool, Progress& progress, const std::function<void()>& tick);
 
 /// The input_xxh3 that tokenize_unit would give, at the speed of reading. Throws UnitDropped at a
 /// stop signal, else as BlockReader::read.
-std::string hash_unit(const Unit& unit,
-                      BlockReader& reader,
-                      WorkerPool& pool,
-                      Progress& progress,
+std::string hash_unit(const Unit& unit, BlockReader& reader, WorkerPool& pool, Progress& progress,
                       const std::function<void()>& tick);
 
 }  // namespace trireme

@@ -81,8 +81,7 @@ std::string describe_difference(const Manifest& found, const Manifest& asked) {
   return differences.text().empty() ? "other inputs or options" : differences.text();
 }
 
-std::string describe_difference(const ShardMeta& found,
-                                const Manifest& asked,
+std::string describe_difference(const ShardMeta& found, const Manifest& asked,
                                 std::size_t num_shards) {
   Differences differences;
   differences.compare("--kind", found.kind, asked.kind);

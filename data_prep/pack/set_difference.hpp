@@ -12,8 +12,7 @@ namespace trireme {
 std::string describe_difference(const Manifest& found, const Manifest& asked);
 
 /// The same from what a shard of an unfinished set tells, after ": ".
-std::string describe_difference(const ShardMeta& found,
-                                const Manifest& asked,
+std::string describe_difference(const ShardMeta& found, const Manifest& asked,
                                 std::size_t num_shards);
 
 }  // namespace trireme

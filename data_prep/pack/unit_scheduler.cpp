@@ -16,10 +16,8 @@ constexpr std::size_t kLooksTimesPeers = 4096;
 
 std::uint64_t sum_of(const std::vector<std::size_t>& chain,
                      const std::vector<std::uint64_t>& bytes) {
-  return std::accumulate(
-      chain.begin(), chain.end(), std::uint64_t{0}, [&](std::uint64_t sum, std::size_t unit) {
-        return sum + bytes[unit];
-      });
+  return std::accumulate(chain.begin(), chain.end(), std::uint64_t{0},
+                         [&](std::uint64_t sum, std::size_t unit) { return sum + bytes[unit]; });
 }
 
 void sort_largest_first(std::vector<std::vector<std::size_t>>& chains,
@@ -30,8 +28,7 @@ void sort_largest_first(std::vector<std::vector<std::size_t>>& chains,
 }
 
 std::vector<std::vector<std::size_t>> share_of(std::vector<std::vector<std::size_t>> chains,
-                                               const std::vector<std::uint64_t>& bytes,
-                                               int rank,
+                                               const std::vector<std::uint64_t>& bytes, int rank,
                                                int size) {
   sort_largest_first(chains, bytes);
   std::vector<std::vector<std::size_t>> mine;
@@ -70,9 +67,7 @@ std::optional<std::size_t> UnitQueue::next(int rank) {
 }
 
 StaticScheduler::StaticScheduler(std::vector<std::vector<std::size_t>> chains,
-                                 const std::vector<std::uint64_t>& bytes,
-                                 int rank,
-                                 int size,
+                                 const std::vector<std::uint64_t>& bytes, int rank, int size,
                                  OnTally on_tally)
     : queue_(share_of(std::move(chains), bytes, rank, size), bytes),
       on_tally_(std::move(on_tally)) {}

@@ -69,10 +69,7 @@ class StaticScheduler final : public UnitScheduler {
 
   /// `on_tally` hears of this rank's work.
   StaticScheduler(std::vector<std::vector<std::size_t>> chains,
-                  const std::vector<std::uint64_t>& bytes,
-                  int rank,
-                  int size,
-                  OnTally on_tally);
+                  const std::vector<std::uint64_t>& bytes, int rank, int size, OnTally on_tally);
 
   std::optional<std::size_t> next(const UnitTally& tally, bool stop) override;
 

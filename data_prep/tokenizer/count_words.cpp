@@ -34,9 +34,7 @@ struct Worker {
   std::optional<std::string> bad;  // place of a bad line
 };
 
-void count_block(const TrainTokenizerConfig& config,
-                 const InputFile& file,
-                 LineBlock lines,
+void count_block(const TrainTokenizerConfig& config, const InputFile& file, LineBlock lines,
                  Worker& worker) {
   Line line;
   while (lines.next(line)) {
@@ -49,8 +47,7 @@ void count_block(const TrainTokenizerConfig& config,
     }
     const std::string place = cat(byte_place(file.path.string(), line.offset), ": ", record.reason);
     if (record.status == RecordStatus::bad_text) {
-      fail(ErrorKind::data,
-           place,
+      fail(ErrorKind::data, place,
            "; --on-bad-text skip leaves such lines out, replace puts U+FFFD");
     }
     ++worker.totals.bad_lines;
@@ -58,8 +55,8 @@ void count_block(const TrainTokenizerConfig& config,
   }
 }
 
-/// Into workers[0], pairs of workers at a time: with many threads adding up takes as long as
-/// counting.
+/// Into workers[0], pairs of workers at a time: with many threads adding up
+/// takes as long as counting.
 void add_up(std::vector<Worker>& workers, WorkerPool& pool) {
   for (std::size_t step = 1; step < workers.size(); step *= 2) {
     const std::size_t pairs = (workers.size() - step + 2 * step - 1) / (2 * step);
@@ -103,15 +100,12 @@ Worker count_on_this_rank(const TrainTokenizerConfig& config, Communicator* worl
   lines.start(blocks);
   std::vector<Worker> workers;
   for (int i = 0; i < pool.num_threads(); ++i) workers.emplace_back(config, cut);
-  Progress progress(size == 1 ? "count words" : cat("count words, rank ", rank),
-                    bytes,
+  Progress progress(size == 1 ? "count words" : cat("count words, rank ", rank), bytes,
                     rank == 0 ? config.progress : ProgressMode::none);
   pool.run(
       blocks.size(),
       [&](std::size_t i, int worker) {
-        count_block(config,
-                    files[blocks[i].file],
-                    lines.read(i, worker),
+        count_block(config, files[blocks[i].file], lines.read(i, worker),
                     workers[static_cast<std::size_t>(worker)]);
         progress.add(blocks[i].end - blocks[i].begin, 0, 0);
       },

@@ -16,8 +16,8 @@ namespace trireme {
 ///           there are more ranks than one
 WordCounter count_words(const TrainTokenizerConfig& config, Communicator* world);
 
-/// Adds up what the ranks of `world` counted, on rank 0; the other counters are empty then.
-/// Collective.
+/// Adds up what the ranks of `world` counted, on rank 0; the other counters are
+/// empty then. Collective.
 void gather_words(WordCounter& words, Communicator& world);
 
 }  // namespace trireme

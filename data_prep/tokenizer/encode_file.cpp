@@ -62,9 +62,7 @@ class OutputFile {
 /// Lines of `input` to lines of `output`, in order, blocks in parallel; a window of blocks in
 /// memory. `convert` appends the output line of one input line; it is called on several threads.
 template <class MakeConverter>
-void convert_lines(const std::string& input,
-                   const std::string& output,
-                   std::int64_t threads,
+void convert_lines(const std::string& input, const std::string& output, std::int64_t threads,
                    const MakeConverter& make_converter) {
   const std::vector<InputFile> files = inspect_inputs({input});
   std::error_code code;
@@ -134,10 +132,8 @@ void encode_file(const EncodeConfig& config) {
   });
 }
 
-void decode_file(const std::string& tokenizer_path,
-                 const std::string& input,
-                 const std::string& output,
-                 bool skip_special) {
+void decode_file(const std::string& tokenizer_path, const std::string& input,
+                 const std::string& output, bool skip_special) {
   const Tokenizer tokenizer = Tokenizer::load(tokenizer_path);
   convert_lines(input, output, 0, [&] {
     return [&](const Line& line, std::string& out) {

@@ -26,10 +26,10 @@ struct TrainTokenizerConfig {
 };
 
 /// Counts the pieces of every text, learns merges, writes tokenizer.json and tokenizer_config.json.
-/// Collective over `world` (null: this process alone): its ranks share the counting, rank 0 learns.
-/// The files depend on the texts alone, not on threads or ranks. Bad lines are left out with a
-/// warning. Throws Error(usage) for an output folder that holds something else; Error(data) as
-/// pack.
+/// Collective over `world` (null: this process alone): its ranks share the counting,
+/// rank 0 learns. The files depend on the texts alone, not on threads or ranks.
+/// Bad lines are left out with a warning. Throws Error(usage) for an output folder
+/// that holds something else; Error(data) as pack.
 void train_tokenizer(const TrainTokenizerConfig& config, Communicator* world = nullptr);
 
 /// "minimind", "none", or a JSON file with a list of tokens or of {"content", "special"} objects.
@@ -48,14 +48,12 @@ struct EncodeConfig {
   std::int64_t threads = 0;
 };
 
-/// Throws Error(data) with path:offset for the first line without such a text: lines must stay in
-/// step.
+/// Throws Error(data) with path:offset for the first line without such a text:
+/// lines must stay in step.
 void encode_file(const EncodeConfig& config);
 
 /// `trireme-data tokenizer decode`: {"ids":[...]} lines to {"text":...}, in order.
-void decode_file(const std::string& tokenizer,
-                 const std::string& input,
-                 const std::string& output,
+void decode_file(const std::string& tokenizer, const std::string& input, const std::string& output,
                  bool skip_special);
 
 }  // namespace trireme

@@ -16,8 +16,8 @@
 namespace trireme {
 namespace {
 
-/// Before the work: a folder that could hold the result. `files` null: only look for files that are
-/// not ours.
+/// Before the work: a folder that could hold the result. `files` null:
+/// only look for files that are not ours.
 void check_output(const std::filesystem::path& folder,
                   const std::map<std::string, std::string>* files) {
   std::error_code code;  // what cannot be looked at is refused when it is made
@@ -31,28 +31,18 @@ void check_output(const std::filesystem::path& folder,
         named &&
         (files == nullptr || (files->contains(name) && read_file(entry.path()) == files->at(name)));
     if (!same) {
-      fail(ErrorKind::usage,
-           "--output ",
-           folder.string(),
-           " holds ",
-           named ? "another " : "",
-           "'",
-           name,
-           "'; nothing is overwritten, use another folder");
+      fail(ErrorKind::usage, "--output ", folder.string(), " holds ", named ? "another " : "", "'",
+           name, "'; nothing is overwritten, use another folder");
     }
   }
 }
 
-/// Before the hours of counting. train_bpe itself would give more tokens than asked for, as Hugging
-/// Face does.
+/// Before the hours of counting. train_bpe itself would give more tokens than
+/// asked for, as Hugging Face does.
 void check_vocab_size(const BpeTrainOptions& options) {
   const std::uint64_t fewest = fewest_tokens(options);
   if (options.vocab_size >= fewest) return;
-  fail(ErrorKind::usage,
-       "--vocab-size ",
-       options.vocab_size,
-       ", must be at least ",
-       fewest,
+  fail(ErrorKind::usage, "--vocab-size ", options.vocab_size, ", must be at least ", fewest,
        ": the special tokens",
        options.all_bytes && !options.limit_alphabet ? " and the 256 bytes" : "");
 }
@@ -74,22 +64,15 @@ std::string why_fewer(const BpeTrainOptions& options) {
 /// What a user who knows other trainers may not expect.
 void explain(const TrainTokenizerConfig& config, const BpeTrainReport& report) {
   if (report.vocab_size > config.bpe.vocab_size) {
-    log::warn(cat("the tokenizer has ",
-                  report.vocab_size,
-                  " tokens, --vocab-size asks for ",
+    log::warn(cat("the tokenizer has ", report.vocab_size, " tokens, --vocab-size asks for ",
                   config.bpe.vocab_size,
                   ": the special tokens and the alphabet alone are that many"));
   } else if (report.vocab_size < config.bpe.vocab_size) {
-    log::warn(cat("the tokenizer has ",
-                  report.vocab_size,
-                  " of the ",
-                  config.bpe.vocab_size,
-                  " tokens of --vocab-size: ",
-                  why_fewer(config.bpe)));
+    log::warn(cat("the tokenizer has ", report.vocab_size, " of the ", config.bpe.vocab_size,
+                  " tokens of --vocab-size: ", why_fewer(config.bpe)));
   }
   if (report.max_pair_count > kMaxPairCountOfHuggingFace) {
-    log::warn(cat("a pair occurs ",
-                  report.max_pair_count,
+    log::warn(cat("a pair occurs ", report.max_pair_count,
                   " times; Hugging Face's trainer counts to 2147483647, so its merges would differ "
                   "from these"));
   }
@@ -116,20 +99,14 @@ void train_tokenizer(const TrainTokenizerConfig& config, Communicator* world) {
   const Timer count_timer;
   const WordCounter words = count_words(config, world);
   if (!first) return;
-  log::info(cat(words.size(),
-                " different words, counted in ",
-                format_duration(count_timer.seconds()),
-                "; learning merges"));
+  log::info(cat(words.size(), " different words, counted in ",
+                format_duration(count_timer.seconds()), "; learning merges"));
   const Timer timer;
   BpeTrainReport report;
   const std::map<std::string, std::string> files = train_bpe(words, config.bpe, &report);
   explain(config, report);
   write(config.output, files);
-  log::info(cat("tokenizer of ",
-                report.vocab_size,
-                " tokens in ",
-                config.output,
-                ", merges took ",
+  log::info(cat("tokenizer of ", report.vocab_size, " tokens in ", config.output, ", merges took ",
                 format_duration(timer.seconds())));
 }
 
@@ -138,11 +115,7 @@ std::vector<ReservedToken> read_special_tokens(const std::string& source) {
   if (source == "none") return {};
   const Json list = read_json(source);
   const auto refuse = [&source](const std::string& what) {
-    fail(ErrorKind::data,
-         "--special-tokens ",
-         source,
-         ": ",
-         what,
+    fail(ErrorKind::data, "--special-tokens ", source, ": ", what,
          "; the file is a list of tokens or of {\"content\": ..., \"special\": true|false}");
   };
   if (!list.is_array()) refuse("not a list");

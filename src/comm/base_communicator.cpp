@@ -35,10 +35,7 @@ const char* op_name(ReduceOp op) noexcept {
 
 void Call::timed_out() const {
   if (recorder->activity()) recorder->activity()->time_out();
-  fail(ErrorKind::comm,
-       what,
-       ": not complete after ",
-       timeout_s,
+  fail(ErrorKind::comm, what, ": not complete after ", timeout_s,
        " s; a rank of the group is lost, stopped or did not call it");
 }
 
@@ -49,41 +46,24 @@ BaseCommunicator::BaseCommunicator(std::string name, int rank, int size, CommOpt
       options_(std::move(options)),
       recorder_(std::make_shared<Recorder>(name_, options_.recorder_length, options_.activity)) {
   if (!(options_.timeout_s > 0)) {
-    fail(ErrorKind::usage,
-         "communicator ",
-         name_,
-         ": timeout_s = ",
-         options_.timeout_s,
+    fail(ErrorKind::usage, "communicator ", name_, ": timeout_s = ", options_.timeout_s,
          ", must be above 0");
   }
 }
 
-Call BaseCommunicator::record(const char* operation,
-                              const char* tag,
-                              std::uint64_t payload,
+Call BaseCommunicator::record(const char* operation, const char* tag, std::uint64_t payload,
                               std::uint64_t sent) const {
   Call call;
   call.recorder = recorder_;
   call.timeout_s = options_.timeout_s;
   call.sequence = recorder_->begin(operation, tag, payload, sent);
-  call.what = cat(operation,
-                  *tag != '\0' ? cat(" '", tag, "'") : "",
-                  " of group ",
-                  name_,
-                  " (rank ",
-                  rank_,
-                  " of ",
-                  size_,
-                  "), operation ",
-                  call.sequence,
-                  ", ",
-                  payload,
-                  " bytes");
+  call.what =
+      cat(operation, *tag != '\0' ? cat(" '", tag, "'") : "", " of group ", name_, " (rank ", rank_,
+          " of ", size_, "), operation ", call.sequence, ", ", payload, " bytes");
   return call;
 }
 
-void BaseCommunicator::refuse(const char* operation,
-                              const char* tag,
+void BaseCommunicator::refuse(const char* operation, const char* tag,
                               const std::string& why) const {
   fail(ErrorKind::usage, operation, " '", tag, "' of group ", name_, " (", backend(), "): ", why);
 }
@@ -92,80 +72,49 @@ bool BaseCommunicator::supports(DType dtype, ReduceOp op) const {
   return known(dtype) && std::string_view(op_name(op)) != "unknown";
 }
 
-void BaseCommunicator::check_reduction(const char* operation,
-                                       const char* tag,
-                                       const void* input,
-                                       const void* output,
-                                       std::uint64_t count,
-                                       DType dtype,
+void BaseCommunicator::check_reduction(const char* operation, const char* tag, const void* input,
+                                       const void* output, std::uint64_t count, DType dtype,
                                        ReduceOp op) const {
   if (!supports(dtype, op)) {
-    refuse(operation,
-           tag,
-           cat(op_name(op),
-               " of ",
-               known(dtype) ? dtype_name(dtype) : "an unknown type",
+    refuse(operation, tag,
+           cat(op_name(op), " of ", known(dtype) ? dtype_name(dtype) : "an unknown type",
                " is not supported by this backend"));
   }
   if (count > 0 && (input == nullptr || output == nullptr)) refuse(operation, tag, "null buffer");
 }
 
-WorkPtr BaseCommunicator::all_reduce(const void* input,
-                                     void* output,
-                                     std::uint64_t count,
-                                     DType dtype,
-                                     ReduceOp op,
-                                     Stream stream,
-                                     const char* tag) {
+WorkPtr BaseCommunicator::all_reduce(const void* input, void* output, std::uint64_t count,
+                                     DType dtype, ReduceOp op, Stream stream, const char* tag) {
   check_reduction("all_reduce", tag, input, output, count, dtype, op);
   const std::uint64_t bytes = count * size_of(dtype);
   const auto n = static_cast<std::uint64_t>(size_);
-  return start_all_reduce(record("all_reduce", tag, bytes, 2 * (n - 1) * bytes / n),
-                          input,
-                          output,
-                          count,
-                          dtype,
-                          op,
-                          stream);
+  return start_all_reduce(record("all_reduce", tag, bytes, 2 * (n - 1) * bytes / n), input, output,
+                          count, dtype, op, stream);
 }
 
-WorkPtr BaseCommunicator::reduce_scatter(const void* input,
-                                         void* output,
-                                         std::uint64_t count,
-                                         DType dtype,
-                                         ReduceOp op,
-                                         Stream stream,
-                                         const char* tag) {
+WorkPtr BaseCommunicator::reduce_scatter(const void* input, void* output, std::uint64_t count,
+                                         DType dtype, ReduceOp op, Stream stream, const char* tag) {
   check_reduction("reduce_scatter", tag, input, output, count, dtype, op);
   const std::uint64_t part = count * size_of(dtype);
   const auto n = static_cast<std::uint64_t>(size_);
-  return start_reduce_scatter(record("reduce_scatter", tag, n * part, (n - 1) * part),
-                              input,
-                              output,
-                              count,
-                              dtype,
-                              op,
-                              stream);
+  return start_reduce_scatter(record("reduce_scatter", tag, n * part, (n - 1) * part), input,
+                              output, count, dtype, op, stream);
 }
 
-WorkPtr BaseCommunicator::all_gather(const void* input,
-                                     void* output,
-                                     std::uint64_t count,
-                                     DType dtype,
-                                     Stream stream,
-                                     const char* tag) {
+WorkPtr BaseCommunicator::all_gather(const void* input, void* output, std::uint64_t count,
+                                     DType dtype, Stream stream, const char* tag) {
   if (!known(dtype)) refuse("all_gather", tag, "unknown element type");
   if (count > 0 && (input == nullptr || output == nullptr)) {
     refuse("all_gather", tag, "null buffer");
   }
   const std::uint64_t part = count * size_of(dtype);
   const auto n = static_cast<std::uint64_t>(size_);
-  return start_all_gather(
-      record("all_gather", tag, part, (n - 1) * part), input, output, part, stream);
+  return start_all_gather(record("all_gather", tag, part, (n - 1) * part), input, output, part,
+                          stream);
 }
 
-WorkPtr BaseCommunicator::broadcast(
-    void* data, std::uint64_t count, DType dtype, int root, Stream stream, const char* tag) {
+WorkPtr BaseCommunicator::broadcast(void* data, std::uint64_t count, DType dtype, int root,
+                                    Stream stream, const char* tag) {
   if (!known(dtype)) refuse("broadcast", tag, "unknown element type");
   if (root < 0 || root >= size_) {
     refuse("broadcast", tag, cat("root = ", root, ", must be in [0, ", size_, ")"));
@@ -173,28 +122,19 @@ WorkPtr BaseCommunicator::broadcast(
   if (count > 0 && data == nullptr) refuse("broadcast", tag, "null buffer");
   const std::uint64_t bytes = count * size_of(dtype);
   const bool last_of_ring = (rank_ + 1) % size_ == root;
-  return start_broadcast(
-      record("broadcast", tag, bytes, last_of_ring ? 0 : bytes), data, bytes, root, stream);
+  return start_broadcast(record("broadcast", tag, bytes, last_of_ring ? 0 : bytes), data, bytes,
+                         root, stream);
 }
 
-WorkPtr BaseCommunicator::all_to_all(const void* input,
-                                     std::span<const std::uint64_t> send_counts,
-                                     void* output,
-                                     std::span<const std::uint64_t> receive_counts,
-                                     DType dtype,
-                                     Stream stream,
-                                     const char* tag) {
+WorkPtr BaseCommunicator::all_to_all(const void* input, std::span<const std::uint64_t> send_counts,
+                                     void* output, std::span<const std::uint64_t> receive_counts,
+                                     DType dtype, Stream stream, const char* tag) {
   const auto n = static_cast<std::size_t>(size_);
   if (!known(dtype)) refuse("all_to_all", tag, "unknown element type");
   if (send_counts.size() != n || receive_counts.size() != n) {
-    refuse("all_to_all",
-           tag,
-           cat(send_counts.size(),
-               " send counts and ",
-               receive_counts.size(),
-               " receive counts, must be ",
-               n,
-               " each"));
+    refuse("all_to_all", tag,
+           cat(send_counts.size(), " send counts and ", receive_counts.size(),
+               " receive counts, must be ", n, " each"));
   }
   const std::uint64_t width = size_of(dtype);
   const std::uint64_t payload = sum(send_counts) * width;
@@ -214,10 +154,8 @@ WorkPtr BaseCommunicator::all_to_all(const void* input,
     if (receive_bytes > 0) to += receive_bytes;
   }
   const std::uint64_t own = send_counts[static_cast<std::size_t>(rank_)] * width;
-  return start_exchange(record("all_to_all", tag, payload, payload - own),
-                        std::move(sends),
-                        std::move(receives),
-                        stream);
+  return start_exchange(record("all_to_all", tag, payload, payload - own), std::move(sends),
+                        std::move(receives), stream);
 }
 
 void BaseCommunicator::check_messages(const char* tag, std::span<const Message> messages) const {
@@ -236,32 +174,26 @@ std::uint64_t BaseCommunicator::bytes_for_others(std::span<const Message> sends)
 }
 
 WorkPtr BaseCommunicator::exchange(std::span<const Message> sends,
-                                   std::span<const Message> receives,
-                                   Stream stream,
+                                   std::span<const Message> receives, Stream stream,
                                    const char* tag) {
   check_messages(tag, sends);
   check_messages(tag, receives);
   std::uint64_t payload = 0;
   for (const auto& message : sends) payload += message.bytes;
   return start_exchange(record("exchange", tag, payload, bytes_for_others(sends)),
-                        {sends.begin(), sends.end()},
-                        {receives.begin(), receives.end()},
-                        stream);
+                        {sends.begin(), sends.end()}, {receives.begin(), receives.end()}, stream);
 }
 
 void BaseCommunicator::barrier() {
   start_barrier(record("barrier", "", 0, 0))->wait();
 }
 
-std::vector<OwnMessage> take_own_messages(const Call& call,
-                                          int rank,
-                                          std::vector<Message>& sends,
+std::vector<OwnMessage> take_own_messages(const Call& call, int rank, std::vector<Message>& sends,
                                           std::vector<Message>& receives) {
   const auto take_own = [rank](std::vector<Message>& all) {
     std::vector<Message> own;
-    std::copy_if(all.begin(), all.end(), std::back_inserter(own), [rank](const Message& m) {
-      return m.peer == rank;
-    });
+    std::copy_if(all.begin(), all.end(), std::back_inserter(own),
+                 [rank](const Message& m) { return m.peer == rank; });
     all.erase(
         std::remove_if(all.begin(), all.end(), [rank](const Message& m) { return m.peer == rank; }),
         all.end());
@@ -270,25 +202,14 @@ std::vector<OwnMessage> take_own_messages(const Call& call,
   const auto from = take_own(sends);
   const auto to = take_own(receives);
   if (from.size() != to.size()) {
-    fail(ErrorKind::usage,
-         call.what,
-         ": ",
-         from.size(),
-         " messages to itself, ",
-         to.size(),
+    fail(ErrorKind::usage, call.what, ": ", from.size(), " messages to itself, ", to.size(),
          " receives from itself");
   }
   std::vector<OwnMessage> own;
   for (std::size_t i = 0; i < from.size(); ++i) {
     if (from[i].bytes != to[i].bytes) {
-      fail(ErrorKind::usage,
-           call.what,
-           ": message ",
-           i,
-           " to itself has ",
-           from[i].bytes,
-           " bytes, its receive ",
-           to[i].bytes);
+      fail(ErrorKind::usage, call.what, ": message ", i, " to itself has ", from[i].bytes,
+           " bytes, its receive ", to[i].bytes);
     }
     if (from[i].bytes > 0 && from[i].data != to[i].data) {
       own.push_back({to[i].data, from[i].data, from[i].bytes});
@@ -297,9 +218,7 @@ std::vector<OwnMessage> take_own_messages(const Call& call,
   return own;
 }
 
-void copy_own_messages(const Call& call,
-                       int rank,
-                       std::vector<Message>& sends,
+void copy_own_messages(const Call& call, int rank, std::vector<Message>& sends,
                        std::vector<Message>& receives) {
   for (const auto& own : take_own_messages(call, rank, sends, receives)) {
     std::memmove(own.to, own.from, own.bytes);

@@ -18,14 +18,14 @@ struct Call {
 
   void complete() const { recorder->complete(sequence); }
 
-  /// Throws Error(comm) that names this call; the activity is marked, so that rank 0's heartbeat
-  /// can tell.
+  /// Throws Error(comm) that names this call; the activity is marked, so that
+  /// rank 0's heartbeat can tell.
   [[noreturn]] void timed_out() const;
 };
 
-/// What every backend shares: arguments are checked, the call is counted and recorded, then
-/// `start_*` does the work. Backends implement `start_*` for checked arguments, and the group
-/// functions.
+/// What every backend shares: arguments are checked, the call is counted and
+/// recorded, then `start_*` does the work. Backends implement `start_*` for checked
+/// arguments, and the group functions.
 class BaseCommunicator : public Communicator {
  public:
   BaseCommunicator(std::string name, int rank, int size, CommOptions options);
@@ -42,38 +42,18 @@ class BaseCommunicator : public Communicator {
 
   [[nodiscard]] const CommOptions& options() const { return options_; }
 
-  WorkPtr all_reduce(const void* input,
-                     void* output,
-                     std::uint64_t count,
-                     DType dtype,
-                     ReduceOp op,
-                     Stream stream,
+  WorkPtr all_reduce(const void* input, void* output, std::uint64_t count, DType dtype, ReduceOp op,
+                     Stream stream, const char* tag) final;
+  WorkPtr reduce_scatter(const void* input, void* output, std::uint64_t count, DType dtype,
+                         ReduceOp op, Stream stream, const char* tag) final;
+  WorkPtr all_gather(const void* input, void* output, std::uint64_t count, DType dtype,
+                     Stream stream, const char* tag) final;
+  WorkPtr broadcast(void* data, std::uint64_t count, DType dtype, int root, Stream stream,
+                    const char* tag) final;
+  WorkPtr all_to_all(const void* input, std::span<const std::uint64_t> send_counts, void* output,
+                     std::span<const std::uint64_t> receive_counts, DType dtype, Stream stream,
                      const char* tag) final;
-  WorkPtr reduce_scatter(const void* input,
-                         void* output,
-                         std::uint64_t count,
-                         DType dtype,
-                         ReduceOp op,
-                         Stream stream,
-                         const char* tag) final;
-  WorkPtr all_gather(const void* input,
-                     void* output,
-                     std::uint64_t count,
-                     DType dtype,
-                     Stream stream,
-                     const char* tag) final;
-  WorkPtr broadcast(
-      void* data, std::uint64_t count, DType dtype, int root, Stream stream, const char* tag) final;
-  WorkPtr all_to_all(const void* input,
-                     std::span<const std::uint64_t> send_counts,
-                     void* output,
-                     std::span<const std::uint64_t> receive_counts,
-                     DType dtype,
-                     Stream stream,
-                     const char* tag) final;
-  WorkPtr exchange(std::span<const Message> sends,
-                   std::span<const Message> receives,
-                   Stream stream,
+  WorkPtr exchange(std::span<const Message> sends, std::span<const Message> receives, Stream stream,
                    const char* tag) final;
   void barrier() final;
 
@@ -81,44 +61,26 @@ class BaseCommunicator : public Communicator {
   /// True when this backend can combine elements of this type so.
   [[nodiscard]] virtual bool supports(DType dtype, ReduceOp op) const;
 
-  virtual WorkPtr start_all_reduce(Call call,
-                                   const void* input,
-                                   void* output,
-                                   std::uint64_t count,
-                                   DType dtype,
-                                   ReduceOp op,
-                                   Stream stream) = 0;
-  virtual WorkPtr start_reduce_scatter(Call call,
-                                       const void* input,
-                                       void* output,
-                                       std::uint64_t count,
-                                       DType dtype,
-                                       ReduceOp op,
+  virtual WorkPtr start_all_reduce(Call call, const void* input, void* output, std::uint64_t count,
+                                   DType dtype, ReduceOp op, Stream stream) = 0;
+  virtual WorkPtr start_reduce_scatter(Call call, const void* input, void* output,
+                                       std::uint64_t count, DType dtype, ReduceOp op,
                                        Stream stream) = 0;
-  virtual WorkPtr start_all_gather(
-      Call call, const void* input, void* output, std::uint64_t bytes_per_rank, Stream stream) = 0;
-  virtual WorkPtr start_broadcast(
-      Call call, void* data, std::uint64_t bytes, int root, Stream stream) = 0;
+  virtual WorkPtr start_all_gather(Call call, const void* input, void* output,
+                                   std::uint64_t bytes_per_rank, Stream stream) = 0;
+  virtual WorkPtr start_broadcast(Call call, void* data, std::uint64_t bytes, int root,
+                                  Stream stream) = 0;
   /// Parts and messages in bytes; those to this rank itself are included.
-  virtual WorkPtr start_exchange(Call call,
-                                 std::vector<Message> sends,
-                                 std::vector<Message> receives,
-                                 Stream stream) = 0;
+  virtual WorkPtr start_exchange(Call call, std::vector<Message> sends,
+                                 std::vector<Message> receives, Stream stream) = 0;
   virtual WorkPtr start_barrier(Call call) = 0;
 
  private:
-  [[nodiscard]] Call record(const char* operation,
-                            const char* tag,
-                            std::uint64_t payload,
+  [[nodiscard]] Call record(const char* operation, const char* tag, std::uint64_t payload,
                             std::uint64_t sent) const;
   [[noreturn]] void refuse(const char* operation, const char* tag, const std::string& why) const;
-  void check_reduction(const char* operation,
-                       const char* tag,
-                       const void* input,
-                       const void* output,
-                       std::uint64_t count,
-                       DType dtype,
-                       ReduceOp op) const;
+  void check_reduction(const char* operation, const char* tag, const void* input,
+                       const void* output, std::uint64_t count, DType dtype, ReduceOp op) const;
   void check_messages(const char* tag, std::span<const Message> messages) const;
   [[nodiscard]] std::uint64_t bytes_for_others(std::span<const Message> sends) const;
 
@@ -148,15 +110,11 @@ struct OwnMessage {
 
 /// Takes the messages of `rank` to itself out of both lists; sends and receives match in order.
 /// Throws Error(usage) if their numbers or sizes differ.
-std::vector<OwnMessage> take_own_messages(const Call& call,
-                                          int rank,
-                                          std::vector<Message>& sends,
+std::vector<OwnMessage> take_own_messages(const Call& call, int rank, std::vector<Message>& sends,
                                           std::vector<Message>& receives);
 
 /// take_own_messages, then copies in host memory.
-void copy_own_messages(const Call& call,
-                       int rank,
-                       std::vector<Message>& sends,
+void copy_own_messages(const Call& call, int rank, std::vector<Message>& sends,
                        std::vector<Message>& receives);
 
 }  // namespace trireme

@@ -12,26 +12,24 @@
 ///
 /// Contract of every collective, all backends:
 /// - It enqueues and returns Work; the call may return before completion. Buffers stay untouched
-/// until Work::wait.
+///   until Work::wait.
 /// - All ranks of the group call the same operations in the same order with matching sizes.
-/// `exchange` alone concerns
-///   only the ranks that it names; between two ranks its messages match in the order both list
-///   them.
+///   `exchange` alone concerns only the ranks that it names; between two ranks its messages match
+///   in the order both list them.
 /// - In place is allowed where input and output pointers are equal (reduce_scatter, all_gather:
-/// equal to this rank's
-///   part); all_to_all is never in place. Buffers must not overlap otherwise.
+///   equal to this rank's part); all_to_all is never in place. Buffers must not overlap otherwise.
 /// - Unsupported dtype or op throws Error(usage) before any byte moves. Counts are 64-bit; backends
-/// split what is too long.
+///   split what is too long.
 /// - A Work not completed within the group's timeout throws Error(comm) naming operation, group,
-/// sequence number, bytes.
+///   sequence number, bytes.
 /// - Progress: on mpi only inside calls of this interface (any call, or Work::poll); on nccl by the
-/// device.
+///   device.
 /// - sum of bf16 and f16 is accumulated in f32 and rounded at most once per combination of two
-/// ranks.
+///   ranks.
 /// - All ranks get the same bits, and a repeated call gives the same bits. On self, thread and mpi
-/// the additions run in
-///   rank order 0, 1, 2, ... for every element, so reduce_scatter and any cutting into buckets give
-///   the same bits too (CommOptions::mpi_reduce = library leaves the order to MPI).
+///   the additions run in rank order 0, 1, 2, ... for every element, so reduce_scatter and any
+///   cutting into buckets give the same bits too (CommOptions::mpi_reduce = library leaves the order
+///   to MPI).
 namespace trireme {
 
 enum class ReduceOp { sum, max, min };
@@ -49,8 +47,8 @@ class Work {
   /// Drives progress without blocking; true when complete. Throws as wait.
   virtual bool poll() = 0;
 
-  /// Blocks until complete. On nccl this orders the caller's stream after it and does not block the
-  /// host.
+  /// Blocks until complete. On nccl this orders the caller's stream after it and
+  /// does not block the host.
   virtual void wait() = 0;
 };
 
@@ -91,62 +89,43 @@ class Communicator {
   [[nodiscard]] virtual const char* backend() const = 0;      // "self", "thread", "mpi", "nccl"
 
   /// output[i] = op over ranks of input[i].  input, output: `count` elements.
-  [[nodiscard]] virtual WorkPtr all_reduce(const void* input,
-                                           void* output,
-                                           std::uint64_t count,
-                                           DType dtype,
-                                           ReduceOp op,
-                                           Stream stream = {},
+  [[nodiscard]] virtual WorkPtr all_reduce(const void* input, void* output, std::uint64_t count,
+                                           DType dtype, ReduceOp op, Stream stream = {},
                                            const char* tag = "") = 0;
 
   /// input: size() parts of `count` elements; output: part rank() reduced over ranks.
-  [[nodiscard]] virtual WorkPtr reduce_scatter(const void* input,
-                                               void* output,
-                                               std::uint64_t count,
-                                               DType dtype,
-                                               ReduceOp op,
-                                               Stream stream = {},
+  [[nodiscard]] virtual WorkPtr reduce_scatter(const void* input, void* output, std::uint64_t count,
+                                               DType dtype, ReduceOp op, Stream stream = {},
                                                const char* tag = "") = 0;
 
   /// input: `count` elements; output: size() parts of `count`, in rank order.
-  [[nodiscard]] virtual WorkPtr all_gather(const void* input,
-                                           void* output,
-                                           std::uint64_t count,
-                                           DType dtype,
-                                           Stream stream = {},
+  [[nodiscard]] virtual WorkPtr all_gather(const void* input, void* output, std::uint64_t count,
+                                           DType dtype, Stream stream = {},
                                            const char* tag = "") = 0;
 
-  [[nodiscard]] virtual WorkPtr broadcast(void* data,
-                                          std::uint64_t count,
-                                          DType dtype,
-                                          int root,
-                                          Stream stream = {},
-                                          const char* tag = "") = 0;
+  [[nodiscard]] virtual WorkPtr broadcast(void* data, std::uint64_t count, DType dtype, int root,
+                                          Stream stream = {}, const char* tag = "") = 0;
 
   /// Part p of input (send_counts[p] elements, parts back to back) goes to rank p; counts may be
   /// zero and differ.
   [[nodiscard]] virtual WorkPtr all_to_all(const void* input,
-                                           std::span<const std::uint64_t> send_counts,
-                                           void* output,
+                                           std::span<const std::uint64_t> send_counts, void* output,
                                            std::span<const std::uint64_t> receive_counts,
-                                           DType dtype,
-                                           Stream stream = {},
+                                           DType dtype, Stream stream = {},
                                            const char* tag = "") = 0;
 
-  /// Point to point, all sends and receives of one group started together (no order among them can
-  /// deadlock).
+  /// Point to point, all sends and receives of one group started together (no
+  /// order among them can deadlock).
   [[nodiscard]] virtual WorkPtr exchange(std::span<const Message> sends,
-                                         std::span<const Message> receives,
-                                         Stream stream = {},
+                                         std::span<const Message> receives, Stream stream = {},
                                          const char* tag = "") = 0;
 
   /// Returns when all ranks of the group have called it.
   virtual void barrier() = 0;
 
-  /// Collective: ranks of equal color form a group, ordered by (key, rank). A negative color joins
-  /// none: null.
-  [[nodiscard]] virtual std::unique_ptr<Communicator> split(int color,
-                                                            int key,
+  /// Collective: ranks of equal color form a group, ordered by (key, rank).
+  /// A negative color joins none: null.
+  [[nodiscard]] virtual std::unique_ptr<Communicator> split(int color, int key,
                                                             const std::string& name) = 0;
 
   [[nodiscard]] virtual ByteCounters counters() const = 0;

@@ -11,9 +11,7 @@ namespace {
 
 std::unique_ptr<Communicator> make_self(const LaunchInfo& launch, const CommOptions& options) {
   if (launch.size != 1) {
-    fail(ErrorKind::usage,
-         "comm backend 'self' is for one rank, this launch has ",
-         launch.size,
+    fail(ErrorKind::usage, "comm backend 'self' is for one rank, this launch has ", launch.size,
          "; use 'mpi'");
   }
   return std::make_unique<SelfCommunicator>("world", options);
@@ -32,8 +30,7 @@ std::span<const CommBackend> cpu_backends() {
   return kBackends;
 }
 
-std::unique_ptr<Communicator> make_world(std::string_view name,
-                                         const LaunchInfo& launch,
+std::unique_ptr<Communicator> make_world(std::string_view name, const LaunchInfo& launch,
                                          const CommOptions& options,
                                          std::span<const CommBackend> extra) {
   if (name == "auto") name = launch.size > 1 ? "mpi" : "self";

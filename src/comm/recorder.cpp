@@ -11,9 +11,7 @@ Recorder::Recorder(std::string group, std::size_t length, std::shared_ptr<Activi
       length_(std::max<std::size_t>(length, 1)),
       activity_(std::move(activity)) {}
 
-std::uint64_t Recorder::begin(const char* operation,
-                              const char* tag,
-                              std::uint64_t payload,
+std::uint64_t Recorder::begin(const char* operation, const char* tag, std::uint64_t payload,
                               std::uint64_t sent) {
   const std::lock_guard lock(mutex_);
   ++last_;
@@ -37,9 +35,8 @@ void Recorder::complete(std::uint64_t sequence) {
 std::vector<CommRecord> Recorder::recent() const {
   const std::lock_guard lock(mutex_);
   std::vector<CommRecord> records(ring_);
-  std::sort(records.begin(), records.end(), [](const auto& a, const auto& b) {
-    return a.sequence < b.sequence;
-  });
+  std::sort(records.begin(), records.end(),
+            [](const auto& a, const auto& b) { return a.sequence < b.sequence; });
   return records;
 }
 

@@ -8,8 +8,8 @@
 #include "core/dtype.hpp"
 #include "core/error.hpp"
 
-// Clones for newer processors, chosen when the program is loaded; sanitizers do not work with such
-// resolvers.
+// Clones for newer processors, chosen when the program is loaded; sanitizers do
+// not work with such resolvers.
 #if defined(__x86_64__) && defined(__OPTIMIZE__) && !defined(__SANITIZE_THREAD__) && \
     !defined(__SANITIZE_ADDRESS__)
 #define TRIREME_CLONES __attribute__((target_clones("avx2", "default")))
@@ -69,32 +69,27 @@ inline T combine(T a, T b) noexcept {
 }
 
 template <class Format, ReduceOp op>
-TRIREME_CLONES void two(const typename Format::Stored* a,
-                        const typename Format::Stored* b,
-                        typename Format::Stored* out,
-                        std::uint64_t count) {
+TRIREME_CLONES void two(const typename Format::Stored* a, const typename Format::Stored* b,
+                        typename Format::Stored* out, std::uint64_t count) {
   for (std::uint64_t i = 0; i < count; ++i) {
     out[i] = Format::narrow(combine<op>(Format::widen(a[i]), Format::widen(b[i])));
   }
 }
 
 template <class Format>
-TRIREME_CLONES void load(const typename Format::Stored* in,
-                         typename Format::Wide* out,
+TRIREME_CLONES void load(const typename Format::Stored* in, typename Format::Wide* out,
                          std::uint64_t count) {
   for (std::uint64_t i = 0; i < count; ++i) out[i] = Format::widen(in[i]);
 }
 
 template <class Format, ReduceOp op>
-TRIREME_CLONES void add(const typename Format::Stored* in,
-                        typename Format::Wide* out,
+TRIREME_CLONES void add(const typename Format::Stored* in, typename Format::Wide* out,
                         std::uint64_t count) {
   for (std::uint64_t i = 0; i < count; ++i) out[i] = combine<op>(out[i], Format::widen(in[i]));
 }
 
 template <class Format>
-TRIREME_CLONES void store(const typename Format::Wide* in,
-                          typename Format::Stored* out,
+TRIREME_CLONES void store(const typename Format::Wide* in, typename Format::Stored* out,
                           std::uint64_t count) {
   for (std::uint64_t i = 0; i < count; ++i) out[i] = Format::narrow(in[i]);
 }
@@ -122,9 +117,7 @@ void reduce_as(std::span<const void* const> inputs, void* output, std::uint64_t 
 }
 
 template <class Format>
-void reduce_format(std::span<const void* const> inputs,
-                   void* output,
-                   std::uint64_t count,
+void reduce_format(std::span<const void* const> inputs, void* output, std::uint64_t count,
                    ReduceOp op) {
   switch (op) {
     case ReduceOp::sum:
@@ -138,11 +131,8 @@ void reduce_format(std::span<const void* const> inputs,
 
 }  // namespace
 
-void reduce_in_order(std::span<const void* const> inputs,
-                     void* output,
-                     std::uint64_t count,
-                     DType dtype,
-                     ReduceOp op) {
+void reduce_in_order(std::span<const void* const> inputs, void* output, std::uint64_t count,
+                     DType dtype, ReduceOp op) {
   TRIREME_ASSERT(!inputs.empty());
   switch (dtype) {
     case DType::f64:

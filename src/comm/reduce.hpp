@@ -8,13 +8,10 @@ namespace trireme {
 
 /// output[i] = ((inputs[0][i] op inputs[1][i]) op inputs[2][i]) ..., in exactly this order.
 ///
-/// Sums of bf16 and f16 run in f32 and are rounded once at the end. Integers wrap. max and min of
-/// floats give NaN if any value is NaN. `output` may be one of the inputs, otherwise they must not
-/// overlap.
-void reduce_in_order(std::span<const void* const> inputs,
-                     void* output,
-                     std::uint64_t count,
-                     DType dtype,
-                     ReduceOp op);
+/// Sums of bf16 and f16 run in f32 and are rounded once at the end. Integers wrap.
+/// max and min of floats give NaN if any value is NaN. `output` may be one of the
+/// inputs, otherwise they must not overlap.
+void reduce_in_order(std::span<const void* const> inputs, void* output, std::uint64_t count,
+                     DType dtype, ReduceOp op);
 
 }  // namespace trireme

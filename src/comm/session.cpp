@@ -13,9 +13,7 @@ void check_launcher(const char* step_tasks, bool by_mpirun, int mpi_size) {
   if (step_tasks == nullptr || by_mpirun || mpi_size > 1) return;
   const int tasks = std::atoi(step_tasks);
   if (tasks <= 1) return;
-  fail(ErrorKind::usage,
-       "srun started ",
-       tasks,
+  fail(ErrorKind::usage, "srun started ", tasks,
        " tasks (SLURM_STEP_NUM_TASKS), but MPI sees only this one: each would train alone.\n"
        "  Type `srun --mpi=pmix ...` (`srun --mpi=list` shows what this Slurm offers), or start "
        "with\n"
@@ -24,11 +22,10 @@ void check_launcher(const char* step_tasks, bool by_mpirun, int mpi_size) {
 }
 
 bool started_by_launcher() {
-  constexpr std::array<const char*, 4> kLaunchers{
-      "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "SLURM_STEP_NUM_TASKS"};
-  return std::any_of(kLaunchers.begin(), kLaunchers.end(), [](const char* name) {
-    return std::getenv(name) != nullptr;
-  });
+  constexpr std::array<const char*, 4> kLaunchers{"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK",
+                                                  "SLURM_STEP_NUM_TASKS"};
+  return std::any_of(kLaunchers.begin(), kLaunchers.end(),
+                     [](const char* name) { return std::getenv(name) != nullptr; });
 }
 
 NodeNumber number_nodes(const std::vector<int>& leader_of_rank, int rank) {

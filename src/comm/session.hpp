@@ -4,8 +4,8 @@
 
 namespace trireme {
 
-/// Where this process stands among all of the launch, as MPI tells it (Slurm's variables are not
-/// asked).
+/// Where this process stands among all of the launch, as MPI tells it (Slurm's
+/// variables are not asked).
 struct LaunchInfo {
   int rank = 0;
   int size = 1;
@@ -16,8 +16,8 @@ struct LaunchInfo {
   std::string hostname;
 };
 
-/// Brings MPI up for the life of the object (one per process, before any mpi communicator, in
-/// main).
+/// Brings MPI up for the life of the object (one per process, before any mpi
+/// communicator, in main).
 ///
 /// MPI is asked for MPI_THREAD_FUNNELED: only the thread that made the session may use
 /// communicators. The destructor finalizes MPI, except while an exception passes: the peers are
@@ -44,9 +44,9 @@ bool started_by_launcher();
 /// Ends every rank of the job now with this exit code; logs are flushed first. Never returns.
 [[noreturn]] void abort_job(int exit_code) noexcept;
 
-/// Throws Error(usage), saying what to type, if Slurm started several tasks as separate MPI jobs of
-/// one rank. step_tasks: SLURM_STEP_NUM_TASKS or null; by_mpirun: an mpirun inside the Slurm job
-/// started us.
+/// Throws Error(usage), saying what to type, if Slurm started several tasks as
+/// separate MPI jobs of one rank. step_tasks: SLURM_STEP_NUM_TASKS or null; by_mpirun:
+/// an mpirun inside the Slurm job started us.
 void check_launcher(const char* step_tasks, bool by_mpirun, int mpi_size);
 
 /// LaunchInfo's node fields of one rank from all ranks' lowest node-mate. Exposed for its test.

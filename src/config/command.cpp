@@ -20,34 +20,19 @@ Command& Command::flag(const std::string& name, bool& target, const std::string&
   return *this;
 }
 
-Command& Command::option(const std::string& name,
-                         OptionTarget target,
-                         const std::string& placeholder,
-                         const std::string& help,
-                         Need need) {
+Command& Command::option(const std::string& name, OptionTarget target,
+                         const std::string& placeholder, const std::string& help, Need need) {
   TRIREME_ASSERT(name.starts_with("--"));
-  spec_.options.push_back({name,
-                           placeholder,
-                           help,
-                           target,
-                           need,
-                           false,
+  spec_.options.push_back({name, placeholder, help, target, need, false,
                            need == Need::required ? "" : target_text(target)});
   return *this;
 }
 
-Command& Command::positional(const std::string& placeholder,
-                             OptionTarget target,
-                             const std::string& help,
-                             Need need) {
+Command& Command::positional(const std::string& placeholder, OptionTarget target,
+                             const std::string& help, Need need) {
   TRIREME_ASSERT(spec_.positionals.empty() || !std::holds_alternative<std::vector<std::string>*>(
                                                   spec_.positionals.back().target));
-  spec_.positionals.push_back({"",
-                               placeholder,
-                               help,
-                               target,
-                               need,
-                               false,
+  spec_.positionals.push_back({"", placeholder, help, target, need, false,
                                need == Need::required ? "" : target_text(target)});
   return *this;
 }

@@ -57,33 +57,17 @@ std::string CommandHelp::list(const std::string& group, const std::vector<Comman
 
 std::string CommandHelp::overview(const std::string& help,
                                   const std::vector<CommandSpec>& commands) const {
-  return cat(program_,
-             " - ",
-             help,
-             "\n\nusage: ",
-             program_,
-             " COMMAND [options]\n\n",
-             list("", commands),
-             "\n",
-             program_,
-             " help COMMAND (or COMMAND --help) shows one command; ",
-             program_,
+  return cat(program_, " - ", help, "\n\nusage: ", program_, " COMMAND [options]\n\n",
+             list("", commands), "\n", program_,
+             " help COMMAND (or COMMAND --help) shows one command; ", program_,
              " --version what was built.\n");
 }
 
 std::string CommandHelp::group(const GroupSpec& group,
                                const std::vector<CommandSpec>& commands) const {
   const std::string name = cat(program_, " ", group.name);
-  return cat(name,
-             " - ",
-             group.help,
-             "\n\nusage: ",
-             name,
-             " COMMAND [options]\n\n",
-             list(group.name, commands),
-             "\n",
-             name,
-             " COMMAND --help shows one command.\n");
+  return cat(name, " - ", group.help, "\n\nusage: ", name, " COMMAND [options]\n\n",
+             list(group.name, commands), "\n", name, " COMMAND --help shows one command.\n");
 }
 
 std::string CommandHelp::usage(const CommandSpec& command) const {
@@ -102,9 +86,8 @@ std::string CommandHelp::usage(const CommandSpec& command) const {
     text += option.need == Need::required ? cat(" ", word) : cat(" [", word, "]");
   }
   const bool more =
-      std::any_of(command.options.begin(), command.options.end(), [](const OptionSpec& option) {
-        return option.need == Need::optional;
-      });
+      std::any_of(command.options.begin(), command.options.end(),
+                  [](const OptionSpec& option) { return option.need == Need::optional; });
   if (more) text += " [options]";
   if (command.config != nullptr) text += " [--section.key VALUE ...]";
   return wrapped(text, 9);
@@ -128,9 +111,9 @@ std::string CommandHelp::options(const CommandSpec& command) {
   }
   if (command.config != nullptr)
     rows.emplace_back("--config FILE", "TOML file; may be repeated, the last one wins");
-  rows.emplace_back(
-      "-h, --help",
-      command.config != nullptr ? "this text; --help-all explains every key" : "this text");
+  rows.emplace_back("-h, --help", command.config != nullptr
+                                      ? "this text; --help-all explains every key"
+                                      : "this text");
   rows.emplace_back("-V, --version", "what was built");
   return two_columns(rows);
 }
@@ -163,15 +146,8 @@ std::string CommandHelp::config(const ConfigSet& set, bool all) {
 }
 
 std::string CommandHelp::command(const CommandSpec& command, bool all) const {
-  std::string text = cat(program_,
-                         " ",
-                         command.name,
-                         " - ",
-                         command.help,
-                         "\n\nusage: ",
-                         usage(command),
-                         "\n\n",
-                         options(command));
+  std::string text = cat(program_, " ", command.name, " - ", command.help,
+                         "\n\nusage: ", usage(command), "\n\n", options(command));
   if (command.config != nullptr) text += config(*command.config, all);
   if (!command.examples.empty()) text += "\nexamples:\n";
   for (const std::string& example : command.examples) text += cat("  ", example, "\n");

@@ -22,9 +22,8 @@ class CommandHelp {
   /// "commands:" and one a line, without the name of the group ("" for all).
   [[nodiscard]] static std::string list(const std::string& group,
                                         const std::vector<CommandSpec>& commands);
-  /// About a screen: usage, options, the names of config keys by section with
-  /// the values that a check allows, examples. With `all`,
-  /// every key in full.
+  /// About a screen: usage, options, the names of config keys by section with the values
+  /// that a check allows, examples. With `all`, every key in full.
   [[nodiscard]] std::string command(const CommandSpec& command, bool all) const;
 
  private:

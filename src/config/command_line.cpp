@@ -32,8 +32,8 @@ bool is_group(const std::vector<CommandSpec>& commands, const std::string& word)
   });
 }
 
-/// The command that `arguments` begin with, whose name is then removed from them; null if there is
-/// none.
+/// The command that `arguments` begin with, whose name is then removed from them;
+/// null if there is none.
 const CommandSpec* choose(const std::vector<CommandSpec>& commands, Words& arguments) {
   for (const std::size_t words : {std::size_t{2}, std::size_t{1}}) {
     if (arguments.size() < words) continue;
@@ -48,8 +48,7 @@ const CommandSpec* choose(const std::vector<CommandSpec>& commands, Words& argum
 }
 
 /// "; did you mean 'list'?": the nearest of the same level; a member of a group named without it.
-std::string near_command(const std::vector<CommandSpec>& commands,
-                         const std::string& group,
+std::string near_command(const std::vector<CommandSpec>& commands, const std::string& group,
                          const std::string& word) {
   Words known;
   for (const CommandSpec& command : commands) {
@@ -62,27 +61,18 @@ std::string near_command(const std::vector<CommandSpec>& commands,
   return did_you_mean(word, known);
 }
 
-[[noreturn]] void fail_unknown(const CommandHelp& help,
-                               const std::string& program,
-                               const std::vector<CommandSpec>& commands,
-                               const Words& arguments) {
+[[noreturn]] void fail_unknown(const CommandHelp& help, const std::string& program,
+                               const std::vector<CommandSpec>& commands, const Words& arguments) {
   const bool in_group = !arguments.empty() && is_group(commands, arguments[0]);
   const std::string group = in_group ? arguments[0] + ' ' : "";
   const std::size_t at = in_group ? 1 : 0;
   const std::string name = in_group ? cat(program, " ", arguments[0]) : program;
-  const std::string what = arguments.size() > at ? cat("unknown command '",
-                                                       group,
-                                                       arguments[at],
-                                                       "'",
-                                                       near_command(commands, group, arguments[at]))
-                                                 : cat("'", name, "' needs a command");
-  fail(ErrorKind::usage,
-       what,
-       "\n",
-       help.list(in_group ? arguments[0] : "", commands),
-       "see: ",
-       name,
-       " --help");
+  const std::string what = arguments.size() > at
+                               ? cat("unknown command '", group, arguments[at], "'",
+                                     near_command(commands, group, arguments[at]))
+                               : cat("'", name, "' needs a command");
+  fail(ErrorKind::usage, what, "\n", help.list(in_group ? arguments[0] : "", commands),
+       "see: ", name, " --help");
 }
 
 void run_check(const CommandSpec& command, Problems& problems) {
@@ -103,8 +93,7 @@ std::function<int()> printed(const std::string& text) {
 
 }  // namespace
 
-CommandLine::CommandLine(std::string program,
-                         std::string help,
+CommandLine::CommandLine(std::string program, std::string help,
                          std::function<std::string()> version)
     : program_(std::move(program)),
       help_(std::move(help)),

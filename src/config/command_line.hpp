@@ -60,8 +60,8 @@ struct GroupSpec {
   std::string help;
 };
 
-/// One command: its options and what it does. All references must outlive CommandLine::run. Methods
-/// return *this.
+/// One command: its options and what it does. All references must outlive CommandLine::run.
+/// Methods return *this.
 ///
 ///   command_line.command("tokenizer train", "learn a tokenizer from text")
 ///       .option("--input", &inputs, "FILE", "jsonl files", Need::required)
@@ -77,15 +77,10 @@ class Command {
 
   /// `name` as "--dry-run"; several as "--output,-o". `target` becomes true when it is given.
   Command& flag(const std::string& name, bool& target, const std::string& help);
-  Command& option(const std::string& name,
-                  OptionTarget target,
-                  const std::string& placeholder,
-                  const std::string& help,
-                  Need need = Need::optional);
+  Command& option(const std::string& name, OptionTarget target, const std::string& placeholder,
+                  const std::string& help, Need need = Need::optional);
   /// An argument by position; a list must be the last and takes the rest.
-  Command& positional(const std::string& placeholder,
-                      OptionTarget target,
-                      const std::string& help,
+  Command& positional(const std::string& placeholder, OptionTarget target, const std::string& help,
                       Need need = Need::required);
   /// Adds --config FILE (repeatable) and --section.key VALUE for every key, and reads the
   /// environment. `check` runs after all sources are read: it applies presets and lets components
@@ -105,8 +100,8 @@ class Command {
   CommandSpec spec_;
 };
 
-/// `PROGRAM help COMMAND` is `PROGRAM COMMAND --help`, and `completion SHELL` is a command of every
-/// program.
+/// `PROGRAM help COMMAND` is `PROGRAM COMMAND --help`, and `completion SHELL` is
+/// a command of every program.
 class CommandLine {
  public:
   /// `version` is called for --version; its text goes to standard output.

@@ -92,8 +92,8 @@ class Parser {
   };
 
   CLI::Option* add(const std::string& name, bool is_list) {
-    // All values are read from results() afterwards, so that our own parser and messages serve
-    // every source.
+    // All values are read from results() afterwards, so that our own parser and
+    // messages serve every source.
     CLI::Option* option =
         app_.add_option(name, CLI::callback_t([](const CLI::results_t&) { return true; }));
     // The limit is below CLI11's "unlimited", at which it would split a value like "[a,b]".
@@ -174,8 +174,8 @@ class Parser {
         spec.name.empty() ? spec.placeholder : spec.name.substr(0, spec.name.find(','));
     if (bound.option->count() == 0) {
       if (spec.need == Need::required)
-        problems.add(cat(
-            name, spec.name.empty() ? "" : " " + spec.placeholder, " is required: ", spec.help));
+        problems.add(cat(name, spec.name.empty() ? "" : " " + spec.placeholder,
+                         " is required: ", spec.help));
       return;
     }
     if (spec.is_flag) {
@@ -226,8 +226,7 @@ class Parser {
 
 }  // namespace
 
-ParseOutcome parse_command(const CommandSpec& command,
-                           std::vector<std::string> arguments,
+ParseOutcome parse_command(const CommandSpec& command, std::vector<std::string> arguments,
                            Problems& problems) {
   return Parser(command).parse(std::move(arguments), problems);
 }

@@ -12,8 +12,7 @@ namespace {
 struct Shell {
   const char* name;
   const char* place;  // behind "completion NAME > "
-  std::string (*script)(const std::string& program,
-                        const std::string& function,
+  std::string (*script)(const std::string& program, const std::string& function,
                         const std::vector<CompletedCommand>& commands);
 };
 
@@ -101,8 +100,7 @@ std::vector<std::string> completed_groups(const std::vector<CompletedCommand>& c
   return groups;
 }
 
-std::string completion_script(const std::string& shell,
-                              const std::string& program,
+std::string completion_script(const std::string& shell, const std::string& program,
                               const std::vector<CommandSpec>& commands) {
   std::vector<std::string> known;
   for (const Shell& candidate : kShells) {
@@ -112,10 +110,7 @@ std::string completion_script(const std::string& shell,
     std::replace(function.begin(), function.end(), '-', '_');
     return candidate.script(program, function, completed_commands(commands));
   }
-  fail(ErrorKind::usage,
-       "completion for shell '",
-       shell,
-       "', must be one of bash, zsh, fish",
+  fail(ErrorKind::usage, "completion for shell '", shell, "', must be one of bash, zsh, fish",
        did_you_mean(shell, known));
 }
 
@@ -124,10 +119,7 @@ std::string completion_place(const std::string& program, const std::string& shel
     if (shell != candidate.name) continue;
     std::string place = candidate.place;
     const std::size_t at = place.find("PROGRAM");
-    return cat(program,
-               " completion ",
-               shell,
-               " > ",
+    return cat(program, " completion ", shell, " > ",
                place.replace(at, std::string("PROGRAM").size(), program));
   }
   fail(ErrorKind::internal, "no place for the completion of ", shell);

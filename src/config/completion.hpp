@@ -35,21 +35,17 @@ std::vector<std::string> completed_groups(const std::vector<CompletedCommand>& c
 
 /// For `completion bash|zsh|fish`. Configs must have been checked, which tells the values of keys.
 /// Throws Error(usage) for another shell.
-std::string completion_script(const std::string& shell,
-                              const std::string& program,
+std::string completion_script(const std::string& shell, const std::string& program,
                               const std::vector<CommandSpec>& commands);
 /// The line that installs it.
 std::string completion_place(const std::string& program, const std::string& shell);
 
 /// The same for one shell; `function` is a name that is free there.
-std::string bash_completion(const std::string& program,
-                            const std::string& function,
+std::string bash_completion(const std::string& program, const std::string& function,
                             const std::vector<CompletedCommand>& commands);
-std::string zsh_completion(const std::string& program,
-                           const std::string& function,
+std::string zsh_completion(const std::string& program, const std::string& function,
                            const std::vector<CompletedCommand>& commands);
-std::string fish_completion(const std::string& program,
-                            const std::string& function,
+std::string fish_completion(const std::string& program, const std::string& function,
                             const std::vector<CompletedCommand>& commands);
 
 }  // namespace trireme

@@ -25,17 +25,12 @@ std::string branch(const CompletedCommand& command) {
   for (const CompletedOption& option : command.options) {
     names.append(names.empty() ? "" : " ").append(joined(option.names, " "));
     if (option.takes_value)
-      cases += cat(
-          "        ", joined(option.names, "|"), ") value=1", assignments(option.value), " ;;\n");
+      cases += cat("        ", joined(option.names, "|"), ") value=1", assignments(option.value),
+                   " ;;\n");
   }
   const std::string arguments = assignments(command.arguments);
-  return cat("    '",
-             command.name,
-             "')\n      options='",
-             names,
-             "'\n      case $option in\n",
-             cases,
-             arguments.empty() ? "" : cat("        *)", arguments, " ;;\n"),
+  return cat("    '", command.name, "')\n      options='", names, "'\n      case $option in\n",
+             cases, arguments.empty() ? "" : cat("        *)", arguments, " ;;\n"),
              "      esac ;;\n");
 }
 
@@ -79,8 +74,7 @@ constexpr const char* kEnd = R"(  esac
 
 }  // namespace
 
-std::string bash_completion(const std::string& program,
-                            const std::string& function,
+std::string bash_completion(const std::string& program, const std::string& function,
                             const std::vector<CompletedCommand>& commands) {
   const std::vector<std::string> groups = completed_groups(commands);
   std::vector<std::string> first;
@@ -94,27 +88,13 @@ std::string bash_completion(const std::string& program,
       if (command.name.starts_with(group + ' ')) members += command.name.substr(group.size());
     }
     first.push_back(group);
-    levels += cat("    ",
-                  group,
-                  ")\n      if ((${#line[@]} == 1)); then words='",
-                  members.substr(1),
-                  " --help'; else command=\"",
-                  group,
-                  " ${line[1]}\"; fi ;;\n");
+    levels += cat("    ", group, ")\n      if ((${#line[@]} == 1)); then words='",
+                  members.substr(1), " --help'; else command=\"", group, " ${line[1]}\"; fi ;;\n");
   }
-  std::string text = cat("# bash completion for ",
-                         program,
-                         ", written by `",
-                         program,
-                         " completion bash`\n",
-                         function,
-                         kBefore,
-                         "    '') words='",
-                         joined(first, " "),
-                         " help --help --version' ;;\n",
-                         levels,
-                         "    *) command=${line[0]} ;;\n",
-                         kAfter);
+  std::string text =
+      cat("# bash completion for ", program, ", written by `", program, " completion bash`\n",
+          function, kBefore, "    '') words='", joined(first, " "), " help --help --version' ;;\n",
+          levels, "    *) command=${line[0]} ;;\n", kAfter);
   for (const CompletedCommand& command : commands) text += branch(command);
   return cat(text, kEnd, "complete -F ", function, " ", program, "\n");
 }

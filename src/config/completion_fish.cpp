@@ -1,7 +1,7 @@
 #include "config/completion.hpp"
 
-/// Fish 3.0 or later. Options are declared one by one, each under the condition that its command
-/// was typed.
+/// Fish 3.0 or later. Options are declared one by one, each under the condition
+/// that its command was typed.
 namespace trireme {
 namespace {
 
@@ -59,17 +59,12 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 
 }  // namespace
 
-std::string fish_completion(const std::string& program,
-                            const std::string& function,
+std::string fish_completion(const std::string& program, const std::string& function,
                             const std::vector<CompletedCommand>& commands) {
   const std::string start = cat("complete -c ", program, " -n ");
   const std::string first = cat(start, quoted(cat("_", function, "_at")), " -a ");
   std::string text =
-      cat("# fish completion for ",
-          program,
-          ", written by `",
-          program,
-          " completion fish`",
+      cat("# fish completion for ", program, ", written by `", program, " completion fish`",
           replaced(replaced(kConditions, "NAME", "_" + function), "PROGRAM", program));
   text += cat(first, "help -d 'explain a command'\n");
   for (const std::string& group : completed_groups(commands)) text += cat(first, group, "\n");
@@ -77,10 +72,8 @@ std::string fish_completion(const std::string& program,
     const std::size_t space = command.name.find(' ');
     text += space == std::string::npos
                 ? cat(first, command.name)
-                : cat(start,
-                      quoted(cat("_", function, "_at ", command.name.substr(0, space))),
-                      " -a ",
-                      command.name.substr(space + 1));
+                : cat(start, quoted(cat("_", function, "_at ", command.name.substr(0, space))),
+                      " -a ", command.name.substr(space + 1));
     text += cat(" -d ", quoted(command.help), "\n");
     const std::string here = cat(start, quoted(cat("_", function, "_in ", command.name)));
     const std::string arguments = offers(command.arguments);

@@ -45,13 +45,8 @@ std::string branch(const CompletedCommand& command) {
     if (option.takes_value)
       cases += cat("        ", names, ") value=1", assignments(option.value), " ;;\n");
   }
-  return cat("    ",
-             quoted(command.name),
-             ")\n      options=(\n",
-             options,
-             "      )\n      case $option in\n",
-             cases,
-             "        *)",
+  return cat("    ", quoted(command.name), ")\n      options=(\n", options,
+             "      )\n      case $option in\n", cases, "        *)",
              command.arguments.words.empty() && !command.arguments.files
                  ? " :"
                  : assignments(command.arguments),
@@ -97,8 +92,7 @@ constexpr const char* kEnd = R"(  esac
 
 }  // namespace
 
-std::string zsh_completion(const std::string& program,
-                           const std::string& function,
+std::string zsh_completion(const std::string& program, const std::string& function,
                            const std::vector<CompletedCommand>& commands) {
   std::string first = cat("      ", described("help", "explain a command"), "\n");
   std::string levels;
@@ -116,39 +110,16 @@ std::string zsh_completion(const std::string& program,
       names += (names.empty() ? "" : ", ") + name;
     }
     first += cat("      ", described(group, names), "\n");
-    levels += cat("    ",
-                  group,
-                  ")\n      if (($#line == 1)); then commands_here=(\n",
-                  members,
-                  "      ); else command=\"",
-                  group,
-                  " ${line[2]}\"; fi ;;\n");
+    levels += cat("    ", group, ")\n      if (($#line == 1)); then commands_here=(\n", members,
+                  "      ); else command=\"", group, " ${line[2]}\"; fi ;;\n");
   }
-  std::string text = cat("#compdef ",
-                         program,
-                         "\n# zsh completion, written by `",
-                         program,
-                         " completion zsh`\n",
-                         function,
-                         kBefore,
-                         "    '') commands_here=(\n",
-                         first,
-                         "    ) ;;\n",
-                         levels,
-                         kMiddle);
+  std::string text =
+      cat("#compdef ", program, "\n# zsh completion, written by `", program, " completion zsh`\n",
+          function, kBefore, "    '') commands_here=(\n", first, "    ) ;;\n", levels, kMiddle);
   for (const CompletedCommand& command : commands) text += branch(command);
   // Loaded by compinit the file is the function's body; sourced, it declares it.
-  return cat(text,
-             kEnd,
-             "if [[ $funcstack[1] == _",
-             program,
-             " ]]; then ",
-             function,
-             " \"$@\"; else compdef ",
-             function,
-             " ",
-             program,
-             "; fi\n");
+  return cat(text, kEnd, "if [[ $funcstack[1] == _", program, " ]]; then ", function,
+             " \"$@\"; else compdef ", function, " ", program, "; fi\n");
 }
 
 }  // namespace trireme

@@ -56,8 +56,8 @@ ConfigSet::ConfigSet(std::vector<Field> fields)
 }
 
 const ConfigSet::Entry* ConfigSet::find(std::string_view key) const noexcept {
-  const auto found = std::find_if(
-      entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.field.key == key; });
+  const auto found = std::find_if(entries_.begin(), entries_.end(),
+                                  [&](const Entry& entry) { return entry.field.key == key; });
   return found == entries_.end() ? nullptr : &*found;
 }
 
@@ -71,9 +71,7 @@ const ConfigSet::Entry& ConfigSet::at(std::string_view key) const {
   return *entry;
 }
 
-void ConfigSet::assign(Entry& entry,
-                       std::string_view text,
-                       Source source,
+void ConfigSet::assign(Entry& entry, std::string_view text, Source source,
                        const std::string& origin) {
   // What a lower source says is checked as well, but must not win by coming later.
   const bool wins = source >= entry.source;
@@ -96,8 +94,7 @@ void ConfigSet::set(std::string_view key, std::string_view text, const std::stri
   }
 }
 
-void ConfigSet::apply_preset(const std::vector<Field>& values,
-                             const std::string& origin,
+void ConfigSet::apply_preset(const std::vector<Field>& values, const std::string& origin,
                              bool anew) {
   const Source source = anew ? Source::preset_anew : Source::preset;
   for (const Field& field : values) {

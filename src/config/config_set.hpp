@@ -47,9 +47,9 @@ class ConfigSet {
   void load_toml(std::string_view text, const std::string& where);
 
   /// Reads TRIREME_SECTION_NAME of every field ("TRIREME_OPTIM_LR"); an empty one counts as unset.
-  /// An unknown variable of a known section, or one that is near a known name, is a problem: it was
-  /// meant for us and would be ignored. Any other one is a warning. kProgramVariables are not
-  /// configuration.
+  /// An unknown variable of a known section, or one that is near a known name, is a problem:
+  /// it was meant for us and would be ignored. Any other one is a warning.
+  /// kProgramVariables are not configuration.
   void load_environment();
 
   /// From the command line; the last call for a key wins. `origin` is what the user typed
@@ -90,8 +90,8 @@ class ConfigSet {
   /// The value as text.
   [[nodiscard]] std::string value(std::string_view key) const;
 
-  /// The resolved configuration as TOML, every key by section; loads back to the same values bit
-  /// for bit.
+  /// The resolved configuration as TOML, every key by section; loads back to the
+  /// same values bit for bit.
   [[nodiscard]] std::string to_toml() const;
   /// One key a line: "optim.lr  0.01  run.toml:3"; the last column only with `with_origin`.
   [[nodiscard]] std::string show(bool with_origin) const;

@@ -24,8 +24,7 @@ std::string near_file(const std::filesystem::path& path) {
   std::error_code code;
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
   for (auto it = std::filesystem::directory_iterator(folder, code);
-       !code && it != std::filesystem::directory_iterator();
-       it.increment(code)) {
+       !code && it != std::filesystem::directory_iterator(); it.increment(code)) {
     names.push_back(it->path().filename().string());
   }
   std::sort(names.begin(), names.end());
@@ -46,8 +45,8 @@ bool is_table(const TomlEntry& entry) {
   return other != nullptr && other->is_table;
 }
 
-/// The text that assign_text understands; nullopt when a TOML value of this type does not suit the
-/// field.
+/// The text that assign_text understands; nullopt when a TOML value of this type
+/// does not suit the field.
 std::optional<std::string> toml_text(const TomlEntry& entry, const FieldPointer& field) {
   const bool wants_number = std::holds_alternative<double*>(field);
   bool fits = false;
@@ -63,8 +62,7 @@ std::optional<std::string> toml_text(const TomlEntry& entry, const FieldPointer&
 }
 
 std::string_view expected(const FieldPointer& field) {
-  constexpr std::array<std::string_view, 4> kExpected{"must be true or false",
-                                                      "must be an integer",
+  constexpr std::array<std::string_view, 4> kExpected{"must be true or false", "must be an integer",
                                                       "must be a number",
                                                       "must be a text in quotes"};
   return kExpected.at(field.index());

@@ -8,27 +8,15 @@ namespace trireme {
 /// tests read. A test holds slurm/, bin/ and getenv calls to this list.
 inline constexpr std::array<std::string_view, 19> kProgramVariables{
     // programs: failures on purpose
-    "TRIREME_FAULT",
-    "TRIREME_ALLOW_FAULTS",
+    "TRIREME_FAULT", "TRIREME_ALLOW_FAULTS",
     // slurm/env.sh
-    "TRIREME_MODULES",
-    "TRIREME_BIN",
-    "TRIREME_RUNS",
-    "TRIREME_LAUNCH",
-    "TRIREME_MPI",
+    "TRIREME_MODULES", "TRIREME_BIN", "TRIREME_RUNS", "TRIREME_LAUNCH", "TRIREME_MPI",
     "TRIREME_MAX_RESTARTS",
     // where the build finds libraries
-    "TRIREME_MPI_ROOT",
-    "TRIREME_HDF5_ROOT",
-    "TRIREME_TORCH_ROOT",
-    "TRIREME_CUDA_ROOT",
+    "TRIREME_MPI_ROOT", "TRIREME_HDF5_ROOT", "TRIREME_TORCH_ROOT", "TRIREME_CUDA_ROOT",
     "TRIREME_NCCL_ROOT",
     // tests
-    "TRIREME_TEST_DATA",
-    "TRIREME_TEST_KILLS",
-    "TRIREME_FAULT_SWEEPS",
-    "TRIREME_FAULT_FIRST_SWEEP",
-    "TRIREME_FUZZ_CASES",
-    "TRIREME_CHAT_TEMPLATES"};
+    "TRIREME_TEST_DATA", "TRIREME_TEST_KILLS", "TRIREME_FAULT_SWEEPS", "TRIREME_FAULT_FIRST_SWEEP",
+    "TRIREME_FUZZ_CASES", "TRIREME_CHAT_TEMPLATES"};
 
 }  // namespace trireme

@@ -60,11 +60,8 @@ std::string ConfigSet::help_text(std::string_view section) const {
       for (const std::string& value : allowed->values) text += cat(" ", value);
       text += "\n";
     }
-    text += cat("      default ",
-                visible(entry.default_text),
-                ", environment ",
-                entry.environment_name,
-                "\n");
+    text += cat("      default ", visible(entry.default_text), ", environment ",
+                entry.environment_name, "\n");
   }
   return text;
 }

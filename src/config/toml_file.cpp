@@ -65,17 +65,11 @@ std::vector<TomlEntry> parse_toml(std::string_view text, const std::string& wher
     append(toml::parse(text, std::string_view(where)), "", entries);
   } catch (const toml::parse_error& error) {
     const auto& begin = error.source().begin;
-    fail(ErrorKind::usage,
-         where,
-         ":",
-         begin.line,
-         ":",
-         begin.column,
-         ": not valid TOML: ",
-         error.description());
+    fail(ErrorKind::usage, where, ":", begin.line, ":", begin.column,
+         ": not valid TOML: ", error.description());
   }
-  // toml++ orders by name, people read by line. A table of no line of its own stays before its
-  // members.
+  // toml++ orders by name, people read by line. A table of no line of its own
+  // stays before its members.
   std::stable_sort(entries.begin(), entries.end(), [](const TomlEntry& a, const TomlEntry& b) {
     return std::tuple(a.line, a.column) < std::tuple(b.line, b.column);
   });

@@ -27,8 +27,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return last[b.size()];
 }
 
-std::string nearest(std::string_view word,
-                    std::span<const std::string> candidates,
+std::string nearest(std::string_view word, std::span<const std::string> candidates,
                     std::size_t max_distance) {
   const std::string* best = nullptr;
   std::size_t best_distance = max_distance + 1;

@@ -20,11 +20,8 @@ namespace {
 constexpr std::array<std::string_view, 5> kLevelNames{"debug", "info", "warn", "error", "off"};
 
 spdlog::level::level_enum to_spdlog(Level level) {
-  constexpr std::array kMap{spdlog::level::debug,
-                            spdlog::level::info,
-                            spdlog::level::warn,
-                            spdlog::level::err,
-                            spdlog::level::off};
+  constexpr std::array kMap{spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
+                            spdlog::level::err, spdlog::level::off};
   return kMap[static_cast<std::size_t>(level)];
 }
 

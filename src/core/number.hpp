@@ -7,8 +7,8 @@
 /// Numbers as text and back, the same in every locale.
 namespace trireme {
 
-/// The shortest text that reads back to the same bits: "3e-04", "0.1", "100". Also "inf",
-/// "-inf", "nan".
+/// The shortest text that reads back to the same bits: "3e-04", "0.1", "100".
+/// Also "inf", "-inf", "nan".
 std::string number_text(double value);
 
 /// Seconds for people, rounded: 3723 -> "1h02m"; 75 -> "1m15s"; 7 -> "7s".
@@ -21,8 +21,8 @@ std::string format_bytes(double bytes);
 /// "inf", "nan" and what overflows or underflows a double.
 std::optional<double> parse_number(std::string_view text);
 
-/// The whole of `text` as a decimal integer of 64 bits, with an optional sign; nullopt for anything
-/// else.
+/// The whole of `text` as a decimal integer of 64 bits, with an optional sign;
+/// nullopt for anything else.
 std::optional<std::int64_t> parse_integer(std::string_view text);
 
 }  // namespace trireme

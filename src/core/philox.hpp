@@ -10,8 +10,7 @@ namespace trireme {
 
 using PhiloxBlock = std::array<std::uint32_t, 4>;
 
-constexpr PhiloxBlock philox4x32(std::uint64_t key,
-                                 std::uint64_t counter_low,
+constexpr PhiloxBlock philox4x32(std::uint64_t key, std::uint64_t counter_low,
                                  std::uint64_t counter_high) noexcept {
   constexpr std::uint32_t kMultiply0 = 0xD2511F53;
   constexpr std::uint32_t kMultiply1 = 0xCD9E8D57;
@@ -19,10 +18,9 @@ constexpr PhiloxBlock philox4x32(std::uint64_t key,
   constexpr std::uint32_t kWeyl1 = 0xBB67AE85;
   auto key0 = static_cast<std::uint32_t>(key);
   auto key1 = static_cast<std::uint32_t>(key >> 32);
-  PhiloxBlock c{static_cast<std::uint32_t>(counter_low),
-                static_cast<std::uint32_t>(counter_low >> 32),
-                static_cast<std::uint32_t>(counter_high),
-                static_cast<std::uint32_t>(counter_high >> 32)};
+  PhiloxBlock c{
+      static_cast<std::uint32_t>(counter_low), static_cast<std::uint32_t>(counter_low >> 32),
+      static_cast<std::uint32_t>(counter_high), static_cast<std::uint32_t>(counter_high >> 32)};
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t product0 = std::uint64_t{kMultiply0} * c[0];
     const std::uint64_t product1 = std::uint64_t{kMultiply1} * c[2];

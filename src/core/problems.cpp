@@ -15,16 +15,14 @@ std::string joined(std::span<const std::string> words, const char* separator) {
 
 }  // namespace
 
-void Problems::one_of(const std::string& key,
-                      const std::string& value,
+void Problems::one_of(const std::string& key, const std::string& value,
                       std::span<const std::string> allowed) {
   allowed_[key] = {{allowed.begin(), allowed.end()}, false};
   if (std::find(allowed.begin(), allowed.end(), value) != allowed.end()) return;
   add(key, value, cat("must be one of ", joined(allowed, ", "), did_you_mean(value, allowed)));
 }
 
-void Problems::check_supported(const std::string& key,
-                               const std::string& value,
+void Problems::check_supported(const std::string& key, const std::string& value,
                                std::vector<std::string> supported) {
   if (std::find(supported.begin(), supported.end(), value) == supported.end())
     add(key, value, cat("this version supports ", joined(supported, " or ")));

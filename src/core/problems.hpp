@@ -31,8 +31,8 @@ class Problems {
   /// One whole line, as it is.
   void add(std::string line) { lines_.push_back(std::move(line)); }
 
-  /// "<key> = <value>, <allowed> (<place of key>)"; `allowed` begins with a verb: "must be in [0,
-  /// 1)".
+  /// "<key> = <value>, <allowed> (<place of key>)"; `allowed` begins with a verb:
+  /// "must be in [0, 1)".
   template <class T>
   void add(const std::string& key, const T& value, std::string_view allowed) {
     add(cat(key, " = ", shown(value), ", ", allowed, place_of(key)));
@@ -40,8 +40,7 @@ class Problems {
 
   /// Adds unless `value` is one of `allowed`: "optim.name = adam, must be one of adamw, muon; did
   /// you mean 'adamw'?".
-  void one_of(const std::string& key,
-              const std::string& value,
+  void one_of(const std::string& key, const std::string& value,
               std::span<const std::string> allowed);
 
   /// Adds unless `value` is one of `supported`; others would need an engine that this version
@@ -80,8 +79,7 @@ class Problems {
     return value;
   }
 
-  void check_supported(const std::string& key,
-                       const std::string& value,
+  void check_supported(const std::string& key, const std::string& value,
                        std::vector<std::string> supported);
   [[nodiscard]] std::string place_of(const std::string& key) const;
 

@@ -4,8 +4,8 @@
 
 namespace trireme {
 
-/// The target of a position that predicts nothing: padding, the last token of a segment, a masked
-/// token.
+/// The target of a position that predicts nothing: padding, the last token of
+/// a segment, a masked token.
 inline constexpr std::int64_t kIgnoreTarget = -100;
 
 /// A row that stands for no sample: all padding, no target (fills the last batch of an evaluation).

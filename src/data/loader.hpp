@@ -33,8 +33,8 @@ std::int64_t micro_steps_of(std::int64_t global_batch, std::int64_t micro_batch,
 /// is, valid for any number of ranks. Samples never end: see SampleStream.
 class DataLoader {
  public:
-  /// `stream` must outlive this. Throws Error(usage) if global_batch is no multiple of size *
-  /// micro_batch.
+  /// `stream` must outlive this. Throws Error(usage) if global_batch is no multiple
+  /// of size * micro_batch.
   DataLoader(const SampleStream& stream, const LoaderConfig& config);
   ~DataLoader();
   DataLoader(const DataLoader&) = delete;
@@ -45,8 +45,8 @@ class DataLoader {
   /// The next micro-step's batch, with update_targets filled. Rethrows what the thread met.
   Batch next();
 
-  /// First global sample of the update that next() will go on with: equal on all ranks at an
-  /// update's end.
+  /// First global sample of the update that next() will go on with:
+  /// equal on all ranks at an update's end.
   [[nodiscard]] std::int64_t next_sample() const;
 
   /// Seconds that next() has waited for the thread, so far.

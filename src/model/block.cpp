@@ -17,11 +17,8 @@ enum DropoutOp : std::uint32_t { kAttentionOutput = 1, kMlpOutput = 2, kAttentio
 
 }  // namespace
 
-at::Tensor residual_dropout(const LayerContext& context,
-                            const Microbatch& batch,
-                            const at::Tensor& x,
-                            std::int64_t layer,
-                            std::uint32_t op) {
+at::Tensor residual_dropout(const LayerContext& context, const Microbatch& batch,
+                            const at::Tensor& x, std::int64_t layer, std::uint32_t op) {
   if (!batch.training || context.config.dropout == 0) return x;
   const ops::DropoutMask mask{context.config.dropout,
                               context.dropout_key,
@@ -38,14 +35,14 @@ Block::Block(ParamRegistry& registry, const LayerContext& context, std::int64_t 
     : context_(context), index_(index) {
   const ModelConfig& c = context.config;
   const std::string prefix = cat("model.layers.", index, ".");
-  const auto matrix =
-      [&](const char* name, std::int64_t rows, std::int64_t columns, int split_dim, bool fused) {
-        ParamSpec spec{
-            cat(prefix, name, ".weight"), {rows, columns}, {InitLaw::Kind::normal, kInitStd}};
-        spec.split_dim = split_dim;
-        spec.fuse_with_previous = fused;
-        return registry.declare(std::move(spec));
-      };
+  const auto matrix = [&](const char* name, std::int64_t rows, std::int64_t columns, int split_dim,
+                          bool fused) {
+    ParamSpec spec{
+        cat(prefix, name, ".weight"), {rows, columns}, {InitLaw::Kind::normal, kInitStd}};
+    spec.split_dim = split_dim;
+    spec.fuse_with_previous = fused;
+    return registry.declare(std::move(spec));
+  };
   const auto norm = [&](const char* name, std::int64_t size) {
     ParamSpec spec{cat(prefix, name, ".weight"), {size}, {InitLaw::Kind::ones, 1.0}};
     spec.decay = false;
@@ -69,29 +66,24 @@ Block::Block(ParamRegistry& registry, const LayerContext& context, std::int64_t 
   }
 }
 
-ops::QueryKeyValue Block::project(const Microbatch& batch,
-                                  const at::Tensor& x,
+ops::QueryKeyValue Block::project(const Microbatch& batch, const at::Tensor& x,
                                   std::span<const at::Tensor> weights) const {
   const ModelConfig& c = context_.config;
   const at::Tensor normed = ops::rms_norm(x, weights[kInputNorm], c.norm_eps, context_.path);
   const at::Tensor qkv = at::linear(normed, weights[kQkv]);  // [B, T, (heads + 2 kv_heads) D]
   const ops::QkNormRope setup{c.qk_norm ? weights[kQueryNorm] : at::Tensor(),
-                              c.qk_norm ? weights[kKeyNorm] : at::Tensor(),
-                              c.norm_eps,
-                              context_.rope,
-                              batch.positions};
+                              c.qk_norm ? weights[kKeyNorm] : at::Tensor(), c.norm_eps,
+                              context_.rope, batch.positions};
   return ops::qkv_norm_rope(qkv, c.num_heads, c.num_kv_heads, setup, context_.path);
 }
 
-at::Tensor Block::finish(const Microbatch& batch,
-                         const at::Tensor& x,
-                         const at::Tensor& attended,
+at::Tensor Block::finish(const Microbatch& batch, const at::Tensor& x, const at::Tensor& attended,
                          std::span<const at::Tensor> weights) const {
   const ModelConfig& c = context_.config;
   const at::Tensor flat =
       attended.transpose(1, 2).reshape({batch.rows(), batch.length(), c.num_heads * c.head_dim});
-  const at::Tensor attention = residual_dropout(
-      context_, batch, at::linear(flat, weights[kOutput]), index_, kAttentionOutput);
+  const at::Tensor attention = residual_dropout(context_, batch, at::linear(flat, weights[kOutput]),
+                                                index_, kAttentionOutput);
   const auto [sum, normed] =
       ops::add_rms_norm(attention, x, weights[kPostNorm], c.norm_eps, context_.path);
   const at::Tensor hidden =
@@ -105,8 +97,8 @@ at::Tensor Block::plain_attention(const Microbatch& batch, const ops::QueryKeyVa
   const std::int64_t repeat = c.num_heads / c.num_kv_heads;
   const at::Tensor keys = heads.k.repeat_interleave(repeat, 1);
   const at::Tensor values = heads.v.repeat_interleave(repeat, 1);
-  const ops::AttentionSetup setup{
-      1.0 / std::sqrt(static_cast<double>(c.head_dim)), true, batch.bounds};
+  const ops::AttentionSetup setup{1.0 / std::sqrt(static_cast<double>(c.head_dim)), true,
+                                  batch.bounds};
   const at::Tensor mask =
       ops::attention_mask(setup, batch.rows(), batch.length(), heads.q.device()).unsqueeze(1);
   const at::Tensor scores = heads.q.matmul(keys.transpose(-2, -1))
@@ -129,21 +121,18 @@ at::Tensor Block::plain_attention(const Microbatch& batch, const ops::QueryKeyVa
   return at::stack(dropped, 1).matmul(values);
 }
 
-at::Tensor Block::forward(const Microbatch& batch,
-                          const at::Tensor& x,
+at::Tensor Block::forward(const Microbatch& batch, const at::Tensor& x,
                           std::span<const at::Tensor> weights) const {
   const ops::QueryKeyValue heads = project(batch, x, weights);
   if (batch.training && context_.config.attention_dropout > 0)
     return finish(batch, x, plain_attention(batch, heads), weights);
-  const ops::AttentionSetup setup{
-      1.0 / std::sqrt(static_cast<double>(context_.config.head_dim)), true, batch.bounds};
+  const ops::AttentionSetup setup{1.0 / std::sqrt(static_cast<double>(context_.config.head_dim)),
+                                  true, batch.bounds};
   return finish(batch, x, ops::attention(heads.q, heads.k, heads.v, setup, context_.path), weights);
 }
 
-at::Tensor Block::forward_cached(const Microbatch& batch,
-                                 const at::Tensor& x,
-                                 std::span<const at::Tensor> weights,
-                                 KvCache& cache) const {
+at::Tensor Block::forward_cached(const Microbatch& batch, const at::Tensor& x,
+                                 std::span<const at::Tensor> weights, KvCache& cache) const {
   const ModelConfig& c = context_.config;
   const ops::QueryKeyValue heads = project(batch, x, weights);
   KvCache::LayerCache& layer = cache.layers[static_cast<std::size_t>(index_)];

@@ -25,14 +25,12 @@ class Block : public Layer {
 
   [[nodiscard]] std::span<const WeightRef> weights() const override { return refs_; }
 
-  [[nodiscard]] at::Tensor forward(const Microbatch& batch,
-                                   const at::Tensor& x,
+  [[nodiscard]] at::Tensor forward(const Microbatch& batch, const at::Tensor& x,
                                    std::span<const at::Tensor> weights) const override;
 
   /// Inference: as forward for the next tokens of every row, attending to `cache` (one entry a
   /// layer) and appending to it.
-  [[nodiscard]] at::Tensor forward_cached(const Microbatch& batch,
-                                          const at::Tensor& x,
+  [[nodiscard]] at::Tensor forward_cached(const Microbatch& batch, const at::Tensor& x,
                                           std::span<const at::Tensor> weights,
                                           KvCache& cache) const;
 
@@ -48,12 +46,10 @@ class Block : public Layer {
     kKeyNorm
   };
 
-  [[nodiscard]] ops::QueryKeyValue project(const Microbatch& batch,
-                                           const at::Tensor& x,
+  [[nodiscard]] ops::QueryKeyValue project(const Microbatch& batch, const at::Tensor& x,
                                            std::span<const at::Tensor> weights) const;
   /// From attention's result [B, heads, T, D] to the block's.
-  [[nodiscard]] at::Tensor finish(const Microbatch& batch,
-                                  const at::Tensor& x,
+  [[nodiscard]] at::Tensor finish(const Microbatch& batch, const at::Tensor& x,
                                   const at::Tensor& attended,
                                   std::span<const at::Tensor> weights) const;
   [[nodiscard]] at::Tensor plain_attention(const Microbatch& batch,
@@ -64,12 +60,9 @@ class Block : public Layer {
   std::vector<WeightRef> refs_;
 };
 
-/// Dropout of the residual stream; returns x itself when it is off. `op` numbers the dropouts of a
-/// layer.
-at::Tensor residual_dropout(const LayerContext& context,
-                            const Microbatch& batch,
-                            const at::Tensor& x,
-                            std::int64_t layer,
-                            std::uint32_t op);
+/// Dropout of the residual stream; returns x itself when it is off.
+/// `op` numbers the dropouts of a layer.
+at::Tensor residual_dropout(const LayerContext& context, const Microbatch& batch,
+                            const at::Tensor& x, std::int64_t layer, std::uint32_t op);
 
 }  // namespace trireme

@@ -31,8 +31,8 @@ constexpr std::array<Preset, 5> kPresets{{
 }};
 
 const Preset* find_preset(std::string_view name) {
-  const auto* const found = std::find_if(
-      kPresets.begin(), kPresets.end(), [&](const Preset& p) { return p.name == name; });
+  const auto* const found = std::find_if(kPresets.begin(), kPresets.end(),
+                                         [&](const Preset& p) { return p.name == name; });
   return found == kPresets.end() ? nullptr : found;
 }
 
@@ -78,13 +78,11 @@ void check_sizes(const ModelConfig& config, Problems& problems, bool may_lack = 
 void check_values(const ModelConfig& config, Problems& problems) {
   const bool heads = config.num_heads >= 1 && config.num_kv_heads >= 1;
   if (heads && config.num_heads % config.num_kv_heads != 0) {
-    problems.add("model.num_kv_heads",
-                 config.num_kv_heads,
+    problems.add("model.num_kv_heads", config.num_kv_heads,
                  cat("must divide model.num_heads = ", config.num_heads));
   }
   if (config.head_dim % 2 != 0) {
-    problems.add("model.head_dim",
-                 config.head_dim,
+    problems.add("model.head_dim", config.head_dim,
                  "must be even: rotary embedding turns pairs (give model.head_dim if hidden_size / "
                  "num_heads is odd)");
   }
@@ -155,11 +153,8 @@ void check_has_shape(const ModelConfig& config) {
   if (lacking.empty()) return;
   std::string names;
   for (const Preset& preset : kPresets) names += cat(names.empty() ? "" : ", ", preset.name);
-  fail(ErrorKind::usage,
-       "the model has no shape: give --model.preset (",
-       names,
-       "), or a checkpoint to start from (--resume, --init), or ",
-       lacking);
+  fail(ErrorKind::usage, "the model has no shape: give --model.preset (", names,
+       "), or a checkpoint to start from (--resume, --init), or ", lacking);
 }
 
 }  // namespace

@@ -30,15 +30,13 @@ struct ModelConfig {
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("preset",
-          self.preset,
+    visit("preset", self.preset,
           "named shape: tiny, minimind-3, minimind-2-small, minimind-2, minimind-1024x16; empty: "
           "that of the checkpoint a run starts from, or the sizes below");
     visit("hidden_size", self.hidden_size, "width of the residual stream; 0: the preset's");
     visit("num_layers", self.num_layers, "transformer blocks; 0: the preset's");
     visit("num_heads", self.num_heads, "query heads; 0: the preset's");
-    visit("num_kv_heads",
-          self.num_kv_heads,
+    visit("num_kv_heads", self.num_kv_heads,
           "key and value heads, a divisor of num_heads; 0: the preset's, else num_heads");
     visit("head_dim", self.head_dim, "elements of one head, even; 0: hidden_size / num_heads");
     visit("intermediate_size", self.intermediate_size, "width of the MLP; 0: the preset's rule");
@@ -49,8 +47,7 @@ struct ModelConfig {
     visit("rope_theta", self.rope_theta, "base of the rotary frequencies");
     visit("norm_eps", self.norm_eps, "epsilon of every RMSNorm");
     visit("dropout", self.dropout, "on embedding, residual and MLP outputs, in [0, 1)");
-    visit("attention_dropout",
-          self.attention_dropout,
+    visit("attention_dropout", self.attention_dropout,
           "on attention probabilities, plain path only, in [0, 1)");
   }
 

@@ -13,12 +13,8 @@ std::vector<at::Tensor> leaf_weights(const Layer& layer, const ParamRegistry& re
 
 }  // namespace
 
-at::Tensor layer_forward(const Layer& layer,
-                         const ParamRegistry& registry,
-                         const Microbatch& batch,
-                         const at::Tensor& x,
-                         bool recompute,
-                         LayerTape& tape) {
+at::Tensor layer_forward(const Layer& layer, const ParamRegistry& registry, const Microbatch& batch,
+                         const at::Tensor& x, bool recompute, LayerTape& tape) {
   tape.weights = leaf_weights(layer, registry);
   tape.input = x.detach();
   if (recompute) {
@@ -31,11 +27,8 @@ at::Tensor layer_forward(const Layer& layer,
   return tape.output.detach();
 }
 
-at::Tensor layer_backward(const Layer& layer,
-                          ParamRegistry& registry,
-                          const Microbatch& batch,
-                          LayerTape& tape,
-                          const at::Tensor& grad) {
+at::Tensor layer_backward(const Layer& layer, ParamRegistry& registry, const Microbatch& batch,
+                          LayerTape& tape, const at::Tensor& grad) {
   if (!tape.output.defined()) {
     const at::AutoGradMode with_grad(true);
     tape.input.requires_grad_(true);

@@ -24,13 +24,12 @@ class Layer {
   [[nodiscard]] virtual std::span<const WeightRef> weights() const = 0;
 
   /// x, result: [B, T, H]; the head's result is the scalar loss sum.
-  [[nodiscard]] virtual at::Tensor forward(const Microbatch& batch,
-                                           const at::Tensor& x,
+  [[nodiscard]] virtual at::Tensor forward(const Microbatch& batch, const at::Tensor& x,
                                            std::span<const at::Tensor> weights) const = 0;
 };
 
-/// What a layer's backward needs: its input, and unless it recomputes, its output with the graph
-/// between.
+/// What a layer's backward needs: its input, and unless it recomputes, its output
+/// with the graph between.
 struct LayerTape {
   at::Tensor input;
   at::Tensor output;
@@ -41,19 +40,12 @@ struct LayerTape {
 /// would be gathered and where weight gradients leave: autograd sees one layer at a time, the
 /// registry sees every gradient. `recompute`: keep the input only and run forward again in backward
 /// (random masks are functions of position).
-at::Tensor layer_forward(const Layer& layer,
-                         const ParamRegistry& registry,
-                         const Microbatch& batch,
-                         const at::Tensor& x,
-                         bool recompute,
-                         LayerTape& tape);
+at::Tensor layer_forward(const Layer& layer, const ParamRegistry& registry, const Microbatch& batch,
+                         const at::Tensor& x, bool recompute, LayerTape& tape);
 
-/// Adds the weights' gradients to the registry and returns the gradient of the input; clears the
-/// tape.
-at::Tensor layer_backward(const Layer& layer,
-                          ParamRegistry& registry,
-                          const Microbatch& batch,
-                          LayerTape& tape,
-                          const at::Tensor& grad);
+/// Adds the weights' gradients to the registry and returns the gradient of the input;
+/// clears the tape.
+at::Tensor layer_backward(const Layer& layer, ParamRegistry& registry, const Microbatch& batch,
+                          LayerTape& tape, const at::Tensor& grad);
 
 }  // namespace trireme

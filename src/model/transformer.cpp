@@ -13,9 +13,7 @@ constexpr std::uint32_t kEmbeddingOutput = 0;
 
 }  // namespace
 
-Transformer::Transformer(ParamRegistry& registry,
-                         const ModelConfig& config,
-                         const ModelPart& part,
+Transformer::Transformer(ParamRegistry& registry, const ModelConfig& config, const ModelPart& part,
                          const TransformerOptions& options)
     : registry_(registry),
       context_{config, {}, options.path, philox_key(options.seed, "dropout")},
@@ -48,11 +46,8 @@ Transformer::Transformer(ParamRegistry& registry,
 
 void Transformer::prepare() {
   const auto dtype = registry_.dtypes().compute == at::kDouble ? at::kDouble : at::kFloat;
-  context_.rope = ops::rope_tables(context_.config.max_seq_len,
-                                   context_.config.head_dim,
-                                   context_.config.rope_theta,
-                                   dtype,
-                                   registry_.device());
+  context_.rope = ops::rope_tables(context_.config.max_seq_len, context_.config.head_dim,
+                                   context_.config.rope_theta, dtype, registry_.device());
 }
 
 std::vector<at::Tensor> Transformer::weights_of(const Layer& layer) const {
@@ -63,20 +58,18 @@ std::vector<at::Tensor> Transformer::weights_of(const Layer& layer) const {
 }
 
 at::Tensor Transformer::embed(const Microbatch& batch) const {
-  return residual_dropout(context_,
-                          batch,
-                          at::embedding(registry_.weight(embedding_), batch.tokens),
-                          -1,
+  return residual_dropout(context_, batch,
+                          at::embedding(registry_.weight(embedding_), batch.tokens), -1,
                           kEmbeddingOutput);
 }
 
 void Transformer::embed_backward(const Microbatch& batch, const at::Tensor& grad) {
   const at::NoGradGuard no_grad;
-  const at::Tensor through = residual_dropout(
-      context_, batch, grad, -1, kEmbeddingOutput);  // the mask is its own derivative
+  const at::Tensor through = residual_dropout(context_, batch, grad, -1,
+                                              kEmbeddingOutput);  // the mask is its own derivative
   at::Tensor table = registry_.main_grad(embedding_);
-  table.index_add_(
-      0, batch.tokens.flatten(), through.reshape({-1, table.size(1)}).to(table.scalar_type()));
+  table.index_add_(0, batch.tokens.flatten(),
+                   through.reshape({-1, table.size(1)}).to(table.scalar_type()));
   registry_.gradient_added(embedding_, 1);
 }
 
@@ -96,14 +89,12 @@ at::Tensor Transformer::forward(const Microbatch& batch, double grad_scale, Forw
   const auto normed =
       ops::rms_norm_forward(x, registry_.weight(norm_), context_.config.norm_eps, context_.path);
   const at::Tensor rows = normed.y.reshape({-1, context_.config.hidden_size});
-  const auto loss = ops::linear_cross_entropy_forward(rows,
-                                                      registry_.weight(head_weight()),
+  const auto loss = ops::linear_cross_entropy_forward(rows, registry_.weight(head_weight()),
                                                       batch.targets.flatten(),
-                                                      {.grad_scale = grad_scale},
-                                                      context_.path);
+                                                      {.grad_scale = grad_scale}, context_.path);
   registry_.add_gradient(head_weight(), 1, loss.grad_weight);
-  const auto norm_grads = ops::rms_norm_backward(
-      loss.grad_x.view_as(x), x, registry_.weight(norm_), normed.rstd, context_.path);
+  const auto norm_grads = ops::rms_norm_backward(loss.grad_x.view_as(x), x, registry_.weight(norm_),
+                                                 normed.rstd, context_.path);
   registry_.add_gradient(norm_, 1, norm_grads.weight);
   tape.head_grad = norm_grads.x;
   return loss.loss_sum;
@@ -130,10 +121,8 @@ at::Tensor Transformer::hidden_without_grad(const Microbatch& batch) const {
 at::Tensor Transformer::evaluate(const Microbatch& batch) {
   const at::NoGradGuard no_grad;
   const at::Tensor rows = hidden_without_grad(batch).reshape({-1, context_.config.hidden_size});
-  return ops::linear_cross_entropy_forward(rows,
-                                           registry_.weight(head_weight()),
-                                           batch.targets.flatten(),
-                                           {.want_grads = false},
+  return ops::linear_cross_entropy_forward(rows, registry_.weight(head_weight()),
+                                           batch.targets.flatten(), {.want_grads = false},
                                            context_.path)
       .loss_sum;
 }
@@ -158,8 +147,8 @@ at::Tensor Transformer::next_logits(const Microbatch& batch, KvCache& cache) {
 KvCache Transformer::make_cache(std::int64_t rows, std::int64_t capacity) const {
   const auto options =
       at::TensorOptions().dtype(registry_.dtypes().compute).device(registry_.device());
-  const std::vector<std::int64_t> shape{
-      rows, context_.config.num_kv_heads, capacity, context_.config.head_dim};
+  const std::vector<std::int64_t> shape{rows, context_.config.num_kv_heads, capacity,
+                                        context_.config.head_dim};
   KvCache cache;
   for (std::size_t i = 0; i < blocks_.size(); ++i)
     cache.layers.push_back({at::zeros(shape, options), at::zeros(shape, options)});

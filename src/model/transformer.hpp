@@ -38,9 +38,7 @@ struct ForwardTape {
 /// micro-batches and ranks is the gradient of the mean loss.
 class Transformer {
  public:
-  Transformer(ParamRegistry& registry,
-              const ModelConfig& config,
-              const ModelPart& part,
+  Transformer(ParamRegistry& registry, const ModelConfig& config, const ModelPart& part,
               const TransformerOptions& options);
   Transformer(const Transformer&) = delete;
   Transformer& operator=(const Transformer&) = delete;

@@ -8,42 +8,26 @@
 namespace trireme::ops {
 namespace {
 
-void check_inputs(const at::Tensor& x,
-                  const at::Tensor& weight,
-                  const at::Tensor& targets,
+void check_inputs(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
                   const LinearCrossEntropySetup& setup) {
   const auto fit = x.dim() == 2 && weight.dim() == 2 && targets.dim() == 1 &&
                    x.size(1) == weight.size(1) && x.size(0) == targets.size(0) &&
                    x.scalar_type() == weight.scalar_type() && targets.scalar_type() == at::kLong &&
                    setup.chunk_rows > 0;
   if (!fit) {
-    fail(ErrorKind::internal,
-         "linear_cross_entropy: x ",
-         x.sizes(),
-         ", weight ",
-         weight.sizes(),
-         ", targets ",
-         targets.sizes(),
-         ": must be [N, D], [V, D] of one dtype and [N] int64");
+    fail(ErrorKind::internal, "linear_cross_entropy: x ", x.sizes(), ", weight ", weight.sizes(),
+         ", targets ", targets.sizes(), ": must be [N, D], [V, D] of one dtype and [N] int64");
   }
   if (!targets.device().is_cpu()) return;
   const auto bad = targets.ne(kIgnoredTarget) & (targets.lt(0) | targets.ge(weight.size(0)));
   if (bad.any().item<bool>()) {
-    fail(ErrorKind::data,
-         "target ",
-         targets.masked_select(bad)[0].item<std::int64_t>(),
-         ", must be in [0, ",
-         weight.size(0),
-         ") or ",
-         kIgnoredTarget,
-         " (ignored)");
+    fail(ErrorKind::data, "target ", targets.masked_select(bad)[0].item<std::int64_t>(),
+         ", must be in [0, ", weight.size(0), ") or ", kIgnoredTarget, " (ignored)");
   }
 }
 
 /// One chunk: adds its loss to `loss_sum`, returns grad_scale * d loss / d logits in x's dtype.
-at::Tensor plain_chunk(const at::Tensor& logits,
-                       const at::Tensor& targets,
-                       at::Tensor& loss_sum,
+at::Tensor plain_chunk(const at::Tensor& logits, const at::Tensor& targets, at::Tensor& loss_sum,
                        const LinearCrossEntropySetup& setup) {
   const auto log_probs = at::log_softmax(logits, -1, loss_sum.scalar_type());
   const auto valid = targets.ne(kIgnoredTarget).unsqueeze(1);  // [rows, 1]
@@ -56,9 +40,7 @@ at::Tensor plain_chunk(const at::Tensor& logits,
 }
 
 /// The same in place: `logits` become the gradient. `losses` [rows] fp64 are the chunk's.
-void fast_chunk(const at::Tensor& logits,
-                const at::Tensor& targets,
-                double* losses,
+void fast_chunk(const at::Tensor& logits, const at::Tensor& targets, double* losses,
                 const LinearCrossEntropySetup& setup) {
   const auto width = logits.size(1);
   at::parallel_for(0, logits.size(0), 32, [&](std::int64_t first, std::int64_t last) {
@@ -79,12 +61,8 @@ using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
 struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropyFunction> {
-  static at::Tensor forward(AutogradContext* ctx,
-                            const at::Tensor& x,
-                            const at::Tensor& weight,
-                            const at::Tensor& targets,
-                            LinearCrossEntropySetup setup,
-                            bool fast) {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
+                            const at::Tensor& targets, LinearCrossEntropySetup setup, bool fast) {
     setup.want_grads = x.requires_grad() || weight.requires_grad();
     auto out =
         linear_cross_entropy_forward(x, weight, targets, setup, fast ? Path::fast : Path::plain);
@@ -108,8 +86,7 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
 
 }  // namespace
 
-LinearCrossEntropyOutput linear_cross_entropy_forward(const at::Tensor& x,
-                                                      const at::Tensor& weight,
+LinearCrossEntropyOutput linear_cross_entropy_forward(const at::Tensor& x, const at::Tensor& weight,
                                                       const at::Tensor& targets,
                                                       const LinearCrossEntropySetup& setup,
                                                       Path path) {
@@ -132,9 +109,7 @@ LinearCrossEntropyOutput linear_cross_entropy_forward(const at::Tensor& x,
     const auto logits = at::mm(inputs, weight.t());  // [rows, V]
     auto grad = logits;
     if (fast) {
-      fast_chunk(logits,
-                 targets_in_order.narrow(0, first, rows),
-                 losses.data_ptr<double>() + first,
+      fast_chunk(logits, targets_in_order.narrow(0, first, rows), losses.data_ptr<double>() + first,
                  setup);
     } else {
       grad = plain_chunk(logits, targets.narrow(0, first, rows), out.loss_sum, setup);
@@ -153,10 +128,8 @@ LinearCrossEntropyOutput linear_cross_entropy_forward(const at::Tensor& x,
   return out;
 }
 
-at::Tensor linear_cross_entropy(const at::Tensor& x,
-                                const at::Tensor& weight,
-                                const at::Tensor& targets,
-                                const LinearCrossEntropySetup& setup,
+at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight,
+                                const at::Tensor& targets, const LinearCrossEntropySetup& setup,
                                 Path path) {
   return LinearCrossEntropyFunction::apply(x, weight, targets, setup, path == Path::fast);
 }

@@ -28,22 +28,19 @@ struct LinearCrossEntropyOutput {
   at::Tensor grad_weight;  // [V, D], fp32 or fp64: grad_scale * d loss_sum / dW
 };
 
-/// x [N, D], weight [V, D] of one dtype, targets [N] int64 with kIgnoredTarget for rows without a
-/// loss. The log-softmax is in fp32 (fp64 for fp64). Weight gradients of all chunks are summed in
-/// fp32. Throws Error(data) for a target outside [0, V) (CPU tensors), Error(internal) if shapes do
-/// not fit.
-LinearCrossEntropyOutput linear_cross_entropy_forward(const at::Tensor& x,
-                                                      const at::Tensor& weight,
+/// x [N, D], weight [V, D] of one dtype, targets [N] int64 with kIgnoredTarget for
+/// rows without a loss. The log-softmax is in fp32 (fp64 for fp64). Weight gradients of
+/// all chunks are summed in fp32. Throws Error(data) for a target outside [0, V) (CPU
+/// tensors), Error(internal) if shapes do not fit.
+LinearCrossEntropyOutput linear_cross_entropy_forward(const at::Tensor& x, const at::Tensor& weight,
                                                       const at::Tensor& targets,
                                                       const LinearCrossEntropySetup& setup = {},
                                                       Path path = Path::fast);
 
 /// With autograd; returns loss_sum. Gradients are exact for every incoming gradient g (they are
 /// multiplied by g / grad_scale), and take no extra pass on a CPU when g equals grad_scale.
-at::Tensor linear_cross_entropy(const at::Tensor& x,
-                                const at::Tensor& weight,
+at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight,
                                 const at::Tensor& targets,
-                                const LinearCrossEntropySetup& setup = {},
-                                Path path = Path::fast);
+                                const LinearCrossEntropySetup& setup = {}, Path path = Path::fast);
 
 }  // namespace trireme::ops

@@ -26,22 +26,14 @@ void check_bounds(const RowBounds& bounds, std::int64_t batch, std::int64_t leng
   }
 }
 
-void check_shapes(const at::Tensor& q,
-                  const at::Tensor& k,
-                  const at::Tensor& v,
+void check_shapes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                   const AttentionSetup& setup) {
   const auto fit = q.dim() == 4 && k.dim() == 4 && k.sizes() == v.sizes() &&
                    q.size(0) == k.size(0) && q.size(2) == k.size(2) && q.size(3) == k.size(3) &&
                    k.size(1) > 0 && q.size(1) % k.size(1) == 0 &&
                    q.scalar_type() == k.scalar_type() && q.scalar_type() == v.scalar_type();
   if (!fit) {
-    fail(ErrorKind::internal,
-         "attention: q ",
-         q.sizes(),
-         ", k ",
-         k.sizes(),
-         ", v ",
-         v.sizes(),
+    fail(ErrorKind::internal, "attention: q ", q.sizes(), ", k ", k.sizes(), ", v ", v.sizes(),
          ": must be [B, H, T, D] and twice [B, Hk, T, D], Hk a divisor of H, of one dtype");
   }
   check_bounds(setup.bounds, q.size(0), q.size(2));
@@ -65,9 +57,7 @@ at::Tensor plain_scores(const at::Tensor& q, const at::Tensor& k, const Attentio
   return scores;
 }
 
-AttentionOutput plain_forward(const at::Tensor& q,
-                              const at::Tensor& k,
-                              const at::Tensor& v,
+AttentionOutput plain_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                               const AttentionSetup& setup) {
   const auto type = accumulate_type(q);
   const auto keys = repeat_heads(k.to(type), q.size(1));
@@ -77,11 +67,8 @@ AttentionOutput plain_forward(const at::Tensor& q,
   return {out.transpose(1, 2).contiguous().transpose(1, 2), at::logsumexp(scores, {-1})};
 }
 
-AttentionGrads plain_backward(const at::Tensor& grad_out,
-                              const at::Tensor& q,
-                              const at::Tensor& k,
-                              const at::Tensor& v,
-                              const AttentionOutput& forward,
+AttentionGrads plain_backward(const at::Tensor& grad_out, const at::Tensor& q, const at::Tensor& k,
+                              const at::Tensor& v, const AttentionOutput& forward,
                               const AttentionSetup& setup) {
   const auto type = accumulate_type(q);
   const auto queries = q.to(type);
@@ -101,8 +88,8 @@ AttentionGrads plain_backward(const at::Tensor& grad_out,
           sum_groups(at::matmul(weights.transpose(-2, -1), incoming))};
 }
 
-/// Calls body(row, first token, length) for every document; rows together (row -1) when each is one
-/// document.
+/// Calls body(row, first token, length) for every document; rows together (row
+/// -1) when each is one document.
 template <class Body>
 void for_documents(const AttentionSetup& setup, std::int64_t length, const Body& body) {
   if (setup.bounds.empty()) {
@@ -117,17 +104,13 @@ void for_documents(const AttentionSetup& setup, std::int64_t length, const Body&
   }
 }
 
-at::Tensor document_of(const at::Tensor& x,
-                       std::int64_t row,
-                       std::int64_t first,
+at::Tensor document_of(const at::Tensor& x, std::int64_t row, std::int64_t first,
                        std::int64_t length) {
   return (row < 0 ? x : x.narrow(0, row, 1)).narrow(2, first, length);
 }
 
 /// ATen's CPU kernel, one call a document.
-AttentionOutput aten_forward(const at::Tensor& q,
-                             const at::Tensor& k,
-                             const at::Tensor& v,
+AttentionOutput aten_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                              const AttentionSetup& setup) {
   const auto keys = repeat_heads(k, q.size(1));
   const auto values = repeat_heads(v, q.size(1));
@@ -144,11 +127,8 @@ AttentionOutput aten_forward(const at::Tensor& q,
   return result;
 }
 
-AttentionGrads aten_backward(const at::Tensor& grad_out,
-                             const at::Tensor& q,
-                             const at::Tensor& k,
-                             const at::Tensor& v,
-                             const AttentionOutput& forward,
+AttentionGrads aten_backward(const at::Tensor& grad_out, const at::Tensor& q, const at::Tensor& k,
+                             const at::Tensor& v, const AttentionOutput& forward,
                              const AttentionSetup& setup) {
   const auto keys = repeat_heads(k, q.size(1));
   const auto values = repeat_heads(v, q.size(1));
@@ -157,17 +137,9 @@ AttentionGrads aten_backward(const at::Tensor& grad_out,
   const auto grad_v = at::empty(q.sizes(), q.options());
   for_documents(setup, q.size(2), [&](std::int64_t row, std::int64_t first, std::int64_t length) {
     const auto part = [&](const at::Tensor& x) { return document_of(x, row, first, length); };
-    const auto [dq, dk, dv] =
-        at::_scaled_dot_product_flash_attention_for_cpu_backward(part(grad_out),
-                                                                 part(q),
-                                                                 part(keys),
-                                                                 part(values),
-                                                                 part(forward.out),
-                                                                 part(forward.lse),
-                                                                 0.0,
-                                                                 setup.causal,
-                                                                 {},
-                                                                 setup.scale);
+    const auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+        part(grad_out), part(q), part(keys), part(values), part(forward.out), part(forward.lse),
+        0.0, setup.causal, {}, setup.scale);
     part(grad_q).copy_(dq);
     part(grad_k).copy_(dk);
     part(grad_v).copy_(dv);
@@ -182,12 +154,8 @@ using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
 struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
-  static at::Tensor forward(AutogradContext* ctx,
-                            const at::Tensor& q,
-                            const at::Tensor& k,
-                            const at::Tensor& v,
-                            const AttentionSetup& setup,
-                            bool fast) {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k,
+                            const at::Tensor& v, const AttentionSetup& setup, bool fast) {
     auto [out, lse] = attention_forward(q, k, v, setup, fast ? Path::fast : Path::plain);
     ctx->save_for_backward({q, k, v, out, lse});
     ctx->saved_data["scale"] = setup.scale;
@@ -203,17 +171,15 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
     const AttentionSetup setup{ctx->saved_data["scale"].toDouble(),
                                ctx->saved_data["causal"].toBool(),
                                ctx->saved_data["bounds"].to<RowBounds>()};
-    auto out = attention_backward(
-        grads[0], saved[0], saved[1], saved[2], {saved[3], saved[4]}, setup, path);
+    auto out = attention_backward(grads[0], saved[0], saved[1], saved[2], {saved[3], saved[4]},
+                                  setup, path);
     return {out.q, out.k, out.v, {}, {}};
   }
 };
 
 }  // namespace
 
-at::Tensor attention_mask(const AttentionSetup& setup,
-                          std::int64_t batch,
-                          std::int64_t length,
+at::Tensor attention_mask(const AttentionSetup& setup, std::int64_t batch, std::int64_t length,
                           at::Device device) {
   check_bounds(setup.bounds, batch, length);
   auto mask = at::ones({length, length}, at::kBool);
@@ -233,23 +199,17 @@ at::Tensor attention_mask(const AttentionSetup& setup,
   return mask.logical_and(same).to(device);
 }
 
-AttentionOutput attention_forward(const at::Tensor& q,
-                                  const at::Tensor& k,
-                                  const at::Tensor& v,
-                                  const AttentionSetup& setup,
-                                  Path path) {
+AttentionOutput attention_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                  const AttentionSetup& setup, Path path) {
   check_shapes(q, k, v, setup);
   const at::NoGradGuard no_grad;
   if (!takes_fast_path(path, q)) return plain_forward(q, k, v, setup);
   return blocks_apply(q) ? blocks_forward(q, k, v, setup) : aten_forward(q, k, v, setup);
 }
 
-AttentionGrads attention_backward(const at::Tensor& grad_out,
-                                  const at::Tensor& q,
-                                  const at::Tensor& k,
-                                  const at::Tensor& v,
-                                  const AttentionOutput& forward,
-                                  const AttentionSetup& setup,
+AttentionGrads attention_backward(const at::Tensor& grad_out, const at::Tensor& q,
+                                  const at::Tensor& k, const at::Tensor& v,
+                                  const AttentionOutput& forward, const AttentionSetup& setup,
                                   Path path) {
   check_shapes(q, k, v, setup);
   const at::NoGradGuard no_grad;
@@ -258,30 +218,24 @@ AttentionGrads attention_backward(const at::Tensor& grad_out,
                          : aten_backward(grad_out, q, k, v, forward, setup);
 }
 
-at::Tensor attention(const at::Tensor& q,
-                     const at::Tensor& k,
-                     const at::Tensor& v,
-                     const AttentionSetup& setup,
-                     Path path) {
+at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                     const AttentionSetup& setup, Path path) {
   if (path == Path::fast && !q.is_cpu()) return library_attention(q, k, v, setup);
   return AttentionFunction::apply(q, k, v, setup, path == Path::fast);
 }
 
-at::Tensor library_attention(const at::Tensor& q,
-                             const at::Tensor& k,
-                             const at::Tensor& v,
+at::Tensor library_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                              const AttentionSetup& setup) {
   check_shapes(q, k, v, setup);
-  const bool one_document_a_row = std::all_of(setup.bounds.begin(),
-                                              setup.bounds.end(),
+  const bool one_document_a_row = std::all_of(setup.bounds.begin(), setup.bounds.end(),
                                               [](const auto& edges) { return edges.size() == 2; });
   if (one_document_a_row) {
-    return at::scaled_dot_product_attention(
-        q, k, v, {}, 0.0, setup.causal, setup.scale, /*enable_gqa=*/true);
+    return at::scaled_dot_product_attention(q, k, v, {}, 0.0, setup.causal, setup.scale,
+                                            /*enable_gqa=*/true);
   }
   const auto mask = attention_mask(setup, q.size(0), q.size(2), q.device()).unsqueeze(1);
-  return at::scaled_dot_product_attention(
-      q, repeat_heads(k, q.size(1)), repeat_heads(v, q.size(1)), mask, 0.0, false, setup.scale);
+  return at::scaled_dot_product_attention(q, repeat_heads(k, q.size(1)), repeat_heads(v, q.size(1)),
+                                          mask, 0.0, false, setup.scale);
 }
 
 }  // namespace trireme::ops

@@ -32,37 +32,24 @@ struct AttentionGrads {
 
 /// q [B, H, T, D]; k, v [B, Hk, T, D] with Hk a divisor of H (query head h reads key head h / (H /
 /// Hk)); any strides. Deterministic. Throws Error(internal) if shapes or bounds do not fit.
-AttentionOutput attention_forward(const at::Tensor& q,
-                                  const at::Tensor& k,
-                                  const at::Tensor& v,
-                                  const AttentionSetup& setup,
-                                  Path path = Path::fast);
-AttentionGrads attention_backward(const at::Tensor& grad_out,
-                                  const at::Tensor& q,
-                                  const at::Tensor& k,
-                                  const at::Tensor& v,
-                                  const AttentionOutput& forward,
-                                  const AttentionSetup& setup,
+AttentionOutput attention_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                  const AttentionSetup& setup, Path path = Path::fast);
+AttentionGrads attention_backward(const at::Tensor& grad_out, const at::Tensor& q,
+                                  const at::Tensor& k, const at::Tensor& v,
+                                  const AttentionOutput& forward, const AttentionSetup& setup,
                                   Path path = Path::fast);
 
 /// With autograd. Returns out [B, H, T, D]. The fast path of a GPU is library_attention.
-at::Tensor attention(const at::Tensor& q,
-                     const at::Tensor& k,
-                     const at::Tensor& v,
-                     const AttentionSetup& setup,
-                     Path path = Path::fast);
+at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                     const AttentionSetup& setup, Path path = Path::fast);
 
 /// The same by ATen's scaled_dot_product_attention, which picks cuDNN, flash or memory-efficient
 /// kernels on a GPU; rows of several documents go with an explicit mask.
-at::Tensor library_attention(const at::Tensor& q,
-                             const at::Tensor& k,
-                             const at::Tensor& v,
+at::Tensor library_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                              const AttentionSetup& setup);
 
 /// [B, T, T] bool, true where a query (row) may see a key (column); what the plain path uses.
-at::Tensor attention_mask(const AttentionSetup& setup,
-                          std::int64_t batch,
-                          std::int64_t length,
+at::Tensor attention_mask(const AttentionSetup& setup, std::int64_t batch, std::int64_t length,
                           at::Device device);
 
 }  // namespace trireme::ops

@@ -27,24 +27,11 @@ inline std::int64_t round_up(std::int64_t n, std::int64_t multiple) {
 }
 
 /// out [rows, columns] = a [rows, depth] * b, b in pairs of rows; added to out if `add`.
-inline void multiply(std::int64_t rows,
-                     std::int64_t columns,
-                     std::int64_t depth,
-                     const Bits* a,
-                     std::int64_t a_stride,
-                     const void* b,
-                     float* out,
-                     bool add) {
-  at::native::cpublas::brgemm(rows,
-                              columns,
-                              depth,
-                              a_stride,
-                              columns,
-                              columns,
-                              add,
+inline void multiply(std::int64_t rows, std::int64_t columns, std::int64_t depth, const Bits* a,
+                     std::int64_t a_stride, const void* b, float* out, bool add) {
+  at::native::cpublas::brgemm(rows, columns, depth, a_stride, columns, columns, add,
                               reinterpret_cast<const at::BFloat16*>(a),
-                              static_cast<const at::BFloat16*>(b),
-                              out);
+                              static_cast<const at::BFloat16*>(b), out);
 }
 
 /// 64-byte aligned memory from ATen's allocator.
@@ -72,17 +59,15 @@ struct Rows {
   std::int64_t stride;
 };
 
-inline Rows rows_of(const at::Tensor& x,
-                    std::int64_t batch,
-                    std::int64_t head,
+inline Rows rows_of(const at::Tensor& x, std::int64_t batch, std::int64_t head,
                     std::int64_t first) {
   auto* base = static_cast<Bits*>(x.data_ptr());
   return {base + batch * x.stride(0) + head * x.stride(1) + first * x.stride(2), x.stride(2)};
 }
 
 /// Copies `count` rows into out [padded, width]; the rest is zero.
-inline void copy_padded(
-    Rows rows, std::int64_t count, std::int64_t padded, std::int64_t width, Bits* out) {
+inline void copy_padded(Rows rows, std::int64_t count, std::int64_t padded, std::int64_t width,
+                        Bits* out) {
   const auto bytes = static_cast<std::size_t>(width) * sizeof(Bits);
   for (std::int64_t r = 0; r < count; ++r)
     std::memcpy(out + r * width, rows.data + r * rows.stride, bytes);
@@ -90,11 +75,11 @@ inline void copy_padded(
 }
 
 /// [rows, width] -> [width, rows] of bf16; `pairs` is scratch of rows / 2 * width.
-inline void transpose_bf16(
-    const Bits* in, std::int64_t rows, std::int64_t width, std::uint32_t* pairs, Bits* out) {
+inline void transpose_bf16(const Bits* in, std::int64_t rows, std::int64_t width,
+                           std::uint32_t* pairs, Bits* out) {
   kernels::table().pack_pairs(in, width, rows, width, pairs);
-  kernels::table().transpose(
-      pairs, width, reinterpret_cast<std::uint32_t*>(out), rows / 2, rows / 2, width);
+  kernels::table().transpose(pairs, width, reinterpret_cast<std::uint32_t*>(out), rows / 2,
+                             rows / 2, width);
 }
 
 /// A block of queries in the layouts that the matmuls read as their second factor.
@@ -108,12 +93,8 @@ struct QueryPack {
   /// Pairs along the head's width: for products with [.., width].
   void load(Rows source, std::int64_t count) const {
     copy_padded(source, count, kQueries, width, rows.data());
-    kernels::table().transpose(reinterpret_cast<const std::uint32_t*>(rows.data()),
-                               width / 2,
-                               by_width.data(),
-                               kQueries,
-                               kQueries,
-                               width / 2);
+    kernels::table().transpose(reinterpret_cast<const std::uint32_t*>(rows.data()), width / 2,
+                               by_width.data(), kQueries, kQueries, width / 2);
   }
 
   /// Pairs along queries: for products with [.., queries].
@@ -154,21 +135,14 @@ inline std::int64_t longest(const std::vector<Document>& documents) {
   return round_up(length, kKeys);
 }
 
-inline ScoreBlock block_at(const Document& document,
-                           std::int64_t query,
-                           std::int64_t key,
+inline ScoreBlock block_at(const Document& document, std::int64_t query, std::int64_t key,
                            const AttentionSetup& setup) {
-  return {kKeys,
-          kQueries,
-          std::min(kKeys, document.length - key),
-          query - key,
-          setup.causal,
-          static_cast<float>(setup.scale)};
+  return {kKeys,       kQueries,     std::min(kKeys, document.length - key),
+          query - key, setup.causal, static_cast<float>(setup.scale)};
 }
 
 /// Keys that a block of queries starting at `query` may see end here.
-inline std::int64_t key_limit(const Document& document,
-                              std::int64_t query,
+inline std::int64_t key_limit(const Document& document, std::int64_t query,
                               const AttentionSetup& setup) {
   return setup.causal ? std::min(document.length, query + kQueries) : document.length;
 }
@@ -179,12 +153,13 @@ template <class Scratch, class Body>
 inline void for_documents(const at::Tensor& k, const AttentionSetup& setup, const Body& body) {
   const auto documents = documents_of(k, setup);
   const auto length = longest(documents);
-  at::parallel_for(
-      0, static_cast<std::int64_t>(documents.size()), 1, [&](std::int64_t from, std::int64_t to) {
-        Scratch scratch(length, k.size(3));
-        for (auto i = from; i < to; ++i) body(documents[static_cast<std::size_t>(i)], scratch);
-        at::native::cpublas::brgemm_release();
-      });
+  at::parallel_for(0, static_cast<std::int64_t>(documents.size()), 1,
+                   [&](std::int64_t from, std::int64_t to) {
+                     Scratch scratch(length, k.size(3));
+                     for (auto i = from; i < to; ++i)
+                       body(documents[static_cast<std::size_t>(i)], scratch);
+                     at::native::cpublas::brgemm_release();
+                   });
 }
 
 inline at::Tensor last_dim_contiguous(const at::Tensor& x) {

@@ -50,63 +50,34 @@ struct ForwardScratch {
   std::array<float, kQueries> total{};
 };
 
-void forward_block(const Document& document,
-                   std::int64_t query,
-                   std::int64_t padded,
-                   const AttentionSetup& setup,
-                   ForwardScratch& s) {
+void forward_block(const Document& document, std::int64_t query, std::int64_t padded,
+                   const AttentionSetup& setup, ForwardScratch& s) {
   const auto width = s.query.width;
   s.maximum.fill(-std::numeric_limits<float>::infinity());
   s.total.fill(0);
   s.out.fill(0);
   const auto limit = key_limit(document, query, setup);
   for (std::int64_t key = 0; key < limit; key += kKeys) {
-    multiply(kKeys,
-             kQueries,
-             width,
-             s.keys.data() + key * width,
-             width,
-             s.query.by_width.data(),
-             s.scores.data(),
-             false);
-    kernels::table().softmax_block(block_at(document, query, key, setup),
-                                   s.scores.data(),
-                                   s.maximum.data(),
-                                   s.total.data(),
-                                   s.weights.data(),
-                                   s.out.data(),
+    multiply(kKeys, kQueries, width, s.keys.data() + key * width, width, s.query.by_width.data(),
+             s.scores.data(), false);
+    kernels::table().softmax_block(block_at(document, query, key, setup), s.scores.data(),
+                                   s.maximum.data(), s.total.data(), s.weights.data(), s.out.data(),
                                    width);
-    multiply(width,
-             kQueries,
-             kKeys,
-             s.values_across.data() + key,
-             padded,
-             s.weights.data(),
-             s.out.data(),
-             true);
+    multiply(width, kQueries, kKeys, s.values_across.data() + key, padded, s.weights.data(),
+             s.out.data(), true);
   }
 }
 
-void forward_document(const Document& document,
-                      const at::Tensor& q,
-                      const at::Tensor& k,
-                      const at::Tensor& v,
-                      const AttentionSetup& setup,
-                      const AttentionOutput& result,
-                      ForwardScratch& s) {
+void forward_document(const Document& document, const at::Tensor& q, const at::Tensor& k,
+                      const at::Tensor& v, const AttentionSetup& setup,
+                      const AttentionOutput& result, ForwardScratch& s) {
   const auto width = q.size(3);
   const auto groups = q.size(1) / k.size(1);
   const auto padded = round_up(document.length, kKeys);
-  copy_padded(rows_of(k, document.batch, document.kv_head, document.first),
-              document.length,
-              padded,
-              width,
-              s.keys.data());
-  copy_padded(rows_of(v, document.batch, document.kv_head, document.first),
-              document.length,
-              padded,
-              width,
-              s.values.data());
+  copy_padded(rows_of(k, document.batch, document.kv_head, document.first), document.length, padded,
+              width, s.keys.data());
+  copy_padded(rows_of(v, document.batch, document.kv_head, document.first), document.length, padded,
+              width, s.values.data());
   transpose_bf16(s.values.data(), padded, width, s.pairs.data(), s.values_across.data());
   for (auto head = document.kv_head * groups; head < (document.kv_head + 1) * groups; ++head) {
     float* lse = result.lse.data_ptr<float>() + (document.batch * q.size(1) + head) * q.size(2) +
@@ -120,15 +91,12 @@ void forward_document(const Document& document,
             s.maximum[i] * 0.69314718F + std::log(s.total[i]);  // the maximum is in log2 units
         s.total[i] = 1.0F / s.total[i];
       }
-      kernels::table().transpose(reinterpret_cast<const std::uint32_t*>(s.out.data()),
-                                 kQueries,
-                                 reinterpret_cast<std::uint32_t*>(s.out_rows.data()),
-                                 width,
-                                 width,
+      kernels::table().transpose(reinterpret_cast<const std::uint32_t*>(s.out.data()), kQueries,
+                                 reinterpret_cast<std::uint32_t*>(s.out_rows.data()), width, width,
                                  kQueries);
       const auto out = rows_of(result.out, document.batch, head, document.first + query);
-      kernels::table().round_rows(
-          s.out_rows.data(), width, s.total.data(), out.data, out.stride, count, width);
+      kernels::table().round_rows(s.out_rows.data(), width, s.total.data(), out.data, out.stride,
+                                  count, width);
     }
   }
 }
@@ -141,10 +109,8 @@ bool blocks_apply(const at::Tensor& q) {
          q.size(3) <= kMaxWidth;
 }
 
-AttentionOutput blocks_forward(const at::Tensor& q_in,
-                               const at::Tensor& k_in,
-                               const at::Tensor& v_in,
-                               const AttentionSetup& setup) {
+AttentionOutput blocks_forward(const at::Tensor& q_in, const at::Tensor& k_in,
+                               const at::Tensor& v_in, const AttentionSetup& setup) {
   const auto q = last_dim_contiguous(q_in);
   const auto k = last_dim_contiguous(k_in);
   const auto v = last_dim_contiguous(v_in);

@@ -43,62 +43,24 @@ struct BackwardScratch {
   std::array<float, kQueries> along{};
 };
 
-void backward_block(const Document& document,
-                    std::int64_t query,
-                    std::int64_t padded,
-                    const AttentionSetup& setup,
-                    BackwardScratch& s) {
+void backward_block(const Document& document, std::int64_t query, std::int64_t padded,
+                    const AttentionSetup& setup, BackwardScratch& s) {
   const auto width = s.query.width;
   const auto limit = key_limit(document, query, setup);
   for (std::int64_t key = 0; key < limit; key += kKeys) {
-    multiply(kKeys,
-             kQueries,
-             width,
-             s.keys.data() + key * width,
-             width,
-             s.query.by_width.data(),
-             s.scores.data(),
-             false);
-    multiply(kKeys,
-             kQueries,
-             width,
-             s.values.data() + key * width,
-             width,
-             s.grad_out.by_width.data(),
-             s.grad_weights.data(),
-             false);
-    kernels::table().softmax_block_backward(block_at(document, query, key, setup),
-                                            s.scores.data(),
-                                            s.grad_weights.data(),
-                                            s.lse.data(),
-                                            s.along.data(),
-                                            s.weights.data(),
-                                            s.grad_scores.data(),
-                                            s.grad_scores_pairs.data());
-    multiply(kKeys,
-             width,
-             kQueries,
-             s.weights.data(),
-             kQueries,
-             s.grad_out.by_query.data(),
-             s.grad_values.data() + key * width,
-             true);
-    multiply(kKeys,
-             width,
-             kQueries,
-             s.grad_scores.data(),
-             kQueries,
-             s.query.by_query.data(),
-             s.grad_keys.data() + key * width,
-             true);
-    multiply(width,
-             kQueries,
-             kKeys,
-             s.keys_across.data() + key,
-             padded,
-             s.grad_scores_pairs.data(),
-             s.grad_query.data(),
-             key > 0);
+    multiply(kKeys, kQueries, width, s.keys.data() + key * width, width, s.query.by_width.data(),
+             s.scores.data(), false);
+    multiply(kKeys, kQueries, width, s.values.data() + key * width, width,
+             s.grad_out.by_width.data(), s.grad_weights.data(), false);
+    kernels::table().softmax_block_backward(
+        block_at(document, query, key, setup), s.scores.data(), s.grad_weights.data(), s.lse.data(),
+        s.along.data(), s.weights.data(), s.grad_scores.data(), s.grad_scores_pairs.data());
+    multiply(kKeys, width, kQueries, s.weights.data(), kQueries, s.grad_out.by_query.data(),
+             s.grad_values.data() + key * width, true);
+    multiply(kKeys, width, kQueries, s.grad_scores.data(), kQueries, s.query.by_query.data(),
+             s.grad_keys.data() + key * width, true);
+    multiply(width, kQueries, kKeys, s.keys_across.data() + key, padded, s.grad_scores_pairs.data(),
+             s.grad_query.data(), key > 0);
   }
 }
 
@@ -112,12 +74,8 @@ struct BackwardInput {
 };
 
 /// One query head: adds to grad_keys and grad_values of the scratch, writes the rows of grads.q.
-void backward_head(const Document& document,
-                   std::int64_t head,
-                   const BackwardInput& in,
-                   const AttentionSetup& setup,
-                   const AttentionGrads& grads,
-                   BackwardScratch& s) {
+void backward_head(const Document& document, std::int64_t head, const BackwardInput& in,
+                   const AttentionSetup& setup, const AttentionGrads& grads, BackwardScratch& s) {
   const auto width = in.q.size(3);
   const auto padded = round_up(document.length, kKeys);
   const float* lse = in.lse.data_ptr<float>() +
@@ -135,44 +93,28 @@ void backward_head(const Document& document,
     s.lse.fill(0);
     s.along.fill(0);
     std::copy_n(lse + query, count, s.lse.data());
-    kernels::table().row_products(grad_rows.data,
-                                  grad_rows.stride,
-                                  out_rows.data,
-                                  out_rows.stride,
-                                  s.along.data(),
-                                  count,
-                                  width);
+    kernels::table().row_products(grad_rows.data, grad_rows.stride, out_rows.data, out_rows.stride,
+                                  s.along.data(), count, width);
     backward_block(document, query, padded, setup, s);
     kernels::table().transpose(reinterpret_cast<const std::uint32_t*>(s.grad_query.data()),
-                               kQueries,
-                               reinterpret_cast<std::uint32_t*>(s.grad_query_rows.data()),
-                               width,
-                               width,
-                               kQueries);
+                               kQueries, reinterpret_cast<std::uint32_t*>(s.grad_query_rows.data()),
+                               width, width, kQueries);
     const auto grad_q = rows_of(grads.q, document.batch, head, first);
-    kernels::table().round_rows(
-        s.grad_query_rows.data(), width, nullptr, grad_q.data, grad_q.stride, count, width);
+    kernels::table().round_rows(s.grad_query_rows.data(), width, nullptr, grad_q.data,
+                                grad_q.stride, count, width);
   }
 }
 
-void backward_document(const Document& document,
-                       const BackwardInput& in,
-                       const AttentionSetup& setup,
-                       const AttentionGrads& grads,
+void backward_document(const Document& document, const BackwardInput& in,
+                       const AttentionSetup& setup, const AttentionGrads& grads,
                        BackwardScratch& s) {
   const auto width = in.q.size(3);
   const auto groups = in.q.size(1) / in.k.size(1);
   const auto padded = round_up(document.length, kKeys);
-  copy_padded(rows_of(in.k, document.batch, document.kv_head, document.first),
-              document.length,
-              padded,
-              width,
-              s.keys.data());
-  copy_padded(rows_of(in.v, document.batch, document.kv_head, document.first),
-              document.length,
-              padded,
-              width,
-              s.values.data());
+  copy_padded(rows_of(in.k, document.batch, document.kv_head, document.first), document.length,
+              padded, width, s.keys.data());
+  copy_padded(rows_of(in.v, document.batch, document.kv_head, document.first), document.length,
+              padded, width, s.values.data());
   transpose_bf16(s.keys.data(), padded, width, s.pairs.data(), s.keys_across.data());
   std::fill_n(s.grad_keys.data(), padded * width, 0.0F);
   std::fill_n(s.grad_values.data(), padded * width, 0.0F);
@@ -181,27 +123,23 @@ void backward_document(const Document& document,
   }
   const auto grad_k = rows_of(grads.k, document.batch, document.kv_head, document.first);
   const auto grad_v = rows_of(grads.v, document.batch, document.kv_head, document.first);
-  kernels::table().round_rows(
-      s.grad_keys.data(), width, nullptr, grad_k.data, grad_k.stride, document.length, width);
-  kernels::table().round_rows(
-      s.grad_values.data(), width, nullptr, grad_v.data, grad_v.stride, document.length, width);
+  kernels::table().round_rows(s.grad_keys.data(), width, nullptr, grad_k.data, grad_k.stride,
+                              document.length, width);
+  kernels::table().round_rows(s.grad_values.data(), width, nullptr, grad_v.data, grad_v.stride,
+                              document.length, width);
 }
 
 }  // namespace
 
-AttentionGrads blocks_backward(const at::Tensor& grad_out_in,
-                               const at::Tensor& q_in,
-                               const at::Tensor& k_in,
-                               const at::Tensor& v_in,
-                               const AttentionOutput& forward,
-                               const AttentionSetup& setup) {
+AttentionGrads blocks_backward(const at::Tensor& grad_out_in, const at::Tensor& q_in,
+                               const at::Tensor& k_in, const at::Tensor& v_in,
+                               const AttentionOutput& forward, const AttentionSetup& setup) {
   const auto grad_out = last_dim_contiguous(grad_out_in);
   const auto q = last_dim_contiguous(q_in);
   const auto k = last_dim_contiguous(k_in);
   const auto v = last_dim_contiguous(v_in);
   const auto lse = forward.lse.contiguous();
-  AttentionGrads grads{at::empty(q.sizes(), q.options()),
-                       at::empty(k.sizes(), k.options()),
+  AttentionGrads grads{at::empty(q.sizes(), q.options()), at::empty(k.sizes(), k.options()),
                        at::empty(v.sizes(), v.options())};
   const BackwardInput input{grad_out, q, k, v, forward.out, lse};
   for_documents<BackwardScratch>(k, setup, [&](const Document& document, BackwardScratch& scratch) {

@@ -22,14 +22,8 @@ void check_mask(const at::Tensor& x, const DropoutMask& mask) {
                    mask.positions.scalar_type() == at::kLong && mask.samples.size(0) == x.size(0) &&
                    mask.positions.size(0) == x.size(0) && mask.positions.size(1) == x.size(1);
   if (!fit) {
-    fail(ErrorKind::internal,
-         "dropout: x ",
-         x.sizes(),
-         ", samples ",
-         mask.samples.sizes(),
-         ", positions ",
-         mask.positions.sizes(),
-         ": must be [B, T, F], [B] and [B, T] int64");
+    fail(ErrorKind::internal, "dropout: x ", x.sizes(), ", samples ", mask.samples.sizes(),
+         ", positions ", mask.positions.sizes(), ": must be [B, T, F], [B] and [B, T] int64");
   }
 }
 
@@ -54,9 +48,7 @@ std::array<at::Tensor, 4> plain_philox(std::uint64_t key, std::array<at::Tensor,
   for (int round = 0; round < 10; ++round) {
     const auto [high0, low0] = wide_product(0xD2511F53, c[0]);
     const auto [high1, low1] = wide_product(0xCD9E8D57, c[2]);
-    c = {high1.bitwise_xor(c[1]).bitwise_xor(key0),
-         low1,
-         high0.bitwise_xor(c[3]).bitwise_xor(key1),
+    c = {high1.bitwise_xor(c[1]).bitwise_xor(key0), low1, high0.bitwise_xor(c[3]).bitwise_xor(key1),
          low0};
     key0 = (key0 + 0x9E3779B9) & kLow32;
     key1 = (key1 + 0xBB67AE85) & kLow32;
@@ -74,12 +66,10 @@ at::Tensor plain_words(const at::Tensor& x, const DropoutMask& mask) {
   const auto samples = mask.samples.to(device).view({-1, 1, 1});
   const auto positions = mask.positions.to(device).unsqueeze(2);
   const std::vector<std::int64_t> shape{x.size(0), x.size(1), blocks.size(0)};
-  const auto words =
-      plain_philox(dropout_key(mask),
-                   {blocks.expand(shape),
-                    positions.expand(shape),
-                    samples.bitwise_and(kLow32).expand(shape),
-                    samples.bitwise_right_shift(32).bitwise_and(kLow32).expand(shape)});
+  const auto words = plain_philox(
+      dropout_key(mask),
+      {blocks.expand(shape), positions.expand(shape), samples.bitwise_and(kLow32).expand(shape),
+       samples.bitwise_right_shift(32).bitwise_and(kLow32).expand(shape)});
   const auto flat = at::stack({words[0], words[1], words[2], words[3]}, -1).flatten(2);
   return flat.narrow(2, mask.first_feature - 4 * first_block, x.size(2));
 }
@@ -115,9 +105,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
 struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
-  static at::Tensor forward(AutogradContext* ctx,
-                            const at::Tensor& x,
-                            const DropoutMask& mask,
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const DropoutMask& mask,
                             bool fast) {
     ctx->save_for_backward({mask.samples, mask.positions});
     ctx->saved_data["p"] = mask.p;

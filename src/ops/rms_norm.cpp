@@ -11,16 +11,8 @@ namespace {
 void check_norm(const at::Tensor& x, const at::Tensor& weight) {
   if (x.dim() < 1 || weight.dim() != 1 || x.size(-1) != weight.size(0) ||
       x.scalar_type() != weight.scalar_type()) {
-    fail(ErrorKind::internal,
-         "rms_norm: x ",
-         x.sizes(),
-         " ",
-         x.scalar_type(),
-         " and weight ",
-         weight.sizes(),
-         " ",
-         weight.scalar_type(),
-         ": must be [.., D] and [D] of one dtype");
+    fail(ErrorKind::internal, "rms_norm: x ", x.sizes(), " ", x.scalar_type(), " and weight ",
+         weight.sizes(), " ", weight.scalar_type(), ": must be [.., D] and [D] of one dtype");
   }
 }
 
@@ -31,9 +23,7 @@ RmsNormOutput plain_forward(const at::Tensor& x, const at::Tensor& weight, doubl
   return {std::move(y), rstd.reshape({-1})};
 }
 
-RmsNormGrads plain_backward(const at::Tensor& grad_y,
-                            const at::Tensor& x,
-                            const at::Tensor& weight,
+RmsNormGrads plain_backward(const at::Tensor& grad_y, const at::Tensor& x, const at::Tensor& weight,
                             const at::Tensor& rstd) {
   const auto type = accumulate_type(x);
   const auto width = x.size(-1);
@@ -47,17 +37,15 @@ RmsNormGrads plain_backward(const at::Tensor& grad_y,
 }
 
 /// `residual` may be undefined: then there is no sum, and `sum` of the result is x.
-AddRmsNormOutput fast_forward(const at::Tensor& x_in,
-                              const at::Tensor& residual_in,
-                              const at::Tensor& weight_in,
-                              double eps) {
+AddRmsNormOutput fast_forward(const at::Tensor& x_in, const at::Tensor& residual_in,
+                              const at::Tensor& weight_in, double eps) {
   const auto x = x_in.contiguous();
   const auto residual = residual_in.defined() ? residual_in.contiguous() : at::Tensor();
   const auto weight = weight_in.contiguous();
   const auto width = x.size(-1);
   const auto rows = width == 0 ? 0 : x.numel() / width;
-  AddRmsNormOutput out{
-      residual.defined() ? at::empty_like(x) : x, at::empty_like(x), at::empty({rows}, at::kFloat)};
+  AddRmsNormOutput out{residual.defined() ? at::empty_like(x) : x, at::empty_like(x),
+                       at::empty({rows}, at::kFloat)};
   for_row_blocks(rows, [&](std::int64_t first, std::int64_t last) {
     kernels::table().rms_forward(
         {.element = element_of(x),
@@ -74,10 +62,8 @@ AddRmsNormOutput fast_forward(const at::Tensor& x_in,
   return out;
 }
 
-RmsNormGrads fast_backward(const at::Tensor& grad_y_in,
-                           const at::Tensor& grad_sum_in,
-                           const at::Tensor& x_in,
-                           const at::Tensor& weight_in,
+RmsNormGrads fast_backward(const at::Tensor& grad_y_in, const at::Tensor& grad_sum_in,
+                           const at::Tensor& x_in, const at::Tensor& weight_in,
                            const at::Tensor& rstd) {
   const auto grad_y = grad_y_in.contiguous();
   const auto grad_sum = grad_sum_in.defined() ? grad_sum_in.contiguous() : at::Tensor();
@@ -107,8 +93,8 @@ using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
 struct RmsNormFunction : torch::autograd::Function<RmsNormFunction> {
-  static at::Tensor forward(
-      AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight, double eps, bool fast) {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
+                            double eps, bool fast) {
     auto [y, rstd] = rms_norm_forward(x, weight, eps, fast ? Path::fast : Path::plain);
     ctx->save_for_backward({x, weight, rstd});
     ctx->saved_data["fast"] = fast;
@@ -124,12 +110,8 @@ struct RmsNormFunction : torch::autograd::Function<RmsNormFunction> {
 };
 
 struct AddRmsNormFunction : torch::autograd::Function<AddRmsNormFunction> {
-  static tensor_list forward(AutogradContext* ctx,
-                             const at::Tensor& x,
-                             const at::Tensor& residual,
-                             const at::Tensor& weight,
-                             double eps,
-                             bool fast) {
+  static tensor_list forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& residual,
+                             const at::Tensor& weight, double eps, bool fast) {
     auto [sum, y, rstd] =
         add_rms_norm_forward(x, residual, weight, eps, fast ? Path::fast : Path::plain);
     ctx->save_for_backward({sum, weight, rstd});
@@ -149,9 +131,7 @@ struct AddRmsNormFunction : torch::autograd::Function<AddRmsNormFunction> {
 
 }  // namespace
 
-RmsNormOutput rms_norm_forward(const at::Tensor& x,
-                               const at::Tensor& weight,
-                               double eps,
+RmsNormOutput rms_norm_forward(const at::Tensor& x, const at::Tensor& weight, double eps,
                                Path path) {
   check_norm(x, weight);
   const at::NoGradGuard no_grad;
@@ -162,11 +142,8 @@ RmsNormOutput rms_norm_forward(const at::Tensor& x,
   return plain_forward(x, weight, eps);
 }
 
-RmsNormGrads rms_norm_backward(const at::Tensor& grad_y,
-                               const at::Tensor& x,
-                               const at::Tensor& weight,
-                               const at::Tensor& rstd,
-                               Path path) {
+RmsNormGrads rms_norm_backward(const at::Tensor& grad_y, const at::Tensor& x,
+                               const at::Tensor& weight, const at::Tensor& rstd, Path path) {
   return add_rms_norm_backward(grad_y, {}, x, weight, rstd, path);
 }
 
@@ -174,11 +151,8 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps, P
   return RmsNormFunction::apply(x, weight, eps, path == Path::fast);
 }
 
-AddRmsNormOutput add_rms_norm_forward(const at::Tensor& x,
-                                      const at::Tensor& residual,
-                                      const at::Tensor& weight,
-                                      double eps,
-                                      Path path) {
+AddRmsNormOutput add_rms_norm_forward(const at::Tensor& x, const at::Tensor& residual,
+                                      const at::Tensor& weight, double eps, Path path) {
   check_norm(x, weight);
   check_norm(residual, weight);
   const at::NoGradGuard no_grad;
@@ -188,12 +162,9 @@ AddRmsNormOutput add_rms_norm_forward(const at::Tensor& x,
   return {std::move(sum), std::move(y), std::move(rstd)};
 }
 
-RmsNormGrads add_rms_norm_backward(const at::Tensor& grad_y,
-                                   const at::Tensor& grad_sum,
-                                   const at::Tensor& sum,
-                                   const at::Tensor& weight,
-                                   const at::Tensor& rstd,
-                                   Path path) {
+RmsNormGrads add_rms_norm_backward(const at::Tensor& grad_y, const at::Tensor& grad_sum,
+                                   const at::Tensor& sum, const at::Tensor& weight,
+                                   const at::Tensor& rstd, Path path) {
   check_norm(sum, weight);
   check_norm(grad_y, weight);
   const at::NoGradGuard no_grad;
@@ -203,11 +174,8 @@ RmsNormGrads add_rms_norm_backward(const at::Tensor& grad_y,
   return grads;
 }
 
-SumAndNorm add_rms_norm(const at::Tensor& x,
-                        const at::Tensor& residual,
-                        const at::Tensor& weight,
-                        double eps,
-                        Path path) {
+SumAndNorm add_rms_norm(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,
+                        double eps, Path path) {
   auto out = AddRmsNormFunction::apply(x, residual, weight, eps, path == Path::fast);
   return {out[0], out[1]};
 }

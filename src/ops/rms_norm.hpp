@@ -22,44 +22,32 @@ struct RmsNormGrads {
   at::Tensor weight;
 };
 
-RmsNormOutput rms_norm_forward(const at::Tensor& x,
-                               const at::Tensor& weight,
-                               double eps,
+RmsNormOutput rms_norm_forward(const at::Tensor& x, const at::Tensor& weight, double eps,
                                Path path = Path::fast);
-RmsNormGrads rms_norm_backward(const at::Tensor& grad_y,
-                               const at::Tensor& x,
-                               const at::Tensor& weight,
-                               const at::Tensor& rstd,
+RmsNormGrads rms_norm_backward(const at::Tensor& grad_y, const at::Tensor& x,
+                               const at::Tensor& weight, const at::Tensor& rstd,
                                Path path = Path::fast);
 
 /// With autograd.
-at::Tensor rms_norm(const at::Tensor& x,
-                    const at::Tensor& weight,
-                    double eps,
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps,
                     Path path = Path::fast);
 
-/// The residual add before a norm, in the same pass: sum = x + residual (rounded to x's dtype), y =
-/// norm(sum).
+/// The residual add before a norm, in the same pass: sum = x + residual (rounded
+/// to x's dtype), y = norm(sum).
 struct AddRmsNormOutput {
   at::Tensor sum;
   at::Tensor y;
   at::Tensor rstd;
 };
 
-AddRmsNormOutput add_rms_norm_forward(const at::Tensor& x,
-                                      const at::Tensor& residual,
-                                      const at::Tensor& weight,
-                                      double eps,
-                                      Path path = Path::fast);
+AddRmsNormOutput add_rms_norm_forward(const at::Tensor& x, const at::Tensor& residual,
+                                      const at::Tensor& weight, double eps, Path path = Path::fast);
 
 /// `grad_sum` (what flows into the sum from elsewhere) may be undefined: zero.
 /// RmsNormGrads::x is the gradient of x and of the residual alike.
-RmsNormGrads add_rms_norm_backward(const at::Tensor& grad_y,
-                                   const at::Tensor& grad_sum,
-                                   const at::Tensor& sum,
-                                   const at::Tensor& weight,
-                                   const at::Tensor& rstd,
-                                   Path path = Path::fast);
+RmsNormGrads add_rms_norm_backward(const at::Tensor& grad_y, const at::Tensor& grad_sum,
+                                   const at::Tensor& sum, const at::Tensor& weight,
+                                   const at::Tensor& rstd, Path path = Path::fast);
 
 struct SumAndNorm {
   at::Tensor sum;
@@ -67,10 +55,7 @@ struct SumAndNorm {
 };
 
 /// With autograd.
-SumAndNorm add_rms_norm(const at::Tensor& x,
-                        const at::Tensor& residual,
-                        const at::Tensor& weight,
-                        double eps,
-                        Path path = Path::fast);
+SumAndNorm add_rms_norm(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,
+                        double eps, Path path = Path::fast);
 
 }  // namespace trireme::ops

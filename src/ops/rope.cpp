@@ -19,13 +19,8 @@ void check_heads(const at::Tensor& x, const at::Tensor& weight, const QkNormRope
       !weight.defined() || (weight.dim() == 1 && weight.size(0) == x.size(-1) &&
                             weight.scalar_type() == x.scalar_type());
   if (!dims_fit || !positions_fit || !weight_fits) {
-    fail(ErrorKind::internal,
-         "qk_norm_rope: x ",
-         x.sizes(),
-         ", positions ",
-         setup.positions.sizes(),
-         ", tables ",
-         setup.tables.cos.sizes(),
+    fail(ErrorKind::internal, "qk_norm_rope: x ", x.sizes(), ", positions ",
+         setup.positions.sizes(), ", tables ", setup.tables.cos.sizes(),
          ": must be [B, T, H, D], [B, T] int64, [positions, D/2], and weights [D] of x's dtype");
   }
 }
@@ -35,14 +30,8 @@ void check_positions(const QkNormRope& setup) {
   const auto low = setup.positions.min().item<std::int64_t>();
   const auto high = setup.positions.max().item<std::int64_t>();
   if (low < 0 || high >= setup.tables.cos.size(0)) {
-    fail(ErrorKind::data,
-         "positions ",
-         low,
-         " to ",
-         high,
-         ", must be in [0, ",
-         setup.tables.cos.size(0),
-         "): model.max_seq_len is too small for this batch");
+    fail(ErrorKind::data, "positions ", low, " to ", high, ", must be in [0, ",
+         setup.tables.cos.size(0), "): model.max_seq_len is too small for this batch");
   }
 }
 
@@ -76,9 +65,7 @@ struct HeadGrads {
   at::Tensor weight;
 };
 
-HeadGrads plain_backward(const at::Tensor& grad,
-                         const at::Tensor& x,
-                         const at::Tensor& weight,
+HeadGrads plain_backward(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& weight,
                          const QkNormRope& setup) {
   const auto type = accumulate_type(x);
   const auto [cos, sin] = gather_angles(setup, type);
@@ -102,8 +89,7 @@ struct Angles {
 
 Angles kernel_angles(const QkNormRope& setup) {
   return {setup.tables.cos.to(at::kFloat).contiguous(),
-          setup.tables.sin.to(at::kFloat).contiguous(),
-          setup.positions.contiguous()};
+          setup.tables.sin.to(at::kFloat).contiguous(), setup.positions.contiguous()};
 }
 
 bool takes_kernel(Path path, const at::Tensor& x) {
@@ -122,9 +108,7 @@ kernels::HeadStrides strides_bhtd(const at::Tensor& x) {
   return {x.stride(0), x.stride(2), x.stride(1)};
 }
 
-kernels::Heads kernel_call(const at::Tensor& x,
-                           const at::Tensor& weight,
-                           const Angles& angles,
+kernels::Heads kernel_call(const at::Tensor& x, const at::Tensor& weight, const Angles& angles,
                            double eps) {
   kernels::Heads call{};
   call.element = element_of(x);
@@ -141,9 +125,7 @@ kernels::Heads kernel_call(const at::Tensor& x,
   return call;
 }
 
-at::Tensor fast_forward(const at::Tensor& x_in,
-                        const at::Tensor& weight,
-                        const Angles& angles,
+at::Tensor fast_forward(const at::Tensor& x_in, const at::Tensor& weight, const Angles& angles,
                         double eps) {
   const auto x = last_dim_contiguous(x_in);
   auto out = at::empty({x.size(0), x.size(2), x.size(1), x.size(3)}, x.options());
@@ -159,13 +141,10 @@ at::Tensor fast_forward(const at::Tensor& x_in,
   return out;
 }
 
-/// Writes the gradient of x into `grad_x` [B, T, H, D]; returns the weight's, undefined without
-/// norm.
-at::Tensor fast_backward(const at::Tensor& grad_in,
-                         const at::Tensor& x_in,
-                         const at::Tensor& weight,
-                         const Angles& angles,
-                         double eps,
+/// Writes the gradient of x into `grad_x` [B, T, H, D]; returns the weight's,
+/// undefined without norm.
+at::Tensor fast_backward(const at::Tensor& grad_in, const at::Tensor& x_in,
+                         const at::Tensor& weight, const Angles& angles, double eps,
                          const at::Tensor& grad_x) {
   const auto x = last_dim_contiguous(x_in);
   const auto grad = last_dim_contiguous(grad_in);
@@ -189,28 +168,18 @@ at::Tensor fast_backward(const at::Tensor& grad_in,
 QueryKeyValue split_qkv(const at::Tensor& qkv, std::int64_t num_heads, std::int64_t num_kv_heads) {
   const auto num_slots = num_heads + 2 * num_kv_heads;
   if (qkv.dim() != 3 || num_heads < 1 || num_kv_heads < 1 || qkv.size(2) % num_slots != 0) {
-    fail(ErrorKind::internal,
-         "qkv_norm_rope: qkv ",
-         qkv.sizes(),
-         " must be [B, T, (",
-         num_heads,
-         " + 2 * ",
-         num_kv_heads,
-         ") * head_dim]");
+    fail(ErrorKind::internal, "qkv_norm_rope: qkv ", qkv.sizes(), " must be [B, T, (", num_heads,
+         " + 2 * ", num_kv_heads, ") * head_dim]");
   }
   const auto slots = qkv.unflatten(2, {num_slots, qkv.size(2) / num_slots});
-  return {slots.narrow(2, 0, num_heads),
-          slots.narrow(2, num_heads, num_kv_heads),
+  return {slots.narrow(2, 0, num_heads), slots.narrow(2, num_heads, num_kv_heads),
           slots.narrow(2, num_heads + num_kv_heads, num_kv_heads)};
 }
 
 }  // namespace
 
-RopeTables rope_tables(std::int64_t max_positions,
-                       std::int64_t head_dim,
-                       double theta,
-                       at::ScalarType dtype,
-                       at::Device device) {
+RopeTables rope_tables(std::int64_t max_positions, std::int64_t head_dim, double theta,
+                       at::ScalarType dtype, at::Device device) {
   if (head_dim < 2 || head_dim % 2 != 0) {
     fail(ErrorKind::usage, "model.head_dim = ", head_dim, ", must be even and positive");
   }
@@ -221,9 +190,7 @@ RopeTables rope_tables(std::int64_t max_positions,
   return {angles.cos().to(device, dtype), angles.sin().to(device, dtype)};
 }
 
-QueryKey qk_norm_rope_forward(const at::Tensor& q,
-                              const at::Tensor& k,
-                              const QkNormRope& setup,
+QueryKey qk_norm_rope_forward(const at::Tensor& q, const at::Tensor& k, const QkNormRope& setup,
                               Path path) {
   check_heads(q, setup.q_weight, setup);
   check_heads(k, setup.k_weight, setup);
@@ -237,12 +204,9 @@ QueryKey qk_norm_rope_forward(const at::Tensor& q,
   return {plain_forward(q, setup.q_weight, setup), plain_forward(k, setup.k_weight, setup)};
 }
 
-QkNormRopeGrads qk_norm_rope_backward(const at::Tensor& grad_q,
-                                      const at::Tensor& grad_k,
-                                      const at::Tensor& q,
-                                      const at::Tensor& k,
-                                      const QkNormRope& setup,
-                                      Path path) {
+QkNormRopeGrads qk_norm_rope_backward(const at::Tensor& grad_q, const at::Tensor& grad_k,
+                                      const at::Tensor& q, const at::Tensor& k,
+                                      const QkNormRope& setup, Path path) {
   check_heads(q, setup.q_weight, setup);
   check_heads(k, setup.k_weight, setup);
   const at::NoGradGuard no_grad;
@@ -259,22 +223,16 @@ QkNormRopeGrads qk_norm_rope_backward(const at::Tensor& grad_q,
   return {out_q.x, out_k.x, out_q.weight, out_k.weight};
 }
 
-QueryKeyValue qkv_norm_rope_forward(const at::Tensor& qkv,
-                                    std::int64_t num_heads,
-                                    std::int64_t num_kv_heads,
-                                    const QkNormRope& setup,
-                                    Path path) {
+QueryKeyValue qkv_norm_rope_forward(const at::Tensor& qkv, std::int64_t num_heads,
+                                    std::int64_t num_kv_heads, const QkNormRope& setup, Path path) {
   const auto parts = split_qkv(qkv, num_heads, num_kv_heads);
   auto [q, k] = qk_norm_rope_forward(parts.q, parts.k, setup, path);
   return {std::move(q), std::move(k), parts.v.transpose(1, 2)};
 }
 
-QkvGrads qkv_norm_rope_backward(const at::Tensor& grad_q,
-                                const at::Tensor& grad_k,
-                                const at::Tensor& grad_v,
-                                const at::Tensor& qkv,
-                                const QkNormRope& setup,
-                                Path path) {
+QkvGrads qkv_norm_rope_backward(const at::Tensor& grad_q, const at::Tensor& grad_k,
+                                const at::Tensor& grad_v, const at::Tensor& qkv,
+                                const QkNormRope& setup, Path path) {
   const at::NoGradGuard no_grad;
   const auto parts = split_qkv(qkv, grad_q.size(1), grad_k.size(1));
   if (takes_kernel(path, parts.q)) {

@@ -16,11 +16,8 @@ struct RopeTables {
 };
 
 /// Angles are computed in fp64, then rounded to `dtype` (kFloat or kDouble).
-RopeTables rope_tables(std::int64_t max_positions,
-                       std::int64_t head_dim,
-                       double theta,
-                       at::ScalarType dtype,
-                       at::Device device = at::kCPU);
+RopeTables rope_tables(std::int64_t max_positions, std::int64_t head_dim, double theta,
+                       at::ScalarType dtype, at::Device device = at::kCPU);
 
 /// What queries and keys share. Weights [D] or undefined (no norm), in q's dtype.
 struct QkNormRope {
@@ -44,24 +41,16 @@ struct QkNormRopeGrads {
 };
 
 /// q [B, T, H, D], k [B, T, Hk, D]: views with any strides and a contiguous last dim.
-/// Returns q [B, H, T, D] and k [B, Hk, T, D], contiguous.
-/// Throws Error(internal) if shapes do not fit, Error(data) if a position is outside the tables
-/// (CPU tensors).
-QueryKey qk_norm_rope_forward(const at::Tensor& q,
-                              const at::Tensor& k,
-                              const QkNormRope& setup,
+/// Returns q [B, H, T, D] and k [B, Hk, T, D], contiguous. Throws Error(internal) if shapes
+/// do not fit, Error(data) if a position is outside the tables (CPU tensors).
+QueryKey qk_norm_rope_forward(const at::Tensor& q, const at::Tensor& k, const QkNormRope& setup,
                               Path path = Path::fast);
-QkNormRopeGrads qk_norm_rope_backward(const at::Tensor& grad_q,
-                                      const at::Tensor& grad_k,
-                                      const at::Tensor& q,
-                                      const at::Tensor& k,
-                                      const QkNormRope& setup,
-                                      Path path = Path::fast);
+QkNormRopeGrads qk_norm_rope_backward(const at::Tensor& grad_q, const at::Tensor& grad_k,
+                                      const at::Tensor& q, const at::Tensor& k,
+                                      const QkNormRope& setup, Path path = Path::fast);
 
 /// With autograd.
-QueryKey qk_norm_rope(const at::Tensor& q,
-                      const at::Tensor& k,
-                      const QkNormRope& setup,
+QueryKey qk_norm_rope(const at::Tensor& q, const at::Tensor& k, const QkNormRope& setup,
                       Path path = Path::fast);
 
 /// The same for a fused projection qkv [B, T, (H + 2 Hk) D], ordered queries, keys, values: one
@@ -78,23 +67,16 @@ struct QkvGrads {
   at::Tensor k_weight;
 };
 
-QueryKeyValue qkv_norm_rope_forward(const at::Tensor& qkv,
-                                    std::int64_t num_heads,
-                                    std::int64_t num_kv_heads,
-                                    const QkNormRope& setup,
+QueryKeyValue qkv_norm_rope_forward(const at::Tensor& qkv, std::int64_t num_heads,
+                                    std::int64_t num_kv_heads, const QkNormRope& setup,
                                     Path path = Path::fast);
-QkvGrads qkv_norm_rope_backward(const at::Tensor& grad_q,
-                                const at::Tensor& grad_k,
-                                const at::Tensor& grad_v,
-                                const at::Tensor& qkv,
-                                const QkNormRope& setup,
-                                Path path = Path::fast);
+QkvGrads qkv_norm_rope_backward(const at::Tensor& grad_q, const at::Tensor& grad_k,
+                                const at::Tensor& grad_v, const at::Tensor& qkv,
+                                const QkNormRope& setup, Path path = Path::fast);
 
 /// With autograd.
-QueryKeyValue qkv_norm_rope(const at::Tensor& qkv,
-                            std::int64_t num_heads,
-                            std::int64_t num_kv_heads,
-                            const QkNormRope& setup,
+QueryKeyValue qkv_norm_rope(const at::Tensor& qkv, std::int64_t num_heads,
+                            std::int64_t num_kv_heads, const QkNormRope& setup,
                             Path path = Path::fast);
 
 }  // namespace trireme::ops

@@ -4,8 +4,8 @@
 
 #include "ops/rope.hpp"
 
-/// The autograd forms of rope.hpp: what backward needs is saved, the arithmetic is that of the
-/// explicit pairs.
+/// The autograd forms of rope.hpp: what backward needs is saved, the arithmetic
+/// is that of the explicit pairs.
 namespace trireme::ops {
 namespace {
 
@@ -13,9 +13,8 @@ using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
 void save_setup(AutogradContext* ctx, const QkNormRope& setup, bool fast, tensor_list inputs) {
-  inputs.insert(
-      inputs.end(),
-      {setup.q_weight, setup.k_weight, setup.tables.cos, setup.tables.sin, setup.positions});
+  inputs.insert(inputs.end(), {setup.q_weight, setup.k_weight, setup.tables.cos, setup.tables.sin,
+                               setup.positions});
   ctx->save_for_backward(std::move(inputs));
   ctx->saved_data["eps"] = setup.eps;
   ctx->saved_data["fast"] = fast;
@@ -40,12 +39,9 @@ at::Tensor as_weight_grad(const at::Tensor& grad, const at::Tensor& weight) {
 
 // Weights are passed a second time as plain arguments, so that autograd sees them.
 struct QkNormRopeFunction : torch::autograd::Function<QkNormRopeFunction> {
-  static tensor_list forward(AutogradContext* ctx,
-                             const at::Tensor& q,
-                             const at::Tensor& k,
+  static tensor_list forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k,
                              const std::optional<at::Tensor>& /*q_weight*/,
-                             const std::optional<at::Tensor>& /*k_weight*/,
-                             const QkNormRope& setup,
+                             const std::optional<at::Tensor>& /*k_weight*/, const QkNormRope& setup,
                              bool fast) {
     save_setup(ctx, setup, fast, {q, k});
     auto out = qk_norm_rope_forward(q, k, setup, fast ? Path::fast : Path::plain);
@@ -67,14 +63,10 @@ struct QkNormRopeFunction : torch::autograd::Function<QkNormRopeFunction> {
 };
 
 struct QkvNormRopeFunction : torch::autograd::Function<QkvNormRopeFunction> {
-  static tensor_list forward(AutogradContext* ctx,
-                             const at::Tensor& qkv,
+  static tensor_list forward(AutogradContext* ctx, const at::Tensor& qkv,
                              const std::optional<at::Tensor>& /*q_weight*/,
-                             const std::optional<at::Tensor>& /*k_weight*/,
-                             std::int64_t num_heads,
-                             std::int64_t num_kv_heads,
-                             const QkNormRope& setup,
-                             bool fast) {
+                             const std::optional<at::Tensor>& /*k_weight*/, std::int64_t num_heads,
+                             std::int64_t num_kv_heads, const QkNormRope& setup, bool fast) {
     save_setup(ctx, setup, fast, {qkv});
     auto out =
         qkv_norm_rope_forward(qkv, num_heads, num_kv_heads, setup, fast ? Path::fast : Path::plain);
@@ -98,27 +90,17 @@ struct QkvNormRopeFunction : torch::autograd::Function<QkvNormRopeFunction> {
 
 }  // namespace
 
-QueryKey qk_norm_rope(const at::Tensor& q,
-                      const at::Tensor& k,
-                      const QkNormRope& setup,
+QueryKey qk_norm_rope(const at::Tensor& q, const at::Tensor& k, const QkNormRope& setup,
                       Path path) {
-  auto out = QkNormRopeFunction::apply(
-      q, k, given(setup.q_weight), given(setup.k_weight), setup, path == Path::fast);
+  auto out = QkNormRopeFunction::apply(q, k, given(setup.q_weight), given(setup.k_weight), setup,
+                                       path == Path::fast);
   return {out[0], out[1]};
 }
 
-QueryKeyValue qkv_norm_rope(const at::Tensor& qkv,
-                            std::int64_t num_heads,
-                            std::int64_t num_kv_heads,
-                            const QkNormRope& setup,
-                            Path path) {
-  auto out = QkvNormRopeFunction::apply(qkv,
-                                        given(setup.q_weight),
-                                        given(setup.k_weight),
-                                        num_heads,
-                                        num_kv_heads,
-                                        setup,
-                                        path == Path::fast);
+QueryKeyValue qkv_norm_rope(const at::Tensor& qkv, std::int64_t num_heads,
+                            std::int64_t num_kv_heads, const QkNormRope& setup, Path path) {
+  auto out = QkvNormRopeFunction::apply(qkv, given(setup.q_weight), given(setup.k_weight),
+                                        num_heads, num_kv_heads, setup, path == Path::fast);
   return {out[0], out[1], out[2]};
 }
 

@@ -10,16 +10,8 @@ namespace {
 
 void check_pair(const at::Tensor& gate, const at::Tensor& up) {
   if (gate.sizes() != up.sizes() || gate.scalar_type() != up.scalar_type()) {
-    fail(ErrorKind::internal,
-         "swiglu: gate ",
-         gate.sizes(),
-         " ",
-         gate.scalar_type(),
-         " and up ",
-         up.sizes(),
-         " ",
-         up.scalar_type(),
-         " must be alike");
+    fail(ErrorKind::internal, "swiglu: gate ", gate.sizes(), " ", gate.scalar_type(), " and up ",
+         up.sizes(), " ", up.scalar_type(), " must be alike");
   }
 }
 
@@ -76,9 +68,7 @@ at::Tensor fast_forward(const at::Tensor& gate_in, const at::Tensor& up_in) {
 }
 
 /// Writes into `grads`, whose tensors are rows of any stride.
-void fast_backward(const at::Tensor& grad_y_in,
-                   const at::Tensor& gate_in,
-                   const at::Tensor& up_in,
+void fast_backward(const at::Tensor& grad_y_in, const at::Tensor& gate_in, const at::Tensor& up_in,
                    const SwigluGrads& grads) {
   const auto gate = as_rows(gate_in);
   const auto up = as_rows(up_in);
@@ -119,9 +109,7 @@ struct SwigluFunction : torch::autograd::Function<SwigluFunction> {
 };
 
 struct SwigluPairFunction : torch::autograd::Function<SwigluPairFunction> {
-  static at::Tensor forward(AutogradContext* ctx,
-                            const at::Tensor& gate,
-                            const at::Tensor& up,
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& gate, const at::Tensor& up,
                             bool fast) {
     ctx->save_for_backward({gate, up});
     ctx->saved_data["fast"] = fast;
@@ -166,9 +154,7 @@ at::Tensor swiglu_forward(const at::Tensor& gate, const at::Tensor& up, Path pat
   return takes_fast_path(path, gate) ? fast_forward(gate, up) : plain_forward(gate, up);
 }
 
-SwigluGrads swiglu_backward(const at::Tensor& grad_y,
-                            const at::Tensor& gate,
-                            const at::Tensor& up,
+SwigluGrads swiglu_backward(const at::Tensor& grad_y, const at::Tensor& gate, const at::Tensor& up,
                             Path path) {
   check_pair(gate, up);
   check_pair(gate, grad_y);

@@ -10,8 +10,7 @@ namespace trireme::ops {
 /// gate_up [.., 2F] (gate first) -> [.., F].
 at::Tensor swiglu_forward(const at::Tensor& gate_up, Path path = Path::fast);
 /// grad_y [.., F] -> gradient of gate_up [.., 2F].
-at::Tensor swiglu_backward(const at::Tensor& grad_y,
-                           const at::Tensor& gate_up,
+at::Tensor swiglu_backward(const at::Tensor& grad_y, const at::Tensor& gate_up,
                            Path path = Path::fast);
 /// With autograd.
 at::Tensor swiglu(const at::Tensor& gate_up, Path path = Path::fast);
@@ -23,9 +22,7 @@ struct SwigluGrads {
 
 /// The same with gate and up [.., F] apart.
 at::Tensor swiglu_forward(const at::Tensor& gate, const at::Tensor& up, Path path = Path::fast);
-SwigluGrads swiglu_backward(const at::Tensor& grad_y,
-                            const at::Tensor& gate,
-                            const at::Tensor& up,
+SwigluGrads swiglu_backward(const at::Tensor& grad_y, const at::Tensor& gate, const at::Tensor& up,
                             Path path = Path::fast);
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up, Path path = Path::fast);
 

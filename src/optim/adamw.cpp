@@ -30,17 +30,8 @@ void AdamW::step(std::int64_t step, double lr) {
   for (Group& group : groups_) {
     if (group.weights.empty()) continue;
     group.steps.front().fill_(static_cast<double>(step));
-    at::_fused_adamw_(group.weights,
-                      group.grads,
-                      group.exp_avgs,
-                      group.exp_avg_sqs,
-                      {},
-                      group.steps,
-                      lr,
-                      config_.beta1,
-                      config_.beta2,
-                      group.decay,
-                      config_.eps,
+    at::_fused_adamw_(group.weights, group.grads, group.exp_avgs, group.exp_avg_sqs, {},
+                      group.steps, lr, config_.beta1, config_.beta2, group.decay, config_.eps,
                       /*amsgrad=*/false,
                       /*maximize=*/false);
   }

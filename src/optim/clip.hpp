@@ -5,8 +5,8 @@
 
 namespace trireme {
 
-/// Sum of squares of each parameter's main gradient, in fp64, by id. Not-finite gradients give a
-/// not-finite sum.
+/// Sum of squares of each parameter's main gradient, in fp64, by id.
+/// Not-finite gradients give a not-finite sum.
 std::vector<double> grad_squares(const ParamRegistry& registry);
 
 /// Root of the sums added in id order: the same number on every rank and for every layout that

@@ -26,8 +26,7 @@ struct OptimConfig {
     visit("lr", self.lr, "peak learning rate, per optimizer step");
     visit("min_lr", self.min_lr, "learning rate at the end of cosine and linear; -1: 0.1 lr");
     visit("warmup_steps", self.warmup_steps, "steps of linear warm-up from 0 to lr");
-    visit("schedule",
-          self.schedule,
+    visit("schedule", self.schedule,
           "after warm-up: cosine, linear, constant, minimind-v2 or minimind-v3");
     visit("weight_decay", self.weight_decay, "decoupled weight decay of matrices and embeddings");
     visit("beta1", self.beta1, "first-moment decay, in [0, 1)");

@@ -22,20 +22,16 @@ struct ScheduleRow {
 };
 
 constexpr std::array<ScheduleRow, 5> kSchedules{{
-    {"cosine",
-     true,
+    {"cosine", true,
      [](const OptimConfig& c, double t, double) {
        return final_lr(c) + (c.lr - final_lr(c)) * half_cosine(t);
      }},
-    {"linear",
-     true,
+    {"linear", true,
      [](const OptimConfig& c, double t, double) { return c.lr + (final_lr(c) - c.lr) * t; }},
     {"constant", true, [](const OptimConfig& c, double, double) { return c.lr; }},
-    {"minimind-v2",
-     false,
+    {"minimind-v2", false,
      [](const OptimConfig& c, double, double start) { return c.lr * (0.1 + half_cosine(start)); }},
-    {"minimind-v3",
-     false,
+    {"minimind-v3", false,
      [](const OptimConfig& c, double t, double) { return c.lr * (0.1 + 0.9 * half_cosine(t)); }},
 }};
 
@@ -51,11 +47,8 @@ double final_lr(const OptimConfig& config) {
   if (config.min_lr != kTenthOfLr) return config.min_lr;
   constexpr int kDigits = 14;  // after the first: what a double holds of any decimal
   std::array<char, 32> text{};
-  const auto [end, written] = std::to_chars(text.data(),
-                                            text.data() + text.size(),
-                                            0.1 * config.lr,
-                                            std::chars_format::scientific,
-                                            kDigits);
+  const auto [end, written] = std::to_chars(text.data(), text.data() + text.size(), 0.1 * config.lr,
+                                            std::chars_format::scientific, kDigits);
   TRIREME_ASSERT(written == std::errc{});
   double value = 0;
   std::from_chars(text.data(), end, value);

@@ -6,8 +6,8 @@ namespace trireme {
 
 class Problems;
 
-/// How a model and its batch are cut over ranks. Data parallel is what remains: ranks / (tp * cp *
-/// pp).
+/// How a model and its batch are cut over ranks. Data parallel is what remains:
+/// ranks / (tp * cp * pp).
 struct ParallelConfig {
   std::int64_t tp = 1;
   std::int64_t cp = 1;
@@ -35,8 +35,8 @@ struct ParallelConfig {
   }
 };
 
-/// Adds every value that is out of range or needs an engine that this version lacks: refused rather
-/// than ignored.
+/// Adds every value that is out of range or needs an engine that this version lacks:
+/// refused rather than ignored.
 void check(const ParallelConfig& config, Problems& problems);
 
 /// Ranks of the dp axis when `world_size` are started. Throws Error(usage) if they do not divide.

@@ -19,10 +19,8 @@ std::pair<double, double> normal_pair(std::uint64_t key, std::uint64_t pair) {
 
 }  // namespace
 
-std::vector<double> normal_values(std::uint64_t seed,
-                                  std::string_view name,
-                                  const std::vector<std::int64_t>& shape,
-                                  const Shard& shard) {
+std::vector<double> normal_values(std::uint64_t seed, std::string_view name,
+                                  const std::vector<std::int64_t>& shape, const Shard& shard) {
   const std::uint64_t key = philox_key(seed, std::string("init.") + std::string(name));
   std::vector<double> values;
   values.reserve(static_cast<std::size_t>(shard.count()));

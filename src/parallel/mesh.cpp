@@ -18,11 +18,9 @@ Mesh::Mesh(Communicator& world, const ParallelConfig& config) : world_(world) {
   const int at_dp = world.rank() / (tp * cp) % dp;
   const int at_pp = world.rank() / (tp * cp * dp);
   // The color of a group is the position on every other axis.
-  const std::array<int, kAxisNames.size()> colors{at_cp + cp * (at_dp + dp * at_pp),
-                                                  at_tp + tp * (at_dp + dp * at_pp),
-                                                  at_tp + tp * (at_cp + cp * at_pp),
-                                                  at_tp + tp * (at_cp + cp * at_dp),
-                                                  at_tp + tp * at_pp};
+  const std::array<int, kAxisNames.size()> colors{
+      at_cp + cp * (at_dp + dp * at_pp), at_tp + tp * (at_dp + dp * at_pp),
+      at_tp + tp * (at_cp + cp * at_pp), at_tp + tp * (at_cp + cp * at_dp), at_tp + tp * at_pp};
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     groups_[i] = world.split(colors[i], world.rank(), std::string(kAxisNames[i]));
   }

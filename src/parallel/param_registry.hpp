@@ -94,8 +94,8 @@ class ParamRegistry {
 
   /// Starts an update of `num_backwards` backward passes: gradients to zero, use counts to zero.
   void begin_update(int num_backwards);
-  /// Adds a gradient of `count` fused parameters, then fires the ready event of each that has all
-  /// its uses.
+  /// Adds a gradient of `count` fused parameters, then fires the ready event of
+  /// each that has all its uses.
   void add_gradient(ParamId first, std::size_t count, const at::Tensor& grad);
   /// As add_gradient, for a gradient that the caller has already added into main_grad.
   void gradient_added(ParamId first, std::size_t count);

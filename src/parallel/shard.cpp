@@ -14,8 +14,8 @@ std::int64_t product(const std::vector<std::int64_t>& sizes) {
   return result;
 }
 
-/// The common rectangle of two shards as rows: runs that are contiguous in both rectangles, in
-/// row-major order.
+/// The common rectangle of two shards as rows: runs that are contiguous in both
+/// rectangles, in row-major order.
 struct CommonRows {
   std::vector<std::int64_t> counts;  // per outer dim
   std::vector<std::int64_t>
@@ -26,10 +26,9 @@ struct CommonRows {
   std::int64_t length = 1;  // elements of one row
   std::int64_t num_rows = 1;
 
-  /// Where row `row` begins within a rectangle of these strides. Rising with `row`: both rectangles
-  /// are row-major.
-  [[nodiscard]] std::int64_t begin(std::int64_t row,
-                                   const std::vector<std::int64_t>& strides,
+  /// Where row `row` begins within a rectangle of these strides. Rising with `row`:
+  /// both rectangles are row-major.
+  [[nodiscard]] std::int64_t begin(std::int64_t row, const std::vector<std::int64_t>& strides,
                                    std::int64_t origin) const {
     for (std::size_t dim = counts.size(); dim-- > 0;) {
       origin += row % counts[dim] * strides[dim];
@@ -110,10 +109,8 @@ void append(std::vector<ShardRun>& runs, const ShardRun& run) {
 /// Calls `use` for every row that both have elements of, in order, until it returns false. Rows
 /// that only one of them has elements of lie at the ends: at most a few are looked at in vain.
 template <class Use>
-void for_common_rows(const std::vector<std::int64_t>& shape,
-                     const Shard& source,
-                     const Shard& target,
-                     Use&& use) {
+void for_common_rows(const std::vector<std::int64_t>& shape, const Shard& source,
+                     const Shard& target, Use&& use) {
   check(shape, source);
   check(shape, target);
   const CommonRows rows = common_rows(source, target);
@@ -131,8 +128,7 @@ void for_common_rows(const std::vector<std::int64_t>& shape,
         std::min({rows.length, source.flat_end - source_begin, target.flat_end - target_begin});
     if (begin >= end) continue;
     const ShardRun run{source_begin + begin - source.flat_begin,
-                       target_begin + begin - target.flat_begin,
-                       end - begin};
+                       target_begin + begin - target.flat_begin, end - begin};
     if (!use(run)) return;
   }
 }
@@ -156,8 +152,7 @@ bool meet(const std::vector<std::int64_t>& shape, const Shard& a, const Shard& b
   return found;
 }
 
-std::vector<ShardRun> intersect(const std::vector<std::int64_t>& shape,
-                                const Shard& source,
+std::vector<ShardRun> intersect(const std::vector<std::int64_t>& shape, const Shard& source,
                                 const Shard& target) {
   std::vector<ShardRun> runs;
   for_common_rows(shape, source, target, [&](const ShardRun& run) {

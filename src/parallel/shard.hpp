@@ -24,8 +24,8 @@ struct Shard {
   bool operator==(const Shard&) const = default;
 };
 
-/// One run of elements that source and target shards of a tensor of `shape` share, contiguous in
-/// both.
+/// One run of elements that source and target shards of a tensor of `shape`
+/// share, contiguous in both.
 struct ShardRun {
   std::int64_t source_index = 0;  // element within the source's flat range
   std::int64_t target_index = 0;  // element within the target's flat range
@@ -35,10 +35,9 @@ struct ShardRun {
 /// Whether they share an element. O(dims), however many runs they share.
 bool meet(const std::vector<std::int64_t>& shape, const Shard& a, const Shard& b);
 
-/// Every run that `target` needs and `source` has, ordered by target_index; empty when they do not
-/// meet.
-std::vector<ShardRun> intersect(const std::vector<std::int64_t>& shape,
-                                const Shard& source,
+/// Every run that `target` needs and `source` has, ordered by target_index;
+/// empty when they do not meet.
+std::vector<ShardRun> intersect(const std::vector<std::int64_t>& shape, const Shard& source,
                                 const Shard& target);
 
 }  // namespace trireme

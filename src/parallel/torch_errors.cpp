@@ -24,8 +24,7 @@ void rethrow_torch_error() {
       fail(ErrorKind::resource,
            "out of memory: lower train.micro_batch or train.seq_len, set parallel.recompute full, "
            "or use more ranks or a smaller model (",
-           text,
-           ")");
+           text, ")");
     }
     fail(ErrorKind::internal, text);
   }

@@ -7,8 +7,7 @@
 namespace trireme {
 namespace {
 
-Microbatch make_batch(const std::vector<std::int64_t>& tokens,
-                      std::int64_t first_position,
+Microbatch make_batch(const std::vector<std::int64_t>& tokens, std::int64_t first_position,
                       at::Device device) {
   const auto length = static_cast<std::int64_t>(tokens.size());
   Microbatch batch;
@@ -21,26 +20,20 @@ Microbatch make_batch(const std::vector<std::int64_t>& tokens,
 
 }  // namespace
 
-std::vector<std::uint32_t> encode_prompt(const Tokenizer& tokenizer,
-                                         std::string_view prompt,
+std::vector<std::uint32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view prompt,
                                          std::int64_t max_seq_len) {
   std::vector<std::uint32_t> ids = tokenizer.encode(prompt);
   if (const auto bos = tokenizer.bos_id(); ids.empty() && bos) ids.push_back(*bos);
   if (ids.empty())
     fail(ErrorKind::usage, "the prompt is empty, and the tokenizer has no beginning-of-text token");
   if (static_cast<std::int64_t>(ids.size()) >= max_seq_len) {
-    fail(ErrorKind::usage,
-         "the prompt has ",
-         ids.size(),
-         " tokens, the model takes less than ",
-         max_seq_len,
-         " (model.max_seq_len)");
+    fail(ErrorKind::usage, "the prompt has ", ids.size(), " tokens, the model takes less than ",
+         max_seq_len, " (model.max_seq_len)");
   }
   return ids;
 }
 
-std::vector<std::uint32_t> generate(Transformer& model,
-                                    const std::vector<std::uint32_t>& prompt,
+std::vector<std::uint32_t> generate(Transformer& model, const std::vector<std::uint32_t>& prompt,
                                     std::optional<std::uint32_t> end_token,
                                     const GenerateOptions& options,
                                     const std::function<void(std::uint32_t)>& on_token) {

@@ -18,8 +18,7 @@ struct GenerateOptions {
 /// Continues `prompt` (of encode_prompt) until the end-of-text token, `max_tokens` or the
 /// model's longest position. `on_token` sees each new token as it is drawn. Returns the new tokens,
 /// without the end-of-text one.
-std::vector<std::uint32_t> generate(Transformer& model,
-                                    const std::vector<std::uint32_t>& prompt,
+std::vector<std::uint32_t> generate(Transformer& model, const std::vector<std::uint32_t>& prompt,
                                     std::optional<std::uint32_t> end_token,
                                     const GenerateOptions& options,
                                     const std::function<void(std::uint32_t)>& on_token);
@@ -28,8 +27,7 @@ std::vector<std::uint32_t> generate(Transformer& model,
 /// tokenizer's post-processor puts its own around it. A prompt without any becomes the
 /// beginning-of-text token, with which `transformers` starts when it is given none. Throws
 /// Error(usage) for a prompt that is empty then, or does not fit a model of `max_seq_len`.
-std::vector<std::uint32_t> encode_prompt(const Tokenizer& tokenizer,
-                                         std::string_view prompt,
+std::vector<std::uint32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view prompt,
                                          std::int64_t max_seq_len);
 
 }  // namespace trireme

@@ -28,10 +28,7 @@ void load_weights(const Checkpoint& checkpoint, ParamRegistry& registry) {
     const auto found = checkpoint.manifest().tensors.find(name);
     if (found == checkpoint.manifest().tensors.end() ||
         found->second.shape != registry.spec(id).shape) {
-      fail(ErrorKind::data,
-           checkpoint.path().string(),
-           ": tensor ",
-           name,
+      fail(ErrorKind::data, checkpoint.path().string(), ": tensor ", name,
            " is missing or of another shape");
     }
     std::vector<std::byte> bytes = checkpoint.read_logical(name);
@@ -44,10 +41,8 @@ void load_weights(const Checkpoint& checkpoint, ParamRegistry& registry) {
 
 }  // namespace
 
-std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place,
-                                        ParamDTypes dtypes,
-                                        at::Device device,
-                                        bool allow_older) {
+std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place, ParamDTypes dtypes,
+                                        at::Device device, bool allow_older) {
   const Checkpoint checkpoint = open_newest_good(place, allow_older);
   const ModelConfig config =
       model_from_values(checkpoint.manifest().values, checkpoint.path().string());

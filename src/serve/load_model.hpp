@@ -9,8 +9,8 @@
 
 namespace trireme {
 
-/// A model for inference with everything it refers to: shape, weights and tokenizer all come from
-/// one checkpoint.
+/// A model for inference with everything it refers to: shape, weights and tokenizer
+/// all come from one checkpoint.
 struct LoadedModel {
   std::unique_ptr<Communicator> self;
   std::unique_ptr<Mesh> mesh;
@@ -21,9 +21,7 @@ struct LoadedModel {
 
 /// `place` and `allow_older` as in open_newest_good. Throws Error(data) for what is damaged or
 /// incomplete, and for a tokenizer with more ids than the embedding has rows.
-std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place,
-                                        ParamDTypes dtypes,
-                                        at::Device device,
-                                        bool allow_older = false);
+std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place, ParamDTypes dtypes,
+                                        at::Device device, bool allow_older = false);
 
 }  // namespace trireme

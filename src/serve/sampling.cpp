@@ -20,8 +20,7 @@ void check(const SamplingConfig& config) {
     fail(ErrorKind::usage, "--top-p ", config.top_p, ", must be in (0, 1]");
 }
 
-std::int64_t sample_token(const at::Tensor& logits,
-                          const SamplingConfig& config,
+std::int64_t sample_token(const at::Tensor& logits, const SamplingConfig& config,
                           std::uint64_t index) {
   if (config.temperature == 0) return logits.argmax().item<std::int64_t>();
   const at::Tensor probabilities =
@@ -30,9 +29,8 @@ std::int64_t sample_token(const at::Tensor& logits,
   std::vector<std::int64_t> tokens(static_cast<std::size_t>(probabilities.numel()));
   std::iota(tokens.begin(), tokens.end(), 0);
   // Ties go to the smaller id, so that a draw is reproducible.
-  std::sort(tokens.begin(), tokens.end(), [&](auto a, auto b) {
-    return p[a] != p[b] ? p[a] > p[b] : a < b;
-  });
+  std::sort(tokens.begin(), tokens.end(),
+            [&](auto a, auto b) { return p[a] != p[b] ? p[a] > p[b] : a < b; });
   if (config.top_k > 0)
     tokens.resize(std::min(tokens.size(), static_cast<std::size_t>(config.top_k)));
   double kept = 0;

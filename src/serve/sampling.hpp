@@ -17,8 +17,7 @@ struct SamplingConfig {
   static void fields(Self& self, Visit&& visit) {
     visit("temperature", self.temperature, "spread of the draw; 0: always the most likely token");
     visit("top_k", self.top_k, "draw among the k most likely tokens; 0: all");
-    visit("top_p",
-          self.top_p,
+    visit("top_p", self.top_p,
           "draw among the smallest set of tokens with this probability, in (0, 1]");
     visit("seed", self.seed, "of the draws");
   }
@@ -29,8 +28,7 @@ void check(const SamplingConfig& config);
 
 /// One token from logits [vocab] (fp32, CPU); `index` is the position of the draw: equal (seed,
 /// index) draw alike.
-std::int64_t sample_token(const at::Tensor& logits,
-                          const SamplingConfig& config,
+std::int64_t sample_token(const at::Tensor& logits, const SamplingConfig& config,
                           std::uint64_t index);
 
 }  // namespace trireme

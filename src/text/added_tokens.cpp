@@ -104,8 +104,7 @@ std::int32_t AddedTokenMatcher::longest_at(const Trie& trie, std::string_view te
   return best;
 }
 
-std::size_t AddedTokenMatcher::next_start(const Trie& trie,
-                                          std::string_view text,
+std::size_t AddedTokenMatcher::next_start(const Trie& trie, std::string_view text,
                                           std::size_t from) {
   if (trie.num_first == 0 || from >= text.size()) return text.size();
   if (trie.num_first == 1) {
@@ -118,8 +117,7 @@ std::size_t AddedTokenMatcher::next_start(const Trie& trie,
   return from;
 }
 
-void AddedTokenMatcher::split_by(const Trie& trie,
-                                 std::string_view text,
+void AddedTokenMatcher::split_by(const Trie& trie, std::string_view text,
                                  std::vector<TextPart>& parts) const {
   std::size_t done = 0;        // text up to here is in parts
   std::size_t space_stop = 0;  // end of the last white space that a token took along
@@ -136,8 +134,8 @@ void AddedTokenMatcher::split_by(const Trie& trie,
     if (token.single_word &&
         (ends_with_word(text.substr(0, start)) || starts_with_word(text.substr(stop))))
       continue;
-    // White space that the match before has taken is not taken again, nor looked at: the time stays
-    // linear.
+    // White space that the match before has taken is not taken again, nor looked at:
+    // the time stays linear.
     if (token.lstrip)
       start = start > done ? done + trailing_space(text.substr(done, start - done)) : done;
     if (token.rstrip) {
@@ -154,8 +152,7 @@ void AddedTokenMatcher::split_by(const Trie& trie,
   if (done < text.size()) parts.push_back({text.substr(done), std::nullopt});
 }
 
-void AddedTokenMatcher::split_normalized(std::string_view text,
-                                         bool match,
+void AddedTokenMatcher::split_normalized(std::string_view text, bool match,
                                          TextParts& parts) const {
   if (nfc_ && !surely_nfc(text)) text = parts.normalized.emplace_back(to_nfc(text));
   if (match && normalized_.num_first != 0) return split_by(normalized_, text, parts.list);

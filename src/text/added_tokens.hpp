@@ -37,8 +37,8 @@ class AddedTokenMatcher {
  public:
   explicit AddedTokenMatcher(const std::vector<AddedToken>& tokens, bool nfc = false);
 
-  /// Appends the parts of `text` (valid UTF-8) in order; `match` = false: it is one part, and only
-  /// normalized.
+  /// Appends the parts of `text` (valid UTF-8) in order; `match` = false:
+  /// it is one part, and only normalized.
   void split(std::string_view text, bool match, TextParts& parts) const;
 
  private:
@@ -60,8 +60,7 @@ class AddedTokenMatcher {
 
   void insert(Trie& trie, std::int32_t token);
   [[nodiscard]] std::int32_t longest_at(const Trie& trie, std::string_view text) const;
-  [[nodiscard]] static std::size_t next_start(const Trie& trie,
-                                              std::string_view text,
+  [[nodiscard]] static std::size_t next_start(const Trie& trie, std::string_view text,
                                               std::size_t from);
   void split_by(const Trie& trie, std::string_view text, std::vector<TextPart>& parts) const;
 

@@ -35,8 +35,7 @@ void WorkspacePool::give_back(std::unique_ptr<Workspace> workspace) {
 Encoder::Encoder(const TokenizerSpec& spec)
     : matcher_(spec.added, spec.nfc), model_(spec), seams_(spec), steps_(spec.steps) {}
 
-inline void Encoder::encode_merging(std::string_view part,
-                                    WordCache& cache,
+inline void Encoder::encode_merging(std::string_view part, WordCache& cache,
                                     Workspace& work) const {
   std::uint32_t* const out = work.room_for(std::max(part.size(), WordCache::kMaxShortIds));
   std::size_t count = cache.find(part, out);
@@ -70,8 +69,7 @@ inline void Encoder::encode_piece(std::string_view piece, Workspace& work) const
   work.count += count;
 }
 
-void Encoder::encode_steps(std::span<const SplitStep> steps,
-                           std::string_view text,
+void Encoder::encode_steps(std::span<const SplitStep> steps, std::string_view text,
                            Workspace& work) const {
   if (!steps.empty() && steps.front() == SplitStep::prefix_space) {
     if (!text.starts_with(' ')) {

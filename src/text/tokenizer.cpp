@@ -28,8 +28,7 @@ struct Roles {
 }  // namespace
 
 struct Tokenizer::Impl {
-  Impl(const std::map<std::string, std::string>& contents,
-       std::string_view where,
+  Impl(const std::map<std::string, std::string>& contents, std::string_view where,
        TokenizerSpec parsed)
       : files(contents),
         spec(std::move(parsed)),
@@ -48,8 +47,7 @@ struct Tokenizer::Impl {
   }
 
   /// A role names a token, or describes it in an object.
-  [[nodiscard]] std::optional<std::uint32_t> role(const SortedJson& config,
-                                                  const char* key,
+  [[nodiscard]] std::optional<std::uint32_t> role(const SortedJson& config, const char* key,
                                                   const std::string& where) const {
     const auto found = config.find(key);
     if (found == config.end() || found->is_null()) return std::nullopt;
@@ -58,14 +56,8 @@ struct Tokenizer::Impl {
       fail(ErrorKind::data, where, ": ", key, " must be a token or an object with its content");
     const auto id = id_of(name.get<std::string>());
     if (!id)
-      fail(ErrorKind::data,
-           where,
-           ": ",
-           key,
-           " = '",
-           name.get<std::string>(),
-           "' is not in the vocabulary of ",
-           kModelFile);
+      fail(ErrorKind::data, where, ": ", key, " = '", name.get<std::string>(),
+           "' is not in the vocabulary of ", kModelFile);
     return id;
   }
 
@@ -76,8 +68,8 @@ struct Tokenizer::Impl {
     roles = {.bos = role(config, "bos_token", where),
              .eos = role(config, "eos_token", where),
              .pad = role(config, "pad_token", where)};
-    // Users of `transformers` would add what only this list has, and so train on other ids than we
-    // do.
+    // Users of `transformers` would add what only this list has, and so train
+    // on other ids than we do.
     const auto listed = config.find("added_tokens_decoder");
     if (listed == config.end() || !listed->is_object()) return;
     for (const auto& [id, token] : listed->items()) {
@@ -87,14 +79,8 @@ struct Tokenizer::Impl {
         fail(ErrorKind::data, where, ": added_tokens_decoder['", id, "'] has no content");
       const auto ours = id_of(content.get<std::string>());
       if (ours && std::to_string(*ours) == id) continue;
-      fail(ErrorKind::data,
-           where,
-           ": added_tokens_decoder gives '",
-           content.get<std::string>(),
-           "' the id ",
-           id,
-           ", but in ",
-           kModelFile,
+      fail(ErrorKind::data, where, ": added_tokens_decoder gives '", content.get<std::string>(),
+           "' the id ", id, ", but in ", kModelFile,
            ours ? cat(" it is ", *ours) : std::string(" it is absent"));
     }
   }
@@ -136,11 +122,7 @@ Tokenizer Tokenizer::from_files(const std::map<std::string, std::string>& files,
 std::vector<std::uint32_t> Tokenizer::encode(std::string_view utf8,
                                              const EncodeOptions& options) const {
   if (utf8.size() > kMaxTextBytes)
-    fail(ErrorKind::data,
-         "text of ",
-         utf8.size(),
-         " bytes, at most ",
-         kMaxTextBytes,
+    fail(ErrorKind::data, "text of ", utf8.size(), " bytes, at most ", kMaxTextBytes,
          " are encoded at once");
   check_utf8(utf8, "text");
   std::unique_ptr<Workspace> work = impl_->pool.take();

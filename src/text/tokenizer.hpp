@@ -19,8 +19,8 @@ struct EncodeOptions {
   bool match_added_tokens = true;
 };
 
-/// Byte-level BPE that gives the ids and the text of Hugging Face `tokenizers` 0.23 for the same
-/// tokenizer.json.
+/// Byte-level BPE that gives the ids and the text of Hugging Face `tokenizers`
+/// 0.23 for the same tokenizer.json.
 ///
 /// Immutable after load: encode and decode are const and safe from any number of threads; a copy
 /// shares the tables. Supported: BPE with all 256 bytes; normalizer null or NFC; ByteLevel, Digits
@@ -40,13 +40,13 @@ class Tokenizer {
   static Tokenizer from_files(const std::map<std::string, std::string>& files,
                               std::string_view where);
 
-  /// Ids of a text of at most 4 GiB. Throws Error(data) with the byte offset if it is not valid
-  /// UTF-8.
+  /// Ids of a text of at most 4 GiB. Throws Error(data) with the byte offset if
+  /// it is not valid UTF-8.
   [[nodiscard]] std::vector<std::uint32_t> encode(std::string_view utf8,
                                                   const EncodeOptions& options = {}) const;
 
-  /// Always valid UTF-8: bytes that form no character become U+FFFD. Ids outside the vocabulary are
-  /// left out.
+  /// Always valid UTF-8: bytes that form no character become U+FFFD.
+  /// Ids outside the vocabulary are left out.
   [[nodiscard]] std::string decode(std::span<const std::uint32_t> ids,
                                    bool skip_special_tokens = false) const;
 
@@ -56,8 +56,8 @@ class Tokenizer {
   /// `token` as tokenizer.json writes it ("Ġthe"); added tokens by content.
   [[nodiscard]] std::optional<std::uint32_t> token_to_id(std::string_view token) const;
 
-  /// The raw bytes that an id stands for; empty if no token has this id. Valid as long as a copy of
-  /// the tokenizer.
+  /// The raw bytes that an id stands for; empty if no token has this id.
+  /// Valid as long as a copy of the tokenizer.
   [[nodiscard]] std::string_view token_bytes(std::uint32_t id) const;
 
   /// True for ids that decode leaves out on request.
@@ -87,8 +87,8 @@ class Tokenizer {
 };
 
 /// Decodes id by id without ever cutting a character: what is not complete waits.
-/// The pieces of push and finish, joined, equal Tokenizer::decode of all ids. Keeps its own copy of
-/// the tokenizer.
+/// The pieces of push and finish, joined, equal Tokenizer::decode of all ids.
+/// Keeps its own copy of the tokenizer.
 class StreamDecoder {
  public:
   explicit StreamDecoder(const Tokenizer& tokenizer, bool skip_special_tokens = false);

@@ -72,13 +72,8 @@ Times time_op(const Tensors& inputs, const std::function<Tensors()>& op) {
 }
 
 void report(const char* name, const Times& ours, const Times& eager) {
-  std::printf("%-28s fwd %8.2f vs %8.2f  fwd+bwd %8.2f vs %8.2f ms   %.2fx\n",
-              name,
-              ours.forward,
-              eager.forward,
-              ours.both,
-              eager.both,
-              eager.both / ours.both);
+  std::printf("%-28s fwd %8.2f vs %8.2f  fwd+bwd %8.2f vs %8.2f ms   %.2fx\n", name, ours.forward,
+              eager.forward, ours.both, eager.both, eager.both / ours.both);
   std::fflush(stdout);
 }
 
@@ -140,19 +135,8 @@ Layer make_layer(at::ScalarType type, bool fused) {
 
 Tensors weights_of(const Layer& l) {
   Tensors all;
-  for (const auto& w : {l.norm1,
-                        l.q_norm,
-                        l.k_norm,
-                        l.norm2,
-                        l.q,
-                        l.k,
-                        l.v,
-                        l.qkv,
-                        l.o,
-                        l.gate,
-                        l.up,
-                        l.gate_up,
-                        l.down}) {
+  for (const auto& w : {l.norm1, l.q_norm, l.k_norm, l.norm2, l.q, l.k, l.v, l.qkv, l.o, l.gate,
+                        l.up, l.gate_up, l.down}) {
     if (w.defined()) all.push_back(w);
   }
   return all;
@@ -162,9 +146,7 @@ at::Tensor repeat_kv(const at::Tensor& x) {  // [B, T, Hk, D] -> [B, T, H, D]
   return x.unsqueeze(3).expand({B, T, Hk, H / Hk, D}).reshape({B, T, H, D});
 }
 
-at::Tensor eager_layer(const Layer& l,
-                       const at::Tensor& x,
-                       const at::Tensor& cos,
+at::Tensor eager_layer(const Layer& l, const at::Tensor& x, const at::Tensor& cos,
                        const at::Tensor& sin) {
   const auto normed = eager_norm(x, l.norm1);
   const auto q =
@@ -172,19 +154,17 @@ at::Tensor eager_layer(const Layer& l,
   const auto k =
       eager_rope(eager_norm(at::linear(normed, l.k).view({B, T, Hk, D}), l.k_norm), cos, sin);
   const auto v = at::linear(normed, l.v).view({B, T, Hk, D});
-  const auto out = at::scaled_dot_product_attention(
-      q.transpose(1, 2), repeat_kv(k).transpose(1, 2), repeat_kv(v).transpose(1, 2), {}, 0.0, true);
+  const auto out = at::scaled_dot_product_attention(q.transpose(1, 2), repeat_kv(k).transpose(1, 2),
+                                                    repeat_kv(v).transpose(1, 2), {}, 0.0, true);
   const auto h = x + at::linear(out.transpose(1, 2).reshape({B, T, H * D}), l.o);
   const auto normed2 = eager_norm(h, l.norm2);
   return h + at::linear(at::silu(at::linear(normed2, l.gate)) * at::linear(normed2, l.up), l.down);
 }
 
-/// As a model would chain layers: takes the stream and the last branch's output, gives the same
-/// pair.
-std::pair<at::Tensor, at::Tensor> our_layer(const Layer& l,
-                                            const at::Tensor& stream,
-                                            const at::Tensor& branch,
-                                            QkNormRope setup,
+/// As a model would chain layers: takes the stream and the last branch's output,
+/// gives the same pair.
+std::pair<at::Tensor, at::Tensor> our_layer(const Layer& l, const at::Tensor& stream,
+                                            const at::Tensor& branch, QkNormRope setup,
                                             const AttentionSetup& attention_setup) {
   setup.q_weight = l.q_norm;
   setup.k_weight = l.k_norm;
@@ -204,26 +184,18 @@ void bench_linears() {
     std::int64_t in, out;
   };
 
-  for (const auto& s : {Shape{"qkv fused", C, (H + 2 * Hk) * D},
-                        Shape{"q", C, H * D},
-                        Shape{"k", C, Hk * D},
-                        Shape{"gate+up", C, 2 * F},
-                        Shape{"gate", C, F},
-                        Shape{"down", F, C},
-                        Shape{"head", C, V}}) {
+  for (const auto& s : {Shape{"qkv fused", C, (H + 2 * Hk) * D}, Shape{"q", C, H * D},
+                        Shape{"k", C, Hk * D}, Shape{"gate+up", C, 2 * F}, Shape{"gate", C, F},
+                        Shape{"down", F, C}, Shape{"head", C, V}}) {
     for (const auto type : {at::kFloat, at::kBFloat16}) {
       const at::NoGradGuard no_grad;
       const auto x = at::randn({B * T, s.in}).to(type);
       const auto w = at::randn({s.out, s.in}).to(type);
       const auto dy = at::randn({B * T, s.out}).to(type);
       const double work = 2e-6 * static_cast<double>(B * T * s.in * s.out);
-      std::printf("  %-10s %5ld -> %5ld %-9s %6.0f %6.0f %6.0f\n",
-                  s.name,
-                  static_cast<long>(s.in),
-                  static_cast<long>(s.out),
-                  at::toString(type),
-                  work / time_ms([&] { at::linear(x, w); }),
-                  work / time_ms([&] { at::mm(dy, w); }),
+      std::printf("  %-10s %5ld -> %5ld %-9s %6.0f %6.0f %6.0f\n", s.name, static_cast<long>(s.in),
+                  static_cast<long>(s.out), at::toString(type),
+                  work / time_ms([&] { at::linear(x, w); }), work / time_ms([&] { at::mm(dy, w); }),
                   work / time_ms([&] { at::mm(dy.t(), x); }));
     }
   }
@@ -249,8 +221,7 @@ void bench_row_ops(const Fixture& f) {
   const auto w = leaf({C}, at::kBFloat16);
   const auto x32 = leaf({B, T, C}, at::kFloat);
   const auto w32 = leaf({C}, at::kFloat);
-  report("rms_norm",
-         time_op({x, w}, [&] { return Tensors{rms_norm(x, w, kEps)}; }),
+  report("rms_norm", time_op({x, w}, [&] { return Tensors{rms_norm(x, w, kEps)}; }),
          time_op({x32, w32}, [&] { return Tensors{eager_norm(x32, w32)}; }));
   report("add_rms_norm",
          time_op({x, r, w},
@@ -286,8 +257,7 @@ void bench_row_ops(const Fixture& f) {
   const auto gate_up = leaf({B, T, 2 * F}, at::kBFloat16);
   const auto gate = leaf({B, T, F}, at::kBFloat16);
   const auto up = leaf({B, T, F}, at::kBFloat16);
-  report("swiglu",
-         time_op({gate_up}, [&] { return Tensors{swiglu(gate_up)}; }),
+  report("swiglu", time_op({gate_up}, [&] { return Tensors{swiglu(gate_up)}; }),
          time_op({gate, up}, [&] { return Tensors{at::silu(gate) * up}; }));
 }
 
@@ -297,21 +267,16 @@ void bench_attention(const Fixture& f) {
   const auto v = leaf({B, Hk, T, D}, at::kBFloat16);
   const auto eager = [&](const std::optional<at::Tensor>& mask) {
     return time_op({q, k, v}, [&] {
-      return Tensors{at::scaled_dot_product_attention(q,
-                                                      k.repeat_interleave(H / Hk, 1),
-                                                      v.repeat_interleave(H / Hk, 1),
-                                                      mask,
-                                                      0.0,
+      return Tensors{at::scaled_dot_product_attention(q, k.repeat_interleave(H / Hk, 1),
+                                                      v.repeat_interleave(H / Hk, 1), mask, 0.0,
                                                       !mask.has_value())};
     });
   };
   report("attention, whole rows",
-         time_op({q, k, v}, [&] { return Tensors{attention(q, k, v, f.whole)}; }),
-         eager({}));
+         time_op({q, k, v}, [&] { return Tensors{attention(q, k, v, f.whole)}; }), eager({}));
   const auto mask = attention_mask(f.documents, B, T, at::kCPU).unsqueeze(1);
   report("attention, 13 documents",
-         time_op({q, k, v}, [&] { return Tensors{attention(q, k, v, f.documents)}; }),
-         eager(mask));
+         time_op({q, k, v}, [&] { return Tensors{attention(q, k, v, f.documents)}; }), eager(mask));
 }
 
 Times bench_head(Times& eager) {
@@ -356,11 +321,7 @@ void bench_layer(const Fixture& f) {
   const double ours_ms = kLayers * our_times.both + our_head.both;
   const double eager_ms = kLayers * eager_times.both + eager_head.both;
   std::printf("%d layers and head: %.0f vs %.0f ms, %.0f vs %.0f tokens/s (no optimizer), %.2fx\n",
-              kLayers,
-              ours_ms,
-              eager_ms,
-              B * T / ours_ms * 1e3,
-              B * T / eager_ms * 1e3,
+              kLayers, ours_ms, eager_ms, B * T / ours_ms * 1e3, B * T / eager_ms * 1e3,
               eager_ms / ours_ms);
 }
 
@@ -381,9 +342,7 @@ int main(int argc, char** argv) {
   std::printf(
       "CPU:%s ATen %s, 1 thread, best of %d, thread CPU time; ours (bf16) vs eager (fp32 under "
       "bf16 autocast)\n",
-      family.c_str(),
-      at::get_cpu_capability().c_str(),
-      repeats);
+      family.c_str(), at::get_cpu_capability().c_str(), repeats);
   const Fixture fixture;
   bench_row_ops(fixture);
   bench_attention(fixture);

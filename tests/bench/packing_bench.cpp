@@ -68,8 +68,7 @@ void measure(const std::string& name, const std::vector<std::vector<std::uint64_
     }
     const double seconds = timer.seconds();
     const double room = static_cast<double>(sequences) * static_cast<double>(seq_len);
-    std::printf(" %.4f %% (%.1f M/s) |",
-                100 * (1 - static_cast<double>(tokens) / room),
+    std::printf(" %.4f %% (%.1f M/s) |", 100 * (1 - static_cast<double>(tokens) / room),
                 static_cast<double>(documents) / seconds / 1e6);
   }
   std::printf("\n");

@@ -20,8 +20,8 @@ using namespace test;
 constexpr unsigned kLayout = 4;
 constexpr int kSkip = 77;
 
-/// Runs `body` in a child with a small disk of its own, mounted at `place`; false: not allowed
-/// here.
+/// Runs `body` in a child with a small disk of its own, mounted at `place`;
+/// false: not allowed here.
 bool on_small_disk(const fs::path& place, const std::function<void()>& body) {
   const int code = shell_code(in_child([&] {
     const bool mounted = ::unshare(CLONE_NEWNS) == 0 &&

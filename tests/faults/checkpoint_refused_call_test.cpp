@@ -69,9 +69,7 @@ TEST_P(RefusedCall, IsReportedAndTheEarlierCheckpointLoads) {
   EXPECT_GE(num_refused, num_calls - 5);
 }
 
-INSTANTIATE_TEST_SUITE_P(Errors,
-                         RefusedCall,
-                         testing::Values(ENOSPC, EIO),
+INSTANTIATE_TEST_SUITE_P(Errors, RefusedCall, testing::Values(ENOSPC, EIO),
                          [](const testing::TestParamInfo<int>& error) {
                            return std::string(error.param == ENOSPC ? "FullDisk" : "BrokenDisk");
                          });

@@ -1,5 +1,5 @@
-// A run's saves and its pruning, recorded call by call; then the power fails after every one of
-// them.
+// A run's saves and its pruning, recorded call by call; then the power fails
+// after every one of them.
 #include <gtest/gtest.h>
 
 #include "checkpoint/format/folder.hpp"
@@ -39,8 +39,8 @@ Story record_story() {
     story.calls.insert(story.calls.end(), calls.begin(), calls.end());
   };
   for (const std::int64_t step : {1, 2, 3}) {
-    save_layout(
-        run / "checkpoints", step, make_logicals(static_cast<unsigned>(step)), kRanks, kLayout);
+    save_layout(run / "checkpoints", step, make_logicals(static_cast<unsigned>(step)), kRanks,
+                kLayout);
     story.promises.push_back({0, step});
   }
   prune_checkpoints(run / "checkpoints", {.run_id = "run", .keep_last = 1}, [](auto) {});

@@ -1,5 +1,5 @@
-// A wall clock that is set back, or runs to and fro: checkpoints go by step, waits by the steady
-// clock.
+// A wall clock that is set back, or runs to and fro: checkpoints go by step,
+// waits by the steady clock.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>

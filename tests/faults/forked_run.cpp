@@ -33,22 +33,14 @@ namespace trireme::testing {
 namespace {
 
 RunStart configure(const ForkedRun& run, RunConfig& config, ConfigSet& keys, Communicator& world) {
-  Settings all{{"data.path", run.set.string()},
-               {"train.device", "cpu"},
-               {"model.preset", "tiny"},
-               {"model.hidden_size", "16"},
-               {"model.num_layers", "1"},
-               {"model.num_heads", "2"},
-               {"model.num_kv_heads", "1"},
-               {"model.intermediate_size", "32"},
-               {"model.max_seq_len", "64"},
-               {"model.dropout", "0.1"},
-               {"train.micro_batch", "1"},
-               {"train.global_batch", "12"},
-               {"train.threads", "1"},
-               {"train.hash_weights_every", "2"},
-               {"train.comm_timeout_s", "30"},
-               {"optim.lr", "3e-3"},
+  Settings all{{"data.path", run.set.string()}, {"train.device", "cpu"},
+               {"model.preset", "tiny"},        {"model.hidden_size", "16"},
+               {"model.num_layers", "1"},       {"model.num_heads", "2"},
+               {"model.num_kv_heads", "1"},     {"model.intermediate_size", "32"},
+               {"model.max_seq_len", "64"},     {"model.dropout", "0.1"},
+               {"train.micro_batch", "1"},      {"train.global_batch", "12"},
+               {"train.threads", "1"},          {"train.hash_weights_every", "2"},
+               {"train.comm_timeout_s", "30"},  {"optim.lr", "3e-3"},
                {"optim.warmup_steps", "2"}};
   all.insert(all.end(), run.settings.begin(), run.settings.end());
   for (const auto& [key, value] : all) keys.set(key, value, "test");

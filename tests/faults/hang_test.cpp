@@ -14,14 +14,8 @@ using testing::Arguments;
 using testing::Exit;
 using testing::Process;
 
-const Arguments kShort{"--train.steps",
-                       "100000",
-                       "--train.log_every",
-                       "0",
-                       "--checkpoint.every",
-                       "3",
-                       "--train.comm_timeout_s",
-                       "6"};
+const Arguments kShort{"--train.steps",      "100000", "--train.log_every",      "0",
+                       "--checkpoint.every", "3",      "--train.comm_timeout_s", "6"};
 
 class Hang : public testing::RunProgram {
  protected:
@@ -35,8 +29,8 @@ class Hang : public testing::RunProgram {
 };
 
 TEST_F(Hang, AStoppedRankEndsAllWithinTheTimeout) {
-  const auto process = start(
-      "stopped", kShort, {.ranks = 2, .fault = "train.step:1:5:stop", .keep_rank_codes = true});
+  const auto process = start("stopped", kShort,
+                             {.ranks = 2, .fault = "train.step:1:5:stop", .keep_rank_codes = true});
 
   const Exit exit = process->wait(60);
 

@@ -38,20 +38,13 @@ constexpr double kPromptly_s = 5;  // from a kill to the end of all ranks
 constexpr int kMostRanks = 4;
 constexpr int kSteps = 7;
 
-constexpr std::array kStepPlaces{"train.step",
-                                 "train.forward",
-                                 "train.backward",
-                                 "train.reduce",
-                                 "train.optimizer",
-                                 "train.stepped"};
+constexpr std::array kStepPlaces{"train.step",   "train.forward",   "train.backward",
+                                 "train.reduce", "train.optimizer", "train.stepped"};
 /// Letters of the protocol that every rank comes to, that one only when it writes behind training,
 /// and those of rank 0 alone.
-constexpr std::array kAllRanks{"checkpoint.stage",
-                               "checkpoint.shard.create",
-                               "checkpoint.shard.skeleton",
-                               "checkpoint.shard.write",
-                               "checkpoint.shard.sync",
-                               "checkpoint.shard.folder",
+constexpr std::array kAllRanks{"checkpoint.stage",          "checkpoint.shard.create",
+                               "checkpoint.shard.skeleton", "checkpoint.shard.write",
+                               "checkpoint.shard.sync",     "checkpoint.shard.folder",
                                "checkpoint.shard.done"};
 constexpr const char* kCopy = "checkpoint.copy";
 constexpr std::array kRankZero{"checkpoint.mkdir",

@@ -12,14 +12,8 @@ namespace {
 using testing::Arguments;
 using testing::Exit;
 
-const Arguments kPlain{"--train.steps",
-                       "8",
-                       "--checkpoint.every",
-                       "1",
-                       "--checkpoint.keep_last",
-                       "0",
-                       "--train.precision",
-                       "bf16"};
+const Arguments kPlain{"--train.steps",          "8", "--checkpoint.every", "1",
+                       "--checkpoint.keep_last", "0", "--train.precision",  "bf16"};
 
 class Numeric : public testing::RunProgram {
  protected:

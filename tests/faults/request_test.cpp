@@ -15,14 +15,8 @@ using testing::Arguments;
 using testing::Exit;
 using testing::Process;
 
-const Arguments kEndless{"--train.steps",
-                         "1000000",
-                         "--train.log_every",
-                         "0",
-                         "--checkpoint.every",
-                         "1000000",
-                         "--checkpoint.keep_last",
-                         "0"};
+const Arguments kEndless{"--train.steps",      "1000000", "--train.log_every",      "0",
+                         "--checkpoint.every", "1000000", "--checkpoint.keep_last", "0"};
 
 class Request : public testing::RunProgram {
  protected:
@@ -105,8 +99,7 @@ TEST_F(Request, StopsByItselfBeforeTheTimeLimit) {
   const std::time_t end = std::time(nullptr) + 16;
 
   const Exit exit =
-      pretrain("limit",
-               kEndless,
+      pretrain("limit", kEndless,
                {.ranks = 2, .environment = {{"SLURM_JOB_END_TIME", std::to_string(end)}}});
 
   EXPECT_LT(std::time(nullptr), end);
@@ -115,14 +108,8 @@ TEST_F(Request, StopsByItselfBeforeTheTimeLimit) {
 }
 
 // Updates of six micro-batches; a validation tells when the first is done.
-const Arguments kSixMicroBatches{"--train.steps",
-                                 "3",
-                                 "--train.micro_batch",
-                                 "1",
-                                 "--train.eval_every",
-                                 "1",
-                                 "--checkpoint.every",
-                                 "0"};
+const Arguments kSixMicroBatches{"--train.steps",      "3", "--train.micro_batch", "1",
+                                 "--train.eval_every", "1", "--checkpoint.every",  "0"};
 
 TEST_F(Request, IsAnsweredAtOnceAndDropsTheUpdateUnderWay) {
   Arguments arguments = kSixMicroBatches;

@@ -26,20 +26,14 @@ class SaveBehind : public testing::RunProgram {
 TEST_F(SaveBehind, NoUpdateBeforeTheStateIsCopied) {
   for (const std::string precision : {"fp32", "bf16"}) {
     SCOPED_TRACE(precision);
-    Arguments arguments{"--train.steps",
-                        "4",
-                        "--checkpoint.every",
-                        "1",
-                        "--checkpoint.keep_last",
-                        "0",
-                        "--train.precision",
-                        precision};
+    Arguments arguments{"--train.steps",          "4", "--checkpoint.every", "1",
+                        "--checkpoint.keep_last", "0", "--train.precision",  precision};
     ASSERT_EQ(pretrain(precision + "_at_once", arguments, {.ranks = 2}).code, 0);
     arguments.insert(arguments.end(), {"--checkpoint.async", "true"});
 
     // The copies of rank 1 begin a second late; a step takes milliseconds.
-    const Exit exit = pretrain(
-        precision + "_behind", arguments, {.ranks = 2, .fault = "checkpoint.copy:1:*:delay"});
+    const Exit exit = pretrain(precision + "_behind", arguments,
+                               {.ranks = 2, .fault = "checkpoint.copy:1:*:delay"});
 
     ASSERT_EQ(exit.code, 0) << exit.err;
     const std::vector<std::string> at_once = hashes(precision + "_at_once");

@@ -129,6 +129,7 @@ class Sent final : public Transfer {
  public:
   Sent(std::shared_ptr<Mailboxes> mailboxes, int to, std::uint64_t end)
       : mailboxes_(std::move(mailboxes)), to_(to), end_(end) {}
+
   bool done() override { return mailboxes_->has_left(to_, end_); }
 
  private:
@@ -159,10 +160,8 @@ class Received final : public Transfer {
 
 class SocketTransport final : public GroupTransport {
  public:
-  SocketTransport(std::shared_ptr<Mailboxes> mailboxes,
-                  std::uint64_t group,
-                  std::vector<int> world_ranks,
-                  int rank)
+  SocketTransport(std::shared_ptr<Mailboxes> mailboxes, std::uint64_t group,
+                  std::vector<int> world_ranks, int rank)
       : GroupTransport(group, std::move(world_ranks), rank), mailboxes_(std::move(mailboxes)) {}
 
   [[nodiscard]] const char* backend() const override { return "sockets"; }
@@ -194,12 +193,7 @@ class SocketTransport final : public GroupTransport {
            mailboxes_->take(world_rank(peer), group(), static_cast<std::uint64_t>(tag), message)) {
       Received& first = *waiting.front();
       if (message.size() != first.bytes)
-        fail(ErrorKind::usage,
-             "rank ",
-             peer,
-             " sends ",
-             message.size(),
-             " bytes, not ",
+        fail(ErrorKind::usage, "rank ", peer, " sends ", message.size(), " bytes, not ",
              first.bytes);
       if (!message.empty()) std::memcpy(first.data, message.data(), message.size());
       first.ready = true;
@@ -216,8 +210,8 @@ class SocketTransport final : public GroupTransport {
   std::map<std::pair<int, int>, std::deque<Received*>> waiting_;
 };
 
-Received::Received(
-    SocketTransport& transport, int peer_rank, int tag_number, void* into, std::uint64_t size)
+Received::Received(SocketTransport& transport, int peer_rank, int tag_number, void* into,
+                   std::uint64_t size)
     : peer(peer_rank), tag(tag_number), data(into), bytes(size), transport_(transport) {
   transport_.add(this);
 }
@@ -252,16 +246,14 @@ std::vector<Fd> SocketMesh::take(int rank) {
   return row;
 }
 
-std::unique_ptr<Communicator> make_socket_world(std::vector<Fd> row,
-                                                int rank,
+std::unique_ptr<Communicator> make_socket_world(std::vector<Fd> row, int rank,
                                                 const CommOptions& options) {
   std::vector<int> ranks(row.size());
   std::iota(ranks.begin(), ranks.end(), 0);
   const auto mailboxes = std::make_shared<Mailboxes>(std::move(row));
   return make_group("world",
                     std::make_shared<SocketTransport>(mailboxes, 0, std::move(ranks), rank),
-                    std::make_shared<Engine>(),
-                    options);
+                    std::make_shared<Engine>(), options);
 }
 
 }  // namespace trireme::testing

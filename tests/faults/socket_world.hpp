@@ -25,8 +25,7 @@ class SocketMesh {
 
 /// The world communicator of one forked rank, over its row of a SocketMesh: the collectives of
 /// src/comm/p2p, bytes by sockets. One thread uses it.
-std::unique_ptr<Communicator> make_socket_world(std::vector<Fd> row,
-                                                int rank,
+std::unique_ptr<Communicator> make_socket_world(std::vector<Fd> row, int rank,
                                                 const CommOptions& options);
 
 }  // namespace trireme::testing

@@ -35,8 +35,7 @@ TEST_P(SocketConformance, Holds) {
   for (const pid_t child : children) EXPECT_EQ(test::shell_code(test::status_of(child)), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Forks,
-                         SocketConformance,
+INSTANTIATE_TEST_SUITE_P(Forks, SocketConformance,
                          ::testing::Combine(::testing::Values(1, 2, 3, 5),
                                             ::testing::ValuesIn(conformance_cases().begin(),
                                                                 conformance_cases().end())),

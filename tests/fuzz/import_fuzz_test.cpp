@@ -1,5 +1,5 @@
-/// Token files of other programs with damage: an error of kind data, or documents that cover every
-/// token once.
+/// Token files of other programs with damage: an error of kind data, or documents
+/// that cover every token once.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -94,13 +94,10 @@ void expect_documents(const ForeignTokens& file, Mutator& mutator) {
 }
 
 TEST(Fuzz, ForeignTokenFilesGiveDocumentsOrAnError) {
-  Mutator mutator(6,
-                  {std::string(8, '\xff'),
-                   std::string(8, '\0'),
-                   std::string("\x01\0\0\0\0\0\0\0", 8),
-                   std::string("\xff\xff\xff\xff\xff\xff\xff\x7f", 8),
-                   std::string("\0\0\0\x80", 4),
-                   std::string("\x50\xc4", 2)});
+  Mutator mutator(
+      6, {std::string(8, '\xff'), std::string(8, '\0'), std::string("\x01\0\0\0\0\0\0\0", 8),
+          std::string("\xff\xff\xff\xff\xff\xff\xff\x7f", 8), std::string("\0\0\0\x80", 4),
+          std::string("\x50\xc4", 2)});
   const std::vector<Seed> seeds{megatron<std::uint8_t>(1),
                                 megatron<std::int16_t>(3),
                                 megatron<std::int32_t>(4),

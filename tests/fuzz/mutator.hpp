@@ -14,8 +14,8 @@
 /// Random damage, the same for the same seed on every machine, and the frame of a fuzz test.
 namespace trireme::testing {
 
-/// Makes inputs that are nearly right: a seed text with some edits, pieces of a dictionary among
-/// them.
+/// Makes inputs that are nearly right: a seed text with some edits, pieces of
+/// a dictionary among them.
 class Mutator {
  public:
   Mutator(std::uint64_t seed, std::vector<std::string> dictionary)
@@ -111,11 +111,8 @@ long fuzz(const char* name, std::size_t cases, Run&& run) {
     if (i == cases / 10) early_mb = peak_mb();
     run(i);
   }
-  std::printf("%s: %zu cases, peak %ld MB, %ld MB of it after the first tenth\n",
-              name,
-              cases,
-              peak_mb(),
-              peak_mb() - early_mb);
+  std::printf("%s: %zu cases, peak %ld MB, %ld MB of it after the first tenth\n", name, cases,
+              peak_mb(), peak_mb() - early_mb);
   return peak_mb() - early_mb;
 }
 

@@ -60,17 +60,10 @@ class ShardFile {
 
  private:
   static std::vector<std::string> names() {
-    std::vector<std::string> all{schema::kTokens,
-                                 schema::kDocOffset,
-                                 schema::kDocSource,
-                                 schema::kDocSourceOffset,
-                                 schema::kDocTextHash,
-                                 schema::kIntegrity,
-                                 schema::kSources,
-                                 schema::kBad,
-                                 schema::kMeta,
-                                 schema::kMeta,
-                                 schema::kMeta};  // the parser of most forms
+    std::vector<std::string> all{
+        schema::kTokens,      schema::kDocOffset, schema::kDocSource, schema::kDocSourceOffset,
+        schema::kDocTextHash, schema::kIntegrity, schema::kSources,   schema::kBad,
+        schema::kMeta,        schema::kMeta,      schema::kMeta};  // the parser of most forms
     for (const std::int64_t length : {16, 64}) {
       for (const char* part : {"/seq_ptr", "/seg_doc", "/seg_begin", "/seg_len", "/targets"})
         all.push_back(schema::pack_group(length) + part);
@@ -149,26 +142,9 @@ std::string forge_manifest(std::string text) {
 }
 
 TEST(Fuzz, ManifestsAndMetaAreParsedOrRefused) {
-  Mutator mutator(4,
-                  {"null",
-                   "0",
-                   "-1",
-                   "18446744073709551616",
-                   "1e400",
-                   "{",
-                   "}",
-                   "[",
-                   "]",
-                   "\"",
-                   "\"counts\"",
-                   "\"shards\"",
-                   "{}",
-                   "[]",
-                   ",",
-                   ":",
-                   "\\ud800",
-                   "\xff",
-                   "[[[[[[[[[["});
+  Mutator mutator(
+      4, {"null", "0", "-1", "18446744073709551616", "1e400", "{", "}", "[", "]", "\"",
+          "\"counts\"", "\"shards\"", "{}", "[]", ",", ":", "\\ud800", "\xff", "[[[[[[[[[["});
   const ShardFile file;
   const TokenShard shard = [&] {
     file.put(file.bytes(), false);

@@ -1,5 +1,5 @@
-/// tokenizer.json and tokenizer_config.json, nearly right: refused by name, or a tokenizer that
-/// works.
+/// tokenizer.json and tokenizer_config.json, nearly right: refused by name, or
+/// a tokenizer that works.
 
 #include <gtest/gtest.h>
 
@@ -57,16 +57,16 @@ std::vector<std::string> seeds() {
   llama["added_tokens"][0]["id"] = llama["model"]["vocab"].size();
   llama["added_tokens"][1]["id"] = llama["model"]["vocab"]["e"];
   llama["added_tokens"][2]["id"] = llama["model"]["vocab"].size() + 1;
-  llama["post_processor"] = {{"type", "TemplateProcessing"},
-                             {"single",
-                              Json::array({{{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}},
-                                           {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}})},
-                             {"pair", Json::array()},
-                             {"special_tokens",
-                              {{"<s>",
-                                {{"id", "<s>"},
-                                 {"ids", Json::array({llama["added_tokens"][0]["id"]})},
-                                 {"tokens", Json::array({"<s>"})}}}}}};
+  llama["post_processor"] = {
+      {"type", "TemplateProcessing"},
+      {"single", Json::array({{{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}},
+                              {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}})},
+      {"pair", Json::array()},
+      {"special_tokens",
+       {{"<s>",
+         {{"id", "<s>"},
+          {"ids", Json::array({llama["added_tokens"][0]["id"]})},
+          {"tokens", Json::array({"<s>"})}}}}}};
   return {small_file().dump(), llama.dump()};
 }
 

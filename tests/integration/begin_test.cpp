@@ -112,36 +112,19 @@ TEST_F(Begin, WeightsAreTrainedAsTheModelTheyBelongTo) {
   const Exit other = pretrain(
       "other_model", {"--resume", path("other_weights").string(), "--model.hidden_size", "64"});
   EXPECT_EQ(other.code, 2) << other.err;
-  expect_words(
-      other,
-      {"model.hidden_size = 64", "the weights have 32", "model.rope_theta = 1e+06 (preset tiny)"});
+  expect_words(other, {"model.hidden_size = 64", "the weights have 32",
+                       "model.rope_theta = 1e+06 (preset tiny)"});
   // It fits any shape, so it may be meant: then it is named.
-  const Exit turned = pretrain("turned",
-                               {"--resume",
-                                path("other_weights").string(),
-                                "--model.rope_theta",
-                                "900",
-                                "--train.steps",
-                                "1"});
+  const Exit turned = pretrain("turned", {"--resume", path("other_weights").string(),
+                                          "--model.rope_theta", "900", "--train.steps", "1"});
   EXPECT_EQ(turned.code, 0) << turned.err;
   EXPECT_NE(turned.err.find("model.rope_theta 500 -> 900"), std::string::npos) << turned.err;
-  const Exit tuned = testing::Process({TRIREME_PROGRAM,
-                                       "pretrain",
-                                       "--data",
-                                       set().string(),
-                                       "--run",
-                                       path("fitted").string(),
-                                       "--resume",
-                                       path("other_weights").string(),
-                                       "--train.steps",
-                                       "1",
-                                       "--train.global_batch",
-                                       "4",
-                                       "--train.device",
-                                       "cpu"},
-                                      {{"OMP_NUM_THREADS", "1"}},
-                                      path("fitted.log"))
-                         .wait(kLimit_s);
+  const Exit tuned =
+      testing::Process({TRIREME_PROGRAM, "pretrain", "--data", set().string(), "--run",
+                        path("fitted").string(), "--resume", path("other_weights").string(),
+                        "--train.steps", "1", "--train.global_batch", "4", "--train.device", "cpu"},
+                       {{"OMP_NUM_THREADS", "1"}}, path("fitted.log"))
+          .wait(kLimit_s);
   EXPECT_EQ(tuned.code, 0) << tuned.err;
   EXPECT_NE(read_file(path("fitted") / "config.toml").find("rope_theta = 500"), std::string::npos);
 }

@@ -32,8 +32,8 @@ class Clock : public testing::RunProgram {
 
     EXPECT_NEAR(by_steps, by_the_day, 0.02 * by_the_day + 0.1);
     for (const auto& [step, line] : metrics.steps) {
-      EXPECT_NEAR(
-          line["tokens_per_s"].get<double>() * line["step_time_s"].get<double>(), 12 * 32, 1e-6);
+      EXPECT_NEAR(line["tokens_per_s"].get<double>() * line["step_time_s"].get<double>(), 12 * 32,
+                  1e-6);
     }
   }
 
@@ -41,15 +41,9 @@ class Clock : public testing::RunProgram {
 };
 
 TEST_F(Clock, SavesAndValidationsAreInTheStepThatFollowsAndTheLastOnesInTheClosingLine) {
-  const Exit exit = pretrain("saves",
-                             {"--train.steps",
-                              "12",
-                              "--checkpoint.every",
-                              "1",
-                              "--train.eval_every",
-                              "4",
-                              "--data.valid_path",
-                              set().string()});
+  const Exit exit =
+      pretrain("saves", {"--train.steps", "12", "--checkpoint.every", "1", "--train.eval_every",
+                         "4", "--data.valid_path", set().string()});
   ASSERT_EQ(exit.code, 0) << exit.err;
   const RunMetrics run = metrics("saves");
 
@@ -81,8 +75,7 @@ TEST_P(HeldRank, IsNamedInEveryLineAndItsTimeCounts) {
   const auto [ranks, held] = GetParam();
   const std::string run = "held_" + std::to_string(ranks);
   const Exit exit =
-      pretrain(run,
-               {"--train.steps", "3", "--train.micro_batch", "1"},
+      pretrain(run, {"--train.steps", "3", "--train.micro_batch", "1"},
                {.ranks = ranks, .fault = "train.step:" + std::to_string(held) + ":*:delay"});
   ASSERT_EQ(exit.code, 0) << exit.err;
   const RunMetrics lines = metrics(run);
@@ -100,8 +93,7 @@ TEST_P(HeldRank, IsNamedInEveryLineAndItsTimeCounts) {
 INSTANTIATE_TEST_SUITE_P(Ranks, HeldRank, ::testing::Values(std::pair{2, 1}, std::pair{4, 2}));
 
 TEST_F(Clock, AMeanOverAWindowAddsUpAsWell) {
-  const Exit exit = pretrain("window",
-                             {"--train.steps", "7", "--train.metrics_every", "3"},
+  const Exit exit = pretrain("window", {"--train.steps", "7", "--train.metrics_every", "3"},
                              {.ranks = 2, .fault = "train.step:0:5:delay"});
   ASSERT_EQ(exit.code, 0) << exit.err;
   const RunMetrics run = metrics("window");

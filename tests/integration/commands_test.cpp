@@ -1,5 +1,5 @@
-/// Commands beside training, as users type them: bench on several ranks, room on a full disk,
-/// prompts.
+/// Commands beside training, as users type them: bench on several ranks, room
+/// on a full disk, prompts.
 
 #include <sys/stat.h>
 
@@ -32,17 +32,9 @@ TEST_F(Commands, NoFileTakesThePlaceOfAPipeOrOfTheInput) {
   const std::string texts = path("texts.jsonl").string();
   std::ofstream(texts) << "{\"text\": \"one\"}\n";
   const auto encode = [&](const std::string& output) {
-    return Process({TRIREME_DATA_PROGRAM,
-                    "tokenizer",
-                    "encode",
-                    "--tokenizer",
-                    (set() / "tokenizer").string(),
-                    "--input",
-                    texts,
-                    "--output",
-                    output},
-                   {},
-                   path("encode.log"))
+    return Process({TRIREME_DATA_PROGRAM, "tokenizer", "encode", "--tokenizer",
+                    (set() / "tokenizer").string(), "--input", texts, "--output", output},
+                   {}, path("encode.log"))
         .wait(kLimit_s);
   };
 
@@ -55,22 +47,12 @@ TEST_F(Commands, NoFileTakesThePlaceOfAPipeOrOfTheInput) {
 /// Two ranks, one state: each has its share of it, and one speaks.
 TEST_F(Commands, BenchCheckpointSharesTheStateOverItsRanks) {
   const auto bench = [](const Arguments& more) {
-    Arguments all{TRIREME_MPIEXEC,
-                  "--oversubscribe",
-                  "--bind-to",
-                  "none",
-                  "-n",
-                  "2",
-                  TRIREME_PROGRAM,
-                  "bench",
-                  "checkpoint",
-                  "--repeats",
-                  "1",
-                  "--folder",
-                  path("bench").string()};
+    Arguments all{
+        TRIREME_MPIEXEC,       "--oversubscribe", "--bind-to",  "none",      "-n", "2",
+        TRIREME_PROGRAM,       "bench",           "checkpoint", "--repeats", "1",  "--folder",
+        path("bench").string()};
     all.insert(all.end(), more.begin(), more.end());
-    return Process(all,
-                   {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}},
+    return Process(all, {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}},
                    path("bench.log"))
         .wait(kLimit_s);
   };
@@ -104,18 +86,10 @@ TEST_F(Commands, ALowerKeepLastFreesSpaceBeforeTheNextSave) {
 TEST_F(Commands, GenerateTakesPromptsFromOptionStandardInputAndFile) {
   ASSERT_EQ(pretrain("model", {"--train.steps", "2"}).code, 0);
   const auto generate = [](const Arguments& more, const std::string& input = "") {
-    Arguments all{"sh",
-                  "-c",
-                  "printf '%b' \"$0\" | \"$@\"",
-                  input,
-                  TRIREME_PROGRAM,
-                  "generate",
-                  "--checkpoint",
-                  path("model").string(),
-                  "--max-tokens",
-                  "5",
-                  "--device",
-                  "cpu"};
+    Arguments all{
+        "sh",       "-c",           "printf '%b' \"$0\" | \"$@\"", input,          TRIREME_PROGRAM,
+        "generate", "--checkpoint", path("model").string(),        "--max-tokens", "5",
+        "--device", "cpu"};
     all.insert(all.end(), more.begin(), more.end());
     return Process(all, {{"OMP_NUM_THREADS", "1"}}, path("generate.log")).wait(kLimit_s);
   };
@@ -145,8 +119,8 @@ TEST_F(Commands, GenerateTakesPromptsFromOptionStandardInputAndFile) {
             std::string::npos);
 
   expect_refused(generate({"--prompts", path("bad.jsonl").string()}), 3, {"bad.jsonl:2", "prompt"});
-  expect_refused(
-      generate({"--prompts", path("long.jsonl").string()}), 3, {"long.jsonl:1", "max_seq_len"});
+  expect_refused(generate({"--prompts", path("long.jsonl").string()}), 3,
+                 {"long.jsonl:1", "max_seq_len"});
   expect_refused(generate({"--prompts", path("absent.jsonl").string()}), 3, {"absent.jsonl"});
   EXPECT_EQ(generate({"--prompt", ""}).code, 0);  // from the beginning-of-text token
   expect_refused(generate({}), 2, {"--prompt", "--prompts"});

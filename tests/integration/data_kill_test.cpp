@@ -46,14 +46,10 @@ TEST_F(DataProgram, GivesTheSameBytesAfterAKillAtEveryPoint) {
   ASSERT_EQ(run(pack_arguments("whole")), 0) << read_file(path_ / "err");
   const auto whole = files_below(path_ / "whole");
   ASSERT_GT(whole.size(), 6U);
-  const std::string points[] = {"pack.unit_tokenized:0:1",
-                                "pack.unit_tokenized:0:3",
-                                "shard.before_sync:0:2",
-                                "shard.before_publish:0:1",
-                                "shard.before_publish:0:4",
-                                "shard.published:0:1",
-                                "shard.published:0:3",
-                                "pack.before_manifest:0:1"};
+  const std::string points[] = {"pack.unit_tokenized:0:1",  "pack.unit_tokenized:0:3",
+                                "shard.before_sync:0:2",    "shard.before_publish:0:1",
+                                "shard.before_publish:0:4", "shard.published:0:1",
+                                "shard.published:0:3",      "pack.before_manifest:0:1"};
   for (const std::string& point : points) {
     ASSERT_EQ(run(pack_arguments("killed"), point + ":kill9"), 137) << point;
     ASSERT_FALSE(std::filesystem::exists(path_ / "killed" / "manifest.json"));

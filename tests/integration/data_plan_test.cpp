@@ -105,18 +105,10 @@ TEST_F(DataPlan, APhaseMayBeAppendedAndThePastMayNotChange) {
 }
 
 TEST_F(DataPlan, ASplitValidatesOnItsOwnPartAndConcatTrains) {
-  const Exit exit = pretrain("split",
-                             arguments("$A + $B",
-                                       {"--train.steps",
-                                        "4",
-                                        "--data.split",
-                                        "90,10",
-                                        "--train.eval_every",
-                                        "2",
-                                        "--data.packing",
-                                        "concat",
-                                        "--data.cross_documents",
-                                        "true"}));
+  const Exit exit = pretrain(
+      "split",
+      arguments("$A + $B", {"--train.steps", "4", "--data.split", "90,10", "--train.eval_every",
+                            "2", "--data.packing", "concat", "--data.cross_documents", "true"}));
   ASSERT_EQ(exit.code, 0) << exit.err;
   EXPECT_NE(exit.err.find("validation loss"), std::string::npos) << exit.err;
 
@@ -151,9 +143,8 @@ TEST_F(DataPlan, AValidationSetOfAnotherKindIsRefused) {
   config.seq_len = 32;
   pack(config, (set() / "tokenizer").string(), nullptr);
 
-  const Exit exit = pretrain(
-      "qa_run",
-      {"--train.steps", "2", "--train.eval_every", "1", "--data.valid_path", path("qa").string()});
+  const Exit exit = pretrain("qa_run", {"--train.steps", "2", "--train.eval_every", "1",
+                                        "--data.valid_path", path("qa").string()});
 
   EXPECT_EQ(exit.code, 2) << exit.err;
   EXPECT_NE(exit.err.find("is of kind sft, pretrain is needed"), std::string::npos) << exit.err;

@@ -68,23 +68,11 @@ const std::vector<Row>& rows() {
        true},
       {"trireme-data",
        {"pack"},
-       {"--tokenizer",
-        "<tokenizer",
-        "--input",
-        "<corpus.jsonl",
-        "--seq-len",
-        "32",
-        "--output",
+       {"--tokenizer", "<tokenizer", "--input", "<corpus.jsonl", "--seq-len", "32", "--output",
         ">set"}},
       {"trireme-data",
        {"import"},
-       {"--format",
-        "llm.c",
-        "--input",
-        "<tokens.bin",
-        "--vocab-size",
-        "50257",
-        "--output",
+       {"--format", "llm.c", "--input", "<tokens.bin", "--vocab-size", "50257", "--output",
         ">set"}},
       {"trireme-data", {"inspect"}, {"<set"}},
       {"trireme-data", {"verify"}, {"<set"}},
@@ -116,15 +104,10 @@ class ExitCodes : public testing::RunProgram {
   }
 
   /// Runs it under `limits` (`ulimit ...; `), standard output to `out`.
-  static Exit run(const Row& row,
-                  Arguments arguments,
-                  const std::string& limits = "",
+  static Exit run(const Row& row, Arguments arguments, const std::string& limits = "",
                   const std::string& out = "") {
     const bool trainer = std::string(row.program) == "trireme";
-    Arguments words{"/bin/sh",
-                    "-c",
-                    limits + "exec \"$@\"" + (out.empty() ? "" : " >" + out),
-                    "sh",
+    Arguments words{"/bin/sh", "-c", limits + "exec \"$@\"" + (out.empty() ? "" : " >" + out), "sh",
                     trainer ? TRIREME_PROGRAM : TRIREME_DATA_PROGRAM};
     words.insert(words.end(), row.command.begin(), row.command.end());
     words.insert(words.end(), arguments.begin(), arguments.end());
@@ -183,13 +166,8 @@ class ExitCodes : public testing::RunProgram {
     };
     const auto in = [](const char* name) { return (path("in") / name).string(); };
     make("export ", {"--checkpoint", in("run"), "--output", in("hf")});
-    make("tokenizer encode ",
-         {"--tokenizer",
-          in("tokenizer"),
-          "--input",
-          in("corpus.jsonl"),
-          "--output",
-          in("ids.jsonl")});
+    make("tokenizer encode ", {"--tokenizer", in("tokenizer"), "--input", in("corpus.jsonl"),
+                               "--output", in("ids.jsonl")});
     // llm.c: 256 numbers of 32 bits, then ids of 16 bits.
     std::string tokens(1024 + 200, '\0');
     const std::int32_t head[] = {20240520, 1, 100};
@@ -198,8 +176,8 @@ class ExitCodes : public testing::RunProgram {
     std::ofstream(in("tokens.bin"), std::ios::binary) << tokens;
   }
 
-  /// A read-only disk for root, who may write into any folder; a folder without the right for
-  /// others.
+  /// A read-only disk for root, who may write into any folder; a folder without
+  /// the right for others.
   static void make_refusing_places() {
     read_only_ = path("read-only");
     fs::create_directory(read_only_);
@@ -255,11 +233,8 @@ TEST_F(ExitCodes, EachWorks) {
 TEST_F(ExitCodes, WhatIsToBeReadAndIsAbsentOrDamagedIs3) {
   fs::create_directory(path("empty"));
   ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0644), 0);
-  const std::vector<fs::path> strange{path("absent-*.jsonl"),
-                                      path("file") / "below",
-                                      path("empty"),
-                                      path("pipe"),
-                                      path(std::string(300, 'x'))};
+  const std::vector<fs::path> strange{path("absent-*.jsonl"), path("file") / "below", path("empty"),
+                                      path("pipe"), path(std::string(300, 'x'))};
   std::size_t turn = 0;
   for (const Row& row : rows()) {
     for (std::size_t i = 0; i < row.arguments.size(); ++i) {
@@ -277,8 +252,8 @@ TEST_F(ExitCodes, WhatIsToBeReadAndIsAbsentOrDamagedIs3) {
 TEST_F(ExitCodes, WhatCannotBeMadeThereOrIsTakenIs2) {
   fs::create_directory(path("taken"));
   std::ofstream(path("taken") / "thesis.tex") << "x";
-  const std::vector<fs::path> others{
-      path(std::string(300, 'x')), path("file") / "below", read_only_ / "new", fs::path()};
+  const std::vector<fs::path> others{path(std::string(300, 'x')), path("file") / "below",
+                                     read_only_ / "new", fs::path()};
   std::size_t turn = 0;
   for (const Row& row : rows()) {
     for (std::size_t i = 0; i < row.arguments.size(); ++i) {
@@ -296,8 +271,7 @@ TEST_F(ExitCodes, WhatCannotBeMadeThereOrIsTakenIs2) {
 TEST_F(ExitCodes, AFullDiskIs4) {
   bool all = true;
   for (const Row& row : rows()) {
-    const auto output = std::find_if(row.arguments.begin(),
-                                     row.arguments.end(),
+    const auto output = std::find_if(row.arguments.begin(), row.arguments.end(),
                                      [](const std::string& word) { return word[0] == '>'; });
     const bool writes = output != row.arguments.end();
     const auto at = static_cast<std::size_t>(output - row.arguments.begin());

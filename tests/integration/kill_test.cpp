@@ -37,8 +37,7 @@ class KillOneRank : public testing::RunProgram {
     EXPECT_EQ(saved.empty() ? 0 : saved.front(), one.committed);
   }
 
-  static void expect_survived(const std::string& run,
-                              const std::string& whole,
+  static void expect_survived(const std::string& run, const std::string& whole,
                               const std::vector<Kill>& kills) {
     std::vector<std::int64_t> committed;
     for (const Kill& one : kills) {
@@ -76,16 +75,9 @@ TEST_F(KillOneRank, AtAnyMomentOfARun) {
 }
 
 TEST_F(KillOneRank, WithACheckpointBeingWrittenBehind) {
-  const Arguments arguments{"--train.steps",
-                            "10",
-                            "--checkpoint.every",
-                            "3",
-                            "--checkpoint.async",
-                            "true",
-                            "--train.precision",
-                            "bf16",
-                            "--model.dropout",
-                            "0.1"};
+  const Arguments arguments{"--train.steps",      "10",   "--checkpoint.every", "3",
+                            "--checkpoint.async", "true", "--train.precision",  "bf16",
+                            "--model.dropout",    "0.1"};
   ASSERT_EQ(pretrain("whole_async", arguments, {.ranks = 2}).code, 0);
   const std::vector<Kill> kills{
       {"checkpoint.shard.done:0:1:kill9", 0, 0},  // by the writer thread

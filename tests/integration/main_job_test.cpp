@@ -32,39 +32,18 @@ TEST_F(MainJob, GoesFromACorpusToASample) {
       data({"tokenizer", "train", "--input", corpus, "--vocab-size", "600", "--output", tokenizer})
           .code,
       0);
-  ASSERT_EQ(data({"pack",
-                  "--kind",
-                  "pretrain",
-                  "--tokenizer",
-                  tokenizer,
-                  "--input",
-                  corpus,
-                  "--seq-len",
-                  "32",
-                  "--output",
-                  train_set})
+  ASSERT_EQ(data({"pack", "--kind", "pretrain", "--tokenizer", tokenizer, "--input", corpus,
+                  "--seq-len", "32", "--output", train_set})
                 .code,
             0);
   ASSERT_EQ(data({"verify", train_set}).code, 0);
 
-  const Exit train = pretrain("job",
-                              {"--data",
-                               train_set,
-                               "--data.valid_path",
-                               train_set,
-                               "--train.eval_every",
-                               "40",
-                               "--train.steps",
-                               "40",
-                               "--checkpoint.every",
-                               "15",
-                               "--checkpoint.keep_last",
-                               "2",
-                               "--parallel.bucket_mb",
-                               "0.01",
-                               "--optim.lr",
-                               "1e-2"},
-                              {.ranks = 2});
+  const Exit train =
+      pretrain("job",
+               {"--data", train_set, "--data.valid_path", train_set, "--train.eval_every", "40",
+                "--train.steps", "40", "--checkpoint.every", "15", "--checkpoint.keep_last", "2",
+                "--parallel.bucket_mb", "0.01", "--optim.lr", "1e-2"},
+               {.ranks = 2});
   ASSERT_EQ(train.code, 0) << train.err;
   EXPECT_EQ(train.out, "");
 
@@ -74,22 +53,9 @@ TEST_F(MainJob, GoesFromACorpusToASample) {
   std::int64_t expected_step = 1;
   for (const auto& [step, line] : metrics.steps) {
     ASSERT_EQ(step, expected_step++);
-    for (const char* key : {"step",
-                            "tokens",
-                            "loss",
-                            "grad_norm",
-                            "lr",
-                            "time",
-                            "step_time_s",
-                            "tokens_per_s",
-                            "data_wait_s",
-                            "save_s",
-                            "validation_s",
-                            "peer_wait_s",
-                            "comm_s",
-                            "comm_exposed_s",
-                            "mem_peak_bytes",
-                            "mfu"}) {
+    for (const char* key : {"step", "tokens", "loss", "grad_norm", "lr", "time", "step_time_s",
+                            "tokens_per_s", "data_wait_s", "save_s", "validation_s", "peer_wait_s",
+                            "comm_s", "comm_exposed_s", "mem_peak_bytes", "mfu"}) {
       ASSERT_TRUE(line.contains(key) && line[key].is_number()) << key << " in " << line;
     }
     ASSERT_EQ(line["tokens"], step * 12 * 32);
@@ -126,15 +92,9 @@ TEST_F(MainJob, GoesFromACorpusToASample) {
        {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}) {
     EXPECT_TRUE(fs::exists(fs::path(exported) / file)) << file;
   }
-  const Arguments sample{"generate",
-                         "--checkpoint",
-                         run,
-                         "--prompt",
-                         "Once upon a time",
-                         "--max-tokens",
-                         "12",
-                         "--temperature",
-                         "0"};
+  const Arguments sample{"generate", "--checkpoint",     run,
+                         "--prompt", "Once upon a time", "--max-tokens",
+                         "12",       "--temperature",    "0"};
   const Exit first = trireme(sample);
   EXPECT_EQ(first.code, 0) << first.err;
   EXPECT_GT(first.out.size(), 3U);
@@ -159,17 +119,13 @@ TEST_F(MainJob, ACheckpointCarriesItsTokenizerAndConfiguration) {
     EXPECT_TRUE(fs::exists(checkpoint / file)) << file;
   }
   // The stored configuration starts the same run again.
-  ASSERT_EQ(testing::Process({TRIREME_PROGRAM,
-                              "pretrain",
-                              "--config",
-                              (checkpoint / "config.toml").string(),
-                              "--run",
-                              path("again").string()},
-                             {{"OMP_NUM_THREADS", "1"}},
-                             path("again.log"))
-                .wait(kLimit_s)
-                .code,
-            0);
+  ASSERT_EQ(
+      testing::Process({TRIREME_PROGRAM, "pretrain", "--config",
+                        (checkpoint / "config.toml").string(), "--run", path("again").string()},
+                       {{"OMP_NUM_THREADS", "1"}}, path("again.log"))
+          .wait(kLimit_s)
+          .code,
+      0);
   EXPECT_EQ(hash("again"), hash("carried"));
 
   // A tokenizer that was changed under it is damage.

@@ -1,5 +1,5 @@
-/// `pack` under mpirun, killed at random moments and started again, stopped by signals, short of
-/// disk.
+/// `pack` under mpirun, killed at random moments and started again, stopped by
+/// signals, short of disk.
 
 #include <gtest/gtest.h>
 
@@ -38,25 +38,17 @@ class PackProgram : public ::testing::Test {
   std::vector<std::string> command(int ranks, const std::string& output) const {
     std::vector<std::string> words;
     if (ranks > 1) {
-      words = {
-          TRIREME_MPIEXEC, "--oversubscribe", "--bind-to", "none", "-n", std::to_string(ranks)};
+      words = {TRIREME_MPIEXEC,      "--oversubscribe", "--bind-to", "none", "-n",
+               std::to_string(ranks)};
     }
-    const std::vector<std::string> pack{TRIREME_DATA,
-                                        "pack",
-                                        "--tokenizer",
-                                        tokenizer_,
-                                        "--input",
-                                        (path_ / "in").string(),
-                                        "--output",
-                                        (path_ / output).string(),
-                                        "--seq-len",
-                                        "64",
-                                        "--unit-bytes",
-                                        "100000",
-                                        "--threads",
-                                        "1",
-                                        "--progress",
-                                        "none"};
+    const std::vector<std::string> pack{TRIREME_DATA,   "pack",
+                                        "--tokenizer",  tokenizer_,
+                                        "--input",      (path_ / "in").string(),
+                                        "--output",     (path_ / output).string(),
+                                        "--seq-len",    "64",
+                                        "--unit-bytes", "100000",
+                                        "--threads",    "1",
+                                        "--progress",   "none"};
     words.insert(words.end(), pack.begin(), pack.end());
     return words;
   }
@@ -174,11 +166,7 @@ TEST_F(PackProgram, GivesTheSameBytesAfterRandomKillsAndRedoesOneUnitARankAtMost
   EXPECT_EQ(files_below(path_ / "killed"), whole);
   std::printf(
       "%d kills, %zu sets of %zu units: %zu units begun and not finished, at most %zu at once\n",
-      kills,
-      sets + 1,
-      units,
-      redone,
-      most);
+      kills, sets + 1, units, redone, most);
 }
 
 TEST_F(PackProgram, SaysWhatAKillLeft) {

@@ -4,21 +4,21 @@
 /// An error is a relative distance |x - x64| / |x64|. Two bounds hold it.
 ///
 /// 1. From depth and width. u is the unit roundoff, 2^-24 in fp32 and 2^-8 in bf16. A block stores
-/// 11 tensors on the way forward (norm, qkv, turned heads, attention, its projection, sum, norm,
-/// gate and up, SwiGLU, down, sum), reads 4 matrices that were rounded once, and as many on the way
-/// back; embedding, last norm, logits and their gradient make 4 more. So a gradient has been
-/// rounded R = 2 (15 L + 4) times. Roundings to nearest are independent with mean 0, so their
-/// squares add: the error grows as sqrt(R), not as R, and a bound linear in depth would let a wrong
-/// term through. In fp32 the sums of matrix products round as well: H terms of random sign, added
-/// one by one, give sqrt(H / 2) u, in all u sqrt(R (1 + H / 2)). In bf16 they are added in fp32,
-/// 2^16 times finer, and count nothing. Queries and keys get differences of like numbers (softmax
-/// and norm take the mean away), which are up to kCondition times less exact than what they are
-/// made of.
+/// 11 tensors on the way forward (norm, qkv, turned heads, attention, its projection, sum,
+/// norm, gate and up, SwiGLU, down, sum), reads 4 matrices that were rounded once, and
+/// as many on the way back; embedding, last norm, logits and their gradient make 4 more.
+/// So a gradient has been rounded R = 2 (15 L + 4) times. Roundings to nearest are independent
+/// with mean 0, so their squares add: the error grows as sqrt(R), not as R, and a bound linear
+/// in depth would let a wrong term through. In fp32 the sums of matrix products round as well:
+/// H terms of random sign, added one by one, give sqrt(H / 2) u, in all u sqrt(R (1 + H / 2)).
+/// In bf16 they are added in fp32, 2^16 times finer, and count nothing. Queries and keys
+/// get differences of like numbers (softmax and norm take the mean away), which are up
+/// to kCondition times less exact than what they are made of.
 ///
 /// 2. From the error of plain operations in the same precision on the same batches: they store the
-/// same tensors, so they have the same error up to chance and the order of sums (measured: 0.3 to
-/// 1.4 of it in fp32, 0.6 to 1.3 in bf16). It follows what bound 1 does not know: how much this
-/// model amplifies.
+/// same tensors, so they have the same error up to chance and the order of sums (measured:
+/// 0.3 to 1.4 of it in fp32, 0.6 to 1.3 in bf16). It follows what bound 1 does not know:
+/// how much this model amplifies.
 
 #include <gtest/gtest.h>
 
@@ -150,11 +150,8 @@ double bound_from_depth(const Shape& shape, const Precision& precision) {
   return kCondition * precision.roundoff * std::sqrt(roundings * (1 + of_sums));
 }
 
-void expect_within(const Layout& layout,
-                   const Shape& shape,
-                   const Precision& precision,
-                   const Trace& exact,
-                   const Errors& plain) {
+void expect_within(const Layout& layout, const Shape& shape, const Precision& precision,
+                   const Trace& exact, const Errors& plain) {
   const double from_depth = bound_from_depth(shape, precision);
   for (const Trace& trace : train(layout, shape, at_one_place(precision.dtypes))) {
     for (const auto& [what, error] : errors_of(trace, exact)) {

@@ -24,9 +24,7 @@ double relative(const at::Tensor& value, const at::Tensor& expected) {
   return (value - expected).abs().max().item<double>() / expected.abs().max().item<double>();
 }
 
-void expect_same(const Layout& layout,
-                 const Shape& shape,
-                 const Trace& expected,
+void expect_same(const Layout& layout, const Shape& shape, const Trace& expected,
                  const std::string& name) {
   for (const Trace& trace : train(layout, shape)) {
     for (std::size_t i = 0; i < kSteps; ++i) {
@@ -86,8 +84,8 @@ TEST(Parity, HoldsWhileTheClipIsActive) {
   const Trace expected = train({}, clipped).front();
   for (std::size_t i = 0; i < kSteps; ++i) {
     EXPECT_GT(expected.norms[i], 2e-2) << "the clip must bite";
-    EXPECT_NEAR(
-        expected.grads[i].norm().item<double>(), 1e-2, 1e-5);  // 1e-6 in the divisor of the clip
+    EXPECT_NEAR(expected.grads[i].norm().item<double>(), 1e-2,
+                1e-5);  // 1e-6 in the divisor of the clip
   }
   expect_same({{6, 6}, 2, kFewBuckets, false, ops::Path::plain}, clipped, expected, "2 ranks");
   expect_same({{3, 3, 3, 3}, 1, 0, true, ops::Path::plain}, clipped, expected, "4 ranks");
@@ -97,9 +95,7 @@ TEST(Parity, HoldsWhenAWholeShareHasNoTargets) {
   // Sample 4 of the first update is all one-token documents; a rank gets it alone.
   ASSERT_EQ(testing::make_rows({4}, Shape{}.length, Shape{}.vocab).num_targets, 0);
   const Shape shape;
-  expect_same({{4, 1, 7}, 7, kFewBuckets, false, ops::Path::plain},
-              shape,
-              train({}, shape).front(),
+  expect_same({{4, 1, 7}, 7, kFewBuckets, false, ops::Path::plain}, shape, train({}, shape).front(),
               "a share without targets");
 }
 
@@ -138,10 +134,7 @@ TEST(Overlap, TheFirstBucketLeavesBeforeTheLastGradientIsReadyAndBytesAreAsCount
     const std::uint64_t sent_before = group.counters().sent;
 
     const UpdateResult result = step.run(testing::share_of(layout, {}, world.rank(), 0),
-                                         testing::targets_of_update({}, 0),
-                                         1,
-                                         1,
-                                         1e-3);
+                                         testing::targets_of_update({}, 0), 1, 1, 1e-3);
 
     EXPECT_GT(result.overlap.first_launch_s, 0);
     EXPECT_LT(result.overlap.first_launch_s, result.overlap.last_ready_s);
@@ -160,8 +153,8 @@ TEST(Overlap, TheFirstBucketLeavesBeforeTheLastGradientIsReadyAndBytesAreAsCount
 }
 
 TEST(Overflow, OfOneRankSkipsTheUpdateOnAll) {
-  // Thread ranks count a failpoint together: the first backward pass of either rank is the one that
-  // overflows.
+  // Thread ranks count a failpoint together: the first backward pass of either
+  // rank is the one that overflows.
   ::setenv("TRIREME_ALLOW_FAULTS", "1", 1);
   ::setenv("TRIREME_FAULT", "train.overflow:*:1:trigger", 1);
   failpoints_init(0);

@@ -16,30 +16,20 @@ using testing::Start;
 
 constexpr std::int64_t kSteps = 10;
 const Arguments kPlain{"--train.steps", "10", "--checkpoint.every", "4"};
-// What could break bits across a stop: rounding weights, random masks, a writer thread, many
-// buckets.
-const Arguments kHard{"--train.steps",
-                      "10",
-                      "--checkpoint.every",
-                      "4",
-                      "--train.precision",
-                      "bf16",
-                      "--model.dropout",
-                      "0.1",
-                      "--checkpoint.async",
-                      "true",
-                      "--parallel.bucket_mb",
-                      "0.05",
-                      "--parallel.recompute",
-                      "full"};
+// What could break bits across a stop: rounding weights, random masks, a writer
+// thread, many buckets.
+const Arguments kHard{"--train.steps",        "10",   "--checkpoint.every",   "4",
+                      "--train.precision",    "bf16", "--model.dropout",      "0.1",
+                      "--checkpoint.async",   "true", "--parallel.bucket_mb", "0.05",
+                      "--parallel.recompute", "full"};
 
 class Resume : public testing::RunProgram {
  protected:
   enum class Target { mpirun, rank };
 
   /// Freezes rank 1 before it takes step `nth` of this start, sends the signal, thaws it.
-  static Exit stop(
-      const std::string& run, const Arguments& arguments, int nth, int number, Target target) {
+  static Exit stop(const std::string& run, const Arguments& arguments, int nth, int number,
+                   Target target) {
     const auto process = start(
         run, arguments, {.ranks = 2, .fault = "train.step:1:" + std::to_string(nth) + ":stop"});
     pid_t frozen = -1;
@@ -114,14 +104,8 @@ TEST_F(Resume, IsBitwiseInBf16WithDropoutAndAsynchronousCheckpoints) {
 }
 
 TEST_F(Resume, OnAnotherNumberOfRanksContinuesTheSameLosses) {
-  const Arguments fp64{"--train.steps",
-                       "8",
-                       "--checkpoint.every",
-                       "4",
-                       "--checkpoint.keep_last",
-                       "0",
-                       "--train.precision",
-                       "fp64"};
+  const Arguments fp64{"--train.steps",          "8", "--checkpoint.every", "4",
+                       "--checkpoint.keep_last", "0", "--train.precision",  "fp64"};
   ASSERT_EQ(pretrain("two_ranks", fp64, {.ranks = 2}).code, 0);
   const std::vector<double> expected = metrics("two_ranks").losses();
   ASSERT_EQ(expected.size(), 8U);
@@ -162,14 +146,8 @@ TEST_F(Resume, AFinishedRunHasNothingToDoAndTakesMoreSteps) {
 }
 
 TEST_F(Resume, Fp16OverflowOfOneRankSkipsOnAllAndTheScaleSurvives) {
-  const Arguments fp16{"--train.precision",
-                       "fp16",
-                       "--checkpoint.every",
-                       "1",
-                       "--checkpoint.keep_last",
-                       "0",
-                       "--optim.schedule",
-                       "constant"};
+  const Arguments fp16{"--train.precision",      "fp16", "--checkpoint.every", "1",
+                       "--checkpoint.keep_last", "0",    "--optim.schedule",   "constant"};
   Arguments four = fp16;
   four.insert(four.end(), {"--train.steps", "4"});
   Arguments six = fp16;
@@ -195,17 +173,11 @@ TEST_F(Resume, Fp16OverflowOfOneRankSkipsOnAllAndTheScaleSurvives) {
 }
 
 TEST_F(Resume, AGradientThatIsNotFiniteEndsTheRunAndLeavesTheCheckpoint) {
-  const Arguments bf16{"--train.precision",
-                       "bf16",
-                       "--train.steps",
-                       "6",
-                       "--checkpoint.every",
-                       "2",
-                       "--train.max_skipped_steps",
-                       "0"};
+  const Arguments bf16{
+      "--train.precision",         "bf16", "--train.steps", "6", "--checkpoint.every", "2",
+      "--train.max_skipped_steps", "0"};
   const Exit exit =
-      pretrain("diverged",
-               bf16,
+      pretrain("diverged", bf16,
                {.ranks = 2, .fault = "train.overflow:1:4:trigger", .keep_rank_codes = true});
 
   EXPECT_EQ(exit.code, 6) << exit.err;

@@ -62,37 +62,16 @@ TEST_F(Usage, AllWrongValuesAreReportedAtOnce) {
   const fs::path file = path("wrong.toml");
   std::ofstream(file) << "[optim]\nbeta1 = 1.5\n[train]\nmicro_batch = 0\nprecison = \"fp32\"\n";
 
-  const Exit exit = pretrain("none",
-                             {"--config",
-                              file.string(),
-                              "--parallel.recompute",
-                              "selective",
-                              "--model.num_kv_heads",
-                              "3",
-                              "--model.preset",
-                              "tinny",
-                              "--train.global_batch",
-                              "-1",
-                              "--optim.schedule",
-                              "cosin",
-                              "--train.threads",
-                              "x",
-                              "--train.steps"});
+  const Exit exit = pretrain(
+      "none", {"--config", file.string(), "--parallel.recompute", "selective",
+               "--model.num_kv_heads", "3", "--model.preset", "tinny", "--train.global_batch", "-1",
+               "--optim.schedule", "cosin", "--train.threads", "x", "--train.steps"});
 
-  expect_refused(exit,
-                 2,
-                 {"optim.beta1 = 1.5",
-                  "wrong.toml:2",
-                  "train.precison",
-                  "train.precision",
-                  "train.global_batch",
-                  "--train.global_batch",
-                  "optim.schedule",
-                  "train.threads",
-                  "--train.steps needs a value",
-                  "parallel.recompute = selective",
-                  "model.preset = tinny",
-                  "did you mean 'tiny'"});
+  expect_refused(exit, 2,
+                 {"optim.beta1 = 1.5", "wrong.toml:2", "train.precison", "train.precision",
+                  "train.global_batch", "--train.global_batch", "optim.schedule", "train.threads",
+                  "--train.steps needs a value", "parallel.recompute = selective",
+                  "model.preset = tinny", "did you mean 'tiny'"});
   EXPECT_FALSE(fs::exists(path("none")));
 }
 
@@ -112,8 +91,7 @@ TEST_F(Usage, LayoutsWithoutAnEngineAreRefused) {
 
 TEST_F(Usage, WhatIsMissingOrElsewhereIsNamed) {
   expect_refused(trireme({"pretrain", "--run", path("none").string()}), 2, {"--data"});
-  expect_refused(trireme({"pretrain", "--data", set().string(), "--run", path("none").string()}),
-                 2,
+  expect_refused(trireme({"pretrain", "--data", set().string(), "--run", path("none").string()}), 2,
                  {"--model.preset", "tiny, minimind-3", "--init", "model.hidden_size"});
   expect_refused(trireme({"pretrain", "--data", set().string()}), 2, {"--run"});
   expect_refused(pretrain("none", {"--data", "/nowhere"}), 3, {"/nowhere"});
@@ -122,8 +100,8 @@ TEST_F(Usage, WhatIsMissingOrElsewhereIsNamed) {
   expect_refused(pretrain("none2", {"--resume", "/nowhere"}), 3, {"/nowhere"});
   expect_refused(trireme({"checkpoint", "verify", "/nowhere"}), 3, {"/nowhere"});
   expect_refused(trireme({"checkpoint", "verify", "/etc/passwd"}), 3, {"/etc/passwd"});
-  expect_refused(
-      trireme({"generate", "--checkpoint", path("none2").string(), "--prompt", "x"}), 3, {"none2"});
+  expect_refused(trireme({"generate", "--checkpoint", path("none2").string(), "--prompt", "x"}), 3,
+                 {"none2"});
 }
 
 TEST_F(Usage, WhatNoMachineHoldsIsRefusedWithItsSum) {
@@ -142,10 +120,9 @@ TEST_F(Usage, WhatNoMachineHoldsIsRefusedWithItsSum) {
 TEST_F(Usage, TextsAndVariablesWithAMisspeltSectionAreRefused) {
   const std::string corpus = path("corpus.jsonl").string();
   expect_refused(pretrain("none", {"--data", corpus}), 2, {"trireme-data pack", corpus});
-  expect_refused(
-      pretrain("none", {}, {.environment = {{"TRIREME_OPTM_LR", "1"}}}), 2, {"TRIREME_OPTIM_LR"});
-  expect_refused(pretrain("none", {"--optim.lr", "1e-5", "--optim.min_lr", "3e-5"}),
-                 2,
+  expect_refused(pretrain("none", {}, {.environment = {{"TRIREME_OPTM_LR", "1"}}}), 2,
+                 {"TRIREME_OPTIM_LR"});
+  expect_refused(pretrain("none", {"--optim.lr", "1e-5", "--optim.min_lr", "3e-5"}), 2,
                  {"optim.min_lr = 3e-05"});
   EXPECT_FALSE(fs::exists(path("none")));
 }
@@ -192,27 +169,18 @@ TEST_F(Usage, ValuesLeftOpenAreChosenSaidAndKept) {
 }
 
 TEST_F(Usage, AFirstSaveAtTheLastStepMayBeWrittenBehind) {
-  ASSERT_EQ(
-      pretrain("behind",
-               {"--train.steps", "3", "--checkpoint.every", "0", "--checkpoint.async", "true"})
-          .code,
-      0);
+  ASSERT_EQ(pretrain("behind", {"--train.steps", "3", "--checkpoint.every", "0",
+                                "--checkpoint.async", "true"})
+                .code,
+            0);
   EXPECT_EQ(saved_steps("behind"), std::vector<std::int64_t>{3});
   EXPECT_EQ(status("behind")["state"], "done");
 }
 
 TEST_F(Usage, CommandsOfOneProcessRunOnceUnderMpirun) {
   const Exit shown =
-      testing::Process({"mpirun",
-                        "--oversubscribe",
-                        "--bind-to",
-                        "none",
-                        "-n",
-                        "2",
-                        TRIREME_PROGRAM,
-                        "config",
-                        "show",
-                        "--toml"},
+      testing::Process({"mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2",
+                        TRIREME_PROGRAM, "config", "show", "--toml"},
                        {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}},
                        path("shown.log"))
           .wait(kLimit_s);
@@ -229,15 +197,9 @@ TEST_F(Usage, AFolderThatIsNoRunIsLeftAlone) {
   std::ofstream(path("file")) << "x";
   expect_refused(pretrain("file", {}), 2, {"is a file"});
   // Nobody can write there, not even root.
-  expect_refused(trireme({"pretrain",
-                          "--data",
-                          set().string(),
-                          "--model.preset",
-                          "tiny",
-                          "--run",
+  expect_refused(trireme({"pretrain", "--data", set().string(), "--model.preset", "tiny", "--run",
                           "/proc/self/run"}),
-                 2,
-                 {"/proc/self/run"});
+                 2, {"/proc/self/run"});
 }
 
 TEST_F(Usage, ARunIsContinuedOnlyAsItWas) {
@@ -245,13 +207,11 @@ TEST_F(Usage, ARunIsContinuedOnlyAsItWas) {
   const std::string before = hash("first");
 
   expect_refused(
-      pretrain("first",
-               {"--train.steps", "3", "--optim.beta1", "0.8", "--model.hidden_size", "64"},
+      pretrain("first", {"--train.steps", "3", "--optim.beta1", "0.8", "--model.hidden_size", "64"},
                {.ranks = 2}),
-      2,
-      {"optim.beta1 = 0.8", "--optim.beta1", "0.9", "model.hidden_size = 64", "32"});
-  expect_refused(
-      pretrain("first", {"--train.steps", "3", "--resume", "never"}), 2, {"never", "first"});
+      2, {"optim.beta1 = 0.8", "--optim.beta1", "0.9", "model.hidden_size = 64", "32"});
+  expect_refused(pretrain("first", {"--train.steps", "3", "--resume", "never"}), 2,
+                 {"never", "first"});
 
   EXPECT_EQ(hash("first"), before);
   EXPECT_EQ(metrics("first").steps.size(), 2U);
@@ -351,8 +311,7 @@ TEST_F(Usage, AnotherLengthThanThePackedOneTrains) {
   const Exit exit = pretrain("long", {"--train.steps", "2", "--train.seq_len", "48"});
   ASSERT_EQ(exit.code, 0) << exit.err;
   EXPECT_EQ(metrics("long").steps[2]["tokens"], 2 * 12 * 48);
-  expect_refused(pretrain("longer", {"--train.seq_len", "65"}),
-                 2,
+  expect_refused(pretrain("longer", {"--train.seq_len", "65"}), 2,
                  {"train.seq_len = 65", "model.max_seq_len = 64"});
 }
 
@@ -373,15 +332,8 @@ TEST_F(Usage, HelpVersionAndConfiguration) {
   expect_refused(trireme({"pretrian"}), 2, {"did you mean 'pretrain'"});
 
   std::ofstream(path("run.toml")) << "[optim]\nlr = 0.01\nwarmup_steps = 7\n";
-  const Exit show = trireme({"config",
-                             "show",
-                             "--config",
-                             path("run.toml").string(),
-                             "--train.steps",
-                             "5",
-                             "--model.preset",
-                             "tiny",
-                             "--origin"},
+  const Exit show = trireme({"config", "show", "--config", path("run.toml").string(),
+                             "--train.steps", "5", "--model.preset", "tiny", "--origin"},
                             {.environment = {{"TRIREME_OPTIM_LR", "0.02"}}});
   EXPECT_EQ(show.code, 0) << show.err;
   const auto line_of = [&](const std::string& key) {

@@ -20,8 +20,7 @@ TEST_P(MpiConformance, Holds) {
   GetParam().body(*world);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks,
-                         MpiConformance,
+INSTANTIATE_TEST_SUITE_P(Ranks, MpiConformance,
                          ::testing::ValuesIn(conformance_cases().begin(),
                                              conformance_cases().end()),
                          [](const auto& row) { return std::string(row.param.name); });

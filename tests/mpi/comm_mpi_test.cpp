@@ -8,8 +8,8 @@
 #include "core/error.hpp"
 #include "unit/comm/values.hpp"
 
-/// What only the mpi backend has: the library path, timeouts and size errors over real processes,
-/// huge messages.
+/// What only the mpi backend has: the library path, timeouts and size errors over
+/// real processes, huge messages.
 namespace trireme::testing {
 namespace {
 
@@ -39,8 +39,7 @@ TEST(MpiLibraryPath, ReducesAsTheOrderedPath) {
 
         Bytes part(count * size_of(dtype));
         library->reduce_scatter(input.data(), part.data(), count, dtype, op)->wait();
-        EXPECT_TRUE(std::equal(part.begin(),
-                               part.end(),
+        EXPECT_TRUE(std::equal(part.begin(), part.end(),
                                expected.begin() + static_cast<std::ptrdiff_t>(me * part.size())));
         Bytes in_place = input;
         std::byte* own = in_place.data() + me * part.size();

@@ -50,8 +50,8 @@ Row measure(Communicator& world, std::uint64_t count, double poll_s, int repeats
     return world.all_reduce(data.data(), data.data(), count, DType::f32, ReduceOp::max);
   };
   const auto mpi = [&] {
-    MPI_Allreduce(
-        MPI_IN_PLACE, data.data(), static_cast<int>(count), MPI_FLOAT, MPI_MAX, MPI_COMM_WORLD);
+    MPI_Allreduce(MPI_IN_PLACE, data.data(), static_cast<int>(count), MPI_FLOAT, MPI_MAX,
+                  MPI_COMM_WORLD);
   };
   const auto time = [&](Least& least, const auto& body) {
     world.barrier();
@@ -101,12 +101,8 @@ int main(int argc, char** argv) {
           "ms  "
           "left at wait %5.1f ms (%3.0f %% hidden; %3.0f %% of wall time saved)\n",
           reduce == trireme::MpiReduce::ordered ? "ordered" : "library",
-          static_cast<int>(megabytes),
-          row.blocking_mpi.value * 1e3,
-          alone * 1e3,
-          row.compute.value * 1e3,
-          row.together.value * 1e3,
-          row.exposed.value * 1e3,
+          static_cast<int>(megabytes), row.blocking_mpi.value * 1e3, alone * 1e3,
+          row.compute.value * 1e3, row.together.value * 1e3, row.exposed.value * 1e3,
           100 * (1 - row.exposed.value / alone),
           100 * (1 - (row.together.value - row.compute.value) / alone));
     }

@@ -39,12 +39,9 @@ void save_random(const std::filesystem::path& folder, bool qwen, bool tied) {
   for (const HfTensor& tensor : hf_tensors(config)) {
     storage.emplace_back(static_cast<std::size_t>(Shard::whole(tensor.shape).count()));
     for (float& value : storage.back()) value = normal(random);
-    state.tensors.push_back({cat("param/", tensor.name),
-                             DType::f32,
-                             tensor.shape,
+    state.tensors.push_back({cat("param/", tensor.name), DType::f32, tensor.shape,
                              Shard::whole(tensor.shape),
-                             std::as_writable_bytes(std::span(storage.back())),
-                             true});
+                             std::as_writable_bytes(std::span(storage.back())), true});
   }
   SelfCommunicator world;
   save_checkpoint(folder, 1, state, world, {});

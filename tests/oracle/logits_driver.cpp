@@ -1,6 +1,5 @@
-// usage: logits_driver CHECKPOINT TOKENS.safetensors LOGITS.safetensors
-// TOKENS: "tokens" [B, T] i64, each row one document. Writes "logits" [B, T, vocab] f32 of the
-// checkpoint's model.
+// usage: logits_driver CHECKPOINT TOKENS.safetensors LOGITS.safetensors TOKENS: "tokens" [B, T]
+// i64, each row one document. Writes "logits" [B, T, vocab] f32 of the checkpoint's model.
 #include <cstring>
 
 #include "checkpoint/hf/safetensors.hpp"

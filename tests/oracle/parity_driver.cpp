@@ -43,9 +43,7 @@ Json values_of(const char* section, Config& config) {
 
 SafetensorsSource source(const std::string& name, const at::Tensor& tensor) {
   const at::Tensor whole = tensor.detach().contiguous();
-  return {name,
-          to_dtype(whole.scalar_type()),
-          whole.sizes().vec(),
+  return {name, to_dtype(whole.scalar_type()), whole.sizes().vec(),
           [whole](std::span<std::byte> bytes) {
             std::memcpy(bytes.data(), whole.const_data_ptr(), bytes.size());
           }};
@@ -77,13 +75,12 @@ class BatchLog {
   }
 
   void write(const std::filesystem::path& path, const std::vector<std::int64_t>& shape) const {
-    write_safetensors(
-        path,
-        std::vector<SafetensorsSource>{source("tokens", at::tensor(tokens_).view(shape)),
-                                       source("targets", at::tensor(targets_).view(shape)),
-                                       source("positions", at::tensor(positions_).view(shape)),
-                                       source("segment_bounds", at::tensor(bounds_)),
-                                       source("bounds_begin", at::tensor(bounds_begin_))});
+    write_safetensors(path, std::vector<SafetensorsSource>{
+                                source("tokens", at::tensor(tokens_).view(shape)),
+                                source("targets", at::tensor(targets_).view(shape)),
+                                source("positions", at::tensor(positions_).view(shape)),
+                                source("segment_bounds", at::tensor(bounds_)),
+                                source("bounds_begin", at::tensor(bounds_begin_))});
   }
 
  private:
@@ -122,9 +119,7 @@ struct Driver {
     const std::unique_ptr<Communicator> world = make_world("self", {});
     const Mesh mesh(*world, config.parallel);
     ParamRegistry registry;
-    Transformer transformer(registry,
-                            config.model,
-                            ModelPart::whole(config.model),
+    Transformer transformer(registry, config.model, ModelPart::whole(config.model),
                             {.path = train.fused_ops ? ops::Path::fast : ops::Path::plain,
                              .recompute = config.parallel.recompute == "full",
                              .seed = static_cast<std::uint64_t>(train.seed)});
@@ -133,11 +128,7 @@ struct Driver {
     registry.initialize(static_cast<std::uint64_t>(train.seed));
     const std::unique_ptr<Optimizer> optimizer = make_optimizer(config.optim, registry);
     LossScaler scaler(train.precision == "fp16");
-    Step step(transformer,
-              *optimizer,
-              mesh.group(Axis::data),
-              scaler,
-              config.optim.clip_norm,
+    Step step(transformer, *optimizer, mesh.group(Axis::data), scaler, config.optim.clip_norm,
               config.parallel.bucket_mb);
 
     write_parameters(folder / "initial.safetensors", registry, Part::weights);
@@ -170,13 +161,11 @@ int main(int argc, char** argv) {
     hdf5_init();
     Driver driver;
     const std::unique_ptr<ConfigSet> keys = make_run_keys(driver.config);
-    CommandLine line("parity_driver", "replays training for tests/oracle/parity.py", [] {
-      return std::string("test program");
-    });
+    CommandLine line("parity_driver", "replays training for tests/oracle/parity.py",
+                     [] { return std::string("test program"); });
     line.command("train", "run updates and leave weights, batches and losses")
         .option("--out", &driver.out, "DIR", "folder to write", Need::required)
-        .flag("--batches-only",
-              driver.batches_only,
+        .flag("--batches-only", driver.batches_only,
               "write initial weights and batches, train nothing")
         .config(*keys, [&](ConfigSet& set) { finish_run_keys(driver.config, set); })
         .alias("--data", "data.path")

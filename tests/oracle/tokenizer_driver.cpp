@@ -78,10 +78,9 @@ void train(const std::string& folder, const std::string& options_path, const std
 void encode(const Tokenizer& tokenizer, const std::string& input, const std::string& output) {
   std::ofstream out(output);
   for (const std::string& text : read_texts(input)) {
-    const Json line = {
-        {"ids", tokenizer.encode(text)},
-        {"raw",
-         tokenizer.encode(text, {.add_special_tokens = false, .match_added_tokens = false})}};
+    const Json line = {{"ids", tokenizer.encode(text)},
+                       {"raw", tokenizer.encode(text, {.add_special_tokens = false,
+                                                       .match_added_tokens = false})}};
     out << line << '\n';
   }
 }

@@ -81,9 +81,7 @@ void apply(std::map<int, LiveNode>& nodes, const DiskCall& call, bool through) {
 
 }  // namespace
 
-DiskImage::DiskImage(const std::vector<DiskCall>& calls,
-                     std::size_t count,
-                     Lost lost,
+DiskImage::DiskImage(const std::vector<DiskCall>& calls, std::size_t count, Lost lost,
                      unsigned seed) {
   std::mt19937 random(seed);
   std::map<int, LiveNode> live;

@@ -95,8 +95,8 @@ ssize_t written(int fd, ssize_t done, const void* data, std::uint64_t offset) {
   return done;
 }
 
-ssize_t positioned_write(
-    const char* name, int fd, const void* data, std::size_t size, off_t offset) {
+ssize_t positioned_write(const char* name, int fd, const void* data, std::size_t size,
+                         off_t offset) {
   TRIREME_LOCK;
   if (refused()) return -1;
   const ssize_t done =
@@ -247,8 +247,8 @@ int rename(const char* from, const char* to) noexcept {
   return result;
 }
 
-int renameat2(
-    int from_folder, const char* from, int to_folder, const char* to, unsigned flags) noexcept {
+int renameat2(int from_folder, const char* from, int to_folder, const char* to,
+              unsigned flags) noexcept {
   TRIREME_LOCK;
   if (refused()) return -1;
   const int result = real<int(int, const char*, int, const char*, unsigned)>("renameat2")(

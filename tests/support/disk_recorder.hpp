@@ -11,8 +11,8 @@
 /// whole test program, of libhdf5 and of the standard library too.
 namespace trireme::test {
 
-/// One call below the recorded folder that succeeded. Files and folders are numbered as they
-/// appear.
+/// One call below the recorded folder that succeeded. Files and folders are
+/// numbered as they appear.
 struct DiskCall {
   enum class Kind { create, make_folder, write, resize, sync, rename, remove };
 

@@ -67,8 +67,7 @@ pid_t rank_pid(pid_t mpirun, int rank) {
 }
 
 Process::Process(const std::vector<std::string>& arguments,
-                 const std::map<std::string, std::string>& environment,
-                 std::filesystem::path log)
+                 const std::map<std::string, std::string>& environment, std::filesystem::path log)
     : log_(std::move(log)), start_(std::chrono::steady_clock::now()) {
   std::vector<char*> argv;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-/// Programs as a user starts them: arguments, environment, signals, a time limit, and what they
-/// left.
+/// Programs as a user starts them: arguments, environment, signals, a time
+/// limit, and what they left.
 namespace trireme::testing {
 
 struct Exit {
@@ -24,8 +24,7 @@ class Process {
  public:
   /// Throws Error(internal) if it cannot be started. arguments[0] is the program.
   Process(const std::vector<std::string>& arguments,
-          const std::map<std::string, std::string>& environment,
-          std::filesystem::path log);
+          const std::map<std::string, std::string>& environment, std::filesystem::path log);
   /// Kills the whole group if it still runs.
   ~Process();
   Process(const Process&) = delete;

@@ -11,8 +11,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Runs its arguments and leaves their exit code in the folder $CODES, also when mpirun sends
-/// SIGTERM meanwhile.
+/// Runs its arguments and leaves their exit code in the folder $CODES, also when
+/// mpirun sends SIGTERM meanwhile.
 constexpr const char* kKeepCode = R"(trap '' TERM
 "$@"
 code=$?
@@ -42,46 +42,44 @@ void RunProgram::TearDownTestSuite() {
   folder_.reset();
 }
 
-std::unique_ptr<Process> RunProgram::start(const std::string& run,
-                                           const Arguments& more,
+std::unique_ptr<Process> RunProgram::start(const std::string& run, const Arguments& more,
                                            const Start& how) {
   Arguments all;
   if (how.ranks > 1) {
-    all = {
-        TRIREME_MPIEXEC, "--oversubscribe", "--bind-to", "none", "-n", std::to_string(how.ranks)};
+    all = {TRIREME_MPIEXEC,          "--oversubscribe", "--bind-to", "none", "-n",
+           std::to_string(how.ranks)};
     if (how.keep_rank_codes) all.insert(all.end(), {"/bin/sh", "-c", kKeepCode, "sh"});
   }
-  all.insert(all.end(),
-             {TRIREME_PROGRAM,
-              "pretrain",
-              "--data",
-              set().string(),
-              "--run",
-              path(run).string(),
-              "--train.device",
-              "cpu",
-              "--model.preset",
-              "tiny",
-              "--model.hidden_size",
-              "32",
-              "--model.num_layers",
-              "2",
-              "--model.num_heads",
-              "2",
-              "--model.num_kv_heads",
-              "1",
-              "--model.intermediate_size",
-              "64",
-              "--model.max_seq_len",
-              "64",
-              "--train.micro_batch",
-              "2",
-              "--train.global_batch",
-              "12",
-              "--optim.lr",
-              "3e-3",
-              "--optim.warmup_steps",
-              "2"});
+  all.insert(all.end(), {TRIREME_PROGRAM,
+                         "pretrain",
+                         "--data",
+                         set().string(),
+                         "--run",
+                         path(run).string(),
+                         "--train.device",
+                         "cpu",
+                         "--model.preset",
+                         "tiny",
+                         "--model.hidden_size",
+                         "32",
+                         "--model.num_layers",
+                         "2",
+                         "--model.num_heads",
+                         "2",
+                         "--model.num_kv_heads",
+                         "1",
+                         "--model.intermediate_size",
+                         "64",
+                         "--model.max_seq_len",
+                         "64",
+                         "--train.micro_batch",
+                         "2",
+                         "--train.global_batch",
+                         "12",
+                         "--optim.lr",
+                         "3e-3",
+                         "--optim.warmup_steps",
+                         "2"});
   all.insert(all.end(), more.begin(), more.end());
   std::map<std::string, std::string> environment = how.environment;
   environment["OMP_NUM_THREADS"] = "1";
@@ -93,8 +91,8 @@ std::unique_ptr<Process> RunProgram::start(const std::string& run,
     environment["TRIREME_ALLOW_FAULTS"] = "1";
   }
   for (int rank = 0; rank < how.ranks; ++rank) fs::remove(path("code." + std::to_string(rank)));
-  return std::make_unique<Process>(
-      all, environment, path(fs::path(run).filename().string() + ".log"));
+  return std::make_unique<Process>(all, environment,
+                                   path(fs::path(run).filename().string() + ".log"));
 }
 
 Exit RunProgram::pretrain(const std::string& run, const Arguments& more, const Start& how) {

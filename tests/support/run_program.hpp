@@ -47,8 +47,7 @@ class RunProgram : public ::testing::Test {
 
   /// `trireme pretrain` with a tiny model: 2 layers, width 32, global batch 12. `more` comes last
   /// on the command line.
-  static std::unique_ptr<Process> start(const std::string& run,
-                                        const Arguments& more,
+  static std::unique_ptr<Process> start(const std::string& run, const Arguments& more,
                                         const Start& how = {});
   static Exit pretrain(const std::string& run, const Arguments& more, const Start& how = {});
   /// Another `trireme` command.

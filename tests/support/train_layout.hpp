@@ -80,9 +80,7 @@ inline ModelConfig model_config(const Shape& shape) {
 }
 
 /// This rank's micro-batches of the update that starts at global sample `first`.
-inline std::vector<Batch> share_of(const Layout& layout,
-                                   const Shape& shape,
-                                   int rank,
+inline std::vector<Batch> share_of(const Layout& layout, const Shape& shape, int rank,
                                    std::int64_t first) {
   const auto at = layout.shares.begin() + rank;
   std::int64_t next = std::accumulate(layout.shares.begin(), at, first);
@@ -118,9 +116,7 @@ inline void set_learned_weights(ParamRegistry& registry) {
   registry.refresh_weights();
 }
 
-inline Trace train_rank(Communicator& world,
-                        const Layout& layout,
-                        const Shape& shape,
+inline Trace train_rank(Communicator& world, const Layout& layout, const Shape& shape,
                         const Training& training) {
   at::set_num_threads(1);
   const ModelConfig config = model_config(shape);
@@ -157,8 +153,7 @@ inline Trace train_rank(Communicator& world,
 }
 
 /// Of every rank.
-inline std::vector<Trace> train(const Layout& layout,
-                                const Shape& shape,
+inline std::vector<Trace> train(const Layout& layout, const Shape& shape,
                                 const Training& training = {}) {
   std::vector<Trace> traces(layout.shares.size());
   run_ranks(static_cast<int>(traces.size()), [&](Communicator& world) {

@@ -7,8 +7,8 @@
 
 namespace trireme {
 
-/// What this rank does now: written by the trainer and the communicators, read by the heartbeat
-/// thread.
+/// What this rank does now: written by the trainer and the communicators, read
+/// by the heartbeat thread.
 struct ActivitySnapshot {
   std::int64_t step = 0;         // the trainer's step counter
   std::uint64_t operations = 0;  // collectives started, all groups together
@@ -26,14 +26,12 @@ class Activity {
  public:
   void set_step(std::int64_t step);
   void set_phase(const char* phase);
-  void begin(const std::string& group,
-             const char* operation,
-             const std::string& tag,
+  void begin(const std::string& group, const char* operation, const std::string& tag,
              std::uint64_t sequence);
   void complete(const std::string& group, std::uint64_t sequence);
   void set_waiting(bool waiting);
-  /// Seconds in Work::wait so far, all groups together: for other ranks, and for bytes on their
-  /// way.
+  /// Seconds in Work::wait so far, all groups together: for other ranks, and
+  /// for bytes on their way.
   [[nodiscard]] double waited_s() const;
   void time_out();
   [[nodiscard]] ActivitySnapshot snapshot() const;

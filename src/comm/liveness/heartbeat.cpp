@@ -42,9 +42,7 @@ void leave_at_once(const PeerLoss& loss) {
 /// One rank's end of the star: rank 0 has a connection to everyone, the others one to rank 0.
 class Heartbeat::Monitor {
  public:
-  Monitor(Communicator& world,
-          const LaunchInfo& launch,
-          std::shared_ptr<Activity> activity,
+  Monitor(Communicator& world, const LaunchInfo& launch, std::shared_ptr<Activity> activity,
           HeartbeatOptions options)
       : rank_(world.rank()),
         host_(launch.hostname),
@@ -135,16 +133,10 @@ class Heartbeat::Monitor {
     }
     if (finished_ || !peer.connection) return;
     if (!open) {
-      lost({static_cast<int>(r),
-            peer.host,
-            peer.pid,
-            exit_code(ErrorKind::comm),
+      lost({static_cast<int>(r), peer.host, peer.pid, exit_code(ErrorKind::comm),
             "its connection ended without a goodbye"});
     } else if (peer.heard.seconds() > options_.silence_s) {
-      lost({static_cast<int>(r),
-            peer.host,
-            peer.pid,
-            exit_code(ErrorKind::comm),
+      lost({static_cast<int>(r), peer.host, peer.pid, exit_code(ErrorKind::comm),
             cat("silent for ", options_.silence_s, " s: its process is stopped or its node is"),
             /*hung=*/true});
     }
@@ -157,19 +149,11 @@ class Heartbeat::Monitor {
       peer.now = parse_status(message);
     } else if (kind == 'F' && message.size() >= 3) {
       const int code = static_cast<int>(number(message[1]));
-      lost({static_cast<int>(r),
-            peer.host,
-            peer.pid,
-            code,
-            "it ends with an error: " + message[2],
+      lost({static_cast<int>(r), peer.host, peer.pid, code, "it ends with an error: " + message[2],
             /*hung=*/code == exit_code(ErrorKind::comm)});
     } else if (kind == 'L' && message.size() >= 7) {
-      lost({static_cast<int>(number(message[1])),
-            message[2],
-            static_cast<int>(number(message[3])),
-            static_cast<int>(number(message[4])),
-            message[6],
-            message[5] == "1"});
+      lost({static_cast<int>(number(message[1])), message[2], static_cast<int>(number(message[3])),
+            static_cast<int>(number(message[4])), message[6], message[5] == "1"});
     } else if (kind == 'G') {
       if (rank_ != 0) {  // rank 0 leaves: nobody watches any more
         peer.connection->send({"G"});
@@ -196,13 +180,8 @@ class Heartbeat::Monitor {
     finished_ = true;
     alive_ = false;
     if (rank_ == 0) {
-      tell_all({"L",
-                cat(loss.rank),
-                loss.hostname,
-                cat(loss.pid),
-                cat(loss.exit_code),
-                cat(loss.hung),
-                loss.reason});
+      tell_all({"L", cat(loss.rank), loss.hostname, cat(loss.pid), cat(loss.exit_code),
+                cat(loss.hung), loss.reason});
     }
     if (rank_ == 0 || loss.rank == 0) {
       log::error(cat(name_of(loss.rank, loss.hostname, loss.pid), " is gone: ", loss.reason));
@@ -222,11 +201,7 @@ class Heartbeat::Monitor {
     lock.unlock();
     if (failure) {
       if (rank_ == 0) {
-        tell_all({"L",
-                  "0",
-                  host_,
-                  cat(::getpid()),
-                  failure->at(1),
+        tell_all({"L", "0", host_, cat(::getpid()), failure->at(1),
                   cat(failure->at(1) == cat(exit_code(ErrorKind::comm))),
                   "it ends with an error: " + failure->at(2)});
       } else {
@@ -287,14 +262,10 @@ class Heartbeat::Monitor {
     for (std::size_t r = 0; r < peers_.size(); ++r) names.push_back(name(r));
     log::warn(cat(first_timeout ? "a collective timed out"
                                 : cat("no progress for ", std::lround(verdict.still_s), " s"),
-                  "; ranks, the one behind first:",
-                  describe_progress(names, all)));
+                  "; ranks, the one behind first:", describe_progress(names, all)));
     if (!verdict.hung) return;
     const Peer& behind = peers_[verdict.behind];
-    lost({static_cast<int>(verdict.behind),
-          behind.host,
-          behind.pid,
-          exit_code(ErrorKind::comm),
+    lost({static_cast<int>(verdict.behind), behind.host, behind.pid, exit_code(ErrorKind::comm),
           cat("hangs: no rank moved for ", std::lround(verdict.still_s), " s, it is behind"),
           /*hung=*/true});
   }
@@ -320,10 +291,8 @@ class Heartbeat::Monitor {
   std::jthread thread_;  // last: ends before the rest
 };
 
-Heartbeat::Heartbeat(Communicator& world,
-                     const LaunchInfo& launch,
-                     std::shared_ptr<Activity> activity,
-                     HeartbeatOptions options) {
+Heartbeat::Heartbeat(Communicator& world, const LaunchInfo& launch,
+                     std::shared_ptr<Activity> activity, HeartbeatOptions options) {
   if (world.size() == 1) return;
   monitor_ = std::make_unique<Monitor>(world, launch, std::move(activity), std::move(options));
 }

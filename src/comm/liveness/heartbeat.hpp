@@ -32,23 +32,21 @@ struct HeartbeatOptions {
   std::function<void(const PeerLoss&)> on_loss;
 };
 
-/// Tells every rank at once when another one dies, without MPI, which never notices a killed peer
-/// by itself.
+/// Tells every rank at once when another one dies, without MPI, which never
+/// notices a killed peer by itself.
 ///
-/// Every rank keeps one TCP connection to rank 0 and one small thread. A connection that ends
-/// without a goodbye is a death: the kernel closes it when the process dies, keepalive probes find
-/// a lost node. Rank 0 passes the news on. The thread also carries what each rank is doing
-/// (Activity): when nobody moves, rank 0 names the rank that is behind and, by the HangRule, all
-/// lose it.
+/// Every rank keeps one TCP connection to rank 0 and one small thread.
+/// A connection that ends without a goodbye is a death: the kernel closes it when
+/// the process dies, keepalive probes find a lost node. Rank 0 passes the news on.
+/// The thread also carries what each rank is doing (Activity): when nobody moves, rank 0
+/// names the rank that is behind and, by the HangRule, all lose it.
 ///
 /// Made collectively by all ranks of `world` (which carries rank 0's addresses and a random 128-bit
 /// cookie that every connection must show); one rank: nothing is done. Throws Error(comm) if a rank
 /// cannot connect in time.
 class Heartbeat {
  public:
-  Heartbeat(Communicator& world,
-            const LaunchInfo& launch,
-            std::shared_ptr<Activity> activity,
+  Heartbeat(Communicator& world, const LaunchInfo& launch, std::shared_ptr<Activity> activity,
             HeartbeatOptions options = {});
 
   /// Says goodbye, as stop().

@@ -39,11 +39,8 @@ Invitation share_invitation(Communicator& world, const Invitation& mine) {
   return invitation;
 }
 
-bool welcome(Connection& stranger,
-             const Fields& hello,
-             const Invitation& invitation,
-             const std::string& host,
-             std::vector<Peer>& peers) {
+bool welcome(Connection& stranger, const Fields& hello, const Invitation& invitation,
+             const std::string& host, std::vector<Peer>& peers) {
   if (hello.size() < 5 || hello[0] != "H" || hello[1] != invitation.cookie) return false;
   const auto r = static_cast<std::size_t>(number(hello[2]));
   if (r == 0 || r >= peers.size() || peers[r].connection) return false;
@@ -56,11 +53,8 @@ bool welcome(Connection& stranger,
   return true;
 }
 
-std::string accept_all(const Listener& listener,
-                       const Invitation& invitation,
-                       const std::string& host,
-                       double connect_s,
-                       std::vector<Peer>& peers) {
+std::string accept_all(const Listener& listener, const Invitation& invitation,
+                       const std::string& host, double connect_s, std::vector<Peer>& peers) {
   const Timer timer;
   std::vector<Connection> strangers;  // have not shown the cookie yet
   std::size_t missing = peers.size() - 1;
@@ -88,10 +82,7 @@ std::string accept_all(const Listener& listener,
   return cat("these ranks did not connect within ", connect_s, " s:", absent);
 }
 
-bool greet(Connection& connection,
-           const Invitation& invitation,
-           int rank,
-           const std::string& host,
+bool greet(Connection& connection, const Invitation& invitation, int rank, const std::string& host,
            Peer& first) {
   connection.send({"H", invitation.cookie, cat(rank), host, cat(::getpid())});
   const Timer timer;
@@ -113,10 +104,7 @@ bool greet(Connection& connection,
   return false;
 }
 
-std::string join(const Invitation& invitation,
-                 int rank,
-                 const std::string& host,
-                 double connect_s,
+std::string join(const Invitation& invitation, int rank, const std::string& host, double connect_s,
                  Peer& first) {
   const Timer timer;
   do {
@@ -131,10 +119,7 @@ std::string join(const Invitation& invitation,
   } while (timer.seconds() < connect_s);
   std::string tried;
   for (const auto& address : invitation.addresses) tried += cat(" ", address);
-  return cat("rank 0 does not answer on port ",
-             invitation.port,
-             " of",
-             tried,
+  return cat("rank 0 does not answer on port ", invitation.port, " of", tried,
              "; a firewall between the nodes?");
 }
 
@@ -180,9 +165,7 @@ ActivitySnapshot parse_status(const Fields& f) {
   return now;
 }
 
-void connect_all(Communicator& world,
-                 const LaunchInfo& launch,
-                 double connect_s,
+void connect_all(Communicator& world, const LaunchInfo& launch, double connect_s,
                  std::vector<Peer>& peers) {
   const int rank = world.rank();
   const std::string& host = launch.hostname;
@@ -196,8 +179,8 @@ void connect_all(Communicator& world,
   }
   Invitation invitation = share_invitation(world, mine);
   if (launch.node == 0) {  // the same node as rank 0: loopback works whatever the network
-    std::rotate(
-        invitation.addresses.begin(), invitation.addresses.end() - 1, invitation.addresses.end());
+    std::rotate(invitation.addresses.begin(), invitation.addresses.end() - 1,
+                invitation.addresses.end());
   }
   std::string problem = rank == 0 ? accept_all(listener, invitation, host, connect_s, peers)
                                   : join(invitation, rank, host, connect_s, peers[0]);

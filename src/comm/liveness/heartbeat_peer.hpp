@@ -27,9 +27,7 @@ std::string name_of(int rank, const std::string& host, int pid);
 /// Collective: everyone connects to rank 0 and shows the cookie that `world` carried. Fills the
 /// connections, hosts and process ids of `peers` (one entry a rank). Throws Error(comm) on all
 /// ranks if one cannot connect in time.
-void connect_all(Communicator& world,
-                 const LaunchInfo& launch,
-                 double connect_s,
+void connect_all(Communicator& world, const LaunchInfo& launch, double connect_s,
                  std::vector<Peer>& peers);
 
 /// An activity as a message, and back; what is not as expected counts as nothing done.

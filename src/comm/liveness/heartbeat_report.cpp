@@ -15,35 +15,23 @@ std::string describe_progress(const std::vector<std::string>& names,
   const auto place = [&](std::size_t r) {
     return std::tuple(ranks[r].step, ranks[r].operations, ranks[r].waiting);
   };
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return place(a) < place(b);
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return place(a) < place(b); });
   constexpr std::size_t kMost = 16;
   std::string text;
   for (std::size_t i = 0; i < std::min(order.size(), kMost); ++i) {
     const auto& now = ranks[order[i]];
-    text += cat("\n  ",
-                names[order[i]],
-                i == 0 && place(order[0]) < place(order.back()) ? " is behind" : "",
-                ": step ",
-                now.step,
-                ", ",
-                now.operations,
-                " operations, ");
+    text += cat("\n  ", names[order[i]],
+                i == 0 && place(order[0]) < place(order.back()) ? " is behind" : "", ": step ",
+                now.step, ", ", now.operations, " operations, ");
     if (now.operation.empty()) {
       text += "no collective yet";
     } else {
       text += cat(now.complete  ? "finished "
                   : now.waiting ? "waits in "
                                 : "has not finished ",
-                  now.operation,
-                  " '",
-                  now.tag,
-                  "' of group ",
-                  now.group,
-                  ", operation ",
-                  now.sequence,
-                  now.timed_out ? ", timed out" : "");
+                  now.operation, " '", now.tag, "' of group ", now.group, ", operation ",
+                  now.sequence, now.timed_out ? ", timed out" : "");
     }
     text += cat(", phase ", now.phase);
   }

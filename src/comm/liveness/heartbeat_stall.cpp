@@ -11,9 +11,8 @@ std::size_t rank_behind(const std::vector<ActivitySnapshot>& ranks) {
     return std::tuple(one.step, one.operations, one.waiting);
   };
   const auto least =
-      std::min_element(ranks.begin(), ranks.end(), [&](const auto& a, const auto& b) {
-        return place(a) < place(b);
-      });
+      std::min_element(ranks.begin(), ranks.end(),
+                       [&](const auto& a, const auto& b) { return place(a) < place(b); });
   return static_cast<std::size_t>(least - ranks.begin());
 }
 

@@ -48,8 +48,8 @@ class StallWatch {
   bool warned_ = false;
 };
 
-/// Index of the rank that is behind: fewest steps, then fewest operations, then not waiting for
-/// others.
+/// Index of the rank that is behind: fewest steps, then fewest operations, then
+/// not waiting for others.
 std::size_t rank_behind(const std::vector<ActivitySnapshot>& ranks);
 
 }  // namespace trireme

@@ -65,21 +65,18 @@ OwnSymbols::OwnSymbols(const std::filesystem::path& program) {
       const Elf64_Sym& symbol = symbols[s];
       if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || symbol.st_name >= names.sh_size) continue;
       const char* name = file.data() + names.sh_offset + symbol.st_name;
-      functions_.push_back({symbol.st_value,
-                            symbol.st_size,
+      functions_.push_back({symbol.st_value, symbol.st_size,
                             std::string(name, ::strnlen(name, names.sh_size - symbol.st_name))});
     }
   }
-  std::sort(functions_.begin(), functions_.end(), [](const auto& a, const auto& b) {
-    return a.begin < b.begin;
-  });
+  std::sort(functions_.begin(), functions_.end(),
+            [](const auto& a, const auto& b) { return a.begin < b.begin; });
 }
 
 std::string OwnSymbols::name_at(std::uint64_t address) const {
-  auto after = std::upper_bound(
-      functions_.begin(), functions_.end(), address, [](std::uint64_t value, const Function& one) {
-        return value < one.begin;
-      });
+  auto after =
+      std::upper_bound(functions_.begin(), functions_.end(), address,
+                       [](std::uint64_t value, const Function& one) { return value < one.begin; });
   if (after == functions_.begin()) return "";
   const Function& function = *--after;
   return address < function.begin + function.size ? function.name : "";

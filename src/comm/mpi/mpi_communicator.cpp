@@ -11,10 +11,8 @@ namespace {
 
 class MpiCommunicator final : public P2PCommunicator {
  public:
-  MpiCommunicator(std::string name,
-                  const std::shared_ptr<MpiTransport>& transport,
-                  std::shared_ptr<Engine> engine,
-                  CommOptions options)
+  MpiCommunicator(std::string name, const std::shared_ptr<MpiTransport>& transport,
+                  std::shared_ptr<Engine> engine, CommOptions options)
       : P2PCommunicator(std::move(name), transport, std::move(engine), std::move(options)),
         mpi_(transport) {}
 
@@ -32,36 +30,26 @@ class MpiCommunicator final : public P2PCommunicator {
     int size = 0;
     check_mpi(MPI_Comm_size(group.get(), &size), "MPI_Comm_size");
     if (size == 1) return std::make_unique<SelfCommunicator>(name, options());
-    return std::make_unique<MpiCommunicator>(
-        name, std::make_shared<MpiTransport>(std::move(group)), engine_, options());
+    return std::make_unique<MpiCommunicator>(name, std::make_shared<MpiTransport>(std::move(group)),
+                                             engine_, options());
   }
 
  protected:
-  WorkPtr start_all_reduce(Call call,
-                           const void* input,
-                           void* output,
-                           std::uint64_t count,
-                           DType dtype,
-                           ReduceOp op,
-                           Stream stream) override {
+  WorkPtr start_all_reduce(Call call, const void* input, void* output, std::uint64_t count,
+                           DType dtype, ReduceOp op, Stream stream) override {
     if (options().mpi_reduce == MpiReduce::ordered || count == 0) {
-      return P2PCommunicator::start_all_reduce(
-          std::move(call), input, output, count, dtype, op, stream);
+      return P2PCommunicator::start_all_reduce(std::move(call), input, output, count, dtype, op,
+                                               stream);
     }
     return launch(std::move(call),
                   make_library_all_reduce(mpi_->comm(), input, output, count, dtype, op));
   }
 
-  WorkPtr start_reduce_scatter(Call call,
-                               const void* input,
-                               void* output,
-                               std::uint64_t count,
-                               DType dtype,
-                               ReduceOp op,
-                               Stream stream) override {
+  WorkPtr start_reduce_scatter(Call call, const void* input, void* output, std::uint64_t count,
+                               DType dtype, ReduceOp op, Stream stream) override {
     if (options().mpi_reduce == MpiReduce::ordered || count == 0) {
-      return P2PCommunicator::start_reduce_scatter(
-          std::move(call), input, output, count, dtype, op, stream);
+      return P2PCommunicator::start_reduce_scatter(std::move(call), input, output, count, dtype, op,
+                                                   stream);
     }
     return launch(std::move(call),
                   make_library_reduce_scatter(mpi_->comm(), input, output, count, dtype, op));
@@ -85,8 +73,7 @@ std::unique_ptr<Communicator> make_mpi_world(const CommOptions& options) {
   if (size == 1) return std::make_unique<SelfCommunicator>("world", options);
   return std::make_unique<MpiCommunicator>("world",
                                            std::make_shared<MpiTransport>(std::move(world)),
-                                           std::make_shared<Engine>(),
-                                           options);
+                                           std::make_shared<Engine>(), options);
 }
 
 }  // namespace trireme

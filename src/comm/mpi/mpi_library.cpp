@@ -14,8 +14,8 @@ namespace {
 // MPI counts are int: longer buffers are reduced in pieces of this many elements.
 constexpr std::uint64_t kMaxCount = std::uint64_t{1} << 30;
 
-/// MPI knows no bf16 or f16: two bytes with a reduction of our own. `pair` = {in, in-out} in MPI's
-/// words.
+/// MPI knows no bf16 or f16: two bytes with a reduction of our own.
+/// `pair` = {in, in-out} in MPI's words.
 template <DType dtype, ReduceOp op>
 void reduce_pair(void* in, void* in_out, int* count, MPI_Datatype*) {
   const std::array<const void*, 2> pair{in, in_out};
@@ -91,10 +91,9 @@ class LibraryOperation final : public Operation {
 
   bool advance() override {
     int complete = 0;
-    check_mpi(
-        MPI_Testall(
-            static_cast<int>(requests_.size()), requests_.data(), &complete, MPI_STATUSES_IGNORE),
-        "MPI_Testall of a reduction");
+    check_mpi(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &complete,
+                          MPI_STATUSES_IGNORE),
+              "MPI_Testall of a reduction");
     return complete != 0;
   }
 
@@ -105,28 +104,24 @@ class LibraryOperation final : public Operation {
 
 }  // namespace
 
-std::unique_ptr<Operation> make_library_all_reduce(
-    MPI_Comm comm, const void* input, void* output, std::uint64_t count, DType dtype, ReduceOp op) {
+std::unique_ptr<Operation> make_library_all_reduce(MPI_Comm comm, const void* input, void* output,
+                                                   std::uint64_t count, DType dtype, ReduceOp op) {
   auto operation = std::make_unique<LibraryOperation>();
   const std::uint64_t width = size_of(dtype);
   for (std::uint64_t begin = 0; begin < count; begin += kMaxCount) {
     const int n = static_cast<int>(std::min(kMaxCount, count - begin));
     const auto* from = static_cast<const std::byte*>(input) + begin * width;
     auto* to = static_cast<std::byte*>(output) + begin * width;
-    check_mpi(MPI_Iallreduce(from == to ? MPI_IN_PLACE : from,
-                             to,
-                             n,
-                             mpi_type(dtype),
-                             mpi_op(dtype, op),
-                             comm,
-                             operation->add()),
+    check_mpi(MPI_Iallreduce(from == to ? MPI_IN_PLACE : from, to, n, mpi_type(dtype),
+                             mpi_op(dtype, op), comm, operation->add()),
               "MPI_Iallreduce");
   }
   return operation;
 }
 
-std::unique_ptr<Operation> make_library_reduce_scatter(
-    MPI_Comm comm, const void* input, void* output, std::uint64_t count, DType dtype, ReduceOp op) {
+std::unique_ptr<Operation> make_library_reduce_scatter(MPI_Comm comm, const void* input,
+                                                       void* output, std::uint64_t count,
+                                                       DType dtype, ReduceOp op) {
   auto operation = std::make_unique<LibraryOperation>();
   int size = 1;
   int rank = 0;
@@ -140,13 +135,8 @@ std::unique_ptr<Operation> make_library_reduce_scatter(
       kMaxCount / ranks;  // the library may add up the counts of all ranks in an int
   const bool overlaps = result == parts + static_cast<std::uint64_t>(rank) * count * width;
   if (!overlaps && count <= step) {
-    check_mpi(MPI_Ireduce_scatter_block(parts,
-                                        result,
-                                        static_cast<int>(count),
-                                        mpi_type(dtype),
-                                        mpi_op(dtype, op),
-                                        comm,
-                                        operation->add()),
+    check_mpi(MPI_Ireduce_scatter_block(parts, result, static_cast<int>(count), mpi_type(dtype),
+                                        mpi_op(dtype, op), comm, operation->add()),
               "MPI_Ireduce_scatter_block");
     return operation;
   }
@@ -161,14 +151,10 @@ std::unique_ptr<Operation> make_library_reduce_scatter(
     for (std::uint64_t p = 0; p < ranks; ++p, filled += n * width) {
       std::memcpy(copy.data() + filled, parts + (p * count + begin) * width, n * width);
     }
-    check_mpi(MPI_Ireduce_scatter_block(copy.data() + piece,
-                                        result + begin * width,
-                                        static_cast<int>(n),
-                                        mpi_type(dtype),
-                                        mpi_op(dtype, op),
-                                        comm,
-                                        operation->add()),
-              "MPI_Ireduce_scatter_block");
+    check_mpi(
+        MPI_Ireduce_scatter_block(copy.data() + piece, result + begin * width, static_cast<int>(n),
+                                  mpi_type(dtype), mpi_op(dtype, op), comm, operation->add()),
+        "MPI_Ireduce_scatter_block");
   }
   return operation;
 }

@@ -5,16 +5,17 @@
 #include "comm/mpi/mpi_handles.hpp"
 #include "comm/p2p/engine.hpp"
 
-/// The plain path: MPI's own non-blocking reductions, which MPI moves only inside MPI calls and
-/// whose order of additions the library chooses. Selected by CommOptions::mpi_reduce; kept to
-/// measure against.
+/// The plain path: MPI's own non-blocking reductions, which MPI moves only inside MPI calls
+/// and whose order of additions the library chooses. Selected by CommOptions::mpi_reduce;
+/// kept to measure against.
 namespace trireme {
 
-std::unique_ptr<Operation> make_library_all_reduce(
-    MPI_Comm comm, const void* input, void* output, std::uint64_t count, DType dtype, ReduceOp op);
+std::unique_ptr<Operation> make_library_all_reduce(MPI_Comm comm, const void* input, void* output,
+                                                   std::uint64_t count, DType dtype, ReduceOp op);
 
 /// input: size parts of `count` elements.
-std::unique_ptr<Operation> make_library_reduce_scatter(
-    MPI_Comm comm, const void* input, void* output, std::uint64_t count, DType dtype, ReduceOp op);
+std::unique_ptr<Operation> make_library_reduce_scatter(MPI_Comm comm, const void* input,
+                                                       void* output, std::uint64_t count,
+                                                       DType dtype, ReduceOp op);
 
 }  // namespace trireme

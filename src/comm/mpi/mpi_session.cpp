@@ -63,13 +63,8 @@ void compare_hostnames(const LaunchInfo& info) {
                 : 0;
   }
   if (same == info.local_size || info.rank != 0) return;
-  log::info(cat("MPI sees ",
-                info.local_size,
-                " ranks on this node, but ",
-                same,
-                " ranks have its hostname '",
-                info.hostname,
-                "'"));
+  log::info(cat("MPI sees ", info.local_size, " ranks on this node, but ", same,
+                " ranks have its hostname '", info.hostname, "'"));
 }
 
 }  // namespace
@@ -92,9 +87,7 @@ Session::Session(int* argc, char*** argv) {
   owns_mpi_ = true;
   check_mpi(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   if (provided < MPI_THREAD_FUNNELED) {
-    fail(ErrorKind::usage,
-         "this MPI gives thread level ",
-         provided,
+    fail(ErrorKind::usage, "this MPI gives thread level ", provided,
          ", MPI_THREAD_FUNNELED is needed (the loader and the heartbeat are threads)");
   }
   launch_ = read_launch();

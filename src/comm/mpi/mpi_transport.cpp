@@ -41,11 +41,8 @@ class MpiTransfer final : public Transfer {
       int complete = 0;
       MPI_Status status{};
       const int code = MPI_Test(&requests_[next_], &complete, &status);
-      check_mpi(code,
-                cat(receives_ ? "receive from" : "send to",
-                    " rank ",
-                    peer_,
-                    receives_ ? cat(" of ", expected_[next_], " bytes") : ""));
+      check_mpi(code, cat(receives_ ? "receive from" : "send to", " rank ", peer_,
+                          receives_ ? cat(" of ", expected_[next_], " bytes") : ""));
       if (complete == 0) return false;
       if (receives_) check_size(status);
     }
@@ -57,13 +54,7 @@ class MpiTransfer final : public Transfer {
     int got = 0;
     check_mpi(MPI_Get_count(&status, MPI_BYTE, &got), "MPI_Get_count");
     if (got == expected_[next_]) return;
-    fail(ErrorKind::usage,
-         "rank ",
-         peer_,
-         " sends ",
-         got,
-         " bytes where ",
-         expected_[next_],
+    fail(ErrorKind::usage, "rank ", peer_, " sends ", got, " bytes where ", expected_[next_],
          " are expected; the ranks call with different sizes");
   }
 
@@ -108,31 +99,21 @@ MpiTransport::MpiTransport(MpiComm comm) : comm_(std::move(comm)) {
 }
 
 TransferPtr MpiTransport::send(int peer, int tag, const void* data, std::uint64_t bytes) {
-  return start_pieces(
-      peer, false, bytes, [&](std::uint64_t offset, int piece, MPI_Request* request) {
-        check_mpi(MPI_Isend(static_cast<const std::byte*>(data) + offset,
-                            piece,
-                            MPI_BYTE,
-                            peer,
-                            tag,
-                            comm_.get(),
-                            request),
-                  cat("MPI_Isend of ", piece, " bytes to rank ", peer));
-      });
+  return start_pieces(peer, false, bytes,
+                      [&](std::uint64_t offset, int piece, MPI_Request* request) {
+                        check_mpi(MPI_Isend(static_cast<const std::byte*>(data) + offset, piece,
+                                            MPI_BYTE, peer, tag, comm_.get(), request),
+                                  cat("MPI_Isend of ", piece, " bytes to rank ", peer));
+                      });
 }
 
 TransferPtr MpiTransport::receive(int peer, int tag, void* data, std::uint64_t bytes) {
-  return start_pieces(
-      peer, true, bytes, [&](std::uint64_t offset, int piece, MPI_Request* request) {
-        check_mpi(MPI_Irecv(static_cast<std::byte*>(data) + offset,
-                            piece,
-                            MPI_BYTE,
-                            peer,
-                            tag,
-                            comm_.get(),
-                            request),
-                  cat("MPI_Irecv of ", piece, " bytes from rank ", peer));
-      });
+  return start_pieces(peer, true, bytes,
+                      [&](std::uint64_t offset, int piece, MPI_Request* request) {
+                        check_mpi(MPI_Irecv(static_cast<std::byte*>(data) + offset, piece, MPI_BYTE,
+                                            peer, tag, comm_.get(), request),
+                                  cat("MPI_Irecv of ", piece, " bytes from rank ", peer));
+                      });
 }
 
 void MpiTransport::pause() {

@@ -18,9 +18,9 @@ struct NcclApi;
 /// it is Error(usage).
 std::span<const CommBackend> nccl_backends();
 
-/// The device this rank uses: local rank modulo visible devices, so that both "all GPUs visible to
-/// every task" and "one GPU bound to each task" work. Throws Error(resource) if no device is
-/// visible.
+/// The device this rank uses: local rank modulo visible devices, so that both
+/// "all GPUs visible to every task" and "one GPU bound to each task" work.
+/// Throws Error(resource) if no device is visible.
 int nccl_device(const LaunchInfo& launch);
 
 /// One rank's view, gathered from all ranks to compare.
@@ -43,8 +43,7 @@ GpuReport compare_gpus(const std::vector<GpuUse>& ranks);
 /// splits and barriers and is owned from here on. Sets the calling thread's device. Throws
 /// Error(resource) if two ranks share a GPU and Error(comm) if NCCL fails; an idle visible GPU is a
 /// warning of rank 0.
-std::unique_ptr<Communicator> make_nccl_world(const NcclApi& api,
-                                              const LaunchInfo& launch,
+std::unique_ptr<Communicator> make_nccl_world(const NcclApi& api, const LaunchInfo& launch,
                                               std::unique_ptr<Communicator> bootstrap,
                                               const CommOptions& options);
 

@@ -58,9 +58,7 @@ std::optional<ncclDataType_t> nccl_type(DType dtype) {
 /// Waiting orders the caller's stream, never the host.
 class NcclWork final : public Work {
  public:
-  NcclWork(std::shared_ptr<Context> context,
-           Call call,
-           Stream stream,
+  NcclWork(std::shared_ptr<Context> context, Call call, Stream stream,
            std::shared_ptr<CommEvent> done)
       : context_(std::move(context)),
         call_(std::move(call)),
@@ -83,8 +81,8 @@ class NcclWork final : public Work {
 
   void wait() override {
     if (waited_) return;
-    check_cuda(
-        context_->api, context_->api.stream_wait_event(stream_, done_->get(), 0), call_.what);
+    check_cuda(context_->api, context_->api.stream_wait_event(stream_, done_->get(), 0),
+               call_.what);
     waited_ = true;
   }
 
@@ -98,11 +96,10 @@ class NcclWork final : public Work {
 
 class NcclCommunicator final : public BaseCommunicator {
  public:
-  NcclCommunicator(std::shared_ptr<Context> context,
-                   std::unique_ptr<Communicator> bootstrap,
+  NcclCommunicator(std::shared_ptr<Context> context, std::unique_ptr<Communicator> bootstrap,
                    CommOptions options)
-      : BaseCommunicator(
-            bootstrap->name(), bootstrap->rank(), bootstrap->size(), std::move(options)),
+      : BaseCommunicator(bootstrap->name(), bootstrap->rank(), bootstrap->size(),
+                         std::move(options)),
         context_(std::move(context)),
         api_(context_->api),
         bootstrap_(std::move(bootstrap)),
@@ -113,16 +110,9 @@ class NcclCommunicator final : public BaseCommunicator {
       check_nccl(api_, api_.get_unique_id(&id), "ncclGetUniqueId of group " + name());
     bootstrap_->broadcast(id.internal, sizeof id.internal, DType::u8, 0, {}, "NCCL id")->wait();
     check_cuda(api_, api_.set_device(context_->device), cat("cudaSetDevice ", context_->device));
-    check_nccl(api_,
-               api_.comm_init_rank(&comm_, size(), id, rank()),
-               cat("ncclCommInitRank of group ",
-                   name(),
-                   ", rank ",
-                   rank(),
-                   " of ",
-                   size(),
-                   ", device ",
-                   context_->device));
+    check_nccl(api_, api_.comm_init_rank(&comm_, size(), id, rank()),
+               cat("ncclCommInitRank of group ", name(), ", rank ", rank(), " of ", size(),
+                   ", device ", context_->device));
   }
 
   NcclCommunicator(const NcclCommunicator&) = delete;
@@ -151,42 +141,29 @@ class NcclCommunicator final : public BaseCommunicator {
     return BaseCommunicator::supports(dtype, op) && nccl_type(dtype).has_value();
   }
 
-  WorkPtr start_all_reduce(Call call,
-                           const void* input,
-                           void* output,
-                           std::uint64_t count,
-                           DType dtype,
-                           ReduceOp op,
-                           Stream stream) override {
+  WorkPtr start_all_reduce(Call call, const void* input, void* output, std::uint64_t count,
+                           DType dtype, ReduceOp op, Stream stream) override {
     return launch(std::move(call), stream, [&](const Call& now) {
       if (size() == 1) return copy(now, output, input, count * size_of(dtype));
       check_nccl(api_,
-                 api_.all_reduce(
-                     input, output, count, *nccl_type(dtype), nccl_op(op), comm_, stream_.get()),
+                 api_.all_reduce(input, output, count, *nccl_type(dtype), nccl_op(op), comm_,
+                                 stream_.get()),
                  now.what);
     });
   }
 
-  WorkPtr start_reduce_scatter(Call call,
-                               const void* input,
-                               void* output,
-                               std::uint64_t count,
-                               DType dtype,
-                               ReduceOp op,
-                               Stream stream) override {
+  WorkPtr start_reduce_scatter(Call call, const void* input, void* output, std::uint64_t count,
+                               DType dtype, ReduceOp op, Stream stream) override {
     return launch(std::move(call), stream, [&](const Call& now) {
       if (size() == 1) return copy(now, output, input, count * size_of(dtype));
       check_nccl(api_,
-                 api_.reduce_scatter(
-                     input, output, count, *nccl_type(dtype), nccl_op(op), comm_, stream_.get()),
+                 api_.reduce_scatter(input, output, count, *nccl_type(dtype), nccl_op(op), comm_,
+                                     stream_.get()),
                  now.what);
     });
   }
 
-  WorkPtr start_all_gather(Call call,
-                           const void* input,
-                           void* output,
-                           std::uint64_t bytes_per_rank,
+  WorkPtr start_all_gather(Call call, const void* input, void* output, std::uint64_t bytes_per_rank,
                            Stream stream) override {
     return launch(std::move(call), stream, [&](const Call& now) {
       if (size() == 1) return copy(now, output, input, bytes_per_rank);
@@ -196,18 +173,16 @@ class NcclCommunicator final : public BaseCommunicator {
     });
   }
 
-  WorkPtr start_broadcast(
-      Call call, void* data, std::uint64_t bytes, int root, Stream stream) override {
+  WorkPtr start_broadcast(Call call, void* data, std::uint64_t bytes, int root,
+                          Stream stream) override {
     return launch(std::move(call), stream, [&](const Call& now) {
       if (size() == 1) return;
-      check_nccl(
-          api_, api_.broadcast(data, data, bytes, ncclUint8, root, comm_, stream_.get()), now.what);
+      check_nccl(api_, api_.broadcast(data, data, bytes, ncclUint8, root, comm_, stream_.get()),
+                 now.what);
     });
   }
 
-  WorkPtr start_exchange(Call call,
-                         std::vector<Message> sends,
-                         std::vector<Message> receives,
+  WorkPtr start_exchange(Call call, std::vector<Message> sends, std::vector<Message> receives,
                          Stream stream) override {
     const auto own = take_own_messages(call, rank(), sends, receives);
     return launch(std::move(call), stream, [&](const Call& now) {
@@ -236,8 +211,7 @@ class NcclCommunicator final : public BaseCommunicator {
  private:
   void copy(const Call& call, void* to, const void* from, std::uint64_t bytes) const {
     if (to == from || bytes == 0) return;
-    check_cuda(api_,
-               api_.memcpy_async(to, from, bytes, cudaMemcpyDeviceToDevice, stream_.get()),
+    check_cuda(api_, api_.memcpy_async(to, from, bytes, cudaMemcpyDeviceToDevice, stream_.get()),
                call.what);
   }
 
@@ -247,8 +221,8 @@ class NcclCommunicator final : public BaseCommunicator {
   WorkPtr launch(Call call, Stream stream, const Enqueue& enqueue) {
     check_cuda(api_, api_.set_device(context_->device), call.what);
     const CommEvent ready(api_);
-    check_cuda(
-        api_, api_.event_record(ready.get(), static_cast<cudaStream_t>(stream.handle)), call.what);
+    check_cuda(api_, api_.event_record(ready.get(), static_cast<cudaStream_t>(stream.handle)),
+               call.what);
     check_cuda(api_, api_.stream_wait_event(stream_.get(), ready.get(), 0), call.what);
     enqueue(call);
     auto done = std::make_shared<CommEvent>(api_);
@@ -268,20 +242,15 @@ int choose_device(const NcclApi& api, const LaunchInfo& launch) {
   int count = 0;
   check_cuda(api, api.device_count(&count), "cudaGetDeviceCount");
   if (count == 0) {
-    fail(ErrorKind::resource,
-         "comm backend 'nccl': no GPU is visible to rank ",
-         launch.rank,
-         " on ",
-         launch.hostname,
-         " (CUDA_VISIBLE_DEVICES, --gres)");
+    fail(ErrorKind::resource, "comm backend 'nccl': no GPU is visible to rank ", launch.rank,
+         " on ", launch.hostname, " (CUDA_VISIBLE_DEVICES, --gres)");
   }
   return launch.local_rank % count;
 }
 
 std::string bus_id(const NcclApi& api, int device) {
   std::array<char, 32> text{};
-  check_cuda(api,
-             api.device_pci_bus_id(text.data(), static_cast<int>(text.size()) - 1, device),
+  check_cuda(api, api.device_pci_bus_id(text.data(), static_cast<int>(text.size()) - 1, device),
              cat("PCI bus id of device ", device));
   return text.data();
 }
@@ -295,9 +264,7 @@ struct PackedUse {
   std::array<std::array<char, 32>, 16> visible;
 };
 
-std::vector<GpuUse> gather_gpus(const NcclApi& api,
-                                const LaunchInfo& launch,
-                                int device,
+std::vector<GpuUse> gather_gpus(const NcclApi& api, const LaunchInfo& launch, int device,
                                 Communicator& bootstrap) {
   PackedUse mine{};
   mine.node = launch.node;
@@ -340,22 +307,19 @@ int nccl_device(const LaunchInfo& launch) {
   return choose_device(real_nccl_api(), launch);
 }
 
-std::unique_ptr<Communicator> make_nccl_world(const NcclApi& api,
-                                              const LaunchInfo& launch,
+std::unique_ptr<Communicator> make_nccl_world(const NcclApi& api, const LaunchInfo& launch,
                                               std::unique_ptr<Communicator> bootstrap,
                                               const CommOptions& options) {
   const int device = choose_device(api, launch);
   const GpuReport report = compare_gpus(gather_gpus(api, launch, device, *bootstrap));
   if (!report.shared.empty()) {
-    fail(ErrorKind::resource,
-         "comm backend 'nccl' needs a GPU for every rank: ",
-         report.shared,
+    fail(ErrorKind::resource, "comm backend 'nccl' needs a GPU for every rank: ", report.shared,
          "; start fewer ranks per node, or show each task its own GPU");
   }
   if (!report.idle.empty() && launch.rank == 0) log::warn(report.idle);
   check_cuda(api, api.set_device(device), cat("cudaSetDevice ", device));
-  return std::make_unique<NcclCommunicator>(
-      std::make_shared<Context>(api, device), std::move(bootstrap), options);
+  return std::make_unique<NcclCommunicator>(std::make_shared<Context>(api, device),
+                                            std::move(bootstrap), options);
 }
 
 }  // namespace trireme

@@ -11,10 +11,7 @@ namespace trireme {
 
 inline void check_nccl(const NcclApi& api, ncclResult_t code, const std::string& what) {
   if (code == ncclSuccess || code == ncclInProgress) return;
-  fail(ErrorKind::comm,
-       what,
-       ": ",
-       api.get_error_string(code),
+  fail(ErrorKind::comm, what, ": ", api.get_error_string(code),
        " (NCCL_DEBUG=WARN prints its own account)");
 }
 
@@ -30,8 +27,7 @@ class CommStream {
     int least = 0;
     int greatest = 0;
     check_cuda(api_, api_.stream_priority_range(&least, &greatest), "stream priorities");
-    check_cuda(api_,
-               api_.stream_create(&stream_, cudaStreamNonBlocking, greatest),
+    check_cuda(api_, api_.stream_create(&stream_, cudaStreamNonBlocking, greatest),
                "communication stream");
   }
 

@@ -20,8 +20,7 @@ void leave_at_once(const std::string& message) {
 
 }  // namespace
 
-NcclWatch::NcclWatch(const NcclApi& api,
-                     int device,
+NcclWatch::NcclWatch(const NcclApi& api, int device,
                      std::function<void(const std::string&)> on_hang)
     : api_(api), device_(device), on_hang_(on_hang ? std::move(on_hang) : leave_at_once) {
   thread_ = std::jthread([this] { run(); });

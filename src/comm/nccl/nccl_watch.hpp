@@ -17,8 +17,8 @@ namespace trireme {
 /// timeout. One per rank, shared by all its groups; its thread only queries.
 class NcclWatch {
  public:
-  /// `on_hang` gets the message; default: log it, flush, _exit(5), since a hung device cannot be
-  /// waited for.
+  /// `on_hang` gets the message; default: log it, flush, _exit(5), since a hung
+  /// device cannot be waited for.
   NcclWatch(const NcclApi& api, int device, std::function<void(const std::string&)> on_hang = {});
   ~NcclWatch();
   NcclWatch(const NcclWatch&) = delete;
@@ -26,8 +26,8 @@ class NcclWatch {
 
   void add(ncclComm_t comm, Call call, std::shared_ptr<CommEvent> done);
 
-  /// Forgets all of this communicator; afterwards the thread does not touch it. Call before
-  /// destroying it.
+  /// Forgets all of this communicator; afterwards the thread does not touch it.
+  /// Call before destroying it.
   void remove(ncclComm_t comm);
 
  private:

@@ -16,8 +16,7 @@ namespace {
 }
 
 constexpr std::array<CommBackend, 1> kBackends{
-    {{"nccl",
-      "NVIDIA GPUs (not in this build)",
+    {{"nccl", "NVIDIA GPUs (not in this build)",
       [](const LaunchInfo&, const CommOptions&) -> std::unique_ptr<Communicator> { absent(); }}}};
 
 }  // namespace

@@ -52,8 +52,7 @@ class Waiting {
 
 class EngineWork final : public Work {
  public:
-  EngineWork(std::shared_ptr<Engine> engine,
-             std::shared_ptr<Transport> transport,
+  EngineWork(std::shared_ptr<Engine> engine, std::shared_ptr<Transport> transport,
              std::shared_ptr<Engine::Entry> entry)
       : engine_(std::move(engine)),
         transport_(std::move(transport)),
@@ -101,10 +100,8 @@ class EngineWork final : public Work {
   const int exceptions_at_start_;
 };
 
-WorkPtr Engine::start(std::shared_ptr<Engine> engine,
-                      std::shared_ptr<Transport> transport,
-                      Call call,
-                      std::unique_ptr<Operation> operation) {
+WorkPtr Engine::start(std::shared_ptr<Engine> engine, std::shared_ptr<Transport> transport,
+                      Call call, std::unique_ptr<Operation> operation) {
   auto entry = std::make_shared<Entry>();
   entry->operation = std::move(operation);
   entry->call = std::move(call);

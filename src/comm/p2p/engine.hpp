@@ -24,10 +24,8 @@ class Engine {
  public:
   /// Starts `operation` (its first advance happens here; null: nothing to move) and returns the
   /// handle the caller waits on.
-  static WorkPtr start(std::shared_ptr<Engine> engine,
-                       std::shared_ptr<Transport> transport,
-                       Call call,
-                       std::unique_ptr<Operation> operation);
+  static WorkPtr start(std::shared_ptr<Engine> engine, std::shared_ptr<Transport> transport,
+                       Call call, std::unique_ptr<Operation> operation);
 
   /// Moves every operation; an error is kept for the Work it belongs to.
   void progress();

@@ -43,10 +43,8 @@ SplitGroup agree_on_split(Communicator& parent, int color, int key) {
 
 class GroupCommunicator final : public P2PCommunicator {
  public:
-  GroupCommunicator(std::string name,
-                    const std::shared_ptr<GroupTransport>& transport,
-                    std::shared_ptr<Engine> engine,
-                    CommOptions options)
+  GroupCommunicator(std::string name, const std::shared_ptr<GroupTransport>& transport,
+                    std::shared_ptr<Engine> engine, CommOptions options)
       : P2PCommunicator(std::move(name), transport, std::move(engine), std::move(options)),
         members_(transport) {}
 
@@ -60,8 +58,8 @@ class GroupCommunicator final : public P2PCommunicator {
     for (const int r : group.ranks) world_ranks.push_back(members_->world_rank(r));
     // All members come to the same number without a word; 64 bits of hash set groups apart.
     const std::uint64_t number = xxh3_64(cat(members_->group(), " ", index, " ", color));
-    return make_group(
-        name, members_->another(number, std::move(world_ranks), group.rank), engine_, options());
+    return make_group(name, members_->another(number, std::move(world_ranks), group.rank), engine_,
+                      options());
   }
 
  private:
@@ -76,8 +74,8 @@ std::unique_ptr<Communicator> make_group(std::string name,
                                          std::shared_ptr<Engine> engine,
                                          const CommOptions& options) {
   if (transport->size() == 1) return std::make_unique<SelfCommunicator>(std::move(name), options);
-  return std::make_unique<GroupCommunicator>(
-      std::move(name), transport, std::move(engine), options);
+  return std::make_unique<GroupCommunicator>(std::move(name), transport, std::move(engine),
+                                             options);
 }
 
 }  // namespace trireme

@@ -17,9 +17,7 @@ bool drain(std::vector<TransferPtr>& transfers) {
 
 class FlatExchange final : public Operation {
  public:
-  FlatExchange(Transport& transport,
-               TagPair tags,
-               const std::vector<Message>& sends,
+  FlatExchange(Transport& transport, TagPair tags, const std::vector<Message>& sends,
                const std::vector<Message>& receives) {
     for (const auto& m : receives) {
       transfers_.push_back(transport.receive(m.peer, tags.first, m.data, m.bytes));
@@ -37,13 +35,8 @@ class FlatExchange final : public Operation {
 
 class SmallAllReduce final : public Operation {
  public:
-  SmallAllReduce(Transport& transport,
-                 TagPair tags,
-                 const void* input,
-                 void* output,
-                 std::uint64_t count,
-                 DType dtype,
-                 ReduceOp op)
+  SmallAllReduce(Transport& transport, TagPair tags, const void* input, void* output,
+                 std::uint64_t count, DType dtype, ReduceOp op)
       : output_(output), count_(count), dtype_(dtype), op_(op) {
     const auto n = static_cast<std::size_t>(transport.size());
     const std::uint64_t bytes = count * size_of(dtype);
@@ -101,11 +94,7 @@ class Barrier final : public Operation {
 
 class TreeBroadcast final : public Operation {
  public:
-  TreeBroadcast(Transport& transport,
-                TagPair tags,
-                void* data,
-                std::uint64_t bytes,
-                int root,
+  TreeBroadcast(Transport& transport, TagPair tags, void* data, std::uint64_t bytes, int root,
                 SegmentedOptions options)
       : transport_(transport),
         tag_(tags.first),
@@ -164,20 +153,15 @@ class TreeBroadcast final : public Operation {
 
 }  // namespace
 
-std::unique_ptr<Operation> make_flat_exchange(Transport& transport,
-                                              TagPair tags,
+std::unique_ptr<Operation> make_flat_exchange(Transport& transport, TagPair tags,
                                               const std::vector<Message>& sends,
                                               const std::vector<Message>& receives) {
   return std::make_unique<FlatExchange>(transport, tags, sends, receives);
 }
 
-std::unique_ptr<Operation> make_small_all_reduce(Transport& transport,
-                                                 TagPair tags,
-                                                 const void* input,
-                                                 void* output,
-                                                 std::uint64_t count,
-                                                 DType dtype,
-                                                 ReduceOp op) {
+std::unique_ptr<Operation> make_small_all_reduce(Transport& transport, TagPair tags,
+                                                 const void* input, void* output,
+                                                 std::uint64_t count, DType dtype, ReduceOp op) {
   return std::make_unique<SmallAllReduce>(transport, tags, input, output, count, dtype, op);
 }
 
@@ -185,11 +169,8 @@ std::unique_ptr<Operation> make_barrier(Transport& transport, TagPair tags) {
   return std::make_unique<Barrier>(transport, tags);
 }
 
-std::unique_ptr<Operation> make_tree_broadcast(Transport& transport,
-                                               TagPair tags,
-                                               void* data,
-                                               std::uint64_t bytes,
-                                               int root,
+std::unique_ptr<Operation> make_tree_broadcast(Transport& transport, TagPair tags, void* data,
+                                               std::uint64_t bytes, int root,
                                                SegmentedOptions options) {
   return std::make_unique<TreeBroadcast>(transport, tags, data, bytes, root, options);
 }

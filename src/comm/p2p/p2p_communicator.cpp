@@ -11,10 +11,8 @@ constexpr std::uint64_t kSmallBytes = 64 << 10;
 
 }  // namespace
 
-P2PCommunicator::P2PCommunicator(std::string name,
-                                 std::shared_ptr<Transport> transport,
-                                 std::shared_ptr<Engine> engine,
-                                 CommOptions options)
+P2PCommunicator::P2PCommunicator(std::string name, std::shared_ptr<Transport> transport,
+                                 std::shared_ptr<Engine> engine, CommOptions options)
     : BaseCommunicator(std::move(name), transport->rank(), transport->size(), std::move(options)),
       transport_(std::move(transport)),
       engine_(std::move(engine)) {}
@@ -33,38 +31,29 @@ WorkPtr P2PCommunicator::launch(Call call, std::unique_ptr<Operation> operation)
   return Engine::start(engine_, transport_, std::move(call), std::move(operation));
 }
 
-WorkPtr P2PCommunicator::start_all_reduce(Call call,
-                                          const void* input,
-                                          void* output,
-                                          std::uint64_t count,
-                                          DType dtype,
-                                          ReduceOp op,
-                                          Stream) {
+WorkPtr P2PCommunicator::start_all_reduce(Call call, const void* input, void* output,
+                                          std::uint64_t count, DType dtype, ReduceOp op, Stream) {
   if (count == 0) return launch(std::move(call), nullptr);
   const TagPair pair = next_tags();
   const std::uint64_t bytes = count * size_of(dtype);
   const bool small = bytes * static_cast<std::uint64_t>(size()) <= kSmallBytes;
   auto operation = small ? make_small_all_reduce(*transport_, pair, input, output, count, dtype, op)
-                         : make_segmented_all_reduce(
-                               *transport_, pair, input, output, count, dtype, op, segmented());
+                         : make_segmented_all_reduce(*transport_, pair, input, output, count, dtype,
+                                                     op, segmented());
   return launch(std::move(call), std::move(operation));
 }
 
-WorkPtr P2PCommunicator::start_reduce_scatter(Call call,
-                                              const void* input,
-                                              void* output,
-                                              std::uint64_t count,
-                                              DType dtype,
-                                              ReduceOp op,
+WorkPtr P2PCommunicator::start_reduce_scatter(Call call, const void* input, void* output,
+                                              std::uint64_t count, DType dtype, ReduceOp op,
                                               Stream) {
   if (count == 0) return launch(std::move(call), nullptr);
-  auto operation = make_segmented_reduce_scatter(
-      *transport_, next_tags(), input, output, count, dtype, op, segmented());
+  auto operation = make_segmented_reduce_scatter(*transport_, next_tags(), input, output, count,
+                                                 dtype, op, segmented());
   return launch(std::move(call), std::move(operation));
 }
 
-WorkPtr P2PCommunicator::start_all_gather(
-    Call call, const void* input, void* output, std::uint64_t bytes_per_rank, Stream) {
+WorkPtr P2PCommunicator::start_all_gather(Call call, const void* input, void* output,
+                                          std::uint64_t bytes_per_rank, Stream) {
   if (bytes_per_rank == 0) return launch(std::move(call), nullptr);
   std::vector<Message> sends;
   std::vector<Message> receives;
@@ -83,20 +72,18 @@ WorkPtr P2PCommunicator::start_all_gather(
   return launch(std::move(call), std::move(operation));
 }
 
-WorkPtr P2PCommunicator::start_broadcast(
-    Call call, void* data, std::uint64_t bytes, int root, Stream) {
+WorkPtr P2PCommunicator::start_broadcast(Call call, void* data, std::uint64_t bytes, int root,
+                                         Stream) {
   if (bytes == 0) return launch(std::move(call), nullptr);
   auto operation = make_tree_broadcast(*transport_, next_tags(), data, bytes, root, segmented());
   return launch(std::move(call), std::move(operation));
 }
 
-WorkPtr P2PCommunicator::start_exchange(Call call,
-                                        std::vector<Message> sends,
-                                        std::vector<Message> receives,
-                                        Stream) {
+WorkPtr P2PCommunicator::start_exchange(Call call, std::vector<Message> sends,
+                                        std::vector<Message> receives, Stream) {
   copy_own_messages(call, rank(), sends, receives);
-  // One tag of their own: messages of two ranks match in the order both list them, whoever else
-  // exchanges.
+  // One tag of their own: messages of two ranks match in the order both list
+  // them, whoever else exchanges.
   const int tag = transport_->max_tag();
   auto operation = make_flat_exchange(*transport_, {tag, tag}, sends, receives);
   return launch(std::move(call), std::move(operation));

@@ -9,9 +9,9 @@
 namespace trireme {
 namespace {
 
-/// The owner of part p receives part p from all peers chunk by chunk, reduces in rank order and,
-/// for all_reduce, sends the result chunk to all. At most `window` chunks per peer are under way in
-/// each direction.
+/// The owner of part p receives part p from all peers chunk by chunk, reduces in rank
+/// order and, for all_reduce, sends the result chunk to all. At most `window` chunks
+/// per peer are under way in each direction.
 class SegmentedReduce final : public Operation {
  public:
   struct Job {
@@ -150,13 +150,9 @@ class SegmentedReduce final : public Operation {
 
 }  // namespace
 
-std::unique_ptr<Operation> make_segmented_all_reduce(Transport& transport,
-                                                     TagPair tags,
-                                                     const void* input,
-                                                     void* output,
-                                                     std::uint64_t count,
-                                                     DType dtype,
-                                                     ReduceOp op,
+std::unique_ptr<Operation> make_segmented_all_reduce(Transport& transport, TagPair tags,
+                                                     const void* input, void* output,
+                                                     std::uint64_t count, DType dtype, ReduceOp op,
                                                      SegmentedOptions options) {
   const auto n = static_cast<std::uint64_t>(transport.size());
   const std::uint64_t line = 64 / size_of(dtype);  // parts start at cache lines of the buffer
@@ -165,38 +161,24 @@ std::unique_ptr<Operation> make_segmented_all_reduce(Transport& transport,
   for (std::uint64_t p = 0; p < n; ++p) bounds.push_back(std::min(p * part, count));
   bounds.push_back(count);
   return std::make_unique<SegmentedReduce>(
-      transport,
-      tags,
-      SegmentedReduce::Job{static_cast<const std::byte*>(input),
-                           static_cast<std::byte*>(output),
-                           std::move(bounds),
-                           dtype,
-                           op,
-                           true},
+      transport, tags,
+      SegmentedReduce::Job{static_cast<const std::byte*>(input), static_cast<std::byte*>(output),
+                           std::move(bounds), dtype, op, true},
       options);
 }
 
-std::unique_ptr<Operation> make_segmented_reduce_scatter(Transport& transport,
-                                                         TagPair tags,
-                                                         const void* input,
-                                                         void* output,
-                                                         std::uint64_t count,
-                                                         DType dtype,
-                                                         ReduceOp op,
-                                                         SegmentedOptions options) {
+std::unique_ptr<Operation> make_segmented_reduce_scatter(Transport& transport, TagPair tags,
+                                                         const void* input, void* output,
+                                                         std::uint64_t count, DType dtype,
+                                                         ReduceOp op, SegmentedOptions options) {
   std::vector<std::uint64_t> bounds;
   for (std::uint64_t p = 0; p <= static_cast<std::uint64_t>(transport.size()); ++p) {
     bounds.push_back(p * count);
   }
   return std::make_unique<SegmentedReduce>(
-      transport,
-      tags,
-      SegmentedReduce::Job{static_cast<const std::byte*>(input),
-                           static_cast<std::byte*>(output),
-                           std::move(bounds),
-                           dtype,
-                           op,
-                           false},
+      transport, tags,
+      SegmentedReduce::Job{static_cast<const std::byte*>(input), static_cast<std::byte*>(output),
+                           std::move(bounds), dtype, op, false},
       options);
 }
 

@@ -16,28 +16,18 @@ WorkPtr copy(const Call& call, const void* input, void* output, std::uint64_t by
 SelfCommunicator::SelfCommunicator(std::string name, CommOptions options)
     : BaseCommunicator(std::move(name), 0, 1, std::move(options)) {}
 
-WorkPtr SelfCommunicator::start_all_reduce(Call call,
-                                           const void* input,
-                                           void* output,
-                                           std::uint64_t count,
-                                           DType dtype,
-                                           ReduceOp,
-                                           Stream) {
+WorkPtr SelfCommunicator::start_all_reduce(Call call, const void* input, void* output,
+                                           std::uint64_t count, DType dtype, ReduceOp, Stream) {
   return copy(call, input, output, count * size_of(dtype));
 }
 
-WorkPtr SelfCommunicator::start_reduce_scatter(Call call,
-                                               const void* input,
-                                               void* output,
-                                               std::uint64_t count,
-                                               DType dtype,
-                                               ReduceOp,
-                                               Stream) {
+WorkPtr SelfCommunicator::start_reduce_scatter(Call call, const void* input, void* output,
+                                               std::uint64_t count, DType dtype, ReduceOp, Stream) {
   return copy(call, input, output, count * size_of(dtype));
 }
 
-WorkPtr SelfCommunicator::start_all_gather(
-    Call call, const void* input, void* output, std::uint64_t bytes_per_rank, Stream) {
+WorkPtr SelfCommunicator::start_all_gather(Call call, const void* input, void* output,
+                                           std::uint64_t bytes_per_rank, Stream) {
   return copy(call, input, output, bytes_per_rank);
 }
 
@@ -45,10 +35,8 @@ WorkPtr SelfCommunicator::start_broadcast(Call call, void* data, std::uint64_t b
   return copy(call, data, data, bytes);
 }
 
-WorkPtr SelfCommunicator::start_exchange(Call call,
-                                         std::vector<Message> sends,
-                                         std::vector<Message> receives,
-                                         Stream) {
+WorkPtr SelfCommunicator::start_exchange(Call call, std::vector<Message> sends,
+                                         std::vector<Message> receives, Stream) {
   copy_own_messages(call, 0, sends, receives);
   call.complete();
   return std::make_unique<DoneWork>();

@@ -29,15 +29,9 @@ void ThreadMailboxes::put(const ThreadAddress& address,
     ThreadMessage& sent = own == &Queues::sends ? *message : *match;
     ThreadMessage& received = own == &Queues::sends ? *match : *message;
     if (sent.bytes != received.bytes) {
-      sent.error = received.error = cat("rank ",
-                                        address.from,
-                                        " sends ",
-                                        sent.bytes,
-                                        " bytes where rank ",
-                                        address.to,
-                                        " expects ",
-                                        received.bytes,
-                                        "; the ranks call with different sizes");
+      sent.error = received.error =
+          cat("rank ", address.from, " sends ", sent.bytes, " bytes where rank ", address.to,
+              " expects ", received.bytes, "; the ranks call with different sizes");
     } else if (sent.bytes > 0) {
       std::memcpy(received.data, sent.data, sent.bytes);
     }

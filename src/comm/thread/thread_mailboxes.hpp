@@ -29,8 +29,8 @@ struct ThreadAddress {
   auto operator<=>(const ThreadAddress&) const = default;
 };
 
-/// One mailbox per receiving rank. Whoever comes second, sender or receiver, copies under the
-/// mailbox's lock.
+/// One mailbox per receiving rank. Whoever comes second, sender or receiver,
+/// copies under the mailbox's lock.
 class ThreadMailboxes {
  public:
   explicit ThreadMailboxes(int size);
@@ -66,8 +66,7 @@ class ThreadMailboxes {
   };
 
   void ring(int rank);
-  void put(const ThreadAddress& address,
-           const std::shared_ptr<ThreadMessage>& message,
+  void put(const ThreadAddress& address, const std::shared_ptr<ThreadMessage>& message,
            std::deque<std::shared_ptr<ThreadMessage>> Queues::*own,
            std::deque<std::shared_ptr<ThreadMessage>> Queues::*other);
 

@@ -15,8 +15,7 @@ namespace {
 
 class ThreadTransfer final : public Transfer {
  public:
-  ThreadTransfer(std::shared_ptr<ThreadMailboxes> mailboxes,
-                 ThreadAddress address,
+  ThreadTransfer(std::shared_ptr<ThreadMailboxes> mailboxes, ThreadAddress address,
                  std::shared_ptr<ThreadMessage> message)
       : mailboxes_(std::move(mailboxes)), address_(address), message_(std::move(message)) {}
 
@@ -47,10 +46,8 @@ class ThreadTransfer final : public Transfer {
 
 class ThreadTransport final : public GroupTransport {
  public:
-  ThreadTransport(std::shared_ptr<ThreadMailboxes> mailboxes,
-                  std::uint64_t group,
-                  std::vector<int> world_ranks,
-                  int rank)
+  ThreadTransport(std::shared_ptr<ThreadMailboxes> mailboxes, std::uint64_t group,
+                  std::vector<int> world_ranks, int rank)
       : GroupTransport(group, std::move(world_ranks), rank), mailboxes_(std::move(mailboxes)) {}
 
   [[nodiscard]] const char* backend() const override { return "thread"; }
@@ -116,15 +113,14 @@ ThreadWorld::~ThreadWorld() = default;
 
 std::unique_ptr<Communicator> ThreadWorld::communicator(int rank) {
   if (rank < 0 || rank >= size_) {
-    ::trireme::fail(
-        ErrorKind::usage, "rank ", rank, " of a thread world, must be in [0, ", size_, ")");
+    ::trireme::fail(ErrorKind::usage, "rank ", rank, " of a thread world, must be in [0, ", size_,
+                    ")");
   }
   std::vector<int> ranks(static_cast<std::size_t>(size_));
   std::iota(ranks.begin(), ranks.end(), 0);
   return make_group("world",
                     std::make_shared<ThreadTransport>(mailboxes_, 0, std::move(ranks), rank),
-                    std::make_shared<Engine>(),
-                    options_);
+                    std::make_shared<Engine>(), options_);
 }
 
 void ThreadWorld::fail(int rank) {

@@ -76,9 +76,7 @@ std::string read_text(const std::filesystem::path& path, std::size_t max_bytes) 
   return read_to_end(fd.get(), path, max_bytes);
 }
 
-void write_all(int fd,
-               std::span<const std::byte> bytes,
-               std::uint64_t offset,
+void write_all(int fd, std::span<const std::byte> bytes, std::uint64_t offset,
                const std::filesystem::path& path) {
   std::size_t done = 0;
   while (done < bytes.size()) {
@@ -90,9 +88,7 @@ void write_all(int fd,
   }
 }
 
-void read_all(int fd,
-              std::span<std::byte> bytes,
-              std::uint64_t offset,
+void read_all(int fd, std::span<std::byte> bytes, std::uint64_t offset,
               const std::filesystem::path& path) {
   std::size_t done = 0;
   while (done < bytes.size()) {
@@ -101,11 +97,7 @@ void read_all(int fd,
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail_to_read("read", path, errno);
     if (got == 0) {
-      fail(ErrorKind::data,
-           path.string(),
-           " ends at byte ",
-           offset + done,
-           ", expected ",
+      fail(ErrorKind::data, path.string(), " ends at byte ", offset + done, ", expected ",
            offset + bytes.size());
     }
     done += static_cast<std::size_t>(got);

@@ -35,20 +35,16 @@ std::string read_text(const std::filesystem::path& path, std::size_t max_bytes);
 /// less umask. On an error the old content stays and nothing else is left behind.
 void write_file_atomic(const std::filesystem::path& path, std::string_view content);
 
-/// Deletes what a process killed in write_file_atomic left in `folder`. Only for who writes there
-/// alone.
+/// Deletes what a process killed in write_file_atomic left in `folder`.
+/// Only for who writes there alone.
 void remove_temporaries(const std::filesystem::path& folder);
 
 /// Writes all of `bytes` at `offset`; short writes and EINTR are continued.
-void write_all(int fd,
-               std::span<const std::byte> bytes,
-               std::uint64_t offset,
+void write_all(int fd, std::span<const std::byte> bytes, std::uint64_t offset,
                const std::filesystem::path& path);
 
 /// Reads exactly bytes.size() at `offset`; Error(data) if the file ends before.
-void read_all(int fd,
-              std::span<std::byte> bytes,
-              std::uint64_t offset,
+void read_all(int fd, std::span<std::byte> bytes, std::uint64_t offset,
               const std::filesystem::path& path);
 
 /// A regular file; Error(data) if it is anything else.

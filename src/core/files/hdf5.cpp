@@ -83,8 +83,7 @@ AttributeId open_attribute(hid_t file, const std::string& name, const std::files
 }
 
 /// One element exactly: an array would be written past the end of the value it is read into.
-void require_single(const AttributeId& id,
-                    const std::string& name,
+void require_single(const AttributeId& id, const std::string& name,
                     const std::filesystem::path& path) {
   const SpaceId space(H5Aget_space(id.get()));
   if (H5Sget_simple_extent_npoints(space.get()) != 1) {
@@ -92,8 +91,8 @@ void require_single(const AttributeId& id,
   }
 }
 
-/// The groups above `name` that are missing. H5Pset_create_intermediate_group would store the time
-/// in them.
+/// The groups above `name` that are missing. H5Pset_create_intermediate_group
+/// would store the time in them.
 void make_groups(hid_t file, const std::string& name, const std::filesystem::path& path) {
   const PropertyId creation(H5Pcreate(H5P_GROUP_CREATE));
   H5Pset_obj_track_times(creation.get(), false);
@@ -183,8 +182,7 @@ void Hdf5File::close() {
   }
 }
 
-std::uint64_t Hdf5File::create_dataset(const std::string& name,
-                                       DType dtype,
+std::uint64_t Hdf5File::create_dataset(const std::string& name, DType dtype,
                                        std::span<const std::uint64_t> shape) {
   const std::lock_guard lock(mutex);
   const std::vector<hsize_t> sizes(shape.begin(), shape.end());
@@ -197,8 +195,8 @@ std::uint64_t Hdf5File::create_dataset(const std::string& name,
   H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY);
   H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER);
   H5Pset_obj_track_times(creation.get(), false);
-  const DatasetId id(H5Dcreate2(
-      id_, name.c_str(), file_type(dtype), space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT));
+  const DatasetId id(H5Dcreate2(id_, name.c_str(), file_type(dtype), space.get(), H5P_DEFAULT,
+                                creation.get(), H5P_DEFAULT));
   if (!id) fail(ErrorKind::resource, path_.string(), ": cannot create dataset ", name);
   const haddr_t offset = H5Dget_offset(id.get());
   const bool is_empty = std::find(sizes.begin(), sizes.end(), hsize_t{0}) != sizes.end();
@@ -207,9 +205,7 @@ std::uint64_t Hdf5File::create_dataset(const std::string& name,
   return offset;
 }
 
-void Hdf5File::write(const std::string& name,
-                     DType dtype,
-                     std::span<const std::uint64_t> shape,
+void Hdf5File::write(const std::string& name, DType dtype, std::span<const std::uint64_t> shape,
                      std::span<const std::byte> bytes) {
   const std::lock_guard lock(mutex);
   create_dataset(name, dtype, shape);
@@ -221,10 +217,7 @@ void Hdf5File::write(const std::string& name,
                  bytes.size());
   if (bytes.empty()) return;
   if (H5Dwrite(id.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()) < 0) {
-    fail(ErrorKind::resource,
-         path_.string(),
-         ": cannot write dataset ",
-         name,
+    fail(ErrorKind::resource, path_.string(), ": cannot write dataset ", name,
          ": is the disk full?");
   }
 }
@@ -245,10 +238,7 @@ Hdf5Dataset Hdf5File::dataset(const std::string& name) const {
   const H5D_layout_t layout = H5Pget_layout(creation.get());
   if ((layout != H5D_CONTIGUOUS && layout != H5D_CHUNKED) ||
       H5Pget_external_count(creation.get()) != 0) {
-    fail(ErrorKind::data,
-         path_.string(),
-         ": dataset ",
-         name,
+    fail(ErrorKind::data, path_.string(), ": dataset ", name,
          " has a storage layout that is not read here");
   }
   const TypeId type(H5Dget_type(id.get()));
@@ -274,24 +264,12 @@ void Hdf5File::read(const std::string& name, DType dtype, std::span<std::byte> b
   const std::lock_guard lock(mutex);
   const Hdf5Dataset info = dataset(name);
   if (size_of(info.dtype) != size_of(dtype) || file_type(info.dtype) != file_type(dtype)) {
-    fail(ErrorKind::data,
-         path_.string(),
-         ": dataset ",
-         name,
-         " is ",
-         dtype_name(info.dtype),
-         ", expected ",
-         dtype_name(dtype));
+    fail(ErrorKind::data, path_.string(), ": dataset ", name, " is ", dtype_name(info.dtype),
+         ", expected ", dtype_name(dtype));
   }
   if (info.count() * size_of(dtype) != bytes.size()) {
-    fail(ErrorKind::data,
-         path_.string(),
-         ": dataset ",
-         name,
-         " has ",
-         info.count(),
-         " elements, expected ",
-         bytes.size() / size_of(dtype));
+    fail(ErrorKind::data, path_.string(), ": dataset ", name, " has ", info.count(),
+         " elements, expected ", bytes.size() / size_of(dtype));
   }
   if (bytes.empty()) return;
   const DatasetId id = open_dataset(id_, name, path_);

@@ -43,18 +43,15 @@ class Hdf5File {
   /// Makes missing groups of an absolute path like "/doc/offset"; contiguous, allocated now, not
   /// filled. Returns the byte offset of its data, for pwrite after close() ("skeleton and pwrite");
   /// meaningless when it is empty.
-  std::uint64_t create_dataset(const std::string& name,
-                               DType dtype,
+  std::uint64_t create_dataset(const std::string& name, DType dtype,
                                std::span<const std::uint64_t> shape);
   /// create_dataset and its content in one call; bytes.size() must be count * size_of(dtype).
-  void write(const std::string& name,
-             DType dtype,
-             std::span<const std::uint64_t> shape,
+  void write(const std::string& name, DType dtype, std::span<const std::uint64_t> shape,
              std::span<const std::byte> bytes);
 
   [[nodiscard]] bool has(const std::string& name) const;
-  /// Native numeric types, contiguous or chunked, no external storage; anything else is
-  /// Error(data).
+  /// Native numeric types, contiguous or chunked, no external storage;
+  /// anything else is Error(data).
   [[nodiscard]] Hdf5Dataset dataset(const std::string& name) const;
   /// The whole dataset; its dtype must be `dtype`.
   void read(const std::string& name, DType dtype, std::span<std::byte> bytes) const;
@@ -65,8 +62,8 @@ class Hdf5File {
   [[nodiscard]] std::string attribute_text(const std::string& name) const;
   [[nodiscard]] std::uint64_t attribute_number(const std::string& name) const;
 
-  /// Closes and checks; the data is in the page cache, not yet on disk (fsync the path). Safe to
-  /// call once.
+  /// Closes and checks; the data is in the page cache, not yet on disk (fsync the path).
+  /// Safe to call once.
   void close();
 
  private:
@@ -85,9 +82,7 @@ std::vector<T> read_vector(const Hdf5File& file, const std::string& name, DType 
 }
 
 template <class T>
-void write_vector(Hdf5File& file,
-                  const std::string& name,
-                  DType dtype,
+void write_vector(Hdf5File& file, const std::string& name, DType dtype,
                   const std::vector<T>& values) {
   const std::uint64_t shape[] = {values.size()};
   file.write(name, dtype, shape, std::as_bytes(std::span(values)));

@@ -68,15 +68,12 @@ class TreeBuilder : public nlohmann::json_sax<Tree> {
     return true;
   }
 
-  bool parse_error(std::size_t byte,
-                   const std::string&,
+  bool parse_error(std::size_t byte, const std::string&,
                    const nlohmann::detail::exception& error) override {
     const bool is_syntax = dynamic_cast<const typename Tree::parse_error*>(&error) != nullptr;
-    fail(ErrorKind::data,
-         where_,
+    fail(ErrorKind::data, where_,
          is_syntax ? ":" + line_column(text_, byte) : "",  // else a number that no double can hold
-         ": not valid JSON: ",
-         error.what());
+         ": not valid JSON: ", error.what());
   }
 
  private:
@@ -139,12 +136,7 @@ class TreeBuilder : public nlohmann::json_sax<Tree> {
 template <class Tree>
 Tree parse_tree(std::string_view text, std::string_view where, const JsonLimits& limits) {
   if (text.size() > limits.max_bytes) {
-    fail(ErrorKind::data,
-         where,
-         ": JSON of ",
-         text.size(),
-         " bytes, at most ",
-         limits.max_bytes,
+    fail(ErrorKind::data, where, ": JSON of ", text.size(), " bytes, at most ", limits.max_bytes,
          " are read");
   }
   TreeBuilder<Tree> builder(text, where, limits);
@@ -158,8 +150,7 @@ Json parse_json(std::string_view text, std::string_view where, const JsonLimits&
   return parse_tree<Json>(text, where, limits);
 }
 
-SortedJson parse_sorted_json(std::string_view text,
-                             std::string_view where,
+SortedJson parse_sorted_json(std::string_view text, std::string_view where,
                              const JsonLimits& limits) {
   return parse_tree<SortedJson>(text, where, limits);
 }
@@ -188,12 +179,7 @@ T json_get(const Json& object, std::string_view key, std::string_view where) {
         value.is_number_unsigned() &&
         value.get<std::uint64_t>() > static_cast<std::uint64_t>(std::numeric_limits<T>::max());
     if (too_large)
-      fail(ErrorKind::data,
-           where,
-           ": key '",
-           key,
-           "' = ",
-           value.get<std::uint64_t>(),
+      fail(ErrorKind::data, where, ": key '", key, "' = ", value.get<std::uint64_t>(),
            " is too large");
     matches = value.is_number_integer();
   }

@@ -23,8 +23,7 @@ struct JsonLimits {
 /// `where` names the text in errors (a path). Throws Error(data): syntax with line and column, too
 /// deep, too large, duplicate key.
 Json parse_json(std::string_view text, std::string_view where, const JsonLimits& limits = {});
-SortedJson parse_sorted_json(std::string_view text,
-                             std::string_view where,
+SortedJson parse_sorted_json(std::string_view text, std::string_view where,
                              const JsonLimits& limits = {});
 Json read_json(const std::filesystem::path& path, const JsonLimits& limits = {});
 

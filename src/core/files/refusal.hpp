@@ -25,15 +25,13 @@ ErrorKind kind_of_refusal(Access access, int error_number) noexcept;
 
 /// Throws "cannot WHAT PATH: No such file or directory" of that kind; of a write that is usage
 /// also says what to do. `error_number`: errno, or the value of a std::error_code.
-[[noreturn]] void fail_to_read(std::string_view what,
-                               const std::filesystem::path& path,
+[[noreturn]] void fail_to_read(std::string_view what, const std::filesystem::path& path,
                                int error_number);
-[[noreturn]] void fail_to_write(std::string_view what,
-                                const std::filesystem::path& path,
+[[noreturn]] void fail_to_write(std::string_view what, const std::filesystem::path& path,
                                 int error_number);
 
-/// Before a file is put in the place of `path`: throws Error(usage) if that is a device, a pipe or
-/// a socket.
+/// Before a file is put in the place of `path`: throws Error(usage) if that is
+/// a device, a pipe or a socket.
 void check_replaceable(const std::filesystem::path& path);
 
 /// The exception in flight as an Error, for the places where foreign ones arrive (call it inside a

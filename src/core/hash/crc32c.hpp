@@ -10,9 +10,9 @@
 /// Source: RFC 3720 appendix B.4 (polynomial and test vectors).
 namespace trireme {
 
-/// The checksum of `earlier` bytes followed by `bytes`, given the former's checksum (0: none yet).
-/// Uses the processor's instruction where there is one, three streams at a time to hide its
-/// latency.
+/// The checksum of `earlier` bytes followed by `bytes`, given the former's checksum (0:
+/// none yet). Uses the processor's instruction where there is one, three streams
+/// at a time to hide its latency.
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t earlier = 0) noexcept;
 
 /// The same by tables, on any processor.

@@ -46,15 +46,8 @@ bool has_sha_instructions() noexcept {
 }  // namespace
 
 Sha256::Sha256(Path path)
-    : compress_(compress_portable),
-      state_{0x6a09e667,
-             0xbb67ae85,
-             0x3c6ef372,
-             0xa54ff53a,
-             0x510e527f,
-             0x9b05688c,
-             0x1f83d9ab,
-             0x5be0cd19} {
+    : compress_(compress_portable), state_{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                                           0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19} {
 #if defined(__x86_64__)
   static const bool fast = has_sha_instructions();
   if (path == Path::fastest && fast) compress_ = compress_x86;
@@ -95,8 +88,8 @@ void Sha256::compress_portable(Words& state, const std::byte* blocks, std::size_
 
 #if defined(__x86_64__)
 
-/// The instructions want the state as (A B E F) and (C D G H), highest first, and do two rounds
-/// each.
+/// The instructions want the state as (A B E F) and (C D G H), highest first,
+/// and do two rounds each.
 __attribute__((target("sha,sse4.1"))) void Sha256::compress_x86(Words& state,
                                                                 const std::byte* blocks,
                                                                 std::size_t count) noexcept {

@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-/// XXH3: checksums of files, slices and logical tensors. Not cryptographic: it finds damage, not
-/// forgery.
+/// XXH3: checksums of files, slices and logical tensors. Not cryptographic:
+/// it finds damage, not forgery.
 namespace trireme {
 
 std::uint64_t xxh3_64(std::span<const std::byte> bytes) noexcept;

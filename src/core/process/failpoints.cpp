@@ -55,14 +55,10 @@ long parse_count(const std::string& text, std::string_view spec) {
 }
 
 void check_action(const std::string& action, std::string_view spec) {
-  constexpr std::array<std::string_view, 9> kActions{
-      "kill9", "segv", "stop", "hang", "exit", "throw", "enospc", "delay", "trigger"};
+  constexpr std::array<std::string_view, 9> kActions{"kill9", "segv",   "stop",  "hang",   "exit",
+                                                     "throw", "enospc", "delay", "trigger"};
   if (std::find(kActions.begin(), kActions.end(), action) != kActions.end()) return;
-  fail(ErrorKind::usage,
-       "TRIREME_FAULT '",
-       spec,
-       "': action '",
-       action,
+  fail(ErrorKind::usage, "TRIREME_FAULT '", spec, "': action '", action,
        "' must be kill9, segv, stop, hang, exit, throw, enospc, delay or trigger");
 }
 
@@ -97,9 +93,7 @@ void failpoints_init(int rank) {
     const long wanted_rank = parse_count(parts[1], one);
     const long nth = parse_count(parts[2], one);
     if (nth == 0)
-      fail(ErrorKind::usage,
-           "TRIREME_FAULT '",
-           one,
+      fail(ErrorKind::usage, "TRIREME_FAULT '", one,
            "': calls are counted from 1, or * for every one");
     check_action(parts[3], one);
     if (wanted_rank == -1 || wanted_rank == rank)

@@ -54,8 +54,7 @@ bool reader_is_gone(int error) {
 
 [[noreturn]] void fail_output(int error) {
   if (reader_is_gone(error)) throw BrokenPipe();
-  fail(ErrorKind::resource,
-       "cannot write standard output: ",
+  fail(ErrorKind::resource, "cannot write standard output: ",
        error == 0 ? "an earlier write failed" : std::strerror(error));
 }
 

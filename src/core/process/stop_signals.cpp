@@ -63,10 +63,10 @@ void on_signal(int number, siginfo_t* info, void*) {
     ::_exit(128 + SIGINT);
   }
   if (requested == 0 && speaks) {
-    say(number,
-        saves_first != 0 ? "will save and end with 75 after the micro-batch under way; SIGINT "
-                           "twice ends at once"
-                         : "will end with 75 before the first step; SIGINT twice ends at once");
+    say(number, saves_first != 0
+                    ? "will save and end with 75 after the micro-batch under way; SIGINT "
+                      "twice ends at once"
+                    : "will end with 75 before the first step; SIGINT twice ends at once");
   }
   requested = number;
   errno = error;

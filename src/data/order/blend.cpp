@@ -84,17 +84,12 @@ std::vector<std::uint64_t> quantize(const std::vector<double>& weights) {
   }
   std::vector<std::size_t> by_remainder(weights.size());
   std::iota(by_remainder.begin(), by_remainder.end(), 0);
-  std::stable_sort(by_remainder.begin(), by_remainder.end(), [&](std::size_t a, std::size_t b) {
-    return remainder[a] > remainder[b];
-  });
+  std::stable_sort(by_remainder.begin(), by_remainder.end(),
+                   [&](std::size_t a, std::size_t b) { return remainder[a] > remainder[b]; });
   for (std::size_t i = 0; sum < kTable; ++i, ++sum) ++shares[by_remainder[i % shares.size()]];
   for (std::size_t s = 0; s < shares.size(); ++s) {
     if (shares[s] == 0) {
-      fail(ErrorKind::usage,
-           "source ",
-           s + 1,
-           " of the blend has ",
-           number_text(weights[s]),
+      fail(ErrorKind::usage, "source ", s + 1, " of the blend has ", number_text(weights[s]),
            " of the weight, under 1 / 65536: leave it out, or take data.blend_rule = megatron");
     }
   }

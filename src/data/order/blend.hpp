@@ -8,8 +8,8 @@
 
 namespace trireme {
 
-/// Which source sample i of a blend is from, and how many of the samples before it were from the
-/// same one.
+/// Which source sample i of a blend is from, and how many of the samples before
+/// it were from the same one.
 struct BlendPick {
   std::uint32_t source = 0;
   std::uint64_t ordinal = 0;

@@ -12,9 +12,7 @@ namespace {
 constexpr std::uint64_t kRounds =
     6;  // 4 suffice for wide halves; small sets have halves of few bits
 
-std::uint64_t feistel(std::uint64_t value,
-                      int half_bits,
-                      std::uint64_t key,
+std::uint64_t feistel(std::uint64_t value, int half_bits, std::uint64_t key,
                       std::uint64_t epoch) noexcept {
   const std::uint64_t mask = (std::uint64_t{1} << half_bits) - 1;
   std::uint64_t left = value >> half_bits;
@@ -28,9 +26,7 @@ std::uint64_t feistel(std::uint64_t value,
 }
 
 /// A permutation of [0, size), by cycle walking.
-std::uint64_t permute(std::uint64_t value,
-                      std::uint64_t size,
-                      std::uint64_t key,
+std::uint64_t permute(std::uint64_t value, std::uint64_t size, std::uint64_t key,
                       std::uint64_t epoch) noexcept {
   int half_bits = 1;
   while ((std::uint64_t{1} << (2 * half_bits)) < size) ++half_bits;

@@ -18,8 +18,8 @@ struct OrderConfig {
   std::uint64_t window = 64;     // blocks that are mixed with each other, with block > 0
 };
 
-/// The data order as a function of (seed, global sample index): no index arrays, O(1) memory, any
-/// access order.
+/// The data order as a function of (seed, global sample index): no index arrays,
+/// O(1) memory, any access order.
 ///
 /// Index i lies in epoch e = i / N as its k-th draw, k = i % N. The position is P(k), a Feistel
 /// network of 6 rounds over 2h bits (4^h >= N, smallest h) whose round function is Philox keyed by

@@ -140,10 +140,7 @@ class Parser {
           if (!here.insert(folder).second)
             fail(ErrorKind::usage, name_, ": ", folder, " is named twice in one phase");
           if (!old && !folders.insert(folder).second) {
-            fail(ErrorKind::usage,
-                 name_,
-                 ": ",
-                 folder,
+            fail(ErrorKind::usage, name_, ": ", folder,
                  " is shuffled with other sets in one phase and not in another, so samples would "
                  "come twice: give every set a weight");
           }
@@ -195,14 +192,10 @@ void refuse_texts(const std::string& path, std::string_view name) {
       texts = texts || is_text(it->path());
   }
   if (!texts) return;
-  fail(ErrorKind::usage,
-       name,
-       " = ",
-       path,
+  fail(ErrorKind::usage, name, " = ", path,
        " is text, a token set is needed: run `trireme-data pack --kind pretrain --tokenizer DIR "
        "--input ",
-       path,
-       " --seq-len 1024 --output SET` first, then give SET");
+       path, " --seq-len 1024 --output SET` first, then give SET");
 }
 
 std::vector<PlanPhase> read_plan(const std::string& value, std::string_view name) {

@@ -11,17 +11,13 @@ namespace {
 std::unique_ptr<Sequences> make_sequences(const TokenSet& set, const SampleConfig& config) {
   check_seq_len(config.seq_len, "train.seq_len");
   if (set.kind() == schema::kKindDpo) {
-    fail(ErrorKind::usage,
-         set.folder().string(),
+    fail(ErrorKind::usage, set.folder().string(),
          " is of kind dpo: it holds pairs, which are no sequences");
   }
   if (config.cross_documents && config.packing != Packing::concat)
     fail(ErrorKind::usage, "data.cross_documents = true needs data.packing = concat");
   if (config.packing == Packing::concat && set.kind() != "pretrain") {
-    fail(ErrorKind::usage,
-         set.folder().string(),
-         " is of kind ",
-         set.kind(),
+    fail(ErrorKind::usage, set.folder().string(), " is of kind ", set.kind(),
          ": data.packing = concat is for pretrain");
   }
   const DocumentRange documents = config.documents.value_or(DocumentRange{0, set.num_documents()});
@@ -46,18 +42,12 @@ SampleSet::SampleSet(const TokenSet& set, const SampleConfig& config)
     : SampleSet(set, config.seq_len, make_sequences(set, config)) {
   if (config.cross_documents) joined_ = dynamic_cast<const ConcatSequences*>(sequences_.get());
   if (has_targets()) return;
-  const std::string part = config.documents ? cat(", documents ",
-                                                  config.documents->begin,
-                                                  " to ",
-                                                  config.documents->end,
-                                                  " (data.split),")
+  const std::string part = config.documents ? cat(", documents ", config.documents->begin, " to ",
+                                                  config.documents->end, " (data.split),")
                                             : std::string();
-  fail(ErrorKind::data,
-       set.folder().string(),
-       part,
+  fail(ErrorKind::data, set.folder().string(), part,
        size() == 0 ? cat(" holds no tokens: nothing to train on or to validate with; ")
-                   : cat(" has nothing to predict: at length ",
-                         seq_len_,
+                   : cat(" has nothing to predict: at length ", seq_len_,
                          " every piece of a document is one token or masked; "),
        config.documents ? "give that part more documents (data.split), or pack" : "pack",
        " documents of two tokens or more");
@@ -70,8 +60,7 @@ bool SampleSet::has_targets() const {
   return false;
 }
 
-SampleSet::SampleSet(const TokenSet& set,
-                     std::int64_t seq_len,
+SampleSet::SampleSet(const TokenSet& set, std::int64_t seq_len,
                      std::unique_ptr<Sequences> sequences)
     : set_(&set),
       seq_len_(seq_len),
@@ -97,21 +86,15 @@ std::int64_t SampleSet::count_targets(std::span<const std::int64_t> indices,
   return sum;
 }
 
-void SampleSet::read_checked(const TokenShard& shard,
-                             std::uint64_t begin,
+void SampleSet::read_checked(const TokenShard& shard, std::uint64_t begin,
                              std::span<std::int64_t> ids) const {
   shard.read_tokens(begin, ids);
   const auto outside = std::find_if(ids.begin(), ids.end(), [&](std::int64_t id) {
     return id >= static_cast<std::int64_t>(set_->vocab_size());
   });
   if (outside != ids.end()) {
-    fail(ErrorKind::data,
-         shard.path().string(),
-         ": token ",
-         *outside,
-         " at ",
-         begin + static_cast<std::uint64_t>(outside - ids.begin()),
-         ", the vocabulary has ",
+    fail(ErrorKind::data, shard.path().string(), ": token ", *outside, " at ",
+         begin + static_cast<std::uint64_t>(outside - ids.begin()), ", the vocabulary has ",
          set_->vocab_size());
   }
 }
@@ -130,9 +113,7 @@ void SampleSet::fill_segment(const Piece& piece, std::int64_t at, Batch& batch) 
   const std::vector<Span> spans =
       shard.has_spans() ? shard.target_spans(segment.doc) : std::vector<Span>{all};
   batch.num_targets +=
-      fill_targets(spans,
-                   segment.begin,
-                   ids,
+      fill_targets(spans, segment.begin, ids,
                    std::span(batch.targets).subspan(static_cast<std::size_t>(at), ids.size()));
   batch.segment_bounds.push_back(static_cast<std::int32_t>(at + length));
 }
@@ -143,13 +124,8 @@ void SampleSet::fill_row(std::uint64_t position, std::int64_t row, Batch& batch)
   for (const Piece& piece : sequences_->pieces(position)) {
     const std::int64_t length = piece.segment.length;
     if (length == 0 || length > seq_len_ - used) {
-      fail(ErrorKind::data,
-           set_->shard(piece.shard).path().string(),
-           ": sequence ",
-           position,
-           " of the set at length ",
-           seq_len_,
-           " is overfull");
+      fail(ErrorKind::data, set_->shard(piece.shard).path().string(), ": sequence ", position,
+           " of the set at length ", seq_len_, " is overfull");
     }
     fill_segment(piece, row * seq_len_ + used, batch);
     used += length;
@@ -196,11 +172,7 @@ Batch start_batch(std::span<const std::int64_t> indices, std::int64_t seq_len) {
   batch.T = seq_len;
   const std::int64_t total = batch.B * batch.T;
   if (total > std::numeric_limits<std::int32_t>::max()) {
-    fail(ErrorKind::usage,
-         "a batch of ",
-         batch.B,
-         " x ",
-         batch.T,
+    fail(ErrorKind::usage, "a batch of ", batch.B, " x ", batch.T,
          " tokens, must be under 2^31: lower train.micro_batch");
   }
   batch.tokens.resize(static_cast<std::size_t>(total));

@@ -23,17 +23,16 @@ std::string_view name_of(Packing packing);
 struct SampleConfig {
   std::int64_t seq_len = 0;
   Packing packing = Packing::best_fit;
-  bool cross_documents = false;  // concat only: a sequence is one segment, the next document's
-                                 // first token is a target
+  bool cross_documents = false;  // concat only: a sequence is one segment across its documents
   std::optional<DocumentRange> documents = {};  // none: all
 };
 
 /// A token set cut into sequences of `seq_len`: what training draws from.
 ///
-/// best_fit: whole documents where they fit, see packed_sequences. concat: one stream cut every
-/// seq_len, see ConcatSequences. An epoch has size() sequences, and each token of the set lies in
-/// exactly one. The set must outlive this. Functions may be called from several threads; they throw
-/// as TokenSet.
+/// best_fit: whole documents where they fit, see packed_sequences. concat:
+/// one stream cut every seq_len, see ConcatSequences. An epoch has size() sequences,
+/// and each token of the set lies in exactly one. The set must outlive this.
+/// Functions may be called from several threads; they throw as TokenSet.
 class SampleSet {
  public:
   /// Throws Error(usage) for a bad length or cross_documents without concat, Error(data) for
@@ -73,15 +72,14 @@ class SampleSet {
   [[nodiscard]] Batch make_batch(std::span<const std::int64_t> indices,
                                  const SampleOrder& order) const;
 
-  /// Writes the sequence at `position` into row `row` of a batch from start_batch. Rows are filled
-  /// in order.
+  /// Writes the sequence at `position` into row `row` of a batch from start_batch.
+  /// Rows are filled in order.
   void fill_row(std::uint64_t position, std::int64_t row, Batch& batch) const;
 
  private:
   void fill_segment(const Piece& piece, std::int64_t at, Batch& batch) const;
   void fill_joined_row(std::uint64_t position, std::int64_t row, Batch& batch) const;
-  void read_checked(const TokenShard& shard,
-                    std::uint64_t begin,
+  void read_checked(const TokenShard& shard, std::uint64_t begin,
                     std::span<std::int64_t> ids) const;
 
   const TokenSet* set_;
@@ -92,8 +90,8 @@ class SampleSet {
   std::uint64_t size_ = 0;
 };
 
-/// A batch of `indices.size()` rows that are still to be filled, in order. Error(usage) if it is
-/// too large.
+/// A batch of `indices.size()` rows that are still to be filled, in order.
+/// Error(usage) if it is too large.
 Batch start_batch(std::span<const std::int64_t> indices, std::int64_t seq_len);
 
 /// Fills row `row` with padding, from `begin` tokens on.

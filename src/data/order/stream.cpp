@@ -48,10 +48,9 @@ SampleStream::SampleStream(const SampleSet& samples, const OrderConfig& order)
 }
 
 const SampleStream::Phase& SampleStream::phase_of(std::int64_t index) const {
-  const auto after = std::upper_bound(
-      parts_->phases.begin(), parts_->phases.end(), index, [](std::int64_t i, const Phase& phase) {
-        return i < phase.begin;
-      });
+  const auto after =
+      std::upper_bound(parts_->phases.begin(), parts_->phases.end(), index,
+                       [](std::int64_t i, const Phase& phase) { return i < phase.begin; });
   TRIREME_ASSERT(after != parts_->phases.begin());
   return *(after - 1);
 }

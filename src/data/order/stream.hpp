@@ -67,8 +67,8 @@ class SampleStream {
   [[nodiscard]] std::int64_t seq_len(std::int64_t index) const;
   [[nodiscard]] std::int64_t max_seq_len() const;
 
-  /// Samples of one pass over the data; none where weights or phases say that there is no such
-  /// thing.
+  /// Samples of one pass over the data; none where weights or phases say that
+  /// there is no such thing.
   [[nodiscard]] std::optional<std::uint64_t> epoch_size() const;
 
   /// Targets of all `count` samples from `first` on, without reading a token.
@@ -80,17 +80,17 @@ class SampleStream {
   /// Samples of each source among the first `index` of the run.
   [[nodiscard]] std::vector<std::uint64_t> consumed(std::int64_t index) const;
 
-  /// The first set of the first phase: kind, tokenizer and vocabulary of all. Not for a stream of
-  /// one SampleSet.
+  /// The first set of the first phase: kind, tokenizer and vocabulary of all.
+  /// Not for a stream of one SampleSet.
   [[nodiscard]] const TokenSet& first_set() const;
   /// All sets, in order of first mention.
   [[nodiscard]] std::vector<const TokenSet*> sets() const;
   [[nodiscard]] std::size_t num_sources() const;
 
-  /// What the run has been given before sample `next_sample`, for a checkpoint: "data.content_hash"
-  /// (of one whole set: its own; never changed by later phases) and "data.plan" (JSON: settings,
-  /// hashes of the sources, phases begun, samples consumed of each source). The same for any number
-  /// of ranks.
+  /// What the run has been given before sample `next_sample`, for a checkpoint:
+  /// "data.content_hash" (of one whole set: its own; never changed by later phases) and
+  /// "data.plan" (JSON: settings, hashes of the sources, phases begun, samples consumed
+  /// of each source). The same for any number of ranks.
   [[nodiscard]] std::map<std::string, std::string> state(std::int64_t next_sample) const;
 
   /// One word for all phases, also those that have not begun: equal for two streams that give the
@@ -100,8 +100,7 @@ class SampleStream {
   /// That this stream goes on where a checkpoint with these values stopped: the same samples before
   /// `next_sample`; later phases are free. Checkpoints without "data.plan" are of one whole set.
   /// Throws Error(usage) naming what differs and `checkpoint`.
-  void check_state(const std::map<std::string, std::string>& values,
-                   std::int64_t next_sample,
+  void check_state(const std::map<std::string, std::string>& values, std::int64_t next_sample,
                    const std::string& checkpoint) const;
 
   [[nodiscard]] std::string content_hash() const;

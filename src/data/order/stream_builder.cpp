@@ -12,24 +12,15 @@ namespace {
 template <class T>
 void must_agree(const TokenSet& set, const TokenSet& first, const char* what, T mine, T other) {
   if (mine == other) return;
-  fail(ErrorKind::usage,
-       set.folder().string(),
-       " has ",
-       what,
-       " ",
-       mine,
-       ", ",
-       first.folder().string(),
-       " has ",
-       other,
-       ": the sets of one run must agree");
+  fail(ErrorKind::usage, set.folder().string(), " has ", what, " ", mine, ", ",
+       first.folder().string(), " has ", other, ": the sets of one run must agree");
 }
 
 void check_alike(const TokenSet& set, const TokenSet& first) {
   must_agree(set, first, "kind", set.kind(), first.kind());
   must_agree(set, first, "a vocabulary of", set.vocab_size(), first.vocab_size());
-  must_agree(
-      set, first, "tokenizer", set.manifest().tokenizer_hash, first.manifest().tokenizer_hash);
+  must_agree(set, first, "tokenizer", set.manifest().tokenizer_hash,
+             first.manifest().tokenizer_hash);
 }
 
 }  // namespace
@@ -140,12 +131,8 @@ class SampleStream::Builder {
   /// What the epoch under way in the last leg has left, at another length.
   std::vector<const SampleSet*> rest_of(const Source& source, std::int64_t seq_len) {
     if (config_.packing == Packing::concat) {
-      fail(ErrorKind::usage,
-           "data.path changes the sequence length of ",
-           source.folders.front(),
-           " to ",
-           seq_len,
-           ", which needs data.packing = best-fit");
+      fail(ErrorKind::usage, "data.path changes the sequence length of ", source.folders.front(),
+           " to ", seq_len, ", which needs data.packing = best-fit");
     }
     const Leg& last = source.legs.back();
     const bool in_rest = source.consumed_of_leg < last.rest.size();
@@ -163,13 +150,11 @@ class SampleStream::Builder {
     std::vector<const SampleSet*> rest;
     for (std::size_t i = 0; i < from.sets.size(); ++i) {
       const TokenSet& set = from.sets[i]->set();
-      rest.push_back(keep(SampleSet(set,
-                                    seq_len,
-                                    rest_of_sequences(
-                                        set,
-                                        from.sets[i]->sequences(),
-                                        [&](std::uint64_t position) { return taken[i][position]; },
-                                        seq_len))));
+      rest.push_back(keep(
+          SampleSet(set, seq_len,
+                    rest_of_sequences(
+                        set, from.sets[i]->sequences(),
+                        [&](std::uint64_t position) { return taken[i][position]; }, seq_len))));
     }
     return rest;
   }

@@ -32,19 +32,10 @@ bool is_plain(const StreamConfig& config) {
   return settings_of(config) == settings_of(StreamConfig{});
 }
 
-[[noreturn]] void differ(const std::string& checkpoint,
-                         const std::string& what,
-                         const std::string& here,
-                         const std::string& there) {
-  fail(ErrorKind::usage,
-       "this data does not continue ",
-       checkpoint,
-       ": ",
-       what,
-       " is ",
-       here,
-       ", the checkpoint has ",
-       there,
+[[noreturn]] void differ(const std::string& checkpoint, const std::string& what,
+                         const std::string& here, const std::string& there) {
+  fail(ErrorKind::usage, "this data does not continue ", checkpoint, ": ", what, " is ", here,
+       ", the checkpoint has ", there,
        "\nWhat comes before the checkpoint must stay; append a phase that starts after it, or give "
        "another --run to start anew.");
 }
@@ -55,9 +46,7 @@ const Json& member(const Json& json, const char* key, const std::string& where) 
   return *found;
 }
 
-void check_settings(const Json& here,
-                    const Json& there,
-                    const std::string& where,
+void check_settings(const Json& here, const Json& there, const std::string& where,
                     const std::string& checkpoint) {
   for (const auto& item : here.items()) {
     const Json& saved = member(there, item.key().c_str(), where);
@@ -67,33 +56,22 @@ void check_settings(const Json& here,
 }
 
 /// Both are lists of sources in order of first mention.
-void check_sources(const Json& here,
-                   const Json& there,
-                   const std::string& where,
+void check_sources(const Json& here, const Json& there, const std::string& where,
                    const std::string& checkpoint) {
   for (std::size_t s = 0; s < std::min(here.size(), there.size()); ++s) {
     if (member(here[s], "content_xxh3", where) != member(there[s], "content_xxh3", where)) {
-      fail(ErrorKind::usage,
-           "--data holds other tokens than ",
-           checkpoint,
-           " was trained on: source ",
-           s + 1,
-           " of data.path has content ",
-           here[s]["content_xxh3"].dump(),
-           ", the checkpoint's has ",
+      fail(ErrorKind::usage, "--data holds other tokens than ", checkpoint,
+           " was trained on: source ", s + 1, " of data.path has content ",
+           here[s]["content_xxh3"].dump(), ", the checkpoint's has ",
            there[s]["content_xxh3"].dump());
     }
   }
 }
 
-void check_phases(const Json& here,
-                  const Json& there,
-                  const std::string& where,
+void check_phases(const Json& here, const Json& there, const std::string& where,
                   const std::string& checkpoint) {
   if (here.size() != there.size()) {
-    differ(checkpoint,
-           "the number of phases begun before it",
-           std::to_string(here.size()),
+    differ(checkpoint, "the number of phases begun before it", std::to_string(here.size()),
            std::to_string(there.size()));
   }
   for (std::size_t p = 0; p < here.size(); ++p) {
@@ -102,17 +80,14 @@ void check_phases(const Json& here,
                              ? Json(1)  // of checkpoints older than the key
                              : member(there[p], item.key().c_str(), where);
       if (item.value() != saved) {
-        differ(checkpoint,
-               cat(item.key(), " of phase ", p + 1, " of data.path"),
-               item.value().dump(),
-               saved.dump());
+        differ(checkpoint, cat(item.key(), " of phase ", p + 1, " of data.path"),
+               item.value().dump(), saved.dump());
       }
     }
   }
 }
 
-Json phase_to_json(const std::vector<double>& weights,
-                   const std::vector<std::size_t>& sources,
+Json phase_to_json(const std::vector<double>& weights, const std::vector<std::size_t>& sources,
                    BlendRule rule) {
   Json entries = Json::array();
   const std::vector<double> shares = normalize_weights(weights);
@@ -125,9 +100,8 @@ Json phase_to_json(const std::vector<double>& weights,
 }
 
 bool is_prepared(const SampleUnion& samples) {
-  return std::all_of(samples.sets.begin(), samples.sets.end(), [](const SampleSet* set) {
-    return set->prepared();
-  });
+  return std::all_of(samples.sets.begin(), samples.sets.end(),
+                     [](const SampleSet* set) { return set->prepared(); });
 }
 
 }  // namespace
@@ -194,8 +168,7 @@ std::map<std::string, std::string> SampleStream::state(std::int64_t next_sample)
 }
 
 void SampleStream::check_state(const std::map<std::string, std::string>& values,
-                               std::int64_t next_sample,
-                               const std::string& checkpoint) const {
+                               std::int64_t next_sample, const std::string& checkpoint) const {
   const Json here = parse_json(state(next_sample).at(kPlan), kPlan);
   const auto saved = values.find(kPlan);
   if (saved == values.end()) {  // written before there were plans: of one whole set

@@ -30,8 +30,7 @@ std::uint64_t document_at(const TokenShard& shard, std::uint64_t token) {
 
 }  // namespace
 
-ConcatSequences::ConcatSequences(const TokenSet& set,
-                                 std::int64_t seq_len,
+ConcatSequences::ConcatSequences(const TokenSet& set, std::int64_t seq_len,
                                  const DocumentRange& documents)
     : set_(set),
       seq_len_(static_cast<std::uint64_t>(seq_len)),
@@ -75,10 +74,10 @@ std::vector<Piece> ConcatSequences::pieces(std::uint64_t position) const {
           doc + 1 < shard.num_documents() ? shard.document_begin(doc + 1) : shard.num_tokens();
       const std::uint64_t stop = std::min(end, doc_end);
       if (stop > at) {  // not an empty document
-        pieces.push_back({run.shard,
-                          {static_cast<std::uint32_t>(doc),
-                           static_cast<std::uint32_t>(at - doc_begin),
-                           static_cast<std::uint32_t>(stop - at)}});
+        pieces.push_back(
+            {run.shard,
+             {static_cast<std::uint32_t>(doc), static_cast<std::uint32_t>(at - doc_begin),
+              static_cast<std::uint32_t>(stop - at)}});
       }
       at = stop;
       doc_begin = doc_end;

@@ -124,9 +124,7 @@ class PiecePool {
 
 /// Length of a piece to begin the end of a sequence with: one that leaves exactly a piece, if there
 /// is such a one among the longest that fit.
-std::size_t choose_for_exact_pair(const PiecePool& pool,
-                                  std::size_t shortest,
-                                  std::size_t room,
+std::size_t choose_for_exact_pair(const PiecePool& pool, std::size_t shortest, std::size_t room,
                                   std::size_t longest_fit) {
   constexpr int kTried = 32;  // different lengths; more gain nothing measurable
   std::size_t without_hole = 0;
@@ -171,8 +169,8 @@ struct Assignment {
   std::uint32_t num_sequences = 0;
 };
 
-/// `pool` is a copy: it is emptied. A sequence always begins with the longest piece, the hardest to
-/// place.
+/// `pool` is a copy: it is emptied. A sequence always begins with the longest
+/// piece, the hardest to place.
 template <class Choose>
 Assignment fill_sequences(PiecePool pool, std::size_t pieces, std::size_t seq_len, Choose choose) {
   Assignment result;
@@ -198,8 +196,7 @@ std::vector<Piece> cut_documents(std::span<const std::uint64_t> doc_offset, std:
     if (length > kNone)
       fail(ErrorKind::data, "document ", doc, " has ", length, " tokens, must be under 2^32");
     for (std::uint64_t begin = 0; begin < length; begin += seq_len) {
-      pieces.push_back({static_cast<std::uint32_t>(doc),
-                        static_cast<std::uint32_t>(begin),
+      pieces.push_back({static_cast<std::uint32_t>(doc), static_cast<std::uint32_t>(begin),
                         static_cast<std::uint32_t>(std::min(seq_len, length - begin))});
     }
   }
@@ -207,8 +204,7 @@ std::vector<Piece> cut_documents(std::span<const std::uint64_t> doc_offset, std:
 }
 
 PackTable make_table(const std::vector<Piece>& pieces,
-                     const std::vector<std::uint32_t>& sequence_of,
-                     std::size_t num_sequences,
+                     const std::vector<std::uint32_t>& sequence_of, std::size_t num_sequences,
                      std::int64_t seq_len) {
   PackTable table;
   table.seq_len = seq_len;

@@ -41,8 +41,8 @@ inline constexpr std::int64_t kPackingRule = 2;
 /// the one-dimensional bin-packing problem", 1999, for filling one bin with least slack.
 PackTable pack_documents(std::span<const std::uint64_t> doc_offset, std::int64_t seq_len);
 
-/// The bounds above, for callers that want to refuse a length early. `name` is how the user gave it
-/// ("--seq-len").
+/// The bounds above, for callers that want to refuse a length early.
+/// `name` is how the user gave it ("--seq-len").
 void check_seq_len(std::int64_t seq_len, const char* name);
 
 }  // namespace trireme

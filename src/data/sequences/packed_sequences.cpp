@@ -107,8 +107,7 @@ PackTable pack_pieces(const std::vector<Segment>& pieces, std::int64_t seq_len) 
 
 }  // namespace
 
-std::unique_ptr<Sequences> packed_sequences(const TokenSet& set,
-                                            std::int64_t seq_len,
+std::unique_ptr<Sequences> packed_sequences(const TokenSet& set, std::int64_t seq_len,
                                             const DocumentRange& documents) {
   auto result = std::make_unique<PackedSequences>(set, seq_len);
   std::uint64_t first = 0;  // document of the shard, in the set
@@ -130,8 +129,7 @@ std::unique_ptr<Sequences> packed_sequences(const TokenSet& set,
   return result;
 }
 
-std::unique_ptr<Sequences> rest_of_sequences(const TokenSet& set,
-                                             const Sequences& before,
+std::unique_ptr<Sequences> rest_of_sequences(const TokenSet& set, const Sequences& before,
                                              const std::function<bool(std::uint64_t)>& taken,
                                              std::int64_t seq_len) {
   std::map<std::size_t, std::vector<Segment>> left;  // by shard

@@ -48,15 +48,13 @@ class Sequences {
 /// Sequences of pack_documents over the documents of each shard, shards one after another. Where
 /// pack prepared this length for a whole shard its tables are read as needed; otherwise they are
 /// computed here at once (time O(D log L), about 20 bytes a document). `set` must outlive it.
-std::unique_ptr<Sequences> packed_sequences(const TokenSet& set,
-                                            std::int64_t seq_len,
+std::unique_ptr<Sequences> packed_sequences(const TokenSet& set, std::int64_t seq_len,
                                             const DocumentRange& documents);
 
 /// The tokens of those sequences of `before` for which `taken` is false, packed anew at another
 /// length: neighbouring pieces of one document are joined before they are cut. May be empty.
 /// Memory: about 30 bytes a piece.
-std::unique_ptr<Sequences> rest_of_sequences(const TokenSet& set,
-                                             const Sequences& before,
+std::unique_ptr<Sequences> rest_of_sequences(const TokenSet& set, const Sequences& before,
                                              const std::function<bool(std::uint64_t)>& taken,
                                              std::int64_t seq_len);
 

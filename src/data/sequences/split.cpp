@@ -27,10 +27,7 @@ Split Split::parse(std::string_view text, std::string_view name) {
     const std::size_t comma = rest.find(',');
     const auto share = parse_number(trim(rest.substr(0, comma)));
     if (!share || *share < 0 || count == shares.size()) {
-      fail(ErrorKind::usage,
-           name,
-           " = ",
-           text,
+      fail(ErrorKind::usage, name, " = ", text,
            ", must be one to three numbers of 0 or more, as in 969,30,1");
     }
     shares[count++] = *share;

@@ -36,10 +36,7 @@ std::uint64_t self_hash(const Footer& footer) {
   return xxh3_64(std::span(footer).first(kSelfBegin));
 }
 
-void hash_range(int fd,
-                std::uint64_t begin,
-                std::uint64_t end,
-                Hasher& hasher,
+void hash_range(int fd, std::uint64_t begin, std::uint64_t end, Hasher& hasher,
                 const std::filesystem::path& path) {
   std::vector<std::byte> buffer(std::min<std::uint64_t>(end - begin, std::uint64_t{1} << 20));
   while (begin < end) {
@@ -73,10 +70,7 @@ void write_footer(int fd, const Frame& frame, const std::filesystem::path& path)
 
 Frame check_frame(int fd, std::uint64_t file_bytes, const std::filesystem::path& path) {
   if (file_bytes < kFooterBytes) {
-    fail(ErrorKind::data,
-         path.string(),
-         ": ",
-         file_bytes,
+    fail(ErrorKind::data, path.string(), ": ", file_bytes,
          " bytes are no shard: truncated, or not made by pack");
   }
   const std::uint64_t begin = file_bytes - kFooterBytes;
@@ -84,12 +78,7 @@ Frame check_frame(int fd, std::uint64_t file_bytes, const std::filesystem::path&
   read_all(fd, footer, begin, path);
   if (std::memcmp(footer.data(), kMagic.data(), kMagic.size()) != 0 ||
       get_u64(footer, kSelfBegin) != self_hash(footer)) {
-    fail(ErrorKind::data,
-         path.string(),
-         ": footer (bytes ",
-         begin,
-         "..",
-         file_bytes,
+    fail(ErrorKind::data, path.string(), ": footer (bytes ", begin, "..", file_bytes,
          ") is damaged: the file is truncated, or was not made by pack");
   }
   Frame frame{get_u64(footer, 8),
@@ -99,23 +88,13 @@ Frame check_frame(int fd, std::uint64_t file_bytes, const std::filesystem::path&
   const bool fits = frame.hdf5_bytes == begin && frame.tokens_offset <= begin &&
                     frame.tokens_bytes <= begin - frame.tokens_offset;
   if (!fits) {
-    fail(ErrorKind::data,
-         path.string(),
-         ": ",
-         begin,
-         " bytes before the footer, it names ",
-         frame.hdf5_bytes,
-         ": bytes were lost or added");
+    fail(ErrorKind::data, path.string(), ": ", begin, " bytes before the footer, it names ",
+         frame.hdf5_bytes, ": bytes were lost or added");
   }
   if (hash_frame(fd, frame, path) != frame.xxh3) {
-    fail(ErrorKind::data,
-         path.string(),
-         ": damaged outside the tokens: header and tables in bytes 0..",
-         frame.tokens_offset,
-         " or ",
-         frame.tokens_offset + frame.tokens_bytes,
-         "..",
-         begin);
+    fail(ErrorKind::data, path.string(),
+         ": damaged outside the tokens: header and tables in bytes 0..", frame.tokens_offset,
+         " or ", frame.tokens_offset + frame.tokens_bytes, "..", begin);
   }
   return frame;
 }

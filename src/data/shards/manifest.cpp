@@ -15,8 +15,7 @@ Json optional_id(const std::optional<std::int64_t>& id) {
   return id ? Json(*id) : Json(nullptr);
 }
 
-std::optional<std::int64_t> read_id(const Json& json,
-                                    std::string_view key,
+std::optional<std::int64_t> read_id(const Json& json, std::string_view key,
                                     std::string_view where) {
   const auto found = json.find(std::string(key));
   if (found != json.end() && found->is_null()) return std::nullopt;
@@ -43,13 +42,7 @@ ShardEntry shard_from_json(const Json& json, std::size_t index, std::string_view
   ShardEntry shard;
   shard.file = json_get<std::string>(json, "file", where);
   if (shard.file != schema::shard_name(index)) {
-    fail(ErrorKind::data,
-         where,
-         ": shard ",
-         index,
-         " is '",
-         shard.file,
-         "', must be ",
+    fail(ErrorKind::data, where, ": shard ", index, " is '", shard.file, "', must be ",
          schema::shard_name(index));
   }
   shard.bytes = json_get<std::uint64_t>(json, "bytes", where);
@@ -89,8 +82,7 @@ void check_self_hash(std::string_view text, const std::filesystem::path& path) {
   const std::size_t at = text.rfind(kHashKey);
   if (at == std::string_view::npos ||
       text.substr(at + kHashKey.size()) != cat(xxh3_128_hex(text.substr(0, at)), "\"\n}\n")) {
-    fail(ErrorKind::data,
-         path.string(),
+    fail(ErrorKind::data, path.string(),
          ": damaged: its own checksum does not match (or it was edited by hand)");
   }
 }
@@ -114,16 +106,8 @@ Manifest Manifest::from_text(std::string_view text, const std::filesystem::path&
   const auto format = json_get<std::string>(json, "format", where);
   const auto version = json_get<std::uint64_t>(json, "version", where);
   if (format != schema::kFormat || version != schema::kVersion) {
-    fail(ErrorKind::data,
-         where,
-         ": format ",
-         format,
-         " version ",
-         version,
-         ", this program reads ",
-         schema::kFormat,
-         " version ",
-         schema::kVersion);
+    fail(ErrorKind::data, where, ": format ", format, " version ", version, ", this program reads ",
+         schema::kFormat, " version ", schema::kVersion);
   }
   Manifest manifest;
   manifest.kind = json_get<std::string>(json, "kind", where);

@@ -3,8 +3,8 @@
 #include <string>
 #include <string_view>
 
-/// Names of shard format version 1. Their meaning, and what may change, is promised in
-/// data_prep/README.md.
+/// Names of shard format version 1. Their meaning, and what may change, is
+/// promised in data_prep/README.md.
 namespace trireme::schema {
 
 inline constexpr std::string_view kFormat = "trireme-tokens";

@@ -27,12 +27,8 @@ void check_format(const Hdf5File& file, const std::filesystem::path& path) {
   if (format != schema::kFormat)
     fail(ErrorKind::data, path.string(), ": format '", format, "', must be ", schema::kFormat);
   if (version != schema::kVersion) {
-    fail(ErrorKind::data,
-         path.string(),
-         ": shard format version ",
-         version,
-         ", this program reads version ",
-         schema::kVersion);
+    fail(ErrorKind::data, path.string(), ": shard format version ", version,
+         ", this program reads version ", schema::kVersion);
   }
 }
 
@@ -58,14 +54,8 @@ void TokenShard::locate_tables() {
     const Hdf5Dataset info = file.dataset(name);
     const bool is_pairs = name.ends_with("_span") || name == schema::kLossSpan;
     if (is_pairs ? info.shape.size() != 2 || info.shape[1] != 2 : info.shape.size() != 1) {
-      fail(ErrorKind::data,
-           path_.string(),
-           ": ",
-           name,
-           " has ",
-           info.shape.size(),
-           " dimensions, must ",
-           is_pairs ? "be [S, 2]" : "have 1");
+      fail(ErrorKind::data, path_.string(), ": ", name, " has ", info.shape.size(),
+           " dimensions, must ", is_pairs ? "be [S, 2]" : "have 1");
     }
     const std::uint64_t bytes = info.count() * size_of(info.dtype);
     const bool inside = info.count() == 0 || (info.offset && info.count() <= frame_.hdf5_bytes &&
@@ -75,15 +65,9 @@ void TokenShard::locate_tables() {
       fail(ErrorKind::data, path_.string(), ": ", name, " is not contiguous inside the file");
     tables_[name] = {info.offset.value_or(0), info.count(), info.dtype};
   };
-  for (const char* name : {schema::kTokens,
-                           schema::kDocOffset,
-                           schema::kDocSource,
-                           schema::kDocSourceOffset,
-                           schema::kDocTextHash,
-                           schema::kIntegrity,
-                           schema::kSources,
-                           schema::kBad,
-                           schema::kMeta}) {
+  for (const char* name :
+       {schema::kTokens, schema::kDocOffset, schema::kDocSource, schema::kDocSourceOffset,
+        schema::kDocTextHash, schema::kIntegrity, schema::kSources, schema::kBad, schema::kMeta}) {
     locate(name);
   }
   const Table& meta = table(schema::kMeta);
@@ -102,19 +86,8 @@ void TokenShard::locate_tables() {
 void TokenShard::expect_table(const std::string& name, DType dtype, std::uint64_t count) const {
   const Table& found = table(name);
   if (found.dtype == dtype && found.count == count) return;
-  fail(ErrorKind::data,
-       path_.string(),
-       ": ",
-       name,
-       " is ",
-       dtype_name(found.dtype),
-       " [",
-       found.count,
-       "], must be ",
-       dtype_name(dtype),
-       " [",
-       count,
-       "]");
+  fail(ErrorKind::data, path_.string(), ": ", name, " is ", dtype_name(found.dtype), " [",
+       found.count, "], must be ", dtype_name(dtype), " [", count, "]");
 }
 
 void TokenShard::check_shape() const {
@@ -124,8 +97,7 @@ void TokenShard::check_shape() const {
   expect_table(schema::kDocSource, DType::u32, counts.documents);
   expect_table(schema::kDocSourceOffset, DType::u64, counts.documents);
   expect_table(schema::kDocTextHash, DType::u64, counts.documents);
-  expect_table(schema::kIntegrity,
-               DType::u64,
+  expect_table(schema::kIntegrity, DType::u64,
                (counts.tokens + schema::kBlockTokens - 1) / schema::kBlockTokens);
   for (const auto& [seq_len, sequences] : meta_.packs) {
     const std::string group = schema::pack_group(seq_len);
@@ -172,23 +144,14 @@ void TokenShard::read_bytes(std::uint64_t offset, std::span<std::byte> bytes) co
 }
 
 template <class T>
-std::vector<T> TokenShard::read_table(const std::string& name,
-                                      std::uint64_t begin,
+std::vector<T> TokenShard::read_table(const std::string& name, std::uint64_t begin,
                                       std::uint64_t count) const {
   const Table& at = table(name);
   if (size_of(at.dtype) != sizeof(T))
     fail(ErrorKind::data, path_.string(), ": ", name, " is ", dtype_name(at.dtype));
   if (count > at.count || begin > at.count - count) {
-    fail(ErrorKind::data,
-         path_.string(),
-         ": ",
-         name,
-         " has ",
-         at.count,
-         " entries, wanted ",
-         begin,
-         "..",
-         begin + count);
+    fail(ErrorKind::data, path_.string(), ": ", name, " has ", at.count, " entries, wanted ", begin,
+         "..", begin + count);
   }
   std::vector<T> values(count);
   if (count != 0)
@@ -208,21 +171,8 @@ void TokenShard::check_block(std::uint64_t block) const {
   read_bytes(frame_.tokens_offset + begin * width, bytes);
   if (xxh3_64(bytes) != read_table<std::uint64_t>(schema::kIntegrity, block, 1)[0]) {
     const std::uint64_t at = frame_.tokens_offset + begin * width;
-    fail(ErrorKind::data,
-         path_.string(),
-         ": ",
-         schema::kTokens,
-         " is damaged in block ",
-         block,
-         " (tokens ",
-         begin,
-         "..",
-         begin + count,
-         ", bytes ",
-         at,
-         "..",
-         at + bytes.size(),
-         ")");
+    fail(ErrorKind::data, path_.string(), ": ", schema::kTokens, " is damaged in block ", block,
+         " (tokens ", begin, "..", begin + count, ", bytes ", at, "..", at + bytes.size(), ")");
   }
   const std::lock_guard lock(live_->mutex);
   live_->checked[block] = true;
@@ -242,16 +192,8 @@ void TokenShard::verify_tokens() const {
 void TokenShard::read_tokens(std::uint64_t begin, std::span<std::int64_t> ids) const {
   if (ids.empty()) return;
   if (ids.size() > num_tokens() || begin > num_tokens() - ids.size()) {
-    fail(ErrorKind::data,
-         path_.string(),
-         ": ",
-         schema::kTokens,
-         " has ",
-         num_tokens(),
-         " entries, wanted ",
-         begin,
-         "..",
-         begin + ids.size());
+    fail(ErrorKind::data, path_.string(), ": ", schema::kTokens, " has ", num_tokens(),
+         " entries, wanted ", begin, "..", begin + ids.size());
   }
   const std::uint64_t last = (begin + ids.size() - 1) / schema::kBlockTokens;
   for (std::uint64_t block = begin / schema::kBlockTokens; block <= last; ++block)
@@ -291,22 +233,16 @@ std::vector<std::uint64_t> TokenShard::document_source_offsets() const {
   return read_table<std::uint64_t>(schema::kDocSourceOffset, 0, num_documents());
 }
 
-template std::vector<std::uint32_t> TokenShard::read_table(const std::string&,
-                                                           std::uint64_t,
+template std::vector<std::uint32_t> TokenShard::read_table(const std::string&, std::uint64_t,
                                                            std::uint64_t) const;
-template std::vector<std::uint64_t> TokenShard::read_table(const std::string&,
-                                                           std::uint64_t,
+template std::vector<std::uint64_t> TokenShard::read_table(const std::string&, std::uint64_t,
                                                            std::uint64_t) const;
 
 std::vector<Segment> TokenShard::segments(std::int64_t seq_len, std::uint64_t sequence) const {
   const std::string group = schema::pack_group(seq_len);
   const auto ends = read_table<std::uint64_t>(group + "/seq_ptr", sequence, 2);
   if (ends[1] < ends[0] || ends[1] - ends[0] > static_cast<std::uint64_t>(seq_len)) {
-    fail(ErrorKind::data,
-         path_.string(),
-         ": ",
-         group,
-         "/seq_ptr falls or jumps at sequence ",
+    fail(ErrorKind::data, path_.string(), ": ", group, "/seq_ptr falls or jumps at sequence ",
          sequence);
   }
   const std::uint64_t count = ends[1] - ends[0];

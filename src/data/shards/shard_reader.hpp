@@ -91,8 +91,8 @@ class TokenShard {
   [[nodiscard]] std::vector<Segment> segments(std::int64_t seq_len, std::uint64_t sequence) const;
   [[nodiscard]] std::uint32_t num_targets(std::int64_t seq_len, std::uint64_t sequence) const;
 
-  /// Reads every token block and compares its checksum. Throws Error(data) naming the first damaged
-  /// block.
+  /// Reads every token block and compares its checksum. Throws Error(data) naming
+  /// the first damaged block.
   void verify_tokens() const;
 
   /// Gives the file descriptor back; the next read opens it again.
@@ -118,17 +118,14 @@ class TokenShard {
   /// Of kind sft and dpo: names of their tables, and the check of their shapes.
   [[nodiscard]] std::vector<const char*> target_tables() const;
   void check_target_shape() const;
-  [[nodiscard]] std::vector<Span> read_spans(const char* ptr,
-                                             const char* span,
-                                             std::uint64_t doc,
+  [[nodiscard]] std::vector<Span> read_spans(const char* ptr, const char* span, std::uint64_t doc,
                                              std::uint64_t limit) const;
   [[nodiscard]] int file() const;  // the caller holds live_->mutex
   void read_bytes(std::uint64_t offset, std::span<std::byte> bytes) const;
   void check_block(std::uint64_t block) const;
   [[nodiscard]] const Table& table(const std::string& name) const;
   template <class T>
-  [[nodiscard]] std::vector<T> read_table(const std::string& name,
-                                          std::uint64_t begin,
+  [[nodiscard]] std::vector<T> read_table(const std::string& name, std::uint64_t begin,
                                           std::uint64_t count) const;
 
   std::filesystem::path path_;

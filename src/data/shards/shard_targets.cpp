@@ -26,13 +26,8 @@ void check_spans(std::span<const Span> spans, std::uint64_t limit, const std::st
 std::vector<const char*> TokenShard::target_tables() const {
   if (meta_.kind == schema::kKindSft) return {schema::kLossPtr, schema::kLossSpan};
   if (meta_.kind == schema::kKindDpo) {
-    return {schema::kPairPrompt,
-            schema::kPairChosen,
-            schema::kPairRejected,
-            schema::kChosenPtr,
-            schema::kChosenSpan,
-            schema::kRejectedPtr,
-            schema::kRejectedSpan};
+    return {schema::kPairPrompt, schema::kPairChosen,  schema::kPairRejected, schema::kChosenPtr,
+            schema::kChosenSpan, schema::kRejectedPtr, schema::kRejectedSpan};
   }
   return {};
 }
@@ -52,9 +47,7 @@ void TokenShard::check_target_shape() const {
   }
 }
 
-std::vector<Span> TokenShard::read_spans(const char* ptr,
-                                         const char* span,
-                                         std::uint64_t doc,
+std::vector<Span> TokenShard::read_spans(const char* ptr, const char* span, std::uint64_t doc,
                                          std::uint64_t limit) const {
   const auto ends = read_table<std::uint64_t>(ptr, doc, 2);
   const std::uint64_t stored = table(span).count / 2;
@@ -94,10 +87,7 @@ Pair TokenShard::pair(std::uint64_t doc) const {
   const auto ends = read_table<std::uint64_t>(schema::kDocOffset, doc, 2);
   const std::uint64_t total = std::uint64_t{result.prompt_len} + chosen_len + rejected_len;
   if (ends[1] < ends[0] || ends[1] - ends[0] != total) {
-    fail(ErrorKind::data,
-         path_.string(),
-         ": the lengths of pair ",
-         doc,
+    fail(ErrorKind::data, path_.string(), ": the lengths of pair ", doc,
          " are not those of its document");
   }
   const auto fill = [&](Pair::Side& side, std::uint64_t begin, std::uint32_t length) {

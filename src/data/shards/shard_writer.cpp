@@ -25,8 +25,7 @@ namespace {
 using Parts = std::vector<std::span<const std::byte>>;
 
 /// Calls `use(block)` for each run of `block_bytes` (the last may be shorter) of the joined parts.
-void for_each_block(const Parts& parts,
-                    std::size_t block_bytes,
+void for_each_block(const Parts& parts, std::size_t block_bytes,
                     const std::function<void(std::span<const std::byte>)>& use) {
   std::vector<std::byte> block;
   block.reserve(block_bytes);
@@ -84,8 +83,7 @@ void write_targets(Hdf5File& file, const ShardContent& content) {
 }
 
 /// Everything but the token bytes; returns where these belong.
-std::uint64_t write_skeleton(const std::filesystem::path& path,
-                             const ShardContent& content,
+std::uint64_t write_skeleton(const std::filesystem::path& path, const ShardContent& content,
                              const std::vector<std::uint64_t>& block_hashes) {
   Hdf5File file = Hdf5File::create(path);
   file.set_attribute("format", std::string(schema::kFormat));
@@ -109,10 +107,8 @@ std::uint64_t write_skeleton(const std::filesystem::path& path,
   return content.meta.counts.tokens == 0 ? 0 : offset;
 }
 
-void write_tokens_and_footer(const std::filesystem::path& path,
-                             const ShardContent& content,
-                             std::uint64_t tokens_offset,
-                             std::size_t block_bytes) {
+void write_tokens_and_footer(const std::filesystem::path& path, const ShardContent& content,
+                             std::uint64_t tokens_offset, std::size_t block_bytes) {
   const Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (!fd) fail_to_write("open again", path, errno);
   std::uint64_t at = tokens_offset;

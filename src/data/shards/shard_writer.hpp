@@ -36,9 +36,9 @@ struct ShardContent {
 };
 
 /// Writes folder/shard-NNNNN.h5 whole: temporary file, checked by reading it again, fsync, rename.
-/// The bytes depend on `content` alone. A temporary left by a killed writer starts with ".tmp." and
-/// may be deleted. Throws Error(resource) if the disk refuses or the shard exists already. Returns
-/// the path.
+/// The bytes depend on `content` alone. A temporary left by a killed writer starts
+/// with ".tmp." and may be deleted. Throws Error(resource) if the disk refuses or
+/// the shard exists already. Returns the path.
 std::filesystem::path write_shard(const std::filesystem::path& folder, const ShardContent& content);
 
 }  // namespace trireme

@@ -38,8 +38,7 @@ void PairTable::append(const PairTable& other) {
   rejected.append(other.rejected);
 }
 
-std::uint32_t count_targets(std::span<const Span> spans,
-                            std::uint32_t begin,
+std::uint32_t count_targets(std::span<const Span> spans, std::uint32_t begin,
                             std::uint32_t length) {
   std::uint32_t count = 0;
   for (const Span& span : spans) {
@@ -58,10 +57,8 @@ void count_span_targets(const SpanTable& table, PackTable& pack) {
   }
 }
 
-std::int64_t fill_targets(std::span<const Span> spans,
-                          std::uint32_t begin,
-                          std::span<const std::int64_t> ids,
-                          std::span<std::int64_t> targets) {
+std::int64_t fill_targets(std::span<const Span> spans, std::uint32_t begin,
+                          std::span<const std::int64_t> ids, std::span<std::int64_t> targets) {
   std::int64_t count = 0;
   for (const Span& span : spans) {
     const Span inside = clip(span, begin, begin + static_cast<std::uint32_t>(ids.size()));

@@ -49,8 +49,8 @@ struct PairTable {
   void append(const PairTable& other);
 };
 
-/// Tokens of a document's piece [begin, begin + length) that are targets: in a span, and not the
-/// piece's first.
+/// Tokens of a document's piece [begin, begin + length) that are targets:
+/// in a span, and not the piece's first.
 std::uint32_t count_targets(std::span<const Span> spans, std::uint32_t begin, std::uint32_t length);
 
 /// Fills pack.targets anew for documents whose targets are `table`'s.
@@ -60,9 +60,7 @@ void count_span_targets(const SpanTable& table, PackTable& pack);
 ///   ids      its tokens
 ///   targets  as many; targets[i] = ids[i+1] where token begin+i+1 is in a span, else left as it is
 /// Returns how many were written.
-std::int64_t fill_targets(std::span<const Span> spans,
-                          std::uint32_t begin,
-                          std::span<const std::int64_t> ids,
-                          std::span<std::int64_t> targets);
+std::int64_t fill_targets(std::span<const Span> spans, std::uint32_t begin,
+                          std::span<const std::int64_t> ids, std::span<std::int64_t> targets);
 
 }  // namespace trireme

@@ -5,9 +5,7 @@
 namespace trireme::ops::kernels {
 namespace {
 
-inline std::int64_t head_offset(const HeadStrides& s,
-                                std::int64_t b,
-                                std::int64_t t,
+inline std::int64_t head_offset(const HeadStrides& s, std::int64_t b, std::int64_t t,
                                 std::int64_t h) {
   return b * s.batch + t * s.token + h * s.head;
 }
@@ -107,15 +105,10 @@ inline void philox_round(U (&c)[4], std::uint32_t key0, std::uint32_t key1) {
 }
 
 /// Words of 16 consecutive blocks, in the order of the features they belong to.
-inline void philox_words(std::uint64_t key,
-                         std::uint32_t first_block,
-                         std::uint32_t position,
-                         std::uint64_t sample,
-                         std::uint32_t* words) {
+inline void philox_words(std::uint64_t key, std::uint32_t first_block, std::uint32_t position,
+                         std::uint64_t sample, std::uint32_t* words) {
   const U index = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  U c[4] = {index + first_block,
-            U{} + position,
-            U{} + static_cast<std::uint32_t>(sample),
+  U c[4] = {index + first_block, U{} + position, U{} + static_cast<std::uint32_t>(sample),
             U{} + static_cast<std::uint32_t>(sample >> 32)};
   auto key0 = static_cast<std::uint32_t>(key);
   auto key1 = static_cast<std::uint32_t>(key >> 32);

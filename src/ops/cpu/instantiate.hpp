@@ -30,20 +30,9 @@ TRIREME_BY_ELEMENT(dropout, Dropout)
 }  // namespace
 
 extern const Table TRIREME_KERNEL_TABLE;
-const Table TRIREME_KERNEL_TABLE = {TRIREME_KERNEL_NAME,
-                                    rms_forward,
-                                    rms_backward,
-                                    swiglu_forward,
-                                    swiglu_backward,
-                                    heads_forward,
-                                    heads_backward,
-                                    cross_entropy,
-                                    dropout,
-                                    softmax_block,
-                                    softmax_block_backward,
-                                    pack_pairs,
-                                    transpose,
-                                    round_rows,
-                                    row_products};
+const Table TRIREME_KERNEL_TABLE = {
+    TRIREME_KERNEL_NAME,    rms_forward,    rms_backward,  swiglu_forward, swiglu_backward,
+    heads_forward,          heads_backward, cross_entropy, dropout,        softmax_block,
+    softmax_block_backward, pack_pairs,     transpose,     round_rows,     row_products};
 
 }  // namespace trireme::ops::kernels

@@ -2,11 +2,11 @@
 #include <cstdint>
 #include <span>
 
-/// Loops of the fast CPU path on raw pointers: no torch here. Every instruction set has its own
-/// object file; `table()` picks one at run time, so that one binary runs on every x86-64 machine.
-/// All arithmetic is in fp32 whatever the element type; a result is rounded once (to nearest even)
-/// when it is stored. Strides and widths count elements. Functions do one range of rows and start
-/// no threads.
+/// Loops of the fast CPU path on raw pointers: no torch here. Every instruction set
+/// has its own object file; `table()` picks one at run time, so that one binary runs
+/// on every x86-64 machine. All arithmetic is in fp32 whatever the element type;
+/// a result is rounded once (to nearest even) when it is stored. Strides and widths count elements.
+/// Functions do one range of rows and start no threads.
 namespace trireme::ops::kernels {
 
 enum class Element : std::uint8_t { f32, bf16 };
@@ -111,8 +111,8 @@ struct Dropout {
   float factor;
 };
 
-/// One block of scores, keys down and queries across, so that a query's statistics lie along the
-/// vector lanes.
+/// One block of scores, keys down and queries across, so that a query's statistics
+/// lie along the vector lanes.
 struct ScoreBlock {
   std::int64_t keys;         // rows, even
   std::int64_t queries;      // columns, a multiple of 16
@@ -132,55 +132,30 @@ struct Table {
   void (*heads_backward)(const Heads&);
   void (*cross_entropy)(const CrossEntropy&);
   void (*dropout)(const Dropout&);
-  /// Online softmax: updates maximum and total [queries] (log2 units for the maximum), writes the
-  /// weights of `scores` in pairs of rows (VNNI) and scales `out` [width, queries], the sums so
-  /// far.
-  void (*softmax_block)(const ScoreBlock&,
-                        const float* scores,
-                        float* maximum,
-                        float* total,
-                        std::uint16_t* weights_pairs,
-                        float* out,
-                        std::int64_t width);
+  /// Online softmax: updates maximum and total [queries] (log2 units for the
+  /// maximum), writes the weights of `scores` in pairs of rows (VNNI) and scales
+  /// `out` [width, queries], the sums so far.
+  void (*softmax_block)(const ScoreBlock&, const float* scores, float* maximum, float* total,
+                        std::uint16_t* weights_pairs, float* out, std::int64_t width);
   /// weights = exp(scores - lse), grad_scores = weights * (grad_weights - along) * scale; bf16,
   /// row-major, and grad_scores once more in pairs of rows.
-  void (*softmax_block_backward)(const ScoreBlock&,
-                                 const float* scores,
-                                 const float* grad_weights,
-                                 const float* lse,
-                                 const float* along,
-                                 std::uint16_t* weights,
-                                 std::uint16_t* grad_scores,
-                                 std::uint16_t* grad_scores_pairs);
+  void (*softmax_block_backward)(const ScoreBlock&, const float* scores, const float* grad_weights,
+                                 const float* lse, const float* along, std::uint16_t* weights,
+                                 std::uint16_t* grad_scores, std::uint16_t* grad_scores_pairs);
   /// Two bf16 rows become one row of 32-bit pairs, even row in the low half. rows even, width a
   /// multiple of 16.
-  void (*pack_pairs)(const std::uint16_t* rows,
-                     std::int64_t stride,
-                     std::int64_t num_rows,
-                     std::int64_t width,
-                     std::uint32_t* pairs);
+  void (*pack_pairs)(const std::uint16_t* rows, std::int64_t stride, std::int64_t num_rows,
+                     std::int64_t width, std::uint32_t* pairs);
   /// 32-bit elements; rows and columns are multiples of 16.
-  void (*transpose)(const std::uint32_t* in,
-                    std::int64_t in_stride,
-                    std::uint32_t* out,
-                    std::int64_t out_stride,
-                    std::int64_t rows,
-                    std::int64_t columns);
+  void (*transpose)(const std::uint32_t* in, std::int64_t in_stride, std::uint32_t* out,
+                    std::int64_t out_stride, std::int64_t rows, std::int64_t columns);
   /// Rows of fp32 times one factor each (null: 1), rounded to bf16.
-  void (*round_rows)(const float* in,
-                     std::int64_t in_stride,
-                     const float* factors,
-                     std::uint16_t* out,
-                     std::int64_t out_stride,
-                     std::int64_t rows,
+  void (*round_rows)(const float* in, std::int64_t in_stride, const float* factors,
+                     std::uint16_t* out, std::int64_t out_stride, std::int64_t rows,
                      std::int64_t width);
   /// products[r] = sum over width of a[r] * b[r].
-  void (*row_products)(const std::uint16_t* a,
-                       std::int64_t a_stride,
-                       const std::uint16_t* b,
-                       std::int64_t b_stride,
-                       float* products,
-                       std::int64_t rows,
+  void (*row_products)(const std::uint16_t* a, std::int64_t a_stride, const std::uint16_t* b,
+                       std::int64_t b_stride, float* products, std::int64_t rows,
                        std::int64_t width);
 };
 

@@ -5,11 +5,8 @@
 namespace trireme::ops::kernels {
 namespace {
 
-void pack_pairs(const std::uint16_t* rows,
-                std::int64_t stride,
-                std::int64_t num_rows,
-                std::int64_t width,
-                std::uint32_t* pairs) {
+void pack_pairs(const std::uint16_t* rows, std::int64_t stride, std::int64_t num_rows,
+                std::int64_t width, std::uint32_t* pairs) {
   for (std::int64_t r = 0; r < num_rows; r += 2) {
     for (std::int64_t i = 0; i < width; i += kLanes) {
       Half even;
@@ -22,8 +19,8 @@ void pack_pairs(const std::uint16_t* rows,
   }
 }
 
-/// One of four stages: exchanges, between vectors `distance` apart, the lanes whose index has that
-/// bit different.
+/// One of four stages: exchanges, between vectors `distance` apart, the lanes
+/// whose index has that bit different.
 template <int distance>
 inline void exchange(U (&v)[16]) {
   U low_mask;
@@ -42,12 +39,8 @@ inline void exchange(U (&v)[16]) {
   }
 }
 
-void transpose(const std::uint32_t* in,
-               std::int64_t in_stride,
-               std::uint32_t* out,
-               std::int64_t out_stride,
-               std::int64_t rows,
-               std::int64_t columns) {
+void transpose(const std::uint32_t* in, std::int64_t in_stride, std::uint32_t* out,
+               std::int64_t out_stride, std::int64_t rows, std::int64_t columns) {
   for (std::int64_t r = 0; r < rows; r += 16) {
     for (std::int64_t c = 0; c < columns; c += 16) {
       U v[16];
@@ -62,13 +55,8 @@ void transpose(const std::uint32_t* in,
   }
 }
 
-void round_rows(const float* in,
-                std::int64_t in_stride,
-                const float* factors,
-                std::uint16_t* out,
-                std::int64_t out_stride,
-                std::int64_t rows,
-                std::int64_t width) {
+void round_rows(const float* in, std::int64_t in_stride, const float* factors, std::uint16_t* out,
+                std::int64_t out_stride, std::int64_t rows, std::int64_t width) {
   for (std::int64_t r = 0; r < rows; ++r) {
     const float factor = factors == nullptr ? 1.0F : factors[r];
     for_vectors(width, [&](std::int64_t i, std::int64_t n) {
@@ -77,13 +65,8 @@ void round_rows(const float* in,
   }
 }
 
-void row_products(const std::uint16_t* a,
-                  std::int64_t a_stride,
-                  const std::uint16_t* b,
-                  std::int64_t b_stride,
-                  float* products,
-                  std::int64_t rows,
-                  std::int64_t width) {
+void row_products(const std::uint16_t* a, std::int64_t a_stride, const std::uint16_t* b,
+                  std::int64_t b_stride, float* products, std::int64_t rows, std::int64_t width) {
   for (std::int64_t r = 0; r < rows; ++r) {
     F sum{};
     for_vectors(width, [&](std::int64_t i, std::int64_t n) {

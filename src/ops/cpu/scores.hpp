@@ -1,8 +1,8 @@
 #pragma once
 #include "ops/cpu/rows.hpp"
 
-/// The elementwise part of attention, between its matmuls. Included once by every instruction set's
-/// file.
+/// The elementwise part of attention, between its matmuls. Included once by
+/// every instruction set's file.
 namespace trireme::ops::kernels {
 namespace {
 
@@ -30,13 +30,8 @@ inline void store_pairs(std::uint16_t* p, F even, F odd) {
 /// they are then at most 2^8, exact in relative terms, and the sums so far need no scaling.
 constexpr float kSlack = 8.0F;
 
-void softmax_block(const ScoreBlock& block,
-                   const float* scores,
-                   float* maximum,
-                   float* total,
-                   std::uint16_t* weights_pairs,
-                   float* out,
-                   std::int64_t width) {
+void softmax_block(const ScoreBlock& block, const float* scores, float* maximum, float* total,
+                   std::uint16_t* weights_pairs, float* out, std::int64_t width) {
   const float scale = block.scale * kLog2e;
   const F lowest = splat(-__builtin_huge_valf());
   for (std::int64_t q = 0; q < block.queries; q += kLanes) {
@@ -68,14 +63,9 @@ void softmax_block(const ScoreBlock& block,
   }
 }
 
-void softmax_block_backward(const ScoreBlock& block,
-                            const float* scores,
-                            const float* grad_weights,
-                            const float* lse,
-                            const float* along,
-                            std::uint16_t* weights,
-                            std::uint16_t* grad_scores,
-                            std::uint16_t* grad_scores_pairs) {
+void softmax_block_backward(const ScoreBlock& block, const float* scores, const float* grad_weights,
+                            const float* lse, const float* along, std::uint16_t* weights,
+                            std::uint16_t* grad_scores, std::uint16_t* grad_scores_pairs) {
   const float scale = block.scale * kLog2e;
   for (std::int64_t key = 0; key < block.keys; key += 2) {
     const bool masked = !all_seen(block, key) || !all_seen(block, key + 1);

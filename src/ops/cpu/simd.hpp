@@ -121,8 +121,8 @@ inline F exp2_lanes(F x) {
   return sum * power;
 }
 
-/// 2^x for x under 127, relative error under 3e-6: enough for what is then rounded to bf16.
-/// Degree 5.
+/// 2^x for x under 127, relative error under 3e-6: enough for what is then
+/// rounded to bf16. Degree 5.
 inline F exp2_rough_lanes(F x) {
   const F low = splat(-127.0F);
   const F magic = splat(12582912.0F);

@@ -10,8 +10,8 @@
 namespace trireme {
 namespace {
 
-/// A candidate of a short piece in one number, so that the smallest number is the next merge: rank,
-/// then position.
+/// A candidate of a short piece in one number, so that the smallest number is the
+/// next merge: rank, then position.
 constexpr int kPositionBits = 5;
 constexpr std::int32_t kNoCandidate = std::numeric_limits<std::int32_t>::max();
 static_assert(BpeModel::kShortPiece == 1 << kPositionBits &&
@@ -86,8 +86,8 @@ inline const BpeModel::ByteMerge& BpeModel::byte_merge(char left, char right) co
 }
 
 std::size_t BpeModel::merge_short(std::string_view piece, std::uint32_t* out) const {
-  // Symbols keep their place; a merged one is skipped by `next`. The scan is over plain numbers,
-  // which vectorizes.
+  // Symbols keep their place; a merged one is skipped by `next`. The scan is over
+  // plain numbers, which vectorizes.
   std::array<std::int32_t, kShortPiece> candidates;
   std::array<std::uint32_t, kShortPiece> ids;
   std::array<std::uint32_t, kShortPiece> results;  // what a candidate becomes
@@ -133,8 +133,7 @@ std::size_t BpeModel::merge_short(std::string_view piece, std::uint32_t* out) co
   return count;
 }
 
-std::size_t BpeModel::merge_long(std::string_view piece,
-                                 BpeScratch& scratch,
+std::size_t BpeModel::merge_long(std::string_view piece, BpeScratch& scratch,
                                  std::uint32_t* out) const {
   auto& ids = scratch.ids;
   auto& ranks = scratch.ranks;
@@ -190,8 +189,7 @@ std::size_t BpeModel::merge(std::string_view piece, BpeScratch& scratch, std::ui
   return piece.size() <= kShortPiece ? merge_short(piece, out) : merge_long(piece, scratch, out);
 }
 
-std::size_t BpeModel::encode_piece(std::string_view piece,
-                                   BpeScratch& scratch,
+std::size_t BpeModel::encode_piece(std::string_view piece, BpeScratch& scratch,
                                    std::uint32_t* out) const {
   if (const auto id = whole(piece)) {
     *out = *id;

@@ -77,9 +77,7 @@ void Seams::add_token(std::string_view bytes) {
   }
 }
 
-bool Seams::joined(const char* left,
-                   std::size_t left_size,
-                   const char* right,
+bool Seams::joined(const char* left, std::size_t left_size, const char* right,
                    std::size_t right_size) const noexcept {
   for (std::size_t i = left_size; i > 0; --i) {
     const std::uint64_t tail = packed(left + left_size - i, i);

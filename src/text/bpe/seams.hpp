@@ -25,9 +25,7 @@ class Seams {
  private:
   void add_token(std::string_view bytes);
   void set(std::string_view left, std::string_view right);
-  [[nodiscard]] bool joined(const char* left,
-                            std::size_t left_size,
-                            const char* right,
+  [[nodiscard]] bool joined(const char* left, std::size_t left_size, const char* right,
                             std::size_t right_size) const noexcept;
   [[nodiscard]] std::uint64_t bit_of(std::uint64_t left, std::uint64_t right) const noexcept;
 

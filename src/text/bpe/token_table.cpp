@@ -67,15 +67,9 @@ std::string content_hash(const TokenizerSpec& spec) {
     line("token", number(id), number(token.size()), std::string(token));
   for (const MergeRule& rule : spec.merges) line("merge", number(rule.left), number(rule.right));
   for (const AddedToken& token : spec.added) {
-    line("added",
-         number(token.id),
-         number(token.content.size()),
-         token.content,
-         number(token.single_word),
-         number(token.lstrip),
-         number(token.rstrip),
-         number(token.normalized),
-         number(token.special));
+    line("added", number(token.id), number(token.content.size()), token.content,
+         number(token.single_word), number(token.lstrip), number(token.rstrip),
+         number(token.normalized), number(token.special));
   }
   if (const auto form = byte_level_form(spec.steps)) {
     line("split", form->regex ? "gpt2" : "none", number(form->prefix_space));

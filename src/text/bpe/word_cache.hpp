@@ -9,9 +9,9 @@
 
 namespace trireme {
 
-/// Ids of pieces seen before, bounded in memory: words repeat, and a look-up is far cheaper than
-/// merging. Two direct-mapped tables, so a new piece replaces the one it collides with and nothing
-/// ever grows:
+/// Ids of pieces seen before, bounded in memory: words repeat, and a look-up is far
+/// cheaper than merging. Two direct-mapped tables, so a new piece replaces the one
+/// it collides with and nothing ever grows:
 ///   short   pieces of at most 15 bytes and 11 ids, both inside the slot, which is a cache line
 ///   long    up to kMaxBytes bytes; bytes and ids in a ring, a slot is valid until the ring has
 ///   gone past it
@@ -24,13 +24,13 @@ class WordCache {
 
   WordCache();
 
-  /// Writes the ids of `piece` (not empty) to `out` and returns how many there are; 0 if it is not
-  /// here. `out` has room for one id a byte, and kMaxShortIds in any case: more than there are may
-  /// be written.
+  /// Writes the ids of `piece` (not empty) to `out` and returns how many there are;
+  /// 0 if it is not here. `out` has room for one id a byte, and kMaxShortIds in any case:
+  /// more than there are may be written.
   std::size_t find(std::string_view piece, std::uint32_t* out) const noexcept;
 
-  /// The same where kPadding bytes from the start of `piece` on can be read: without a branch for
-  /// its length.
+  /// The same where kPadding bytes from the start of `piece` on can be read:
+  /// without a branch for its length.
   static constexpr std::size_t kPadding = 16;
   std::size_t find_padded(std::string_view piece, std::uint32_t* out) const noexcept;
 
@@ -88,8 +88,8 @@ T load_as(const char* p) noexcept {
 }  // namespace detail
 
 inline WordCache::Key WordCache::key_of(std::string_view piece) noexcept {
-  // Loads that overlap inside the piece instead of a copy of variable length; equal bytes overlap
-  // equally.
+  // Loads that overlap inside the piece instead of a copy of variable length;
+  // equal bytes overlap equally.
   const char* const p = piece.data();
   const std::size_t n = piece.size();
   Key key{.high = std::uint64_t{n} << 56};

@@ -13,8 +13,7 @@ PhiloxBlock numbers(const ChatAugment& augment, std::string_view purpose, const 
 
 }  // namespace
 
-void add_system_prompt(const ChatAugment& augment,
-                       const ChatDraw& draw,
+void add_system_prompt(const ChatAugment& augment, const ChatDraw& draw,
                        Conversation& conversation) {
   if (augment.add_system <= 0 || augment.system_prompts.empty()) return;
   if (conversation.declares_tools || conversation.messages.empty() ||

@@ -26,8 +26,7 @@ struct ChatDraw {
 };
 
 /// Perhaps puts a system message first.
-void add_system_prompt(const ChatAugment& augment,
-                       const ChatDraw& draw,
+void add_system_prompt(const ChatAugment& augment, const ChatDraw& draw,
                        Conversation& conversation);
 
 /// Whether this chat loses its empty think blocks.

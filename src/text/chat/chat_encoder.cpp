@@ -11,10 +11,9 @@ constexpr EncodeOptions kPlain{.add_special_tokens = false, .match_added_tokens 
 
 /// The content that `range` touches first, if it touches one.
 const TextRange* first_overlap(const std::vector<TextRange>& contents, TextRange range) {
-  const auto found = std::upper_bound(
-      contents.begin(), contents.end(), range.begin, [](std::size_t at, const TextRange& content) {
-        return at < content.end;
-      });
+  const auto found =
+      std::upper_bound(contents.begin(), contents.end(), range.begin,
+                       [](std::size_t at, const TextRange& content) { return at < content.end; });
   return found != contents.end() && found->begin < range.end ? &*found : nullptr;
 }
 

@@ -73,27 +73,21 @@ struct ChatReader::Impl {
   std::string quoted_inner;
 
   /// As with.parse; reads what Python reads.
-  simdjson::error_code parse(simdjson::dom::parser& with,
-                             std::string_view json,
-                             bool has_padding,
-                             std::string& storage,
-                             element& parsed);
+  simdjson::error_code parse(simdjson::dom::parser& with, std::string_view json, bool has_padding,
+                             std::string& storage, element& parsed);
   /// The digits of a number that is kept as a text.
   [[nodiscard]] std::optional<std::string_view> odd_number(std::string_view text) const;
   std::string_view text_of(const element& value, std::string_view where, const char* what) const;
   void append_object(const object& value, std::string& out) const;
   void append_json(const element& value, std::string& out) const;
 
-  /// A list that is given as JSON, or as a text that holds JSON. None if it is absent, empty or
-  /// "".
+  /// A list that is given as JSON, or as a text that holds JSON. None if it is absent, empty or "".
   std::optional<array> list_of(const object& parent, const char* key, const std::string& where);
   void read_tools(const object& parent, const std::string& where, Conversation& conversation);
   void read_calls(const object& parent, const std::string& where, ChatMessage& message);
   void read_message(const object& given, const std::string& where, Conversation& conversation);
   /// `prompt`: what came before, prepended unless the list repeats it.
-  Conversation read_messages(const object& root,
-                             const element& value,
-                             std::string_view name,
+  Conversation read_messages(const object& root, const element& value, std::string_view name,
                              Conversation prompt = {});
   Conversation read_list(const element& value, std::string_view name);
   [[nodiscard]] std::string_view text_field(const object& root, const std::string& name) const;
@@ -102,10 +96,8 @@ struct ChatReader::Impl {
   void read(const object& root, std::vector<Conversation>& conversations);
 };
 
-simdjson::error_code ChatReader::Impl::parse(simdjson::dom::parser& with,
-                                             std::string_view json,
-                                             bool has_padding,
-                                             std::string& storage,
+simdjson::error_code ChatReader::Impl::parse(simdjson::dom::parser& with, std::string_view json,
+                                             bool has_padding, std::string& storage,
                                              element& parsed) {
   const simdjson::error_code code = with.parse(json.data(), json.size(), !has_padding).get(parsed);
   if (code == simdjson::SUCCESS) return code;
@@ -121,8 +113,7 @@ std::optional<std::string_view> ChatReader::Impl::odd_number(std::string_view te
   return text.substr(kOddNumber.size());
 }
 
-std::string_view ChatReader::Impl::text_of(const element& value,
-                                           std::string_view where,
+std::string_view ChatReader::Impl::text_of(const element& value, std::string_view where,
                                            const char* what) const {
   std::string_view text;
   if (value.get(text) != simdjson::SUCCESS) refuse(where, what, " is not a text");
@@ -192,8 +183,7 @@ void ChatReader::Impl::append_json(const element& value, std::string& out) const
   }
 }
 
-std::optional<array> ChatReader::Impl::list_of(const object& parent,
-                                               const char* key,
+std::optional<array> ChatReader::Impl::list_of(const object& parent, const char* key,
                                                const std::string& where) {
   std::optional<element> value = find_value(parent, key);
   if (!value) return std::nullopt;
@@ -215,8 +205,7 @@ std::optional<array> ChatReader::Impl::list_of(const object& parent,
   return list;
 }
 
-void ChatReader::Impl::read_tools(const object& parent,
-                                  const std::string& where,
+void ChatReader::Impl::read_tools(const object& parent, const std::string& where,
                                   Conversation& conversation) {
   std::optional<array> list = list_of(parent, "tools", where);
   if (!list) list = list_of(parent, "functions", where);
@@ -229,8 +218,7 @@ void ChatReader::Impl::read_tools(const object& parent,
   }
 }
 
-void ChatReader::Impl::read_calls(const object& parent,
-                                  const std::string& where,
+void ChatReader::Impl::read_calls(const object& parent, const std::string& where,
                                   ChatMessage& message) {
   const std::optional<array> list = list_of(parent, "tool_calls", where);
   if (!list) return;
@@ -255,8 +243,7 @@ void ChatReader::Impl::read_calls(const object& parent,
   }
 }
 
-void ChatReader::Impl::read_message(const object& given,
-                                    const std::string& where,
+void ChatReader::Impl::read_message(const object& given, const std::string& where,
                                     Conversation& conversation) {
   ChatMessage& message = conversation.messages.emplace_back();
   const auto role = find_value(given, "role");
@@ -292,17 +279,15 @@ Conversation ChatReader::Impl::read_list(const element& value, std::string_view 
   return conversation;
 }
 
-Conversation ChatReader::Impl::read_messages(const object& root,
-                                             const element& value,
-                                             std::string_view name,
-                                             Conversation prompt) {
+Conversation ChatReader::Impl::read_messages(const object& root, const element& value,
+                                             std::string_view name, Conversation prompt) {
   Conversation conversation = read_list(value, name);
   const auto answers = [](const ChatMessage& one) { return one.role == Role::assistant; };
   if (std::none_of(conversation.messages.begin(), conversation.messages.end(), answers))
     refuse("field '", name, "' has no assistant message");
   if (!begins_with(conversation.messages, prompt.messages)) {
-    conversation.messages.insert(
-        conversation.messages.begin(), prompt.messages.begin(), prompt.messages.end());
+    conversation.messages.insert(conversation.messages.begin(), prompt.messages.begin(),
+                                 prompt.messages.end());
     if (!conversation.declares_tools) {
       conversation.tools = std::move(prompt.tools);
       conversation.declares_tools = prompt.declares_tools;
@@ -319,8 +304,7 @@ std::string_view ChatReader::Impl::text_field(const object& root, const std::str
 }
 
 /// trl's older form: a prompt and two answers, all texts.
-Conversation ChatReader::Impl::read_texts(const object& root,
-                                          std::string_view answer,
+Conversation ChatReader::Impl::read_texts(const object& root, std::string_view answer,
                                           const std::string& name) {
   if (!find_value(root, fields[0]))
     refuse("field '", name, "' is a text, and there is no field '", fields[0], "'");
@@ -369,8 +353,7 @@ ChatReader::ChatReader(ChatReader&&) noexcept = default;
 ChatReader& ChatReader::operator=(ChatReader&&) noexcept = default;
 ChatReader::~ChatReader() = default;
 
-std::optional<ChatProblem> ChatReader::read(const char* json,
-                                            std::size_t size,
+std::optional<ChatProblem> ChatReader::read(const char* json, std::size_t size,
                                             std::vector<Conversation>& conversations) {
   conversations.clear();
   element root;

@@ -23,15 +23,14 @@ struct ChatProblem {
 
 /// Reads conversations from JSON objects. Reused for many; not shared between threads.
 ///
-/// A message is {"role", "content"} and may have "reasoning_content", "tool_calls" and, if it is a
-/// system message, "tools"; both lists are JSON or a text that holds JSON. A call is
-/// {"name", "arguments"}, or an object whose "function" is one. Tools come from the last system
-/// message that has some, else from a field "tools" beside the messages. What is written into a
-/// chat as JSON is laid out as Python's json.dumps does it. Content may be null only beside a
-/// thought or a call. A conversation must have an answer. Of equal keys the last counts; fields
-/// that are not named here are not looked at. Numbers are read as Python's json reads them, so also
-/// integers beyond 64 bits, 1e999, NaN and Infinity. Source: MiniMind's data sets, OpenAI's chat
-/// API.
+/// A message is {"role", "content"} and may have "reasoning_content", "tool_calls" and, if it is
+/// a system message, "tools"; both lists are JSON or a text that holds JSON. A call is {"name",
+/// "arguments"}, or an object whose "function" is one. Tools come from the last system message that
+/// has some, else from a field "tools" beside the messages. What is written into a chat as JSON is
+/// laid out as Python's json.dumps does it. Content may be null only beside a thought or a call.
+/// A conversation must have an answer. Of equal keys the last counts; fields that are not named
+/// here are not looked at. Numbers are read as Python's json reads them, so also integers beyond
+/// 64 bits, 1e999, NaN and Infinity. Source: MiniMind's data sets, OpenAI's chat API.
 class ChatReader {
  public:
   /// `fields`: none, or names of fields that are read in place of the usual ones: two texts, the
@@ -45,8 +44,7 @@ class ChatReader {
 
   /// Reads one object; 64 more bytes must be readable after its `size` bytes. On success
   /// `conversations` holds one (conversation) or two (chosen, rejected).
-  std::optional<ChatProblem> read(const char* json,
-                                  std::size_t size,
+  std::optional<ChatProblem> read(const char* json, std::size_t size,
                                   std::vector<Conversation>& conversations);
 
  private:

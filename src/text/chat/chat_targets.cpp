@@ -83,11 +83,8 @@ ChatMask parse_chat_mask(std::string_view name) {
   fail(ErrorKind::usage, "--mask ", name, ", must be answer or minimind");
 }
 
-std::vector<TokenSpan> chat_targets(const RenderedChat& chat,
-                                    const EncodedChat& encoded,
-                                    ChatMask mask,
-                                    MaskSearch search,
-                                    std::size_t num_kept) {
+std::vector<TokenSpan> chat_targets(const RenderedChat& chat, const EncodedChat& encoded,
+                                    ChatMask mask, MaskSearch search, std::size_t num_kept) {
   Targets targets(chat, encoded, num_kept);
   if (mask == ChatMask::answer || search == MaskSearch::every_answer) {
     targets.add_answers(mask == ChatMask::minimind);

@@ -26,8 +26,8 @@ struct TokenSpan {
   bool operator==(const TokenSpan&) const = default;
 };
 
-/// Tokens among the first `num_kept` that are targets: ascending, disjoint, never token 0, which
-/// nothing predicts.
+/// Tokens among the first `num_kept` that are targets: ascending, disjoint, never
+/// token 0, which nothing predicts.
 ///
 /// A token is a target if all of it lies in a trained range: one that crosses a border (a line end
 /// of the header joined with one that begins the answer) is not, so no text of the template is
@@ -35,11 +35,8 @@ struct TokenSpan {
 /// ChatMask::minimind gives the targets that MiniMind's search for token sequences gives on a chat
 /// of `num_kept` tokens whose texts contain none of the markers; texts that do change nothing here.
 /// chatml and qwen3 are searched like V3.
-std::vector<TokenSpan> chat_targets(const RenderedChat& chat,
-                                    const EncodedChat& encoded,
-                                    ChatMask mask,
-                                    MaskSearch search,
-                                    std::size_t num_kept);
+std::vector<TokenSpan> chat_targets(const RenderedChat& chat, const EncodedChat& encoded,
+                                    ChatMask mask, MaskSearch search, std::size_t num_kept);
 
 std::size_t count_targets(const std::vector<TokenSpan>& spans) noexcept;
 

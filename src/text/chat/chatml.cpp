@@ -6,8 +6,8 @@ namespace {
 constexpr std::string_view kStart = "<|im_start|>";
 constexpr std::string_view kEnd = "<|im_end|>";
 
-// The words around the tools, as Qwen2.5, Qwen3 and MiniMind write them: they are part of the
-// format.
+// The words around the tools, as Qwen2.5, Qwen3 and MiniMind write them:
+// they are part of the format.
 constexpr std::string_view kBeforeTools =
     "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
     "You are provided with function signatures within <tools></tools> XML tags:\n<tools>";
@@ -177,8 +177,7 @@ class ChatMl {
 
 }  // namespace
 
-RenderedChat render_chatml(const ChatMlStyle& style,
-                           const Conversation& conversation,
+RenderedChat render_chatml(const ChatMlStyle& style, const Conversation& conversation,
                            const RenderOptions& options) {
   return std::move(ChatMl(style, conversation, options).out);
 }

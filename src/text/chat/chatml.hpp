@@ -29,8 +29,7 @@ inline constexpr ChatMlStyle kPlainChatMl{
     .default_system = "", .think = ThinkBlock::if_given, .prompt_has_block = false};
 inline constexpr ChatMlStyle kQwen3{.default_system = "", .think = ThinkBlock::qwen3};
 
-RenderedChat render_chatml(const ChatMlStyle& style,
-                           const Conversation& conversation,
+RenderedChat render_chatml(const ChatMlStyle& style, const Conversation& conversation,
                            const RenderOptions& options);
 
 }  // namespace trireme

@@ -17,8 +17,7 @@ void add_answer_text(std::string_view content, const RenderOptions& options, Ren
 
 /// MiniMind's first two: a user turn brings the header of the answer with it; whatever else is
 /// there (tools, their results, calls, later system messages) has no form and is left out.
-void add_s_turns(const Conversation& conversation,
-                 const RenderOptions& options,
+void add_s_turns(const Conversation& conversation, const RenderOptions& options,
                  RenderedChat& out) {
   for (const ChatMessage& message : conversation.messages) {
     if (message.role == Role::user) {

@@ -47,8 +47,8 @@ void append_json_text(std::string_view text, std::string& out) {
 void append_json_number(double value, std::string& out) {
   // "d.ddde+XX" with the fewest digits; Python lays the same digits out in its own way.
   std::array<char, 40> buffer{};
-  const auto result = std::to_chars(
-      buffer.data(), buffer.data() + buffer.size(), value, std::chars_format::scientific);
+  const auto result = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value,
+                                    std::chars_format::scientific);
   std::string_view text(buffer.data(), static_cast<std::size_t>(result.ptr - buffer.data()));
   if (text.starts_with('-')) {
     out += '-';

@@ -131,22 +131,18 @@ std::vector<std::pair<std::uint32_t, std::uint32_t>> last_ranks(const std::vecto
 }
 
 template <class Position>
-std::map<std::string, std::string> train(const WordCounter& counts,
-                                         std::vector<std::string> tokens,
-                                         const BpeTrainOptions& options,
-                                         BpeTrainReport& report) {
+std::map<std::string, std::string> train(const WordCounter& counts, std::vector<std::string> tokens,
+                                         const BpeTrainOptions& options, BpeTrainReport& report) {
   MergeLearner<Position> learner(std::move(tokens));
   add_words(counts, learner);
-  learner.learn(options.vocab_size,
-                options.min_frequency,
+  learner.learn(options.vocab_size, options.min_frequency,
                 options.max_token_length ? *options.max_token_length
                                          : std::numeric_limits<std::uint64_t>::max());
   report = {.vocab_size = learner.tokens().size(),
             .merges = learner.merges().size(),
             .max_pair_count = learner.max_count()};
-  return {{"tokenizer.json",
-           write_tokenizer_json(
-               learner.tokens(), last_ranks(learner.merges()), options.reserved, counts.pattern())},
+  return {{"tokenizer.json", write_tokenizer_json(learner.tokens(), last_ranks(learner.merges()),
+                                                  options.reserved, counts.pattern())},
           {"tokenizer_config.json", write_tokenizer_config(options)}};
 }
 
@@ -154,23 +150,10 @@ std::map<std::string, std::string> train(const WordCounter& counts,
 
 std::vector<ReservedToken> minimind_reserved_tokens() {
   std::vector<ReservedToken> tokens;
-  for (const char* name : {"endoftext",
-                           "im_start",
-                           "im_end",
-                           "object_ref_start",
-                           "object_ref_end",
-                           "box_start",
-                           "box_end",
-                           "quad_start",
-                           "quad_end",
-                           "vision_start",
-                           "vision_end",
-                           "vision_pad",
-                           "image_pad",
-                           "video_pad",
-                           "audio_start",
-                           "audio_end",
-                           "audio_pad"}) {
+  for (const char* name :
+       {"endoftext", "im_start", "im_end", "object_ref_start", "object_ref_end", "box_start",
+        "box_end", "quad_start", "quad_end", "vision_start", "vision_end", "vision_pad",
+        "image_pad", "video_pad", "audio_start", "audio_end", "audio_pad"}) {
     tokens.push_back({cat("<|", name, "|>"), true});
   }
   for (const char* name : {"tts_pad", "tts_text_bos", "tts_text_eod", "tts_text_bos_single"})
@@ -189,13 +172,8 @@ void check_train_options(const BpeTrainOptions& options) {
     check_utf8(token.content, "reserved token");
     if (token.content.empty()) fail(ErrorKind::usage, "a reserved token is empty");
     if (token.content.size() > kMaxAddedTokenBytes) {
-      fail(ErrorKind::usage,
-           "reserved token '",
-           token.content.substr(0, 40),
-           "...' has ",
-           token.content.size(),
-           " bytes, at most ",
-           kMaxAddedTokenBytes);
+      fail(ErrorKind::usage, "reserved token '", token.content.substr(0, 40), "...' has ",
+           token.content.size(), " bytes, at most ", kMaxAddedTokenBytes);
     }
     if (!contents.insert(token.content).second)
       fail(ErrorKind::usage, "reserved token '", token.content, "' is given twice");
@@ -203,9 +181,7 @@ void check_train_options(const BpeTrainOptions& options) {
   for (const auto* role :
        {&options.bos_token, &options.eos_token, &options.pad_token, &options.unk_token}) {
     if (role->empty() || contents.contains(*role)) continue;
-    fail(ErrorKind::usage,
-         "'",
-         *role,
+    fail(ErrorKind::usage, "'", *role,
          "' is to be the bos, eos, pad or unk token, but is not among the reserved tokens");
   }
 }

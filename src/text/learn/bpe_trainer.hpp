@@ -16,9 +16,9 @@ struct ReservedToken {
   bool special = true;
 };
 
-/// The 36 tokens of MiniMind-3 in order of their ids; 0 to 20 are special, 21 to 35 (tools,
-/// thinking, buffers) are not. Source: github.com/jingyaogong/minimind, README and tokenizer of
-/// version 3.
+/// The 36 tokens of MiniMind-3 in order of their ids; 0 to 20 are special, 21 to
+/// 35 (tools, thinking, buffers) are not. Source: github.com/jingyaogong/minimind,
+/// README and tokenizer of version 3.
 std::vector<ReservedToken> minimind_reserved_tokens();
 
 struct BpeTrainOptions {

@@ -31,9 +31,8 @@ MergeLearner<Position>::MergeLearner(std::vector<std::string> tokens)
     ids_.emplace(tokens_[id], static_cast<std::uint32_t>(id));
     // Characters, not bytes: every byte that does not continue a character begins one.
     lengths_.push_back(static_cast<std::uint32_t>(
-        std::count_if(tokens_[id].begin(), tokens_[id].end(), [](char c) {
-          return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-        })));
+        std::count_if(tokens_[id].begin(), tokens_[id].end(),
+                      [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; })));
   }
 }
 
@@ -196,8 +195,7 @@ void MergeLearner<Position>::push_gained(std::uint32_t result) {
 }
 
 template <class Position>
-void MergeLearner<Position>::merge(const Candidate& candidate,
-                                   std::uint32_t result,
+void MergeLearner<Position>::merge(const Candidate& candidate, std::uint32_t result,
                                    std::uint64_t max_length) {
   before_.of.resize(tokens_.size());
   after_.of.resize(tokens_.size());
@@ -212,8 +210,7 @@ void MergeLearner<Position>::merge(const Candidate& candidate,
 }
 
 template <class Position>
-void MergeLearner<Position>::learn(std::size_t vocab_size,
-                                   std::uint64_t min_frequency,
+void MergeLearner<Position>::learn(std::size_t vocab_size, std::uint64_t min_frequency,
                                    std::uint64_t max_length) {
   if (tokens_.size() >= vocab_size) return;
   count_pairs();

@@ -20,8 +20,8 @@ namespace trireme {
 ///   time    proportional to the places merged; nothing else in a word is touched
 ///   memory  4 bytes for each character of the distinct words, sizeof(Position) for each pair in
 ///           them, now or later (about 2.5 a character), 48 for each distinct pair
-/// Position: an unsigned type that counts the characters of all distinct words, with one more for
-/// each word.
+/// Position: an unsigned type that counts the characters of all distinct words,
+/// with one more for each word.
 template <class Position>
 class MergeLearner {
  public:
@@ -35,9 +35,9 @@ class MergeLearner {
   /// of equal counts should come together: each change of the count costs memory.
   void add_word(std::span<const std::uint32_t> ids, std::uint64_t count);
 
-  /// Merges until the vocabulary has `vocab_size` tokens or no pair occurs `min_frequency` times
-  /// (at least once). A pair is new only if both parts together are shorter than `max_length`
-  /// characters.
+  /// Merges until the vocabulary has `vocab_size` tokens or no pair occurs
+  /// `min_frequency` times (at least once). A pair is new only if both parts together
+  /// are shorter than `max_length` characters.
   void learn(std::size_t vocab_size, std::uint64_t min_frequency, std::uint64_t max_length);
 
   [[nodiscard]] const std::vector<std::string>& tokens() const { return tokens_; }

@@ -41,13 +41,9 @@ std::string pre_tokenizer(SplitStep pattern) {
 }
 
 Json describe(std::size_t id, const ReservedToken& token) {
-  return {{"id", id},
-          {"content", token.content},
-          {"single_word", false},
-          {"lstrip", false},
-          {"rstrip", false},
-          {"normalized", false},
-          {"special", token.special}};
+  return {
+      {"id", id},        {"content", token.content}, {"single_word", false},    {"lstrip", false},
+      {"rstrip", false}, {"normalized", false},      {"special", token.special}};
 }
 
 std::string added_tokens(const std::vector<ReservedToken>& reserved) {
@@ -67,17 +63,15 @@ constexpr const char* kChatTemplate =
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
 bool has(const std::vector<ReservedToken>& reserved, const std::string& content) {
-  return std::any_of(reserved.begin(), reserved.end(), [&](const ReservedToken& token) {
-    return token.content == content;
-  });
+  return std::any_of(reserved.begin(), reserved.end(),
+                     [&](const ReservedToken& token) { return token.content == content; });
 }
 
 }  // namespace
 
 std::string write_tokenizer_json(const std::vector<std::string>& tokens,
                                  const std::vector<std::pair<std::uint32_t, std::uint32_t>>& merges,
-                                 const std::vector<ReservedToken>& reserved,
-                                 SplitStep pattern) {
+                                 const std::vector<ReservedToken>& reserved, SplitStep pattern) {
   // Written by hand: thousands of keys, and the layout must not depend on a library.
   std::string text = R"({
   "version": "1.0",

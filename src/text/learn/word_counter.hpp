@@ -38,10 +38,10 @@ class WordCounter {
  public:
   WordCounter() = default;  // GPT-2's pattern
 
-  /// `pattern`: one with an expression (regex_of). `cut` (or null): tokens that are taken out of
-  /// the texts first. Each occurrence is then a word of its own, of plain characters instead of the
-  /// byte alphabet: what Hugging Face does with tokens that were added to the tokenizer before its
-  /// training.
+  /// `pattern`: one with an expression (regex_of). `cut` (or null): tokens that are
+  /// taken out of the texts first. Each occurrence is then a word of its own, of plain
+  /// characters instead of the byte alphabet: what Hugging Face does with tokens that
+  /// were added to the tokenizer before its training.
   explicit WordCounter(SplitStep pattern, std::shared_ptr<const CutTokens> cut = nullptr)
       : pattern_(pattern), cut_(std::move(cut)) {}
 

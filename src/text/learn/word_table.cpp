@@ -64,9 +64,8 @@ std::vector<std::size_t> WordTable::order_by_count() const {
       ++begin[kSmall - 1 - slots_[at].count];
     }
   }
-  std::sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(large), [&](auto a, auto b) {
-    return slots_[a].count > slots_[b].count;
-  });
+  std::sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(large),
+            [&](auto a, auto b) { return slots_[a].count > slots_[b].count; });
   std::size_t next = large;
   for (std::size_t& bucket : begin) next += std::exchange(bucket, next);
   for (std::size_t at = 0; at < slots_.size(); ++at) {
@@ -115,8 +114,8 @@ void WordTable::apply(const Pending& pending) {
 
 void WordTable::add_long(std::string_view word, std::uint64_t count) {
   if (word.size() > UINT32_MAX) {
-    fail(
-        ErrorKind::data, "a word of the training text has ", word.size(), " bytes, at most 2^32-1");
+    fail(ErrorKind::data, "a word of the training text has ", word.size(),
+         " bytes, at most 2^32-1");
   }
   const std::uint64_t where = arena_.size() | kLong << 56;
   const Slot key{.low = xxh3_64(word), .high = where, .count = count};

@@ -28,8 +28,8 @@ class WordTable {
   /// Bytes of all distinct words.
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
 
-  /// Calls visit(word, count) for every word, in no particular order; views are valid until it
-  /// returns.
+  /// Calls visit(word, count) for every word, in no particular order;
+  /// views are valid until it returns.
   template <class Visit>
   void for_each(Visit&& visit) const {
     char inline_bytes[16];

@@ -14,11 +14,7 @@ AddedToken read_added_token(const Part& part) {
                    .normalized = part.flag("normalized", true),
                    .special = part.flag("special", false)};
   if (token.content.size() > kMaxAddedTokenBytes) {
-    fail(ErrorKind::data,
-         part.where(),
-         ".content has ",
-         token.content.size(),
-         " bytes, at most ",
+    fail(ErrorKind::data, part.where(), ".content has ", token.content.size(), " bytes, at most ",
          kMaxAddedTokenBytes);
   }
   return token;
@@ -48,14 +44,8 @@ void read_added_tokens(const SortedJson& list, const std::string& where, Tokeniz
     }
     if (const std::uint32_t asked = read_id(part.at("id"), part.where() + ".id");
         asked != token.id) {
-      fail(ErrorKind::data,
-           part.where(),
-           " ('",
-           token.content,
-           "') has id ",
-           asked,
-           ", but Hugging Face tokenizers gives it ",
-           token.id,
+      fail(ErrorKind::data, part.where(), " ('", token.content, "') has id ", asked,
+           ", but Hugging Face tokenizers gives it ", token.id,
            " (the model's own id, else the next free one); correct the file");
     }
     // Tokens of the model do not count, also if holes in its vocabulary put them past its size.

@@ -25,12 +25,7 @@ void read_vocab(const Part& model, TokenizerSpec& spec) {
   for (int byte = 0; byte < 256; ++byte) {
     const std::string token = to_byte_level(std::string(1, static_cast<char>(byte)));
     if (spec.vocab.contains(token)) continue;
-    fail(ErrorKind::data,
-         where,
-         ": no token for byte ",
-         byte,
-         " ('",
-         token,
+    fail(ErrorKind::data, where, ": no token for byte ", byte, " ('", token,
          "'), so this is not a complete byte-level model");
   }
 }
@@ -53,11 +48,7 @@ std::pair<std::string, std::string> read_merge(const SortedJson& merge, const st
 void read_merges(const Part& model, TokenizerSpec& spec) {
   const SortedJson& merges = model.array("merges");
   if (merges.size() > kMaxTokenId)
-    fail(ErrorKind::data,
-         model.where(),
-         ".merges has ",
-         merges.size(),
-         " entries, at most ",
+    fail(ErrorKind::data, model.where(), ".merges has ", merges.size(), " entries, at most ",
          kMaxTokenId);
   spec.merges.reserve(merges.size());
   for (std::size_t i = 0; i < merges.size(); ++i) {
@@ -88,8 +79,8 @@ void read_model(const Part& model, TokenizerSpec& spec) {
   model.must_be_unset("continuing_subword_prefix", true);
   model.must_be_unset("end_of_word_suffix", true);
   spec.ignore_merges = model.flag("ignore_merges", false);
-  // unk_token, fuse_unk and byte_fallback cannot fire: every byte has a token, which read_vocab
-  // checks.
+  // unk_token, fuse_unk and byte_fallback cannot fire: every byte has a token,
+  // which read_vocab checks.
   read_vocab(model, spec);
   read_merges(model, spec);
 }

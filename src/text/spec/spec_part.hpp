@@ -54,11 +54,7 @@ class Part {
     if (value.is_null() ||
         (empty_is_unset && value.is_string() && value.get_ref<const std::string&>().empty()))
       return;
-    fail(ErrorKind::data,
-         where_,
-         ".",
-         key,
-         " = ",
+    fail(ErrorKind::data, where_, ".", key, " = ",
          value.dump(-1, ' ', false, SortedJson::error_handler_t::replace).substr(0, 80),
          ": not supported, must be null");
   }
@@ -68,25 +64,17 @@ class Part {
   std::string where_;
 };
 
-[[noreturn]] inline void unsupported(const Part& part,
-                                     std::string_view type,
+[[noreturn]] inline void unsupported(const Part& part, std::string_view type,
                                      std::string_view supported) {
-  fail(ErrorKind::data,
-       part.where(),
-       " of type '",
-       type,
-       "' is not supported; supported: ",
-       supported);
+  fail(ErrorKind::data, part.where(), " of type '", type,
+       "' is not supported; supported: ", supported);
 }
 
 inline std::uint32_t read_id(const SortedJson& value, const std::string& where) {
   if (!value.is_number_unsigned() || value.get<std::uint64_t>() > kMaxTokenId) {
-    fail(ErrorKind::data,
-         where,
-         " = ",
+    fail(ErrorKind::data, where, " = ",
          value.dump(-1, ' ', false, SortedJson::error_handler_t::replace).substr(0, 80),
-         ", must be an integer from 0 to ",
-         kMaxTokenId);
+         ", must be an integer from 0 to ", kMaxTokenId);
   }
   return value.get<std::uint32_t>();
 }

@@ -9,11 +9,8 @@ constexpr int kMaxDepth = 8;  // of Sequence inside Sequence
 
 /// Calls `each` for the steps of a possibly nested Sequence, in order; null is none.
 template <class Each>
-void for_each_step(const SortedJson& value,
-                   const std::string& where,
-                   const char* list,
-                   const Each& each,
-                   int depth = 0) {
+void for_each_step(const SortedJson& value, const std::string& where, const char* list,
+                   const Each& each, int depth = 0) {
   if (value.is_null()) return;
   const Part part(value, where);
   const std::string type = part.text("type");
@@ -27,10 +24,7 @@ void for_each_step(const SortedJson& value,
 SplitStep read_split(const Part& part) {
   const std::string behavior = part.text("behavior");
   if (behavior != "Isolated")
-    fail(ErrorKind::data,
-         part.where(),
-         ".behavior = '",
-         behavior,
+    fail(ErrorKind::data, part.where(), ".behavior = '", behavior,
          "' is not supported; supported: Isolated");
   if (part.flag("invert", false))
     fail(ErrorKind::data, part.where(), ".invert = true is not supported, must be false");
@@ -39,12 +33,8 @@ SplitStep read_split(const Part& part) {
   const std::string regex = pattern.text("Regex");
   const auto step = step_of_pattern(regex);
   if (!step)
-    fail(ErrorKind::data,
-         pattern.where(),
-         ".Regex = ",
-         regex.substr(0, 400),
-         " is not supported; supported: ",
-         known_patterns());
+    fail(ErrorKind::data, pattern.where(), ".Regex = ", regex.substr(0, 400),
+         " is not supported; supported: ", known_patterns());
   return *step;
 }
 
@@ -116,14 +106,12 @@ void read_post_processor(const SortedJson& value, const std::string& where, Toke
     if (type == "ByteLevel") return;  // moves offsets only
     const bool cls_and_sep = type == "RobertaProcessing" || type == "BertProcessing";
     if (!cls_and_sep && type != "TemplateProcessing")
-      unsupported(part,
-                  type,
+      unsupported(part, type,
                   "null, ByteLevel, TemplateProcessing, RobertaProcessing, BertProcessing, "
                   "Sequence of these");
     // Hugging Face puts the second one's ids between those of the first and the text.
     if (wrapped)
-      fail(ErrorKind::data,
-           where,
+      fail(ErrorKind::data, where,
            " has two steps that put tokens around the text, at most one is supported");
     wrapped = true;
     if (cls_and_sep) {

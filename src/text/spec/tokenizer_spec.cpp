@@ -9,8 +9,8 @@ void check_special_ids(const TokenizerSpec& spec, const std::string& where) {
   for (const auto* ids : {&spec.prefix_ids, &spec.suffix_ids}) {
     for (const std::uint32_t id : *ids) {
       if (id >= spec.vocab_size)
-        fail(
-            ErrorKind::data, where, ": id ", id, " is outside the vocabulary of ", spec.vocab_size);
+        fail(ErrorKind::data, where, ": id ", id, " is outside the vocabulary of ",
+             spec.vocab_size);
     }
   }
 }

@@ -7,9 +7,8 @@
 
 #include "text/split/splitter.hpp"
 
-/// What a tokenizer.json says, checked and reduced to what changes ids or text.
-/// Anything that is not supported is refused by name: an approximation would silently train on
-/// other tokens.
+/// What a tokenizer.json says, checked and reduced to what changes ids or text. Anything that is
+/// not supported is refused by name: an approximation would silently train on other tokens.
 namespace trireme {
 
 struct AddedToken {

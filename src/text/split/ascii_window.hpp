@@ -7,8 +7,8 @@
 
 namespace trireme {
 
-/// 64 bytes of text, asked as a whole: bit i of an answer is byte i. Bytes past ASCII are in no
-/// range.
+/// 64 bytes of text, asked as a whole: bit i of an answer is byte i.
+/// Bytes past ASCII are in no range.
 class AsciiWindow {
  public:
   static constexpr std::size_t kSize = 64;

@@ -53,8 +53,7 @@ struct Masks {
 inline constexpr std::size_t kLookAhead = 3;
 
 /// Moves the start behind the apostrophe `at` to the end of its contraction of `length` bytes.
-inline std::uint64_t pass_contraction(std::uint64_t starts,
-                                      std::size_t at,
+inline std::uint64_t pass_contraction(std::uint64_t starts, std::size_t at,
                                       std::size_t length) noexcept {
   const std::uint64_t inside = Masks::low_bits(length - 1) << (at + 1);
   return (starts & ~inside) | std::uint64_t{1} << (at + length);

@@ -17,9 +17,9 @@ concept HasStarts = requires(const char* p) {
   Pattern::starts(p, std::size_t{1});
 };
 
-/// Calls emit(piece) for consecutive pieces that together are `text`, which must be valid UTF-8. A
-/// piece is valid during the call only, and at least kPiecePadding bytes from its start on can be
-/// read.
+/// Calls emit(piece) for consecutive pieces that together are `text`, which must be
+/// valid UTF-8. A piece is valid during the call only, and at least kPiecePadding
+/// bytes from its start on can be read.
 ///   Pattern::piece_end(p, end)  the end of the piece at `p`
 ///   Pattern::starts(p, left)    if there: where the next pieces begin, as far as that is easy to
 ///   say

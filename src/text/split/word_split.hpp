@@ -107,10 +107,8 @@ struct WordPattern {
     return starts;
   }
 
-  static std::uint64_t contraction_starts(const scan::Masks& m,
-                                          std::uint64_t first_symbols,
-                                          std::size_t last,
-                                          std::uint64_t starts) noexcept {
+  static std::uint64_t contraction_starts(const scan::Masks& m, std::uint64_t first_symbols,
+                                          std::size_t last, std::uint64_t starts) noexcept {
     if constexpr (rules.contractions == Contractions::none) return starts;
     std::uint64_t marks = m.window.equal('\'') & first_symbols & scan::Masks::low_bits(last + 1);
     if constexpr (rules.contractions == Contractions::attached) marks &= m.letters << 1;
@@ -134,9 +132,7 @@ struct WordPattern {
       rules.marks_in_words ? scan::kNamed | kMark : scan::kNamed;
 
   /// Null if no word begins at `p`, whose character has the class `first`.
-  static const char* word_end(const char* p,
-                              std::uint8_t first,
-                              std::size_t length,
+  static const char* word_end(const char* p, std::uint8_t first, std::size_t length,
                               const char* end) noexcept {
     const bool may_lead = (first & (kLetter | kNumber)) == 0 && !scan::is_newline(*p);
     if constexpr (rules.cased) {

@@ -30,10 +30,8 @@ struct Char {
 
 std::uint8_t order_of(std::uint32_t c) {
   const auto* const found =
-      std::lower_bound(std::begin(unicode::kCombiningClasses),
-                       std::end(unicode::kCombiningClasses),
-                       c,
-                       [](const unicode::CombiningClass& entry, std::uint32_t key) {
+      std::lower_bound(std::begin(unicode::kCombiningClasses), std::end(unicode::kCombiningClasses),
+                       c, [](const unicode::CombiningClass& entry, std::uint32_t key) {
                          return entry.code_point < key;
                        });
   return found != std::end(unicode::kCombiningClasses) && found->code_point == c ? found->order : 0;
@@ -48,9 +46,7 @@ void append_decomposed(std::uint32_t c, std::vector<Char>& out) {
     return;
   }
   const auto* const found =
-      std::lower_bound(std::begin(unicode::kDecompositions),
-                       std::end(unicode::kDecompositions),
-                       c,
+      std::lower_bound(std::begin(unicode::kDecompositions), std::end(unicode::kDecompositions), c,
                        [](const unicode::Decomposition& entry, std::uint32_t key) {
                          return entry.code_point < key;
                        });
@@ -71,13 +67,11 @@ std::uint32_t composed(std::uint32_t first, std::uint32_t second) {
   if (first - kSyllables < kNumSyllables && (first - kSyllables) % kNumTails == 0 &&
       second - kTails - 1 < kNumTails - 1)
     return first + second - kTails;
-  const auto* const found =
-      std::lower_bound(std::begin(unicode::kCompositions),
-                       std::end(unicode::kCompositions),
-                       std::tuple(first, second),
-                       [](const unicode::Composition& entry, const auto& key) {
-                         return std::tuple(entry.first, entry.second) < key;
-                       });
+  const auto* const found = std::lower_bound(
+      std::begin(unicode::kCompositions), std::end(unicode::kCompositions),
+      std::tuple(first, second), [](const unicode::Composition& entry, const auto& key) {
+        return std::tuple(entry.first, entry.second) < key;
+      });
   const bool joins =
       found != std::end(unicode::kCompositions) && found->first == first && found->second == second;
   return joins ? found->result : 0;

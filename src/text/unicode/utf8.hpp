@@ -24,8 +24,8 @@ void check_utf8(std::string_view text, std::string_view where);
 /// Appends `bytes` with every invalid subpart replaced by U+FFFD.
 void append_lossy_utf8(std::string_view bytes, std::string& out);
 
-/// Number of bytes at the end of `bytes` that begin a character which more bytes may complete (0 to
-/// 3).
+/// Number of bytes at the end of `bytes` that begin a character which more bytes
+/// may complete (0 to 3).
 std::size_t utf8_incomplete_tail(std::string_view bytes) noexcept;
 
 /// Code point at `text`, which must be valid UTF-8; sets its length in bytes.

@@ -15,17 +15,17 @@ constexpr std::int64_t kMostSequences = std::int64_t{1} << 20;
 constexpr std::int64_t kMostThreads = 1024;
 
 void check_train(const TrainConfig& train, Problems& problems) {
-  const auto at_least =
-      [&](const char* key, std::int64_t value, std::int64_t low, const char* allowed) {
-        if (value < low) problems.add(key, value, allowed);
-      };
+  const auto at_least = [&](const char* key, std::int64_t value, std::int64_t low,
+                            const char* allowed) {
+    if (value < low) problems.add(key, value, allowed);
+  };
   at_least("train.steps", train.steps, 0, "must be 0 (use epochs) or more");
   at_least("train.seq_len", train.seq_len, 0, "must be 0 (the set's) or more");
-  const auto within =
-      [&](const char* key, std::int64_t value, std::int64_t low, std::int64_t high) {
-        if (value < low || value > high)
-          problems.add(key, value, cat("must be in [", low, ", ", high, "]"));
-      };
+  const auto within = [&](const char* key, std::int64_t value, std::int64_t low,
+                          std::int64_t high) {
+    if (value < low || value > high)
+      problems.add(key, value, cat("must be in [", low, ", ", high, "]"));
+  };
   within("train.micro_batch", train.micro_batch, 1, kMostSequences);
   within("train.global_batch", train.global_batch, 0, kMostSequences * kMostSequences);
   within("train.accumulation", train.accumulation, 0, kMostSequences);
@@ -39,8 +39,7 @@ void check_train(const TrainConfig& train, Problems& problems) {
   if (!(train.epochs > 0)) problems.add("train.epochs", train.epochs, "must be more than 0");
   if (!(train.comm_timeout_s > 0))
     problems.add("train.comm_timeout_s", train.comm_timeout_s, "must be more than 0");
-  problems.one_of("train.precision",
-                  train.precision,
+  problems.one_of("train.precision", train.precision,
                   std::vector<std::string>{"auto", "fp32", "bf16", "fp16", "fp64"});
   problems.one_of("train.device", train.device, std::vector<std::string>{"auto", "cpu", "cuda"});
 }
@@ -68,8 +67,8 @@ void check_optim(const OptimConfig& optim, Problems& problems) {
 
 void check_data(const DataConfig& data, Problems& problems) {
   problems.one_of("data.packing", data.packing, std::vector<std::string>{"best-fit", "concat"});
-  problems.one_of(
-      "data.blend_rule", data.blend_rule, std::vector<std::string>{"table", "megatron"});
+  problems.one_of("data.blend_rule", data.blend_rule,
+                  std::vector<std::string>{"table", "megatron"});
   problems.one_of("data.valid_part", data.valid_part, std::vector<std::string>{"valid", "test"});
   if (data.cross_documents && data.packing != "concat")
     problems.add("data.cross_documents", data.cross_documents, "needs data.packing = concat");
@@ -96,14 +95,13 @@ void check(const RunConfig& config, Problems& problems) {
   if (config.checkpoint.keep_best < 0)
     problems.add("checkpoint.keep_best", config.checkpoint.keep_best, "must be 0 (none) or more");
   if (!(config.checkpoint.write_mb_per_s >= 0))
-    problems.add("checkpoint.write_mb_per_s",
-                 config.checkpoint.write_mb_per_s,
+    problems.add("checkpoint.write_mb_per_s", config.checkpoint.write_mb_per_s,
                  "must be 0 (by rule) or more");
-  problems.one_of(
-      "checkpoint.start", config.checkpoint.start, std::vector<std::string>{"state", "weights"});
+  problems.one_of("checkpoint.start", config.checkpoint.start,
+                  std::vector<std::string>{"state", "weights"});
   if (config.checkpoint.keep_last < 0)
-    problems.add(
-        "checkpoint.keep_last", config.checkpoint.keep_last, "must be 0 (keep all) or more");
+    problems.add("checkpoint.keep_last", config.checkpoint.keep_last,
+                 "must be 0 (keep all) or more");
 }
 
 }  // namespace trireme

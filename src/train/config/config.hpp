@@ -34,35 +34,28 @@ struct TrainConfig {
     visit("seq_len", self.seq_len, "tokens of one sequence; 0: the length the set was packed for");
     visit("micro_batch", self.micro_batch, "sequences of one forward pass on one rank");
     visit(
-        "global_batch",
-        self.global_batch,
+        "global_batch", self.global_batch,
         "sequences of one update, over all ranks and micro-steps; 0: what accumulation makes, "
         "else the next multiple of data ranks x micro_batch from 32 (a resumed run keeps its own)");
-    visit("accumulation",
-          self.accumulation,
+    visit("accumulation", self.accumulation,
           "instead of global_batch: micro-steps of one update; 0: as many as global_batch needs");
-    visit("precision",
-          self.precision,
+    visit("precision", self.precision,
           "fp32, bf16 or fp16 (with fp32 main weights), or fp64; auto: bf16 on a GPU that has it, "
           "else fp32 (a resumed run keeps its own, on any device)");
     visit("device", self.device, "auto (a GPU where there is one), cpu or cuda");
     visit("seed", self.seed, "of initial weights, data order and dropout");
     visit("log_every", self.log_every, "steps between progress lines; 0: none");
     visit("metrics_every", self.metrics_every, "steps between lines of metrics.jsonl");
-    visit("eval_every",
-          self.eval_every,
+    visit("eval_every", self.eval_every,
           "steps between validation losses (needs data.valid_path); 0: none");
-    visit("threads",
-          self.threads,
+    visit("threads", self.threads,
           "CPU threads of one rank; 0: OMP_NUM_THREADS, else cores / ranks of the node");
     visit("fused_ops", self.fused_ops, "our fused CPU kernels instead of plain operations");
     visit("comm_timeout_s", self.comm_timeout_s, "seconds after which a collective counts as hung");
-    visit("max_skipped_steps",
-          self.max_skipped_steps,
+    visit("max_skipped_steps", self.max_skipped_steps,
           "updates in a row skipped for a loss or gradient that is not finite before the run ends "
           "with exit code 6; 0: it ends at the first");
-    visit("hash_weights_every",
-          self.hash_weights_every,
+    visit("hash_weights_every", self.hash_weights_every,
           "steps between hashes of the weights that enter the run's step chain; 0: none");
   }
 };
@@ -79,28 +72,22 @@ struct DataConfig {
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("path",
-          self.path,
+    visit("path", self.path,
           "token set to train on (a folder that `trireme-data pack` wrote), several, a blend "
           "`0.7 A + 0.3 B`, phases `...; from STEP: ...`, or a file with that text");
     visit("valid_path", self.valid_path, "held-out token set for the validation loss");
-    visit("split",
-          self.split,
+    visit("split", self.split,
           "shares of the documents for training, validation and test, as in 969,30,1; empty: all "
           "for training");
     visit("valid_part", self.valid_part, "with split: the part to validate on, valid or test");
-    visit("packing",
-          self.packing,
+    visit("packing", self.packing,
           "best-fit (whole documents) or concat (one stream, cut every seq_len)");
-    visit("cross_documents",
-          self.cross_documents,
+    visit("cross_documents", self.cross_documents,
           "with concat: attention and targets go on into the next document");
-    visit("blend_rule",
-          self.blend_rule,
+    visit("blend_rule", self.blend_rule,
           "table (any sample at once) or megatron (sample for "
           "sample as Megatron-LM blends)");
-    visit("shuffle_block",
-          self.shuffle_block,
+    visit("shuffle_block", self.shuffle_block,
           "neighbouring sequences that stay near each other, for slow file systems; 0: none");
   }
 };
@@ -120,21 +107,17 @@ struct CheckpointConfig {
     visit("every", self.every, "steps between checkpoints; 0: at the last step only");
     visit("keep_last", self.keep_last, "checkpoints kept; 0: all");
     visit("keep_every", self.keep_every, "steps divisible by it are kept for ever; 0: none");
-    visit("keep_best",
-          self.keep_best,
+    visit("keep_best", self.keep_best,
           "checkpoints kept for their validation loss, the lowest ones; 0: none");
     visit("async", self.async, "write checkpoints behind training");
     visit(
-        "write_mb_per_s",
-        self.write_mb_per_s,
+        "write_mb_per_s", self.write_mb_per_s,
         "with async: MB/s at most of a rank's writer; 0: spread over half the time between saves, "
         "at least 100");
-    visit("resume",
-          self.resume,
+    visit("resume", self.resume,
           "auto (newest good checkpoint of the run, else start), never, or a checkpoint's path, "
           "where a run that has none of its own starts");
-    visit("start",
-          self.start,
+    visit("start", self.start,
           "what a new run takes from the checkpoint of resume: state (its configuration, moments, "
           "step and place in the data go on) or weights (the model alone, from step 0; also what "
           "an imported one has)");

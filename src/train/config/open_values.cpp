@@ -24,14 +24,9 @@ std::string fill_batch(TrainConfig& train, const OpenValueFacts& facts, Problems
   const std::int64_t accumulated = sequences * train.accumulation;
   if (accumulated > 0) {
     if (train.global_batch != 0 && train.global_batch != accumulated)
-      problems.add("train.accumulation",
-                   train.accumulation,
-                   cat("makes ",
-                       accumulated,
-                       " sequences an update (with ",
-                       factors,
-                       "), but train.global_batch = ",
-                       train.global_batch,
+      problems.add("train.accumulation", train.accumulation,
+                   cat("makes ", accumulated, " sequences an update (with ", factors,
+                       "), but train.global_batch = ", train.global_batch,
                        saved != nullptr ? " is what this run has: leave accumulation out, and"
                                           " it is kept on any ranks that divide it"
                                         : ": give one of them"));
@@ -40,12 +35,8 @@ std::string fill_batch(TrainConfig& train, const OpenValueFacts& facts, Problems
   }
   if (train.global_batch != 0) return "";
   train.global_batch = (kSmallestChosenBatch + sequences - 1) / sequences * sequences;
-  return cat("train.global_batch = ",
-             train.global_batch,
-             " is chosen: the next multiple of ",
-             factors,
-             " from ",
-             kSmallestChosenBatch,
+  return cat("train.global_batch = ", train.global_batch, " is chosen: the next multiple of ",
+             factors, " from ", kSmallestChosenBatch,
              "; train.accumulation or train.global_batch set another");
 }
 

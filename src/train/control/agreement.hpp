@@ -7,8 +7,8 @@
 
 namespace trireme {
 
-/// Thrown on ranks where nothing went wrong, when another rank reported an error: end with its
-/// code, silently.
+/// Thrown on ranks where nothing went wrong, when another rank reported an error:
+/// end with its code, silently.
 class PeerFailed : public std::exception {
  public:
   explicit PeerFailed(int code) : code_(code) {}
@@ -21,8 +21,8 @@ class PeerFailed : public std::exception {
   int code_;
 };
 
-/// The Error that all ranks agreed on, thrown where it happened: nobody waits in a collective any
-/// more.
+/// The Error that all ranks agreed on, thrown where it happened: nobody waits
+/// in a collective any more.
 class AgreedError : public Error {
  public:
   explicit AgreedError(const Error& error) : Error(error) {}

@@ -9,16 +9,13 @@
 
 namespace trireme {
 
-void leave_run(const RunFolder& folder,
-               const LaunchInfo& launch,
-               const PeerLoss& loss,
+void leave_run(const RunFolder& folder, const LaunchInfo& launch, const PeerLoss& loss,
                std::int64_t step) noexcept {
   const bool mine = loss.rank == launch.rank;
   const std::string message =
       cat("rank ", loss.rank, " (host ", loss.hostname, ", pid ", loss.pid, "): ", loss.reason);
-  write_verdict(
-      folder,
-      {launch.rank, launch.hostname, mine ? "hang" : "peer", loss.exit_code, step, message});
+  write_verdict(folder, {launch.rank, launch.hostname, mine ? "hang" : "peer", loss.exit_code, step,
+                         message});
   if (launch.rank == 0) {
     try {
       write_status(folder, "failed", loss.exit_code, step);
@@ -29,13 +26,11 @@ void leave_run(const RunFolder& folder,
   if (loss.hung) write_own_stacks(folder, launch.rank, step + 1, message);
 }
 
-void write_own_stacks(const RunFolder& folder,
-                      int rank,
-                      std::int64_t step,
+void write_own_stacks(const RunFolder& folder, int rank, std::int64_t step,
                       const std::string& reason) noexcept {
   if (step <= 0) {
-    log::warn(cat(
-        "asked for stacks (", reason, ") before the first step: the run folder is not ours yet"));
+    log::warn(cat("asked for stacks (", reason,
+                  ") before the first step: the run folder is not ours yet"));
     return;
   }
   write_stacks(folder.stacks() / rank_file(rank, ".txt"),

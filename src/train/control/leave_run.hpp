@@ -11,15 +11,11 @@ namespace trireme {
 /// What a rank leaves in the run folder when a peer is lost, before it ends with loss.exit_code:
 /// its verdict, on rank 0 status.json ("failed"), and after a hang the stacks of its threads.
 /// Called on the heartbeat's thread; never throws. `step`: done.
-void leave_run(const RunFolder& folder,
-               const LaunchInfo& launch,
-               const PeerLoss& loss,
+void leave_run(const RunFolder& folder, const LaunchInfo& launch, const PeerLoss& loss,
                std::int64_t step) noexcept;
 
 /// Appends this rank's stacks to `stacks/rank-NNNNN.txt`.
-void write_own_stacks(const RunFolder& folder,
-                      int rank,
-                      std::int64_t step,
+void write_own_stacks(const RunFolder& folder, int rank, std::int64_t step,
                       const std::string& reason) noexcept;
 
 }  // namespace trireme

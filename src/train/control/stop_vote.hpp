@@ -33,8 +33,8 @@ class StopVote {
 
   void post(const Vote& vote) {
     sums_ = {vote.stop ? 1U : 0U, vote.save ? 1U : 0U, vote.writer_done ? 0U : 1U, vote.trace};
-    work_ = world_.all_reduce(
-        sums_.data(), sums_.data(), sums_.size(), DType::u64, ReduceOp::sum, {}, "stop vote");
+    work_ = world_.all_reduce(sums_.data(), sums_.data(), sums_.size(), DType::u64, ReduceOp::sum,
+                              {}, "stop vote");
   }
 
   Result take() {
@@ -64,8 +64,7 @@ class StopBetween {
   /// around each piece.
   void piece_takes(double seconds) {
     every_ = seconds > 0 ? std::clamp(static_cast<std::int64_t>(kBetween_s / seconds),
-                                      std::int64_t{1},
-                                      kMostPieces)
+                                      std::int64_t{1}, kMostPieces)
                          : 1;
   }
 

@@ -37,14 +37,10 @@ void write_verdict(const RunFolder& folder, const Verdict& verdict) noexcept {
   try {
     std::error_code ignored;
     std::filesystem::create_directory(folder.verdicts(), ignored);
-    const Json json{{"rank", verdict.rank},
-                    {"host", verdict.host},
-                    {"pid", ::getpid()},
-                    {"kind", verdict.kind},
-                    {"exit_code", verdict.exit_code},
-                    {"step", verdict.step},
-                    {"time", utc_now()},
-                    {"message", verdict.message}};
+    const Json json{
+        {"rank", verdict.rank}, {"host", verdict.host},           {"pid", ::getpid()},
+        {"kind", verdict.kind}, {"exit_code", verdict.exit_code}, {"step", verdict.step},
+        {"time", utc_now()},    {"message", verdict.message}};
     const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
     write_file_atomic(folder.verdicts() / rank_file(verdict.rank, ".json"), text);
   } catch (const std::exception& error) {

@@ -37,10 +37,8 @@ fs::path next_folder(const fs::path& run) {
 
 }  // namespace
 
-std::string divergence_advice(const RunConfig& config,
-                              const RunFolder& folder,
-                              const std::string& program,
-                              int ranks) {
+std::string divergence_advice(const RunConfig& config, const RunFolder& folder,
+                              const std::string& program, int ranks) {
   const std::vector<std::int64_t> steps = list_steps(folder.checkpoints());
   const double lr = config.optim.lr / 2;
   std::string command = quoted(program) + " pretrain";
@@ -56,11 +54,9 @@ std::string divergence_advice(const RunConfig& config,
     command += cat(" --optim.warmup_steps ", warmup);
   }
   if (config.train.precision == "fp16") command += " --train.precision bf16";
-  return cat("a new run ",
-             steps.empty() ? "from the beginning" : "from the last checkpoint",
+  return cat("a new run ", steps.empty() ? "from the beginning" : "from the last checkpoint",
              " with half the learning rate",
-             ranks > 1 ? cat(", under the launcher of this one (", ranks, " ranks)") : "",
-             ":\n  ",
+             ranks > 1 ? cat(", under the launcher of this one (", ranks, " ranks)") : "", ":\n  ",
              command);
 }
 

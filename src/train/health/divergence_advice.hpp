@@ -10,9 +10,7 @@ namespace trireme {
 /// newest checkpoint with half the learning rate, or anew where it has none.
 ///   program  as the user called it
 ///   ranks    how many it was started on
-std::string divergence_advice(const RunConfig& config,
-                              const RunFolder& folder,
-                              const std::string& program,
-                              int ranks);
+std::string divergence_advice(const RunConfig& config, const RunFolder& folder,
+                              const std::string& program, int ranks);
 
 }  // namespace trireme

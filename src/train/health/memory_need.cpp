@@ -21,12 +21,9 @@ std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes)
   const double main = parameters * bytes_of(dtypes.main);
   const double tokens =
       static_cast<double>(config.train.micro_batch) * static_cast<double>(config.train.seq_len);
-  const std::vector<std::string> shape{"model.num_layers",
-                                       "model.hidden_size",
-                                       "model.intermediate_size",
-                                       "model.num_heads",
-                                       "model.head_dim",
-                                       "model.vocab_size"};
+  const std::vector<std::string> shape{"model.num_layers",        "model.hidden_size",
+                                       "model.intermediate_size", "model.num_heads",
+                                       "model.head_dim",          "model.vocab_size"};
   std::vector<MemoryPart> parts{
       {"weights", main, shape}, {"gradients", main, shape}, {"moments", kMoments * main, shape}};
   if (dtypes.compute != dtypes.main)
@@ -45,11 +42,8 @@ std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes)
   return parts;
 }
 
-void check_memory(const std::vector<MemoryPart>& parts,
-                  int ranks,
-                  const MachineMemory& memory,
-                  const std::string& place,
-                  const ConfigSet& keys) {
+void check_memory(const std::vector<MemoryPart>& parts, int ranks, const MachineMemory& memory,
+                  const std::string& place, const ConfigSet& keys) {
   double sum = 0;
   for (const MemoryPart& part : parts) sum += part.bytes;
   const double all = sum * ranks;
@@ -58,24 +52,18 @@ void check_memory(const std::vector<MemoryPart>& parts,
   for (const MemoryPart& part : parts)
     list += cat(list.empty() ? "" : ", ", part.what, " ", format_bytes(part.bytes));
   const MemoryPart& largest =
-      *std::max_element(parts.begin(), parts.end(), [](const MemoryPart& a, const MemoryPart& b) {
-        return a.bytes < b.bytes;
-      });
+      *std::max_element(parts.begin(), parts.end(),
+                        [](const MemoryPart& a, const MemoryPart& b) { return a.bytes < b.bytes; });
   std::string causes;
   for (const std::string& key : largest.keys)
     causes += cat(causes.empty() ? "" : ", ", key, " = ", keys.value(key));
   const bool never = all > memory.total;
-  fail(never ? ErrorKind::usage : ErrorKind::resource,
-       "a rank needs at least ",
-       format_bytes(sum),
-       " (",
-       list,
-       "); ",
+  fail(never ? ErrorKind::usage : ErrorKind::resource, "a rank needs at least ", format_bytes(sum),
+       " (", list, "); ",
        ranks == 1 ? cat(place, " has ") : cat(ranks, " ranks share ", place, ", which has "),
        format_bytes(memory.total),
        never ? "" : cat(", ", format_bytes(memory.available), " of it free now"),
-       ". Most of it follows from ",
-       causes);
+       ". Most of it follows from ", causes);
 }
 
 }  // namespace trireme

@@ -24,10 +24,7 @@ std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes)
 /// Throws if `ranks`, which share the memory called `place` ("host a7"), need more: Error(usage) if
 /// it could never hold them, Error(resource) if it is taken at the moment. The message has the sum,
 /// its parts and the keys of the largest one.
-void check_memory(const std::vector<MemoryPart>& parts,
-                  int ranks,
-                  const MachineMemory& memory,
-                  const std::string& place,
-                  const ConfigSet& keys);
+void check_memory(const std::vector<MemoryPart>& parts, int ranks, const MachineMemory& memory,
+                  const std::string& place, const ConfigSet& keys);
 
 }  // namespace trireme

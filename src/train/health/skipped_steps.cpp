@@ -13,8 +13,7 @@
 
 namespace trireme {
 
-void SkippedSteps::note(std::int64_t step,
-                        const UpdateResult& result,
+void SkippedSteps::note(std::int64_t step, const UpdateResult& result,
                         std::span<const Batch> batches) {
   if (!result.skipped) in_a_row_ = 0;
   if (!result.skipped || result.overflow) return;
@@ -23,33 +22,21 @@ void SkippedSteps::note(std::int64_t step,
   const std::string place = (folder_.skipped() / "rank-*.jsonl").string();
   if (in_a_row_ <= most_) {
     if (rank_ == 0) {
-      log::warn(
-          cat("step ",
-              step,
-              ": the loss or the gradient is not finite; the update is skipped on all ranks (",
-              in_a_row_,
-              " in a row, train.max_skipped_steps = ",
-              most_,
-              "). Its samples: ",
-              place));
+      log::warn(cat(
+          "step ", step,
+          ": the loss or the gradient is not finite; the update is skipped on all ranks (",
+          in_a_row_, " in a row, train.max_skipped_steps = ", most_, "). Its samples: ", place));
     }
     return;
   }
-  fail(ErrorKind::numeric,
-       "step ",
-       step,
-       ": the gradient is not finite",
+  fail(ErrorKind::numeric, "step ", step, ": the gradient is not finite",
        in_a_row_ > 1 ? cat(", ", in_a_row_, " steps in a row") : "",
-       " (train.max_skipped_steps = ",
-       most_,
-       "). Its samples: ",
-       place,
+       " (train.max_skipped_steps = ", most_, "). Its samples: ", place,
        ". The last checkpoint is untouched. A lower optim.lr, more optim.warmup_steps, or "
        "train.precision bf16 or fp32 in place of fp16 may help;");
 }
 
-void SkippedSteps::write(std::int64_t step,
-                         const UpdateResult& result,
+void SkippedSteps::write(std::int64_t step, const UpdateResult& result,
                          std::span<const Batch> batches) const {
   Json samples = Json::array();
   for (const Batch& batch : batches) samples.push_back(batch.sample_indices);

@@ -25,14 +25,10 @@ constexpr std::size_t kFields = sizeof(StepMeasures) / sizeof(double);
 static_assert(sizeof(StepMeasures) == kFields * sizeof(double));
 
 /// What is reported as a mean over ranks and steps.
-constexpr std::array kParts{&StepMeasures::data_wait_s,
-                            &StepMeasures::save_s,
-                            &StepMeasures::validation_s,
-                            &StepMeasures::peer_wait_s,
-                            &StepMeasures::comm_s,
-                            &StepMeasures::comm_exposed_s,
-                            &StepMeasures::first_bucket_s,
-                            &StepMeasures::last_grad_s};
+constexpr std::array kParts{&StepMeasures::data_wait_s,    &StepMeasures::save_s,
+                            &StepMeasures::validation_s,   &StepMeasures::peer_wait_s,
+                            &StepMeasures::comm_s,         &StepMeasures::comm_exposed_s,
+                            &StepMeasures::first_bucket_s, &StepMeasures::last_grad_s};
 
 using Packed = std::array<double, kFields>;
 
@@ -128,9 +124,7 @@ std::string to_json(const MetricsLine& line) {
 
 }  // namespace
 
-Metrics::Metrics(Communicator& world,
-                 std::filesystem::path file,
-                 double flops_per_token,
+Metrics::Metrics(Communicator& world, std::filesystem::path file, double flops_per_token,
                  double peak_flops_total)
     : world_(world),
       file_(std::move(file)),
@@ -191,16 +185,9 @@ void Metrics::score(MetricsLine& line) {
   const bool quiet = warned_step_ > 0 && line.facts.step - warned_step_ < kQuietSteps;
   if (!spike || quiet || world_.rank() != 0) return;
   warned_step_ = line.facts.step;
-  log::warn(cat("step ",
-                line.facts.step,
-                ": the loss jumps to ",
-                line.loss,
-                ", ",
-                std::lround(*line.loss_z),
-                " robust standard deviations above the last ",
-                SpikeDetector::kWindow,
-                "; gradient norm ",
-                line.facts.grad_norm));
+  log::warn(cat("step ", line.facts.step, ": the loss jumps to ", line.loss, ", ",
+                std::lround(*line.loss_z), " robust standard deviations above the last ",
+                SpikeDetector::kWindow, "; gradient norm ", line.facts.grad_norm));
 }
 
 void Metrics::save_spikes(std::map<std::string, std::string>& values) const {

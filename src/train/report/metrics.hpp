@@ -64,26 +64,24 @@ struct ClosingLine {
   double time_s = 0;        // from its first step's begin to the end of its last save
 };
 
-/// Reduces measures over all ranks with one packed asynchronous all-gather a report, read one
-/// report later so that no step waits for it; ranks are added in rank order, in fp64. Rank 0
-/// appends the lines. A step ends when its last rank ends it, so that step times add up to the
-/// clock.
+/// Reduces measures over all ranks with one packed asynchronous all-gather a report, read
+/// one report later so that no step waits for it; ranks are added in rank order, in fp64.
+/// Rank 0 appends the lines. A step ends when its last rank ends it, so that step
+/// times add up to the clock.
 class Metrics {
  public:
   /// `flops_per_token` and `peak_flops_total` (all ranks together) give MFU. A half line that a
   /// lost process left at the end of `file` is cut off, so that every line parses.
-  Metrics(Communicator& world,
-          std::filesystem::path file,
-          double flops_per_token,
+  Metrics(Communicator& world, std::filesystem::path file, double flops_per_token,
           double peak_flops_total);
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
-  /// Starts the reduction of a report; completes the one before it and returns its line (on every
-  /// rank).
+  /// Starts the reduction of a report; completes the one before it and returns
+  /// its line (on every rank).
   std::optional<MetricsLine> report(const StepFacts& facts, const StepMeasures& measures);
-  /// Completes the pending reduction; after it all lines are on disk as far as the process can
-  /// tell.
+  /// Completes the pending reduction; after it all lines are on disk as far as
+  /// the process can tell.
   std::optional<MetricsLine> flush();
 
   /// The windows of the z-scores, for a checkpoint, and back.

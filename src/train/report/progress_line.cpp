@@ -38,10 +38,8 @@ std::string format_count(double value) {
   return format(kUnits[unit], value);
 }
 
-ProgressLine::ProgressLine(std::int64_t first_step,
-                           std::int64_t total_steps,
-                           std::int64_t log_every,
-                           bool active)
+ProgressLine::ProgressLine(std::int64_t first_step, std::int64_t total_steps,
+                           std::int64_t log_every, bool active)
     : first_step_(first_step),
       last_step_(first_step),
       total_steps_(total_steps),
@@ -66,29 +64,13 @@ void ProgressLine::show(const MetricsLine& line) {
       step == first_step_ + 1 || step == total_steps_ || (log_every_ > 0 && step % log_every_ == 0);
   if (!active_ || (!due && !terminal_)) return;
   const std::string text =
-      cat("step ",
-          step,
-          "/",
-          total_steps_,
-          "  loss ",
-          format("%.4f", line.loss),
-          "  lr ",
-          format("%.2e", line.facts.lr),
-          "  gnorm ",
-          format("%.3f", line.facts.grad_norm),
-          "  ",
-          format_count(line.tokens_per_s),
-          " tok/s  MFU ",
-          format("%.1f%%", 100 * line.mfu),
-          "  mem ",
-          format("%.2f GiB", line.mean.mem_peak_bytes / (1024.0 * 1024 * 1024)),
-          "  data ",
-          format("%.1f%%", 100 * line.mean.data_wait_s / line.step_time_s),
-          "  comm ",
+      cat("step ", step, "/", total_steps_, "  loss ", format("%.4f", line.loss), "  lr ",
+          format("%.2e", line.facts.lr), "  gnorm ", format("%.3f", line.facts.grad_norm), "  ",
+          format_count(line.tokens_per_s), " tok/s  MFU ", format("%.1f%%", 100 * line.mfu),
+          "  mem ", format("%.2f GiB", line.mean.mem_peak_bytes / (1024.0 * 1024 * 1024)),
+          "  data ", format("%.1f%%", 100 * line.mean.data_wait_s / line.step_time_s), "  comm ",
           format("%.1f%%", 100 * line.mean.comm_exposed_s / line.step_time_s),
-          line.facts.skipped ? "  skipped (overflow)" : "",
-          "  ETA ",
-          remaining);
+          line.facts.skipped ? "  skipped (overflow)" : "", "  ETA ", remaining);
   if (terminal_) {
     std::fprintf(stderr, "\r\033[K%s", text.c_str());
     std::fflush(stderr);

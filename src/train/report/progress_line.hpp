@@ -11,9 +11,7 @@ namespace trireme {
 /// written, never a carriage return, every `log_every` steps and for the first and last step.
 class ProgressLine {
  public:
-  ProgressLine(std::int64_t first_step,
-               std::int64_t total_steps,
-               std::int64_t log_every,
+  ProgressLine(std::int64_t first_step, std::int64_t total_steps, std::int64_t log_every,
                bool active);
 
   void show(const MetricsLine& line);

@@ -27,8 +27,8 @@ struct PeakRow {
   double dense_bf16;
 };
 
-/// Data-sheet values, dense. A100 and H100 differ by form factor; the more specific name comes
-/// first.
+/// Data-sheet values, dense. A100 and H100 differ by form factor;
+/// the more specific name comes first.
 constexpr std::array<PeakRow, 6> kPeaks{{{"H100 PCIe", 756e12},
                                          {"H100 NVL", 835e12},
                                          {"H100", 989.4e12},

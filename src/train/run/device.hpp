@@ -13,8 +13,8 @@ namespace trireme {
 /// True for a GPU that computes in bfloat16 (compute capability 8 and later: A100, RTX 30).
 bool has_bf16(at::Device device);
 
-/// "fp32" -> {float, float}, "bf16" -> {bfloat16, float}, ... Throws Error(usage) naming the
-/// allowed.
+/// "fp32" -> {float, float}, "bf16" -> {bfloat16, float}, ... Throws Error(usage)
+/// naming the allowed.
 ParamDTypes precision_dtypes(const std::string& precision);
 
 /// train.device as a device of this rank: cuda:(local rank modulo visible devices). Throws

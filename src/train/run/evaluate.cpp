@@ -10,11 +10,8 @@
 namespace trireme {
 
 std::optional<Validation> evaluate(
-    Transformer& model,
-    std::span<const SampleSet> sets,
-    Communicator& data_group,
-    std::int64_t micro_batch,
-    const std::function<bool(std::int64_t, std::int64_t)>& stop_before) {
+    Transformer& model, std::span<const SampleSet> sets, Communicator& data_group,
+    std::int64_t micro_batch, const std::function<bool(std::int64_t, std::int64_t)>& stop_before) {
   const std::int64_t stride = micro_batch * data_group.size();
   const at::Device device = model.registry().device();
   at::Tensor sums =
@@ -37,13 +34,8 @@ std::optional<Validation> evaluate(
     }
   }
   data_group
-      .all_reduce(sums.data_ptr(),
-                  sums.data_ptr(),
-                  2,
-                  DType::f64,
-                  ReduceOp::sum,
-                  current_stream(device),
-                  "validation")
+      .all_reduce(sums.data_ptr(), sums.data_ptr(), 2, DType::f64, ReduceOp::sum,
+                  current_stream(device), "validation")
       ->wait();
   const double num_targets = sums[1].item<double>();
   return Validation{sums[0].item<double>() / num_targets, num_targets};

@@ -20,10 +20,7 @@ struct Validation {
 /// before batch i of n of every set, numbers that all ranks have in common; where it says true (on
 /// all of them alike), the validation is given up: none.
 std::optional<Validation> evaluate(
-    Transformer& model,
-    std::span<const SampleSet> sets,
-    Communicator& data_group,
-    std::int64_t micro_batch,
-    const std::function<bool(std::int64_t, std::int64_t)>& stop_before);
+    Transformer& model, std::span<const SampleSet> sets, Communicator& data_group,
+    std::int64_t micro_batch, const std::function<bool(std::int64_t, std::int64_t)>& stop_before);
 
 }  // namespace trireme

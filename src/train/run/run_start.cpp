@@ -176,9 +176,7 @@ std::int64_t RunStart::step() const {
   return found == values.end() ? 0 : number_in(values, "step", 0, std::int64_t{1} << 62);
 }
 
-RunStart read_start(RunConfig& config,
-                    ConfigSet& keys,
-                    const RunFolder& folder,
+RunStart read_start(RunConfig& config, ConfigSet& keys, const RunFolder& folder,
                     Communicator& world) {
   RunStart start;
   const Json facts = shared(world, [&](Json& out) { read_folder(folder, out); });
@@ -208,15 +206,12 @@ void check_start_kind(const RunConfig& config, const RunStart& start, ConfigSet&
   const std::string& resume = config.checkpoint.resume;
   const bool is_named = resume != "auto" && resume != "never";
   if (wanted == "state" && start.kind == RunStart::Kind::weights) {
-    keys.problems().add("checkpoint.start",
-                        wanted,
+    keys.problems().add("checkpoint.start", wanted,
                         cat("but ", start.checkpoint, " holds weights alone: leave it out"));
   }
   if (wanted == "weights" && !is_named && start.kind == RunStart::Kind::go_on) {
-    keys.problems().add("checkpoint.start",
-                        wanted,
-                        cat("but this run goes on from its own ",
-                            start.checkpoint,
+    keys.problems().add("checkpoint.start", wanted,
+                        cat("but this run goes on from its own ", start.checkpoint,
                             ": give that to --init, and a new --run"));
   } else if (wanted == "weights" && !is_named && start.kind == RunStart::Kind::nothing) {
     keys.problems().add("checkpoint.start", wanted, "needs a checkpoint: --init, or --resume");

@@ -43,9 +43,7 @@ struct RunStart {
 /// nor a start takes config.toml.
 ///   config  what `keys` fill: checkpoint.resume and checkpoint.start decide
 /// A config.toml that cannot be read is passed over with a warning (ConfigSet::warnings).
-RunStart read_start(RunConfig& config,
-                    ConfigSet& keys,
-                    const RunFolder& folder,
+RunStart read_start(RunConfig& config, ConfigSet& keys, const RunFolder& folder,
                     Communicator& world);
 
 /// Adds what checkpoint.start asks for and the start does not have.

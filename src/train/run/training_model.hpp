@@ -19,20 +19,14 @@ struct TrainingRun::Model {
                          ? make_world("nccl", ranks.launch, ranks.options, ranks.device_backends)
                          : nullptr),
         mesh(device_world ? *device_world : ranks.world, config.parallel),
-        transformer(registry,
-                    config.model,
-                    ModelPart::whole(config.model),
-                    {config.train.fused_ops ? ops::Path::fast : ops::Path::plain,
-                     config.parallel.recompute == "full",
-                     static_cast<std::uint64_t>(config.train.seed)}),
+        transformer(
+            registry, config.model, ModelPart::whole(config.model),
+            {config.train.fused_ops ? ops::Path::fast : ops::Path::plain,
+             config.parallel.recompute == "full", static_cast<std::uint64_t>(config.train.seed)}),
         optimizer(
             (registry.allocate(mesh, dtypes, device), make_optimizer(config.optim, registry))),
         scaler(config.train.precision == "fp16"),
-        step(transformer,
-             *optimizer,
-             mesh.group(Axis::data),
-             scaler,
-             config.optim.clip_norm,
+        step(transformer, *optimizer, mesh.group(Axis::data), scaler, config.optim.clip_norm,
              config.parallel.bucket_mb),
         state(registry, *optimizer, mesh.rank(Axis::data), mesh.size(Axis::data)) {
     transformer.prepare();

@@ -14,11 +14,7 @@ namespace trireme {
 
 void TrainingRun::check_start() const {
   if (!start_.own && start_.committed >= 0 && config_.checkpoint.resume != "never") {
-    fail(ErrorKind::data,
-         folder_.root.string(),
-         " has committed step ",
-         start_.committed,
-         ", and ",
+    fail(ErrorKind::data, folder_.root.string(), " has committed step ", start_.committed, ", and ",
          folder_.checkpoints().string(),
          " holds no checkpoint: put them back, or give --resume never to start anew, or another "
          "--run");
@@ -32,16 +28,8 @@ void TrainingRun::check_start() const {
 
 void TrainingRun::check_steps(std::int64_t done) const {
   if (config_.train.steps >= done) return;
-  fail(ErrorKind::usage,
-       "train.steps = ",
-       config_.train.steps,
-       ", but ",
-       start_.checkpoint,
-       " has done ",
-       done,
-       ": give ",
-       done,
-       " or more",
+  fail(ErrorKind::usage, "train.steps = ", config_.train.steps, ", but ", start_.checkpoint,
+       " has done ", done, ": give ", done, " or more",
        start_.kind == RunStart::Kind::state ? ", or --init to begin at step 0" : "");
 }
 
@@ -67,20 +55,14 @@ void TrainingRun::resume() {
     const std::string& named = config_.checkpoint.resume;
     if (named != "auto" && named != "never") all_or_none(world_, [&] { check_named(newest); });
     if (newest < start_.committed && world_.rank() == 0)
-      log::warn(cat("step ",
-                    start_.committed,
-                    " was committed, but ",
-                    folder_.checkpoints().string(),
-                    " has only step ",
-                    newest,
+      log::warn(cat("step ", start_.committed, " was committed, but ",
+                    folder_.checkpoints().string(), " has only step ", newest,
                     " and older: its steps are done again"));
-    found = find_newest_good(
-        folder_.checkpoints(), world_, [](std::string_view text) { log::warn(text); });
+    found = find_newest_good(folder_.checkpoints(), world_,
+                             [](std::string_view text) { log::warn(text); });
     all_or_none(world_, [&] {
       if (!found) {
-        fail(ErrorKind::data,
-             "no checkpoint in ",
-             folder_.checkpoints().string(),
+        fail(ErrorKind::data, "no checkpoint in ", folder_.checkpoints().string(),
              " is whole; nothing was changed. Give another --run to start anew");
       }
       set_aside_after(found->step());  // the run will come to those steps again
@@ -100,12 +82,9 @@ void TrainingRun::resume() {
   if (progress_.step == 0) all_or_none(world_, [&] { chain_->start(0, ""); });
   const Mesh& mesh = model_->mesh;
   all_or_none(world_, [&] {
-    loader_.emplace(*stream_,
-                    LoaderConfig{config_.train.micro_batch,
-                                 config_.train.global_batch,
-                                 mesh.rank(Axis::data),
-                                 mesh.size(Axis::data),
-                                 progress_.next_sample});
+    loader_.emplace(*stream_, LoaderConfig{config_.train.micro_batch, config_.train.global_batch,
+                                           mesh.rank(Axis::data), mesh.size(Axis::data),
+                                           progress_.next_sample});
   });
 }
 
@@ -126,11 +105,8 @@ void TrainingRun::check_named(std::int64_t newest) const {
   const std::filesystem::path place = std::filesystem::canonical(start, code);
   if (!code && place.filename() != newest_name &&
       std::filesystem::equivalent(place.parent_path(), folder_.checkpoints(), code)) {
-    fail(ErrorKind::usage,
-         "checkpoint.resume = ",
-         start,
-         " is not the newest checkpoint of this run, ",
-         newest_name,
+    fail(ErrorKind::usage, "checkpoint.resume = ", start,
+         " is not the newest checkpoint of this run, ", newest_name,
          ": give another --run to branch off there, or resume auto to go on");
   }
   log::info(
@@ -179,8 +155,7 @@ void TrainingRun::load(const Checkpoint& checkpoint) {
   log_start(checkpoint, weights, fresh_data);
 }
 
-void TrainingRun::log_start(const Checkpoint& checkpoint,
-                            bool weights,
+void TrainingRun::log_start(const Checkpoint& checkpoint, bool weights,
                             const std::string& fresh_data) const {
   const std::string where = checkpoint.path().string();
   if (weights) {
@@ -192,11 +167,7 @@ void TrainingRun::log_start(const Checkpoint& checkpoint,
                                     fingerprint_,
                                     fresh_data.empty() ? stream_->plan_hash() : "",
                                     progress_.step};
-    log::info(cat("resumed from ",
-                  where,
-                  " at step ",
-                  progress_.step,
-                  "; ",
+    log::info(cat("resumed from ", where, " at step ", progress_.step, "; ",
                   fresh_data.empty() ? describe_continuation(continuation)
                                      : cat("the data begins at its sample 0: ", fresh_data)));
   }

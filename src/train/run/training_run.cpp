@@ -57,8 +57,8 @@ int TrainingRun::execute() {
   begun_ = progress_;
   run_time_.restart();
   if (ranks_.options.activity) waited_reported_s_ = ranks_.options.activity->waited_s();
-  progress_line_.emplace(
-      progress_.step, config_.train.steps, config_.train.log_every, world_.rank() == 0);
+  progress_line_.emplace(progress_.step, config_.train.steps, config_.train.log_every,
+                         world_.rank() == 0);
   stop_between_.emplace(world_, [this] { return requests_->asked(); });
   model_->step.stop_before(
       [this](std::int64_t i, std::int64_t n) { return stop_between_->before(i, n); });
@@ -108,11 +108,8 @@ int TrainingRun::execute() {
 }
 
 void TrainingRun::close(bool done) {
-  const ClosingLine closing{done,
-                            progress_.step,
-                            progress_.step - begun_.step,
-                            progress_.tokens - begun_.tokens,
-                            run_time_.seconds()};
+  const ClosingLine closing{done, progress_.step, progress_.step - begun_.step,
+                            progress_.tokens - begun_.tokens, run_time_.seconds()};
   metrics_->write_closing(closing);
   if (world_.rank() != 0) return;
   const std::string how = done ? "done" : cat("stopped on request (", requests_->reason(), ")");
@@ -121,28 +118,15 @@ void TrainingRun::close(bool done) {
                                  : cat("newest checkpoint ", step_folder_name(saved_step_));
   std::string what = "no new step";
   if (closing.steps > 0) {
-    what = cat(closing.steps,
-               closing.steps == 1 ? " step, " : " steps, ",
-               format_count(static_cast<double>(closing.tokens)),
-               " tokens in ",
+    what = cat(closing.steps, closing.steps == 1 ? " step, " : " steps, ",
+               format_count(static_cast<double>(closing.tokens)), " tokens in ",
                closing.time_s < 60 ? cat(std::round(10 * closing.time_s) / 10, " s")
                                    : format_duration(closing.time_s),
-               ", ",
-               format_count(static_cast<double>(closing.tokens) / closing.time_s),
+               ", ", format_count(static_cast<double>(closing.tokens) / closing.time_s),
                " tok/s by the clock");
   }
-  log::info(cat(how,
-                " at step ",
-                progress_.step,
-                "/",
-                config_.train.steps,
-                ": ",
-                what,
-                "; ",
-                folder_.root.string(),
-                ", ",
-                newest,
-                done ? "" : "; the same command resumes"));
+  log::info(cat(how, " at step ", progress_.step, "/", config_.train.steps, ": ", what, "; ",
+                folder_.root.string(), ", ", newest, done ? "" : "; the same command resumes"));
 }
 
 int TrainingRun::end_before_first_step() {
@@ -182,12 +166,10 @@ bool TrainingRun::do_step() {
 
   if (result.dropped) return false;
   skipped_->note(step, result, batches);
-  trace_ = step_trace(
-      world_.rank(), batches, result.loss_sum, result.grad_norm, lr, weights_to_hash(step));
+  trace_ = step_trace(world_.rank(), batches, result.loss_sum, result.grad_norm, lr,
+                      weights_to_hash(step));
   const std::int64_t step_tokens = config_.train.global_batch * batches.front().T;
-  progress_ = {step,
-               progress_.update + (result.skipped ? 0 : 1),
-               loader_->next_sample(),
+  progress_ = {step, progress_.update + (result.skipped ? 0 : 1), loader_->next_sample(),
                progress_.tokens + step_tokens};
   report(result, data_wait_s, lr, step_tokens);
   requests_->limit().step_took(timer.seconds());
@@ -206,15 +188,9 @@ void TrainingRun::check_targets(const Batch& batch) {
   all_or_none(world_, [&] {
     show_last_metrics();
     fail(
-        ErrorKind::data,
-        "step ",
-        progress_.step + 1,
-        ": its samples ",
-        first,
-        " to ",
+        ErrorKind::data, "step ", progress_.step + 1, ": its samples ", first, " to ",
         loader_->next_sample() - 1,
-        " have nothing to predict (every piece of a document is one token or masked), in ",
-        names,
+        " have nothing to predict (every piece of a document is one token or masked), in ", names,
         ". No weights and no checkpoint were changed: pack documents of two tokens or more, or put "
         "more samples into an update (train.global_batch)");
   });
@@ -227,9 +203,7 @@ std::span<const std::byte> TrainingRun::weights_to_hash(std::int64_t step) {
   return {static_cast<const std::byte*>(weights_.const_data_ptr()), weights_.nbytes()};
 }
 
-void TrainingRun::report(const UpdateResult& result,
-                         double data_wait_s,
-                         double lr,
+void TrainingRun::report(const UpdateResult& result, double data_wait_s, double lr,
                          std::int64_t step_tokens) {
   since_report_.loss_sum = result.loss_sum;  // of this step alone: a resumed run has no others
   since_report_.num_targets = static_cast<double>(result.num_targets);
@@ -248,14 +222,9 @@ void TrainingRun::report(const UpdateResult& result,
     since_report_.peer_wait_s = waited_s - waited_reported_s_;
     waited_reported_s_ = waited_s;
   }
-  const StepFacts facts{progress_.step,
-                        progress_.tokens,
-                        step_tokens,
-                        steps_since_report_,
-                        result.grad_norm,
-                        lr,
-                        model_->scaler.scale(),
-                        result.skipped};
+  const StepFacts facts{progress_.step,         progress_.tokens, step_tokens,
+                        steps_since_report_,    result.grad_norm, lr,
+                        model_->scaler.scale(), result.skipped};
   const auto line = metrics_->report(facts, since_report_);
   since_report_ = {};
   steps_since_report_ = 0;
@@ -267,9 +236,7 @@ bool TrainingRun::validate() {
   const CountTime counted(since_report_.validation_s);
   const Timer timer;
   const auto validation =
-      evaluate(model_->transformer,
-               valid_samples_,
-               model_->mesh.group(Axis::data),
+      evaluate(model_->transformer, valid_samples_, model_->mesh.group(Axis::data),
                config_.train.micro_batch,
                [this](std::int64_t i, std::int64_t n) { return stop_between_->before(i, n); });
   if (!validation) return false;
@@ -338,11 +305,8 @@ void TrainingRun::end_diverged(const Error& error) {
   throw AgreedError(Error(error.kind(), cat(error.what(), "\n", advice)));
 }
 
-int pretrain(RunConfig& config,
-             ConfigSet& keys,
-             const std::filesystem::path& folder,
-             const RunRanks& ranks,
-             RunStart start) {
+int pretrain(RunConfig& config, ConfigSet& keys, const std::filesystem::path& folder,
+             const RunRanks& ranks, RunStart start) {
   TrainingRun run(config, keys, folder, ranks, std::move(start));
   int code = kExitDone;
   try {

@@ -46,11 +46,8 @@ struct RunRanks {
 /// execute(); both are collective.
 class TrainingRun {
  public:
-  TrainingRun(RunConfig& config,
-              ConfigSet& keys,
-              const std::filesystem::path& folder,
-              const RunRanks& ranks,
-              RunStart start);
+  TrainingRun(RunConfig& config, ConfigSet& keys, const std::filesystem::path& folder,
+              const RunRanks& ranks, RunStart start);
   ~TrainingRun();
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;
@@ -65,8 +62,8 @@ class TrainingRun {
   /// run, with the last committed checkpoint intact.
   int execute();
 
-  /// After either threw: status.json (rank 0) and this rank's verdict say so, if the folder was
-  /// claimed.
+  /// After either threw: status.json (rank 0) and this rank's verdict say so,
+  /// if the folder was claimed.
   void record_failure(const std::string& kind, int code, const std::string& message);
   /// After either threw StoppedEarly, which is on all ranks: kExitStopped.
   int end_before_first_step();
@@ -175,10 +172,7 @@ class TrainingRun {
 
 /// The `trireme pretrain` command after its arguments and its start (read_start) are read; returns
 /// the exit code and leaves status.json.
-int pretrain(RunConfig& config,
-             ConfigSet& keys,
-             const std::filesystem::path& folder,
-             const RunRanks& ranks,
-             RunStart start);
+int pretrain(RunConfig& config, ConfigSet& keys, const std::filesystem::path& folder,
+             const RunRanks& ranks, RunStart start);
 
 }  // namespace trireme

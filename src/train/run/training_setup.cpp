@@ -30,11 +30,8 @@ void require_pretrain(const char* name, const std::string& path, const TokenSet&
 
 }  // namespace
 
-TrainingRun::TrainingRun(RunConfig& config,
-                         ConfigSet& keys,
-                         const std::filesystem::path& folder,
-                         const RunRanks& ranks,
-                         RunStart start)
+TrainingRun::TrainingRun(RunConfig& config, ConfigSet& keys, const std::filesystem::path& folder,
+                         const RunRanks& ranks, RunStart start)
     : config_(config),
       keys_(keys),
       folder_{folder},
@@ -69,8 +66,7 @@ void TrainingRun::open_data() {
   if (config_.data.path.empty())
     fail(ErrorKind::usage,
          "--data is missing: give a token set (a folder that trireme-data pack wrote); in ",
-         folder_.root.string(),
-         " is no run to go on from");
+         folder_.root.string(), " is no run to go on from");
   const DataConfig& data = config_.data;
   stream_.emplace(
       SampleStream::open({.phases = read_plan(data.path, "data.path"),
@@ -105,17 +101,12 @@ void TrainingRun::open_validation() {
     valid_set_.emplace(TokenSet::open(data.valid_path));
     require_pretrain("data.valid_path", data.valid_path, *valid_set_);
     if (valid_set_->manifest().tokenizer_hash != stream_->first_set().manifest().tokenizer_hash) {
-      fail(ErrorKind::usage,
-           "data.valid_path ",
-           data.valid_path,
-           " was packed with another tokenizer than ",
-           data.path);
+      fail(ErrorKind::usage, "data.valid_path ", data.valid_path,
+           " was packed with another tokenizer than ", data.path);
     }
     valid_samples_.emplace_back(*valid_set_, view);
   } else if (config_.train.eval_every > 0 && data.split.empty()) {
-    fail(ErrorKind::usage,
-         "train.eval_every = ",
-         config_.train.eval_every,
+    fail(ErrorKind::usage, "train.eval_every = ", config_.train.eval_every,
          " needs data.valid_path or data.split");
   } else if (config_.train.eval_every > 0) {
     const Split split = Split::parse(data.split, "data.split");
@@ -137,11 +128,7 @@ std::int64_t TrainingRun::steps_of_epochs() const {
   const double steps = std::ceil(config_.train.epochs * static_cast<double>(*size) /
                                  static_cast<double>(config_.train.global_batch));
   if (!(steps < 1e15)) {
-    fail(ErrorKind::usage,
-         "train.epochs = ",
-         config_.train.epochs,
-         " makes ",
-         steps,
+    fail(ErrorKind::usage, "train.epochs = ", config_.train.epochs, " makes ", steps,
          " steps, must be below 1e15");
   }
   return static_cast<std::int64_t>(steps);
@@ -153,12 +140,9 @@ void TrainingRun::resolve_config() {
   if (longest > config_.model.max_seq_len) {
     fail(ErrorKind::usage,
          longest == config_.train.seq_len ? "train.seq_len = " : "data.path has a phase of length ",
-         longest,
-         " is more than model.max_seq_len = ",
-         config_.model.max_seq_len);
+         longest, " is more than model.max_seq_len = ", config_.model.max_seq_len);
   }
-  micro_steps_of(config_.train.global_batch,
-                 config_.train.micro_batch,
+  micro_steps_of(config_.train.global_batch, config_.train.micro_batch,
                  data_ranks(config_.parallel, world_.size()));
   check_start();
   const bool fresh_data =
@@ -182,9 +166,7 @@ void TrainingRun::claim_folder() {
   clear_verdicts(folder_);
   if (config_.checkpoint.resume == "never" && !start_.begun_anew() &&
       !list_steps(folder_.checkpoints()).empty()) {
-    fail(ErrorKind::usage,
-         "checkpoint.resume = never, but ",
-         folder_.checkpoints().string(),
+    fail(ErrorKind::usage, "checkpoint.resume = never, but ", folder_.checkpoints().string(),
          " holds checkpoints; give a new --run, or let it resume (auto)");
   }
 }
@@ -196,13 +178,10 @@ void TrainingRun::build() {
   const ParamDTypes dtypes = precision_dtypes(config_.train.precision);
   model_ = std::make_unique<Model>(config_, ranks_, device, dtypes);
   const double peak = peak_flops(device, dtypes.compute) * world_.size();
-  metrics_.emplace(
-      world_, folder_.metrics(), flops_per_token(config_.model, config_.train.seq_len), peak);
-  saver_.emplace(folder_.checkpoints(),
-                 run_identity(keys_, stream_->content_hash()),
-                 config_.checkpoint,
-                 lock_ ? &*lock_ : nullptr,
-                 world_);
+  metrics_.emplace(world_, folder_.metrics(), flops_per_token(config_.model, config_.train.seq_len),
+                   peak);
+  saver_.emplace(folder_.checkpoints(), run_identity(keys_, stream_->content_hash()),
+                 config_.checkpoint, lock_ ? &*lock_ : nullptr, world_);
   saver_->on_commit([this](std::int64_t step) {
     const auto error = capture([&] { write_status(folder_, "running", kExitDone, step, step); });
     if (error) log::warn(error->what());
@@ -219,8 +198,8 @@ void TrainingRun::build() {
   for (const StateTensor& tensor : model_->state.tensors())
     state_bytes += tensor.owner ? static_cast<double>(tensor.bytes.size()) : 0;
   saver_->reserve(static_cast<std::size_t>(state_bytes));
-  requests_.emplace(
-      folder_, world_.rank() == 0, TimeLimit(TimeLimit::from_environment(), state_bytes));
+  requests_.emplace(folder_, world_.rank() == 0,
+                    TimeLimit(TimeLimit::from_environment(), state_bytes));
 }
 
 std::string TrainingRun::layout() const {
@@ -237,45 +216,18 @@ void TrainingRun::announce() const {
   }
   const TrainConfig& train = config_.train;
   const std::int64_t data_ranks = model_->mesh.size(Axis::data);
-  log::info(cat(world_.size(),
-                " ranks (",
-                world_.backend(),
-                ") on ",
-                ranks_.launch.num_nodes,
-                " nodes, device ",
-                model_->registry.device(),
-                ", ",
-                train.precision,
-                ", ",
-                at::get_num_threads(),
-                " CPU threads a rank"));
-  log::info(cat("model",
-                config_.model.preset.empty() ? "" : " " + config_.model.preset,
-                ": ",
-                format_count(static_cast<double>(config_.model.num_parameters())),
-                " parameters"));
+  log::info(cat(world_.size(), " ranks (", world_.backend(), ") on ", ranks_.launch.num_nodes,
+                " nodes, device ", model_->registry.device(), ", ", train.precision, ", ",
+                at::get_num_threads(), " CPU threads a rank"));
+  log::info(cat("model", config_.model.preset.empty() ? "" : " " + config_.model.preset, ": ",
+                format_count(static_cast<double>(config_.model.num_parameters())), " parameters"));
   if (!batch_note_.empty()) log::info(batch_note_);
-  log::info(cat("global batch ",
-                train.global_batch,
-                " = ",
-                data_ranks,
-                " data ranks x ",
-                train.micro_batch,
-                " sequences x ",
-                loader_->micro_steps(),
-                " micro-steps of ",
-                train.seq_len,
-                " tokens; ",
-                stream_text(*stream_),
-                config_.data.path));
-  log::info(cat("steps ",
-                progress_.step,
-                " to ",
-                train.steps,
-                " (",
+  log::info(cat("global batch ", train.global_batch, " = ", data_ranks, " data ranks x ",
+                train.micro_batch, " sequences x ", loader_->micro_steps(), " micro-steps of ",
+                train.seq_len, " tokens; ", stream_text(*stream_), config_.data.path));
+  log::info(cat("steps ", progress_.step, " to ", train.steps, " (",
                 format_count(static_cast<double>(train.global_batch * train.seq_len)),
-                " tokens a step), run folder ",
-                folder_.root.string()));
+                " tokens a step), run folder ", folder_.root.string()));
 }
 
 }  // namespace trireme

@@ -53,16 +53,12 @@ void check_same_model(const RunStart& start, const ModelConfig& model, const Con
       continue;
     const bool by_preset = keys.origin(key).starts_with("preset ");
     if (is_one_of(kFitAnyShape, key) && !by_preset) continue;
-    differences += cat(
-        "\n  ", key, " = ", value, " (", keys.origin(key), "), the weights have ", found->second);
+    differences += cat("\n  ", key, " = ", value, " (", keys.origin(key), "), the weights have ",
+                       found->second);
   }
   if (!differences.empty()) {
-    fail(ErrorKind::usage,
-         "this model is not the one of the weights in ",
-         start.checkpoint,
-         ":",
-         differences,
-         "\nLeave these keys out, and they are taken from there.");
+    fail(ErrorKind::usage, "this model is not the one of the weights in ", start.checkpoint, ":",
+         differences, "\nLeave these keys out, and they are taken from there.");
   }
 }
 
@@ -73,10 +69,8 @@ void check_same_tokenizer(const Checkpoint& checkpoint, const std::string& set_t
   if (tokenizer.content_hash() != set_tokenizer_hash) {
     fail(ErrorKind::usage,
          "the token set was packed with another tokenizer than that of the weights in ",
-         checkpoint.path().string(),
-         ": pack it with `trireme-data pack --tokenizer ",
-         checkpoint.path().string(),
-         "`");
+         checkpoint.path().string(), ": pack it with `trireme-data pack --tokenizer ",
+         checkpoint.path().string(), "`");
   }
 }
 
@@ -84,10 +78,7 @@ void check_has_moments(const Checkpoint& checkpoint, const StateDict& state) {
   for (const StateTensor& tensor : state.tensors) {
     if (!tensor.name.starts_with("optim/")) continue;
     if (checkpoint.manifest().tensors.contains(tensor.name)) continue;
-    fail(ErrorKind::usage,
-         checkpoint.path().string(),
-         " has no ",
-         tensor.name,
+    fail(ErrorKind::usage, checkpoint.path().string(), " has no ", tensor.name,
          ", which the optimizer of this run goes on with: give --checkpoint.start weights, or "
          "--init in place of --resume");
   }

@@ -13,8 +13,8 @@ namespace trireme {
 /// they were given for themselves and not by a preset.
 void check_same_model(const RunStart& start, const ModelConfig& model, const ConfigSet& keys);
 
-/// Throws Error(usage) if the weights know another tokenizer than the set's (Tokenizer's
-/// content_hash).
+/// Throws Error(usage) if the weights know another tokenizer than the set's
+/// (Tokenizer's content_hash).
 void check_same_tokenizer(const Checkpoint& checkpoint, const std::string& set_tokenizer_hash);
 
 /// Throws Error(usage) if a state tensor that the run needs ("optim/...") is not in the checkpoint.

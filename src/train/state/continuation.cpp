@@ -36,21 +36,9 @@ std::string rate_changes(const Continuation& c) {
     const double rate_before = learning_rate(c.config.optim, step, before);
     const double rate_now = learning_rate(c.config.optim, step, now);
     if (rate_before == rate_now) continue;
-    return cat("from step ",
-               step,
-               " on the learning rate is another, because train.steps = ",
-               now,
-               " (was ",
-               before,
-               ") moves the end of the ",
-               c.config.optim.schedule,
-               " schedule: at step ",
-               step,
-               " ",
-               rate_now,
-               " (was ",
-               rate_before,
-               ")");
+    return cat("from step ", step, " on the learning rate is another, because train.steps = ", now,
+               " (was ", before, ") moves the end of the ", c.config.optim.schedule,
+               " schedule: at step ", step, " ", rate_now, " (was ", rate_before, ")");
   }
   return "";
 }

@@ -23,22 +23,15 @@ namespace trireme {
 namespace {
 
 /// Libraries whose arithmetic or order of sums may change with their version.
-constexpr std::array<std::string_view, 9> kLibraries{"libtorch",
-                                                     "libc10",
-                                                     "libmpi",
-                                                     "libnccl",
-                                                     "libcuda",
-                                                     "libcublas",
-                                                     "libcudnn",
-                                                     "libgomp",
-                                                     "libm.so"};
+constexpr std::array<std::string_view, 9> kLibraries{"libtorch", "libc10",  "libmpi",
+                                                     "libnccl",  "libcuda", "libcublas",
+                                                     "libcudnn", "libgomp", "libm.so"};
 
 int collect(dl_phdr_info* info, std::size_t, void* data) {
   const std::filesystem::path path = info->dlpi_name;
   const std::string name = path.filename().string();
-  const bool counts = std::any_of(kLibraries.begin(), kLibraries.end(), [&](std::string_view one) {
-    return name.starts_with(one);
-  });
+  const bool counts = std::any_of(kLibraries.begin(), kLibraries.end(),
+                                  [&](std::string_view one) { return name.starts_with(one); });
   std::error_code code;
   const auto size = std::filesystem::file_size(path, code);
   if (counts && !code)
@@ -119,8 +112,7 @@ Fingerprint take_fingerprint(Communicator& world, at::Device device, const std::
       fail(ErrorKind::usage, "rank ", strangers, " runs another trireme binary than rank 0");
   });
   if (!unlike.empty() && world.rank() == 0) {
-    log::warn(cat("rank ",
-                  unlike,
+    log::warn(cat("rank ", unlike,
                   " differs from rank 0 in libraries, threads, instruction set or device: another "
                   "placement of the ranks may give other last bits"));
   }

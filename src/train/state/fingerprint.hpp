@@ -9,9 +9,9 @@
 
 namespace trireme {
 
-/// What the bits of a run depend on beside its configuration: "binary" (hash), "libraries" (hash of
-/// names and sizes of LibTorch, MPI, NCCL, CUDA as loaded), "torch", "threads", "isa", "device",
-/// "layout".
+/// What the bits of a run depend on beside its configuration: "binary" (hash),
+/// "libraries" (hash of names and sizes of LibTorch, MPI, NCCL, CUDA as loaded),
+/// "torch", "threads", "isa", "device", "layout".
 using Fingerprint = std::map<std::string, std::string>;
 
 /// Collective: rank 0's, on all ranks. `layout`: of the mesh, as text. Throws Error(usage) on all

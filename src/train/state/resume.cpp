@@ -61,8 +61,8 @@ std::string changes_text(const std::vector<ChangedKey>& changes) {
   const auto shown = [](const std::string& value) { return value.empty() ? "''" : value; };
   std::string text;
   for (const ChangedKey& change : changes) {
-    text += cat(
-        text.empty() ? "" : ", ", change.key, " ", shown(change.was), " -> ", shown(change.now));
+    text += cat(text.empty() ? "" : ", ", change.key, " ", shown(change.was), " -> ",
+                shown(change.now));
   }
   return text;
 }
@@ -71,32 +71,20 @@ void save_config(std::map<std::string, std::string>& values, const ConfigSet& co
   for (const std::string& key : config.keys()) values["config." + key] = config.value(key);
 }
 
-void check_same_run(const std::map<std::string, std::string>& values,
-                    const ConfigSet& config,
+void check_same_run(const std::map<std::string, std::string>& values, const ConfigSet& config,
                     const std::string& checkpoint) {
   std::string differences;
   for (const ChangedKey& change : changed_keys(values, config)) {
     if (may_differ(change.key)) continue;
-    differences += cat("\n  ",
-                       change.key,
-                       " = ",
-                       change.now,
-                       " (",
-                       config.origin(change.key),
-                       "), the checkpoint has ",
-                       change.was);
+    differences += cat("\n  ", change.key, " = ", change.now, " (", config.origin(change.key),
+                       "), the checkpoint has ", change.was);
   }
   if (!differences.empty()) {
-    fail(ErrorKind::usage,
-         "this configuration does not continue ",
-         checkpoint,
-         ":",
-         differences,
+    fail(ErrorKind::usage, "this configuration does not continue ", checkpoint, ":", differences,
          "\nLeave these keys out and it goes on with the checkpoint's. To go on from there with "
          "other "
          "values: --resume ",
-         checkpoint,
-         " and another --run.");
+         checkpoint, " and another --run.");
   }
 }
 

@@ -31,8 +31,7 @@ bool may_differ(const std::string& key);
 /// must agree; those that only say how, where or how long (layout, device, micro-batch, logging,
 /// number of steps) may differ. Throws Error(usage) naming every field that differs with both
 /// values and the place of the new one.
-void check_same_run(const std::map<std::string, std::string>& values,
-                    const ConfigSet& config,
+void check_same_run(const std::map<std::string, std::string>& values, const ConfigSet& config,
                     const std::string& checkpoint);
 
 /// One word for what the run computes: hash of the keys above that must agree and of the data.

@@ -55,9 +55,7 @@ void RunFolder::prepare() const {
   if (fs::exists(root, code) && !fs::is_directory(root, code))
     fail(ErrorKind::usage, "--run ", root.string(), " is a file, must be a folder");
   if (fs::exists(root, code) && !holds_run() && !is_blank(*this)) {
-    fail(ErrorKind::usage,
-         "--run ",
-         root.string(),
+    fail(ErrorKind::usage, "--run ", root.string(),
          " holds something that is not a run of trireme; give a new or an empty folder");
   }
   make_folders(checkpoints());
@@ -65,14 +63,11 @@ void RunFolder::prepare() const {
 
 std::string rank_file(int rank, const std::string& extension) {
   const std::string digits = cat(rank);
-  return cat(
-      "rank-", std::string(5 - std::min<std::size_t>(5, digits.size()), '0'), digits, extension);
+  return cat("rank-", std::string(5 - std::min<std::size_t>(5, digits.size()), '0'), digits,
+             extension);
 }
 
-void write_status(const RunFolder& folder,
-                  const std::string& state,
-                  int code,
-                  std::int64_t step,
+void write_status(const RunFolder& folder, const std::string& state, int code, std::int64_t step,
                   std::optional<std::int64_t> committed) {
   const Json status{{"state", state},
                     {"exit_code", code},

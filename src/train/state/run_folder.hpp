@@ -45,10 +45,7 @@ std::string rank_file(int rank, const std::string& extension);
 /// How a run ended, for scripts: {"state": "running" | "done" | "stopped" | "failed", "exit_code":
 /// N, "step": N, "committed": N}, published whole. `committed`: the newest step with a checkpoint,
 /// -1: none yet; without it the one of the status.json before.
-void write_status(const RunFolder& folder,
-                  const std::string& state,
-                  int code,
-                  std::int64_t step,
+void write_status(const RunFolder& folder, const std::string& state, int code, std::int64_t step,
                   std::optional<std::int64_t> committed = std::nullopt);
 
 /// The newest step that this run is known to have committed, whatever is left of it; -1: none.

@@ -23,9 +23,7 @@ template <class T>
 T number(const std::map<std::string, std::string>& values, const char* key) {
   const auto found = values.find(key);
   if (found == values.end())
-    fail(ErrorKind::data,
-         "the checkpoint has no value '",
-         key,
+    fail(ErrorKind::data, "the checkpoint has no value '", key,
          "': it is not one of a training run");
   T value{};
   const std::string& text = found->second;
@@ -44,17 +42,13 @@ StateView::StateView(ParamRegistry& registry, Optimizer& optimizer, int data_ran
     add(cat("param/", registry.spec(id).name), registry, id, registry.main(id));
   for (const OptimizerSlot& slot : optimizer.slots()) {
     for (ParamId id = 0; id < registry.size(); ++id) {
-      add(cat("optim/", slot.name, "/", registry.spec(id).name),
-          registry,
-          id,
+      add(cat("optim/", slot.name, "/", registry.spec(id).name), registry, id,
           registry.view_of(slot.flat, id));
     }
   }
 }
 
-void StateView::add(const std::string& name,
-                    const ParamRegistry& registry,
-                    ParamId id,
+void StateView::add(const std::string& name, const ParamRegistry& registry, ParamId id,
                     const at::Tensor& local) {
   at::Tensor host = local;
   if (!local.is_cpu()) {
@@ -64,9 +58,7 @@ void StateView::add(const std::string& name,
   const auto owner = std::min_element(owned_bytes_.begin(), owned_bytes_.end());
   const auto bytes = static_cast<std::size_t>(host.nbytes());
   *owner += static_cast<std::int64_t>(bytes);
-  tensors_.push_back({name,
-                      to_dtype(local.scalar_type()),
-                      registry.spec(id).shape,
+  tensors_.push_back({name, to_dtype(local.scalar_type()), registry.spec(id).shape,
                       registry.shard(id),
                       std::span(static_cast<std::byte*>(host.mutable_data_ptr()), bytes),
                       owner - owned_bytes_.begin() == data_rank_});
@@ -80,28 +72,17 @@ void StateView::unstage() {
   for (Mirror& mirror : mirrors_) mirror.device.copy_(mirror.host);
 }
 
-std::int64_t number_in(const std::map<std::string, std::string>& values,
-                       const char* key,
-                       std::int64_t least,
-                       std::int64_t most) {
+std::int64_t number_in(const std::map<std::string, std::string>& values, const char* key,
+                       std::int64_t least, std::int64_t most) {
   const auto value = number<std::int64_t>(values, key);
   if (value < least || value > most) {
-    fail(ErrorKind::data,
-         "the checkpoint's value '",
-         key,
-         "' is ",
-         value,
-         ", must be in [",
-         least,
-         ", ",
-         most,
-         "]");
+    fail(ErrorKind::data, "the checkpoint's value '", key, "' is ", value, ", must be in [", least,
+         ", ", most, "]");
   }
   return value;
 }
 
-void save_progress(std::map<std::string, std::string>& values,
-                   const Progress& progress,
+void save_progress(std::map<std::string, std::string>& values, const Progress& progress,
                    const LossScaler& scaler) {
   values["step"] = to_text(progress.step);
   values["update"] = to_text(progress.update);
@@ -115,21 +96,18 @@ std::int64_t saved_next_sample(const std::map<std::string, std::string>& values)
   return number_in(values, "data.next_sample", 0, std::numeric_limits<std::int64_t>::max());
 }
 
-Progress load_progress(const std::map<std::string, std::string>& values,
-                       std::int64_t step,
+Progress load_progress(const std::map<std::string, std::string>& values, std::int64_t step,
                        LossScaler& scaler) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
   if (scaler.dynamic()) {
     const auto scale = number<double>(values, "scaler.scale");
     if (!(scale > 0 && std::isfinite(scale)))
-      fail(
-          ErrorKind::data, "the checkpoint's value 'scaler.scale' is ", scale, ", must be above 0");
+      fail(ErrorKind::data, "the checkpoint's value 'scaler.scale' is ", scale,
+           ", must be above 0");
     scaler.restore(scale, number_in(values, "scaler.good_steps", 0, kMost));
   }
-  return {number_in(values, "step", step, step),
-          number_in(values, "update", 0, step),
-          saved_next_sample(values),
-          number_in(values, "tokens", 0, kMost)};
+  return {number_in(values, "step", step, step), number_in(values, "update", 0, step),
+          saved_next_sample(values), number_in(values, "tokens", 0, kMost)};
 }
 
 }  // namespace trireme

@@ -22,8 +22,8 @@ struct Progress {
 /// tensors are described in place; GPU tensors through host copies that live in this object.
 class StateView {
  public:
-  /// Replicated tensors are owned by one data rank each, spread by bytes. `data_rank` of
-  /// `data_size`.
+  /// Replicated tensors are owned by one data rank each, spread by bytes.
+  /// `data_rank` of `data_size`.
   StateView(ParamRegistry& registry, Optimizer& optimizer, int data_rank, int data_size);
 
   [[nodiscard]] std::vector<StateTensor>& tensors() { return tensors_; }
@@ -39,9 +39,7 @@ class StateView {
     at::Tensor host;
   };
 
-  void add(const std::string& name,
-           const ParamRegistry& registry,
-           ParamId id,
+  void add(const std::string& name, const ParamRegistry& registry, ParamId id,
            const at::Tensor& local);
 
   std::vector<StateTensor> tensors_;
@@ -50,21 +48,17 @@ class StateView {
   int data_rank_;
 };
 
-void save_progress(std::map<std::string, std::string>& values,
-                   const Progress& progress,
+void save_progress(std::map<std::string, std::string>& values, const Progress& progress,
                    const LossScaler& scaler);
 /// The progress' next_sample alone.
 std::int64_t saved_next_sample(const std::map<std::string, std::string>& values);
-/// Of a checkpoint of `step`. Throws Error(data) for a value that is missing, no number, or out of
-/// range.
-Progress load_progress(const std::map<std::string, std::string>& values,
-                       std::int64_t step,
+/// Of a checkpoint of `step`. Throws Error(data) for a value that is missing,
+/// no number, or out of range.
+Progress load_progress(const std::map<std::string, std::string>& values, std::int64_t step,
                        LossScaler& scaler);
-/// The whole number of that key. Throws Error(data) if it is missing, no number, or not in [least,
-/// most].
-std::int64_t number_in(const std::map<std::string, std::string>& values,
-                       const char* key,
-                       std::int64_t least,
-                       std::int64_t most);
+/// The whole number of that key. Throws Error(data) if it is missing, no number,
+/// or not in [least, most].
+std::int64_t number_in(const std::map<std::string, std::string>& values, const char* key,
+                       std::int64_t least, std::int64_t most);
 
 }  // namespace trireme

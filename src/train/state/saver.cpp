@@ -34,11 +34,8 @@ std::string seconds_text(double seconds) {
 
 }  // namespace
 
-CheckpointSaver::CheckpointSaver(std::filesystem::path folder,
-                                 std::string run_id,
-                                 const CheckpointConfig& config,
-                                 RunLock* lock,
-                                 Communicator& world)
+CheckpointSaver::CheckpointSaver(std::filesystem::path folder, std::string run_id,
+                                 const CheckpointConfig& config, RunLock* lock, Communicator& world)
     : folder_(std::move(folder)),
       run_id_(std::move(run_id)),
       config_(config),
@@ -82,14 +79,10 @@ void CheckpointSaver::commit() {
   all_or_none(world_,
               [&] { published_ = commit_checkpoint(result.staged, result.written, world_); });
   writer_.recycle(result.staged);
-  announce(staged_step_,
-           cat(" behind training in ",
-               seconds_text(since_start_.seconds()),
-               ", which waited ",
-               seconds_text(waited_s_),
-               "; the copy keeps ",
-               format_bytes(static_cast<double>(writer_.memory_bytes())),
-               " of this rank's memory"));
+  announce(staged_step_, cat(" behind training in ", seconds_text(since_start_.seconds()),
+                             ", which waited ", seconds_text(waited_s_), "; the copy keeps ",
+                             format_bytes(static_cast<double>(writer_.memory_bytes())),
+                             " of this rank's memory"));
 }
 
 void CheckpointSaver::confirm_lock() {

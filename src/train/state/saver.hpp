@@ -17,11 +17,8 @@ namespace trireme {
 class CheckpointSaver {
  public:
   /// `lock`: the run's, on the rank that holds it; nothing is published once it is lost.
-  CheckpointSaver(std::filesystem::path folder,
-                  std::string run_id,
-                  const CheckpointConfig& config,
-                  RunLock* lock,
-                  Communicator& world);
+  CheckpointSaver(std::filesystem::path folder, std::string run_id, const CheckpointConfig& config,
+                  RunLock* lock, Communicator& world);
 
   /// Rank 0 calls it with each step that is committed, before older ones are pruned.
   void on_commit(std::function<void(std::int64_t)> note) { on_commit_ = std::move(note); }
@@ -44,8 +41,8 @@ class CheckpointSaver {
   /// Not collective. Blocks until the state of a save in flight may change.
   void wait_copied();
 
-  /// Not collective. True when a writer thread of this rank has ended and its result waits for
-  /// commit.
+  /// Not collective. True when a writer thread of this rank has ended and its
+  /// result waits for commit.
   [[nodiscard]] bool writer_done() const;
 
   /// The same on all ranks.

@@ -3,8 +3,7 @@
 namespace trireme {
 namespace {
 
-at::Tensor to_tensor(const std::vector<std::int64_t>& values,
-                     at::IntArrayRef shape,
+at::Tensor to_tensor(const std::vector<std::int64_t>& values, at::IntArrayRef shape,
                      at::Device device) {
   at::Tensor tensor =
       at::empty(shape, at::TensorOptions().dtype(at::kLong).pinned_memory(device.is_cuda()));

@@ -24,12 +24,8 @@ void show_bad_loss(ParamRegistry& registry, at::Tensor& loss_sum) {
 
 }  // namespace
 
-Step::Step(Transformer& model,
-           Optimizer& optimizer,
-           Communicator& data_group,
-           LossScaler& scaler,
-           double clip_norm,
-           double bucket_mib)
+Step::Step(Transformer& model, Optimizer& optimizer, Communicator& data_group, LossScaler& scaler,
+           double clip_norm, double bucket_mib)
     : model_(model),
       registry_(model.registry()),
       optimizer_(optimizer),
@@ -39,11 +35,8 @@ Step::Step(Transformer& model,
   registry_.on_ready([this](ParamId id) { buckets_.ready(id); });
 }
 
-UpdateResult Step::run(std::span<const Batch> batches,
-                       std::int64_t update_targets,
-                       std::int64_t step,
-                       std::int64_t update,
-                       double lr) {
+UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_targets,
+                       std::int64_t step, std::int64_t update, double lr) {
   UpdateResult result;
   std::vector<Microbatch> micro_batches;
   for (const Batch& batch : batches) {

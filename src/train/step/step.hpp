@@ -28,12 +28,8 @@ struct UpdateResult {
 /// or the loss of this rank not finite.
 class Step {
  public:
-  Step(Transformer& model,
-       Optimizer& optimizer,
-       Communicator& data_group,
-       LossScaler& scaler,
-       double clip_norm,
-       double bucket_mib);
+  Step(Transformer& model, Optimizer& optimizer, Communicator& data_group, LossScaler& scaler,
+       double clip_norm, double bucket_mib);
 
   /// `call` runs on this rank right before weights and optimizer state change, in every update that
   /// is not skipped: whoever still reads them is waited for there.
@@ -49,11 +45,8 @@ class Step {
   /// update_targets. `step` seeds dropout, `update` counts updates that were not skipped (from 1),
   /// both the same on all ranks. A loss or gradient that is not finite on any rank leaves the
   /// weights and the optimizer's state of all ranks as they are (skipped).
-  UpdateResult run(std::span<const Batch> batches,
-                   std::int64_t update_targets,
-                   std::int64_t step,
-                   std::int64_t update,
-                   double lr);
+  UpdateResult run(std::span<const Batch> batches, std::int64_t update_targets, std::int64_t step,
+                   std::int64_t update, double lr);
 
  private:
   Transformer& model_;

@@ -20,24 +20,19 @@ namespace {
 
 std::string line_of(std::int64_t step, const std::string& hash) {
   std::array<char, 64> text{};
-  std::snprintf(
-      text.data(), text.size(), "%09lld %s\n", static_cast<long long>(step), hash.c_str());
+  std::snprintf(text.data(), text.size(), "%09lld %s\n", static_cast<long long>(step),
+                hash.c_str());
   return text.data();
 }
 
 }  // namespace
 
-std::uint64_t step_trace(int rank,
-                         std::span<const Batch> batches,
-                         double loss_sum,
-                         double grad_norm,
-                         double lr,
-                         std::span<const std::byte> weights) {
-  std::vector<std::uint64_t> facts{static_cast<std::uint64_t>(rank),
-                                   std::bit_cast<std::uint64_t>(loss_sum),
-                                   std::bit_cast<std::uint64_t>(grad_norm),
-                                   std::bit_cast<std::uint64_t>(lr),
-                                   weights.empty() ? 0 : xxh3_64(weights)};
+std::uint64_t step_trace(int rank, std::span<const Batch> batches, double loss_sum,
+                         double grad_norm, double lr, std::span<const std::byte> weights) {
+  std::vector<std::uint64_t> facts{
+      static_cast<std::uint64_t>(rank), std::bit_cast<std::uint64_t>(loss_sum),
+      std::bit_cast<std::uint64_t>(grad_norm), std::bit_cast<std::uint64_t>(lr),
+      weights.empty() ? 0 : xxh3_64(weights)};
   for (const Batch& batch : batches) {
     for (const std::int64_t sample : batch.sample_indices)
       facts.push_back(static_cast<std::uint64_t>(sample));
@@ -96,15 +91,9 @@ void StepChain::append(std::int64_t step, std::uint64_t trace) {
     fail_to_write("append to", file_, errno);
   const auto noted = before_.find(step);
   if (noted != before_.end() && noted->second != value_) {
-    log::warn(cat("step ",
-                  step,
+    log::warn(cat("step ", step,
                   " is not bit for bit what this run computed before it was interrupted (",
-                  file_.filename().string(),
-                  ": ",
-                  noted->second,
-                  " then, ",
-                  value_,
-                  " now)"));
+                  file_.filename().string(), ": ", noted->second, " then, ", value_, " now)"));
     before_.clear();
   }
 }

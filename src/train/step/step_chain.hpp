@@ -13,15 +13,11 @@ namespace trireme {
 /// What one rank did in one step, as one number: the bits of its loss, gradient norm and learning
 /// rate, the samples it saw and, where `weights` is not empty, its main weights. The chain takes
 /// the sum over all ranks, so `rank` is part of it.
-std::uint64_t step_trace(int rank,
-                         std::span<const Batch> batches,
-                         double loss_sum,
-                         double grad_norm,
-                         double lr,
-                         std::span<const std::byte> weights);
+std::uint64_t step_trace(int rank, std::span<const Batch> batches, double loss_sum,
+                         double grad_norm, double lr, std::span<const std::byte> weights);
 
-/// The history of a run in one line: H_k = XXH3-128(H_{k-1}, k, sum over ranks of step_trace), H_0
-/// of nothing.
+/// The history of a run in one line: H_k = XXH3-128(H_{k-1}, k, sum over ranks
+/// of step_trace), H_0 of nothing.
 ///
 /// `chain.txt` in the run folder has a line "step hash" for every step; two runs on the same layout
 /// took the same steps, bit for bit, exactly when their last lines are equal. The file survives a

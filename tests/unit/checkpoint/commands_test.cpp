@@ -114,11 +114,8 @@ TEST(CheckpointCommands, AFolderInUseIsLeftAloneHoweverItIsNamed) {
   save_layout(folder / "other", 9, make_logicals(1), 1, 0);
   fs::create_directory_symlink(steps, folder / "link");
   const RunLock lock(folder / "run", {});
-  for (const std::string& place : {(folder / "run").string(),
-                                   steps.string(),
-                                   steps.string() + "/",
-                                   (steps / ".").string(),
-                                   (folder / "link").string()}) {
+  for (const std::string& place : {(folder / "run").string(), steps.string(), steps.string() + "/",
+                                   (steps / ".").string(), (folder / "link").string()}) {
     EXPECT_EQ(run({"checkpoint", "prune", place, "--keep-last", "1"}).code, 2) << place;
     EXPECT_EQ(
         run({"checkpoint", "reshard", (folder / "other").string(), "--ranks", "2", "-o", place})
@@ -179,15 +176,8 @@ TEST(CheckpointCommands, WrongArgumentsAreRefusedBeforeAnythingIsWritten) {
 
 TEST(CheckpointCommands, BenchPrintsJson) {
   const TempFolder folder;
-  const Outcome bench = run({"bench",
-                             "checkpoint",
-                             "--bytes",
-                             "3000001",
-                             "--repeats",
-                             "2",
-                             "--folder",
-                             (folder / "bench").string(),
-                             "--json"});
+  const Outcome bench = run({"bench", "checkpoint", "--bytes", "3000001", "--repeats", "2",
+                             "--folder", (folder / "bench").string(), "--json"});
   ASSERT_EQ(bench.code, 0) << bench.out;
   const Json json = parse_json(bench.out, "bench");
   EXPECT_EQ(json_get<std::uint64_t>(json, "bytes", "bench"), 3'000'001U);
@@ -207,8 +197,7 @@ TEST(MeasureCheckpoint, SeveralRanksShareTheWriting) {
     run_ranks(3, [&](Communicator& world) {
       const MeasuredCheckpoint measured = measure_checkpoint(
           folder / "bench",
-          {.bytes = kBytes, .repeats = 1, .replicated = replicated, .keep_last = true},
-          world);
+          {.bytes = kBytes, .repeats = 1, .replicated = replicated, .keep_last = true}, world);
       EXPECT_EQ(measured.ranks, 3);
       EXPECT_EQ(measured.bytes, kBytes);
       EXPECT_EQ(measured.save_s.size(), 1U);

@@ -166,9 +166,7 @@ TEST(Damage, AStepIsKnownByItsFolderHoweverThatIsNamed) {
   const Saved saved;
   const fs::path wrong = saved.folder / "step-000000003";
   fs::rename(saved.step, wrong);
-  for (const std::string& name : {wrong.string(),
-                                  wrong.string() + "/",
-                                  (wrong / ".").string(),
+  for (const std::string& name : {wrong.string(), wrong.string() + "/", (wrong / ".").string(),
                                   (wrong / "../step-000000003").string()}) {
     message_of(ErrorKind::data, [&] { verify_checkpoint(find_place(name).path); });
   }
@@ -184,8 +182,8 @@ TEST(Damage, ATensorWithoutItsShardIsRefused) {
   }
 }
 
-/// A manifest that lies, with a hash that fits: every claim is checked against the files and the
-/// shapes.
+/// A manifest that lies, with a hash that fits: every claim is checked against
+/// the files and the shapes.
 TEST(Damage, ManifestThatLiesIsRefusedWithoutHarm) {
   const Saved saved;
   const std::string good = read_file(saved.step / kManifestName);

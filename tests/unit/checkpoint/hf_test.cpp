@@ -123,8 +123,7 @@ TEST(HuggingFace, ExportRefusesAnExistingFolderAndForeignParameters) {
 TEST(HuggingFace, SplitAndHalfPrecisionFoldersImport) {
   const TempFolder folder;
   save_model(folder / "run", small(false, false), 2);
-  export_hf(Checkpoint::open(folder / "run/step-000000040"),
-            folder / "hf",
+  export_hf(Checkpoint::open(folder / "run/step-000000040"), folder / "hf",
             {.dtype = DType::f16, .max_file_bytes = 5000});
   EXPECT_TRUE(fs::exists(folder / "hf/model.safetensors.index.json"));
   run_ranks(2, [&](Communicator& world) { import_hf(folder / "hf", folder / "back", world); });

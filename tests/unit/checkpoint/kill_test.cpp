@@ -18,30 +18,19 @@ using namespace test;
 constexpr unsigned kLayout = 4;
 
 /// Every point of the protocol in the order it is passed; the last two are after the commit.
-constexpr const char* kPoints[] = {"checkpoint.stage",
-                                   "checkpoint.mkdir",
-                                   "checkpoint.shard.create",
-                                   "checkpoint.shard.skeleton",
-                                   "checkpoint.shard.write",
-                                   "checkpoint.shard.sync",
-                                   "checkpoint.shard.folder",
-                                   "checkpoint.shard.done",
-                                   "checkpoint.gathered",
-                                   "checkpoint.files",
-                                   "checkpoint.manifest",
-                                   "checkpoint.manifest.written",
-                                   "checkpoint.publish",
-                                   "checkpoint.published",
-                                   "checkpoint.done"};
+constexpr const char* kPoints[] = {
+    "checkpoint.stage",          "checkpoint.mkdir",       "checkpoint.shard.create",
+    "checkpoint.shard.skeleton", "checkpoint.shard.write", "checkpoint.shard.sync",
+    "checkpoint.shard.folder",   "checkpoint.shard.done",  "checkpoint.gathered",
+    "checkpoint.files",          "checkpoint.manifest",    "checkpoint.manifest.written",
+    "checkpoint.publish",        "checkpoint.published",   "checkpoint.done"};
 
 bool after_commit(const std::string& point) {
   return point == "checkpoint.published" || point == "checkpoint.done";
 }
 
 /// in_child with one fault armed.
-int in_child_with_fault(const std::string& point,
-                        const std::string& action,
-                        int nth,
+int in_child_with_fault(const std::string& point, const std::string& action, int nth,
                         const std::function<void()>& work) {
   return in_child([&] {
     ::setenv("TRIREME_FAULT", cat(point, ":*:", nth, ":", action).c_str(), 1);

@@ -67,8 +67,7 @@ const Parameter kParameters[] = {
 std::vector<Logical> make_model(unsigned seed) {
   std::mt19937 random(seed);
   std::vector<Logical> logicals;
-  const auto add = [&](const std::string& name,
-                       DType dtype,
+  const auto add = [&](const std::string& name, DType dtype,
                        const std::vector<std::int64_t>& shape) {
     Logical logical{name, dtype, shape, {}};
     logical.bytes.resize(static_cast<std::size_t>(Shard::whole(shape).count()) * size_of(dtype));
@@ -95,9 +94,7 @@ void cut_dim(Shard& shard, int dim, int i, int n) {
   shard.extent[d] = end - begin;
 }
 
-RankState rank_state(const std::vector<Logical>& logicals,
-                     const Grid& grid,
-                     int rank,
+RankState rank_state(const std::vector<Logical>& logicals, const Grid& grid, int rank,
                      bool filled) {
   const int tp = rank % grid.tp;
   const int cp = rank / grid.tp % grid.cp;
@@ -158,10 +155,8 @@ void save_grid(const fs::path& folder, const std::vector<Logical>& logicals, con
 }
 
 /// Loads into a grid, checks every byte of every rank, saves from it.
-void move_to_grid(const fs::path& from,
-                  const fs::path& folder,
-                  const std::vector<Logical>& logicals,
-                  const Grid& grid) {
+void move_to_grid(const fs::path& from, const fs::path& folder,
+                  const std::vector<Logical>& logicals, const Grid& grid) {
   run_ranks(grid.ranks(), [&](Communicator& world) {
     RankState mine = rank_state(logicals, grid, world.rank(), false);
     load_tensors(Checkpoint::open(from), mine.state, world);

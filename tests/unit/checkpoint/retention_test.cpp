@@ -47,8 +47,8 @@ TEST(Retention, TrustedOnesAreCheckedBySize) {
   const TempFolder folder;
   save_steps(folder.path(), {1, 2, 3});
   fs::resize_file(folder / "step-000000003/shard-00000-of-00001.h5", 10);
-  EXPECT_EQ(prune_checkpoints(
-                folder.path(), {.run_id = "run", .keep_last = 1, .trusted = {3, 2}}, kQuiet),
+  EXPECT_EQ(prune_checkpoints(folder.path(), {.run_id = "run", .keep_last = 1, .trusted = {3, 2}},
+                              kQuiet),
             (Steps{1}));
   EXPECT_EQ(list_steps(folder.path()), (Steps{3, 2}));
 }

@@ -184,8 +184,7 @@ TEST(RunLock, AHolderThatStoodStillConfirmsNothing) {
 
 TEST(RunLock, WhatIsNoLockSaysWhatToDo) {
   const TempFolder run;
-  for (const char* content : {"",
-                              "{}",
+  for (const char* content : {"", "{}",
                               "\x7f"
                               "ELF"}) {
     overwrite(run / "LOCK", content);

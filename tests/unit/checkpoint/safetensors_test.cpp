@@ -29,10 +29,9 @@ std::string file_text(const std::string& header, std::size_t data_bytes) {
 
 TEST(Safetensors, WritesWhatItReads) {
   const TempFolder folder;
-  const std::vector<SafetensorsSource> tensors{source("b", DType::f32, {2, 3}),
-                                               source("a", DType::bf16, {5}),
-                                               source("scalar", DType::i64, {}),
-                                               source("none", DType::f32, {0, 4})};
+  const std::vector<SafetensorsSource> tensors{
+      source("b", DType::f32, {2, 3}), source("a", DType::bf16, {5}),
+      source("scalar", DType::i64, {}), source("none", DType::f32, {0, 4})};
   write_safetensors(folder / "m.safetensors", tensors);
   const SafetensorsFile file = SafetensorsFile::open(folder / "m.safetensors");
   ASSERT_EQ(file.entries().size(), 4U);

@@ -14,12 +14,8 @@ namespace {
 using namespace test;
 
 /// Loads a checkpoint into `ranks` ranks of a layout and saves it again.
-void reshard(const fs::path& from,
-             const fs::path& folder,
-             std::int64_t step,
-             const std::vector<Logical>& logicals,
-             int ranks,
-             unsigned layout) {
+void reshard(const fs::path& from, const fs::path& folder, std::int64_t step,
+             const std::vector<Logical>& logicals, int ranks, unsigned layout) {
   run_ranks(ranks, [&](Communicator& world) {
     RankState mine = make_rank_state(logicals, world.rank(), ranks, layout, false);
     load_tensors(Checkpoint::open(from), mine.state, world);

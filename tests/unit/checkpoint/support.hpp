@@ -51,8 +51,8 @@ class TempFolder {
   fs::path path_;
 };
 
-/// The message of the Error of kind `kind` that `work` throws; fails the test if it throws none or
-/// another.
+/// The message of the Error of kind `kind` that `work` throws; fails the test
+/// if it throws none or another.
 inline std::string message_of(ErrorKind kind, const std::function<void()>& work) {
   try {
     work();
@@ -99,8 +99,7 @@ struct Piece {
 };
 
 /// Cuts a tensor for `ranks` ranks in one of five ways (by `random`): [rank] -> pieces.
-inline std::vector<std::vector<Piece>> cut(const std::vector<std::int64_t>& shape,
-                                           int ranks,
+inline std::vector<std::vector<Piece>> cut(const std::vector<std::int64_t>& shape, int ranks,
                                            std::mt19937& random) {
   const auto n = static_cast<std::size_t>(ranks);
   const Shard whole = Shard::whole(shape);
@@ -148,8 +147,8 @@ struct RankState {
   std::vector<std::vector<std::byte>> storage;
 };
 
-inline RankState make_rank_state(
-    const std::vector<Logical>& logicals, int rank, int ranks, unsigned seed, bool filled) {
+inline RankState make_rank_state(const std::vector<Logical>& logicals, int rank, int ranks,
+                                 unsigned seed, bool filled) {
   std::mt19937 random(seed);
   RankState result;
   result.storage.reserve(64);
@@ -166,12 +165,8 @@ inline RankState make_rank_state(
                     static_cast<std::size_t>(run.count) * element);
       }
       result.storage.push_back(std::move(bytes));
-      result.state.tensors.push_back({logical.name,
-                                      logical.dtype,
-                                      logical.shape,
-                                      piece.part,
-                                      result.storage.back(),
-                                      piece.owner});
+      result.state.tensors.push_back({logical.name, logical.dtype, logical.shape, piece.part,
+                                      result.storage.back(), piece.owner});
     }
   }
   result.state.values = {{"step", "1"}, {"scaler.scale", "65536"}};
@@ -179,11 +174,8 @@ inline RankState make_rank_state(
   return result;
 }
 
-inline void save_layout(const fs::path& folder,
-                        std::int64_t step,
-                        const std::vector<Logical>& logicals,
-                        int ranks,
-                        unsigned layout,
+inline void save_layout(const fs::path& folder, std::int64_t step,
+                        const std::vector<Logical>& logicals, int ranks, unsigned layout,
                         const std::string& run_id = "run") {
   run_ranks(ranks, [&](Communicator& world) {
     const RankState mine = make_rank_state(logicals, world.rank(), ranks, layout, true);

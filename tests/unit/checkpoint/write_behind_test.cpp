@@ -45,9 +45,7 @@ void train_on(RankState& state) {
   for (auto& bytes : state.storage) std::fill(bytes.begin(), bytes.end(), std::byte{0xee});
 }
 
-StagedCheckpoint stage(const fs::path& folder,
-                       std::int64_t step,
-                       RankState& state,
+StagedCheckpoint stage(const fs::path& folder, std::int64_t step, RankState& state,
                        Communicator& world) {
   return stage_checkpoint(folder, step, state.state, world, {.run_id = "run", .copy = false});
 }

@@ -107,12 +107,7 @@ TEST(ThreadWorld, MissingRankTimesOutWithFullDescription) {
           std::vector<float> data(100000);
           if (world.rank() == 1) {
             world
-                .all_reduce(data.data(),
-                            data.data(),
-                            data.size(),
-                            DType::f32,
-                            ReduceOp::sum,
-                            {},
+                .all_reduce(data.data(), data.data(), data.size(), DType::f32, ReduceOp::sum, {},
                             "grads bucket 3")
                 ->wait();
           } else {

@@ -16,12 +16,8 @@ constexpr std::array kOps{ReduceOp::sum, ReduceOp::max, ReduceOp::min};
 // 0, 1, odd; 20011 crosses from the small to the chunked algorithm in every type but the widest.
 constexpr std::array<std::uint64_t, 5> kSizes{0, 1, 7, 1001, 20011};
 
-void expect_reduced(const Bytes& output,
-                    std::uint64_t first,
-                    std::uint64_t count,
-                    DType dtype,
-                    ReduceOp op,
-                    int size) {
+void expect_reduced(const Bytes& output, std::uint64_t first, std::uint64_t count, DType dtype,
+                    ReduceOp op, int size) {
   for (std::uint64_t i = 0; i < count; ++i) {
     ASSERT_EQ(get(output, i, dtype), reduced_value(size, first + i, op))
         << dtype_name(dtype) << " element " << first + i;
@@ -138,8 +134,7 @@ void exchange_ring(Communicator& world) {
   std::vector<double> second(17, world.rank() + 0.5);
   std::vector<double> in(5000, -1);
   std::vector<double> in_second(17, -1);
-  const std::array sends{Message{next, out.data(), out.size() * 8},
-                         Message{next, nullptr, 0},
+  const std::array sends{Message{next, out.data(), out.size() * 8}, Message{next, nullptr, 0},
                          Message{next, second.data(), second.size() * 8}};
   const std::array receives{Message{previous, in.data(), in.size() * 8},
                             Message{previous, nullptr, 0},

@@ -14,8 +14,8 @@
 namespace trireme::testing {
 namespace {
 
-/// Sums whose result depends on the order: equal bits on every rank, in every repetition and in
-/// every form.
+/// Sums whose result depends on the order: equal bits on every rank, in every
+/// repetition and in every form.
 void same_bits_everywhere(Communicator& world) {
   constexpr std::uint64_t kPart = 7001;
   const auto n = static_cast<std::uint64_t>(world.size());
@@ -43,10 +43,9 @@ void same_bits_everywhere(Communicator& world) {
 
   std::vector<float> scattered(kPart);
   world.reduce_scatter(input.data(), scattered.data(), kPart, DType::f32, ReduceOp::sum)->wait();
-  EXPECT_EQ(0,
-            std::memcmp(scattered.data(),
-                        once.data() + static_cast<std::uint64_t>(world.rank()) * kPart,
-                        kPart * sizeof(float)));
+  EXPECT_EQ(0, std::memcmp(scattered.data(),
+                           once.data() + static_cast<std::uint64_t>(world.rank()) * kPart,
+                           kPart * sizeof(float)));
 
   std::vector<float> pieces(count);  // cutting into buckets changes nothing
   for (std::uint64_t begin = 0; begin < count; begin += 1237) {

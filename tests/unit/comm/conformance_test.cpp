@@ -30,8 +30,7 @@ TEST_P(Conformance, Holds) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(SelfAndThread,
-                         Conformance,
+INSTANTIATE_TEST_SUITE_P(SelfAndThread, Conformance,
                          ::testing::Combine(::testing::Values(0, 1, 2, 3, 4, 5),
                                             ::testing::ValuesIn(conformance_cases().begin(),
                                                                 conformance_cases().end())),

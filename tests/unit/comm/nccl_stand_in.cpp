@@ -102,16 +102,11 @@ void check_enqueue(const char* what, ncclComm_t comm, cudaStream_t stream) {
 }
 
 DType our_type(ncclDataType_t type) {
-  const std::map<ncclDataType_t, DType> types{{ncclFloat64, DType::f64},
-                                              {ncclFloat32, DType::f32},
-                                              {ncclBfloat16, DType::bf16},
-                                              {ncclFloat16, DType::f16},
-                                              {ncclInt64, DType::i64},
-                                              {ncclInt32, DType::i32},
-                                              {ncclInt8, DType::i8},
-                                              {ncclUint64, DType::u64},
-                                              {ncclUint32, DType::u32},
-                                              {ncclUint8, DType::u8}};
+  const std::map<ncclDataType_t, DType> types{
+      {ncclFloat64, DType::f64}, {ncclFloat32, DType::f32}, {ncclBfloat16, DType::bf16},
+      {ncclFloat16, DType::f16}, {ncclInt64, DType::i64},   {ncclInt32, DType::i32},
+      {ncclInt8, DType::i8},     {ncclUint64, DType::u64},  {ncclUint32, DType::u32},
+      {ncclUint8, DType::u8}};
   return types.at(type);
 }
 
@@ -119,59 +114,36 @@ ReduceOp our_op(ncclRedOp_t op) {
   return op == ncclSum ? ReduceOp::sum : op == ncclMax ? ReduceOp::max : ReduceOp::min;
 }
 
-ncclResult_t all_reduce(const void* in,
-                        void* out,
-                        size_t count,
-                        ncclDataType_t type,
-                        ncclRedOp_t op,
-                        ncclComm_t comm,
-                        cudaStream_t stream) {
+ncclResult_t all_reduce(const void* in, void* out, size_t count, ncclDataType_t type,
+                        ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
   check_enqueue("all_reduce", comm, stream);
   if (!g_hang) comm->ranks->all_reduce(in, out, count, our_type(type), our_op(op))->wait();
   return ncclSuccess;
 }
 
-ncclResult_t reduce_scatter(const void* in,
-                            void* out,
-                            size_t count,
-                            ncclDataType_t type,
-                            ncclRedOp_t op,
-                            ncclComm_t comm,
-                            cudaStream_t stream) {
+ncclResult_t reduce_scatter(const void* in, void* out, size_t count, ncclDataType_t type,
+                            ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
   check_enqueue("reduce_scatter", comm, stream);
   comm->ranks->reduce_scatter(in, out, count, our_type(type), our_op(op))->wait();
   return ncclSuccess;
 }
 
-ncclResult_t all_gather(const void* in,
-                        void* out,
-                        size_t count,
-                        ncclDataType_t type,
-                        ncclComm_t comm,
-                        cudaStream_t stream) {
+ncclResult_t all_gather(const void* in, void* out, size_t count, ncclDataType_t type,
+                        ncclComm_t comm, cudaStream_t stream) {
   check_enqueue("all_gather", comm, stream);
   comm->ranks->all_gather(in, out, count, our_type(type))->wait();
   return ncclSuccess;
 }
 
-ncclResult_t broadcast(const void* in,
-                       void* out,
-                       size_t count,
-                       ncclDataType_t type,
-                       int root,
-                       ncclComm_t comm,
-                       cudaStream_t stream) {
+ncclResult_t broadcast(const void* in, void* out, size_t count, ncclDataType_t type, int root,
+                       ncclComm_t comm, cudaStream_t stream) {
   check_enqueue("broadcast", comm, stream);
   EXPECT_EQ(in, out);
   comm->ranks->broadcast(out, count, our_type(type), root)->wait();
   return ncclSuccess;
 }
 
-ncclResult_t send(const void* data,
-                  size_t count,
-                  ncclDataType_t,
-                  int peer,
-                  ncclComm_t comm,
+ncclResult_t send(const void* data, size_t count, ncclDataType_t, int peer, ncclComm_t comm,
                   cudaStream_t stream) {
   EXPECT_GT(t_rank.group_depth, 0) << "a send outside a group can deadlock";
   EXPECT_NE(peer, comm->ranks->rank());
@@ -181,8 +153,8 @@ ncclResult_t send(const void* data,
   return ncclSuccess;
 }
 
-ncclResult_t receive(
-    void* data, size_t count, ncclDataType_t, int peer, ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t receive(void* data, size_t count, ncclDataType_t, int peer, ncclComm_t comm,
+                     cudaStream_t stream) {
   EXPECT_GT(t_rank.group_depth, 0) << "a receive outside a group can deadlock";
   check_enqueue("recv", comm, stream);
   t_rank.group_comm = comm;

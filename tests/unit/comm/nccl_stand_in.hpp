@@ -11,8 +11,8 @@ namespace trireme::testing {
 
 const NcclApi& stand_in_api();
 
-/// Before a rank's thread makes calls: how many devices it sees, and the first one's number on its
-/// node.
+/// Before a rank's thread makes calls: how many devices it sees, and the first
+/// one's number on its node.
 void stand_in_rank(int node, int num_devices, int first_device = 0);
 
 /// The calls of this thread so far, e.g. "all_reduce device 2 stream 5"; cleared by reading.

@@ -29,8 +29,8 @@ LaunchInfo place_of(int rank, int per_node = kPerNode) {
   return launch;
 }
 
-/// Runs body(nccl world) on 8 ranks; `visible` devices each, as chosen by `first` of its local
-/// rank.
+/// Runs body(nccl world) on 8 ranks; `visible` devices each, as chosen by
+/// `first` of its local rank.
 template <class Body>
 void run_gpus(const Body& body, int visible = kPerNode, bool bound = false) {
   ThreadWorld threads(kNodes * kPerNode);
@@ -61,8 +61,7 @@ TEST_P(NcclConformance, HoldsOnTwoNodesOfFour) {
   run_gpus([body](Communicator& world, const LaunchInfo&) { body(world); });
 }
 
-INSTANTIATE_TEST_SUITE_P(StandIn,
-                         NcclConformance,
+INSTANTIATE_TEST_SUITE_P(StandIn, NcclConformance,
                          ::testing::ValuesIn(conformance_cases().begin(),
                                              conformance_cases().end()),
                          [](const auto& row) { return std::string(row.param.name); });
@@ -72,9 +71,8 @@ TEST(Nccl, DeviceIsLocalRankAndOneIdServesTheGroup) {
     const auto calls = stand_in_calls();
 
     EXPECT_EQ(std::count(calls.begin(), calls.end(), "get_unique_id"), world.rank() == 0 ? 1 : 0);
-    EXPECT_EQ(calls.back(),
-              "init_rank " + std::to_string(launch.rank) + "/8 device " +
-                  std::to_string(launch.local_rank));
+    EXPECT_EQ(calls.back(), "init_rank " + std::to_string(launch.rank) + "/8 device " +
+                                std::to_string(launch.local_rank));
   });
 }
 
@@ -84,8 +82,7 @@ TEST(Nccl, OneVisibleGpuPerTaskIsDeviceZero) {
         EXPECT_EQ(stand_in_calls().back(),
                   "init_rank " + std::to_string(launch.rank) + "/8 device 0");
       },
-      1,
-      true);
+      1, true);
 }
 
 TEST(Nccl, TwoRanksOnOneGpuAreRefused) {

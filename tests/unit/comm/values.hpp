@@ -14,18 +14,9 @@ namespace trireme::testing {
 
 using Bytes = std::vector<std::byte>;
 
-inline constexpr std::array kAllTypes{DType::f64,
-                                      DType::f32,
-                                      DType::bf16,
-                                      DType::f16,
-                                      DType::i64,
-                                      DType::i32,
-                                      DType::i16,
-                                      DType::i8,
-                                      DType::u64,
-                                      DType::u32,
-                                      DType::u16,
-                                      DType::u8};
+inline constexpr std::array kAllTypes{DType::f64, DType::f32, DType::bf16, DType::f16,
+                                      DType::i64, DType::i32, DType::i16,  DType::i8,
+                                      DType::u64, DType::u32, DType::u16,  DType::u8};
 
 /// Types a backend can reduce: NCCL has no 16-bit integers.
 inline bool reduces(const Communicator& comm, DType dtype) {
@@ -98,8 +89,8 @@ inline double get(const Bytes& buffer, std::uint64_t index, DType dtype) {
   return 0;
 }
 
-/// Small whole numbers: every sum of a few ranks is exact in every type, so any order gives the
-/// same bits.
+/// Small whole numbers: every sum of a few ranks is exact in every type, so any
+/// order gives the same bits.
 inline double whole_value(int rank, std::uint64_t index) {
   return static_cast<double>((static_cast<std::uint64_t>(rank) * 7 + index * 3 + index / 11) % 10);
 }

@@ -25,9 +25,7 @@ namespace trireme {
 
 namespace {
 
-ActivitySnapshot at_step(std::int64_t step,
-                         std::uint64_t operations,
-                         const char* phase = "step",
+ActivitySnapshot at_step(std::int64_t step, std::uint64_t operations, const char* phase = "step",
                          bool waiting = false) {
   ActivitySnapshot now;
   now.step = step;

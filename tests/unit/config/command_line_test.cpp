@@ -102,18 +102,8 @@ TEST(CommandLine, FindsCommandsOfTwoWords) {
 TEST(CommandLine, TakesListsNegativeNumbersAndValuesThatLookLikeCommands) {
   Program program;
 
-  program.run({"checkpoint",
-               "verify",
-               "--input",
-               "list",
-               "verify",
-               "--input",
-               "-x",
-               "[a,b]",
-               "--temperature",
-               "-0.5",
-               "-n",
-               "3"});
+  program.run({"checkpoint", "verify", "--input", "list", "verify", "--input", "-x", "[a,b]",
+               "--temperature", "-0.5", "-n", "3"});
 
   EXPECT_EQ(program.inputs, (std::vector<std::string>{"list", "verify", "-x", "[a,b]"}));
   EXPECT_EQ(program.temperature, -0.5);
@@ -136,14 +126,7 @@ TEST(CommandLine, LaterConfigFilesWinAndOptionsWinOverThem) {
   write_file_atomic(second, "[optim]\nlr = 2\nbeta1 = 0.2\n");
   Program program;
 
-  program.run({"pretrain",
-               "--optim.lr",
-               "3",
-               "--config",
-               first.c_str(),
-               "--run",
-               "r",
-               "--config",
+  program.run({"pretrain", "--optim.lr", "3", "--config", first.c_str(), "--run", "r", "--config",
                second.c_str()});
 
   EXPECT_EQ(program.sample.optim.lr, 3.0);
@@ -194,13 +177,10 @@ TEST(CommandLine, ReportsEverythingAtOnce) {
   const std::string all =
       program.error({"pretrain", "--dry-rum", "--optim.lr", "fast", "--config", "absent.toml"});
 
-  for (const char* part : {"unknown option '--dry-rum'; did you mean '--dry-run'?",
-                           "--run DIR is required",
-                           "optim.lr = fast, must be a finite number",
-                           "cannot open absent.toml",
-                           "must be even more",
-                           "no preset 'huge'",
-                           "see: trireme pretrain --help"}) {
+  for (const char* part :
+       {"unknown option '--dry-rum'; did you mean '--dry-run'?", "--run DIR is required",
+        "optim.lr = fast, must be a finite number", "cannot open absent.toml", "must be even more",
+        "no preset 'huge'", "see: trireme pretrain --help"}) {
     EXPECT_NE(all.find(part), std::string::npos) << part << " not in\n" << all;
   }
   EXPECT_EQ(program.called, "");
@@ -252,8 +232,8 @@ TEST(CommandLine, HelpSaysWhichValuesWork) {
   const auto checked = [] {
     auto program = std::make_unique<Program>();
     program->check = [&sample = program->sample](ConfigSet& set) {
-      set.problems().one_of(
-          "model.preset", sample.model.preset, std::vector<std::string>{"tiny", "huge"});
+      set.problems().one_of("model.preset", sample.model.preset,
+                            std::vector<std::string>{"tiny", "huge"});
       set.problems().supported("model.qk_norm", sample.model.qk_norm, {"true"});
     };
     return program;

@@ -88,15 +88,8 @@ class InBash : public Completion {
     std::string typed;
     for (const std::string& word : words) typed.append(" ").append(quoted(word));
     const std::string code =
-        cat("source ",
-            script_,
-            "; cd ",
-            at("").string(),
-            "; complete -p my-tool > /dev/null",
-            " || exit 1; COMP_WORDS=(my-tool",
-            typed,
-            "); COMP_CWORD=",
-            words.size(),
+        cat("source ", script_, "; cd ", at("").string(), "; complete -p my-tool > /dev/null",
+            " || exit 1; COMP_WORDS=(my-tool", typed, "); COMP_CWORD=", words.size(),
             "; _my_tool; ((${#COMPREPLY[@]} == 0)) || printf '%s\\n' \"${COMPREPLY[@]}\"");
     return lines_of(cat("bash -u -c ", quoted(code), " 2>&1"));
   }
@@ -191,18 +184,9 @@ TEST_F(Completion, ZshOffersTheSame) {
   const auto offered = [&](const Words& words) {
     std::string typed;
     for (const std::string& word : words) typed.append(" ").append(quoted(word));
-    const std::string code = cat(kZshEnds,
-                                 "cd ",
-                                 at("").string(),
-                                 "; source ",
-                                 file,
-                                 "; words=(my-tool",
-                                 typed,
-                                 "); CURRENT=",
-                                 words.size() + 1,
-                                 "; PREFIX=",
-                                 quoted(words.back()),
-                                 "; _my_tool; true");
+    const std::string code =
+        cat(kZshEnds, "cd ", at("").string(), "; source ", file, "; words=(my-tool", typed,
+            "); CURRENT=", words.size() + 1, "; PREFIX=", quoted(words.back()), "; _my_tool; true");
     return lines_of(cat(TRIREME_ZSH, " -f -c ", quoted(code), " 2>&1"));
   };
 

@@ -121,8 +121,8 @@ TEST(ConfigSet, ReportsEverythingAtOnce) {
   set.load_file("no_such_file.toml");
   set.set("optim.beta1", "big", "--optim.beta1");
   set.set("optim.beta3", "1", "--optim.beta3");
-  set.problems().add(
-      "optim.warmup_steps", sample.optim.warmup_steps, "must be less than train.steps");
+  set.problems().add("optim.warmup_steps", sample.optim.warmup_steps,
+                     "must be less than train.steps");
 
   const std::string all = problems_of(set);
   EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), 6) << all;
@@ -167,8 +167,8 @@ TEST(ConfigSet, ComponentProblemsNameWhoSetTheValue) {
             "model.hidden_size = 64, must be a multiple of 128");
 }
 
-/// Runs the sources in `order`, a permutation of "pfgc" (preset, first file, second file, command
-/// line).
+/// Runs the sources in `order`, a permutation of "pfgc" (preset, first file,
+/// second file, command line).
 std::string winner(const std::string& order, const std::string& key) {
   Sample sample;
   ConfigSet set(sample.fields());
@@ -298,8 +298,7 @@ TEST(ConfigSet, HelpNamesDefaultAndEnvironment) {
 TEST(ConfigSet, RefusesKeysThatClash) {
   Sample sample;
   std::vector<Field> fields = sample.fields();
-  fields.push_back({"optim_warmup.steps",
-                    &sample.optim.warmup_steps,
+  fields.push_back({"optim_warmup.steps", &sample.optim.warmup_steps,
                     "same environment name as optim.warmup_steps"});
 
   EXPECT_THROW(ConfigSet set(fields), Error);

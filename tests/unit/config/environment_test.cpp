@@ -114,8 +114,7 @@ TEST_F(Environment, OtherVariablesOfOursAreLeftAlone) {
 }
 
 /// Adds what `pattern` finds in a file; its first group is the name.
-void find_names(const std::filesystem::path& file,
-                const std::regex& pattern,
+void find_names(const std::filesystem::path& file, const std::regex& pattern,
                 std::set<std::string>& names) {
   const std::string text = read_file(file);
   for (std::sregex_iterator it(text.begin(), text.end(), pattern); it != std::sregex_iterator();

@@ -31,19 +31,8 @@ TEST(Value, ReadsNumbersAsTheCommandLineWritesThem) {
 TEST(Value, RefusesWhatIsNotAFiniteNumberAndKeepsTheOldValue) {
   double number = 4.0;
   std::int64_t integer = 4;
-  for (const char* text : {"",
-                           " 1",
-                           "1 ",
-                           "1,5",
-                           "0x10",
-                           "inf",
-                           "-inf",
-                           "nan",
-                           "1e999",
-                           "1e-400",
-                           "+-1",
-                           "--1",
-                           "1e"}) {
+  for (const char* text : {"", " 1", "1 ", "1,5", "0x10", "inf", "-inf", "nan", "1e999", "1e-400",
+                           "+-1", "--1", "1e"}) {
     EXPECT_NE(assign_text(&number, text), "") << text;
   }
   for (const char* text : {"", "1.0", "1e3", "9223372036854775808", "0x10", "1_000", "4k", "+-1"}) {
@@ -66,13 +55,8 @@ TEST(Value, TakesOnlyTrueAndFalseForABoolean) {
 
 TEST(Value, RefusesTextThatIsNotUtf8BecauseTomlCouldNotHoldIt) {
   std::string value = "old";
-  for (const char* text : {"\xff",
-                           "a\x80",
-                           "\xc0\xaf",
-                           "\xed\xa0\x80",
-                           "\xf5\x80\x80\x80",
-                           "\xe4\xbd",
-                           "\xf0\x80\x80\x80"}) {
+  for (const char* text : {"\xff", "a\x80", "\xc0\xaf", "\xed\xa0\x80", "\xf5\x80\x80\x80",
+                           "\xe4\xbd", "\xf0\x80\x80\x80"}) {
     EXPECT_NE(assign_text(&value, text), "");
   }
 
@@ -116,19 +100,15 @@ TEST(Value, DoublesSurviveTomlBitForBit) {
 }
 
 TEST(Value, IntegersAndTextsSurviveToml) {
-  for (const std::int64_t value : {std::int64_t{0},
-                                   std::int64_t{-1},
-                                   std::numeric_limits<std::int64_t>::max(),
-                                   std::numeric_limits<std::int64_t>::min()}) {
+  for (const std::int64_t value :
+       {std::int64_t{0}, std::int64_t{-1}, std::numeric_limits<std::int64_t>::max(),
+        std::numeric_limits<std::int64_t>::min()}) {
     EXPECT_EQ(through_toml(value), value);
   }
   std::string all;
   for (int c = 0; c < 128; ++c) all += static_cast<char>(c);
-  for (const std::string& value : {std::string(),
-                                   all,
-                                   std::string("a \"b\" \\ # c\n\t\r"),
-                                   std::string("'''"),
-                                   std::string("\xe4\xbd\xa0\xe5\xa5\xbd")}) {
+  for (const std::string& value : {std::string(), all, std::string("a \"b\" \\ # c\n\t\r"),
+                                   std::string("'''"), std::string("\xe4\xbd\xa0\xe5\xa5\xbd")}) {
     EXPECT_EQ(through_toml(value), value);
   }
 }

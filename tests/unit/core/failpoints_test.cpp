@@ -69,14 +69,8 @@ TEST_F(Failpoints, DelaySleepsASecond) {
 }
 
 TEST_F(Failpoints, RefusesWhatIsMalformedOrNotAllowed) {
-  for (const char* spec : {"save",
-                           "save:0:1",
-                           "save:x:1:throw",
-                           "save:0:x:throw",
-                           "save:0:0:throw",
-                           "save:-1:1:throw",
-                           "save:0:1:explode",
-                           "save:0:1:throw,"}) {
+  for (const char* spec : {"save", "save:0:1", "save:x:1:throw", "save:0:x:throw", "save:0:0:throw",
+                           "save:-1:1:throw", "save:0:1:explode", "save:0:1:throw,"}) {
     EXPECT_EQ(error_of([&] { arm(spec); }).kind(), ErrorKind::usage) << spec;
   }
   ::setenv("TRIREME_FAULT", "save:0:1:throw", 1);

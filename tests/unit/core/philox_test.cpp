@@ -42,8 +42,8 @@ TEST(Philox, MeanVarianceAndNeighbourCorrelationAreThoseOfTheUniformLaw) {
     previous = value;
   }
 
-  // Five standard errors: sd of the mean sqrt(1/12/n), of the variance sqrt(1/180/n), of the
-  // product 1/12/sqrt(n).
+  // Five standard errors: sd of the mean sqrt(1/12/n), of the variance sqrt(1/180/n),
+  // of the product 1/12/sqrt(n).
   const double root = std::sqrt(double{kCount});
   EXPECT_NEAR(sum / kCount, 0.0, 5 * std::sqrt(1.0 / 12) / root);
   EXPECT_NEAR(squares / kCount, 1.0 / 12, 5 * std::sqrt(1.0 / 180) / root);

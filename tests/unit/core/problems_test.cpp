@@ -17,8 +17,7 @@ TEST(Problems, NamesKeyValueRuleAndPlace) {
 
   EXPECT_EQ(problems.lines(),
             (std::vector<std::string>{"a.b = 1.2, must be in [0, 1) (run.toml:12)",
-                                      "a.c = true, must be false",
-                                      "a.d = 3, must be even"}));
+                                      "a.c = true, must be false", "a.d = 3, must be even"}));
 }
 
 TEST(Problems, ShowsNumbersInFull) {

@@ -67,8 +67,8 @@ TEST(RunMain, MapsWhatTheSystemRefusesByItsNumber) {
   EXPECT_EQ(code(std::system_error(std::make_error_code(std::future_errc::no_state))), 1);
 }
 
-/// The exit code of a child whose standard output is `fd` and which prints more than a buffer
-/// holds.
+/// The exit code of a child whose standard output is `fd` and which prints more
+/// than a buffer holds.
 [[noreturn]] void print_to(int fd, int code) {
   ::dup2(fd, STDOUT_FILENO);
   const int result = run_main("trireme", [&] {
@@ -90,8 +90,7 @@ TEST(RunMainDeathTest, ABrokenPipeEndsQuietly) {
         ::close(ends[0]);
         print_to(ends[1], 0);
       },
-      testing::ExitedWithCode(0),
-      "^$");
+      testing::ExitedWithCode(0), "^$");
 }
 
 TEST(RunMainDeathTest, AFullDiskUnderStandardOutputIsAResourceError) {

@@ -124,8 +124,8 @@ TEST(SampleOrder, HandlesHugeSetsAndRefusesEmptyOnes) {
   EXPECT_THROW(SampleOrder(0, 1), Error);
 }
 
-/// Values from a second implementation (Python). A change here changes the data order of runs that
-/// are resumed.
+/// Values from a second implementation (Python). A change here changes the data
+/// order of runs that are resumed.
 TEST(SampleOrder, NeverChanges) {
   const SampleOrder order(1000003, 42);
 

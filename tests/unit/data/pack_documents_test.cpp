@@ -11,8 +11,7 @@
 namespace trireme {
 namespace {
 
-std::vector<std::uint64_t> random_offsets(std::size_t documents,
-                                          unsigned max_length,
+std::vector<std::uint64_t> random_offsets(std::size_t documents, unsigned max_length,
                                           unsigned seed) {
   std::mt19937 random(seed);
   std::vector<std::uint64_t> offset{0};
@@ -79,8 +78,7 @@ TEST_P(PackDocuments, HoldsEveryTokenOnceAndNoSequenceIsOverfull) {
   EXPECT_LE(table.num_sequences(), first_fit_decreasing(offset, static_cast<std::size_t>(seq_len)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Lengths,
-                         PackDocuments,
+INSTANTIATE_TEST_SUITE_P(Lengths, PackDocuments,
                          ::testing::Combine(::testing::Values(2, 3, 16, 63, 64, 65, 512, 5000),
                                             ::testing::Values(1U, 20U, 700U)));
 

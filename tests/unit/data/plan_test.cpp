@@ -33,24 +33,10 @@ TEST(Plan, ReadsPhases) {
 }
 
 TEST(Plan, RefusesWhatIsWrongAndSaysWhere) {
-  for (const char* text : {"",
-                           "  ;;",
-                           "0.7 a + b",
-                           "0 a + 1 b",
-                           "-1 a + 1 b",
-                           "a + ",
-                           "a b",
-                           "a + a",
-                           "1 a + 1 b + 2 a",
-                           "a; b",
-                           "a; from 0: b",
-                           "a; from 10: b; from 10: c",
-                           "a; from 10 b",
-                           "a; from ten: b",
-                           "from 5: a",
-                           "a; from 9 at x: b",
-                           "\"a",
-                           "a + b; from 10: a"}) {
+  for (const char* text :
+       {"", "  ;;", "0.7 a + b", "0 a + 1 b", "-1 a + 1 b", "a + ", "a b", "a + a",
+        "1 a + 1 b + 2 a", "a; b", "a; from 0: b", "a; from 10: b; from 10: c", "a; from 10 b",
+        "a; from ten: b", "from 5: a", "a; from 9 at x: b", "\"a", "a + b; from 10: a"}) {
     EXPECT_THROW(parse_plan(text, "data.path"), Error) << text;
   }
   try {

@@ -229,11 +229,10 @@ TEST_F(Samples, WhatHasNothingToPredictIsNotOpened) {
     EXPECT_TRUE(has(message, folder.path().string())) << message;
   }
   // Across documents every token but the last is followed by a target.
-  EXPECT_TRUE(SampleSet(ones,
-                        {.seq_len = 16,
-                         .packing = Packing::concat,
-                         .cross_documents = true,
-                         .documents = DocumentRange{0, 4}})
+  EXPECT_TRUE(SampleSet(ones, {.seq_len = 16,
+                               .packing = Packing::concat,
+                               .cross_documents = true,
+                               .documents = DocumentRange{0, 4}})
                   .has_targets());
 }
 

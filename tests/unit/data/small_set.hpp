@@ -51,8 +51,7 @@ inline Documents numbered_documents(std::size_t count, int max_length, unsigned 
 }
 
 inline std::filesystem::path write_documents(const std::filesystem::path& folder,
-                                             const Documents& documents,
-                                             std::uint64_t index,
+                                             const Documents& documents, std::uint64_t index,
                                              std::uint64_t count,
                                              const std::vector<std::int64_t>& seq_lens) {
   std::vector<std::uint16_t> tokens;
@@ -90,11 +89,8 @@ inline void write_manifest(const std::filesystem::path& folder, std::uint64_t nu
   manifest.config_json = "{}";
   for (std::uint64_t i = 0; i < num_shards; ++i) {
     const TokenShard shard = TokenShard::open(folder / schema::shard_name(i));
-    manifest.shards.push_back({schema::shard_name(i),
-                               std::filesystem::file_size(shard.path()),
-                               shard.frame().xxh3,
-                               shard.meta().counts,
-                               shard.meta().packs});
+    manifest.shards.push_back({schema::shard_name(i), std::filesystem::file_size(shard.path()),
+                               shard.frame().xxh3, shard.meta().counts, shard.meta().packs});
     manifest.counts += shard.meta().counts;
   }
   write_file_atomic(folder / schema::kManifest, manifest.to_text());
@@ -102,11 +98,8 @@ inline void write_manifest(const std::filesystem::path& folder, std::uint64_t nu
 
 /// A set of `num_shards` shards whose tokens are the numbers [first, first + size) in order, cut
 /// into documents of 1..max_length: a token tells the set and the place it is from.
-inline void write_numbered_set(const std::filesystem::path& folder,
-                               std::uint16_t first,
-                               std::uint16_t size,
-                               int max_length,
-                               std::uint64_t num_shards,
+inline void write_numbered_set(const std::filesystem::path& folder, std::uint16_t first,
+                               std::uint16_t size, int max_length, std::uint64_t num_shards,
                                const std::vector<std::int64_t>& seq_lens) {
   std::filesystem::create_directories(folder);
   std::mt19937 random(first);

@@ -56,10 +56,8 @@ TemporaryFolder* Stream::folder_ = nullptr;
 
 /// Tokens of the samples [first, end), padding left out, how often each came. Of source `source`
 /// only, if given.
-std::map<std::int64_t, int> tokens_of(const SampleStream& stream,
-                                      std::int64_t first,
-                                      std::int64_t end,
-                                      std::optional<std::size_t> source = {}) {
+std::map<std::int64_t, int> tokens_of(const SampleStream& stream, std::int64_t first,
+                                      std::int64_t end, std::optional<std::size_t> source = {}) {
   std::map<std::int64_t, int> seen;
   for (std::int64_t i = first; i < end; ++i) {
     if (source && stream.place(i).source != *source) continue;
@@ -246,12 +244,11 @@ TEST_F(Stream, ResumesAtRandomPointsWithOtherRanksAndYieldsExactlyTheRest) {
     resumed.check_state(values, stop * kBatch, "checkpoint");
     std::map<std::int64_t, std::vector<std::int64_t>> rest;
     for (int rank = 0; rank < size; ++rank) {
-      DataLoader loader(resumed,
-                        {.micro_batch = micro_batch,
-                         .global_batch = kBatch,
-                         .rank = rank,
-                         .size = size,
-                         .next_sample = stop * kBatch});
+      DataLoader loader(resumed, {.micro_batch = micro_batch,
+                                  .global_batch = kBatch,
+                                  .rank = rank,
+                                  .size = size,
+                                  .next_sample = stop * kBatch});
       for (std::int64_t i = stop * loader.micro_steps(); i < kSteps * loader.micro_steps(); ++i) {
         const Batch batch = loader.next();
         ASSERT_EQ(batch.update_targets, targets[std::size_t(i / loader.micro_steps())]);
@@ -295,8 +292,7 @@ TEST_F(Stream, GivesTheFirstBatchAtABillionSamplesWithinASecond) {
 class StreamState : public Stream {
  protected:
   static std::string refusal(const std::map<std::string, std::string>& values,
-                             const StreamConfig& config,
-                             std::int64_t next_sample) {
+                             const StreamConfig& config, std::int64_t next_sample) {
     try {
       SampleStream::open(config).check_state(values, next_sample, "runs/x");
     } catch (const Error& error) {

@@ -84,11 +84,8 @@ class SftSet : public ::testing::Test {
     manifest.seq_len = 64;
     manifest.config_json = "{}";
     const TokenShard shard = TokenShard::open(folder_.path() / schema::shard_name(0));
-    manifest.shards.push_back({schema::shard_name(0),
-                               std::filesystem::file_size(shard.path()),
-                               shard.frame().xxh3,
-                               shard.meta().counts,
-                               shard.meta().packs});
+    manifest.shards.push_back({schema::shard_name(0), std::filesystem::file_size(shard.path()),
+                               shard.frame().xxh3, shard.meta().counts, shard.meta().packs});
     manifest.counts = shard.meta().counts;
     write_file_atomic(folder_.path() / schema::kManifest, manifest.to_text());
   }

@@ -51,8 +51,7 @@ TEST_F(ThreeShards, AddUp) {
 }
 
 TEST_F(ThreeShards, NoticeAnExchangedShard) {
-  std::filesystem::copy_file(path_ / "shard-00001.h5",
-                             path_ / "shard-00002.h5",
+  std::filesystem::copy_file(path_ / "shard-00001.h5", path_ / "shard-00002.h5",
                              std::filesystem::copy_options::overwrite_existing);
 
   EXPECT_NE(verify_message(path_).find("shard-00002.h5"), std::string::npos);

@@ -33,10 +33,9 @@ TEST_F(ChatPack, FindsTheDocumentOfALine) {
     }
     const std::string question = Json::parse(lines[i])["conversations"][0]["content"];
     const std::string answer = Json::parse(lines[i])["conversations"][1]["content"];
-    ASSERT_EQ(line(i)["text"],
-              "<|im_start|>user\n" + question +
-                  "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n" + answer +
-                  "<|im_end|>\n");
+    ASSERT_EQ(line(i)["text"], "<|im_start|>user\n" + question +
+                                   "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n" +
+                                   answer + "<|im_end|>\n");
     ASSERT_EQ(trained(line(i)), "<think>\n\n</think>\n\n" + answer + "<|im_end|>");
   }
   try {
@@ -73,11 +72,10 @@ TEST_F(ChatPack, TargetsOfTheSetAreThoseOfItsBatches) {
 
 TEST_F(ChatPack, CutsAndDropsButNeverKeepsAChatWithoutTargets) {
   const std::string words = repeated("the tree ", 100);
-  const Json found = pack_lines("sft",
-                                {sft(talk({"short", "answer"})),
-                                 sft(talk({"long", words})),    // cut
-                                 sft(talk({words, "answer"})),  // the answer is gone
-                                 sft(talk({"", ""}))});
+  const Json found =
+      pack_lines("sft", {sft(talk({"short", "answer"})), sft(talk({"long", words})),  // cut
+                         sft(talk({words, "answer"})),  // the answer is gone
+                         sft(talk({"", ""}))});
 
   EXPECT_EQ(found["documents"], 3);
   EXPECT_EQ(found["truncated"], 1);
@@ -90,9 +88,8 @@ TEST_F(ChatPack, CutsAndDropsButNeverKeepsAChatWithoutTargets) {
 
 TEST_F(ChatPack, FieldsThatAreNotNamedAreNotLookedAt) {
   const Json found = pack_lines(
-      "sft",
-      {R"({"conversations": [{"role": "user", "content": "q", "x": "\ud800"},)"
-       R"({"role": "assistant", "content": "a", "id": 123456789012345678901234567890}]})"});
+      "sft", {R"({"conversations": [{"role": "user", "content": "q", "x": "\ud800"},)"
+              R"({"role": "assistant", "content": "a", "id": 123456789012345678901234567890}]})"});
 
   EXPECT_EQ(found["documents"], 1);
   EXPECT_EQ(found["bad_lines"], 0);
@@ -100,12 +97,8 @@ TEST_F(ChatPack, FieldsThatAreNotNamedAreNotLookedAt) {
 
 TEST_F(ChatPack, MalformedRecordsAreBadLinesWithPlaceAndReason) {
   const std::string good = sft(talk({"q", "a"}));
-  const Json found = pack_lines("sft",
-                                {good,
-                                 sft(Json::array({message("bot", "x")})),
-                                 sft(talk({"only a question"})),
-                                 "{",
-                                 sft(Json::array())});
+  const Json found = pack_lines("sft", {good, sft(Json::array({message("bot", "x")})),
+                                        sft(talk({"only a question"})), "{", sft(Json::array())});
 
   EXPECT_EQ(found["documents"], 1);
   EXPECT_EQ(found["bad_lines"], 4);

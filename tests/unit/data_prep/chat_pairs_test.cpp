@@ -33,11 +33,9 @@ TEST_F(ChatPairs, StoreTheirPromptOnce) {
 
 TEST_F(ChatPairs, LongOnesLoseTheBeginningOfTheirPrompt) {
   const std::string words = repeated("the tree ", 100);
-  const Json found = pack_lines("dpo",
-                                {dpo(words + "Where is the cat?", "In the garden.", "No"),
-                                 dpo("Why?", words, "No"),  // the answer alone is too long
-                                 dpo("Why?", "Same", "Same"),
-                                 dpo("Why?", "Yes", "No")});
+  const Json found = pack_lines("dpo", {dpo(words + "Where is the cat?", "In the garden.", "No"),
+                                        dpo("Why?", words, "No"),  // the answer alone is too long
+                                        dpo("Why?", "Same", "Same"), dpo("Why?", "Yes", "No")});
 
   EXPECT_EQ(found["documents"], 3);
   EXPECT_EQ(found["truncated"], 2);
@@ -191,16 +189,13 @@ std::string losses_of(const PackReport& report) {
 TEST_F(ChatPairs, PackEndsByNamingWhatIsLost) {
   const std::string words = repeated("the tree ", 100);
   const auto other_starts = [&](const std::string& system) {
-    return Json::array({testing::message("system", system),
-                        testing::message("user", "q"),
+    return Json::array({testing::message("system", system), testing::message("user", "q"),
                         testing::message("assistant", "a" + system.substr(0, 1))});
   };
-  pack_lines("dpo",
-             {dpo(words, "Yes", "No"),
-              dpo("Why?", words, "No"),
-              dpo("Why?", "Same", "Same"),
-              Json{{"chosen", other_starts("x" + words)}, {"rejected", other_starts("y")}}.dump(),
-              "{"});
+  pack_lines(
+      "dpo",
+      {dpo(words, "Yes", "No"), dpo("Why?", words, "No"), dpo("Why?", "Same", "Same"),
+       Json{{"chosen", other_starts("x" + words)}, {"rejected", other_starts("y")}}.dump(), "{"});
   EXPECT_EQ(losses_of(report_),
             "warn 1 bad line was left out; the first (FILE:BYTE): " + set_->manifest().bad[0] +
                 " (all in manifest.json; --max-bad 0 refuses them)\n"
@@ -213,9 +208,7 @@ TEST_F(ChatPairs, PackEndsByNamingWhatIsLost) {
             std::string::npos);
 
   pack_lines("sft",
-             {sft(talk({"q", "a"})),
-              sft(talk({"q", words})),
-              sft(talk({words, "a"})),
+             {sft(talk({"q", "a"})), sft(talk({"q", words})), sft(talk({words, "a"})),
               R"({"messages": [{"role": "assistant", "content": "\ud800"}]})"},
              [](PackConfig& config) { config.on_bad_text = OnBadText::replace; });
   EXPECT_EQ(losses_of(report_),
@@ -244,20 +237,19 @@ TEST_F(ChatPairs, FieldsNameTheTextsOfARecord) {
   const auto with = [](std::vector<std::string> fields) {
     return [fields](PackConfig& config) { config.chat.fields = fields; };
   };
-  Json found = pack_lines("sft",
-                          {R"({"id": 3, "question": "Why?", "answer": "So."})",
-                           R"({"question": "Why?"})",
-                           R"({"question": "Why?", "answer": 7})",
-                           R"({"conversations": []})"},
-                          with({"question", "answer"}));
+  Json found =
+      pack_lines("sft",
+                 {R"({"id": 3, "question": "Why?", "answer": "So."})", R"({"question": "Why?"})",
+                  R"({"question": "Why?", "answer": 7})", R"({"conversations": []})"},
+                 with({"question", "answer"}));
   EXPECT_EQ(found["documents"], 1);
   EXPECT_EQ(line(0)["text"],
             "<|im_start|>user\nWhy?<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\nSo."
             "<|im_end|>\n");
   EXPECT_EQ(trained(line(0)), "<think>\n\n</think>\n\nSo.<|im_end|>");
   EXPECT_EQ(found["config"]["fields"], Json({"question", "answer"}));
-  const std::vector<std::string> reasons{
-      "no field 'answer'", "field 'answer' is not a text", "no field 'question'"};
+  const std::vector<std::string> reasons{"no field 'answer'", "field 'answer' is not a text",
+                                         "no field 'question'"};
   ASSERT_EQ(found["bad"].size(), reasons.size());
   for (std::size_t i = 0; i < reasons.size(); ++i)
     EXPECT_TRUE(found["bad"][i].get<std::string>().ends_with(": " + reasons[i])) << found["bad"][i];

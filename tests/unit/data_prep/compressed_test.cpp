@@ -43,10 +43,8 @@ Lines split(const std::string& text) {
 }
 
 /// All lines of file 0, read by `threads` threads in lists of `blocks_a_list` blocks.
-Lines read_all_lines(const std::vector<InputFile>& files,
-                     std::uint64_t block_bytes,
-                     int threads = 1,
-                     std::size_t blocks_a_list = 1000000) {
+Lines read_all_lines(const std::vector<InputFile>& files, std::uint64_t block_bytes,
+                     int threads = 1, std::size_t blocks_a_list = 1000000) {
   const auto blocks = split_blocks({{0, 0, files[0].size}}, block_bytes);
   WorkerPool pool(threads);
   BlockReader reader(files, threads);
@@ -164,8 +162,7 @@ TEST_F(Compressed, ReadingBeginsAtTheNearestMemberOrFrame) {
   text.resize(12 << 20);
   const auto member = [](auto part) { return gzip(part, 1); };
   const auto files = inspect_inputs({file("many", in_pieces(text, 1 << 20, member)),
-                                     file("one", gzip(text, 1)),
-                                     file("plain", text)});
+                                     file("one", gzip(text, 1)), file("plain", text)});
   ASSERT_EQ(files[0].points.size(), 3U);  // 12 members, points at least 4 MiB apart
   ASSERT_EQ(files[1].points.size(), 1U);
 
@@ -173,8 +170,8 @@ TEST_F(Compressed, ReadingBeginsAtTheNearestMemberOrFrame) {
   const auto units = plan_units(files, unit_bytes);
   const auto chains = chain_units(files, units, unit_bytes);
 
-  // Units of `many` and of `plain` stand alone; those inside `one` follow the unit that it begins
-  // in.
+  // Units of `many` and of `plain` stand alone; those inside `one` follow the
+  // unit that it begins in.
   EXPECT_EQ(chains, (std::vector<std::vector<std::size_t>>{{0}, {1}, {2, 3, 4, 5}, {6}, {7}}));
 }
 

@@ -39,10 +39,8 @@ std::vector<Ids> random_documents(std::size_t count, int max_length, int vocab, 
 }
 
 /// The index file by its format facts. `borders`: sequences of each document's begin, and all.
-std::string index_bytes(std::uint8_t code,
-                        const std::vector<std::int32_t>& lengths,
-                        std::int64_t width,
-                        const Ids& borders) {
+std::string index_bytes(std::uint8_t code, const std::vector<std::int32_t>& lengths,
+                        std::int64_t width, const Ids& borders) {
   std::string bytes("MMIDIDX\0\0", 9);
   put(bytes, std::uint64_t{1});
   put(bytes, code);
@@ -59,8 +57,7 @@ std::string index_bytes(std::uint8_t code,
 }
 
 template <class T>
-void write_megatron(const std::filesystem::path& prefix,
-                    std::uint8_t code,
+void write_megatron(const std::filesystem::path& prefix, std::uint8_t code,
                     const std::vector<Ids>& documents) {
   std::string tokens;
   std::vector<std::int32_t> lengths;
@@ -79,9 +76,7 @@ void write_megatron(const std::filesystem::path& prefix,
 }
 
 template <class T>
-void write_llm_c(const std::filesystem::path& path,
-                 std::int32_t magic,
-                 std::int32_t version,
+void write_llm_c(const std::filesystem::path& path, std::int32_t magic, std::int32_t version,
                  const Ids& ids) {
   std::string bytes;
   put(bytes, magic);

@@ -50,19 +50,14 @@ TEST(TextFieldReader, SaysWhyALineIsBad) {
   EXPECT_EQ(reason(R"({"text": NaN})"), "field 'text' is not a text");
   EXPECT_EQ(reason(R"({"text": 123456789012345678901})"), "field 'text' is not a text");
   for (const char* text : {R"({"text": "a", "n": 0123456789012345678901})",
-                           R"({"text": "a", "n": nan})",
-                           R"({"text": "a", "n": 1e999e})"})
+                           R"({"text": "a", "n": nan})", R"({"text": "a", "n": 1e999e})"})
     EXPECT_NE(reason(text).find("not valid JSON"), std::string::npos) << text;
 }
 
 TEST(TextFieldReader, ReadsTheNumbersThatPythonReads) {
   TextFieldReader reader("text", OnBadText::error);
-  for (const char* number : {"123456789012345678901234567890",
-                             "-99999999999999999999",
-                             "1e999",
-                             "-1.5E+400",
-                             "NaN",
-                             "[Infinity, -Infinity]"}) {
+  for (const char* number : {"123456789012345678901234567890", "-99999999999999999999", "1e999",
+                             "-1.5E+400", "NaN", "[Infinity, -Infinity]"}) {
     const TextRecord record =
         read_line(reader, cat(R"({"a": "\"1e999", "n": )", number, R"(, "text": "1e999 \n"})"));
     EXPECT_EQ(record.status, RecordStatus::text) << number << ": " << record.reason;
@@ -87,10 +82,8 @@ TEST(TextFieldReader, BadTextOutsideTheFieldIsNotLookedAt) {
 }
 
 TEST(TextFieldReader, FollowsThePolicyForBadText) {
-  const std::string bad[] = {R"({"text": "a\ud800b"})",
-                             R"({"text": "a\udc00b"})",
-                             R"({"text": "a\ud800\u0041"})",
-                             "{\"text\": \"a\xFF\xE4\xBD b\"}"};
+  const std::string bad[] = {R"({"text": "a\ud800b"})", R"({"text": "a\udc00b"})",
+                             R"({"text": "a\ud800\u0041"})", "{\"text\": \"a\xFF\xE4\xBD b\"}"};
   const std::string replaced[] = {"a\uFFFDb", "a\uFFFDb", "a\uFFFD\u0041", "a\uFFFD\uFFFD b"};
   const std::uint64_t counts[] = {1, 1, 1, 2};
   TextFieldReader error("text", OnBadText::error);

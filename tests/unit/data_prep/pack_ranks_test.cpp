@@ -1,5 +1,5 @@
-/// One set of inputs, plain and compressed, large and small, made by any number of ranks and
-/// threads.
+/// One set of inputs, plain and compressed, large and small, made by any number
+/// of ranks and threads.
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

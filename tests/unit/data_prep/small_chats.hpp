@@ -45,8 +45,7 @@ class ChatPack : public ::testing::Test {
   }
 
   /// Packs these lines; the set's summary.
-  Json pack_lines(const std::string& kind,
-                  const std::vector<std::string>& lines,
+  Json pack_lines(const std::string& kind, const std::vector<std::string>& lines,
                   const std::function<void(PackConfig&)>& change = {}) {
     std::string text;
     for (const std::string& line : lines) text += line + "\n";

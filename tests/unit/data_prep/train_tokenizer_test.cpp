@@ -92,8 +92,8 @@ TEST_F(TrainTokenizer, RankZeroGetsTheCountsOfAllRanks) {
   });
   const auto sorted = expected.sorted();
   const auto has = [&](const std::string& word) {
-    return std::any_of(
-        sorted.begin(), sorted.end(), [&](const auto& entry) { return entry.first == word; });
+    return std::any_of(sorted.begin(), sorted.end(),
+                       [&](const auto& entry) { return entry.first == word; });
   };
   EXPECT_TRUE(has(std::string(50'000, 'x')));
   EXPECT_TRUE(has("  \n "));
@@ -103,8 +103,8 @@ TEST_F(TrainTokenizer, LinesAreUnitsWhenAskedFor) {
   TrainTokenizerConfig lines = config("-");
   lines.by_lines = true;
   const auto sorted = count_words(lines, nullptr).sorted();
-  const auto found = std::find_if(
-      sorted.begin(), sorted.end(), [](const auto& entry) { return entry.first == "  \n"; });
+  const auto found = std::find_if(sorted.begin(), sorted.end(),
+                                  [](const auto& entry) { return entry.first == "  \n"; });
   EXPECT_NE(found, sorted.end());
 }
 
@@ -168,10 +168,7 @@ TEST_F(TrainTokenizer, ReadsSpecialTokens) {
   EXPECT_EQ(read_special_tokens("minimind").size(), 36U);
   EXPECT_TRUE(read_special_tokens("none").empty());
 
-  for (const char* text : {"{}",
-                           "[1]",
-                           "[{}]",
-                           R"([{"content": "a", "special": 1}])",
+  for (const char* text : {"{}", "[1]", "[{}]", R"([{"content": "a", "special": 1}])",
                            R"([{"content": "a", "specail": true}])"}) {
     write_text(file, text);
     const std::string message = error_of([&] { read_special_tokens(file); }, ErrorKind::data);

@@ -128,8 +128,7 @@ TEST(DynamicScheduler, AnErrorOfTheTallyEndsRankZero) {
   EXPECT_THROW(run_ranks(2,
                          [](Communicator& world) {
                            DynamicScheduler scheduler(
-                               world,
-                               UnitQueue(singles(20), std::vector<std::uint64_t>(20, 1)),
+                               world, UnitQueue(singles(20), std::vector<std::uint64_t>(20, 1)),
                                [](const UnitTally& tally) {
                                  if (tally.bad_lines > 2) fail(ErrorKind::data, "too many");
                                });

@@ -85,13 +85,9 @@ TEST(Layering, OnlyTheUpperFloorsSeeConfig) {
        {"src/train/x.cpp", "src/serve/x.cpp", "data_prep/x.cpp", "checkpoint/x.cpp", "bin/x.cpp"}) {
     EXPECT_EQ(verdict(path, "#include \"config/config_set.hpp\""), "") << path;
   }
-  for (const char* path : {"src/comm/x.cpp",
-                           "src/parallel/x.cpp",
-                           "src/text/x.cpp",
-                           "src/data/x.cpp",
-                           "src/optim/x.cpp",
-                           "src/objective/x.cpp",
-                           "src/model/x.cpp"}) {
+  for (const char* path :
+       {"src/comm/x.cpp", "src/parallel/x.cpp", "src/text/x.cpp", "src/data/x.cpp",
+        "src/optim/x.cpp", "src/objective/x.cpp", "src/model/x.cpp"}) {
     EXPECT_NE(verdict(path, "#include \"config/config_set.hpp\""), "") << path;
   }
 }

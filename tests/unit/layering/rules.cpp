@@ -15,8 +15,8 @@ using Names = std::vector<std::string_view>;
 
 constexpr std::size_t kMaxLines = 400;
 
-/// What each module may include besides itself. The one copy of the layer picture that a program
-/// reads.
+/// What each module may include besides itself. The one copy of the layer picture
+/// that a program reads.
 const std::map<std::string_view, Names>& allowed_modules() {
   static const std::map<std::string_view, Names> table{
       {"core", {}},
@@ -34,44 +34,14 @@ const std::map<std::string_view, Names>& allowed_modules() {
       {"data_prep",
        {"core", "config", "comm", "text", "data"}},  // trireme-data runs without LibTorch
       {"train",
-       {"core",
-        "config",
-        "comm",
-        "parallel",
-        "text",
-        "data",
-        "optim",
-        "ops",
-        "objective",
-        "model",
+       {"core", "config", "comm", "parallel", "text", "data", "optim", "ops", "objective", "model",
         "checkpoint"}},
       {"serve",
-       {"core",
-        "config",
-        "comm",
-        "parallel",
-        "text",
-        "data",
-        "optim",
-        "ops",
-        "objective",
-        "model",
+       {"core", "config", "comm", "parallel", "text", "data", "optim", "ops", "objective", "model",
         "checkpoint"}},
       {"bin",
-       {"core",
-        "config",
-        "comm",
-        "parallel",
-        "text",
-        "data",
-        "optim",
-        "ops",
-        "objective",
-        "model",
-        "checkpoint",
-        "data_prep",
-        "train",
-        "serve"}}};
+       {"core", "config", "comm", "parallel", "text", "data", "optim", "ops", "objective", "model",
+        "checkpoint", "data_prep", "train", "serve"}}};
   return table;
 }
 
@@ -82,28 +52,22 @@ struct Library {
 };
 
 const std::vector<Library>& libraries() {
-  static const std::vector<Library> table{{{"torch/", "ATen/", "c10/", "caffe2/"},
-                                           {"src/parallel/",
-                                            "src/model/",
-                                            "src/ops/",
-                                            "src/objective/",
-                                            "src/optim/",
-                                            "src/train/",
-                                            "src/serve/",
-                                            "checkpoint/"}},
-                                          {{"spdlog/", "fmt/"}, {"src/core/log.cpp"}},
-                                          {{"CLI/"}, {"src/config/command_parser.cpp"}},
-                                          {{"toml++/", "toml.hpp"}, {"src/config/toml_file.cpp"}},
-                                          {{"hdf5.h", "hdf5/", "H5"}, {"src/core/files/hdf5.cpp"}},
-                                          {{"mpi.h"}, {"src/comm/"}},
-                                          {{"nccl.h"}, {"src/comm/nccl/"}}};
+  static const std::vector<Library> table{
+      {{"torch/", "ATen/", "c10/", "caffe2/"},
+       {"src/parallel/", "src/model/", "src/ops/", "src/objective/", "src/optim/", "src/train/",
+        "src/serve/", "checkpoint/"}},
+      {{"spdlog/", "fmt/"}, {"src/core/log.cpp"}},
+      {{"CLI/"}, {"src/config/command_parser.cpp"}},
+      {{"toml++/", "toml.hpp"}, {"src/config/toml_file.cpp"}},
+      {{"hdf5.h", "hdf5/", "H5"}, {"src/core/files/hdf5.cpp"}},
+      {{"mpi.h"}, {"src/comm/"}},
+      {{"nccl.h"}, {"src/comm/nccl/"}}};
   return table;
 }
 
 bool starts_with_any(std::string_view text, const Names& prefixes) {
-  return std::any_of(prefixes.begin(), prefixes.end(), [&](std::string_view prefix) {
-    return text.starts_with(prefix);
-  });
+  return std::any_of(prefixes.begin(), prefixes.end(),
+                     [&](std::string_view prefix) { return text.starts_with(prefix); });
 }
 
 /// The name inside #include "..." or <...>; "" for any other line.
@@ -206,8 +170,8 @@ std::vector<std::string> check_headers(const std::vector<std::string>& paths) {
     if (path.ends_with(".hpp")) with_header.insert(module_of(path));
   }
   std::vector<std::string> missing;
-  std::set_difference(
-      all.begin(), all.end(), with_header.begin(), with_header.end(), std::back_inserter(missing));
+  std::set_difference(all.begin(), all.end(), with_header.begin(), with_header.end(),
+                      std::back_inserter(missing));
   return missing;
 }
 

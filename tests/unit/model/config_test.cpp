@@ -97,11 +97,8 @@ TEST(ModelConfig, AllProblemsAreNamedAtOnce) {
   config.vocab_size = 100;
   config.num_layers = -1;
   const std::string text = error_of(config, 6400);
-  for (const char* key : {"num_kv_heads = 3",
-                          "head_dim = 33",
-                          "model.dropout = 1",
-                          "vocab_size = 100",
-                          "num_layers = -1"}) {
+  for (const char* key : {"num_kv_heads = 3", "head_dim = 33", "model.dropout = 1",
+                          "vocab_size = 100", "num_layers = -1"}) {
     EXPECT_NE(text.find(key), std::string::npos) << key << " not in: " << text;
   }
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4) << text;

@@ -54,12 +54,10 @@ at::Tensor reference_attention(const Tensors& in, const Shape& s, double scale) 
 
 // bf16: weights and their gradients are rounded before the second matmul, so twice the bound of one
 // rounding and more.
-const std::vector<Case> kCases{{Path::plain, at::kDouble, 1e-11},
-                               {Path::fast, at::kDouble, 1e-11},
-                               {Path::plain, at::kFloat, 1e-5},
-                               {Path::fast, at::kFloat, 1e-5},
-                               {Path::plain, at::kBFloat16, 1e-2},
-                               {Path::fast, at::kBFloat16, 2e-2}};
+const std::vector<Case> kCases{
+    {Path::plain, at::kDouble, 1e-11},  {Path::fast, at::kDouble, 1e-11},
+    {Path::plain, at::kFloat, 1e-5},    {Path::fast, at::kFloat, 1e-5},
+    {Path::plain, at::kBFloat16, 1e-2}, {Path::fast, at::kBFloat16, 2e-2}};
 
 TEST(Attention, EqualsOneQueryAtATimeAndItsAutograd) {
   at::manual_seed(1);
@@ -68,8 +66,7 @@ TEST(Attention, EqualsOneQueryAtATimeAndItsAutograd) {
     for (const auto& c : kCases) {
       expect_same_as_reference(
           c,
-          {random({s.B, s.H, s.T, s.D}),
-           random({s.B, s.Hk, s.T, s.D}),
+          {random({s.B, s.H, s.T, s.D}), random({s.B, s.Hk, s.T, s.D}),
            random({s.B, s.Hk, s.T, s.D})},
           [&](const Tensors& in) { return Tensors{attention(in[0], in[1], in[2], setup, c.path)}; },
           [&](const Tensors& in) { return Tensors{reference_attention(in, s, setup.scale)}; },
@@ -86,8 +83,7 @@ TEST(Attention, TheLibraryPathOfGpusIsTheSameFunction) {
          {Case{Path::fast, at::kDouble, 1e-11}, Case{Path::fast, at::kFloat, 1e-5}}) {
       expect_same_as_reference(
           c,
-          {random({s.B, s.H, s.T, s.D}),
-           random({s.B, s.Hk, s.T, s.D}),
+          {random({s.B, s.H, s.T, s.D}), random({s.B, s.Hk, s.T, s.D}),
            random({s.B, s.Hk, s.T, s.D})},
           [&](const Tensors& in) { return Tensors{library_attention(in[0], in[1], in[2], setup)}; },
           [&](const Tensors& in) { return Tensors{reference_attention(in, s, setup.scale)}; },
@@ -102,11 +98,10 @@ TEST(Attention, TakesStridedInputAndGivesTokensFirst) {
   const AttentionSetup setup{0.125, true, {}};
   for (const auto& c : kCases) {
     expect_same_as_reference(
-        c,
-        {random({2, 50, 4, 64}), random({2, 50, 2, 64}), random({2, 50, 2, 64})},
+        c, {random({2, 50, 4, 64}), random({2, 50, 2, 64}), random({2, 50, 2, 64})},
         [&](const Tensors& in) {
-          const auto out = attention(
-              in[0].transpose(1, 2), in[1].transpose(1, 2), in[2].transpose(1, 2), setup, c.path);
+          const auto out = attention(in[0].transpose(1, 2), in[1].transpose(1, 2),
+                                     in[2].transpose(1, 2), setup, c.path);
           EXPECT_TRUE(out.transpose(1, 2).is_contiguous());
           return Tensors{out};
         },

@@ -48,11 +48,9 @@ TEST(DropoutPhilox, FollowsTheDocumentedCounter) {
         mask.first_feature = first_feature;
         const auto kept = reference_mask(mask, features);
         expect_same_as_reference(
-            c,
-            {random({2, 3, features})},
+            c, {random({2, 3, features})},
             [&](const Tensors& in) { return Tensors{dropout_philox(in[0], mask, c.path)}; },
-            [&](const Tensors& in) { return Tensors{in[0] * kept}; },
-            "dropout");
+            [&](const Tensors& in) { return Tensors{in[0] * kept}; }, "dropout");
       }
     }
   }

@@ -62,8 +62,8 @@ TEST_P(EveryTable, NormsRows) {
 
 TEST_P(EveryTable, RoundsToNearestEven) {
   // 1 + 2^-8 lies between two bf16 numbers and goes down to even, 1 + 3 * 2^-8 up to even.
-  const Floats in{
-      1.0F, 1.00390625F, 1.01171875F, -1.00390625F, 3.3e38F, 0.0F, -0.0F, INFINITY, NAN};
+  const Floats in{1.0F, 1.00390625F, 1.01171875F, -1.00390625F, 3.3e38F,
+                  0.0F, -0.0F,       INFINITY,    NAN};
   Halves out(in.size());
 
   GetParam()->round_rows(in.data(), 9, nullptr, out.data(), 9, 1, 9);
@@ -103,15 +103,8 @@ TEST_P(EveryTable, CrossEntropyGivesLossAndGradient) {
   std::vector<double> losses(2, -1);
   Floats scratch(kWidth);
 
-  GetParam()->cross_entropy({Element::f32,
-                             grads.data(),
-                             targets.data(),
-                             losses.data(),
-                             scratch.data(),
-                             2,
-                             kWidth,
-                             0.5F,
-                             true});
+  GetParam()->cross_entropy({Element::f32, grads.data(), targets.data(), losses.data(),
+                             scratch.data(), 2, kWidth, 0.5F, true});
 
   double total = 0;
   for (std::size_t i = 0; i < kWidth; ++i) total += std::exp(static_cast<double>(logits[i]));
@@ -164,8 +157,8 @@ TEST_P(EveryTable, DropoutUsesPhiloxWords) {
       {Element::f32, x.data(), y.data(), &sample, &position, 99, 10, 1, kWidth, 1U << 31, 2.0F});
 
   for (std::uint64_t i = 0; i < kWidth; ++i) {
-    const auto block = philox4x32(
-        99, (std::uint64_t{21} << 32) | ((10 + i) / 4), static_cast<std::uint64_t>(sample));
+    const auto block = philox4x32(99, (std::uint64_t{21} << 32) | ((10 + i) / 4),
+                                  static_cast<std::uint64_t>(sample));
     EXPECT_EQ(y[i], block[(10 + i) % 4] >= (1U << 31) ? 2.0F : 0.0F) << i;
   }
 }
@@ -187,8 +180,8 @@ TEST_P(EveryTable, TransposesAndPacksPairs) {
   for (std::uint32_t i = 0; i < 16; ++i) EXPECT_EQ(pairs[16 + i], (32 + i) | ((48 + i) << 16));
 }
 
-/// Two blocks of keys, the second with larger scores, padding and the diagonal: as one softmax over
-/// all.
+/// Two blocks of keys, the second with larger scores, padding and the diagonal:
+/// as one softmax over all.
 TEST_P(EveryTable, OnlineSoftmaxEqualsSoftmax) {
   constexpr std::int64_t kKeys = 4;
   constexpr std::int64_t kQueries = 16;
@@ -203,13 +196,8 @@ TEST_P(EveryTable, OnlineSoftmaxEqualsSoftmax) {
     for (std::int64_t block = 0; block < 2; ++block) {
       // Query 0 sees keys 0 to 4; the last of 8 keys is padding.
       const ScoreBlock shape{kKeys, kQueries, block == 0 ? 4 : 3, 4 - block * kKeys, true, kScale};
-      GetParam()->softmax_block(shape,
-                                scores.data() + block * kKeys * kQueries,
-                                maximum.data(),
-                                total.data(),
-                                pairs.data(),
-                                out.data(),
-                                1);
+      GetParam()->softmax_block(shape, scores.data() + block * kKeys * kQueries, maximum.data(),
+                                total.data(), pairs.data(), out.data(), 1);
       for (std::size_t key = 0; key < kKeys; ++key) {
         for (std::size_t q = 0; q < kQueries; ++q) {
           out[q] += from_bf16_bits(pairs[(key / 2 * kQueries + q) * 2 + key % 2]);
@@ -240,14 +228,9 @@ TEST_P(EveryTable, SoftmaxBackwardFollowsTheFormula) {
   Halves pairs(scores.size());
 
   // Query q sees key 1 from q = 1 on.
-  GetParam()->softmax_block_backward({kKeys, kQueries, 2, 0, true, 0.5F},
-                                     scores.data(),
-                                     grad_weights.data(),
-                                     lse.data(),
-                                     along.data(),
-                                     weights.data(),
-                                     grads.data(),
-                                     pairs.data());
+  GetParam()->softmax_block_backward({kKeys, kQueries, 2, 0, true, 0.5F}, scores.data(),
+                                     grad_weights.data(), lse.data(), along.data(), weights.data(),
+                                     grads.data(), pairs.data());
 
   for (std::size_t key = 0; key < kKeys; ++key) {
     for (std::size_t q = 0; q < kQueries; ++q) {
@@ -261,8 +244,7 @@ TEST_P(EveryTable, SoftmaxBackwardFollowsTheFormula) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(OfThisMachine,
-                         EveryTable,
+INSTANTIATE_TEST_SUITE_P(OfThisMachine, EveryTable,
                          ::testing::ValuesIn(usable_tables().begin(), usable_tables().end()),
                          [](const auto& instance) { return std::string(instance.param->name); });
 

@@ -6,14 +6,10 @@
 namespace trireme::ops::testing {
 namespace {
 
-at::Tensor reference_loss(const at::Tensor& x,
-                          const at::Tensor& weight,
+at::Tensor reference_loss(const at::Tensor& x, const at::Tensor& weight,
                           const at::Tensor& targets) {
-  return at::nll_loss_nd(at::log_softmax(at::matmul(x, weight.t()), -1),
-                         targets,
-                         {},
-                         at::Reduction::Sum,
-                         kIgnoredTarget);
+  return at::nll_loss_nd(at::log_softmax(at::matmul(x, weight.t()), -1), targets, {},
+                         at::Reduction::Sum, kIgnoredTarget);
 }
 
 at::Tensor some_targets(std::int64_t rows, std::int64_t vocab) {
@@ -23,12 +19,10 @@ at::Tensor some_targets(std::int64_t rows, std::int64_t vocab) {
 }
 
 // bf16 logits are rounded before the softmax: their error of 2^-9 of about 8 enters exp() as 1.6 %.
-const std::vector<Case> kCases{{Path::plain, at::kDouble, 1e-12},
-                               {Path::fast, at::kDouble, 1e-12},
-                               {Path::plain, at::kFloat, 1e-5},
-                               {Path::fast, at::kFloat, 1e-5},
-                               {Path::plain, at::kBFloat16, 2e-2},
-                               {Path::fast, at::kBFloat16, 2e-2}};
+const std::vector<Case> kCases{
+    {Path::plain, at::kDouble, 1e-12},  {Path::fast, at::kDouble, 1e-12},
+    {Path::plain, at::kFloat, 1e-5},    {Path::fast, at::kFloat, 1e-5},
+    {Path::plain, at::kBFloat16, 2e-2}, {Path::fast, at::kBFloat16, 2e-2}};
 
 TEST(LinearCrossEntropy, EqualsTheCompositeAndItsAutograd) {
   at::manual_seed(1);
@@ -42,8 +36,7 @@ TEST(LinearCrossEntropy, EqualsTheCompositeAndItsAutograd) {
     for (const auto& c : kCases) {
       if (s.V == 1 && c.dtype != at::kDouble) continue;  // all zero
       expect_same_as_reference(
-          c,
-          {random({s.N, s.D}), random({s.V, s.D})},
+          c, {random({s.N, s.D}), random({s.V, s.D})},
           [&](const Tensors& in) {
             const LinearCrossEntropySetup setup{0.25, 16};
             return Tensors{linear_cross_entropy(in[0], in[1], targets, setup, c.path)};

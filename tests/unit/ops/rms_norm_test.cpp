@@ -18,11 +18,9 @@ TEST(RmsNorm, EqualsTheFormulaAndItsAutograd) {
     for (const auto& shape : std::vector<std::vector<std::int64_t>>{
              {1, 1}, {3, 7}, {2, 5, 64}, {1, 1, 512}, {4, 37, 130}, {0, 16}}) {
       expect_same_as_reference(
-          c,
-          {random(shape), random({shape.back()})},
+          c, {random(shape), random({shape.back()})},
           [&](const Tensors& in) { return Tensors{rms_norm(in[0], in[1], kEps, c.path)}; },
-          [](const Tensors& in) { return Tensors{reference_norm(in[0], in[1])}; },
-          "rms_norm");
+          [](const Tensors& in) { return Tensors{reference_norm(in[0], in[1])}; }, "rms_norm");
     }
   }
 }
@@ -31,8 +29,7 @@ TEST(RmsNorm, TakesStridedInput) {
   at::manual_seed(2);
   for (const auto& c : rounding_cases()) {
     expect_same_as_reference(
-        c,
-        {random({6, 4, 48}), random({48})},
+        c, {random({6, 4, 48}), random({48})},
         [&](const Tensors& in) {
           return Tensors{rms_norm(in[0].transpose(0, 1), in[1], kEps, c.path)};
         },
@@ -47,8 +44,7 @@ TEST(RmsNorm, AddsTheResidualInTheSamePass) {
     if (c.dtype == at::kBFloat16) continue;  // its sum is rounded first: next test
     for (const std::int64_t width : {1, 16, 33, 512}) {
       expect_same_as_reference(
-          c,
-          {random({3, 5, width}), random({3, 5, width}), random({width})},
+          c, {random({3, 5, width}), random({3, 5, width}), random({width})},
           [&](const Tensors& in) {
             auto [sum, y] = add_rms_norm(in[0], in[1], in[2], kEps, c.path);
             return Tensors{sum, y};

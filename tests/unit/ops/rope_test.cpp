@@ -49,9 +49,7 @@ TEST(QkNormRope, EqualsComplexRotationAndItsAutograd) {
       auto setup = make_setup(s, c.dtype);
       expect_same_as_reference(
           c,
-          {random({s.B, s.T, s.H, s.D}),
-           random({s.B, s.T, s.Hk, s.D}),
-           random({s.D}),
+          {random({s.B, s.T, s.H, s.D}), random({s.B, s.T, s.Hk, s.D}), random({s.D}),
            random({s.D})},
           [&](const Tensors& in) {
             setup.q_weight = in[2];
@@ -74,8 +72,7 @@ TEST(QkNormRope, WorksWithoutNorm) {
     for (const auto& s : kShapes) {
       const auto setup = make_setup(s, c.dtype);
       expect_same_as_reference(
-          c,
-          {random({s.B, s.T, s.H, s.D}), random({s.B, s.T, s.Hk, s.D})},
+          c, {random({s.B, s.T, s.H, s.D}), random({s.B, s.T, s.Hk, s.D})},
           [&](const Tensors& in) {
             const auto [q, k] = qk_norm_rope(in[0], in[1], setup, c.path);
             return Tensors{q, k};
@@ -95,8 +92,7 @@ TEST(QkNormRope, OfAFusedProjectionGivesOneGradient) {
     for (const auto& s : kShapes) {
       auto setup = make_setup(s, c.dtype);
       expect_same_as_reference(
-          c,
-          {random({s.B, s.T, (s.H + 2 * s.Hk) * s.D}), random({s.D}), random({s.D})},
+          c, {random({s.B, s.T, (s.H + 2 * s.Hk) * s.D}), random({s.D}), random({s.D})},
           [&](const Tensors& in) {
             setup.q_weight = in[1];
             setup.k_weight = in[2];

@@ -9,8 +9,8 @@
 
 #include "ops/path.hpp"
 
-/// Compares an operation, its outputs and every gradient, with a reference differentiated by ATen
-/// in fp64.
+/// Compares an operation, its outputs and every gradient, with a reference
+/// differentiated by ATen in fp64.
 namespace trireme::ops::testing {
 
 using Tensors = std::vector<at::Tensor>;
@@ -19,23 +19,20 @@ using Operation = std::function<Tensors(const Tensors&)>;
 struct Case {
   Path path;
   at::ScalarType dtype;
-  double tolerance;  // of the largest error, relative to the largest element (kFloor if that is
-                     // smaller)
+  double tolerance;  // of the largest error, relative to the largest element (or kFloor)
 };
 
 inline std::string name(const Case& c) {
   return std::string(c.path == Path::fast ? "fast " : "plain ") + at::toString(c.dtype);
 }
 
-/// One rounding of the result, and a few of sums in fp32; bf16 keeps 8 bits, so one rounding is
-/// 2^-9.
+/// One rounding of the result, and a few of sums in fp32; bf16 keeps 8 bits,
+/// so one rounding is 2^-9.
 inline const std::vector<Case>& rounding_cases() {
-  static const std::vector<Case> cases{{Path::plain, at::kDouble, 1e-12},
-                                       {Path::fast, at::kDouble, 1e-12},
-                                       {Path::plain, at::kFloat, 4e-6},
-                                       {Path::fast, at::kFloat, 4e-6},
-                                       {Path::plain, at::kBFloat16, 6e-3},
-                                       {Path::fast, at::kBFloat16, 6e-3}};
+  static const std::vector<Case> cases{
+      {Path::plain, at::kDouble, 1e-12},  {Path::fast, at::kDouble, 1e-12},
+      {Path::plain, at::kFloat, 4e-6},    {Path::fast, at::kFloat, 4e-6},
+      {Path::plain, at::kBFloat16, 6e-3}, {Path::fast, at::kBFloat16, 6e-3}};
   return cases;
 }
 
@@ -46,9 +43,7 @@ inline at::Tensor random(at::IntArrayRef shape) {
   return at::randn(shape, at::kDouble);
 }
 
-inline void expect_close(const at::Tensor& actual,
-                         const at::Tensor& expected,
-                         double tolerance,
+inline void expect_close(const at::Tensor& actual, const at::Tensor& expected, double tolerance,
                          const std::string& what) {
   ASSERT_TRUE(actual.defined() && expected.defined()) << what;
   ASSERT_EQ(actual.sizes(), expected.sizes()) << what;
@@ -61,10 +56,8 @@ inline void expect_close(const at::Tensor& actual,
 
 /// Runs `operation` and its autograd on `inputs` cast to the case's dtype, and `reference` on the
 /// same values in fp64.
-inline void expect_same_as_reference(const Case& c,
-                                     const Tensors& inputs,
-                                     const Operation& operation,
-                                     const Operation& reference,
+inline void expect_same_as_reference(const Case& c, const Tensors& inputs,
+                                     const Operation& operation, const Operation& reference,
                                      const std::string& what) {
   const auto label = what + " " + name(c) + " ";
   Tensors own;
@@ -80,9 +73,7 @@ inline void expect_same_as_reference(const Case& c,
   Tensors incoming;
   Tensors incoming_exact;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    expect_close(outputs[i].detach(),
-                 expected[i].detach(),
-                 c.tolerance,
+    expect_close(outputs[i].detach(), expected[i].detach(), c.tolerance,
                  label + "output " + std::to_string(i));
     incoming.push_back(at::randn(outputs[i].sizes(), at::kDouble).to(outputs[i].scalar_type()));
     incoming_exact.push_back(incoming.back().to(at::kDouble));

@@ -16,9 +16,7 @@ TEST(Swiglu, OfOneProjectionEqualsTheFormulaAndItsAutograd) {
     for (const auto& shape :
          std::vector<std::vector<std::int64_t>>{{1, 2}, {3, 14}, {2, 5, 64}, {7, 3328}, {0, 8}}) {
       expect_same_as_reference(
-          c,
-          {random(shape) * 3},
-          [&](const Tensors& in) { return Tensors{swiglu(in[0], c.path)}; },
+          c, {random(shape) * 3}, [&](const Tensors& in) { return Tensors{swiglu(in[0], c.path)}; },
           [](const Tensors& in) {
             const auto halves = in[0].chunk(2, -1);
             return Tensors{reference_swiglu(halves[0], halves[1])};
@@ -32,8 +30,7 @@ TEST(Swiglu, OfTwoProjectionsTakesStridedInput) {
   at::manual_seed(2);
   for (const auto& c : rounding_cases()) {
     expect_same_as_reference(
-        c,
-        {random({5, 3, 20}), random({3, 5, 20})},
+        c, {random({5, 3, 20}), random({3, 5, 20})},
         [&](const Tensors& in) { return Tensors{swiglu(in[0].transpose(0, 1), in[1], c.path)}; },
         [](const Tensors& in) { return Tensors{reference_swiglu(in[0].transpose(0, 1), in[1])}; },
         "pair");

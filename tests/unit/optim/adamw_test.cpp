@@ -50,8 +50,8 @@ TEST(AdamW, FollowsTheReferenceWithDecayOnMatricesOnly) {
     for (const ParamId id : {ParamId{0}, ParamId{2}})
       EXPECT_NEAR(registry.main(id)[1].item<double>(), matrix.weight, 1e-12);
     EXPECT_NEAR(registry.main(1)[1].item<double>(), norm.weight, 1e-12);
-    EXPECT_NEAR(
-        registry.view_of(optimizer->slots()[1].flat, 0)[2].item<double>(), matrix.second, 1e-15);
+    EXPECT_NEAR(registry.view_of(optimizer->slots()[1].flat, 0)[2].item<double>(), matrix.second,
+                1e-15);
   });
 }
 

@@ -51,11 +51,9 @@ TEST(Schedule, MiniMindStartsAtElevenTenthsInV2AndBelowOneInV3) {
 
   EXPECT_DOUBLE_EQ(learning_rate(with("minimind-v2", 50), 1, 100), 1.1);
   EXPECT_NEAR(learning_rate(with("minimind-v2", 0), 100, 100),
-              0.1 + 0.5 * (1 + std::cos(pi * 0.99)),
-              1e-12);
+              0.1 + 0.5 * (1 + std::cos(pi * 0.99)), 1e-12);
   EXPECT_NEAR(learning_rate(with("minimind-v3", 50), 1, 100),
-              0.1 + 0.45 * (1 + std::cos(pi * 0.01)),
-              1e-12);
+              0.1 + 0.45 * (1 + std::cos(pi * 0.01)), 1e-12);
   EXPECT_NEAR(learning_rate(with("minimind-v3", 0), 100, 100), 0.1, 1e-12);
 }
 

@@ -29,8 +29,7 @@ TEST(GradBuckets, SumsOverRanksWhateverTheBucketSize) {
         registry.begin_update(1);
         for (ParamId id = 5; id-- > 0;)
           registry.add_gradient(
-              id,
-              1,
+              id, 1,
               at::full({64}, static_cast<double>(id + 10 * static_cast<ParamId>(world.rank()))));
         buckets.finish();
 

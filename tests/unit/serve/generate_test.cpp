@@ -18,8 +18,7 @@ struct SmallModel {
   ParamRegistry registry;
   std::unique_ptr<Transformer> model;
 
-  explicit SmallModel(const char* preset,
-                      at::ScalarType dtype = at::kDouble,
+  explicit SmallModel(const char* preset, at::ScalarType dtype = at::kDouble,
                       ops::Path path = ops::Path::plain) {
     at::set_num_threads(1);
     ModelConfig config = model_preset(preset);
@@ -31,8 +30,8 @@ struct SmallModel {
     config.intermediate_size = 24;
     config.max_seq_len = 16;
     resolve(config, kVocab);
-    model = std::make_unique<Transformer>(
-        registry, config, ModelPart::whole(config), TransformerOptions{path, false, 0});
+    model = std::make_unique<Transformer>(registry, config, ModelPart::whole(config),
+                                          TransformerOptions{path, false, 0});
     registry.allocate(mesh, {dtype, dtype}, at::kCPU);
     model->prepare();
     registry.initialize(11);
@@ -85,9 +84,7 @@ TEST(Generate, GreedyIsWhatTheFullForwardSays) {
   SmallModel small("tiny");
   const std::vector<std::uint32_t> prompt{3, 7, 1};
   std::vector<std::uint32_t> seen;
-  const auto produced = generate(*small.model,
-                                 prompt,
-                                 std::nullopt,
+  const auto produced = generate(*small.model, prompt, std::nullopt,
                                  {.max_tokens = 6, .sampling = {.temperature = 0}},
                                  [&](std::uint32_t token) { seen.push_back(token); });
 
@@ -107,14 +104,12 @@ TEST(Generate, GreedyIsWhatTheFullForwardSays) {
 
 TEST(Generate, EndsAtTheEndTokenTheLimitOrTheLongestPosition) {
   SmallModel small("tiny");
-  const auto run =
-      [&](std::optional<std::uint32_t> end, std::int64_t max_tokens, std::size_t prompt_length) {
-        return generate(*small.model,
-                        std::vector<std::uint32_t>(prompt_length, 3),
-                        end,
-                        {.max_tokens = max_tokens, .sampling = {.temperature = 0}},
-                        [](std::uint32_t) {});
-      };
+  const auto run = [&](std::optional<std::uint32_t> end, std::int64_t max_tokens,
+                       std::size_t prompt_length) {
+    return generate(*small.model, std::vector<std::uint32_t>(prompt_length, 3), end,
+                    {.max_tokens = max_tokens, .sampling = {.temperature = 0}},
+                    [](std::uint32_t) {});
+  };
   const auto free = run(std::nullopt, 5, 3);
   ASSERT_EQ(free.size(), 5U);
   EXPECT_TRUE(run(free[0], 5, 3).empty());
@@ -126,9 +121,7 @@ TEST(Generate, EndsAtTheEndTokenTheLimitOrTheLongestPosition) {
 TEST(Generate, DrawsTheSameForTheSameSeed) {
   SmallModel small("tiny");
   const auto run = [&](std::int64_t seed) {
-    return generate(*small.model,
-                    {3},
-                    std::nullopt,
+    return generate(*small.model, {3}, std::nullopt,
                     {.max_tokens = 12, .sampling = {.temperature = 1, .seed = seed}},
                     [](std::uint32_t) {});
   };

@@ -95,8 +95,7 @@ TEST(AddedTokens, StaysLinearWhenEveryCharacterIsAStrippingToken) {
 
     AddedTokenMatcher(tokens).split(text, true, parts);  // quadratic time would take minutes
 
-    EXPECT_EQ(std::count_if(parts.list.begin(),
-                            parts.list.end(),
+    EXPECT_EQ(std::count_if(parts.list.begin(), parts.list.end(),
                             [](const TextPart& part) { return part.id.has_value(); }),
               600000);
   }

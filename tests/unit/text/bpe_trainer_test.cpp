@@ -38,8 +38,8 @@ WordCounter count(const std::vector<std::string>& texts) {
   return counter;
 }
 
-/// Training by the definition: count all pairs again before every merge. Ties go to the smaller
-/// ids.
+/// Training by the definition: count all pairs again before every merge.
+/// Ties go to the smaller ids.
 Merges plain_training(const WordCounter& counter, std::size_t num_merges) {
   std::map<std::string, std::size_t> id;
   for (int byte = 0; byte < 256; ++byte)

@@ -30,10 +30,8 @@ std::vector<Word> random_words(samples::Rng& rng, std::uint32_t letters, std::si
 }
 
 template <class Position>
-std::vector<IdPair> learn(const std::vector<Word>& words,
-                          std::size_t vocab_size,
-                          std::uint64_t min_frequency = 0,
-                          std::uint64_t max_length = kAnyLength) {
+std::vector<IdPair> learn(const std::vector<Word>& words, std::size_t vocab_size,
+                          std::uint64_t min_frequency = 0, std::uint64_t max_length = kAnyLength) {
   MergeLearner<Position> learner(kLetters);
   for (const Word& word : words) learner.add_word(word.ids, word.count);
   learner.learn(vocab_size, min_frequency, max_length);
@@ -41,10 +39,8 @@ std::vector<IdPair> learn(const std::vector<Word>& words,
 }
 
 /// By the definition: all pairs are counted again before every merge.
-std::vector<IdPair> plain(std::vector<Word> words,
-                          std::size_t vocab_size,
-                          std::uint64_t min_frequency = 0,
-                          std::uint64_t max_length = kAnyLength) {
+std::vector<IdPair> plain(std::vector<Word> words, std::size_t vocab_size,
+                          std::uint64_t min_frequency = 0, std::uint64_t max_length = kAnyLength) {
   std::vector<std::uint64_t> lengths(kLetters.size(), 1);
   std::vector<IdPair> merges;
   while (lengths.size() < vocab_size) {

@@ -88,46 +88,23 @@ TEST_P(KnownPattern, EqualsItsRegexOnAsciiOfEveryLength) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All,
-                         KnownPattern,
-                         testing::Values(SplitStep::gpt2,
-                                         SplitStep::llama3,
-                                         SplitStep::qwen2,
-                                         SplitStep::qwen35,
-                                         SplitStep::cl100k,
-                                         SplitStep::o200k,
+INSTANTIATE_TEST_SUITE_P(All, KnownPattern,
+                         testing::Values(SplitStep::gpt2, SplitStep::llama3, SplitStep::qwen2,
+                                         SplitStep::qwen35, SplitStep::cl100k, SplitStep::o200k,
                                          SplitStep::tekken));
 
 TEST(Splitter, ShowsHowThePatternsDiffer) {
   const std::string text = "don'T  12345 fooBar(x)//\n\n  y\n ";
 
-  EXPECT_EQ(
-      split(SplitStep::llama3, text),
-      (Pieces{
-          "don", "'T", " ", " ", "123", "45", " fooBar", "(x", ")//\n\n", " ", " y", "\n", " "}));
+  EXPECT_EQ(split(SplitStep::llama3, text), (Pieces{"don", "'T", " ", " ", "123", "45", " fooBar",
+                                                    "(x", ")//\n\n", " ", " y", "\n", " "}));
   EXPECT_EQ(split(SplitStep::qwen2, text),
-            (Pieces{"don",
-                    "'T",
-                    " ",
-                    " ",
-                    "1",
-                    "2",
-                    "3",
-                    "4",
-                    "5",
-                    " fooBar",
-                    "(x",
-                    ")//\n\n",
-                    " ",
-                    " y",
-                    "\n",
-                    " "}));
+            (Pieces{"don", "'T", " ", " ", "1", "2", "3", "4", "5", " fooBar", "(x", ")//\n\n", " ",
+                    " y", "\n", " "}));
   EXPECT_EQ(split(SplitStep::cl100k, text),
             (Pieces{"don", "'T", " ", " ", "12345", " fooBar", "(x", ")//\n\n", " ", " y", "\n "}));
-  EXPECT_EQ(
-      split(SplitStep::o200k, text),
-      (Pieces{
-          "don'T", " ", " ", "123", "45", " foo", "Bar", "(x", ")//\n\n", " ", " y", "\n", " "}));
+  EXPECT_EQ(split(SplitStep::o200k, text), (Pieces{"don'T", " ", " ", "123", "45", " foo", "Bar",
+                                                   "(x", ")//\n\n", " ", " y", "\n", " "}));
   EXPECT_EQ(split(SplitStep::qwen35, "e\u0301 \u0301"), (Pieces{"e\u0301", " \u0301"}));
   EXPECT_EQ(split(SplitStep::qwen2, "e\u0301 \u0301"), (Pieces{"e", "\u0301", " \u0301"}));
 }

@@ -16,9 +16,9 @@ TEST(StreamDecoder, NeverCutsACharacter) {
     for (const std::uint32_t id : tokenizer.encode(text)) {
       const std::string piece = stream.push(id);
       EXPECT_NO_THROW(check_utf8(piece, "piece"));
-      EXPECT_EQ(piece.find("\xEF\xBF\xBD"),
-                text.find("\xEF\xBF\xBD") == std::string::npos ? std::string::npos
-                                                               : piece.find("\xEF\xBF\xBD"));
+      EXPECT_EQ(piece.find("\xEF\xBF\xBD"), text.find("\xEF\xBF\xBD") == std::string::npos
+                                                ? std::string::npos
+                                                : piece.find("\xEF\xBF\xBD"));
       joined += piece;
     }
     joined += stream.finish();

@@ -50,21 +50,18 @@ TEST(TokenizerSpec, RefusesByNameWhatItDoesNotSupport) {
        R"({"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}, {"type": "Digits"}]})",
        "a step after ByteLevel"},
       {"/pre_tokenizer", R"({"type": "Sequence", "pretokenizers": []})", "no ByteLevel"},
-      {"/pre_tokenizer",
-       R"({"type": "Split", "behavior": "Removed", "pattern": {"Regex": "a"}})",
+      {"/pre_tokenizer", R"({"type": "Split", "behavior": "Removed", "pattern": {"Regex": "a"}})",
        "behavior = 'Removed'"},
       {"/pre_tokenizer",
        R"({"type": "Split", "behavior": "Isolated", "invert": true, "pattern": {"Regex": "a"}})",
        "invert"},
-      {"/pre_tokenizer",
-       R"({"type": "Split", "behavior": "Isolated", "pattern": {"String": " "}})",
+      {"/pre_tokenizer", R"({"type": "Split", "behavior": "Isolated", "pattern": {"String": " "}})",
        "type 'String'"},
       {"/pre_tokenizer",
        R"({"type": "Split", "behavior": "Isolated", "pattern": {"Regex": "\\w+"}})",
        "Regex = \\w+ is not supported"},
       {"/post_processor", R"({"type": "BertProcessing"})", "post_processor.cls"},
-      {"/post_processor",
-       R"({"type": "BertProcessing", "cls": ["a", 1], "sep": [1, 2]})",
+      {"/post_processor", R"({"type": "BertProcessing", "cls": ["a", 1], "sep": [1, 2]})",
        "sep must be [token, id]"},
       {"/post_processor",
        R"({"type": "Sequence", "processors": [{"type": "BertProcessing", "cls": ["a", 1],
@@ -73,8 +70,7 @@ TEST(TokenizerSpec, RefusesByNameWhatItDoesNotSupport) {
       {"/post_processor", R"({"type": "Metaspace"})", "type 'Metaspace'"},
       {"/decoder", "null", "decoder is null"},
       {"/decoder", R"({"type": "Sequence", "decoders": []})", "decoder has no step"},
-      {"/decoder",
-       R"({"type": "Sequence", "decoders": [{"type": "Fuse"}, {"type": "ByteLevel"}]})",
+      {"/decoder", R"({"type": "Sequence", "decoders": [{"type": "Fuse"}, {"type": "ByteLevel"}]})",
        "type 'Fuse'"},
       {"/decoder/type", R"("WordPiece")", "type 'WordPiece'"},
       {"/model/type", R"("Unigram")", "type 'Unigram'"},
@@ -106,11 +102,10 @@ TEST(TokenizerSpec, RefusesByNameWhatItDoesNotSupport) {
 }
 
 TEST(TokenizerSpec, RefusesBrokenTemplates) {
-  for (const char* single : {"[]",
-                             R"([{"Sequence": {"id": "B"}}])",
-                             R"([{"Sequence": {"id": "A"}}, {"Sequence": {"id": "A"}}])",
-                             R"([{"SpecialToken": {"id": "<x>"}}, {"Sequence": {"id": "A"}}])",
-                             "[7]"}) {
+  for (const char* single :
+       {"[]", R"([{"Sequence": {"id": "B"}}])",
+        R"([{"Sequence": {"id": "A"}}, {"Sequence": {"id": "A"}}])",
+        R"([{"SpecialToken": {"id": "<x>"}}, {"Sequence": {"id": "A"}}])", "[7]"}) {
     const auto action = [&] {
       parse_changed([&](Json& json) {
         json["post_processor"] = {{"type", "TemplateProcessing"},

@@ -20,8 +20,8 @@ TEST(ProgressLine, FormatsCounts) {
 }
 
 /// What a batch log would hold for steps first+1 .. last.
-std::string log_of(
-    std::int64_t first, std::int64_t last, std::int64_t total, std::int64_t every, bool active) {
+std::string log_of(std::int64_t first, std::int64_t last, std::int64_t total, std::int64_t every,
+                   bool active) {
   ::testing::internal::CaptureStderr();
   ProgressLine progress(first, total, every, active);
   for (std::int64_t step = first + 1; step <= last; ++step) {

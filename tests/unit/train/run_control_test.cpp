@@ -238,8 +238,8 @@ TEST_F(RunFolderTest, StatusSaysHowItEnded) {
 }
 
 TEST_F(RunFolderTest, ATreeCanBeDeletedBesideLibTorch) {
-  // libtorch exports functions of std::filesystem of its own; the one of the system must be found
-  // first.
+  // libtorch exports functions of std::filesystem of its own; the one of the
+  // system must be found first.
   std::filesystem::create_directories(at("tree/deep"));
   std::ofstream(at("tree/deep") / "file") << "x";
   std::error_code code;

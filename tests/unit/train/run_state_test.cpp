@@ -21,12 +21,8 @@ namespace {
 
 using Values = std::map<std::string, std::string>;
 
-const Values kGood{{"step", "20"},
-                   {"update", "19"},
-                   {"data.next_sample", "240"},
-                   {"tokens", "7680"},
-                   {"scaler.scale", "1024"},
-                   {"scaler.good_steps", "3"}};
+const Values kGood{{"step", "20"},     {"update", "19"},         {"data.next_sample", "240"},
+                   {"tokens", "7680"}, {"scaler.scale", "1024"}, {"scaler.good_steps", "3"}};
 
 TEST(RunState, ProgressIsLoadedAsItWasSaved) {
   LossScaler scaler(/*dynamic=*/true);
@@ -261,8 +257,8 @@ TEST(MemoryNeed, AbsurdSizesAreCountedAndTheirKeysNamed) {
     RunConfig config = tiny_run(change);
     const std::unique_ptr<ConfigSet> keys = make_run_keys(config);
     try {
-      check_memory(
-          memory_need(config, {at::kFloat, at::kFloat}), 1, {64e9, 64e9}, "this machine", *keys);
+      check_memory(memory_need(config, {at::kFloat, at::kFloat}), 1, {64e9, 64e9}, "this machine",
+                   *keys);
       FAIL() << words;
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::usage);

@@ -7,8 +7,7 @@
 namespace trireme {
 namespace {
 
-std::optional<ChatProblem> read(ChatForm form,
-                                const std::string& json,
+std::optional<ChatProblem> read(ChatForm form, const std::string& json,
                                 std::vector<Conversation>& conversations) {
   static std::string padded;
   padded = json + std::string(64, '\0');
@@ -169,9 +168,9 @@ TEST(ChatReader, SaysWhyARecordIsBad) {
 
 TEST(ChatReader, TellsBadTextFromBadRecords) {
   std::vector<Conversation> conversations;
-  const auto surrogate = read(ChatForm::conversation,
-                              of_messages(R"({"role": "assistant", "content": "a\ud800"})"),
-                              conversations);
+  const auto surrogate =
+      read(ChatForm::conversation, of_messages(R"({"role": "assistant", "content": "a\ud800"})"),
+           conversations);
   const auto broken = read(ChatForm::conversation, "{", conversations);
 
   ASSERT_TRUE(surrogate && broken);

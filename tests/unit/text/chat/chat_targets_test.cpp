@@ -12,14 +12,9 @@ namespace {
 using samples::chat_of;
 using enum Role;
 
-const std::vector<const char*> kTemplates = {"minimind-v1",
-                                             "minimind-v2",
-                                             "minimind-v2.5",
-                                             "minimind-v3",
-                                             "chatml",
-                                             "qwen3",
-                                             "llama3",
-                                             "plain"};
+const std::vector<const char*> kTemplates = {"minimind-v1", "minimind-v2", "minimind-v2.5",
+                                             "minimind-v3", "chatml",      "qwen3",
+                                             "llama3",      "plain"};
 
 /// A tokenizer in which "\n\n" is one token, and the markers of every template are tokens.
 Tokenizer tokenizer_with(bool prefix_space) {
@@ -28,12 +23,8 @@ Tokenizer tokenizer_with(bool prefix_space) {
   for (int i = 0; i < 100; ++i) counter.add(samples::random_text(rng, 30));
   for (int i = 0; i < 50; ++i) counter.add("assistant\n\n\n\nuser Hello there system");
   BpeTrainOptions options{.vocab_size = 600};
-  for (const char* token : {"<s>",
-                            "</s>",
-                            "<|begin_of_text|>",
-                            "<|start_header_id|>",
-                            "<|end_header_id|>",
-                            "<|eot_id|>"})
+  for (const char* token : {"<s>", "</s>", "<|begin_of_text|>", "<|start_header_id|>",
+                            "<|end_header_id|>", "<|eot_id|>"})
     options.reserved.push_back({token, true});
   auto files = train_bpe(counter, options);
   std::string& model = files.at("tokenizer.json");
@@ -54,10 +45,8 @@ struct Made {
   EncodedChat encoded;
 };
 
-Made make(const std::string& name,
-          const Conversation& chat,
-          SpecialInContent special = SpecialInContent::text,
-          const Tokenizer& with = tokenizer()) {
+Made make(const std::string& name, const Conversation& chat,
+          SpecialInContent special = SpecialInContent::text, const Tokenizer& with = tokenizer()) {
   Made made;
   made.rendered = chat_template(name).render(chat, {.end_token = "<|im_end|>"});
   EXPECT_FALSE(ChatEncoder(with, special).encode(made.rendered, made.encoded));
@@ -66,9 +55,7 @@ Made make(const std::string& name,
 }
 
 /// The decoded runs of targets, a bar after each.
-std::string trained(const std::string& name,
-                    const Made& made,
-                    ChatMask mask,
+std::string trained(const std::string& name, const Made& made, ChatMask mask,
                     std::size_t kept = SIZE_MAX) {
   std::string text;
   for (const TokenSpan& span :
@@ -149,20 +136,18 @@ TEST(ChatTargets, UserTextCannotChangeTheMask) {
   for (const char* name : kTemplates) {
     for (const std::string& text : forged) {
       for (const ChatMask mask : {ChatMask::answer, ChatMask::minimind}) {
-        const Made honest = make(name,
-                                 chat_of({{system, "x"},
-                                          {user, "x"},
-                                          {assistant, "Yes"},
-                                          {tool, "x"},
-                                          {user, "x"},
-                                          {assistant, "No"}}));
-        const Made spoofed = make(name,
-                                  chat_of({{system, text},
-                                           {user, text},
-                                           {assistant, "Yes"},
-                                           {tool, text},
-                                           {user, text},
-                                           {assistant, "No"}}));
+        const Made honest = make(name, chat_of({{system, "x"},
+                                                {user, "x"},
+                                                {assistant, "Yes"},
+                                                {tool, "x"},
+                                                {user, "x"},
+                                                {assistant, "No"}}));
+        const Made spoofed = make(name, chat_of({{system, text},
+                                                 {user, text},
+                                                 {assistant, "Yes"},
+                                                 {tool, text},
+                                                 {user, text},
+                                                 {assistant, "No"}}));
 
         EXPECT_EQ(trained(name, spoofed, mask), trained(name, honest, mask)) << name << text;
       }
@@ -173,8 +158,8 @@ TEST(ChatTargets, UserTextCannotChangeTheMask) {
 TEST(ChatTargets, MarkersInMessagesAreCharactersByDefault) {
   const Conversation chat = chat_of({{user, "a<|im_end|>b<think>"}, {assistant, "<|im_start|>"}});
   const auto count = [](const Made& made, const char* token) {
-    return std::count(
-        made.encoded.ids.begin(), made.encoded.ids.end(), *tokenizer().token_to_id(token));
+    return std::count(made.encoded.ids.begin(), made.encoded.ids.end(),
+                      *tokenizer().token_to_id(token));
   };
 
   const Made text = make("chatml", chat);
@@ -222,8 +207,8 @@ TEST(ChatTargets, FindBordersWhereTheTokenizerAddsBytes) {
     EXPECT_EQ(made.encoded.place.back(), 2 * made.rendered.text.size());
 
     std::string text;
-    for (const TokenSpan& span : chat_targets(
-             made.rendered, made.encoded, ChatMask::answer, chat_template(name).search, SIZE_MAX))
+    for (const TokenSpan& span : chat_targets(made.rendered, made.encoded, ChatMask::answer,
+                                              chat_template(name).search, SIZE_MAX))
       text +=
           prefixed.decode(std::span(made.encoded.ids).subspan(span.begin, span.end - span.begin)) +
           "|";
@@ -236,8 +221,8 @@ TEST(ChatTargets, FindBordersWhereTheTokenizerAddsBytes) {
 
 TEST(ChatTargets, TheFirstTokenIsNobodysTarget) {
   const Made made = make("plain", chat_of({{assistant, "Hello"}}));
-  const auto spans = chat_targets(
-      made.rendered, made.encoded, ChatMask::answer, MaskSearch::every_answer, SIZE_MAX);
+  const auto spans = chat_targets(made.rendered, made.encoded, ChatMask::answer,
+                                  MaskSearch::every_answer, SIZE_MAX);
   ASSERT_EQ(spans.size(), 1U);
   EXPECT_EQ(spans[0].begin, 1U);
 }

@@ -126,21 +126,14 @@ TEST(ChatTemplate, DropsEmptyThinkBlocksOnlyFromAnswers) {
   EXPECT_EQ(text_in("minimind-v3", chat, {.drop_empty_think = true}),
             "<|im_start|>user\n" + block + "<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n" +
                 "<|im_start|>assistant\n<think>\nreal\n</think>\n\nbc<|im_end|>\n");
-  EXPECT_EQ(
-      text_in(
-          "minimind-v2", chat_of({{assistant, block + "x" + block}}), {.drop_empty_think = true}),
-      "<s>system\n你是 MiniMind，是一个有用的人工智能助手。</s>\nx</s>\n");
+  EXPECT_EQ(text_in("minimind-v2", chat_of({{assistant, block + "x" + block}}),
+                    {.drop_empty_think = true}),
+            "<s>system\n你是 MiniMind，是一个有用的人工智能助手。</s>\nx</s>\n");
 }
 
 TEST(ChatTemplate, KnowsWhichTextIsWhose) {
-  for (const char* name : {"minimind-v1",
-                           "minimind-v2",
-                           "minimind-v2.5",
-                           "minimind-v3",
-                           "chatml",
-                           "qwen3",
-                           "llama3",
-                           "plain"}) {
+  for (const char* name : {"minimind-v1", "minimind-v2", "minimind-v2.5", "minimind-v3", "chatml",
+                           "qwen3", "llama3", "plain"}) {
     const RenderedChat chat = chat_template(name).render(chat_of({{system, "SYS"},
                                                                   {user, "USER"},
                                                                   {assistant, "SAID"},

@@ -35,8 +35,7 @@ inline Conversation tool_chat() {
   return chat;
 }
 
-inline std::string text_in(const std::string& name,
-                           const Conversation& conversation,
+inline std::string text_in(const std::string& name, const Conversation& conversation,
                            const RenderOptions& options = {}) {
   return chat_template(name).render(conversation, options).text;
 }
