@@ -8,12 +8,12 @@
 #include "bin/trireme/generate_command.hpp"
 #include "bin/trireme/pretrain_command.hpp"
 #include "bin/version.hpp"
+#include "comm/agree.hpp"
 #include "comm/factory.hpp"
 #include "comm/session.hpp"
 #include "core/files/hdf5.hpp"
 #include "core/process/run_main.hpp"
 #include "parallel/torch_errors.hpp"
-#include "train/control/agreement.hpp"
 
 namespace trireme {
 namespace {
@@ -40,7 +40,8 @@ int run_on_all_ranks(const CommandLine& line, std::unique_ptr<Communicator>& wor
   const int code = run_main("trireme", [&] {
     try {
       int result = kExitDone;
-      all_or_none(*world, [&] { result = line.run(argc, argv); });
+      all_or_none(*world,
+                  [&] { result = with_torch_errors([&] { return line.run(argc, argv); }); });
       return result;
     } catch (const PeerFailed& peer) {
       return peer.code();

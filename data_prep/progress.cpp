@@ -44,19 +44,20 @@ ProgressMode parse_progress_mode(std::string_view name) {
   fail(ErrorKind::usage, "--progress ", name, ", must be auto, bar, log or none");
 }
 
-Progress::Progress(std::string what, std::uint64_t total_bytes, ProgressMode mode)
+ProgressDisplay::ProgressDisplay(std::string what, std::uint64_t total_bytes, ProgressMode mode)
     : what_(std::move(what)), total_bytes_(total_bytes), mode_(mode) {
   if (mode_ == ProgressMode::automatic)
     mode_ = is_terminal() ? ProgressMode::bar : ProgressMode::log;
 }
 
-void Progress::add(std::uint64_t bytes, std::uint64_t documents, std::uint64_t tokens) noexcept {
+void ProgressDisplay::add(std::uint64_t bytes, std::uint64_t documents,
+                          std::uint64_t tokens) noexcept {
   bytes_ += bytes;
   documents_ += documents;
   tokens_ += tokens;
 }
 
-std::string Progress::line() const {
+std::string ProgressDisplay::line() const {
   const double seconds = std::max(timer_.seconds(), 1e-9);
   const auto bytes = static_cast<double>(bytes_.load());
   const auto done = bytes + static_cast<double>(skipped_.load());
@@ -72,7 +73,7 @@ std::string Progress::line() const {
              eta);
 }
 
-void Progress::show() {
+void ProgressDisplay::show() {
   const double now = timer_.seconds();
   if (mode_ == ProgressMode::none ||
       now - shown_at_s_ < (mode_ == ProgressMode::bar ? kBarPeriod : kLogPeriod))
@@ -86,7 +87,7 @@ void Progress::show() {
   }
 }
 
-void Progress::finish() {
+void ProgressDisplay::finish() {
   if (mode_ == ProgressMode::none) return;
   if (mode_ == ProgressMode::bar) std::fputs("\r\033[K", stderr);
   log::info(cat(line(), "  took ", format_duration(timer_.seconds())));

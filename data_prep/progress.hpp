@@ -15,9 +15,9 @@ ProgressMode parse_progress_mode(std::string_view name);
 
 /// Done and to do of a job over bytes of text, on stderr: one redrawn line on a terminal, else a
 /// full line every 30 s and at the end. add() from any thread, show() and finish() from one.
-class Progress {
+class ProgressDisplay {
  public:
-  Progress(std::string what, std::uint64_t total_bytes, ProgressMode mode);
+  ProgressDisplay(std::string what, std::uint64_t total_bytes, ProgressMode mode);
 
   /// Bytes that need no work: they count as done, not for the rate.
   void skip(std::uint64_t bytes) noexcept { skipped_ += bytes; }

@@ -3,12 +3,12 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/format/agree.hpp"
 #include "checkpoint/upkeep/commands.hpp"
+#include "comm/agree.hpp"
 #include "core/files/json.hpp"
 #include "core/process/run_main.hpp"
+#include "parallel/device.hpp"
 #include "serve/load_model.hpp"
-#include "train/run/device.hpp"
 
 namespace trireme {
 

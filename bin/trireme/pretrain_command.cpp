@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "comm/agree.hpp"
 #include "comm/factory.hpp"
 #include "comm/liveness/heartbeat.hpp"
 #include "comm/liveness/watchdog_stacks.hpp"
@@ -14,7 +15,6 @@
 #include "core/process/failpoints.hpp"
 #include "core/process/run_main.hpp"
 #include "core/process/stop_signals.hpp"
-#include "train/control/agreement.hpp"
 #include "train/control/leave_run.hpp"
 #include "train/run/run_keys.hpp"
 #include "train/run/training_run.hpp"

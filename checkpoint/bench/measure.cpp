@@ -11,10 +11,10 @@
 #include <cstring>
 #include <functional>
 
-#include "checkpoint/format/agree.hpp"
 #include "checkpoint/load/load.hpp"
 #include "checkpoint/save/save.hpp"
 #include "checkpoint/save/write_behind.hpp"
+#include "comm/agree.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/files/folders.hpp"

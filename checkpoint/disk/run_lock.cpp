@@ -14,7 +14,7 @@
 #include <random>
 #include <vector>
 
-#include "checkpoint/format/agree.hpp"
+#include "comm/agree.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/files/folders.hpp"

@@ -7,12 +7,12 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint/format/agree.hpp"
 #include "checkpoint/format/convert.hpp"
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/hf/hf_config.hpp"
 #include "checkpoint/hf/safetensors.hpp"
+#include "comm/agree.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/files/folders.hpp"

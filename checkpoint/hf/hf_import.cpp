@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "checkpoint/disk/run_lock.hpp"
-#include "checkpoint/format/agree.hpp"
 #include "checkpoint/format/convert.hpp"
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/format/model_values.hpp"
@@ -20,6 +19,7 @@
 #include "checkpoint/hf/safetensors.hpp"
 #include "checkpoint/hf/tokenizer_size.hpp"
 #include "checkpoint/save/save.hpp"
+#include "comm/agree.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/hash/xxh3.hpp"

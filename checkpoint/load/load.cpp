@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "checkpoint/disk/disk_reader.hpp"
-#include "checkpoint/format/agree.hpp"
 #include "checkpoint/load/slice_reader.hpp"
+#include "comm/agree.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/hash/xxh3.hpp"

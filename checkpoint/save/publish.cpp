@@ -2,8 +2,8 @@
 
 #include <cerrno>
 
-#include "checkpoint/format/agree.hpp"
 #include "checkpoint/format/folder.hpp"
+#include "comm/agree.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/files/refusal.hpp"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "checkpoint/format/agree.hpp"
+#include "comm/agree.hpp"
 #include "core/hash/xxh3.hpp"
 #include "core/process/failpoints.hpp"
 

@@ -3,13 +3,13 @@
 #include <optional>
 
 #include "checkpoint/disk/run_lock.hpp"
-#include "checkpoint/format/agree.hpp"
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/hf/hf_export.hpp"
 #include "checkpoint/upkeep/diff.hpp"
 #include "checkpoint/upkeep/reshard.hpp"
 #include "checkpoint/upkeep/retention.hpp"
 #include "checkpoint/upkeep/verify.hpp"
+#include "comm/agree.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "core/number.hpp"

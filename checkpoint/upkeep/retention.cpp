@@ -4,8 +4,8 @@
 #include <set>
 
 #include "checkpoint/disk/disk_reader.hpp"
-#include "checkpoint/format/agree.hpp"
 #include "checkpoint/format/folder.hpp"
+#include "comm/agree.hpp"
 #include "core/error.hpp"
 #include "core/number.hpp"
 

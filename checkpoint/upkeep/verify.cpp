@@ -4,10 +4,10 @@
 #include <set>
 
 #include "checkpoint/disk/disk_reader.hpp"
-#include "checkpoint/format/agree.hpp"
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/format/slice_sums.hpp"
 #include "checkpoint/load/logical_reader.hpp"
+#include "comm/agree.hpp"
 #include "core/error.hpp"
 #include "core/hash/sha256.hpp"
 

@@ -177,8 +177,8 @@ class Importer {
       mine.push_back(pending[i]);
       bytes += stored_bytes(units_[pending[i]]);
     }
-    Progress progress(size == 1 ? "import" : cat("import, rank ", rank_), bytes,
-                      rank_ == 0 ? config_.progress : ProgressMode::none);
+    ProgressDisplay progress(size == 1 ? "import" : cat("import, rank ", rank_), bytes,
+                             rank_ == 0 ? config_.progress : ProgressMode::none);
     for (const std::size_t unit : mine) {
       const ShardCounts counts = make_shard(unit);
       progress.add(stored_bytes(units_[unit]), counts.documents, counts.tokens);

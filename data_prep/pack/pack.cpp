@@ -144,7 +144,8 @@ class Packer {
     if (mine.empty()) return 0;
     std::uint64_t bytes = 0;
     for (const std::size_t unit : mine) bytes += bytes_of(units_[unit]);
-    Progress progress("compare inputs", bytes, rank_ == 0 ? config_.progress : ProgressMode::none);
+    ProgressDisplay progress("compare inputs", bytes,
+                             rank_ == 0 ? config_.progress : ProgressMode::none);
     WorkerPool pool(thread_count(config_.threads));
     BlockReader reader(files_, pool.num_threads());
     const auto hash = [&](std::size_t unit) {
@@ -161,7 +162,7 @@ class Packer {
     std::vector<std::uint64_t> bytes(units_.size());
     std::uint64_t to_do = 0;
     for (const std::size_t unit : pending) to_do += bytes[unit] = bytes_of(units_[unit]);
-    Progress progress("pack", to_do, rank_ == 0 ? config_.progress : ProgressMode::none);
+    ProgressDisplay progress("pack", to_do, rank_ == 0 ? config_.progress : ProgressMode::none);
     std::uint64_t bad_lines = 0;  // of all ranks, on rank 0
     const auto on_tally = [&](const UnitTally& tally) {
       progress.add(tally.bytes, tally.documents, tally.tokens);

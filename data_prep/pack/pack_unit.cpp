@@ -63,7 +63,8 @@ void join(const BlockResult& block, std::uint32_t file, UnitResult& unit) {
 
 UnitResult tokenize_unit(const std::vector<InputFile>& files, const Unit& unit,
                          const Tokenizer& tokenizer, const PackConfig& config, BlockReader& reader,
-                         WorkerPool& pool, Progress& progress, const std::function<void()>& tick) {
+                         WorkerPool& pool, ProgressDisplay& progress,
+                         const std::function<void()>& tick) {
   const std::vector<ByteRange> blocks = split_blocks(unit, kBlockBytes);
   std::vector<BlockResult> results(blocks.size());
   UnitTokenizer work(tokenizer, config, pool.num_threads());
@@ -97,8 +98,8 @@ UnitResult tokenize_unit(const std::vector<InputFile>& files, const Unit& unit,
   return result;
 }
 
-std::string hash_unit(const Unit& unit, BlockReader& reader, WorkerPool& pool, Progress& progress,
-                      const std::function<void()>& tick) {
+std::string hash_unit(const Unit& unit, BlockReader& reader, WorkerPool& pool,
+                      ProgressDisplay& progress, const std::function<void()>& tick) {
   const std::vector<ByteRange> blocks = split_blocks(unit, kBlockBytes);
   std::vector<std::uint64_t> hashes(blocks.size());
   reader.start(blocks);

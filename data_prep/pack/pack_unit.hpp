@@ -36,11 +36,12 @@ struct UnitResult {
 /// OnBadText::error (the first in input order), and UnitDropped at a second stop signal.
 UnitResult tokenize_unit(const std::vector<InputFile>& files, const Unit& unit,
                          const Tokenizer& tokenizer, const PackConfig& config, BlockReader& reader,
-                         WorkerPool& pool, Progress& progress, const std::function<void()>& tick);
+                         WorkerPool& pool, ProgressDisplay& progress,
+                         const std::function<void()>& tick);
 
 /// The input_xxh3 that tokenize_unit would give, at the speed of reading. Throws UnitDropped at a
 /// stop signal, else as BlockReader::read.
-std::string hash_unit(const Unit& unit, BlockReader& reader, WorkerPool& pool, Progress& progress,
-                      const std::function<void()>& tick);
+std::string hash_unit(const Unit& unit, BlockReader& reader, WorkerPool& pool,
+                      ProgressDisplay& progress, const std::function<void()>& tick);
 
 }  // namespace trireme

@@ -100,8 +100,8 @@ Worker count_on_this_rank(const TrainTokenizerConfig& config, Communicator* worl
   lines.start(blocks);
   std::vector<Worker> workers;
   for (int i = 0; i < pool.num_threads(); ++i) workers.emplace_back(config, cut);
-  Progress progress(size == 1 ? "count words" : cat("count words, rank ", rank), bytes,
-                    rank == 0 ? config.progress : ProgressMode::none);
+  ProgressDisplay progress(size == 1 ? "count words" : cat("count words, rank ", rank), bytes,
+                           rank == 0 ? config.progress : ProgressMode::none);
   pool.run(
       blocks.size(),
       [&](std::size_t i, int worker) {

@@ -188,6 +188,14 @@ double ModelConfig::num_parameters_wide() const {
   return count_parameters<double>(*this);
 }
 
+double ModelConfig::flops_per_token(std::int64_t seq_len) const {
+  const std::int64_t embedding = vocab_size * hidden_size;
+  const std::int64_t lookup_only = tie_embeddings ? 0 : embedding;
+  const auto matmul_weights = static_cast<double>(num_parameters() - lookup_only);
+  return 6.0 * matmul_weights +
+         12.0 * static_cast<double>(num_layers * num_heads * head_dim * seq_len);
+}
+
 void check(ModelConfig config, Problems& problems) {
   const std::vector<std::string> names = model_preset_names();
   // No preset is no mistake here; help still learns the names.

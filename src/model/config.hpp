@@ -55,6 +55,10 @@ struct ModelConfig {
   [[nodiscard]] std::int64_t num_parameters() const;
   /// The same for sizes whose product int64 may not hold.
   [[nodiscard]] double num_parameters_wide() const;
+  /// Floating-point operations of one token of training: 6 * matmul weights + 12 * layers * heads *
+  /// head_dim * seq_len (attention not halved for causality, recomputation not counted). Source:
+  /// Chowdhery et al., "PaLM", 2022, appendix B.
+  [[nodiscard]] double flops_per_token(std::int64_t seq_len) const;
 };
 
 /// All of a preset's values; head_dim, intermediate_size and vocab_size stay 0, because they follow

@@ -25,11 +25,11 @@ AdamW::AdamW(const OptimConfig& config, ParamRegistry& registry)
   }
 }
 
-void AdamW::step(std::int64_t step, double lr) {
+void AdamW::step(std::int64_t update, double lr) {
   const at::NoGradGuard no_grad;
   for (Group& group : groups_) {
     if (group.weights.empty()) continue;
-    group.steps.front().fill_(static_cast<double>(step));
+    group.steps.front().fill_(static_cast<double>(update));
     at::_fused_adamw_(group.weights, group.grads, group.exp_avgs, group.exp_avg_sqs, {},
                       group.steps, lr, config_.beta1, config_.beta2, group.decay, config_.eps,
                       /*amsgrad=*/false,

@@ -9,7 +9,7 @@ class AdamW : public Optimizer {
  public:
   AdamW(const OptimConfig& config, ParamRegistry& registry);
 
-  void step(std::int64_t step, double lr) override;
+  void step(std::int64_t update, double lr) override;
   [[nodiscard]] std::vector<OptimizerSlot> slots() override;
 
  private:

@@ -22,9 +22,9 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  /// One update number `step` (from 1, skipped updates do not count) at learning rate `lr`.
+  /// Update number `update` (from 1, skipped updates do not count) at learning rate `lr`.
   /// Gradients are final: summed, scaled and clipped.
-  virtual void step(std::int64_t step, double lr) = 0;
+  virtual void step(std::int64_t update, double lr) = 0;
 
   /// State to be saved and loaded, beside the step number.
   [[nodiscard]] virtual std::vector<OptimizerSlot> slots() = 0;

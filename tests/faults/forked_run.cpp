@@ -13,6 +13,7 @@
 #include <optional>
 #include <thread>
 
+#include "comm/agree.hpp"
 #include "comm/liveness/heartbeat.hpp"
 #include "config/config_set.hpp"
 #include "core/error.hpp"
@@ -23,9 +24,8 @@
 #include "core/process/stop_signals.hpp"
 #include "core/timer.hpp"
 #include "faults/socket_world.hpp"
-#include "train/control/agreement.hpp"
+#include "parallel/device.hpp"
 #include "train/control/leave_run.hpp"
-#include "train/run/device.hpp"
 #include "train/run/run_keys.hpp"
 #include "train/run/training_run.hpp"
 

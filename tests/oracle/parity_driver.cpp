@@ -23,8 +23,8 @@
 #include "core/process/run_main.hpp"
 #include "data/loader.hpp"
 #include "optim/schedule.hpp"
+#include "parallel/device.hpp"
 #include "parallel/torch_bridge.hpp"
-#include "train/run/device.hpp"
 #include "train/run/run_keys.hpp"
 #include "train/step/step.hpp"
 

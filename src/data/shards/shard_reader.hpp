@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "core/files/file.hpp"
-#include "data/sequences/pack_documents.hpp"
 #include "data/shards/frame.hpp"
+#include "data/shards/pack_table.hpp"
 #include "data/shards/schema.hpp"
 #include "data/shards/shard_meta.hpp"
 #include "data/shards/targets.hpp"

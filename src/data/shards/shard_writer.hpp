@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/sequences/pack_documents.hpp"
+#include "data/shards/pack_table.hpp"
 #include "data/shards/shard_meta.hpp"
 #include "data/shards/targets.hpp"
 

@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "data/sequences/pack_documents.hpp"
+#include "data/shards/pack_table.hpp"
 
 /// Which tokens of a document are targets, where not all are (sets of kind sft and dpo).
 namespace trireme {

@@ -58,7 +58,7 @@ void MergeLearner<Position>::count_pairs() {
     std::uint64_t fill = 0;
   };
 
-  PairTable<First> first;
+  IdPairTable<First> first;
   const auto each_pair = [this](auto&& visit) {
     std::size_t run = 0;
     for (std::size_t i = 1; i + 1 < symbols_.size(); ++i) {

@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "text/bpe/pair_table.hpp"
+#include "text/bpe/id_pair_table.hpp"
 
 namespace trireme {
 
@@ -114,7 +114,7 @@ class MergeLearner {
   std::unordered_map<std::string, std::uint32_t> ids_;
   std::vector<std::uint32_t> symbols_;
   std::vector<Run> runs_;
-  PairTable<std::int64_t> counts_;
+  IdPairTable<std::int64_t> counts_;
   std::vector<std::vector<Position>> places_;  // a block for each merge, 0 for the first pairs
   std::vector<Candidate> heap_;
   std::vector<IdPair> merges_;

@@ -190,7 +190,7 @@ void Metrics::score(MetricsLine& line) {
                 SpikeDetector::kWindow, "; gradient norm ", line.facts.grad_norm));
 }
 
-void Metrics::save_spikes(std::map<std::string, std::string>& values) const {
+void Metrics::put_spikes(std::map<std::string, std::string>& values) const {
   values["spikes.loss"] = loss_spikes_.text();
   values["spikes.grad_norm"] = grad_norm_spikes_.text();
 }

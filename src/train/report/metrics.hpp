@@ -85,7 +85,7 @@ class Metrics {
   std::optional<MetricsLine> flush();
 
   /// The windows of the z-scores, for a checkpoint, and back.
-  void save_spikes(std::map<std::string, std::string>& values) const;
+  void put_spikes(std::map<std::string, std::string>& values) const;
   void restore_spikes(const std::map<std::string, std::string>& values);
 
   void write_resumed(std::int64_t step);

@@ -9,10 +9,10 @@
 
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/load/load.hpp"
+#include "comm/agree.hpp"
 #include "core/files/file.hpp"
 #include "core/files/json.hpp"
 #include "core/number.hpp"
-#include "train/control/agreement.hpp"
 #include "train/state/run_state.hpp"
 
 namespace trireme {

@@ -1,9 +1,9 @@
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/upkeep/commands.hpp"
 #include "checkpoint/upkeep/verify.hpp"
+#include "comm/agree.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
-#include "train/control/agreement.hpp"
 #include "train/run/training_model.hpp"
 #include "train/run/weights_start.hpp"
 #include "train/state/continuation.hpp"
@@ -177,11 +177,11 @@ void TrainingRun::log_start(const Checkpoint& checkpoint, bool weights,
     log::info(cat("configuration other than in ", where, ": ", changes_text(changes)));
 }
 
-void TrainingRun::save_history(std::map<std::string, std::string>& values) const {
+void TrainingRun::put_history(std::map<std::string, std::string>& values) const {
   values["chain"] = chain_->value();
   values["skipped_in_a_row"] = cat(skipped_->in_a_row());
-  metrics_->save_spikes(values);
-  save_fingerprint(values, fingerprint_);
+  metrics_->put_spikes(values);
+  put_fingerprint(values, fingerprint_);
   values["data.plan_hash"] = stream_->plan_hash();
 }
 

@@ -3,9 +3,9 @@
 #include <cmath>
 #include <set>
 
-#include "checkpoint/format/agree.hpp"
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/format/model_values.hpp"
+#include "comm/agree.hpp"
 #include "comm/liveness/activity.hpp"
 #include "core/error.hpp"
 #include "core/files/refusal.hpp"
@@ -14,11 +14,10 @@
 #include "core/process/failpoints.hpp"
 #include "core/process/stop_signals.hpp"
 #include "optim/schedule.hpp"
+#include "parallel/device.hpp"
 #include "parallel/torch_errors.hpp"
-#include "train/control/agreement.hpp"
 #include "train/control/verdict.hpp"
 #include "train/health/divergence_advice.hpp"
-#include "train/run/device.hpp"
 #include "train/run/evaluate.hpp"
 #include "train/run/training_model.hpp"
 #include "train/state/resume.hpp"
@@ -258,11 +257,11 @@ void TrainingRun::save() {
   saver_->wait_copied();
   model_->state.stage();
   StateDict state{model_->state.tensors(), {}, files_};
-  save_progress(state.values, progress_, model_->scaler);
-  save_config(state.values, keys_);
+  put_progress(state.values, progress_, model_->scaler);
+  put_config(state.values, keys_);
   put_model_values(config_.model, state.values);
   state.values.merge(stream_->state(progress_.next_sample));
-  save_history(state.values);
+  put_history(state.values);
   if (valid_loss_.first == progress_.step)
     state.values[kValidLossValue] = number_text(valid_loss_.second);
   saver_->save(progress_.step, state);

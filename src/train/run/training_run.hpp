@@ -130,7 +130,7 @@ class TrainingRun {
   /// Main weights of this rank at the steps that the chain takes them in; else none.
   std::span<const std::byte> weights_to_hash(std::int64_t step);
   /// What is neither tensor nor progress: chain, skipped steps, windows of z-scores, fingerprint.
-  void save_history(std::map<std::string, std::string>& values) const;
+  void put_history(std::map<std::string, std::string>& values) const;
   void load_history(const std::map<std::string, std::string>& values);
 
   RunConfig& config_;

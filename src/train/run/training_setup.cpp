@@ -2,15 +2,15 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "checkpoint/format/agree.hpp"
 #include "checkpoint/format/folder.hpp"
+#include "comm/agree.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/log.hpp"
 #include "core/process/stop_signals.hpp"
-#include "train/control/agreement.hpp"
+#include "parallel/device.hpp"
+#include "parallel/torch_errors.hpp"
 #include "train/control/verdict.hpp"
-#include "train/run/device.hpp"
 #include "train/run/training_model.hpp"
 #include "train/state/resume.hpp"
 
@@ -49,13 +49,13 @@ void TrainingRun::prepare() {
   all_or_none(world_, [&] {
     open_data();
     resolve_config();
-    check_room();
+    with_torch_errors([&] { check_room(); });
     leave_if_stop_asked();
   });
   all_or_none(world_, [&] { claim_folder(); });
   claimed_ = true;
   all_or_none(world_, [&] {
-    build();
+    with_torch_errors([&] { build(); });
     leave_if_stop_asked();
   });
   resume();
@@ -178,7 +178,7 @@ void TrainingRun::build() {
   const ParamDTypes dtypes = precision_dtypes(config_.train.precision);
   model_ = std::make_unique<Model>(config_, ranks_, device, dtypes);
   const double peak = peak_flops(device, dtypes.compute) * world_.size();
-  metrics_.emplace(world_, folder_.metrics(), flops_per_token(config_.model, config_.train.seq_len),
+  metrics_.emplace(world_, folder_.metrics(), config_.model.flops_per_token(config_.train.seq_len),
                    peak);
   saver_.emplace(folder_.checkpoints(), run_identity(keys_, stream_->content_hash()),
                  config_.checkpoint, lock_ ? &*lock_ : nullptr, world_);

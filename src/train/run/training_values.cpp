@@ -1,8 +1,9 @@
+#include "comm/agree.hpp"
 #include "core/error.hpp"
+#include "parallel/device.hpp"
+#include "parallel/torch_errors.hpp"
 #include "train/config/open_values.hpp"
-#include "train/control/agreement.hpp"
 #include "train/health/memory_need.hpp"
-#include "train/run/device.hpp"
 #include "train/run/training_run.hpp"
 
 /// The part of a run that settles what was left open and whether there is room for it.
@@ -13,7 +14,9 @@ void TrainingRun::choose_values() {
   OpenValueFacts facts;
   all_or_none(world_, [&] {
     facts.data_ranks = data_ranks(config_.parallel, world_.size());
-    bf16 = has_bf16(choose_device(config_.train.device, ranks_.launch.local_rank)) ? 1 : 0;
+    bf16 = with_torch_errors([&] {
+      return has_bf16(choose_device(config_.train.device, ranks_.launch.local_rank)) ? 1 : 0;
+    });
     if (start_.kind == RunStart::Kind::go_on) facts.saved = start_.values;
   });
   // One precision for all, whatever GPUs the nodes have.

@@ -14,10 +14,10 @@
 #include <string_view>
 #include <vector>
 
+#include "comm/agree.hpp"
 #include "core/error.hpp"
 #include "core/hash/xxh3.hpp"
 #include "core/log.hpp"
-#include "train/control/agreement.hpp"
 
 namespace trireme {
 namespace {
@@ -120,7 +120,7 @@ Fingerprint take_fingerprint(Communicator& world, at::Device device, const std::
   return parse(broadcast_text(world, to_text(mine)));
 }
 
-void save_fingerprint(std::map<std::string, std::string>& values, const Fingerprint& fingerprint) {
+void put_fingerprint(std::map<std::string, std::string>& values, const Fingerprint& fingerprint) {
   for (const auto& [key, value] : fingerprint) values["fingerprint." + key] = value;
 }
 

@@ -19,7 +19,7 @@ using Fingerprint = std::map<std::string, std::string>;
 Fingerprint take_fingerprint(Communicator& world, at::Device device, const std::string& layout);
 
 /// As values of a checkpoint: "fingerprint.binary", ...
-void save_fingerprint(std::map<std::string, std::string>& values, const Fingerprint& fingerprint);
+void put_fingerprint(std::map<std::string, std::string>& values, const Fingerprint& fingerprint);
 
 /// What differs from the fingerprint in a checkpoint with these values: "threads 2 (was 4),
 /// binary";

@@ -67,7 +67,7 @@ std::string changes_text(const std::vector<ChangedKey>& changes) {
   return text;
 }
 
-void save_config(std::map<std::string, std::string>& values, const ConfigSet& config) {
+void put_config(std::map<std::string, std::string>& values, const ConfigSet& config) {
   for (const std::string& key : config.keys()) values["config." + key] = config.value(key);
 }
 

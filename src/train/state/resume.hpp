@@ -8,7 +8,7 @@
 namespace trireme {
 
 /// The resolved configuration as values of a checkpoint: "config.optim.lr" -> "0.0003".
-void save_config(std::map<std::string, std::string>& values, const ConfigSet& config);
+void put_config(std::map<std::string, std::string>& values, const ConfigSet& config);
 
 /// A key for which a checkpoint holds another value.
 struct ChangedKey {

@@ -82,8 +82,8 @@ std::int64_t number_in(const std::map<std::string, std::string>& values, const c
   return value;
 }
 
-void save_progress(std::map<std::string, std::string>& values, const Progress& progress,
-                   const LossScaler& scaler) {
+void put_progress(std::map<std::string, std::string>& values, const Progress& progress,
+                  const LossScaler& scaler) {
   values["step"] = to_text(progress.step);
   values["update"] = to_text(progress.update);
   values["data.next_sample"] = to_text(progress.next_sample);

@@ -48,8 +48,8 @@ class StateView {
   int data_rank_;
 };
 
-void save_progress(std::map<std::string, std::string>& values, const Progress& progress,
-                   const LossScaler& scaler);
+void put_progress(std::map<std::string, std::string>& values, const Progress& progress,
+                  const LossScaler& scaler);
 /// The progress' next_sample alone.
 std::int64_t saved_next_sample(const std::map<std::string, std::string>& values);
 /// Of a checkpoint of `step`. Throws Error(data) for a value that is missing,

@@ -3,13 +3,12 @@
 #include <array>
 #include <cstdio>
 
-#include "checkpoint/format/agree.hpp"
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/upkeep/retention.hpp"
+#include "comm/agree.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "core/number.hpp"
-#include "train/control/agreement.hpp"
 
 namespace trireme {
 namespace {

@@ -2,11 +2,11 @@
 
 namespace trireme {
 
-std::vector<Operation> single_stage_schedule(int num_micro_batches) {
-  std::vector<Operation> operations;
+std::vector<StepOperation> single_stage_schedule(int num_micro_batches) {
+  std::vector<StepOperation> operations;
   for (int i = 0; i < num_micro_batches; ++i) {
-    operations.push_back({Operation::Kind::forward, i});
-    operations.push_back({Operation::Kind::backward, i});
+    operations.push_back({StepOperation::Kind::forward, i});
+    operations.push_back({StepOperation::Kind::backward, i});
   }
   return operations;
 }

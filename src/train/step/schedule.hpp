@@ -5,13 +5,13 @@ namespace trireme {
 
 /// One operation of a step on one rank. A schedule is a list of these:
 /// changing it replaces data, not code.
-struct Operation {
+struct StepOperation {
   enum class Kind { forward, backward } kind;
   int micro_batch = 0;
 };
 
 /// The list for one pipeline stage: each micro-batch forward, then backward, so
 /// that one set of activations lives.
-std::vector<Operation> single_stage_schedule(int num_micro_batches);
+std::vector<StepOperation> single_stage_schedule(int num_micro_batches);
 
 }  // namespace trireme

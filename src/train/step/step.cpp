@@ -52,9 +52,9 @@ UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_targe
   buckets_.begin();
   registry_.begin_update(static_cast<int>(batches.size()));
   const int last = static_cast<int>(batches.size()) - 1;
-  for (const Operation& operation : single_stage_schedule(static_cast<int>(batches.size()))) {
+  for (const StepOperation& operation : single_stage_schedule(static_cast<int>(batches.size()))) {
     const auto i = static_cast<std::size_t>(operation.micro_batch);
-    if (operation.kind == Operation::Kind::forward) {
+    if (operation.kind == StepOperation::Kind::forward) {
       // Gradients leave in the last backward pass: up to there no rank waits for another's.
       if (stop_before_(operation.micro_batch, static_cast<std::int64_t>(batches.size()))) {
         result.dropped = true;

@@ -7,6 +7,7 @@
 #include <string>
 #include <thread>
 
+#include "comm/agree.hpp"
 #include "comm/factory.hpp"
 #include "comm/liveness/activity.hpp"
 #include "comm/liveness/heartbeat.hpp"
@@ -14,6 +15,7 @@
 #include "comm/self/self_communicator.hpp"
 #include "comm/thread/thread_world.hpp"
 #include "core/error.hpp"
+#include "core/process/stop_signals.hpp"
 #include "unit/comm/values.hpp"
 
 namespace trireme::testing {
@@ -241,6 +243,36 @@ TEST(Heartbeat, ThreadsConnectAndLeaveInPeace) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50 * world.rank()));
     heartbeat.stop();
     EXPECT_TRUE(heartbeat.peers_alive());
+  });
+}
+
+TEST(Agreement, AStopBeforeTheStartIsEverybodys) {
+  run_ranks(3, [](Communicator& world) {
+    const auto action = [&] {
+      if (world.rank() == 1) throw StoppedEarly();
+    };
+    EXPECT_THROW(all_or_none(world, action), StoppedEarly);
+  });
+}
+
+TEST(Agreement, OneRankThrowsForAll) {
+  run_ranks(3, [](Communicator& world) {
+    const auto action = [&] {
+      if (world.rank() > 0) fail(ErrorKind::data, "rank ", world.rank());
+    };
+    if (world.rank() == 1) {
+      EXPECT_THROW(all_or_none(world, action), AgreedError);
+    } else {
+      try {
+        all_or_none(world, action);
+        ADD_FAILURE() << "nothing thrown";
+      } catch (const PeerFailed& peer) {
+        EXPECT_EQ(peer.code(), 3);
+      }
+    }
+    EXPECT_NO_THROW(all_or_none(world, [] {}));
+    EXPECT_EQ(broadcast_text(world, world.rank() == 0 ? "from rank 0" : "other"), "from rank 0");
+    EXPECT_EQ(broadcast_text(world, ""), "");
   });
 }
 

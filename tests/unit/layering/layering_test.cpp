@@ -2,31 +2,36 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "core/files/file.hpp"
+#include "unit/layering/definitions.hpp"
 #include "unit/layering/rules.hpp"
 
 namespace trireme::layering {
 namespace {
 
-/// Source files of src, data_prep, checkpoint, bin and tests, relative to the root, sorted.
-std::vector<std::string> source_files() {
+/// All files of src, data_prep, checkpoint, bin and tests, relative to the root, sorted.
+std::vector<std::string> all_files() {
   const std::filesystem::path root = TRIREME_SOURCE_ROOT;
   std::vector<std::string> paths;
   for (const char* folder : {"src", "data_prep", "checkpoint", "bin", "tests"}) {
     if (!std::filesystem::is_directory(root / folder)) continue;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(root / folder)) {
-      const std::string extension = entry.path().extension().string();
-      const bool is_source =
-          extension == ".hpp" || extension == ".cpp" || extension == ".cu" || extension == ".cuh";
-      if (entry.is_regular_file() && is_source)
+      if (entry.is_regular_file() && entry.path().extension() != ".pyc")
         paths.push_back(entry.path().lexically_relative(root).generic_string());
     }
   }
   std::sort(paths.begin(), paths.end());
   return paths;
+}
+
+bool is_source(const std::string& path) {
+  return path.ends_with(".hpp") || path.ends_with(".cpp") || path.ends_with(".cu") ||
+         path.ends_with(".cuh");
 }
 
 std::string joined(const std::vector<std::string>& lines) {
@@ -36,7 +41,9 @@ std::string joined(const std::vector<std::string>& lines) {
 }
 
 TEST(Layering, TheSourcesKeepTheRules) {
-  const std::vector<std::string> paths = source_files();
+  const std::vector<std::string> files = all_files();
+  std::vector<std::string> paths;
+  std::copy_if(files.begin(), files.end(), std::back_inserter(paths), is_source);
   ASSERT_GT(paths.size(), 20U) << "no sources under " << TRIREME_SOURCE_ROOT;
   std::vector<std::string> problems;
   for (const std::string& path : paths) {
@@ -45,7 +52,40 @@ TEST(Layering, TheSourcesKeepTheRules) {
   }
 
   EXPECT_EQ(joined(problems), "");
+  EXPECT_EQ(joined(check_folders(files)), "");
   EXPECT_EQ(joined(check_headers(paths)), "") << "modules of src without a header";
+}
+
+TEST(Layering, OneNameIsOneTypeInTheWholeProgram) {
+  std::map<std::string, std::string> place;
+  std::vector<std::string> twice;
+  for (const std::string& path : all_files()) {
+    if (!is_source(path)) continue;
+    const std::string content = read_file(std::filesystem::path(TRIREME_SOURCE_ROOT) / path);
+    for (const std::string& type : defined_types(content)) {
+      const auto [first, is_new] = place.emplace(type, path);
+      // Programs of tests/ are linked apart from one another, not from the libraries.
+      const bool apart = path.starts_with("tests/") && first->second.starts_with("tests/");
+      if (!is_new && !apart) twice.push_back(type + ": " + first->second + " and " + path);
+    }
+  }
+  EXPECT_GT(place.size(), 100U);
+  EXPECT_EQ(joined(twice), "");
+}
+
+TEST(Layering, TypesAreFoundWhereverTheyAreDefined) {
+  const auto types = [](std::string_view content) { return joined(defined_types(content)); };
+  EXPECT_EQ(types("namespace a::b {\nstruct X;\nclass X final : public Y {\n struct In {};\n};\n}"),
+            "a::b::X\n");
+  EXPECT_EQ(
+      types("namespace a { enum class E { x }; struct S { int i = f('{'); }; // struct C {\n}"),
+      "a::E\na::S\n");
+  EXPECT_EQ(types("namespace a { namespace { struct Local {}; } struct Z {}; }"), "a::Z\n");
+  EXPECT_EQ(
+      types("namespace a { template <class T> struct P { T t; }; template <> struct P<int> {}; }"),
+      "a::P\n");
+  EXPECT_EQ(types("namespace a { int f() { struct In {}; return 0; } auto t = \"struct Q {\"; }"),
+            "");
 }
 
 /// What check_file says about a file with this one line.
@@ -66,6 +106,27 @@ TEST(Layering, ModulesIncludeOnlyThoseBelow) {
   EXPECT_NE(verdict("src/train/step/step.cpp", "#include \"bin/trireme.hpp\""), "");
 }
 
+TEST(Layering, RoomsOfAModuleKeepTheirRows) {
+  EXPECT_EQ(verdict("src/text/learn/x.cpp", "#include \"text/bpe/id_pair_table.hpp\""), "");
+  EXPECT_EQ(verdict("src/text/tokenizer.cpp", "#include \"text/bpe/id_pair_table.hpp\""), "");
+  EXPECT_EQ(verdict("src/data/order/x.cpp", "#include \"data/batch.hpp\""), "");
+  EXPECT_EQ(verdict("src/data/shards/x.cpp", "#include \"data/batch.hpp\""),
+            "src/data/shards/x.cpp:1: data/shards must not include data/* (\"data/batch.hpp\")\n");
+  EXPECT_NE(verdict("src/text/unicode/x.cpp", "#include \"text/bpe/seams.hpp\""), "");
+  EXPECT_NE(verdict("src/train/step/x.cpp", "#include \"train/run/y.hpp\""), "");
+  EXPECT_NE(verdict("src/train/cellar/x.cpp", "int x;"), "") << "a room without a row";
+}
+
+TEST(Layering, FoldersAreSmallAndHaveAPage) {
+  std::vector<std::string> paths{"src/core/README.md"};
+  for (int i = 0; i < 29; ++i) paths.push_back("src/core/" + std::to_string(i));
+  EXPECT_EQ(joined(check_folders(paths)), "");
+  paths.emplace_back("src/core/30");
+  EXPECT_EQ(joined(check_folders(paths)), "src/core: 31 files, at most 30\n");
+  EXPECT_EQ(joined(check_folders({"src/text/bpe/x.cpp"})), "src/text/bpe: has no README.md\n");
+  EXPECT_EQ(joined(check_folders({"tests/unit/x.cpp"})), "");
+}
+
 TEST(Layering, SiblingsNeverIncludeOneAnother) {
   const std::vector<std::vector<std::string>> siblings{{"objective", "optim", "data", "text"},
                                                        {"train", "serve", "data_prep"}};
@@ -81,8 +142,7 @@ TEST(Layering, SiblingsNeverIncludeOneAnother) {
 }
 
 TEST(Layering, OnlyTheUpperFloorsSeeConfig) {
-  for (const char* path :
-       {"src/train/x.cpp", "src/serve/x.cpp", "data_prep/x.cpp", "checkpoint/x.cpp", "bin/x.cpp"}) {
+  for (const char* path : {"src/train/x.cpp", "src/serve/x.cpp", "data_prep/x.cpp", "bin/x.cpp"}) {
     EXPECT_EQ(verdict(path, "#include \"config/config_set.hpp\""), "") << path;
   }
   for (const char* path :

@@ -7,63 +7,13 @@
 #include <set>
 
 #include "core/error.hpp"
+#include "unit/layering/layers.hpp"
 
 namespace trireme::layering {
 namespace {
 
-using Names = std::vector<std::string_view>;
-
 constexpr std::size_t kMaxLines = 400;
-
-/// What each module may include besides itself. The one copy of the layer picture
-/// that a program reads.
-const std::map<std::string_view, Names>& allowed_modules() {
-  static const std::map<std::string_view, Names> table{
-      {"core", {}},
-      {"config", {"core"}},
-      {"comm", {"core"}},
-      {"parallel", {"core", "comm"}},
-      {"text", {"core", "comm", "parallel"}},
-      {"data", {"core", "comm", "parallel"}},
-      {"optim", {"core", "comm", "parallel"}},
-      {"ops", {"core"}},
-      {"objective", {"core", "comm", "parallel", "ops"}},
-      {"model", {"core", "comm", "parallel", "text", "data", "optim", "ops", "objective"}},
-      {"checkpoint",
-       {"core", "config", "comm", "parallel", "text", "data", "optim", "objective", "model"}},
-      {"data_prep",
-       {"core", "config", "comm", "text", "data"}},  // trireme-data runs without LibTorch
-      {"train",
-       {"core", "config", "comm", "parallel", "text", "data", "optim", "ops", "objective", "model",
-        "checkpoint"}},
-      {"serve",
-       {"core", "config", "comm", "parallel", "text", "data", "optim", "ops", "objective", "model",
-        "checkpoint"}},
-      {"bin",
-       {"core", "config", "comm", "parallel", "text", "data", "optim", "ops", "objective", "model",
-        "checkpoint", "data_prep", "train", "serve"}}};
-  return table;
-}
-
-/// A library header and the places (folders end in '/') that may include it.
-struct Library {
-  Names prefixes;
-  Names places;
-};
-
-const std::vector<Library>& libraries() {
-  static const std::vector<Library> table{
-      {{"torch/", "ATen/", "c10/", "caffe2/"},
-       {"src/parallel/", "src/model/", "src/ops/", "src/objective/", "src/optim/", "src/train/",
-        "src/serve/", "checkpoint/"}},
-      {{"spdlog/", "fmt/"}, {"src/core/log.cpp"}},
-      {{"CLI/"}, {"src/config/command_parser.cpp"}},
-      {{"toml++/", "toml.hpp"}, {"src/config/toml_file.cpp"}},
-      {{"hdf5.h", "hdf5/", "H5"}, {"src/core/files/hdf5.cpp"}},
-      {{"mpi.h"}, {"src/comm/"}},
-      {{"nccl.h"}, {"src/comm/nccl/"}}};
-  return table;
-}
+constexpr std::size_t kMaxFiles = 30;
 
 bool starts_with_any(std::string_view text, const Names& prefixes) {
   return std::any_of(prefixes.begin(), prefixes.end(),
@@ -89,16 +39,35 @@ std::string_view include_name(std::string_view line) {
 /// The module that an include names: ours are written from src/ or from the root.
 std::string included_module(std::string_view include) {
   const std::string_view first = include.substr(0, include.find('/'));
-  return first.size() < include.size() && allowed_modules().count(first) != 0 ? std::string(first)
-                                                                              : "";
+  return first.size() < include.size() && module_rows().count(first) != 0 ? std::string(first) : "";
 }
 
 std::string check_module(const std::string& module, std::string_view include) {
   const std::string other = included_module(include);
   if (other.empty() || other == module) return "";
-  const Names& allowed = allowed_modules().at(module);
+  const Names& allowed = module_rows().at(module);
   if (std::find(allowed.begin(), allowed.end(), other) != allowed.end()) return "";
   return cat(module, " must not include ", other, " (\"", include, "\")");
+}
+
+/// The folder of a file or an include, from src/ or from the root: "text/bpe", "bin".
+std::string_view folder_of(std::string_view path) {
+  if (path.starts_with("src/")) path.remove_prefix(4);
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string_view::npos ? "" : path.substr(0, slash);
+}
+
+/// Arrows between the rooms of one module.
+std::string check_room(const std::string& module, std::string_view path, std::string_view include) {
+  const std::string_view from = folder_of(path);
+  const std::string_view to = folder_of(include);
+  if (included_module(include) != module || from == to || from == module) return "";
+  const auto row = room_rows().find(from);
+  if (row == room_rows().end()) return "";  // said of the file already
+  const std::string wanted = to == module ? cat(module, "/*") : std::string(to);
+  const Names& allowed = row->second;
+  if (std::find(allowed.begin(), allowed.end(), wanted) != allowed.end()) return "";
+  return cat(from, " must not include ", wanted, " (\"", include, "\")");
 }
 
 std::string check_library(const std::string& path, std::string_view include) {
@@ -129,17 +98,19 @@ std::string check_machine_path(std::string_view line) {
 std::string module_of(std::string_view path) {
   if (path.starts_with("src/")) path.remove_prefix(4);
   const std::size_t slash = path.find('/');
-  if (slash == std::string_view::npos || allowed_modules().count(path.substr(0, slash)) == 0)
-    return "";
+  if (slash == std::string_view::npos || module_rows().count(path.substr(0, slash)) == 0) return "";
   return std::string(path.substr(0, slash));
 }
 
 std::vector<std::string> check_file(const std::string& path, std::string_view content) {
   std::vector<std::string> problems;
   const std::string module = module_of(path);
-  if (module.empty() && path.starts_with("src/") && !path.starts_with("src/cmake/")) {
+  const std::string_view folder = folder_of(path);
+  const bool known = module.empty() ? !path.starts_with("src/") || path.starts_with("src/cmake/")
+                                    : folder == module || room_rows().count(folder) != 0;
+  if (!known) {
     problems.push_back(
-        cat(path, ": in no module that the layers know; add it to tests/unit/layering/rules.cpp"));
+        cat(path, ": in no module or room that has a row in tests/unit/layering/layers.cpp"));
   }
   std::size_t number = 0;
   while (!content.empty()) {
@@ -150,6 +121,7 @@ std::vector<std::string> check_file(const std::string& path, std::string_view co
     const std::string_view include = include_name(line);
     if (!module.empty() && !include.empty()) {
       found.push_back(check_module(module, include));
+      found.push_back(check_room(module, path, include));
       found.push_back(check_library(path, include));
     }
     for (const std::string& what : found) {
@@ -173,6 +145,25 @@ std::vector<std::string> check_headers(const std::vector<std::string>& paths) {
   std::set_difference(all.begin(), all.end(), with_header.begin(), with_header.end(),
                       std::back_inserter(missing));
   return missing;
+}
+
+std::vector<std::string> check_folders(const std::vector<std::string>& paths) {
+  std::map<std::string, std::size_t> files;
+  std::set<std::string> pages;
+  for (const std::string& path : paths) {
+    const std::string folder = path.substr(0, path.rfind('/'));
+    ++files[folder];
+    if (path.ends_with("/README.md")) pages.insert(folder);
+  }
+  std::vector<std::string> problems;
+  for (const auto& [folder, count] : files) {
+    if (count > kMaxFiles)
+      problems.push_back(cat(folder, ": ", count, " files, at most ", kMaxFiles));
+    const std::string_view in_module = folder_of(folder + "/x");
+    const bool has_row = module_rows().count(in_module) != 0 || room_rows().count(in_module) != 0;
+    if (has_row && pages.count(folder) == 0) problems.push_back(folder + ": has no README.md");
+  }
+  return problems;
 }
 
 }  // namespace trireme::layering

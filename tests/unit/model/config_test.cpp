@@ -109,5 +109,17 @@ TEST(ModelConfig, VocabularyComesFromTheTokenizerOrMustBeGiven) {
   EXPECT_NE(error_of(model_preset("tiny"), 0).find("vocab_size"), std::string::npos);
 }
 
+TEST(ModelConfig, CountsFlopsOfATokenAsThePalmPaperDoes) {
+  ModelConfig config = model_preset("minimind-3");
+  resolve(config, 6400);
+  const double weights = static_cast<double>(config.num_parameters());
+  const double attention = 12.0 * 8 * 8 * 96 * 512;
+  EXPECT_DOUBLE_EQ(config.flops_per_token(512),
+                   6 * weights + attention);  // tied: the table multiplies once, as the head
+  config.tie_embeddings = false;
+  EXPECT_DOUBLE_EQ(config.flops_per_token(512),
+                   6 * weights + attention);  // a lookup is no multiplication
+}
+
 }  // namespace
 }  // namespace trireme

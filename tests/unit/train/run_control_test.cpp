@@ -9,7 +9,6 @@
 #include "comm/thread/thread_world.hpp"
 #include "core/files/json.hpp"
 #include "core/process/stop_signals.hpp"
-#include "train/control/agreement.hpp"
 #include "train/control/stop_requests.hpp"
 #include "train/control/stop_vote.hpp"
 #include "train/control/verdict.hpp"
@@ -73,36 +72,6 @@ TEST(StopBetween, ShortWorkIsLeftAlone) {
   });
 }
 
-TEST(Agreement, AStopBeforeTheStartIsEverybodys) {
-  run_ranks(3, [](Communicator& world) {
-    const auto action = [&] {
-      if (world.rank() == 1) throw StoppedEarly();
-    };
-    EXPECT_THROW(all_or_none(world, action), StoppedEarly);
-  });
-}
-
-TEST(Agreement, OneRankThrowsForAll) {
-  run_ranks(3, [](Communicator& world) {
-    const auto action = [&] {
-      if (world.rank() > 0) fail(ErrorKind::data, "rank ", world.rank());
-    };
-    if (world.rank() == 1) {
-      EXPECT_THROW(all_or_none(world, action), AgreedError);
-    } else {
-      try {
-        all_or_none(world, action);
-        ADD_FAILURE() << "nothing thrown";
-      } catch (const PeerFailed& peer) {
-        EXPECT_EQ(peer.code(), 3);
-      }
-    }
-    EXPECT_NO_THROW(all_or_none(world, [] {}));
-    EXPECT_EQ(broadcast_text(world, world.rank() == 0 ? "from rank 0" : "other"), "from rank 0");
-    EXPECT_EQ(broadcast_text(world, ""), "");
-  });
-}
-
 TEST(Signals, AreRememberedNotObeyed) {
   install_stop_signals();
   EXPECT_EQ(stop_signal(), 0);
@@ -129,12 +98,12 @@ TEST(Signals, AreRememberedNotObeyed) {
 
 TEST(Schedule, RunsEachMicroBatchForwardThenBackward) {
   EXPECT_TRUE(single_stage_schedule(0).empty());
-  const std::vector<Operation> operations = single_stage_schedule(2);
+  const std::vector<StepOperation> operations = single_stage_schedule(2);
   ASSERT_EQ(operations.size(), 4U);
   for (std::size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(operations[i].micro_batch, static_cast<int>(i / 2));
     EXPECT_EQ(operations[i].kind,
-              i % 2 == 0 ? Operation::Kind::forward : Operation::Kind::backward);
+              i % 2 == 0 ? StepOperation::Kind::forward : StepOperation::Kind::backward);
   }
 }
 

@@ -32,7 +32,7 @@ TEST(RunState, ProgressIsLoadedAsItWasSaved) {
   EXPECT_EQ(progress.next_sample, 240);
   EXPECT_EQ(progress.tokens, 7680);
   Values again;
-  save_progress(again, progress, scaler);
+  put_progress(again, progress, scaler);
   EXPECT_EQ(again, kGood);
 }
 

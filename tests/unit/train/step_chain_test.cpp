@@ -118,7 +118,7 @@ TEST_F(StepChainTest, EveryFactOfAStepMatters) {
 TEST(FingerprintTest, SaysWhatEqualityToExpect) {
   const Fingerprint now{{"binary", "aa"}, {"threads", "2"}, {"layout", "ranks 2"}};
   std::map<std::string, std::string> values;
-  save_fingerprint(values, now);
+  put_fingerprint(values, now);
   EXPECT_EQ(values.at("fingerprint.threads"), "2");
   EXPECT_EQ(fingerprint_changes(values, now), "");
 
@@ -135,8 +135,8 @@ class ContinuationTest : public ::testing::Test {
   ContinuationTest() : keys_(make_run_keys(config_)) {
     config_.train.steps = 10;
     config_.optim.warmup_steps = 1;
-    save_config(values_, *keys_);
-    save_fingerprint(values_, fingerprint_);
+    put_config(values_, *keys_);
+    put_fingerprint(values_, fingerprint_);
     values_["data.plan_hash"] = "plan";
   }
 

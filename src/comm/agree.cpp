@@ -1,16 +1,17 @@
-#include "checkpoint/format/agree.hpp"
+#include "comm/agree.hpp"
 
 #include <array>
 #include <cstdint>
 
 #include "core/files/refusal.hpp"
 #include "core/hash/xxh3.hpp"
+#include "core/process/stop_signals.hpp"
 
 namespace trireme {
 namespace {
 
 std::uint64_t broadcast_number(Communicator& world, std::uint64_t number, int root) {
-  world.broadcast(&number, 1, DType::u64, root, {}, "checkpoint text size")->wait();
+  world.broadcast(&number, 1, DType::u64, root, {}, "text size")->wait();
   return number;
 }
 
@@ -29,16 +30,14 @@ std::string broadcast_text(Communicator& world, const std::string& text, int roo
   std::string received = text;
   received.resize(broadcast_number(world, text.size(), root));
   if (!received.empty()) {
-    world.broadcast(received.data(), received.size(), DType::u8, root, {}, "checkpoint text")
-        ->wait();
+    world.broadcast(received.data(), received.size(), DType::u8, root, {}, "text")->wait();
   }
   return received;
 }
 
 void agree(Communicator& world, const std::optional<Error>& mine) {
   std::int64_t failed = mine ? world.rank() : world.size();
-  world.all_reduce(&failed, &failed, 1, DType::i64, ReduceOp::min, {}, "checkpoint outcome")
-      ->wait();
+  world.all_reduce(&failed, &failed, 1, DType::i64, ReduceOp::min, {}, "outcome")->wait();
   if (failed == world.size()) return;
   const int root = static_cast<int>(failed);
   const ErrorKind kind = mine ? mine->kind() : ErrorKind::internal;
@@ -48,11 +47,32 @@ void agree(Communicator& world, const std::optional<Error>& mine) {
   throw Error(static_cast<ErrorKind>(shared), place + message);
 }
 
+void all_or_none(Communicator& world, const std::function<void()>& action) {
+  std::optional<Error> error;
+  bool stopped = false;
+  try {
+    action();
+  } catch (const StoppedEarly&) {
+    stopped = true;
+  } catch (const std::exception&) {
+    error = current_error();
+  }
+  const std::int32_t mine = error ? exit_code(error->kind()) : stopped ? kExitStopped : kExitDone;
+  std::vector<std::int32_t> codes(static_cast<std::size_t>(world.size()));
+  world.all_gather(&mine, codes.data(), 1, DType::i32, {}, "outcomes")->wait();
+  for (std::size_t rank = 0; rank < codes.size(); ++rank) {
+    if (codes[rank] == kExitDone) continue;
+    if (codes[rank] == kExitStopped) throw StoppedEarly();
+    if (static_cast<int>(rank) == world.rank()) throw AgreedError(*error);
+    throw PeerFailed(codes[rank]);
+  }
+}
+
 std::vector<std::string> gather_texts(Communicator& world, const std::string& text) {
   const auto size = static_cast<std::size_t>(world.size());
   const std::uint64_t mine = text.size();
   std::vector<std::uint64_t> sizes(size);
-  world.all_gather(&mine, sizes.data(), 1, DType::u64, {}, "checkpoint text sizes")->wait();
+  world.all_gather(&mine, sizes.data(), 1, DType::u64, {}, "text sizes")->wait();
   std::vector<std::string> texts;
   std::vector<Message> sends;
   std::vector<Message> receives;
@@ -67,7 +87,7 @@ std::vector<std::string> gather_texts(Communicator& world, const std::string& te
   }
   std::string copy = text;  // Message holds a mutable pointer
   if (world.rank() != 0 && !copy.empty()) sends.push_back({0, copy.data(), copy.size()});
-  world.exchange(sends, receives, {}, "checkpoint texts")->wait();
+  world.exchange(sends, receives, {}, "texts")->wait();
   return texts;
 }
 
@@ -75,9 +95,7 @@ void check_equal(Communicator& world, std::string_view text, std::string_view wh
   const std::uint64_t hash = xxh3_64(text);
   std::array<std::uint64_t, 2> extremes{hash,
                                         ~hash};  // max of both: equal to mine only if all agree
-  world
-      .all_reduce(extremes.data(), extremes.data(), 2, DType::u64, ReduceOp::max, {},
-                  "checkpoint equal")
+  world.all_reduce(extremes.data(), extremes.data(), 2, DType::u64, ReduceOp::max, {}, "equal")
       ->wait();
   const bool same = extremes[0] == hash && extremes[1] == ~hash;
   agree(world,

@@ -1,4 +1,4 @@
-#include "train/run/device.hpp"
+#include "parallel/device.hpp"
 
 #include <sys/resource.h>
 
@@ -170,14 +170,6 @@ std::int64_t peak_memory_bytes(at::Device device) {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
-}
-
-double flops_per_token(const ModelConfig& model, std::int64_t seq_len) {
-  const std::int64_t embedding = model.vocab_size * model.hidden_size;
-  const std::int64_t lookup_only = model.tie_embeddings ? 0 : embedding;
-  const auto matmul_weights = static_cast<double>(model.num_parameters() - lookup_only);
-  return 6.0 * matmul_weights +
-         12.0 * static_cast<double>(model.num_layers * model.num_heads * model.head_dim * seq_len);
 }
 
 }  // namespace trireme

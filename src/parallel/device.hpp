@@ -6,7 +6,6 @@
 
 #include "core/process/machine_memory.hpp"
 #include "parallel/param_registry.hpp"
-#include "train/config/config.hpp"
 
 namespace trireme {
 
@@ -38,10 +37,5 @@ MachineMemory device_memory(at::Device device);
 
 /// Largest memory this rank has used: the allocator's peak on a GPU, resident set on a CPU.
 std::int64_t peak_memory_bytes(at::Device device);
-
-/// Floating-point operations of one token of training: 6 * matmul weights + 12 * layers * heads *
-/// head_dim * seq_len (attention not halved for causality, recomputation not counted). Source:
-/// Chowdhery et al., "PaLM", 2022, appendix B.
-double flops_per_token(const ModelConfig& model, std::int64_t seq_len);
 
 }  // namespace trireme

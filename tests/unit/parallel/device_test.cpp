@@ -1,4 +1,4 @@
-#include "train/run/device.hpp"
+#include "parallel/device.hpp"
 
 #include <gtest/gtest.h>
 
@@ -43,18 +43,6 @@ TEST(Device, MeasuresFlopsAndMemory) {
   const std::int64_t before = peak_memory_bytes(at::kCPU);
   const at::Tensor large = at::ones({64 << 20}, at::kByte);
   EXPECT_GE(peak_memory_bytes(at::kCPU), std::max<std::int64_t>(before, large.numel()));
-}
-
-TEST(Device, CountsFlopsOfATokenAsThePalmPaperDoes) {
-  ModelConfig config = model_preset("minimind-3");
-  resolve(config, 6400);
-  const double weights = static_cast<double>(config.num_parameters());
-  const double attention = 12.0 * 8 * 8 * 96 * 512;
-  EXPECT_DOUBLE_EQ(flops_per_token(config, 512),
-                   6 * weights + attention);  // tied: the table multiplies once, as the head
-  config.tie_embeddings = false;
-  EXPECT_DOUBLE_EQ(flops_per_token(config, 512),
-                   6 * weights + attention);  // a lookup is no multiplication
 }
 
 }  // namespace

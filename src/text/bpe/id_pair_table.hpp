@@ -15,14 +15,14 @@ inline IdPair id_pair(std::uint32_t left, std::uint32_t right) noexcept {
 /// A value for each pair: open addressing, because this look-up is much of the training time.
 /// No pair of two ids 2^32-1.
 template <class Value>
-class PairTable {
+class IdPairTable {
  public:
   struct Slot {
     IdPair pair = kNone;
     Value value{};
   };
 
-  PairTable() : slots_(1 << 12) {}
+  IdPairTable() : slots_(1 << 12) {}
 
   /// Null if the pair is not there. Valid until the next operator[].
   [[nodiscard]] Value* find(IdPair pair) noexcept {

@@ -1,0 +1,96 @@
+#include "unit/layering/layers.hpp"
+
+namespace trireme::layering {
+
+const std::map<std::string_view, Names>& module_rows() {
+  static const std::map<std::string_view, Names> table{
+      {"core", {}},
+      {"config", {"core"}},
+      {"comm", {"core"}},
+      {"ops", {"core"}},
+      {"text", {"core"}},
+      {"data", {"core"}},
+      {"parallel", {"core", "comm"}},
+      {"objective", {"core", "comm", "parallel", "ops"}},
+      {"optim", {"core", "comm", "parallel", "ops"}},
+      {"model", {"core", "comm", "parallel", "ops", "objective"}},
+      {"checkpoint", {"core", "comm", "parallel", "model"}},      // host bytes: no LibTorch
+      {"data_prep", {"core", "config", "comm", "text", "data"}},  // runs without LibTorch
+      {"train",
+       {"core", "config", "comm", "parallel", "text", "data", "optim", "ops", "objective", "model",
+        "checkpoint"}},
+      {"serve", {"core", "config", "comm", "parallel", "text", "ops", "model", "checkpoint"}},
+      {"bin",
+       {"core", "config", "comm", "parallel", "text", "data", "optim", "ops", "objective", "model",
+        "checkpoint", "data_prep", "train", "serve"}}};
+  return table;
+}
+
+const std::map<std::string_view, Names>& room_rows() {
+  static const std::map<std::string_view, Names> table{
+      {"core/files", {"core/*"}},
+      {"core/hash", {"core/*", "core/files"}},
+      {"core/process", {"core/*", "core/files"}},
+      {"comm/liveness", {"comm/*"}},
+      {"comm/self", {"comm/*"}},
+      {"comm/p2p", {"comm/*", "comm/liveness", "comm/self"}},
+      {"comm/thread", {"comm/*", "comm/p2p"}},
+      {"comm/mpi", {"comm/*", "comm/p2p", "comm/self"}},
+      {"comm/nccl", {"comm/*"}},
+      {"ops/cpu", {}},
+      {"text/unicode", {}},
+      {"text/split", {"text/unicode"}},
+      {"text/spec", {"text/split", "text/unicode"}},
+      {"text/bpe", {"text/spec", "text/unicode"}},
+      {"text/learn", {"text/*", "text/bpe", "text/spec", "text/split", "text/unicode"}},
+      {"text/chat", {"text/*", "text/unicode"}},
+      {"data/shards", {}},
+      {"data/sequences", {"data/shards"}},
+      {"data/order", {"data/*", "data/sequences", "data/shards"}},
+      {"checkpoint/format", {}},
+      {"checkpoint/disk", {"checkpoint/format"}},
+      {"checkpoint/save", {"checkpoint/disk", "checkpoint/format"}},
+      {"checkpoint/load", {"checkpoint/disk", "checkpoint/format"}},
+      {"checkpoint/hf",
+       {"checkpoint/disk", "checkpoint/format", "checkpoint/load", "checkpoint/save"}},
+      {"checkpoint/upkeep",
+       {"checkpoint/disk", "checkpoint/format", "checkpoint/hf", "checkpoint/load",
+        "checkpoint/save"}},
+      {"checkpoint/bench", {"checkpoint/load", "checkpoint/save"}},
+      {"data_prep/input", {"data_prep/*"}},
+      {"data_prep/documents", {"data_prep/*", "data_prep/input"}},
+      {"data_prep/pack", {"data_prep/*", "data_prep/documents", "data_prep/input"}},
+      {"data_prep/import", {"data_prep/*", "data_prep/input", "data_prep/pack"}},
+      {"data_prep/tokenizer", {"data_prep/*", "data_prep/documents", "data_prep/input"}},
+      {"data_prep/inspect", {"data_prep/input"}},
+      {"data_prep/bench",
+       {"data_prep/*", "data_prep/documents", "data_prep/input", "data_prep/pack"}},
+      {"train/config", {}},
+      {"train/step", {}},
+      {"train/state", {"train/config"}},
+      {"train/control", {"train/state"}},
+      {"train/health", {"train/config", "train/state", "train/step"}},
+      {"train/report", {"train/health"}},
+      {"train/run",
+       {"train/config", "train/control", "train/health", "train/report", "train/state",
+        "train/step"}},
+      {"bin/trireme", {"bin/*"}},
+      {"bin/trireme_data", {"bin/*"}}};
+  return table;
+}
+
+const std::vector<Library>& libraries() {
+  static const std::vector<Library> table{
+      {{"torch/", "ATen/", "c10/", "caffe2/"},
+       {"src/parallel/", "src/model/", "src/ops/", "src/objective/", "src/optim/", "src/train/",
+        "src/serve/"}},
+      {{"spdlog/", "fmt/"}, {"src/core/log.cpp"}},
+      {{"CLI/"}, {"src/config/command_parser.cpp"}},
+      {{"toml++/", "toml.hpp"}, {"src/config/toml_file.cpp"}},
+      {{"hdf5.h", "hdf5/", "H5"}, {"src/core/files/hdf5.cpp"}},
+      {{"mpi.h"}, {"src/comm/"}},
+      {{"nccl.h"}, {"src/comm/nccl/"}}};
+  return table;
+}
+
+}  // namespace trireme::layering
