@@ -5,9 +5,9 @@
 namespace trireme {
 
 std::string version_text() {
-  return cat("trireme ", TRIREME_VERSION, "\n  compiler  g++ ", __VERSION__, "\n  LibTorch  ",
-             TRIREME_TORCH_VERSION, "\n  MPI       ", TRIREME_MPI_VERSION, "\n  NCCL      ",
-             TRIREME_NCCL_STATE, "\n");
+  return formatted(
+      "trireme {}\n  compiler  g++ {}\n  LibTorch  {}\n  MPI       {}\n  NCCL      {}\n",
+      TRIREME_VERSION, __VERSION__, TRIREME_TORCH_VERSION, TRIREME_MPI_VERSION, TRIREME_NCCL_STATE);
 }
 
 }  // namespace trireme

@@ -41,7 +41,7 @@ ProgressMode parse_progress_mode(std::string_view name) {
   if (name == "bar") return ProgressMode::bar;
   if (name == "log") return ProgressMode::log;
   if (name == "none") return ProgressMode::none;
-  fail(ErrorKind::usage, "--progress ", name, ", must be auto, bar, log or none");
+  fail(ErrorKind::usage, "--progress {}, must be auto, bar, log or none", name);
 }
 
 ProgressDisplay::ProgressDisplay(std::string what, std::uint64_t total_bytes, ProgressMode mode)
@@ -90,7 +90,7 @@ void ProgressDisplay::show() {
 void ProgressDisplay::finish() {
   if (mode_ == ProgressMode::none) return;
   if (mode_ == ProgressMode::bar) std::fputs("\r\033[K", stderr);
-  log::info(cat(line(), "  took ", format_duration(timer_.seconds())));
+  log::info(formatted("{}  took {}", line(), format_duration(timer_.seconds())));
 }
 
 }  // namespace trireme

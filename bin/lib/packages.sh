@@ -23,6 +23,7 @@ kBuildPackages=(
   "nlohmann-json3-dev hdr:nlohmann/json.hpp"
   "libsimdjson-dev    hdr:simdjson.h"
   "libxxhash-dev      hdr:xxhash.h"
+  "libssl-dev         hdr:openssl/evp.h"
   "libzstd-dev        hdr:zstd.h"
   "zlib1g-dev         hdr:zlib.h"
   "libgtest-dev       hdr:gtest/gtest.h"

@@ -39,7 +39,7 @@ void CheckpointCommands::add_inspection(CommandLine& line) {
   for (const PlaceCommand& command : kPlaceCommands) {
     line.command(command.name, command.help)
         .positional("DIR", &place_, kPlaceHelp)
-        .example(cat("trireme ", command.name, " runs/first"))
+        .example(formatted("trireme {} runs/first", command.name))
         .run([this, &command] {
           print(command.run(place_));
           return kExitDone;
@@ -136,7 +136,7 @@ void CheckpointCommands::add_planning(CommandLine& line) {
 }
 
 int CheckpointCommands::bench() {
-  if (bench_bytes_ < 1) fail(ErrorKind::usage, "--bytes ", bench_bytes_, ", must be at least 1");
+  if (bench_bytes_ < 1) fail(ErrorKind::usage, "--bytes {}, must be at least 1", bench_bytes_);
   Communicator& world = world_();
   const MeasuredCheckpoint measured = measure_checkpoint(
       bench_folder_, {.bytes = static_cast<std::uint64_t>(bench_bytes_), .repeats = bench_repeats_},

@@ -43,8 +43,10 @@ std::vector<Prompt> GenerateCommand::prompts() const {
     fail(ErrorKind::usage, "give either --prompt TEXT (-: standard input) or --prompts FILE");
   if (!prompts_file_.empty()) return read_prompts(prompts_file_);
   if (prompt_.size() > 1) {
-    fail(ErrorKind::usage, "--prompt takes one text, ", prompt_.size(),
-         " are given: quote it, or write several to a file for --prompts");
+    fail(
+        ErrorKind::usage,
+        "--prompt takes one text, {} are given: quote it, or write several to a file for --prompts",
+        prompt_.size());
   }
   return {{prompt_.front() == "-" ? read_prompt(stdin) : prompt_.front(), ""}};
 }
@@ -52,7 +54,7 @@ std::vector<Prompt> GenerateCommand::prompts() const {
 int GenerateCommand::run() {
   check(options_.sampling);
   if (options_.max_tokens < 1)
-    fail(ErrorKind::usage, "--max-tokens ", options_.max_tokens, ", must be 1 or more");
+    fail(ErrorKind::usage, "--max-tokens {}, must be 1 or more", options_.max_tokens);
   const std::vector<Prompt> prompts = this->prompts();
   set_cpu_threads(0, 1);
   const at::Device device = choose_device(device_, 0);
@@ -64,11 +66,11 @@ int GenerateCommand::run() {
           encode_prompt(model->tokenizer, prompt.text, model->transformer->config().max_seq_len));
     });
     if (error && prompt.where.empty()) throw Error(*error);
-    if (error) fail(ErrorKind::data, prompt.where, ": ", error->what());
+    if (error) fail(ErrorKind::data, "{}: {}", prompt.where, error->what());
   }
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (!prompts_file_.empty() && !json_)
-      print(cat(i == 0 ? "" : "\n", "==> ", prompts[i].where, " <==\n"));
+      print(formatted("{}==> {} <==\n", i == 0 ? "" : "\n", prompts[i].where));
     continue_prompt(*model, i, ids[i]);
   }
   return kExitDone;

@@ -72,7 +72,7 @@ void PretrainCommand::take_init(ConfigSet& keys) const {
   if (keys.origin("checkpoint.resume").starts_with("--"))
     fail(ErrorKind::usage, "--init and --resume both name a checkpoint: give one of them");
   if (keys.origin("checkpoint.start").starts_with("--") && config_.checkpoint.start != "weights")
-    fail(ErrorKind::usage, "--init takes weights, but --checkpoint.start is ",
+    fail(ErrorKind::usage, "--init takes weights, but --checkpoint.start is {}",
          config_.checkpoint.start);
   keys.set("checkpoint.resume", place, "--init");
   keys.set("checkpoint.start", "weights", "--init");

@@ -55,8 +55,8 @@ void add_import_command(CommandLine& commands, const DataProgram& program) {
         if (options->eot_id != kNoEotGiven) asked.eot_id = options->eot_id;
         const ImportReport report = import_tokens(asked, &program.world());
         if (program.rank() == 0) {
-          log::info(cat(asked.output, ": ", report.units, " shards, ", report.kept,
-                        " of them kept from before, in ", format_duration(report.seconds)));
+          log::info(formatted("{}: {} shards, {} of them kept from before, in {}", asked.output,
+                              report.units, report.kept, format_duration(report.seconds)));
           if (asked.tokenizer.empty())
             log::warn("the set has no tokenizer: checkpoints of it cannot generate text");
         }

@@ -69,22 +69,22 @@ void add_pack_command(CommandLine& commands, const DataProgram& program) {
     asked.on_bad_text = parse_on_bad_text(options->on_bad_text);
     asked.progress = parse_progress_mode(options->progress);
     if (options->max_bad < -1)
-      fail(ErrorKind::usage, "--max-bad ", options->max_bad, ", must be -1 or more");
+      fail(ErrorKind::usage, "--max-bad {}, must be -1 or more", options->max_bad);
     if (options->max_bad >= 0) asked.max_bad = options->max_bad;
     catch_stop_signals();
     const PackReport report = pack(asked, options->tokenizer, &program.world());
     if (report.left != 0) {
       if (program.rank() == 0) {
-        log::info(cat(
-            "stopped on request: ", report.left, " of ", report.units,
-            " shards are still to be made or compared with the inputs; the same command goes on"));
+        log::info(formatted(
+            "stopped on request: {} of {} shards are still to be made or compared with the inputs; the same command goes on",
+            report.left, report.units));
       }
       return kExitStopped;
     }
     if (program.rank() == 0) {
-      log::info(cat(asked.output, ": ", report.units, " shards, ", report.kept,
-                    " of them kept from before, in ", format_duration(report.seconds),
-                    report.losses.empty() ? "; nothing was cut, dropped or left out" : ""));
+      log::info(formatted("{}: {} shards, {} of them kept from before, in {}{}", asked.output,
+                          report.units, report.kept, format_duration(report.seconds),
+                          report.losses.empty() ? "; nothing was cut, dropped or left out" : ""));
       for (const Loss& loss : report.losses)
         loss.level == log::Level::warn ? log::warn(loss.text) : log::info(loss.text);
     }

@@ -65,8 +65,8 @@ void add_verify(CommandLine& commands, const DataProgram& program) {
         if (program.rank() != 0) return kExitDone;
         const TokenSet set = TokenSet::open(options->folder);
         set.verify(options->fast);
-        print(cat(options->folder, ": good, ", set.num_shards(), " shards, ", set.num_tokens(),
-                  " tokens", options->fast ? " (tokens not read)\n" : "\n"));
+        print(formatted("{}: good, {} shards, {} tokens{}", options->folder, set.num_shards(),
+                        set.num_tokens(), options->fast ? " (tokens not read)\n" : "\n"));
         return kExitDone;
       });
 }

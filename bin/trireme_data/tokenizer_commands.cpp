@@ -35,8 +35,8 @@ void add_encode(CommandLine& commands, const DataProgram& program) {
           "--output ids.jsonl")
       .run([options, &program] {
         if (options->special_in_text != "allow" && options->special_in_text != "text") {
-          fail(ErrorKind::usage, "--special-in-text ", options->special_in_text,
-               ", must be allow or text");
+          fail(ErrorKind::usage, "--special-in-text {}, must be allow or text",
+               options->special_in_text);
         }
         options->config.add_special_tokens = options->add_special_tokens;
         options->config.match_added_tokens = options->special_in_text == "allow";

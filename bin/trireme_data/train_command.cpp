@@ -25,13 +25,13 @@ struct Options {
 
 std::uint32_t number(const char* option, std::int64_t value, std::int64_t least) {
   if (value < least || value > INT32_MAX)
-    fail(ErrorKind::usage, option, " ", value, ", must be in [", least, ", 2147483647]");
+    fail(ErrorKind::usage, "{} {}, must be in [{}, 2147483647]", option, value, least);
   return static_cast<std::uint32_t>(value);
 }
 
 void check_choice(const char* option, const std::string& value, const char* a, const char* b) {
   if (value != a && value != b)
-    fail(ErrorKind::usage, option, " ", value, ", must be ", a, " or ", b);
+    fail(ErrorKind::usage, "{} {}, must be {} or {}", option, value, a, b);
 }
 
 SplitStep parse_pattern(const std::string& name) {
@@ -42,7 +42,7 @@ SplitStep parse_pattern(const std::string& name) {
     if (name == name_of(step)) return step;
     known.append(known.empty() ? "" : ", ").append(name_of(step));
   }
-  fail(ErrorKind::usage, "--pattern ", name, ", must be one of ", known);
+  fail(ErrorKind::usage, "--pattern {}, must be one of {}", name, known);
 }
 
 /// MiniMind's roles with MiniMind's tokens, else none; what is given wins.

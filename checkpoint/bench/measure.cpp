@@ -70,7 +70,8 @@ class Measurement {
         std::memcpy(&content_[piece.begin + i], &value, std::min(kWord, piece.size - i));
       }
       const std::vector<std::int64_t> shape{static_cast<std::int64_t>(piece.size)};
-      state_.tensors.push_back({cat("param/t", piece.number), DType::u8, shape, Shard::whole(shape),
+      state_.tensors.push_back({formatted("param/t{}", piece.number), DType::u8, shape,
+                                Shard::whole(shape),
                                 std::span(content_).subspan(piece.begin, piece.size), piece.owned});
     }
   }
@@ -99,7 +100,7 @@ class Measurement {
     return maximum(world_, wall);
   }
 
-  [[nodiscard]] fs::path raw_path(int rank) const { return folder_ / cat("raw-", rank); }
+  [[nodiscard]] fs::path raw_path(int rank) const { return folder_ / formatted("raw-{}", rank); }
 
   void raw_write() {
     std::span<const std::byte> mine(content_);
@@ -150,7 +151,7 @@ class Measurement {
         const std::uint32_t value = expected(piece.at + i);
         const std::byte* loaded = content_.data() + piece.begin + i;
         if (std::memcmp(&value, loaded, std::min(kWord, piece.size - i)) != 0)
-          fail(ErrorKind::internal, "the loaded state differs from the saved one at byte ",
+          fail(ErrorKind::internal, "the loaded state differs from the saved one at byte {}",
                piece.at + i);
       }
     }
@@ -234,8 +235,8 @@ void check_space(const fs::path& folder, std::uint64_t bytes) {
   const fs::space_info space = fs::space(folder, code);
   if (code || bytes <= space.available / 3) return;
   fs::remove(folder, code);
-  fail(ErrorKind::resource, folder.string(), ": three times ", bytes, " bytes are written there, ",
-       space.available, " are free");
+  fail(ErrorKind::resource, "{}: three times {} bytes are written there, {} are free",
+       folder.string(), bytes, space.available);
 }
 
 MeasuredCheckpoint measure_in(const fs::path& folder, const MeasureOptions& options,
@@ -282,12 +283,12 @@ MeasuredCheckpoint measure_checkpoint(const fs::path& folder, const MeasureOptio
                                       Communicator& world) {
   if (options.bytes == 0) fail(ErrorKind::usage, "--bytes 0, must be at least 1");
   if (options.repeats < 1 || options.repeats > 1000)
-    fail(ErrorKind::usage, "--repeats ", options.repeats, ", must be in [1, 1000]");
+    fail(ErrorKind::usage, "--repeats {}, must be in [1, 1000]", options.repeats);
   agree(world, capture([&] {
           if (world.rank() != 0) return;
           std::error_code ignored;
           if (fs::exists(fs::symlink_status(folder, ignored)))
-            fail(ErrorKind::usage, folder.string(), " exists already; name a new folder");
+            fail(ErrorKind::usage, "{} exists already; name a new folder", folder.string());
           make_folders(folder);
           check_space(folder, options.bytes);
         }));

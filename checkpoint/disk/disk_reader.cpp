@@ -46,14 +46,14 @@ bool is_cached(int fd, std::uint64_t size) {
 Fd open_regular(const std::filesystem::path& path, std::uint64_t& size) {
   Fd fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
   if (!fd) {
-    fail(kind_of_refusal(Access::read, errno), "cannot open ", path.string(), ": ",
+    fail(kind_of_refusal(Access::read, errno), "cannot open {}: {}", path.string(),
          errno == ELOOP ? "it is a symbolic link, which is not followed" : std::strerror(errno));
   }
 
   struct stat info {};
 
   if (::fstat(fd.get(), &info) != 0) fail_to_read("stat", path, errno);
-  if (!S_ISREG(info.st_mode)) fail(ErrorKind::data, path.string(), " is not a regular file");
+  if (!S_ISREG(info.st_mode)) fail(ErrorKind::data, "{} is not a regular file", path.string());
   size = static_cast<std::uint64_t>(info.st_size);
   return fd;
 }
@@ -65,7 +65,7 @@ Fd open_recorded(const std::filesystem::path& folder, const SavedFile& file) {
   std::uint64_t size = 0;
   Fd fd = open_regular(path, size);
   if (size != file.bytes)
-    fail(ErrorKind::data, path.string(), " has ", size, " bytes, the manifest says ", file.bytes);
+    fail(ErrorKind::data, "{} has {} bytes, the manifest says {}", path.string(), size, file.bytes);
   return fd;
 }
 
@@ -73,7 +73,7 @@ std::string read_regular(const std::filesystem::path& path, std::uint64_t max_by
   std::uint64_t size = 0;
   const Fd fd = open_regular(path, size);
   if (size > max_bytes)
-    fail(ErrorKind::data, path.string(), " has ", size, " bytes, at most ", max_bytes, " are read");
+    fail(ErrorKind::data, "{} has {} bytes, at most {} are read", path.string(), size, max_bytes);
   std::string content(static_cast<std::size_t>(size), '\0');
   read_all(fd.get(), std::as_writable_bytes(std::span(content)), 0, path);
   return content;
@@ -83,7 +83,7 @@ DiskReader::DiskReader(const std::filesystem::path& folder, const SavedFile& fil
     : path_(folder / file.name), size_(file.bytes), plain_(open_recorded(folder, file)) {
   if (size_ < kDirectBytes || is_cached(plain_.get(), size_)) return;
   // The same open file, not whatever has its name by now.
-  const std::string same = cat("/proc/self/fd/", plain_.get());
+  const std::string same = formatted("/proc/self/fd/{}", plain_.get());
   direct_.reset(::open(same.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT));
 }
 

@@ -33,7 +33,7 @@ DiskWriter::DiskWriter(const std::filesystem::path& path, WritePace* pace)
   size_ = static_cast<std::uint64_t>(info.st_size);
   // Space is taken now: a full disk fails before any tensor is written.
   const int code = size_ == 0 ? 0 : ::posix_fallocate(plain_.get(), 0, info.st_size);
-  if (code != 0) fail_to_write(cat("reserve ", size_, " bytes for"), path, code);
+  if (code != 0) fail_to_write(formatted("reserve {} bytes for", size_), path, code);
   if (size_ >= kDirectBytes)
     direct_.reset(::open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_DIRECT));
   const int num_threads = size_ > kBlock ? kThreads : 1;

@@ -34,7 +34,8 @@ struct Holder {
   std::uint64_t counter = 0;
 
   [[nodiscard]] std::string words() const {
-    return cat("process ", pid, " on host ", host, job_id.empty() ? "" : cat(", job ", job_id));
+    return formatted("process {} on host {}{}", pid, host,
+                     job_id.empty() ? "" : formatted(", job {}", job_id));
   }
 };
 
@@ -48,7 +49,7 @@ std::string first_line(const fs::path& path) {
 /// Clock ticks after boot at which the process began, so that a reused pid is told apart; "" if it
 /// is gone or a zombie (killed, and nobody has asked for its status yet).
 std::string process_start(std::int64_t pid) {
-  const std::string line = first_line(cat("/proc/", pid, "/stat"));
+  const std::string line = first_line(formatted("/proc/{}/stat", pid));
   const std::size_t name_end = line.rfind(')');  // the name may hold spaces
   if (name_end == std::string::npos) return "";
   std::istringstream rest(line.substr(name_end + 1));
@@ -86,7 +87,7 @@ Holder myself(const std::string& job_id) {
 std::string record(const std::string& owner, std::uint64_t counter) {
   char digits[32];
   std::snprintf(digits, sizeof digits, "%020llu", static_cast<unsigned long long>(counter));
-  return cat("{\"counter\": \"", digits, "\", ", owner, "}\n");
+  return formatted("{{\"counter\": \"{}\", {}}}\n", digits, owner);
 }
 
 std::string owner_text(const Holder& me) {
@@ -108,8 +109,8 @@ std::optional<Holder> read_holder(const fs::path& path) {
   }
   const std::string where = path.string();
   if (text.find("\"nonce\"") == std::string::npos) {
-    fail(ErrorKind::data, where,
-         " is not a lock of this program; delete it if no job works in the folder");
+    fail(ErrorKind::data,
+         "{} is not a lock of this program; delete it if no job works in the folder", where);
   }
   const Json json = parse_json(text, where);
   Holder holder;
@@ -123,7 +124,7 @@ std::optional<Holder> read_holder(const fs::path& path) {
   holder.counter =
       std::strtoull(json_get<std::string>(json, "counter", where).c_str(), nullptr, 10);
   if (holder.nonce.find('/') != std::string::npos)
-    fail(ErrorKind::data, where, ": not a lock of this program");
+    fail(ErrorKind::data, "{}: not a lock of this program", where);
   return holder;
 }
 
@@ -151,7 +152,7 @@ bool is_alive(const fs::path& path, const Holder& holder, const Holder& me, doub
 /// Names of the chain of takeovers: the right to replace a dead holder is a
 /// file named by its nonce.
 fs::path successor_path(const fs::path& lock, const std::string& nonce) {
-  return cat(lock.string(), ".after-", nonce);
+  return formatted("{}.after-{}", lock.string(), nonce);
 }
 
 bool try_link(const fs::path& from, const fs::path& to) {
@@ -161,8 +162,9 @@ bool try_link(const fs::path& from, const fs::path& to) {
 }
 
 [[noreturn]] void refuse(const fs::path& lock, const Holder& holder) {
-  fail(ErrorKind::usage, "run folder ", lock.parent_path().string(), " is in use by ",
-       holder.words(), "; wait for it, stop it, or choose another --run");
+  fail(ErrorKind::usage,
+       "run folder {} is in use by {}; wait for it, stop it, or choose another --run",
+       lock.parent_path().string(), holder.words());
 }
 
 /// Makes `mine` (a complete record under a private name) the lock. Returns when it is.
@@ -193,7 +195,7 @@ void take(const fs::path& lock, const fs::path& mine, const Holder& me, double t
       fs::remove(seat);
       continue;
     }
-    log::warn(cat("taking over ", lock.string(), " from ", now->words(), ", which is dead"));
+    log::warn(formatted("taking over {} from {}, which is dead", lock.string(), now->words()));
     failpoint("run_lock.takeover");
     if (std::rename(seat.c_str(), lock.c_str()) != 0) fail_to_write("replace", lock, errno);
     chain.pop_back();
@@ -210,7 +212,7 @@ RunLock::RunLock(const std::filesystem::path& run_folder, const RunLockOptions& 
   owner_ = owner_text(me);
   nonce_ = me.nonce;
   make_folders(run_folder);
-  const fs::path mine = cat(path_.string(), ".", nonce_);
+  const fs::path mine = formatted("{}.{}", path_.string(), nonce_);
   Fd fd(::open(mine.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
   if (!fd) fail_to_write("create", mine, errno);
   const auto error = capture([&] {
@@ -243,8 +245,8 @@ RunLock::~RunLock() {
 
 void RunLock::check() const {
   if (lost_)
-    fail(ErrorKind::usage, "the lock ", path_.string(),
-         " is gone or another process's: this one writes nothing more");
+    fail(ErrorKind::usage, "the lock {} is gone or another process's: this one writes nothing more",
+         path_.string());
 }
 
 void RunLock::confirm() {

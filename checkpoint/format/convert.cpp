@@ -32,7 +32,7 @@ float load_float(DType dtype, const std::byte* at) {
     case DType::f16:
       return from_f16_bits(read_as<std::uint16_t>(at));
     default:
-      fail(ErrorKind::internal, "no conversion from ", dtype_name(dtype));
+      fail(ErrorKind::internal, "no conversion from {}", dtype_name(dtype));
   }
 }
 
@@ -47,7 +47,7 @@ void store_float(DType dtype, std::byte* at, float value) {
     case DType::f16:
       return write_as(at, to_f16_bits(value));
     default:
-      fail(ErrorKind::internal, "no conversion to ", dtype_name(dtype));
+      fail(ErrorKind::internal, "no conversion to {}", dtype_name(dtype));
   }
 }
 

@@ -48,13 +48,13 @@ std::string cover_problem(const std::vector<std::int64_t>& shape, const std::vec
   std::int64_t count = 0;
   const std::int64_t wanted = Shard::whole(shape).count();
   for (const Shard& part : parts) {
-    if (part.count() > wanted - count) return cat("more than its ", wanted, " elements");
+    if (part.count() > wanted - count) return formatted("more than its {} elements", wanted);
     count += part.count();
     groups[{part.offset, part.extent}].push_back(part);
   }
-  if (count != wanted) return cat(count, " of ", wanted, " elements");
+  if (count != wanted) return formatted("{} of {} elements", count, wanted);
   if (groups.size() > kMaxRectangles)
-    return cat("cut into ", groups.size(), " rectangles, at most ", kMaxRectangles);
+    return formatted("cut into {} rectangles, at most {}", groups.size(), kMaxRectangles);
   std::size_t num_pairs = 0;
   for (auto one = groups.begin(); one != groups.end(); ++one) {
     if (ranges_overlap(one->second)) return "slices overlap";

@@ -62,7 +62,7 @@ fs::path set_aside_step(const fs::path& folder, std::int64_t step) {
   const std::string name = step_folder_name(step);
   fs::path target = folder / ("damaged-" + name);
   for (int copy = 2; fs::exists(fs::symlink_status(target)); ++copy)
-    target = folder / cat("damaged-", name, ".", copy);
+    target = folder / formatted("damaged-{}.{}", name, copy);
   publish(folder / name, target);
   return target;
 }
@@ -76,8 +76,9 @@ CheckpointPlace find_place(const fs::path& path) {
     return {place, true};
   if (!list_steps(place / "checkpoints").empty()) return {place / "checkpoints", false};
   if (!list_steps(place).empty()) return {place, false};
-  fail(ErrorKind::data, path.string(),
-       " holds no checkpoint: expected a step-NNNNNNNNN folder, or a run folder with some");
+  fail(ErrorKind::data,
+       "{} holds no checkpoint: expected a step-NNNNNNNNN folder, or a run folder with some",
+       path.string());
 }
 
 fs::path locked_folder(const fs::path& checkpoints) {

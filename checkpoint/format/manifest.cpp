@@ -50,7 +50,7 @@ Json tensor_json(const std::string& name, const SavedTensor& tensor) {
 /// One entry a line: a manifest can be read and compared with plain tools.
 template <class Items, class ToJson>
 void append_list(std::string& text, const char* key, const Items& items, const ToJson& to_json) {
-  text += cat("\"", key, "\": [");
+  text += formatted("\"{}\": [", key);
   const char* separator = "\n";
   for (const auto& item : items) {
     text += separator + to_json(item).dump();
@@ -62,9 +62,10 @@ void append_list(std::string& text, const char* key, const Items& items, const T
 /// All but the self hash and the closing brace.
 std::string body_text(const CheckpointManifest& manifest) {
   std::string text =
-      cat("{\n\"format\": \"", kFormat, "\",\n\"version\": ", kCheckpointVersion, ",\n");
-  text += cat("\"run_id\": ", Json(manifest.run_id).dump(), ",\n\"step\": ", manifest.step, ",\n");
-  text += cat("\"values\": ", Json(manifest.values).dump(), ",\n");
+      formatted("{{\n\"format\": \"{}\",\n\"version\": {},\n", kFormat, kCheckpointVersion);
+  text +=
+      formatted("\"run_id\": {},\n\"step\": {},\n", Json(manifest.run_id).dump(), manifest.step);
+  text += formatted("\"values\": {},\n", Json(manifest.values).dump());
   append_list(text, "files", manifest.files, file_json);
   append_list(text, "shards", manifest.shards, file_json);
   append_list(text, "tensors", manifest.tensors,
@@ -76,7 +77,7 @@ const Json& member(const Json& object, const char* key, Json::value_t type,
                    std::string_view where) {
   const auto found = object.is_object() ? object.find(key) : object.end();
   if (!object.is_object() || found == object.end() || found->type() != type) {
-    fail(ErrorKind::data, where, ": key '", key, "' is missing or of the wrong type");
+    fail(ErrorKind::data, "{}: key '{}' is missing or of the wrong type", where, key);
   }
   return *found;
 }
@@ -86,7 +87,7 @@ std::vector<std::int64_t> integers(const Json& object, const char* key, std::str
   for (const Json& item : member(object, key, Json::value_t::array, where)) {
     if (!item.is_number_integer() ||
         (item.is_number_unsigned() && item.get<std::uint64_t>() > INT64_MAX)) {
-      fail(ErrorKind::data, where, ": '", key, "' holds ", item.dump(), ", expected integers");
+      fail(ErrorKind::data, "{}: '{}' holds {}, expected integers", where, key, item.dump());
     }
     values.push_back(item.get<std::int64_t>());
   }
@@ -99,8 +100,8 @@ std::string hash_member(const Json& object, const char* key, std::size_t digits,
   const bool good =
       hash.size() == digits && hash.find_first_not_of("0123456789abcdef") == std::string::npos;
   if (!good)
-    fail(ErrorKind::data, where, ": ", key, " = '", hash, "', must be ", digits,
-         " lower-case hexadecimal digits");
+    fail(ErrorKind::data, "{}: {} = '{}', must be {} lower-case hexadecimal digits", where, key,
+         hash, digits);
   return hash;
 }
 
@@ -111,10 +112,10 @@ std::vector<SavedFile> parse_files(const Json& root, const char* key, std::strin
                    json_get<std::uint64_t>(item, "bytes", where),
                    hash_member(item, "xxh3_128", kHashDigits, where)};
     if (!is_plain_name(file.name) || file.name == kManifestName) {
-      fail(ErrorKind::data, where, ": file name '", file.name, "' is not allowed");
+      fail(ErrorKind::data, "{}: file name '{}' is not allowed", where, file.name);
     }
     if (file.bytes > INT64_MAX)
-      fail(ErrorKind::data, where, ": ", file.name, " claims ", file.bytes, " bytes");
+      fail(ErrorKind::data, "{}: {} claims {} bytes", where, file.name, file.bytes);
     files.push_back(std::move(file));
   }
   return files;
@@ -128,7 +129,7 @@ SavedSlice parse_slice(const Json& item, std::string_view where) {
   slice.part.offset = integers(item, "offset", where);
   slice.part.extent = integers(item, "extent", where);
   const std::vector<std::int64_t> flat = integers(item, "flat", where);
-  if (flat.size() != 2) fail(ErrorKind::data, where, ": 'flat' must have two numbers");
+  if (flat.size() != 2) fail(ErrorKind::data, "{}: 'flat' must have two numbers", where);
   slice.part.flat_begin = flat[0];
   slice.part.flat_end = flat[1];
   slice.hash = item.contains("crc32c") ? hash_member(item, "crc32c", kChecksumDigits, where)
@@ -140,33 +141,33 @@ CheckpointManifest from_json(const Json& root, std::string_view where) {
   const std::string format = json_get<std::string>(root, "format", where);
   const std::uint64_t version = json_get<std::uint64_t>(root, "version", where);
   if (format != kFormat)
-    fail(ErrorKind::data, where, ": format '", format, "', expected '", kFormat, "'");
+    fail(ErrorKind::data, "{}: format '{}', expected '{}'", where, format, kFormat);
   if (version != kCheckpointVersion) {
-    fail(ErrorKind::data, where, ": checkpoint format version ", version, ", this program reads ",
+    fail(ErrorKind::data, "{}: checkpoint format version {}, this program reads {}", where, version,
          kCheckpointVersion);
   }
   CheckpointManifest manifest;
   manifest.run_id = json_get<std::string>(root, "run_id", where);
   manifest.step = json_get<std::int64_t>(root, "step", where);
   for (const auto& [key, value] : member(root, "values", Json::value_t::object, where).items()) {
-    if (!value.is_string()) fail(ErrorKind::data, where, ": value '", key, "' is not text");
+    if (!value.is_string()) fail(ErrorKind::data, "{}: value '{}' is not text", where, key);
     manifest.values[key] = value.get<std::string>();
   }
   manifest.files = parse_files(root, "files", where);
   manifest.shards = parse_files(root, "shards", where);
   for (const Json& item : member(root, "tensors", Json::value_t::array, where)) {
     const std::string name = json_get<std::string>(item, "name", where);
-    const std::string place = cat(where, ": tensor ", name);
+    const std::string place = formatted("{}: tensor {}", where, name);
     SavedTensor tensor;
     const auto dtype = dtype_from_name(json_get<std::string>(item, "dtype", place));
-    if (!dtype) fail(ErrorKind::data, place, ": unknown dtype ", item.at("dtype").dump());
+    if (!dtype) fail(ErrorKind::data, "{}: unknown dtype {}", place, item.at("dtype").dump());
     tensor.dtype = *dtype;
     tensor.shape = integers(item, "shape", place);
     for (const Json& slice : member(item, "slices", Json::value_t::array, place)) {
       tensor.slices.push_back(parse_slice(slice, place));
     }
     if (!manifest.tensors.emplace(name, std::move(tensor)).second)
-      fail(ErrorKind::data, place, " is listed twice");
+      fail(ErrorKind::data, "{} is listed twice", place);
   }
   return manifest;
 }
@@ -174,14 +175,14 @@ CheckpointManifest from_json(const Json& root, std::string_view where) {
 /// Sizes of an untrusted manifest, so that later arithmetic cannot overflow.
 void check_tensor_bounds(const CheckpointManifest& manifest, const std::string& name,
                          const SavedTensor& tensor, std::string_view where) {
-  const std::string place = cat(where, ": tensor ", name);
-  if (!is_tensor_name(name)) fail(ErrorKind::data, place, ": the name is not allowed");
+  const std::string place = formatted("{}: tensor {}", where, name);
+  if (!is_tensor_name(name)) fail(ErrorKind::data, "{}: the name is not allowed", place);
   if (tensor.shape.size() > 8)
-    fail(ErrorKind::data, place, ": ", tensor.shape.size(), " dimensions, at most 8");
+    fail(ErrorKind::data, "{}: {} dimensions, at most 8", place, tensor.shape.size());
   std::int64_t count = 1;
   for (const std::int64_t size : tensor.shape) {
     if (size < 0 || (size > 0 && count > (std::int64_t{1} << 56) / size))
-      fail(ErrorKind::data, place, ": impossible shape");
+      fail(ErrorKind::data, "{}: impossible shape", place);
     count *= size;
   }
   for (const SavedSlice& slice : tensor.slices) {
@@ -195,13 +196,14 @@ void check_tensor_bounds(const CheckpointManifest& manifest, const std::string& 
     }
     good = good && 0 <= part.flat_begin && part.flat_begin < part.flat_end &&
            part.flat_end <= part.rectangle_count();
-    if (!good) fail(ErrorKind::data, place, ": a slice lies outside the tensor");
+    if (!good) fail(ErrorKind::data, "{}: a slice lies outside the tensor", place);
     if (slice.shard >= manifest.shards.size())
-      fail(ErrorKind::data, place, ": there is no shard ", slice.shard);
+      fail(ErrorKind::data, "{}: there is no shard {}", place, slice.shard);
     const std::uint64_t bytes = static_cast<std::uint64_t>(part.count()) * size_of(tensor.dtype);
     const std::uint64_t limit = manifest.shards[slice.shard].bytes;
     if (slice.at > limit || bytes > limit - slice.at) {
-      fail(ErrorKind::data, place, ": a slice lies outside ", manifest.shards[slice.shard].name);
+      fail(ErrorKind::data, "{}: a slice lies outside {}", place,
+           manifest.shards[slice.shard].name);
     }
   }
 }
@@ -230,18 +232,18 @@ CheckpointManifest parse_manifest(std::string_view text, std::string_view where)
   const std::size_t tail = kSelfHashKey.size() + kHashDigits + kSelfHashEnd.size();
   const bool ends = text.size() > tail && text.ends_with(kSelfHashEnd) &&
                     text.substr(text.size() - tail, kSelfHashKey.size()) == kSelfHashKey;
-  if (!ends) fail(ErrorKind::data, where, ": incomplete or damaged (no self hash at its end)");
+  if (!ends) fail(ErrorKind::data, "{}: incomplete or damaged (no self hash at its end)", where);
   const std::string_view body = text.substr(0, text.size() - tail);
   const std::string_view stored =
       text.substr(text.size() - tail + kSelfHashKey.size(), kHashDigits);
   const std::string computed = xxh3_128_hex(body);
   if (computed != stored)
-    fail(ErrorKind::data, where, ": damaged: its hash is ", computed, ", it says ", stored);
+    fail(ErrorKind::data, "{}: damaged: its hash is {}, it says {}", where, computed, stored);
   const auto num_values = std::count_if(text.begin(), text.end(),
                                         [](char c) { return c == ',' || c == '[' || c == '{'; });
   if (num_values > kMaxValues)
-    fail(ErrorKind::data, where, ": about ", num_values, " values, at most ", kMaxValues,
-         " are read");
+    fail(ErrorKind::data, "{}: about {} values, at most {} are read", where, num_values,
+         kMaxValues);
   CheckpointManifest manifest = from_json(parse_json(text, where), where);
   check_manifest(manifest, where);
   return manifest;
@@ -249,30 +251,30 @@ CheckpointManifest parse_manifest(std::string_view text, std::string_view where)
 
 void check_manifest(const CheckpointManifest& manifest, std::string_view where) {
   if (!is_plain_name(manifest.run_id))
-    fail(ErrorKind::data, where, ": run id '", manifest.run_id, "' is not allowed");
+    fail(ErrorKind::data, "{}: run id '{}' is not allowed", where, manifest.run_id);
   if (manifest.step < 0 || manifest.step > kMaxStep)
-    fail(ErrorKind::data, where, ": step ", manifest.step, " is not allowed");
+    fail(ErrorKind::data, "{}: step {} is not allowed", where, manifest.step);
   std::vector<std::string> names;
   for (const auto* list : {&manifest.files, &manifest.shards}) {
     for (const SavedFile& file : *list) names.push_back(file.name);
   }
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
-  if (twice != names.end()) fail(ErrorKind::data, where, ": file ", *twice, " is listed twice");
+  if (twice != names.end()) fail(ErrorKind::data, "{}: file {} is listed twice", where, *twice);
   std::size_t num_slices = 0;
   std::string problems;
   for (const auto& [name, tensor] : manifest.tensors) {
     num_slices += tensor.slices.size();
     if (num_slices > kMaxSlices)
-      fail(ErrorKind::data, where, ": more than ", kMaxSlices, " slices");
+      fail(ErrorKind::data, "{}: more than {} slices", where, kMaxSlices);
     check_tensor_bounds(manifest, name, tensor, where);
     std::vector<Shard> parts;
     for (const SavedSlice& slice : tensor.slices) parts.push_back(slice.part);
     const std::string problem = cover_problem(tensor.shape, parts);
-    if (!problem.empty()) problems += cat("\n  ", name, ": ", problem);
+    if (!problem.empty()) problems += formatted("\n  {}: {}", name, problem);
   }
   if (!problems.empty())
-    fail(ErrorKind::data, where, ": tensors are not there exactly once:", problems);
+    fail(ErrorKind::data, "{}: tensors are not there exactly once:{}", where, problems);
 }
 
 void merge_manifest(CheckpointManifest& whole, const CheckpointManifest& part) {
@@ -283,7 +285,7 @@ void merge_manifest(CheckpointManifest& whole, const CheckpointManifest& part) {
         whole.tensors.try_emplace(name, SavedTensor{tensor.dtype, tensor.shape, {}});
     SavedTensor& target = found->second;
     if (!added && (target.dtype != tensor.dtype || target.shape != tensor.shape)) {
-      fail(ErrorKind::internal, "ranks disagree on dtype or shape of tensor ", name);
+      fail(ErrorKind::internal, "ranks disagree on dtype or shape of tensor {}", name);
     }
     for (SavedSlice slice : tensor.slices) {
       slice.shard += base;
@@ -311,7 +313,7 @@ bool is_tensor_name(std::string_view name) noexcept {
 
 std::string step_folder_name(std::int64_t step) {
   if (step < 0 || step > kMaxStep)
-    fail(ErrorKind::usage, "step ", step, ", must be in [0, ", kMaxStep, "]");
+    fail(ErrorKind::usage, "step {}, must be in [0, {}]", step, kMaxStep);
   char name[32];
   std::snprintf(name, sizeof name, "step-%09lld", static_cast<long long>(step));
   return name;

@@ -63,23 +63,23 @@ ModelConfig model_from_values(const std::map<std::string, std::string>& values,
     const bool good =
         std::visit([&](auto* value) { return parse(found->second, *value); }, field.value);
     if (!good)
-      fail(ErrorKind::data, where, ": value ", field.key, " = '", found->second,
-           "' is not of its type");
+      fail(ErrorKind::data, "{}: value {} = '{}' is not of its type", where, field.key,
+           found->second);
   }
   for (const auto& [key, text] : values) {
     if (key.starts_with("model.") && !known.contains(key)) {
-      fail(ErrorKind::data, where, ": value ", key,
-           " is unknown; was it written by a newer version?");
+      fail(ErrorKind::data, "{}: value {} is unknown; was it written by a newer version?", where,
+           key);
     }
   }
   if (config.hidden_size == 0 || config.vocab_size == 0) {
-    fail(ErrorKind::data, where,
-         ": holds no model shape (values model.hidden_size, model.vocab_size, ...)");
+    fail(ErrorKind::data,
+         "{}: holds no model shape (values model.hidden_size, model.vocab_size, ...)", where);
   }
   try {
     resolve(config, 0);
   } catch (const Error& error) {
-    fail(ErrorKind::data, where, ": ", error.what());
+    fail(ErrorKind::data, "{}: {}", where, error.what());
   }
   return config;
 }

@@ -28,7 +28,7 @@ SliceSums::SliceSums(const CheckpointManifest& manifest, std::uint64_t shard) {
   });
   for (std::size_t i = 1; i < parts_.size() && overlap_.empty(); ++i) {
     if (parts_[i].begin < parts_[i - 1].end)
-      overlap_ = cat(*parts_[i - 1].tensor, " and ", *parts_[i].tensor, " share bytes");
+      overlap_ = formatted("{} and {} share bytes", *parts_[i - 1].tensor, *parts_[i].tensor);
   }
   if (!overlap_.empty()) parts_.clear();
 }
@@ -67,8 +67,8 @@ std::string SliceSums::problem() const {
   if (!overlap_.empty()) return overlap_;
   for (const Part& part : parts_) {
     if (part.sum == part.slice->hash) continue;
-    return cat("a slice of tensor ", *part.tensor, " at byte ", part.begin, " has the checksum ",
-               part.sum, ", the manifest says ", part.slice->hash);
+    return formatted("a slice of tensor {} at byte {} has the checksum {}, the manifest says {}",
+                     *part.tensor, part.begin, part.sum, part.slice->hash);
   }
   return "";
 }

@@ -19,7 +19,7 @@ const char* hf_dtype(DType dtype) {
     case DType::f16:
       return "float16";
     default:
-      fail(ErrorKind::internal, "no Hugging Face name for dtype ", dtype_name(dtype));
+      fail(ErrorKind::internal, "no Hugging Face name for dtype {}", dtype_name(dtype));
   }
 }
 
@@ -28,7 +28,7 @@ std::optional<Json> parse_carried(const std::map<std::string, std::string>& file
   const auto found = files.find(name);
   if (found == files.end()) return std::nullopt;
   Json json = parse_json(found->second, name);
-  if (!json.is_object()) fail(ErrorKind::data, name, " is not a JSON object");
+  if (!json.is_object()) fail(ErrorKind::data, "{} is not a JSON object", name);
   return json;
 }
 
@@ -64,7 +64,7 @@ class HfReader {
     }
     if (found->is_number_integer() && found->get<std::int64_t>() > 0)
       return found->get<std::int64_t>();
-    problem(key, cat(" = ", found->dump(), ", must be a positive integer"));
+    problem(key, formatted(" = {}, must be a positive integer", found->dump()));
     return 0;
   }
 
@@ -72,7 +72,7 @@ class HfReader {
     const auto found = object.find(key);
     if (found == object.end() || found->is_null()) return fallback;
     if (found->is_number()) return found->get<double>();
-    problem(key, cat(" = ", found->dump(), ", must be a number"));
+    problem(key, formatted(" = {}, must be a number", found->dump()));
     return fallback;
   }
 
@@ -80,21 +80,21 @@ class HfReader {
     const auto found = config_.find(key);
     if (found == config_.end() || found->is_null()) return fallback;
     if (found->is_boolean()) return found->get<bool>();
-    problem(key, cat(" = ", found->dump(), ", must be true or false"));
+    problem(key, formatted(" = {}, must be true or false", found->dump()));
     return fallback;
   }
 
   void must_be_off(const char* key) {
     if (!is_off(config_, key))
-      problem(key, cat(" = ", config_.at(key).dump().substr(0, 100), " is not supported"));
+      problem(key, formatted(" = {} is not supported", config_.at(key).dump().substr(0, 100)));
   }
 
   void problem(std::string_view key, const std::string& text) {
-    problems_ += cat("\n  ", key, text);
+    problems_ += formatted("\n  {}{}", key, text);
   }
 
   void raise() const {
-    if (!problems_.empty()) fail(ErrorKind::data, where_, " cannot be imported:", problems_);
+    if (!problems_.empty()) fail(ErrorKind::data, "{} cannot be imported:{}", where_, problems_);
   }
 
  private:
@@ -117,7 +117,7 @@ double read_rope_theta(const Json& config, HfReader& reader) {
     for (const char* type_key : {"rope_type", "type"}) {
       const auto type = found->find(type_key);
       if (type != found->end() && *type != "default")
-        reader.problem(key, cat(".", type_key, " = ", type->dump(), " is not supported"));
+        reader.problem(key, formatted(".{} = {} is not supported", type_key, type->dump()));
     }
   }
   return theta;
@@ -131,7 +131,7 @@ std::vector<HfTensor> hf_tensors(const ModelConfig& config) {
   const std::int64_t keys = config.num_kv_heads * config.head_dim;
   std::vector<HfTensor> tensors{{"model.embed_tokens.weight", {config.vocab_size, hidden}}};
   for (std::int64_t layer = 0; layer < config.num_layers; ++layer) {
-    const std::string prefix = cat("model.layers.", layer, ".");
+    const std::string prefix = formatted("model.layers.{}.", layer);
     const auto add = [&](const char* name, std::vector<std::int64_t> shape) {
       tensors.push_back({prefix + name + ".weight", std::move(shape)});
     };
@@ -159,7 +159,7 @@ std::map<std::string, std::int64_t> special_token_ids(
   const auto tokenizer = parse_carried(files, "tokenizer.json");
   if (!config || !tokenizer || !tokenizer->contains("added_tokens")) return ids;
   for (const char* role : {"bos", "eos", "pad"}) {
-    const auto content = token_content(*config, cat(role, "_token"));
+    const auto content = token_content(*config, formatted("{}_token", role));
     if (!content) continue;
     for (const Json& token : tokenizer->at("added_tokens")) {
       if (token.is_object() && token.contains("id") && token_content(token, "content") == content) {
@@ -206,7 +206,8 @@ std::string hf_config_text(const ModelConfig& config, DType dtype,
   json["dtype"] = hf_dtype(dtype);
   for (const char* role : {"bos", "eos", "pad"}) {
     const auto found = special_ids.find(role);
-    json[cat(role, "_token_id")] = found == special_ids.end() ? Json(nullptr) : Json(found->second);
+    json[formatted("{}_token_id", role)] =
+        found == special_ids.end() ? Json(nullptr) : Json(found->second);
   }
   return json.dump(2) + "\n";
 }
@@ -222,8 +223,8 @@ std::string special_tokens_map_text(const std::map<std::string, std::string>& fi
   if (!config) return "";
   Json json = Json::object();
   for (const char* role : {"bos", "eos", "unk", "sep", "pad", "cls", "mask"}) {
-    const auto content = token_content(*config, cat(role, "_token"));
-    if (content) json[cat(role, "_token")] = *content;
+    const auto content = token_content(*config, formatted("{}_token", role));
+    if (content) json[formatted("{}_token", role)] = *content;
   }
   if (config->contains("additional_special_tokens"))
     json["additional_special_tokens"] = config->at("additional_special_tokens");
@@ -231,14 +232,14 @@ std::string special_tokens_map_text(const std::map<std::string, std::string>& fi
 }
 
 ModelConfig model_from_hf(const Json& config, std::string_view where) {
-  if (!config.is_object()) fail(ErrorKind::data, where, ": not a JSON object");
+  if (!config.is_object()) fail(ErrorKind::data, "{}: not a JSON object", where);
   HfReader reader(config, where);
   const std::string type =
       config.contains("model_type") ? config.at("model_type").dump() : "nothing";
   const bool qwen = type == "\"qwen3\"";
   if (!qwen && type != "\"llama\"") {
-    fail(ErrorKind::data, where, ": model_type ", type,
-         " cannot be imported; supported: \"qwen3\", \"llama\"");
+    fail(ErrorKind::data, "{}: model_type {} cannot be imported; supported: \"qwen3\", \"llama\"",
+         where, type);
   }
   for (const char* key :
        {"attention_bias", "mlp_bias", "use_sliding_window", "num_experts", "num_local_experts",
@@ -250,13 +251,13 @@ ModelConfig model_from_hf(const Json& config, std::string_view where) {
         "sliding_window");  // qwen3 writes a width even where use_sliding_window is false
   const auto act = config.find("hidden_act");
   if (act != config.end() && *act != "silu")
-    reader.problem("hidden_act", cat(" = ", act->dump(), " is not supported, only \"silu\""));
+    reader.problem("hidden_act", formatted(" = {} is not supported, only \"silu\"", act->dump()));
   const auto layers = config.find("layer_types");
   if (layers != config.end() && layers->is_array()) {
     for (const Json& layer : *layers) {
       if (layer != "full_attention") {
         reader.problem("layer_types",
-                       cat(" holds ", layer.dump(), ", only \"full_attention\" is supported"));
+                       formatted(" holds {}, only \"full_attention\" is supported", layer.dump()));
         break;
       }
     }
@@ -284,7 +285,7 @@ ModelConfig model_from_hf(const Json& config, std::string_view where) {
   try {
     resolve(model, 0);
   } catch (const Error& error) {
-    fail(ErrorKind::data, where, " cannot be imported: ", error.what());
+    fail(ErrorKind::data, "{} cannot be imported: {}", where, error.what());
   }
   return model;
 }

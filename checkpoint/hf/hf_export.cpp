@@ -33,21 +33,22 @@ void check_parameters(const Checkpoint& checkpoint, const std::vector<HfTensor>&
     known[name] = true;
     const auto found = checkpoint.manifest().tensors.find(name);
     if (found == checkpoint.manifest().tensors.end()) {
-      problems += cat("\n  missing: ", name);
+      problems += formatted("\n  missing: {}", name);
       continue;
     }
     const DType dtype = found->second.dtype;
     const bool is_float =
         dtype == DType::f64 || dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
     if (found->second.shape != tensor.shape || !is_float)
-      problems += cat("\n  ", name, ": wrong shape or dtype");
+      problems += formatted("\n  {}: wrong shape or dtype", name);
   }
   for (const auto& [name, tensor] : checkpoint.manifest().tensors) {
-    if (name.starts_with(kParam) && !known.contains(name)) problems += cat("\n  extra: ", name);
+    if (name.starts_with(kParam) && !known.contains(name))
+      problems += formatted("\n  extra: {}", name);
   }
   if (!problems.empty())
-    fail(ErrorKind::data, checkpoint.path().string(),
-         ": parameters do not fit the model's shape:", problems);
+    fail(ErrorKind::data, "{}: parameters do not fit the model's shape:{}",
+         checkpoint.path().string(), problems);
 }
 
 std::map<std::string, std::string> carried_files(const Checkpoint& checkpoint) {
@@ -58,19 +59,12 @@ std::map<std::string, std::string> carried_files(const Checkpoint& checkpoint) {
 }
 
 std::string model_card(const Checkpoint& checkpoint, const ModelConfig& config, DType dtype) {
-  return cat(
-      "---\nlibrary_name: transformers\npipeline_tag: text-generation\n---\n\n# Model exported by "
-      "Trireme\n\n",
-      "| | |\n|---|---|\n", "| parameters | ", config.num_parameters(), " |\n| shape | ",
-      config.num_layers, " layers, width ", config.hidden_size, ", ", config.num_heads,
-      " query and ", config.num_kv_heads, " key-value heads of ", config.head_dim, ", MLP ",
-      config.intermediate_size, " |\n| vocabulary | ", config.vocab_size, " |\n| architecture | ",
+  return formatted(
+      "---\nlibrary_name: transformers\npipeline_tag: text-generation\n---\n\n# Model exported by Trireme\n\n| | |\n|---|---|\n| parameters | {} |\n| shape | {} layers, width {}, {} query and {} key-value heads of {}, MLP {} |\n| vocabulary | {} |\n| architecture | {}{} |\n| weights | {} |\n| run | {}, step {} |\n\n```python\nfrom transformers import AutoModelForCausalLM, AutoTokenizer\nmodel = AutoModelForCausalLM.from_pretrained(\"path/to/this/folder\")\ntokenizer = AutoTokenizer.from_pretrained(\"path/to/this/folder\")\n```\n",
+      config.num_parameters(), config.num_layers, config.hidden_size, config.num_heads,
+      config.num_kv_heads, config.head_dim, config.intermediate_size, config.vocab_size,
       config.qk_norm ? "Qwen3" : "Llama", config.tie_embeddings ? ", tied embedding" : "",
-      " |\n| weights | ", dtype_name(dtype), " |\n| run | ", checkpoint.manifest().run_id,
-      ", step ", checkpoint.step(), " |\n\n",
-      "```python\nfrom transformers import AutoModelForCausalLM, AutoTokenizer\n",
-      "model = AutoModelForCausalLM.from_pretrained(\"path/to/this/folder\")\n",
-      "tokenizer = AutoTokenizer.from_pretrained(\"path/to/this/folder\")\n```\n");
+      dtype_name(dtype), checkpoint.manifest().run_id, checkpoint.step());
 }
 
 /// tokenizer.json is what the model was trained with: a class of one family's own, or none, would
@@ -79,7 +73,8 @@ void name_tokenizer_class(std::map<std::string, std::string>& files, const std::
   constexpr const char* kName = "tokenizer_config.json";
   constexpr const char* kFast = "PreTrainedTokenizerFast";
   if (!files.contains("tokenizer.json")) return;
-  Json config = files.contains(kName) ? parse_json(files[kName], cat(where, "/", kName)) : Json{};
+  Json config =
+      files.contains(kName) ? parse_json(files[kName], formatted("{}/{}", where, kName)) : Json{};
   const auto known = config.find("tokenizer_class");
   if (known != config.end() && (*known == kFast || *known == "TokenizersBackend")) return;
   config["tokenizer_class"] = kFast;
@@ -120,8 +115,8 @@ void write_weights(const Checkpoint& checkpoint, const std::vector<HfTensor>& te
 void check_absent(const fs::path& target) {
   std::error_code ignored;  // what cannot be looked at cannot be made either
   if (fs::exists(fs::symlink_status(target, ignored)))
-    fail(ErrorKind::usage, target.string(),
-         " exists already: choose another --output or remove it");
+    fail(ErrorKind::usage, "{} exists already: choose another --output or remove it",
+         target.string());
 }
 
 /// An empty folder that is this process's alone: another export of the same name is refused, what
@@ -130,8 +125,8 @@ Fd claim_temporary(const fs::path& temporary, const fs::path& target) {
   make_folders(temporary);
   std::optional<Fd> lock = lock_folder(temporary);
   if (!lock)
-    fail(ErrorKind::usage, "another export is writing ", target.string(),
-         "; wait for it, or choose another --output");
+    fail(ErrorKind::usage, "another export is writing {}; wait for it, or choose another --output",
+         target.string());
   check_absent(target);  // the other one may have ended between our look and our lock
   for (const fs::path& left : list_folder(temporary)) remove_tree(left);
   return std::move(*lock);
@@ -141,8 +136,8 @@ Fd claim_temporary(const fs::path& temporary, const fs::path& target) {
 
 void export_hf(const Checkpoint& checkpoint, const fs::path& folder, const ExportOptions& options) {
   if (options.dtype != DType::f32 && options.dtype != DType::bf16 && options.dtype != DType::f16) {
-    fail(ErrorKind::usage, "export dtype ", dtype_name(options.dtype),
-         ", must be one of f32, bf16, f16");
+    fail(ErrorKind::usage, "export dtype {}, must be one of f32, bf16, f16",
+         dtype_name(options.dtype));
   }
   const fs::path target = folder.has_filename() ? folder : folder.parent_path();  // "out/" is out
   check_absent(target);
@@ -150,7 +145,8 @@ void export_hf(const Checkpoint& checkpoint, const fs::path& folder, const Expor
       model_from_values(checkpoint.manifest().values, checkpoint.path().string());
   const std::vector<HfTensor> tensors = hf_tensors(config);
   check_parameters(checkpoint, tensors);
-  const fs::path temporary = target.parent_path() / cat(".tmp-", target.filename().string());
+  const fs::path temporary =
+      target.parent_path() / formatted(".tmp-{}", target.filename().string());
   const Fd claim = claim_temporary(temporary, target);
   const auto error = capture([&] {
     write_weights(checkpoint, tensors, options, temporary);

@@ -50,26 +50,26 @@ void check_weights(const Weights& weights, const std::vector<HfTensor>& tensors,
     known.insert(tensor.name);
     const auto found = weights.find(tensor.name);
     if (found == weights.end()) {
-      problems += cat("\n  missing: ", tensor.name);
+      problems += formatted("\n  missing: {}", tensor.name);
       continue;
     }
     const SafetensorsEntry& entry = found->second->entries().at(tensor.name);
     const bool is_float = entry.dtype == DType::f32 || entry.dtype == DType::bf16 ||
                           entry.dtype == DType::f16 || entry.dtype == DType::f64;
     if (entry.shape != tensor.shape)
-      problems += cat("\n  ", tensor.name, ": shape differs from config.json's");
+      problems += formatted("\n  {}: shape differs from config.json's", tensor.name);
     if (!is_float)
       problems +=
-          cat("\n  ", tensor.name, ": dtype ", dtype_name(entry.dtype), " is not supported");
+          formatted("\n  {}: dtype {} is not supported", tensor.name, dtype_name(entry.dtype));
   }
   for (const auto& [name, file] : weights) {
     // Some writers store the tied output matrix again, and old ones the rotary frequencies; both
     // follow from the rest.
     const bool redundant =
         (tied && name == "lm_head.weight") || name.ends_with(".rotary_emb.inv_freq");
-    if (!known.contains(name) && !redundant) problems += cat("\n  extra: ", name);
+    if (!known.contains(name) && !redundant) problems += formatted("\n  extra: {}", name);
   }
-  if (!problems.empty()) fail(ErrorKind::data, where, " cannot be imported:", problems);
+  if (!problems.empty()) fail(ErrorKind::data, "{} cannot be imported:{}", where, problems);
 }
 
 std::vector<std::byte> read_f32(const SafetensorsFile& file, const std::string& name) {
@@ -81,7 +81,7 @@ std::vector<std::byte> read_f32(const SafetensorsFile& file, const std::string& 
   const std::span values(reinterpret_cast<const float*>(converted.data()),
                          converted.size() / sizeof(float));
   if (!std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); }))
-    fail(ErrorKind::data, name, " holds values that are not finite (NaN or infinity)");
+    fail(ErrorKind::data, "{} holds values that are not finite (NaN or infinity)", name);
   return converted;
 }
 
@@ -106,23 +106,24 @@ std::filesystem::path import_hf(const std::filesystem::path& model,
   ModelConfig config;
   Weights weights;
   std::vector<HfTensor> tensors;
-  agree(world, capture([&] {
-          const fs::path config_path = model / "config.json";
-          config = model_from_hf(read_json(config_path), config_path.string());
-          weights = open_safetensors_folder(model);
-          if (config.num_layers > static_cast<std::int64_t>(weights.size())) {
-            fail(ErrorKind::data, config_path.string(), ": num_hidden_layers = ", config.num_layers,
-                 ", but the weights are ", weights.size(), " tensors in all");
-          }
-          if (config.tie_embeddings && has_another_output_matrix(weights)) {
-            config.tie_embeddings = false;
-            log::warn(cat(config_path.string(),
-                          ": tie_word_embeddings is true, but lm_head.weight is not the embedding: "
-                          "imported untied, as transformers loads it"));
-          }
-          tensors = hf_tensors(config);
-          check_weights(weights, tensors, config.tie_embeddings, model.string());
-        }));
+  agree(
+      world, capture([&] {
+        const fs::path config_path = model / "config.json";
+        config = model_from_hf(read_json(config_path), config_path.string());
+        weights = open_safetensors_folder(model);
+        if (config.num_layers > static_cast<std::int64_t>(weights.size())) {
+          fail(ErrorKind::data, "{}: num_hidden_layers = {}, but the weights are {} tensors in all",
+               config_path.string(), config.num_layers, weights.size());
+        }
+        if (config.tie_embeddings && has_another_output_matrix(weights)) {
+          config.tie_embeddings = false;
+          log::warn(formatted(
+              "{}: tie_word_embeddings is true, but lm_head.weight is not the embedding: imported untied, as transformers loads it",
+              config_path.string()));
+        }
+        tensors = hf_tensors(config);
+        check_weights(weights, tensors, config.tie_embeddings, model.string());
+      }));
   StateDict state;
   std::vector<std::vector<std::byte>> storage;
   Hasher content;
@@ -137,7 +138,7 @@ std::filesystem::path import_hf(const std::filesystem::path& model,
         for (const HfTensor& tensor : tensors) {
           storage.push_back(read_f32(*weights.at(tensor.name), tensor.name));
           content.update(storage.back());
-          state.tensors.push_back({cat("param/", tensor.name), DType::f32, tensor.shape,
+          state.tensors.push_back({formatted("param/{}", tensor.name), DType::f32, tensor.shape,
                                    Shard::whole(tensor.shape), storage.back(), world.rank() == 0});
         }
       }));
@@ -147,7 +148,7 @@ std::filesystem::path import_hf(const std::filesystem::path& model,
         }));
   // A run id from the content: importing the same folder twice gives the same bytes.
   return save_checkpoint(folder, 0, state, world,
-                         {.run_id = cat("import-", content.hex().substr(0, 16))});
+                         {.run_id = formatted("import-{}", content.hex().substr(0, 16))});
 }
 
 }  // namespace trireme

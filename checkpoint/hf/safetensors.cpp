@@ -49,14 +49,14 @@ std::string_view name_of(DType dtype) {
 
 std::uint64_t unsigned_item(const Json& item, const std::string& where) {
   if (!item.is_number_unsigned())
-    fail(ErrorKind::data, where, ": ", item.dump().substr(0, 40), " is not a size");
+    fail(ErrorKind::data, "{}: {} is not a size", where, item.dump().substr(0, 40));
   return item.get<std::uint64_t>();
 }
 
 const Json& array_member(const Json& object, const char* key, const std::string& where) {
   const auto found = object.is_object() ? object.find(key) : object.end();
   if (!object.is_object() || found == object.end() || !found->is_array())
-    fail(ErrorKind::data, where, ": '", key, "' is not a list");
+    fail(ErrorKind::data, "{}: '{}' is not a list", where, key);
   return *found;
 }
 
@@ -66,27 +66,28 @@ SafetensorsEntry parse_entry(const Json& item, std::uint64_t data_bytes, const s
   const auto row = std::find_if(kNames.begin(), kNames.end(),
                                 [&](const DTypeName& r) { return r.name == dtype; });
   if (row == kNames.end())
-    fail(ErrorKind::data, where, ": dtype '", dtype.substr(0, 40), "' is not read here");
+    fail(ErrorKind::data, "{}: dtype '{}' is not read here", where, dtype.substr(0, 40));
   entry.dtype = row->dtype;
   std::uint64_t bytes = size_of(entry.dtype);
   bool empty = false;
   for (const Json& one : array_member(item, "shape", where)) {
     const std::uint64_t size = unsigned_item(one, where);
-    if (size > INT64_MAX) fail(ErrorKind::data, where, ": impossible shape");
+    if (size > INT64_MAX) fail(ErrorKind::data, "{}: impossible shape", where);
     entry.shape.push_back(static_cast<std::int64_t>(size));
     empty = empty || size == 0;
     if (!empty && bytes > data_bytes / size)
-      fail(ErrorKind::data, where, ": its shape needs more bytes than the file has");
+      fail(ErrorKind::data, "{}: its shape needs more bytes than the file has", where);
     bytes = empty ? 0 : bytes * size;
   }
   const Json& range = array_member(item, "data_offsets", where);
-  if (range.size() != 2) fail(ErrorKind::data, where, ": 'data_offsets' must have two numbers");
+  if (range.size() != 2) fail(ErrorKind::data, "{}: 'data_offsets' must have two numbers", where);
   entry.begin = unsigned_item(range[0], where);
   entry.end = unsigned_item(range[1], where);
   if (entry.begin > entry.end || entry.end > data_bytes)
-    fail(ErrorKind::data, where, ": lies outside the file");
+    fail(ErrorKind::data, "{}: lies outside the file", where);
   if (entry.end - entry.begin != bytes) {
-    fail(ErrorKind::data, where, ": ", entry.end - entry.begin, " bytes, its shape needs ", bytes);
+    fail(ErrorKind::data, "{}: {} bytes, its shape needs {}", where, entry.end - entry.begin,
+         bytes);
   }
   return entry;
 }
@@ -100,12 +101,12 @@ void check_exact_cover(const std::map<std::string, SafetensorsEntry>& entries,
   std::uint64_t at = 0;
   for (const auto& [begin, end] : ranges) {
     if (begin != at)
-      fail(ErrorKind::data, where, ": tensors ", begin < at ? "overlap" : "leave a hole",
-           " at byte ", begin);
+      fail(ErrorKind::data, "{}: tensors {} at byte {}", where,
+           begin < at ? "overlap" : "leave a hole", begin);
     at = end;
   }
   if (at != data_bytes)
-    fail(ErrorKind::data, where, ": ", data_bytes - at, " bytes at its end belong to no tensor");
+    fail(ErrorKind::data, "{}: {} bytes at its end belong to no tensor", where, data_bytes - at);
 }
 
 std::uint64_t bytes_of(const SafetensorsSource& tensor) {
@@ -138,26 +139,26 @@ SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
   struct stat info {};
 
   if (::fstat(file.fd_.get(), &info) != 0 || !S_ISREG(info.st_mode))
-    fail(ErrorKind::data, path.string(), " is not a regular file");
+    fail(ErrorKind::data, "{} is not a regular file", path.string());
   const auto size = static_cast<std::uint64_t>(info.st_size);
   if (size < 8)
-    fail(ErrorKind::data, path.string(), ": ", size, " bytes are too few for a safetensors file");
+    fail(ErrorKind::data, "{}: {} bytes are too few for a safetensors file", path.string(), size);
   std::uint64_t length = 0;
   read_all(file.fd_.get(), std::as_writable_bytes(std::span(&length, 1)), 0, path);
   if (length > kMaxHeader || length > size - 8) {
-    fail(ErrorKind::data, path.string(), ": header of ", length, " bytes; the file has ", size,
-         ", at most ", kMaxHeader, " are read");
+    fail(ErrorKind::data, "{}: header of {} bytes; the file has {}, at most {} are read",
+         path.string(), length, size, kMaxHeader);
   }
   std::string text(length, '\0');
   read_all(file.fd_.get(), std::as_writable_bytes(std::span(text)), 8, path);
   const Json header = parse_json(text, path.string());
-  if (!header.is_object()) fail(ErrorKind::data, path.string(), ": its header is not an object");
+  if (!header.is_object()) fail(ErrorKind::data, "{}: its header is not an object", path.string());
   file.data_begin_ = 8 + length;
   const std::uint64_t data_bytes = size - file.data_begin_;
   for (const auto& [name, item] : header.items()) {
     if (name == "__metadata__") continue;
-    file.entries_[name] =
-        parse_entry(item, data_bytes, cat(path.string(), ": tensor '", name.substr(0, 200), "'"));
+    file.entries_[name] = parse_entry(
+        item, data_bytes, formatted("{}: tensor '{}'", path.string(), name.substr(0, 200)));
   }
   check_exact_cover(file.entries_, data_bytes, path.string());
   return file;
@@ -165,7 +166,7 @@ SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
 
 void SafetensorsFile::read(const std::string& name, std::span<std::byte> bytes) const {
   const auto found = entries_.find(name);
-  if (found == entries_.end()) fail(ErrorKind::data, path_.string(), " holds no tensor ", name);
+  if (found == entries_.end()) fail(ErrorKind::data, "{} holds no tensor {}", path_.string(), name);
   TRIREME_ASSERT(bytes.size() == found->second.end - found->second.begin);
   read_all(fd_.get(), bytes, data_begin_ + found->second.begin, path_);
 }
@@ -226,14 +227,14 @@ std::map<std::string, std::shared_ptr<const SafetensorsFile>> open_safetensors_f
     auto file = std::make_shared<const SafetensorsFile>(SafetensorsFile::open(folder / name));
     for (const auto& [tensor, entry] : file->entries()) {
       if (!tensors.emplace(tensor, file).second)
-        fail(ErrorKind::data, folder.string(), ": tensor ", tensor, " is in two files");
+        fail(ErrorKind::data, "{}: tensor {} is in two files", folder.string(), tensor);
     }
   };
   const std::filesystem::path index_path = folder / "model.safetensors.index.json";
   if (!std::filesystem::exists(index_path)) {
     if (!std::filesystem::exists(folder / "model.safetensors")) {
-      fail(ErrorKind::data, folder.string(),
-           " holds neither model.safetensors nor model.safetensors.index.json");
+      fail(ErrorKind::data, "{} holds neither model.safetensors nor model.safetensors.index.json",
+           folder.string());
     }
     add_file("model.safetensors");
     return tensors;
@@ -241,23 +242,23 @@ std::map<std::string, std::shared_ptr<const SafetensorsFile>> open_safetensors_f
   const Json index = read_json(index_path);
   const auto map = index.is_object() ? index.find("weight_map") : index.end();
   if (!index.is_object() || map == index.end() || !map->is_object())
-    fail(ErrorKind::data, index_path.string(), ": no 'weight_map'");
+    fail(ErrorKind::data, "{}: no 'weight_map'", index_path.string());
   std::set<std::string> files;
   for (const auto& [tensor, file] : map->items()) {
     if (!file.is_string() || !is_plain_name(file.get<std::string>())) {
-      fail(ErrorKind::data, index_path.string(), ": tensor ", tensor,
-           " is in a file of a name that is not allowed");
+      fail(ErrorKind::data, "{}: tensor {} is in a file of a name that is not allowed",
+           index_path.string(), tensor);
     }
     files.insert(file.get<std::string>());
   }
   for (const std::string& file : files) add_file(file);
   for (const auto& [tensor, file] : map->items()) {
     if (!tensors.contains(tensor))
-      fail(ErrorKind::data, index_path.string(), ": tensor ", tensor, " is not in ",
+      fail(ErrorKind::data, "{}: tensor {} is not in {}", index_path.string(), tensor,
            file.get<std::string>());
   }
   if (tensors.size() != map->size())
-    fail(ErrorKind::data, index_path.string(), ": the files hold tensors that it does not name");
+    fail(ErrorKind::data, "{}: the files hold tensors that it does not name", index_path.string());
   return tensors;
 }
 

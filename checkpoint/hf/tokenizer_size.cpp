@@ -50,9 +50,10 @@ std::int64_t num_token_ids(const std::map<std::string, std::string>& files) {
 
 void check_tokenizer_fits(std::int64_t num_ids, const ModelConfig& config, std::string_view where) {
   if (num_ids <= config.vocab_size) return;
-  fail(ErrorKind::data, where, ": its tokenizer has ", num_ids,
-       " ids (added tokens included), its embedding only ", config.vocab_size,
-       " rows: the tokenizer belongs to another model, or the weights were not resized to it");
+  fail(
+      ErrorKind::data,
+      "{}: its tokenizer has {} ids (added tokens included), its embedding only {} rows: the tokenizer belongs to another model, or the weights were not resized to it",
+      where, num_ids, config.vocab_size);
 }
 
 }  // namespace trireme

@@ -33,14 +33,14 @@ Wanted compare(const CheckpointManifest& manifest, const StateDict& into) {
   for (const StateTensor& tensor : into.tensors) {
     const auto found = manifest.tensors.find(tensor.name);
     if (found == manifest.tensors.end()) {
-      wanted.problems += cat("\n  missing: ", tensor.name);
+      wanted.problems += formatted("\n  missing: {}", tensor.name);
       continue;
     }
     const SavedTensor& saved = found->second;
     if (saved.dtype != tensor.dtype || saved.shape != tensor.shape) {
-      wanted.problems += cat("\n  ", tensor.name, ": saved as ", dtype_name(saved.dtype), " ",
-                             shape_text(saved.shape), ", wanted as ", dtype_name(tensor.dtype), " ",
-                             shape_text(tensor.shape));
+      wanted.problems +=
+          formatted("\n  {}: saved as {} {}, wanted as {} {}", tensor.name, dtype_name(saved.dtype),
+                    shape_text(saved.shape), dtype_name(tensor.dtype), shape_text(tensor.shape));
     }
     wanted.flags[static_cast<std::size_t>(std::distance(manifest.tensors.begin(), found))] = 1;
   }
@@ -57,15 +57,15 @@ std::string extra_tensors(const CheckpointManifest& manifest,
                                      [&tensor_name = name](const std::string& prefix) {
                                        return tensor_name.starts_with(prefix);
                                      });
-    if (!used && !ignored) problems += cat("\n  extra: ", name);
+    if (!used && !ignored) problems += formatted("\n  extra: {}", name);
   }
   return problems;
 }
 
 void raise(const Checkpoint& checkpoint, const std::string& problems) {
   if (!problems.empty()) {
-    fail(ErrorKind::data, checkpoint.path().string(),
-         " does not fit this run's tensors:", problems);
+    fail(ErrorKind::data, "{} does not fit this run's tensors:{}", checkpoint.path().string(),
+         problems);
   }
 }
 
@@ -94,7 +94,7 @@ void read_tensors(const Checkpoint& checkpoint, const StateDict& into) {
 
 Checkpoint Checkpoint::open(const std::filesystem::path& folder) {
   if (std::error_code code; std::filesystem::is_symlink(folder, code)) {
-    fail(ErrorKind::data, folder.string(), " is a symbolic link, which is not followed");
+    fail(ErrorKind::data, "{} is a symbolic link, which is not followed", folder.string());
   }
   const std::filesystem::path path = folder / kManifestName;
   Checkpoint checkpoint;
@@ -102,8 +102,8 @@ Checkpoint Checkpoint::open(const std::filesystem::path& folder) {
   checkpoint.manifest_ = parse_manifest(read_regular(path, kMaxManifestBytes), path.string());
   const std::int64_t named = step_of_folder_name(folder.filename().string());
   if (named >= 0 && named != checkpoint.step()) {
-    fail(ErrorKind::data, path.string(), ": belongs to step ", checkpoint.step(),
-         ", not to this folder");
+    fail(ErrorKind::data, "{}: belongs to step {}, not to this folder", path.string(),
+         checkpoint.step());
   }
   return checkpoint;
 }
@@ -117,18 +117,18 @@ std::string Checkpoint::file(const std::string& name) const {
   const auto found = std::find_if(manifest_.files.begin(), manifest_.files.end(),
                                   [&](const SavedFile& file) { return file.name == name; });
   if (found == manifest_.files.end())
-    fail(ErrorKind::data, path_.string(), " holds no file ", name);
+    fail(ErrorKind::data, "{} holds no file {}", path_.string(), name);
   (void)open_recorded(path_, *found);
   const std::string content = read_regular(path_ / name, kMaxCarriedBytes);
   if (xxh3_128_hex(content) != found->hash)
-    fail(ErrorKind::data, (path_ / name).string(), " is damaged: its hash differs");
+    fail(ErrorKind::data, "{} is damaged: its hash differs", (path_ / name).string());
   return content;
 }
 
 std::vector<std::byte> Checkpoint::read_logical(const std::string& name) const {
   const auto found = manifest_.tensors.find(name);
   if (found == manifest_.tensors.end())
-    fail(ErrorKind::data, path_.string(), " holds no tensor ", name);
+    fail(ErrorKind::data, "{} holds no tensor {}", path_.string(), name);
   const SavedTensor& tensor = found->second;
   std::uint64_t available = 0;  // a hostile shape must not allocate more than the files hold
   for (const SavedFile& shard : manifest_.shards) {
@@ -137,7 +137,7 @@ std::vector<std::byte> Checkpoint::read_logical(const std::string& name) const {
   }
   const auto count = static_cast<std::uint64_t>(tensor.count());
   if (count > available / size_of(tensor.dtype))
-    fail(ErrorKind::data, path_.string(), ": ", name, " is larger than its shards");
+    fail(ErrorKind::data, "{}: {} is larger than its shards", path_.string(), name);
   std::vector<std::byte> bytes(count * size_of(tensor.dtype));
   const ReadTarget target{Shard::whole(tensor.shape), bytes};
   std::vector<SliceJob> jobs;

@@ -83,8 +83,8 @@ void take(const TaskPart& part, std::span<const std::byte> bytes) {
 void check_hash(const SliceJob& job, const std::string& computed,
                 const std::filesystem::path& file) {
   if (computed == job.slice->hash) return;
-  fail(ErrorKind::data, file.string(), ": tensor ", *job.name, " is damaged: its checksum is ",
-       computed, ", the manifest says ", job.slice->hash);
+  fail(ErrorKind::data, "{}: tensor {} is damaged: its checksum is {}, the manifest says {}",
+       file.string(), *job.name, computed, job.slice->hash);
 }
 
 std::string joined_checksum(const Task& task) {

@@ -31,8 +31,9 @@ void check_shards_arrived(const Unpublished& unpublished, const CheckpointManife
     std::error_code code;
     const auto size = std::filesystem::file_size(unpublished.temporary / shard.name, code);
     if (code || size != shard.bytes) {
-      fail(ErrorKind::resource, (unpublished.temporary / shard.name).string(), ": ", shard.bytes,
-           " bytes were written, ", code ? code.message() : cat(size), " seen by rank 0");
+      fail(ErrorKind::resource, "{}: {} bytes were written, {} seen by rank 0",
+           (unpublished.temporary / shard.name).string(), shard.bytes,
+           code ? code.message() : cat(size));
     }
   }
 }
@@ -56,8 +57,8 @@ void make_temporary(const Unpublished& unpublished) {
   std::error_code code;
   const fs::path target = unpublished.folder / step_folder_name(unpublished.step);
   if (fs::exists(fs::symlink_status(target, code))) {
-    fail(ErrorKind::usage, target.string(),
-         " exists already; a committed checkpoint is never overwritten");
+    fail(ErrorKind::usage, "{} exists already; a committed checkpoint is never overwritten",
+         target.string());
   }
   // What cannot be deleted costs space; where it is in the way, the next line says so.
   if (const auto error = capture([&] { remove_leftovers(unpublished.folder); }))
@@ -92,9 +93,10 @@ fs::path publish_checkpoint(const Unpublished& unpublished,
   // A hint for people and scripts; readers scan the folders. So its failure
   // does not undo the commit.
   if (const auto error = capture([&] {
-        write_file_atomic(unpublished.folder / "latest", cat(name, "\n", xxh3_128_hex(text), "\n"));
+        write_file_atomic(unpublished.folder / "latest",
+                          formatted("{}\n{}\n", name, xxh3_128_hex(text)));
       })) {
-    log::warn(cat("checkpoint ", name, " is saved, but ", error->what()));
+    log::warn(formatted("checkpoint {} is saved, but {}", name, error->what()));
   }
   failpoint("checkpoint.done");
   return unpublished.folder / name;

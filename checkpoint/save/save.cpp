@@ -11,7 +11,7 @@ namespace {
 
 void check_tensor(const StateTensor& tensor) {
   if (!is_tensor_name(tensor.name))
-    fail(ErrorKind::internal, "tensor name '", tensor.name, "' cannot be saved");
+    fail(ErrorKind::internal, "tensor name '{}' cannot be saved", tensor.name);
   const Shard& part = tensor.shard;
   bool good =
       part.offset.size() == tensor.shape.size() && part.extent.size() == tensor.shape.size();
@@ -23,8 +23,8 @@ void check_tensor(const StateTensor& tensor) {
          part.flat_end <= part.rectangle_count() &&
          tensor.bytes.size() == static_cast<std::size_t>(part.count()) * size_of(tensor.dtype);
   if (!good)
-    fail(ErrorKind::internal, "tensor ", tensor.name,
-         ": its shard or its bytes do not fit its shape");
+    fail(ErrorKind::internal, "tensor {}: its shard or its bytes do not fit its shape",
+         tensor.name);
 }
 
 std::vector<SliceToWrite> owned_slices(const StateDict& state) {
@@ -42,11 +42,11 @@ std::vector<SliceToWrite> owned_slices(const StateDict& state) {
 
 void check_files(const StateDict& state, const SaveOptions& options) {
   if (!is_plain_name(options.run_id))
-    fail(ErrorKind::internal, "run id '", options.run_id, "' is not a plain name");
+    fail(ErrorKind::internal, "run id '{}' is not a plain name", options.run_id);
   for (const auto& [name, content] : state.files) {
     const bool reserved = name == kManifestName || name.starts_with("shard-");
     if (!is_plain_name(name) || reserved)
-      fail(ErrorKind::internal, "file name '", name, "' cannot be saved");
+      fail(ErrorKind::internal, "file name '{}' cannot be saved", name);
   }
 }
 
@@ -129,8 +129,8 @@ std::filesystem::path commit_checkpoint(const StagedCheckpoint& staged, const Wr
     std::error_code ignored;
     std::filesystem::remove_all(staged.whole.temporary, ignored);
   }
-  throw Error(failure->kind(),
-              cat("checkpoint of step ", staged.identity.step, " is not saved: ", failure->what()));
+  throw Error(failure->kind(), formatted("checkpoint of step {} is not saved: {}",
+                                         staged.identity.step, failure->what()));
 }
 
 std::filesystem::path save_checkpoint(const std::filesystem::path& folder, std::int64_t step,

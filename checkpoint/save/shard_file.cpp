@@ -40,7 +40,7 @@ std::vector<Placed> write_skeleton(const std::filesystem::path& path, const Shar
   for (const SliceToWrite& slice : slices) {
     if (slice.bytes.empty()) continue;
     const int nth = seen[slice.name]++;
-    std::string dataset = "/" + slice.name + (nth == 0 ? "" : cat("#", nth));
+    std::string dataset = "/" + slice.name + (nth == 0 ? "" : formatted("#{}", nth));
     const std::uint64_t at = file.create_dataset(dataset, slice.dtype, dataset_shape(slice.part));
     placed.push_back({&slice, std::move(dataset), at});
   }

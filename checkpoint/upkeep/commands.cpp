@@ -72,17 +72,20 @@ Checkpoint open_newest_good(const fs::path& place, bool allow_older) {
     std::error_code ignored;
     if (!fs::exists(fs::symlink_status(found.path / name, ignored)))
       continue;  // a run that goes on has pruned it
-    damage += cat("\n", name, ": ", one.reason);
+    damage += formatted("\n{}: {}", name, one.reason);
   }
   if (!checkpoint)
-    fail(ErrorKind::data, place.string(), ": none of its checkpoints is good", damage);
+    fail(ErrorKind::data, "{}: none of its checkpoints is good{}", place.string(), damage);
   if (damage.empty()) return *checkpoint;
   const std::string newest_good = step_folder_name(checkpoint->step());
   if (!allow_older) {
-    fail(ErrorKind::data, place.string(), ": its newest checkpoint is damaged", damage,
-         "\nThe newest good one is ", newest_good, ": give that folder, or --allow-older.");
+    fail(
+        ErrorKind::data,
+        "{}: its newest checkpoint is damaged{}\nThe newest good one is {}: give that folder, or --allow-older.",
+        place.string(), damage, newest_good);
   }
-  log::warn(cat(place.string(), ": taking ", newest_good, ", newer ones are damaged", damage));
+  log::warn(
+      formatted("{}: taking {}, newer ones are damaged{}", place.string(), newest_good, damage));
   return *checkpoint;
 }
 
@@ -93,13 +96,13 @@ std::string checkpoint_list(const fs::path& place) {
     const auto error = capture([&] { checkpoint = Checkpoint::open(folder); });
     text += folder.filename().string() + "  ";
     if (error) {
-      text += cat("damaged: ", error->what(), "\n");
+      text += formatted("damaged: {}\n", error->what());
       continue;
     }
     const CheckpointManifest& manifest = checkpoint->manifest();
-    text += cat(format_bytes(total_bytes(manifest)), "  ", manifest.tensors.size(), " tensors  ",
-                manifest.shards.size(), manifest.shards.size() == 1 ? " shard" : " shards",
-                "  run ", manifest.run_id, "\n");
+    text += formatted("{}  {} tensors  {}{}  run {}\n", format_bytes(total_bytes(manifest)),
+                      manifest.tensors.size(), manifest.shards.size(),
+                      manifest.shards.size() == 1 ? " shard" : " shards", manifest.run_id);
   }
   return text;
 }
@@ -110,8 +113,8 @@ std::string checkpoint_verify(const fs::path& place) {
   for (const fs::path& folder : step_folders(place)) {
     const auto error = capture([&] {
       const Checkpoint checkpoint = verify_checkpoint(folder);
-      text += cat(folder.filename().string(), "  good, ",
-                  format_bytes(total_bytes(checkpoint.manifest())), "\n");
+      text += formatted("{}  good, {}\n", folder.filename().string(),
+                        format_bytes(total_bytes(checkpoint.manifest())));
     });
     if (error && error->kind() != ErrorKind::data) throw Error(error->kind(), error->what());
     std::error_code code;
@@ -130,19 +133,19 @@ std::string checkpoint_inspect(const fs::path& place, bool layout, bool allow_ol
   const Checkpoint checkpoint = open_newest_good(place, allow_older);
   if (layout) return layout_text(checkpoint.manifest());
   const CheckpointManifest& manifest = checkpoint.manifest();
-  std::string text =
-      cat(checkpoint.path().string(), "\n  format ", kCheckpointVersion, ", run ", manifest.run_id,
-          ", step ", manifest.step, ", ", format_bytes(total_bytes(manifest)), "\nvalues\n");
-  for (const auto& [key, value] : manifest.values) text += cat("  ", key, " = ", value, "\n");
+  std::string text = formatted("{}\n  format {}, run {}, step {}, {}\nvalues\n",
+                               checkpoint.path().string(), kCheckpointVersion, manifest.run_id,
+                               manifest.step, format_bytes(total_bytes(manifest)));
+  for (const auto& [key, value] : manifest.values) text += formatted("  {} = {}\n", key, value);
   text += "files\n";
   for (const auto* list : {&manifest.files, &manifest.shards}) {
     for (const SavedFile& file : *list)
-      text += cat("  ", file.name, "  ", file.bytes, " bytes  ", file.hash, "\n");
+      text += formatted("  {}  {} bytes  {}\n", file.name, file.bytes, file.hash);
   }
   text += "tensors\n";
   for (const auto& [name, tensor] : manifest.tensors) {
-    text += cat("  ", name, "  ", dtype_name(tensor.dtype), " ", shape_text(tensor.shape), "  ",
-                tensor.slices.size(), tensor.slices.size() == 1 ? " slice\n" : " slices\n");
+    text += formatted("  {}  {} {}  {}{}", name, dtype_name(tensor.dtype), shape_text(tensor.shape),
+                      tensor.slices.size(), tensor.slices.size() == 1 ? " slice\n" : " slices\n");
   }
   return text;
 }
@@ -163,14 +166,15 @@ std::string checkpoint_reshard(const ReshardCommand& options) {
                                    : read_layout(options.layout, from.manifest());
   const RunLock lock(locked_folder(options.output), RunLockOptions{});
   const fs::path written = reshard_checkpoint(from, layout, options.output);
-  return cat(from.path().string(), " -> ", written.string(), "\n");
+  return formatted("{} -> {}\n", from.path().string(), written.string());
 }
 
 std::string checkpoint_prune(const PruneCommand& options) {
   const CheckpointPlace found = find_place(options.place);
   if (found.is_step)
-    fail(ErrorKind::usage, options.place,
-         " is one checkpoint; prune takes a run folder, or the folder of its checkpoints");
+    fail(ErrorKind::usage,
+         "{} is one checkpoint; prune takes a run folder, or the folder of its checkpoints",
+         options.place);
   std::optional<RunLock> lock;
   if (!options.dry_run) lock.emplace(locked_folder(found.path), RunLockOptions{});
   PruneOptions prune{.run_id = {},
@@ -179,7 +183,7 @@ std::string checkpoint_prune(const PruneCommand& options) {
                      .keep_best = options.keep_best};
   const auto warn = [](std::string_view text) { log::warn(text); };
   const auto newest = find_newest_good(found.path, warn);
-  if (!newest) fail(ErrorKind::data, options.place, ": none of its checkpoints is good");
+  if (!newest) fail(ErrorKind::data, "{}: none of its checkpoints is good", options.place);
   prune.run_id = newest->manifest().run_id;
   prune.trusted = {newest->step()};
   const std::vector<std::int64_t> steps = options.dry_run
@@ -187,7 +191,8 @@ std::string checkpoint_prune(const PruneCommand& options) {
                                               : prune_checkpoints(found.path, prune, warn);
   std::string text;
   for (const std::int64_t step : steps)
-    text += cat(options.dry_run ? "would delete " : "deleted ", step_folder_name(step), "\n");
+    text +=
+        formatted("{}{}\n", options.dry_run ? "would delete " : "deleted ", step_folder_name(step));
   return text.empty() ? "nothing to delete\n" : text;
 }
 
@@ -195,21 +200,22 @@ std::string export_command(const ExportCommand& options) {
   if (options.checkpoint.empty() || options.output.empty())
     fail(ErrorKind::usage, "export needs --checkpoint DIR and --output DIR");
   const auto dtype = dtype_from_name(options.dtype);
-  if (!dtype) fail(ErrorKind::usage, "--dtype ", options.dtype, ", must be one of f32, bf16, f16");
+  if (!dtype) fail(ErrorKind::usage, "--dtype {}, must be one of f32, bf16, f16", options.dtype);
   const Checkpoint checkpoint = open_newest_good(options.checkpoint, options.allow_older);
   export_hf(checkpoint, options.output, {.dtype = *dtype});
-  return cat(checkpoint.path().string(), " -> ", options.output, "\n");
+  return formatted("{} -> {}\n", checkpoint.path().string(), options.output);
 }
 
 std::string import_command(const ImportCommand& options, Communicator& world) {
   if (options.hf.empty() || options.output.empty())
     fail(ErrorKind::usage, "import needs --hf DIR and --output DIR");
   if (!is_vacant(options.output)) {
-    fail(ErrorKind::usage, "--output ", options.output,
-         " is not empty: weights are imported into a new run folder only");
+    fail(ErrorKind::usage,
+         "--output {} is not empty: weights are imported into a new run folder only",
+         options.output);
   }
-  return cat(options.hf, " -> ",
-             import_hf(options.hf, fs::path(options.output) / "checkpoints", world).string(), "\n");
+  return formatted("{} -> {}\n", options.hf,
+                   import_hf(options.hf, fs::path(options.output) / "checkpoints", world).string());
 }
 
 }  // namespace trireme

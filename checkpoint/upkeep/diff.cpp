@@ -39,8 +39,8 @@ class ElementDifferences {
 
   [[nodiscard]] std::string text() const {
     if (count_ == 0) return "";
-    return cat(count_, " of ", total_, " elements differ",
-               is_float(dtype_) ? ", by " + number_text(largest_) + " at most" : "");
+    return formatted("{} of {} elements differ{}", count_, total_,
+                     is_float(dtype_) ? ", by " + number_text(largest_) + " at most" : "");
   }
 
  private:
@@ -73,7 +73,7 @@ std::string shape_text(const SavedTensor& tensor) {
 std::string tensor_difference(const Checkpoint& a, const SavedTensor& in_a, const Checkpoint& b,
                               const SavedTensor& in_b) {
   if (in_a.dtype != in_b.dtype || in_a.shape != in_b.shape)
-    return cat(shape_text(in_a), " and ", shape_text(in_b));
+    return formatted("{} and {}", shape_text(in_a), shape_text(in_b));
   ElementDifferences differences(in_a.dtype);
   LogicalReader reader_a(a, in_a);
   LogicalReader reader_b(b, in_b);
@@ -90,10 +90,10 @@ std::string compare_maps(const char* kind, const Map& a, const Map& b, const Com
     const auto other = b.find(key);
     const std::string difference =
         other == b.end() ? "only in the first" : compare(value, other->second);
-    if (!difference.empty()) text += cat(kind, " ", key, ": ", difference, "\n");
+    if (!difference.empty()) text += formatted("{} {}: {}\n", kind, key, difference);
   }
   for (const auto& [key, value] : b) {
-    if (!a.contains(key)) text += cat(kind, " ", key, ": only in the second\n");
+    if (!a.contains(key)) text += formatted("{} {}: only in the second\n", kind, key);
   }
   return text;
 }
@@ -113,7 +113,7 @@ std::string checkpoint_differences(const Checkpoint& a, const Checkpoint& b) {
   const CheckpointManifest& second = b.manifest();
   return compare_maps("value", first.values, second.values,
                       [](const auto& x, const auto& y) {
-                        return x == y ? std::string() : cat(x, " and ", y);
+                        return x == y ? std::string() : formatted("{} and {}", x, y);
                       }) +
          compare_maps(
              "file", file_hashes(first), file_hashes(second),

@@ -10,7 +10,7 @@ namespace trireme {
 namespace {
 
 void require(bool good, const char* option, double value, const char* rule) {
-  if (!good) fail(ErrorKind::usage, option, " ", value, ", must be ", rule);
+  if (!good) fail(ErrorKind::usage, "{} {}, must be {}", option, value, rule);
 }
 
 std::string number(double value, int digits) {
@@ -56,20 +56,22 @@ IntervalAnswer plan_interval(const IntervalQuestion& question) {
 
 std::string plan_interval_text(const IntervalQuestion& question) {
   const IntervalAnswer answer = plan_interval(question);
-  std::string text =
-      cat("mean time between failures  ", duration(answer.mtbf_s), "\nsave every                  ",
-          duration(answer.daly_s), "  (Daly; Young: ", duration(answer.young_s), ")\n");
+  std::string text = formatted(
+      "mean time between failures  {}\nsave every                  {}  (Daly; Young: {})\n",
+      duration(answer.mtbf_s), duration(answer.daly_s), duration(answer.young_s));
   if (question.step_time_s > 0) {
     const double steps = std::max(1.0, std::round(answer.daly_s / question.step_time_s));
-    text += cat("that is                     --checkpoint.every ", number(steps, 0), "\n");
+    text += formatted("that is                     --checkpoint.every {}\n", number(steps, 0));
   }
   const double lost = std::min(1.0, answer.waste);
   if (answer.waste >= 1)
     text += "such failures leave no time: a failure comes before its restart and a save are done\n";
-  return text + cat("time left for training      ", number(100 * (1 - lost), 2), " %  (saves ",
-                    number(100 * question.stall_s / answer.daly_s, 2), " %, work done again ",
-                    number(50 * answer.daly_s / answer.mtbf_s, 2), " %, restarts ",
-                    number(100 * question.restart_s / answer.mtbf_s, 2), " %)\n");
+  return text +
+         formatted(
+             "time left for training      {} %  (saves {} %, work done again {} %, restarts {} %)\n",
+             number(100 * (1 - lost), 2), number(100 * question.stall_s / answer.daly_s, 2),
+             number(50 * answer.daly_s / answer.mtbf_s, 2),
+             number(100 * question.restart_s / answer.mtbf_s, 2));
 }
 
 }  // namespace trireme

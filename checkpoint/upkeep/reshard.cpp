@@ -17,33 +17,33 @@ constexpr std::int64_t kMaxRanks = 99'999;  // five digits in a shard's name
 
 void check_num_ranks(std::int64_t num_ranks, std::string_view where) {
   if (num_ranks < 1 || num_ranks > kMaxRanks)
-    fail(ErrorKind::usage, where, num_ranks, " ranks, must be in [1, ", kMaxRanks, "]");
+    fail(ErrorKind::usage, "{}{} ranks, must be in [1, {}]", where, num_ranks, kMaxRanks);
 }
 
 std::vector<std::int64_t> integers(const Json& item, const char* key, const std::string& where) {
   const auto found = item.find(key);
   if (found == item.end() || !found->is_array())
-    fail(ErrorKind::data, where, ": '", key, "' must be a list of integers");
+    fail(ErrorKind::data, "{}: '{}' must be a list of integers", where, key);
   std::vector<std::int64_t> values;
   for (const Json& value : *found) {
     if (!value.is_number_integer() || value < 0 || value > (std::int64_t{1} << 56))
-      fail(ErrorKind::data, where, ": '", key, "' holds ", value.dump(), ", must be integers >= 0");
+      fail(ErrorKind::data, "{}: '{}' holds {}, must be integers >= 0", where, key, value.dump());
     values.push_back(value.get<std::int64_t>());
   }
   return values;
 }
 
 ReshardLayout::Slice parse_slice(const Json& item, int num_ranks, const std::string& where) {
-  if (!item.is_object()) fail(ErrorKind::data, where, ": a slice must be an object");
+  if (!item.is_object()) fail(ErrorKind::data, "{}: a slice must be an object", where);
   const auto rank = json_get<std::int64_t>(item, "rank", where);
   if (rank < 0 || rank >= num_ranks)
-    fail(ErrorKind::usage, where, ": rank ", rank, ", must be in [0, ", num_ranks - 1, "]");
+    fail(ErrorKind::usage, "{}: rank {}, must be in [0, {}]", where, rank, num_ranks - 1);
   ReshardLayout::Slice slice{static_cast<int>(rank),
                              {integers(item, "offset", where), integers(item, "extent", where)}};
   slice.part.flat_end = slice.part.rectangle_count();
   if (item.contains("flat")) {
     const std::vector<std::int64_t> flat = integers(item, "flat", where);
-    if (flat.size() != 2) fail(ErrorKind::data, where, ": 'flat' must be [begin, end]");
+    if (flat.size() != 2) fail(ErrorKind::data, "{}: 'flat' must be [begin, end]", where);
     slice.part.flat_begin = flat[0];
     slice.part.flat_end = flat[1];
   }
@@ -59,12 +59,12 @@ void check_slices(const std::vector<ReshardLayout::Slice>& slices,
     for (std::size_t dim = 0; good && dim < shape.size(); ++dim)
       good = part.offset[dim] <= shape[dim] && part.extent[dim] <= shape[dim] - part.offset[dim];
     good = good && part.flat_begin < part.flat_end && part.flat_end <= part.rectangle_count();
-    if (!good) fail(ErrorKind::usage, where, ": a slice is empty or lies outside the tensor");
+    if (!good) fail(ErrorKind::usage, "{}: a slice is empty or lies outside the tensor", where);
     parts.push_back(part);
   }
   const std::string problem = cover_problem(shape, parts);
   if (!problem.empty())
-    fail(ErrorKind::usage, where, ": must be there exactly once, is: ", problem);
+    fail(ErrorKind::usage, "{}: must be there exactly once, is: {}", where, problem);
 }
 
 /// One rank's slices, read and checked into memory of their own.
@@ -135,13 +135,13 @@ ReshardLayout read_layout(const std::filesystem::path& file, const CheckpointMan
   ReshardLayout layout = spread_layout(manifest, num_ranks);
   const auto tensors = root.find("tensors");
   if (tensors == root.end()) return layout;
-  if (!tensors->is_object()) fail(ErrorKind::data, where, ": 'tensors' must be an object");
+  if (!tensors->is_object()) fail(ErrorKind::data, "{}: 'tensors' must be an object", where);
   for (const auto& [name, list] : tensors->items()) {
-    const std::string place = cat(where, ": ", name);
+    const std::string place = formatted("{}: {}", where, name);
     const auto saved = manifest.tensors.find(name);
     if (saved == manifest.tensors.end())
-      fail(ErrorKind::usage, place, ": the checkpoint holds no such tensor");
-    if (!list.is_array()) fail(ErrorKind::data, place, ": must be a list of slices");
+      fail(ErrorKind::usage, "{}: the checkpoint holds no such tensor", place);
+    if (!list.is_array()) fail(ErrorKind::data, "{}: must be a list of slices", place);
     std::vector<ReshardLayout::Slice> slices;
     for (const Json& item : list) slices.push_back(parse_slice(item, layout.num_ranks, place));
     check_slices(slices, saved->second.shape, place);
@@ -151,7 +151,7 @@ ReshardLayout read_layout(const std::filesystem::path& file, const CheckpointMan
 }
 
 std::string layout_text(const CheckpointManifest& manifest) {
-  std::string text = cat("{\"ranks\": ", manifest.shards.size(), ",\n\"tensors\": {");
+  std::string text = formatted("{{\"ranks\": {},\n\"tensors\": {{", manifest.shards.size());
   const char* separator = "\n";
   for (const auto& [name, tensor] : manifest.tensors) {
     Json slices = Json::array();
@@ -161,7 +161,7 @@ std::string layout_text(const CheckpointManifest& manifest) {
                         {"extent", slice.part.extent},
                         {"flat", {slice.part.flat_begin, slice.part.flat_end}}});
     }
-    text += cat(separator, Json(name).dump(), ": ", slices.dump());
+    text += formatted("{}{}: {}", separator, Json(name).dump(), slices.dump());
     separator = ",\n";
   }
   return text + "}}\n";

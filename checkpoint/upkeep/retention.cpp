@@ -27,11 +27,11 @@ void check_good(const Checkpoint& checkpoint, bool trusted) {
 
 void check_options(const PruneOptions& options) {
   if (options.keep_last < 1)
-    fail(ErrorKind::usage, "checkpoint.keep_last = ", options.keep_last, ", must be at least 1");
+    fail(ErrorKind::usage, "checkpoint.keep_last = {}, must be at least 1", options.keep_last);
   if (options.keep_every < 0)
-    fail(ErrorKind::usage, "checkpoint.keep_every = ", options.keep_every, ", must be 0 or more");
+    fail(ErrorKind::usage, "checkpoint.keep_every = {}, must be 0 or more", options.keep_every);
   if (options.keep_best < 0)
-    fail(ErrorKind::usage, "checkpoint.keep_best = ", options.keep_best, ", must be 0 or more");
+    fail(ErrorKind::usage, "checkpoint.keep_best = {}, must be 0 or more", options.keep_best);
 }
 
 /// One folder's checkpoints, as far as pruning must know them.
@@ -43,10 +43,10 @@ class Pruner {
       const std::string name = step_folder_name(step);
       std::optional<Checkpoint> checkpoint;
       if (const auto error = capture([&] { checkpoint = Checkpoint::open(folder / name); })) {
-        warn_(cat("checkpoint ", name, " is left alone, it cannot be read: ", error->what()));
+        warn_(formatted("checkpoint {} is left alone, it cannot be read: {}", name, error->what()));
       } else if (checkpoint->manifest().run_id != options.run_id) {
-        warn_(cat("checkpoint ", name, " is left alone, it belongs to run ",
-                  checkpoint->manifest().run_id));
+        warn_(formatted("checkpoint {} is left alone, it belongs to run {}", name,
+                        checkpoint->manifest().run_id));
       } else {
         ours_.push_back(*std::move(checkpoint));
       }
@@ -80,8 +80,8 @@ class Pruner {
                                    checkpoint.step()) != options_.trusted.end();
     const auto error = capture([&] { check_good(checkpoint, trusted); });
     if (error)
-      warn_(cat("checkpoint ", step_folder_name(checkpoint.step()),
-                " does not count as kept: ", error->what()));
+      warn_(formatted("checkpoint {} does not count as kept: {}",
+                      step_folder_name(checkpoint.step()), error->what()));
     return good_[checkpoint.step()] = !error;
   }
 

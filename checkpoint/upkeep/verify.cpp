@@ -30,10 +30,11 @@ std::string file_damage(const fs::path& folder, const SavedFile& file, SliceSums
       if (slices != nullptr) slices->update(bytes);
     });
     if (computed != file.hash) {
-      damage = cat(file.name, ": its hash is ", computed, ", the manifest says ", file.hash);
+      damage =
+          formatted("{}: its hash is {}, the manifest says {}", file.name, computed, file.hash);
     } else if (const std::string problem = slices != nullptr ? slices->problem() : "";
                !problem.empty()) {
-      damage = cat(file.name, ": ", problem);
+      damage = formatted("{}: {}", file.name, problem);
     }
   });
   if (error && error->kind() != ErrorKind::data) throw Error(*error);
@@ -76,8 +77,8 @@ void require_damage(const Error& error) {
 }
 
 void warn_skipped(const WarningSink& warn, std::int64_t step, const std::string& reason) {
-  warn(cat("checkpoint ", step_folder_name(step),
-           " is not usable, trying the one before: ", reason));
+  warn(formatted("checkpoint {} is not usable, trying the one before: {}", step_folder_name(step),
+                 reason));
 }
 
 /// Feeds a tensor's row-major elements to `hash`, one window after another.
@@ -109,7 +110,8 @@ std::vector<std::string> find_damage(const Checkpoint& checkpoint, int rank, int
 Checkpoint verify_checkpoint(const std::filesystem::path& folder) {
   Checkpoint checkpoint = Checkpoint::open(folder);
   const std::vector<std::string> damage = find_damage(checkpoint);
-  if (!damage.empty()) fail(ErrorKind::data, folder.string(), " is damaged:\n  ", joined(damage));
+  if (!damage.empty())
+    fail(ErrorKind::data, "{} is damaged:\n  {}", folder.string(), joined(damage));
   return checkpoint;
 }
 
@@ -161,10 +163,10 @@ std::optional<Checkpoint> find_newest_good(const std::filesystem::path& folder, 
 std::string hash_tensor(const Checkpoint& checkpoint, const std::string& name) {
   const auto found = checkpoint.manifest().tensors.find(name);
   if (found == checkpoint.manifest().tensors.end())
-    fail(ErrorKind::data, checkpoint.path().string(), " holds no tensor ", name);
+    fail(ErrorKind::data, "{} holds no tensor {}", checkpoint.path().string(), name);
   Sha256 hash;
-  std::string head = cat(name, "\n", dtype_name(found->second.dtype), "\n");
-  for (const std::int64_t size : found->second.shape) head += cat(size, ",");
+  std::string head = formatted("{}\n{}\n", name, dtype_name(found->second.dtype));
+  for (const std::int64_t size : found->second.shape) head += formatted("{},", size);
   hash.update(head + "\n");
   add_elements(checkpoint, found->second, hash);
   return hash.hex();
@@ -173,7 +175,7 @@ std::string hash_tensor(const Checkpoint& checkpoint, const std::string& name) {
 std::string hash_tensors(const Checkpoint& checkpoint) {
   const std::vector<std::string> damage = find_damage(checkpoint);
   if (!damage.empty())
-    fail(ErrorKind::data, checkpoint.path().string(), " is damaged:\n  ", joined(damage));
+    fail(ErrorKind::data, "{} is damaged:\n  {}", checkpoint.path().string(), joined(damage));
   Sha256 hash;
   for (const auto& [name, tensor] : checkpoint.manifest().tensors)
     hash.update(hash_tensor(checkpoint, name) + "\n");

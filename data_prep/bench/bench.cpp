@@ -102,7 +102,7 @@ class EncodeBench {
       const TextRecord record = worker.reader->read(line);
       if (record.status == RecordStatus::blank) continue;
       if (record.status != RecordStatus::text)
-        fail(ErrorKind::data, byte_place(file.path.string(), line.offset), ": ", record.reason);
+        fail(ErrorKind::data, "{}: {}", byte_place(file.path.string(), line.offset), record.reason);
       const std::vector<std::uint32_t> more = tokenizer_.encode(record.text, options_);
       ids.insert(ids.end(), more.begin(), more.end());
       ++worker.documents;
@@ -126,7 +126,7 @@ class WorkFolder {
   explicit WorkFolder(const std::string& parent)
       : path_((parent.empty() ? std::filesystem::temp_directory_path()
                               : std::filesystem::path(parent)) /
-              cat("trireme-bench-", ::getpid())) {
+              formatted("trireme-bench-{}", ::getpid())) {
     std::error_code code;
     std::filesystem::create_directory(path_, code);
     if (code) fail_to_write("make folder", path_, code.value());
@@ -187,10 +187,10 @@ double BenchReport::pack_mb_per_s() const {
 
 BenchReport run_bench(const BenchConfig& config) {
   if (config.special_in_text != "allow" && config.special_in_text != "text") {
-    fail(ErrorKind::usage, "--special-in-text ", config.special_in_text, ", must be allow or text");
+    fail(ErrorKind::usage, "--special-in-text {}, must be allow or text", config.special_in_text);
   }
   if (!(config.seconds >= 0 && config.seconds <= 3600))
-    fail(ErrorKind::usage, "--seconds ", config.seconds, ", must be in [0, 3600]");
+    fail(ErrorKind::usage, "--seconds {}, must be in [0, 3600]", config.seconds);
   WorkerPool pool(thread_count(config.threads));
   BenchReport report;
   report.threads = pool.num_threads();
@@ -243,15 +243,15 @@ std::string bench_text(const BenchReport& report) {
     return std::string(text);
   };
   std::string text =
-      cat(report.documents, " documents, ", fixed(text_mb), " MB of text, ", report.tokens,
-          " tokens, ", report.threads, report.threads == 1 ? " thread\n" : " threads\n");
-  text += cat("encode  ", fixed(report.encode_mb_per_s()), " MB/s (median of ", report.passes,
-              " passes; the first ", fixed(rate(text_mb, report.first_pass_s)), "), ",
-              fixed(1e-6 * report.tokens_per_s()), " million tokens/s, ",
-              fixed(rate(text_mb, report.pass_cpu_s)), " MB per processor second\n");
+      formatted("{} documents, {} MB of text, {} tokens, {}{}", report.documents, fixed(text_mb),
+                report.tokens, report.threads, report.threads == 1 ? " thread\n" : " threads\n");
+  text += formatted(
+      "encode  {} MB/s (median of {} passes; the first {}), {} million tokens/s, {} MB per processor second\n",
+      fixed(report.encode_mb_per_s()), report.passes, fixed(rate(text_mb, report.first_pass_s)),
+      fixed(1e-6 * report.tokens_per_s()), fixed(rate(text_mb, report.pass_cpu_s)));
   if (report.pack_s > 0) {
-    text += cat("pack    ", fixed(report.pack_mb_per_s()), " MB/s, shards written and verified, ",
-                fixed(rate(text_mb, report.pack_cpu_s)), " MB per processor second\n");
+    text += formatted("pack    {} MB/s, shards written and verified, {} MB per processor second\n",
+                      fixed(report.pack_mb_per_s()), fixed(rate(text_mb, report.pack_cpu_s)));
   }
   return text;
 }

@@ -95,17 +95,15 @@ std::string story(Draw& draw, bool chinese) {
   const Pair& mood = draw.pick(kMoods);
   const Pair& gift = draw.pick(kGifts);
   if (chinese) {
-    return cat("从前有一只", animal.zh_name, "，名叫", name.zh, "，住在", animal.zh_home,
-               "里。有一天，天气", weather.zh, "，", name.zh, "觉得很", mood.zh, "。", name.zh,
-               "想吃", animal.zh_food, "，就大声叫：“", animal.zh_sound,
-               "！”一个朋友听见了，送来了", animal.zh_food, "和一个", gift.zh, "。", name.zh, "把",
-               gift.zh, "带回", animal.zh_home, "，从此过得很快乐。");
+    return formatted(
+        "从前有一只{}，名叫{}，住在{}里。有一天，天气{}，{}觉得很{}。{}想吃{}，就大声叫：“{}！”一个朋友听见了，送来了{}和一个{}。{}把{}带回{}，从此过得很快乐。",
+        animal.zh_name, name.zh, animal.zh_home, weather.zh, name.zh, mood.zh, name.zh,
+        animal.zh_food, animal.zh_sound, animal.zh_food, gift.zh, name.zh, gift.zh, animal.zh_home);
   }
-  return cat("Once upon a time there was a ", animal.name, " named ", name.en, ". ", name.en,
-             " lived in the ", animal.home, ". One ", weather.en, " day ", name.en, " was very ",
-             mood.en, ". ", name.en, " wanted to eat ", animal.food, " and cried: \"", animal.sound,
-             "!\" A friend heard it and brought ", animal.food, " and a ", gift.en, ". ", name.en,
-             " took the ", gift.en, " home to the ", animal.home, " and lived happily ever after.");
+  return formatted(
+      "Once upon a time there was a {} named {}. {} lived in the {}. One {} day {} was very {}. {} wanted to eat {} and cried: \"{}!\" A friend heard it and brought {} and a {}. {} took the {} home to the {} and lived happily ever after.",
+      animal.name, name.en, name.en, animal.home, weather.en, name.en, mood.en, name.en,
+      animal.food, animal.sound, animal.food, gift.en, name.en, gift.en, animal.home);
 }
 
 std::string sums(Draw& draw) {
@@ -117,13 +115,13 @@ std::string sums(Draw& draw) {
     if (i != 0) text += '\n';
     switch (draw.below(3)) {
       case 0:
-        text += cat(a, " + ", b, " = ", a + b);
+        text += formatted("{} + {} = {}", a, b, a + b);
         break;
       case 1:
-        text += cat(a + b, " - ", b, " = ", a);
+        text += formatted("{} - {} = {}", a + b, b, a);
         break;
       default:
-        text += cat(a, " * ", b, " = ", a * b);
+        text += formatted("{} * {} = {}", a, b, a * b);
         break;
     }
   }
@@ -134,26 +132,27 @@ std::string question(Draw& draw, bool chinese) {
   const Animal& animal = draw.pick(kAnimals);
   switch (draw.below(4)) {
     case 0:
-      return chinese ? cat("问：", animal.zh_name, "住在哪里？\n答：", animal.zh_name, "住在",
-                           animal.zh_home, "里。")
-                     : cat("Question: Where does the ", animal.name, " live?\nAnswer: The ",
-                           animal.name, " lives in the ", animal.home, ".");
+      return chinese
+                 ? formatted("问：{}住在哪里？\n答：{}住在{}里。", animal.zh_name, animal.zh_name,
+                             animal.zh_home)
+                 : formatted("Question: Where does the {} live?\nAnswer: The {} lives in the {}.",
+                             animal.name, animal.name, animal.home);
     case 1:
-      return chinese ? cat("问：", animal.zh_name, "爱吃什么？\n答：", animal.zh_name, "爱吃",
-                           animal.zh_food, "。")
-                     : cat("Question: What does the ", animal.name, " eat?\nAnswer: The ",
-                           animal.name, " eats ", animal.food, ".");
+      return chinese ? formatted("问：{}爱吃什么？\n答：{}爱吃{}。", animal.zh_name, animal.zh_name,
+                                 animal.zh_food)
+                     : formatted("Question: What does the {} eat?\nAnswer: The {} eats {}.",
+                                 animal.name, animal.name, animal.food);
     case 2:
-      return chinese ? cat("问：", animal.zh_name, "怎么叫？\n答：", animal.zh_name, "叫“",
-                           animal.zh_sound, "”。")
-                     : cat("Question: What does the ", animal.name, " say?\nAnswer: The ",
-                           animal.name, " says \"", animal.sound, "\".");
+      return chinese ? formatted("问：{}怎么叫？\n答：{}叫“{}”。", animal.zh_name, animal.zh_name,
+                                 animal.zh_sound)
+                     : formatted("Question: What does the {} say?\nAnswer: The {} says \"{}\".",
+                                 animal.name, animal.name, animal.sound);
     default: {
       const std::uint32_t a = draw.below(10);
       const std::uint32_t b = draw.below(10);
-      return chinese ? cat("问：", a, "加", b, "等于几？\n答：", a, "加", b, "等于", a + b, "。")
-                     : cat("Question: What is ", a, " plus ", b, "?\nAnswer: ", a, " plus ", b,
-                           " is ", a + b, ".");
+      return chinese ? formatted("问：{}加{}等于几？\n答：{}加{}等于{}。", a, b, a, b, a + b)
+                     : formatted("Question: What is {} plus {}?\nAnswer: {} plus {} is {}.", a, b,
+                                 a, b, a + b);
     }
   }
 }
@@ -178,7 +177,7 @@ std::string synth_document(std::uint64_t seed, std::uint64_t index) {
 
 void write_synth(const std::string& path, std::int64_t count, std::int64_t seed, bool force) {
   if (count < 1 || count > 10'000'000)
-    fail(ErrorKind::usage, "--documents ", count, ", must be in [1, 10000000]");
+    fail(ErrorKind::usage, "--documents {}, must be in [1, 10000000]", count);
   std::string content;
   for (std::int64_t i = 0; i < count; ++i) {
     Json line = Json::object();
@@ -190,8 +189,8 @@ void write_synth(const std::string& path, std::int64_t count, std::int64_t seed,
   if (!force && std::filesystem::exists(path, code)) {
     if (std::filesystem::file_size(path, code) == content.size() && read_file(path) == content)
       return;
-    fail(ErrorKind::usage, "--output ", path,
-         " exists and holds something else; --force replaces it");
+    fail(ErrorKind::usage, "--output {} exists and holds something else; --force replaces it",
+         path);
   }
   write_file_atomic(path, content);
 }

@@ -108,7 +108,7 @@ class ChatDocuments : public DocumentMaker {
       for (std::uint32_t side = 0; side < conversations_.size(); ++side) {
         draw.side = side;
         if (const auto forged = make(conversations_[side], draw, chats_[side])) {
-          return add_bad(line, file, cat("a message holds the token ", *forged), result);
+          return add_bad(line, file, formatted("a message holds the token {}", *forged), result);
         }
       }
       pairs_ ? add_pair(line, result) : add_conversation(line, result);

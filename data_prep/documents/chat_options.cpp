@@ -73,7 +73,7 @@ ChatConfig resolve_chat_options(const ChatOptions& options) {
   ChatConfig config = options.config;
   if (!options.fields.empty()) config.fields = split_names(options.fields);
   if (options.augment != "none" && options.augment != "minimind")
-    fail(ErrorKind::usage, "--augment ", options.augment, ", must be none or minimind");
+    fail(ErrorKind::usage, "--augment {}, must be none or minimind", options.augment);
   ChatAugment& augment = config.augment;
   if (options.augment == "minimind") {
     augment.add_system = 0.2;
@@ -83,7 +83,7 @@ ChatConfig resolve_chat_options(const ChatOptions& options) {
   if (options.drop_empty_think != -1) augment.drop_empty_think = options.drop_empty_think;
   augment.system_prompts = options.system_prompts.empty() ? default_system_prompts()
                                                           : read_prompts(options.system_prompts);
-  if (options.seed < 0) fail(ErrorKind::usage, "--seed ", options.seed, ", must be 0 or more");
+  if (options.seed < 0) fail(ErrorKind::usage, "--seed {}, must be 0 or more", options.seed);
   augment.seed = static_cast<std::uint64_t>(options.seed);
   return config;
 }

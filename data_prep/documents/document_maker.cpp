@@ -55,7 +55,7 @@ void check_fields(const PackConfig& config) {
   const auto refuse = [&](const char* what) {
     std::string given = fields[0];
     for (std::size_t i = 1; i < fields.size(); ++i) given.append(",").append(fields[i]);
-    fail(ErrorKind::usage, "--fields ", given, what);
+    fail(ErrorKind::usage, "--fields {}{}", given, what);
   };
   if (config.kind == schema::kKindPretrain)
     refuse(" is for --kind sft and dpo; for pretrain give the one field of the text as --field");
@@ -69,7 +69,7 @@ void check_fields(const PackConfig& config) {
 }
 
 void check_ratio(double value, const char* name) {
-  if (!(value >= 0 && value <= 1)) fail(ErrorKind::usage, name, ' ', value, ", must be in [0, 1]");
+  if (!(value >= 0 && value <= 1)) fail(ErrorKind::usage, "{} {}, must be in [0, 1]", name, value);
 }
 
 }  // namespace
@@ -131,11 +131,11 @@ void check_kind(const PackConfig& config) {
   if (config.kind == schema::kKindPretrain) {
     check_fields(config);
     if (!chat.format.empty())
-      fail(ErrorKind::usage, "--template ", chat.format, " is for --kind sft and dpo");
+      fail(ErrorKind::usage, "--template {} is for --kind sft and dpo", chat.format);
     return;
   }
   if (config.kind != schema::kKindSft && config.kind != schema::kKindDpo)
-    fail(ErrorKind::usage, "--kind ", config.kind, ", must be pretrain, sft or dpo");
+    fail(ErrorKind::usage, "--kind {}, must be pretrain, sft or dpo", config.kind);
   check_fields(config);
   chat_template(chat.format);
   parse_chat_mask(chat.mask);
@@ -143,7 +143,7 @@ void check_kind(const PackConfig& config) {
   check_ratio(chat.augment.add_system, "--add-system");
   check_ratio(chat.augment.drop_empty_think, "--drop-empty-think");
   if (chat.copies < 1 || chat.copies > 1000)
-    fail(ErrorKind::usage, "--copies ", chat.copies, ", must be in [1, 1000]");
+    fail(ErrorKind::usage, "--copies {}, must be in [1, 1000]", chat.copies);
   if (chat.augment.add_system > 0 && chat.augment.system_prompts.empty())
     fail(ErrorKind::data, "--system-prompts: the file has no line with text");
 }
@@ -159,10 +159,9 @@ void warn_of_unknown_markers(const PackConfig& config, const Tokenizer& tokenize
     if (!known) unknown.append(unknown.empty() ? "" : " ").append(marker);
   }
   if (unknown.empty()) return;
-  log::warn(
-      cat("--template ", config.chat.format, " writes ", unknown,
-          ", which the tokenizer does not know as tokens: they become plain characters. Is it "
-          "the template of this tokenizer?"));
+  log::warn(formatted(
+      "--template {} writes {}, which the tokenizer does not know as tokens: they become plain characters. Is it the template of this tokenizer?",
+      config.chat.format, unknown));
 }
 
 }  // namespace trireme

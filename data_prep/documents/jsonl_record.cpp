@@ -44,7 +44,7 @@ std::optional<LineProblem> TextFieldReader::Parser::find(const char* json, std::
     }
   }
   if (code != simdjson::SUCCESS) {
-    return LineProblem{cat("not valid JSON: ", simdjson::error_message(code)),
+    return LineProblem{formatted("not valid JSON: {}", simdjson::error_message(code)),
                        code == simdjson::STRING_ERROR || code == simdjson::UTF8_ERROR};
   }
   simdjson::dom::object object;
@@ -57,9 +57,9 @@ std::optional<LineProblem> TextFieldReader::Parser::find(const char* json, std::
       value = member.value;
     }
   }
-  if (!found) return LineProblem{cat("no field '", field, "'")};
+  if (!found) return LineProblem{formatted("no field '{}'", field)};
   if (value.get(text) != simdjson::SUCCESS || (quoted && text.starts_with(kOddNumber)))
-    return LineProblem{cat("field '", field, "' is not a text")};
+    return LineProblem{formatted("field '{}' is not a text", field)};
   // Some versions let a lone low surrogate through.
   if (!simdjson::validate_utf8(text)) return LineProblem{std::string(kBadText), true};
   return std::nullopt;
@@ -101,7 +101,7 @@ TextRecord judge_line(
   if (is_blank(json)) return record;
   record.status = RecordStatus::bad;
   if (line.too_long) {
-    record.reason = cat("line is longer than ", kMaxLineBytes, " bytes");
+    record.reason = formatted("line is longer than {} bytes", kMaxLineBytes);
     return record;
   }
   std::optional<LineProblem> problem = parse(json.data(), json.size());
@@ -141,7 +141,7 @@ OnBadText parse_on_bad_text(std::string_view name) {
   if (name == "error") return OnBadText::error;
   if (name == "skip") return OnBadText::skip;
   if (name == "replace") return OnBadText::replace;
-  fail(ErrorKind::usage, "--on-bad-text ", name, ", must be error, skip or replace");
+  fail(ErrorKind::usage, "--on-bad-text {}, must be error, skip or replace", name);
 }
 
 }  // namespace trireme

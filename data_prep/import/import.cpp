@@ -30,15 +30,15 @@ struct TokenUnit {
 
 void check_config(const ImportConfig& config) {
   if (config.format != "megatron" && config.format != "llm.c")
-    fail(ErrorKind::usage, "--format ", config.format, ", must be megatron or llm.c");
+    fail(ErrorKind::usage, "--format {}, must be megatron or llm.c", config.format);
   check_seq_len(config.seq_len, "--seq-len");
   if (config.shard_tokens < 1 || config.shard_tokens > std::int64_t{1} << 31)
-    fail(ErrorKind::usage, "--shard-tokens ", config.shard_tokens, ", must be in [1, 2147483648]");
+    fail(ErrorKind::usage, "--shard-tokens {}, must be in [1, 2147483648]", config.shard_tokens);
   if (config.tokenizer.empty() &&
       (config.vocab_size < 1 || config.vocab_size > std::int64_t{1} << 31)) {
-    fail(ErrorKind::usage,
-         "give --tokenizer, or --vocab-size in [1, 2147483648] for a set without one (it trains, "
-         "but its checkpoints cannot turn text into tokens)");
+    fail(
+        ErrorKind::usage,
+        "give --tokenizer, or --vocab-size in [1, 2147483648] for a set without one (it trains, but its checkpoints cannot turn text into tokens)");
   }
   if (!config.tokenizer.empty() && config.vocab_size != 0)
     fail(ErrorKind::usage, "--vocab-size is the tokenizer's when --tokenizer is given");
@@ -115,9 +115,10 @@ class Importer {
     const std::uint64_t tokens = files_.back()->num_tokens();
     if (const std::uint64_t shards = units_.size() + (tokens + part - 1) / part;
         shards > kMaxShards) {
-      fail(ErrorKind::usage, "--shard-tokens ", part, " would make ", shards,
-           " shards of the inputs up to ", input.path.string(), ", at most ", kMaxShards,
-           " are made; give a larger one");
+      fail(
+          ErrorKind::usage,
+          "--shard-tokens {} would make {} shards of the inputs up to {}, at most {} are made; give a larger one",
+          part, shards, input.path.string(), kMaxShards);
     }
     for (std::uint64_t begin = 0; begin < tokens; begin += part)
       units_.push_back({files_.size() - 1, begin, std::min(tokens, begin + part)});
@@ -177,7 +178,7 @@ class Importer {
       mine.push_back(pending[i]);
       bytes += stored_bytes(units_[pending[i]]);
     }
-    ProgressDisplay progress(size == 1 ? "import" : cat("import, rank ", rank_), bytes,
+    ProgressDisplay progress(size == 1 ? "import" : formatted("import, rank {}", rank_), bytes,
                              rank_ == 0 ? config_.progress : ProgressMode::none);
     for (const std::size_t unit : mine) {
       const ShardCounts counts = make_shard(unit);

@@ -34,9 +34,10 @@ void ForeignTokens::read(std::uint64_t begin, std::span<std::uint32_t> ids,
     for (std::size_t i = 0; i < ids.size(); ++i) {
       const std::int64_t id = value_at<decltype(zero)>(bytes.data(), i);
       if (id < 0 || static_cast<std::uint64_t>(id) >= vocab_size) {
-        fail(ErrorKind::data, path_.string(), ":", byte_of(begin + i), ": token ", id,
-             ", must be in [0, ", vocab_size,
-             "): another tokenizer than the one given, or a damaged file");
+        fail(
+            ErrorKind::data,
+            "{}:{}: token {}, must be in [0, {}): another tokenizer than the one given, or a damaged file",
+            path_.string(), byte_of(begin + i), id, vocab_size);
       }
       ids[i] = static_cast<std::uint32_t>(id);
     }

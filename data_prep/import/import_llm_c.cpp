@@ -23,14 +23,15 @@ class LlmCTokens : public ForeignTokens {
     const bool gpt2 = magic == 20240520 && version == 1;
     const bool llama3 = magic == 20240801 && version == 7;
     if (!gpt2 && !llama3) {
-      fail(ErrorKind::data, path.string(), ": magic ", magic, " version ", version,
-           ", must be 20240520 version 1 (u16) or 20240801 version 7 (u32)");
+      fail(ErrorKind::data,
+           "{}: magic {} version {}, must be 20240520 version 1 (u16) or 20240801 version 7 (u32)",
+           path.string(), magic, version);
     }
     const std::uint64_t width = gpt2 ? 2 : 4;
     // The count is an int32 of a number under 2^31; the file's size must agree.
     if (tokens < 0 || size != kHeaderBytes + static_cast<std::uint64_t>(tokens) * width) {
-      fail(ErrorKind::data, path.string(), ": ", size, " bytes, the header's ", tokens,
-           " tokens of ", width, " bytes make ",
+      fail(ErrorKind::data, "{}: {} bytes, the header's {} tokens of {} bytes make {}",
+           path.string(), size, tokens, width,
            kHeaderBytes + static_cast<std::uint64_t>(std::max(tokens, 0)) * width);
     }
     set_layout(gpt2 ? Type::u16 : Type::u32, kHeaderBytes, static_cast<std::uint64_t>(tokens));
@@ -76,7 +77,7 @@ EotPlace parse_eot_place(std::string_view text) {
   if (text == "auto") return EotPlace::detect;
   if (text == "start") return EotPlace::start;
   if (text == "end") return EotPlace::end;
-  fail(ErrorKind::usage, "--eot ", text, ", must be auto, start or end");
+  fail(ErrorKind::usage, "--eot {}, must be auto, start or end", text);
 }
 
 std::unique_ptr<ForeignTokens> open_llm_c(const std::filesystem::path& path,

@@ -24,9 +24,9 @@ class MegatronTokens : public ForeignTokens {
     const std::uint64_t bin_bytes = std::filesystem::file_size(path);
     const std::uint64_t width = read_header();
     if (bin_bytes % width != 0) {
-      fail(ErrorKind::data, path.string(), ": ", bin_bytes,
-           " bytes are no whole number of tokens of ", width, " bytes, the type that ",
-           index_path_.string(), " names");
+      fail(ErrorKind::data,
+           "{}: {} bytes are no whole number of tokens of {} bytes, the type that {} names",
+           path.string(), bin_bytes, width, index_path_.string());
     }
     width_ = width;
     set_layout(type_of(code_), 0, bin_bytes / width);
@@ -63,8 +63,9 @@ class MegatronTokens : public ForeignTokens {
 
  private:
   [[noreturn]] void damaged(const char* table, std::uint64_t entry) const {
-    fail(ErrorKind::data, index_path_.string(), ": entry ", entry, " of the ", table,
-         " is out of order: a damaged index, or not the one of ", path_.string());
+    fail(ErrorKind::data,
+         "{}: entry {} of the {} is out of order: a damaged index, or not the one of {}",
+         index_path_.string(), entry, table, path_.string());
   }
 
   template <class T>
@@ -83,7 +84,7 @@ class MegatronTokens : public ForeignTokens {
     if (size >= kHeaderBytes)
       read_all(index_.get(), std::as_writable_bytes(std::span(header)), 0, index_path_);
     if (!std::equal(kMagic.begin(), kMagic.end(), header.begin()))
-      fail(ErrorKind::data, index_path_.string(), ": is not a Megatron index (no MMIDIDX)");
+      fail(ErrorKind::data, "{}: is not a Megatron index (no MMIDIDX)", index_path_.string());
     std::uint64_t version = 0;
     std::uint64_t entries = 0;
     std::memcpy(&version, &header[9], 8);
@@ -91,27 +92,27 @@ class MegatronTokens : public ForeignTokens {
     std::memcpy(&num_sequences_, &header[18], 8);
     std::memcpy(&entries, &header[26], 8);
     if (version != 1)
-      fail(ErrorKind::data, index_path_.string(), ": version ", version, ", must be 1");
+      fail(ErrorKind::data, "{}: version {}, must be 1", index_path_.string(), version);
     static_cast<void>(type_of(code_));
     // Bounds first, so that the sums below cannot overflow.
     const bool possible = num_sequences_ <= size && entries >= 1 && entries <= size;
     const std::uint64_t expected =
         possible ? kHeaderBytes + 12 * num_sequences_ + 8 * entries : std::uint64_t{0};
     if (possible && num_sequences_ > 0 && size == expected + num_sequences_) {
-      fail(ErrorKind::data, index_path_.string(),
-           ": has modes, so it is a multimodal set: only text is imported");
+      fail(ErrorKind::data, "{}: has modes, so it is a multimodal set: only text is imported",
+           index_path_.string());
     }
     if (size != expected) {
-      fail(ErrorKind::data, index_path_.string(), ": ", size, " bytes, ", num_sequences_,
-           " sequences and ", entries, " document borders make ", expected);
+      fail(ErrorKind::data, "{}: {} bytes, {} sequences and {} document borders make {}",
+           index_path_.string(), size, num_sequences_, entries, expected);
     }
     num_documents_ = entries - 1;
     documents_at_ = kHeaderBytes + 12 * num_sequences_;
     const auto first = table<std::int64_t>(documents_at_, 0, 1)[0];
     const auto last = table<std::int64_t>(documents_at_, num_documents_, 1)[0];
     if (first != 0 || last != static_cast<std::int64_t>(num_sequences_)) {
-      fail(ErrorKind::data, index_path_.string(), ": documents go from sequence ", first, " to ",
-           last, ", must be 0 to ", num_sequences_);
+      fail(ErrorKind::data, "{}: documents go from sequence {} to {}, must be 0 to {}",
+           index_path_.string(), first, last, num_sequences_);
     }
     constexpr std::array<std::uint64_t, 9> kBytes{0, 1, 1, 2, 4, 8, 0, 0, 2};
     return kBytes[code_];
@@ -132,8 +133,8 @@ class MegatronTokens : public ForeignTokens {
       case 8:
         return Type::u16;
       default:
-        fail(ErrorKind::data, index_path_.string(), ": token type ", int{code},
-             ", must be 1, 2, 3, 4, 5 or 8 (integers)");
+        fail(ErrorKind::data, "{}: token type {}, must be 1, 2, 3, 4, 5 or 8 (integers)",
+             index_path_.string(), int{code});
     }
   }
 
@@ -151,8 +152,8 @@ class MegatronTokens : public ForeignTokens {
       }
     }
     if (at != byte_of(num_tokens())) {
-      fail(ErrorKind::data, path_.string(), ": ", byte_of(num_tokens()),
-           " bytes, the sequences of ", index_path_.string(), " make ", at);
+      fail(ErrorKind::data, "{}: {} bytes, the sequences of {} make {}", path_.string(),
+           byte_of(num_tokens()), index_path_.string(), at);
     }
   }
 

@@ -25,7 +25,7 @@ LineBlock BlockReader::read(std::size_t i, int worker) {
     return read_plain(block, workers_[static_cast<std::size_t>(worker)]);
   std::unique_lock lock(mutex_);
   turn_.wait(lock, [&] { return failed_ || next_turn_ == turns_[i]; });
-  if (failed_) fail(ErrorKind::data, files_[block.file].path.string(), ": reading has failed");
+  if (failed_) fail(ErrorKind::data, "{}: reading has failed", files_[block.file].path.string());
   try {
     LineBlock lines = read_compressed(block);
     ++next_turn_;

@@ -58,8 +58,8 @@ void CompressedSource::load_until(std::uint64_t end) {
 }
 
 void CompressedSource::fail_short() const {
-  fail(ErrorKind::data, file_.path.string(), ": changed while it was read: ends after ",
-       decoder_->offset(), " decompressed bytes, had ", file_.size);
+  fail(ErrorKind::data, "{}: changed while it was read: ends after {} decompressed bytes, had {}",
+       file_.path.string(), decoder_->offset(), file_.size);
 }
 
 }  // namespace trireme

@@ -40,8 +40,10 @@ void refuse_known_formats(const std::filesystem::path& path, std::string_view he
        {"PAR1"sv, "Parquet"sv}}};
   for (const auto& [magic, name] : kOthers) {
     if (head.starts_with(magic)) {
-      fail(ErrorKind::data, "--input ", path.string(), " is ", name,
-           ", must be jsonl, plain or as .gz or .zst; unpack it, or pack it anew with zstd");
+      fail(
+          ErrorKind::data,
+          "--input {} is {}, must be jsonl, plain or as .gz or .zst; unpack it, or pack it anew with zstd",
+          path.string(), name);
     }
   }
 }
@@ -68,8 +70,9 @@ Compression detect_compression(const std::filesystem::path& path, std::string_vi
   const std::string extension = path.extension().string();
   if ((extension == ".gz" || extension == ".zst") && !looks_like_json(head)) {
     fail(
-        ErrorKind::data, path.string(), " is named ", extension,
-        ", but begins neither like gzip or zstd nor like a line of JSON: cut or damaged at byte 0");
+        ErrorKind::data,
+        "{} is named {}, but begins neither like gzip or zstd nor like a line of JSON: cut or damaged at byte 0",
+        path.string(), extension);
   }
   return Compression::none;
 }
@@ -236,8 +239,8 @@ bool Decompressor::begin_part() {
 }
 
 void Decompressor::fail_at(std::string_view what) const {
-  fail(ErrorKind::data, path_.string(), ": damaged ", name_of(compression_), " at byte ",
-       packed_at(), " of ", packed_size_, ": ", what);
+  fail(ErrorKind::data, "{}: damaged {} at byte {} of {}: {}", path_.string(),
+       name_of(compression_), packed_at(), packed_size_, what);
 }
 
 }  // namespace trireme

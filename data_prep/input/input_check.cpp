@@ -23,9 +23,10 @@ std::uint64_t check_inputs_unchanged(const std::filesystem::path& folder, const 
       return check.units.size() - i;
     }
     if (now == made_of) continue;
-    fail(ErrorKind::usage, check.place(unit), " has changed since ", path.string(),
-         " was made of it: its bytes hash to ", now, ", were ", made_of,
-         "; use another --output, or delete the folder");
+    fail(
+        ErrorKind::usage,
+        "{} has changed since {} was made of it: its bytes hash to {}, were {}; use another --output, or delete the folder",
+        check.place(unit), path.string(), now, made_of);
   }
   return 0;
 }

@@ -29,8 +29,7 @@ std::vector<std::string> files_of_folder(const std::string& folder) {
     fail_to_read("list --input", folder, error.code().value());
   }
   if (files.empty())
-    fail(ErrorKind::data, "--input ", folder,
-         ": no .jsonl, .jsonl.gz or .jsonl.zst in this folder");
+    fail(ErrorKind::data, "--input {}: no .jsonl, .jsonl.gz or .jsonl.zst in this folder", folder);
   std::sort(files.begin(), files.end());
   return files;
 }
@@ -43,9 +42,9 @@ std::vector<std::string> files_of_pattern(const std::string& pattern) {
   std::vector<std::string> files;
   if (code == 0) files.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   ::globfree(&found);
-  if (code == GLOB_NOSPACE) fail(ErrorKind::resource, "--input ", pattern, ": out of memory");
+  if (code == GLOB_NOSPACE) fail(ErrorKind::resource, "--input {}: out of memory", pattern);
   if (code == GLOB_ABORTED) fail_to_read("list a folder of --input", pattern, aborted_by);
-  if (files.empty()) fail(ErrorKind::data, "--input ", pattern, ": no file matches this pattern");
+  if (files.empty()) fail(ErrorKind::data, "--input {}: no file matches this pattern", pattern);
   std::sort(files.begin(), files.end());  // bytewise: glob sorts by the locale
   return files;
 }
@@ -69,9 +68,9 @@ std::vector<std::filesystem::path> expand_inputs(const std::vector<std::string>&
       paths.push_back(std::filesystem::canonical(file, code));
       if (code) fail_to_read("open --input", file, code.value());
       if (!std::filesystem::is_regular_file(paths.back(), code))
-        fail(ErrorKind::data, "--input ", file, " is no file; give files, folders or patterns");
+        fail(ErrorKind::data, "--input {} is no file; give files, folders or patterns", file);
       if (!seen.insert(paths.back()).second)
-        fail(ErrorKind::usage, "--input ", file, " is given twice");
+        fail(ErrorKind::usage, "--input {} is given twice", file);
     }
   }
   if (paths.empty()) fail(ErrorKind::usage, "--input names no file");

@@ -33,7 +33,7 @@ InputFile look_at(const std::filesystem::path& path, const std::filesystem::path
       file.compression = detect_compression(path, std::string_view(bytes).substr(0, kHeadBytes));
   }
   if (file.compression != Compression::none)
-    hasher.update(cat(name_of(file.compression), " of ", file.packed_size));
+    hasher.update(formatted("{} of {}", name_of(file.compression), file.packed_size));
   file.fingerprint = hasher.hex();
   return file;
 }
@@ -123,9 +123,10 @@ std::vector<Unit> plan_units(const std::vector<InputFile>& files, std::uint64_t 
   std::uint64_t total = 0;
   for (const InputFile& file : files) total += file.size;
   if (total / unit_bytes >= kMaxShards && total > kMaxShards * unit_bytes) {
-    fail(ErrorKind::usage, "--unit-bytes ", unit_bytes, " would make ",
-         (total - 1) / unit_bytes + 1, " shards of ", total, " bytes of input, at most ",
-         kMaxShards, " are made: give at least ", (total - 1) / kMaxShards + 1);
+    fail(
+        ErrorKind::usage,
+        "--unit-bytes {} would make {} shards of {} bytes of input, at most {} are made: give at least {}",
+        unit_bytes, (total - 1) / unit_bytes + 1, total, kMaxShards, (total - 1) / kMaxShards + 1);
   }
   std::vector<Unit> units(1);
   std::uint64_t room = unit_bytes;

@@ -14,7 +14,7 @@ constexpr std::uint64_t kTailBytes = 64 << 10;
 }  // namespace
 
 std::string byte_place(std::string_view file, std::uint64_t offset) {
-  return cat(file, ", byte ", offset);
+  return formatted("{}, byte {}", file, offset);
 }
 
 LineBlock::LineBlock(ByteSource& source, const InputFile& file, const ByteRange& range) {

@@ -36,11 +36,11 @@ double padding_share(const Manifest& manifest, const Sizes& sizes) {
 
 std::string packing_text(const Manifest& manifest, const Sizes& sizes) {
   if (manifest.kind == schema::kKindDpo)
-    return cat("\npairs           of at most ", manifest.seq_len, " tokens a side");
+    return formatted("\npairs           of at most {} tokens a side", manifest.seq_len);
   char padding[32];
   std::snprintf(padding, sizeof padding, "%.3f %%", 100 * padding_share(manifest, sizes));
-  return cat("\nsequences       ", sizes.sequences, " of ", manifest.seq_len, " tokens, padding ",
-             padding);
+  return formatted("\nsequences       {} of {} tokens, padding {}", sizes.sequences,
+                   manifest.seq_len, padding);
 }
 
 Json id_json(const std::optional<std::int64_t>& id) {
@@ -53,7 +53,7 @@ std::string id_text(const std::optional<std::int64_t>& id) {
 
 /// " (35 too long)", or nothing.
 std::string part_of(std::uint64_t count, const char* what) {
-  return count == 0 ? std::string() : cat(" (", count, " ", what, ")");
+  return count == 0 ? std::string() : formatted(" ({} {})", count, what);
 }
 
 }  // namespace
@@ -92,28 +92,27 @@ std::string inspect_text(const TokenSet& set) {
   const Manifest& manifest = set.manifest();
   const ShardCounts& counts = manifest.counts;
   const Sizes sizes = sizes_of(manifest);
-  std::string text = cat(
-      "kind            ", manifest.kind, "\ndocuments       ", counts.documents,
-      "\ntokens          ", counts.tokens, "\ntarget tokens   ", counts.target_tokens,
-      packing_text(manifest, sizes), "\nvocabulary      ", manifest.vocab_size, " (bos ",
-      id_text(manifest.bos_id), ", eos ", id_text(manifest.eos_id), ", pad ",
-      id_text(manifest.pad_id), ")\nshards          ", manifest.shards.size(), ", ", sizes.bytes,
-      " bytes\nbad lines       ", counts.bad_lines, "\nreplaced chars  ", counts.replaced_chars,
-      "\ntruncated       ", counts.truncated, part_of(counts.cut_answers, "a side lost its end"),
-      "\ndropped         ", counts.dropped, part_of(counts.dropped_long, "too long"),
-      part_of(counts.dropped_equal, "of equal sides"), "\ncontent         ", manifest.content_xxh3,
-      "\noptions         ", manifest.config_json, "\n");
+  std::string text = formatted(
+      "kind            {}\ndocuments       {}\ntokens          {}\ntarget tokens   {}{}\nvocabulary      {} (bos {}, eos {}, pad {})\nshards          {}, {} bytes\nbad lines       {}\nreplaced chars  {}\ntruncated       {}{}\ndropped         {}{}{}\ncontent         {}\noptions         {}\n",
+      manifest.kind, counts.documents, counts.tokens, counts.target_tokens,
+      packing_text(manifest, sizes), manifest.vocab_size, id_text(manifest.bos_id),
+      id_text(manifest.eos_id), id_text(manifest.pad_id), manifest.shards.size(), sizes.bytes,
+      counts.bad_lines, counts.replaced_chars, counts.truncated,
+      part_of(counts.cut_answers, "a side lost its end"), counts.dropped,
+      part_of(counts.dropped_long, "too long"), part_of(counts.dropped_equal, "of equal sides"),
+      manifest.content_xxh3, manifest.config_json);
   for (const SourceEntry& source : manifest.sources)
-    text += cat("source          ", source.name, ", ", source.size, " bytes\n");
+    text += formatted("source          {}, {} bytes\n", source.name, source.size);
   for (std::size_t i = 0; i < std::min(kShownBad, manifest.bad.size()); ++i)
-    text += cat("bad line        ", manifest.bad[i], "\n");
+    text += formatted("bad line        {}\n", manifest.bad[i]);
   if (counts.bad_lines > kShownBad)
-    text += cat("                (", counts.bad_lines - kShownBad, " more)\n");
-  text += cat(
+    text += formatted("                ({} more)\n", counts.bad_lines - kShownBad);
+  text += formatted(
+      "{}\n{}",
       manifest.kind == schema::kKindDpo ? "tokens of each side of a pair" : "tokens of a document",
-      "\n", to_text(length_histogram(set)));
+      to_text(length_histogram(set)));
   if (counts.documents != 0)
-    text += cat("document 0, ", document_text(set, find_document(set, 0), kShownTokens));
+    text += formatted("document 0, {}", document_text(set, find_document(set, 0), kShownTokens));
   return escape_controls(text);
 }
 

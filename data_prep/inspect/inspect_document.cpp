@@ -52,10 +52,10 @@ std::string to_text(const Shown& row, const Tokenizer& tokenizer, std::size_t ma
     std::size_t end = at;
     while (end < count && row.target[end] == row.target[at]) ++end;
     const std::string run = tokenizer.decode(std::span(row.ids).subspan(at, end - at));
-    text += row.target[at] != 0 ? cat("[[", run, "]]") : run;
+    text += row.target[at] != 0 ? formatted("[[{}]]", run) : run;
     at = end;
   }
-  if (count < row.ids.size()) text += cat(" ... (", row.ids.size() - count, " tokens more)");
+  if (count < row.ids.size()) text += formatted(" ... ({} tokens more)", row.ids.size() - count);
   if (!text.ends_with('\n')) text += '\n';
   return text;
 }
@@ -66,10 +66,10 @@ struct Origin {
 };
 
 Origin origin_of(const TokenShard& shard, std::uint64_t doc) {
-  const std::string where = cat(shard.path().string(), ":", schema::kSources);
+  const std::string where = formatted("{}:{}", shard.path().string(), schema::kSources);
   const Json sources = parse_json(shard.sources_json(), where);
   const std::uint32_t source = shard.document_sources()[doc];
-  if (source >= sources.size()) fail(ErrorKind::data, where, ": has no source ", source);
+  if (source >= sources.size()) fail(ErrorKind::data, "{}: has no source {}", where, source);
   return {json_get<std::string>(sources[source], "name", where),
           shard.document_source_offsets()[doc]};
 }
@@ -78,17 +78,17 @@ Origin origin_of(const TokenShard& shard, std::uint64_t doc) {
 
 DocumentPlace find_line(const TokenSet& set, std::uint64_t line) {
   if (set.manifest().sources.empty())
-    fail(ErrorKind::usage, set.folder().string(), " names no inputs");
+    fail(ErrorKind::usage, "{} names no inputs", set.folder().string());
   const std::string& input = set.manifest().sources.front().name;
   std::uint64_t before = 0;  // lines of the input in earlier shards
   for (std::size_t s = 0; s < set.num_shards(); ++s) {
     const TokenShard& shard = set.shard(s);
-    const std::string where = cat(shard.path().string(), ":", schema::kSources);
+    const std::string where = formatted("{}:{}", shard.path().string(), schema::kSources);
     const Json sources = parse_json(shard.sources_json(), where);
     for (std::size_t i = 0; i < sources.size(); ++i) {
       if (json_get<std::string>(sources[i], "name", where) != input) continue;
       if (!sources[i].contains("lines"))
-        fail(ErrorKind::usage, set.folder().string(), " was packed without line numbers");
+        fail(ErrorKind::usage, "{} was packed without line numbers", set.folder().string());
       const auto lines = json_get<std::uint64_t>(sources[i], "lines", where);
       if (line - before >= lines) {
         before += lines;
@@ -99,12 +99,13 @@ DocumentPlace find_line(const TokenSet& set, std::uint64_t line) {
       for (std::size_t doc = 0; doc < doc_lines.size(); ++doc) {
         if (doc_sources[doc] == i && doc_lines[doc] == line - before) return {s, doc};
       }
-      fail(ErrorKind::usage, "line ", line, " of ", input,
-           " gave no document: it is blank, bad or dropped (`trireme-data inspect ",
-           set.folder().string(), "` lists the bad ones)");
+      fail(
+          ErrorKind::usage,
+          "line {} of {} gave no document: it is blank, bad or dropped (`trireme-data inspect {}` lists the bad ones)",
+          line, input, set.folder().string());
     }
   }
-  fail(ErrorKind::usage, "--line ", line, ": ", input, " has ", before, " lines, from 0");
+  fail(ErrorKind::usage, "--line {}: {} has {} lines, from 0", line, input, before);
 }
 
 DocumentPlace find_document(const TokenSet& set, std::uint64_t index) {
@@ -114,8 +115,8 @@ DocumentPlace find_document(const TokenSet& set, std::uint64_t index) {
     if (rest < shards[s].counts.documents) return {s, rest};
     rest -= shards[s].counts.documents;
   }
-  fail(ErrorKind::usage, "--sample ", index, ": ", set.folder().string(), " has ",
-       set.manifest().counts.documents, " documents, from 0");
+  fail(ErrorKind::usage, "--sample {}: {} has {} documents, from 0", index, set.folder().string(),
+       set.manifest().counts.documents);
 }
 
 std::string document_json(const TokenSet& set, const DocumentPlace& place) {
@@ -140,7 +141,8 @@ std::string document_text(const TokenSet& set, const DocumentPlace& place, std::
   const TokenShard& shard = set.shard(place.shard);
   const Tokenizer tokenizer = Tokenizer::from_files(set.tokenizer_files(), set.folder().string());
   const Origin origin = origin_of(shard, place.doc);
-  std::string text = cat("from ", byte_place(origin.source, origin.offset), "; targets in [[ ]]\n");
+  std::string text =
+      formatted("from {}; targets in [[ ]]\n", byte_place(origin.source, origin.offset));
   if (set.kind() == schema::kKindDpo) {
     const Pair pair = shard.pair(place.doc);
     text += "--- chosen\n";

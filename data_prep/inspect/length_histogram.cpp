@@ -89,7 +89,7 @@ std::string to_text(const LengthHistogram& histogram) {
     std::snprintf(
         line, sizeof line, "%9llu - %-9llu %10llu ", static_cast<unsigned long long>(bounds.from),
         static_cast<unsigned long long>(bounds.to), static_cast<unsigned long long>(count));
-    text += cat(line, std::string(bar, '#'), '\n');
+    text += formatted("{}{}\n", line, std::string(bar, '#'));
   }
   return text;
 }

@@ -52,19 +52,19 @@ void add_chat(const PackConfig& config, Json& asked) {
 }
 
 void add_bad(const TokenShard& shard, Manifest& manifest) {
-  const std::string where = cat(shard.path().string(), ":", schema::kBad);
+  const std::string where = formatted("{}:{}", shard.path().string(), schema::kBad);
   const Json sources =
-      parse_json(shard.sources_json(), cat(shard.path().string(), ":", schema::kSources));
+      parse_json(shard.sources_json(), formatted("{}:{}", shard.path().string(), schema::kSources));
   for (const Json& bad : parse_json(shard.bad_json(), where)) {
     if (manifest.bad.size() >= kMaxBadListed) return;
     if (!bad.is_array() || bad.size() != 3 || !bad[0].is_number_unsigned() ||
         bad[0].get<std::size_t>() >= sources.size() || !bad[1].is_number_unsigned() ||
         !bad[2].is_string()) {
-      fail(ErrorKind::data, where, ": not a list of [source, offset, reason]");
+      fail(ErrorKind::data, "{}: not a list of [source, offset, reason]", where);
     }
     const auto name = json_get<std::string>(sources[bad[0].get<std::size_t>()], "name", where);
     manifest.bad.push_back(
-        cat(name, ":", bad[1].get<std::uint64_t>(), ": ", bad[2].get<std::string>()));
+        formatted("{}:{}: {}", name, bad[1].get<std::uint64_t>(), bad[2].get<std::string>()));
   }
 }
 
@@ -73,7 +73,7 @@ void check_name(const InputFile& file) {
   std::string repaired;
   append_lossy_utf8(file.name, repaired);
   if (repaired != file.name)
-    fail(ErrorKind::usage, "--input ", repaired, ": the name is not UTF-8; rename the file");
+    fail(ErrorKind::usage, "--input {}: the name is not UTF-8; rename the file", repaired);
 }
 
 }  // namespace
@@ -111,7 +111,7 @@ void add_shards(const std::filesystem::path& folder, std::size_t num_shards, Man
   for (std::size_t i = 0; i < num_shards; ++i) {
     const TokenShard shard = TokenShard::open(folder / schema::shard_name(i));
     if (shard.meta().identity != manifest.identity || shard.meta().shard_index != i) {
-      fail(ErrorKind::data, shard.path().string(), " is not shard ", i, " of this set");
+      fail(ErrorKind::data, "{} is not shard {} of this set", shard.path().string(), i);
     }
     manifest.shards.push_back({schema::shard_name(i), shard.frame().hdf5_bytes + kFooterBytes,
                                shard.frame().xxh3, shard.meta().counts, shard.meta().packs});

@@ -26,16 +26,16 @@ void check_config(const PackConfig& config) {
   check_kind(config);
   check_seq_len(config.seq_len, "--seq-len");
   if (config.unit_bytes < 1 || config.unit_bytes > std::int64_t{1} << 34) {
-    fail(ErrorKind::usage, "--unit-bytes ", config.unit_bytes, ", must be in [1, 17179869184]");
+    fail(ErrorKind::usage, "--unit-bytes {}, must be in [1, 17179869184]", config.unit_bytes);
   }
   if (config.special_in_text != "allow" && config.special_in_text != "text") {
-    fail(ErrorKind::usage, "--special-in-text ", config.special_in_text, ", must be allow or text");
+    fail(ErrorKind::usage, "--special-in-text {}, must be allow or text", config.special_in_text);
   }
   if (config.schedule != "dynamic" && config.schedule != "static") {
-    fail(ErrorKind::usage, "--schedule ", config.schedule, ", must be dynamic or static");
+    fail(ErrorKind::usage, "--schedule {}, must be dynamic or static", config.schedule);
   }
   if (config.max_bad && *config.max_bad < 0)
-    fail(ErrorKind::usage, "--max-bad ", *config.max_bad, ", must be 0 or more");
+    fail(ErrorKind::usage, "--max-bad {}, must be 0 or more", *config.max_bad);
 }
 
 std::uint64_t bytes_of(const Unit& unit) {
@@ -45,7 +45,7 @@ std::uint64_t bytes_of(const Unit& unit) {
 }
 
 std::string bad_place(const std::vector<InputFile>& files, const BadLine& bad) {
-  return cat(byte_place(files[bad.file].path.string(), bad.offset), ": ", bad.reason);
+  return formatted("{}: {}", byte_place(files[bad.file].path.string(), bad.offset), bad.reason);
 }
 
 /// Moves the targets of the unit's documents to `content` and packs them for `seq_len`; pairs are
@@ -87,7 +87,7 @@ void number_sources(const std::vector<InputFile>& files, const Unit& unit, UnitR
 std::string describe(const std::vector<InputFile>& files, const Unit& unit) {
   if (unit.empty()) return "an empty input";
   const std::string first = files[unit.front().file].path.string();
-  return unit.size() == 1 ? first : cat("one of ", unit.size(), " inputs from ", first, " on");
+  return unit.size() == 1 ? first : formatted("one of {} inputs from {} on", unit.size(), first);
 }
 
 class Packer {
@@ -127,9 +127,10 @@ class Packer {
 
  private:
   static void say_what_is_kept(const PackReport& report) {
-    log::info(cat(report.kept, " of ", report.units, " shards are kept; ", report.interrupted,
-                  report.interrupted == 1 ? " unit was" : " units were",
-                  " under way when the last pack ended, to be made again"));
+    log::info(formatted(
+        "{} of {} shards are kept; {}{} under way when the last pack ended, to be made again",
+        report.kept, report.units, report.interrupted,
+        report.interrupted == 1 ? " unit was" : " units were"));
   }
 
   /// The inputs of this rank's share of the shards that lie there are read again. Returns how many
@@ -186,7 +187,7 @@ class Packer {
             tokenize_unit(files_, units_[*unit], tokenizer_, config_, reader, pool, progress, tick);
         if (!result.bad.empty())
           check_bad_lines(result.counts.bad_lines,
-                          cat("; the first: ", bad_place(files_, result.bad.front())));
+                          formatted("; the first: {}", bad_place(files_, result.bad.front())));
         failpoint("pack.unit_tokenized");
         tally = {.bad_lines = result.counts.bad_lines};
         if (rank_ != 0)  // rank 0 has counted its blocks itself
@@ -223,8 +224,8 @@ class Packer {
   /// `count` bad lines are known, and no more can be allowed than asked for.
   void check_bad_lines(std::uint64_t count, const std::string& hint) const {
     if (!config_.max_bad || count <= static_cast<std::uint64_t>(*config_.max_bad)) return;
-    fail(ErrorKind::data, "more than --max-bad ", *config_.max_bad, " bad lines: ", count,
-         " so far", hint);
+    fail(ErrorKind::data, "more than --max-bad {} bad lines: {} so far{}", *config_.max_bad, count,
+         hint);
   }
 
   void write(std::size_t unit, UnitResult& result) const {
@@ -250,9 +251,9 @@ class Packer {
   void publish_manifest() {
     add_shards(folder_.path(), units_.size(), manifest_);
     const ShardCounts& counts = manifest_.counts;
-    const std::string first_bad = manifest_.bad.empty()
-                                      ? std::string()
-                                      : cat("; the first (FILE:BYTE): ", manifest_.bad.front());
+    const std::string first_bad =
+        manifest_.bad.empty() ? std::string()
+                              : formatted("; the first (FILE:BYTE): {}", manifest_.bad.front());
     check_bad_lines(counts.bad_lines, first_bad);
     if (counts.documents == 0) refuse_empty_set();
     failpoint("pack.before_manifest");
@@ -269,7 +270,7 @@ class Packer {
     const bool two_texts = config_.kind == schema::kKindSft && config_.chat.fields.empty() &&
                            manifest_.counts.bad_lines != 0;
     fail(
-        ErrorKind::data, "no document in the inputs",
+        ErrorKind::data, "no document in the inputs{}{}",
         why.empty() ? ": there is no line in them" : why,
         two_texts ? "; if a record is two texts, name their fields: --fields QUESTION,ANSWER" : "");
   }

@@ -45,8 +45,8 @@ std::size_t PackFolder::prepare() {
   std::optional<Fd> lock = lock_folder(path_);
   if (::access(path_.c_str(), W_OK | X_OK) != 0) fail_to_write("write to", path_, errno);
   if (!lock) {
-    fail(ErrorKind::usage, "another pack is writing to ", path_.string(),
-         "; wait for it, or use another --output");
+    fail(ErrorKind::usage, "another pack is writing to {}; wait for it, or use another --output",
+         path_.string());
   }
   lock_ = std::move(*lock);
   return clean_and_check();
@@ -66,9 +66,10 @@ std::size_t PackFolder::clean_and_check() const {
       leftovers.push_back(entry.path());
       if (name.starts_with(kMarkerPrefix)) ++interrupted;
     } else if (!known.contains(name)) {
-      fail(ErrorKind::usage, path_.string(), " holds '", name,
-           "', which this pack would not make: the folder belongs to something else; use another "
-           "--output");
+      fail(
+          ErrorKind::usage,
+          "{} holds '{}', which this pack would not make: the folder belongs to something else; use another --output",
+          path_.string(), name);
     }
   }
   for (const std::filesystem::path& leftover : leftovers) remove_tree(leftover);
@@ -84,7 +85,7 @@ void PackFolder::place_tokenizer(const Tokenizer& tokenizer) const {
   if (std::filesystem::exists(target)) {
     for (const auto& [name, content] : tokenizer.files()) {
       if (!std::filesystem::exists(target / name) || read_file(target / name) != content) {
-        fail(ErrorKind::usage, target.string(), " holds another tokenizer; use another --output");
+        fail(ErrorKind::usage, "{} holds another tokenizer; use another --output", target.string());
       }
     }
     return;
@@ -123,9 +124,8 @@ bool PackFolder::finished() const {
   if (!std::filesystem::exists(path_ / schema::kManifest)) return false;
   const Manifest manifest = read_manifest();
   if (manifest.identity == asked_.identity) return true;
-  fail(ErrorKind::usage, path_.string(),
-       " holds a set made otherwise: ", describe_difference(manifest, asked_),
-       "; use another --output");
+  fail(ErrorKind::usage, "{} holds a set made otherwise: {}; use another --output", path_.string(),
+       describe_difference(manifest, asked_));
 }
 
 void PackFolder::check_shards(int rank, int size) const {
@@ -138,14 +138,14 @@ void PackFolder::check_shards(int rank, int size) const {
       meta = TokenShard::open(path).meta();
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::data) throw;
-      log::warn(cat(error.what(), "; it is made again"));
+      log::warn(formatted("{}; it is made again", error.what()));
       remove_tree(path);
       continue;
     }
     if (meta.identity != asked_.identity) {
-      fail(ErrorKind::usage, path.string(), " is of a set made otherwise",
-           describe_difference(meta, asked_, num_units_),
-           "; use another --output, or delete the folder");
+      fail(ErrorKind::usage,
+           "{} is of a set made otherwise{}; use another --output, or delete the folder",
+           path.string(), describe_difference(meta, asked_, num_units_));
     }
   }
 }

@@ -15,7 +15,7 @@ class Losses {
       : manifest_(manifest),
         counts_(manifest.counts),
         config_(parse_json(manifest.config_json, "config")),
-        at_length_(cat("--seq-len ", manifest.seq_len)) {}
+        at_length_(formatted("--seq-len {}", manifest.seq_len)) {}
 
   std::vector<Loss> find() {
     add_bad_lines();
@@ -23,8 +23,9 @@ class Losses {
     add_cut();
     if (counts_.replaced_chars != 0) {
       add(log::Level::info,
-          cat("put ", counts_.replaced_chars,
-              " U+FFFD for bad text (--on-bad-text replace; skip leaves such lines out)"));
+          formatted(
+              "put {} U+FFFD for bad text (--on-bad-text replace; skip leaves such lines out)",
+              counts_.replaced_chars));
     }
     return std::move(losses_);
   }
@@ -39,23 +40,24 @@ class Losses {
     const char* noun = is(schema::kKindDpo)   ? " pairs"
                        : is(schema::kKindSft) ? " conversations"
                                               : " texts";
-    return cat(count, " of ", counts_.documents + counts_.dropped, noun);
+    return formatted("{} of {}{}", count, counts_.documents + counts_.dropped, noun);
   }
 
   void add_bad_lines() {
     if (counts_.bad_lines == 0) return;
-    const std::string first =
-        manifest_.bad.empty() ? "" : cat("; the first (FILE:BYTE): ", manifest_.bad.front());
+    const std::string first = manifest_.bad.empty()
+                                  ? ""
+                                  : formatted("; the first (FILE:BYTE): {}", manifest_.bad.front());
     const bool all = manifest_.bad.size() == counts_.bad_lines;
     add(log::Level::warn,
-        cat(counts_.bad_lines, counts_.bad_lines == 1 ? " bad line was" : " bad lines were",
-            " left out", first, all ? " (all" : cat(" (the first ", manifest_.bad.size()),
-            " in manifest.json; --max-bad 0 refuses them)"));
+        formatted("{}{} left out{}{} in manifest.json; --max-bad 0 refuses them)",
+                  counts_.bad_lines, counts_.bad_lines == 1 ? " bad line was" : " bad lines were",
+                  first, all ? " (all" : formatted(" (the first {}", manifest_.bad.size())));
   }
 
   void add_dropped() {
     const auto dropped = [&](std::uint64_t count, const auto&... why) {
-      if (count != 0) add(log::Level::warn, cat("dropped ", share(count), ": ", why...));
+      if (count != 0) add(log::Level::warn, formatted("dropped {}: {}", share(count), why...));
     };
     const std::uint64_t other = counts_.dropped - counts_.dropped_long - counts_.dropped_equal;
     if (is(schema::kKindPretrain))
@@ -73,10 +75,10 @@ class Losses {
     if (is(schema::kKindDpo)) {
       what = "the prompt lost its beginning";
       if (counts_.cut_answers != 0)
-        what += cat(", in ", counts_.cut_answers, " of them a side lost its end");
+        what += formatted(", in {} of them a side lost its end", counts_.cut_answers);
     }
-    add(log::Level::info, cat("cut ", share(counts_.truncated), " to ", at_length_, ": ", what,
-                              "; a longer --seq-len keeps more"));
+    add(log::Level::info, formatted("cut {} to {}: {}; a longer --seq-len keeps more",
+                                    share(counts_.truncated), at_length_, what));
   }
 
   const Manifest& manifest_;

@@ -85,8 +85,8 @@ UnitResult tokenize_unit(const std::vector<InputFile>& files, const Unit& unit,
   Hasher hasher;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     if (const auto& fatal = results[i].fatal) {
-      fail(ErrorKind::data, byte_place(files[fatal->file].path.string(), fatal->offset), ": ",
-           fatal->reason, "; --on-bad-text skip leaves such lines out, replace puts U+FFFD");
+      fail(ErrorKind::data, "{}: {}; --on-bad-text skip leaves such lines out, replace puts U+FFFD",
+           byte_place(files[fatal->file].path.string(), fatal->offset), fatal->reason);
     }
     join(results[i], blocks[i].file, result);
     result.token_parts.push_back(std::move(results[i].tokens));

@@ -25,7 +25,7 @@ class Differences {
 
   template <class T>
   void compare(const std::string& what, const T& there, const T& here) {
-    if (there != here) add(cat(what, " is ", there, " there, ", here, " here"));
+    if (there != here) add(formatted("{} is {} there, {} here", what, there, here));
   }
 
   void compare_options(const Json& there, const Json& here) {
@@ -46,13 +46,13 @@ class Differences {
       const SourceEntry& a = there[i];
       const SourceEntry& b = here[i];
       if (a.name != b.name) {
-        compare(cat("input ", i + 1), a.name, b.name);
+        compare(formatted("input {}", i + 1), a.name, b.name);
         return;  // all that follow differ as well where one was put in
       }
       if (a.size != b.size) {
-        compare(cat("size of input ", a.name), a.size, b.size);
+        compare(formatted("size of input {}", a.name), a.size, b.size);
       } else if (a.fingerprint != b.fingerprint) {
-        add(cat("the input ", a.name, " has changed"));
+        add(formatted("the input {} has changed", a.name));
       }
     }
   }

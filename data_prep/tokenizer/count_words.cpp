@@ -45,10 +45,11 @@ void count_block(const TrainTokenizerConfig& config, const InputFile& file, Line
       config.by_lines ? worker.words.add_lines(record.text) : worker.words.add(record.text);
       continue;
     }
-    const std::string place = cat(byte_place(file.path.string(), line.offset), ": ", record.reason);
+    const std::string place =
+        formatted("{}: {}", byte_place(file.path.string(), line.offset), record.reason);
     if (record.status == RecordStatus::bad_text) {
-      fail(ErrorKind::data, place,
-           "; --on-bad-text skip leaves such lines out, replace puts U+FFFD");
+      fail(ErrorKind::data, "{}; --on-bad-text skip leaves such lines out, replace puts U+FFFD",
+           place);
     }
     ++worker.totals.bad_lines;
     if (!worker.bad) worker.bad = place;
@@ -100,8 +101,8 @@ Worker count_on_this_rank(const TrainTokenizerConfig& config, Communicator* worl
   lines.start(blocks);
   std::vector<Worker> workers;
   for (int i = 0; i < pool.num_threads(); ++i) workers.emplace_back(config, cut);
-  ProgressDisplay progress(size == 1 ? "count words" : cat("count words, rank ", rank), bytes,
-                           rank == 0 ? config.progress : ProgressMode::none);
+  ProgressDisplay progress(size == 1 ? "count words" : formatted("count words, rank {}", rank),
+                           bytes, rank == 0 ? config.progress : ProgressMode::none);
   pool.run(
       blocks.size(),
       [&](std::size_t i, int worker) {
@@ -120,7 +121,7 @@ WordCounter count_words(const TrainTokenizerConfig& config, Communicator* world)
   Worker mine = count_on_this_rank(config, world);
   const std::string one_is = mine.bad ? "; one is " + *mine.bad : std::string();
   if (mine.totals.bad_lines != 0)
-    log::warn(cat(mine.totals.bad_lines, " bad lines were left out", one_is));
+    log::warn(formatted("{} bad lines were left out{}", mine.totals.bad_lines, one_is));
   Totals all = mine.totals;
   if (world != nullptr) {
     const std::uint64_t sums[] = {mine.totals.texts, mine.totals.bad_lines};
@@ -130,7 +131,7 @@ WordCounter count_words(const TrainTokenizerConfig& config, Communicator* world)
     gather_words(mine.words, *world);
   }
   if (all.texts == 0)
-    fail(ErrorKind::data, "no text in the inputs: ", all.bad_lines, " bad lines", one_is);
+    fail(ErrorKind::data, "no text in the inputs: {} bad lines{}", all.bad_lines, one_is);
   return std::move(mine.words);
 }
 

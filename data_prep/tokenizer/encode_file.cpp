@@ -67,7 +67,7 @@ void convert_lines(const std::string& input, const std::string& output, std::int
   const std::vector<InputFile> files = inspect_inputs({input});
   std::error_code code;
   if (std::filesystem::equivalent(input, output, code))
-    fail(ErrorKind::usage, "--output ", output, " is the input: give another file");
+    fail(ErrorKind::usage, "--output {} is the input: give another file", output);
   const std::vector<ByteRange> blocks = split_blocks({{0, 0, files[0].size}}, kBlockBytes);
   WorkerPool pool(thread_count(threads));
   BlockReader reader(files, pool.num_threads());
@@ -105,11 +105,11 @@ std::vector<std::uint32_t> read_ids(std::string_view json, const std::string& wh
   const Json line = parse_json(json, where);
   const auto found = line.is_object() ? line.find("ids") : line.end();
   if (!line.is_object() || found == line.end() || !found->is_array())
-    fail(ErrorKind::data, where, ": no list 'ids'");
+    fail(ErrorKind::data, "{}: no list 'ids'", where);
   std::vector<std::uint32_t> ids;
   for (const Json& id : *found) {
     if (!id.is_number_unsigned() || id.get<std::uint64_t>() > UINT32_MAX)
-      fail(ErrorKind::data, where, ": 'ids' holds something that is no id");
+      fail(ErrorKind::data, "{}: 'ids' holds something that is no id", where);
     ids.push_back(id.get<std::uint32_t>());
   }
   return ids;
@@ -126,7 +126,7 @@ void encode_file(const EncodeConfig& config) {
       const TextRecord record = reader->read(line);
       if (record.status == RecordStatus::blank) return;
       if (record.status != RecordStatus::text)
-        fail(ErrorKind::data, byte_place(config.input, line.offset), ": ", record.reason);
+        fail(ErrorKind::data, "{}: {}", byte_place(config.input, line.offset), record.reason);
       append_ids(tokenizer.encode(record.text, options), out);
     };
   });

@@ -23,7 +23,7 @@ void check_output(const std::filesystem::path& folder,
   std::error_code code;  // what cannot be looked at is refused when it is made
   if (!std::filesystem::exists(folder, code)) return;
   if (!std::filesystem::is_directory(folder, code))
-    fail(ErrorKind::usage, "--output ", folder.string(), " is a file; give a folder");
+    fail(ErrorKind::usage, "--output {} is a file; give a folder", folder.string());
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
     const bool named = name == "tokenizer.json" || name == "tokenizer_config.json";
@@ -31,8 +31,8 @@ void check_output(const std::filesystem::path& folder,
         named &&
         (files == nullptr || (files->contains(name) && read_file(entry.path()) == files->at(name)));
     if (!same) {
-      fail(ErrorKind::usage, "--output ", folder.string(), " holds ", named ? "another " : "", "'",
-           name, "'; nothing is overwritten, use another folder");
+      fail(ErrorKind::usage, "--output {} holds {}'{}'; nothing is overwritten, use another folder",
+           folder.string(), named ? "another " : "", name);
     }
   }
 }
@@ -42,8 +42,8 @@ void check_output(const std::filesystem::path& folder,
 void check_vocab_size(const BpeTrainOptions& options) {
   const std::uint64_t fewest = fewest_tokens(options);
   if (options.vocab_size >= fewest) return;
-  fail(ErrorKind::usage, "--vocab-size ", options.vocab_size, ", must be at least ", fewest,
-       ": the special tokens",
+  fail(ErrorKind::usage, "--vocab-size {}, must be at least {}: the special tokens{}",
+       options.vocab_size, fewest,
        options.all_bytes && !options.limit_alphabet ? " and the 256 bytes" : "");
 }
 
@@ -51,30 +51,30 @@ std::string why_fewer(const BpeTrainOptions& options) {
   std::string pairs = "no pair is left to merge";
   std::string change;
   if (options.min_frequency > 1) {
-    pairs += cat(" that occurs ", options.min_frequency, " times");
+    pairs += formatted(" that occurs {} times", options.min_frequency);
     change += ", a smaller --min-frequency";
   }
   if (options.max_token_length) {
-    pairs += cat(" to less than ", *options.max_token_length, " bytes");
+    pairs += formatted(" to less than {} bytes", *options.max_token_length);
     change += ", a larger --max-token-length";
   }
-  return cat(pairs, "; give more text", change, " or a smaller --vocab-size");
+  return formatted("{}; give more text{} or a smaller --vocab-size", pairs, change);
 }
 
 /// What a user who knows other trainers may not expect.
 void explain(const TrainTokenizerConfig& config, const BpeTrainReport& report) {
   if (report.vocab_size > config.bpe.vocab_size) {
-    log::warn(cat("the tokenizer has ", report.vocab_size, " tokens, --vocab-size asks for ",
-                  config.bpe.vocab_size,
-                  ": the special tokens and the alphabet alone are that many"));
+    log::warn(formatted(
+        "the tokenizer has {} tokens, --vocab-size asks for {}: the special tokens and the alphabet alone are that many",
+        report.vocab_size, config.bpe.vocab_size));
   } else if (report.vocab_size < config.bpe.vocab_size) {
-    log::warn(cat("the tokenizer has ", report.vocab_size, " of the ", config.bpe.vocab_size,
-                  " tokens of --vocab-size: ", why_fewer(config.bpe)));
+    log::warn(formatted("the tokenizer has {} of the {} tokens of --vocab-size: {}",
+                        report.vocab_size, config.bpe.vocab_size, why_fewer(config.bpe)));
   }
   if (report.max_pair_count > kMaxPairCountOfHuggingFace) {
-    log::warn(cat("a pair occurs ", report.max_pair_count,
-                  " times; Hugging Face's trainer counts to 2147483647, so its merges would differ "
-                  "from these"));
+    log::warn(formatted(
+        "a pair occurs {} times; Hugging Face's trainer counts to 2147483647, so its merges would differ from these",
+        report.max_pair_count));
   }
   if (!config.bpe.all_bytes || config.bpe.limit_alphabet) {
     log::warn(
@@ -99,15 +99,15 @@ void train_tokenizer(const TrainTokenizerConfig& config, Communicator* world) {
   const Timer count_timer;
   const WordCounter words = count_words(config, world);
   if (!first) return;
-  log::info(cat(words.size(), " different words, counted in ",
-                format_duration(count_timer.seconds()), "; learning merges"));
+  log::info(formatted("{} different words, counted in {}; learning merges", words.size(),
+                      format_duration(count_timer.seconds())));
   const Timer timer;
   BpeTrainReport report;
   const std::map<std::string, std::string> files = train_bpe(words, config.bpe, &report);
   explain(config, report);
   write(config.output, files);
-  log::info(cat("tokenizer of ", report.vocab_size, " tokens in ", config.output, ", merges took ",
-                format_duration(timer.seconds())));
+  log::info(formatted("tokenizer of {} tokens in {}, merges took {}", report.vocab_size,
+                      config.output, format_duration(timer.seconds())));
 }
 
 std::vector<ReservedToken> read_special_tokens(const std::string& source) {
@@ -115,13 +115,15 @@ std::vector<ReservedToken> read_special_tokens(const std::string& source) {
   if (source == "none") return {};
   const Json list = read_json(source);
   const auto refuse = [&source](const std::string& what) {
-    fail(ErrorKind::data, "--special-tokens ", source, ": ", what,
-         "; the file is a list of tokens or of {\"content\": ..., \"special\": true|false}");
+    fail(
+        ErrorKind::data,
+        "--special-tokens {}: {}; the file is a list of tokens or of {{\"content\": ..., \"special\": true|false}}",
+        source, what);
   };
   if (!list.is_array()) refuse("not a list");
   std::vector<ReservedToken> tokens;
   for (const Json& entry : list) {
-    const std::string place = cat("entry ", tokens.size());
+    const std::string place = formatted("entry {}", tokens.size());
     if (entry.is_string()) {
       tokens.push_back({entry.get<std::string>()});
       continue;

@@ -43,7 +43,7 @@ void agree(Communicator& world, const std::optional<Error>& mine) {
   const ErrorKind kind = mine ? mine->kind() : ErrorKind::internal;
   const auto shared = broadcast_number(world, static_cast<std::uint64_t>(kind), root);
   const std::string message = broadcast_text(world, mine ? mine->what() : "", root);
-  const std::string place = world.size() > 1 ? cat("rank ", root, ": ") : "";
+  const std::string place = world.size() > 1 ? formatted("rank {}: ", root) : "";
   throw Error(static_cast<ErrorKind>(shared), place + message);
 }
 
@@ -98,9 +98,9 @@ void check_equal(Communicator& world, std::string_view text, std::string_view wh
   world.all_reduce(extremes.data(), extremes.data(), 2, DType::u64, ReduceOp::max, {}, "equal")
       ->wait();
   const bool same = extremes[0] == hash && extremes[1] == ~hash;
-  agree(world,
-        same ? std::nullopt
-             : std::optional<Error>(Error(ErrorKind::internal, cat("ranks disagree on ", what))));
+  agree(world, same ? std::nullopt
+                    : std::optional<Error>(
+                          Error(ErrorKind::internal, formatted("ranks disagree on {}", what))));
 }
 
 }  // namespace trireme

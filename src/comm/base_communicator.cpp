@@ -35,8 +35,9 @@ const char* op_name(ReduceOp op) noexcept {
 
 void Call::timed_out() const {
   if (recorder->activity()) recorder->activity()->time_out();
-  fail(ErrorKind::comm, what, ": not complete after ", timeout_s,
-       " s; a rank of the group is lost, stopped or did not call it");
+  fail(ErrorKind::comm,
+       "{}: not complete after {} s; a rank of the group is lost, stopped or did not call it", what,
+       timeout_s);
 }
 
 BaseCommunicator::BaseCommunicator(std::string name, int rank, int size, CommOptions options)
@@ -46,8 +47,8 @@ BaseCommunicator::BaseCommunicator(std::string name, int rank, int size, CommOpt
       options_(std::move(options)),
       recorder_(std::make_shared<Recorder>(name_, options_.recorder_length, options_.activity)) {
   if (!(options_.timeout_s > 0)) {
-    fail(ErrorKind::usage, "communicator ", name_, ": timeout_s = ", options_.timeout_s,
-         ", must be above 0");
+    fail(ErrorKind::usage, "communicator {}: timeout_s = {}, must be above 0", name_,
+         options_.timeout_s);
   }
 }
 
@@ -57,15 +58,15 @@ Call BaseCommunicator::record(const char* operation, const char* tag, std::uint6
   call.recorder = recorder_;
   call.timeout_s = options_.timeout_s;
   call.sequence = recorder_->begin(operation, tag, payload, sent);
-  call.what =
-      cat(operation, *tag != '\0' ? cat(" '", tag, "'") : "", " of group ", name_, " (rank ", rank_,
-          " of ", size_, "), operation ", call.sequence, ", ", payload, " bytes");
+  call.what = formatted("{}{} of group {} (rank {} of {}), operation {}, {} bytes", operation,
+                        *tag != '\0' ? formatted(" '{}'", tag) : "", name_, rank_, size_,
+                        call.sequence, payload);
   return call;
 }
 
 void BaseCommunicator::refuse(const char* operation, const char* tag,
                               const std::string& why) const {
-  fail(ErrorKind::usage, operation, " '", tag, "' of group ", name_, " (", backend(), "): ", why);
+  fail(ErrorKind::usage, "{} '{}' of group {} ({}): {}", operation, tag, name_, backend(), why);
 }
 
 bool BaseCommunicator::supports(DType dtype, ReduceOp op) const {
@@ -77,8 +78,8 @@ void BaseCommunicator::check_reduction(const char* operation, const char* tag, c
                                        ReduceOp op) const {
   if (!supports(dtype, op)) {
     refuse(operation, tag,
-           cat(op_name(op), " of ", known(dtype) ? dtype_name(dtype) : "an unknown type",
-               " is not supported by this backend"));
+           formatted("{} of {} is not supported by this backend", op_name(op),
+                     known(dtype) ? dtype_name(dtype) : "an unknown type"));
   }
   if (count > 0 && (input == nullptr || output == nullptr)) refuse(operation, tag, "null buffer");
 }
@@ -117,7 +118,7 @@ WorkPtr BaseCommunicator::broadcast(void* data, std::uint64_t count, DType dtype
                                     Stream stream, const char* tag) {
   if (!known(dtype)) refuse("broadcast", tag, "unknown element type");
   if (root < 0 || root >= size_) {
-    refuse("broadcast", tag, cat("root = ", root, ", must be in [0, ", size_, ")"));
+    refuse("broadcast", tag, formatted("root = {}, must be in [0, {})", root, size_));
   }
   if (count > 0 && data == nullptr) refuse("broadcast", tag, "null buffer");
   const std::uint64_t bytes = count * size_of(dtype);
@@ -133,8 +134,8 @@ WorkPtr BaseCommunicator::all_to_all(const void* input, std::span<const std::uin
   if (!known(dtype)) refuse("all_to_all", tag, "unknown element type");
   if (send_counts.size() != n || receive_counts.size() != n) {
     refuse("all_to_all", tag,
-           cat(send_counts.size(), " send counts and ", receive_counts.size(),
-               " receive counts, must be ", n, " each"));
+           formatted("{} send counts and {} receive counts, must be {} each", send_counts.size(),
+                     receive_counts.size(), n));
   }
   const std::uint64_t width = size_of(dtype);
   const std::uint64_t payload = sum(send_counts) * width;
@@ -161,7 +162,7 @@ WorkPtr BaseCommunicator::all_to_all(const void* input, std::span<const std::uin
 void BaseCommunicator::check_messages(const char* tag, std::span<const Message> messages) const {
   for (const auto& message : messages) {
     if (message.peer < 0 || message.peer >= size_) {
-      refuse("exchange", tag, cat("peer = ", message.peer, ", must be in [0, ", size_, ")"));
+      refuse("exchange", tag, formatted("peer = {}, must be in [0, {})", message.peer, size_));
     }
     if (message.bytes > 0 && message.data == nullptr) refuse("exchange", tag, "null buffer");
   }
@@ -202,14 +203,14 @@ std::vector<OwnMessage> take_own_messages(const Call& call, int rank, std::vecto
   const auto from = take_own(sends);
   const auto to = take_own(receives);
   if (from.size() != to.size()) {
-    fail(ErrorKind::usage, call.what, ": ", from.size(), " messages to itself, ", to.size(),
-         " receives from itself");
+    fail(ErrorKind::usage, "{}: {} messages to itself, {} receives from itself", call.what,
+         from.size(), to.size());
   }
   std::vector<OwnMessage> own;
   for (std::size_t i = 0; i < from.size(); ++i) {
     if (from[i].bytes != to[i].bytes) {
-      fail(ErrorKind::usage, call.what, ": message ", i, " to itself has ", from[i].bytes,
-           " bytes, its receive ", to[i].bytes);
+      fail(ErrorKind::usage, "{}: message {} to itself has {} bytes, its receive {}", call.what, i,
+           from[i].bytes, to[i].bytes);
     }
     if (from[i].bytes > 0 && from[i].data != to[i].data) {
       own.push_back({to[i].data, from[i].data, from[i].bytes});

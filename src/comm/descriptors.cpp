@@ -19,9 +19,10 @@ void require_descriptors(int wanted) {
     rlimit limit{};
     ::getrlimit(RLIMIT_NOFILE, &limit);
     opened.clear();
-    fail(ErrorKind::resource, "too few file descriptors to start MPI: this process may open ", i,
-         " more, ", wanted, " are needed (the limit is ", limit.rlim_cur,
-         "; `ulimit -n 1024` before it raises that)");
+    fail(
+        ErrorKind::resource,
+        "too few file descriptors to start MPI: this process may open {} more, {} are needed (the limit is {}; `ulimit -n 1024` before it raises that)",
+        i, wanted, limit.rlim_cur);
   }
 }
 

@@ -11,8 +11,8 @@ namespace {
 
 std::unique_ptr<Communicator> make_self(const LaunchInfo& launch, const CommOptions& options) {
   if (launch.size != 1) {
-    fail(ErrorKind::usage, "comm backend 'self' is for one rank, this launch has ", launch.size,
-         "; use 'mpi'");
+    fail(ErrorKind::usage, "comm backend 'self' is for one rank, this launch has {}; use 'mpi'",
+         launch.size);
   }
   return std::make_unique<SelfCommunicator>("world", options);
 }
@@ -38,10 +38,10 @@ std::unique_ptr<Communicator> make_world(std::string_view name, const LaunchInfo
   for (const auto& table : {cpu_backends(), extra}) {
     for (const auto& backend : table) {
       if (name == backend.name) return backend.make(launch, options);
-      known += cat(", ", backend.name);
+      known += formatted(", {}", backend.name);
     }
   }
-  fail(ErrorKind::usage, "comm backend '", name, "', must be one of ", known);
+  fail(ErrorKind::usage, "comm backend '{}', must be one of {}", name, known);
 }
 
 }  // namespace trireme

@@ -13,12 +13,10 @@ void check_launcher(const char* step_tasks, bool by_mpirun, int mpi_size) {
   if (step_tasks == nullptr || by_mpirun || mpi_size > 1) return;
   const int tasks = std::atoi(step_tasks);
   if (tasks <= 1) return;
-  fail(ErrorKind::usage, "srun started ", tasks,
-       " tasks (SLURM_STEP_NUM_TASKS), but MPI sees only this one: each would train alone.\n"
-       "  Type `srun --mpi=pmix ...` (`srun --mpi=list` shows what this Slurm offers), or start "
-       "with\n"
-       "  `mpirun ...` inside the allocation; a program built without MPI runs with `srun -n 1 "
-       "...`.");
+  fail(
+      ErrorKind::usage,
+      "srun started {} tasks (SLURM_STEP_NUM_TASKS), but MPI sees only this one: each would train alone.\n  Type `srun --mpi=pmix ...` (`srun --mpi=list` shows what this Slurm offers), or start with\n  `mpirun ...` inside the allocation; a program built without MPI runs with `srun -n 1 ...`.",
+      tasks);
 }
 
 bool started_by_launcher() {

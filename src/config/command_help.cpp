@@ -46,7 +46,7 @@ std::string two_columns(const Rows& rows) {
 }  // namespace
 
 std::string CommandHelp::list(const std::string& group, const std::vector<CommandSpec>& commands) {
-  const std::string prefix = group.empty() ? "" : cat(group, " ");
+  const std::string prefix = group.empty() ? "" : formatted("{} ", group);
   Rows rows;
   for (const CommandSpec& command : commands) {
     if (command.name.starts_with(prefix))
@@ -57,33 +57,33 @@ std::string CommandHelp::list(const std::string& group, const std::vector<Comman
 
 std::string CommandHelp::overview(const std::string& help,
                                   const std::vector<CommandSpec>& commands) const {
-  return cat(program_, " - ", help, "\n\nusage: ", program_, " COMMAND [options]\n\n",
-             list("", commands), "\n", program_,
-             " help COMMAND (or COMMAND --help) shows one command; ", program_,
-             " --version what was built.\n");
+  return formatted(
+      "{} - {}\n\nusage: {} COMMAND [options]\n\n{}\n{} help COMMAND (or COMMAND --help) shows one command; {} --version what was built.\n",
+      program_, help, program_, list("", commands), program_, program_);
 }
 
 std::string CommandHelp::group(const GroupSpec& group,
                                const std::vector<CommandSpec>& commands) const {
-  const std::string name = cat(program_, " ", group.name);
-  return cat(name, " - ", group.help, "\n\nusage: ", name, " COMMAND [options]\n\n",
-             list(group.name, commands), "\n", name, " COMMAND --help shows one command.\n");
+  const std::string name = formatted("{} {}", program_, group.name);
+  return formatted(
+      "{} - {}\n\nusage: {} COMMAND [options]\n\n{}\n{} COMMAND --help shows one command.\n", name,
+      group.help, name, list(group.name, commands), name);
 }
 
 std::string CommandHelp::usage(const CommandSpec& command) const {
-  std::string text = cat(program_, " ", command.name);
+  std::string text = formatted("{} {}", program_, command.name);
   if (command.config != nullptr) text += " [--config FILE]";
   for (const AliasSpec& alias : command.aliases) {
-    if (alias.need == Need::required) text += cat(" ", alias.option, " VALUE");
+    if (alias.need == Need::required) text += formatted(" {} VALUE", alias.option);
   }
   for (const OptionSpec& option : command.options) {
     if (option.need == Need::required)
-      text += cat(" ", option.name.substr(0, option.name.find(',')), " ", option.placeholder);
+      text += formatted(" {} {}", option.name.substr(0, option.name.find(',')), option.placeholder);
   }
   for (const OptionSpec& option : command.positionals) {
     const bool list = std::holds_alternative<std::vector<std::string>*>(option.target);
     const std::string word = option.placeholder + (list ? "..." : "");
-    text += option.need == Need::required ? cat(" ", word) : cat(" [", word, "]");
+    text += option.need == Need::required ? formatted(" {}", word) : formatted(" [{}]", word);
   }
   const bool more =
       std::any_of(command.options.begin(), command.options.end(),
@@ -100,14 +100,14 @@ std::string CommandHelp::options(const CommandSpec& command) {
   for (const OptionSpec& option : command.options) {
     std::string meaning = option.help;
     if (option.need == Need::required) meaning += " (required)";
-    if (!option.default_text.empty()) meaning += cat(" [", option.default_text, "]");
+    if (!option.default_text.empty()) meaning += formatted(" [{}]", option.default_text);
     rows.emplace_back(cat(option.name, option.placeholder.empty() ? "" : " ", option.placeholder),
                       meaning);
   }
   for (const AliasSpec& alias : command.aliases) {
     rows.emplace_back(
         alias.option + " VALUE",
-        cat("same as --", alias.key, alias.need == Need::required ? " (required)" : ""));
+        formatted("same as --{}{}", alias.key, alias.need == Need::required ? " (required)" : ""));
   }
   if (command.config != nullptr)
     rows.emplace_back("--config FILE", "TOML file; may be repeated, the last one wins");
@@ -125,13 +125,13 @@ std::string CommandHelp::config(const ConfigSet& set, bool all) {
   Rows rows;
   for (const std::string& section : set.sections()) {
     if (all) {
-      text += cat("\n[", section, "]\n", set.help_text(section));
+      text += formatted("\n[{}]\n{}", section, set.help_text(section));
       continue;
     }
     std::string names;
     for (const std::string& name : set.names(section)) {
       names += (names.empty() ? "" : " ") + name;
-      const Problems::Allowed* allowed = set.problems().allowed(cat(section, ".", name));
+      const Problems::Allowed* allowed = set.problems().allowed(formatted("{}.{}", section, name));
       if (allowed == nullptr) continue;
       char separator = '=';
       for (const std::string& value : allowed->values) {
@@ -146,11 +146,11 @@ std::string CommandHelp::config(const ConfigSet& set, bool all) {
 }
 
 std::string CommandHelp::command(const CommandSpec& command, bool all) const {
-  std::string text = cat(program_, " ", command.name, " - ", command.help,
-                         "\n\nusage: ", usage(command), "\n\n", options(command));
+  std::string text = formatted("{} {} - {}\n\nusage: {}\n\n{}", program_, command.name,
+                               command.help, usage(command), options(command));
   if (command.config != nullptr) text += config(*command.config, all);
   if (!command.examples.empty()) text += "\nexamples:\n";
-  for (const std::string& example : command.examples) text += cat("  ", example, "\n");
+  for (const std::string& example : command.examples) text += formatted("  {}\n", example);
   return text;
 }
 

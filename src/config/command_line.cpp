@@ -37,7 +37,8 @@ bool is_group(const std::vector<CommandSpec>& commands, const std::string& word)
 const CommandSpec* choose(const std::vector<CommandSpec>& commands, Words& arguments) {
   for (const std::size_t words : {std::size_t{2}, std::size_t{1}}) {
     if (arguments.size() < words) continue;
-    const std::string name = words == 2 ? cat(arguments[0], " ", arguments[1]) : arguments[0];
+    const std::string name =
+        words == 2 ? formatted("{} {}", arguments[0], arguments[1]) : arguments[0];
     for (const CommandSpec& command : commands) {
       if (command.name != name) continue;
       arguments.erase(arguments.begin(), arguments.begin() + static_cast<std::ptrdiff_t>(words));
@@ -55,7 +56,7 @@ std::string near_command(const std::vector<CommandSpec>& commands, const std::st
     if (command.name.starts_with(group))
       known.push_back(first_word(command.name.substr(group.size())));
     if (group.empty() && command.name.ends_with(' ' + word))
-      return cat("; did you mean '", command.name, "'?");
+      return formatted("; did you mean '{}'?", command.name);
   }
   if (group.empty()) known.emplace_back("help");
   return did_you_mean(word, known);
@@ -66,13 +67,13 @@ std::string near_command(const std::vector<CommandSpec>& commands, const std::st
   const bool in_group = !arguments.empty() && is_group(commands, arguments[0]);
   const std::string group = in_group ? arguments[0] + ' ' : "";
   const std::size_t at = in_group ? 1 : 0;
-  const std::string name = in_group ? cat(program, " ", arguments[0]) : program;
+  const std::string name = in_group ? formatted("{} {}", program, arguments[0]) : program;
   const std::string what = arguments.size() > at
-                               ? cat("unknown command '", group, arguments[at], "'",
-                                     near_command(commands, group, arguments[at]))
-                               : cat("'", name, "' needs a command");
-  fail(ErrorKind::usage, what, "\n", help.list(in_group ? arguments[0] : "", commands),
-       "see: ", name, " --help");
+                               ? formatted("unknown command '{}{}'{}", group, arguments[at],
+                                           near_command(commands, group, arguments[at]))
+                               : formatted("'{}' needs a command", name);
+  fail(ErrorKind::usage, "{}\n{}see: {} --help", what,
+       help.list(in_group ? arguments[0] : "", commands), name);
 }
 
 void run_check(const CommandSpec& command, Problems& problems) {
@@ -168,7 +169,7 @@ std::function<int()> CommandLine::parse(int argc, const char* const* argv) const
     return printed(help.command(*command, outcome == ParseOutcome::help_all));
   }
   run_check(*command, problems);
-  if (!problems.empty()) problems.add(cat("see: ", program_, " ", command->name, " --help"));
+  if (!problems.empty()) problems.add(formatted("see: {} {} --help", program_, command->name));
   problems.throw_if_any();
   return command->body;
 }

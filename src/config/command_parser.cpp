@@ -61,7 +61,7 @@ class Parser {
       };
       const auto found = std::find_if(arguments.begin(), arguments.end(), has_no_value);
       if (found == arguments.end()) throw;
-      problems.add(cat(*found, " needs a value"));
+      problems.add(formatted("{} needs a value", *found));
       arguments.erase(found);
       return false;
     }
@@ -109,7 +109,8 @@ class Parser {
       return;
     }
     const bool is_list = std::holds_alternative<std::vector<std::string>*>(spec.target);
-    const std::string name = spec.name.empty() ? cat("positional", bound_.size()) : spec.name;
+    const std::string name =
+        spec.name.empty() ? formatted("positional{}", bound_.size()) : spec.name;
     bound_.push_back({add(name, is_list), &spec});
   }
 
@@ -144,9 +145,9 @@ class Parser {
     for (const std::string& word : extras) {
       if (is_option(word)) {
         const std::string name = word.substr(0, word.find('='));
-        problems.add(cat("unknown option '", name, "'", suggestion(name)));
+        problems.add(formatted("unknown option '{}'{}", name, suggestion(name)));
       } else if (!any_option) {  // else it is most likely the value of that option
-        problems.add(cat("unexpected argument '", word, "'"));
+        problems.add(formatted("unexpected argument '{}'", word));
       }
     }
   }
@@ -160,7 +161,7 @@ class Parser {
     const std::size_t quote = by_key.find('\'');
     return quote == std::string::npos
                ? ""
-               : cat(by_key.substr(0, quote + 1), "--", by_key.substr(quote + 1));
+               : formatted("{}--{}", by_key.substr(0, quote + 1), by_key.substr(quote + 1));
   }
 
   static bool names_a_place(const OptionSpec& spec) {
@@ -174,8 +175,8 @@ class Parser {
         spec.name.empty() ? spec.placeholder : spec.name.substr(0, spec.name.find(','));
     if (bound.option->count() == 0) {
       if (spec.need == Need::required)
-        problems.add(cat(name, spec.name.empty() ? "" : " " + spec.placeholder,
-                         " is required: ", spec.help));
+        problems.add(formatted("{}{} is required: {}", name,
+                               spec.name.empty() ? "" : " " + spec.placeholder, spec.help));
       return;
     }
     if (spec.is_flag) {
@@ -184,7 +185,7 @@ class Parser {
     }
     const std::vector<std::string> values = bound.option->results();
     if (names_a_place(spec) && std::find(values.begin(), values.end(), "") != values.end()) {
-      problems.add(cat(name, " '' names nothing (an unset variable?): ", spec.help));
+      problems.add(formatted("{} '' names nothing (an unset variable?): {}", name, spec.help));
       return;
     }
     if (auto* const* list = std::get_if<std::vector<std::string>*>(&spec.target)) {
@@ -197,7 +198,7 @@ class Parser {
     if (auto* const* text = std::get_if<std::string*>(&spec.target)) field = *text;
     if (auto* const* boolean = std::get_if<bool*>(&spec.target)) field = *boolean;
     const std::string wrong = assign_text(field, values.back());
-    if (!wrong.empty()) problems.add(cat(name, " ", values.back(), ": ", wrong));
+    if (!wrong.empty()) problems.add(formatted("{} {}: {}", name, values.back(), wrong));
   }
 
   void fill_config(ConfigSet& set) const {
@@ -212,7 +213,7 @@ class Parser {
     for (const AliasSpec& alias : command_.aliases) {
       if (alias.need == Need::required && !set.is_set(alias.key)) {
         set.problems().add(
-            cat(alias.option, " is required (or ", alias.key, " in the configuration)"));
+            formatted("{} is required (or {} in the configuration)", alias.option, alias.key));
       }
     }
   }

@@ -110,7 +110,7 @@ std::string completion_script(const std::string& shell, const std::string& progr
     std::replace(function.begin(), function.end(), '-', '_');
     return candidate.script(program, function, completed_commands(commands));
   }
-  fail(ErrorKind::usage, "completion for shell '", shell, "', must be one of bash, zsh, fish",
+  fail(ErrorKind::usage, "completion for shell '{}', must be one of bash, zsh, fish{}", shell,
        did_you_mean(shell, known));
 }
 
@@ -119,10 +119,10 @@ std::string completion_place(const std::string& program, const std::string& shel
     if (shell != candidate.name) continue;
     std::string place = candidate.place;
     const std::size_t at = place.find("PROGRAM");
-    return cat(program, " completion ", shell, " > ",
-               place.replace(at, std::string("PROGRAM").size(), program));
+    return formatted("{} completion {} > {}", program, shell,
+                     place.replace(at, std::string("PROGRAM").size(), program));
   }
-  fail(ErrorKind::internal, "no place for the completion of ", shell);
+  fail(ErrorKind::internal, "no place for the completion of {}", shell);
 }
 
 }  // namespace trireme

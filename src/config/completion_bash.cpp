@@ -13,7 +13,7 @@ std::string joined(const std::vector<std::string>& words, const char* separator)
 /// "words='a b' files=1": what the place takes, as assignments.
 std::string assignments(const CompletedValue& value) {
   std::string text;
-  if (!value.words.empty()) text += cat(" words='", joined(value.words, " "), "'");
+  if (!value.words.empty()) text += formatted(" words='{}'", joined(value.words, " "));
   if (value.files) text += " files=1";
   return text;
 }
@@ -25,13 +25,13 @@ std::string branch(const CompletedCommand& command) {
   for (const CompletedOption& option : command.options) {
     names.append(names.empty() ? "" : " ").append(joined(option.names, " "));
     if (option.takes_value)
-      cases += cat("        ", joined(option.names, "|"), ") value=1", assignments(option.value),
-                   " ;;\n");
+      cases += formatted("        {}) value=1{} ;;\n", joined(option.names, "|"),
+                         assignments(option.value));
   }
   const std::string arguments = assignments(command.arguments);
-  return cat("    '", command.name, "')\n      options='", names, "'\n      case $option in\n",
-             cases, arguments.empty() ? "" : cat("        *)", arguments, " ;;\n"),
-             "      esac ;;\n");
+  return formatted("    '{}')\n      options='{}'\n      case $option in\n{}{}      esac ;;\n",
+                   command.name, names, cases,
+                   arguments.empty() ? "" : formatted("        *){} ;;\n", arguments));
 }
 
 constexpr const char* kBefore = R"(() {
@@ -88,15 +88,15 @@ std::string bash_completion(const std::string& program, const std::string& funct
       if (command.name.starts_with(group + ' ')) members += command.name.substr(group.size());
     }
     first.push_back(group);
-    levels += cat("    ", group, ")\n      if ((${#line[@]} == 1)); then words='",
-                  members.substr(1), " --help'; else command=\"", group, " ${line[1]}\"; fi ;;\n");
+    levels += formatted(
+        "    {})\n      if ((${{#line[@]}} == 1)); then words='{} --help'; else command=\"{} ${{line[1]}}\"; fi ;;\n",
+        group, members.substr(1), group);
   }
-  std::string text =
-      cat("# bash completion for ", program, ", written by `", program, " completion bash`\n",
-          function, kBefore, "    '') words='", joined(first, " "), " help --help --version' ;;\n",
-          levels, "    *) command=${line[0]} ;;\n", kAfter);
+  std::string text = formatted(
+      "# bash completion for {}, written by `{} completion bash`\n{}{}    '') words='{} help --help --version' ;;\n{}    *) command=${{line[0]}} ;;\n{}",
+      program, program, function, kBefore, joined(first, " "), levels, kAfter);
   for (const CompletedCommand& command : commands) text += branch(command);
-  return cat(text, kEnd, "complete -F ", function, " ", program, "\n");
+  return formatted("{}{}complete -F {} {}\n", text, kEnd, function, program);
 }
 
 }  // namespace trireme

@@ -19,15 +19,16 @@ std::string quoted(const std::string& text) {
 std::string offers(const CompletedValue& value) {
   std::string words;
   for (const std::string& word : value.words) words += (words.empty() ? "" : " ") + word;
-  return cat(value.files ? " -F" : "", words.empty() ? "" : cat(" -a ", quoted(words)));
+  return cat(value.files ? " -F" : "", words.empty() ? "" : formatted(" -a {}", quoted(words)));
 }
 
 std::string option_line(const std::string& start, const CompletedOption& option) {
   std::string text = start;
   for (const std::string& name : option.names)
-    text += name.starts_with("--") ? cat(" -l ", name.substr(2)) : cat(" -s ", name.substr(1));
+    text += name.starts_with("--") ? formatted(" -l {}", name.substr(2))
+                                   : formatted(" -s {}", name.substr(1));
   if (option.takes_value) text += cat(option.value.files ? " -r" : " -x", offers(option.value));
-  return cat(text, " -d ", quoted(option.help), "\n");
+  return formatted("{} -d {}\n", text, quoted(option.help));
 }
 
 /// NAME_at WORDS...: exactly these were typed; NAME_in WORDS...: they, and maybe more. `help`
@@ -61,23 +62,25 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 
 std::string fish_completion(const std::string& program, const std::string& function,
                             const std::vector<CompletedCommand>& commands) {
-  const std::string start = cat("complete -c ", program, " -n ");
-  const std::string first = cat(start, quoted(cat("_", function, "_at")), " -a ");
+  const std::string start = formatted("complete -c {} -n ", program);
+  const std::string first = formatted("{}{} -a ", start, quoted(formatted("_{}_at", function)));
   std::string text =
-      cat("# fish completion for ", program, ", written by `", program, " completion fish`",
-          replaced(replaced(kConditions, "NAME", "_" + function), "PROGRAM", program));
-  text += cat(first, "help -d 'explain a command'\n");
-  for (const std::string& group : completed_groups(commands)) text += cat(first, group, "\n");
+      formatted("# fish completion for {}, written by `{} completion fish`{}", program, program,
+                replaced(replaced(kConditions, "NAME", "_" + function), "PROGRAM", program));
+  text += formatted("{}help -d 'explain a command'\n", first);
+  for (const std::string& group : completed_groups(commands))
+    text += formatted("{}{}\n", first, group);
   for (const CompletedCommand& command : commands) {
     const std::size_t space = command.name.find(' ');
     text += space == std::string::npos
                 ? cat(first, command.name)
-                : cat(start, quoted(cat("_", function, "_at ", command.name.substr(0, space))),
-                      " -a ", command.name.substr(space + 1));
-    text += cat(" -d ", quoted(command.help), "\n");
-    const std::string here = cat(start, quoted(cat("_", function, "_in ", command.name)));
+                : formatted("{}{} -a {}", start,
+                            quoted(formatted("_{}_at {}", function, command.name.substr(0, space))),
+                            command.name.substr(space + 1));
+    text += formatted(" -d {}\n", quoted(command.help));
+    const std::string here = cat(start, quoted(formatted("_{}_in {}", function, command.name)));
     const std::string arguments = offers(command.arguments);
-    if (!arguments.empty()) text += cat(here, arguments, "\n");
+    if (!arguments.empty()) text += formatted("{}{}\n", here, arguments);
     for (const CompletedOption& option : command.options) text += option_line(here, option);
   }
   return text;

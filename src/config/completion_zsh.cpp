@@ -19,14 +19,14 @@ std::string quoted(const std::string& text) {
 std::string described(const std::string& name, const std::string& help) {
   std::string text;
   for (const char c : name) text += c == ':' ? std::string("\\:") : std::string(1, c);
-  return quoted(cat(text, ":", help));
+  return quoted(formatted("{}:{}", text, help));
 }
 
 std::string assignments(const CompletedValue& value) {
   std::string text;
   if (!value.words.empty()) {
     text += " words_here=(";
-    for (const std::string& word : value.words) text += cat(" ", quoted(word));
+    for (const std::string& word : value.words) text += formatted(" {}", quoted(word));
     text += " )";
   }
   if (value.files) text += " files=1";
@@ -39,18 +39,17 @@ std::string branch(const CompletedCommand& command) {
   for (const CompletedOption& option : command.options) {
     std::string names;
     for (const std::string& name : option.names) {
-      options += cat("        ", described(name, option.help), "\n");
+      options += formatted("        {}\n", described(name, option.help));
       names += (names.empty() ? "" : "|") + name;
     }
     if (option.takes_value)
-      cases += cat("        ", names, ") value=1", assignments(option.value), " ;;\n");
+      cases += formatted("        {}) value=1{} ;;\n", names, assignments(option.value));
   }
-  return cat("    ", quoted(command.name), ")\n      options=(\n", options,
-             "      )\n      case $option in\n", cases, "        *)",
-             command.arguments.words.empty() && !command.arguments.files
-                 ? " :"
-                 : assignments(command.arguments),
-             " ;;\n      esac ;;\n");
+  return formatted(
+      "    {})\n      options=(\n{}      )\n      case $option in\n{}        *){} ;;\n      esac ;;\n",
+      quoted(command.name), options, cases,
+      command.arguments.words.empty() && !command.arguments.files ? " :"
+                                                                  : assignments(command.arguments));
 }
 
 constexpr const char* kBefore = R"(() {
@@ -94,11 +93,11 @@ constexpr const char* kEnd = R"(  esac
 
 std::string zsh_completion(const std::string& program, const std::string& function,
                            const std::vector<CompletedCommand>& commands) {
-  std::string first = cat("      ", described("help", "explain a command"), "\n");
+  std::string first = formatted("      {}\n", described("help", "explain a command"));
   std::string levels;
   for (const CompletedCommand& command : commands) {
     if (command.name.find(' ') == std::string::npos)
-      first += cat("      ", described(command.name, command.help), "\n");
+      first += formatted("      {}\n", described(command.name, command.help));
   }
   for (const std::string& group : completed_groups(commands)) {
     std::string members;
@@ -106,20 +105,21 @@ std::string zsh_completion(const std::string& program, const std::string& functi
     for (const CompletedCommand& command : commands) {
       if (!command.name.starts_with(group + ' ')) continue;
       const std::string name = command.name.substr(group.size() + 1);
-      members += cat("        ", described(name, command.help), "\n");
+      members += formatted("        {}\n", described(name, command.help));
       names += (names.empty() ? "" : ", ") + name;
     }
-    first += cat("      ", described(group, names), "\n");
-    levels += cat("    ", group, ")\n      if (($#line == 1)); then commands_here=(\n", members,
-                  "      ); else command=\"", group, " ${line[2]}\"; fi ;;\n");
+    first += formatted("      {}\n", described(group, names));
+    levels += formatted(
+        "    {})\n      if (($#line == 1)); then commands_here=(\n{}      ); else command=\"{} ${{line[2]}}\"; fi ;;\n",
+        group, members, group);
   }
-  std::string text =
-      cat("#compdef ", program, "\n# zsh completion, written by `", program, " completion zsh`\n",
-          function, kBefore, "    '') commands_here=(\n", first, "    ) ;;\n", levels, kMiddle);
+  std::string text = formatted(
+      "#compdef {}\n# zsh completion, written by `{} completion zsh`\n{}{}    '') commands_here=(\n{}    ) ;;\n{}{}",
+      program, program, function, kBefore, first, levels, kMiddle);
   for (const CompletedCommand& command : commands) text += branch(command);
   // Loaded by compinit the file is the function's body; sourced, it declares it.
-  return cat(text, kEnd, "if [[ $funcstack[1] == _", program, " ]]; then ", function,
-             " \"$@\"; else compdef ", function, " ", program, "; fi\n");
+  return formatted("{}{}if [[ $funcstack[1] == _{} ]]; then {} \"$@\"; else compdef {} {}; fi\n",
+                   text, kEnd, program, function, function, program);
 }
 
 }  // namespace trireme

@@ -45,7 +45,7 @@ ConfigSet::ConfigSet(std::vector<Field> fields)
     std::string variable = environment_name(field.key);
     for (const Entry& entry : entries_) {
       if (entry.environment_name == variable)
-        fail(ErrorKind::internal, "config keys ", entry.field.key, " and ", field.key, " clash");
+        fail(ErrorKind::internal, "config keys {} and {} clash", entry.field.key, field.key);
     }
     Entry entry;
     entry.default_text = value_text(field.value);
@@ -67,7 +67,7 @@ ConfigSet::Entry* ConfigSet::find(std::string_view key) noexcept {
 
 const ConfigSet::Entry& ConfigSet::at(std::string_view key) const {
   const Entry* entry = find(key);
-  if (entry == nullptr) fail(ErrorKind::internal, "no config key ", key);
+  if (entry == nullptr) fail(ErrorKind::internal, "no config key {}", key);
   return *entry;
 }
 
@@ -79,7 +79,7 @@ void ConfigSet::assign(Entry& entry, std::string_view text, Source source,
       wins ? assign_text(entry.field.value, text) : wrong_text(entry.field, text);
   if (!wrong.empty()) {
     problems_.add(
-        cat(entry.field.key, " = ", text.empty() ? "''" : text, ", ", wrong, " (", origin, ")"));
+        formatted("{} = {}, {} ({})", entry.field.key, text.empty() ? "''" : text, wrong, origin));
   } else if (wins) {
     entry.source = source;
     entry.origin = origin;
@@ -90,7 +90,7 @@ void ConfigSet::set(std::string_view key, std::string_view text, const std::stri
   if (Entry* entry = find(key)) {
     assign(*entry, text, Source::command_line, origin);
   } else {
-    problems_.add(cat(origin, ": unknown key '", key, "'", suggestion(key)));
+    problems_.add(formatted("{}: unknown key '{}'{}", origin, key, suggestion(key)));
   }
 }
 
@@ -100,7 +100,7 @@ void ConfigSet::apply_preset(const std::vector<Field>& values, const std::string
   for (const Field& field : values) {
     Entry* entry = find(field.key);
     if (entry == nullptr)
-      fail(ErrorKind::internal, origin, " has a value for ", field.key, ", which is no config key");
+      fail(ErrorKind::internal, "{} has a value for {}, which is no config key", origin, field.key);
     if (entry->source > source) continue;
     assign_field(entry->field.value, field.value);
     entry->source = source;
@@ -113,12 +113,13 @@ std::string ConfigSet::apply_earlier(const std::vector<EarlierValue>& values) {
     const Entry* entry = find(value.key);
     const std::string wrong = entry == nullptr ? "" : wrong_text(entry->field, value.text);
     if (!wrong.empty())
-      return cat(value.key, " = ", value.text, ", ", wrong, " (", value.origin, ")");
+      return formatted("{} = {}, {} ({})", value.key, value.text, wrong, value.origin);
   }
   for (const EarlierValue& value : values) {
     Entry* entry = find(value.key);
     if (entry == nullptr) {
-      warnings_.push_back(cat(value.origin, ": key '", value.key, "' is not known here, left out"));
+      warnings_.push_back(
+          formatted("{}: key '{}' is not known here, left out", value.origin, value.key));
     } else if (entry->source < Source::earlier) {
       assign(*entry, value.text, Source::earlier, value.origin);
     }
@@ -168,7 +169,7 @@ std::vector<std::string> ConfigSet::names(std::string_view section) const {
 std::string ConfigSet::suggestion(std::string_view key) const {
   const std::vector<std::string> all = keys();
   for (const std::string& known : all) {  // the section forgotten, or a wrong one
-    if (name_of(known) == name_of(key)) return cat("; did you mean '", known, "'?");
+    if (name_of(known) == name_of(key)) return formatted("; did you mean '{}'?", known);
   }
   return did_you_mean(key, all);
 }

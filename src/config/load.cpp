@@ -70,7 +70,7 @@ std::string_view expected(const FieldPointer& field) {
 
 /// The value in a message: quoted when it is a text, "an array" when it has no short form.
 std::string shown(const TomlEntry& entry) {
-  return std::holds_alternative<std::string>(entry.value) ? cat('"', plain(entry), '"')
+  return std::holds_alternative<std::string>(entry.value) ? formatted("\"{}\"", plain(entry))
                                                           : plain(entry);
 }
 
@@ -84,7 +84,8 @@ bool is_not_config(std::string_view name) {
 std::vector<EarlierValue> earlier_values(std::string_view text, const std::string& where) {
   std::vector<EarlierValue> values;
   for (const TomlEntry& entry : parse_toml(text, where)) {
-    if (!is_table(entry)) values.push_back({entry.key, plain(entry), cat(where, ":", entry.line)});
+    if (!is_table(entry))
+      values.push_back({entry.key, plain(entry), formatted("{}:{}", where, entry.line)});
   }
   return values;
 }
@@ -115,8 +116,8 @@ void ConfigSet::load_toml(std::string_view text, const std::string& where) {
     if (inside) continue;
     const bool twice = std::find(seen.begin(), seen.end(), value.key) != seen.end();
     if (twice) {  // toml++ finds all but `"a.b" = 1` beside `a.b = 1`
-      problems_.add(
-          cat(where, ":", value.line, ":", value.column, ": key '", value.key, "' is given twice"));
+      problems_.add(formatted("{}:{}:{}: key '{}' is given twice", where, value.line, value.column,
+                              value.key));
       continue;
     }
     seen.push_back(value.key);
@@ -126,7 +127,7 @@ void ConfigSet::load_toml(std::string_view text, const std::string& where) {
 }
 
 bool ConfigSet::load_entry(const TomlEntry& value, const std::string& where) {
-  const std::string place = cat(where, ":", value.line, ":", value.column);
+  const std::string place = formatted("{}:{}:{}", where, value.line, value.column);
   Entry* entry = find(value.key);
   if (entry == nullptr && is_table(value)) {
     const std::vector<std::string> known = sections();
@@ -135,20 +136,20 @@ bool ConfigSet::load_entry(const TomlEntry& value, const std::string& where) {
     });
     if (leads_on) return true;
     problems_.add(
-        cat(place, ": unknown section '", value.key, "'", did_you_mean(value.key, known)));
+        formatted("{}: unknown section '{}'{}", place, value.key, did_you_mean(value.key, known)));
     return false;
   }
   if (entry == nullptr) {
-    problems_.add(cat(place, ": unknown key '", value.key, "'", suggestion(value.key)));
+    problems_.add(formatted("{}: unknown key '{}'{}", place, value.key, suggestion(value.key)));
     return true;
   }
   const auto text = toml_text(value, entry->field.value);
   if (!text) {
-    problems_.add(
-        cat(value.key, " = ", shown(value), ", ", expected(entry->field.value), " (", place, ")"));
+    problems_.add(formatted("{} = {}, {} ({})", value.key, shown(value),
+                            expected(entry->field.value), place));
     return !is_table(value);
   }
-  assign(*entry, *text, Source::file, cat(where, ":", value.line));
+  assign(*entry, *text, Source::file, formatted("{}:{}", where, value.line));
   return true;
 }
 
@@ -180,13 +181,13 @@ void ConfigSet::check_unknown_variable(const std::string& name) {
   const std::string near = did_you_mean(name, known);
   for (const std::string& section : sections()) {
     if (name.starts_with(environment_name(section) + '_')) {
-      problems_.add(
-          cat("environment variable ", name, " matches no key of section '", section, "'", near));
+      problems_.add(formatted("environment variable {} matches no key of section '{}'{}", name,
+                              section, near));
       return;
     }
   }
   const std::string text =
-      cat("environment variable ", name, " matches no configuration key", near);
+      formatted("environment variable {} matches no configuration key{}", name, near);
   if (near.empty()) {
     warnings_.push_back(text);
   } else {

@@ -22,10 +22,10 @@ std::string visible(const std::string& value) {
 std::string ConfigSet::to_toml() const {
   std::string text;
   for (const std::string& section : sections()) {
-    text += cat(text.empty() ? "" : "\n", "[", section, "]\n");
+    text += formatted("{}[{}]\n", text.empty() ? "" : "\n", section);
     for (const Entry& entry : entries_) {
       if (section_of(entry.field.key) != section) continue;
-      text += cat(name_of(entry.field.key), " = ", value_toml(entry.field.value), "\n");
+      text += formatted("{} = {}\n", name_of(entry.field.key), value_toml(entry.field.value));
     }
   }
   return text;
@@ -43,8 +43,9 @@ std::string ConfigSet::show(bool with_origin) const {
   std::string text;
   for (const Entry& entry : entries_) {
     const std::string value = visible(value_text(entry.field.value));
-    text += cat(padded(entry.field.key, key_width), "  ");
-    text += with_origin ? cat(padded(value, value_width), "  ", entry.origin, "\n") : value + "\n";
+    text += formatted("{}  ", padded(entry.field.key, key_width));
+    text += with_origin ? formatted("{}  {}\n", padded(value, value_width), entry.origin)
+                        : value + "\n";
   }
   return text;
 }
@@ -53,15 +54,15 @@ std::string ConfigSet::help_text(std::string_view section) const {
   std::string text;
   for (const Entry& entry : entries_) {
     if (section_of(entry.field.key) != section) continue;
-    text += cat("  --", entry.field.key, " ", value_placeholder(entry.field.value), "\n");
-    text += cat("      ", entry.field.help, "\n");
+    text += formatted("  --{} {}\n", entry.field.key, value_placeholder(entry.field.value));
+    text += formatted("      {}\n", entry.field.help);
     if (const Problems::Allowed* allowed = problems_.allowed(entry.field.key)) {
       text += allowed->only_now ? "      this version supports" : "      one of";
-      for (const std::string& value : allowed->values) text += cat(" ", value);
+      for (const std::string& value : allowed->values) text += formatted(" {}", value);
       text += "\n";
     }
-    text += cat("      default ", visible(entry.default_text), ", environment ",
-                entry.environment_name, "\n");
+    text += formatted("      default {}, environment {}\n", visible(entry.default_text),
+                      entry.environment_name);
   }
   return text;
 }

@@ -51,7 +51,8 @@ TomlEntry make_entry(std::string path, const toml::key& key, const toml::node& n
 
 void append(const toml::table& table, const std::string& prefix, std::vector<TomlEntry>& entries) {
   for (const auto& [key, node] : table) {
-    const std::string path = prefix.empty() ? std::string(key.str()) : cat(prefix, ".", key.str());
+    const std::string path =
+        prefix.empty() ? std::string(key.str()) : formatted("{}.{}", prefix, key.str());
     entries.push_back(make_entry(path, key, node));
     if (const auto* inner = node.as_table()) append(*inner, path, entries);
   }
@@ -65,8 +66,8 @@ std::vector<TomlEntry> parse_toml(std::string_view text, const std::string& wher
     append(toml::parse(text, std::string_view(where)), "", entries);
   } catch (const toml::parse_error& error) {
     const auto& begin = error.source().begin;
-    fail(ErrorKind::usage, where, ":", begin.line, ":", begin.column,
-         ": not valid TOML: ", error.description());
+    fail(ErrorKind::usage, "{}:{}:{}: not valid TOML: {}", where, begin.line, begin.column,
+         error.description());
   }
   // toml++ orders by name, people read by line. A table of no line of its own
   // stays before its members.

@@ -46,7 +46,7 @@ std::string nearest(std::string_view word, std::span<const std::string> candidat
 
 std::string did_you_mean(std::string_view word, std::span<const std::string> candidates) {
   const std::string match = nearest(word, candidates);
-  return match.empty() ? "" : cat("; did you mean '", match, "'?");
+  return match.empty() ? "" : formatted("; did you mean '{}'?", match);
 }
 
 }  // namespace trireme

@@ -32,8 +32,23 @@ std::string_view kind_name(ErrorKind kind) noexcept {
   return row(kind).name;
 }
 
+void put_to_next_place(std::ostream& out, std::string_view& format) {
+  while (!format.empty()) {
+    const std::size_t brace = format.find_first_of("{}");
+    out << format.substr(0, brace);
+    if (brace == std::string_view::npos) {
+      format = {};
+      return;
+    }
+    const bool place = format.substr(brace, 2) == "{}";
+    if (!place) out << format[brace];
+    format.remove_prefix(brace + 2);
+    if (place) return;
+  }
+}
+
 void assertion_failed(const char* what, const char* file, int line) {
-  fail(ErrorKind::internal, "assertion failed: ", what, " (", file, ":", line, ")");
+  fail(ErrorKind::internal, "assertion failed: {} ({}:{})", what, file, line);
 }
 
 }  // namespace trireme

@@ -1,8 +1,10 @@
 #pragma once
+#include <cstddef>
 #include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 /// The one error type, its kinds, and the exit codes that are part of every command's interface.
 
@@ -37,6 +39,41 @@ class Error : public std::runtime_error {
   ErrorKind kind_;
 };
 
+/// A message with a "{}" for each argument, counted when it is compiled; "{{" and "}}" are braces.
+template <class... Args>
+struct MessageFormat {
+  template <std::size_t N>
+  consteval MessageFormat(const char (&message)[N]) : text(message, N - 1) {
+    std::size_t places = 0;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      if (text[i] != '{' && text[i] != '}') continue;
+      const char next = i + 1 < text.size() ? text[i + 1] : ' ';
+      if (text[i] == '{' && next == '}') {
+        ++places;
+      } else if (next != text[i]) {
+        throw "a single brace: write {{ or }}";
+      }
+      ++i;
+    }
+    if (places != sizeof...(Args)) throw "as many {} as arguments";
+  }
+
+  std::string_view text;
+};
+
+/// Writes `format` to `out` up to its next "{}" and removes that much.
+void put_to_next_place(std::ostream& out, std::string_view& format);
+
+/// The message with its arguments streamed in.
+template <class... Args>
+[[nodiscard]] std::string formatted(MessageFormat<std::type_identity_t<Args>...> format,
+                                    const Args&... args) {
+  std::ostringstream out;
+  ((put_to_next_place(out, format.text), out << args), ...);
+  put_to_next_place(out, format.text);
+  return std::move(out).str();
+}
+
 /// All arguments streamed one after another.
 template <class... Args>
 [[nodiscard]] std::string cat(const Args&... args) {
@@ -46,8 +83,9 @@ template <class... Args>
 }
 
 template <class... Args>
-[[noreturn]] void fail(ErrorKind kind, const Args&... args) {
-  throw Error(kind, cat(args...));
+[[noreturn]] void fail(ErrorKind kind, MessageFormat<std::type_identity_t<Args>...> format,
+                       const Args&... args) {
+  throw Error(kind, formatted<Args...>(format, args...));
 }
 
 [[noreturn]] void assertion_failed(const char* what, const char* file, int line);

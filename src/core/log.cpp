@@ -37,7 +37,7 @@ std::shared_ptr<spdlog::logger> make_logger(const Config& config) {
   auto logger = std::make_shared<spdlog::logger>("trireme", sinks.begin(), sinks.end());
   logger->set_level(to_spdlog(config.level));
   logger->set_pattern(config.size > 1
-                          ? cat("%Y-%m-%d %H:%M:%S.%e %^%-5l%$ [rank ", config.rank, "] %v")
+                          ? formatted("%Y-%m-%d %H:%M:%S.%e %^%-5l%$ [rank {}] %v", config.rank)
                           : "%Y-%m-%d %H:%M:%S.%e %^%-5l%$ %v");
   logger->flush_on(spdlog::level::warn);
   return logger;
@@ -58,7 +58,7 @@ void init(const Config& config) {
   try {
     logger(make_logger(config));
   } catch (const spdlog::spdlog_ex& error) {
-    fail(ErrorKind::resource, "cannot log to ", config.file, ": ", error.what());
+    fail(ErrorKind::resource, "cannot log to {}: {}", config.file, error.what());
   }
 }
 
@@ -86,7 +86,7 @@ Level parse_level(std::string_view name) {
   for (std::size_t i = 0; i < kLevelNames.size(); ++i) {
     if (kLevelNames[i] == name) return static_cast<Level>(i);
   }
-  fail(ErrorKind::usage, "log level '", name, "', must be debug, info, warn, error or off");
+  fail(ErrorKind::usage, "log level '{}', must be debug, info, warn, error or off", name);
 }
 
 }  // namespace trireme::log

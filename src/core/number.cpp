@@ -35,10 +35,12 @@ std::string number_text(double value) {
 
 std::string format_duration(double seconds) {
   const auto total = static_cast<std::int64_t>(std::llround(seconds));
-  const auto two = [](std::int64_t value) { return value < 10 ? cat("0", value) : cat(value); };
-  if (total >= 3600) return cat(total / 3600, "h", two(total / 60 % 60), "m");
-  if (total >= 60) return cat(total / 60, "m", two(total % 60), "s");
-  return cat(total, "s");
+  const auto two = [](std::int64_t value) {
+    return value < 10 ? formatted("0{}", value) : cat(value);
+  };
+  if (total >= 3600) return formatted("{}h{}m", total / 3600, two(total / 60 % 60));
+  if (total >= 60) return formatted("{}m{}s", total / 60, two(total % 60));
+  return formatted("{}s", total);
 }
 
 std::string format_bytes(double bytes) {

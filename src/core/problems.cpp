@@ -19,13 +19,14 @@ void Problems::one_of(const std::string& key, const std::string& value,
                       std::span<const std::string> allowed) {
   allowed_[key] = {{allowed.begin(), allowed.end()}, false};
   if (std::find(allowed.begin(), allowed.end(), value) != allowed.end()) return;
-  add(key, value, cat("must be one of ", joined(allowed, ", "), did_you_mean(value, allowed)));
+  add(key, value,
+      formatted("must be one of {}{}", joined(allowed, ", "), did_you_mean(value, allowed)));
 }
 
 void Problems::check_supported(const std::string& key, const std::string& value,
                                std::vector<std::string> supported) {
   if (std::find(supported.begin(), supported.end(), value) == supported.end())
-    add(key, value, cat("this version supports ", joined(supported, " or ")));
+    add(key, value, formatted("this version supports {}", joined(supported, " or ")));
   allowed_[key] = {std::move(supported), true};
 }
 
@@ -36,7 +37,7 @@ const Problems::Allowed* Problems::allowed(const std::string& key) const {
 
 std::string Problems::place_of(const std::string& key) const {
   const std::string place = place_ ? place_(key) : "";
-  return place.empty() || place == "default" ? "" : cat(" (", place, ")");
+  return place.empty() || place == "default" ? "" : formatted(" ({})", place);
 }
 
 void Problems::throw_if_any() const {

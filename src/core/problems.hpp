@@ -35,7 +35,7 @@ class Problems {
   /// "must be in [0, 1)".
   template <class T>
   void add(const std::string& key, const T& value, std::string_view allowed) {
-    add(cat(key, " = ", shown(value), ", ", allowed, place_of(key)));
+    add(formatted("{} = {}, {}{}", key, shown(value), allowed, place_of(key)));
   }
 
   /// Adds unless `value` is one of `allowed`: "optim.name = adam, must be one of adamw, muon; did

@@ -10,9 +10,10 @@ namespace trireme {
 std::int64_t micro_steps_of(std::int64_t global_batch, std::int64_t micro_batch, int data_ranks) {
   const std::int64_t sequences = micro_batch * data_ranks;
   if (global_batch < sequences || global_batch % sequences != 0) {
-    fail(ErrorKind::usage, "train.global_batch = ", global_batch, ", must be a multiple of ",
-         sequences, " (train.micro_batch ", micro_batch, " x ", data_ranks,
-         " data-parallel ranks): start on ranks that divide it, or with another train.micro_batch");
+    fail(
+        ErrorKind::usage,
+        "train.global_batch = {}, must be a multiple of {} (train.micro_batch {} x {} data-parallel ranks): start on ranks that divide it, or with another train.micro_batch",
+        global_batch, sequences, micro_batch, data_ranks);
   }
   return global_batch / sequences;
 }
@@ -21,9 +22,9 @@ DataLoader::DataLoader(const SampleStream& stream, const LoaderConfig& config)
     : stream_(stream), config_(config) {
   if (config.micro_batch < 1 || config.size < 1 || config.rank < 0 || config.rank >= config.size ||
       config.prefetch < 1 || config.next_sample < 0) {
-    fail(ErrorKind::usage, "data loader: micro_batch ", config.micro_batch, ", rank ", config.rank,
-         " of ", config.size, ", prefetch ", config.prefetch, ", next sample ", config.next_sample,
-         ": out of range");
+    fail(ErrorKind::usage,
+         "data loader: micro_batch {}, rank {} of {}, prefetch {}, next sample {}: out of range",
+         config.micro_batch, config.rank, config.size, config.prefetch, config.next_sample);
   }
   micro_steps_ = micro_steps_of(config.global_batch, config.micro_batch, config.size);
   thread_ = std::thread([this] { produce(); });

@@ -34,17 +34,17 @@ at::Tensor residual_dropout(const LayerContext& context, const Microbatch& batch
 Block::Block(ParamRegistry& registry, const LayerContext& context, std::int64_t index)
     : context_(context), index_(index) {
   const ModelConfig& c = context.config;
-  const std::string prefix = cat("model.layers.", index, ".");
+  const std::string prefix = formatted("model.layers.{}.", index);
   const auto matrix = [&](const char* name, std::int64_t rows, std::int64_t columns, int split_dim,
                           bool fused) {
     ParamSpec spec{
-        cat(prefix, name, ".weight"), {rows, columns}, {InitLaw::Kind::normal, kInitStd}};
+        formatted("{}{}.weight", prefix, name), {rows, columns}, {InitLaw::Kind::normal, kInitStd}};
     spec.split_dim = split_dim;
     spec.fuse_with_previous = fused;
     return registry.declare(std::move(spec));
   };
   const auto norm = [&](const char* name, std::int64_t size) {
-    ParamSpec spec{cat(prefix, name, ".weight"), {size}, {InitLaw::Kind::ones, 1.0}};
+    ParamSpec spec{formatted("{}{}.weight", prefix, name), {size}, {InitLaw::Kind::ones, 1.0}};
     spec.decay = false;
     spec.group = "vector";
     return registry.declare(std::move(spec));

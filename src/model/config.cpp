@@ -57,14 +57,14 @@ std::int64_t ffn_width(FfnRule rule, std::int64_t hidden_size) {
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 31;
 
 std::string within(std::int64_t low, const std::string& meaning = "") {
-  return cat("must be in [", low, meaning, ", ", kMaxSize, "]");
+  return formatted("must be in [{}{}, {}]", low, meaning, kMaxSize);
 }
 
 /// `may_lack`: sizes that are 0 may still come from a checkpoint.
 void check_sizes(const ModelConfig& config, Problems& problems, bool may_lack = false) {
   const auto size = [&](const char* key, std::int64_t value) {
     if (value == 0 && may_lack) return;
-    if (value < 1 || value > kMaxSize) problems.add(cat("model.", key), value, within(1));
+    if (value < 1 || value > kMaxSize) problems.add(formatted("model.{}", key), value, within(1));
   };
   size("hidden_size", config.hidden_size);
   size("num_layers", config.num_layers);
@@ -79,7 +79,7 @@ void check_values(const ModelConfig& config, Problems& problems) {
   const bool heads = config.num_heads >= 1 && config.num_kv_heads >= 1;
   if (heads && config.num_heads % config.num_kv_heads != 0) {
     problems.add("model.num_kv_heads", config.num_kv_heads,
-                 cat("must divide model.num_heads = ", config.num_heads));
+                 formatted("must divide model.num_heads = {}", config.num_heads));
   }
   if (config.head_dim % 2 != 0) {
     problems.add("model.head_dim", config.head_dim,
@@ -145,7 +145,7 @@ void check_has_shape(const ModelConfig& config) {
   if (!config.preset.empty()) return;
   std::string lacking;
   const auto size = [&](const char* key, std::int64_t value) {
-    if (value == 0) lacking += cat(lacking.empty() ? "" : ", ", "model.", key);
+    if (value == 0) lacking += formatted("{}model.{}", lacking.empty() ? "" : ", ", key);
   };
   size("hidden_size", config.hidden_size);
   size("num_layers", config.num_layers);
@@ -153,8 +153,10 @@ void check_has_shape(const ModelConfig& config) {
   if (lacking.empty()) return;
   std::string names;
   for (const Preset& preset : kPresets) names += cat(names.empty() ? "" : ", ", preset.name);
-  fail(ErrorKind::usage, "the model has no shape: give --model.preset (", names,
-       "), or a checkpoint to start from (--resume, --init), or ", lacking);
+  fail(
+      ErrorKind::usage,
+      "the model has no shape: give --model.preset ({}), or a checkpoint to start from (--resume, --init), or {}",
+      names, lacking);
 }
 
 }  // namespace

@@ -15,14 +15,16 @@ void check_inputs(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
                    x.scalar_type() == weight.scalar_type() && targets.scalar_type() == at::kLong &&
                    setup.chunk_rows > 0;
   if (!fit) {
-    fail(ErrorKind::internal, "linear_cross_entropy: x ", x.sizes(), ", weight ", weight.sizes(),
-         ", targets ", targets.sizes(), ": must be [N, D], [V, D] of one dtype and [N] int64");
+    fail(
+        ErrorKind::internal,
+        "linear_cross_entropy: x {}, weight {}, targets {}: must be [N, D], [V, D] of one dtype and [N] int64",
+        x.sizes(), weight.sizes(), targets.sizes());
   }
   if (!targets.device().is_cpu()) return;
   const auto bad = targets.ne(kIgnoredTarget) & (targets.lt(0) | targets.ge(weight.size(0)));
   if (bad.any().item<bool>()) {
-    fail(ErrorKind::data, "target ", targets.masked_select(bad)[0].item<std::int64_t>(),
-         ", must be in [0, ", weight.size(0), ") or ", kIgnoredTarget, " (ignored)");
+    fail(ErrorKind::data, "target {}, must be in [0, {}) or {} (ignored)",
+         targets.masked_select(bad)[0].item<std::int64_t>(), weight.size(0), kIgnoredTarget);
   }
 }
 

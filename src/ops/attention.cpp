@@ -14,14 +14,14 @@ namespace {
 void check_bounds(const RowBounds& bounds, std::int64_t batch, std::int64_t length) {
   if (bounds.empty()) return;
   if (static_cast<std::int64_t>(bounds.size()) != batch) {
-    fail(ErrorKind::internal, "attention: ", bounds.size(), " rows of bounds, batch ", batch);
+    fail(ErrorKind::internal, "attention: {} rows of bounds, batch {}", bounds.size(), batch);
   }
   for (std::size_t row = 0; row < bounds.size(); ++row) {
     const auto& edges = bounds[row];
     bool rising = edges.size() >= 2 && edges.front() == 0 && edges.back() == length;
     for (std::size_t i = 1; rising && i < edges.size(); ++i) rising = edges[i - 1] < edges[i];
     if (!rising) {
-      fail(ErrorKind::internal, "attention: bounds of row ", row, " must rise from 0 to ", length);
+      fail(ErrorKind::internal, "attention: bounds of row {} must rise from 0 to {}", row, length);
     }
   }
 }
@@ -33,8 +33,10 @@ void check_shapes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                    k.size(1) > 0 && q.size(1) % k.size(1) == 0 &&
                    q.scalar_type() == k.scalar_type() && q.scalar_type() == v.scalar_type();
   if (!fit) {
-    fail(ErrorKind::internal, "attention: q ", q.sizes(), ", k ", k.sizes(), ", v ", v.sizes(),
-         ": must be [B, H, T, D] and twice [B, Hk, T, D], Hk a divisor of H, of one dtype");
+    fail(
+        ErrorKind::internal,
+        "attention: q {}, k {}, v {}: must be [B, H, T, D] and twice [B, Hk, T, D], Hk a divisor of H, of one dtype",
+        q.sizes(), k.sizes(), v.sizes());
   }
   check_bounds(setup.bounds, q.size(0), q.size(2));
 }

@@ -15,15 +15,16 @@ constexpr std::int64_t kLow32 = 0xffffffff;
 
 void check_mask(const at::Tensor& x, const DropoutMask& mask) {
   if (!(mask.p >= 0.0 && mask.p < 1.0)) {
-    fail(ErrorKind::usage, "model.dropout = ", mask.p, ", must be in [0, 1)");
+    fail(ErrorKind::usage, "model.dropout = {}, must be in [0, 1)", mask.p);
   }
   const auto fit = x.dim() == 3 && mask.samples.dim() == 1 && mask.positions.dim() == 2 &&
                    mask.samples.scalar_type() == at::kLong &&
                    mask.positions.scalar_type() == at::kLong && mask.samples.size(0) == x.size(0) &&
                    mask.positions.size(0) == x.size(0) && mask.positions.size(1) == x.size(1);
   if (!fit) {
-    fail(ErrorKind::internal, "dropout: x ", x.sizes(), ", samples ", mask.samples.sizes(),
-         ", positions ", mask.positions.sizes(), ": must be [B, T, F], [B] and [B, T] int64");
+    fail(ErrorKind::internal,
+         "dropout: x {}, samples {}, positions {}: must be [B, T, F], [B] and [B, T] int64",
+         x.sizes(), mask.samples.sizes(), mask.positions.sizes());
   }
 }
 

@@ -11,8 +11,9 @@ namespace {
 void check_norm(const at::Tensor& x, const at::Tensor& weight) {
   if (x.dim() < 1 || weight.dim() != 1 || x.size(-1) != weight.size(0) ||
       x.scalar_type() != weight.scalar_type()) {
-    fail(ErrorKind::internal, "rms_norm: x ", x.sizes(), " ", x.scalar_type(), " and weight ",
-         weight.sizes(), " ", weight.scalar_type(), ": must be [.., D] and [D] of one dtype");
+    fail(ErrorKind::internal,
+         "rms_norm: x {} {} and weight {} {}: must be [.., D] and [D] of one dtype", x.sizes(),
+         x.scalar_type(), weight.sizes(), weight.scalar_type());
   }
 }
 

@@ -19,9 +19,10 @@ void check_heads(const at::Tensor& x, const at::Tensor& weight, const QkNormRope
       !weight.defined() || (weight.dim() == 1 && weight.size(0) == x.size(-1) &&
                             weight.scalar_type() == x.scalar_type());
   if (!dims_fit || !positions_fit || !weight_fits) {
-    fail(ErrorKind::internal, "qk_norm_rope: x ", x.sizes(), ", positions ",
-         setup.positions.sizes(), ", tables ", setup.tables.cos.sizes(),
-         ": must be [B, T, H, D], [B, T] int64, [positions, D/2], and weights [D] of x's dtype");
+    fail(
+        ErrorKind::internal,
+        "qk_norm_rope: x {}, positions {}, tables {}: must be [B, T, H, D], [B, T] int64, [positions, D/2], and weights [D] of x's dtype",
+        x.sizes(), setup.positions.sizes(), setup.tables.cos.sizes());
   }
 }
 
@@ -30,8 +31,9 @@ void check_positions(const QkNormRope& setup) {
   const auto low = setup.positions.min().item<std::int64_t>();
   const auto high = setup.positions.max().item<std::int64_t>();
   if (low < 0 || high >= setup.tables.cos.size(0)) {
-    fail(ErrorKind::data, "positions ", low, " to ", high, ", must be in [0, ",
-         setup.tables.cos.size(0), "): model.max_seq_len is too small for this batch");
+    fail(ErrorKind::data,
+         "positions {} to {}, must be in [0, {}): model.max_seq_len is too small for this batch",
+         low, high, setup.tables.cos.size(0));
   }
 }
 
@@ -168,8 +170,8 @@ at::Tensor fast_backward(const at::Tensor& grad_in, const at::Tensor& x_in,
 QueryKeyValue split_qkv(const at::Tensor& qkv, std::int64_t num_heads, std::int64_t num_kv_heads) {
   const auto num_slots = num_heads + 2 * num_kv_heads;
   if (qkv.dim() != 3 || num_heads < 1 || num_kv_heads < 1 || qkv.size(2) % num_slots != 0) {
-    fail(ErrorKind::internal, "qkv_norm_rope: qkv ", qkv.sizes(), " must be [B, T, (", num_heads,
-         " + 2 * ", num_kv_heads, ") * head_dim]");
+    fail(ErrorKind::internal, "qkv_norm_rope: qkv {} must be [B, T, ({} + 2 * {}) * head_dim]",
+         qkv.sizes(), num_heads, num_kv_heads);
   }
   const auto slots = qkv.unflatten(2, {num_slots, qkv.size(2) / num_slots});
   return {slots.narrow(2, 0, num_heads), slots.narrow(2, num_heads, num_kv_heads),
@@ -181,7 +183,7 @@ QueryKeyValue split_qkv(const at::Tensor& qkv, std::int64_t num_heads, std::int6
 RopeTables rope_tables(std::int64_t max_positions, std::int64_t head_dim, double theta,
                        at::ScalarType dtype, at::Device device) {
   if (head_dim < 2 || head_dim % 2 != 0) {
-    fail(ErrorKind::usage, "model.head_dim = ", head_dim, ", must be even and positive");
+    fail(ErrorKind::usage, "model.head_dim = {}, must be even and positive", head_dim);
   }
   const at::NoGradGuard no_grad;
   const auto indices = at::arange(head_dim / 2, at::kDouble);

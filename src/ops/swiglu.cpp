@@ -10,15 +10,15 @@ namespace {
 
 void check_pair(const at::Tensor& gate, const at::Tensor& up) {
   if (gate.sizes() != up.sizes() || gate.scalar_type() != up.scalar_type()) {
-    fail(ErrorKind::internal, "swiglu: gate ", gate.sizes(), " ", gate.scalar_type(), " and up ",
-         up.sizes(), " ", up.scalar_type(), " must be alike");
+    fail(ErrorKind::internal, "swiglu: gate {} {} and up {} {} must be alike", gate.sizes(),
+         gate.scalar_type(), up.sizes(), up.scalar_type());
   }
 }
 
 /// The two halves of the last dim.
 SwigluGrads halves(const at::Tensor& gate_up) {
   if (gate_up.dim() < 1 || gate_up.size(-1) % 2 != 0) {
-    fail(ErrorKind::internal, "swiglu: gate_up ", gate_up.sizes(), " must be [.., 2F]");
+    fail(ErrorKind::internal, "swiglu: gate_up {} must be [.., 2F]", gate_up.sizes());
   }
   const auto width = gate_up.size(-1) / 2;
   return {gate_up.narrow(-1, 0, width), gate_up.narrow(-1, width, width)};

@@ -30,7 +30,7 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimConfig& config, ParamRegist
   for (const OptimizerRow& row : kOptimizers) {
     if (config.name == row.name) return row.make(config, registry);
   }
-  fail(ErrorKind::usage, "optim.name = ", config.name, ", must be adamw");
+  fail(ErrorKind::usage, "optim.name = {}, must be adamw", config.name);
 }
 
 }  // namespace trireme

@@ -66,7 +66,7 @@ double learning_rate(const OptimConfig& config, std::int64_t step, std::int64_t 
         static_cast<double>(step - 1) / static_cast<double>(std::max<std::int64_t>(total_steps, 1));
     return row.rate(config, t, start);
   }
-  fail(ErrorKind::usage, "optim.schedule = ", config.schedule, ", not a known schedule");
+  fail(ErrorKind::usage, "optim.schedule = {}, not a known schedule", config.schedule);
 }
 
 }  // namespace trireme

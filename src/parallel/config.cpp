@@ -22,8 +22,8 @@ void check(const ParallelConfig& config, Problems& problems) {
 int data_ranks(const ParallelConfig& config, int world_size) {
   const std::int64_t model_ranks = config.tp * config.cp * config.pp;
   if (model_ranks < 1 || world_size % model_ranks != 0) {
-    fail(ErrorKind::usage, "parallel.tp * cp * pp = ", model_ranks, " does not divide the ",
-         world_size, " ranks started");
+    fail(ErrorKind::usage, "parallel.tp * cp * pp = {} does not divide the {} ranks started",
+         model_ranks, world_size);
   }
   return static_cast<int>(world_size / model_ranks);
 }

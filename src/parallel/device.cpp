@@ -84,7 +84,7 @@ ParamDTypes precision_dtypes(const std::string& precision) {
   if (precision == "fp64") return {at::kDouble, at::kDouble};
   if (precision == "bf16") return {at::kBFloat16, at::kFloat};
   if (precision == "fp16") return {at::kHalf, at::kFloat};
-  fail(ErrorKind::usage, "train.precision = ", precision, ", must be fp32, bf16, fp16 or fp64");
+  fail(ErrorKind::usage, "train.precision = {}, must be fp32, bf16, fp16 or fp64", precision);
 }
 
 bool has_bf16([[maybe_unused]] at::Device device) {
@@ -96,7 +96,7 @@ bool has_bf16([[maybe_unused]] at::Device device) {
 
 at::Device choose_device(const std::string& device, int local_rank) {
   if (device != "auto" && device != "cpu" && device != "cuda") {
-    fail(ErrorKind::usage, "train.device = ", device, ", must be auto, cpu or cuda");
+    fail(ErrorKind::usage, "train.device = {}, must be auto, cpu or cuda", device);
   }
 #ifdef TRIREME_HAVE_CUDA
   const int visible = device == "cpu" ? 0 : at::cuda::device_count();

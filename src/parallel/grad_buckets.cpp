@@ -16,7 +16,7 @@ GradBuckets::GradBuckets(ParamRegistry& registry, Communicator& group, double bu
     const bool full = limit_bytes > 0 && bytes >= limit_bytes;
     if (!full && id != 0) continue;
     for (ParamId member = id; member < end; ++member) bucket_of_[member] = buckets_.size();
-    buckets_.push_back({id, end, 0, cat("grads bucket ", buckets_.size()), nullptr});
+    buckets_.push_back({id, end, 0, formatted("grads bucket {}", buckets_.size()), nullptr});
     end = id;
     bytes = 0;
   }

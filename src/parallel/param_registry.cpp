@@ -15,9 +15,8 @@ Shard local_shard(const ParamSpec& spec, const Mesh& mesh) {
     const auto dim = static_cast<std::size_t>(spec.split_dim);
     const std::int64_t parts = mesh.size(spec.split_axis);
     if (spec.shape[dim] % parts != 0) {
-      fail(ErrorKind::usage, spec.name, ": dim ", dim, " of size ", spec.shape[dim],
-           " is not divisible by ", parts, " ranks of ",
-           kAxisNames[static_cast<std::size_t>(spec.split_axis)]);
+      fail(ErrorKind::usage, "{}: dim {} of size {} is not divisible by {} ranks of {}", spec.name,
+           dim, spec.shape[dim], parts, kAxisNames[static_cast<std::size_t>(spec.split_axis)]);
     }
     shard.extent[dim] = spec.shape[dim] / parts;
     shard.offset[dim] = shard.extent[dim] * mesh.rank(spec.split_axis);

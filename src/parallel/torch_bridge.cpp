@@ -28,14 +28,14 @@ DType to_dtype(at::ScalarType type) {
   for (const auto& [scalar, dtype] : kTypes) {
     if (scalar == type) return dtype;
   }
-  fail(ErrorKind::internal, "no element type for ", c10::toString(type));
+  fail(ErrorKind::internal, "no element type for {}", c10::toString(type));
 }
 
 at::ScalarType to_scalar_type(DType dtype) {
   for (const auto& [scalar, ours] : kTypes) {
     if (ours == dtype) return scalar;
   }
-  fail(ErrorKind::internal, "no LibTorch type for ", dtype_name(dtype));
+  fail(ErrorKind::internal, "no LibTorch type for {}", dtype_name(dtype));
 }
 
 Stream current_stream(at::Device device) {

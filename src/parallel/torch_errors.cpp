@@ -21,12 +21,12 @@ void rethrow_torch_error() {
   } catch (const c10::Error& error) {
     const std::string text = error.what_without_backtrace();
     if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr || says_out_of_memory(text)) {
-      fail(ErrorKind::resource,
-           "out of memory: lower train.micro_batch or train.seq_len, set parallel.recompute full, "
-           "or use more ranks or a smaller model (",
-           text, ")");
+      fail(
+          ErrorKind::resource,
+          "out of memory: lower train.micro_batch or train.seq_len, set parallel.recompute full, or use more ranks or a smaller model ({})",
+          text);
     }
-    fail(ErrorKind::internal, text);
+    fail(ErrorKind::internal, "{}", text);
   }
 }
 

@@ -27,8 +27,9 @@ std::vector<std::uint32_t> encode_prompt(const Tokenizer& tokenizer, std::string
   if (ids.empty())
     fail(ErrorKind::usage, "the prompt is empty, and the tokenizer has no beginning-of-text token");
   if (static_cast<std::int64_t>(ids.size()) >= max_seq_len) {
-    fail(ErrorKind::usage, "the prompt has ", ids.size(), " tokens, the model takes less than ",
-         max_seq_len, " (model.max_seq_len)");
+    fail(ErrorKind::usage,
+         "the prompt has {} tokens, the model takes less than {} (model.max_seq_len)", ids.size(),
+         max_seq_len);
   }
   return ids;
 }

@@ -24,12 +24,12 @@ Tokenizer tokenizer_of(const Checkpoint& checkpoint) {
 /// Copies each parameter from the checkpoint, converted from its saved dtype.
 void load_weights(const Checkpoint& checkpoint, ParamRegistry& registry) {
   for (ParamId id = 0; id < registry.size(); ++id) {
-    const std::string name = cat("param/", registry.spec(id).name);
+    const std::string name = formatted("param/{}", registry.spec(id).name);
     const auto found = checkpoint.manifest().tensors.find(name);
     if (found == checkpoint.manifest().tensors.end() ||
         found->second.shape != registry.spec(id).shape) {
-      fail(ErrorKind::data, checkpoint.path().string(), ": tensor ", name,
-           " is missing or of another shape");
+      fail(ErrorKind::data, "{}: tensor {} is missing or of another shape",
+           checkpoint.path().string(), name);
     }
     std::vector<std::byte> bytes = checkpoint.read_logical(name);
     const at::Tensor saved =

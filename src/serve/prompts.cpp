@@ -26,14 +26,14 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& file) {
     begin = end + 1;
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    const std::string where = cat(file.string(), ":", number);
+    const std::string where = formatted("{}:{}", file.string(), number);
     const Json record = parse_json(line, where);
     if (!record.is_object())
-      fail(ErrorKind::data, where, " is ", record.type_name(), ", must be {\"prompt\": \"...\"}");
+      fail(ErrorKind::data, "{} is {}, must be {{\"prompt\": \"...\"}}", where, record.type_name());
     prompts.push_back({json_get<std::string>(record, "prompt", where), where});
   }
   if (prompts.empty())
-    fail(ErrorKind::data, file.string(), " holds no prompt; a line is {\"prompt\": \"...\"}");
+    fail(ErrorKind::data, "{} holds no prompt; a line is {{\"prompt\": \"...\"}}", file.string());
   return prompts;
 }
 
@@ -42,7 +42,7 @@ std::string read_prompt(std::FILE* stream, std::size_t max_bytes) {
   std::array<char, 1 << 16> piece{};
   while (const std::size_t count = std::fread(piece.data(), 1, piece.size(), stream)) {
     if (text.size() + count > max_bytes)
-      fail(ErrorKind::data, "the prompt on standard input has more than ", max_bytes, " bytes");
+      fail(ErrorKind::data, "the prompt on standard input has more than {} bytes", max_bytes);
     text.append(piece.data(), count);
   }
   if (std::ferror(stream) != 0) fail(ErrorKind::data, "cannot read standard input");

@@ -12,12 +12,11 @@ namespace trireme {
 
 void check(const SamplingConfig& config) {
   if (!(config.temperature >= 0) || !std::isfinite(config.temperature)) {
-    fail(ErrorKind::usage, "--temperature ", config.temperature, ", must be 0 or more");
+    fail(ErrorKind::usage, "--temperature {}, must be 0 or more", config.temperature);
   }
-  if (config.top_k < 0)
-    fail(ErrorKind::usage, "--top-k ", config.top_k, ", must be 0 (all) or more");
+  if (config.top_k < 0) fail(ErrorKind::usage, "--top-k {}, must be 0 (all) or more", config.top_k);
   if (!(config.top_p > 0 && config.top_p <= 1))
-    fail(ErrorKind::usage, "--top-p ", config.top_p, ", must be in (0, 1]");
+    fail(ErrorKind::usage, "--top-p {}, must be in (0, 1]", config.top_p);
 }
 
 std::int64_t sample_token(const at::Tensor& logits, const SamplingConfig& config,

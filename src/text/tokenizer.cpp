@@ -37,7 +37,7 @@ struct Tokenizer::Impl {
         hash(trireme::content_hash(spec)) {
     for (const AddedToken& token : spec.added) added_ids.emplace(token.content, token.id);
     const auto config = files.find(kConfigFile);
-    if (config != files.end()) read_config(config->second, cat(where, "/", kConfigFile));
+    if (config != files.end()) read_config(config->second, formatted("{}/{}", where, kConfigFile));
   }
 
   [[nodiscard]] std::optional<std::uint32_t> id_of(const std::string& token) const {
@@ -53,18 +53,18 @@ struct Tokenizer::Impl {
     if (found == config.end() || found->is_null()) return std::nullopt;
     const SortedJson& name = found->is_object() ? found->value("content", SortedJson()) : *found;
     if (!name.is_string())
-      fail(ErrorKind::data, where, ": ", key, " must be a token or an object with its content");
+      fail(ErrorKind::data, "{}: {} must be a token or an object with its content", where, key);
     const auto id = id_of(name.get<std::string>());
     if (!id)
-      fail(ErrorKind::data, where, ": ", key, " = '", name.get<std::string>(),
-           "' is not in the vocabulary of ", kModelFile);
+      fail(ErrorKind::data, "{}: {} = '{}' is not in the vocabulary of {}", where, key,
+           name.get<std::string>(), kModelFile);
     return id;
   }
 
   void read_config(std::string_view text, const std::string& where) {
     const SortedJson config = parse_sorted_json(text, where, {.max_bytes = kMaxTokenizerFileBytes});
     if (!config.is_object())
-      fail(ErrorKind::data, where, " is ", config.type_name(), ", must be an object");
+      fail(ErrorKind::data, "{} is {}, must be an object", where, config.type_name());
     roles = {.bos = role(config, "bos_token", where),
              .eos = role(config, "eos_token", where),
              .pad = role(config, "pad_token", where)};
@@ -76,12 +76,12 @@ struct Tokenizer::Impl {
       const SortedJson content =
           token.is_object() ? token.value("content", SortedJson()) : SortedJson();
       if (!content.is_string())
-        fail(ErrorKind::data, where, ": added_tokens_decoder['", id, "'] has no content");
+        fail(ErrorKind::data, "{}: added_tokens_decoder['{}'] has no content", where, id);
       const auto ours = id_of(content.get<std::string>());
       if (ours && std::to_string(*ours) == id) continue;
-      fail(ErrorKind::data, where, ": added_tokens_decoder gives '", content.get<std::string>(),
-           "' the id ", id, ", but in ", kModelFile,
-           ours ? cat(" it is ", *ours) : std::string(" it is absent"));
+      fail(ErrorKind::data, "{}: added_tokens_decoder gives '{}' the id {}, but in {}{}", where,
+           content.get<std::string>(), id, kModelFile,
+           ours ? formatted(" it is {}", *ours) : std::string(" it is absent"));
     }
   }
 
@@ -114,7 +114,7 @@ Tokenizer Tokenizer::load(const std::filesystem::path& folder_or_file) {
 Tokenizer Tokenizer::from_files(const std::map<std::string, std::string>& files,
                                 std::string_view where) {
   const auto model = files.find(kModelFile);
-  if (model == files.end()) fail(ErrorKind::data, where, ": ", kModelFile, " is missing");
+  if (model == files.end()) fail(ErrorKind::data, "{}: {} is missing", where, kModelFile);
   return Tokenizer(
       std::make_shared<const Impl>(files, where, parse_tokenizer_json(model->second, where)));
 }
@@ -122,8 +122,8 @@ Tokenizer Tokenizer::from_files(const std::map<std::string, std::string>& files,
 std::vector<std::uint32_t> Tokenizer::encode(std::string_view utf8,
                                              const EncodeOptions& options) const {
   if (utf8.size() > kMaxTextBytes)
-    fail(ErrorKind::data, "text of ", utf8.size(), " bytes, at most ", kMaxTextBytes,
-         " are encoded at once");
+    fail(ErrorKind::data, "text of {} bytes, at most {} are encoded at once", utf8.size(),
+         kMaxTextBytes);
   check_utf8(utf8, "text");
   std::unique_ptr<Workspace> work = impl_->pool.take();
   work->count = 0;

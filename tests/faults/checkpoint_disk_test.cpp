@@ -37,9 +37,9 @@ bool on_small_disk(const fs::path& place, const std::function<void()>& body) {
 }
 
 void resize_disk(const fs::path& place, std::uint64_t kilobytes) {
-  ASSERT_EQ(
-      ::mount("tmpfs", place.c_str(), "tmpfs", MS_REMOUNT, cat("size=", kilobytes, "k").c_str()),
-      0);
+  ASSERT_EQ(::mount("tmpfs", place.c_str(), "tmpfs", MS_REMOUNT,
+                    formatted("size={}k", kilobytes).c_str()),
+            0);
 }
 
 void expect_loads(const fs::path& folder, std::int64_t step) {

@@ -46,7 +46,7 @@ TEST(ManyFlips, NoneOfTenThousandIsAccepted) {
     std::string damaged = file->second;
     damaged[at] = static_cast<char>(damaged[at] ^ (1U << (random() % 8)));
     overwrite(saved.step / file->first, damaged);
-    saved.expect_refused(cat(file->first, " byte ", at));
+    saved.expect_refused(formatted("{} byte {}", file->first, at));
     overwrite(saved.step / file->first, file->second);
     if (HasFailure()) return;
   }
@@ -58,7 +58,7 @@ TEST(ManyTruncations, NoneAt512BytesIsAccepted) {
   for (const auto& [name, content] : contents(saved.step)) {
     for (std::size_t size = 0; size < content.size(); size += 512) {
       overwrite(saved.step / name, content.substr(0, size));
-      saved.expect_refused(cat(name, " cut to ", size));
+      saved.expect_refused(formatted("{} cut to {}", name, size));
       if (HasFailure()) return;
     }
     overwrite(saved.step / name, content);
@@ -72,7 +72,7 @@ TEST(LargestManifest, IsParsedInBoundedMemory) {
   for (int i = 0; i < 11'900'000; ++i) body += "[],";
   body += "[]],\n";
   overwrite(saved.step / kManifestName,
-            body + cat("\"self_hash\": \"", xxh3_128_hex(body), "\"\n}\n"));
+            body + formatted("\"self_hash\": \"{}\"\n}}\n", xxh3_128_hex(body)));
   const int status = in_child([&] {
     limit_memory(std::uint64_t{3} << 30);
     (void)Checkpoint::open(saved.step);

@@ -27,7 +27,7 @@ struct Saved {
 
 /// A manifest of any body, with a hash that fits.
 std::string sealed(std::string body) {
-  return body + cat("\"self_hash\": \"", xxh3_128_hex(body), "\"\n}\n");
+  return body + formatted("\"self_hash\": \"{}\"\n}}\n", xxh3_128_hex(body));
 }
 
 constexpr int kStillRoot = 99;

@@ -48,7 +48,7 @@ TEST_P(RefusedCall, IsReportedAndTheEarlierCheckpointLoads) {
   ASSERT_GT(num_calls, 30U);
   std::uint64_t num_refused = 0;
   for (std::uint64_t nth = 1; nth <= num_calls; ++nth) {
-    SCOPED_TRACE(cat("call ", nth, " of ", num_calls));
+    SCOPED_TRACE(formatted("call {} of {}", nth, num_calls));
     const TempFolder folder;
     save_layout(folder.path(), 1, make_logicals(1), 2, kLayout);
 

@@ -65,7 +65,9 @@ struct Kill {
   int victim = 0;
   int nth = 1;
 
-  [[nodiscard]] std::string fault() const { return cat(point, ":", victim, ":", nth, ":kill9"); }
+  [[nodiscard]] std::string fault() const {
+    return formatted("{}:{}:{}:kill9", point, victim, nth);
+  }
 };
 
 /// All kills of one sweep. `shift` moves them to other moments of the run.
@@ -115,7 +117,7 @@ class KillMatrix : public ::testing::Test {
   static void SetUpTestSuite() {
     const fs::path shared = "/dev/shm";  // kill -9 loses no page: a disk would only be slower
     const fs::path base = ::access(shared.c_str(), W_OK) == 0 ? shared : fs::temp_directory_path();
-    root_ = base / cat("trireme_kills.", ::getpid());
+    root_ = base / formatted("trireme_kills.{}", ::getpid());
     fs::create_directories(root_);
     const std::string corpus = (root_ / "corpus.jsonl").string();
     const std::string tokenizer = (root_ / "tokenizer").string();
@@ -164,7 +166,7 @@ class KillMatrix : public ::testing::Test {
   static const Outcome& whole(const Kill& kill) {
     Outcome& known = whole_[{kill.ranks, kill.async}];
     if (!known.chain.empty()) return known;
-    const ForkedRun run = run_of(kill, cat("whole_", kill.ranks, kill.async), false);
+    const ForkedRun run = run_of(kill, formatted("whole_{}{}", kill.ranks, kill.async), false);
     const RanksEnd end = run_forked(run, kLimit_s);
     EXPECT_EQ(end.codes, std::vector<int>(static_cast<std::size_t>(kill.ranks), 0)) << end.log;
     known = outcome(run.folder);
@@ -196,7 +198,8 @@ class KillMatrix : public ::testing::Test {
   }
 
   static void expect_survives(const Kill& kill) {
-    SCOPED_TRACE(cat(kill.ranks, " ranks, ", kill.async ? "async, " : "sync, ", kill.fault()));
+    SCOPED_TRACE(
+        formatted("{} ranks, {}{}", kill.ranks, kill.async ? "async, " : "sync, ", kill.fault()));
     const Outcome& expected = whole(kill);
     const ForkedRun killed = run_of(kill, "killed", true);
     fs::remove_all(killed.folder);  // what a case that failed has left

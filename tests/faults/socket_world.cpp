@@ -54,7 +54,7 @@ class Mailboxes {
     const auto found = arrived_.find({from, group, tag});
     if (found == arrived_.end()) {
       if (peers_[static_cast<std::size_t>(from)].gone)
-        fail(ErrorKind::comm, "rank ", from, " is gone");
+        fail(ErrorKind::comm, "rank {} is gone", from);
       return false;
     }
     into = std::move(found->second.front());
@@ -193,8 +193,7 @@ class SocketTransport final : public GroupTransport {
            mailboxes_->take(world_rank(peer), group(), static_cast<std::uint64_t>(tag), message)) {
       Received& first = *waiting.front();
       if (message.size() != first.bytes)
-        fail(ErrorKind::usage, "rank ", peer, " sends ", message.size(), " bytes, not ",
-             first.bytes);
+        fail(ErrorKind::usage, "rank {} sends {} bytes, not {}", peer, message.size(), first.bytes);
       if (!message.empty()) std::memcpy(first.data, message.data(), message.size());
       first.ready = true;
       waiting.pop_front();
@@ -233,7 +232,7 @@ SocketMesh::SocketMesh(int size) : rows_(static_cast<std::size_t>(size)) {
     for (std::size_t b = a + 1; b < rows_.size(); ++b) {
       std::array<int, 2> pair{-1, -1};
       if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) != 0)
-        fail(ErrorKind::internal, "socketpair: ", std::strerror(errno));
+        fail(ErrorKind::internal, "socketpair: {}", std::strerror(errno));
       rows_[a][b] = Fd(pair[0]);
       rows_[b][a] = Fd(pair[1]);
     }

@@ -27,7 +27,7 @@ class MemoryFile {
     if (::ftruncate(fd_.get(), 0) != 0) std::abort();
     write_all(fd_.get(), std::as_bytes(std::span(content)), 0, "memory");
     InputFile file;
-    file.path = cat("/proc/self/fd/", fd_.get());
+    file.path = formatted("/proc/self/fd/{}", fd_.get());
     file.size = file.packed_size = content.size();
     return file;
   }

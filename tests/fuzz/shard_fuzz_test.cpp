@@ -138,7 +138,7 @@ std::string forge_manifest(std::string text) {
   const std::size_t at = text.rfind(kKey);
   if (at == std::string::npos) return text;
   text.resize(at);
-  return cat(text, kKey, xxh3_128_hex(text), "\"\n}\n");
+  return formatted("{}{}{}\"\n}}\n", text, kKey, xxh3_128_hex(text));
 }
 
 TEST(Fuzz, ManifestsAndMetaAreParsedOrRefused) {

@@ -142,7 +142,8 @@ class ExitCodes : public testing::RunProgram {
     EXPECT_EQ(exit.code, code) << row.program << ' ' << line(row.command) << line(arguments) << "("
                                << why << ")\n"
                                << exit.err;
-    const bool one_message = exit.err.find(cat(row.program, ": error: ")) != std::string::npos;
+    const bool one_message =
+        exit.err.find(formatted("{}: error: ", row.program)) != std::string::npos;
     EXPECT_TRUE(code == 0 || one_message) << line(row.command) << exit.err;
   }
 
@@ -279,7 +280,7 @@ TEST_F(ExitCodes, AFullDiskIs4) {
     if (!writes) {
       exit = run(row, placed(row), "", "/dev/full");
     } else if (!full_.empty()) {
-      exit = run(row, placed(row, at, full_ / cat("out", at)));
+      exit = run(row, placed(row, at, full_ / formatted("out{}", at)));
       for (const auto& entry : fs::directory_iterator(full_)) fs::remove_all(entry.path());
     } else if (row.program == std::string("trireme") && row.command.front() != "pretrain") {
       exit = run(row, placed(row), "ulimit -f 1; ");

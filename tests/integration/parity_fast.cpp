@@ -205,7 +205,7 @@ TEST(FastParity, HoldsOnEveryLayoutAndRepeatsItsBits) {
         errors_of(train(plain, kQwen, at_one_place(precision.dtypes)).front(), exact);
     for (const Layout& layout :
          {fast({6, 6}, 2), fast({7, 5, 0}, 4), fast({3, 3, 3, 3}, 3, /*recompute=*/true)}) {
-      SCOPED_TRACE(cat(layout.shares.size(), " ranks"));
+      SCOPED_TRACE(formatted("{} ranks", layout.shares.size()));
       expect_within(layout, kQwen, precision, exact, errors);
     }
 

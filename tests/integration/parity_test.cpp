@@ -143,7 +143,7 @@ TEST(Overlap, TheFirstBucketLeavesBeforeTheLastGradientIsReadyAndBytesAreAsCount
     const std::vector<CommRecord> records = group.recent();
     ASSERT_EQ(records.size(), registry.size());
     for (std::size_t i = 0; i < records.size(); ++i)
-      EXPECT_EQ(records[i].tag, cat("grads bucket ", i));
+      EXPECT_EQ(records[i].tag, formatted("grads bucket {}", i));
     // Each gradient travels once in fp32, however many micro-steps there are; a ring sends 2 (n -
     // 1) / n of it.
     const auto bytes = static_cast<std::uint64_t>(config.num_parameters()) * 4;

@@ -92,7 +92,8 @@ int victim_run(int victim, const std::string& signal, const std::string& folder)
   options.interval_s = 0.05;
   options.silence_s = 1.0;
   options.on_loss = [&](const PeerLoss& loss) {
-    note(folder, "loss", cat(loss.rank, " ", loss.exit_code, " ", loss.pid, " ", loss.reason));
+    note(folder, "loss",
+         formatted("{} {} {} {}", loss.rank, loss.exit_code, loss.pid, loss.reason));
     _exit(loss.exit_code);
   };
   const Heartbeat heartbeat(*world, *g_launch, nullptr, options);

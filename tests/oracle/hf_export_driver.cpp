@@ -39,7 +39,7 @@ void save_random(const std::filesystem::path& folder, bool qwen, bool tied) {
   for (const HfTensor& tensor : hf_tensors(config)) {
     storage.emplace_back(static_cast<std::size_t>(Shard::whole(tensor.shape).count()));
     for (float& value : storage.back()) value = normal(random);
-    state.tensors.push_back({cat("param/", tensor.name), DType::f32, tensor.shape,
+    state.tensors.push_back({formatted("param/{}", tensor.name), DType::f32, tensor.shape,
                              Shard::whole(tensor.shape),
                              std::as_writable_bytes(std::span(storage.back())), true});
   }

@@ -35,7 +35,7 @@ double seconds_since(Clock::time_point start) {
 
 std::vector<Json> read_lines(const std::string& path) {
   std::ifstream in(path);
-  if (!in) fail(ErrorKind::usage, path, ": cannot be opened");
+  if (!in) fail(ErrorKind::usage, "{}: cannot be opened", path);
   std::vector<Json> lines;
   for (std::string line; std::getline(in, line);) lines.push_back(parse_json(line, path));
   return lines;

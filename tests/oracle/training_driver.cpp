@@ -52,7 +52,8 @@ int main(int argc, char** argv) {
     std::ifstream in(argv[1]);
     std::size_t number = 0;
     for (std::string line; std::getline(in, line); ++number) {
-      const std::filesystem::path path = std::filesystem::path(argv[2]) / cat(number, ".json");
+      const std::filesystem::path path =
+          std::filesystem::path(argv[2]) / formatted("{}.json", number);
       std::ofstream(path, std::ios::binary) << train(parse_json(line, argv[1]));
     }
     return kExitDone;

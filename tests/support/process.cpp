@@ -43,7 +43,7 @@ void kill_group(pid_t leader) {
 }  // namespace
 
 void signal_process(pid_t pid, int number) {
-  if (pid <= 1) fail(ErrorKind::internal, "no process to send signal ", number, " to: pid ", pid);
+  if (pid <= 1) fail(ErrorKind::internal, "no process to send signal {} to: pid {}", number, pid);
   ::kill(pid, number);
 }
 
@@ -52,7 +52,7 @@ char process_state(pid_t pid) {
 }
 
 pid_t rank_pid(pid_t mpirun, int rank) {
-  const std::string wanted = cat("OMPI_COMM_WORLD_RANK=", rank);
+  const std::string wanted = formatted("OMPI_COMM_WORLD_RANK={}", rank);
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     const std::string name = entry.path().filename().string();
     if (name.find_first_not_of("0123456789") != std::string::npos ||

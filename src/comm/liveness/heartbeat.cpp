@@ -137,7 +137,7 @@ class Heartbeat::Monitor {
             "its connection ended without a goodbye"});
     } else if (peer.heard.seconds() > options_.silence_s) {
       lost({static_cast<int>(r), peer.host, peer.pid, exit_code(ErrorKind::comm),
-            cat("silent for ", options_.silence_s, " s: its process is stopped or its node is"),
+            formatted("silent for {} s: its process is stopped or its node is", options_.silence_s),
             /*hung=*/true});
     }
   }
@@ -184,7 +184,8 @@ class Heartbeat::Monitor {
                 cat(loss.hung), loss.reason});
     }
     if (rank_ == 0 || loss.rank == 0) {
-      log::error(cat(name_of(loss.rank, loss.hostname, loss.pid), " is gone: ", loss.reason));
+      log::error(
+          formatted("{} is gone: {}", name_of(loss.rank, loss.hostname, loss.pid), loss.reason));
     }
     {
       const std::lock_guard lock(mutex_);
@@ -260,13 +261,15 @@ class Heartbeat::Monitor {
     if (!verdict.warn && !verdict.hung && !first_timeout) return;
     std::vector<std::string> names;
     for (std::size_t r = 0; r < peers_.size(); ++r) names.push_back(name(r));
-    log::warn(cat(first_timeout ? "a collective timed out"
-                                : cat("no progress for ", std::lround(verdict.still_s), " s"),
-                  "; ranks, the one behind first:", describe_progress(names, all)));
+    log::warn(formatted("{}; ranks, the one behind first:{}",
+                        first_timeout
+                            ? "a collective timed out"
+                            : formatted("no progress for {} s", std::lround(verdict.still_s)),
+                        describe_progress(names, all)));
     if (!verdict.hung) return;
     const Peer& behind = peers_[verdict.behind];
     lost({static_cast<int>(verdict.behind), behind.host, behind.pid, exit_code(ErrorKind::comm),
-          cat("hangs: no rank moved for ", std::lround(verdict.still_s), " s, it is behind"),
+          formatted("hangs: no rank moved for {} s, it is behind", std::lround(verdict.still_s)),
           /*hung=*/true});
   }
 

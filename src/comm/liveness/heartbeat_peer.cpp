@@ -24,7 +24,7 @@ struct Invitation {
 Invitation share_invitation(Communicator& world, const Invitation& mine) {
   std::string text(2048, '\0');
   if (world.rank() == 0) {
-    std::string filled = cat(mine.cookie, ' ', mine.port);
+    std::string filled = formatted("{} {}", mine.cookie, mine.port);
     for (const auto& address : mine.addresses) {
       if (filled.size() + address.size() + 1 < text.size()) filled += ' ' + address;
     }
@@ -78,8 +78,9 @@ std::string accept_all(const Listener& listener, const Invitation& invitation,
   }
   if (missing == 0) return "";
   std::string absent;
-  for (std::size_t r = 1; r < peers.size(); ++r) absent += peers[r].connection ? "" : cat(" ", r);
-  return cat("these ranks did not connect within ", connect_s, " s:", absent);
+  for (std::size_t r = 1; r < peers.size(); ++r)
+    absent += peers[r].connection ? "" : formatted(" {}", r);
+  return formatted("these ranks did not connect within {} s:{}", connect_s, absent);
 }
 
 bool greet(Connection& connection, const Invitation& invitation, int rank, const std::string& host,
@@ -118,15 +119,15 @@ std::string join(const Invitation& invitation, int rank, const std::string& host
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   } while (timer.seconds() < connect_s);
   std::string tried;
-  for (const auto& address : invitation.addresses) tried += cat(" ", address);
-  return cat("rank 0 does not answer on port ", invitation.port, " of", tried,
-             "; a firewall between the nodes?");
+  for (const auto& address : invitation.addresses) tried += formatted(" {}", address);
+  return formatted("rank 0 does not answer on port {} of{}; a firewall between the nodes?",
+                   invitation.port, tried);
 }
 
 }  // namespace
 
 std::string name_of(int rank, const std::string& host, int pid) {
-  return cat("rank ", rank, " (host ", host, ", pid ", pid, ")");
+  return formatted("rank {} (host {}, pid {})", rank, host, pid);
 }
 
 std::int64_t number(const std::string& text) {
@@ -189,7 +190,7 @@ void connect_all(Communicator& world, const LaunchInfo& launch, double connect_s
   world.all_reduce(&good, &all_good, 1, DType::i32, ReduceOp::min, {}, "heartbeat ready")->wait();
   if (all_good == 1) return;
   if (problem.empty()) problem = "another rank could not connect";
-  fail(ErrorKind::comm, "heartbeat of rank ", rank, ": ", problem);
+  fail(ErrorKind::comm, "heartbeat of rank {}: {}", rank, problem);
 }
 
 }  // namespace trireme::heartbeat

@@ -21,21 +21,23 @@ std::string describe_progress(const std::vector<std::string>& names,
   std::string text;
   for (std::size_t i = 0; i < std::min(order.size(), kMost); ++i) {
     const auto& now = ranks[order[i]];
-    text += cat("\n  ", names[order[i]],
-                i == 0 && place(order[0]) < place(order.back()) ? " is behind" : "", ": step ",
-                now.step, ", ", now.operations, " operations, ");
+    text += formatted("\n  {}{}: step {}, {} operations, ", names[order[i]],
+                      i == 0 && place(order[0]) < place(order.back()) ? " is behind" : "", now.step,
+                      now.operations);
     if (now.operation.empty()) {
       text += "no collective yet";
     } else {
-      text += cat(now.complete  ? "finished "
-                  : now.waiting ? "waits in "
-                                : "has not finished ",
-                  now.operation, " '", now.tag, "' of group ", now.group, ", operation ",
-                  now.sequence, now.timed_out ? ", timed out" : "");
+      text += formatted("{}{} '{}' of group {}, operation {}{}",
+                        now.complete  ? "finished "
+                        : now.waiting ? "waits in "
+                                      : "has not finished ",
+                        now.operation, now.tag, now.group, now.sequence,
+                        now.timed_out ? ", timed out" : "");
     }
-    text += cat(", phase ", now.phase);
+    text += formatted(", phase {}", now.phase);
   }
-  if (order.size() > kMost) text += cat("\n  and ", order.size() - kMost, " ranks ahead of them");
+  if (order.size() > kMost)
+    text += formatted("\n  and {} ranks ahead of them", order.size() - kMost);
   return text;
 }
 

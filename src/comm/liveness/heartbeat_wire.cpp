@@ -106,7 +106,7 @@ Listener listen_anywhere(int backlog) {
   if (!listener.socket || ::bind(listener.socket.get(), generic, length) != 0 ||
       ::listen(listener.socket.get(), backlog) != 0 ||
       ::getsockname(listener.socket.get(), generic, &length) != 0) {
-    fail(ErrorKind::resource, "heartbeat: no TCP port to listen on: ", std::strerror(errno));
+    fail(ErrorKind::resource, "heartbeat: no TCP port to listen on: {}", std::strerror(errno));
   }
   ::fcntl(listener.socket.get(), F_SETFL, O_NONBLOCK);
   listener.port = ntohs(address.sin_port);
@@ -153,7 +153,7 @@ std::optional<Connection> connect_to(const std::string& address, int port, doubl
 Cookie random_cookie() {
   Cookie cookie{};
   if (::getrandom(cookie.data(), cookie.size(), 0) != static_cast<ssize_t>(cookie.size())) {
-    fail(ErrorKind::resource, "heartbeat: no random bytes: ", std::strerror(errno));
+    fail(ErrorKind::resource, "heartbeat: no random bytes: {}", std::strerror(errno));
   }
   return cookie;
 }

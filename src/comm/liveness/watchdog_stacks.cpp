@@ -108,9 +108,10 @@ std::string stacks_of_all_threads() {
   for (const pid_t thread : threads) {
     const auto task = std::filesystem::path("/proc/self/task") / cat(thread);
     const std::vector<void*> frames = ask(thread);
-    text += cat("thread ", thread, " ", thread_name(task), thread == ::getpid() ? " (main)" : "");
+    text += formatted("thread {} {}{}", thread, thread_name(task),
+                      thread == ::getpid() ? " (main)" : "");
     text += frames.empty() ? ": no answer (it blocks signals, or has ended)\n" : "\n";
-    for (void* frame : frames) text += cat("  ", describe_frame(frame, own), "\n");
+    for (void* frame : frames) text += formatted("  {}\n", describe_frame(frame, own));
   }
   return text;
 }
@@ -118,12 +119,12 @@ std::string stacks_of_all_threads() {
 void write_stacks(const std::filesystem::path& file, const std::string& heading) noexcept {
   try {
     std::filesystem::create_directories(file.parent_path());
-    const std::string text = cat("== ", heading, "\n", stacks_of_all_threads(), "\n");
+    const std::string text = formatted("== {}\n{}\n", heading, stacks_of_all_threads());
     const Fd fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
     if (!fd || ::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
-      log::warn(cat("cannot append to ", file.string()));
+      log::warn(formatted("cannot append to {}", file.string()));
   } catch (const std::exception& error) {
-    log::warn(cat("no stacks are left: ", error.what()));
+    log::warn(formatted("no stacks are left: {}", error.what()));
   }
 }
 

@@ -101,9 +101,9 @@ std::string describe_frame(void* address, const OwnSymbols& own) {
   const std::string own_name =
       nameless && info.dli_fbase == own_base() ? own.name_at(offset - 1) : "";
   const std::string file = file_name(info.dli_fname);
-  if (!own_name.empty()) return cat(demangle(own_name), " (", file, "+", hex(offset), ")");
-  if (info.dli_sname != nullptr) return cat(demangle(info.dli_sname), " (", file, ")");
-  return cat(file, "+", hex(offset));
+  if (!own_name.empty()) return formatted("{} ({}+{})", demangle(own_name), file, hex(offset));
+  if (info.dli_sname != nullptr) return formatted("{} ({})", demangle(info.dli_sname), file);
+  return formatted("{}+{}", file, hex(offset));
 }
 
 }  // namespace trireme

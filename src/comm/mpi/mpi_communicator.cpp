@@ -24,7 +24,7 @@ class MpiCommunicator final : public P2PCommunicator {
     barrier();
     MPI_Comm raw = MPI_COMM_NULL;
     check_mpi(MPI_Comm_split(mpi_->comm(), color < 0 ? MPI_UNDEFINED : color, key, &raw),
-              cat("MPI_Comm_split of ", this->name(), " into ", name));
+              formatted("MPI_Comm_split of {} into {}", this->name(), name));
     if (raw == MPI_COMM_NULL) return nullptr;
     MpiComm group(raw);
     int size = 0;

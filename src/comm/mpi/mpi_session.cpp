@@ -63,8 +63,8 @@ void compare_hostnames(const LaunchInfo& info) {
                 : 0;
   }
   if (same == info.local_size || info.rank != 0) return;
-  log::info(cat("MPI sees ", info.local_size, " ranks on this node, but ", same,
-                " ranks have its hostname '", info.hostname, "'"));
+  log::info(formatted("MPI sees {} ranks on this node, but {} ranks have its hostname '{}'",
+                      info.local_size, same, info.hostname));
 }
 
 }  // namespace
@@ -87,8 +87,10 @@ Session::Session(int* argc, char*** argv) {
   owns_mpi_ = true;
   check_mpi(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   if (provided < MPI_THREAD_FUNNELED) {
-    fail(ErrorKind::usage, "this MPI gives thread level ", provided,
-         ", MPI_THREAD_FUNNELED is needed (the loader and the heartbeat are threads)");
+    fail(
+        ErrorKind::usage,
+        "this MPI gives thread level {}, MPI_THREAD_FUNNELED is needed (the loader and the heartbeat are threads)",
+        provided);
   }
   launch_ = read_launch();
   compare_hostnames(launch_);

@@ -41,8 +41,8 @@ class MpiTransfer final : public Transfer {
       int complete = 0;
       MPI_Status status{};
       const int code = MPI_Test(&requests_[next_], &complete, &status);
-      check_mpi(code, cat(receives_ ? "receive from" : "send to", " rank ", peer_,
-                          receives_ ? cat(" of ", expected_[next_], " bytes") : ""));
+      check_mpi(code, formatted("{} rank {}{}", receives_ ? "receive from" : "send to", peer_,
+                                receives_ ? formatted(" of {} bytes", expected_[next_]) : ""));
       if (complete == 0) return false;
       if (receives_) check_size(status);
     }
@@ -54,8 +54,9 @@ class MpiTransfer final : public Transfer {
     int got = 0;
     check_mpi(MPI_Get_count(&status, MPI_BYTE, &got), "MPI_Get_count");
     if (got == expected_[next_]) return;
-    fail(ErrorKind::usage, "rank ", peer_, " sends ", got, " bytes where ", expected_[next_],
-         " are expected; the ranks call with different sizes");
+    fail(ErrorKind::usage,
+         "rank {} sends {} bytes where {} are expected; the ranks call with different sizes", peer_,
+         got, expected_[next_]);
   }
 
   const int peer_;
@@ -85,7 +86,7 @@ void check_mpi(int code, std::string_view what) {
   std::array<char, MPI_MAX_ERROR_STRING> text{};
   int length = 0;
   MPI_Error_string(code, text.data(), &length);
-  fail(ErrorKind::comm, what, ": ", text.data());
+  fail(ErrorKind::comm, "{}: {}", what, text.data());
 }
 
 MpiTransport::MpiTransport(MpiComm comm) : comm_(std::move(comm)) {
@@ -103,7 +104,7 @@ TransferPtr MpiTransport::send(int peer, int tag, const void* data, std::uint64_
                       [&](std::uint64_t offset, int piece, MPI_Request* request) {
                         check_mpi(MPI_Isend(static_cast<const std::byte*>(data) + offset, piece,
                                             MPI_BYTE, peer, tag, comm_.get(), request),
-                                  cat("MPI_Isend of ", piece, " bytes to rank ", peer));
+                                  formatted("MPI_Isend of {} bytes to rank {}", piece, peer));
                       });
 }
 
@@ -112,7 +113,7 @@ TransferPtr MpiTransport::receive(int peer, int tag, void* data, std::uint64_t b
                       [&](std::uint64_t offset, int piece, MPI_Request* request) {
                         check_mpi(MPI_Irecv(static_cast<std::byte*>(data) + offset, piece, MPI_BYTE,
                                             peer, tag, comm_.get(), request),
-                                  cat("MPI_Irecv of ", piece, " bytes from rank ", peer));
+                                  formatted("MPI_Irecv of {} bytes from rank {}", piece, peer));
                       });
 }
 

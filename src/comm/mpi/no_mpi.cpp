@@ -12,9 +12,9 @@
 namespace trireme {
 
 std::unique_ptr<Communicator> make_mpi_world(const CommOptions&) {
-  fail(ErrorKind::usage,
-       "comm backend 'mpi' is not in this build (TRIREME_WITH_MPI=OFF); use 'self', or build with "
-       "MPI");
+  fail(
+      ErrorKind::usage,
+      "comm backend 'mpi' is not in this build (TRIREME_WITH_MPI=OFF); use 'self', or build with MPI");
 }
 
 Session::Session(int*, char***) {

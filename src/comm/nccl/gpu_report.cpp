@@ -26,13 +26,14 @@ GpuReport compare_gpus(const std::vector<GpuUse>& ranks) {
       if (users.size() < 2) continue;
       std::string who;
       for (const std::size_t r : users) who += cat(who.empty() ? "" : ", ", r);
-      report.shared += cat(report.shared.empty() ? "" : "; ", "ranks ", who, " share GPU ", bus_id,
-                           " of node ", number, " (", node.hostname, ")");
+      report.shared +=
+          formatted("{}ranks {} share GPU {} of node {} ({})", report.shared.empty() ? "" : "; ",
+                    who, bus_id, number, node.hostname);
     }
     for (const auto& bus_id : node.visible) {
       if (node.users.count(bus_id) > 0) continue;
-      report.idle += cat(report.idle.empty() ? "" : "; ", "GPU ", bus_id, " of node ", number, " (",
-                         node.hostname, ") is visible but no rank uses it");
+      report.idle += formatted("{}GPU {} of node {} ({}) is visible but no rank uses it",
+                               report.idle.empty() ? "" : "; ", bus_id, number, node.hostname);
     }
   }
   return report;

@@ -109,10 +109,11 @@ class NcclCommunicator final : public BaseCommunicator {
     if (rank() == 0)
       check_nccl(api_, api_.get_unique_id(&id), "ncclGetUniqueId of group " + name());
     bootstrap_->broadcast(id.internal, sizeof id.internal, DType::u8, 0, {}, "NCCL id")->wait();
-    check_cuda(api_, api_.set_device(context_->device), cat("cudaSetDevice ", context_->device));
+    check_cuda(api_, api_.set_device(context_->device),
+               formatted("cudaSetDevice {}", context_->device));
     check_nccl(api_, api_.comm_init_rank(&comm_, size(), id, rank()),
-               cat("ncclCommInitRank of group ", name(), ", rank ", rank(), " of ", size(),
-                   ", device ", context_->device));
+               formatted("ncclCommInitRank of group {}, rank {} of {}, device {}", name(), rank(),
+                         size(), context_->device));
   }
 
   NcclCommunicator(const NcclCommunicator&) = delete;
@@ -242,8 +243,9 @@ int choose_device(const NcclApi& api, const LaunchInfo& launch) {
   int count = 0;
   check_cuda(api, api.device_count(&count), "cudaGetDeviceCount");
   if (count == 0) {
-    fail(ErrorKind::resource, "comm backend 'nccl': no GPU is visible to rank ", launch.rank,
-         " on ", launch.hostname, " (CUDA_VISIBLE_DEVICES, --gres)");
+    fail(ErrorKind::resource,
+         "comm backend 'nccl': no GPU is visible to rank {} on {} (CUDA_VISIBLE_DEVICES, --gres)",
+         launch.rank, launch.hostname);
   }
   return launch.local_rank % count;
 }
@@ -251,7 +253,7 @@ int choose_device(const NcclApi& api, const LaunchInfo& launch) {
 std::string bus_id(const NcclApi& api, int device) {
   std::array<char, 32> text{};
   check_cuda(api, api.device_pci_bus_id(text.data(), static_cast<int>(text.size()) - 1, device),
-             cat("PCI bus id of device ", device));
+             formatted("PCI bus id of device {}", device));
   return text.data();
 }
 
@@ -313,11 +315,13 @@ std::unique_ptr<Communicator> make_nccl_world(const NcclApi& api, const LaunchIn
   const int device = choose_device(api, launch);
   const GpuReport report = compare_gpus(gather_gpus(api, launch, device, *bootstrap));
   if (!report.shared.empty()) {
-    fail(ErrorKind::resource, "comm backend 'nccl' needs a GPU for every rank: ", report.shared,
-         "; start fewer ranks per node, or show each task its own GPU");
+    fail(
+        ErrorKind::resource,
+        "comm backend 'nccl' needs a GPU for every rank: {}; start fewer ranks per node, or show each task its own GPU",
+        report.shared);
   }
   if (!report.idle.empty() && launch.rank == 0) log::warn(report.idle);
-  check_cuda(api, api.set_device(device), cat("cudaSetDevice ", device));
+  check_cuda(api, api.set_device(device), formatted("cudaSetDevice {}", device));
   return std::make_unique<NcclCommunicator>(std::make_shared<Context>(api, device),
                                             std::move(bootstrap), options);
 }

@@ -11,13 +11,13 @@ namespace trireme {
 
 inline void check_nccl(const NcclApi& api, ncclResult_t code, const std::string& what) {
   if (code == ncclSuccess || code == ncclInProgress) return;
-  fail(ErrorKind::comm, what, ": ", api.get_error_string(code),
-       " (NCCL_DEBUG=WARN prints its own account)");
+  fail(ErrorKind::comm, "{}: {} (NCCL_DEBUG=WARN prints its own account)", what,
+       api.get_error_string(code));
 }
 
 inline void check_cuda(const NcclApi& api, cudaError_t code, const std::string& what) {
   if (code == cudaSuccess) return;
-  fail(ErrorKind::resource, what, ": ", api.cuda_error_string(code));
+  fail(ErrorKind::resource, "{}: {}", what, api.cuda_error_string(code));
 }
 
 /// A stream of the highest priority: a collective should not wait behind queued matrix products.

@@ -83,7 +83,7 @@ std::string NcclWatch::look() {
     ncclResult_t state = ncclSuccess;
     api_.comm_get_async_error(entry.comm, &state);
     if (state != ncclSuccess && state != ncclInProgress) {
-      return cat(entry.call.what, ": NCCL reports ", api_.get_error_string(state));
+      return formatted("{}: NCCL reports {}", entry.call.what, api_.get_error_string(state));
     }
     if (entry.age.seconds() > entry.call.timeout_s) entry.call.timed_out();  // throws the message
   }

@@ -8,11 +8,9 @@ namespace trireme {
 namespace {
 
 [[noreturn]] void absent() {
-  fail(ErrorKind::usage,
-       "comm backend 'nccl' is not in this build: NCCL and the CUDA runtime were not found at "
-       "configure time; "
-       "use 'mpi' and train.device = cpu, or set TRIREME_NCCL_ROOT and TRIREME_CUDA_ROOT and build "
-       "again");
+  fail(
+      ErrorKind::usage,
+      "comm backend 'nccl' is not in this build: NCCL and the CUDA runtime were not found at configure time; use 'mpi' and train.device = cpu, or set TRIREME_NCCL_ROOT and TRIREME_CUDA_ROOT and build again");
 }
 
 constexpr std::array<CommBackend, 1> kBackends{

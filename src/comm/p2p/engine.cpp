@@ -15,7 +15,7 @@ void Engine::Entry::advance() {
     if (!operation->advance()) return;
     call.complete();
   } catch (const Error& e) {
-    error = std::make_exception_ptr(Error(e.kind(), cat(call.what, ": ", e.what())));
+    error = std::make_exception_ptr(Error(e.kind(), formatted("{}: {}", call.what, e.what())));
   } catch (...) {
     error = std::current_exception();
   }

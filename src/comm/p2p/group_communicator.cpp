@@ -57,7 +57,7 @@ class GroupCommunicator final : public P2PCommunicator {
     std::vector<int> world_ranks;
     for (const int r : group.ranks) world_ranks.push_back(members_->world_rank(r));
     // All members come to the same number without a word; 64 bits of hash set groups apart.
-    const std::uint64_t number = xxh3_64(cat(members_->group(), " ", index, " ", color));
+    const std::uint64_t number = xxh3_64(formatted("{} {} {}", members_->group(), index, color));
     return make_group(name, members_->another(number, std::move(world_ranks), group.rank), engine_,
                       options());
   }

@@ -29,9 +29,9 @@ void ThreadMailboxes::put(const ThreadAddress& address,
     ThreadMessage& sent = own == &Queues::sends ? *message : *match;
     ThreadMessage& received = own == &Queues::sends ? *match : *message;
     if (sent.bytes != received.bytes) {
-      sent.error = received.error =
-          cat("rank ", address.from, " sends ", sent.bytes, " bytes where rank ", address.to,
-              " expects ", received.bytes, "; the ranks call with different sizes");
+      sent.error = received.error = formatted(
+          "rank {} sends {} bytes where rank {} expects {}; the ranks call with different sizes",
+          address.from, sent.bytes, address.to, received.bytes);
     } else if (sent.bytes > 0) {
       std::memcpy(received.data, sent.data, sent.bytes);
     }

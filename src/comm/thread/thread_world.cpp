@@ -28,12 +28,12 @@ class ThreadTransfer final : public Transfer {
 
   bool done() override {
     if (message_->done) {
-      if (!message_->error.empty()) fail(ErrorKind::usage, message_->error);
+      if (!message_->error.empty()) fail(ErrorKind::usage, "{}", message_->error);
       return true;
     }
     const int failed = mailboxes_->failed_rank();
     if (failed >= 0) {
-      fail(ErrorKind::comm, "rank ", failed, " of the thread world ended with an error");
+      fail(ErrorKind::comm, "rank {} of the thread world ended with an error", failed);
     }
     return false;
   }
@@ -106,15 +106,14 @@ ThreadWorld::ThreadWorld(int size, CommOptions options)
       size_(size),
       options_(std::move(options)) {
   if (size < 1)
-    ::trireme::fail(ErrorKind::usage, "thread world of ", size, " ranks, must be at least 1");
+    ::trireme::fail(ErrorKind::usage, "thread world of {} ranks, must be at least 1", size);
 }
 
 ThreadWorld::~ThreadWorld() = default;
 
 std::unique_ptr<Communicator> ThreadWorld::communicator(int rank) {
   if (rank < 0 || rank >= size_) {
-    ::trireme::fail(ErrorKind::usage, "rank ", rank, " of a thread world, must be in [0, ", size_,
-                    ")");
+    ::trireme::fail(ErrorKind::usage, "rank {} of a thread world, must be in [0, {})", rank, size_);
   }
   std::vector<int> ranks(static_cast<std::size_t>(size_));
   std::iota(ranks.begin(), ranks.end(), 0);

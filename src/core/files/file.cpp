@@ -32,7 +32,7 @@ struct stat stat_of(int fd, const std::filesystem::path& path) {
 std::string read_to_end(int fd, const std::filesystem::path& path, std::size_t max_bytes) {
   const auto size = static_cast<std::uint64_t>(stat_of(fd, path).st_size);
   if (size > max_bytes) {  // before a sparse file asks for all memory
-    fail(ErrorKind::data, path.string(), " has ", size, " bytes, at most ", max_bytes, " are read");
+    fail(ErrorKind::data, "{} has {} bytes, at most {} are read", path.string(), size, max_bytes);
   }
   std::string content;
   content.reserve(static_cast<std::size_t>(size));
@@ -44,7 +44,7 @@ std::string read_to_end(int fd, const std::filesystem::path& path, std::size_t m
     if (got == 0) break;
     content.append(buffer, static_cast<std::size_t>(got));
     if (content.size() > max_bytes)
-      fail(ErrorKind::data, path.string(), " has more than ", max_bytes, " bytes");
+      fail(ErrorKind::data, "{} has more than {} bytes", path.string(), max_bytes);
   }
   return content;
 }
@@ -59,10 +59,9 @@ Fd open_read(const std::filesystem::path& path) {
   Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe may have no writer
   if (!fd) fail_to_read("open", path, errno);
   const struct stat info = stat_of(fd.get(), path);
-  if (S_ISDIR(info.st_mode))
-    fail(ErrorKind::data, "cannot read ", path.string(), ": it is a folder");
+  if (S_ISDIR(info.st_mode)) fail(ErrorKind::data, "cannot read {}: it is a folder", path.string());
   if (!S_ISREG(info.st_mode))
-    fail(ErrorKind::data, "cannot read ", path.string(), ": it is not a regular file");
+    fail(ErrorKind::data, "cannot read {}: it is not a regular file", path.string());
   return fd;
 }
 
@@ -97,7 +96,7 @@ void read_all(int fd, std::span<std::byte> bytes, std::uint64_t offset,
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail_to_read("read", path, errno);
     if (got == 0) {
-      fail(ErrorKind::data, path.string(), " ends at byte ", offset + done, ", expected ",
+      fail(ErrorKind::data, "{} ends at byte {}, expected {}", path.string(), offset + done,
            offset + bytes.size());
     }
     done += static_cast<std::size_t>(got);
@@ -133,7 +132,7 @@ void write_file_atomic(const std::filesystem::path& path, std::string_view conte
   check_replaceable(path);
   static std::atomic<unsigned> count{0};  // ranks may be threads of one process
   const std::filesystem::path temporary =
-      cat(path.string(), kTemporaryMark, ::getpid(), ".", count++);
+      formatted("{}{}{}.{}", path.string(), kTemporaryMark, ::getpid(), count++);
   try {
     const Fd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
     if (!fd) fail_to_write("create", temporary, errno);

@@ -72,13 +72,13 @@ PropertyId access_properties() {
 
 DatasetId open_dataset(hid_t file, const std::string& name, const std::filesystem::path& path) {
   DatasetId id(H5Dopen2(file, name.c_str(), H5P_DEFAULT));
-  if (!id) fail(ErrorKind::data, path.string(), ": dataset ", name, " is missing");
+  if (!id) fail(ErrorKind::data, "{}: dataset {} is missing", path.string(), name);
   return id;
 }
 
 AttributeId open_attribute(hid_t file, const std::string& name, const std::filesystem::path& path) {
   AttributeId id(H5Aopen(file, name.c_str(), H5P_DEFAULT));
-  if (!id) fail(ErrorKind::data, path.string(), ": attribute ", name, " is missing");
+  if (!id) fail(ErrorKind::data, "{}: attribute {} is missing", path.string(), name);
   return id;
 }
 
@@ -87,7 +87,7 @@ void require_single(const AttributeId& id, const std::string& name,
                     const std::filesystem::path& path) {
   const SpaceId space(H5Aget_space(id.get()));
   if (H5Sget_simple_extent_npoints(space.get()) != 1) {
-    fail(ErrorKind::data, path.string(), ": attribute ", name, " is not a single value");
+    fail(ErrorKind::data, "{}: attribute {} is not a single value", path.string(), name);
   }
 }
 
@@ -101,7 +101,7 @@ void make_groups(hid_t file, const std::string& name, const std::filesystem::pat
     const std::string group = name.substr(0, end);
     if (H5Lexists(file, group.c_str(), H5P_DEFAULT) > 0) continue;
     const GroupId id(H5Gcreate2(file, group.c_str(), H5P_DEFAULT, creation.get(), H5P_DEFAULT));
-    if (!id) fail(ErrorKind::resource, path.string(), ": cannot create group ", group);
+    if (!id) fail(ErrorKind::resource, "{}: cannot create group {}", path.string(), group);
   }
 }
 
@@ -146,7 +146,7 @@ Hdf5File Hdf5File::create(const std::filesystem::path& path) {
     fail_to_write("create", path, errno);
   const hid_t id = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get());
   if (id < 0)
-    fail(ErrorKind::resource, "cannot create HDF5 file ", path.string(), ": is the disk full?");
+    fail(ErrorKind::resource, "cannot create HDF5 file {}: is the disk full?", path.string());
   return Hdf5File(id, path);
 }
 
@@ -157,7 +157,7 @@ Hdf5File Hdf5File::open(const std::filesystem::path& path) {
   (void)open_read(path);  // what libhdf5 cannot open after that is its content
   const hid_t id = H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get());
   if (id < 0)
-    fail(ErrorKind::data, "cannot open ", path.string(), " as HDF5: incomplete or not HDF5");
+    fail(ErrorKind::data, "cannot open {} as HDF5: incomplete or not HDF5", path.string());
   return Hdf5File(id, path);
 }
 
@@ -178,7 +178,7 @@ Hdf5File::~Hdf5File() {
 void Hdf5File::close() {
   const std::lock_guard lock(mutex);
   if (H5Fclose(std::exchange(id_, -1)) < 0) {
-    fail(ErrorKind::resource, "cannot close HDF5 file ", path_.string(), ": is the disk full?");
+    fail(ErrorKind::resource, "cannot close HDF5 file {}: is the disk full?", path_.string());
   }
 }
 
@@ -197,11 +197,11 @@ std::uint64_t Hdf5File::create_dataset(const std::string& name, DType dtype,
   H5Pset_obj_track_times(creation.get(), false);
   const DatasetId id(H5Dcreate2(id_, name.c_str(), file_type(dtype), space.get(), H5P_DEFAULT,
                                 creation.get(), H5P_DEFAULT));
-  if (!id) fail(ErrorKind::resource, path_.string(), ": cannot create dataset ", name);
+  if (!id) fail(ErrorKind::resource, "{}: cannot create dataset {}", path_.string(), name);
   const haddr_t offset = H5Dget_offset(id.get());
   const bool is_empty = std::find(sizes.begin(), sizes.end(), hsize_t{0}) != sizes.end();
   if (offset == HADDR_UNDEF && !is_empty)
-    fail(ErrorKind::resource, path_.string(), ": no room for dataset ", name);
+    fail(ErrorKind::resource, "{}: no room for dataset {}", path_.string(), name);
   return offset;
 }
 
@@ -217,8 +217,8 @@ void Hdf5File::write(const std::string& name, DType dtype, std::span<const std::
                  bytes.size());
   if (bytes.empty()) return;
   if (H5Dwrite(id.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()) < 0) {
-    fail(ErrorKind::resource, path_.string(), ": cannot write dataset ", name,
-         ": is the disk full?");
+    fail(ErrorKind::resource, "{}: cannot write dataset {}: is the disk full?", path_.string(),
+         name);
   }
 }
 
@@ -238,20 +238,20 @@ Hdf5Dataset Hdf5File::dataset(const std::string& name) const {
   const H5D_layout_t layout = H5Pget_layout(creation.get());
   if ((layout != H5D_CONTIGUOUS && layout != H5D_CHUNKED) ||
       H5Pget_external_count(creation.get()) != 0) {
-    fail(ErrorKind::data, path_.string(), ": dataset ", name,
-         " has a storage layout that is not read here");
+    fail(ErrorKind::data, "{}: dataset {} has a storage layout that is not read here",
+         path_.string(), name);
   }
   const TypeId type(H5Dget_type(id.get()));
   const auto dtype = match_type(type.get());
   if (!dtype)
-    fail(ErrorKind::data, path_.string(), ": dataset ", name, " has a type that is not read here");
+    fail(ErrorKind::data, "{}: dataset {} has a type that is not read here", path_.string(), name);
   const SpaceId space(H5Dget_space(id.get()));
   const int rank = H5Sget_simple_extent_ndims(space.get());
   if (H5Sget_simple_extent_type(space.get()) == H5S_NULL) {
-    fail(ErrorKind::data, path_.string(), ": dataset ", name, " has no content");
+    fail(ErrorKind::data, "{}: dataset {} has no content", path_.string(), name);
   }
   if (rank < 0 || rank > 8)
-    fail(ErrorKind::data, path_.string(), ": dataset ", name, " has ", rank, " dimensions");
+    fail(ErrorKind::data, "{}: dataset {} has {} dimensions", path_.string(), name, rank);
   std::vector<hsize_t> sizes(static_cast<std::size_t>(rank));
   H5Sget_simple_extent_dims(space.get(), sizes.data(), nullptr);
   Hdf5Dataset result{*dtype, {sizes.begin(), sizes.end()}, std::nullopt};
@@ -264,17 +264,17 @@ void Hdf5File::read(const std::string& name, DType dtype, std::span<std::byte> b
   const std::lock_guard lock(mutex);
   const Hdf5Dataset info = dataset(name);
   if (size_of(info.dtype) != size_of(dtype) || file_type(info.dtype) != file_type(dtype)) {
-    fail(ErrorKind::data, path_.string(), ": dataset ", name, " is ", dtype_name(info.dtype),
-         ", expected ", dtype_name(dtype));
+    fail(ErrorKind::data, "{}: dataset {} is {}, expected {}", path_.string(), name,
+         dtype_name(info.dtype), dtype_name(dtype));
   }
   if (info.count() * size_of(dtype) != bytes.size()) {
-    fail(ErrorKind::data, path_.string(), ": dataset ", name, " has ", info.count(),
-         " elements, expected ", bytes.size() / size_of(dtype));
+    fail(ErrorKind::data, "{}: dataset {} has {} elements, expected {}", path_.string(), name,
+         info.count(), bytes.size() / size_of(dtype));
   }
   if (bytes.empty()) return;
   const DatasetId id = open_dataset(id_, name, path_);
   if (H5Dread(id.get(), file_type(dtype), H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()) < 0) {
-    fail(ErrorKind::data, path_.string(), ": cannot read dataset ", name);
+    fail(ErrorKind::data, "{}: cannot read dataset {}", path_.string(), name);
   }
 }
 
@@ -287,7 +287,7 @@ void Hdf5File::set_attribute(const std::string& name, const std::string& value) 
   const AttributeId id(
       H5Acreate2(id_, name.c_str(), type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT));
   if (!id || H5Awrite(id.get(), type.get(), value.c_str()) < 0) {
-    fail(ErrorKind::resource, path_.string(), ": cannot write attribute ", name);
+    fail(ErrorKind::resource, "{}: cannot write attribute {}", path_.string(), name);
   }
 }
 
@@ -297,7 +297,7 @@ void Hdf5File::set_attribute(const std::string& name, std::uint64_t value) {
   const AttributeId id(
       H5Acreate2(id_, name.c_str(), H5T_STD_U64LE, space.get(), H5P_DEFAULT, H5P_DEFAULT));
   if (!id || H5Awrite(id.get(), H5T_NATIVE_UINT64, &value) < 0) {
-    fail(ErrorKind::resource, path_.string(), ": cannot write attribute ", name);
+    fail(ErrorKind::resource, "{}: cannot write attribute {}", path_.string(), name);
   }
 }
 
@@ -309,11 +309,11 @@ std::string Hdf5File::attribute_text(const std::string& name) const {
   const std::size_t size = H5Tget_size(type.get());
   if (H5Tget_class(type.get()) != H5T_STRING || H5Tis_variable_str(type.get()) != 0 || size == 0 ||
       size > (1U << 20)) {
-    fail(ErrorKind::data, path_.string(), ": attribute ", name, " is not a text");
+    fail(ErrorKind::data, "{}: attribute {} is not a text", path_.string(), name);
   }
   std::string value(size, '\0');
   if (H5Aread(id.get(), type.get(), value.data()) < 0) {
-    fail(ErrorKind::data, path_.string(), ": cannot read attribute ", name);
+    fail(ErrorKind::data, "{}: cannot read attribute {}", path_.string(), name);
   }
   return value.c_str();
 }
@@ -324,7 +324,7 @@ std::uint64_t Hdf5File::attribute_number(const std::string& name) const {
   require_single(id, name, path_);
   std::uint64_t value = 0;
   if (H5Aread(id.get(), H5T_NATIVE_UINT64, &value) < 0) {
-    fail(ErrorKind::data, path_.string(), ": attribute ", name, " is not a number");
+    fail(ErrorKind::data, "{}: attribute {} is not a number", path_.string(), name);
   }
   return value;
 }

@@ -24,7 +24,7 @@ std::string line_column(std::string_view text, std::size_t byte) {
       ++column;
     }
   }
-  return cat(line, ":", column);
+  return formatted("{}:{}", line, column);
 }
 
 /// Builds a tree from a parser's events, in time linear in the text. (The library's own way to look
@@ -63,7 +63,7 @@ class TreeBuilder : public nlohmann::json_sax<Tree> {
 
   bool key(std::string& name) override {
     if (!open_.back().keys.insert(name).second)
-      fail(ErrorKind::data, where_, ": key '", name, "' appears twice in one object");
+      fail(ErrorKind::data, "{}: key '{}' appears twice in one object", where_, name);
     key_ = std::move(name);
     return true;
   }
@@ -71,7 +71,7 @@ class TreeBuilder : public nlohmann::json_sax<Tree> {
   bool parse_error(std::size_t byte, const std::string&,
                    const nlohmann::detail::exception& error) override {
     const bool is_syntax = dynamic_cast<const typename Tree::parse_error*>(&error) != nullptr;
-    fail(ErrorKind::data, where_,
+    fail(ErrorKind::data, "{}{}{}{}", where_,
          is_syntax ? ":" + line_column(text_, byte) : "",  // else a number that no double can hold
          ": not valid JSON: ", error.what());
   }
@@ -90,7 +90,7 @@ class TreeBuilder : public nlohmann::json_sax<Tree> {
 
   bool open(Tree&& empty) {
     if (open_.size() >= static_cast<std::size_t>(limits_.max_depth))
-      fail(ErrorKind::data, where_, ": JSON nested deeper than ", limits_.max_depth);
+      fail(ErrorKind::data, "{}: JSON nested deeper than {}", where_, limits_.max_depth);
     Tree* const value = add(std::move(empty));
     open_.push_back({value, {}});
     return true;
@@ -136,8 +136,8 @@ class TreeBuilder : public nlohmann::json_sax<Tree> {
 template <class Tree>
 Tree parse_tree(std::string_view text, std::string_view where, const JsonLimits& limits) {
   if (text.size() > limits.max_bytes) {
-    fail(ErrorKind::data, where, ": JSON of ", text.size(), " bytes, at most ", limits.max_bytes,
-         " are read");
+    fail(ErrorKind::data, "{}: JSON of {} bytes, at most {} are read", where, text.size(),
+         limits.max_bytes);
   }
   TreeBuilder<Tree> builder(text, where, limits);
   Tree::sax_parse(text, &builder);
@@ -163,7 +163,7 @@ template <class T>
 T json_get(const Json& object, std::string_view key, std::string_view where) {
   const auto found = object.is_object() ? object.find(std::string(key)) : object.end();
   if (!object.is_object() || found == object.end())
-    fail(ErrorKind::data, where, ": key '", key, "' is missing");
+    fail(ErrorKind::data, "{}: key '{}' is missing", where, key);
   const Json& value = *found;
   bool matches = false;
   if constexpr (std::is_same_v<T, bool>) {
@@ -179,12 +179,12 @@ T json_get(const Json& object, std::string_view key, std::string_view where) {
         value.is_number_unsigned() &&
         value.get<std::uint64_t>() > static_cast<std::uint64_t>(std::numeric_limits<T>::max());
     if (too_large)
-      fail(ErrorKind::data, where, ": key '", key, "' = ", value.get<std::uint64_t>(),
-           " is too large");
+      fail(ErrorKind::data, "{}: key '{}' = {} is too large", where, key,
+           value.get<std::uint64_t>());
     matches = value.is_number_integer();
   }
   if (!matches)
-    fail(ErrorKind::data, where, ": key '", key, "' has the wrong type: ", value.type_name());
+    fail(ErrorKind::data, "{}: key '{}' has the wrong type: {}", where, key, value.type_name());
   return value.get<T>();
 }
 

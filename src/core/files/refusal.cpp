@@ -32,8 +32,8 @@ ErrorKind kind_of_refusal(Access access, int error_number) noexcept {
 }
 
 void fail_to_read(std::string_view what, const std::filesystem::path& path, int error_number) {
-  fail(kind_of_refusal(Access::read, error_number), "cannot ", what, " ",
-       path.empty() ? "''" : path.string(), ": ", std::strerror(error_number));
+  fail(kind_of_refusal(Access::read, error_number), "cannot {} {}: {}", what,
+       path.empty() ? "''" : path.string(), std::strerror(error_number));
 }
 
 void fail_to_write(std::string_view what, const std::filesystem::path& path, int error_number) {
@@ -42,7 +42,7 @@ void fail_to_write(std::string_view what, const std::filesystem::path& path, int
                              : is_taken(error_number)
                                  ? "; nothing is overwritten, choose another place"
                                  : "; choose a place that can be written";
-  fail(kind, "cannot ", what, " ", path.empty() ? "''" : path.string(), ": ",
+  fail(kind, "cannot {} {}: {}{}", what, path.empty() ? "''" : path.string(),
        std::strerror(error_number), advice);
 }
 
@@ -50,8 +50,8 @@ void check_replaceable(const std::filesystem::path& path) {
   std::error_code code;
   const std::filesystem::file_status status = std::filesystem::status(path, code);
   if (code || !std::filesystem::is_other(status)) return;
-  fail(ErrorKind::usage, path.string(),
-       " is a device, a pipe or a socket: give the name of a file");
+  fail(ErrorKind::usage, "{} is a device, a pipe or a socket: give the name of a file",
+       path.string());
 }
 
 Error current_error() {

@@ -49,7 +49,7 @@ long parse_count(const std::string& text, std::string_view spec) {
   long value = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (code != std::errc{} || end != text.data() + text.size() || value < 0) {
-    fail(ErrorKind::usage, "TRIREME_FAULT '", spec, "': '", text, "' must be a number or *");
+    fail(ErrorKind::usage, "TRIREME_FAULT '{}': '{}' must be a number or *", spec, text);
   }
   return value;
 }
@@ -58,8 +58,10 @@ void check_action(const std::string& action, std::string_view spec) {
   constexpr std::array<std::string_view, 9> kActions{"kill9", "segv",   "stop",  "hang",   "exit",
                                                      "throw", "enospc", "delay", "trigger"};
   if (std::find(kActions.begin(), kActions.end(), action) != kActions.end()) return;
-  fail(ErrorKind::usage, "TRIREME_FAULT '", spec, "': action '", action,
-       "' must be kill9, segv, stop, hang, exit, throw, enospc, delay or trigger");
+  fail(
+      ErrorKind::usage,
+      "TRIREME_FAULT '{}': action '{}' must be kill9, segv, stop, hang, exit, throw, enospc, delay or trigger",
+      spec, action);
 }
 
 /// The action due at this point, if any.
@@ -80,21 +82,21 @@ void failpoints_init(int rank) {
   if (spec == nullptr || *spec == '\0') return;
   const char* allowed = std::getenv("TRIREME_ALLOW_FAULTS");
   if (allowed == nullptr || std::string_view(allowed) != "1") {
-    fail(ErrorKind::usage,
-         "TRIREME_FAULT is set without TRIREME_ALLOW_FAULTS=1; it makes this program fail on "
-         "purpose");
+    fail(
+        ErrorKind::usage,
+        "TRIREME_FAULT is set without TRIREME_ALLOW_FAULTS=1; it makes this program fail on purpose");
   }
   const std::lock_guard lock(mutex);
   faults.clear();
   for (const std::string& one : split(spec, ',')) {
     const std::vector<std::string> parts = split(one, ':');
     if (parts.size() != 4)
-      fail(ErrorKind::usage, "TRIREME_FAULT '", one, "', must be point:rank:nth:action");
+      fail(ErrorKind::usage, "TRIREME_FAULT '{}', must be point:rank:nth:action", one);
     const long wanted_rank = parse_count(parts[1], one);
     const long nth = parse_count(parts[2], one);
     if (nth == 0)
-      fail(ErrorKind::usage, "TRIREME_FAULT '", one,
-           "': calls are counted from 1, or * for every one");
+      fail(ErrorKind::usage, "TRIREME_FAULT '{}': calls are counted from 1, or * for every one",
+           one);
     check_action(parts[3], one);
     if (wanted_rank == -1 || wanted_rank == rank)
       faults.push_back({parts[0], nth == -1 ? 0 : nth, parts[3]});
@@ -113,7 +115,7 @@ void failpoint(std::string_view point) {
   if (*action == "exit") ::_exit(1);
   if (*action == "delay") std::this_thread::sleep_for(std::chrono::seconds(1));
   if (*action == "throw" || *action == "enospc")
-    fail(ErrorKind::resource, "fault injected at ", point);
+    fail(ErrorKind::resource, "fault injected at {}", point);
 }
 
 bool failpoint_triggered(std::string_view point) {

@@ -18,7 +18,7 @@ namespace {
 
 /// One write, so that the messages of several ranks do not mix within a line.
 void report(const char* program, std::string_view kind, std::string_view message) {
-  std::string text = cat(program, ": ", kind, ": ");
+  std::string text = formatted("{}: {}: ", program, kind);
   for (const char c : escape_controls(message)) {
     text += c;
     if (c == '\n') text += "  ";
@@ -38,7 +38,7 @@ int handle_current(const char* program) {
   } catch (...) {
     const Error error = current_error();
     if (error.kind() == ErrorKind::internal) {
-      report(program, "internal error", cat(error.what(), "; please report this"));
+      report(program, "internal error", formatted("{}; please report this", error.what()));
     } else {
       report(program, "error", error.what());
     }
@@ -54,7 +54,7 @@ bool reader_is_gone(int error) {
 
 [[noreturn]] void fail_output(int error) {
   if (reader_is_gone(error)) throw BrokenPipe();
-  fail(ErrorKind::resource, "cannot write standard output: ",
+  fail(ErrorKind::resource, "cannot write standard output: {}",
        error == 0 ? "an earlier write failed" : std::strerror(error));
 }
 

@@ -120,7 +120,7 @@ void stop_saves_first() noexcept {
 
 std::string signal_name(int number) {
   const char* name = ::sigabbrev_np(number);
-  return name == nullptr ? cat("signal ", number) : cat("SIG", name);
+  return name == nullptr ? formatted("signal {}", number) : formatted("SIG{}", name);
 }
 
 void leave_if_stop_asked() {

@@ -89,8 +89,10 @@ std::vector<std::uint64_t> quantize(const std::vector<double>& weights) {
   for (std::size_t i = 0; sum < kTable; ++i, ++sum) ++shares[by_remainder[i % shares.size()]];
   for (std::size_t s = 0; s < shares.size(); ++s) {
     if (shares[s] == 0) {
-      fail(ErrorKind::usage, "source ", s + 1, " of the blend has ", number_text(weights[s]),
-           " of the weight, under 1 / 65536: leave it out, or take data.blend_rule = megatron");
+      fail(
+          ErrorKind::usage,
+          "source {} of the blend has {} of the weight, under 1 / 65536: leave it out, or take data.blend_rule = megatron",
+          s + 1, number_text(weights[s]));
     }
   }
   return shares;
@@ -178,7 +180,7 @@ class MegatronBlend : public Blend {
 BlendRule parse_blend_rule(std::string_view text, std::string_view name) {
   if (text == name_of(BlendRule::table)) return BlendRule::table;
   if (text == name_of(BlendRule::megatron)) return BlendRule::megatron;
-  fail(ErrorKind::usage, name, " = ", text, ", must be table or megatron");
+  fail(ErrorKind::usage, "{} = {}, must be table or megatron", name, text);
 }
 
 std::string_view name_of(BlendRule rule) {
@@ -194,10 +196,10 @@ std::vector<double> normalize_weights(std::span<const double> weights) {
 
 std::unique_ptr<Blend> make_blend(std::span<const double> weights, BlendRule rule) {
   if (weights.empty() || weights.size() > kMaxSources)
-    fail(ErrorKind::usage, "a blend of ", weights.size(), " sources, must be 1 to ", kMaxSources);
+    fail(ErrorKind::usage, "a blend of {} sources, must be 1 to {}", weights.size(), kMaxSources);
   for (const double weight : weights) {
     if (!(weight > 0) || !std::isfinite(weight))
-      fail(ErrorKind::usage, "weight ", number_text(weight), " in a blend, must be more than 0");
+      fail(ErrorKind::usage, "weight {} in a blend, must be more than 0", number_text(weight));
   }
   const std::vector<double> shares = normalize_weights(weights);
   if (rule == BlendRule::megatron) return std::make_unique<MegatronBlend>(shares);

@@ -50,10 +50,10 @@ SampleOrder::SampleOrder(std::uint64_t num_samples, const OrderConfig& config)
       window_(std::max<std::uint64_t>(config.window, 1)),
       shuffle_(config.shuffle) {
   if (num_samples == 0 || num_samples >= std::uint64_t{1} << 62) {
-    fail(ErrorKind::usage, "a data order over ", num_samples, " samples, must be in [1, 2^62)");
+    fail(ErrorKind::usage, "a data order over {} samples, must be in [1, 2^62)", num_samples);
   }
   if (block_ > std::uint64_t{1} << 32 || window_ > std::uint64_t{1} << 20)
-    fail(ErrorKind::usage, "blocks of ", block_, " samples, windows of ", window_, ": too large");
+    fail(ErrorKind::usage, "blocks of {} samples, windows of {}: too large", block_, window_);
 }
 
 SamplePlace SampleOrder::place(std::uint64_t index) const noexcept {

@@ -31,7 +31,7 @@ class Parser {
     while (at_ < words_.size()) {
       phases.push_back(phase(phases.empty()));
       if (phases.size() > 1 && phases.back().first_step <= phases[phases.size() - 2].first_step)
-        wrong(cat("phases must start at rising steps, not at ", phases.back().first_step));
+        wrong(formatted("phases must start at rising steps, not at {}", phases.back().first_step));
       if (at_ < words_.size() && !skip(";")) wrong("expected + or ;");
       while (skip(";")) {
       }
@@ -122,7 +122,7 @@ class Parser {
       colon_ = true;
     }
     const auto value = parse_integer(text);
-    if (!value || *value < 1) wrong(cat("expected ", what, ", a whole number of 1 or more"));
+    if (!value || *value < 1) wrong(formatted("expected {}, a whole number of 1 or more", what));
     ++at_;
     if (!colon_ && skip(":")) colon_ = true;
     return *value;
@@ -138,11 +138,12 @@ class Parser {
         for (const auto& other : known) old = old || other == source.folders;
         for (const std::string& folder : source.folders) {
           if (!here.insert(folder).second)
-            fail(ErrorKind::usage, name_, ": ", folder, " is named twice in one phase");
+            fail(ErrorKind::usage, "{}: {} is named twice in one phase", name_, folder);
           if (!old && !folders.insert(folder).second) {
-            fail(ErrorKind::usage, name_, ": ", folder,
-                 " is shuffled with other sets in one phase and not in another, so samples would "
-                 "come twice: give every set a weight");
+            fail(
+                ErrorKind::usage,
+                "{}: {} is shuffled with other sets in one phase and not in another, so samples would come twice: give every set a weight",
+                name_, folder);
           }
         }
         if (!old) known.push_back(source.folders);
@@ -163,7 +164,7 @@ class Parser {
     for (std::size_t i = at_ < 4 ? 0 : at_ - 4; i < at_ && i < words_.size(); ++i)
       before += words_[i].text + " ";
     const std::string here = at_ < words_.size() ? words_[at_].text : "its end";
-    fail(ErrorKind::usage, name_, ": ", what, ", after '", before, "' at '", here, "'");
+    fail(ErrorKind::usage, "{}: {}, after '{}' at '{}'", name_, what, before, here);
   }
 
   std::string_view name_;
@@ -192,10 +193,10 @@ void refuse_texts(const std::string& path, std::string_view name) {
       texts = texts || is_text(it->path());
   }
   if (!texts) return;
-  fail(ErrorKind::usage, name, " = ", path,
-       " is text, a token set is needed: run `trireme-data pack --kind pretrain --tokenizer DIR "
-       "--input ",
-       path, " --seq-len 1024 --output SET` first, then give SET");
+  fail(
+      ErrorKind::usage,
+      "{} = {} is text, a token set is needed: run `trireme-data pack --kind pretrain --tokenizer DIR --input {} --seq-len 1024 --output SET` first, then give SET",
+      name, path, path);
 }
 
 std::vector<PlanPhase> read_plan(const std::string& value, std::string_view name) {

@@ -11,14 +11,14 @@ namespace {
 std::unique_ptr<Sequences> make_sequences(const TokenSet& set, const SampleConfig& config) {
   check_seq_len(config.seq_len, "train.seq_len");
   if (set.kind() == schema::kKindDpo) {
-    fail(ErrorKind::usage, set.folder().string(),
-         " is of kind dpo: it holds pairs, which are no sequences");
+    fail(ErrorKind::usage, "{} is of kind dpo: it holds pairs, which are no sequences",
+         set.folder().string());
   }
   if (config.cross_documents && config.packing != Packing::concat)
     fail(ErrorKind::usage, "data.cross_documents = true needs data.packing = concat");
   if (config.packing == Packing::concat && set.kind() != "pretrain") {
-    fail(ErrorKind::usage, set.folder().string(), " is of kind ", set.kind(),
-         ": data.packing = concat is for pretrain");
+    fail(ErrorKind::usage, "{} is of kind {}: data.packing = concat is for pretrain",
+         set.folder().string(), set.kind());
   }
   const DocumentRange documents = config.documents.value_or(DocumentRange{0, set.num_documents()});
   if (config.packing == Packing::concat)
@@ -31,7 +31,7 @@ std::unique_ptr<Sequences> make_sequences(const TokenSet& set, const SampleConfi
 Packing parse_packing(std::string_view text, std::string_view name) {
   if (text == name_of(Packing::best_fit)) return Packing::best_fit;
   if (text == name_of(Packing::concat)) return Packing::concat;
-  fail(ErrorKind::usage, name, " = ", text, ", must be best-fit or concat");
+  fail(ErrorKind::usage, "{} = {}, must be best-fit or concat", name, text);
 }
 
 std::string_view name_of(Packing packing) {
@@ -42,15 +42,18 @@ SampleSet::SampleSet(const TokenSet& set, const SampleConfig& config)
     : SampleSet(set, config.seq_len, make_sequences(set, config)) {
   if (config.cross_documents) joined_ = dynamic_cast<const ConcatSequences*>(sequences_.get());
   if (has_targets()) return;
-  const std::string part = config.documents ? cat(", documents ", config.documents->begin, " to ",
-                                                  config.documents->end, " (data.split),")
-                                            : std::string();
-  fail(ErrorKind::data, set.folder().string(), part,
-       size() == 0 ? cat(" holds no tokens: nothing to train on or to validate with; ")
-                   : cat(" has nothing to predict: at length ", seq_len_,
-                         " every piece of a document is one token or masked; "),
-       config.documents ? "give that part more documents (data.split), or pack" : "pack",
-       " documents of two tokens or more");
+  const std::string part = config.documents
+                               ? formatted(", documents {} to {} (data.split),",
+                                           config.documents->begin, config.documents->end)
+                               : std::string();
+  fail(
+      ErrorKind::data, "{}{}{}{} documents of two tokens or more", set.folder().string(), part,
+      size() == 0
+          ? formatted(" holds no tokens: nothing to train on or to validate with; ")
+          : formatted(
+                " has nothing to predict: at length {} every piece of a document is one token or masked; ",
+                seq_len_),
+      config.documents ? "give that part more documents (data.split), or pack" : "pack");
 }
 
 bool SampleSet::has_targets() const {
@@ -93,9 +96,8 @@ void SampleSet::read_checked(const TokenShard& shard, std::uint64_t begin,
     return id >= static_cast<std::int64_t>(set_->vocab_size());
   });
   if (outside != ids.end()) {
-    fail(ErrorKind::data, shard.path().string(), ": token ", *outside, " at ",
-         begin + static_cast<std::uint64_t>(outside - ids.begin()), ", the vocabulary has ",
-         set_->vocab_size());
+    fail(ErrorKind::data, "{}: token {} at {}, the vocabulary has {}", shard.path().string(),
+         *outside, begin + static_cast<std::uint64_t>(outside - ids.begin()), set_->vocab_size());
   }
 }
 
@@ -124,8 +126,8 @@ void SampleSet::fill_row(std::uint64_t position, std::int64_t row, Batch& batch)
   for (const Piece& piece : sequences_->pieces(position)) {
     const std::int64_t length = piece.segment.length;
     if (length == 0 || length > seq_len_ - used) {
-      fail(ErrorKind::data, set_->shard(piece.shard).path().string(), ": sequence ", position,
-           " of the set at length ", seq_len_, " is overfull");
+      fail(ErrorKind::data, "{}: sequence {} of the set at length {} is overfull",
+           set_->shard(piece.shard).path().string(), position, seq_len_);
     }
     fill_segment(piece, row * seq_len_ + used, batch);
     used += length;
@@ -172,8 +174,8 @@ Batch start_batch(std::span<const std::int64_t> indices, std::int64_t seq_len) {
   batch.T = seq_len;
   const std::int64_t total = batch.B * batch.T;
   if (total > std::numeric_limits<std::int32_t>::max()) {
-    fail(ErrorKind::usage, "a batch of ", batch.B, " x ", batch.T,
-         " tokens, must be under 2^31: lower train.micro_batch");
+    fail(ErrorKind::usage, "a batch of {} x {} tokens, must be under 2^31: lower train.micro_batch",
+         batch.B, batch.T);
   }
   batch.tokens.resize(static_cast<std::size_t>(total));
   batch.targets.assign(static_cast<std::size_t>(total), kIgnoreTarget);

@@ -12,8 +12,8 @@ namespace {
 template <class T>
 void must_agree(const TokenSet& set, const TokenSet& first, const char* what, T mine, T other) {
   if (mine == other) return;
-  fail(ErrorKind::usage, set.folder().string(), " has ", what, " ", mine, ", ",
-       first.folder().string(), " has ", other, ": the sets of one run must agree");
+  fail(ErrorKind::usage, "{} has {} {}, {} has {}: the sets of one run must agree",
+       set.folder().string(), what, mine, first.folder().string(), other);
 }
 
 void check_alike(const TokenSet& set, const TokenSet& first) {
@@ -53,7 +53,7 @@ class SampleStream::Builder {
   [[nodiscard]] std::int64_t first_sample(const PlanPhase& plan) const {
     std::int64_t sample = 0;
     if (__builtin_mul_overflow(plan.first_step - 1, config_.global_batch, &sample))
-      fail(ErrorKind::usage, "data.path: no run comes to step ", plan.first_step);
+      fail(ErrorKind::usage, "data.path: no run comes to step {}", plan.first_step);
     return sample;
   }
 
@@ -113,7 +113,7 @@ class SampleStream::Builder {
 
   void add_leg(std::size_t index, std::int64_t seq_len) {
     Source& source = parts_->sources[index];
-    const std::string number = cat("/", index, "/", source.legs.size());
+    const std::string number = formatted("/{}/{}", index, source.legs.size());
     Leg leg;
     leg.seq_len = seq_len;
     if (!source.legs.empty()) leg.rest = SampleUnion(rest_of(source, seq_len), order(number + "r"));
@@ -131,8 +131,9 @@ class SampleStream::Builder {
   /// What the epoch under way in the last leg has left, at another length.
   std::vector<const SampleSet*> rest_of(const Source& source, std::int64_t seq_len) {
     if (config_.packing == Packing::concat) {
-      fail(ErrorKind::usage, "data.path changes the sequence length of ", source.folders.front(),
-           " to ", seq_len, ", which needs data.packing = best-fit");
+      fail(ErrorKind::usage,
+           "data.path changes the sequence length of {} to {}, which needs data.packing = best-fit",
+           source.folders.front(), seq_len);
     }
     const Leg& last = source.legs.back();
     const bool in_rest = source.consumed_of_leg < last.rest.size();

@@ -34,15 +34,15 @@ bool is_plain(const StreamConfig& config) {
 
 [[noreturn]] void differ(const std::string& checkpoint, const std::string& what,
                          const std::string& here, const std::string& there) {
-  fail(ErrorKind::usage, "this data does not continue ", checkpoint, ": ", what, " is ", here,
-       ", the checkpoint has ", there,
-       "\nWhat comes before the checkpoint must stay; append a phase that starts after it, or give "
-       "another --run to start anew.");
+  fail(
+      ErrorKind::usage,
+      "this data does not continue {}: {} is {}, the checkpoint has {}\nWhat comes before the checkpoint must stay; append a phase that starts after it, or give another --run to start anew.",
+      checkpoint, what, here, there);
 }
 
 const Json& member(const Json& json, const char* key, const std::string& where) {
   const auto found = json.find(key);
-  if (found == json.end()) fail(ErrorKind::data, where, ": key '", key, "' is missing");
+  if (found == json.end()) fail(ErrorKind::data, "{}: key '{}' is missing", where, key);
   return *found;
 }
 
@@ -60,10 +60,10 @@ void check_sources(const Json& here, const Json& there, const std::string& where
                    const std::string& checkpoint) {
   for (std::size_t s = 0; s < std::min(here.size(), there.size()); ++s) {
     if (member(here[s], "content_xxh3", where) != member(there[s], "content_xxh3", where)) {
-      fail(ErrorKind::usage, "--data holds other tokens than ", checkpoint,
-           " was trained on: source ", s + 1, " of data.path has content ",
-           here[s]["content_xxh3"].dump(), ", the checkpoint's has ",
-           there[s]["content_xxh3"].dump());
+      fail(
+          ErrorKind::usage,
+          "--data holds other tokens than {} was trained on: source {} of data.path has content {}, the checkpoint's has {}",
+          checkpoint, s + 1, here[s]["content_xxh3"].dump(), there[s]["content_xxh3"].dump());
     }
   }
 }
@@ -80,7 +80,7 @@ void check_phases(const Json& here, const Json& there, const std::string& where,
                              ? Json(1)  // of checkpoints older than the key
                              : member(there[p], item.key().c_str(), where);
       if (item.value() != saved) {
-        differ(checkpoint, cat(item.key(), " of phase ", p + 1, " of data.path"),
+        differ(checkpoint, formatted("{} of phase {} of data.path", item.key(), p + 1),
                item.value().dump(), saved.dump());
       }
     }
@@ -114,8 +114,9 @@ std::string SampleStream::content_hash() const {
     return sources.front().sets.front()->content_hash();
   std::string text = settings_of(config).dump();
   for (const Phase::Entry& entry : first.entries) {
-    text += cat("\n", number_text(entry.weight));
-    for (const TokenSet* set : sources[entry.source].sets) text += cat(" ", set->content_hash());
+    text += formatted("\n{}", number_text(entry.weight));
+    for (const TokenSet* set : sources[entry.source].sets)
+      text += formatted(" {}", set->content_hash());
   }
   return xxh3_128_hex(text);
 }
@@ -123,11 +124,11 @@ std::string SampleStream::content_hash() const {
 std::string SampleStream::plan_hash() const {
   std::string text = settings_of(parts_->config).dump();
   for (const Phase& phase : parts_->phases) {
-    text += cat("\n", phase.begin, " ", phase.seq_len);
+    text += formatted("\n{} {}", phase.begin, phase.seq_len);
     for (const Phase::Entry& entry : phase.entries) {
-      text += cat("\n", number_text(entry.weight));
+      text += formatted("\n{}", number_text(entry.weight));
       for (const TokenSet* set : parts_->sources[entry.source].sets)
-        text += cat(" ", set->content_hash());
+        text += formatted(" {}", set->content_hash());
     }
   }
   return xxh3_128_hex(text);
@@ -174,17 +175,17 @@ void SampleStream::check_state(const std::map<std::string, std::string>& values,
   if (saved == values.end()) {  // written before there were plans: of one whole set
     const auto hash = values.find(kContentHash);
     if (hash == values.end() || hash->second != content_hash())
-      fail(ErrorKind::usage, "--data holds other tokens than ", checkpoint, " was trained on");
+      fail(ErrorKind::usage, "--data holds other tokens than {} was trained on", checkpoint);
     if (here["phases"].size() != 1)
       differ(checkpoint, "the number of phases begun before it", here["phases"].dump(), "1");
     if (here["phases"][0].contains(kPackingRuleKey))
       differ(checkpoint, kPackingRuleKey, here["phases"][0][kPackingRuleKey].dump(), "1");
     return;
   }
-  const std::string where = cat(checkpoint, ": ", kPlan);
+  const std::string where = formatted("{}: {}", checkpoint, kPlan);
   const Json there = parse_json(saved->second, where);
   if (json_get<std::int64_t>(there, "version", where) != kStateVersion)
-    fail(ErrorKind::data, where, ": version is not ", kStateVersion);
+    fail(ErrorKind::data, "{}: version is not {}", where, kStateVersion);
   const Json& sources = member(there, "sources", where);
   check_settings(here["settings"], member(there, "settings", where), where, checkpoint);
   check_sources(here["sources"], sources, where, checkpoint);

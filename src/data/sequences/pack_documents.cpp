@@ -194,7 +194,7 @@ std::vector<Piece> cut_documents(std::span<const std::uint64_t> doc_offset, std:
   for (std::size_t doc = 0; doc + 1 < doc_offset.size(); ++doc) {
     const std::uint64_t length = doc_offset[doc + 1] - doc_offset[doc];
     if (length > kNone)
-      fail(ErrorKind::data, "document ", doc, " has ", length, " tokens, must be under 2^32");
+      fail(ErrorKind::data, "document {} has {} tokens, must be under 2^32", doc, length);
     for (std::uint64_t begin = 0; begin < length; begin += seq_len) {
       pieces.push_back({static_cast<std::uint32_t>(doc), static_cast<std::uint32_t>(begin),
                         static_cast<std::uint32_t>(std::min(seq_len, length - begin))});
@@ -231,14 +231,14 @@ PackTable make_table(const std::vector<Piece>& pieces,
 
 void check_seq_len(std::int64_t seq_len, const char* name) {
   if (seq_len < 2 || seq_len > std::int64_t{1} << 24) {
-    fail(ErrorKind::usage, name, " = ", seq_len, ", must be in [2, 16777216]");
+    fail(ErrorKind::usage, "{} = {}, must be in [2, 16777216]", name, seq_len);
   }
 }
 
 PackTable pack_documents(std::span<const std::uint64_t> doc_offset, std::int64_t seq_len) {
   check_seq_len(seq_len, "sequence length");
   if (doc_offset.size() > kNone)
-    fail(ErrorKind::data, "a shard with ", doc_offset.size(), " documents, must be under 2^32");
+    fail(ErrorKind::data, "a shard with {} documents, must be under 2^32", doc_offset.size());
   const auto length = static_cast<std::size_t>(seq_len);
   const std::vector<Piece> pieces = cut_documents(doc_offset, length);
   const PiecePool pool(pieces);

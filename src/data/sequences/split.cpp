@@ -27,15 +27,15 @@ Split Split::parse(std::string_view text, std::string_view name) {
     const std::size_t comma = rest.find(',');
     const auto share = parse_number(trim(rest.substr(0, comma)));
     if (!share || *share < 0 || count == shares.size()) {
-      fail(ErrorKind::usage, name, " = ", text,
-           ", must be one to three numbers of 0 or more, as in 969,30,1");
+      fail(ErrorKind::usage, "{} = {}, must be one to three numbers of 0 or more, as in 969,30,1",
+           name, text);
     }
     shares[count++] = *share;
     sum += *share;
     if (comma == std::string_view::npos) break;
     rest.remove_prefix(comma + 1);
   }
-  if (!(sum > 0)) fail(ErrorKind::usage, name, " = ", text, ", must not be all 0");
+  if (!(sum > 0)) fail(ErrorKind::usage, "{} = {}, must not be all 0", name, text);
   Split split;
   for (std::size_t i = 0; i < shares.size(); ++i)
     split.ends_[i + 1] = split.ends_[i] + shares[i] / sum;

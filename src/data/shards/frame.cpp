@@ -70,16 +70,17 @@ void write_footer(int fd, const Frame& frame, const std::filesystem::path& path)
 
 Frame check_frame(int fd, std::uint64_t file_bytes, const std::filesystem::path& path) {
   if (file_bytes < kFooterBytes) {
-    fail(ErrorKind::data, path.string(), ": ", file_bytes,
-         " bytes are no shard: truncated, or not made by pack");
+    fail(ErrorKind::data, "{}: {} bytes are no shard: truncated, or not made by pack",
+         path.string(), file_bytes);
   }
   const std::uint64_t begin = file_bytes - kFooterBytes;
   Footer footer{};
   read_all(fd, footer, begin, path);
   if (std::memcmp(footer.data(), kMagic.data(), kMagic.size()) != 0 ||
       get_u64(footer, kSelfBegin) != self_hash(footer)) {
-    fail(ErrorKind::data, path.string(), ": footer (bytes ", begin, "..", file_bytes,
-         ") is damaged: the file is truncated, or was not made by pack");
+    fail(ErrorKind::data,
+         "{}: footer (bytes {}..{}) is damaged: the file is truncated, or was not made by pack",
+         path.string(), begin, file_bytes);
   }
   Frame frame{get_u64(footer, 8),
               get_u64(footer, 16),
@@ -88,13 +89,13 @@ Frame check_frame(int fd, std::uint64_t file_bytes, const std::filesystem::path&
   const bool fits = frame.hdf5_bytes == begin && frame.tokens_offset <= begin &&
                     frame.tokens_bytes <= begin - frame.tokens_offset;
   if (!fits) {
-    fail(ErrorKind::data, path.string(), ": ", begin, " bytes before the footer, it names ",
-         frame.hdf5_bytes, ": bytes were lost or added");
+    fail(ErrorKind::data, "{}: {} bytes before the footer, it names {}: bytes were lost or added",
+         path.string(), begin, frame.hdf5_bytes);
   }
   if (hash_frame(fd, frame, path) != frame.xxh3) {
-    fail(ErrorKind::data, path.string(),
-         ": damaged outside the tokens: header and tables in bytes 0..", frame.tokens_offset,
-         " or ", frame.tokens_offset + frame.tokens_bytes, "..", begin);
+    fail(ErrorKind::data,
+         "{}: damaged outside the tokens: header and tables in bytes 0..{} or {}..{}",
+         path.string(), frame.tokens_offset, frame.tokens_offset + frame.tokens_bytes, begin);
   }
   return frame;
 }

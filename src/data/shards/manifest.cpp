@@ -24,7 +24,7 @@ std::optional<std::int64_t> read_id(const Json& json, std::string_view key,
 
 const Json& member(const Json& json, const char* key, std::string_view where) {
   const auto found = json.find(key);
-  if (found == json.end()) fail(ErrorKind::data, where, ": key '", key, "' is missing");
+  if (found == json.end()) fail(ErrorKind::data, "{}: key '{}' is missing", where, key);
   return *found;
 }
 
@@ -42,7 +42,7 @@ ShardEntry shard_from_json(const Json& json, std::size_t index, std::string_view
   ShardEntry shard;
   shard.file = json_get<std::string>(json, "file", where);
   if (shard.file != schema::shard_name(index)) {
-    fail(ErrorKind::data, where, ": shard ", index, " is '", shard.file, "', must be ",
+    fail(ErrorKind::data, "{}: shard {} is '{}', must be {}", where, index, shard.file,
          schema::shard_name(index));
   }
   shard.bytes = json_get<std::uint64_t>(json, "bytes", where);
@@ -81,9 +81,10 @@ Json body_to_json(const Manifest& manifest) {
 void check_self_hash(std::string_view text, const std::filesystem::path& path) {
   const std::size_t at = text.rfind(kHashKey);
   if (at == std::string_view::npos ||
-      text.substr(at + kHashKey.size()) != cat(xxh3_128_hex(text.substr(0, at)), "\"\n}\n")) {
-    fail(ErrorKind::data, path.string(),
-         ": damaged: its own checksum does not match (or it was edited by hand)");
+      text.substr(at + kHashKey.size()) !=
+          formatted("{}\"\n}}\n", xxh3_128_hex(text.substr(0, at)))) {
+    fail(ErrorKind::data, "{}: damaged: its own checksum does not match (or it was edited by hand)",
+         path.string());
   }
 }
 
@@ -96,7 +97,7 @@ std::string Manifest::to_text() {
   std::string text = json.dump(2);
   text.resize(text.size() - 2);  // "\n}"
   const std::string hash = xxh3_128_hex(text);
-  return cat(text, kHashKey, hash, "\"\n}\n");
+  return formatted("{}{}{}\"\n}}\n", text, kHashKey, hash);
 }
 
 Manifest Manifest::from_text(std::string_view text, const std::filesystem::path& path) {
@@ -106,8 +107,8 @@ Manifest Manifest::from_text(std::string_view text, const std::filesystem::path&
   const auto format = json_get<std::string>(json, "format", where);
   const auto version = json_get<std::uint64_t>(json, "version", where);
   if (format != schema::kFormat || version != schema::kVersion) {
-    fail(ErrorKind::data, where, ": format ", format, " version ", version, ", this program reads ",
-         schema::kFormat, " version ", schema::kVersion);
+    fail(ErrorKind::data, "{}: format {} version {}, this program reads {} version {}", where,
+         format, version, schema::kFormat, schema::kVersion);
   }
   Manifest manifest;
   manifest.kind = json_get<std::string>(json, "kind", where);
@@ -123,7 +124,7 @@ Manifest Manifest::from_text(std::string_view text, const std::filesystem::path&
   for (const auto& item : files.items()) {
     const std::string& name = item.key();
     if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos) {
-      fail(ErrorKind::data, where, ": tokenizer file name '", name, "' is not a plain name");
+      fail(ErrorKind::data, "{}: tokenizer file name '{}' is not a plain name", where, name);
     }
     manifest.tokenizer_files[name] = json_get<std::string>(files, name, where);
   }
@@ -135,7 +136,8 @@ Manifest Manifest::from_text(std::string_view text, const std::filesystem::path&
   }
   manifest.counts = counts_from_json(member(json, "counts", where), where);
   for (const Json& bad : member(json, "bad", where)) {
-    if (!bad.is_string()) fail(ErrorKind::data, where, ": bad lists something that is not a text");
+    if (!bad.is_string())
+      fail(ErrorKind::data, "{}: bad lists something that is not a text", where);
     manifest.bad.push_back(bad.get<std::string>());
   }
   for (const Json& shard : member(json, "shards", where)) {

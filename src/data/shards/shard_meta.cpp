@@ -35,7 +35,7 @@ ShardCounts& ShardCounts::operator+=(const ShardCounts& other) noexcept {
 
 DType token_dtype_for(std::uint64_t vocab_size) {
   if (vocab_size == 0 || vocab_size > std::uint64_t{1} << 31) {
-    fail(ErrorKind::usage, "vocabulary of ", vocab_size, " tokens, must be in [1, 2^31]");
+    fail(ErrorKind::usage, "vocabulary of {} tokens, must be in [1, 2^31]", vocab_size);
   }
   return vocab_size <= 65536 ? DType::u16 : DType::u32;
 }
@@ -65,13 +65,13 @@ Json packs_to_json(const std::map<std::int64_t, std::uint64_t>& packs) {
 
 std::map<std::int64_t, std::uint64_t> packs_from_json(const Json& json, std::string_view where) {
   std::map<std::int64_t, std::uint64_t> packs;
-  if (!json.is_object()) fail(ErrorKind::data, where, ": packs is not an object");
+  if (!json.is_object()) fail(ErrorKind::data, "{}: packs is not an object", where);
   for (const auto& [key, value] : json.items()) {
     std::int64_t seq_len = 0;
     const auto [end, code] = std::from_chars(key.data(), key.data() + key.size(), seq_len);
     if (code != std::errc{} || end != key.data() + key.size() || seq_len < 2 ||
         !value.is_number_unsigned()) {
-      fail(ErrorKind::data, where, ": packs has a bad entry '", key, "'");
+      fail(ErrorKind::data, "{}: packs has a bad entry '{}'", where, key);
     }
     packs[seq_len] = value.get<std::uint64_t>();
   }
@@ -99,7 +99,7 @@ ShardMeta meta_from_text(std::string_view text, std::string_view where) {
   const auto name = json_get<std::string>(json, "token_dtype", where);
   const auto dtype = dtype_from_name(name);
   if (dtype != DType::u16 && dtype != DType::u32) {
-    fail(ErrorKind::data, where, ": token_dtype = ", name, ", must be u16 or u32");
+    fail(ErrorKind::data, "{}: token_dtype = {}, must be u16 or u32", where, name);
   }
   meta.token_dtype = *dtype;
   meta.vocab_size = json_get<std::uint64_t>(json, "vocab_size", where);
@@ -107,9 +107,9 @@ ShardMeta meta_from_text(std::string_view text, std::string_view where) {
   meta.shard_index = json_get<std::uint64_t>(json, "shard_index", where);
   meta.shard_count = json_get<std::uint64_t>(json, "shard_count", where);
   meta.input_xxh3 = json_get<std::string>(json, "input_xxh3", where);
-  if (!json.contains("counts")) fail(ErrorKind::data, where, ": key 'counts' is missing");
+  if (!json.contains("counts")) fail(ErrorKind::data, "{}: key 'counts' is missing", where);
   meta.counts = counts_from_json(json["counts"], where);
-  if (!json.contains("packs")) fail(ErrorKind::data, where, ": key 'packs' is missing");
+  if (!json.contains("packs")) fail(ErrorKind::data, "{}: key 'packs' is missing", where);
   meta.packs = packs_from_json(json["packs"], where);
   return meta;
 }

@@ -17,7 +17,7 @@ std::uint64_t size_of_file(int fd, const std::filesystem::path& path) {
   struct stat info {};
 
   if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
-    fail(ErrorKind::data, path.string(), " is not a regular file");
+    fail(ErrorKind::data, "{} is not a regular file", path.string());
   return static_cast<std::uint64_t>(info.st_size);
 }
 
@@ -25,10 +25,10 @@ void check_format(const Hdf5File& file, const std::filesystem::path& path) {
   const std::string format = file.attribute_text("format");
   const std::uint64_t version = file.attribute_number("version");
   if (format != schema::kFormat)
-    fail(ErrorKind::data, path.string(), ": format '", format, "', must be ", schema::kFormat);
+    fail(ErrorKind::data, "{}: format '{}', must be {}", path.string(), format, schema::kFormat);
   if (version != schema::kVersion) {
-    fail(ErrorKind::data, path.string(), ": shard format version ", version,
-         ", this program reads version ", schema::kVersion);
+    fail(ErrorKind::data, "{}: shard format version {}, this program reads version {}",
+         path.string(), version, schema::kVersion);
   }
 }
 
@@ -54,15 +54,15 @@ void TokenShard::locate_tables() {
     const Hdf5Dataset info = file.dataset(name);
     const bool is_pairs = name.ends_with("_span") || name == schema::kLossSpan;
     if (is_pairs ? info.shape.size() != 2 || info.shape[1] != 2 : info.shape.size() != 1) {
-      fail(ErrorKind::data, path_.string(), ": ", name, " has ", info.shape.size(),
-           " dimensions, must ", is_pairs ? "be [S, 2]" : "have 1");
+      fail(ErrorKind::data, "{}: {} has {} dimensions, must {}", path_.string(), name,
+           info.shape.size(), is_pairs ? "be [S, 2]" : "have 1");
     }
     const std::uint64_t bytes = info.count() * size_of(info.dtype);
     const bool inside = info.count() == 0 || (info.offset && info.count() <= frame_.hdf5_bytes &&
                                               *info.offset <= frame_.hdf5_bytes &&
                                               bytes <= frame_.hdf5_bytes - *info.offset);
     if (!inside)
-      fail(ErrorKind::data, path_.string(), ": ", name, " is not contiguous inside the file");
+      fail(ErrorKind::data, "{}: {} is not contiguous inside the file", path_.string(), name);
     tables_[name] = {info.offset.value_or(0), info.count(), info.dtype};
   };
   for (const char* name :
@@ -73,7 +73,7 @@ void TokenShard::locate_tables() {
   const Table& meta = table(schema::kMeta);
   const auto text = read_table<std::uint8_t>(schema::kMeta, 0, meta.count);
   meta_ = meta_from_text({reinterpret_cast<const char*>(text.data()), text.size()},
-                         cat(path_.string(), ":", schema::kMeta));
+                         formatted("{}:{}", path_.string(), schema::kMeta));
   for (const char* name : target_tables()) locate(name);
   if (file.has(schema::kDocLine)) locate(schema::kDocLine);
   for (const auto& entry : meta_.packs) {
@@ -86,8 +86,8 @@ void TokenShard::locate_tables() {
 void TokenShard::expect_table(const std::string& name, DType dtype, std::uint64_t count) const {
   const Table& found = table(name);
   if (found.dtype == dtype && found.count == count) return;
-  fail(ErrorKind::data, path_.string(), ": ", name, " is ", dtype_name(found.dtype), " [",
-       found.count, "], must be ", dtype_name(dtype), " [", count, "]");
+  fail(ErrorKind::data, "{}: {} is {} [{}], must be {} [{}]", path_.string(), name,
+       dtype_name(found.dtype), found.count, dtype_name(dtype), count);
 }
 
 void TokenShard::check_shape() const {
@@ -111,14 +111,14 @@ void TokenShard::check_shape() const {
   const Table& tokens = table(schema::kTokens);
   if (counts.tokens != 0 && (tokens.offset != frame_.tokens_offset ||
                              counts.tokens * size_of(tokens.dtype) != frame_.tokens_bytes)) {
-    fail(ErrorKind::data, path_.string(), ": footer and HDF5 disagree where /tokens lies");
+    fail(ErrorKind::data, "{}: footer and HDF5 disagree where /tokens lies", path_.string());
   }
 }
 
 const TokenShard::Table& TokenShard::table(const std::string& name) const {
   const auto found = tables_.find(name);
   if (found == tables_.end())
-    fail(ErrorKind::internal, path_.string(), ": table ", name, " was not located");
+    fail(ErrorKind::internal, "{}: table {} was not located", path_.string(), name);
   return found->second;
 }
 
@@ -126,7 +126,7 @@ int TokenShard::file() const {
   if (!live_->fd) {
     Fd fd = open_read(path_);
     if (size_of_file(fd.get(), path_) != frame_.hdf5_bytes + kFooterBytes) {
-      fail(ErrorKind::data, path_.string(), ": changed size while in use");
+      fail(ErrorKind::data, "{}: changed size while in use", path_.string());
     }
     live_->fd = std::move(fd);
   }
@@ -148,10 +148,10 @@ std::vector<T> TokenShard::read_table(const std::string& name, std::uint64_t beg
                                       std::uint64_t count) const {
   const Table& at = table(name);
   if (size_of(at.dtype) != sizeof(T))
-    fail(ErrorKind::data, path_.string(), ": ", name, " is ", dtype_name(at.dtype));
+    fail(ErrorKind::data, "{}: {} is {}", path_.string(), name, dtype_name(at.dtype));
   if (count > at.count || begin > at.count - count) {
-    fail(ErrorKind::data, path_.string(), ": ", name, " has ", at.count, " entries, wanted ", begin,
-         "..", begin + count);
+    fail(ErrorKind::data, "{}: {} has {} entries, wanted {}..{}", path_.string(), name, at.count,
+         begin, begin + count);
   }
   std::vector<T> values(count);
   if (count != 0)
@@ -171,8 +171,8 @@ void TokenShard::check_block(std::uint64_t block) const {
   read_bytes(frame_.tokens_offset + begin * width, bytes);
   if (xxh3_64(bytes) != read_table<std::uint64_t>(schema::kIntegrity, block, 1)[0]) {
     const std::uint64_t at = frame_.tokens_offset + begin * width;
-    fail(ErrorKind::data, path_.string(), ": ", schema::kTokens, " is damaged in block ", block,
-         " (tokens ", begin, "..", begin + count, ", bytes ", at, "..", at + bytes.size(), ")");
+    fail(ErrorKind::data, "{}: {} is damaged in block {} (tokens {}..{}, bytes {}..{})",
+         path_.string(), schema::kTokens, block, begin, begin + count, at, at + bytes.size());
   }
   const std::lock_guard lock(live_->mutex);
   live_->checked[block] = true;
@@ -192,8 +192,8 @@ void TokenShard::verify_tokens() const {
 void TokenShard::read_tokens(std::uint64_t begin, std::span<std::int64_t> ids) const {
   if (ids.empty()) return;
   if (ids.size() > num_tokens() || begin > num_tokens() - ids.size()) {
-    fail(ErrorKind::data, path_.string(), ": ", schema::kTokens, " has ", num_tokens(),
-         " entries, wanted ", begin, "..", begin + ids.size());
+    fail(ErrorKind::data, "{}: {} has {} entries, wanted {}..{}", path_.string(), schema::kTokens,
+         num_tokens(), begin, begin + ids.size());
   }
   const std::uint64_t last = (begin + ids.size() - 1) / schema::kBlockTokens;
   for (std::uint64_t block = begin / schema::kBlockTokens; block <= last; ++block)
@@ -242,7 +242,7 @@ std::vector<Segment> TokenShard::segments(std::int64_t seq_len, std::uint64_t se
   const std::string group = schema::pack_group(seq_len);
   const auto ends = read_table<std::uint64_t>(group + "/seq_ptr", sequence, 2);
   if (ends[1] < ends[0] || ends[1] - ends[0] > static_cast<std::uint64_t>(seq_len)) {
-    fail(ErrorKind::data, path_.string(), ": ", group, "/seq_ptr falls or jumps at sequence ",
+    fail(ErrorKind::data, "{}: {}/seq_ptr falls or jumps at sequence {}", path_.string(), group,
          sequence);
   }
   const std::uint64_t count = ends[1] - ends[0];

@@ -16,7 +16,7 @@ void check_spans(std::span<const Span> spans, std::uint64_t limit, const std::st
   std::uint32_t last = 0;
   for (const Span& span : spans) {
     if (span.begin < last || span.end <= span.begin || span.end > limit)
-      fail(ErrorKind::data, where, ": spans overlap or leave the document");
+      fail(ErrorKind::data, "{}: spans overlap or leave the document", where);
     last = span.end;
   }
 }
@@ -52,10 +52,10 @@ std::vector<Span> TokenShard::read_spans(const char* ptr, const char* span, std:
   const auto ends = read_table<std::uint64_t>(ptr, doc, 2);
   const std::uint64_t stored = table(span).count / 2;
   if (ends[1] < ends[0] || ends[1] > stored)
-    fail(ErrorKind::data, path_.string(), ": ", ptr, " falls or jumps at document ", doc);
+    fail(ErrorKind::data, "{}: {} falls or jumps at document {}", path_.string(), ptr, doc);
   std::vector<Span> spans =
       to_spans(read_table<std::uint32_t>(span, 2 * ends[0], 2 * (ends[1] - ends[0])));
-  check_spans(spans, limit, cat(path_.string(), ": ", span, " of document ", doc));
+  check_spans(spans, limit, formatted("{}: {} of document {}", path_.string(), span, doc));
   return spans;
 }
 
@@ -70,10 +70,10 @@ SpanTable TokenShard::target_spans() const {
   result.ptr = read_table<std::uint64_t>(schema::kLossPtr, 0, num_documents() + 1);
   result.spans =
       to_spans(read_table<std::uint32_t>(schema::kLossSpan, 0, table(schema::kLossSpan).count));
-  const std::string where = cat(path_.string(), ": ", schema::kLossSpan);
+  const std::string where = formatted("{}: {}", path_.string(), schema::kLossSpan);
   for (std::uint64_t doc = 0; doc < num_documents(); ++doc) {
     if (result.ptr[doc + 1] < result.ptr[doc] || result.ptr[doc + 1] > result.spans.size())
-      fail(ErrorKind::data, path_.string(), ": ", schema::kLossPtr, " falls or jumps at ", doc);
+      fail(ErrorKind::data, "{}: {} falls or jumps at {}", path_.string(), schema::kLossPtr, doc);
     check_spans(result.of(doc), offsets[doc + 1] - offsets[doc], where);
   }
   return result;
@@ -87,8 +87,8 @@ Pair TokenShard::pair(std::uint64_t doc) const {
   const auto ends = read_table<std::uint64_t>(schema::kDocOffset, doc, 2);
   const std::uint64_t total = std::uint64_t{result.prompt_len} + chosen_len + rejected_len;
   if (ends[1] < ends[0] || ends[1] - ends[0] != total) {
-    fail(ErrorKind::data, path_.string(), ": the lengths of pair ", doc,
-         " are not those of its document");
+    fail(ErrorKind::data, "{}: the lengths of pair {} are not those of its document",
+         path_.string(), doc);
   }
   const auto fill = [&](Pair::Side& side, std::uint64_t begin, std::uint32_t length) {
     side.ids.resize(std::size_t{result.prompt_len} + length);

@@ -143,7 +143,7 @@ std::filesystem::path write_shard(const std::filesystem::path& folder,
 
   const std::string name = schema::shard_name(content.meta.shard_index);
   const std::filesystem::path temporary =
-      folder / cat(schema::kTemporaryPrefix, name, '.', ::getpid());
+      folder / formatted("{}{}.{}", schema::kTemporaryPrefix, name, ::getpid());
   const std::filesystem::path target = folder / name;
   remove_tree(temporary);
   try {

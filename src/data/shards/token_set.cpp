@@ -14,13 +14,14 @@ TokenSet TokenSet::open(const std::filesystem::path& folder, const TokenSetOptio
   set.options_ = options;
   const std::filesystem::path path = folder / schema::kManifest;
   if (!std::filesystem::exists(folder)) {
-    fail(ErrorKind::data, "there is no token set ", folder.string(),
-         folder.is_relative() ? cat(" in ", std::filesystem::current_path().string()) : "");
+    fail(ErrorKind::data, "there is no token set {}{}", folder.string(),
+         folder.is_relative() ? formatted(" in {}", std::filesystem::current_path().string()) : "");
   }
   if (!std::filesystem::exists(path)) {
-    fail(ErrorKind::data, folder.string(), " is not a finished token set: it has no ",
-         schema::kManifest,
-         " (run `trireme-data pack`; the same command again goes on where it stopped)");
+    fail(
+        ErrorKind::data,
+        "{} is not a finished token set: it has no {} (run `trireme-data pack`; the same command again goes on where it stopped)",
+        folder.string(), schema::kManifest);
   }
   set.manifest_ = Manifest::from_text(read_file(path), path);
   set.live_ = std::make_unique<Live>();
@@ -34,8 +35,8 @@ std::map<std::string, std::string> TokenSet::tokenizer_files() const {
     const std::filesystem::path path = folder_ / schema::kTokenizerFolder / name;
     std::string content = read_file(path);
     if (xxh3_128_hex(content) != hash) {
-      fail(ErrorKind::data, path.string(), ": damaged: checksum ", xxh3_128_hex(content),
-           ", the manifest says ", hash);
+      fail(ErrorKind::data, "{}: damaged: checksum {}, the manifest says {}", path.string(),
+           xxh3_128_hex(content), hash);
     }
     files[name] = std::move(content);
   }
@@ -53,8 +54,8 @@ const TokenShard& TokenSet::shard(std::size_t index) const {
     if (opened->frame().xxh3 != entry.frame_xxh3 ||
         opened->frame().hdf5_bytes + kFooterBytes != entry.bytes ||
         opened->meta().counts != entry.counts || opened->meta().packs != entry.packs) {
-      fail(ErrorKind::data, opened->path().string(), ": is not the shard that ", schema::kManifest,
-           " lists (another hash)");
+      fail(ErrorKind::data, "{}: is not the shard that {} lists (another hash)",
+           opened->path().string(), schema::kManifest);
     }
     slot = std::move(opened);
   }
@@ -74,7 +75,7 @@ void TokenSet::verify(bool fast) const {
                        name.starts_with(schema::kTemporaryPrefix) ||
                        std::any_of(manifest_.shards.begin(), manifest_.shards.end(),
                                    [&](const ShardEntry& shard) { return shard.file == name; });
-    if (!known) fail(ErrorKind::data, entry.path().string(), ": is not part of this token set");
+    if (!known) fail(ErrorKind::data, "{}: is not part of this token set", entry.path().string());
   }
   static_cast<void>(tokenizer_files());
   ShardCounts counts;
@@ -86,8 +87,8 @@ void TokenSet::verify(bool fast) const {
     counts += fresh.meta().counts;
   }
   if (counts != manifest_.counts) {
-    fail(ErrorKind::data, (folder_ / schema::kManifest).string(),
-         ": its counts are not the sum of its shards");
+    fail(ErrorKind::data, "{}: its counts are not the sum of its shards",
+         (folder_ / schema::kManifest).string());
   }
 }
 

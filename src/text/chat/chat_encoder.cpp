@@ -59,7 +59,7 @@ SpecialInContent parse_special_in_content(std::string_view name) {
   if (name == "text") return SpecialInContent::text;
   if (name == "allow") return SpecialInContent::allow;
   if (name == "error") return SpecialInContent::error;
-  fail(ErrorKind::usage, "--special-in-content ", name, ", must be text, allow or error");
+  fail(ErrorKind::usage, "--special-in-content {}, must be text, allow or error", name);
 }
 
 ChatEncoder::ChatEncoder(Tokenizer tokenizer, SpecialInContent special)
@@ -171,7 +171,7 @@ std::optional<std::string> ChatEncoder::encode(const RenderedChat& chat,
       const std::string_view own = tokenizer_.token_bytes(*part.id);
       const std::size_t begin = chat.text.find(own, part.range.begin);
       if (first_overlap(chat.contents, {begin, begin + own.size()}) != nullptr)
-        return cat("'", own, "'");
+        return formatted("'{}'", own);
     }
     encoded.ids.push_back(*part.id);
     encoded.place.push_back(2 * part.range.end);

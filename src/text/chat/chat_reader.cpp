@@ -269,8 +269,8 @@ Conversation ChatReader::Impl::read_list(const element& value, std::string_view 
   if (value.get(list) != simdjson::SUCCESS) refuse("field '", name, "' is not a list");
   Conversation conversation;
   for (const element each : list) {
-    const std::string side = form == ChatForm::pair ? cat(name, " ") : "";
-    const std::string where = cat(side, "message ", conversation.messages.size(), ": ");
+    const std::string side = form == ChatForm::pair ? formatted("{} ", name) : "";
+    const std::string where = formatted("{}message {}: ", side, conversation.messages.size());
     object given;
     if (each.get(given) != simdjson::SUCCESS) refuse(where, "not an object");
     read_message(given, where, conversation);
@@ -300,7 +300,7 @@ Conversation ChatReader::Impl::read_messages(const object& root, const element& 
 std::string_view ChatReader::Impl::text_field(const object& root, const std::string& name) const {
   const auto value = find_value(root, name);
   if (!value) refuse("no field '", name, "'");
-  return text_of(*value, cat("field '", name, "'"), "");
+  return text_of(*value, formatted("field '{}'", name), "");
 }
 
 /// trl's older form: a prompt and two answers, all texts.
@@ -362,7 +362,7 @@ std::optional<ChatProblem> ChatReader::read(const char* json, std::size_t size,
       impl_->parse(impl_->parser, {json, size}, true, impl_->quoted_json, root);
   if (code != simdjson::SUCCESS) {
     const bool bad_text = code == simdjson::STRING_ERROR || code == simdjson::UTF8_ERROR;
-    return ChatProblem{cat("not valid JSON: ", simdjson::error_message(code)), bad_text};
+    return ChatProblem{formatted("not valid JSON: {}", simdjson::error_message(code)), bad_text};
   }
   object record;
   if (root.get(record) != simdjson::SUCCESS) return ChatProblem{"not a JSON object"};

@@ -80,7 +80,7 @@ class Targets {
 ChatMask parse_chat_mask(std::string_view name) {
   if (name == "answer") return ChatMask::answer;
   if (name == "minimind") return ChatMask::minimind;
-  fail(ErrorKind::usage, "--mask ", name, ", must be answer or minimind");
+  fail(ErrorKind::usage, "--mask {}, must be answer or minimind", name);
 }
 
 std::vector<TokenSpan> chat_targets(const RenderedChat& chat, const EncodedChat& encoded,

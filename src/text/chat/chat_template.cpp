@@ -80,8 +80,8 @@ const ChatTemplate& chat_template(std::string_view name) {
   for (const ChatTemplate& each : templates()) {
     if (name == each.name) return each;
   }
-  fail(ErrorKind::usage, "--template ", name.empty() ? "is missing" : name,
-       "; it must be one of: ", chat_template_names());
+  fail(ErrorKind::usage, "--template {}; it must be one of: {}", name.empty() ? "is missing" : name,
+       chat_template_names());
 }
 
 }  // namespace trireme

@@ -154,15 +154,15 @@ std::vector<ReservedToken> minimind_reserved_tokens() {
        {"endoftext", "im_start", "im_end", "object_ref_start", "object_ref_end", "box_start",
         "box_end", "quad_start", "quad_end", "vision_start", "vision_end", "vision_pad",
         "image_pad", "video_pad", "audio_start", "audio_end", "audio_pad"}) {
-    tokens.push_back({cat("<|", name, "|>"), true});
+    tokens.push_back({formatted("<|{}|>", name), true});
   }
   for (const char* name : {"tts_pad", "tts_text_bos", "tts_text_eod", "tts_text_bos_single"})
-    tokens.push_back({cat("<", name, ">"), true});
+    tokens.push_back({formatted("<{}>", name), true});
   for (const char* name : {"tool_call", "tool_response", "think"}) {
-    tokens.push_back({cat("<", name, ">"), false});
-    tokens.push_back({cat("</", name, ">"), false});
+    tokens.push_back({formatted("<{}>", name), false});
+    tokens.push_back({formatted("</{}>", name), false});
   }
-  for (int i = 1; i <= 9; ++i) tokens.push_back({cat("<|buffer", i, "|>"), false});
+  for (int i = 1; i <= 9; ++i) tokens.push_back({formatted("<|buffer{}|>", i), false});
   return tokens;
 }
 
@@ -172,17 +172,18 @@ void check_train_options(const BpeTrainOptions& options) {
     check_utf8(token.content, "reserved token");
     if (token.content.empty()) fail(ErrorKind::usage, "a reserved token is empty");
     if (token.content.size() > kMaxAddedTokenBytes) {
-      fail(ErrorKind::usage, "reserved token '", token.content.substr(0, 40), "...' has ",
-           token.content.size(), " bytes, at most ", kMaxAddedTokenBytes);
+      fail(ErrorKind::usage, "reserved token '{}...' has {} bytes, at most {}",
+           token.content.substr(0, 40), token.content.size(), kMaxAddedTokenBytes);
     }
     if (!contents.insert(token.content).second)
-      fail(ErrorKind::usage, "reserved token '", token.content, "' is given twice");
+      fail(ErrorKind::usage, "reserved token '{}' is given twice", token.content);
   }
   for (const auto* role :
        {&options.bos_token, &options.eos_token, &options.pad_token, &options.unk_token}) {
     if (role->empty() || contents.contains(*role)) continue;
-    fail(ErrorKind::usage, "'", *role,
-         "' is to be the bos, eos, pad or unk token, but is not among the reserved tokens");
+    fail(ErrorKind::usage,
+         "'{}' is to be the bos, eos, pad or unk token, but is not among the reserved tokens",
+         *role);
   }
 }
 

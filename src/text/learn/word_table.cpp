@@ -114,8 +114,7 @@ void WordTable::apply(const Pending& pending) {
 
 void WordTable::add_long(std::string_view word, std::uint64_t count) {
   if (word.size() > UINT32_MAX) {
-    fail(ErrorKind::data, "a word of the training text has ", word.size(),
-         " bytes, at most 2^32-1");
+    fail(ErrorKind::data, "a word of the training text has {} bytes, at most 2^32-1", word.size());
   }
   const std::uint64_t where = arena_.size() | kLong << 56;
   const Slot key{.low = xxh3_64(word), .high = where, .count = count};

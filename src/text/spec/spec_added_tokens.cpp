@@ -14,7 +14,7 @@ AddedToken read_added_token(const Part& part) {
                    .normalized = part.flag("normalized", true),
                    .special = part.flag("special", false)};
   if (token.content.size() > kMaxAddedTokenBytes) {
-    fail(ErrorKind::data, part.where(), ".content has ", token.content.size(), " bytes, at most ",
+    fail(ErrorKind::data, "{}.content has {} bytes, at most {}", part.where(), token.content.size(),
          kMaxAddedTokenBytes);
   }
   return token;
@@ -25,12 +25,12 @@ AddedToken read_added_token(const Part& part) {
 void read_added_tokens(const SortedJson& list, const std::string& where, TokenizerSpec& spec) {
   if (list.is_null()) return;
   if (!list.is_array())
-    fail(ErrorKind::data, where, " is ", list.type_name(), ", must be an array");
+    fail(ErrorKind::data, "{} is {}, must be an array", where, list.type_name());
   const auto model_size = static_cast<std::uint32_t>(spec.vocab.size());
   std::optional<std::uint32_t> highest;
   std::unordered_map<std::string, std::size_t> position;
   for (std::size_t i = 0; i < list.size(); ++i) {
-    const Part part(list[i], cat(where, "[", i, "]"));
+    const Part part(list[i], formatted("{}[{}]", where, i));
     AddedToken token = read_added_token(part);
     if (token.content.empty()) continue;
     const auto known = position.find(token.content);
@@ -44,9 +44,10 @@ void read_added_tokens(const SortedJson& list, const std::string& where, Tokeniz
     }
     if (const std::uint32_t asked = read_id(part.at("id"), part.where() + ".id");
         asked != token.id) {
-      fail(ErrorKind::data, part.where(), " ('", token.content, "') has id ", asked,
-           ", but Hugging Face tokenizers gives it ", token.id,
-           " (the model's own id, else the next free one); correct the file");
+      fail(
+          ErrorKind::data,
+          "{} ('{}') has id {}, but Hugging Face tokenizers gives it {} (the model's own id, else the next free one); correct the file",
+          part.where(), token.content, asked, token.id);
     }
     // Tokens of the model do not count, also if holes in its vocabulary put them past its size.
     if (in_model == spec.vocab.end()) highest = std::max(highest.value_or(0), token.id);

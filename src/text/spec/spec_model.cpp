@@ -11,22 +11,23 @@ void read_vocab(const Part& model, TokenizerSpec& spec) {
   const SortedJson& vocab = model.at("vocab");
   const std::string where = model.where() + ".vocab";
   if (!vocab.is_object())
-    fail(ErrorKind::data, where, " is ", vocab.type_name(), ", must be an object of token: id");
+    fail(ErrorKind::data, "{} is {}, must be an object of token: id", where, vocab.type_name());
   spec.vocab.reserve(vocab.size());
   std::unordered_set<std::uint32_t> ids;
   ids.reserve(vocab.size());
   for (const auto& [token, value] : vocab.items()) {
-    const std::uint32_t id = read_id(value, cat(where, "['", token, "']"));
+    const std::uint32_t id = read_id(value, formatted("{}['{}']", where, token));
     if (!ids.insert(id).second)
-      fail(ErrorKind::data, where, ": two tokens have the id ", id, ", one is '", token, "'");
+      fail(ErrorKind::data, "{}: two tokens have the id {}, one is '{}'", where, id, token);
     spec.vocab.emplace(token, id);
     spec.vocab_size = std::max(spec.vocab_size, id + 1);
   }
   for (int byte = 0; byte < 256; ++byte) {
     const std::string token = to_byte_level(std::string(1, static_cast<char>(byte)));
     if (spec.vocab.contains(token)) continue;
-    fail(ErrorKind::data, where, ": no token for byte ", byte, " ('", token,
-         "'), so this is not a complete byte-level model");
+    fail(ErrorKind::data,
+         "{}: no token for byte {} ('{}'), so this is not a complete byte-level model", where, byte,
+         token);
   }
 }
 
@@ -42,27 +43,27 @@ std::pair<std::string, std::string> read_merge(const SortedJson& merge, const st
       return {line.substr(0, space), line.substr(space + 1)};
     }
   }
-  fail(ErrorKind::data, where, " must be two tokens: [\"a\", \"b\"] or \"a b\"");
+  fail(ErrorKind::data, "{} must be two tokens: [\"a\", \"b\"] or \"a b\"", where);
 }
 
 void read_merges(const Part& model, TokenizerSpec& spec) {
   const SortedJson& merges = model.array("merges");
   if (merges.size() > kMaxTokenId)
-    fail(ErrorKind::data, model.where(), ".merges has ", merges.size(), " entries, at most ",
+    fail(ErrorKind::data, "{}.merges has {} entries, at most {}", model.where(), merges.size(),
          kMaxTokenId);
   spec.merges.reserve(merges.size());
   for (std::size_t i = 0; i < merges.size(); ++i) {
     if (merges[i].is_string() && merges[i].get_ref<const std::string&>().starts_with("#version"))
       continue;
-    const std::string where = cat(model.where(), ".merges[", i, "]");
+    const std::string where = formatted("{}.merges[{}]", model.where(), i);
     const auto [left, right] = read_merge(merges[i], where);
     const auto id_of = [&](const std::string& token) {
       const auto found = spec.vocab.find(token);
       if (found == spec.vocab.end())
-        fail(ErrorKind::data, where, ": token '", token, "' is not in the vocabulary");
+        fail(ErrorKind::data, "{}: token '{}' is not in the vocabulary", where, token);
       return found->second;
     };
-    if (left.empty() || right.empty()) fail(ErrorKind::data, where, " has an empty part");
+    if (left.empty() || right.empty()) fail(ErrorKind::data, "{} has an empty part", where);
     spec.merges.push_back({id_of(left), id_of(right), id_of(left + right)});
   }
 }

@@ -16,7 +16,7 @@ class Part {
  public:
   Part(const SortedJson& value, std::string where) : value_(value), where_(std::move(where)) {
     if (!value_.is_object())
-      fail(ErrorKind::data, where_, " is ", value_.type_name(), ", must be an object");
+      fail(ErrorKind::data, "{} is {}, must be an object", where_, value_.type_name());
   }
 
   [[nodiscard]] const std::string& where() const { return where_; }
@@ -28,23 +28,25 @@ class Part {
     return found == value_.end() ? null : *found;
   }
 
-  [[nodiscard]] Part part(const char* key) const { return {at(key), cat(where_, ".", key)}; }
+  [[nodiscard]] Part part(const char* key) const {
+    return {at(key), formatted("{}.{}", where_, key)};
+  }
 
   [[nodiscard]] std::string text(const char* key) const {
     if (!at(key).is_string())
-      fail(ErrorKind::data, where_, ".", key, " is ", at(key).type_name(), ", must be a string");
+      fail(ErrorKind::data, "{}.{} is {}, must be a string", where_, key, at(key).type_name());
     return at(key).get<std::string>();
   }
 
   [[nodiscard]] bool flag(const char* key, bool otherwise) const {
     if (at(key).is_null()) return otherwise;
-    if (!at(key).is_boolean()) fail(ErrorKind::data, where_, ".", key, " is not true or false");
+    if (!at(key).is_boolean()) fail(ErrorKind::data, "{}.{} is not true or false", where_, key);
     return at(key).get<bool>();
   }
 
   [[nodiscard]] const SortedJson& array(const char* key) const {
     if (!at(key).is_array())
-      fail(ErrorKind::data, where_, ".", key, " is ", at(key).type_name(), ", must be an array");
+      fail(ErrorKind::data, "{}.{} is {}, must be an array", where_, key, at(key).type_name());
     return at(key);
   }
 
@@ -54,9 +56,8 @@ class Part {
     if (value.is_null() ||
         (empty_is_unset && value.is_string() && value.get_ref<const std::string&>().empty()))
       return;
-    fail(ErrorKind::data, where_, ".", key, " = ",
-         value.dump(-1, ' ', false, SortedJson::error_handler_t::replace).substr(0, 80),
-         ": not supported, must be null");
+    fail(ErrorKind::data, "{}.{} = {}: not supported, must be null", where_, key,
+         value.dump(-1, ' ', false, SortedJson::error_handler_t::replace).substr(0, 80));
   }
 
  private:
@@ -66,15 +67,15 @@ class Part {
 
 [[noreturn]] inline void unsupported(const Part& part, std::string_view type,
                                      std::string_view supported) {
-  fail(ErrorKind::data, part.where(), " of type '", type,
-       "' is not supported; supported: ", supported);
+  fail(ErrorKind::data, "{} of type '{}' is not supported; supported: {}", part.where(), type,
+       supported);
 }
 
 inline std::uint32_t read_id(const SortedJson& value, const std::string& where) {
   if (!value.is_number_unsigned() || value.get<std::uint64_t>() > kMaxTokenId) {
-    fail(ErrorKind::data, where, " = ",
+    fail(ErrorKind::data, "{} = {}, must be an integer from 0 to {}", where,
          value.dump(-1, ' ', false, SortedJson::error_handler_t::replace).substr(0, 80),
-         ", must be an integer from 0 to ", kMaxTokenId);
+         kMaxTokenId);
   }
   return value.get<std::uint32_t>();
 }

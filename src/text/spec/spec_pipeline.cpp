@@ -16,25 +16,25 @@ void for_each_step(const SortedJson& value, const std::string& where, const char
   const std::string type = part.text("type");
   if (type != "Sequence") return each(part, type);
   if (depth == kMaxDepth)
-    fail(ErrorKind::data, where, " is a Sequence more than ", kMaxDepth, " deep");
+    fail(ErrorKind::data, "{} is a Sequence more than {} deep", where, kMaxDepth);
   for (const SortedJson& inner : part.array(list))
-    for_each_step(inner, cat(where, ".", list, "[]"), list, each, depth + 1);
+    for_each_step(inner, formatted("{}.{}[]", where, list), list, each, depth + 1);
 }
 
 SplitStep read_split(const Part& part) {
   const std::string behavior = part.text("behavior");
   if (behavior != "Isolated")
-    fail(ErrorKind::data, part.where(), ".behavior = '", behavior,
-         "' is not supported; supported: Isolated");
+    fail(ErrorKind::data, "{}.behavior = '{}' is not supported; supported: Isolated", part.where(),
+         behavior);
   if (part.flag("invert", false))
-    fail(ErrorKind::data, part.where(), ".invert = true is not supported, must be false");
+    fail(ErrorKind::data, "{}.invert = true is not supported, must be false", part.where());
   const Part pattern = part.part("pattern");
   if (pattern.at("Regex").is_null()) unsupported(pattern, "String", "Regex");
   const std::string regex = pattern.text("Regex");
   const auto step = step_of_pattern(regex);
   if (!step)
-    fail(ErrorKind::data, pattern.where(), ".Regex = ", regex.substr(0, 400),
-         " is not supported; supported: ", known_patterns());
+    fail(ErrorKind::data, "{}.Regex = {} is not supported; supported: {}", pattern.where(),
+         regex.substr(0, 400), known_patterns());
   return *step;
 }
 
@@ -46,25 +46,25 @@ void read_template(const Part& part, TokenizerSpec& spec) {
     const Part piece(value, part.where() + ".single[]");
     if (!piece.at("Sequence").is_null()) {
       if (after_text || piece.part("Sequence").text("id") != "A")
-        fail(ErrorKind::data, part.where(), ".single must contain $A once and no $B");
+        fail(ErrorKind::data, "{}.single must contain $A once and no $B", part.where());
       after_text = true;
       continue;
     }
     const std::string name = piece.part("SpecialToken").text("id");
     for (const SortedJson& id : specials.part(name.c_str()).array("ids")) {
-      const std::uint32_t token = read_id(id, cat(specials.where(), ".", name, ".ids"));
+      const std::uint32_t token = read_id(id, formatted("{}.{}.ids", specials.where(), name));
       (after_text ? spec.suffix_ids : spec.prefix_ids).push_back(token);
     }
   }
-  if (!after_text) fail(ErrorKind::data, part.where(), ".single has no $A");
+  if (!after_text) fail(ErrorKind::data, "{}.single has no $A", part.where());
 }
 
 /// The id in ["</s>", 2].
 std::uint32_t read_token_pair(const Part& part, const char* key) {
   const SortedJson& pair = part.array(key);
   if (pair.size() != 2 || !pair[0].is_string())
-    fail(ErrorKind::data, part.where(), ".", key, " must be [token, id]");
-  return read_id(pair[1], cat(part.where(), ".", key));
+    fail(ErrorKind::data, "{}.{} must be [token, id]", part.where(), key);
+  return read_id(pair[1], formatted("{}.{}", part.where(), key));
 }
 
 }  // namespace
@@ -82,7 +82,7 @@ void read_pre_tokenizer(const SortedJson& value, const std::string& where, Token
   bool mapped = false;  // ByteLevel turns bytes into characters, so nothing may come after it
   for_each_step(value, where, "pretokenizers", [&](const Part& part, const std::string& type) {
     if (mapped)
-      fail(ErrorKind::data, part.where(), " has a step after ByteLevel, which must be the last");
+      fail(ErrorKind::data, "{} has a step after ByteLevel, which must be the last", part.where());
     if (type == "Split") {
       spec.steps.push_back(read_split(part));
     } else if (type == "Digits") {
@@ -96,8 +96,8 @@ void read_pre_tokenizer(const SortedJson& value, const std::string& where, Token
       unsupported(part, type, kSupported);
     }
   });
-  if (value.is_null()) fail(ErrorKind::data, where, " is null; supported: ", kSupported);
-  if (!mapped) fail(ErrorKind::data, where, " has no ByteLevel step; supported: ", kSupported);
+  if (value.is_null()) fail(ErrorKind::data, "{} is null; supported: {}", where, kSupported);
+  if (!mapped) fail(ErrorKind::data, "{} has no ByteLevel step; supported: {}", where, kSupported);
 }
 
 void read_post_processor(const SortedJson& value, const std::string& where, TokenizerSpec& spec) {
@@ -111,8 +111,8 @@ void read_post_processor(const SortedJson& value, const std::string& where, Toke
                   "Sequence of these");
     // Hugging Face puts the second one's ids between those of the first and the text.
     if (wrapped)
-      fail(ErrorKind::data, where,
-           " has two steps that put tokens around the text, at most one is supported");
+      fail(ErrorKind::data,
+           "{} has two steps that put tokens around the text, at most one is supported", where);
     wrapped = true;
     if (cls_and_sep) {
       spec.prefix_ids.push_back(read_token_pair(part, "cls"));
@@ -133,8 +133,8 @@ void check_decoder(const SortedJson& value, const std::string& where) {
     if (!known) unsupported(part, type, kSupported);
     decoded = true;
   });
-  if (value.is_null()) fail(ErrorKind::data, where, " is null; supported: ", kSupported);
-  if (!decoded) fail(ErrorKind::data, where, " has no step; supported: ", kSupported);
+  if (value.is_null()) fail(ErrorKind::data, "{} is null; supported: {}", where, kSupported);
+  if (!decoded) fail(ErrorKind::data, "{} has no step; supported: {}", where, kSupported);
 }
 
 }  // namespace trireme::spec

@@ -9,7 +9,7 @@ void check_special_ids(const TokenizerSpec& spec, const std::string& where) {
   for (const auto* ids : {&spec.prefix_ids, &spec.suffix_ids}) {
     for (const std::uint32_t id : *ids) {
       if (id >= spec.vocab_size)
-        fail(ErrorKind::data, where, ": id ", id, " is outside the vocabulary of ",
+        fail(ErrorKind::data, "{}: id {} is outside the vocabulary of {}", where, id,
              spec.vocab_size);
     }
   }
@@ -21,7 +21,7 @@ TokenizerSpec parse_tokenizer_json(std::string_view text, std::string_view where
   const SortedJson json = parse_sorted_json(text, where, {.max_bytes = kMaxTokenizerFileBytes});
   const spec::Part root(json, std::string(where) + ": tokenizer");
   if (root.text("version") != "1.0")
-    fail(ErrorKind::data, root.where(), ".version = '", root.text("version"), "', must be '1.0'");
+    fail(ErrorKind::data, "{}.version = '{}', must be '1.0'", root.where(), root.text("version"));
   root.must_be_unset("truncation");
   root.must_be_unset("padding");
 

@@ -44,7 +44,7 @@ void check_utf8(std::string_view text, std::string_view where) {
     if (!step.valid) break;
     position += step.length;
   }
-  fail(ErrorKind::data, where, ": not valid UTF-8 at byte ", position);
+  fail(ErrorKind::data, "{}: not valid UTF-8 at byte {}", where, position);
 }
 
 void append_lossy_utf8(std::string_view bytes, std::string& out) {

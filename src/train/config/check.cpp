@@ -24,7 +24,7 @@ void check_train(const TrainConfig& train, Problems& problems) {
   const auto within = [&](const char* key, std::int64_t value, std::int64_t low,
                           std::int64_t high) {
     if (value < low || value > high)
-      problems.add(key, value, cat("must be in [", low, ", ", high, "]"));
+      problems.add(key, value, formatted("must be in [{}, {}]", low, high));
   };
   within("train.micro_batch", train.micro_batch, 1, kMostSequences);
   within("train.global_batch", train.global_batch, 0, kMostSequences * kMostSequences);

@@ -10,7 +10,7 @@ namespace {
 constexpr std::int64_t kSmallestChosenBatch = 32;
 
 const std::string* saved_value(const OpenValueFacts& facts, const char* key) {
-  const auto found = facts.saved.find(cat("config.", key));
+  const auto found = facts.saved.find(formatted("config.{}", key));
   return found == facts.saved.end() ? nullptr : &found->second;
 }
 
@@ -19,25 +19,26 @@ std::string fill_batch(TrainConfig& train, const OpenValueFacts& facts, Problems
   if (train.global_batch == 0 && saved != nullptr)
     train.global_batch = parse_integer(*saved).value_or(0);
   const std::int64_t sequences = train.micro_batch * facts.data_ranks;  // of one micro-step
-  const std::string factors =
-      cat(facts.data_ranks, " data-parallel ranks x train.micro_batch ", train.micro_batch);
+  const std::string factors = formatted("{} data-parallel ranks x train.micro_batch {}",
+                                        facts.data_ranks, train.micro_batch);
   const std::int64_t accumulated = sequences * train.accumulation;
   if (accumulated > 0) {
     if (train.global_batch != 0 && train.global_batch != accumulated)
-      problems.add("train.accumulation", train.accumulation,
-                   cat("makes ", accumulated, " sequences an update (with ", factors,
-                       "), but train.global_batch = ", train.global_batch,
-                       saved != nullptr ? " is what this run has: leave accumulation out, and"
-                                          " it is kept on any ranks that divide it"
-                                        : ": give one of them"));
+      problems.add(
+          "train.accumulation", train.accumulation,
+          formatted("makes {} sequences an update (with {}), but train.global_batch = {}{}",
+                    accumulated, factors, train.global_batch,
+                    saved != nullptr ? " is what this run has: leave accumulation out, and"
+                                       " it is kept on any ranks that divide it"
+                                     : ": give one of them"));
     train.global_batch = accumulated;
     train.accumulation = 0;  // on other ranks another number of micro-steps makes the same update
   }
   if (train.global_batch != 0) return "";
   train.global_batch = (kSmallestChosenBatch + sequences - 1) / sequences * sequences;
-  return cat("train.global_batch = ", train.global_batch, " is chosen: the next multiple of ",
-             factors, " from ", kSmallestChosenBatch,
-             "; train.accumulation or train.global_batch set another");
+  return formatted(
+      "train.global_batch = {} is chosen: the next multiple of {} from {}; train.accumulation or train.global_batch set another",
+      train.global_batch, factors, kSmallestChosenBatch);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ void leave_run(const RunFolder& folder, const LaunchInfo& launch, const PeerLoss
                std::int64_t step) noexcept {
   const bool mine = loss.rank == launch.rank;
   const std::string message =
-      cat("rank ", loss.rank, " (host ", loss.hostname, ", pid ", loss.pid, "): ", loss.reason);
+      formatted("rank {} (host {}, pid {}): {}", loss.rank, loss.hostname, loss.pid, loss.reason);
   write_verdict(folder, {launch.rank, launch.hostname, mine ? "hang" : "peer", loss.exit_code, step,
                          message});
   if (launch.rank == 0) {
@@ -29,12 +29,12 @@ void leave_run(const RunFolder& folder, const LaunchInfo& launch, const PeerLoss
 void write_own_stacks(const RunFolder& folder, int rank, std::int64_t step,
                       const std::string& reason) noexcept {
   if (step <= 0) {
-    log::warn(cat("asked for stacks (", reason,
-                  ") before the first step: the run folder is not ours yet"));
+    log::warn(formatted(
+        "asked for stacks ({}) before the first step: the run folder is not ours yet", reason));
     return;
   }
   write_stacks(folder.stacks() / rank_file(rank, ".txt"),
-               cat("pid ", ::getpid(), ", in step ", step, ": ", reason));
+               formatted("pid {}, in step {}: {}", ::getpid(), step, reason));
 }
 
 }  // namespace trireme

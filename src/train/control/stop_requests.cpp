@@ -81,7 +81,7 @@ bool StopRequests::asked() {
 StopRequests::Wish StopRequests::poll() {
   Wish wish{asked(), files_.save};
   if (first_rank_ && !wish.stop && limit_.reached(start_unix_s_ + since_start_.seconds())) {
-    reason_ = cat("the time limit, ", limit_.margin_s(), " s before it");
+    reason_ = formatted("the time limit, {} s before it", limit_.margin_s());
     wish.stop = true;
   }
   return wish;
@@ -94,7 +94,7 @@ void StopRequests::fulfilled(bool stopped) {
     if (file == folder_.stop_file() && !stopped) continue;
     std::error_code code;
     std::filesystem::remove(file, code);
-    if (code) log::warn(cat("cannot remove ", file.string(), ": ", code.message()));
+    if (code) log::warn(formatted("cannot remove {}: {}", file.string(), code.message()));
   }
 }
 

@@ -44,7 +44,7 @@ void write_verdict(const RunFolder& folder, const Verdict& verdict) noexcept {
     const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
     write_file_atomic(folder.verdicts() / rank_file(verdict.rank, ".json"), text);
   } catch (const std::exception& error) {
-    log::warn(cat("no verdict is left: ", error.what()));
+    log::warn(formatted("no verdict is left: {}", error.what()));
   }
 }
 

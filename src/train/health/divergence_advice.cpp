@@ -29,7 +29,7 @@ fs::path next_folder(const fs::path& run) {
   const fs::path plain = run.has_filename() ? run : run.parent_path();
   for (int number = 2;; ++number) {
     fs::path next = plain;
-    next += cat("-", number);
+    next += formatted("-{}", number);
     std::error_code code;
     if (!fs::exists(next, code)) return next;
   }
@@ -42,22 +42,23 @@ std::string divergence_advice(const RunConfig& config, const RunFolder& folder,
   const std::vector<std::int64_t> steps = list_steps(folder.checkpoints());
   const double lr = config.optim.lr / 2;
   std::string command = quoted(program) + " pretrain";
-  command += steps.empty()
-                 ? cat(" --config ", quoted(folder.config().string()))
-                 : cat(" --resume ",
-                       quoted((folder.checkpoints() / step_folder_name(steps.front())).string()));
-  command += cat(" --run ", quoted(next_folder(folder.root).string()));
-  command += cat(" --optim.lr ", number_text(lr));
-  if (config.optim.min_lr > lr) command += cat(" --optim.min_lr ", number_text(lr));
+  command +=
+      steps.empty()
+          ? formatted(" --config {}", quoted(folder.config().string()))
+          : formatted(" --resume {}",
+                      quoted((folder.checkpoints() / step_folder_name(steps.front())).string()));
+  command += formatted(" --run {}", quoted(next_folder(folder.root).string()));
+  command += formatted(" --optim.lr {}", number_text(lr));
+  if (config.optim.min_lr > lr) command += formatted(" --optim.min_lr {}", number_text(lr));
   if (steps.empty()) {
     const std::int64_t warmup = std::max(2 * config.optim.warmup_steps, kLeastWarmup);
-    command += cat(" --optim.warmup_steps ", warmup);
+    command += formatted(" --optim.warmup_steps {}", warmup);
   }
   if (config.train.precision == "fp16") command += " --train.precision bf16";
-  return cat("a new run ", steps.empty() ? "from the beginning" : "from the last checkpoint",
-             " with half the learning rate",
-             ranks > 1 ? cat(", under the launcher of this one (", ranks, " ranks)") : "", ":\n  ",
-             command);
+  return formatted("a new run {} with half the learning rate{}:\n  {}",
+                   steps.empty() ? "from the beginning" : "from the last checkpoint",
+                   ranks > 1 ? formatted(", under the launcher of this one ({} ranks)", ranks) : "",
+                   command);
 }
 
 }  // namespace trireme

@@ -50,20 +50,20 @@ void check_memory(const std::vector<MemoryPart>& parts, int ranks, const Machine
   if (all <= memory.available) return;
   std::string list;
   for (const MemoryPart& part : parts)
-    list += cat(list.empty() ? "" : ", ", part.what, " ", format_bytes(part.bytes));
+    list += formatted("{}{} {}", list.empty() ? "" : ", ", part.what, format_bytes(part.bytes));
   const MemoryPart& largest =
       *std::max_element(parts.begin(), parts.end(),
                         [](const MemoryPart& a, const MemoryPart& b) { return a.bytes < b.bytes; });
   std::string causes;
   for (const std::string& key : largest.keys)
-    causes += cat(causes.empty() ? "" : ", ", key, " = ", keys.value(key));
+    causes += formatted("{}{} = {}", causes.empty() ? "" : ", ", key, keys.value(key));
   const bool never = all > memory.total;
-  fail(never ? ErrorKind::usage : ErrorKind::resource, "a rank needs at least ", format_bytes(sum),
-       " (", list, "); ",
-       ranks == 1 ? cat(place, " has ") : cat(ranks, " ranks share ", place, ", which has "),
+  fail(never ? ErrorKind::usage : ErrorKind::resource,
+       "a rank needs at least {} ({}); {}{}{}. Most of it follows from {}", format_bytes(sum), list,
+       ranks == 1 ? formatted("{} has ", place)
+                  : formatted("{} ranks share {}, which has ", ranks, place),
        format_bytes(memory.total),
-       never ? "" : cat(", ", format_bytes(memory.available), " of it free now"),
-       ". Most of it follows from ", causes);
+       never ? "" : formatted(", {} of it free now", format_bytes(memory.available)), causes);
 }
 
 }  // namespace trireme

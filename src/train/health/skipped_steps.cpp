@@ -22,18 +22,16 @@ void SkippedSteps::note(std::int64_t step, const UpdateResult& result,
   const std::string place = (folder_.skipped() / "rank-*.jsonl").string();
   if (in_a_row_ <= most_) {
     if (rank_ == 0) {
-      log::warn(cat(
-          "step ", step,
-          ": the loss or the gradient is not finite; the update is skipped on all ranks (",
-          in_a_row_, " in a row, train.max_skipped_steps = ", most_, "). Its samples: ", place));
+      log::warn(formatted(
+          "step {}: the loss or the gradient is not finite; the update is skipped on all ranks ({} in a row, train.max_skipped_steps = {}). Its samples: {}",
+          step, in_a_row_, most_, place));
     }
     return;
   }
-  fail(ErrorKind::numeric, "step ", step, ": the gradient is not finite",
-       in_a_row_ > 1 ? cat(", ", in_a_row_, " steps in a row") : "",
-       " (train.max_skipped_steps = ", most_, "). Its samples: ", place,
-       ". The last checkpoint is untouched. A lower optim.lr, more optim.warmup_steps, or "
-       "train.precision bf16 or fp32 in place of fp16 may help;");
+  fail(
+      ErrorKind::numeric,
+      "step {}: the gradient is not finite{} (train.max_skipped_steps = {}). Its samples: {}. The last checkpoint is untouched. A lower optim.lr, more optim.warmup_steps, or train.precision bf16 or fp32 in place of fp16 may help;",
+      step, in_a_row_ > 1 ? formatted(", {} steps in a row", in_a_row_) : "", most_, place);
 }
 
 void SkippedSteps::write(std::int64_t step, const UpdateResult& result,
@@ -51,7 +49,7 @@ void SkippedSteps::write(std::int64_t step, const UpdateResult& result,
   const std::string text = line.dump() + "\n";
   // A report that fails must not end what training itself can bear.
   if (!fd || ::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
-    log::warn(cat("cannot append to ", file.string(), ": is the disk full?"));
+    log::warn(formatted("cannot append to {}: is the disk full?", file.string()));
 }
 
 }  // namespace trireme

@@ -54,7 +54,7 @@ class JsonLine {
 
  private:
   JsonLine& add_text(const char* key, const std::string& value) {
-    text_ += cat(text_.empty() ? "{" : ",", '"', key, "\":", value);
+    text_ += formatted("{}\"{}\":{}", text_.empty() ? "{" : ",", key, value);
     return *this;
   }
 
@@ -185,9 +185,10 @@ void Metrics::score(MetricsLine& line) {
   const bool quiet = warned_step_ > 0 && line.facts.step - warned_step_ < kQuietSteps;
   if (!spike || quiet || world_.rank() != 0) return;
   warned_step_ = line.facts.step;
-  log::warn(cat("step ", line.facts.step, ": the loss jumps to ", line.loss, ", ",
-                std::lround(*line.loss_z), " robust standard deviations above the last ",
-                SpikeDetector::kWindow, "; gradient norm ", line.facts.grad_norm));
+  log::warn(formatted(
+      "step {}: the loss jumps to {}, {} robust standard deviations above the last {}; gradient norm {}",
+      line.facts.step, line.loss, std::lround(*line.loss_z), SpikeDetector::kWindow,
+      line.facts.grad_norm));
 }
 
 void Metrics::put_spikes(std::map<std::string, std::string>& values) const {

@@ -63,14 +63,15 @@ void ProgressLine::show(const MetricsLine& line) {
   const bool due =
       step == first_step_ + 1 || step == total_steps_ || (log_every_ > 0 && step % log_every_ == 0);
   if (!active_ || (!due && !terminal_)) return;
-  const std::string text =
-      cat("step ", step, "/", total_steps_, "  loss ", format("%.4f", line.loss), "  lr ",
-          format("%.2e", line.facts.lr), "  gnorm ", format("%.3f", line.facts.grad_norm), "  ",
-          format_count(line.tokens_per_s), " tok/s  MFU ", format("%.1f%%", 100 * line.mfu),
-          "  mem ", format("%.2f GiB", line.mean.mem_peak_bytes / (1024.0 * 1024 * 1024)),
-          "  data ", format("%.1f%%", 100 * line.mean.data_wait_s / line.step_time_s), "  comm ",
-          format("%.1f%%", 100 * line.mean.comm_exposed_s / line.step_time_s),
-          line.facts.skipped ? "  skipped (overflow)" : "", "  ETA ", remaining);
+  const std::string text = formatted(
+      "step {}/{}  loss {}  lr {}  gnorm {}  {} tok/s  MFU {}  mem {}  data {}  comm {}{}  ETA {}",
+      step, total_steps_, format("%.4f", line.loss), format("%.2e", line.facts.lr),
+      format("%.3f", line.facts.grad_norm), format_count(line.tokens_per_s),
+      format("%.1f%%", 100 * line.mfu),
+      format("%.2f GiB", line.mean.mem_peak_bytes / (1024.0 * 1024 * 1024)),
+      format("%.1f%%", 100 * line.mean.data_wait_s / line.step_time_s),
+      format("%.1f%%", 100 * line.mean.comm_exposed_s / line.step_time_s),
+      line.facts.skipped ? "  skipped (overflow)" : "", remaining);
   if (terminal_) {
     std::fprintf(stderr, "\r\033[K%s", text.c_str());
     std::fflush(stderr);

@@ -37,7 +37,7 @@ void finish_run_keys(RunConfig& config, ConfigSet& keys, const RunStart& start) 
   // Only of a command: a run from before min_lr followed lr goes on with the end that it has.
   if (keys.is_set("optim.min_lr") && config.optim.min_lr > config.optim.lr) {
     keys.problems().add("optim.min_lr", config.optim.min_lr,
-                        cat("must be at most optim.lr = ", number_text(config.optim.lr)));
+                        formatted("must be at most optim.lr = {}", number_text(config.optim.lr)));
   }
 }
 

@@ -117,7 +117,7 @@ bool is_tenth_of_another_lr(const ConfigSet& keys, const RunStart& start, const 
 void apply(ConfigSet& keys, std::vector<EarlierValue> values, RunStart& start) {
   std::erase_if(values, [&](const EarlierValue& value) { return is_left_out(keys, start, value); });
   const std::string wrong = keys.apply_earlier(values);
-  if (!wrong.empty()) return keys.warn(cat("not taken from the run before: ", wrong));
+  if (!wrong.empty()) return keys.warn(formatted("not taken from the run before: {}", wrong));
   for (const EarlierValue& value : values) {
     if (value.key == "model.hidden_size") start.has_shape = true;
     if (value.key == "model.preset" && start.preset.empty()) start.preset = value.text;
@@ -126,8 +126,8 @@ void apply(ConfigSet& keys, std::vector<EarlierValue> values, RunStart& start) {
 
 void apply_config_file(ConfigSet& keys, const Json& facts, RunStart& start) {
   if (facts.contains("config_error")) {
-    keys.warn(
-        cat("config.toml of the run is left out: ", facts["config_error"].get<std::string>()));
+    keys.warn(formatted("config.toml of the run is left out: {}",
+                        facts["config_error"].get<std::string>()));
     return;
   }
   if (!facts.contains("config")) return;
@@ -207,12 +207,13 @@ void check_start_kind(const RunConfig& config, const RunStart& start, ConfigSet&
   const bool is_named = resume != "auto" && resume != "never";
   if (wanted == "state" && start.kind == RunStart::Kind::weights) {
     keys.problems().add("checkpoint.start", wanted,
-                        cat("but ", start.checkpoint, " holds weights alone: leave it out"));
+                        formatted("but {} holds weights alone: leave it out", start.checkpoint));
   }
   if (wanted == "weights" && !is_named && start.kind == RunStart::Kind::go_on) {
-    keys.problems().add("checkpoint.start", wanted,
-                        cat("but this run goes on from its own ", start.checkpoint,
-                            ": give that to --init, and a new --run"));
+    keys.problems().add(
+        "checkpoint.start", wanted,
+        formatted("but this run goes on from its own {}: give that to --init, and a new --run",
+                  start.checkpoint));
   } else if (wanted == "weights" && !is_named && start.kind == RunStart::Kind::nothing) {
     keys.problems().add("checkpoint.start", wanted, "needs a checkpoint: --init, or --resume");
   }

@@ -14,10 +14,10 @@ namespace trireme {
 
 void TrainingRun::check_start() const {
   if (!start_.own && start_.committed >= 0 && config_.checkpoint.resume != "never") {
-    fail(ErrorKind::data, folder_.root.string(), " has committed step ", start_.committed, ", and ",
-         folder_.checkpoints().string(),
-         " holds no checkpoint: put them back, or give --resume never to start anew, or another "
-         "--run");
+    fail(
+        ErrorKind::data,
+        "{} has committed step {}, and {} holds no checkpoint: put them back, or give --resume never to start anew, or another --run",
+        folder_.root.string(), start_.committed, folder_.checkpoints().string());
   }
   if (start_.kind == RunStart::Kind::go_on) {
     check_same_run(start_.values, keys_, start_.checkpoint);
@@ -28,8 +28,8 @@ void TrainingRun::check_start() const {
 
 void TrainingRun::check_steps(std::int64_t done) const {
   if (config_.train.steps >= done) return;
-  fail(ErrorKind::usage, "train.steps = ", config_.train.steps, ", but ", start_.checkpoint,
-       " has done ", done, ": give ", done, " or more",
+  fail(ErrorKind::usage, "train.steps = {}, but {} has done {}: give {} or more{}",
+       config_.train.steps, start_.checkpoint, done, done,
        start_.kind == RunStart::Kind::state ? ", or --init to begin at step 0" : "");
 }
 
@@ -37,7 +37,7 @@ std::string TrainingRun::other_data(const std::map<std::string, std::string>& va
                                     const std::string& where) const {
   const auto seed = values.find("config.train.seed");
   if (seed != values.end() && seed->second != keys_.value("train.seed"))
-    return cat("train.seed = ", keys_.value("train.seed"), " (was ", seed->second, ")");
+    return formatted("train.seed = {} (was {})", keys_.value("train.seed"), seed->second);
   try {
     stream_->check_state(values, saved_next_sample(values), where);
   } catch (const Error& error) {
@@ -55,15 +55,16 @@ void TrainingRun::resume() {
     const std::string& named = config_.checkpoint.resume;
     if (named != "auto" && named != "never") all_or_none(world_, [&] { check_named(newest); });
     if (newest < start_.committed && world_.rank() == 0)
-      log::warn(cat("step ", start_.committed, " was committed, but ",
-                    folder_.checkpoints().string(), " has only step ", newest,
-                    " and older: its steps are done again"));
+      log::warn(formatted(
+          "step {} was committed, but {} has only step {} and older: its steps are done again",
+          start_.committed, folder_.checkpoints().string(), newest));
     found = find_newest_good(folder_.checkpoints(), world_,
                              [](std::string_view text) { log::warn(text); });
     all_or_none(world_, [&] {
       if (!found) {
-        fail(ErrorKind::data, "no checkpoint in ", folder_.checkpoints().string(),
-             " is whole; nothing was changed. Give another --run to start anew");
+        fail(ErrorKind::data,
+             "no checkpoint in {} is whole; nothing was changed. Give another --run to start anew",
+             folder_.checkpoints().string());
       }
       set_aside_after(found->step());  // the run will come to those steps again
     });
@@ -105,19 +106,20 @@ void TrainingRun::check_named(std::int64_t newest) const {
   const std::filesystem::path place = std::filesystem::canonical(start, code);
   if (!code && place.filename() != newest_name &&
       std::filesystem::equivalent(place.parent_path(), folder_.checkpoints(), code)) {
-    fail(ErrorKind::usage, "checkpoint.resume = ", start,
-         " is not the newest checkpoint of this run, ", newest_name,
-         ": give another --run to branch off there, or resume auto to go on");
+    fail(
+        ErrorKind::usage,
+        "checkpoint.resume = {} is not the newest checkpoint of this run, {}: give another --run to branch off there, or resume auto to go on",
+        start, newest_name);
   }
-  log::info(
-      cat("this run has ", newest_name, " of its own: it goes on from there, not from ", start));
+  log::info(formatted("this run has {} of its own: it goes on from there, not from {}", newest_name,
+                      start));
 }
 
 void TrainingRun::set_aside_after(std::int64_t step) const {
   if (world_.rank() != 0) return;
   for (const std::int64_t damaged : list_steps(folder_.checkpoints())) {
     if (damaged > step)
-      log::warn(cat("moved to ", set_aside_step(folder_.checkpoints(), damaged).string()));
+      log::warn(formatted("moved to {}", set_aside_step(folder_.checkpoints(), damaged).string()));
   }
 }
 
@@ -159,7 +161,7 @@ void TrainingRun::log_start(const Checkpoint& checkpoint, bool weights,
                             const std::string& fresh_data) const {
   const std::string where = checkpoint.path().string();
   if (weights) {
-    log::info(cat("starting from the weights of ", where));
+    log::info(formatted("starting from the weights of {}", where));
   } else {
     const Continuation continuation{checkpoint.manifest().values,
                                     config_,
@@ -167,14 +169,15 @@ void TrainingRun::log_start(const Checkpoint& checkpoint, bool weights,
                                     fingerprint_,
                                     fresh_data.empty() ? stream_->plan_hash() : "",
                                     progress_.step};
-    log::info(cat("resumed from ", where, " at step ", progress_.step, "; ",
-                  fresh_data.empty() ? describe_continuation(continuation)
-                                     : cat("the data begins at its sample 0: ", fresh_data)));
+    log::info(formatted("resumed from {} at step {}; {}", where, progress_.step,
+                        fresh_data.empty()
+                            ? describe_continuation(continuation)
+                            : formatted("the data begins at its sample 0: {}", fresh_data)));
   }
   if (start_.kind == RunStart::Kind::go_on) return;
   const auto changes = changed_keys(checkpoint.manifest().values, keys_);
   if (!changes.empty())
-    log::info(cat("configuration other than in ", where, ": ", changes_text(changes)));
+    log::info(formatted("configuration other than in {}: {}", where, changes_text(changes)));
 }
 
 void TrainingRun::put_history(std::map<std::string, std::string>& values) const {

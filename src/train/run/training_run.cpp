@@ -72,9 +72,9 @@ int TrainingRun::execute() {
     if (chain_->step() < step_before) chain_->append(step_before, result.trace);
     stopped = result.stop || dropped;
     if (progress_.step == config_.train.steps && progress_.update == 0 && skipped_->in_a_row() > 0)
-      fail(ErrorKind::numeric,
-           "no update was done: the loss or the gradient of every step was not finite (skipped/ in "
-           "the run folder has the samples);");
+      fail(
+          ErrorKind::numeric,
+          "no update was done: the loss or the gradient of every step was not finite (skipped/ in the run folder has the samples);");
     if (result.writers_done) {
       commit();
       requests_->limit().save_took(since_save_.seconds());
@@ -111,21 +111,22 @@ void TrainingRun::close(bool done) {
                             progress_.tokens - begun_.tokens, run_time_.seconds()};
   metrics_->write_closing(closing);
   if (world_.rank() != 0) return;
-  const std::string how = done ? "done" : cat("stopped on request (", requests_->reason(), ")");
+  const std::string how = done ? "done" : formatted("stopped on request ({})", requests_->reason());
   const std::string newest = list_steps(folder_.checkpoints()).empty()
                                  ? "no checkpoint yet"
-                                 : cat("newest checkpoint ", step_folder_name(saved_step_));
+                                 : formatted("newest checkpoint {}", step_folder_name(saved_step_));
   std::string what = "no new step";
   if (closing.steps > 0) {
-    what = cat(closing.steps, closing.steps == 1 ? " step, " : " steps, ",
-               format_count(static_cast<double>(closing.tokens)), " tokens in ",
-               closing.time_s < 60 ? cat(std::round(10 * closing.time_s) / 10, " s")
-                                   : format_duration(closing.time_s),
-               ", ", format_count(static_cast<double>(closing.tokens) / closing.time_s),
-               " tok/s by the clock");
+    what = formatted("{}{}{} tokens in {}, {} tok/s by the clock", closing.steps,
+                     closing.steps == 1 ? " step, " : " steps, ",
+                     format_count(static_cast<double>(closing.tokens)),
+                     closing.time_s < 60 ? formatted("{} s", std::round(10 * closing.time_s) / 10)
+                                         : format_duration(closing.time_s),
+                     format_count(static_cast<double>(closing.tokens) / closing.time_s));
   }
-  log::info(cat(how, " at step ", progress_.step, "/", config_.train.steps, ": ", what, "; ",
-                folder_.root.string(), ", ", newest, done ? "" : "; the same command resumes"));
+  log::info(formatted("{} at step {}/{}: {}; {}, {}{}", how, progress_.step, config_.train.steps,
+                      what, folder_.root.string(), newest,
+                      done ? "" : "; the same command resumes"));
 }
 
 int TrainingRun::end_before_first_step() {
@@ -187,11 +188,9 @@ void TrainingRun::check_targets(const Batch& batch) {
   all_or_none(world_, [&] {
     show_last_metrics();
     fail(
-        ErrorKind::data, "step ", progress_.step + 1, ": its samples ", first, " to ",
-        loader_->next_sample() - 1,
-        " have nothing to predict (every piece of a document is one token or masked), in ", names,
-        ". No weights and no checkpoint were changed: pack documents of two tokens or more, or put "
-        "more samples into an update (train.global_batch)");
+        ErrorKind::data,
+        "step {}: its samples {} to {} have nothing to predict (every piece of a document is one token or masked), in {}. No weights and no checkpoint were changed: pack documents of two tokens or more, or put more samples into an update (train.global_batch)",
+        progress_.step + 1, first, loader_->next_sample() - 1, names);
   });
 }
 
@@ -242,7 +241,7 @@ bool TrainingRun::validate() {
   metrics_->write_validation(progress_.step, validation->loss, validation->num_targets);
   valid_loss_ = {progress_.step, validation->loss};
   progress_line_->close();
-  log::info(cat("step ", progress_.step, "  validation loss ", validation->loss));
+  log::info(formatted("step {}  validation loss {}", progress_.step, validation->loss));
   requests_->limit().validation_took(timer.seconds());
   return true;
 }
@@ -301,7 +300,7 @@ void TrainingRun::end_diverged(const Error& error) {
   record_failure("error", code, error.what());
   if (world_.rank() != 0) throw PeerFailed(code);
   const std::string advice = divergence_advice(config_, folder_, ranks_.program, world_.size());
-  throw AgreedError(Error(error.kind(), cat(error.what(), "\n", advice)));
+  throw AgreedError(Error(error.kind(), formatted("{}\n{}", error.what(), advice)));
 }
 
 int pretrain(RunConfig& config, ConfigSet& keys, const std::filesystem::path& folder,

@@ -19,13 +19,13 @@ namespace trireme {
 namespace {
 
 std::string stream_text(const SampleStream& stream) {
-  if (const auto size = stream.epoch_size()) return cat(*size, " sequences in ");
-  return cat(stream.num_sources(), " sources in ");
+  if (const auto size = stream.epoch_size()) return formatted("{} sequences in ", *size);
+  return formatted("{} sources in ", stream.num_sources());
 }
 
 void require_pretrain(const char* name, const std::string& path, const TokenSet& set) {
   if (set.kind() != "pretrain")
-    fail(ErrorKind::usage, name, " ", path, " is of kind ", set.kind(), ", pretrain is needed");
+    fail(ErrorKind::usage, "{} {} is of kind {}, pretrain is needed", name, path, set.kind());
 }
 
 }  // namespace
@@ -64,9 +64,10 @@ void TrainingRun::prepare() {
 
 void TrainingRun::open_data() {
   if (config_.data.path.empty())
-    fail(ErrorKind::usage,
-         "--data is missing: give a token set (a folder that trireme-data pack wrote); in ",
-         folder_.root.string(), " is no run to go on from");
+    fail(
+        ErrorKind::usage,
+        "--data is missing: give a token set (a folder that trireme-data pack wrote); in {} is no run to go on from",
+        folder_.root.string());
   const DataConfig& data = config_.data;
   stream_.emplace(
       SampleStream::open({.phases = read_plan(data.path, "data.path"),
@@ -92,22 +93,22 @@ void TrainingRun::open_validation() {
                     .cross_documents = data.cross_documents};
   if (config_.train.eval_every == 0 && world_.rank() == 0 &&
       !(data.valid_path.empty() && data.split.empty())) {
-    log::warn(cat(data.valid_path.empty() ? "data.split = " + data.split
-                                          : "data.valid_path = " + data.valid_path,
-                  ", but train.eval_every = 0: nothing is validated"));
+    log::warn(formatted("{}, but train.eval_every = 0: nothing is validated",
+                        data.valid_path.empty() ? "data.split = " + data.split
+                                                : "data.valid_path = " + data.valid_path));
   }
   refuse_texts(data.valid_path, "data.valid_path");
   if (!data.valid_path.empty()) {
     valid_set_.emplace(TokenSet::open(data.valid_path));
     require_pretrain("data.valid_path", data.valid_path, *valid_set_);
     if (valid_set_->manifest().tokenizer_hash != stream_->first_set().manifest().tokenizer_hash) {
-      fail(ErrorKind::usage, "data.valid_path ", data.valid_path,
-           " was packed with another tokenizer than ", data.path);
+      fail(ErrorKind::usage, "data.valid_path {} was packed with another tokenizer than {}",
+           data.valid_path, data.path);
     }
     valid_samples_.emplace_back(*valid_set_, view);
   } else if (config_.train.eval_every > 0 && data.split.empty()) {
-    fail(ErrorKind::usage, "train.eval_every = ", config_.train.eval_every,
-         " needs data.valid_path or data.split");
+    fail(ErrorKind::usage, "train.eval_every = {} needs data.valid_path or data.split",
+         config_.train.eval_every);
   } else if (config_.train.eval_every > 0) {
     const Split split = Split::parse(data.split, "data.split");
     const SplitPart part = data.valid_part == "test" ? SplitPart::test : SplitPart::valid;
@@ -121,15 +122,15 @@ void TrainingRun::open_validation() {
 std::int64_t TrainingRun::steps_of_epochs() const {
   const auto size = stream_->epoch_size();
   if (!size) {
-    fail(ErrorKind::usage,
-         "train.steps = 0 (train.epochs passes) needs one pass over the data, which weights and "
-         "phases of data.path do not have: give train.steps");
+    fail(
+        ErrorKind::usage,
+        "train.steps = 0 (train.epochs passes) needs one pass over the data, which weights and phases of data.path do not have: give train.steps");
   }
   const double steps = std::ceil(config_.train.epochs * static_cast<double>(*size) /
                                  static_cast<double>(config_.train.global_batch));
   if (!(steps < 1e15)) {
-    fail(ErrorKind::usage, "train.epochs = ", config_.train.epochs, " makes ", steps,
-         " steps, must be below 1e15");
+    fail(ErrorKind::usage, "train.epochs = {} makes {} steps, must be below 1e15",
+         config_.train.epochs, steps);
   }
   return static_cast<std::int64_t>(steps);
 }
@@ -138,9 +139,9 @@ void TrainingRun::resolve_config() {
   resolve(config_.model, static_cast<std::int64_t>(stream_->first_set().vocab_size()));
   const std::int64_t longest = std::max(config_.train.seq_len, stream_->max_seq_len());
   if (longest > config_.model.max_seq_len) {
-    fail(ErrorKind::usage,
+    fail(ErrorKind::usage, "{}{} is more than model.max_seq_len = {}",
          longest == config_.train.seq_len ? "train.seq_len = " : "data.path has a phase of length ",
-         longest, " is more than model.max_seq_len = ", config_.model.max_seq_len);
+         longest, config_.model.max_seq_len);
   }
   micro_steps_of(config_.train.global_batch, config_.train.micro_batch,
                  data_ranks(config_.parallel, world_.size()));
@@ -166,8 +167,10 @@ void TrainingRun::claim_folder() {
   clear_verdicts(folder_);
   if (config_.checkpoint.resume == "never" && !start_.begun_anew() &&
       !list_steps(folder_.checkpoints()).empty()) {
-    fail(ErrorKind::usage, "checkpoint.resume = never, but ", folder_.checkpoints().string(),
-         " holds checkpoints; give a new --run, or let it resume (auto)");
+    fail(
+        ErrorKind::usage,
+        "checkpoint.resume = never, but {} holds checkpoints; give a new --run, or let it resume (auto)",
+        folder_.checkpoints().string());
   }
 }
 
@@ -203,9 +206,11 @@ void TrainingRun::build() {
 }
 
 std::string TrainingRun::layout() const {
-  std::string text = cat("ranks ", world_.size(), ", micro_batch ", config_.train.micro_batch);
+  std::string text =
+      formatted("ranks {}, micro_batch {}", world_.size(), config_.train.micro_batch);
   for (const Axis axis : {Axis::tp, Axis::cp, Axis::dp, Axis::pp})
-    text += cat(", ", kAxisNames[static_cast<std::size_t>(axis)], " ", model_->mesh.size(axis));
+    text +=
+        formatted(", {} {}", kAxisNames[static_cast<std::size_t>(axis)], model_->mesh.size(axis));
   return text;
 }
 
@@ -216,18 +221,21 @@ void TrainingRun::announce() const {
   }
   const TrainConfig& train = config_.train;
   const std::int64_t data_ranks = model_->mesh.size(Axis::data);
-  log::info(cat(world_.size(), " ranks (", world_.backend(), ") on ", ranks_.launch.num_nodes,
-                " nodes, device ", model_->registry.device(), ", ", train.precision, ", ",
-                at::get_num_threads(), " CPU threads a rank"));
-  log::info(cat("model", config_.model.preset.empty() ? "" : " " + config_.model.preset, ": ",
-                format_count(static_cast<double>(config_.model.num_parameters())), " parameters"));
+  log::info(formatted("{} ranks ({}) on {} nodes, device {}, {}, {} CPU threads a rank",
+                      world_.size(), world_.backend(), ranks_.launch.num_nodes,
+                      model_->registry.device(), train.precision, at::get_num_threads()));
+  log::info(formatted("model{}: {} parameters",
+                      config_.model.preset.empty() ? "" : " " + config_.model.preset,
+                      format_count(static_cast<double>(config_.model.num_parameters()))));
   if (!batch_note_.empty()) log::info(batch_note_);
-  log::info(cat("global batch ", train.global_batch, " = ", data_ranks, " data ranks x ",
-                train.micro_batch, " sequences x ", loader_->micro_steps(), " micro-steps of ",
-                train.seq_len, " tokens; ", stream_text(*stream_), config_.data.path));
-  log::info(cat("steps ", progress_.step, " to ", train.steps, " (",
-                format_count(static_cast<double>(train.global_batch * train.seq_len)),
-                " tokens a step), run folder ", folder_.root.string()));
+  log::info(formatted(
+      "global batch {} = {} data ranks x {} sequences x {} micro-steps of {} tokens; {}{}",
+      train.global_batch, data_ranks, train.micro_batch, loader_->micro_steps(), train.seq_len,
+      stream_text(*stream_), config_.data.path));
+  log::info(formatted("steps {} to {} ({} tokens a step), run folder {}", progress_.step,
+                      train.steps,
+                      format_count(static_cast<double>(train.global_batch * train.seq_len)),
+                      folder_.root.string()));
 }
 
 }  // namespace trireme

@@ -36,8 +36,8 @@ void TrainingRun::check_room() const {
   // A GPU may be this rank's alone under the name that all ranks see (CUDA_VISIBLE_DEVICES).
   const int sharing = device.is_cpu() ? ranks_.launch.local_size : 1;
   check_memory(memory_need(config_, precision_dtypes(config_.train.precision)), sharing,
-               device_memory(device), device.is_cpu() ? "this machine" : cat("device ", device),
-               keys_);
+               device_memory(device),
+               device.is_cpu() ? "this machine" : formatted("device {}", device), keys_);
 }
 
 }  // namespace trireme

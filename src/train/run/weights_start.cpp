@@ -53,12 +53,14 @@ void check_same_model(const RunStart& start, const ModelConfig& model, const Con
       continue;
     const bool by_preset = keys.origin(key).starts_with("preset ");
     if (is_one_of(kFitAnyShape, key) && !by_preset) continue;
-    differences += cat("\n  ", key, " = ", value, " (", keys.origin(key), "), the weights have ",
-                       found->second);
+    differences += formatted("\n  {} = {} ({}), the weights have {}", key, value, keys.origin(key),
+                             found->second);
   }
   if (!differences.empty()) {
-    fail(ErrorKind::usage, "this model is not the one of the weights in ", start.checkpoint, ":",
-         differences, "\nLeave these keys out, and they are taken from there.");
+    fail(
+        ErrorKind::usage,
+        "this model is not the one of the weights in {}:{}\nLeave these keys out, and they are taken from there.",
+        start.checkpoint, differences);
   }
 }
 
@@ -67,10 +69,10 @@ void check_same_tokenizer(const Checkpoint& checkpoint, const std::string& set_t
   const Tokenizer tokenizer = Tokenizer::from_files(
       {{"tokenizer.json", checkpoint.file("tokenizer.json")}}, checkpoint.path().string());
   if (tokenizer.content_hash() != set_tokenizer_hash) {
-    fail(ErrorKind::usage,
-         "the token set was packed with another tokenizer than that of the weights in ",
-         checkpoint.path().string(), ": pack it with `trireme-data pack --tokenizer ",
-         checkpoint.path().string(), "`");
+    fail(
+        ErrorKind::usage,
+        "the token set was packed with another tokenizer than that of the weights in {}: pack it with `trireme-data pack --tokenizer {}`",
+        checkpoint.path().string(), checkpoint.path().string());
   }
 }
 
@@ -78,9 +80,10 @@ void check_has_moments(const Checkpoint& checkpoint, const StateDict& state) {
   for (const StateTensor& tensor : state.tensors) {
     if (!tensor.name.starts_with("optim/")) continue;
     if (checkpoint.manifest().tensors.contains(tensor.name)) continue;
-    fail(ErrorKind::usage, checkpoint.path().string(), " has no ", tensor.name,
-         ", which the optimizer of this run goes on with: give --checkpoint.start weights, or "
-         "--init in place of --resume");
+    fail(
+        ErrorKind::usage,
+        "{} has no {}, which the optimizer of this run goes on with: give --checkpoint.start weights, or --init in place of --resume",
+        checkpoint.path().string(), tensor.name);
   }
 }
 

@@ -36,9 +36,9 @@ std::string rate_changes(const Continuation& c) {
     const double rate_before = learning_rate(c.config.optim, step, before);
     const double rate_now = learning_rate(c.config.optim, step, now);
     if (rate_before == rate_now) continue;
-    return cat("from step ", step, " on the learning rate is another, because train.steps = ", now,
-               " (was ", before, ") moves the end of the ", c.config.optim.schedule,
-               " schedule: at step ", step, " ", rate_now, " (was ", rate_before, ")");
+    return formatted(
+        "from step {} on the learning rate is another, because train.steps = {} (was {}) moves the end of the {} schedule: at step {} {} (was {})",
+        step, now, before, c.config.optim.schedule, step, rate_now, rate_before);
   }
   return "";
 }
@@ -64,8 +64,8 @@ std::string describe_continuation(const Continuation& continuation) {
   for (const ChangedKey& change : changed_keys(continuation.values, continuation.keys)) {
     if (!may_differ(change.key)) is_another = true;
     if (!change.key.starts_with("parallel.")) continue;  // buckets cut the sums over ranks
-    rounding +=
-        cat(rounding.empty() ? "" : ", ", change.key, " ", change.now, " (was ", change.was, ")");
+    rounding += formatted("{}{} {} (was {})", rounding.empty() ? "" : ", ", change.key, change.now,
+                          change.was);
   }
   if (is_another) return "the state goes on under another configuration";
   const std::string later = joined(rate_changes(continuation), plan_changes(continuation));
@@ -76,9 +76,9 @@ std::string describe_continuation(const Continuation& continuation) {
         later);
   }
   if (!rounding.empty())
-    return joined(cat("the state is exact, losses go on within rounding: changed ", rounding),
-                  later);
-  if (!later.empty()) return cat("the state is exact; ", later);
+    return joined(
+        formatted("the state is exact, losses go on within rounding: changed {}", rounding), later);
+  if (!later.empty()) return formatted("the state is exact; {}", later);
   return "exact: losses and weights go on bit for bit as without the interruption";
 }
 

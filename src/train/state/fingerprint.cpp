@@ -35,7 +35,7 @@ int collect(dl_phdr_info* info, std::size_t, void* data) {
   std::error_code code;
   const auto size = std::filesystem::file_size(path, code);
   if (counts && !code)
-    static_cast<std::vector<std::string>*>(data)->push_back(cat(name, ":", size));
+    static_cast<std::vector<std::string>*>(data)->push_back(formatted("{}:{}", name, size));
   return 0;
 }
 
@@ -109,12 +109,12 @@ Fingerprint take_fingerprint(Communicator& world, at::Device device, const std::
   const std::string unlike = differing_ranks(world, to_text(mine));
   all_or_none(world, [&] {
     if (!strangers.empty() && world.rank() == 0)
-      fail(ErrorKind::usage, "rank ", strangers, " runs another trireme binary than rank 0");
+      fail(ErrorKind::usage, "rank {} runs another trireme binary than rank 0", strangers);
   });
   if (!unlike.empty() && world.rank() == 0) {
-    log::warn(cat("rank ", unlike,
-                  " differs from rank 0 in libraries, threads, instruction set or device: another "
-                  "placement of the ranks may give other last bits"));
+    log::warn(formatted(
+        "rank {} differs from rank 0 in libraries, threads, instruction set or device: another placement of the ranks may give other last bits",
+        unlike));
   }
   mine["binary"] = binary;
   return parse(broadcast_text(world, to_text(mine)));
@@ -133,7 +133,7 @@ std::optional<std::string> fingerprint_changes(const std::map<std::string, std::
     if (saved->second == value) continue;
     const bool hash = key == "binary" || key == "libraries";
     changes += cat(changes.empty() ? "" : ", ", key);
-    if (!hash) changes += cat(" ", value, " (was ", saved->second, ")");
+    if (!hash) changes += formatted(" {} (was {})", value, saved->second);
   }
   return changes;
 }

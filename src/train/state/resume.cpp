@@ -61,8 +61,8 @@ std::string changes_text(const std::vector<ChangedKey>& changes) {
   const auto shown = [](const std::string& value) { return value.empty() ? "''" : value; };
   std::string text;
   for (const ChangedKey& change : changes) {
-    text += cat(text.empty() ? "" : ", ", change.key, " ", shown(change.was), " -> ",
-                shown(change.now));
+    text += formatted("{}{} {} -> {}", text.empty() ? "" : ", ", change.key, shown(change.was),
+                      shown(change.now));
   }
   return text;
 }
@@ -76,22 +76,21 @@ void check_same_run(const std::map<std::string, std::string>& values, const Conf
   std::string differences;
   for (const ChangedKey& change : changed_keys(values, config)) {
     if (may_differ(change.key)) continue;
-    differences += cat("\n  ", change.key, " = ", change.now, " (", config.origin(change.key),
-                       "), the checkpoint has ", change.was);
+    differences += formatted("\n  {} = {} ({}), the checkpoint has {}", change.key, change.now,
+                             config.origin(change.key), change.was);
   }
   if (!differences.empty()) {
-    fail(ErrorKind::usage, "this configuration does not continue ", checkpoint, ":", differences,
-         "\nLeave these keys out and it goes on with the checkpoint's. To go on from there with "
-         "other "
-         "values: --resume ",
-         checkpoint, " and another --run.");
+    fail(
+        ErrorKind::usage,
+        "this configuration does not continue {}:{}\nLeave these keys out and it goes on with the checkpoint's. To go on from there with other values: --resume {} and another --run.",
+        checkpoint, differences, checkpoint);
   }
 }
 
 std::string run_identity(const ConfigSet& config, const std::string& data_hash) {
   std::string text = data_hash;
   for (const std::string& key : config.keys()) {
-    if (!may_differ(key)) text += cat("\n", key, "=", config.value(key));
+    if (!may_differ(key)) text += formatted("\n{}={}", key, config.value(key));
   }
   return xxh3_128_hex(text);
 }

@@ -53,18 +53,19 @@ void RunFolder::prepare() const {
   std::error_code code;
   if (root.empty()) fail(ErrorKind::usage, "--run '' names no folder");
   if (fs::exists(root, code) && !fs::is_directory(root, code))
-    fail(ErrorKind::usage, "--run ", root.string(), " is a file, must be a folder");
+    fail(ErrorKind::usage, "--run {} is a file, must be a folder", root.string());
   if (fs::exists(root, code) && !holds_run() && !is_blank(*this)) {
-    fail(ErrorKind::usage, "--run ", root.string(),
-         " holds something that is not a run of trireme; give a new or an empty folder");
+    fail(ErrorKind::usage,
+         "--run {} holds something that is not a run of trireme; give a new or an empty folder",
+         root.string());
   }
   make_folders(checkpoints());
 }
 
 std::string rank_file(int rank, const std::string& extension) {
   const std::string digits = cat(rank);
-  return cat("rank-", std::string(5 - std::min<std::size_t>(5, digits.size()), '0'), digits,
-             extension);
+  return formatted("rank-{}{}{}", std::string(5 - std::min<std::size_t>(5, digits.size()), '0'),
+                   digits, extension);
 }
 
 void write_status(const RunFolder& folder, const std::string& state, int code, std::int64_t step,

@@ -23,13 +23,12 @@ template <class T>
 T number(const std::map<std::string, std::string>& values, const char* key) {
   const auto found = values.find(key);
   if (found == values.end())
-    fail(ErrorKind::data, "the checkpoint has no value '", key,
-         "': it is not one of a training run");
+    fail(ErrorKind::data, "the checkpoint has no value '{}': it is not one of a training run", key);
   T value{};
   const std::string& text = found->second;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (code != std::errc{} || end != text.data() + text.size()) {
-    fail(ErrorKind::data, "the checkpoint's value '", key, "' is '", text, "', expected a number");
+    fail(ErrorKind::data, "the checkpoint's value '{}' is '{}', expected a number", key, text);
   }
   return value;
 }
@@ -39,10 +38,10 @@ T number(const std::map<std::string, std::string>& values, const char* key) {
 StateView::StateView(ParamRegistry& registry, Optimizer& optimizer, int data_rank, int data_size)
     : owned_bytes_(static_cast<std::size_t>(data_size)), data_rank_(data_rank) {
   for (ParamId id = 0; id < registry.size(); ++id)
-    add(cat("param/", registry.spec(id).name), registry, id, registry.main(id));
+    add(formatted("param/{}", registry.spec(id).name), registry, id, registry.main(id));
   for (const OptimizerSlot& slot : optimizer.slots()) {
     for (ParamId id = 0; id < registry.size(); ++id) {
-      add(cat("optim/", slot.name, "/", registry.spec(id).name), registry, id,
+      add(formatted("optim/{}/{}", slot.name, registry.spec(id).name), registry, id,
           registry.view_of(slot.flat, id));
     }
   }
@@ -76,8 +75,8 @@ std::int64_t number_in(const std::map<std::string, std::string>& values, const c
                        std::int64_t least, std::int64_t most) {
   const auto value = number<std::int64_t>(values, key);
   if (value < least || value > most) {
-    fail(ErrorKind::data, "the checkpoint's value '", key, "' is ", value, ", must be in [", least,
-         ", ", most, "]");
+    fail(ErrorKind::data, "the checkpoint's value '{}' is {}, must be in [{}, {}]", key, value,
+         least, most);
   }
   return value;
 }
@@ -102,8 +101,7 @@ Progress load_progress(const std::map<std::string, std::string>& values, std::in
   if (scaler.dynamic()) {
     const auto scale = number<double>(values, "scaler.scale");
     if (!(scale > 0 && std::isfinite(scale)))
-      fail(ErrorKind::data, "the checkpoint's value 'scaler.scale' is ", scale,
-           ", must be above 0");
+      fail(ErrorKind::data, "the checkpoint's value 'scaler.scale' is {}, must be above 0", scale);
     scaler.restore(scale, number_in(values, "scaler.good_steps", 0, kMost));
   }
   return {number_in(values, "step", step, step), number_in(values, "update", 0, step),

@@ -52,7 +52,7 @@ void CheckpointSaver::save(std::int64_t step, const StateDict& state) {
   if (!config_.async) {
     all_or_none(world_,
                 [&] { published_ = save_checkpoint(folder_, step, state, world_, borrowed); });
-    announce(step, cat(" in ", seconds_text(since_start_.seconds())));
+    announce(step, formatted(" in {}", seconds_text(since_start_.seconds())));
     return;
   }
   all_or_none(world_,
@@ -78,10 +78,11 @@ void CheckpointSaver::commit() {
   all_or_none(world_,
               [&] { published_ = commit_checkpoint(result.staged, result.written, world_); });
   writer_.recycle(result.staged);
-  announce(staged_step_, cat(" behind training in ", seconds_text(since_start_.seconds()),
-                             ", which waited ", seconds_text(waited_s_), "; the copy keeps ",
-                             format_bytes(static_cast<double>(writer_.memory_bytes())),
-                             " of this rank's memory"));
+  announce(
+      staged_step_,
+      formatted(" behind training in {}, which waited {}; the copy keeps {} of this rank's memory",
+                seconds_text(since_start_.seconds()), seconds_text(waited_s_),
+                format_bytes(static_cast<double>(writer_.memory_bytes()))));
 }
 
 void CheckpointSaver::confirm_lock() {
@@ -93,7 +94,8 @@ void CheckpointSaver::confirm_lock() {
 void CheckpointSaver::announce(std::int64_t step, const std::string& how) {
   if (world_.rank() == 0) {
     if (on_commit_) on_commit_(step);
-    log::info(cat("saved ", published_.string(), ": ", format_bytes(bytes_in(published_)), how));
+    log::info(
+        formatted("saved {}: {}{}", published_.string(), format_bytes(bytes_in(published_)), how));
   }
   trusted_.push_back(step);
   prune();

@@ -48,7 +48,7 @@ void StepChain::start(std::int64_t step, const std::string& value) {
   const bool is_hash = value.size() == value_.size() &&
                        value.find_first_not_of("0123456789abcdef") == std::string::npos;
   if (!value.empty() && !is_hash)
-    fail(ErrorKind::data, "the checkpoint's value 'chain' is '", value, "', expected a hash");
+    fail(ErrorKind::data, "the checkpoint's value 'chain' is '{}', expected a hash", value);
   if (!value.empty()) value_ = value;
   if (!writes_) return;
   std::string kept;
@@ -91,9 +91,9 @@ void StepChain::append(std::int64_t step, std::uint64_t trace) {
     fail_to_write("append to", file_, errno);
   const auto noted = before_.find(step);
   if (noted != before_.end() && noted->second != value_) {
-    log::warn(cat("step ", step,
-                  " is not bit for bit what this run computed before it was interrupted (",
-                  file_.filename().string(), ": ", noted->second, " then, ", value_, " now)"));
+    log::warn(formatted(
+        "step {} is not bit for bit what this run computed before it was interrupted ({}: {} then, {} now)",
+        step, file_.filename().string(), noted->second, value_));
     before_.clear();
   }
 }

@@ -29,8 +29,8 @@ TEST(Damage, FlipOfAnyByteOfAnyFileIsFound) {
       damaged[at] = content[at];
       ++flips;
       EXPECT_THROW(verify_checkpoint(saved.step), Error) << name << " byte " << at;
-      if (at % 37 == 0) saved.expect_refused(cat(name, " byte ", at));
-      if (at % 11 == 0) saved.expect_never_wrong(cat(name, " byte ", at));
+      if (at % 37 == 0) saved.expect_refused(formatted("{} byte {}", name, at));
+      if (at % 11 == 0) saved.expect_never_wrong(formatted("{} byte {}", name, at));
     }
     overwrite(saved.step / name, content);
   }
@@ -43,8 +43,8 @@ TEST(Damage, EveryTruncationIsFound) {
   for (const auto& [name, content] : contents(saved.step)) {
     for (std::size_t size = 0; size < content.size(); size += 64) {
       overwrite(saved.step / name, content.substr(0, size));
-      saved.expect_refused(cat(name, " cut to ", size));
-      saved.expect_never_wrong(cat(name, " cut to ", size));
+      saved.expect_refused(formatted("{} cut to {}", name, size));
+      saved.expect_never_wrong(formatted("{} cut to {}", name, size));
     }
     overwrite(saved.step / name, content);
   }
@@ -138,7 +138,7 @@ std::string forged(std::string good, const std::string& from, const std::string&
   const std::size_t at = good.find(from);
   EXPECT_NE(at, std::string::npos) << from;
   if (at != std::string::npos) good.replace(at, from.size(), to);
-  return good + cat("\"self_hash\": \"", xxh3_128_hex(good), "\"\n}\n");
+  return good + formatted("\"self_hash\": \"{}\"\n}}\n", xxh3_128_hex(good));
 }
 
 TEST(Damage, ASliceThatIsNotAsTheManifestSaysIsFoundBeforeALoad) {
@@ -148,11 +148,12 @@ TEST(Damage, ASliceThatIsNotAsTheManifestSaysIsFoundBeforeALoad) {
   std::size_t forgeries = 0;
   for (const auto& [name, tensor] : manifest.tensors) {
     for (const SavedSlice& slice : tensor.slices) {
-      const std::string sum = cat("\"crc32c\":\"", slice.hash, '"');
-      const std::string place = cat("\"at\":", slice.at, ",");
+      const std::string sum = formatted("\"crc32c\":\"{}\"", slice.hash);
+      const std::string place = formatted("\"at\":{},", slice.at);
       overwrite(saved.step / kManifestName, forged(good, sum, "\"crc32c\":\"deadbeef\""));
       saved.expect_refused(name + " sum");
-      overwrite(saved.step / kManifestName, forged(good, place, cat("\"at\":", slice.at - 1, ",")));
+      overwrite(saved.step / kManifestName,
+                forged(good, place, formatted("\"at\":{},", slice.at - 1)));
       saved.expect_refused(name + " place");
       forgeries += 2;
     }

@@ -33,7 +33,7 @@ bool after_commit(const std::string& point) {
 int in_child_with_fault(const std::string& point, const std::string& action, int nth,
                         const std::function<void()>& work) {
   return in_child([&] {
-    ::setenv("TRIREME_FAULT", cat(point, ":*:", nth, ":", action).c_str(), 1);
+    ::setenv("TRIREME_FAULT", formatted("{}:*:{}:{}", point, nth, action).c_str(), 1);
     ::setenv("TRIREME_ALLOW_FAULTS", "1", 1);
     failpoints_init(0);
     work();

@@ -26,7 +26,7 @@ struct Grid {
   [[nodiscard]] int ranks() const { return tp * cp * dp * pp; }
 
   [[nodiscard]] std::string name() const {
-    return cat("tp", tp, " cp", cp, " dp", dp, " pp", pp, " ep", ep, zero ? " zero" : "");
+    return formatted("tp{} cp{} dp{} pp{} ep{}{}", tp, cp, dp, pp, ep, zero ? " zero" : "");
   }
 };
 
@@ -75,8 +75,8 @@ std::vector<Logical> make_model(unsigned seed) {
     logicals.push_back(std::move(logical));
   };
   for (const Parameter& parameter : kParameters) {
-    add(cat("param/", parameter.name), parameter.dtype, parameter.shape);
-    add(cat("optim/exp_avg/", parameter.name), DType::f32, parameter.shape);
+    add(formatted("param/{}", parameter.name), parameter.dtype, parameter.shape);
+    add(formatted("optim/exp_avg/{}", parameter.name), DType::f32, parameter.shape);
   }
   return logicals;
 }
@@ -194,7 +194,7 @@ TEST(Reshard, OfflineToAnyNumberOfRanksIsBalancedAndTheSameState) {
   save_grid(folder.path(), logicals, kGrids[12]);
   const Checkpoint from = Checkpoint::open(folder / kStep);
   for (const int ranks : {1, 2, 5, 100}) {
-    const fs::path to = folder.path() / cat("n", ranks);
+    const fs::path to = folder.path() / formatted("n{}", ranks);
     const ReshardLayout layout = spread_layout(from.manifest(), ranks);
     const Checkpoint moved = verify_checkpoint(reshard_checkpoint(from, layout, to));
     EXPECT_EQ(hash_tensors(moved), hash_tensors(from));

@@ -50,7 +50,7 @@ TEST(RunLock, SecondHolderIsRefusedByName) {
   const pid_t child = hold_in_child(run.path());
   const std::string text =
       message_of(ErrorKind::usage, [&] { const RunLock lock(run.path(), fast()); });
-  EXPECT_NE(text.find(cat("process ", child)), std::string::npos) << text;
+  EXPECT_NE(text.find(formatted("process {}", child)), std::string::npos) << text;
   EXPECT_NE(text.find("job 42"), std::string::npos) << text;
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);

@@ -49,7 +49,7 @@ TEST(Safetensors, WritesWhatItReads) {
 TEST(Safetensors, LargeSetsAreSplitWithAnIndex) {
   const TempFolder folder;
   std::vector<SafetensorsSource> tensors;
-  for (int i = 0; i < 5; ++i) tensors.push_back(source(cat("t", i), DType::f32, {10}));
+  for (int i = 0; i < 5; ++i) tensors.push_back(source(formatted("t{}", i), DType::f32, {10}));
   write_safetensors_folder(folder.path(), tensors, 100);
   EXPECT_TRUE(fs::exists(folder / "model-00001-of-00003.safetensors"));
   EXPECT_TRUE(fs::exists(folder / "model-00003-of-00003.safetensors"));

@@ -258,7 +258,7 @@ TEST(Agreement, AStopBeforeTheStartIsEverybodys) {
 TEST(Agreement, OneRankThrowsForAll) {
   run_ranks(3, [](Communicator& world) {
     const auto action = [&] {
-      if (world.rank() > 0) fail(ErrorKind::data, "rank ", world.rank());
+      if (world.rank() > 0) fail(ErrorKind::data, "rank {}", world.rank());
     };
     if (world.rank() == 1) {
       EXPECT_THROW(all_or_none(world, action), AgreedError);

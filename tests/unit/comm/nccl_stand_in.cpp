@@ -64,7 +64,7 @@ std::string number_of(cudaStream_t stream) {
 
 ncclResult_t make_id(ncclUniqueId* id) {
   std::memset(id->internal, 0, sizeof id->internal);
-  const std::string text = cat("id", ++g_ids);
+  const std::string text = formatted("id{}", ++g_ids);
   text.copy(id->internal, text.size());
   note("get_unique_id");
   return ncclSuccess;
@@ -80,7 +80,7 @@ ncclResult_t init_rank(ncclComm_t* comm, int size, ncclUniqueId id, int rank) {
   }
   EXPECT_GT(std::strlen(id.internal), 0U) << "an id that nobody made";
   *comm = new ncclComm{world->communicator(rank), t_rank.device, id.internal};
-  note(cat("init_rank ", rank, "/", size, " device ", t_rank.device));
+  note(formatted("init_rank {}/{} device {}", rank, size, t_rank.device));
   (*comm)->ranks->barrier();  // the real call also returns when all have come
   return ncclSuccess;
 }
@@ -98,7 +98,7 @@ void check_enqueue(const char* what, ncclComm_t comm, cudaStream_t stream) {
   EXPECT_EQ(stream->device, comm->device);
   EXPECT_FALSE(stream->ready_for.empty()) << what << " does not wait for the caller's stream";
   if (t_rank.group_depth == 0) stream->ready_for.clear();
-  note(cat(what, " device ", t_rank.device, " stream ", stream->number));
+  note(formatted("{} device {} stream {}", what, t_rank.device, stream->number));
 }
 
 DType our_type(ncclDataType_t type) {
@@ -191,7 +191,7 @@ cudaError_t set_device(int device) {
 
 cudaError_t bus_id(char* text, int length, int device) {
   EXPECT_LT(device, t_rank.num_devices);
-  const std::string id = cat("0000:0", t_rank.node, ":0", t_rank.first_device + device, ".0");
+  const std::string id = formatted("0000:0{}:0{}.0", t_rank.node, t_rank.first_device + device);
   EXPECT_GT(length, static_cast<int>(id.size()));
   std::strcpy(text, id.c_str());
   return cudaSuccess;
@@ -220,7 +220,7 @@ cudaError_t wait_event(cudaStream_t stream, cudaEvent_t event, unsigned) {
   if (stream != nullptr && event->stream != stream) {
     stream->ready_for.insert(event->stream == nullptr ? 0 : event->stream->number);
   }
-  note(cat("stream ", number_of(stream), " waits for stream ", number_of(event->stream)));
+  note(formatted("stream {} waits for stream {}", number_of(stream), number_of(event->stream)));
   return cudaSuccess;
 }
 
@@ -237,7 +237,7 @@ cudaError_t free_event(cudaEvent_t event) {
 
 cudaError_t record_event(cudaEvent_t event, cudaStream_t stream) {
   *event = {stream, true, g_hang && stream != nullptr};
-  note(cat("record on stream ", number_of(stream)));
+  note(formatted("record on stream {}", number_of(stream)));
   return cudaSuccess;
 }
 

@@ -87,11 +87,10 @@ class InBash : public Completion {
     if (script_.empty()) script_ = script("bash", "bash.sh");
     std::string typed;
     for (const std::string& word : words) typed.append(" ").append(quoted(word));
-    const std::string code =
-        cat("source ", script_, "; cd ", at("").string(), "; complete -p my-tool > /dev/null",
-            " || exit 1; COMP_WORDS=(my-tool", typed, "); COMP_CWORD=", words.size(),
-            "; _my_tool; ((${#COMPREPLY[@]} == 0)) || printf '%s\\n' \"${COMPREPLY[@]}\"");
-    return lines_of(cat("bash -u -c ", quoted(code), " 2>&1"));
+    const std::string code = formatted(
+        "source {}; cd {}; complete -p my-tool > /dev/null || exit 1; COMP_WORDS=(my-tool{}); COMP_CWORD={}; _my_tool; ((${{#COMPREPLY[@]}} == 0)) || printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+        script_, at("").string(), typed, words.size());
+    return lines_of(formatted("bash -u -c {} 2>&1", quoted(code)));
   }
 
   std::string script_;
@@ -143,12 +142,12 @@ TEST_F(Completion, AnotherShellIsRefusedByName) {
 #ifdef TRIREME_FISH
 TEST_F(Completion, FishOffersTheSame) {
   const std::string file = script("fish", "my-tool.fish");
-  lines_of(cat(TRIREME_FISH, " --no-execute ", file, " 2>&1"));
+  lines_of(formatted("{} --no-execute {} 2>&1", TRIREME_FISH, file));
   const auto offered = [&](const std::string& typed) {
     const std::string code =
-        cat("cd ", at("").string(), "; source ", file, "; complete -C ", quoted(typed));
+        formatted("cd {}; source {}; complete -C {}", at("").string(), file, quoted(typed));
     Words words =
-        lines_of(cat("HOME=", at("").string(), " ", TRIREME_FISH, " -c ", quoted(code), " 2>&1"));
+        lines_of(formatted("HOME={} {} -c {} 2>&1", at("").string(), TRIREME_FISH, quoted(code)));
     for (std::string& word : words) word = word.substr(0, word.find('\t'));
     return words;
   };
@@ -180,14 +179,14 @@ _files() { offer *(N) }
 
 TEST_F(Completion, ZshOffersTheSame) {
   const std::string file = script("zsh", "_my-tool");
-  lines_of(cat(TRIREME_ZSH, " -n ", file, " 2>&1"));
+  lines_of(formatted("{} -n {} 2>&1", TRIREME_ZSH, file));
   const auto offered = [&](const Words& words) {
     std::string typed;
     for (const std::string& word : words) typed.append(" ").append(quoted(word));
     const std::string code =
-        cat(kZshEnds, "cd ", at("").string(), "; source ", file, "; words=(my-tool", typed,
-            "); CURRENT=", words.size() + 1, "; PREFIX=", quoted(words.back()), "; _my_tool; true");
-    return lines_of(cat(TRIREME_ZSH, " -f -c ", quoted(code), " 2>&1"));
+        formatted("{}cd {}; source {}; words=(my-tool{}); CURRENT={}; PREFIX={}; _my_tool; true",
+                  kZshEnds, at("").string(), file, typed, words.size() + 1, quoted(words.back()));
+    return lines_of(formatted("{} -f -c {} 2>&1", TRIREME_ZSH, quoted(code)));
   };
 
   EXPECT_EQ(offered({""}), (Words{"checkpoint", "completion", "help", "train-it"}));

@@ -182,7 +182,7 @@ std::string winner(const std::string& order, const std::string& key) {
     if (source == 'c') set.set("model.hidden_size", "3", "--model.hidden_size");
   }
   EXPECT_EQ(problems_of(set), "");
-  return cat(set.value(key), " ", set.origin(key));
+  return formatted("{} {}", set.value(key), set.origin(key));
 }
 
 TEST(ConfigSet, PrecedenceDoesNotDependOnTheOrderOfCalls) {

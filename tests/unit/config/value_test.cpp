@@ -77,7 +77,7 @@ TEST(Value, IgnoresTheLocale) {
 template <class T>
 T through_toml(T value) {
   const std::vector<TomlEntry> entries =
-      parse_toml(cat("key = ", value_toml(&value), "\n"), "test");
+      parse_toml(formatted("key = {}\n", value_toml(&value)), "test");
   return std::get<T>(entries.at(0).value);
 }
 

@@ -19,10 +19,17 @@ TEST(Error, KindsHaveTheDocumentedExitCodes) {
 }
 
 TEST(Error, FailJoinsItsArguments) {
-  const Error error = error_of([] { fail(ErrorKind::data, "row ", 3, " of ", std::string("x")); });
+  const Error error = error_of([] { fail(ErrorKind::data, "row {} of {}", 3, std::string("x")); });
 
   EXPECT_EQ(error.kind(), ErrorKind::data);
   EXPECT_STREQ(error.what(), "row 3 of x");
+}
+
+TEST(Error, MessagesKeepBracesAndTextAroundTheirPlaces) {
+  EXPECT_EQ(formatted("plain"), "plain");
+  EXPECT_EQ(formatted("{}{}", 1, "a{}"), "1a{}");
+  EXPECT_EQ(formatted("{{\"key\": {}}}", 1.5), "{\"key\": 1.5}");
+  EXPECT_EQ(formatted("{{}}"), "{}");
 }
 
 TEST(Error, AnAssertionNamesConditionAndPlace) {

@@ -13,8 +13,8 @@ namespace trireme {
 class Scratch : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ =
-        std::filesystem::path(testing::TempDir()) / cat("trireme_", ::getpid(), "_", counter_++);
+    folder_ = std::filesystem::path(testing::TempDir()) /
+              formatted("trireme_{}_{}", ::getpid(), counter_++);
     std::filesystem::create_directories(folder_);
   }
 

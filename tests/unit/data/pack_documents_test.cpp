@@ -148,9 +148,9 @@ TEST(PackDocuments, HasTheSequencesThatItsRuleNumberStandsFor) {
   std::string text;
   for (const std::int64_t seq_len : {64, 1000, 4096}) {
     const PackTable table = pack_documents(offset, seq_len);
-    for (const std::uint64_t value : table.seq_ptr) text += cat(value, ' ');
-    for (const std::uint32_t value : table.seg_doc) text += cat(value, ' ');
-    for (const std::uint32_t value : table.seg_begin) text += cat(value, ' ');
+    for (const std::uint64_t value : table.seq_ptr) text += formatted("{} ", value);
+    for (const std::uint32_t value : table.seg_doc) text += formatted("{} ", value);
+    for (const std::uint32_t value : table.seg_begin) text += formatted("{} ", value);
   }
 
   EXPECT_EQ(xxh3_128_hex(text), "4eda62ca515936fbfc64702828013ea0")

@@ -17,7 +17,7 @@ using testing::write_text;
 TEST_F(ChatPack, FindsTheDocumentOfALine) {
   std::vector<std::string> lines;
   for (int i = 0; i < 90; ++i) {
-    lines.push_back(sft(talk({cat("question ", i), cat("answer ", i)})));
+    lines.push_back(sft(talk({formatted("question {}", i), formatted("answer {}", i)})));
     if (i % 7 == 3) lines.push_back("");                              // blank
     if (i % 11 == 5) lines.push_back(R"({"conversations": "bad"})");  // bad
   }
@@ -42,7 +42,7 @@ TEST_F(ChatPack, FindsTheDocumentOfALine) {
     find_line(*set_, lines.size());
     FAIL();
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find(cat("has ", lines.size(), " lines")),
+    EXPECT_NE(std::string(error.what()).find(formatted("has {} lines", lines.size())),
               std::string::npos)
         << error.what();
   }
@@ -103,7 +103,7 @@ TEST_F(ChatPack, MalformedRecordsAreBadLinesWithPlaceAndReason) {
   EXPECT_EQ(found["documents"], 1);
   EXPECT_EQ(found["bad_lines"], 4);
   EXPECT_EQ(found["bad"][0],
-            cat("in.jsonl:", good.size() + 1) +
+            formatted("in.jsonl:{}", good.size() + 1) +
                 ": message 0: unknown role 'bot', must be system, user, assistant or tool");
   EXPECT_NE(found["bad"][1].get<std::string>().find("has no assistant message"), std::string::npos);
 }
@@ -136,7 +136,7 @@ TEST_F(ChatPack, MinimindMaskTakesTheLineEndAlong) {
 
 TEST_F(ChatPack, AugmentationDependsOnlyOnRecordSeedAndCopy) {
   std::vector<std::string> lines;
-  for (int i = 0; i < 100; ++i) lines.push_back(sft(talk({cat("q", i), "a"})));
+  for (int i = 0; i < 100; ++i) lines.push_back(sft(talk({formatted("q{}", i), "a"})));
   const auto augmented = [](std::int64_t threads, std::int64_t unit_bytes, std::uint64_t seed) {
     return [=](PackConfig& config) {
       config.threads = threads;

@@ -66,7 +66,7 @@ TEST_F(TrainTokenizer, FilesAreTheSameForAnyThreadsAndRanks) {
       ASSERT_EQ(words.cut_tokens().at("<|im_end|>"), 2U);
     }
     for (const auto& [ranks, threads] : {std::pair(1, 3), {2, 1}, {3, 2}, {5, 1}}) {
-      TrainTokenizerConfig shared = config(cat("r", ranks, "t", threads, cut ? "cut" : ""));
+      TrainTokenizerConfig shared = config(formatted("r{}t{}{}", ranks, threads, cut ? "cut" : ""));
       shared.cut_special = cut;
       shared.threads = threads;
       std::swap(shared.inputs[0], shared.inputs[1]);

@@ -47,7 +47,7 @@ std::string check_module(const std::string& module, std::string_view include) {
   if (other.empty() || other == module) return "";
   const Names& allowed = module_rows().at(module);
   if (std::find(allowed.begin(), allowed.end(), other) != allowed.end()) return "";
-  return cat(module, " must not include ", other, " (\"", include, "\")");
+  return formatted("{} must not include {} (\"{}\")", module, other, include);
 }
 
 /// The folder of a file or an include, from src/ or from the root: "text/bpe", "bin".
@@ -64,16 +64,16 @@ std::string check_room(const std::string& module, std::string_view path, std::st
   if (included_module(include) != module || from == to || from == module) return "";
   const auto row = room_rows().find(from);
   if (row == room_rows().end()) return "";  // said of the file already
-  const std::string wanted = to == module ? cat(module, "/*") : std::string(to);
+  const std::string wanted = to == module ? formatted("{}/*", module) : std::string(to);
   const Names& allowed = row->second;
   if (std::find(allowed.begin(), allowed.end(), wanted) != allowed.end()) return "";
-  return cat(from, " must not include ", wanted, " (\"", include, "\")");
+  return formatted("{} must not include {} (\"{}\")", from, wanted, include);
 }
 
 std::string check_library(const std::string& path, std::string_view include) {
   for (const Library& library : libraries()) {
     if (starts_with_any(include, library.prefixes) && !starts_with_any(path, library.places)) {
-      return cat("<", include, "> is not for this place");
+      return formatted("<{}> is not for this place", include);
     }
   }
   return "";
@@ -81,13 +81,13 @@ std::string check_library(const std::string& path, std::string_view include) {
 
 std::string check_machine_path(std::string_view line) {
   for (const char* folder : {"home", "root", "work", "Users"}) {
-    const std::string prefix = cat("/", folder, "/");  // put together: this line is read too
+    const std::string prefix = formatted("/{}/", folder);  // put together: this line is read too
     for (std::size_t at = line.find(prefix); at != std::string_view::npos;
          at = line.find(prefix, at + 1)) {
       const bool within_a_longer_path =
           at > 0 && (std::isalnum(static_cast<unsigned char>(line[at - 1])) != 0 ||
                      line[at - 1] == '.' || line[at - 1] == '}');
-      if (!within_a_longer_path) return cat("a path of one machine: ", prefix);
+      if (!within_a_longer_path) return formatted("a path of one machine: {}", prefix);
     }
   }
   return "";
@@ -109,8 +109,8 @@ std::vector<std::string> check_file(const std::string& path, std::string_view co
   const bool known = module.empty() ? !path.starts_with("src/") || path.starts_with("src/cmake/")
                                     : folder == module || room_rows().count(folder) != 0;
   if (!known) {
-    problems.push_back(
-        cat(path, ": in no module or room that has a row in tests/unit/layering/layers.cpp"));
+    problems.push_back(formatted(
+        "{}: in no module or room that has a row in tests/unit/layering/layers.cpp", path));
   }
   std::size_t number = 0;
   while (!content.empty()) {
@@ -125,11 +125,11 @@ std::vector<std::string> check_file(const std::string& path, std::string_view co
       found.push_back(check_library(path, include));
     }
     for (const std::string& what : found) {
-      if (!what.empty()) problems.push_back(cat(path, ":", number, ": ", what));
+      if (!what.empty()) problems.push_back(formatted("{}:{}: {}", path, number, what));
     }
   }
   if (number > kMaxLines)
-    problems.push_back(cat(path, ": ", number, " lines, at most ", kMaxLines));
+    problems.push_back(formatted("{}: {} lines, at most {}", path, number, kMaxLines));
   return problems;
 }
 
@@ -158,7 +158,7 @@ std::vector<std::string> check_folders(const std::vector<std::string>& paths) {
   std::vector<std::string> problems;
   for (const auto& [folder, count] : files) {
     if (count > kMaxFiles)
-      problems.push_back(cat(folder, ": ", count, " files, at most ", kMaxFiles));
+      problems.push_back(formatted("{}: {} files, at most {}", folder, count, kMaxFiles));
     const std::string_view in_module = folder_of(folder + "/x");
     const bool has_row = module_rows().count(in_module) != 0 || room_rows().count(in_module) != 0;
     if (has_row && pages.count(folder) == 0) problems.push_back(folder + ": has no README.md");

@@ -11,7 +11,7 @@ namespace {
 constexpr double kBytesOfTwo = 2.0 * 64 * 4 / (1024 * 1024);  // MiB of two parameters below
 
 void declare_and_allocate(ParamRegistry& registry, const Mesh& mesh, int count) {
-  for (int i = 0; i < count; ++i) registry.declare({.name = cat("p", i), .shape = {64}});
+  for (int i = 0; i < count; ++i) registry.declare({.name = formatted("p{}", i), .shape = {64}});
   registry.allocate(mesh, {at::kFloat, at::kFloat}, at::kCPU);
 }
 
@@ -72,7 +72,7 @@ TEST(GradBuckets, LeavesInOrderAndBeforeTheLastGradientIsReady) {
     const std::vector<CommRecord> records = mesh.group(Axis::data).recent();
     ASSERT_EQ(records.size(), 4U);
     for (std::size_t i = 0; i < records.size(); ++i)
-      EXPECT_EQ(records[i].tag, cat("grads bucket ", i));
+      EXPECT_EQ(records[i].tag, formatted("grads bucket {}", i));
     EXPECT_LT(buckets.times().first_launch_s, buckets.times().last_ready_s);
   });
 }

@@ -82,7 +82,7 @@ TEST(OpenValues, AnUpdateIsTheNextMultipleFrom32ThatTheRanksCanMake) {
         fill_open_values(config, {.data_ranks = static_cast<int>(ranks)}, problems);
 
     EXPECT_EQ(config.train.global_batch, batch) << ranks << " x " << micro_batch;
-    EXPECT_NE(note.find(cat("train.global_batch = ", batch)), std::string::npos) << note;
+    EXPECT_NE(note.find(formatted("train.global_batch = {}", batch)), std::string::npos) << note;
     EXPECT_TRUE(problems.empty());
   }
 }

@@ -72,27 +72,16 @@ TEST(Sha256, EqualsPublishedValues) {
        "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"},
       {std::string(1'000'000, 'a'),
        "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"}};
-  for (const auto path : {Sha256::Path::fastest, Sha256::Path::portable}) {
-    for (const auto& [text, value] : vectors) {
-      Sha256 whole(path);
-      whole.update(text);
-      EXPECT_EQ(whole.hex(), value);
-      Sha256 pieces(path);
-      for (std::size_t at = 0; at < text.size(); at += 97)
-        pieces.update(std::string_view(text).substr(at, 97));
-      EXPECT_EQ(pieces.hex(), value);
+  for (const auto& [text, value] : vectors) {
+    Sha256 whole;
+    whole.update(text);
+    EXPECT_EQ(whole.hex(), value);
+    Sha256 pieces;
+    for (std::size_t at = 0; at < text.size(); at += 97) {
+      pieces.update(std::string_view(text).substr(at, 97));
+      (void)pieces.hex();  // asking does not end the stream
     }
-  }
-}
-
-TEST(Sha256, InstructionsAndPlainCodeAgreeAtEverySize) {
-  const std::vector<std::byte> bytes = random_bytes(300, 3);
-  for (std::size_t size = 0; size <= bytes.size(); ++size) {
-    Sha256 fast;
-    Sha256 plain(Sha256::Path::portable);
-    fast.update(std::span(bytes).first(size));
-    plain.update(std::span(bytes).first(size));
-    EXPECT_EQ(fast.hex(), plain.hex()) << size;
+    EXPECT_EQ(pieces.hex(), value);
   }
 }
 
