@@ -8,6 +8,7 @@
 #include "core/files/json.hpp"
 #include "core/hash/xxh3.hpp"
 #include "core/process/failpoints.hpp"
+#include "data/sequences/pack_documents.hpp"
 #include "data/shards/schema.hpp"
 #include "data/shards/shard_writer.hpp"
 #include "data_prep/input/input_check.hpp"

@@ -5,6 +5,7 @@
 #include "core/error.hpp"
 #include "core/files/json.hpp"
 #include "core/hash/xxh3.hpp"
+#include "data/sequences/pack_documents.hpp"
 #include "data/shards/schema.hpp"
 #include "data_prep/pack/pack_unit.hpp"
 #include "text/unicode/utf8.hpp"

@@ -10,6 +10,7 @@
 #include "core/hash/xxh3.hpp"
 #include "core/log.hpp"
 #include "core/process/failpoints.hpp"
+#include "data/sequences/pack_documents.hpp"
 #include "data/shards/schema.hpp"
 #include "data_prep/documents/document_maker.hpp"
 #include "data_prep/input/line_reader.hpp"

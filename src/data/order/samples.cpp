@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "core/error.hpp"
+#include "data/sequences/pack_documents.hpp"
 
 namespace trireme {
 namespace {

@@ -2,6 +2,7 @@
 #include <map>
 
 #include "core/error.hpp"
+#include "data/sequences/pack_documents.hpp"
 #include "data/sequences/sequences.hpp"
 
 namespace trireme {

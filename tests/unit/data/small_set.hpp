@@ -6,6 +6,7 @@
 
 #include "core/files/file.hpp"
 #include "core/hash/xxh3.hpp"
+#include "data/sequences/pack_documents.hpp"
 #include "data/shards/schema.hpp"
 #include "data/shards/shard_writer.hpp"
 #include "data/shards/token_set.hpp"

@@ -8,6 +8,7 @@
 
 #include "core/error.hpp"
 #include "data/order/samples.hpp"
+#include "data/sequences/pack_documents.hpp"
 #include "unit/data/small_set.hpp"
 
 namespace trireme {
