@@ -9,8 +9,7 @@
 #include "core/dtype.hpp"
 #include "parallel/shard.hpp"
 
-/// manifest.json: what a checkpoint folder holds. See README.md of this folder
-/// for the format's promise.
+/// manifest.json: what a checkpoint folder holds; checkpoint/README.md is the format's promise.
 namespace trireme {
 
 inline constexpr std::uint64_t kCheckpointVersion = 1;

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint/format/convert.hpp"
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/format/model_values.hpp"
+#include "checkpoint/hf/convert.hpp"
 #include "checkpoint/hf/hf_config.hpp"
 #include "checkpoint/hf/safetensors.hpp"
 #include "comm/agree.hpp"

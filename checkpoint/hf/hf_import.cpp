@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "checkpoint/disk/run_lock.hpp"
-#include "checkpoint/format/convert.hpp"
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/format/model_values.hpp"
+#include "checkpoint/hf/convert.hpp"
 #include "checkpoint/hf/hf_config.hpp"
 #include "checkpoint/hf/hf_export.hpp"
 #include "checkpoint/hf/safetensors.hpp"

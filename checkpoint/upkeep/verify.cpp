@@ -5,8 +5,8 @@
 
 #include "checkpoint/disk/disk_reader.hpp"
 #include "checkpoint/format/folder.hpp"
-#include "checkpoint/format/slice_sums.hpp"
 #include "checkpoint/load/logical_reader.hpp"
+#include "checkpoint/upkeep/slice_sums.hpp"
 #include "comm/agree.hpp"
 #include "core/error.hpp"
 #include "core/hash/sha256.hpp"

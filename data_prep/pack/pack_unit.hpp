@@ -10,7 +10,7 @@
 #include "data_prep/documents/block_result.hpp"
 #include "data_prep/documents/pack_config.hpp"
 #include "data_prep/input/block_reader.hpp"
-#include "data_prep/input/input_check.hpp"
+#include "data_prep/pack/input_check.hpp"
 #include "data_prep/progress.hpp"
 #include "data_prep/worker_pool.hpp"
 #include "text/tokenizer.hpp"

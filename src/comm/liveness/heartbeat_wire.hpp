@@ -9,7 +9,7 @@
 
 #include "core/unique_handle.hpp"
 
-/// The heartbeat's sockets and messages. Only heartbeat.cpp includes this.
+/// The heartbeat's sockets and messages. For the files of this room only.
 namespace trireme::heartbeat {
 
 struct SocketTraits {

@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "text/bpe/id_pair_table.hpp"
+#include "text/learn/id_pair_table.hpp"
 
 namespace trireme {
 

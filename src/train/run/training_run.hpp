@@ -53,7 +53,7 @@ class TrainingRun {
   TrainingRun& operator=(const TrainingRun&) = delete;
 
   /// Opens the data, resolves the configuration, claims the run folder, builds the model and
-  /// resumes; whatever is wrong on any rank is thrown on all (agreement.hpp) before a step is done.
+  /// resumes; whatever is wrong on any rank is thrown on all (comm/agree.hpp) before a step is done.
   void prepare();
 
   /// Trains to the last step: kExitDone; or to the step at which a rank was asked to stop

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "checkpoint/format/convert.hpp"
+#include "checkpoint/hf/convert.hpp"
 #include "core/dtype.hpp"
 #include "unit/checkpoint/support.hpp"
 

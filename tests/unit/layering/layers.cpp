@@ -42,7 +42,7 @@ const std::map<std::string_view, Names>& room_rows() {
       {"text/split", {"text/unicode"}},
       {"text/spec", {"text/split", "text/unicode"}},
       {"text/bpe", {"text/spec", "text/unicode"}},
-      {"text/learn", {"text/*", "text/bpe", "text/spec", "text/split", "text/unicode"}},
+      {"text/learn", {"text/*", "text/spec", "text/split", "text/unicode"}},
       {"text/chat", {"text/*", "text/unicode"}},
       {"data/shards", {}},
       {"data/sequences", {"data/shards"}},

@@ -1,4 +1,4 @@
-#include "checkpoint/format/convert.hpp"
+#include "checkpoint/hf/convert.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "data_prep/input/input_check.hpp"
+#include "data_prep/pack/input_check.hpp"
 
 #include <algorithm>
 #include <iterator>

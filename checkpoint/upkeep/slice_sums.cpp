@@ -1,4 +1,4 @@
-#include "checkpoint/format/slice_sums.hpp"
+#include "checkpoint/upkeep/slice_sums.hpp"
 
 #include <algorithm>
 
