@@ -56,17 +56,18 @@ class Losses {
   }
 
   void add_dropped() {
-    const auto dropped = [&](std::uint64_t count, const auto&... why) {
-      if (count != 0) add(log::Level::warn, formatted("dropped {}: {}", share(count), why...));
+    const auto dropped = [&](std::uint64_t count, const std::string& why) {
+      if (count != 0) add(log::Level::warn, formatted("dropped {}: {}", share(count), why));
     };
     const std::uint64_t other = counts_.dropped - counts_.dropped_long - counts_.dropped_equal;
     if (is(schema::kKindPretrain))
-      return dropped(other, "field '", config_.value("field", ""), "' (--field) is empty");
+      return dropped(other, formatted("field '{}' (--field) is empty", config_.value("field", "")));
+    const char* where = is(schema::kKindDpo) ? "a side has no target" : "no target";
     dropped(counts_.dropped_long,
-            is(schema::kKindDpo) ? "a side has no target within " : "no target within ", at_length_,
-            "; a longer --seq-len keeps them");
+            formatted("{} within {}; a longer --seq-len keeps them", where, at_length_));
     dropped(counts_.dropped_equal, "chosen and rejected are equal");
-    dropped(other, "no target at ", at_length_, " with --mask ", config_.value("mask", ""));
+    dropped(other,
+            formatted("no target at {} with --mask {}", at_length_, config_.value("mask", "")));
   }
 
   void add_cut() {
