@@ -148,7 +148,7 @@ int PretrainCommand::execute(Communicator& world, const LaunchInfo& launch) {
   heartbeat_ = std::make_unique<Heartbeat>(world, launch, options.activity, heartbeat);
   const std::unique_ptr<Communicator> run_world =
       make_world("auto", launch, options);  // its groups report to the heartbeat
-  return pretrain(config_, *keys_, run_,
+  return run_task(kPretrain, config_, *keys_, run_,
                   {launch, *run_world, nccl_backends(), options, scheduler_job(), program_},
                   std::move(start_));
 }

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "model/microbatch.hpp"
+#include "parallel/microbatch.hpp"
 #include "parallel/param_registry.hpp"
 
 namespace trireme {
@@ -23,7 +23,7 @@ class Layer {
   /// The weights, in the order forward takes them.
   [[nodiscard]] virtual std::span<const WeightRef> weights() const = 0;
 
-  /// x, result: [B, T, H]; the head's result is the scalar loss sum.
+  /// x, result: [B, T, D].
   [[nodiscard]] virtual at::Tensor forward(const Microbatch& batch, const at::Tensor& x,
                                            std::span<const at::Tensor> weights) const = 0;
 };

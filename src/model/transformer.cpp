@@ -2,7 +2,6 @@
 
 #include "core/error.hpp"
 #include "core/philox.hpp"
-#include "objective/linear_cross_entropy.hpp"
 #include "ops/rms_norm.hpp"
 
 namespace trireme {
@@ -77,59 +76,42 @@ at::Tensor Transformer::final_norm(const at::Tensor& x) const {
   return ops::rms_norm(x, registry_.weight(norm_), context_.config.norm_eps, context_.path);
 }
 
-at::Tensor Transformer::forward(const Microbatch& batch, double grad_scale, ForwardTape& tape) {
+at::Tensor Transformer::forward(const Microbatch& batch, ForwardTape& tape) {
   TRIREME_ASSERT(part_.has_embedding && part_.has_head);
   const at::NoGradGuard no_grad;
   tape.blocks.assign(blocks_.size(), {});
   at::Tensor x = embed(batch);
   for (std::size_t i = 0; i < blocks_.size(); ++i)
     x = layer_forward(*blocks_[i], registry_, batch, x, recompute_, tape.blocks[i]);
-
-  tape.head_input = x;
-  const auto normed =
+  auto normed =
       ops::rms_norm_forward(x, registry_.weight(norm_), context_.config.norm_eps, context_.path);
-  const at::Tensor rows = normed.y.reshape({-1, context_.config.hidden_size});
-  const auto loss = ops::linear_cross_entropy_forward(rows, registry_.weight(head_weight()),
-                                                      batch.targets.flatten(),
-                                                      {.grad_scale = grad_scale}, context_.path);
-  registry_.add_gradient(head_weight(), 1, loss.grad_weight);
-  const auto norm_grads = ops::rms_norm_backward(loss.grad_x.view_as(x), x, registry_.weight(norm_),
-                                                 normed.rstd, context_.path);
-  registry_.add_gradient(norm_, 1, norm_grads.weight);
-  tape.head_grad = norm_grads.x;
-  return loss.loss_sum;
+  tape.last = x;
+  tape.rstd = std::move(normed.rstd);
+  return normed.y;
 }
 
-void Transformer::backward(const Microbatch& batch, ForwardTape& tape) {
+void Transformer::backward(const Microbatch& batch, ForwardTape& tape, const at::Tensor& grad) {
   const at::NoGradGuard no_grad;
-  at::Tensor grad = std::move(tape.head_grad);
+  const auto norm =
+      ops::rms_norm_backward(grad, tape.last, registry_.weight(norm_), tape.rstd, context_.path);
+  registry_.add_gradient(norm_, 1, norm.weight);
+  at::Tensor x_grad = norm.x;
   for (std::size_t i = blocks_.size(); i-- > 0;)
-    grad = layer_backward(*blocks_[i], registry_, batch, tape.blocks[i], grad);
-  embed_backward(batch, grad);
+    x_grad = layer_backward(*blocks_[i], registry_, batch, tape.blocks[i], x_grad);
+  embed_backward(batch, x_grad);
   tape = {};
 }
 
-at::Tensor Transformer::hidden_without_grad(const Microbatch& batch) const {
+at::Tensor Transformer::hidden(const Microbatch& batch) const {
   const at::NoGradGuard no_grad;
   at::Tensor x = embed(batch);
-  for (const auto& block : blocks_) {
-    x = block->forward(batch, x, weights_of(*block));
-  }
+  for (const auto& block : blocks_) x = block->forward(batch, x, weights_of(*block));
   return final_norm(x);
-}
-
-at::Tensor Transformer::evaluate(const Microbatch& batch) {
-  const at::NoGradGuard no_grad;
-  const at::Tensor rows = hidden_without_grad(batch).reshape({-1, context_.config.hidden_size});
-  return ops::linear_cross_entropy_forward(rows, registry_.weight(head_weight()),
-                                           batch.targets.flatten(), {.want_grads = false},
-                                           context_.path)
-      .loss_sum;
 }
 
 at::Tensor Transformer::logits(const Microbatch& batch) {
   const at::NoGradGuard no_grad;
-  const at::Tensor result = at::linear(hidden_without_grad(batch), registry_.weight(head_weight()));
+  const at::Tensor result = at::linear(hidden(batch), registry_.weight(head_weight()));
   return result.scalar_type() == at::kDouble ? result : result.to(at::kFloat);
 }
 

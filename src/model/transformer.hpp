@@ -25,17 +25,13 @@ struct TransformerOptions {
 /// What backward of one micro-batch needs.
 struct ForwardTape {
   std::vector<LayerTape> blocks;
-  at::Tensor head_input;
-  at::Tensor head_grad;  // of the head's input, already computed in forward
+  at::Tensor last;  // [B, T, D], what the final norm is of
+  at::Tensor rstd;  // of that norm
 };
 
-/// The decoder-only transformer as a chain of layers over registry weights. Declares its parameters
-/// at construction; the registry is allocated after that.
-///
-/// forward(batch, grad_scale) returns the sum of losses over the batch's valid targets (fp32 or
-/// fp64 scalar) and leaves on the tape what backward(batch, tape) needs; gradients are those of
-/// grad_scale * loss sum. With grad_scale = 1 / (valid targets of the whole update) their sum over
-/// micro-batches and ranks is the gradient of the mean loss.
+/// The decoder-only transformer as a chain of layers over registry weights, up to its hidden
+/// states: which loss they serve is an objective's (objective/objective.hpp). Declares its
+/// parameters, the head's too, at construction; the registry is allocated after that.
 class Transformer {
  public:
   Transformer(ParamRegistry& registry, const ModelConfig& config, const ModelPart& part,
@@ -46,11 +42,14 @@ class Transformer {
   /// After ParamRegistry::allocate: tables on the registry's device and dtype.
   void prepare();
 
-  at::Tensor forward(const Microbatch& batch, double grad_scale, ForwardTape& tape);
-  void backward(const Microbatch& batch, ForwardTape& tape);
+  /// Hidden states [B, T, D] after the final norm; leaves on the tape what backward needs.
+  at::Tensor forward(const Microbatch& batch, ForwardTape& tape);
+  /// Adds all gradients of the model's own parameters to the registry; grad [B, T, D] is that of
+  /// the hidden states. Clears the tape.
+  void backward(const Microbatch& batch, ForwardTape& tape, const at::Tensor& grad);
 
-  /// Loss sum without gradients (validation).
-  at::Tensor evaluate(const Microbatch& batch);
+  /// Hidden states without a tape (validation).
+  [[nodiscard]] at::Tensor hidden(const Microbatch& batch) const;
   /// Logits [B, T, vocab] in fp32 (fp64 for fp64), without gradients.
   at::Tensor logits(const Microbatch& batch);
   /// Logits [B, vocab] of the last position of the next tokens; extends the cache.
@@ -61,16 +60,16 @@ class Transformer {
 
   [[nodiscard]] ParamRegistry& registry() { return registry_; }
 
+  /// The output matrix [vocab, D]: the embedding's where the two are tied.
+  [[nodiscard]] ParamId head_weight() const {
+    return context_.config.tie_embeddings ? embedding_ : head_;
+  }
+
  private:
   [[nodiscard]] std::vector<at::Tensor> weights_of(const Layer& layer) const;
   [[nodiscard]] at::Tensor embed(const Microbatch& batch) const;
   void embed_backward(const Microbatch& batch, const at::Tensor& grad);
   [[nodiscard]] at::Tensor final_norm(const at::Tensor& x) const;
-  [[nodiscard]] at::Tensor hidden_without_grad(const Microbatch& batch) const;
-
-  [[nodiscard]] ParamId head_weight() const {
-    return context_.config.tie_embeddings ? embedding_ : head_;
-  }
 
   ParamRegistry& registry_;
   LayerContext context_;

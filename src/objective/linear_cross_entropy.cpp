@@ -1,6 +1,7 @@
 #include "objective/linear_cross_entropy.hpp"
 
-#include <torch/torch.h>
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include "core/error.hpp"
 #include "ops/fast.hpp"
@@ -13,7 +14,8 @@ void check_inputs(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
   const auto fit = x.dim() == 2 && weight.dim() == 2 && targets.dim() == 1 &&
                    x.size(1) == weight.size(1) && x.size(0) == targets.size(0) &&
                    x.scalar_type() == weight.scalar_type() && targets.scalar_type() == at::kLong &&
-                   setup.chunk_rows > 0;
+                   setup.chunk_rows > 0 &&
+                   (!setup.row_weights.defined() || setup.row_weights.sizes() == targets.sizes());
   if (!fit) {
     fail(
         ErrorKind::internal,
@@ -28,29 +30,35 @@ void check_inputs(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
   }
 }
 
-/// One chunk: adds its loss to `loss_sum`, returns grad_scale * d loss / d logits in x's dtype.
-at::Tensor plain_chunk(const at::Tensor& logits, const at::Tensor& targets, at::Tensor& loss_sum,
+/// One chunk of the plain path: its losses go to `losses` [rows]; returns grad_scale * d loss / d
+/// logits in x's dtype.
+at::Tensor plain_chunk(const at::Tensor& logits, const at::Tensor& targets,
+                       const at::Tensor& row_weights, const at::Tensor& losses,
                        const LinearCrossEntropySetup& setup) {
-  const auto log_probs = at::log_softmax(logits, -1, loss_sum.scalar_type());
+  const auto log_probs = at::log_softmax(logits, -1, losses.scalar_type());
   const auto valid = targets.ne(kIgnoredTarget).unsqueeze(1);  // [rows, 1]
   const auto picks = targets.clamp_min(0).unsqueeze(1);        // [rows, 1]
-  loss_sum.sub_(log_probs.gather(1, picks).masked_fill(valid.logical_not(), 0).sum());
+  losses.copy_(log_probs.gather(1, picks).neg_().masked_fill_(valid.logical_not(), 0).squeeze(1));
   if (!setup.want_grads) return {};
   auto grad = log_probs.exp();
   grad.scatter_add_(1, picks, at::full_like(picks, -1, grad.scalar_type()));
-  return grad.mul_(setup.grad_scale).mul_(valid).to(logits.scalar_type());
+  grad.mul_(setup.grad_scale).mul_(valid);
+  if (row_weights.defined()) grad.mul_(row_weights.unsqueeze(1));
+  return grad.to(logits.scalar_type());
 }
 
-/// The same in place: `logits` become the gradient. `losses` [rows] fp64 are the chunk's.
-void fast_chunk(const at::Tensor& logits, const at::Tensor& targets, double* losses,
-                const LinearCrossEntropySetup& setup) {
+/// The same in place: `logits` become the gradient.
+void fast_chunk(const at::Tensor& logits, const at::Tensor& targets, const at::Tensor& row_weights,
+                const at::Tensor& losses, const LinearCrossEntropySetup& setup) {
   const auto width = logits.size(1);
+  const float* weights = row_weights.defined() ? row_weights.const_data_ptr<float>() : nullptr;
   at::parallel_for(0, logits.size(0), 32, [&](std::int64_t first, std::int64_t last) {
     std::vector<float> scratch(static_cast<std::size_t>(width));
     kernels::table().cross_entropy({.element = element_of(logits),
                                     .logits = element_at(logits, first * width),
                                     .targets = targets.data_ptr<std::int64_t>() + first,
-                                    .losses = losses + first,
+                                    .row_weights = weights == nullptr ? nullptr : weights + first,
+                                    .losses = losses.data_ptr<double>() + first,
                                     .scratch = scratch.data(),
                                     .rows = last - first,
                                     .width = width,
@@ -59,62 +67,35 @@ void fast_chunk(const at::Tensor& logits, const at::Tensor& targets, double* los
   });
 }
 
-using torch::autograd::AutogradContext;
-using torch::autograd::tensor_list;
-
-struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropyFunction> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
-                            const at::Tensor& targets, LinearCrossEntropySetup setup, bool fast) {
-    setup.want_grads = x.requires_grad() || weight.requires_grad();
-    auto out =
-        linear_cross_entropy_forward(x, weight, targets, setup, fast ? Path::fast : Path::plain);
-    ctx->save_for_backward({out.grad_x, out.grad_weight});
-    ctx->saved_data["grad_scale"] = setup.grad_scale;
-    ctx->saved_data["weight_type"] = weight.scalar_type();
-    return out.loss_sum;
-  }
-
-  static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
-    const auto saved = ctx->get_saved_variables();
-    const auto type = ctx->saved_data["weight_type"].toScalarType();
-    const auto factor = grads[0] / ctx->saved_data["grad_scale"].toDouble();
-    if (factor.device().is_cpu() && factor.item<double>() == 1.0) {
-      return {saved[0], saved[1].to(type), {}, {}, {}};
-    }
-    return {
-        (saved[0] * factor).to(saved[0].scalar_type()), (saved[1] * factor).to(type), {}, {}, {}};
-  }
-};
-
-}  // namespace
-
-LinearCrossEntropyOutput linear_cross_entropy_forward(const at::Tensor& x, const at::Tensor& weight,
-                                                      const at::Tensor& targets,
-                                                      const LinearCrossEntropySetup& setup,
-                                                      Path path) {
-  check_inputs(x, weight, targets, setup);
-  const at::NoGradGuard no_grad;
+/// The loss of every row, [N] (fast path: fp64), and the gradients that are wanted.
+at::Tensor row_losses(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
+                      const LinearCrossEntropySetup& setup, Path path,
+                      LinearCrossEntropyOutput& out) {
   const auto type = accumulate_type(x);
-  LinearCrossEntropyOutput out{at::zeros({}, x.options().dtype(type)), {}, {}};
+  const bool fast = takes_fast_path(path, x);
   if (setup.want_grads) {
     out.grad_x = at::empty_like(x, at::MemoryFormat::Contiguous);
     if (x.size(0) == 0) out.grad_weight = at::zeros(weight.sizes(), weight.options().dtype(type));
   }
-  const bool fast = takes_fast_path(path, x);
+  const auto losses = at::empty({x.size(0)}, x.options().dtype(fast ? at::kDouble : type));
   const auto targets_in_order = targets.contiguous();
-  const auto losses = at::empty({fast ? x.size(0) : 0}, at::kDouble);
+  const auto weights_in_order =
+      setup.row_weights.defined() ? setup.row_weights.to(type).contiguous() : at::Tensor();
   const auto rows_per_chunk =
       path == Path::plain ? std::max<std::int64_t>(x.size(0), 1) : setup.chunk_rows;
   for (std::int64_t first = 0; first < x.size(0); first += rows_per_chunk) {
     const auto rows = std::min(rows_per_chunk, x.size(0) - first);
     const auto inputs = x.narrow(0, first, rows);
     const auto logits = at::mm(inputs, weight.t());  // [rows, V]
+    const auto chunk_targets = targets_in_order.narrow(0, first, rows);
+    const auto chunk_losses = losses.narrow(0, first, rows);
+    const auto chunk_weights =
+        weights_in_order.defined() ? weights_in_order.narrow(0, first, rows) : at::Tensor();
     auto grad = logits;
     if (fast) {
-      fast_chunk(logits, targets_in_order.narrow(0, first, rows), losses.data_ptr<double>() + first,
-                 setup);
+      fast_chunk(logits, chunk_targets, chunk_weights, chunk_losses, setup);
     } else {
-      grad = plain_chunk(logits, targets.narrow(0, first, rows), out.loss_sum, setup);
+      grad = plain_chunk(logits, chunk_targets, chunk_weights, chunk_losses, setup);
     }
     if (!setup.want_grads) continue;
     auto grad_rows = out.grad_x.narrow(0, first, rows);
@@ -126,14 +107,30 @@ LinearCrossEntropyOutput linear_cross_entropy_forward(const at::Tensor& x, const
       out.grad_weight.add_(grad_weight);
     }
   }
-  if (fast) out.loss_sum.copy_(losses.sum());
+  return losses;
+}
+
+}  // namespace
+
+LinearCrossEntropyOutput linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight,
+                                              const at::Tensor& targets,
+                                              const LinearCrossEntropySetup& setup, Path path) {
+  check_inputs(x, weight, targets, setup);
+  const at::NoGradGuard no_grad;
+  LinearCrossEntropyOutput out;
+  const at::Tensor losses = row_losses(x, weight, targets, setup, path, out);
+  const at::Tensor weighted = setup.row_weights.defined() ? losses.mul(setup.row_weights) : losses;
+  out.loss_sum = weighted.sum().to(accumulate_type(x));
   return out;
 }
 
-at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight,
-                                const at::Tensor& targets, const LinearCrossEntropySetup& setup,
-                                Path path) {
-  return LinearCrossEntropyFunction::apply(x, weight, targets, setup, path == Path::fast);
+at::Tensor token_log_probs(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
+                           std::int64_t chunk_rows, Path path) {
+  const LinearCrossEntropySetup setup{.chunk_rows = chunk_rows, .want_grads = false};
+  check_inputs(x, weight, targets, setup);
+  const at::NoGradGuard no_grad;
+  LinearCrossEntropyOutput unused;
+  return row_losses(x, weight, targets, setup, path, unused).to(at::kDouble).neg();
 }
 
 }  // namespace trireme::ops

@@ -18,29 +18,29 @@ struct LinearCrossEntropySetup {
   double grad_scale = 1.0;
   std::int64_t chunk_rows = 1024;
   bool want_grads = true;
+  at::Tensor row_weights;  // [N] fp32 (fp64 for fp64): of each row's loss; undefined: all 1
 };
 
 struct LinearCrossEntropyOutput {
-  at::Tensor
-      loss_sum;  // scalar, fp32 or fp64: sum over valid targets of -log softmax(x W^T)[target]
-  at::Tensor
-      grad_x;  // [N, D], x's dtype: grad_scale * d loss_sum / dx; undefined without want_grads
+  /// Scalar, fp32 or fp64: sum over valid targets of -row weight * log softmax(x W^T)[target].
+  at::Tensor loss_sum;
+  at::Tensor grad_x;       // [N, D], x's dtype: grad_scale * d loss_sum / dx, with want_grads
   at::Tensor grad_weight;  // [V, D], fp32 or fp64: grad_scale * d loss_sum / dW
 };
 
-/// x [N, D], weight [V, D] of one dtype, targets [N] int64 with kIgnoredTarget for
-/// rows without a loss. The log-softmax is in fp32 (fp64 for fp64). Weight gradients of
-/// all chunks are summed in fp32. Throws Error(data) for a target outside [0, V) (CPU
-/// tensors), Error(internal) if shapes do not fit.
-LinearCrossEntropyOutput linear_cross_entropy_forward(const at::Tensor& x, const at::Tensor& weight,
-                                                      const at::Tensor& targets,
-                                                      const LinearCrossEntropySetup& setup = {},
-                                                      Path path = Path::fast);
+/// x [N, D], weight [V, D] of one dtype, targets [N] int64 with kIgnoredTarget for rows without a
+/// loss. The log-softmax is in fp32 (fp64 for fp64). Weight gradients of all chunks are summed in
+/// fp32. Throws Error(data) for a target outside [0, V) (CPU tensors), Error(internal) if shapes do
+/// not fit.
+LinearCrossEntropyOutput linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight,
+                                              const at::Tensor& targets,
+                                              const LinearCrossEntropySetup& setup = {},
+                                              Path path = Path::fast);
 
-/// With autograd; returns loss_sum. Gradients are exact for every incoming gradient g (they are
-/// multiplied by g / grad_scale), and take no extra pass on a CPU when g equals grad_scale.
-at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight,
-                                const at::Tensor& targets,
-                                const LinearCrossEntropySetup& setup = {}, Path path = Path::fast);
+/// log softmax(x W^T)[target] of every row, [N] fp64, without gradients; 0 where the target is
+/// ignored. What compares two models, or one with itself, row by row: the same arguments and errors
+/// as above.
+at::Tensor token_log_probs(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
+                           std::int64_t chunk_rows = 1024, Path path = Path::fast);
 
 }  // namespace trireme::ops

@@ -2,6 +2,7 @@
 /// checkpoints, export, sample.
 
 #include <fstream>
+#include <sstream>
 
 #include "support/run_program.hpp"
 
@@ -133,6 +134,39 @@ TEST_F(MainJob, ACheckpointCarriesItsTokenizerAndConfiguration) {
   const Exit verify = trireme({"checkpoint", "verify", checkpoint.string()});
   EXPECT_EQ(verify.code, 3);
   EXPECT_NE(verify.err.find("tokenizer.json"), std::string::npos) << verify.err;
+}
+
+/// The losses that the training of src/README.md prints.
+std::vector<double> simple_losses(const std::string& ranks, const std::string& set,
+                                  const std::string& folder, const std::string& log) {
+  const Exit exit = testing::Process({TRIREME_MPIEXEC, "--oversubscribe", "--bind-to", "none", "-n",
+                                      ranks, TRIREME_SIMPLE_TRAINING, set, folder},
+                                     {{"OMP_NUM_THREADS", "1"},
+                                      {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+                                      {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}},
+                                     log)
+                        .wait(60);
+  EXPECT_EQ(exit.code, 0) << exit.err;
+  std::vector<double> losses;
+  std::istringstream lines(exit.out);
+  for (std::string word; lines >> word;) {
+    if (word == "loss" && lines >> word) losses.push_back(std::stod(word));
+  }
+  return losses;
+}
+
+TEST_F(MainJob, TheTrainingOfTheReadmeRunsOnTwoRanks) {
+  const std::string folder = path("simple").string();
+  const std::vector<double> two =
+      simple_losses("2", set().string(), folder, path("simple.log").string());
+  const std::vector<double> one =
+      simple_losses("1", set().string(), path("alone").string(), path("alone.log").string());
+
+  ASSERT_EQ(two.size(), 20U);
+  ASSERT_EQ(one.size(), 20U);
+  EXPECT_LT(two.back(), two.front() - 0.5);
+  EXPECT_NEAR(two.back(), one.back(), 1e-3 * one.back());  // fp32, sums in another order
+  EXPECT_EQ(trireme({"checkpoint", "verify", folder}).code, 0);
 }
 
 }  // namespace

@@ -128,7 +128,9 @@ TEST(Overlap, TheFirstBucketLeavesBeforeTheLastGradientIsReadyAndBytesAreAsCount
     const auto optimizer = make_optimizer({}, registry);
     LossScaler scaler(false);
     Communicator& group = mesh.group(Axis::data);
-    Step step(model, *optimizer, group, scaler, 1.0, kOneParamBuckets);
+    CrossEntropy objective(registry, model.head_weight(), ops::Path::fast);
+    Measures measures;
+    Step step({model, objective, *optimizer, scaler, group, measures}, {1.0, kOneParamBuckets});
     const Layout layout{{6, 6}, 3, kOneParamBuckets, false, ops::Path::fast};
     const std::uint64_t payload_before = group.counters().payload;
     const std::uint64_t sent_before = group.counters().sent;
@@ -169,7 +171,10 @@ TEST(Overflow, OfOneRankSkipsTheUpdateOnAll) {
     const auto optimizer = make_optimizer({}, registry);
     LossScaler scaler(true);
     scaler.restore(1024.0, 5);
-    Step step(model, *optimizer, mesh.group(Axis::data), scaler, 1.0, kFewBuckets);
+    CrossEntropy objective(registry, model.head_weight(), ops::Path::fast);
+    Measures measures;
+    Step step({model, objective, *optimizer, scaler, mesh.group(Axis::data), measures},
+              {1.0, kFewBuckets});
     const at::Tensor before = registry.flat_main().clone();
     const Layout layout{{6, 6}, 6, kFewBuckets, false, ops::Path::fast};
     const std::vector<Batch> batches = testing::share_of(layout, {}, world.rank(), 0);

@@ -22,6 +22,7 @@
 #include "core/files/json.hpp"
 #include "core/process/run_main.hpp"
 #include "data/loader.hpp"
+#include "objective/cross_entropy.hpp"
 #include "optim/schedule.hpp"
 #include "parallel/device.hpp"
 #include "parallel/torch_bridge.hpp"
@@ -128,8 +129,11 @@ struct Driver {
     registry.initialize(static_cast<std::uint64_t>(train.seed));
     const std::unique_ptr<Optimizer> optimizer = make_optimizer(config.optim, registry);
     LossScaler scaler(train.precision == "fp16");
-    Step step(transformer, *optimizer, mesh.group(Axis::data), scaler, config.optim.clip_norm,
-              config.parallel.bucket_mb);
+    CrossEntropy objective(registry, transformer.head_weight(),
+                           train.fused_ops ? ops::Path::fast : ops::Path::plain);
+    Measures measures;
+    Step step({transformer, objective, *optimizer, scaler, mesh.group(Axis::data), measures},
+              {config.optim.clip_norm, config.parallel.bucket_mb});
 
     write_parameters(folder / "initial.safetensors", registry, Part::weights);
     BatchLog log;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "comm/thread/thread_world.hpp"
+#include "objective/cross_entropy.hpp"
 #include "optim/optimizer.hpp"
 #include "support/random_batches.hpp"
 #include "train/step/step.hpp"
@@ -130,7 +131,10 @@ inline Trace train_rank(Communicator& world, const Layout& layout, const Shape& 
   const auto optimizer = make_optimizer({}, registry);
   LossScaler scaler(false);
   Communicator& group = mesh.group(Axis::data);
-  Step step(model, *optimizer, group, scaler, shape.clip_norm, layout.bucket_mib);
+  CrossEntropy objective(registry, model.head_weight(), layout.path);
+  Measures measures;
+  Step step({model, objective, *optimizer, scaler, group, measures},
+            {shape.clip_norm, layout.bucket_mib});
   Trace trace;
   for (ParamId id = 0; id < registry.size(); ++id) {
     const at::Tensor main = registry.main(id);

@@ -40,7 +40,7 @@ struct StreamPlace {
 /// index may be asked for at any time, from several threads.
 ///
 /// Sample i is in the last phase that starts at or before it. There the blend says which source it
-/// is from, and how many of this source came before: counted over all phases, so that a source goes on
+/// is from, and how many of this source came before, counted over all phases: a source goes on
 /// where it stood, whatever the weights were. A source is one set, or several that are shuffled as
 /// one (SampleOrder over all their sequences). At another length (phases `at` L) it goes on with
 /// what the epoch under way has left, packed anew; then come whole epochs at that length.

@@ -89,8 +89,9 @@ struct CrossEntropy {
   Element element;
   void* logits;
   const std::int64_t* targets;
-  double* losses;  // one a row
-  float* scratch;  // [width]
+  const float* row_weights;  // of the gradients; null: all 1
+  double* losses;            // one a row, without its weight
+  float* scratch;            // [width]
   std::int64_t rows;
   std::int64_t width;
   float grad_scale;

@@ -182,8 +182,9 @@ void cross_entropy_typed(const CrossEntropy& a) {
     const T picked[kLanes] = {logits[target]};
     a.losses[r] = log_positive(sum) - static_cast<double>(load(picked)[0] - maximum);
     if (!a.want_grads) continue;
-    const float factor = a.grad_scale / static_cast<float>(sum);
-    const float at_target = a.scratch[target] * factor - a.grad_scale;
+    const float scale = a.row_weights == nullptr ? a.grad_scale : a.grad_scale * a.row_weights[r];
+    const float factor = scale / static_cast<float>(sum);
+    const float at_target = a.scratch[target] * factor - scale;
     for_vectors(a.width, [&](std::int64_t k, std::int64_t n) {
       put(logits, k, n, get<float>(a.scratch, k, n) * factor);
     });

@@ -38,10 +38,10 @@ fs::path next_folder(const fs::path& run) {
 }  // namespace
 
 std::string divergence_advice(const RunConfig& config, const RunFolder& folder,
-                              const std::string& program, int ranks) {
+                              const std::string& program, std::string_view task, int ranks) {
   const std::vector<std::int64_t> steps = list_steps(folder.checkpoints());
   const double lr = config.optim.lr / 2;
-  std::string command = quoted(program) + " pretrain";
+  std::string command = formatted("{} {}", quoted(program), task);
   command +=
       steps.empty()
           ? formatted(" --config {}", quoted(folder.config().string()))

@@ -1,33 +1,17 @@
 #pragma once
 #include <cstdint>
-#include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "comm/communicator.hpp"
-#include "core/timer.hpp"
+#include "core/measures.hpp"
 #include "train/health/spike.hpp"
+#include "train/report/sinks.hpp"
 
 namespace trireme {
-
-/// What one rank measured: loss of the reported step, times summed over all steps since the last
-/// report. Parts of a step's time overlap: waiting for other ranks during a save is in both.
-struct StepMeasures {
-  double loss_sum = 0;  // of this rank's valid targets
-  double num_targets = 0;
-  double ended_s = 0;         // the last step's end, since the run's first step began
-  double data_wait_s = 0;     // waiting for the loader
-  double save_s = 0;          // checkpoints since the step before, and waiting for their copies
-  double validation_s = 0;    // since the step before
-  double peer_wait_s = 0;     // waiting for other ranks, wherever that was
-  double comm_s = 0;          // a gradient collective was in flight
-  double comm_exposed_s = 0;  // of it, with nothing else to do
-  double first_bucket_s = 0;  // from a step's start until its first gradient bucket left
-  double last_grad_s = 0;     // from a step's start until its last gradient was complete
-  double mem_peak_bytes = 0;
-};
 
 /// What is the same on every rank and needs no reduction.
 struct StepFacts {
@@ -41,65 +25,51 @@ struct StepFacts {
   bool skipped = false;  // a loss or gradient was not finite: no update
 };
 
-/// One line of metrics.jsonl.
-struct MetricsLine {
-  StepFacts facts;
-  double time = 0;         // Unix s
-  double loss = 0;         // sum over all ranks / valid targets of all ranks
-  double step_time_s = 0;  // from the end of the step before (the run's start) to its own end
-  StepMeasures mean;       // parts: mean over ranks and steps; mem_peak_bytes: largest
-  double tokens_per_s = 0;
-  double mfu = 0;
-  int slowest_rank = 0;          // kept the others waiting: it waited least
-  std::optional<double> loss_z;  // robust z-scores against the lines before (spike.hpp)
-  std::optional<double> grad_norm_z;
+/// What tokens per second are compared with for MFU.
+struct ComputeRates {
+  double flops_per_token = 0;
+  double peak_flops = 1;  // of all ranks together
 };
 
-/// How a run, or its part between two starts, ended: the last line that it writes.
-struct ClosingLine {
-  bool done = false;  // else stopped on request
-  std::int64_t step = 0;
-  std::int64_t steps = 0;   // of this part
-  std::int64_t tokens = 0;  // of this part
-  double time_s = 0;        // from its first step's begin to the end of its last save
-};
-
-/// Reduces measures over all ranks with one packed asynchronous all-gather a report, read
-/// one report later so that no step waits for it; ranks are added in rank order, in fp64.
-/// Rank 0 appends the lines. A step ends when its last rank ends it, so that step
-/// times add up to the clock.
+/// Reduces the measures of all ranks with one packed asynchronous all-gather a report, read one
+/// report later so that no step waits for it, and hands the line to the sinks of rank 0. A step
+/// ends when its last rank ends it, so that step times add up to the clock.
 class Metrics {
  public:
-  /// `flops_per_token` and `peak_flops_total` (all ranks together) give MFU. A half line that a
-  /// lost process left at the end of `file` is cut off, so that every line parses.
-  Metrics(Communicator& world, std::filesystem::path file, double flops_per_token,
-          double peak_flops_total);
+  /// Declares "loss" (weighted by the targets) and "num_targets"; others declare theirs beside it.
+  Metrics(Communicator& world, Measures& measures, const ComputeRates& rates);
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
-  /// Starts the reduction of a report; completes the one before it and returns
-  /// its line (on every rank).
-  std::optional<MetricsLine> report(const StepFacts& facts, const StepMeasures& measures);
-  /// Completes the pending reduction; after it all lines are on disk as far as
-  /// the process can tell.
+  /// Before the first line.
+  void add(std::unique_ptr<MetricsSink> sink) { sinks_.push_back(std::move(sink)); }
+
+  /// Of the step to be reported, on this rank: sum over its valid targets, and their number.
+  void loss(double sum, std::int64_t num_targets);
+
+  /// Starts the reduction of a report. `ended_s`: the last step's end, since the run's first step
+  /// began. Completes the one before it and returns its line (on every rank).
+  std::optional<MetricsLine> report(const StepFacts& facts, double ended_s);
+  /// Completes the pending reduction; after it all lines are with the sinks.
   std::optional<MetricsLine> flush();
+  /// An event between steps: the line as it is. `time` comes with the end of a run.
+  void write(const MetricsLine& line);
+  /// Before other output of this process.
+  void pause();
 
   /// The windows of the z-scores, for a checkpoint, and back.
   void put_spikes(std::map<std::string, std::string>& values) const;
   void restore_spikes(const std::map<std::string, std::string>& values);
 
-  void write_resumed(std::int64_t step);
-  void write_closing(const ClosingLine& closing);
-  void write_validation(std::int64_t step, double loss, double num_targets);
-
  private:
-  void append(const std::string& line);
   void score(MetricsLine& line);
 
   Communicator& world_;
-  std::filesystem::path file_;
-  double flops_per_token_;
-  double peak_flops_;
+  Measures& measures_;
+  ComputeRates rates_;
+  Measures::Id loss_;
+  Measures::Id num_targets_;
+  std::vector<std::unique_ptr<MetricsSink>> sinks_;
   StepFacts pending_facts_;
   double pending_time_ = 0;
   double ended_s_ = 0;  // the last reported step, on its last rank
@@ -110,5 +80,8 @@ class Metrics {
   SpikeDetector grad_norm_spikes_;
   std::int64_t warned_step_ = 0;
 };
+
+/// Of the day, to the millisecond, which is what a reader can use.
+double unix_time_s();
 
 }  // namespace trireme

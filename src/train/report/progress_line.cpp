@@ -38,13 +38,11 @@ std::string format_count(double value) {
   return format(kUnits[unit], value);
 }
 
-ProgressLine::ProgressLine(std::int64_t first_step, std::int64_t total_steps,
-                           std::int64_t log_every, bool active)
-    : first_step_(first_step),
-      last_step_(first_step),
-      total_steps_(total_steps),
-      log_every_(log_every),
-      active_(active && log_every > 0),
+ProgressLine::ProgressLine(const SinkSetup& setup)
+    : first_step_(setup.first_step),
+      last_step_(setup.first_step),
+      total_steps_(setup.total_steps),
+      log_every_(setup.log_every),
       terminal_(is_terminal()) {}
 
 std::string ProgressLine::eta(std::int64_t step, double step_time_s) {
@@ -57,32 +55,34 @@ std::string ProgressLine::eta(std::int64_t step, double step_time_s) {
   return format_duration(static_cast<double>(total_steps_ - step) * smooth_step_s_);
 }
 
-void ProgressLine::show(const MetricsLine& line) {
-  const std::int64_t step = line.facts.step;
-  const std::string remaining = eta(step, line.step_time_s);
+void ProgressLine::write(const MetricsLine& line) {
+  if (line.kind != MetricsLine::Kind::step) return;
+  const auto step = static_cast<std::int64_t>(line.value("step"));
+  const double step_time_s = line.value("step_time_s");
+  const std::string remaining = eta(step, step_time_s);
   const bool due =
       step == first_step_ + 1 || step == total_steps_ || (log_every_ > 0 && step % log_every_ == 0);
-  if (!active_ || (!due && !terminal_)) return;
+  if (log_every_ <= 0 || (!due && !terminal_)) return;
   const std::string text = formatted(
       "step {}/{}  loss {}  lr {}  gnorm {}  {} tok/s  MFU {}  mem {}  data {}  comm {}{}  ETA {}",
-      step, total_steps_, format("%.4f", line.loss), format("%.2e", line.facts.lr),
-      format("%.3f", line.facts.grad_norm), format_count(line.tokens_per_s),
-      format("%.1f%%", 100 * line.mfu),
-      format("%.2f GiB", line.mean.mem_peak_bytes / (1024.0 * 1024 * 1024)),
-      format("%.1f%%", 100 * line.mean.data_wait_s / line.step_time_s),
-      format("%.1f%%", 100 * line.mean.comm_exposed_s / line.step_time_s),
-      line.facts.skipped ? "  skipped (overflow)" : "", remaining);
+      step, total_steps_, format("%.4f", line.value("loss")), format("%.2e", line.value("lr")),
+      format("%.3f", line.value("grad_norm")), format_count(line.value("tokens_per_s")),
+      format("%.1f%%", 100 * line.value("mfu")),
+      format("%.2f GiB", line.value("mem_peak_bytes") / (1024.0 * 1024 * 1024)),
+      format("%.1f%%", 100 * line.value("data_wait_s") / step_time_s),
+      format("%.1f%%", 100 * line.value("comm_exposed_s") / step_time_s),
+      line.value("skipped") != 0 ? "  skipped (overflow)" : "", remaining);
   if (terminal_) {
     std::fprintf(stderr, "\r\033[K%s", text.c_str());
     std::fflush(stderr);
     open_ = true;
-    if (step == total_steps_) close();
+    if (step == total_steps_) pause();
   } else {
     log::info(text);
   }
 }
 
-void ProgressLine::close() {
+void ProgressLine::pause() {
   if (open_) std::fputc('\n', stderr);
   open_ = false;
 }

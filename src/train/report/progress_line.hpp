@@ -3,20 +3,20 @@
 #include <string>
 
 #include "core/timer.hpp"
-#include "train/report/metrics.hpp"
+#include "train/report/sinks.hpp"
 
 namespace trireme {
 
 /// The line a person watches. On a terminal one line is redrawn; in a batch log full lines are
 /// written, never a carriage return, every `log_every` steps and for the first and last step.
-class ProgressLine {
+class ProgressLine final : public MetricsSink {
  public:
-  ProgressLine(std::int64_t first_step, std::int64_t total_steps, std::int64_t log_every,
-               bool active);
+  explicit ProgressLine(const SinkSetup& setup);
 
-  void show(const MetricsLine& line);
-  /// Ends the redrawn line, before other output.
-  void close();
+  /// Lines of steps; events are in the log.
+  void write(const MetricsLine& line) override;
+  /// Ends the redrawn line.
+  void pause() override;
 
  private:
   [[nodiscard]] std::string eta(std::int64_t step, double step_time_s);
@@ -27,7 +27,6 @@ class ProgressLine {
   std::int64_t last_step_;  // shown
   std::int64_t total_steps_;
   std::int64_t log_every_;
-  bool active_;
   bool terminal_;
   bool open_ = false;
   double smooth_step_s_ = 0;

@@ -10,8 +10,9 @@
 namespace trireme {
 
 std::optional<Validation> evaluate(
-    Transformer& model, std::span<const SampleSet> sets, Communicator& data_group,
-    std::int64_t micro_batch, const std::function<bool(std::int64_t, std::int64_t)>& stop_before) {
+    Transformer& model, const Objective& objective, std::span<const SampleSet> sets,
+    Communicator& data_group, std::int64_t micro_batch,
+    const std::function<bool(std::int64_t, std::int64_t)>& stop_before) {
   const std::int64_t stride = micro_batch * data_group.size();
   const at::Device device = model.registry().device();
   at::Tensor sums =
@@ -29,7 +30,8 @@ std::optional<Validation> evaluate(
       for (std::int64_t i = first; i < std::min(first + micro_batch, total); ++i)
         indices.push_back(i);
       const Batch batch = samples.make_batch(indices, in_file_order);
-      sums[0].add_(model.evaluate(to_microbatch(batch, device, 0, /*training=*/false)));
+      const Microbatch one = to_microbatch(batch, device, 0, /*training=*/false);
+      sums[0].add_(objective.evaluate(one, model.hidden(one)));
       sums[1].add_(static_cast<double>(batch.num_targets));
     }
   }

@@ -7,6 +7,7 @@
 #include "comm/communicator.hpp"
 #include "data/order/samples.hpp"
 #include "model/transformer.hpp"
+#include "objective/objective.hpp"
 
 namespace trireme {
 
@@ -20,7 +21,8 @@ struct Validation {
 /// before batch i of n of every set, numbers that all ranks have in common; where it says true (on
 /// all of them alike), the validation is given up: none.
 std::optional<Validation> evaluate(
-    Transformer& model, std::span<const SampleSet> sets, Communicator& data_group,
-    std::int64_t micro_batch, const std::function<bool(std::int64_t, std::int64_t)>& stop_before);
+    Transformer& model, const Objective& objective, std::span<const SampleSet> sets,
+    Communicator& data_group, std::int64_t micro_batch,
+    const std::function<bool(std::int64_t, std::int64_t)>& stop_before);
 
 }  // namespace trireme

@@ -75,12 +75,18 @@ void TrainingRun::resume() {
                 [&] { found = open_newest_good(config_.checkpoint.resume, /*allow_older=*/true); });
   }
   fingerprint_ = take_fingerprint(world_, model_->registry.device(), layout());
+  bool goes_on = false;
   if (found) {
-    load(*found);
+    goes_on = load(*found);
   } else {
     model_->registry.initialize(static_cast<std::uint64_t>(config_.train.seed));
   }
   if (progress_.step == 0) all_or_none(world_, [&] { chain_->start(0, ""); });
+  all_or_none(world_, [&] { open_sinks(); });
+  if (goes_on) {
+    MetricsLine line{MetricsLine::Kind::resumed, {}};
+    metrics_->write(line.add("resumed_from", progress_.step));
+  }
   const Mesh& mesh = model_->mesh;
   all_or_none(world_, [&] {
     loader_.emplace(*stream_, LoaderConfig{config_.train.micro_batch, config_.train.global_batch,
@@ -123,7 +129,7 @@ void TrainingRun::set_aside_after(std::int64_t step) const {
   }
 }
 
-void TrainingRun::load(const Checkpoint& checkpoint) {
+bool TrainingRun::load(const Checkpoint& checkpoint) {
   const auto& values = checkpoint.manifest().values;
   const std::string where = checkpoint.path().string();
   const bool weights = start_.kind == RunStart::Kind::weights || !values.contains("update");
@@ -153,8 +159,15 @@ void TrainingRun::load(const Checkpoint& checkpoint) {
   load_converted(checkpoint, state, world_);
   model_->state.unstage();
   model_->registry.refresh_weights();
-  if (!weights) metrics_->write_resumed(progress_.step);
   log_start(checkpoint, weights, fresh_data);
+  return !weights;
+}
+
+void TrainingRun::open_sinks() {
+  if (world_.rank() != 0) return;
+  const SinkSetup setup{folder_.metrics(), progress_.step, config_.train.steps,
+                        config_.train.log_every};
+  for (auto& sink : make_sinks(setup)) metrics_->add(std::move(sink));
 }
 
 void TrainingRun::log_start(const Checkpoint& checkpoint, bool weights,

@@ -18,6 +18,7 @@
 #include "parallel/torch_errors.hpp"
 #include "train/control/verdict.hpp"
 #include "train/health/divergence_advice.hpp"
+#include "train/report/progress_line.hpp"
 #include "train/run/evaluate.hpp"
 #include "train/run/training_model.hpp"
 #include "train/state/resume.hpp"
@@ -26,18 +27,19 @@
 namespace trireme {
 namespace {
 
-/// Adds the time that it lives to a sum.
+/// Adds the time that it lives to a measure.
 class CountTime {
  public:
-  explicit CountTime(double& sum_s) : sum_s_(sum_s) {}
+  CountTime(Measures& measures, Measures::Id id) : measures_(measures), id_(id) {}
 
   CountTime(const CountTime&) = delete;
   CountTime& operator=(const CountTime&) = delete;
 
-  ~CountTime() { sum_s_ += timer_.seconds(); }
+  ~CountTime() { measures_.record(id_, timer_.seconds()); }
 
  private:
-  double& sum_s_;
+  Measures& measures_;
+  Measures::Id id_;
   Timer timer_;
 };
 
@@ -56,8 +58,6 @@ int TrainingRun::execute() {
   begun_ = progress_;
   run_time_.restart();
   if (ranks_.options.activity) waited_reported_s_ = ranks_.options.activity->waited_s();
-  progress_line_.emplace(progress_.step, config_.train.steps, config_.train.log_every,
-                         world_.rank() == 0);
   stop_between_.emplace(world_, [this] { return requests_->asked(); });
   model_->step.stop_before(
       [this](std::int64_t i, std::int64_t n) { return stop_between_->before(i, n); });
@@ -107,22 +107,31 @@ int TrainingRun::execute() {
 }
 
 void TrainingRun::close(bool done) {
-  const ClosingLine closing{done, progress_.step, progress_.step - begun_.step,
-                            progress_.tokens - begun_.tokens, run_time_.seconds()};
-  metrics_->write_closing(closing);
+  const std::int64_t steps = progress_.step - begun_.step;
+  const std::int64_t tokens = progress_.tokens - begun_.tokens;
+  const double time_s = run_time_.seconds();
+  const double tokens_per_s = static_cast<double>(tokens) / time_s;
+  MetricsLine closing{MetricsLine::Kind::end, {}};
+  closing.add("end_step", progress_.step)
+      .add("time", unix_time_s())
+      .add("done", done)
+      .add("steps", steps)
+      .add("tokens", tokens)
+      .add("time_s", time_s)
+      .add("tokens_per_s", tokens_per_s);
+  metrics_->write(closing);
   if (world_.rank() != 0) return;
   const std::string how = done ? "done" : formatted("stopped on request ({})", requests_->reason());
   const std::string newest = list_steps(folder_.checkpoints()).empty()
                                  ? "no checkpoint yet"
                                  : formatted("newest checkpoint {}", step_folder_name(saved_step_));
   std::string what = "no new step";
-  if (closing.steps > 0) {
-    what = formatted("{}{}{} tokens in {}, {} tok/s by the clock", closing.steps,
-                     closing.steps == 1 ? " step, " : " steps, ",
-                     format_count(static_cast<double>(closing.tokens)),
-                     closing.time_s < 60 ? formatted("{} s", std::round(10 * closing.time_s) / 10)
-                                         : format_duration(closing.time_s),
-                     format_count(static_cast<double>(closing.tokens) / closing.time_s));
+  if (steps > 0) {
+    what = formatted(
+        "{}{}{} tokens in {}, {} tok/s by the clock", steps, steps == 1 ? " step, " : " steps, ",
+        format_count(static_cast<double>(tokens)),
+        time_s < 60 ? formatted("{} s", std::round(10 * time_s) / 10) : format_duration(time_s),
+        format_count(tokens_per_s));
   }
   log::info(formatted("{} at step {}/{}: {}; {}, {}{}", how, progress_.step, config_.train.steps,
                       what, folder_.root.string(), newest,
@@ -156,7 +165,7 @@ bool TrainingRun::do_step() {
   enter("data");
   std::vector<Batch> batches;
   for (std::int64_t i = 0; i < loader_->micro_steps(); ++i) batches.push_back(loader_->next());
-  const double data_wait_s = loader_->wait_s() - waited_before_s;
+  measures_.all.record(measures_.data_wait_s, loader_->wait_s() - waited_before_s);
   check_targets(batches.front());
   enter("step");
   const double lr = learning_rate(config_.optim, step, config_.train.steps);
@@ -171,7 +180,7 @@ bool TrainingRun::do_step() {
   const std::int64_t step_tokens = config_.train.global_batch * batches.front().T;
   progress_ = {step, progress_.update + (result.skipped ? 0 : 1), loader_->next_sample(),
                progress_.tokens + step_tokens};
-  report(result, data_wait_s, lr, step_tokens);
+  report(result, lr, step_tokens);
   requests_->limit().step_took(timer.seconds());
   failpoint("train.stepped");
   return true;
@@ -201,46 +210,43 @@ std::span<const std::byte> TrainingRun::weights_to_hash(std::int64_t step) {
   return {static_cast<const std::byte*>(weights_.const_data_ptr()), weights_.nbytes()};
 }
 
-void TrainingRun::report(const UpdateResult& result, double data_wait_s, double lr,
-                         std::int64_t step_tokens) {
-  since_report_.loss_sum = result.loss_sum;  // of this step alone: a resumed run has no others
-  since_report_.num_targets = static_cast<double>(result.num_targets);
-  since_report_.data_wait_s += data_wait_s;
-  since_report_.comm_s += result.overlap.comm_s;
-  since_report_.comm_exposed_s += result.overlap.exposed_s;
-  since_report_.first_bucket_s += result.overlap.first_launch_s;
-  since_report_.last_grad_s += result.overlap.last_ready_s;
+void TrainingRun::report(const UpdateResult& result, double lr, std::int64_t step_tokens) {
+  metrics_->loss(result.loss_sum, result.num_targets);
   ++steps_since_report_;
   if (progress_.step % config_.train.metrics_every != 0 && progress_.step != config_.train.steps)
     return;
-  since_report_.mem_peak_bytes = static_cast<double>(peak_memory_bytes(model_->registry.device()));
-  since_report_.ended_s = run_time_.seconds();
+  const double ended_s = run_time_.seconds();
+  measures_.all.record(measures_.mem_peak_bytes,
+                       static_cast<double>(peak_memory_bytes(model_->registry.device())));
   if (ranks_.options.activity) {
     const double waited_s = ranks_.options.activity->waited_s();
-    since_report_.peer_wait_s = waited_s - waited_reported_s_;
+    measures_.all.record(measures_.peer_wait_s, waited_s - waited_reported_s_);
     waited_reported_s_ = waited_s;
   }
   const StepFacts facts{progress_.step,         progress_.tokens, step_tokens,
                         steps_since_report_,    result.grad_norm, lr,
                         model_->scaler.scale(), result.skipped};
-  const auto line = metrics_->report(facts, since_report_);
-  since_report_ = {};
+  const auto line = metrics_->report(facts, ended_s);
   steps_since_report_ = 0;
-  if (line) show(*line);
+  if (line) heed(*line);
 }
 
 bool TrainingRun::validate() {
   enter("validate");
-  const CountTime counted(since_report_.validation_s);
+  const CountTime counted(measures_.all, measures_.validation_s);
   const Timer timer;
   const auto validation =
-      evaluate(model_->transformer, valid_samples_, model_->mesh.group(Axis::data),
-               config_.train.micro_batch,
+      evaluate(model_->transformer, *model_->objective, valid_samples_,
+               model_->mesh.group(Axis::data), config_.train.micro_batch,
                [this](std::int64_t i, std::int64_t n) { return stop_between_->before(i, n); });
   if (!validation) return false;
-  metrics_->write_validation(progress_.step, validation->loss, validation->num_targets);
+  MetricsLine line{MetricsLine::Kind::validation, {}};
+  line.add("eval_step", progress_.step)
+      .add("valid_loss", validation->loss)
+      .add("valid_targets", static_cast<std::int64_t>(validation->num_targets));
+  metrics_->write(line);
   valid_loss_ = {progress_.step, validation->loss};
-  progress_line_->close();
+  metrics_->pause();
   log::info(formatted("step {}  validation loss {}", progress_.step, validation->loss));
   requests_->limit().validation_took(timer.seconds());
   return true;
@@ -248,7 +254,7 @@ bool TrainingRun::validate() {
 
 void TrainingRun::save() {
   enter("save");
-  const CountTime counted(since_report_.save_s);
+  const CountTime counted(measures_.all, measures_.save_s);
   since_save_.restart();
   // Lines of the steps that the checkpoint holds must be on disk before it: a resumed run does not
   // write them again.
@@ -269,18 +275,18 @@ void TrainingRun::save() {
 }
 
 void TrainingRun::show_last_metrics() {
-  if (const auto line = metrics_->flush()) show(*line);
-  progress_line_->close();
+  if (const auto line = metrics_->flush()) heed(*line);
+  metrics_->pause();
 }
 
-void TrainingRun::show(const MetricsLine& line) {
-  progress_line_->show(line);
-  const double step_s = line.step_time_s - line.mean.save_s - line.mean.validation_s;
+void TrainingRun::heed(const MetricsLine& line) {
+  const double step_s =
+      line.value("step_time_s") - line.value("save_s") - line.value("validation_s");
   stop_between_->piece_takes(step_s / static_cast<double>(loader_->micro_steps()));
 }
 
 void TrainingRun::commit() {
-  const CountTime counted(since_report_.save_s);
+  const CountTime counted(measures_.all, measures_.save_s);
   saver_->commit();
 }
 
@@ -299,13 +305,14 @@ void TrainingRun::end_diverged(const Error& error) {
   if (const auto failed = capture([&] { show_last_metrics(); })) log::warn(failed->what());
   record_failure("error", code, error.what());
   if (world_.rank() != 0) throw PeerFailed(code);
-  const std::string advice = divergence_advice(config_, folder_, ranks_.program, world_.size());
+  const std::string advice =
+      divergence_advice(config_, folder_, ranks_.program, task_.name, world_.size());
   throw AgreedError(Error(error.kind(), formatted("{}\n{}", error.what(), advice)));
 }
 
-int pretrain(RunConfig& config, ConfigSet& keys, const std::filesystem::path& folder,
-             const RunRanks& ranks, RunStart start) {
-  TrainingRun run(config, keys, folder, ranks, std::move(start));
+int run_task(const Task& task, RunConfig& config, ConfigSet& keys,
+             const std::filesystem::path& folder, const RunRanks& ranks, RunStart start) {
+  TrainingRun run(task, config, keys, folder, ranks, std::move(start));
   int code = kExitDone;
   try {
     code = with_torch_errors([&] {

@@ -20,7 +20,6 @@
 #include "train/control/stop_vote.hpp"
 #include "train/health/skipped_steps.hpp"
 #include "train/report/metrics.hpp"
-#include "train/report/progress_line.hpp"
 #include "train/run/run_start.hpp"
 #include "train/state/fingerprint.hpp"
 #include "train/state/run_folder.hpp"
@@ -28,6 +27,7 @@
 #include "train/state/saver.hpp"
 #include "train/step/step.hpp"
 #include "train/step/step_chain.hpp"
+#include "train/task.hpp"
 
 namespace trireme {
 
@@ -42,12 +42,23 @@ struct RunRanks {
   std::string program = "trireme";  // as the user called it
 };
 
+/// The numbers that the loop itself measures; seconds are of this rank.
+struct RunMeasures {
+  Measures all;                                               // components declare theirs here, too
+  Measures::Id data_wait_s = all.declare({"data_wait_s"});    // for the loader
+  Measures::Id save_s = all.declare({"save_s"});              // checkpoints, and their copies
+  Measures::Id validation_s = all.declare({"validation_s"});  // since the step before
+  /// Waiting for other ranks, wherever that was; who waited least kept the others waiting.
+  Measures::Id peer_wait_s = all.declare({"peer_wait_s", Combine::mean, false, "slowest_rank"});
+  Measures::Id mem_peak_bytes = all.declare({"mem_peak_bytes", Combine::max, /*whole=*/true});
+};
+
 /// One training run on all ranks, from opened data to the last checkpoint: prepare(), then
 /// execute(); both are collective.
 class TrainingRun {
  public:
-  TrainingRun(RunConfig& config, ConfigSet& keys, const std::filesystem::path& folder,
-              const RunRanks& ranks, RunStart start);
+  TrainingRun(const Task& task, RunConfig& config, ConfigSet& keys,
+              const std::filesystem::path& folder, const RunRanks& ranks, RunStart start);
   ~TrainingRun();
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;
@@ -88,7 +99,9 @@ class TrainingRun {
   void check_start() const;
   /// Error(usage) if train.steps is less than `done`.
   void check_steps(std::int64_t done) const;
-  void load(const Checkpoint& checkpoint);
+  /// False: from its weights alone.
+  [[nodiscard]] bool load(const Checkpoint& checkpoint);
+  void open_sinks();
   /// Of a new run from a state: "" if it goes on in the data where the checkpoint stopped, else why
   /// it begins at sample 0.
   [[nodiscard]] std::string other_data(const std::map<std::string, std::string>& values,
@@ -111,7 +124,7 @@ class TrainingRun {
   [[nodiscard]] bool do_step();
   /// An update without a target would divide by nothing: Error(data), on all ranks alike.
   void check_targets(const Batch& batch);
-  void report(const UpdateResult& result, double data_wait_s, double lr, std::int64_t step_tokens);
+  void report(const UpdateResult& result, double lr, std::int64_t step_tokens);
   /// Collective: the line of the last reported step, and the end of the progress line.
   void show_last_metrics();
   /// Collective: the last step's trace enters the chain, which a checkpoint of it holds.
@@ -121,8 +134,8 @@ class TrainingRun {
   void save();
   /// Of a save in flight.
   void commit();
-  /// A line of metrics, the same on all ranks, to those who go by it.
-  void show(const MetricsLine& line);
+  /// What follows from a line of metrics, the same on all ranks.
+  void heed(const MetricsLine& line);
   /// The last words: what was done and where it is.
   void close(bool done);
   void enter(const char* phase) const;
@@ -133,6 +146,7 @@ class TrainingRun {
   void put_history(std::map<std::string, std::string>& values) const;
   void load_history(const std::map<std::string, std::string>& values);
 
+  const Task& task_;
   RunConfig& config_;
   ConfigSet& keys_;
   RunFolder folder_;
@@ -150,8 +164,8 @@ class TrainingRun {
   std::unique_ptr<Model> model_;
   std::optional<DataLoader> loader_;
   std::optional<CheckpointSaver> saver_;
+  RunMeasures measures_;
   std::optional<Metrics> metrics_;
-  std::optional<ProgressLine> progress_line_;
   std::optional<StepChain> chain_;
   std::optional<SkippedSteps> skipped_;
   std::optional<StopRequests> requests_;
@@ -163,16 +177,15 @@ class TrainingRun {
   Timer run_time_;           // since then
   Timer since_save_;         // the last one's start
   std::uint64_t trace_ = 0;  // of the last step, not in the chain yet
-  StepMeasures since_report_;
   std::int64_t steps_since_report_ = 0;
   double waited_reported_s_ = 0;                       // of all that this rank waited for others
   std::pair<std::int64_t, double> valid_loss_{-1, 0};  // newest validation: step, loss
   std::int64_t saved_step_ = -1;  // newest in this run's folder, being written or committed
 };
 
-/// The `trireme pretrain` command after its arguments and its start (read_start) are read; returns
-/// the exit code and leaves status.json.
-int pretrain(RunConfig& config, ConfigSet& keys, const std::filesystem::path& folder,
-             const RunRanks& ranks, RunStart start);
+/// Trains: a command after its arguments and its start (read_start) are read. Returns the exit code
+/// and leaves status.json.
+int run_task(const Task& task, RunConfig& config, ConfigSet& keys,
+             const std::filesystem::path& folder, const RunRanks& ranks, RunStart start);
 
 }  // namespace trireme

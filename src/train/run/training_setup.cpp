@@ -11,6 +11,7 @@
 #include "parallel/device.hpp"
 #include "parallel/torch_errors.hpp"
 #include "train/control/verdict.hpp"
+#include "train/report/progress_line.hpp"
 #include "train/run/training_model.hpp"
 #include "train/state/resume.hpp"
 
@@ -23,16 +24,18 @@ std::string stream_text(const SampleStream& stream) {
   return formatted("{} sources in ", stream.num_sources());
 }
 
-void require_pretrain(const char* name, const std::string& path, const TokenSet& set) {
-  if (set.kind() != "pretrain")
-    fail(ErrorKind::usage, "{} {} is of kind {}, pretrain is needed", name, path, set.kind());
+void require_kind(std::string_view kind, const char* name, const std::string& path,
+                  const TokenSet& set) {
+  if (set.kind() != kind)
+    fail(ErrorKind::usage, "{} {} is of kind {}, {} is needed", name, path, set.kind(), kind);
 }
 
 }  // namespace
 
-TrainingRun::TrainingRun(RunConfig& config, ConfigSet& keys, const std::filesystem::path& folder,
-                         const RunRanks& ranks, RunStart start)
-    : config_(config),
+TrainingRun::TrainingRun(const Task& task, RunConfig& config, ConfigSet& keys,
+                         const std::filesystem::path& folder, const RunRanks& ranks, RunStart start)
+    : task_(task),
+      config_(config),
       keys_(keys),
       folder_{folder},
       ranks_(ranks),
@@ -80,7 +83,7 @@ void TrainingRun::open_data() {
                           .cross_documents = data.cross_documents,
                           .split = data.split}));
   const TokenSet& set = stream_->first_set();
-  require_pretrain("--data", data.path, set);
+  require_kind(task_.set_kind, "--data", data.path, set);
   if (config_.train.seq_len == 0) config_.train.seq_len = set.seq_len();
   open_validation();
   files_ = set.tokenizer_files();
@@ -100,7 +103,7 @@ void TrainingRun::open_validation() {
   refuse_texts(data.valid_path, "data.valid_path");
   if (!data.valid_path.empty()) {
     valid_set_.emplace(TokenSet::open(data.valid_path));
-    require_pretrain("data.valid_path", data.valid_path, *valid_set_);
+    require_kind(task_.set_kind, "data.valid_path", data.valid_path, *valid_set_);
     if (valid_set_->manifest().tokenizer_hash != stream_->first_set().manifest().tokenizer_hash) {
       fail(ErrorKind::usage, "data.valid_path {} was packed with another tokenizer than {}",
            data.valid_path, data.path);
@@ -179,10 +182,10 @@ void TrainingRun::build() {
   const at::Device device = choose_device(config_.train.device, ranks_.launch.local_rank);
   use_deterministic_kernels(device);
   const ParamDTypes dtypes = precision_dtypes(config_.train.precision);
-  model_ = std::make_unique<Model>(config_, ranks_, device, dtypes);
+  model_ = std::make_unique<Model>(config_, task_, ranks_, device, dtypes, measures_.all);
   const double peak = peak_flops(device, dtypes.compute) * world_.size();
-  metrics_.emplace(world_, folder_.metrics(), config_.model.flops_per_token(config_.train.seq_len),
-                   peak);
+  metrics_.emplace(world_, measures_.all,
+                   ComputeRates{config_.model.flops_per_token(config_.train.seq_len), peak});
   saver_.emplace(folder_.checkpoints(), run_identity(keys_, stream_->content_hash()),
                  config_.checkpoint, lock_ ? &*lock_ : nullptr, world_);
   saver_->on_commit([this](std::int64_t step) {
@@ -193,7 +196,7 @@ void TrainingRun::build() {
     if (!saver_->in_flight()) return;
     const Timer timer;
     saver_->wait_copied();
-    since_report_.save_s += timer.seconds();
+    measures_.all.record(measures_.save_s, timer.seconds());
   });
   chain_.emplace(folder_.chain(), world_.rank() == 0);
   skipped_.emplace(folder_, world_.rank(), config_.train.max_skipped_steps);

@@ -1,6 +1,6 @@
 #pragma once
 #include "data/batch.hpp"
-#include "model/microbatch.hpp"
+#include "parallel/microbatch.hpp"
 
 namespace trireme {
 

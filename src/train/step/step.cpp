@@ -24,14 +24,15 @@ void show_bad_loss(ParamRegistry& registry, at::Tensor& loss_sum) {
 
 }  // namespace
 
-Step::Step(Transformer& model, Optimizer& optimizer, Communicator& data_group, LossScaler& scaler,
-           double clip_norm, double bucket_mib)
-    : model_(model),
-      registry_(model.registry()),
-      optimizer_(optimizer),
-      scaler_(scaler),
-      clip_norm_(clip_norm),
-      buckets_(registry_, data_group, bucket_mib) {
+Step::Step(const StepParts& parts, const StepOptions& options)
+    : parts_(parts),
+      registry_(parts.model.registry()),
+      clip_norm_(options.clip_norm),
+      buckets_(registry_, parts.data_group, options.bucket_mib),
+      comm_s_(parts.measures.declare({"comm_s", Combine::mean})),
+      comm_exposed_s_(parts.measures.declare({"comm_exposed_s", Combine::mean})),
+      first_bucket_s_(parts.measures.declare({"first_bucket_s", Combine::mean})),
+      last_grad_s_(parts.measures.declare({"last_grad_s", Combine::mean})) {
   registry_.on_ready([this](ParamId id) { buckets_.ready(id); });
 }
 
@@ -44,8 +45,9 @@ UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_targe
     result.num_targets += batch.num_targets;
   }
   const double grad_scale =
-      scaler_.scale() / static_cast<double>(std::max<std::int64_t>(update_targets, 1));
+      parts_.scaler.scale() / static_cast<double>(std::max<std::int64_t>(update_targets, 1));
   std::vector<ForwardTape> tapes(batches.size());
+  std::vector<ObjectiveTape> loss_tapes(batches.size());
   at::Tensor loss_sum =
       at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(registry_.device()));
 
@@ -61,31 +63,36 @@ UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_targe
         return result;
       }
       failpoint("train.forward");
-      loss_sum.add_(model_.forward(micro_batches[i], grad_scale, tapes[i]));
+      const at::Tensor hidden = parts_.model.forward(micro_batches[i], tapes[i]);
+      loss_sum.add_(parts_.objective.forward(micro_batches[i], hidden, grad_scale, loss_tapes[i]));
     } else {
       failpoint("train.backward");
       if (operation.micro_batch == last) show_bad_loss(registry_, loss_sum);
-      model_.backward(micro_batches[i], tapes[i]);
+      parts_.model.backward(micro_batches[i], tapes[i], parts_.objective.backward(loss_tapes[i]));
     }
   }
   failpoint("train.reduce");
   buckets_.finish();
   result.overlap = buckets_.times();
+  parts_.measures.record(comm_s_, result.overlap.comm_s);
+  parts_.measures.record(comm_exposed_s_, result.overlap.exposed_s);
+  parts_.measures.record(first_bucket_s_, result.overlap.first_launch_s);
+  parts_.measures.record(last_grad_s_, result.overlap.last_ready_s);
   result.loss_sum = loss_sum.item<double>();
 
   // Gradients are summed: a not-finite value on one rank is now on all, so all decide alike.
-  result.grad_norm = global_norm(grad_squares(registry_)) / scaler_.scale();
+  result.grad_norm = global_norm(grad_squares(registry_)) / parts_.scaler.scale();
   result.skipped = !std::isfinite(result.grad_norm);
-  result.overflow = result.skipped && scaler_.dynamic() && scaler_.scale() > 1.0;
+  result.overflow = result.skipped && parts_.scaler.dynamic() && parts_.scaler.scale() > 1.0;
   if (!result.skipped) {
     failpoint("train.optimizer");
-    const double factor = clip_factor(result.grad_norm, clip_norm_) / scaler_.scale();
+    const double factor = clip_factor(result.grad_norm, clip_norm_) / parts_.scaler.scale();
     if (factor != 1.0) registry_.flat_grad().mul_(factor);
     before_update_();
-    optimizer_.step(update, lr);
+    parts_.optimizer.step(update, lr);
     registry_.refresh_weights();
   }
-  scaler_.update(result.skipped);
+  parts_.scaler.update(result.skipped);
   return result;
 }
 

@@ -2,8 +2,10 @@
 #include <functional>
 #include <span>
 
+#include "core/measures.hpp"
 #include "data/batch.hpp"
 #include "model/transformer.hpp"
+#include "objective/objective.hpp"
 #include "optim/clip.hpp"
 #include "optim/loss_scaler.hpp"
 #include "optim/optimizer.hpp"
@@ -22,14 +24,28 @@ struct UpdateResult {
   OverlapTimes overlap;
 };
 
+/// What a step works on; all of it outlives the step.
+struct StepParts {
+  Transformer& model;
+  Objective& objective;
+  Optimizer& optimizer;
+  LossScaler& scaler;
+  Communicator& data_group;  // the data axis of the mesh
+  Measures& measures;
+};
+
+struct StepOptions {
+  double clip_norm = 1.0;
+  double bucket_mib = 25;
+};
+
 /// One optimizer step: forward and backward of this rank's micro-batches, gradients summed over the
 /// data axis while backward runs, global norm, clip, update. Failpoints: train.forward,
 /// train.backward, train.reduce, train.optimizer; train.overflow and train.bad_loss make a gradient
 /// or the loss of this rank not finite.
 class Step {
  public:
-  Step(Transformer& model, Optimizer& optimizer, Communicator& data_group, LossScaler& scaler,
-       double clip_norm, double bucket_mib);
+  Step(const StepParts& parts, const StepOptions& options);
 
   /// `call` runs on this rank right before weights and optimizer state change, in every update that
   /// is not skipped: whoever still reads them is waited for there.
@@ -49,12 +65,14 @@ class Step {
                    std::int64_t update, double lr);
 
  private:
-  Transformer& model_;
+  StepParts parts_;
   ParamRegistry& registry_;
-  Optimizer& optimizer_;
-  LossScaler& scaler_;
   double clip_norm_;
   GradBuckets buckets_;
+  Measures::Id comm_s_;          // a gradient collective was in flight
+  Measures::Id comm_exposed_s_;  // of it, with nothing else to do
+  Measures::Id first_bucket_s_;  // from the step's start until its first gradient bucket left
+  Measures::Id last_grad_s_;     // from the step's start until its last gradient was complete
   std::function<void()> before_update_ = [] {};
   std::function<bool(std::int64_t, std::int64_t)> stop_before_ = [](auto, auto) { return false; };
 };

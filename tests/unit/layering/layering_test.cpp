@@ -197,5 +197,21 @@ TEST(Layering, PlainTextThatLooksLikeAnIncludeIsLeftAlone) {
   EXPECT_EQ(verdict("src/cmake/torch_pch.cpp", "#include <torch/torch.h>"), "");
 }
 
+/// What stands between the first ```cpp and the next ```.
+std::string first_code(const std::string& page) {
+  const std::string opening = "```cpp\n";
+  const std::size_t begin = page.find(opening);
+  if (begin == std::string::npos) return "";
+  const std::size_t end = page.find("```", begin + opening.size());
+  return page.substr(begin + opening.size(), end - begin - opening.size());
+}
+
+TEST(Pages, TheTrainingThatSrcBeginsWithIsTheOneThatIsBuilt) {
+  const std::filesystem::path root = TRIREME_SOURCE_ROOT;
+  const std::string code = first_code(read_file(root / "src/README.md"));
+  EXPECT_EQ(code, read_file(root / "tests/integration/simple_training.cpp"));
+  EXPECT_LE(std::count(code.begin(), code.end(), '\n'), 100);
+}
+
 }  // namespace
 }  // namespace trireme::layering

@@ -13,7 +13,7 @@ const std::map<std::string_view, Names>& module_rows() {
       {"parallel", {"core", "comm"}},
       {"objective", {"core", "comm", "parallel", "ops"}},
       {"optim", {"core", "comm", "parallel", "ops"}},
-      {"model", {"core", "comm", "parallel", "ops", "objective"}},
+      {"model", {"core", "comm", "parallel", "ops"}},
       {"checkpoint", {"core", "comm", "parallel", "model"}},      // host bytes: no LibTorch
       {"data_prep", {"core", "config", "comm", "text", "data"}},  // runs without LibTorch
       {"train",
@@ -72,7 +72,7 @@ const std::map<std::string_view, Names>& room_rows() {
       {"train/health", {"train/config", "train/state", "train/step"}},
       {"train/report", {"train/health"}},
       {"train/run",
-       {"train/config", "train/control", "train/health", "train/report", "train/state",
+       {"train/*", "train/config", "train/control", "train/health", "train/report", "train/state",
         "train/step"}},
       {"bin/trireme", {"bin/*"}},
       {"bin/trireme_data", {"bin/*"}}};

@@ -6,10 +6,12 @@
 namespace trireme::ops::testing {
 namespace {
 
-at::Tensor reference_loss(const at::Tensor& x, const at::Tensor& weight,
-                          const at::Tensor& targets) {
-  return at::nll_loss_nd(at::log_softmax(at::matmul(x, weight.t()), -1), targets, {},
-                         at::Reduction::Sum, kIgnoredTarget);
+/// Sum over rows of weight * cross entropy; no weights: all 1.
+at::Tensor reference_loss(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
+                          const at::Tensor& row_weights) {
+  const auto losses = at::nll_loss_nd(at::log_softmax(at::matmul(x, weight.t()), -1), targets, {},
+                                      at::Reduction::None, kIgnoredTarget);
+  return (row_weights.defined() ? losses * row_weights : losses).sum();
 }
 
 at::Tensor some_targets(std::int64_t rows, std::int64_t vocab) {
@@ -24,26 +26,62 @@ const std::vector<Case> kCases{
     {Path::plain, at::kFloat, 1e-5},    {Path::fast, at::kFloat, 1e-5},
     {Path::plain, at::kBFloat16, 2e-2}, {Path::fast, at::kBFloat16, 2e-2}};
 
+struct Size {
+  std::int64_t N, D, V;
+};
+
+const std::vector<Size> kSizes{{1, 4, 1}, {7, 8, 33}, {50, 32, 300}, {65, 64, 1111}};
+
+/// Loss and gradients next to plain autograd in fp64, with a weight a row or none.
+void expect_the_composite(const Case& c, const Size& s, const at::Tensor& row_weights) {
+  const auto targets = s.N == 1 ? at::zeros({1}, at::kLong) : some_targets(s.N, s.V);
+  const auto x = random({s.N, s.D}).to(c.dtype);
+  const auto weight = random({s.V, s.D}).to(c.dtype);
+  const auto type = c.dtype == at::kDouble ? at::kDouble : at::kFloat;
+  const LinearCrossEntropySetup setup{
+      .grad_scale = 0.25,
+      .chunk_rows = 16,
+      .row_weights = row_weights.defined() ? row_weights.to(type) : at::Tensor()};
+
+  const auto out = linear_cross_entropy(x, weight, targets, setup, c.path);
+
+  const auto exact_x = x.to(at::kDouble, false, true).requires_grad_();
+  const auto exact_weight = weight.to(at::kDouble, false, true).requires_grad_();
+  const auto loss = reference_loss(exact_x, exact_weight, targets, row_weights);
+  const auto grads = torch::autograd::grad({loss}, {exact_x, exact_weight});
+  const std::string label = name(c);
+  expect_close(out.loss_sum, loss.detach(), c.tolerance, label + " loss");
+  expect_close(out.grad_x * 4, grads[0], c.tolerance, label + " grad_x");
+  expect_close(out.grad_weight * 4, grads[1], c.tolerance, label + " grad_weight");
+}
+
 TEST(LinearCrossEntropy, EqualsTheCompositeAndItsAutograd) {
   at::manual_seed(1);
-
-  struct Shape {
-    std::int64_t N, D, V;
-  };
-
-  for (const auto& s : std::vector<Shape>{{1, 4, 1}, {7, 8, 33}, {50, 32, 300}, {65, 64, 1111}}) {
-    const auto targets = s.N == 1 ? at::zeros({1}, at::kLong) : some_targets(s.N, s.V);
+  for (const auto& s : kSizes) {
     for (const auto& c : kCases) {
       if (s.V == 1 && c.dtype != at::kDouble) continue;  // all zero
-      expect_same_as_reference(
-          c, {random({s.N, s.D}), random({s.V, s.D})},
-          [&](const Tensors& in) {
-            const LinearCrossEntropySetup setup{0.25, 16};
-            return Tensors{linear_cross_entropy(in[0], in[1], targets, setup, c.path)};
-          },
-          [&](const Tensors& in) { return Tensors{reference_loss(in[0], in[1], targets)}; },
-          "loss");
+      expect_the_composite(c, s, {});
+      expect_the_composite(c, s, at::rand({s.N}, at::kDouble).mul(2).sub(0.5));
     }
+  }
+}
+
+TEST(LinearCrossEntropy, TokenLogProbsAreTheLogSoftmaxOfTheTargets) {
+  at::manual_seed(7);
+  const auto targets = some_targets(37, 90);
+  for (const auto& c : kCases) {
+    const auto x = random({37, 16}).to(c.dtype);
+    const auto weight = random({90, 16}).to(c.dtype);
+    const auto exact =
+        at::log_softmax(at::matmul(x.to(at::kDouble), weight.to(at::kDouble).t()), -1);
+    const auto expected = exact.gather(1, targets.clamp_min(0).unsqueeze(1))
+                              .squeeze(1)
+                              .masked_fill(targets.eq(kIgnoredTarget), 0);
+
+    const auto log_probs = token_log_probs(x, weight, targets, 8, c.path);
+
+    EXPECT_EQ(log_probs.scalar_type(), at::kDouble);
+    expect_close(log_probs, expected, c.tolerance, name(c) + " log-probabilities");
   }
 }
 
@@ -51,8 +89,8 @@ TEST(LinearCrossEntropy, OfIgnoredTargetsIsZeroWithZeroGradients) {
   at::manual_seed(2);
   const auto targets = at::full({9}, kIgnoredTarget, at::kLong);
   for (const auto& c : kCases) {
-    const auto out = linear_cross_entropy_forward(
-        random({9, 8}).to(c.dtype), random({40, 8}).to(c.dtype), targets, {1.0, 4}, c.path);
+    const auto out = linear_cross_entropy(random({9, 8}).to(c.dtype), random({40, 8}).to(c.dtype),
+                                          targets, {.grad_scale = 1.0, .chunk_rows = 4}, c.path);
 
     EXPECT_EQ(out.loss_sum.item<double>(), 0.0);
     EXPECT_EQ(out.grad_x.count_nonzero().item<std::int64_t>(), 0);
@@ -66,8 +104,9 @@ TEST(LinearCrossEntropy, GradScaleScalesGradientsNotTheLoss) {
   const auto weight = random({40, 8}).to(at::kFloat);
   const auto targets = some_targets(20, 40);
 
-  const auto one = linear_cross_entropy_forward(x, weight, targets, {1.0, 8});
-  const auto eighth = linear_cross_entropy_forward(x, weight, targets, {0.125, 8});
+  const auto one = linear_cross_entropy(x, weight, targets, {.grad_scale = 1.0, .chunk_rows = 8});
+  const auto eighth =
+      linear_cross_entropy(x, weight, targets, {.grad_scale = 0.125, .chunk_rows = 8});
 
   EXPECT_TRUE(one.loss_sum.equal(eighth.loss_sum));
   expect_close(eighth.grad_x * 8, one.grad_x, 1e-6, "grad_x");
@@ -79,9 +118,11 @@ TEST(LinearCrossEntropy, LossDoesNotDependOnTheChunkSize) {
   const auto x = random({37, 16}).to(at::kFloat);
   const auto weight = random({90, 16}).to(at::kFloat);
   const auto targets = some_targets(37, 90);
-  const auto whole = linear_cross_entropy_forward(x, weight, targets, {1.0, 1000});
+  const auto whole =
+      linear_cross_entropy(x, weight, targets, {.grad_scale = 1.0, .chunk_rows = 1000});
   for (const std::int64_t rows : {1, 5, 36, 37}) {
-    const auto chunked = linear_cross_entropy_forward(x, weight, targets, {1.0, rows});
+    const auto chunked =
+        linear_cross_entropy(x, weight, targets, {.grad_scale = 1.0, .chunk_rows = rows});
 
     expect_close(chunked.loss_sum, whole.loss_sum, 1e-6, "loss");
     expect_close(chunked.grad_weight, whole.grad_weight, 1e-5, "grad_weight");
@@ -94,8 +135,9 @@ TEST(LinearCrossEntropy, WithoutGradientsGivesTheSameLoss) {
   const auto weight = random({64, 8}).to(at::kBFloat16);
   const auto targets = some_targets(12, 64);
 
-  const auto with = linear_cross_entropy_forward(x, weight, targets, {1.0, 8, true});
-  const auto without = linear_cross_entropy_forward(x, weight, targets, {1.0, 8, false});
+  const auto with = linear_cross_entropy(x, weight, targets, {.chunk_rows = 8});
+  const auto without =
+      linear_cross_entropy(x, weight, targets, {.chunk_rows = 8, .want_grads = false});
 
   EXPECT_TRUE(with.loss_sum.equal(without.loss_sum));
   EXPECT_FALSE(without.grad_x.defined());
@@ -107,8 +149,10 @@ TEST(LinearCrossEntropy, IsTheSameFunctionTwice) {
   const auto weight = random({200, 32}).to(at::kBFloat16);
   const auto targets = some_targets(70, 200);
 
-  const auto first = linear_cross_entropy_forward(x, weight, targets, {1.0, 32});
-  const auto second = linear_cross_entropy_forward(x, weight, targets, {1.0, 32});
+  const auto first =
+      linear_cross_entropy(x, weight, targets, {.grad_scale = 1.0, .chunk_rows = 32});
+  const auto second =
+      linear_cross_entropy(x, weight, targets, {.grad_scale = 1.0, .chunk_rows = 32});
 
   EXPECT_TRUE(first.loss_sum.equal(second.loss_sum));
   EXPECT_TRUE(first.grad_x.equal(second.grad_x));

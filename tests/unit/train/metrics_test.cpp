@@ -8,7 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "comm/thread/thread_world.hpp"
+#include "core/files/file.hpp"
 #include "core/files/json.hpp"
+#include "train/report/jsonl_sink.hpp"
 #include "unit/core/scratch.hpp"
 
 namespace trireme {
@@ -23,29 +25,39 @@ class MetricsTest : public Scratch {
       result.push_back(parse_json(line, "metrics.jsonl"));
     return result;
   }
+
+  /// Metrics of one rank, with the file as the sink of rank 0 and a few measures.
+  struct Own {
+    Own(Communicator& world, const std::filesystem::path& file, const ComputeRates& rates = {1, 1})
+        : metrics(world, measures, rates) {
+      if (world.rank() == 0) metrics.add(std::make_unique<JsonlSink>(SinkSetup{.file = file}));
+    }
+
+    Measures measures;
+    Measures::Id save_s = measures.declare({"save_s"});
+    Measures::Id peer_wait_s =
+        measures.declare({"peer_wait_s", Combine::mean, false, "slowest_rank"});
+    Measures::Id mem_peak_bytes = measures.declare({"mem_peak_bytes", Combine::max, true});
+    Metrics metrics;
+  };
 };
 
 TEST_F(MetricsTest, OneLineHoldsSumsOfLossTheLastRanksEndMeansOfPartsAndTheLargestMemory) {
   run_ranks(3, [&](Communicator& world) {
-    Metrics metrics(world, at("metrics.jsonl"), 10.0, 1000.0);
+    Own own(world, at("metrics.jsonl"), {10.0, 1000.0});
     const double r = world.rank();
-    const StepMeasures measures{.loss_sum = 10 + r,
-                                .num_targets = 4,
-                                .ended_s = 4 + r,
-                                .data_wait_s = 0.3,
-                                .save_s = r,
-                                .peer_wait_s = r == 1 ? 0.1 : 2,
-                                .comm_s = 0.6,
-                                .first_bucket_s = 0.5,
-                                .last_grad_s = 2.5,
-                                .mem_peak_bytes = 100 * r};
-    EXPECT_FALSE(metrics.report({8, 800, 120, 2, 0.5, 0.1, 1.0, false}, measures));
-    const auto line = metrics.flush();
+    own.metrics.loss(10 + r, 4);
+    own.measures.record(own.save_s, r / 2);
+    own.measures.record(own.save_s, r / 2);  // a second step's
+    own.measures.record(own.peer_wait_s, r == 1 ? 0.1 : 2);
+    own.measures.record(own.mem_peak_bytes, 100 * r);
+    EXPECT_FALSE(own.metrics.report({8, 800, 120, 2, 0.5, 0.1, 1.0, false}, 4 + r));
+    const auto line = own.metrics.flush();
     ASSERT_TRUE(line);
-    EXPECT_EQ(line->loss, (10.0 + 11 + 12) / 12);
-    EXPECT_EQ(line->tokens_per_s, 120 / 3.0);
-    EXPECT_EQ(line->slowest_rank, 1);  // it waited least
-    EXPECT_FALSE(metrics.flush());
+    EXPECT_EQ(line->value("loss"), (10.0 + 11 + 12) / 12);
+    EXPECT_EQ(line->value("tokens_per_s"), 120 / 3.0);
+    EXPECT_EQ(line->value("slowest_rank"), 1);  // it waited least
+    EXPECT_FALSE(own.metrics.flush());
   });
 
   ASSERT_EQ(lines().size(), 1U);
@@ -56,54 +68,36 @@ TEST_F(MetricsTest, OneLineHoldsSumsOfLossTheLastRanksEndMeansOfPartsAndTheLarge
   EXPECT_EQ(line["step_time_s"], 3.0);  // rank 2 ended two steps after 6 s
   EXPECT_EQ(line["save_s"], 0.5);
   EXPECT_NEAR(line["time"].get<double>(), static_cast<double>(std::time(nullptr)), 60);
-  EXPECT_EQ(line["first_bucket_s"], 0.25);
-  EXPECT_EQ(line["last_grad_s"], 1.25);
   EXPECT_EQ(line["mem_peak_bytes"], 200);
   EXPECT_EQ(line["mfu"], 40.0 * 10 / 1000);
 }
 
 TEST_F(MetricsTest, StepTimesAddUpToTheEndOfTheLastRank) {
   run_ranks(2, [&](Communicator& world) {
-    Metrics metrics(world, at("metrics.jsonl"), 1, 1);
-    StepMeasures measures{};
+    Own own(world, at("metrics.jsonl"));
     double sum = 0;
     for (std::int64_t step = 1; step <= 4; ++step) {
       const bool late = world.rank() == step % 2;  // each time another rank ends last
-      measures.ended_s = static_cast<double>(step) + (late ? 0.5 : 0);
-      metrics.report({step, step, 1, 1, 0, 1e-3, 1, false}, measures);
-      sum += metrics.flush()->step_time_s;
+      own.metrics.report({step, step, 1, 1, 0, 1e-3, 1, false},
+                         static_cast<double>(step) + (late ? 0.5 : 0));
+      sum += own.metrics.flush()->value("step_time_s");
     }
     EXPECT_DOUBLE_EQ(sum, 4.5);
   });
 }
 
-TEST_F(MetricsTest, TheClosingLineSaysWhatWasDone) {
-  run_ranks(1, [&](Communicator& world) {
-    Metrics metrics(world, at("metrics.jsonl"), 1, 1);
-    metrics.write_closing({.done = false, .step = 9, .steps = 4, .tokens = 400, .time_s = 2});
-  });
-
-  const Json line = lines().front();
-  EXPECT_EQ(line["end_step"], 9);
-  EXPECT_EQ(line["steps"], 4);
-  EXPECT_EQ(line["tokens_per_s"], 200.0);
-  EXPECT_EQ(line["done"], false);
-}
-
 TEST_F(MetricsTest, ALineComesOneReportLaterAndNumbersRoundTrip) {
   run_ranks(1, [&](Communicator& world) {
-    Metrics metrics(world, at("metrics.jsonl"), 1, 1);
-    StepMeasures measures{};
-    measures.loss_sum = 0.1;
-    measures.num_targets = 3;
-    measures.ended_s = 1;
-    EXPECT_FALSE(metrics.report({1, 1, 1, 1, std::nan(""), 1e-3, 1, true}, measures));
+    Own own(world, at("metrics.jsonl"));
+    own.metrics.loss(0.1, 3);
+    EXPECT_FALSE(own.metrics.report({1, 1, 1, 1, std::nan(""), 1e-3, 1, true}, 1));
     EXPECT_TRUE(lines().empty());
-    const auto first = metrics.report({2, 2, 1, 1, 1.0 / 3, 1e-3, 1, false}, measures);
+    own.metrics.loss(0.1, 3);
+    const auto first = own.metrics.report({2, 2, 1, 1, 1.0 / 3, 1e-3, 1, false}, 1);
     ASSERT_TRUE(first);
-    EXPECT_EQ(first->facts.step, 1);
+    EXPECT_EQ(first->value("step"), 1);
     EXPECT_EQ(lines().size(), 1U);
-    metrics.flush();
+    own.metrics.flush();
   });
 
   ASSERT_EQ(lines().size(), 2U);
@@ -115,22 +109,33 @@ TEST_F(MetricsTest, ALineComesOneReportLaterAndNumbersRoundTrip) {
 
 TEST_F(MetricsTest, AnUpdateWithoutTargetsHasNoLoss) {
   run_ranks(1, [&](Communicator& world) {
-    Metrics metrics(world, at("metrics.jsonl"), 1, 1);
-    StepMeasures measures{};
-    measures.ended_s = 1;
-    metrics.report({1, 1, 1, 1, 0, 1e-3, 1, false}, measures);
-    metrics.flush();
+    Own own(world, at("metrics.jsonl"));
+    own.metrics.loss(0, 0);
+    own.metrics.report({1, 1, 1, 1, 0, 1e-3, 1, false}, 1);
+    own.metrics.flush();
   });
 
   EXPECT_TRUE(lines().front()["loss"].is_null());
 }
 
+TEST_F(MetricsTest, EventsGoToEverySink) {
+  run_ranks(1, [&](Communicator& world) {
+    Own own(world, at("metrics.jsonl"));
+    own.metrics.add(std::make_unique<JsonlSink>(SinkSetup{.file = at("second.jsonl")}));
+    MetricsLine line{MetricsLine::Kind::end, {}};
+    own.metrics.write(line.add("end_step", std::int64_t{9}).add("done", false).add("time_s", 2.5));
+  });
+
+  EXPECT_EQ(read_file(at("metrics.jsonl")), "{\"end_step\":9,\"done\":false,\"time_s\":2.5}\n");
+  EXPECT_EQ(read_file(at("second.jsonl")), read_file(at("metrics.jsonl")));
+}
+
 TEST_F(MetricsTest, AHalfLineOfALostProcessIsCutOff) {
   std::ofstream(at("metrics.jsonl")) << "{\"step\":1}\n{\"step\":2,\"lo";
   run_ranks(2, [&](Communicator& world) {
-    Metrics metrics(world, at("metrics.jsonl"), 1, 1);
-    world.barrier();
-    metrics.write_resumed(1);
+    Own own(world, at("metrics.jsonl"));
+    MetricsLine line{MetricsLine::Kind::resumed, {}};
+    own.metrics.write(line.add("resumed_from", std::int64_t{1}));
   });
 
   ASSERT_EQ(lines().size(), 2U);
@@ -139,10 +144,46 @@ TEST_F(MetricsTest, AHalfLineOfALostProcessIsCutOff) {
 }
 
 TEST_F(MetricsTest, AFileThatCannotGrowIsAnError) {
-  run_ranks(1, [&](Communicator& world) {
-    Metrics metrics(world, at("absent") / "metrics.jsonl", 1, 1);
-    EXPECT_EQ(error_of([&] { metrics.write_resumed(1); }).kind(), ErrorKind::usage);
-  });
+  JsonlSink sink({.file = at("absent") / "metrics.jsonl"});
+  EXPECT_EQ(error_of([&] { sink.write({}); }).kind(), ErrorKind::usage);
+}
+
+TEST(Measures, EachIsDeclaredOnce) {
+  Measures measures;
+  measures.declare({"save_s"});
+  measures.declare({"peer_wait_s", Combine::mean, false, "slowest_rank"});
+  EXPECT_EQ(error_of([&] { measures.declare({"save_s"}); }).kind(), ErrorKind::internal);
+  EXPECT_EQ(error_of([&] { measures.declare({"slowest_rank"}); }).kind(), ErrorKind::internal);
+}
+
+TEST(Measures, AreCombinedAsDeclaredAndStartAnewAfterAPack) {
+  Measures measures;
+  const auto sum = measures.declare({"targets", Combine::sum, true});
+  const auto weighted = measures.declare({"loss", Combine::weighted_mean});
+  const auto mean = measures.declare({"wait_s", Combine::mean, false, "fastest"});
+  const auto most = measures.declare({"bytes", Combine::max});
+  std::vector<double> all(3 * measures.packed_size());
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    const auto r = static_cast<double>(rank);
+    for (int step = 0; step < 2; ++step) {
+      measures.record(sum, 10 + r);
+      measures.record(weighted, 4 * r, r);
+      measures.record(mean, 3 - r);
+      measures.record(most, 7 * r);
+    }
+    measures.pack(std::span(all).subspan(rank * measures.packed_size(), measures.packed_size()));
+  }
+
+  const std::vector<Metric> metrics = measures.combine(all, /*steps=*/2);
+
+  ASSERT_EQ(metrics.size(), 5U);
+  EXPECT_EQ(metrics[0].value, 33);  // of the last step
+  EXPECT_EQ(metrics[0].form, Metric::Form::whole);
+  EXPECT_EQ(metrics[1].value, 4);
+  EXPECT_EQ(metrics[2].value, 2);  // of ranks and steps
+  EXPECT_EQ(metrics[3].name, "fastest");
+  EXPECT_EQ(metrics[3].value, 2);
+  EXPECT_EQ(metrics[4].value, 14);
 }
 
 }  // namespace

@@ -19,26 +19,27 @@ TEST(ProgressLine, FormatsCounts) {
   EXPECT_EQ(format_count(5e16), "50000.00T");
 }
 
+MetricsLine line_of(std::int64_t step, double step_time_s) {
+  MetricsLine line;
+  line.add("step", step).add("loss", 1.23456).add("step_time_s", step_time_s);
+  for (const char* other : {"lr", "grad_norm", "tokens_per_s", "mfu", "mem_peak_bytes",
+                            "data_wait_s", "comm_exposed_s"})
+    line.add(other, 0.0);
+  return line.add("skipped", step == 2);
+}
+
 /// What a batch log would hold for steps first+1 .. last.
-std::string log_of(std::int64_t first, std::int64_t last, std::int64_t total, std::int64_t every,
-                   bool active) {
+std::string log_of(std::int64_t first, std::int64_t last, std::int64_t total, std::int64_t every) {
   ::testing::internal::CaptureStderr();
-  ProgressLine progress(first, total, every, active);
-  for (std::int64_t step = first + 1; step <= last; ++step) {
-    MetricsLine line;
-    line.facts.step = step;
-    line.facts.skipped = step == 2;
-    line.loss = 1.23456;
-    line.step_time_s = 2;
-    progress.show(line);
-  }
-  progress.close();
+  ProgressLine progress({.first_step = first, .total_steps = total, .log_every = every});
+  for (std::int64_t step = first + 1; step <= last; ++step) progress.write(line_of(step, 2));
+  progress.pause();
   log::flush();
   return ::testing::internal::GetCapturedStderr();
 }
 
 TEST(ProgressLine, InABatchLogIsWholeLinesOfFirstLastAndEveryNth) {
-  const std::string text = log_of(0, 12, 12, 5, true);
+  const std::string text = log_of(0, 12, 12, 5);
 
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4) << text;
   EXPECT_EQ(text.find('\r'), std::string::npos);
@@ -50,12 +51,10 @@ TEST(ProgressLine, InABatchLogIsWholeLinesOfFirstLastAndEveryNth) {
 
 TEST(ProgressLine, TheTimeLeftCountsSavesButNotTheFirstStep) {
   ::testing::internal::CaptureStderr();
-  ProgressLine progress(0, 200, 1, true);
+  ProgressLine progress({.first_step = 0, .total_steps = 200, .log_every = 1});
   for (std::int64_t step = 1; step <= 101; ++step) {
-    MetricsLine line;
-    line.facts.step = step;
-    line.step_time_s = step == 1 ? 1000 : step % 10 == 1 ? 11 : 1;  // a save of 10 s every 10 steps
-    progress.show(line);
+    const bool after_a_save = step % 10 == 1;  // of 10 s
+    progress.write(line_of(step, step == 1 ? 1000 : after_a_save ? 11 : 1));
   }
   log::flush();
   const std::string text = ::testing::internal::GetCapturedStderr();
@@ -66,16 +65,20 @@ TEST(ProgressLine, TheTimeLeftCountsSavesButNotTheFirstStep) {
 }
 
 TEST(ProgressLine, SaysThatAStepWasSkippedAndCountsFromTheResumedStep) {
-  const std::string text = log_of(1, 3, 100, 50, true);
+  const std::string text = log_of(1, 3, 100, 50);
 
   EXPECT_NE(text.find("step 2/100"), std::string::npos) << text;
   EXPECT_NE(text.find("skipped (overflow)"), std::string::npos);
   EXPECT_EQ(text.find("step 3/100"), std::string::npos);
 }
 
-TEST(ProgressLine, IsSilentWhenOffOrOnAnotherRank) {
-  EXPECT_EQ(log_of(0, 3, 3, 0, true), "");
-  EXPECT_EQ(log_of(0, 3, 3, 1, false), "");
+TEST(ProgressLine, IsSilentWhenOffAndOfEvents) {
+  EXPECT_EQ(log_of(0, 3, 3, 0), "");
+  ::testing::internal::CaptureStderr();
+  ProgressLine progress({.total_steps = 3});
+  progress.write({MetricsLine::Kind::validation, {}});
+  log::flush();
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 
 }  // namespace

@@ -1,0 +1,70 @@
+#include "train/report/jsonl_sink.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cmath>
+
+#include "core/error.hpp"
+#include "core/files/file.hpp"
+#include "core/files/refusal.hpp"
+#include "core/number.hpp"
+
+namespace trireme {
+namespace {
+
+/// Cuts off a last line without its end (a full disk, a lost node): it would run into the next one.
+void cut_torn_line(const std::filesystem::path& file) {
+  if (!std::filesystem::exists(file)) return;
+  const Fd fd = open_read(file);
+  const std::uint64_t size = std::filesystem::file_size(file);
+  std::uint64_t whole = size;  // up to and with the last end of a line
+  std::array<char, 4096> piece{};
+  while (whole > 0) {
+    const std::uint64_t begin = whole - std::min<std::uint64_t>(whole, piece.size());
+    const std::span<char> bytes(piece.data(), static_cast<std::size_t>(whole - begin));
+    read_all(fd.get(), std::as_writable_bytes(bytes), begin, file);
+    const std::size_t end = std::string_view(bytes.data(), bytes.size()).rfind('\n') + 1;
+    whole = begin + end;  // npos + 1 is 0
+    if (end != 0) break;
+  }
+  std::error_code code;
+  if (whole != size) std::filesystem::resize_file(file, whole, code);
+  if (code) fail_to_write("shorten", file, code.value());
+}
+
+std::string json_value(const Metric& metric) {
+  if (!std::isfinite(metric.value)) return "null";
+  switch (metric.form) {
+    case Metric::Form::flag:
+      return metric.value != 0 ? "true" : "false";
+    case Metric::Form::whole:
+      return cat(static_cast<std::int64_t>(metric.value));
+    case Metric::Form::real:
+      break;
+  }
+  return number_text(metric.value);  // nlohmann's are sometimes a digit longer
+}
+
+}  // namespace
+
+JsonlSink::JsonlSink(const SinkSetup& setup) : file_(setup.file) {
+  cut_torn_line(file_);
+}
+
+void JsonlSink::write(const MetricsLine& line) {
+  std::string text;
+  for (const Metric& metric : line.metrics) {
+    text += formatted("{}\"{}\":{}", text.empty() ? "{" : ",", metric.name, json_value(metric));
+  }
+  text += "}\n";
+  const Fd fd(::open(file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (fd) errno = ENOSPC;  // what a short write means
+  if (!fd || ::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+    fail_to_write("append to", file_, errno);
+}
+
+}  // namespace trireme

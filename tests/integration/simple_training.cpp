@@ -1,0 +1,81 @@
+// A whole training in one file:  mpirun -n 2 simple_training SET FOLDER
+#include <iostream>
+
+#include "checkpoint/format/model_values.hpp"
+#include "checkpoint/save/save.hpp"
+#include "comm/factory.hpp"
+#include "core/files/hdf5.hpp"
+#include "core/process/run_main.hpp"
+#include "data/loader.hpp"
+#include "objective/cross_entropy.hpp"
+#include "optim/schedule.hpp"
+#include "parallel/device.hpp"
+#include "train/state/run_state.hpp"
+#include "train/step/step.hpp"
+
+int main(int argc, char** argv) {
+  using namespace trireme;
+  return run_main("simple_training", [&] {
+    hdf5_init();
+    if (argc != 3) fail(ErrorKind::usage, "usage: simple_training SET FOLDER");
+    constexpr std::int64_t kSteps = 20;
+    constexpr std::uint64_t kSeed = 7;
+
+    // Ranks come from MPI. The mesh names their axes; what is left of them is data parallel.
+    const Session session(&argc, &argv);
+    const std::unique_ptr<Communicator> world = make_world("auto", session.launch());
+    set_cpu_threads(0, session.launch().local_size);
+    const Mesh mesh(*world, {});
+    Communicator& data_group = mesh.group(Axis::data);
+
+    // Sample i of the run is a function of i and the seed: this rank takes its share of each batch.
+    const TokenSet set = TokenSet::open(argv[1]);
+    const SampleSet samples(set, set.seq_len());
+    const SampleStream stream(samples, {.seed = kSeed});
+    DataLoader loader(stream, {.micro_batch = 2,
+                               .global_batch = 8,
+                               .rank = mesh.rank(Axis::data),
+                               .size = mesh.size(Axis::data)});
+
+    // Every parameter is declared once, then allocated and set: the same values on any layout.
+    ModelConfig config = model_preset("tiny");
+    resolve(config, static_cast<std::int64_t>(set.vocab_size()));
+    ParamRegistry registry;
+    Transformer model(registry, config, ModelPart::whole(config), {});
+    registry.allocate(mesh, precision_dtypes("fp32"), at::kCPU);
+    registry.initialize(kSeed);
+    model.prepare();
+
+    // The model ends at hidden states; the objective owns head and loss.
+    CrossEntropy objective(registry, model.head_weight(), ops::Path::fast);
+    const OptimConfig optim{.lr = 3e-3};
+    const std::unique_ptr<Optimizer> optimizer = make_optimizer(optim, registry);
+    LossScaler scaler(/*dynamic=*/false);
+    Measures measures;
+    Step step({model, objective, *optimizer, scaler, data_group, measures}, {});
+
+    for (std::int64_t number = 1; number <= kSteps; ++number) {
+      std::vector<Batch> batches;
+      for (std::int64_t i = 0; i < loader.micro_steps(); ++i) batches.push_back(loader.next());
+      const std::int64_t targets = batches.front().update_targets;  // of all ranks
+      const double lr = learning_rate(optim, number, kSteps);
+
+      // Forward, backward with gradients on their way meanwhile, clip, update.
+      const UpdateResult result = step.run(batches, targets, number, number, lr);
+
+      double loss_sum = result.loss_sum;
+      data_group.all_reduce(&loss_sum, &loss_sum, 1, DType::f64, ReduceOp::sum)->wait();
+      if (world->rank() == 0)
+        std::cout << "step " << number << " loss " << loss_sum / static_cast<double>(targets)
+                  << std::endl;
+    }
+
+    // Each rank writes its share; one rename publishes the whole.
+    StateView view(registry, *optimizer, mesh.rank(Axis::data), mesh.size(Axis::data));
+    view.stage();
+    StateDict state{view.tensors(), {}, set.tokenizer_files()};
+    put_model_values(config, state.values);
+    save_checkpoint(argv[2], kSteps, state, *world, {});
+    return kExitDone;
+  });
+}
