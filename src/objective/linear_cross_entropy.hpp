@@ -18,7 +18,7 @@ struct LinearCrossEntropySetup {
   double grad_scale = 1.0;
   std::int64_t chunk_rows = 1024;
   bool want_grads = true;
-  at::Tensor row_weights;  // [N] fp32 (fp64 for fp64): of each row's loss; undefined: all 1
+  at::Tensor row_weights{};  // [N] fp32 (fp64 for fp64): of each row's loss; undefined: all 1
 };
 
 struct LinearCrossEntropyOutput {

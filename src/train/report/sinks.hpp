@@ -38,8 +38,8 @@ class MetricsSink {
 
 /// What the sinks of a run are made from.
 struct SinkSetup {
-  std::filesystem::path file;   // metrics.jsonl
-  std::int64_t first_step = 0;  // that this start of the run begins after
+  std::filesystem::path file{};  // metrics.jsonl
+  std::int64_t first_step = 0;   // that this start of the run begins after
   std::int64_t total_steps = 0;
   std::int64_t log_every = 1;
 };

@@ -25,7 +25,9 @@ class Tokens {
         drop_past("*/");
       } else if (text_.starts_with("R\"")) {
         const std::size_t open = text_.find('(');
-        drop_past(")" + std::string(text_.substr(2, open - 2)) + "\"");
+        std::string end = ")";
+        end += text_.substr(2, open - 2);
+        drop_past(end += '"');
       } else if (c == '"' || (c == '\'' && !after_word_)) {
         drop_literal(c);
       } else if (is_word(c)) {

@@ -107,8 +107,8 @@ TEST(Layering, ModulesIncludeOnlyThoseBelow) {
 }
 
 TEST(Layering, RoomsOfAModuleKeepTheirRows) {
-  EXPECT_EQ(verdict("src/text/learn/x.cpp", "#include \"text/bpe/id_pair_table.hpp\""), "");
-  EXPECT_EQ(verdict("src/text/tokenizer.cpp", "#include \"text/bpe/id_pair_table.hpp\""), "");
+  EXPECT_EQ(verdict("src/text/learn/x.cpp", "#include \"text/split/splitter.hpp\""), "");
+  EXPECT_EQ(verdict("src/text/tokenizer.cpp", "#include \"text/bpe/seams.hpp\""), "");
   EXPECT_EQ(verdict("src/data/order/x.cpp", "#include \"data/batch.hpp\""), "");
   EXPECT_EQ(verdict("src/data/shards/x.cpp", "#include \"data/batch.hpp\""),
             "src/data/shards/x.cpp:1: data/shards must not include data/* (\"data/batch.hpp\")\n");

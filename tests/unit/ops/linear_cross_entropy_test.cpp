@@ -20,11 +20,11 @@ at::Tensor some_targets(std::int64_t rows, std::int64_t vocab) {
   return targets;
 }
 
-// bf16 logits are rounded before the softmax: their error of 2^-9 of about 8 enters exp() as 1.6 %.
+// bf16 logits of up to 24 are rounded before the softmax: 2^-9 of that enters exp() as 4.7 %.
 const std::vector<Case> kCases{
-    {Path::plain, at::kDouble, 1e-12},  {Path::fast, at::kDouble, 1e-12},
-    {Path::plain, at::kFloat, 1e-5},    {Path::fast, at::kFloat, 1e-5},
-    {Path::plain, at::kBFloat16, 2e-2}, {Path::fast, at::kBFloat16, 2e-2}};
+    {Path::plain, at::kDouble, 1e-12},    {Path::fast, at::kDouble, 1e-12},
+    {Path::plain, at::kFloat, 1e-5},      {Path::fast, at::kFloat, 1e-5},
+    {Path::plain, at::kBFloat16, 4.7e-2}, {Path::fast, at::kBFloat16, 4.7e-2}};
 
 struct Size {
   std::int64_t N, D, V;
