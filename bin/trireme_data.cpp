@@ -68,10 +68,15 @@ int main(int argc, char** argv) {
     const DataProgram program{[&]() -> Communicator& { return launch.world(); },
                               [&] { return launch.info().rank; }};
     CommandLine line("trireme-data", "turns text into token shards for training", version_text);
-    add_tokenizer_commands(line, program);
+    line.group("tokenizer", "learn a tokenizer, and use it");
+    add_tokenizer_train_command(line, program);
+    add_tokenizer_encode_command(line, program);
+    add_tokenizer_decode_command(line, program);
     add_pack_command(line, program);
     add_import_command(line, program);
-    add_set_commands(line, program);
+    add_inspect_command(line, program);
+    add_verify_command(line, program);
+    add_synth_command(line, program);
     add_bench_command(line, program);
     return line.run(argc, argv);
   });

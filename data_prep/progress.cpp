@@ -36,19 +36,20 @@ std::string print_to_text(const char* format, Args... args) {
 
 }  // namespace
 
-ProgressMode parse_progress_mode(std::string_view name) {
-  if (name == "auto") return ProgressMode::automatic;
-  if (name == "bar") return ProgressMode::bar;
-  if (name == "log") return ProgressMode::log;
-  if (name == "none") return ProgressMode::none;
-  fail(ErrorKind::usage, "--progress {}, must be auto, bar, log or none", name);
+std::vector<std::string> progress_mode_names() {
+  return {"auto", "bar", "log", "none"};
 }
 
-ProgressDisplay::ProgressDisplay(std::string what, std::uint64_t total_bytes, ProgressMode mode)
-    : what_(std::move(what)), total_bytes_(total_bytes), mode_(mode) {
-  if (mode_ == ProgressMode::automatic)
-    mode_ = is_terminal() ? ProgressMode::bar : ProgressMode::log;
+ProgressDisplay::Mode ProgressDisplay::mode_named(std::string_view name) {
+  if (name == "bar") return Mode::bar;
+  if (name == "log") return Mode::log;
+  if (name == "none") return Mode::none;
+  TRIREME_ASSERT(name == "auto");
+  return is_terminal() ? Mode::bar : Mode::log;
 }
+
+ProgressDisplay::ProgressDisplay(std::string what, std::uint64_t total_bytes, std::string_view mode)
+    : what_(std::move(what)), total_bytes_(total_bytes), mode_(mode_named(mode)) {}
 
 void ProgressDisplay::add(std::uint64_t bytes, std::uint64_t documents,
                           std::uint64_t tokens) noexcept {
@@ -75,11 +76,10 @@ std::string ProgressDisplay::line() const {
 
 void ProgressDisplay::show() {
   const double now = timer_.seconds();
-  if (mode_ == ProgressMode::none ||
-      now - shown_at_s_ < (mode_ == ProgressMode::bar ? kBarPeriod : kLogPeriod))
+  if (mode_ == Mode::none || now - shown_at_s_ < (mode_ == Mode::bar ? kBarPeriod : kLogPeriod))
     return;
   shown_at_s_ = now;
-  if (mode_ == ProgressMode::log) {
+  if (mode_ == Mode::log) {
     log::info(line());
   } else {
     std::fprintf(stderr, "\r%s\033[K", line().substr(0, terminal_width() - 1).c_str());
@@ -88,8 +88,8 @@ void ProgressDisplay::show() {
 }
 
 void ProgressDisplay::finish() {
-  if (mode_ == ProgressMode::none) return;
-  if (mode_ == ProgressMode::bar) std::fputs("\r\033[K", stderr);
+  if (mode_ == Mode::none) return;
+  if (mode_ == Mode::bar) std::fputs("\r\033[K", stderr);
   log::info(formatted("{}  took {}", line(), format_duration(timer_.seconds())));
 }
 

@@ -3,21 +3,21 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/timer.hpp"
 
 namespace trireme {
 
-enum class ProgressMode { automatic, bar, log, none };
-
-/// "auto", "bar", "log" or "none"; throws Error(usage) on anything else.
-ProgressMode parse_progress_mode(std::string_view name);
+/// "auto", "bar", "log" and "none": how progress is shown.
+std::vector<std::string> progress_mode_names();
 
 /// Done and to do of a job over bytes of text, on stderr: one redrawn line on a terminal, else a
 /// full line every 30 s and at the end. add() from any thread, show() and finish() from one.
 class ProgressDisplay {
  public:
-  ProgressDisplay(std::string what, std::uint64_t total_bytes, ProgressMode mode);
+  /// `mode` is one of progress_mode_names().
+  ProgressDisplay(std::string what, std::uint64_t total_bytes, std::string_view mode);
 
   /// Bytes that need no work: they count as done, not for the rate.
   void skip(std::uint64_t bytes) noexcept { skipped_ += bytes; }
@@ -27,11 +27,14 @@ class ProgressDisplay {
   void finish();
 
  private:
+  enum class Mode { bar, log, none };
+
+  static Mode mode_named(std::string_view name);
   [[nodiscard]] std::string line() const;
 
   std::string what_;
   std::uint64_t total_bytes_;
-  ProgressMode mode_;
+  Mode mode_;
   Timer timer_;
   double shown_at_s_ = 0;
   std::atomic<std::uint64_t> skipped_{0}, bytes_{0}, documents_{0}, tokens_{0};

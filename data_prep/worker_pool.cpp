@@ -73,12 +73,12 @@ void WorkerPool::work(int worker) {
 }
 
 int thread_count(std::int64_t requested) {
-  if (requested < 0 || requested > 1024)
-    fail(ErrorKind::usage, "--threads {}, must be in [0, 1024]", requested);
+  TRIREME_ASSERT(requested >= 0 && requested <= kMaxThreads);
   if (requested != 0) return static_cast<int>(requested);
   cpu_set_t set;
-  if (::sched_getaffinity(0, sizeof set, &set) == 0) return std::clamp(CPU_COUNT(&set), 1, 1024);
-  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 1024);
+  if (::sched_getaffinity(0, sizeof set, &set) == 0)
+    return std::clamp(CPU_COUNT(&set), 1, kMaxThreads);
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMaxThreads);
 }
 
 }  // namespace trireme

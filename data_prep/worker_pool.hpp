@@ -9,6 +9,8 @@
 
 namespace trireme {
 
+inline constexpr int kMaxThreads = 1024;
+
 /// Threads that live as long as the pool, so that what a thread caches (words of the tokenizer)
 /// lasts over units.
 class WorkerPool {
@@ -42,8 +44,7 @@ class WorkerPool {
   std::vector<std::thread> threads_;
 };
 
-/// `requested`, or the processors this process may use if it is 0. Throws Error(usage) if it is not
-/// in [0, 1024].
+/// `requested`, at most kMaxThreads; or the processors this process may use if it is 0.
 int thread_count(std::int64_t requested);
 
 }  // namespace trireme

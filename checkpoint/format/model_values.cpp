@@ -19,6 +19,10 @@ std::string text_of(const std::string& value) {
   return value;
 }
 
+std::string text_of(const std::vector<std::string>&) {
+  fail(ErrorKind::internal, "a model has no list among its values");
+}
+
 template <class Number>
 std::string text_of(const Number& value) {
   char digits[64];
@@ -30,6 +34,10 @@ std::string text_of(const Number& value) {
 bool parse(const std::string& text, bool& value) {
   value = text == "true";
   return text == "true" || text == "false";
+}
+
+bool parse(const std::string&, std::vector<std::string>&) {
+  return false;  // a model has no list among its values
 }
 
 bool parse(const std::string& text, std::string& value) {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "config/check_options.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/files/json.hpp"
@@ -151,17 +152,18 @@ class WorkFolder {
 void bench_pack(const BenchConfig& config, BenchReport& report) {
   const WorkFolder folder(config.work);
   PackConfig pack_config;
+  pack_config.tokenizer = config.tokenizer;
   pack_config.inputs = config.inputs;
   pack_config.output = (folder.path() / "set").string();
   pack_config.seq_len = config.seq_len;
-  pack_config.field = config.field;
-  pack_config.special_in_text = config.special_in_text;
-  pack_config.on_bad_text = OnBadText::replace;
+  pack_config.documents.text.field = config.field;
+  pack_config.documents.text.special_in_text = config.special_in_text;
+  pack_config.documents.on_bad_text = "replace";
   pack_config.threads = config.threads;
-  pack_config.progress = ProgressMode::none;
+  pack_config.progress = "none";
   const double cpu = cpu_s();
   const Timer timer;
-  pack(pack_config, config.tokenizer, nullptr);
+  pack(pack_config, nullptr);
   TokenSet::open(pack_config.output).verify(false);
   report.pack_s = timer.seconds();
   report.pack_cpu_s = cpu_s() - cpu;
@@ -185,12 +187,12 @@ double BenchReport::pack_mb_per_s() const {
   return rate(1e-6 * static_cast<double>(text_bytes), pack_s);
 }
 
+void check(const BenchConfig& config, Problems& problems) {
+  check_options(config, problems);
+}
+
 BenchReport run_bench(const BenchConfig& config) {
-  if (config.special_in_text != "allow" && config.special_in_text != "text") {
-    fail(ErrorKind::usage, "--special-in-text {}, must be allow or text", config.special_in_text);
-  }
-  if (!(config.seconds >= 0 && config.seconds <= 3600))
-    fail(ErrorKind::usage, "--seconds {}, must be in [0, 3600]", config.seconds);
+  throw_if_wrong(config);
   WorkerPool pool(thread_count(config.threads));
   BenchReport report;
   report.threads = pool.num_threads();
@@ -213,7 +215,7 @@ BenchReport run_bench(const BenchConfig& config) {
     report.pass_cpu_s = median(cpu);
   }
   if (report.documents == 0) fail(ErrorKind::data, "no text in the inputs");
-  if (config.pack) bench_pack(config, report);
+  if (!config.no_pack) bench_pack(config, report);
   return report;
 }
 

@@ -3,6 +3,11 @@
 #include <string>
 #include <vector>
 
+#include "core/fields.hpp"
+#include "core/problems.hpp"
+#include "data/sequences/pack_documents.hpp"
+#include "data_prep/worker_pool.hpp"
+
 namespace trireme {
 
 /// `trireme-data bench`.
@@ -10,13 +15,38 @@ struct BenchConfig {
   std::string tokenizer;
   std::vector<std::string> inputs;
   std::string field = "text";
-  std::string special_in_text = "allow";  // as in pack
-  std::int64_t threads = 1;               // 0: the processors at hand
-  double seconds = 2;                     // of encode passes; at least one pass is made
-  bool pack = true;
-  std::int64_t seq_len = 2048;  // of pack
-  std::string work;             // folder for the packed set, removed again; "": the system's
+  std::string special_in_text = "allow";
+  std::int64_t threads = 1;
+  double seconds = 2;
+  std::int64_t seq_len = 2048;
+  std::string work;
+  bool no_pack = false;
+  bool json = false;
+
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("tokenizer", self.tokenizer, "tokenizer folder or tokenizer.json",
+          {.placeholder = "DIR|FILE", .required = true});
+    visit("input", self.inputs, "jsonl files", {.placeholder = "FILE...", .required = true});
+    visit("field", self.field, "field that holds the text", {.placeholder = "NAME"});
+    visit("special_in_text", self.special_in_text,
+          "added tokens inside a text: matched, or plain characters",
+          {.values = {"allow", "text"}});
+    visit("threads", self.threads, "0: all processors at hand",
+          {.placeholder = "N", .least = 0, .most = kMaxThreads});
+    visit("seconds", self.seconds, "for encode passes; at least one is made",
+          {.placeholder = "S", .least = 0, .most = 3600});
+    visit("seq_len", self.seq_len, "tokens of a packed sequence",
+          {.placeholder = "L", .least = kLeastSeqLen, .most = kMostSeqLen});
+    visit("work", self.work,
+          "where the packed set lies for a moment; the system's folder if it is not given",
+          {.placeholder = "DIR"});
+    visit("no_pack", self.no_pack, "encode only");
+    visit("json", self.json, "one JSON object");
+  }
 };
+
+void check(const BenchConfig& config, Problems& problems);
 
 /// All rates are of the texts (bytes of UTF-8), not of the jsonl around them.
 struct BenchReport {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "config/check_options.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/files/json.hpp"
@@ -175,9 +176,11 @@ std::string synth_document(std::uint64_t seed, std::uint64_t index) {
   return questions(draw, chinese);
 }
 
+void check(const SynthConfig& config, Problems& problems) {
+  check_options(config, problems);
+}
+
 void write_synth(const std::string& path, std::int64_t count, std::int64_t seed, bool force) {
-  if (count < 1 || count > 10'000'000)
-    fail(ErrorKind::usage, "--documents {}, must be in [1, 10000000]", count);
   std::string content;
   for (std::int64_t i = 0; i < count; ++i) {
     Json line = Json::object();

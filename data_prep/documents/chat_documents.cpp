@@ -75,16 +75,15 @@ std::uint64_t count_in(const Conversation& conversation, std::string_view part) 
 
 class ChatDocuments : public DocumentMaker {
  public:
-  ChatDocuments(const Tokenizer& tokenizer, const PackConfig& config)
-      : DocumentMaker(tokenizer, config),
-        config_(config.chat),
-        pairs_(config.kind == schema::kKindDpo),
-        seq_len_(static_cast<std::size_t>(config.seq_len)),
-        on_bad_text_(config.on_bad_text),
-        template_(chat_template(config.chat.format)),
-        mask_(parse_chat_mask(config.chat.mask)),
-        encoder_(tokenizer, parse_special_in_content(config.chat.special_in_content)),
-        reader_(pairs_ ? ChatForm::pair : ChatForm::conversation, config.chat.fields) {
+  ChatDocuments(const Tokenizer& tokenizer, const DocumentRules& rules)
+      : DocumentMaker(tokenizer),
+        rules_(rules),
+        pairs_(rules.config.kind == schema::kKindDpo),
+        seq_len_(static_cast<std::size_t>(rules.seq_len)),
+        template_(chat_template(rules.config.chat.format)),
+        mask_(parse_chat_mask(rules.config.chat.mask)),
+        encoder_(tokenizer, parse_special_in_content(rules.config.chat.special_in_content)),
+        reader_(pairs_ ? ChatForm::pair : ChatForm::conversation, rules.fields) {
     if (const auto id = tokenizer.bos_id()) options_.begin_token = tokenizer.token_bytes(*id);
     if (const auto id = tokenizer.eos_id()) options_.end_token = tokenizer.token_bytes(*id);
   }
@@ -101,9 +100,9 @@ class ChatDocuments : public DocumentMaker {
       for (const Conversation& conversation : conversations_) sum += count_in(conversation, part);
       return sum;
     };
-    const TextRecord record = judge_line(line, on_bad_text_, repaired_, parse, count);
+    const TextRecord record = judge_line(line, rules_.on_bad_text, repaired_, parse, count);
     if (!is_record(record, line, file, result)) return;
-    for (std::int64_t copy = 0; copy < config_.copies; ++copy) {
+    for (std::int64_t copy = 0; copy < rules_.config.chat.copies; ++copy) {
       ChatDraw draw{file, line.offset, static_cast<std::uint32_t>(copy), 0};
       for (std::uint32_t side = 0; side < conversations_.size(); ++side) {
         draw.side = side;
@@ -117,10 +116,10 @@ class ChatDocuments : public DocumentMaker {
 
  private:
   std::optional<std::string> make(const Conversation& given, const ChatDraw& draw, Chat& chat) {
-    options_.drop_empty_think = drops_empty_think(config_.augment, draw);
-    if (!pairs_ && config_.augment.add_system > 0) {
+    options_.drop_empty_think = drops_empty_think(rules_.augment, draw);
+    if (!pairs_ && rules_.augment.add_system > 0) {
       Conversation changed = given;
-      add_system_prompt(config_.augment, draw, changed);
+      add_system_prompt(rules_.augment, draw, changed);
       chat.rendered = template_.render(changed, options_);
     } else {
       chat.rendered = template_.render(given, options_);
@@ -185,10 +184,9 @@ class ChatDocuments : public DocumentMaker {
     end_document(line, cut.chosen_end - cut.begin + rejected_len, xxh3_64(texts), result);
   }
 
-  const ChatConfig& config_;
+  const DocumentRules& rules_;
   bool pairs_;
   std::size_t seq_len_;
-  OnBadText on_bad_text_;
   const ChatTemplate& template_;
   ChatMask mask_;
   ChatEncoder encoder_;
@@ -202,8 +200,8 @@ class ChatDocuments : public DocumentMaker {
 }  // namespace
 
 std::unique_ptr<DocumentMaker> make_chat_documents(const Tokenizer& tokenizer,
-                                                   const PackConfig& config) {
-  return std::make_unique<ChatDocuments>(tokenizer, config);
+                                                   const DocumentRules& rules) {
+  return std::make_unique<ChatDocuments>(tokenizer, rules);
 }
 
 }  // namespace trireme

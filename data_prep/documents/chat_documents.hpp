@@ -13,6 +13,6 @@ namespace trireme {
 /// both sides and all but its last; a side that is still too long then loses its end.
 /// What has no target left, on either side of a pair, is dropped; so is a pair of equal sides.
 std::unique_ptr<DocumentMaker> make_chat_documents(const Tokenizer& tokenizer,
-                                                   const PackConfig& config);
+                                                   const DocumentRules& rules);
 
 }  // namespace trireme

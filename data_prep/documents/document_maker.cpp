@@ -3,15 +3,14 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <set>
 
 #include "core/error.hpp"
 #include "core/hash/xxh3.hpp"
 #include "core/log.hpp"
 #include "data/shards/schema.hpp"
 #include "data_prep/documents/chat_documents.hpp"
-#include "text/chat/chat_encoder.hpp"
-#include "text/chat/chat_targets.hpp"
+#include "text/chat/chat_template.hpp"
+#include "text/spec/tokenizer_spec.hpp"
 
 namespace trireme {
 namespace {
@@ -21,8 +20,9 @@ static_assert(std::endian::native == std::endian::little, "shards are little-end
 /// Kind pretrain: a text between a begin and an end token.
 class TextDocuments : public DocumentMaker {
  public:
-  TextDocuments(const Tokenizer& tokenizer, const PackConfig& config)
-      : DocumentMaker(tokenizer, config), reader_(config.field, config.on_bad_text) {
+  TextDocuments(const Tokenizer& tokenizer, const DocumentRules& rules)
+      : DocumentMaker(tokenizer), reader_(rules.config.text.field, rules.on_bad_text) {
+    const TextConfig& config = rules.config.text;
     options_.add_special_tokens = false;
     options_.match_added_tokens = config.special_in_text == "allow";
     if (config.bos) bos_ = tokenizer.bos_id();
@@ -49,32 +49,9 @@ class TextDocuments : public DocumentMaker {
   std::optional<std::uint32_t> bos_, eos_;
 };
 
-void check_fields(const PackConfig& config) {
-  const std::vector<std::string>& fields = config.chat.fields;
-  if (fields.empty()) return;
-  const auto refuse = [&](const char* what) {
-    std::string given = fields[0];
-    for (std::size_t i = 1; i < fields.size(); ++i) given.append(",").append(fields[i]);
-    fail(ErrorKind::usage, "--fields {}{}", given, what);
-  };
-  if (config.kind == schema::kKindPretrain)
-    refuse(" is for --kind sft and dpo; for pretrain give the one field of the text as --field");
-  if (config.kind == schema::kKindSft && fields.size() != 2)
-    refuse(": --kind sft takes two names, USER,ASSISTANT: --fields question,answer");
-  if (config.kind == schema::kKindDpo && fields.size() != 3)
-    refuse(": --kind dpo takes three names, PROMPT,CHOSEN,REJECTED");
-  std::set<std::string> names(fields.begin(), fields.end());
-  if (names.contains("") || names.size() != fields.size())
-    refuse(": each name must be there once and not be empty");
-}
-
-void check_ratio(double value, const char* name) {
-  if (!(value >= 0 && value <= 1)) fail(ErrorKind::usage, "{} {}, must be in [0, 1]", name, value);
-}
-
 }  // namespace
 
-DocumentMaker::DocumentMaker(Tokenizer tokenizer, const PackConfig&)
+DocumentMaker::DocumentMaker(Tokenizer tokenizer)
     : tokenizer_(std::move(tokenizer)), width_(size_of(token_dtype_for(tokenizer_.vocab_size()))) {}
 
 bool DocumentMaker::is_record(const TextRecord& record, const Line& line, std::uint32_t file,
@@ -120,35 +97,13 @@ void DocumentMaker::end_document(const Line& line, std::uint64_t num_tokens,
 }
 
 std::unique_ptr<DocumentMaker> make_document_maker(const Tokenizer& tokenizer,
-                                                   const PackConfig& config) {
-  if (config.kind == schema::kKindSft || config.kind == schema::kKindDpo)
-    return make_chat_documents(tokenizer, config);
-  return std::make_unique<TextDocuments>(tokenizer, config);
+                                                   const DocumentRules& rules) {
+  if (rules.config.kind == schema::kKindPretrain)
+    return std::make_unique<TextDocuments>(tokenizer, rules);
+  return make_chat_documents(tokenizer, rules);
 }
 
-void check_kind(const PackConfig& config) {
-  const ChatConfig& chat = config.chat;
-  if (config.kind == schema::kKindPretrain) {
-    check_fields(config);
-    if (!chat.format.empty())
-      fail(ErrorKind::usage, "--template {} is for --kind sft and dpo", chat.format);
-    return;
-  }
-  if (config.kind != schema::kKindSft && config.kind != schema::kKindDpo)
-    fail(ErrorKind::usage, "--kind {}, must be pretrain, sft or dpo", config.kind);
-  check_fields(config);
-  chat_template(chat.format);
-  parse_chat_mask(chat.mask);
-  parse_special_in_content(chat.special_in_content);
-  check_ratio(chat.augment.add_system, "--add-system");
-  check_ratio(chat.augment.drop_empty_think, "--drop-empty-think");
-  if (chat.copies < 1 || chat.copies > 1000)
-    fail(ErrorKind::usage, "--copies {}, must be in [1, 1000]", chat.copies);
-  if (chat.augment.add_system > 0 && chat.augment.system_prompts.empty())
-    fail(ErrorKind::data, "--system-prompts: the file has no line with text");
-}
-
-void warn_of_unknown_markers(const PackConfig& config, const Tokenizer& tokenizer) {
+void warn_of_unknown_markers(const DocumentConfig& config, const Tokenizer& tokenizer) {
   if (config.kind == schema::kKindPretrain) return;
   const std::vector<AddedToken>& added = tokenizer.added_tokens();
   std::string unknown;

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "data_prep/documents/block_result.hpp"
+#include "data_prep/documents/document_rules.hpp"
 #include "data_prep/documents/jsonl_record.hpp"
-#include "data_prep/documents/pack_config.hpp"
 #include "text/tokenizer.hpp"
 
 namespace trireme {
@@ -14,7 +14,7 @@ namespace trireme {
 /// Turns lines of one kind into documents of tokens. Each thread has its own.
 class DocumentMaker {
  public:
-  DocumentMaker(Tokenizer tokenizer, const PackConfig& config);
+  explicit DocumentMaker(Tokenizer tokenizer);
   virtual ~DocumentMaker() = default;
   DocumentMaker(const DocumentMaker&) = delete;
   DocumentMaker& operator=(const DocumentMaker&) = delete;
@@ -45,14 +45,11 @@ class DocumentMaker {
   std::size_t width_;
 };
 
-/// For config.kind, which must be one of kinds().
+/// For the kind that the rules say. They must outlive it.
 std::unique_ptr<DocumentMaker> make_document_maker(const Tokenizer& tokenizer,
-                                                   const PackConfig& config);
-
-/// Throws Error(usage) if the kind is unknown, or what it needs is missing or wrong.
-void check_kind(const PackConfig& config);
+                                                   const DocumentRules& rules);
 
 /// Warns of markers that the template writes and the tokenizer does not know as tokens.
-void warn_of_unknown_markers(const PackConfig& config, const Tokenizer& tokenizer);
+void warn_of_unknown_markers(const DocumentConfig& config, const Tokenizer& tokenizer);
 
 }  // namespace trireme

@@ -137,11 +137,15 @@ TextRecord judge_line(
   return record;
 }
 
-OnBadText parse_on_bad_text(std::string_view name) {
-  if (name == "error") return OnBadText::error;
+std::vector<std::string> on_bad_text_names() {
+  return {"error", "skip", "replace"};
+}
+
+OnBadText on_bad_text_named(std::string_view name) {
   if (name == "skip") return OnBadText::skip;
   if (name == "replace") return OnBadText::replace;
-  fail(ErrorKind::usage, "--on-bad-text {}, must be error, skip or replace", name);
+  TRIREME_ASSERT(name == "error");
+  return OnBadText::error;
 }
 
 }  // namespace trireme

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "data_prep/input/line_reader.hpp"
 
@@ -13,8 +14,10 @@ namespace trireme {
 /// What to do with a line whose text holds lone surrogates or invalid UTF-8.
 enum class OnBadText { error, skip, replace };
 
-/// "error", "skip" or "replace"; throws Error(usage) on anything else.
-OnBadText parse_on_bad_text(std::string_view name);
+/// "error", "skip" and "replace".
+std::vector<std::string> on_bad_text_names();
+/// The one of that name.
+OnBadText on_bad_text_named(std::string_view name);
 
 enum class RecordStatus {
   text,      // `text` is the field's value

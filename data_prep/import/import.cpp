@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "config/check_options.hpp"
 #include "core/error.hpp"
 #include "core/files/json.hpp"
 #include "core/hash/xxh3.hpp"
@@ -11,6 +12,7 @@
 #include "data/sequences/pack_documents.hpp"
 #include "data/shards/schema.hpp"
 #include "data/shards/shard_writer.hpp"
+#include "data_prep/identity.hpp"
 #include "data_prep/input/inputs.hpp"
 #include "data_prep/pack/input_check.hpp"
 #include "data_prep/pack/manifest_builder.hpp"
@@ -28,22 +30,6 @@ struct TokenUnit {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
 };
-
-void check_config(const ImportConfig& config) {
-  if (config.format != "megatron" && config.format != "llm.c")
-    fail(ErrorKind::usage, "--format {}, must be megatron or llm.c", config.format);
-  check_seq_len(config.seq_len, "--seq-len");
-  if (config.shard_tokens < 1 || config.shard_tokens > std::int64_t{1} << 31)
-    fail(ErrorKind::usage, "--shard-tokens {}, must be in [1, 2147483648]", config.shard_tokens);
-  if (config.tokenizer.empty() &&
-      (config.vocab_size < 1 || config.vocab_size > std::int64_t{1} << 31)) {
-    fail(
-        ErrorKind::usage,
-        "give --tokenizer, or --vocab-size in [1, 2147483648] for a set without one (it trains, but its checkpoints cannot turn text into tokens)");
-  }
-  if (!config.tokenizer.empty() && config.vocab_size != 0)
-    fail(ErrorKind::usage, "--vocab-size is the tokenizer's when --tokenizer is given");
-}
 
 /// Megatron's sets are named by prefix, .bin or .idx.
 std::vector<std::string> bin_paths(const ImportConfig& config) {
@@ -111,7 +97,7 @@ class Importer {
   void open(const InputFile& input) {
     files_.push_back(config_.format == "megatron"
                          ? open_megatron(input.path)
-                         : open_llm_c(input.path, config_.eot_id, config_.eot));
+                         : open_llm_c(input.path, config_.eot_id, eot_place_named(config_.eot)));
     const auto part = static_cast<std::uint64_t>(config_.shard_tokens);
     const std::uint64_t tokens = files_.back()->num_tokens();
     if (const std::uint64_t shards = units_.size() + (tokens + part - 1) / part;
@@ -152,13 +138,11 @@ class Importer {
     }
     Json asked = Json::object();
     asked["import"] = config_.format;
-    asked["shard_tokens"] = config_.shard_tokens;
+    put_fields(config_, {}, asked);
     asked["packing_rule"] = kPackingRule;
     if (config_.format == "llm.c") {
-      asked["eot_id"] = config_.eot_id ? Json(*config_.eot_id) : Json(nullptr);
-      asked["eot"] = config_.eot == EotPlace::detect  ? "auto"
-                     : config_.eot == EotPlace::start ? "start"
-                                                      : "end";
+      asked["eot_id"] = config_.eot_id == kEotOfFormat ? Json(nullptr) : Json(config_.eot_id);
+      asked["eot"] = config_.eot;
     } else {
       asked["indexes"] = Json::array();
       for (const InputFile& input : inputs_)
@@ -180,7 +164,7 @@ class Importer {
       bytes += stored_bytes(units_[pending[i]]);
     }
     ProgressDisplay progress(size == 1 ? "import" : formatted("import, rank {}", rank_), bytes,
-                             rank_ == 0 ? config_.progress : ProgressMode::none);
+                             rank_ == 0 ? config_.progress : "none");
     for (const std::size_t unit : mine) {
       const ShardCounts counts = make_shard(unit);
       progress.add(stored_bytes(units_[unit]), counts.documents, counts.tokens);
@@ -302,8 +286,19 @@ class Importer {
 
 }  // namespace
 
+void check(const ImportConfig& config, Problems& problems) {
+  check_options(config, problems);
+  if (config.tokenizer.empty() &&
+      (config.vocab_size < 1 || config.vocab_size > std::int64_t{1} << 31)) {
+    problems.add(
+        "give --tokenizer, or --vocab-size in [1, 2147483648] for a set without one (it trains, but its checkpoints cannot turn text into tokens)");
+  }
+  if (!config.tokenizer.empty() && config.vocab_size != 0)
+    problems.add("--vocab-size is the tokenizer's when --tokenizer is given");
+}
+
 ImportReport import_tokens(const ImportConfig& config, Communicator* world) {
-  check_config(config);
+  throw_if_wrong(config);
   return Importer(config, world).run();
 }
 

@@ -1,28 +1,59 @@
 #pragma once
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "comm/communicator.hpp"
+#include "core/fields.hpp"
+#include "core/problems.hpp"
+#include "data/sequences/pack_documents.hpp"
 #include "data_prep/import/import_format.hpp"
 #include "data_prep/progress.hpp"
 
 namespace trireme {
 
-/// What `import` is asked for. All but the last decides the bytes of the set.
+/// `trireme-data import`. All but the last decides the bytes of the set.
 struct ImportConfig {
-  std::string format;               // "megatron" or "llm.c"
-  std::vector<std::string> inputs;  // megatron: prefix, .bin or .idx
+  std::string format;
+  std::vector<std::string> inputs;
   std::string output;
-  std::string tokenizer;        // folder or file; "": a set without one
-  std::int64_t vocab_size = 0;  // needed without a tokenizer
+  std::string tokenizer;
+  std::int64_t vocab_size = 0;
   std::int64_t seq_len = 512;
-  std::optional<std::int64_t> eot_id;  // llm.c: none: what the magic says; -1: no borders
-  EotPlace eot = EotPlace::detect;     // llm.c
-  std::int64_t shard_tokens = std::int64_t{1} << 26;  // of a shard, about
-  ProgressMode progress = ProgressMode::automatic;
+  std::int64_t eot_id = kEotOfFormat;
+  std::string eot = "auto";
+  std::int64_t shard_tokens = std::int64_t{1} << 26;
+  std::string progress = "auto";
+
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("format", self.format, "who wrote the inputs",
+          {.values = {"megatron", "llm.c"}, .required = true});
+    visit("input", self.inputs, "in order; megatron: prefix or .bin, its .idx beside it",
+          {.placeholder = "FILE...", .required = true});
+    visit("output", self.output, "folder: new, empty, or of the same import",
+          {.placeholder = "DIR", .required = true});
+    visit("tokenizer", self.tokenizer,
+          "the one that made the tokens; without it checkpoints of the set cannot generate",
+          {.placeholder = "DIR|FILE"});
+    visit("vocab_size", self.vocab_size, "without a tokenizer: ids are below V",
+          {.placeholder = "V"});
+    visit("seq_len", self.seq_len,
+          "sequence length to prepare; training at another one works as well",
+          {.placeholder = "L", .least = kLeastSeqLen, .most = kMostSeqLen});
+    visit("eot_id", self.eot_id,
+          "llm.c: token at document borders; -1: none; -2: 50256, of u32 files 128000",
+          {.placeholder = "ID"});
+    visit("eot", self.eot, "llm.c: the token starts or ends a document; auto: as the file begins",
+          {.values = {"auto", "start", "end"}});
+    visit(
+        "shard_tokens", self.shard_tokens, "tokens of a shard, about",
+        {.placeholder = "N", .least = 1, .most = double{1ULL << 31}, .identity = Identity::always});
+    visit("progress", self.progress, "how progress is shown", {.values = progress_mode_names()});
+  }
 };
+
+void check(const ImportConfig& config, Problems& problems);
 
 /// What import did, over all ranks.
 struct ImportReport {

@@ -2,7 +2,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -67,14 +66,17 @@ std::unique_ptr<ForeignTokens> open_megatron(const std::filesystem::path& path);
 /// `detect`: start if the file begins with it, else end.
 enum class EotPlace { detect, start, end };
 
-/// "auto", "start" or "end"; Error(usage) for anything else.
-EotPlace parse_eot_place(std::string_view text);
+/// For "auto", "start" and "end".
+EotPlace eot_place_named(std::string_view name);
+
+/// In place of an end-of-text token: 50256 or 128000, what llm.c's scripts write with the magic.
+inline constexpr std::int64_t kEotOfFormat = -2;
 
 /// llm.c and modded-nanogpt: 256 int32 of header (magic, version, tokens), then u16 (magic
-/// 20240520, version 1) or u32 (magic 20240801, version 7). Documents are cut at `eot_id`; none:
-/// 50256 and 128000, what the scripts write with these magics; a negative one cuts nowhere.
+/// 20240520, version 1) or u32 (magic 20240801, version 7). Documents are cut at `eot_id`, which
+/// may be kEotOfFormat; another negative one cuts nowhere.
 /// Source: llm.c, dev/data/data_common.py (format facts).
-std::unique_ptr<ForeignTokens> open_llm_c(const std::filesystem::path& path,
-                                          std::optional<std::int64_t> eot_id, EotPlace place);
+std::unique_ptr<ForeignTokens> open_llm_c(const std::filesystem::path& path, std::int64_t eot_id,
+                                          EotPlace place);
 
 }  // namespace trireme

@@ -13,7 +13,7 @@ constexpr std::uint64_t kAnyToken = std::uint64_t{1} << 32;
 
 class LlmCTokens : public ForeignTokens {
  public:
-  LlmCTokens(const std::filesystem::path& path, std::optional<std::int64_t> eot_id, EotPlace place)
+  LlmCTokens(const std::filesystem::path& path, std::int64_t eot_id, EotPlace place)
       : ForeignTokens(path, open_read(path)) {
     const std::uint64_t size = std::filesystem::file_size(path);
     std::array<std::int32_t, 3> header{};
@@ -35,7 +35,7 @@ class LlmCTokens : public ForeignTokens {
            kHeaderBytes + static_cast<std::uint64_t>(std::max(tokens, 0)) * width);
     }
     set_layout(gpt2 ? Type::u16 : Type::u32, kHeaderBytes, static_cast<std::uint64_t>(tokens));
-    eot_id_ = eot_id.value_or(gpt2 ? 50256 : 128000);
+    eot_id_ = eot_id != kEotOfFormat ? eot_id : gpt2 ? 50256 : 128000;
     at_end_ = place == EotPlace::end;
     if (place == EotPlace::detect && tokens > 0) {
       std::array<std::uint32_t, 1> first{};
@@ -73,15 +73,15 @@ class LlmCTokens : public ForeignTokens {
 
 }  // namespace
 
-EotPlace parse_eot_place(std::string_view text) {
-  if (text == "auto") return EotPlace::detect;
-  if (text == "start") return EotPlace::start;
-  if (text == "end") return EotPlace::end;
-  fail(ErrorKind::usage, "--eot {}, must be auto, start or end", text);
+EotPlace eot_place_named(std::string_view name) {
+  if (name == "start") return EotPlace::start;
+  if (name == "end") return EotPlace::end;
+  TRIREME_ASSERT(name == "auto");
+  return EotPlace::detect;
 }
 
-std::unique_ptr<ForeignTokens> open_llm_c(const std::filesystem::path& path,
-                                          std::optional<std::int64_t> eot_id, EotPlace place) {
+std::unique_ptr<ForeignTokens> open_llm_c(const std::filesystem::path& path, std::int64_t eot_id,
+                                          EotPlace place) {
   return std::make_unique<LlmCTokens>(path, eot_id, place);
 }
 

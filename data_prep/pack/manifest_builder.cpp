@@ -7,49 +7,15 @@
 #include "core/hash/xxh3.hpp"
 #include "data/sequences/pack_documents.hpp"
 #include "data/shards/schema.hpp"
+#include "data_prep/identity.hpp"
 #include "data_prep/pack/pack_unit.hpp"
 #include "text/unicode/utf8.hpp"
 
 namespace trireme {
 namespace {
 
-const char* name_of(OnBadText on_bad_text) {
-  switch (on_bad_text) {
-    case OnBadText::error:
-      return "error";
-    case OnBadText::skip:
-      return "skip";
-    case OnBadText::replace:
-      return "replace";
-  }
-  return "error";
-}
-
 std::optional<std::int64_t> widen(std::optional<std::uint32_t> id) {
   return id ? std::optional<std::int64_t>(*id) : std::nullopt;
-}
-
-/// What decides the bytes of kinds sft and dpo.
-void add_chat(const PackConfig& config, Json& asked) {
-  const ChatConfig& chat = config.chat;
-  asked.erase("field");
-  asked.erase("bos");
-  asked.erase("eos");
-  asked.erase("special_in_text");
-  if (!chat.fields.empty()) asked["fields"] = chat.fields;
-  asked["template"] = chat.format;
-  asked["mask"] = chat.mask;
-  asked["special_in_content"] = chat.special_in_content;
-  asked["copies"] = chat.copies;
-  const ChatAugment& augment = chat.augment;
-  asked["add_system"] = augment.add_system;
-  asked["drop_empty_think"] = augment.drop_empty_think;
-  if (augment.add_system > 0) {
-    std::string prompts;
-    for (const std::string& prompt : augment.system_prompts) prompts += prompt + '\n';
-    asked["system_prompts_xxh3"] = xxh3_128_hex(prompts);
-  }
-  if (augment.add_system > 0 || augment.drop_empty_think > 0) asked["seed"] = augment.seed;
 }
 
 void add_bad(const TokenShard& shard, Manifest& manifest) {
@@ -79,10 +45,10 @@ void check_name(const InputFile& file) {
 
 }  // namespace
 
-Manifest start_manifest(const PackConfig& config, const Tokenizer& tokenizer,
-                        const std::vector<InputFile>& files) {
+Manifest start_manifest(const PackConfig& config, const DocumentRules& rules,
+                        const Tokenizer& tokenizer, const std::vector<InputFile>& files) {
   Manifest manifest;
-  manifest.kind = config.kind;
+  manifest.kind = config.documents.kind;
   manifest.vocab_size = tokenizer.vocab_size();
   manifest.bos_id = widen(tokenizer.bos_id());
   manifest.eos_id = widen(tokenizer.eos_id());
@@ -92,14 +58,10 @@ Manifest start_manifest(const PackConfig& config, const Tokenizer& tokenizer,
   for (const auto& [name, content] : tokenizer.files())
     manifest.tokenizer_files[name] = xxh3_128_hex(content);
   Json asked = Json::object();
-  asked["field"] = config.field;
-  asked["bos"] = config.bos;
-  asked["eos"] = config.eos;
-  asked["special_in_text"] = config.special_in_text;
-  if (config.kind != schema::kKindPretrain) add_chat(config, asked);
-  asked["on_bad_text"] = name_of(config.on_bad_text);
-  asked["unit_bytes"] = config.unit_bytes;
-  if (config.kind != schema::kKindDpo) asked["packing_rule"] = kPackingRule;
+  put_identity(rules, asked);
+  DocumentConfig documents = config.documents;
+  put_fields(config, fields_of("documents", documents), asked);
+  if (manifest.kind != schema::kKindDpo) asked["packing_rule"] = kPackingRule;
   manifest.config_json = asked.dump();
   for (const InputFile& file : files) check_name(file);
   for (const InputFile& file : files)

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "config/check_options.hpp"
 #include "core/error.hpp"
 #include "core/files/json.hpp"
 #include "core/hash/xxh3.hpp"
@@ -22,22 +23,6 @@
 
 namespace trireme {
 namespace {
-
-void check_config(const PackConfig& config) {
-  check_kind(config);
-  check_seq_len(config.seq_len, "--seq-len");
-  if (config.unit_bytes < 1 || config.unit_bytes > std::int64_t{1} << 34) {
-    fail(ErrorKind::usage, "--unit-bytes {}, must be in [1, 17179869184]", config.unit_bytes);
-  }
-  if (config.special_in_text != "allow" && config.special_in_text != "text") {
-    fail(ErrorKind::usage, "--special-in-text {}, must be allow or text", config.special_in_text);
-  }
-  if (config.schedule != "dynamic" && config.schedule != "static") {
-    fail(ErrorKind::usage, "--schedule {}, must be dynamic or static", config.schedule);
-  }
-  if (config.max_bad && *config.max_bad < 0)
-    fail(ErrorKind::usage, "--max-bad {}, must be 0 or more", *config.max_bad);
-}
 
 std::uint64_t bytes_of(const Unit& unit) {
   return std::accumulate(
@@ -95,19 +80,20 @@ class Packer {
  public:
   Packer(const PackConfig& config, Tokenizer tokenizer, Communicator* world)
       : config_(config),
+        rules_(read_rules(config.documents, config.seq_len)),
         tokenizer_(std::move(tokenizer)),
         world_(world != nullptr && world->size() > 1 ? world : nullptr),
         rank_(world_ == nullptr ? 0 : world_->rank()),
         files_(inspect_inputs(config.inputs, config.threads, world_)),
         units_(plan_units(files_, static_cast<std::uint64_t>(config.unit_bytes))),
-        manifest_(start_manifest(config, tokenizer_, files_)),
+        manifest_(start_manifest(config, rules_, tokenizer_, files_)),
         folder_(config.output, manifest_, units_.size()) {}
 
   PackReport run() {
     const Timer timer;
     PackReport report{.units = units_.size(), .kept = units_.size()};
     if (rank_ == 0) {
-      warn_of_unknown_markers(config_, tokenizer_);
+      warn_of_unknown_markers(config_.documents, tokenizer_);
       report.interrupted = folder_.prepare();
       folder_.place_tokenizer(tokenizer_);
     }
@@ -146,8 +132,7 @@ class Packer {
     if (mine.empty()) return 0;
     std::uint64_t bytes = 0;
     for (const std::size_t unit : mine) bytes += bytes_of(units_[unit]);
-    ProgressDisplay progress("compare inputs", bytes,
-                             rank_ == 0 ? config_.progress : ProgressMode::none);
+    ProgressDisplay progress("compare inputs", bytes, rank_ == 0 ? config_.progress : "none");
     WorkerPool pool(thread_count(config_.threads));
     BlockReader reader(files_, pool.num_threads());
     const auto hash = [&](std::size_t unit) {
@@ -164,7 +149,7 @@ class Packer {
     std::vector<std::uint64_t> bytes(units_.size());
     std::uint64_t to_do = 0;
     for (const std::size_t unit : pending) to_do += bytes[unit] = bytes_of(units_[unit]);
-    ProgressDisplay progress("pack", to_do, rank_ == 0 ? config_.progress : ProgressMode::none);
+    ProgressDisplay progress("pack", to_do, rank_ == 0 ? config_.progress : "none");
     std::uint64_t bad_lines = 0;  // of all ranks, on rank 0
     const auto on_tally = [&](const UnitTally& tally) {
       progress.add(tally.bytes, tally.documents, tally.tokens);
@@ -185,7 +170,7 @@ class Packer {
       const UnitMarker marker = folder_.mark(*unit);
       try {
         UnitResult result =
-            tokenize_unit(files_, units_[*unit], tokenizer_, config_, reader, pool, progress, tick);
+            tokenize_unit(files_, units_[*unit], tokenizer_, rules_, reader, pool, progress, tick);
         if (!result.bad.empty())
           check_bad_lines(result.counts.bad_lines,
                           formatted("; the first: {}", bad_place(files_, result.bad.front())));
@@ -224,16 +209,16 @@ class Packer {
 
   /// `count` bad lines are known, and no more can be allowed than asked for.
   void check_bad_lines(std::uint64_t count, const std::string& hint) const {
-    if (!config_.max_bad || count <= static_cast<std::uint64_t>(*config_.max_bad)) return;
-    fail(ErrorKind::data, "more than --max-bad {} bad lines: {} so far{}", *config_.max_bad, count,
+    if (config_.max_bad < 0 || count <= static_cast<std::uint64_t>(config_.max_bad)) return;
+    fail(ErrorKind::data, "more than --max-bad {} bad lines: {} so far{}", config_.max_bad, count,
          hint);
   }
 
   void write(std::size_t unit, UnitResult& result) const {
     ShardContent content;
     number_sources(files_, units_[unit], result, content);
-    result.counts.target_tokens = add_targets(config_.kind, config_.seq_len, result, content);
-    content.meta = {.kind = config_.kind,
+    result.counts.target_tokens = add_targets(manifest_.kind, config_.seq_len, result, content);
+    content.meta = {.kind = manifest_.kind,
                     .token_dtype = token_dtype_for(tokenizer_.vocab_size()),
                     .vocab_size = tokenizer_.vocab_size(),
                     .identity = manifest_.identity,
@@ -268,7 +253,7 @@ class Packer {
     std::string why;
     for (const Loss& loss : find_losses(manifest_))
       why.append(why.empty() ? ": " : "; ").append(loss.text);
-    const bool two_texts = config_.kind == schema::kKindSft && config_.chat.fields.empty() &&
+    const bool two_texts = manifest_.kind == schema::kKindSft && rules_.fields.empty() &&
                            manifest_.counts.bad_lines != 0;
     fail(
         ErrorKind::data, "no document in the inputs{}{}",
@@ -290,6 +275,7 @@ class Packer {
   }
 
   const PackConfig& config_;
+  DocumentRules rules_;
   Tokenizer tokenizer_;
   Communicator* world_;
   int rank_;
@@ -301,9 +287,14 @@ class Packer {
 
 }  // namespace
 
-PackReport pack(const PackConfig& config, const std::string& tokenizer_path, Communicator* world) {
-  check_config(config);
-  return Packer(config, Tokenizer::load(tokenizer_path), world).run();
+void check(const PackConfig& config, Problems& problems) {
+  check_options(config, problems);
+  check(config.documents, problems);
+}
+
+PackReport pack(const PackConfig& config, Communicator* world) {
+  throw_if_wrong(config);
+  return Packer(config, Tokenizer::load(config.tokenizer), world).run();
 }
 
 }  // namespace trireme

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "comm/communicator.hpp"
-#include "data_prep/documents/pack_config.hpp"
+#include "data_prep/pack/pack_config.hpp"
 #include "data_prep/pack/pack_summary.hpp"
 
 namespace trireme {
@@ -27,10 +27,10 @@ struct PackReport {
 /// Calling it again after a kill makes what is missing, work redone at most one unit a rank;
 /// after success it makes nothing. Either way the inputs of shards that lie there are
 /// read again, and must be what they were. Where catch_stop_signals() was called, a stop
-/// signal on any rank ends it after the units in hand. `tokenizer_path`: folder or file.
-/// Throws, on the rank that meets it, Error(usage) for a folder that holds something else,
-/// an input that has changed, or a kind that is not built, Error(data) for bad inputs (too
-/// many bad lines, no documents), Error(resource) for the disk.
-PackReport pack(const PackConfig& config, const std::string& tokenizer_path, Communicator* world);
+/// signal on any rank ends it after the units in hand.
+/// Throws, on the rank that meets it, Error(usage) for a wrong setting, a folder that holds
+/// something else or an input that has changed, Error(data) for bad inputs (too many bad lines, no
+/// documents), Error(resource) for the disk.
+PackReport pack(const PackConfig& config, Communicator* world);
 
 }  // namespace trireme

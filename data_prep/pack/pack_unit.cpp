@@ -18,9 +18,9 @@ constexpr std::uint64_t kBlockBytes = 1 << 20;
 
 class UnitTokenizer {
  public:
-  UnitTokenizer(const Tokenizer& tokenizer, const PackConfig& config, int threads)
+  UnitTokenizer(const Tokenizer& tokenizer, const DocumentRules& rules, int threads)
       : makers_(static_cast<std::size_t>(threads)) {
-    for (auto& maker : makers_) maker = make_document_maker(tokenizer, config);
+    for (auto& maker : makers_) maker = make_document_maker(tokenizer, rules);
   }
 
   void run(LineBlock lines, std::uint32_t file, int worker_index, BlockResult& result) {
@@ -62,12 +62,12 @@ void join(const BlockResult& block, std::uint32_t file, UnitResult& unit) {
 }  // namespace
 
 UnitResult tokenize_unit(const std::vector<InputFile>& files, const Unit& unit,
-                         const Tokenizer& tokenizer, const PackConfig& config, BlockReader& reader,
-                         WorkerPool& pool, ProgressDisplay& progress,
+                         const Tokenizer& tokenizer, const DocumentRules& rules,
+                         BlockReader& reader, WorkerPool& pool, ProgressDisplay& progress,
                          const std::function<void()>& tick) {
   const std::vector<ByteRange> blocks = split_blocks(unit, kBlockBytes);
   std::vector<BlockResult> results(blocks.size());
-  UnitTokenizer work(tokenizer, config, pool.num_threads());
+  UnitTokenizer work(tokenizer, rules, pool.num_threads());
   reader.start(blocks);
   const std::size_t width = size_of(token_dtype_for(tokenizer.vocab_size()));
   pool.run(

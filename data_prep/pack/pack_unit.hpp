@@ -8,7 +8,7 @@
 
 #include "data/shards/shard_writer.hpp"
 #include "data_prep/documents/block_result.hpp"
-#include "data_prep/documents/pack_config.hpp"
+#include "data_prep/documents/document_rules.hpp"
 #include "data_prep/input/block_reader.hpp"
 #include "data_prep/pack/input_check.hpp"
 #include "data_prep/progress.hpp"
@@ -35,8 +35,8 @@ struct UnitResult {
 /// depend on the number of threads. Throws Error(data) with path and offset for bad text under
 /// OnBadText::error (the first in input order), and UnitDropped at a second stop signal.
 UnitResult tokenize_unit(const std::vector<InputFile>& files, const Unit& unit,
-                         const Tokenizer& tokenizer, const PackConfig& config, BlockReader& reader,
-                         WorkerPool& pool, ProgressDisplay& progress,
+                         const Tokenizer& tokenizer, const DocumentRules& rules,
+                         BlockReader& reader, WorkerPool& pool, ProgressDisplay& progress,
                          const std::function<void()>& tick);
 
 /// The input_xxh3 that tokenize_unit would give, at the speed of reading. Throws UnitDropped at a

@@ -26,7 +26,8 @@ struct Totals {
 /// What one thread works with.
 struct Worker {
   explicit Worker(const TrainTokenizerConfig& config, const std::shared_ptr<const CutTokens>& cut)
-      : reader(config.field, config.on_bad_text), words(config.pattern, cut) {}
+      : reader(config.field, on_bad_text_named(config.on_bad_text)),
+        words(split_pattern_named(config.pattern), cut) {}
 
   TextFieldReader reader;
   WordCounter words;
@@ -36,13 +37,14 @@ struct Worker {
 
 void count_block(const TrainTokenizerConfig& config, const InputFile& file, LineBlock lines,
                  Worker& worker) {
+  const bool by_lines = config.unit == "line";
   Line line;
   while (lines.next(line)) {
     const TextRecord record = worker.reader.read(line);
     if (record.status == RecordStatus::blank) continue;
     if (record.status == RecordStatus::text) {
       ++worker.totals.texts;
-      config.by_lines ? worker.words.add_lines(record.text) : worker.words.add(record.text);
+      by_lines ? worker.words.add_lines(record.text) : worker.words.add(record.text);
       continue;
     }
     const std::string place =
@@ -76,7 +78,8 @@ void add_up(std::vector<Worker>& workers, WorkerPool& pool) {
   }
 }
 
-Worker count_on_this_rank(const TrainTokenizerConfig& config, Communicator* world) {
+Worker count_on_this_rank(const TrainTokenizerConfig& config,
+                          const std::vector<ReservedToken>& reserved, Communicator* world) {
   const auto rank = static_cast<std::size_t>(world == nullptr ? 0 : world->rank());
   const auto size = static_cast<std::size_t>(world == nullptr ? 1 : world->size());
   const std::vector<InputFile> files = inspect_inputs(config.inputs, config.threads, world);
@@ -91,9 +94,9 @@ Worker count_on_this_rank(const TrainTokenizerConfig& config, Communicator* worl
   std::uint64_t bytes = 0;
   for (const ByteRange& block : blocks) bytes += block.end - block.begin;
   std::shared_ptr<const CutTokens> cut;
-  if (config.cut_special) {
+  if (config.special_in_text == "allow") {
     std::vector<std::string> tokens;
-    for (const ReservedToken& token : config.bpe.reserved) tokens.push_back(token.content);
+    for (const ReservedToken& token : reserved) tokens.push_back(token.content);
     cut = std::make_shared<const CutTokens>(std::move(tokens));
   }
   WorkerPool pool(thread_count(config.threads));
@@ -102,7 +105,7 @@ Worker count_on_this_rank(const TrainTokenizerConfig& config, Communicator* worl
   std::vector<Worker> workers;
   for (int i = 0; i < pool.num_threads(); ++i) workers.emplace_back(config, cut);
   ProgressDisplay progress(size == 1 ? "count words" : formatted("count words, rank {}", rank),
-                           bytes, rank == 0 ? config.progress : ProgressMode::none);
+                           bytes, rank == 0 ? config.progress : "none");
   pool.run(
       blocks.size(),
       [&](std::size_t i, int worker) {
@@ -117,8 +120,9 @@ Worker count_on_this_rank(const TrainTokenizerConfig& config, Communicator* worl
 
 }  // namespace
 
-WordCounter count_words(const TrainTokenizerConfig& config, Communicator* world) {
-  Worker mine = count_on_this_rank(config, world);
+WordCounter count_words(const TrainTokenizerConfig& config,
+                        const std::vector<ReservedToken>& reserved, Communicator* world) {
+  Worker mine = count_on_this_rank(config, reserved, world);
   const std::string one_is = mine.bad ? "; one is " + *mine.bad : std::string();
   if (mine.totals.bad_lines != 0)
     log::warn(formatted("{} bad lines were left out{}", mine.totals.bad_lines, one_is));

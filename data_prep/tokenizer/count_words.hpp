@@ -5,7 +5,8 @@
 
 namespace trireme {
 
-/// The words of every text of config.inputs, on rank 0; empty on the other ranks.
+/// The words of every text of config.inputs, on rank 0; empty on the other ranks. `reserved` tokens
+/// are words of their own with --special-in-text allow.
 ///
 /// Collective over `world` (null: this process alone). The inputs are cut into blocks of 4 MiB that
 /// ranks take in turn and threads one after another; every word then has one rank that adds its
@@ -14,7 +15,8 @@ namespace trireme {
 /// that meets it, and Error(data) if there is no text at all.
 ///   memory  the distinct words a thread has seen, for each thread, and twice their bytes when
 ///           there are more ranks than one
-WordCounter count_words(const TrainTokenizerConfig& config, Communicator* world);
+WordCounter count_words(const TrainTokenizerConfig& config,
+                        const std::vector<ReservedToken>& reserved, Communicator* world);
 
 /// Adds up what the ranks of `world` counted, on rank 0; the other counters are
 /// empty then. Collective.

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "config/check_options.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/files/json.hpp"
@@ -118,10 +119,12 @@ std::vector<std::uint32_t> read_ids(std::string_view json, const std::string& wh
 }  // namespace
 
 void encode_file(const EncodeConfig& config) {
+  throw_if_wrong(config);
   const Tokenizer tokenizer = Tokenizer::load(config.tokenizer);
-  const EncodeOptions options{config.add_special_tokens, config.match_added_tokens};
+  const EncodeOptions options{config.add_special_tokens, config.special_in_text == "allow"};
+  const OnBadText on_bad_text = on_bad_text_named(config.on_bad_text);
   convert_lines(config.input, config.output, config.threads, [&] {
-    return [&, reader = std::make_shared<TextFieldReader>(config.field, config.on_bad_text)](
+    return [&, reader = std::make_shared<TextFieldReader>(config.field, on_bad_text)](
                const Line& line, std::string& out) {
       const TextRecord record = reader->read(line);
       if (record.status == RecordStatus::blank) return;
@@ -132,15 +135,14 @@ void encode_file(const EncodeConfig& config) {
   });
 }
 
-void decode_file(const std::string& tokenizer_path, const std::string& input,
-                 const std::string& output, bool skip_special) {
-  const Tokenizer tokenizer = Tokenizer::load(tokenizer_path);
-  convert_lines(input, output, 0, [&] {
+void decode_file(const DecodeConfig& config) {
+  const Tokenizer tokenizer = Tokenizer::load(config.tokenizer);
+  convert_lines(config.input, config.output, 0, [&] {
     return [&](const Line& line, std::string& out) {
       if (line.text.find_first_not_of(" \t\r") == std::string_view::npos) return;
       Json text = Json::object();
-      text["text"] =
-          tokenizer.decode(read_ids(line.text, byte_place(input, line.offset)), skip_special);
+      const auto ids = read_ids(line.text, byte_place(config.input, line.offset));
+      text["text"] = tokenizer.decode(ids, config.skip_special);
       out += text.dump();
       out += '\n';
     };

@@ -2,8 +2,10 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <unordered_set>
 
+#include "config/check_options.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/files/folders.hpp"
@@ -62,25 +64,53 @@ std::string why_fewer(const BpeTrainOptions& options) {
 }
 
 /// What a user who knows other trainers may not expect.
-void explain(const TrainTokenizerConfig& config, const BpeTrainReport& report) {
-  if (report.vocab_size > config.bpe.vocab_size) {
+void explain(const BpeTrainOptions& options, const BpeTrainReport& report) {
+  if (report.vocab_size > options.vocab_size) {
     log::warn(formatted(
         "the tokenizer has {} tokens, --vocab-size asks for {}: the special tokens and the alphabet alone are that many",
-        report.vocab_size, config.bpe.vocab_size));
-  } else if (report.vocab_size < config.bpe.vocab_size) {
+        report.vocab_size, options.vocab_size));
+  } else if (report.vocab_size < options.vocab_size) {
     log::warn(formatted("the tokenizer has {} of the {} tokens of --vocab-size: {}",
-                        report.vocab_size, config.bpe.vocab_size, why_fewer(config.bpe)));
+                        report.vocab_size, options.vocab_size, why_fewer(options)));
   }
   if (report.max_pair_count > kMaxPairCountOfHuggingFace) {
     log::warn(formatted(
         "a pair occurs {} times; Hugging Face's trainer counts to 2147483647, so its merges would differ from these",
         report.max_pair_count));
   }
-  if (!config.bpe.all_bytes || config.bpe.limit_alphabet) {
+  if (!options.all_bytes || options.limit_alphabet) {
     log::warn(
         "not every byte need have a token with --alphabet used or --limit-alphabet: a tokenizer "
         "that lacks one drops text in other programs, and encode and pack refuse it");
   }
+}
+
+std::optional<std::uint32_t> unless_zero(std::int64_t limit) {
+  return limit == 0 ? std::nullopt : std::optional(static_cast<std::uint32_t>(limit));
+}
+
+/// MiniMind's roles with MiniMind's tokens, else none; what is given wins.
+void set_roles(const TrainTokenizerConfig& config, BpeTrainOptions& options) {
+  if (config.special_tokens != "minimind")
+    options.bos_token = options.eos_token = options.pad_token = options.unk_token = "";
+  for (const auto& [given, role] : {std::pair(&config.bos_token, &options.bos_token),
+                                    {&config.eos_token, &options.eos_token},
+                                    {&config.pad_token, &options.pad_token},
+                                    {&config.unk_token, &options.unk_token}}) {
+    if (!given->empty()) *role = *given;
+  }
+}
+
+BpeTrainOptions train_options(const TrainTokenizerConfig& config) {
+  BpeTrainOptions options;
+  options.vocab_size = static_cast<std::uint32_t>(config.vocab_size);
+  options.min_frequency = static_cast<std::uint32_t>(config.min_frequency);
+  options.max_token_length = unless_zero(config.max_token_length);
+  options.limit_alphabet = unless_zero(config.limit_alphabet);
+  options.all_bytes = config.alphabet == "bytes";
+  options.reserved = read_special_tokens(config.special_tokens);
+  set_roles(config, options);
+  return options;
 }
 
 void write(const std::filesystem::path& folder, const std::map<std::string, std::string>& files) {
@@ -92,19 +122,21 @@ void write(const std::filesystem::path& folder, const std::map<std::string, std:
 }  // namespace
 
 void train_tokenizer(const TrainTokenizerConfig& config, Communicator* world) {
-  check_train_options(config.bpe);
-  check_vocab_size(config.bpe);
+  throw_if_wrong(config);
+  const BpeTrainOptions options = train_options(config);
+  check_train_options(options);
+  check_vocab_size(options);
   const bool first = world == nullptr || world->rank() == 0;
   if (first) check_output(config.output, nullptr);
   const Timer count_timer;
-  const WordCounter words = count_words(config, world);
+  const WordCounter words = count_words(config, options.reserved, world);
   if (!first) return;
   log::info(formatted("{} different words, counted in {}; learning merges", words.size(),
                       format_duration(count_timer.seconds())));
   const Timer timer;
   BpeTrainReport report;
-  const std::map<std::string, std::string> files = train_bpe(words, config.bpe, &report);
-  explain(config, report);
+  const std::map<std::string, std::string> files = train_bpe(words, options, &report);
+  explain(options, report);
   write(config.output, files);
   log::info(formatted("tokenizer of {} tokens in {}, merges took {}", report.vocab_size,
                       config.output, format_duration(timer.seconds())));

@@ -1,22 +1,25 @@
 #include "config/command_line.hpp"
-#include "core/number.hpp"
+#include "config/value.hpp"
 
 /// Command: what a program declares.
 namespace trireme {
 namespace {
 
+/// "FILE", or the values: "auto|cpu|cuda".
+std::string placeholder_of(const FieldTraits& traits) {
+  std::string text = traits.placeholder;
+  for (const std::string& value : traits.values) text += (text.empty() ? "" : "|") + value;
+  return text;
+}
+
 std::string target_text(const OptionTarget& target) {
-  if (const auto* const* integer = std::get_if<std::int64_t*>(&target))
-    return std::to_string(**integer);
-  if (const auto* const* number = std::get_if<double*>(&target)) return number_text(**number);
-  if (const auto* const* text = std::get_if<std::string*>(&target)) return **text;
-  return "";
+  return std::holds_alternative<bool*>(target) ? "" : value_text(target);
 }
 
 }  // namespace
 
 Command& Command::flag(const std::string& name, bool& target, const std::string& help) {
-  spec_.options.push_back({name, "", help, &target, Need::optional, true, ""});
+  spec_.options.push_back({name, "", help, &target, Need::optional, true, "", ""});
   return *this;
 }
 
@@ -24,7 +27,7 @@ Command& Command::option(const std::string& name, OptionTarget target,
                          const std::string& placeholder, const std::string& help, Need need) {
   TRIREME_ASSERT(name.starts_with("--"));
   spec_.options.push_back({name, placeholder, help, target, need, false,
-                           need == Need::required ? "" : target_text(target)});
+                           need == Need::required ? "" : target_text(target), ""});
   return *this;
 }
 
@@ -33,7 +36,7 @@ Command& Command::positional(const std::string& placeholder, OptionTarget target
   TRIREME_ASSERT(spec_.positionals.empty() || !std::holds_alternative<std::vector<std::string>*>(
                                                   spec_.positionals.back().target));
   spec_.positionals.push_back({"", placeholder, help, target, need, false,
-                               need == Need::required ? "" : target_text(target)});
+                               need == Need::required ? "" : target_text(target), ""});
   return *this;
 }
 
@@ -47,6 +50,28 @@ Command& Command::alias(const std::string& option, const std::string& key, Need 
   TRIREME_ASSERT(spec_.config != nullptr && spec_.config->has(key));
   spec_.aliases.push_back({option, key, need});
   return *this;
+}
+
+void Command::add_settings(std::vector<Field> fields, SettingsFile file,
+                           std::function<void(Problems&)> check) {
+  TRIREME_ASSERT(spec_.config == nullptr && !spec_.settings);
+  for (const Field& field : fields) {
+    const FieldTraits& traits = field.traits;
+    OptionSpec option{traits.positional ? "" : option_name(field.key),
+                      placeholder_of(traits),
+                      field.help,
+                      field.value,
+                      traits.required ? Need::required : Need::optional,
+                      false,
+                      "",
+                      field.key};
+    option.is_flag = std::holds_alternative<bool*>(field.value) && option.placeholder.empty();
+    if (!option.is_flag && !traits.required) option.default_text = value_text(field.value);
+    (traits.positional ? spec_.positionals : spec_.options).push_back(std::move(option));
+  }
+  spec_.settings = std::make_shared<ConfigSet>(std::move(fields));
+  spec_.settings_file = file;
+  spec_.check = [check = std::move(check)](ConfigSet& set) { check(set.problems()); };
 }
 
 Command& Command::example(const std::string& line) {

@@ -72,7 +72,8 @@ std::string CommandHelp::group(const GroupSpec& group,
 
 std::string CommandHelp::usage(const CommandSpec& command) const {
   std::string text = formatted("{} {}", program_, command.name);
-  if (command.config != nullptr) text += " [--config FILE]";
+  if (command.config != nullptr || command.settings_file == SettingsFile::toml)
+    text += " [--config FILE]";
   for (const AliasSpec& alias : command.aliases) {
     if (alias.need == Need::required) text += formatted(" {} VALUE", alias.option);
   }
@@ -111,6 +112,13 @@ std::string CommandHelp::options(const CommandSpec& command) {
   }
   if (command.config != nullptr)
     rows.emplace_back("--config FILE", "TOML file; may be repeated, the last one wins");
+  if (command.settings_file == SettingsFile::toml) {
+    rows.emplace_back(
+        "--config FILE",
+        formatted("TOML file: [{}] with these options as keys (--a-b as a_b); an option wins over "
+                  "it, the last file over those before",
+                  command.settings->sections().front()));
+  }
   rows.emplace_back("-h, --help", command.config != nullptr
                                       ? "this text; --help-all explains every key"
                                       : "this text");

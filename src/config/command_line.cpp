@@ -76,10 +76,16 @@ std::string near_command(const std::vector<CommandSpec>& commands, const std::st
        help.list(in_group ? arguments[0] : "", commands), name);
 }
 
+/// What the command's keys or settings are in; null if it has none.
+ConfigSet* set_of(const CommandSpec& command) {
+  return command.config != nullptr ? command.config : command.settings.get();
+}
+
 void run_check(const CommandSpec& command, Problems& problems) {
-  if (command.config == nullptr || !command.check) return;
+  ConfigSet* set = set_of(command);
+  if (set == nullptr || !command.check) return;
   try {
-    command.check(*command.config);
+    command.check(*set);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::usage) throw;
     problems.add(error.what());
@@ -160,7 +166,8 @@ std::function<int()> CommandLine::parse(int argc, const char* const* argv) const
   if (command == nullptr) fail_unknown(help, program_, specs, arguments);
 
   Problems own;
-  Problems& problems = command->config != nullptr ? command->config->problems() : own;
+  ConfigSet* set = set_of(*command);
+  Problems& problems = set != nullptr ? set->problems() : own;
   const ParseOutcome outcome = parse_command(*command, std::move(arguments), problems);
   if (outcome == ParseOutcome::version) return printed(version_() + "\n");
   if (outcome != ParseOutcome::run) {

@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "config/config_set.hpp"
@@ -19,10 +18,12 @@ enum class Need { optional, required };
 /// Which ranks of a start by mpirun or srun do a command's work.
 enum class Ranks { first, all };
 
+/// Whether the settings of a command may also be given as a TOML file.
+enum class SettingsFile { none, toml };
+
 /// What an option writes to: its value now is the default that help shows. A list takes one or more
 /// values each time it is given, any other the last one.
-using OptionTarget =
-    std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::string>*>;
+using OptionTarget = FieldPointer;
 
 struct OptionSpec {
   std::string name;         // "--output", "--output,-o"; "" for a positional
@@ -32,6 +33,7 @@ struct OptionSpec {
   Need need = Need::optional;
   bool is_flag = false;  // takes no value
   std::string default_text;
+  std::string key;  // "pack.seq_len" of a setting
 };
 
 struct AliasSpec {
@@ -49,7 +51,9 @@ struct CommandSpec {
   std::vector<AliasSpec> aliases;
   std::vector<std::string> examples;
   ConfigSet* config = nullptr;
-  std::function<void(ConfigSet&)> check;
+  std::shared_ptr<ConfigSet> settings;  // shared by the copies of this; null: none
+  SettingsFile settings_file = SettingsFile::none;
+  std::function<void(ConfigSet&)> check;  // of config or settings
   std::function<int()> body;
   Ranks ranks = Ranks::first;
 };
@@ -61,13 +65,12 @@ struct GroupSpec {
 };
 
 /// One command: its options and what it does. All references must outlive CommandLine::run.
-/// Methods return *this.
+/// Methods return *this, but settings().
 ///
-///   command_line.command("tokenizer train", "learn a tokenizer from text")
-///       .option("--input", &inputs, "FILE", "jsonl files", Need::required)
-///       .option("--vocab-size", &vocab_size, "N", "tokens, added ones included")
-///       .example("trireme-data tokenizer train --input a.jsonl --output tok")
-///       .run([&] { ...; return kExitDone; });
+///   Command& command = line.command("tokenizer train", "learn a tokenizer from text");
+///   const auto config = command.settings<TrainTokenizerConfig>("train");
+///   command.example("trireme-data tokenizer train --input a.jsonl --output tok")
+///       .run([config] { return train(*config); });
 class Command {
  public:
   Command(std::string name, std::string help) {
@@ -82,6 +85,21 @@ class Command {
   /// An argument by position; a list must be the last and takes the rest.
   Command& positional(const std::string& placeholder, OptionTarget target, const std::string& help,
                       Need need = Need::required);
+
+  /// An option for each field of a Config (core/fields.hpp), as its traits say: `seq_len` is
+  /// --seq-len. Returned is what the options fill in before the body is called. After they are
+  /// read, `check(const Config&, Problems&)`, found beside Config, adds what is wrong. With
+  /// SettingsFile::toml there is --config FILE as well, whose [section] has the same keys; an
+  /// option wins.
+  template <class Config>
+  std::shared_ptr<const Config> settings(const std::string& section,
+                                         SettingsFile file = SettingsFile::none) {
+    const auto config = std::make_shared<Config>();  // shared with the body
+    add_settings(fields_of(section, *config), file,
+                 [config](Problems& problems) { check(*config, problems); });
+    return config;
+  }
+
   /// Adds --config FILE (repeatable) and --section.key VALUE for every key, and reads the
   /// environment. `check` runs after all sources are read: it applies presets and lets components
   /// add to problems() (an Error(usage) it throws is added as well); then all problems are thrown
@@ -97,6 +115,9 @@ class Command {
   [[nodiscard]] const CommandSpec& spec() const noexcept { return spec_; }
 
  private:
+  void add_settings(std::vector<Field> fields, SettingsFile file,
+                    std::function<void(Problems&)> check);
+
   CommandSpec spec_;
 };
 

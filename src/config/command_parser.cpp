@@ -20,6 +20,7 @@ class Parser {
     for (const OptionSpec& option : command.options) declare(option);
     for (const OptionSpec& option : command.positionals) declare(option);
     if (command.config != nullptr) declare_config(*command.config);
+    if (command.settings_file == SettingsFile::toml) files_ = add("--config", false);
   }
 
   /// Adds what is wrong to `problems`.
@@ -38,6 +39,7 @@ class Parser {
       return ParseOutcome::run;
     }
     report_extras(problems);
+    if (command_.settings) load_files(*command_.settings);
     for (const Bound& bound : bound_) take(bound, problems);
     if (command_.config != nullptr) fill_config(*command_.config);
     return ParseOutcome::run;
@@ -169,14 +171,24 @@ class Parser {
            spec.placeholder.find("FILE") != std::string::npos;
   }
 
-  static void take(const Bound& bound, Problems& problems) {
+  void take(const Bound& bound, Problems& problems) const {
     const OptionSpec& spec = *bound.spec;
     const std::string name =
         spec.name.empty() ? spec.placeholder : spec.name.substr(0, spec.name.find(','));
-    if (bound.option->count() == 0) {
+    const bool given = bound.option->count() != 0;
+    const bool in_file = !given && !spec.key.empty() && command_.settings->is_set(spec.key);
+    if (!given && !in_file) {
       if (spec.need == Need::required)
         problems.add(formatted("{}{} is required: {}", name,
                                spec.name.empty() ? "" : " " + spec.placeholder, spec.help));
+      return;
+    }
+    if (given && !spec.key.empty()) command_.settings->mark_given(spec.key, name);
+    const std::string names_nothing =
+        formatted("{} '' names nothing (an unset variable?): {}", name, spec.help);
+    if (in_file) {
+      if (spec.need == Need::required && command_.settings->value(spec.key).empty())
+        problems.add(names_nothing);
       return;
     }
     if (spec.is_flag) {
@@ -185,26 +197,24 @@ class Parser {
     }
     const std::vector<std::string> values = bound.option->results();
     if (names_a_place(spec) && std::find(values.begin(), values.end(), "") != values.end()) {
-      problems.add(formatted("{} '' names nothing (an unset variable?): {}", name, spec.help));
+      problems.add(names_nothing);
       return;
     }
     if (auto* const* list = std::get_if<std::vector<std::string>*>(&spec.target)) {
       **list = values;
       return;
     }
-    FieldPointer field;
-    if (auto* const* integer = std::get_if<std::int64_t*>(&spec.target)) field = *integer;
-    if (auto* const* number = std::get_if<double*>(&spec.target)) field = *number;
-    if (auto* const* text = std::get_if<std::string*>(&spec.target)) field = *text;
-    if (auto* const* boolean = std::get_if<bool*>(&spec.target)) field = *boolean;
-    const std::string wrong = assign_text(field, values.back());
+    const std::string wrong = assign_text(spec.target, values.back());
     if (!wrong.empty()) problems.add(formatted("{} {}: {}", name, values.back(), wrong));
   }
 
+  void load_files(ConfigSet& set) const {
+    if (files_ == nullptr || files_->count() == 0) return;
+    for (const std::string& file : files_->results()) set.load_file(file);
+  }
+
   void fill_config(ConfigSet& set) const {
-    if (files_->count() > 0) {
-      for (const std::string& file : files_->results()) set.load_file(file);
-    }
+    load_files(set);
     set.load_environment();
     for (const BoundKey& bound : keys_) {
       if (bound.option->count() == 0) continue;

@@ -67,6 +67,8 @@ CompletedCommand completed(const CommandSpec& spec) {
     if (list && value.files) command.arguments.files = true;  // its second value and later ones
     command.options.push_back({parts_of(option.name, ','), option.help, !option.is_flag, value});
   }
+  if (spec.settings_file == SettingsFile::toml)
+    command.options.push_back({{"--config"}, "TOML file", true, {{}, true}});
   if (const ConfigSet* set = spec.config) {
     for (const AliasSpec& alias : spec.aliases)
       command.options.push_back(

@@ -11,7 +11,7 @@ namespace {
 
 /// What is wrong with `text` as a value of the field; "" if nothing is.
 std::string wrong_text(const Field& field, std::string_view text) {
-  std::variant<bool, std::int64_t, double, std::string> scratch;
+  std::variant<bool, std::int64_t, double, std::string, std::vector<std::string>> scratch;
   FieldPointer pointer;
   std::visit([&](auto* target) { pointer = &scratch.emplace<std::decay_t<decltype(*target)>>(); },
              field.value);
@@ -27,6 +27,12 @@ std::string environment_name(std::string_view key) {
   return name;
 }
 
+std::string option_name(std::string_view key) {
+  std::string name = "--";
+  for (const char c : name_of(key)) name += c == '_' ? '-' : c;
+  return name;
+}
+
 std::string_view section_of(std::string_view key) {
   const std::size_t dot = key.rfind('.');
   return dot == std::string_view::npos ? "" : key.substr(0, dot);
@@ -38,7 +44,10 @@ std::string_view name_of(std::string_view key) {
 }
 
 ConfigSet::ConfigSet(std::vector<Field> fields)
-    : problems_([this](const std::string& key) { return has(key) ? origin(key) : ""; }) {
+    : problems_([this](const std::string& key) {
+        const Entry* entry = key.starts_with("--") ? find_option(key) : find(key);
+        return entry == nullptr || entry->origin == key ? "" : entry->origin;
+      }) {
   entries_.reserve(fields.size());
   for (Field& field : fields) {
     TRIREME_ASSERT(!section_of(field.key).empty());
@@ -63,6 +72,13 @@ const ConfigSet::Entry* ConfigSet::find(std::string_view key) const noexcept {
 
 ConfigSet::Entry* ConfigSet::find(std::string_view key) noexcept {
   return const_cast<Entry*>(static_cast<const ConfigSet*>(this)->find(key));
+}
+
+const ConfigSet::Entry* ConfigSet::find_option(std::string_view option) const {
+  const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
+    return option_name(entry.field.key) == option;
+  });
+  return found == entries_.end() ? nullptr : &*found;
 }
 
 const ConfigSet::Entry& ConfigSet::at(std::string_view key) const {
@@ -92,6 +108,13 @@ void ConfigSet::set(std::string_view key, std::string_view text, const std::stri
   } else {
     problems_.add(formatted("{}: unknown key '{}'{}", origin, key, suggestion(key)));
   }
+}
+
+void ConfigSet::mark_given(std::string_view key, const std::string& origin) {
+  Entry* entry = find(key);
+  TRIREME_ASSERT(entry != nullptr);
+  entry->source = Source::command_line;
+  entry->origin = origin;
 }
 
 void ConfigSet::apply_preset(const std::vector<Field>& values, const std::string& origin,

@@ -56,6 +56,9 @@ class ConfigSet {
   /// ("--optim.lr", "--resume").
   void set(std::string_view key, std::string_view text, const std::string& origin);
 
+  /// The field has what the command line gave it, as option `origin` ("--seq-len"), already.
+  void mark_given(std::string_view key, const std::string& origin);
+
   /// Values of a preset: fields of another struct with the same keys ("preset minimind-3" as
   /// origin). Sets those that no other source has set; `anew`: also what an earlier part of the run
   /// was told, because it had another preset.
@@ -66,7 +69,8 @@ class ConfigSet {
   /// value, and has then set nothing; "" if all is well.
   std::string apply_earlier(const std::vector<EarlierValue>& values);
 
-  /// Where components and programs add what they find wrong; places are filled in from here.
+  /// Where components and programs add what they find wrong; places are filled in from here, for
+  /// keys ("optim.lr") and for options ("--seq-len").
   [[nodiscard]] Problems& problems() noexcept { return problems_; }
 
   [[nodiscard]] const Problems& problems() const noexcept { return problems_; }
@@ -101,6 +105,8 @@ class ConfigSet {
 
   [[nodiscard]] const std::string& help(std::string_view key) const { return at(key).field.help; }
 
+  [[nodiscard]] const Field& field(std::string_view key) const { return at(key).field; }
+
   /// All keys of a section with placeholder, help, allowed values as far as a check has told them,
   /// default and environment name, for --help-all.
   [[nodiscard]] std::string help_text(std::string_view section) const;
@@ -127,6 +133,7 @@ class ConfigSet {
 
   [[nodiscard]] const Entry* find(std::string_view key) const noexcept;
   Entry* find(std::string_view key) noexcept;
+  [[nodiscard]] const Entry* find_option(std::string_view option) const;
   [[nodiscard]] const Entry& at(std::string_view key) const;
   void assign(Entry& entry, std::string_view text, Source source, const std::string& origin);
   /// False when the members of a table are not to be looked at.
@@ -140,6 +147,8 @@ class ConfigSet {
 
 /// "TRIREME_OPTIM_LR" for "optim.lr".
 std::string environment_name(std::string_view key);
+/// "--seq-len" for "pack.seq_len": where keys are given as options.
+std::string option_name(std::string_view key);
 /// "optim" of "optim.lr", "lr" of "optim.lr".
 std::string_view section_of(std::string_view key);
 std::string_view name_of(std::string_view key);

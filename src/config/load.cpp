@@ -49,9 +49,10 @@ bool is_table(const TomlEntry& entry) {
 /// does not suit the field.
 std::optional<std::string> toml_text(const TomlEntry& entry, const FieldPointer& field) {
   const bool wants_number = std::holds_alternative<double*>(field);
+  const bool wants_texts = std::holds_alternative<std::vector<std::string>*>(field);
   bool fits = false;
   if (std::holds_alternative<std::string>(entry.value))
-    fits = std::holds_alternative<std::string*>(field);
+    fits = wants_texts || std::holds_alternative<std::string*>(field);
   if (std::holds_alternative<bool>(entry.value)) fits = std::holds_alternative<bool*>(field);
   if (std::holds_alternative<std::int64_t>(entry.value)) {
     fits = wants_number || std::holds_alternative<std::int64_t*>(field);
@@ -62,9 +63,9 @@ std::optional<std::string> toml_text(const TomlEntry& entry, const FieldPointer&
 }
 
 std::string_view expected(const FieldPointer& field) {
-  constexpr std::array<std::string_view, 4> kExpected{"must be true or false", "must be an integer",
-                                                      "must be a number",
-                                                      "must be a text in quotes"};
+  constexpr std::array<std::string_view, 5> kExpected{
+      "must be true or false", "must be an integer", "must be a number", "must be a text in quotes",
+      "must be a text in quotes or a list of them, as in [\"a\", \"b\"]"};
   return kExpected.at(field.index());
 }
 
@@ -143,13 +144,23 @@ bool ConfigSet::load_entry(const TomlEntry& value, const std::string& where) {
     problems_.add(formatted("{}: unknown key '{}'{}", place, value.key, suggestion(value.key)));
     return true;
   }
+  const std::string origin = formatted("{}:{}", where, value.line);
+  const auto* texts = std::get_if<std::vector<std::string>>(&value.value);
+  auto* const* list = std::get_if<std::vector<std::string>*>(&entry->field.value);
+  if (texts != nullptr && list != nullptr) {
+    if (entry->source > Source::file) return true;
+    **list = *texts;
+    entry->source = Source::file;
+    entry->origin = origin;
+    return true;
+  }
   const auto text = toml_text(value, entry->field.value);
   if (!text) {
     problems_.add(formatted("{} = {}, {} ({})", value.key, shown(value),
                             expected(entry->field.value), place));
     return !is_table(value);
   }
-  assign(*entry, *text, Source::file, formatted("{}:{}", where, value.line));
+  assign(*entry, *text, Source::file, origin);
   return true;
 }
 

@@ -3,6 +3,7 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <optional>
 #include <tuple>
 
 #include "core/error.hpp"
@@ -29,13 +30,28 @@ std::string describe(const toml::node& node) {
   }
 }
 
+/// Of an array of texts alone.
+std::optional<std::vector<std::string>> texts_of(const toml::array& array) {
+  std::vector<std::string> texts;
+  for (const toml::node& node : array) {
+    const auto* text = node.as_string();
+    if (text == nullptr) return std::nullopt;
+    texts.push_back(text->get());
+  }
+  return texts;
+}
+
 TomlEntry make_entry(std::string path, const toml::key& key, const toml::node& node) {
   TomlEntry entry;
   entry.key = std::move(path);
   entry.what = describe(node);
   entry.line = key.source().begin.line;
   entry.column = key.source().begin.column;
-  if (const auto* text = node.as_string()) {
+  const auto* array = node.as_array();
+  const auto texts = array != nullptr ? texts_of(*array) : std::nullopt;
+  if (texts) {
+    entry.value = *texts;
+  } else if (const auto* text = node.as_string()) {
     entry.value = text->get();
   } else if (const auto* integer = node.as_integer()) {
     entry.value = integer->get();

@@ -16,7 +16,7 @@ struct TomlEntry {
   };
 
   std::string key;
-  std::variant<bool, std::int64_t, double, std::string, Other> value;
+  std::variant<bool, std::int64_t, double, std::string, std::vector<std::string>, Other> value;
   std::string what;        // "a table", "an array", "a text", "an integer", ...
   std::uint32_t line = 0;  // of the key, from 1
   std::uint32_t column = 0;

@@ -64,6 +64,12 @@ std::string assign(std::string& target, std::string_view text) {
   return "";
 }
 
+std::string assign(std::vector<std::string>& target, std::string_view text) {
+  if (!is_utf8(text)) return "must be valid UTF-8";
+  target = {std::string(text)};
+  return "";
+}
+
 std::string quoted(const std::string& text) {
   constexpr std::string_view kDigits = "0123456789ABCDEF";
   std::string result = "\"";
@@ -99,6 +105,12 @@ std::string plain(const std::string& value) {
   return value;
 }
 
+std::string plain(const std::vector<std::string>& values) {
+  std::string text;
+  for (const std::string& value : values) text += (text.empty() ? "" : " ") + value;
+  return text;
+}
+
 std::string literal(double value) {
   const std::string text = number_text(value);
   return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
@@ -106,6 +118,12 @@ std::string literal(double value) {
 
 std::string literal(const std::string& value) {
   return quoted(value);
+}
+
+std::string literal(const std::vector<std::string>& values) {
+  std::string text;
+  for (const std::string& value : values) text += (text.empty() ? "" : ", ") + quoted(value);
+  return formatted("[{}]", text);
 }
 
 std::string literal(bool value) {
@@ -116,14 +134,9 @@ std::string literal(std::int64_t value) {
   return plain(value);
 }
 
-constexpr std::array<std::string_view, 4> kKinds{"true or false", "integer", "number", "text"};
-constexpr std::array<std::string_view, 4> kPlaceholders{"BOOL", "INT", "NUMBER", "TEXT"};
+constexpr std::array<std::string_view, 5> kPlaceholders{"BOOL", "INT", "NUMBER", "TEXT", "TEXT..."};
 
 }  // namespace
-
-std::string_view value_kind(const FieldPointer& field) {
-  return kKinds.at(field.index());
-}
 
 std::string_view value_placeholder(const FieldPointer& field) {
   return kPlaceholders.at(field.index());

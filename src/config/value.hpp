@@ -8,14 +8,12 @@
 /// shown and saved.
 namespace trireme {
 
-/// "integer", "number", "true or false" or "text": what a field takes.
-std::string_view value_kind(const FieldPointer& field);
-
-/// Placeholder in help: INT, NUMBER, BOOL or TEXT.
+/// Placeholder in help: INT, NUMBER, BOOL, TEXT or TEXT...
 std::string_view value_placeholder(const FieldPointer& field);
 
 /// Sets the field from text; returns "" or what the text must be ("must be an integer"), then
-/// nothing changed. Numbers are finite decimals; booleans are `true` and `false`; texts are UTF-8.
+/// nothing changed. Numbers are finite decimals; booleans are `true` and `false`; texts are UTF-8; of
+/// texts it is the only one.
 std::string assign_text(const FieldPointer& field, std::string_view text);
 
 /// Sets the field from another of the same type.

@@ -13,14 +13,20 @@ std::string joined(std::span<const std::string> words, const char* separator) {
   return list;
 }
 
+/// "pretrain, sft or dpo" for an option of a few values, else "one of adamw, muon".
+std::string choice(const std::string& key, std::span<const std::string> allowed) {
+  const bool few = key.starts_with("--") && allowed.size() > 1 && allowed.size() <= 4;
+  if (!few) return "one of " + joined(allowed, ", ");
+  return joined(allowed.first(allowed.size() - 1), ", ") + " or " + allowed.back();
+}
+
 }  // namespace
 
 void Problems::one_of(const std::string& key, const std::string& value,
                       std::span<const std::string> allowed) {
   allowed_[key] = {{allowed.begin(), allowed.end()}, false};
   if (std::find(allowed.begin(), allowed.end(), value) != allowed.end()) return;
-  add(key, value,
-      formatted("must be one of {}{}", joined(allowed, ", "), did_you_mean(value, allowed)));
+  add(key, value, formatted("must be {}{}", choice(key, allowed), did_you_mean(value, allowed)));
 }
 
 void Problems::check_supported(const std::string& key, const std::string& value,

@@ -31,15 +31,16 @@ class Problems {
   /// One whole line, as it is.
   void add(std::string line) { lines_.push_back(std::move(line)); }
 
-  /// "<key> = <value>, <allowed> (<place of key>)"; `allowed` begins with a verb:
-  /// "must be in [0, 1)".
+  /// "<key> = <value>, <allowed> (<place of key>)", or "--<option> <value>, ..." where `key` is the
+  /// name of an option; `allowed` begins with a verb: "must be in [0, 1)".
   template <class T>
   void add(const std::string& key, const T& value, std::string_view allowed) {
-    add(formatted("{} = {}, {}{}", key, shown(value), allowed, place_of(key)));
+    add(formatted("{}{}{}, {}{}", key, key.starts_with("--") ? " " : " = ", shown(value), allowed,
+                  place_of(key)));
   }
 
   /// Adds unless `value` is one of `allowed`: "optim.name = adam, must be one of adamw, muon; did
-  /// you mean 'adamw'?".
+  /// you mean 'adamw'?", "--kind rl, must be pretrain, sft or dpo".
   void one_of(const std::string& key, const std::string& value,
               std::span<const std::string> allowed);
 

@@ -121,7 +121,8 @@ TEST(Fuzz, ForeignTokenFilesGiveDocumentsOrAnError) {
     put_file(bin, seed.bin);
     if (has_index) put_file(idx, seed.idx);
     try {
-      const auto file = has_index ? open_megatron(bin) : open_llm_c(bin, {}, EotPlace::detect);
+      const auto file =
+          has_index ? open_megatron(bin) : open_llm_c(bin, kEotOfFormat, EotPlace::detect);
       ASSERT_NO_FATAL_FAILURE(expect_documents(*file, mutator));
       std::vector<std::uint32_t> ids(file->num_tokens());
       file->read(0, ids, kVocab);

@@ -1,5 +1,5 @@
-/// The program itself, killed at every window of its protocol, then run again: the same bytes as
-/// without a kill.
+/// The program itself: killed at every window of its protocol, then run again, the same bytes as
+/// without a kill; told by a file, the same as by options.
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -105,6 +105,29 @@ TEST_F(DataProgram, KeepsItsContract) {
   std::filesystem::resize_file(set + "/shard-00001.h5", 1000);
   EXPECT_EQ(run("verify " + set), 3);
   EXPECT_NE(read_file(path_ / "err").find("shard-00001.h5"), std::string::npos);
+}
+
+TEST_F(DataProgram, PacksFromAFileAsFromOptionsWhichWin) {
+  ASSERT_EQ(run(pack_arguments("options")), 0) << read_file(path_ / "err");
+  const std::string toml = (path_ / "pack.toml").string();
+  testing::write_text(toml, formatted("[pack]\nkind = \"pretrain\"\nseq_len = 32\nunit_bytes = "
+                                      "20000\nthreads = 2\ntokenizer = \"{}\"\ninput = [\"{}\"]\n",
+                                      tokenizer_, corpus_));
+  const std::string output = (path_ / "file").string();
+
+  ASSERT_EQ(run("pack --config " + toml + " --seq-len 64 --output " + output), 0)
+      << read_file(path_ / "err");
+  EXPECT_EQ(files_below(path_ / "file"), files_below(path_ / "options"));
+
+  testing::write_text(toml, "[pack]\nseqlen = 32\nkind = \"rl\"\n");
+  EXPECT_EQ(run("pack --config " + toml + " --tokenizer " + tokenizer_ + " --input " + corpus_ +
+                " --output " + (path_ / "none").string()),
+            2);
+  const std::string said = read_file(path_ / "err");
+  for (const char* part : {"pack.toml:2:1: unknown key 'pack.seqlen'; did you mean 'pack.seq_len'?",
+                           "--kind rl, must be pretrain, sft or dpo (", "pack.toml:3)"})
+    EXPECT_NE(said.find(part), std::string::npos) << part << " not in " << said;
+  EXPECT_FALSE(std::filesystem::exists(path_ / "none"));
 }
 
 }  // namespace

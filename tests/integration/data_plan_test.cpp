@@ -20,7 +20,7 @@ class DataPlan : public testing::RunProgram {
     write_synth(corpus, 300, 9, false);
     PackConfig config = testing::pack_config(corpus, path("other"));
     config.seq_len = 32;
-    pack(config, (set() / "tokenizer").string(), nullptr);
+    testing::pack_with(config, (set() / "tokenizer").string(), nullptr);
     pack_texts("ones", 0);
     pack_texts("few", 4);
   }
@@ -33,8 +33,8 @@ class DataPlan : public testing::RunProgram {
     testing::write_text(path(name + ".jsonl"), lines);
     PackConfig config = testing::pack_config(path(name + ".jsonl").string(), path(name));
     config.seq_len = 32;
-    config.bos = config.eos = false;
-    pack(config, (set() / "tokenizer").string(), nullptr);
+    config.documents.text.bos = config.documents.text.eos = false;
+    testing::pack_with(config, (set() / "tokenizer").string(), nullptr);
   }
 
   static void expect_refused(const Exit& exit, const std::vector<std::string>& words) {
@@ -137,11 +137,11 @@ TEST_F(DataPlan, WhatHasNothingToPredictIsRefusedBeforeTraining) {
 TEST_F(DataPlan, AValidationSetOfAnotherKindIsRefused) {
   testing::write_text(path("qa.jsonl"), "{\"question\":\"one and one?\",\"answer\":\"two\"}\n");
   PackConfig config = testing::pack_config(path("qa.jsonl").string(), path("qa"));
-  config.kind = "sft";
-  config.chat.format = "plain";
-  config.chat.fields = {"question", "answer"};
+  config.documents.kind = "sft";
+  config.documents.chat.format = "plain";
+  config.documents.chat.record_fields = "question,answer";
   config.seq_len = 32;
-  pack(config, (set() / "tokenizer").string(), nullptr);
+  testing::pack_with(config, (set() / "tokenizer").string(), nullptr);
 
   const Exit exit = pretrain("qa_run", {"--train.steps", "2", "--train.eval_every", "1",
                                         "--data.valid_path", path("qa").string()});

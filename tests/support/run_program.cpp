@@ -35,7 +35,7 @@ void RunProgram::SetUpTestSuite() {
   write_synth(corpus, 600, 5, false);
   PackConfig config = pack_config(corpus, set());
   config.seq_len = 32;
-  pack(config, tokenizer_of(folder_->path(), corpus), nullptr);
+  testing::pack_with(config, tokenizer_of(folder_->path(), corpus), nullptr);
 }
 
 void RunProgram::TearDownTestSuite() {

@@ -230,9 +230,9 @@ PackTable make_table(const std::vector<Piece>& pieces,
 }  // namespace
 
 void check_seq_len(std::int64_t seq_len, const char* name) {
-  if (seq_len < 2 || seq_len > std::int64_t{1} << 24) {
-    fail(ErrorKind::usage, "{} = {}, must be in [2, 16777216]", name, seq_len);
-  }
+  if (seq_len < kLeastSeqLen || seq_len > kMostSeqLen)
+    fail(ErrorKind::usage, "{} = {}, must be in [{}, {}]", name, seq_len, kLeastSeqLen,
+         kMostSeqLen);
 }
 
 PackTable pack_documents(std::span<const std::uint64_t> doc_offset, std::int64_t seq_len) {

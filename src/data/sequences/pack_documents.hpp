@@ -27,6 +27,9 @@ PackTable pack_documents(std::span<const std::uint64_t> doc_offset, std::int64_t
 
 /// The bounds above, for callers that want to refuse a length early.
 /// `name` is how the user gave it ("--seq-len").
+inline constexpr std::int64_t kLeastSeqLen = 2;
+inline constexpr std::int64_t kMostSeqLen = std::int64_t{1} << 24;
+
 void check_seq_len(std::int64_t seq_len, const char* name);
 
 }  // namespace trireme

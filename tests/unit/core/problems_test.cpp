@@ -40,6 +40,22 @@ TEST(Problems, OneOfListsTheAllowedAndSuggests) {
                 "optim.name = adam, must be one of adamw, muon; did you mean 'adamw'?"}));
 }
 
+TEST(Problems, WritesAnOptionAsItIsTyped) {
+  const std::vector<std::string> few{"pretrain", "sft", "dpo"};
+  const std::vector<std::string> many{"a1", "b2", "c3", "d4", "e5"};
+  Problems problems(
+      [](const std::string& key) { return key == "--kind" ? "pack.toml:3" : std::string(); });
+
+  problems.one_of("--kind", "rl", few);
+  problems.one_of("--pattern", "zzzz", many);
+  problems.add("--copies", std::int64_t{0}, "must be in [1, 1000]");
+
+  EXPECT_EQ(problems.lines(),
+            (std::vector<std::string>{"--kind rl, must be pretrain, sft or dpo (pack.toml:3)",
+                                      "--pattern zzzz, must be one of a1, b2, c3, d4, e5",
+                                      "--copies 0, must be in [1, 1000]"}));
+}
+
 TEST(Problems, ThrowsAllLinesAtOnce) {
   Problems problems;
   EXPECT_NO_THROW(problems.throw_if_any());

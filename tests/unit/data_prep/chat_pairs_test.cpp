@@ -1,6 +1,6 @@
 #include "comm/thread/thread_world.hpp"
 #include "data/order/samples.hpp"
-#include "data_prep/documents/chat_options.hpp"
+#include "data_prep/documents/document_rules.hpp"
 #include "unit/data_prep/small_chats.hpp"
 
 namespace trireme {
@@ -8,6 +8,7 @@ namespace {
 
 using testing::files_below;
 using testing::Json;
+using testing::pack_with;
 using testing::repeated;
 using testing::talk;
 
@@ -91,13 +92,13 @@ TEST_F(ChatPairs, CutOnesAreThePartOfTheWholeThatTheRuleNames) {
     std::vector<Json> whole;
     pack_lines("dpo", lines, [&](PackConfig& config) {
       config.seq_len = 4096;
-      config.chat.mask = mask;
+      config.documents.chat.mask = mask;
     });
     for (std::size_t i = 0; i + 1 < lines.size(); ++i) whole.push_back(line(i));
     for (const std::size_t seq_len : {2U, 5U, 16U, 33U, 64U, 150U}) {
       const auto at_length = [&](PackConfig& config) {
         config.seq_len = static_cast<std::int64_t>(seq_len);
-        config.chat.mask = mask;
+        config.documents.chat.mask = mask;
       };
       std::vector<std::optional<Json>> expected;
       std::size_t kept = 0;
@@ -147,11 +148,11 @@ TEST_F(ChatPairs, AreCutTheSameOnAnyRanksAndThreads) {
 
   run_ranks(3, [&](Communicator& world) {
     PackConfig config = testing::pack_config((path_ / "in.jsonl").string(), path_ / "ranks");
-    config.kind = "dpo";
-    config.chat.format = "minimind-v3";
+    config.documents.kind = "dpo";
+    config.documents.chat.format = "minimind-v3";
     config.threads = 2;
     small(config);
-    pack(config, tokenizer_, &world);
+    pack_with(config, tokenizer_, &world);
   });
 
   EXPECT_EQ(files_below(path_ / "ranks"), expected);
@@ -168,7 +169,7 @@ TEST_F(ChatPairs, MayHaveNoPromptInCommon) {
       {Json{{"chosen", side("x", "Yes")}, {"rejected", side("y", "No")}}.dump(),
        Json{{"chosen", side(repeated("the tree ", 100), "Yes")}, {"rejected", side("y", "No")}}
            .dump()},
-      [](PackConfig& config) { config.chat.format = "plain"; });
+      [](PackConfig& config) { config.documents.chat.format = "plain"; });
 
   EXPECT_EQ(found["documents"], 1);
   EXPECT_EQ(found["dropped"], 1);
@@ -210,7 +211,7 @@ TEST_F(ChatPairs, PackEndsByNamingWhatIsLost) {
   pack_lines("sft",
              {sft(talk({"q", "a"})), sft(talk({"q", words})), sft(talk({words, "a"})),
               R"({"messages": [{"role": "assistant", "content": "\ud800"}]})"},
-             [](PackConfig& config) { config.on_bad_text = OnBadText::replace; });
+             [](PackConfig& config) { config.documents.on_bad_text = "replace"; });
   EXPECT_EQ(losses_of(report_),
             "warn dropped 1 of 4 conversations: no target within --seq-len 64; a longer --seq-len "
             "keeps them\n"
@@ -218,7 +219,7 @@ TEST_F(ChatPairs, PackEndsByNamingWhatIsLost) {
             "--seq-len keeps more\n"
             "info put 1 U+FFFD for bad text (--on-bad-text replace; skip leaves such lines out)\n");
 
-  const auto text = [](PackConfig& config) { config.chat.format = ""; };
+  const auto text = [](PackConfig& config) { config.documents.chat.format = ""; };
   pack_lines("pretrain", {R"({"text": ""})", R"({"text": "a"})"}, text);
   EXPECT_EQ(losses_of(report_), "warn dropped 1 of 2 texts: field 'text' (--field) is empty\n");
   pack_lines("pretrain", {R"({"text": "a"})"}, text);
@@ -234,14 +235,14 @@ TEST_F(ChatPairs, PackEndsByNamingWhatIsLost) {
 }
 
 TEST_F(ChatPairs, FieldsNameTheTextsOfARecord) {
-  const auto with = [](std::vector<std::string> fields) {
-    return [fields](PackConfig& config) { config.chat.fields = fields; };
+  const auto with = [](const char* fields) {
+    return [fields](PackConfig& config) { config.documents.chat.record_fields = fields; };
   };
   Json found =
       pack_lines("sft",
                  {R"({"id": 3, "question": "Why?", "answer": "So."})", R"({"question": "Why?"})",
                   R"({"question": "Why?", "answer": 7})", R"({"conversations": []})"},
-                 with({"question", "answer"}));
+                 with("question,answer"));
   EXPECT_EQ(found["documents"], 1);
   EXPECT_EQ(line(0)["text"],
             "<|im_start|>user\nWhy?<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\nSo."
@@ -254,16 +255,16 @@ TEST_F(ChatPairs, FieldsNameTheTextsOfARecord) {
   for (std::size_t i = 0; i < reasons.size(); ++i)
     EXPECT_TRUE(found["bad"][i].get<std::string>().ends_with(": " + reasons[i])) << found["bad"][i];
 
-  found =
-      pack_lines("dpo", {R"({"q": "Why?", "yes": "So.", "no": "Eh"})"}, with({"q", "yes", "no"}));
+  found = pack_lines("dpo", {R"({"q": "Why?", "yes": "So.", "no": "Eh"})"}, with("q,yes,no"));
   EXPECT_EQ(trained(line(0)["rejected"]), "<think>\n\n</think>\n\nEh<|im_end|>");
 }
 
 TEST_F(ChatPairs, FieldsAreCheckedAndBelongToTheSet) {
   const std::string record = R"({"q": "Why?", "a": "So.", "b": "No."})";
-  const auto refusal = [&](const char* kind, std::vector<std::string> fields) {
+  const auto refusal = [&](const char* kind, const char* fields) {
     try {
-      pack_lines(kind, {record}, [&](PackConfig& config) { config.chat.fields = fields; });
+      pack_lines(kind, {record},
+                 [&](PackConfig& config) { config.documents.chat.record_fields = fields; });
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::usage) << error.what();
       return std::string(error.what());
@@ -271,19 +272,23 @@ TEST_F(ChatPairs, FieldsAreCheckedAndBelongToTheSet) {
     return std::string("none");
   };
 
-  EXPECT_NE(refusal("pretrain", {"q", "a"}).find("--fields q,a is for --kind sft and dpo"),
+  EXPECT_NE(refusal("pretrain", "q,a").find("--fields q,a is for --kind sft and dpo"),
             std::string::npos);
-  EXPECT_NE(refusal("sft", {"q"}).find("takes two names"), std::string::npos);
-  EXPECT_NE(refusal("dpo", {"q", "a"}).find("takes three names"), std::string::npos);
-  EXPECT_NE(refusal("sft", {"q", "q"}).find("once"), std::string::npos);
-  EXPECT_NE(refusal("sft", {"q", ""}).find("--fields q,: each name"), std::string::npos);
-  EXPECT_EQ(refusal("sft", {"q", "a"}), "none");
+  EXPECT_NE(refusal("sft", "q").find("takes two names"), std::string::npos);
+  EXPECT_NE(refusal("dpo", "q,a").find("takes three names"), std::string::npos);
+  EXPECT_NE(refusal("sft", "q,q").find("once"), std::string::npos);
+  EXPECT_NE(refusal("sft", "q,").find("--fields q,: each name"), std::string::npos);
+  EXPECT_EQ(refusal("sft", "q,a"), "none");
+  EXPECT_EQ(set_->manifest().config_json,
+            R"({"fields":["q","a"],"template":"minimind-v3","mask":"answer",)"
+            R"("special_in_content":"text","copies":1,"add_system":0.0,"drop_empty_think":0.0,)"
+            R"("on_bad_text":"error","unit_bytes":20000,"packing_rule":2})");
   PackConfig config = testing::pack_config((path_ / "in.jsonl").string(), path_ / "set");
-  config.kind = "sft";
-  config.chat.format = "minimind-v3";
-  config.chat.fields = {"q", "b"};
+  config.documents.kind = "sft";
+  config.documents.chat.format = "minimind-v3";
+  config.documents.chat.record_fields = "q,b";
   try {
-    pack(config, tokenizer_, nullptr);
+    pack_with(config, tokenizer_, nullptr);
     ADD_FAILURE();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::usage);
@@ -291,9 +296,7 @@ TEST_F(ChatPairs, FieldsAreCheckedAndBelongToTheSet) {
               std::string::npos)
         << error.what();
   }
-  ChatOptions options;
-  options.fields = "q,,a";
-  EXPECT_EQ(resolve_chat_options(options).fields, (std::vector<std::string>{"q", "", "a"}));
+  EXPECT_EQ(split_names("q,,a"), (std::vector<std::string>{"q", "", "a"}));
 }
 
 }  // namespace

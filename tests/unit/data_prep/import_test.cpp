@@ -108,7 +108,7 @@ class Import : public ::testing::Test {
     config.output = (folder_.path() / "set").string();
     config.vocab_size = 60000;
     config.seq_len = 64;
-    config.progress = ProgressMode::none;
+    config.progress = "none";
     return config;
   }
 
@@ -248,7 +248,7 @@ TEST_F(Import, LlmCFilesOfBothMagicsWithEitherPlaceOfTheToken) {
   wide.eot_id = 50256;
   wide.shard_tokens = 100;
   EXPECT_EQ(documents_of(import(wide)), documents);
-  wide.eot = EotPlace::end;  // of a file that has it at the start: the first holds nothing else
+  wide.eot = "end";  // of a file that has it at the start: the first holds nothing else
   EXPECT_EQ(documents_of(import(wide)).front(), Ids{50256});
   wide.eot_id = -1;
   wide.shard_tokens = 1 << 20;
@@ -262,7 +262,7 @@ TEST_F(Import, SeveralFilesAreOneSetInOrder) {
   ImportConfig asked = config("llm.c", "1.bin");
   asked.inputs.push_back((folder_.path() / "2.bin").string());
   asked.inputs.push_back((folder_.path() / "3.bin").string());
-  asked.eot = EotPlace::start;
+  asked.eot = "start";
 
   const TokenSet set = import(asked);
 

@@ -20,6 +20,7 @@ namespace {
 using testing::files_below;
 using testing::gzip;
 using testing::in_pieces;
+using testing::pack_with;
 using testing::TemporaryFolder;
 using testing::write_text;
 using testing::zstd;
@@ -56,7 +57,7 @@ class PackRanks : public ::testing::Test {
 };
 
 TEST_F(PackRanks, MakeTheSameBytesWhoeverMakesThem) {
-  pack(config("alone"), tokenizer_, nullptr);
+  pack_with(config("alone"), tokenizer_, nullptr);
   const auto files = files_below(path_ / "alone");
   ASSERT_GT(files.size(), 22U);
   EXPECT_GT(TokenSet::open(path_ / "alone").manifest().counts.bad_lines, 0U);
@@ -68,7 +69,7 @@ TEST_F(PackRanks, MakeTheSameBytesWhoeverMakesThem) {
         PackConfig shared = config("shared");
         shared.threads = threads;
         shared.schedule = schedule;
-        run_ranks(ranks, [&](Communicator& world) { pack(shared, tokenizer_, &world); });
+        run_ranks(ranks, [&](Communicator& world) { pack_with(shared, tokenizer_, &world); });
 
         EXPECT_EQ(files_below(path_ / "shared"), files) << ranks << " ranks, " << threads;
         std::filesystem::remove_all(path_ / "shared");
@@ -78,7 +79,7 @@ TEST_F(PackRanks, MakeTheSameBytesWhoeverMakesThem) {
 }
 
 TEST_F(PackRanks, GoOnWithWhatIsMissing) {
-  pack(config("whole"), tokenizer_, nullptr);
+  pack_with(config("whole"), tokenizer_, nullptr);
   const auto files = files_below(path_ / "whole");
   std::filesystem::copy(path_ / "whole", path_ / "rest", std::filesystem::copy_options::recursive);
   std::filesystem::remove(path_ / "rest" / "manifest.json");
@@ -92,7 +93,7 @@ TEST_F(PackRanks, GoOnWithWhatIsMissing) {
 
   PackReport report;
   run_ranks(3, [&](Communicator& world) {
-    const PackReport mine = pack(config("rest"), tokenizer_, &world);
+    const PackReport mine = pack_with(config("rest"), tokenizer_, &world);
     if (world.rank() == 0) report = mine;
   });
 
@@ -109,7 +110,7 @@ TEST_F(PackRanks, CompressionChangesNoTokens) {
   const auto packed = [&](const std::string& input, const std::string& output) {
     PackConfig asked = config(output);
     asked.inputs = {(path_ / input).string()};
-    pack(asked, tokenizer_, nullptr);
+    pack_with(asked, tokenizer_, nullptr);
     return TokenSet::open(path_ / output);
   };
   const TokenSet plain = packed("x.jsonl", "plain");
@@ -135,10 +136,10 @@ TEST_F(PackRanks, CompressionChangesNoTokens) {
 TEST_F(PackRanks, NoticeAnInputChangedWithinItsSize) {
   write_synth((path_ / "in" / "m.jsonl").string(), 2000, 12, false);
   write_text(path_ / "in" / "n.jsonl.gz", gzip(read_file(path_ / "in" / "m.jsonl")));
-  run_ranks(3, [&](Communicator& world) { pack(config("set"), tokenizer_, &world); });
+  run_ranks(3, [&](Communicator& world) { pack_with(config("set"), tokenizer_, &world); });
   const auto files = files_below(path_ / "set");
   run_ranks(3, [&](Communicator& world) {
-    const PackReport report = pack(config("set"), tokenizer_, &world);
+    const PackReport report = pack_with(config("set"), tokenizer_, &world);
     EXPECT_EQ(report.kept, report.units);
   });
   EXPECT_EQ(files_below(path_ / "set"), files);
@@ -147,7 +148,7 @@ TEST_F(PackRanks, NoticeAnInputChangedWithinItsSize) {
   bytes[bytes.size() / 2] ^= 1;
   write_text(path_ / "in" / "m.jsonl", bytes);
   try {
-    run_ranks(3, [&](Communicator& world) { pack(config("set"), tokenizer_, &world); });
+    run_ranks(3, [&](Communicator& world) { pack_with(config("set"), tokenizer_, &world); });
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::usage);
@@ -167,7 +168,7 @@ TEST_F(PackRanks, CountBadLinesTogether) {
   asked.max_bad = 29;  // no unit holds that many
   std::string message;
   try {
-    run_ranks(3, [&](Communicator& world) { pack(asked, tokenizer_, &world); });
+    run_ranks(3, [&](Communicator& world) { pack_with(asked, tokenizer_, &world); });
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::data);
     message = error.what();
@@ -175,7 +176,7 @@ TEST_F(PackRanks, CountBadLinesTogether) {
   EXPECT_NE(message.find("more than --max-bad 29"), std::string::npos) << message;
 
   asked.max_bad = 30;
-  run_ranks(3, [&](Communicator& world) { pack(asked, tokenizer_, &world); });
+  run_ranks(3, [&](Communicator& world) { pack_with(asked, tokenizer_, &world); });
   EXPECT_EQ(TokenSet::open(path_ / "bad").manifest().counts.bad_lines, 30U);
 }
 
@@ -183,7 +184,7 @@ TEST_F(PackRanks, RefuseADamagedInputBeforeAnyShard) {
   const std::string packed = gzip(text_);
   write_text(path_ / "in" / "z.jsonl.gz", packed.substr(0, packed.size() / 2));
   try {
-    run_ranks(2, [&](Communicator& world) { pack(config("none"), tokenizer_, &world); });
+    run_ranks(2, [&](Communicator& world) { pack_with(config("none"), tokenizer_, &world); });
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::data);
@@ -216,11 +217,11 @@ class FileSizeLimit {
 };
 
 TEST_F(PackRanks, LeaveNothingHalfWhereTheDiskEnds) {
-  pack(config("whole"), tokenizer_, nullptr);
+  pack_with(config("whole"), tokenizer_, nullptr);
   for (const rlim_t bytes : {100U, 3000U, 9000U}) {  // a shard has about 10,000
     const FileSizeLimit limit(bytes);
     try {
-      pack(config("full"), tokenizer_, nullptr);
+      pack_with(config("full"), tokenizer_, nullptr);
       FAIL() << "no error at " << bytes;
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::resource) << error.what();
@@ -230,7 +231,7 @@ TEST_F(PackRanks, LeaveNothingHalfWhereTheDiskEnds) {
       EXPECT_FALSE(entry.first.starts_with(".tmp.") || entry.first.starts_with("shard-"))
           << entry.first;
   }
-  pack(config("full"), tokenizer_, nullptr);
+  pack_with(config("full"), tokenizer_, nullptr);
 
   EXPECT_EQ(files_below(path_ / "full"), files_below(path_ / "whole"));
 }

@@ -7,7 +7,9 @@
 
 #include "comm/thread/thread_world.hpp"
 #include "core/error.hpp"
+#include "core/files/json.hpp"
 #include "data/shards/token_set.hpp"
+#include "data_prep/identity.hpp"
 #include "data_prep/inspect/inspect.hpp"
 #include "text/tokenizer.hpp"
 #include "unit/data_prep/small_corpus.hpp"
@@ -17,6 +19,7 @@ namespace {
 
 using testing::files_below;
 using testing::pack_config;
+using testing::pack_with;
 using testing::TemporaryFolder;
 using testing::write_text;
 
@@ -29,7 +32,7 @@ class Pack : public ::testing::Test {
 
   std::string error_of(const PackConfig& config, ErrorKind kind) {
     try {
-      pack(config, tokenizer_, nullptr);
+      pack_with(config, tokenizer_, nullptr);
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), kind) << error.what();
       return error.what();
@@ -44,7 +47,7 @@ class Pack : public ::testing::Test {
 };
 
 TEST_F(Pack, HoldsEachTextBetweenBeginAndEndWithItsPlace) {
-  pack(pack_config(corpus_, path_ / "set"), tokenizer_, nullptr);
+  pack_with(pack_config(corpus_, path_ / "set"), tokenizer_, nullptr);
 
   const TokenSet set = TokenSet::open(path_ / "set");
   const Tokenizer tokenizer = Tokenizer::from_files(set.tokenizer_files(), "set");
@@ -73,8 +76,8 @@ TEST_F(Pack, BytesDoNotDependOnThreadsOrOrder) {
   PackConfig one = pack_config(corpus_, path_ / "one");
   PackConfig three = pack_config(corpus_, path_ / "three");
   three.threads = 3;
-  pack(one, tokenizer_, nullptr);
-  pack(three, tokenizer_, nullptr);
+  pack_with(one, tokenizer_, nullptr);
+  pack_with(three, tokenizer_, nullptr);
   const auto files = files_below(path_ / "one");
   EXPECT_EQ(files, files_below(path_ / "three"));
 
@@ -84,28 +87,28 @@ TEST_F(Pack, BytesDoNotDependOnThreadsOrOrder) {
   std::filesystem::remove(path_ / "rest" / "shard-00000.h5");
   std::filesystem::remove(path_ / "rest" / "shard-00002.h5");
   write_text(path_ / "rest" / ".tmp.shard-00002.h5.77", "half a shard");
-  const PackReport report = pack(pack_config(corpus_, path_ / "rest"), tokenizer_, nullptr);
+  const PackReport report = pack_with(pack_config(corpus_, path_ / "rest"), tokenizer_, nullptr);
 
   EXPECT_EQ(report.kept, report.units - 2);
   EXPECT_EQ(files, files_below(path_ / "rest"));
 }
 
 TEST_F(Pack, BytesDoNotDependOnRanks) {
-  pack(pack_config(corpus_, path_ / "alone"), tokenizer_, nullptr);
+  pack_with(pack_config(corpus_, path_ / "alone"), tokenizer_, nullptr);
   for (const int ranks : {1, 2, 4}) {
     const PackConfig config = pack_config(corpus_, path_ / ("ranks" + std::to_string(ranks)));
 
-    run_ranks(ranks, [&](Communicator& world) { pack(config, tokenizer_, &world); });
+    run_ranks(ranks, [&](Communicator& world) { pack_with(config, tokenizer_, &world); });
 
     EXPECT_EQ(files_below(path_ / "alone"), files_below(config.output)) << ranks;
   }
 }
 
 TEST_F(Pack, DoesNothingWhenDone) {
-  pack(pack_config(corpus_, path_ / "set"), tokenizer_, nullptr);
+  pack_with(pack_config(corpus_, path_ / "set"), tokenizer_, nullptr);
   const auto before = std::filesystem::last_write_time(path_ / "set" / "shard-00000.h5");
 
-  const PackReport report = pack(pack_config(corpus_, path_ / "set"), tokenizer_, nullptr);
+  const PackReport report = pack_with(pack_config(corpus_, path_ / "set"), tokenizer_, nullptr);
 
   EXPECT_EQ(report.kept, report.units);
   EXPECT_EQ(before, std::filesystem::last_write_time(path_ / "set" / "shard-00000.h5"));
@@ -122,7 +125,7 @@ void change_a_letter(const std::string& path, std::size_t from) {
 TEST_F(Pack, NoticesAnInputChangedWithinItsSize) {
   write_synth(corpus_, 2000, 3, true);  // longer than the ends that fingerprints see
   ASSERT_GT(std::filesystem::file_size(corpus_), 300'000U);
-  pack(pack_config(corpus_, path_ / "set"), tokenizer_, nullptr);
+  pack_with(pack_config(corpus_, path_ / "set"), tokenizer_, nullptr);
   const auto files = files_below(path_ / "set");
   const std::string before = read_file(corpus_);
 
@@ -139,25 +142,25 @@ TEST_F(Pack, NoticesAnInputChangedWithinItsSize) {
   EXPECT_FALSE(std::filesystem::exists(path_ / "set" / "manifest.json"));
 
   write_text(corpus_, before);
-  pack(pack_config(corpus_, path_ / "set"), tokenizer_, nullptr);
+  pack_with(pack_config(corpus_, path_ / "set"), tokenizer_, nullptr);
   EXPECT_EQ(files_below(path_ / "set"), files);
 }
 
 TEST_F(Pack, MakesADamagedShardAgain) {
-  pack(pack_config(corpus_, path_ / "set"), tokenizer_, nullptr);
+  pack_with(pack_config(corpus_, path_ / "set"), tokenizer_, nullptr);
   const auto files = files_below(path_ / "set");
   std::filesystem::remove(path_ / "set" / "manifest.json");
   std::filesystem::resize_file(path_ / "set" / "shard-00001.h5", 999);
 
-  pack(pack_config(corpus_, path_ / "set"), tokenizer_, nullptr);
+  pack_with(pack_config(corpus_, path_ / "set"), tokenizer_, nullptr);
 
   EXPECT_EQ(files, files_below(path_ / "set"));
 }
 
 TEST_F(Pack, RefusesAFolderOfAnotherPackOrOfSomethingElse) {
-  pack(pack_config(corpus_, path_ / "set"), tokenizer_, nullptr);
+  pack_with(pack_config(corpus_, path_ / "set"), tokenizer_, nullptr);
   PackConfig other = pack_config(corpus_, path_ / "set");
-  other.eos = false;
+  other.documents.text.eos = false;
   EXPECT_NE(error_of(other, ErrorKind::usage)
                 .find("made otherwise: --eos is true there, false here; use"),
             std::string::npos);
@@ -184,10 +187,10 @@ TEST_F(Pack, RefusesAFolderOfAnotherPackOrOfSomethingElse) {
 
 TEST_F(Pack, RefusesWhatIsNotBuilt) {
   PackConfig config = pack_config(corpus_, path_ / "set");
-  config.kind = "rlhf";
+  config.documents.kind = "rlhf";
   EXPECT_NE(error_of(config, ErrorKind::usage).find("must be pretrain, sft or dpo"),
             std::string::npos);
-  config.kind = "pretrain";
+  config.documents.kind = "pretrain";
   config.seq_len = 1;
   EXPECT_NE(error_of(config, ErrorKind::usage).find("--seq-len"), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(path_ / "set"));
@@ -224,7 +227,7 @@ TEST_F(Pack, CountsAndListsBadLines) {
   write_text(input, good + bad);
   PackConfig config = pack_config(input, path_ / "bad");
 
-  pack(config, tokenizer_, nullptr);
+  pack_with(config, tokenizer_, nullptr);
 
   const auto json = nlohmann::json::parse(inspect_json(TokenSet::open(path_ / "bad")));
   EXPECT_EQ(json["kind"], "pretrain");
@@ -252,8 +255,8 @@ TEST_F(Pack, NamesThePlaceOfBadText) {
   EXPECT_NE(error_of(config, ErrorKind::data).find("surrogate.jsonl, byte 16:"), std::string::npos);
 
   config.output = (path_ / "replaced").string();
-  config.on_bad_text = OnBadText::replace;
-  pack(config, tokenizer_, nullptr);
+  config.documents.on_bad_text = "replace";
+  pack_with(config, tokenizer_, nullptr);
   EXPECT_EQ(TokenSet::open(path_ / "replaced").manifest().counts.replaced_chars, 1U);
 }
 
@@ -273,7 +276,7 @@ TEST_F(Pack, AFolderIsFreeAgainAfterAPackWithoutAnyDocument) {
   PackConfig config = pack_config((path_ / "in.jsonl").string(), path_ / "set");
   EXPECT_NE(error_of(config, ErrorKind::data).find("no field 'text'"), std::string::npos);
 
-  config.field = "txt";
+  config.documents.text.field = "txt";
   EXPECT_EQ(error_of(config, ErrorKind::usage), "no error");
   EXPECT_EQ(TokenSet::open(config.output).num_documents(), 1U);
 }
@@ -289,10 +292,10 @@ TEST_F(Pack, TreatsAddedTokensInTextsAsAsked) {
   const std::string input = (path_ / "special.jsonl").string();
   write_text(input, "{\"text\": \"<|im_end|>\"}\n");
   PackConfig config = pack_config(input, path_ / "allow");
-  pack(config, tokenizer_, nullptr);
+  pack_with(config, tokenizer_, nullptr);
   config.output = (path_ / "text").string();
-  config.special_in_text = "text";
-  pack(config, tokenizer_, nullptr);
+  config.documents.text.special_in_text = "text";
+  pack_with(config, tokenizer_, nullptr);
 
   EXPECT_EQ(TokenSet::open(path_ / "allow").num_tokens(), 3U);
   EXPECT_GT(TokenSet::open(path_ / "text").num_tokens(), 5U);
@@ -313,6 +316,49 @@ TEST(Synth, OverwritesNothingElse) {
   EXPECT_NO_THROW(write_synth(path, 10, 1, false));
   EXPECT_THROW(write_synth(path, 11, 1, false), Error);
   EXPECT_NO_THROW(write_synth(path, 11, 1, true));
+}
+
+/// Sets that exist are known by these very bytes.
+TEST_F(Pack, IdentityHasWhatDecidesBytesAndNothingElse) {
+  PackConfig config = pack_config(corpus_, path_ / "set");
+  pack_with(config, tokenizer_, nullptr);
+  const std::string identity = TokenSet::open(config.output).manifest().config_json;
+  EXPECT_EQ(identity, R"({"field":"text","bos":true,"eos":true,"special_in_text":"allow",)"
+                      R"("on_bad_text":"error","unit_bytes":20000,"packing_rule":2})");
+
+  config.schedule = "static";
+  config.threads = 2;
+  config.max_bad = 3;
+  config.documents.chat.seed = 4;
+  pack_with(config, tokenizer_, nullptr);  // the same set
+  config.documents.text.eos = false;
+  EXPECT_NE(error_of(config, ErrorKind::usage).find("--eos is true there, false here"),
+            std::string::npos);
+}
+
+struct GrownConfig {
+  std::int64_t first = 1;
+  std::int64_t run_only = 2;
+  std::string later = "none";
+
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("first", self.first, "", {.identity = Identity::always});
+    visit("run_only", self.run_only, "");
+    visit("later", self.later, "", {.identity = Identity::unless_default});
+  }
+};
+
+TEST(PackIdentity, ASettingThatCameLaterIsThereOnlyWhenItIsUsed) {
+  GrownConfig config;
+  Json before = Json::object();
+  put_fields(config, {}, before);
+  config.later = "more";
+  Json after = Json::object();
+  put_fields(config, {}, after);
+
+  EXPECT_EQ(before.dump(), R"({"first":1})");
+  EXPECT_EQ(after.dump(), R"({"first":1,"later":"more"})");
 }
 
 }  // namespace

@@ -51,11 +51,11 @@ class ChatPack : public ::testing::Test {
     for (const std::string& line : lines) text += line + "\n";
     write_text(path_ / "in.jsonl", text);
     PackConfig config = pack_config((path_ / "in.jsonl").string(), path_ / "set");
-    config.kind = kind;
-    config.chat.format = "minimind-v3";
+    config.documents.kind = kind;
+    config.documents.chat.format = "minimind-v3";
     if (change) change(config);
     std::filesystem::remove_all(config.output);
-    report_ = pack(config, tokenizer_, nullptr);
+    report_ = pack_with(config, tokenizer_, nullptr);
     set_.emplace(TokenSet::open(config.output));
     set_->verify(false);
     return Json::parse(inspect_json(*set_));

@@ -21,9 +21,9 @@ inline std::string tokenizer_of(const std::filesystem::path& folder, const std::
   TrainTokenizerConfig config;
   config.inputs = {corpus};
   config.output = (folder / "tok").string();
-  config.bpe.vocab_size = 400;
-  config.on_bad_text = OnBadText::skip;
-  config.progress = ProgressMode::none;
+  config.vocab_size = 400;
+  config.on_bad_text = "skip";
+  config.progress = "none";
   train_tokenizer(config);
   return config.output;
 }
@@ -35,8 +35,13 @@ inline PackConfig pack_config(const std::string& input, const std::filesystem::p
   config.seq_len = 64;
   config.unit_bytes = 20'000;
   config.threads = 1;
-  config.progress = ProgressMode::none;
+  config.progress = "none";
   return config;
+}
+
+inline PackReport pack_with(PackConfig config, const std::string& tokenizer, Communicator* world) {
+  config.tokenizer = tokenizer;
+  return pack(config, world);
 }
 
 /// Relative name -> content of all files below `folder`.

@@ -31,10 +31,10 @@ class TrainTokenizer : public ::testing::Test {
     TrainTokenizerConfig config;
     config.inputs = inputs_;
     config.output = (path_ / output).string();
-    config.bpe.vocab_size = 500;
-    config.on_bad_text = OnBadText::replace;
+    config.vocab_size = 500;
+    config.on_bad_text = "replace";
     config.threads = 1;
-    config.progress = ProgressMode::none;
+    config.progress = "none";
     return config;
   }
 
@@ -56,18 +56,18 @@ class TrainTokenizer : public ::testing::Test {
 TEST_F(TrainTokenizer, FilesAreTheSameForAnyThreadsAndRanks) {
   for (const bool cut : {false, true}) {
     TrainTokenizerConfig alone = config(cut ? "alone-cut" : "alone");
-    alone.cut_special = cut;
+    alone.special_in_text = cut ? "allow" : "text";
     train_tokenizer(alone);
     const auto expected = files_below(alone.output);
     ASSERT_EQ(expected.size(), 2U);
-    const WordCounter words = count_words(alone, nullptr);
+    const WordCounter words = count_words(alone, minimind_reserved_tokens(), nullptr);
     ASSERT_EQ(words.cut_tokens().size(), cut ? 2U : 0U);
     if (cut) {
       ASSERT_EQ(words.cut_tokens().at("<|im_end|>"), 2U);
     }
     for (const auto& [ranks, threads] : {std::pair(1, 3), {2, 1}, {3, 2}, {5, 1}}) {
       TrainTokenizerConfig shared = config(formatted("r{}t{}{}", ranks, threads, cut ? "cut" : ""));
-      shared.cut_special = cut;
+      shared.special_in_text = alone.special_in_text;
       shared.threads = threads;
       std::swap(shared.inputs[0], shared.inputs[1]);
       run_ranks(ranks, [&](Communicator& world) { train_tokenizer(shared, &world); });
@@ -79,10 +79,10 @@ TEST_F(TrainTokenizer, FilesAreTheSameForAnyThreadsAndRanks) {
 
 TEST_F(TrainTokenizer, RankZeroGetsTheCountsOfAllRanks) {
   TrainTokenizerConfig cutting = config("-");
-  cutting.cut_special = true;
-  const auto expected = count_words(cutting, nullptr);
+  cutting.special_in_text = "allow";
+  const auto expected = count_words(cutting, minimind_reserved_tokens(), nullptr);
   run_ranks(3, [&](Communicator& world) {
-    const WordCounter words = count_words(cutting, &world);
+    const WordCounter words = count_words(cutting, minimind_reserved_tokens(), &world);
     if (world.rank() == 0) {
       EXPECT_EQ(words.sorted(), expected.sorted());
       EXPECT_EQ(words.cut_tokens(), expected.cut_tokens());
@@ -101,8 +101,8 @@ TEST_F(TrainTokenizer, RankZeroGetsTheCountsOfAllRanks) {
 
 TEST_F(TrainTokenizer, LinesAreUnitsWhenAskedFor) {
   TrainTokenizerConfig lines = config("-");
-  lines.by_lines = true;
-  const auto sorted = count_words(lines, nullptr).sorted();
+  lines.unit = "line";
+  const auto sorted = count_words(lines, minimind_reserved_tokens(), nullptr).sorted();
   const auto found = std::find_if(sorted.begin(), sorted.end(),
                                   [](const auto& entry) { return entry.first == "  \n"; });
   EXPECT_NE(found, sorted.end());
@@ -110,7 +110,7 @@ TEST_F(TrainTokenizer, LinesAreUnitsWhenAskedFor) {
 
 TEST_F(TrainTokenizer, RefusesBadTextWithItsPlace) {
   TrainTokenizerConfig strict = config("strict");
-  strict.on_bad_text = OnBadText::error;
+  strict.on_bad_text = "error";
   const std::string message = error_of([&] { train_tokenizer(strict); }, ErrorKind::data);
   EXPECT_NE(message.find("b.jsonl, byte 38:"), std::string::npos) << message;
   EXPECT_FALSE(std::filesystem::exists(strict.output));
@@ -119,7 +119,7 @@ TEST_F(TrainTokenizer, RefusesBadTextWithItsPlace) {
 TEST_F(TrainTokenizer, RefusesTooSmallAVocabularyBeforeItCounts) {
   TrainTokenizerConfig small = config("small");
   small.inputs = {(path_ / "absent.jsonl").string()};
-  small.bpe.vocab_size = 291;  // 36 special tokens and 256 bytes are 292
+  small.vocab_size = 291;  // 36 special tokens and 256 bytes are 292
 
   const std::string message = error_of([&] { train_tokenizer(small); }, ErrorKind::usage);
 
@@ -143,8 +143,8 @@ TEST_F(TrainTokenizer, SaysWhyItFoundFewerTokensThanAskedFor) {
                       "merge; give more text or a smaller --vocab-size"),
             std::string::npos)
       << text;
-  few.bpe.min_frequency = 2;
-  few.bpe.max_token_length = 4;
+  few.min_frequency = 2;
+  few.max_token_length = 4;
   text = said();
   EXPECT_NE(
       text.find("no pair is left to merge that occurs 2 times to less than 4 bytes; give more "
@@ -152,7 +152,7 @@ TEST_F(TrainTokenizer, SaysWhyItFoundFewerTokensThanAskedFor) {
                 "--vocab-size"),
       std::string::npos)
       << text;
-  few.bpe.vocab_size = 292;
+  few.vocab_size = 292;
   EXPECT_EQ(said().find("--vocab-size"), std::string::npos);
 }
 

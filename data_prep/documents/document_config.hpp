@@ -1,0 +1,105 @@
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "core/fields.hpp"
+#include "core/problems.hpp"
+#include "data_prep/documents/jsonl_record.hpp"
+
+/// Settings of `pack` that are about documents: what a line is, and what becomes of it. All of them
+/// decide the bytes of a set. One more: a member and a visit line, with Identity::unless_default.
+namespace trireme {
+
+/// Kind pretrain: a line is a text.
+struct TextConfig {
+  std::string field = "text";
+  bool bos = true;
+  bool eos = true;
+  std::string special_in_text = "allow";
+
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("field", self.field, "pretrain: field that holds the text",
+          {.placeholder = "NAME", .identity = Identity::always});
+    visit("bos", self.bos, "pretrain: begin token before each document, if the tokenizer has one",
+          {.placeholder = "true|false", .identity = Identity::always});
+    visit("eos", self.eos, "pretrain: end token after each document, if the tokenizer has one",
+          {.placeholder = "true|false", .identity = Identity::always});
+    visit("special_in_text", self.special_in_text,
+          "pretrain: added tokens inside a text are matched, or plain characters",
+          {.values = {"allow", "text"}, .identity = Identity::always});
+  }
+};
+
+/// "chatml|llama3|...", as help and completion show the names of templates.
+std::string chat_template_placeholder();
+
+/// Kinds sft and dpo: a line is a conversation, or a pair of them. What the identity has of those
+/// without one here, read_rules() says.
+struct ChatConfig {
+  std::string record_fields;
+  std::string format;
+  std::string mask = "answer";
+  std::string special_in_content = "text";
+  std::int64_t copies = 1;
+  std::string augment = "none";
+  double add_system = -1;
+  double drop_empty_think = -1;
+  std::string system_prompts;
+  std::int64_t seed = 0;
+
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("fields", self.record_fields,
+          "sft: USER,ASSISTANT, the fields of a record of two texts; dpo: PROMPT,CHOSEN,REJECTED",
+          {.placeholder = "NAMES"});
+    visit("template", self.format, "sft, dpo: how a chat is written",
+          {.placeholder = chat_template_placeholder(), .identity = Identity::always});
+    visit("mask", self.mask,
+          "sft, dpo: targets are each answer with its end token, or what MiniMind trains",
+          {.values = {"answer", "minimind"}, .identity = Identity::always});
+    visit("special_in_content", self.special_in_content,
+          "sft, dpo: added tokens inside a message are plain characters, tokens, or a bad line",
+          {.values = {"text", "allow", "error"}, .identity = Identity::always});
+    visit("copies", self.copies,
+          "sft, dpo: documents a line, each with draws of its own: one an epoch",
+          {.placeholder = "N", .least = 1, .most = 1000, .identity = Identity::always});
+    visit("augment", self.augment,
+          "sft, dpo: minimind is --add-system 0.2 --drop-empty-think 0.8 (0.95 for V2.5)",
+          {.values = {"none", "minimind"}});
+    visit("add_system", self.add_system,
+          "sft: probability of a system message where there is none; -1: as --augment says",
+          {.placeholder = "P", .identity = Identity::always});
+    visit("drop_empty_think", self.drop_empty_think,
+          "sft, dpo: probability that a chat loses its empty think blocks; -1: as --augment says",
+          {.placeholder = "P", .identity = Identity::always});
+    visit("system_prompts", self.system_prompts,
+          "for --add-system: a prompt a line; without it ten built-in ones",
+          {.placeholder = "FILE"});
+    visit("seed", self.seed, "sft, dpo: of these draws", {.placeholder = "S", .least = 0});
+  }
+};
+
+struct DocumentConfig {
+  std::string kind = "pretrain";
+  TextConfig text;
+  ChatConfig chat;
+  std::string on_bad_text = "error";
+
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("kind", self.kind,
+          "what the lines are: pretrain ({\"text\"}), sft ({\"conversations\"}) or dpo "
+          "({\"chosen\", \"rejected\"})",
+          {.values = {"pretrain", "sft", "dpo"}});
+    TextConfig::fields(self.text, visit);
+    ChatConfig::fields(self.chat, visit);
+    visit("on_bad_text", self.on_bad_text, "lone surrogates and invalid UTF-8",
+          {.values = on_bad_text_names(), .identity = Identity::always});
+  }
+};
+
+/// What the kind needs is missing or wrong; values that traits limit are the caller's to check.
+void check(const DocumentConfig& config, Problems& problems);
+
+}  // namespace trireme

@@ -1,0 +1,93 @@
+#include "data_prep/documents/document_rules.hpp"
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "core/error.hpp"
+#include "core/files/file.hpp"
+#include "core/hash/xxh3.hpp"
+#include "data/shards/schema.hpp"
+#include "data_prep/identity.hpp"
+#include "text/unicode/utf8.hpp"
+
+namespace trireme {
+namespace {
+
+std::vector<std::string> read_prompts(const std::string& path) {
+  const std::string text = read_file(path);
+  check_utf8(text, path);
+  std::istringstream lines(text);
+  std::vector<std::string> prompts;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (line.find_first_not_of(" \t") != std::string::npos) prompts.push_back(line);
+  }
+  return prompts;
+}
+
+ChatAugment read_augment(const ChatConfig& config) {
+  ChatAugment augment;
+  if (config.augment == "minimind") {
+    augment.add_system = 0.2;
+    augment.drop_empty_think = config.format == "minimind-v2.5" ? 0.95 : 0.8;
+  }
+  if (config.add_system >= 0) augment.add_system = config.add_system;
+  if (config.drop_empty_think >= 0) augment.drop_empty_think = config.drop_empty_think;
+  augment.system_prompts = config.system_prompts.empty() ? default_system_prompts()
+                                                         : read_prompts(config.system_prompts);
+  augment.seed = static_cast<std::uint64_t>(config.seed);
+  return augment;
+}
+
+/// Names as a list, probabilities as they come out, prompts by content, and the seed of draws.
+void put_chat_identity(const DocumentRules& rules, Json& identity) {
+  const ChatAugment& augment = rules.augment;
+  if (!rules.fields.empty()) identity["fields"] = rules.fields;
+  ChatConfig chat = rules.config.chat;
+  chat.add_system = augment.add_system;
+  chat.drop_empty_think = augment.drop_empty_think;
+  put_fields(chat, {}, identity);
+  if (augment.add_system > 0) {
+    std::string prompts;
+    for (const std::string& prompt : augment.system_prompts) prompts += prompt + '\n';
+    identity["system_prompts_xxh3"] = xxh3_128_hex(prompts);
+  }
+  if (augment.add_system > 0 || augment.drop_empty_think > 0) identity["seed"] = augment.seed;
+}
+
+}  // namespace
+
+std::vector<std::string> split_names(const std::string& names) {
+  std::vector<std::string> result;
+  std::size_t begin = 0;
+  while (true) {
+    const std::size_t end = names.find(',', begin);
+    result.push_back(names.substr(begin, end - begin));
+    if (end == std::string::npos) return result;
+    begin = end + 1;
+  }
+}
+
+DocumentRules read_rules(const DocumentConfig& config, std::int64_t seq_len) {
+  DocumentRules rules{config, seq_len, on_bad_text_named(config.on_bad_text)};
+  if (!config.chat.record_fields.empty()) rules.fields = split_names(config.chat.record_fields);
+  rules.augment = read_augment(config.chat);
+  const bool chats = config.kind != schema::kKindPretrain;
+  if (chats && rules.augment.add_system > 0 && rules.augment.system_prompts.empty())
+    fail(ErrorKind::data, "--system-prompts: the file has no line with text");
+  return rules;
+}
+
+void put_identity(const DocumentRules& rules, Json& identity) {
+  DocumentConfig config = rules.config;
+  std::vector<Field> parts = fields_of("text", config.text);
+  for (Field& field : fields_of("chat", config.chat)) parts.push_back(std::move(field));
+  if (config.kind == schema::kKindPretrain) {
+    put_fields(config.text, {}, identity);
+  } else {
+    put_chat_identity(rules, identity);
+  }
+  put_fields(config, parts, identity);
+}
+
+}  // namespace trireme

@@ -1,0 +1,31 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/files/json.hpp"
+#include "data_prep/documents/document_config.hpp"
+#include "data_prep/documents/jsonl_record.hpp"
+#include "text/chat/augment.hpp"
+
+namespace trireme {
+
+/// A checked DocumentConfig with all that it leaves open filled in and all files read.
+struct DocumentRules {
+  DocumentConfig config;
+  std::int64_t seq_len = 0;  // sft: longer conversations are cut; dpo: longer sides
+  OnBadText on_bad_text = OnBadText::error;
+  std::vector<std::string> fields = {};  // --fields, see ChatReader; empty: the usual names
+  ChatAugment augment = {};
+};
+
+/// Throws Error(data) if the file of system prompts cannot be read, or is empty and needed.
+DocumentRules read_rules(const DocumentConfig& config, std::int64_t seq_len);
+
+/// What of the rules decides the bytes of a set of this kind, beside kind and seq_len.
+void put_identity(const DocumentRules& rules, Json& identity);
+
+/// "question,answer"; empty names stay, so that they can be refused.
+std::vector<std::string> split_names(const std::string& names);
+
+}  // namespace trireme
