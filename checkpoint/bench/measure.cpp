@@ -15,6 +15,7 @@
 #include "checkpoint/save/save.hpp"
 #include "checkpoint/save/write_behind.hpp"
 #include "comm/agree.hpp"
+#include "comm/scalars.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/files/folders.hpp"
@@ -40,13 +41,11 @@ double processor_seconds() {
 }
 
 double maximum(Communicator& world, double value) {
-  world.all_reduce(&value, &value, 1, DType::f64, ReduceOp::max, {}, "slowest rank")->wait();
-  return value;
+  return all_reduce_value(world, value, ReduceOp::max, "slowest rank");
 }
 
 double sum(Communicator& world, double value) {
-  world.all_reduce(&value, &value, 1, DType::f64, ReduceOp::sum, {}, "all ranks")->wait();
-  return value;
+  return all_reduce_value(world, value, ReduceOp::sum, "all ranks");
 }
 
 /// The state, its raw files and the folder of one measurement.

@@ -158,8 +158,12 @@ void load_tensors(const Checkpoint& checkpoint, StateDict& into, Communicator& w
   check_equal(world, manifest_text(checkpoint.manifest()), "the checkpoint to load");
   Wanted wanted = compare(checkpoint.manifest(), into);
   world
-      .all_reduce(wanted.flags.data(), wanted.flags.data(), wanted.flags.size(), DType::u8,
-                  ReduceOp::max, {}, "wanted tensors")
+      .all_reduce({.input = wanted.flags.data(),
+                   .output = wanted.flags.data(),
+                   .count = wanted.flags.size(),
+                   .dtype = DType::u8,
+                   .op = ReduceOp::max,
+                   .tag = "wanted tensors"})
       ->wait();
   agree(world, capture([&] {
           raise(checkpoint,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "comm/scalars.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/hash/xxh3.hpp"
@@ -59,11 +60,16 @@ void share(const std::vector<std::size_t>& mine, std::vector<InputFile>& files,
       words.insert(words.end(), {point.offset, point.packed});
   }
   words[0] = words.size();
-  std::uint64_t longest = 0;
-  world.all_reduce(words.data(), &longest, 1, DType::u64, ReduceOp::max, {}, "inputs")->wait();
+  const std::uint64_t longest = all_reduce_value(world, words[0], ReduceOp::max, "inputs");
   words.resize(longest);
   std::vector<std::uint64_t> all(longest * static_cast<std::uint64_t>(world.size()));
-  world.all_gather(words.data(), all.data(), longest, DType::u64, {}, "inputs")->wait();
+  world
+      .all_gather({.input = words.data(),
+                   .output = all.data(),
+                   .count = longest,
+                   .dtype = DType::u64,
+                   .tag = "inputs"})
+      ->wait();
   for (std::uint64_t begin = 0; begin < all.size(); begin += longest) {
     const std::uint64_t end = begin + all[begin];
     for (std::uint64_t at = begin + 1; at < end;) {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "comm/scalars.hpp"
 #include "config/check_options.hpp"
 #include "core/error.hpp"
 #include "core/files/json.hpp"
@@ -265,9 +266,7 @@ class Packer {
 
   [[nodiscard]] std::uint64_t sum_over_ranks(std::uint64_t mine) const {
     if (world_ == nullptr) return mine;
-    std::uint64_t sum = 0;
-    world_->all_reduce(&mine, &sum, 1, DType::u64, ReduceOp::sum, {}, "shards made")->wait();
-    return sum;
+    return all_reduce_value(*world_, mine, ReduceOp::sum, "shards made");
   }
 
   void barrier() const {

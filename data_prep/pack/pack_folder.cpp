@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "comm/scalars.hpp"
 #include "core/error.hpp"
 #include "core/files/folders.hpp"
 #include "core/files/refusal.hpp"
@@ -21,10 +22,15 @@ namespace {
 constexpr std::string_view kMarkerPrefix = ".tmp.unit-";
 
 std::vector<std::uint64_t> broadcast_list(std::vector<std::uint64_t> list, Communicator& world) {
-  std::uint64_t count = list.size();
-  world.broadcast(&count, 1, DType::u64, 0, {}, "units")->wait();
-  list.resize(count);
-  if (count != 0) world.broadcast(list.data(), count, DType::u64, 0, {}, "units")->wait();
+  list.resize(broadcast_value<std::uint64_t>(world, list.size(), 0, "units"));
+  if (list.empty()) return list;
+  world
+      .broadcast({.data = list.data(),
+                  .count = list.size(),
+                  .dtype = DType::u64,
+                  .root = 0,
+                  .tag = "units"})
+      ->wait();
   return list;
 }
 
@@ -101,7 +107,7 @@ void PackFolder::place_tokenizer(const Tokenizer& tokenizer) const {
 std::optional<std::vector<std::size_t>> PackFolder::find_pending(Communicator* world) const {
   const int rank = world == nullptr ? 0 : world->rank();
   std::uint64_t done = rank == 0 && finished() ? 1 : 0;
-  if (world != nullptr) world->broadcast(&done, 1, DType::u64, 0, {}, "done")->wait();
+  if (world != nullptr) done = broadcast_value(*world, done, 0, "done");
   if (done != 0) return std::nullopt;
   check_shards(rank, world == nullptr ? 1 : world->size());
   if (world == nullptr) return pending();

@@ -108,7 +108,7 @@ std::optional<std::size_t> DynamicScheduler::ask(const Ask& mine) {
   std::uint64_t answer = 0;
   const std::array<Message, 1> sends{{{0, &sent, sizeof sent}}};
   const std::array<Message, 1> receives{{{0, &answer, sizeof answer}}};
-  const WorkPtr work = world_.exchange(sends, receives, {}, "next unit");
+  const WorkPtr work = world_.exchange({.sends = sends, .receives = receives, .tag = "next unit"});
   while (!work->poll()) rest_a_moment();
   if (answer == kNothingLeft) return std::nullopt;
   return answer;
@@ -138,7 +138,7 @@ void DynamicScheduler::serve_peer(int rank, Peer& peer) {
   if (peer.answer == kNothingLeft) return;
   if (!peer.asking) {
     const std::array<Message, 1> receives{{{rank, &peer.ask, sizeof peer.ask}}};
-    peer.asking = world_.exchange({}, receives, {}, "who wants a unit");
+    peer.asking = world_.exchange({.receives = receives, .tag = "who wants a unit"});
   }
   if (!peer.asking->poll()) return;
   peer.asking.reset();
@@ -146,7 +146,7 @@ void DynamicScheduler::serve_peer(int rank, Peer& peer) {
   const auto unit = queue_.next(rank);
   peer.answer = unit ? *unit : kNothingLeft;
   const std::array<Message, 1> sends{{{rank, &peer.answer, sizeof peer.answer}}};
-  peer.answering = world_.exchange(sends, {}, {}, "a unit");
+  peer.answering = world_.exchange({.sends = sends, .tag = "a unit"});
 }
 
 void DynamicScheduler::finish() {

@@ -130,7 +130,14 @@ WordCounter count_words(const TrainTokenizerConfig& config,
   if (world != nullptr) {
     const std::uint64_t sums[] = {mine.totals.texts, mine.totals.bad_lines};
     std::uint64_t totals[2] = {};
-    world->all_reduce(sums, totals, 2, DType::u64, ReduceOp::sum, {}, "texts")->wait();
+    world
+        ->all_reduce({.input = sums,
+                      .output = totals,
+                      .count = 2,
+                      .dtype = DType::u64,
+                      .op = ReduceOp::sum,
+                      .tag = "texts"})
+        ->wait();
     all = {totals[0], totals[1]};
     gather_words(mine.words, *world);
   }

@@ -52,9 +52,23 @@ Bytes exchange_parts(const std::vector<Bytes>& parts, Communicator& world) {
   }
   const std::vector<std::uint64_t> ones(parts.size(), 1);
   std::vector<std::uint64_t> receive(parts.size());
-  world.all_to_all(send.data(), ones, receive.data(), ones, DType::u64, {}, "word bytes")->wait();
+  world
+      .all_to_all({.input = send.data(),
+                   .send_counts = ones,
+                   .output = receive.data(),
+                   .receive_counts = ones,
+                   .dtype = DType::u64,
+                   .tag = "word bytes"})
+      ->wait();
   Bytes incoming(std::accumulate(receive.begin(), receive.end(), std::uint64_t{0}));
-  world.all_to_all(outgoing.data(), send, incoming.data(), receive, DType::u8, {}, "words")->wait();
+  world
+      .all_to_all({.input = outgoing.data(),
+                   .send_counts = send,
+                   .output = incoming.data(),
+                   .receive_counts = receive,
+                   .dtype = DType::u8,
+                   .tag = "words"})
+      ->wait();
   return incoming;
 }
 

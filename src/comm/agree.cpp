@@ -3,20 +3,12 @@
 #include <array>
 #include <cstdint>
 
+#include "comm/scalars.hpp"
 #include "core/files/refusal.hpp"
 #include "core/hash/xxh3.hpp"
 #include "core/process/stop_signals.hpp"
 
 namespace trireme {
-namespace {
-
-std::uint64_t broadcast_number(Communicator& world, std::uint64_t number, int root) {
-  world.broadcast(&number, 1, DType::u64, root, {}, "text size")->wait();
-  return number;
-}
-
-}  // namespace
-
 std::optional<Error> capture(const std::function<void()>& work) {
   try {
     work();
@@ -28,20 +20,25 @@ std::optional<Error> capture(const std::function<void()>& work) {
 
 std::string broadcast_text(Communicator& world, const std::string& text, int root) {
   std::string received = text;
-  received.resize(broadcast_number(world, text.size(), root));
+  received.resize(broadcast_value<std::uint64_t>(world, text.size(), root, "text size"));
   if (!received.empty()) {
-    world.broadcast(received.data(), received.size(), DType::u8, root, {}, "text")->wait();
+    world
+        .broadcast({.data = received.data(),
+                    .count = received.size(),
+                    .dtype = DType::u8,
+                    .root = root,
+                    .tag = "text"})
+        ->wait();
   }
   return received;
 }
 
 void agree(Communicator& world, const std::optional<Error>& mine) {
-  std::int64_t failed = mine ? world.rank() : world.size();
-  world.all_reduce(&failed, &failed, 1, DType::i64, ReduceOp::min, {}, "outcome")->wait();
-  if (failed == world.size()) return;
-  const int root = static_cast<int>(failed);
+  const std::int64_t candidate = mine ? world.rank() : world.size();
+  const auto root = static_cast<int>(all_reduce_value(world, candidate, ReduceOp::min, "outcome"));
+  if (root == world.size()) return;
   const ErrorKind kind = mine ? mine->kind() : ErrorKind::internal;
-  const auto shared = broadcast_number(world, static_cast<std::uint64_t>(kind), root);
+  const auto shared = broadcast_value(world, static_cast<std::uint64_t>(kind), root, "error kind");
   const std::string message = broadcast_text(world, mine ? mine->what() : "", root);
   const std::string place = world.size() > 1 ? formatted("rank {}: ", root) : "";
   throw Error(static_cast<ErrorKind>(shared), place + message);
@@ -58,8 +55,7 @@ void all_or_none(Communicator& world, const std::function<void()>& action) {
     error = current_error();
   }
   const std::int32_t mine = error ? exit_code(error->kind()) : stopped ? kExitStopped : kExitDone;
-  std::vector<std::int32_t> codes(static_cast<std::size_t>(world.size()));
-  world.all_gather(&mine, codes.data(), 1, DType::i32, {}, "outcomes")->wait();
+  const std::vector<std::int32_t> codes = all_gather_value(world, mine, "outcomes");
   for (std::size_t rank = 0; rank < codes.size(); ++rank) {
     if (codes[rank] == kExitDone) continue;
     if (codes[rank] == kExitStopped) throw StoppedEarly();
@@ -70,9 +66,7 @@ void all_or_none(Communicator& world, const std::function<void()>& action) {
 
 std::vector<std::string> gather_texts(Communicator& world, const std::string& text) {
   const auto size = static_cast<std::size_t>(world.size());
-  const std::uint64_t mine = text.size();
-  std::vector<std::uint64_t> sizes(size);
-  world.all_gather(&mine, sizes.data(), 1, DType::u64, {}, "text sizes")->wait();
+  const auto sizes = all_gather_value<std::uint64_t>(world, text.size(), "text sizes");
   std::vector<std::string> texts;
   std::vector<Message> sends;
   std::vector<Message> receives;
@@ -87,7 +81,7 @@ std::vector<std::string> gather_texts(Communicator& world, const std::string& te
   }
   std::string copy = text;  // Message holds a mutable pointer
   if (world.rank() != 0 && !copy.empty()) sends.push_back({0, copy.data(), copy.size()});
-  world.exchange(sends, receives, {}, "texts")->wait();
+  world.exchange({.sends = sends, .receives = receives, .tag = "texts"})->wait();
   return texts;
 }
 
@@ -95,7 +89,13 @@ void check_equal(Communicator& world, std::string_view text, std::string_view wh
   const std::uint64_t hash = xxh3_64(text);
   std::array<std::uint64_t, 2> extremes{hash,
                                         ~hash};  // max of both: equal to mine only if all agree
-  world.all_reduce(extremes.data(), extremes.data(), 2, DType::u64, ReduceOp::max, {}, "equal")
+  world
+      .all_reduce({.input = extremes.data(),
+                   .output = extremes.data(),
+                   .count = 2,
+                   .dtype = DType::u64,
+                   .op = ReduceOp::max,
+                   .tag = "equal"})
       ->wait();
   const bool same = extremes[0] == hash && extremes[1] == ~hash;
   agree(world, same ? std::nullopt

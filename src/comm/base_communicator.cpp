@@ -1,8 +1,6 @@
 #include "comm/base_communicator.hpp"
 
-#include <algorithm>
 #include <cstring>
-#include <limits>
 #include <numeric>
 
 #include "comm/liveness/activity.hpp"
@@ -52,19 +50,19 @@ BaseCommunicator::BaseCommunicator(std::string name, int rank, int size, CommOpt
   }
 }
 
-Call BaseCommunicator::record(const char* operation, const char* tag, std::uint64_t payload,
+Call BaseCommunicator::record(const char* operation, std::string_view tag, std::uint64_t payload,
                               std::uint64_t sent) const {
   Call call;
   call.recorder = recorder_;
   call.timeout_s = options_.timeout_s;
   call.sequence = recorder_->begin(operation, tag, payload, sent);
   call.what = formatted("{}{} of group {} (rank {} of {}), operation {}, {} bytes", operation,
-                        *tag != '\0' ? formatted(" '{}'", tag) : "", name_, rank_, size_,
+                        tag.empty() ? "" : formatted(" '{}'", tag), name_, rank_, size_,
                         call.sequence, payload);
   return call;
 }
 
-void BaseCommunicator::refuse(const char* operation, const char* tag,
+void BaseCommunicator::refuse(const char* operation, std::string_view tag,
                               const std::string& why) const {
   fail(ErrorKind::usage, "{} '{}' of group {} ({}): {}", operation, tag, name_, backend(), why);
 }
@@ -73,93 +71,90 @@ bool BaseCommunicator::supports(DType dtype, ReduceOp op) const {
   return known(dtype) && std::string_view(op_name(op)) != "unknown";
 }
 
-void BaseCommunicator::check_reduction(const char* operation, const char* tag, const void* input,
-                                       const void* output, std::uint64_t count, DType dtype,
-                                       ReduceOp op) const {
-  if (!supports(dtype, op)) {
-    refuse(operation, tag,
-           formatted("{} of {} is not supported by this backend", op_name(op),
-                     known(dtype) ? dtype_name(dtype) : "an unknown type"));
+void BaseCommunicator::check_reduction(const char* operation, const Reduction& request) const {
+  if (!supports(request.dtype, request.op)) {
+    refuse(operation, request.tag,
+           formatted("{} of {} is not supported by this backend", op_name(request.op),
+                     known(request.dtype) ? dtype_name(request.dtype) : "an unknown type"));
   }
-  if (count > 0 && (input == nullptr || output == nullptr)) refuse(operation, tag, "null buffer");
-}
-
-WorkPtr BaseCommunicator::all_reduce(const void* input, void* output, std::uint64_t count,
-                                     DType dtype, ReduceOp op, Stream stream, const char* tag) {
-  check_reduction("all_reduce", tag, input, output, count, dtype, op);
-  const std::uint64_t bytes = count * size_of(dtype);
-  const auto n = static_cast<std::uint64_t>(size_);
-  return start_all_reduce(record("all_reduce", tag, bytes, 2 * (n - 1) * bytes / n), input, output,
-                          count, dtype, op, stream);
-}
-
-WorkPtr BaseCommunicator::reduce_scatter(const void* input, void* output, std::uint64_t count,
-                                         DType dtype, ReduceOp op, Stream stream, const char* tag) {
-  check_reduction("reduce_scatter", tag, input, output, count, dtype, op);
-  const std::uint64_t part = count * size_of(dtype);
-  const auto n = static_cast<std::uint64_t>(size_);
-  return start_reduce_scatter(record("reduce_scatter", tag, n * part, (n - 1) * part), input,
-                              output, count, dtype, op, stream);
-}
-
-WorkPtr BaseCommunicator::all_gather(const void* input, void* output, std::uint64_t count,
-                                     DType dtype, Stream stream, const char* tag) {
-  if (!known(dtype)) refuse("all_gather", tag, "unknown element type");
-  if (count > 0 && (input == nullptr || output == nullptr)) {
-    refuse("all_gather", tag, "null buffer");
+  if (request.count > 0 && (request.input == nullptr || request.output == nullptr)) {
+    refuse(operation, request.tag, "null buffer");
   }
-  const std::uint64_t part = count * size_of(dtype);
+}
+
+WorkPtr BaseCommunicator::all_reduce(const Reduction& request) {
+  check_reduction("all_reduce", request);
+  const std::uint64_t bytes = request.bytes();
   const auto n = static_cast<std::uint64_t>(size_);
-  return start_all_gather(record("all_gather", tag, part, (n - 1) * part), input, output, part,
-                          stream);
+  return start_all_reduce(record("all_reduce", request.tag, bytes, 2 * (n - 1) * bytes / n),
+                          request);
 }
 
-WorkPtr BaseCommunicator::broadcast(void* data, std::uint64_t count, DType dtype, int root,
-                                    Stream stream, const char* tag) {
-  if (!known(dtype)) refuse("broadcast", tag, "unknown element type");
-  if (root < 0 || root >= size_) {
-    refuse("broadcast", tag, formatted("root = {}, must be in [0, {})", root, size_));
+WorkPtr BaseCommunicator::reduce_scatter(const Reduction& request) {
+  check_reduction("reduce_scatter", request);
+  const std::uint64_t part = request.bytes();
+  const auto n = static_cast<std::uint64_t>(size_);
+  return start_reduce_scatter(record("reduce_scatter", request.tag, n * part, (n - 1) * part),
+                              request);
+}
+
+WorkPtr BaseCommunicator::all_gather(const AllGather& request) {
+  if (!known(request.dtype)) refuse("all_gather", request.tag, "unknown element type");
+  if (request.count > 0 && (request.input == nullptr || request.output == nullptr)) {
+    refuse("all_gather", request.tag, "null buffer");
   }
-  if (count > 0 && data == nullptr) refuse("broadcast", tag, "null buffer");
-  const std::uint64_t bytes = count * size_of(dtype);
-  const bool last_of_ring = (rank_ + 1) % size_ == root;
-  return start_broadcast(record("broadcast", tag, bytes, last_of_ring ? 0 : bytes), data, bytes,
-                         root, stream);
+  const std::uint64_t part = request.bytes();
+  const auto n = static_cast<std::uint64_t>(size_);
+  return start_all_gather(record("all_gather", request.tag, part, (n - 1) * part), request);
 }
 
-WorkPtr BaseCommunicator::all_to_all(const void* input, std::span<const std::uint64_t> send_counts,
-                                     void* output, std::span<const std::uint64_t> receive_counts,
-                                     DType dtype, Stream stream, const char* tag) {
+WorkPtr BaseCommunicator::broadcast(const Broadcast& request) {
+  if (!known(request.dtype)) refuse("broadcast", request.tag, "unknown element type");
+  if (request.root < 0 || request.root >= size_) {
+    refuse("broadcast", request.tag,
+           formatted("root = {}, must be in [0, {})", request.root, size_));
+  }
+  if (request.count > 0 && request.data == nullptr) {
+    refuse("broadcast", request.tag, "null buffer");
+  }
+  const std::uint64_t bytes = request.bytes();
+  const bool last_of_ring = (rank_ + 1) % size_ == request.root;
+  return start_broadcast(record("broadcast", request.tag, bytes, last_of_ring ? 0 : bytes),
+                         request);
+}
+
+WorkPtr BaseCommunicator::all_to_all(const AllToAll& request) {
   const auto n = static_cast<std::size_t>(size_);
-  if (!known(dtype)) refuse("all_to_all", tag, "unknown element type");
-  if (send_counts.size() != n || receive_counts.size() != n) {
-    refuse("all_to_all", tag,
-           formatted("{} send counts and {} receive counts, must be {} each", send_counts.size(),
-                     receive_counts.size(), n));
+  if (!known(request.dtype)) refuse("all_to_all", request.tag, "unknown element type");
+  if (request.send_counts.size() != n || request.receive_counts.size() != n) {
+    refuse("all_to_all", request.tag,
+           formatted("{} send counts and {} receive counts, must be {} each",
+                     request.send_counts.size(), request.receive_counts.size(), n));
   }
-  const std::uint64_t width = size_of(dtype);
-  const std::uint64_t payload = sum(send_counts) * width;
-  if (size_ > 1 && input == output && payload > 0) {
-    refuse("all_to_all", tag, "input and output are the same buffer; it cannot work in place");
+  const std::uint64_t width = size_of(request.dtype);
+  const std::uint64_t payload = sum(request.send_counts) * width;
+  if (size_ > 1 && request.input == request.output && payload > 0) {
+    refuse("all_to_all", request.tag,
+           "input and output are the same buffer; it cannot work in place");
   }
   std::vector<Message> sends;
   std::vector<Message> receives;
-  auto* from = static_cast<std::byte*>(const_cast<void*>(input));
-  auto* to = static_cast<std::byte*>(output);
+  auto* from = static_cast<std::byte*>(const_cast<void*>(request.input));
+  auto* to = static_cast<std::byte*>(request.output);
   for (std::size_t peer = 0; peer < n; ++peer) {
-    const std::uint64_t send_bytes = send_counts[peer] * width;
-    const std::uint64_t receive_bytes = receive_counts[peer] * width;
+    const std::uint64_t send_bytes = request.send_counts[peer] * width;
+    const std::uint64_t receive_bytes = request.receive_counts[peer] * width;
     if (send_bytes > 0) sends.push_back({static_cast<int>(peer), from, send_bytes});
     if (receive_bytes > 0) receives.push_back({static_cast<int>(peer), to, receive_bytes});
     if (send_bytes > 0) from += send_bytes;
     if (receive_bytes > 0) to += receive_bytes;
   }
-  const std::uint64_t own = send_counts[static_cast<std::size_t>(rank_)] * width;
-  return start_exchange(record("all_to_all", tag, payload, payload - own), std::move(sends),
-                        std::move(receives), stream);
+  return start_exchange(record("all_to_all", request.tag, payload, bytes_for_others(sends)),
+                        {.sends = sends, .receives = receives, .stream = request.stream});
 }
 
-void BaseCommunicator::check_messages(const char* tag, std::span<const Message> messages) const {
+void BaseCommunicator::check_messages(std::string_view tag,
+                                      std::span<const Message> messages) const {
   for (const auto& message : messages) {
     if (message.peer < 0 || message.peer >= size_) {
       refuse("exchange", tag, formatted("peer = {}, must be in [0, {})", message.peer, size_));
@@ -174,56 +169,43 @@ std::uint64_t BaseCommunicator::bytes_for_others(std::span<const Message> sends)
   return bytes;
 }
 
-WorkPtr BaseCommunicator::exchange(std::span<const Message> sends,
-                                   std::span<const Message> receives, Stream stream,
-                                   const char* tag) {
-  check_messages(tag, sends);
-  check_messages(tag, receives);
+WorkPtr BaseCommunicator::exchange(const Exchange& request) {
+  check_messages(request.tag, request.sends);
+  check_messages(request.tag, request.receives);
   std::uint64_t payload = 0;
-  for (const auto& message : sends) payload += message.bytes;
-  return start_exchange(record("exchange", tag, payload, bytes_for_others(sends)),
-                        {sends.begin(), sends.end()}, {receives.begin(), receives.end()}, stream);
+  for (const auto& message : request.sends) payload += message.bytes;
+  return start_exchange(record("exchange", request.tag, payload, bytes_for_others(request.sends)),
+                        request);
 }
 
-void BaseCommunicator::barrier() {
-  start_barrier(record("barrier", "", 0, 0))->wait();
+void BaseCommunicator::barrier(const Barrier& request) {
+  start_barrier(record("barrier", request.tag, 0, 0))->wait();
 }
 
-std::vector<OwnMessage> take_own_messages(const Call& call, int rank, std::vector<Message>& sends,
-                                          std::vector<Message>& receives) {
-  const auto take_own = [rank](std::vector<Message>& all) {
-    std::vector<Message> own;
-    std::copy_if(all.begin(), all.end(), std::back_inserter(own),
-                 [rank](const Message& m) { return m.peer == rank; });
-    all.erase(
-        std::remove_if(all.begin(), all.end(), [rank](const Message& m) { return m.peer == rank; }),
-        all.end());
-    return own;
-  };
-  const auto from = take_own(sends);
-  const auto to = take_own(receives);
+SortedMessages sort_messages(const Call& call, int rank, const Exchange& request) {
+  SortedMessages sorted;
+  std::vector<Message> from;
+  std::vector<Message> to;
+  for (const Message& m : request.sends) (m.peer == rank ? from : sorted.sends).push_back(m);
+  for (const Message& m : request.receives) (m.peer == rank ? to : sorted.receives).push_back(m);
   if (from.size() != to.size()) {
     fail(ErrorKind::usage, "{}: {} messages to itself, {} receives from itself", call.what,
          from.size(), to.size());
   }
-  std::vector<OwnMessage> own;
   for (std::size_t i = 0; i < from.size(); ++i) {
     if (from[i].bytes != to[i].bytes) {
       fail(ErrorKind::usage, "{}: message {} to itself has {} bytes, its receive {}", call.what, i,
            from[i].bytes, to[i].bytes);
     }
     if (from[i].bytes > 0 && from[i].data != to[i].data) {
-      own.push_back({to[i].data, from[i].data, from[i].bytes});
+      sorted.own.push_back({to[i].data, from[i].data, from[i].bytes});
     }
   }
-  return own;
+  return sorted;
 }
 
-void copy_own_messages(const Call& call, int rank, std::vector<Message>& sends,
-                       std::vector<Message>& receives) {
-  for (const auto& own : take_own_messages(call, rank, sends, receives)) {
-    std::memmove(own.to, own.from, own.bytes);
-  }
+void copy_own(const std::vector<OwnMessage>& messages) {
+  for (const OwnMessage& own : messages) std::memmove(own.to, own.from, own.bytes);
 }
 
 }  // namespace trireme

@@ -1,6 +1,8 @@
 #pragma once
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "comm/communicator.hpp"
@@ -42,46 +44,33 @@ class BaseCommunicator : public Communicator {
 
   [[nodiscard]] const CommOptions& options() const { return options_; }
 
-  WorkPtr all_reduce(const void* input, void* output, std::uint64_t count, DType dtype, ReduceOp op,
-                     Stream stream, const char* tag) final;
-  WorkPtr reduce_scatter(const void* input, void* output, std::uint64_t count, DType dtype,
-                         ReduceOp op, Stream stream, const char* tag) final;
-  WorkPtr all_gather(const void* input, void* output, std::uint64_t count, DType dtype,
-                     Stream stream, const char* tag) final;
-  WorkPtr broadcast(void* data, std::uint64_t count, DType dtype, int root, Stream stream,
-                    const char* tag) final;
-  WorkPtr all_to_all(const void* input, std::span<const std::uint64_t> send_counts, void* output,
-                     std::span<const std::uint64_t> receive_counts, DType dtype, Stream stream,
-                     const char* tag) final;
-  WorkPtr exchange(std::span<const Message> sends, std::span<const Message> receives, Stream stream,
-                   const char* tag) final;
-  void barrier() final;
+  WorkPtr all_reduce(const Reduction& request) final;
+  WorkPtr reduce_scatter(const Reduction& request) final;
+  WorkPtr all_gather(const AllGather& request) final;
+  WorkPtr broadcast(const Broadcast& request) final;
+  WorkPtr all_to_all(const AllToAll& request) final;
+  WorkPtr exchange(const Exchange& request) final;
+  void barrier(const Barrier& request) final;
 
  protected:
   /// True when this backend can combine elements of this type so.
   [[nodiscard]] virtual bool supports(DType dtype, ReduceOp op) const;
 
-  virtual WorkPtr start_all_reduce(Call call, const void* input, void* output, std::uint64_t count,
-                                   DType dtype, ReduceOp op, Stream stream) = 0;
-  virtual WorkPtr start_reduce_scatter(Call call, const void* input, void* output,
-                                       std::uint64_t count, DType dtype, ReduceOp op,
-                                       Stream stream) = 0;
-  virtual WorkPtr start_all_gather(Call call, const void* input, void* output,
-                                   std::uint64_t bytes_per_rank, Stream stream) = 0;
-  virtual WorkPtr start_broadcast(Call call, void* data, std::uint64_t bytes, int root,
-                                  Stream stream) = 0;
-  /// Parts and messages in bytes; those to this rank itself are included.
-  virtual WorkPtr start_exchange(Call call, std::vector<Message> sends,
-                                 std::vector<Message> receives, Stream stream) = 0;
+  virtual WorkPtr start_all_reduce(Call call, const Reduction& request) = 0;
+  virtual WorkPtr start_reduce_scatter(Call call, const Reduction& request) = 0;
+  virtual WorkPtr start_all_gather(Call call, const AllGather& request) = 0;
+  virtual WorkPtr start_broadcast(Call call, const Broadcast& request) = 0;
+  /// Carries out all_to_all too; messages to this rank itself are included.
+  virtual WorkPtr start_exchange(Call call, const Exchange& request) = 0;
   virtual WorkPtr start_barrier(Call call) = 0;
 
  private:
-  [[nodiscard]] Call record(const char* operation, const char* tag, std::uint64_t payload,
+  [[nodiscard]] Call record(const char* operation, std::string_view tag, std::uint64_t payload,
                             std::uint64_t sent) const;
-  [[noreturn]] void refuse(const char* operation, const char* tag, const std::string& why) const;
-  void check_reduction(const char* operation, const char* tag, const void* input,
-                       const void* output, std::uint64_t count, DType dtype, ReduceOp op) const;
-  void check_messages(const char* tag, std::span<const Message> messages) const;
+  [[noreturn]] void refuse(const char* operation, std::string_view tag,
+                           const std::string& why) const;
+  void check_reduction(const char* operation, const Reduction& request) const;
+  void check_messages(std::string_view tag, std::span<const Message> messages) const;
   [[nodiscard]] std::uint64_t bytes_for_others(std::span<const Message> sends) const;
 
   const std::string name_;
@@ -108,13 +97,18 @@ struct OwnMessage {
   std::uint64_t bytes;
 };
 
-/// Takes the messages of `rank` to itself out of both lists; sends and receives match in order.
-/// Throws Error(usage) if their numbers or sizes differ.
-std::vector<OwnMessage> take_own_messages(const Call& call, int rank, std::vector<Message>& sends,
-                                          std::vector<Message>& receives);
+/// An exchange, the messages of this rank to itself apart.
+struct SortedMessages {
+  std::vector<OwnMessage> own;  // those that have anything to copy
+  std::vector<Message> sends;
+  std::vector<Message> receives;
+};
 
-/// take_own_messages, then copies in host memory.
-void copy_own_messages(const Call& call, int rank, std::vector<Message>& sends,
-                       std::vector<Message>& receives);
+/// Sends and receives of `rank` to itself match in order; throws Error(usage) if their numbers or
+/// sizes differ.
+SortedMessages sort_messages(const Call& call, int rank, const Exchange& request);
+
+/// In host memory.
+void copy_own(const std::vector<OwnMessage>& messages);
 
 }  // namespace trireme

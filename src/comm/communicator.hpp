@@ -2,11 +2,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "core/dtype.hpp"
+#include "comm/requests.hpp"
 
 /// Bytes between ranks: one interface, four backends (self, thread, mpi, nccl), chosen at run time.
 ///
@@ -31,13 +30,6 @@
 ///   cutting into buckets give the same bits too (CommOptions::mpi_reduce = library leaves the order
 ///   to MPI).
 namespace trireme {
-
-enum class ReduceOp { sum, max, min };
-
-/// A device stream (cudaStream_t) as an opaque pointer; null on the CPU backends.
-struct Stream {
-  void* handle = nullptr;
-};
 
 /// One pending operation. Destroying an incomplete Work waits for it (the buffers may be in use).
 class Work {
@@ -69,13 +61,6 @@ struct ByteCounters {
   std::uint64_t payload = 0;  // bytes of buffers handed in
 };
 
-/// One message of an exchange. Messages between two ranks match in the order they are listed.
-struct Message {
-  int peer = 0;
-  void* data = nullptr;
-  std::uint64_t bytes = 0;
-};
-
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -88,40 +73,19 @@ class Communicator {
   [[nodiscard]] virtual const std::string& name() const = 0;  // "world", "dp", ...
   [[nodiscard]] virtual const char* backend() const = 0;      // "self", "thread", "mpi", "nccl"
 
-  /// output[i] = op over ranks of input[i].  input, output: `count` elements.
-  [[nodiscard]] virtual WorkPtr all_reduce(const void* input, void* output, std::uint64_t count,
-                                           DType dtype, ReduceOp op, Stream stream = {},
-                                           const char* tag = "") = 0;
+  /// output[i] = op over ranks of input[i], on every rank.
+  [[nodiscard]] virtual WorkPtr all_reduce(const Reduction& request) = 0;
 
-  /// input: size() parts of `count` elements; output: part rank() reduced over ranks.
-  [[nodiscard]] virtual WorkPtr reduce_scatter(const void* input, void* output, std::uint64_t count,
-                                               DType dtype, ReduceOp op, Stream stream = {},
-                                               const char* tag = "") = 0;
+  /// output: part rank() of the input, reduced over ranks.
+  [[nodiscard]] virtual WorkPtr reduce_scatter(const Reduction& request) = 0;
 
-  /// input: `count` elements; output: size() parts of `count`, in rank order.
-  [[nodiscard]] virtual WorkPtr all_gather(const void* input, void* output, std::uint64_t count,
-                                           DType dtype, Stream stream = {},
-                                           const char* tag = "") = 0;
-
-  [[nodiscard]] virtual WorkPtr broadcast(void* data, std::uint64_t count, DType dtype, int root,
-                                          Stream stream = {}, const char* tag = "") = 0;
-
-  /// Part p of input (send_counts[p] elements, parts back to back) goes to rank p; counts may be
-  /// zero and differ.
-  [[nodiscard]] virtual WorkPtr all_to_all(const void* input,
-                                           std::span<const std::uint64_t> send_counts, void* output,
-                                           std::span<const std::uint64_t> receive_counts,
-                                           DType dtype, Stream stream = {},
-                                           const char* tag = "") = 0;
-
-  /// Point to point, all sends and receives of one group started together (no
-  /// order among them can deadlock).
-  [[nodiscard]] virtual WorkPtr exchange(std::span<const Message> sends,
-                                         std::span<const Message> receives, Stream stream = {},
-                                         const char* tag = "") = 0;
+  [[nodiscard]] virtual WorkPtr all_gather(const AllGather& request) = 0;
+  [[nodiscard]] virtual WorkPtr broadcast(const Broadcast& request) = 0;
+  [[nodiscard]] virtual WorkPtr all_to_all(const AllToAll& request) = 0;
+  [[nodiscard]] virtual WorkPtr exchange(const Exchange& request) = 0;
 
   /// Returns when all ranks of the group have called it.
-  virtual void barrier() = 0;
+  virtual void barrier(const Barrier& request = {}) = 0;
 
   /// Collective: ranks of equal color form a group, ordered by (key, rank).
   /// A negative color joins none: null.

@@ -11,13 +11,13 @@ Recorder::Recorder(std::string group, std::size_t length, std::shared_ptr<Activi
       length_(std::max<std::size_t>(length, 1)),
       activity_(std::move(activity)) {}
 
-std::uint64_t Recorder::begin(const char* operation, const char* tag, std::uint64_t payload,
+std::uint64_t Recorder::begin(const char* operation, std::string_view tag, std::uint64_t payload,
                               std::uint64_t sent) {
   const std::lock_guard lock(mutex_);
   ++last_;
   const std::size_t slot = (last_ - 1) % length_;
   if (ring_.size() <= slot) ring_.resize(slot + 1);
-  ring_[slot] = {last_, operation, tag, payload, false};
+  ring_[slot] = {last_, operation, std::string(tag), payload, false};
   ++counters_.operations;
   counters_.payload += payload;
   counters_.sent += sent;

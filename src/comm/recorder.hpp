@@ -2,6 +2,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "comm/communicator.hpp"
@@ -24,7 +25,7 @@ class Recorder {
   Recorder(std::string group, std::size_t length, std::shared_ptr<Activity> activity);
 
   /// Returns the sequence number, from 1.
-  std::uint64_t begin(const char* operation, const char* tag, std::uint64_t payload,
+  std::uint64_t begin(const char* operation, std::string_view tag, std::uint64_t payload,
                       std::uint64_t sent);
   void complete(std::uint64_t sequence);
 

@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <span>
 
-#include "comm/communicator.hpp"
+#include "comm/requests.hpp"
 
 namespace trireme {
 

@@ -45,10 +45,13 @@ void GradBuckets::launch(Bucket& bucket) {
   const std::int64_t begin = registry_.flat_begin(bucket.first);
   const std::int64_t count = registry_.flat_end(bucket.end - 1) - begin;
   const at::Tensor grads = registry_.flat_grad().narrow(0, begin, count);
-  bucket.work =
-      group_.all_reduce(grads.data_ptr(), grads.data_ptr(), static_cast<std::uint64_t>(count),
-                        to_dtype(grads.scalar_type()), ReduceOp::sum,
-                        current_stream(grads.device()), bucket.tag.c_str());
+  bucket.work = group_.all_reduce({.input = grads.data_ptr(),
+                                   .output = grads.data_ptr(),
+                                   .count = static_cast<std::uint64_t>(count),
+                                   .dtype = to_dtype(grads.scalar_type()),
+                                   .op = ReduceOp::sum,
+                                   .stream = current_stream(grads.device()),
+                                   .tag = bucket.tag});
   ++next_launch_;
 }
 

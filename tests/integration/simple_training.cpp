@@ -4,6 +4,7 @@
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/save/save.hpp"
 #include "comm/factory.hpp"
+#include "comm/scalars.hpp"
 #include "core/files/hdf5.hpp"
 #include "core/process/run_main.hpp"
 #include "data/loader.hpp"
@@ -63,8 +64,7 @@ int main(int argc, char** argv) {
       // Forward, backward with gradients on their way meanwhile, clip, update.
       const UpdateResult result = step.run(batches, targets, number, number, lr);
 
-      double loss_sum = result.loss_sum;
-      data_group.all_reduce(&loss_sum, &loss_sum, 1, DType::f64, ReduceOp::sum)->wait();
+      const double loss_sum = all_reduce_value(data_group, result.loss_sum, ReduceOp::sum, "loss");
       if (world->rank() == 0)
         std::cout << "step " << number << " loss " << loss_sum / static_cast<double>(targets)
                   << std::endl;

@@ -33,17 +33,22 @@ TEST(MpiLibraryPath, ReducesAsTheOrderedPath) {
         const Bytes input = whole_values(library->rank(), n * count, dtype);
         Bytes whole = input;
         Bytes expected(input.size());
-        library->all_reduce(whole.data(), whole.data(), n * count, dtype, op)->wait();
-        ordered->all_reduce(input.data(), expected.data(), n * count, dtype, op)->wait();
+        Reduction request{input.data(), expected.data(), n * count, dtype, op};
+        ordered->all_reduce(request)->wait();
+        request.input = request.output = whole.data();
+        library->all_reduce(request)->wait();
         ASSERT_EQ(whole, expected) << dtype_name(dtype);
 
         Bytes part(count * size_of(dtype));
-        library->reduce_scatter(input.data(), part.data(), count, dtype, op)->wait();
+        request = {input.data(), part.data(), count, dtype, op};
+        library->reduce_scatter(request)->wait();
         EXPECT_TRUE(std::equal(part.begin(), part.end(),
                                expected.begin() + static_cast<std::ptrdiff_t>(me * part.size())));
         Bytes in_place = input;
         std::byte* own = in_place.data() + me * part.size();
-        library->reduce_scatter(in_place.data(), own, count, dtype, op)->wait();
+        request.input = in_place.data();
+        request.output = own;
+        library->reduce_scatter(request)->wait();
         EXPECT_TRUE(std::equal(part.begin(), part.end(), own));
       }
     }
@@ -58,7 +63,7 @@ TEST(MpiCommunicator, MissingRankTimesOut) {
     float x = 1;
     if (world->rank() == 1) {
       try {
-        world->all_reduce(&x, &x, 1, DType::f32, ReduceOp::sum, {}, "loss")->wait();
+        world->all_reduce(f32_sum(&x, &x, 1, "loss"))->wait();
         ADD_FAILURE() << "no timeout";
       } catch (const Error& e) {
         EXPECT_EQ(e.kind(), ErrorKind::comm);
@@ -79,8 +84,7 @@ TEST(MpiCommunicator, DifferentSizesAreNamed) {
     std::vector<float> data(10);
     const std::uint64_t count = world->rank() == 0 ? 10 : 9;
     try {
-      world->all_reduce(data.data(), data.data(), count, DType::f32, ReduceOp::sum, {}, "loss")
-          ->wait();
+      world->all_reduce(f32_sum(data.data(), data.data(), count, "loss"))->wait();
       ADD_FAILURE() << "no error";
     } catch (const Error& e) {
       EXPECT_NE(std::string(e.what()).find("all_reduce 'loss'"), std::string::npos) << e.what();
@@ -100,20 +104,26 @@ TEST(DISABLED_Huge, MessagesPastTwoToThe31Elements) {
       return static_cast<std::uint8_t>(i % 101 + i / (kCount / 7));
     };
     for (std::uint64_t i = 0; i < kCount; ++i) data[i] = fill(i);
-    world->all_reduce(data.data(), data.data(), kCount, DType::u8, ReduceOp::sum)->wait();
+    world
+        ->all_reduce({.input = data.data(),
+                      .output = data.data(),
+                      .count = kCount,
+                      .dtype = DType::u8,
+                      .op = ReduceOp::sum})
+        ->wait();
     for (std::uint64_t i = 0; i < kCount; ++i) {
       ASSERT_EQ(data[i], static_cast<std::uint8_t>(fill(i) * world->size())) << i;
     }
     if (world->rank() != 0) std::fill(data.begin(), data.end(), std::uint8_t{0});
-    world->broadcast(data.data(), kCount, DType::u8, 0)->wait();
+    world->broadcast({.data = data.data(), .count = kCount, .dtype = DType::u8, .root = 0})->wait();
     EXPECT_EQ(data[kCount - 1], static_cast<std::uint8_t>(fill(kCount - 1) * world->size()));
     if (reduce == MpiReduce::library) continue;
     if (world->size() < 2) continue;
     if (world->rank() == 0)
-      world->exchange(std::array{Message{1, data.data(), kCount}}, {})->wait();
+      world->exchange({.sends = std::array{Message{1, data.data(), kCount}}})->wait();
     if (world->rank() == 1) {
       std::vector<std::uint8_t> in(kCount);
-      world->exchange({}, std::array{Message{0, in.data(), kCount}})->wait();
+      world->exchange({.receives = std::array{Message{0, in.data(), kCount}}})->wait();
       EXPECT_EQ(in, data);
     }
   }

@@ -47,7 +47,11 @@ Row measure(Communicator& world, std::uint64_t count, double poll_s, int repeats
   double checksum = 0;
   Row row;
   const auto start = [&] {
-    return world.all_reduce(data.data(), data.data(), count, DType::f32, ReduceOp::max);
+    return world.all_reduce({.input = data.data(),
+                             .output = data.data(),
+                             .count = count,
+                             .dtype = DType::f32,
+                             .op = ReduceOp::max});
   };
   const auto mpi = [&] {
     MPI_Allreduce(MPI_IN_PLACE, data.data(), static_cast<int>(count), MPI_FLOAT, MPI_MAX,

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/scalars.hpp"
 #include "comm/thread/thread_world.hpp"
 #include "objective/cross_entropy.hpp"
 #include "optim/optimizer.hpp"
@@ -146,8 +147,7 @@ inline Trace train_rank(Communicator& world, const Layout& layout, const Shape& 
     const std::int64_t targets = targets_of_update(shape, first);
     const UpdateResult result =
         step.run(share_of(layout, shape, world.rank(), first), targets, i, i, training.lr);
-    double loss = result.loss_sum;
-    group.all_reduce(&loss, &loss, 1, DType::f64, ReduceOp::sum, {}, "loss")->wait();
+    const double loss = all_reduce_value(group, result.loss_sum, ReduceOp::sum, "loss");
     trace.losses.push_back(loss / static_cast<double>(targets));
     trace.norms.push_back(result.grad_norm);
     trace.grads.push_back(registry.flat_grad().clone());

@@ -12,7 +12,7 @@ void Activity::set_phase(const char* phase) {
   now_.phase = phase;
 }
 
-void Activity::begin(const std::string& group, const char* operation, const std::string& tag,
+void Activity::begin(const std::string& group, const char* operation, std::string_view tag,
                      std::uint64_t sequence) {
   const std::lock_guard lock(mutex_);
   ++now_.operations;

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 #include "core/timer.hpp"
 
@@ -26,7 +27,7 @@ class Activity {
  public:
   void set_step(std::int64_t step);
   void set_phase(const char* phase);
-  void begin(const std::string& group, const char* operation, const std::string& tag,
+  void begin(const std::string& group, const char* operation, std::string_view tag,
              std::uint64_t sequence);
   void complete(const std::string& group, std::uint64_t sequence);
   void set_waiting(bool waiting);

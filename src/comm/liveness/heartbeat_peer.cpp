@@ -9,6 +9,7 @@
 #include <sstream>
 #include <thread>
 
+#include "comm/scalars.hpp"
 #include "core/error.hpp"
 
 namespace trireme::heartbeat {
@@ -31,7 +32,13 @@ Invitation share_invitation(Communicator& world, const Invitation& mine) {
     filled.resize(text.size(), '\0');
     text = filled;
   }
-  world.broadcast(text.data(), text.size(), DType::u8, 0, {}, "heartbeat address")->wait();
+  world
+      .broadcast({.data = text.data(),
+                  .count = text.size(),
+                  .dtype = DType::u8,
+                  .root = 0,
+                  .tag = "heartbeat address"})
+      ->wait();
   Invitation invitation;
   std::istringstream in(text.substr(0, text.find('\0')));
   in >> invitation.cookie >> invitation.port;
@@ -186,9 +193,7 @@ void connect_all(Communicator& world, const LaunchInfo& launch, double connect_s
   std::string problem = rank == 0 ? accept_all(listener, invitation, host, connect_s, peers)
                                   : join(invitation, rank, host, connect_s, peers[0]);
   const std::int32_t good = problem.empty() ? 1 : 0;
-  std::int32_t all_good = 0;
-  world.all_reduce(&good, &all_good, 1, DType::i32, ReduceOp::min, {}, "heartbeat ready")->wait();
-  if (all_good == 1) return;
+  if (all_reduce_value(world, good, ReduceOp::min, "heartbeat ready") == 1) return;
   if (problem.empty()) problem = "another rank could not connect";
   fail(ErrorKind::comm, "heartbeat of rank {}: {}", rank, problem);
 }

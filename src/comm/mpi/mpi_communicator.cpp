@@ -21,7 +21,7 @@ class MpiCommunicator final : public P2PCommunicator {
   std::unique_ptr<Communicator> split(int color, int key, const std::string& name) override {
     // MPI_Comm_split blocks without driving our operations: first make sure that nobody of this
     // group still needs us.
-    barrier();
+    barrier({});
     MPI_Comm raw = MPI_COMM_NULL;
     check_mpi(MPI_Comm_split(mpi_->comm(), color < 0 ? MPI_UNDEFINED : color, key, &raw),
               formatted("MPI_Comm_split of {} into {}", this->name(), name));
@@ -35,24 +35,18 @@ class MpiCommunicator final : public P2PCommunicator {
   }
 
  protected:
-  WorkPtr start_all_reduce(Call call, const void* input, void* output, std::uint64_t count,
-                           DType dtype, ReduceOp op, Stream stream) override {
-    if (options().mpi_reduce == MpiReduce::ordered || count == 0) {
-      return P2PCommunicator::start_all_reduce(std::move(call), input, output, count, dtype, op,
-                                               stream);
+  WorkPtr start_all_reduce(Call call, const Reduction& request) override {
+    if (options().mpi_reduce == MpiReduce::ordered || request.count == 0) {
+      return P2PCommunicator::start_all_reduce(std::move(call), request);
     }
-    return launch(std::move(call),
-                  make_library_all_reduce(mpi_->comm(), input, output, count, dtype, op));
+    return launch(std::move(call), make_library_all_reduce(mpi_->comm(), request));
   }
 
-  WorkPtr start_reduce_scatter(Call call, const void* input, void* output, std::uint64_t count,
-                               DType dtype, ReduceOp op, Stream stream) override {
-    if (options().mpi_reduce == MpiReduce::ordered || count == 0) {
-      return P2PCommunicator::start_reduce_scatter(std::move(call), input, output, count, dtype, op,
-                                                   stream);
+  WorkPtr start_reduce_scatter(Call call, const Reduction& request) override {
+    if (options().mpi_reduce == MpiReduce::ordered || request.count == 0) {
+      return P2PCommunicator::start_reduce_scatter(std::move(call), request);
     }
-    return launch(std::move(call),
-                  make_library_reduce_scatter(mpi_->comm(), input, output, count, dtype, op));
+    return launch(std::move(call), make_library_reduce_scatter(mpi_->comm(), request));
   }
 
  private:

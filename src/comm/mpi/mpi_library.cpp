@@ -104,39 +104,39 @@ class LibraryOperation final : public Operation {
 
 }  // namespace
 
-std::unique_ptr<Operation> make_library_all_reduce(MPI_Comm comm, const void* input, void* output,
-                                                   std::uint64_t count, DType dtype, ReduceOp op) {
+std::unique_ptr<Operation> make_library_all_reduce(MPI_Comm comm, const Reduction& request) {
   auto operation = std::make_unique<LibraryOperation>();
-  const std::uint64_t width = size_of(dtype);
-  for (std::uint64_t begin = 0; begin < count; begin += kMaxCount) {
-    const int n = static_cast<int>(std::min(kMaxCount, count - begin));
-    const auto* from = static_cast<const std::byte*>(input) + begin * width;
-    auto* to = static_cast<std::byte*>(output) + begin * width;
-    check_mpi(MPI_Iallreduce(from == to ? MPI_IN_PLACE : from, to, n, mpi_type(dtype),
-                             mpi_op(dtype, op), comm, operation->add()),
+  const std::uint64_t width = size_of(request.dtype);
+  for (std::uint64_t begin = 0; begin < request.count; begin += kMaxCount) {
+    const int n = static_cast<int>(std::min(kMaxCount, request.count - begin));
+    const auto* from = static_cast<const std::byte*>(request.input) + begin * width;
+    auto* to = static_cast<std::byte*>(request.output) + begin * width;
+    check_mpi(MPI_Iallreduce(from == to ? MPI_IN_PLACE : from, to, n, mpi_type(request.dtype),
+                             mpi_op(request.dtype, request.op), comm, operation->add()),
               "MPI_Iallreduce");
   }
   return operation;
 }
 
-std::unique_ptr<Operation> make_library_reduce_scatter(MPI_Comm comm, const void* input,
-                                                       void* output, std::uint64_t count,
-                                                       DType dtype, ReduceOp op) {
+std::unique_ptr<Operation> make_library_reduce_scatter(MPI_Comm comm, const Reduction& request) {
   auto operation = std::make_unique<LibraryOperation>();
   int size = 1;
   int rank = 0;
   check_mpi(MPI_Comm_size(comm, &size), "MPI_Comm_size");
   check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
   const auto ranks = static_cast<std::uint64_t>(size);
-  const std::uint64_t width = size_of(dtype);
-  const auto* parts = static_cast<const std::byte*>(input);
-  auto* result = static_cast<std::byte*>(output);
+  const std::uint64_t width = size_of(request.dtype);
+  const std::uint64_t count = request.count;
+  const MPI_Datatype type = mpi_type(request.dtype);
+  const MPI_Op op = mpi_op(request.dtype, request.op);
+  const auto* parts = static_cast<const std::byte*>(request.input);
+  auto* result = static_cast<std::byte*>(request.output);
   const std::uint64_t step =
       kMaxCount / ranks;  // the library may add up the counts of all ranks in an int
   const bool overlaps = result == parts + static_cast<std::uint64_t>(rank) * count * width;
   if (!overlaps && count <= step) {
-    check_mpi(MPI_Ireduce_scatter_block(parts, result, static_cast<int>(count), mpi_type(dtype),
-                                        mpi_op(dtype, op), comm, operation->add()),
+    check_mpi(MPI_Ireduce_scatter_block(parts, result, static_cast<int>(count), type, op, comm,
+                                        operation->add()),
               "MPI_Ireduce_scatter_block");
     return operation;
   }
@@ -151,10 +151,9 @@ std::unique_ptr<Operation> make_library_reduce_scatter(MPI_Comm comm, const void
     for (std::uint64_t p = 0; p < ranks; ++p, filled += n * width) {
       std::memcpy(copy.data() + filled, parts + (p * count + begin) * width, n * width);
     }
-    check_mpi(
-        MPI_Ireduce_scatter_block(copy.data() + piece, result + begin * width, static_cast<int>(n),
-                                  mpi_type(dtype), mpi_op(dtype, op), comm, operation->add()),
-        "MPI_Ireduce_scatter_block");
+    check_mpi(MPI_Ireduce_scatter_block(copy.data() + piece, result + begin * width,
+                                        static_cast<int>(n), type, op, comm, operation->add()),
+              "MPI_Ireduce_scatter_block");
   }
   return operation;
 }

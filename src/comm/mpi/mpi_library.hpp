@@ -10,12 +10,7 @@
 /// kept to measure against.
 namespace trireme {
 
-std::unique_ptr<Operation> make_library_all_reduce(MPI_Comm comm, const void* input, void* output,
-                                                   std::uint64_t count, DType dtype, ReduceOp op);
-
-/// input: size parts of `count` elements.
-std::unique_ptr<Operation> make_library_reduce_scatter(MPI_Comm comm, const void* input,
-                                                       void* output, std::uint64_t count,
-                                                       DType dtype, ReduceOp op);
+std::unique_ptr<Operation> make_library_all_reduce(MPI_Comm comm, const Reduction& request);
+std::unique_ptr<Operation> make_library_reduce_scatter(MPI_Comm comm, const Reduction& request);
 
 }  // namespace trireme

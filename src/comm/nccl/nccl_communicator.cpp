@@ -108,7 +108,13 @@ class NcclCommunicator final : public BaseCommunicator {
     ncclUniqueId id{};
     if (rank() == 0)
       check_nccl(api_, api_.get_unique_id(&id), "ncclGetUniqueId of group " + name());
-    bootstrap_->broadcast(id.internal, sizeof id.internal, DType::u8, 0, {}, "NCCL id")->wait();
+    bootstrap_
+        ->broadcast({.data = id.internal,
+                     .count = sizeof id.internal,
+                     .dtype = DType::u8,
+                     .root = 0,
+                     .tag = "NCCL id"})
+        ->wait();
     check_cuda(api_, api_.set_device(context_->device),
                formatted("cudaSetDevice {}", context_->device));
     check_nccl(api_, api_.comm_init_rank(&comm_, size(), id, rank()),
@@ -142,60 +148,60 @@ class NcclCommunicator final : public BaseCommunicator {
     return BaseCommunicator::supports(dtype, op) && nccl_type(dtype).has_value();
   }
 
-  WorkPtr start_all_reduce(Call call, const void* input, void* output, std::uint64_t count,
-                           DType dtype, ReduceOp op, Stream stream) override {
-    return launch(std::move(call), stream, [&](const Call& now) {
-      if (size() == 1) return copy(now, output, input, count * size_of(dtype));
+  WorkPtr start_all_reduce(Call call, const Reduction& request) override {
+    return launch(std::move(call), request.stream, [&](const Call& now) {
+      if (size() == 1) return copy(now, request.output, request.input, request.bytes());
+      check_nccl(
+          api_,
+          api_.all_reduce(request.input, request.output, request.count, *nccl_type(request.dtype),
+                          nccl_op(request.op), comm_, stream_.get()),
+          now.what);
+    });
+  }
+
+  WorkPtr start_reduce_scatter(Call call, const Reduction& request) override {
+    return launch(std::move(call), request.stream, [&](const Call& now) {
+      if (size() == 1) return copy(now, request.output, request.input, request.bytes());
+      check_nccl(
+          api_,
+          api_.reduce_scatter(request.input, request.output, request.count,
+                              *nccl_type(request.dtype), nccl_op(request.op), comm_, stream_.get()),
+          now.what);
+    });
+  }
+
+  WorkPtr start_all_gather(Call call, const AllGather& request) override {
+    return launch(std::move(call), request.stream, [&](const Call& now) {
+      if (size() == 1) return copy(now, request.output, request.input, request.bytes());
       check_nccl(api_,
-                 api_.all_reduce(input, output, count, *nccl_type(dtype), nccl_op(op), comm_,
+                 api_.all_gather(request.input, request.output, request.bytes(), ncclUint8, comm_,
                                  stream_.get()),
                  now.what);
     });
   }
 
-  WorkPtr start_reduce_scatter(Call call, const void* input, void* output, std::uint64_t count,
-                               DType dtype, ReduceOp op, Stream stream) override {
-    return launch(std::move(call), stream, [&](const Call& now) {
-      if (size() == 1) return copy(now, output, input, count * size_of(dtype));
-      check_nccl(api_,
-                 api_.reduce_scatter(input, output, count, *nccl_type(dtype), nccl_op(op), comm_,
-                                     stream_.get()),
-                 now.what);
-    });
-  }
-
-  WorkPtr start_all_gather(Call call, const void* input, void* output, std::uint64_t bytes_per_rank,
-                           Stream stream) override {
-    return launch(std::move(call), stream, [&](const Call& now) {
-      if (size() == 1) return copy(now, output, input, bytes_per_rank);
-      check_nccl(api_,
-                 api_.all_gather(input, output, bytes_per_rank, ncclUint8, comm_, stream_.get()),
-                 now.what);
-    });
-  }
-
-  WorkPtr start_broadcast(Call call, void* data, std::uint64_t bytes, int root,
-                          Stream stream) override {
-    return launch(std::move(call), stream, [&](const Call& now) {
+  WorkPtr start_broadcast(Call call, const Broadcast& request) override {
+    return launch(std::move(call), request.stream, [&](const Call& now) {
       if (size() == 1) return;
-      check_nccl(api_, api_.broadcast(data, data, bytes, ncclUint8, root, comm_, stream_.get()),
+      check_nccl(api_,
+                 api_.broadcast(request.data, request.data, request.bytes(), ncclUint8,
+                                request.root, comm_, stream_.get()),
                  now.what);
     });
   }
 
-  WorkPtr start_exchange(Call call, std::vector<Message> sends, std::vector<Message> receives,
-                         Stream stream) override {
-    const auto own = take_own_messages(call, rank(), sends, receives);
-    return launch(std::move(call), stream, [&](const Call& now) {
-      for (const auto& message : own) copy(now, message.to, message.from, message.bytes);
+  WorkPtr start_exchange(Call call, const Exchange& request) override {
+    const SortedMessages sorted = sort_messages(call, rank(), request);
+    return launch(std::move(call), request.stream, [&](const Call& now) {
+      for (const auto& own : sorted.own) copy(now, own.to, own.from, own.bytes);
       if (size() == 1) return;
       check_nccl(api_, api_.group_start(), now.what);
       ncclResult_t result = ncclSuccess;  // the group must be closed whatever happens in it
       const auto note = [&](ncclResult_t code) { result = result == ncclSuccess ? code : result; };
-      for (const auto& m : sends) {
+      for (const auto& m : sorted.sends) {
         if (m.bytes > 0) note(api_.send(m.data, m.bytes, ncclUint8, m.peer, comm_, stream_.get()));
       }
-      for (const auto& m : receives) {
+      for (const auto& m : sorted.receives) {
         if (m.bytes > 0) note(api_.recv(m.data, m.bytes, ncclUint8, m.peer, comm_, stream_.get()));
       }
       note(api_.group_end());
@@ -280,7 +286,13 @@ std::vector<GpuUse> gather_gpus(const NcclApi& api, const LaunchInfo& launch, in
     bus_id(api, i).copy(text.data(), text.size() - 1);
   }
   std::vector<PackedUse> all(static_cast<std::size_t>(bootstrap.size()));
-  bootstrap.all_gather(&mine, all.data(), sizeof mine, DType::u8, {}, "GPU bus ids")->wait();
+  bootstrap
+      .all_gather({.input = &mine,
+                   .output = all.data(),
+                   .count = sizeof mine,
+                   .dtype = DType::u8,
+                   .tag = "GPU bus ids"})
+      ->wait();
   std::vector<GpuUse> uses;
   for (const auto& packed : all) {
     GpuUse use{packed.node, packed.hostname.data(), packed.used.data(), {}};

@@ -27,7 +27,13 @@ SplitGroup agree_on_split(Communicator& parent, int color, int key) {
   const std::array<std::int32_t, 2> mine{color, key};
   std::vector<Choice> all(n);
   static_assert(sizeof(Choice) == 2 * sizeof(std::int32_t));
-  parent.all_gather(mine.data(), all.data(), 2, DType::i32, {}, "split")->wait();
+  parent
+      .all_gather({.input = mine.data(),
+                   .output = all.data(),
+                   .count = 2,
+                   .dtype = DType::i32,
+                   .tag = "split"})
+      ->wait();
   SplitGroup group;
   if (color < 0) return group;
   for (int r = 0; r < parent.size(); ++r) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <deque>
+#include <vector>
 
 #include "comm/reduce.hpp"
 
@@ -17,8 +18,8 @@ bool drain(std::vector<TransferPtr>& transfers) {
 
 class FlatExchange final : public Operation {
  public:
-  FlatExchange(Transport& transport, TagPair tags, const std::vector<Message>& sends,
-               const std::vector<Message>& receives) {
+  FlatExchange(Transport& transport, TagPair tags, std::span<const Message> sends,
+               std::span<const Message> receives) {
     for (const auto& m : receives) {
       transfers_.push_back(transport.receive(m.peer, tags.first, m.data, m.bytes));
     }
@@ -35,20 +36,19 @@ class FlatExchange final : public Operation {
 
 class SmallAllReduce final : public Operation {
  public:
-  SmallAllReduce(Transport& transport, TagPair tags, const void* input, void* output,
-                 std::uint64_t count, DType dtype, ReduceOp op)
-      : output_(output), count_(count), dtype_(dtype), op_(op) {
+  SmallAllReduce(Transport& transport, TagPair tags, const Reduction& request)
+      : output_(request.output), count_(request.count), dtype_(request.dtype), op_(request.op) {
     const auto n = static_cast<std::size_t>(transport.size());
-    const std::uint64_t bytes = count * size_of(dtype);
+    const std::uint64_t bytes = request.bytes();
     scratch_.resize(n * bytes);
     inputs_.resize(n);
     for (int peer = 0; peer < transport.size(); ++peer) {
       const auto index = static_cast<std::size_t>(peer);
       std::byte* slot = scratch_.data() + index * bytes;
-      inputs_[index] = peer == transport.rank() ? input : slot;
+      inputs_[index] = peer == transport.rank() ? request.input : slot;
       if (peer == transport.rank()) continue;
       transfers_.push_back(transport.receive(peer, tags.first, slot, bytes));
-      transfers_.push_back(transport.send(peer, tags.first, input, bytes));
+      transfers_.push_back(transport.send(peer, tags.first, request.input, bytes));
     }
   }
 
@@ -68,9 +68,9 @@ class SmallAllReduce final : public Operation {
   ReduceOp op_;
 };
 
-class Barrier final : public Operation {
+class DisseminationBarrier final : public Operation {
  public:
-  Barrier(Transport& transport, TagPair tags) : transport_(transport), tags_(tags) {}
+  DisseminationBarrier(Transport& transport, TagPair tags) : transport_(transport), tags_(tags) {}
 
   bool advance() override {
     while (drain(transfers_)) {
@@ -94,15 +94,16 @@ class Barrier final : public Operation {
 
 class TreeBroadcast final : public Operation {
  public:
-  TreeBroadcast(Transport& transport, TagPair tags, void* data, std::uint64_t bytes, int root,
+  TreeBroadcast(Transport& transport, TagPair tags, const Broadcast& request,
                 SegmentedOptions options)
       : transport_(transport),
         tag_(tags.first),
-        data_(static_cast<std::byte*>(data)),
-        bytes_(bytes),
+        data_(static_cast<std::byte*>(request.data)),
+        bytes_(request.bytes()),
         chunk_(options.chunk_bytes),
         window_(static_cast<std::size_t>(options.chunks_in_flight)) {
     const int n = transport.size();
+    const int root = request.root;
     const int me = (transport.rank() + n - root) % n;  // relative to the root
     int bit = 1;
     while (bit < n && (me & bit) == 0) bit *= 2;
@@ -154,25 +155,23 @@ class TreeBroadcast final : public Operation {
 }  // namespace
 
 std::unique_ptr<Operation> make_flat_exchange(Transport& transport, TagPair tags,
-                                              const std::vector<Message>& sends,
-                                              const std::vector<Message>& receives) {
+                                              std::span<const Message> sends,
+                                              std::span<const Message> receives) {
   return std::make_unique<FlatExchange>(transport, tags, sends, receives);
 }
 
 std::unique_ptr<Operation> make_small_all_reduce(Transport& transport, TagPair tags,
-                                                 const void* input, void* output,
-                                                 std::uint64_t count, DType dtype, ReduceOp op) {
-  return std::make_unique<SmallAllReduce>(transport, tags, input, output, count, dtype, op);
+                                                 const Reduction& request) {
+  return std::make_unique<SmallAllReduce>(transport, tags, request);
 }
 
 std::unique_ptr<Operation> make_barrier(Transport& transport, TagPair tags) {
-  return std::make_unique<Barrier>(transport, tags);
+  return std::make_unique<DisseminationBarrier>(transport, tags);
 }
 
-std::unique_ptr<Operation> make_tree_broadcast(Transport& transport, TagPair tags, void* data,
-                                               std::uint64_t bytes, int root,
-                                               SegmentedOptions options) {
-  return std::make_unique<TreeBroadcast>(transport, tags, data, bytes, root, options);
+std::unique_ptr<Operation> make_tree_broadcast(Transport& transport, TagPair tags,
+                                               const Broadcast& request, SegmentedOptions options) {
+  return std::make_unique<TreeBroadcast>(transport, tags, request, options);
 }
 
 }  // namespace trireme

@@ -1,7 +1,6 @@
 #pragma once
-#include <functional>
 #include <memory>
-#include <vector>
+#include <span>
 
 #include "comm/communicator.hpp"
 #include "comm/p2p/engine.hpp"
@@ -24,16 +23,15 @@ struct TagPair {
   int second = 0;
 };
 
-/// Messages that are all started at once; `finish` runs when all are done.
+/// Messages that are all started at once; complete when all are done.
 std::unique_ptr<Operation> make_flat_exchange(Transport& transport, TagPair tags,
-                                              const std::vector<Message>& sends,
-                                              const std::vector<Message>& receives);
+                                              std::span<const Message> sends,
+                                              std::span<const Message> receives);
 
-/// Every rank sends its whole buffer to every other and reduces by itself:
-/// one latency, for small buffers.
+/// Every rank sends its whole buffer to every other and reduces by itself: one latency, for small
+/// buffers.
 std::unique_ptr<Operation> make_small_all_reduce(Transport& transport, TagPair tags,
-                                                 const void* input, void* output,
-                                                 std::uint64_t count, DType dtype, ReduceOp op);
+                                                 const Reduction& request);
 
 struct SegmentedOptions {
   std::uint64_t chunk_bytes = 0;
@@ -43,20 +41,17 @@ struct SegmentedOptions {
 /// all_reduce: each rank owns a part, reduces it chunk by chunk and sends the results back while
 /// later chunks arrive.
 std::unique_ptr<Operation> make_segmented_all_reduce(Transport& transport, TagPair tags,
-                                                     const void* input, void* output,
-                                                     std::uint64_t count, DType dtype, ReduceOp op,
+                                                     const Reduction& request,
                                                      SegmentedOptions options);
 
-/// reduce_scatter: the same without sending results; `count` elements per rank.
+/// reduce_scatter: the same without sending results.
 std::unique_ptr<Operation> make_segmented_reduce_scatter(Transport& transport, TagPair tags,
-                                                         const void* input, void* output,
-                                                         std::uint64_t count, DType dtype,
-                                                         ReduceOp op, SegmentedOptions options);
+                                                         const Reduction& request,
+                                                         SegmentedOptions options);
 
-/// Binomial tree from `root`; chunks are passed on as they arrive.
-std::unique_ptr<Operation> make_tree_broadcast(Transport& transport, TagPair tags, void* data,
-                                               std::uint64_t bytes, int root,
-                                               SegmentedOptions options);
+/// Binomial tree from the root; chunks are passed on as they arrive.
+std::unique_ptr<Operation> make_tree_broadcast(Transport& transport, TagPair tags,
+                                               const Broadcast& request, SegmentedOptions options);
 
 /// Dissemination: ceil(log2 n) rounds of empty messages.
 std::unique_ptr<Operation> make_barrier(Transport& transport, TagPair tags);

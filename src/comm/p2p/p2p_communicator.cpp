@@ -31,62 +31,53 @@ WorkPtr P2PCommunicator::launch(Call call, std::unique_ptr<Operation> operation)
   return Engine::start(engine_, transport_, std::move(call), std::move(operation));
 }
 
-WorkPtr P2PCommunicator::start_all_reduce(Call call, const void* input, void* output,
-                                          std::uint64_t count, DType dtype, ReduceOp op, Stream) {
-  if (count == 0) return launch(std::move(call), nullptr);
+WorkPtr P2PCommunicator::start_all_reduce(Call call, const Reduction& request) {
+  if (request.count == 0) return launch(std::move(call), nullptr);
   const TagPair pair = next_tags();
-  const std::uint64_t bytes = count * size_of(dtype);
-  const bool small = bytes * static_cast<std::uint64_t>(size()) <= kSmallBytes;
-  auto operation = small ? make_small_all_reduce(*transport_, pair, input, output, count, dtype, op)
-                         : make_segmented_all_reduce(*transport_, pair, input, output, count, dtype,
-                                                     op, segmented());
+  const bool small = request.bytes() * static_cast<std::uint64_t>(size()) <= kSmallBytes;
+  auto operation = small ? make_small_all_reduce(*transport_, pair, request)
+                         : make_segmented_all_reduce(*transport_, pair, request, segmented());
   return launch(std::move(call), std::move(operation));
 }
 
-WorkPtr P2PCommunicator::start_reduce_scatter(Call call, const void* input, void* output,
-                                              std::uint64_t count, DType dtype, ReduceOp op,
-                                              Stream) {
-  if (count == 0) return launch(std::move(call), nullptr);
-  auto operation = make_segmented_reduce_scatter(*transport_, next_tags(), input, output, count,
-                                                 dtype, op, segmented());
-  return launch(std::move(call), std::move(operation));
+WorkPtr P2PCommunicator::start_reduce_scatter(Call call, const Reduction& request) {
+  if (request.count == 0) return launch(std::move(call), nullptr);
+  return launch(std::move(call),
+                make_segmented_reduce_scatter(*transport_, next_tags(), request, segmented()));
 }
 
-WorkPtr P2PCommunicator::start_all_gather(Call call, const void* input, void* output,
-                                          std::uint64_t bytes_per_rank, Stream) {
-  if (bytes_per_rank == 0) return launch(std::move(call), nullptr);
+WorkPtr P2PCommunicator::start_all_gather(Call call, const AllGather& request) {
+  const std::uint64_t bytes = request.bytes();
+  if (bytes == 0) return launch(std::move(call), nullptr);
   std::vector<Message> sends;
   std::vector<Message> receives;
-  auto* parts = static_cast<std::byte*>(output);
-  const auto own = static_cast<std::uint64_t>(rank()) * bytes_per_rank;
-  if (parts + own != input) std::memcpy(parts + own, input, bytes_per_rank);
+  auto* parts = static_cast<std::byte*>(request.output);
+  std::byte* const own = parts + static_cast<std::uint64_t>(rank()) * bytes;
+  if (own != request.input) std::memcpy(own, request.input, bytes);
   // Start with the next rank, so that not everyone sends to rank 0 first.
   for (int step = 1; step < size(); ++step) {
     const int to = (rank() + step) % size();
     const int from = (rank() + size() - step) % size();
-    sends.push_back({to, parts + own, bytes_per_rank});
-    receives.push_back(
-        {from, parts + static_cast<std::uint64_t>(from) * bytes_per_rank, bytes_per_rank});
+    sends.push_back({to, own, bytes});
+    receives.push_back({from, parts + static_cast<std::uint64_t>(from) * bytes, bytes});
   }
-  auto operation = make_flat_exchange(*transport_, next_tags(), sends, receives);
-  return launch(std::move(call), std::move(operation));
+  return launch(std::move(call), make_flat_exchange(*transport_, next_tags(), sends, receives));
 }
 
-WorkPtr P2PCommunicator::start_broadcast(Call call, void* data, std::uint64_t bytes, int root,
-                                         Stream) {
-  if (bytes == 0) return launch(std::move(call), nullptr);
-  auto operation = make_tree_broadcast(*transport_, next_tags(), data, bytes, root, segmented());
-  return launch(std::move(call), std::move(operation));
+WorkPtr P2PCommunicator::start_broadcast(Call call, const Broadcast& request) {
+  if (request.count == 0) return launch(std::move(call), nullptr);
+  return launch(std::move(call),
+                make_tree_broadcast(*transport_, next_tags(), request, segmented()));
 }
 
-WorkPtr P2PCommunicator::start_exchange(Call call, std::vector<Message> sends,
-                                        std::vector<Message> receives, Stream) {
-  copy_own_messages(call, rank(), sends, receives);
+WorkPtr P2PCommunicator::start_exchange(Call call, const Exchange& request) {
+  const SortedMessages sorted = sort_messages(call, rank(), request);
+  copy_own(sorted.own);
   // One tag of their own: messages of two ranks match in the order both list
   // them, whoever else exchanges.
   const int tag = transport_->max_tag();
-  auto operation = make_flat_exchange(*transport_, {tag, tag}, sends, receives);
-  return launch(std::move(call), std::move(operation));
+  return launch(std::move(call),
+                make_flat_exchange(*transport_, {tag, tag}, sorted.sends, sorted.receives));
 }
 
 WorkPtr P2PCommunicator::start_barrier(Call call) {

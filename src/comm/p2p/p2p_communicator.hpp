@@ -16,16 +16,11 @@ class P2PCommunicator : public BaseCommunicator {
                   std::shared_ptr<Engine> engine, CommOptions options);
 
  protected:
-  WorkPtr start_all_reduce(Call call, const void* input, void* output, std::uint64_t count,
-                           DType dtype, ReduceOp op, Stream stream) override;
-  WorkPtr start_reduce_scatter(Call call, const void* input, void* output, std::uint64_t count,
-                               DType dtype, ReduceOp op, Stream stream) override;
-  WorkPtr start_all_gather(Call call, const void* input, void* output, std::uint64_t bytes_per_rank,
-                           Stream stream) override;
-  WorkPtr start_broadcast(Call call, void* data, std::uint64_t bytes, int root,
-                          Stream stream) override;
-  WorkPtr start_exchange(Call call, std::vector<Message> sends, std::vector<Message> receives,
-                         Stream stream) override;
+  WorkPtr start_all_reduce(Call call, const Reduction& request) override;
+  WorkPtr start_reduce_scatter(Call call, const Reduction& request) override;
+  WorkPtr start_all_gather(Call call, const AllGather& request) override;
+  WorkPtr start_broadcast(Call call, const Broadcast& request) override;
+  WorkPtr start_exchange(Call call, const Exchange& request) override;
   WorkPtr start_barrier(Call call) override;
 
   WorkPtr launch(Call call, std::unique_ptr<Operation> operation);

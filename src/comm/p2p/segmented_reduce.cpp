@@ -14,20 +14,19 @@ namespace {
 /// per peer are under way in each direction.
 class SegmentedReduce final : public Operation {
  public:
-  struct Job {
-    const std::byte* input;
-    std::byte* output;
-    std::vector<std::uint64_t> bounds;  // part p = elements [bounds[p], bounds[p + 1]) of input
-    DType dtype;
-    ReduceOp op;
-    bool gather;  // all_reduce: output has all parts; otherwise only this rank's
-  };
-
-  SegmentedReduce(Transport& transport, TagPair tags, Job job, SegmentedOptions options)
+  /// Part p is elements [bounds[p], bounds[p + 1]) of the input. gather: the output has all parts
+  /// (all_reduce), otherwise only this rank's.
+  SegmentedReduce(Transport& transport, TagPair tags, const Reduction& request,
+                  std::vector<std::uint64_t> bounds, bool gather, SegmentedOptions options)
       : transport_(transport),
         tags_(tags),
-        job_(std::move(job)),
-        width_(size_of(job_.dtype)),
+        input_(static_cast<const std::byte*>(request.input)),
+        output_(static_cast<std::byte*>(request.output)),
+        dtype_(request.dtype),
+        op_(request.op),
+        bounds_(std::move(bounds)),
+        gather_(gather),
+        width_(size_of(dtype_)),
         chunk_(std::max<std::uint64_t>(options.chunk_bytes / width_, 1)),
         window_(static_cast<std::size_t>(std::max(options.chunks_in_flight, 1))),
         rank_(static_cast<std::size_t>(transport.rank())),
@@ -70,7 +69,7 @@ class SegmentedReduce final : public Operation {
   };
 
   [[nodiscard]] std::uint64_t part_size(std::size_t part) const {
-    return job_.bounds[part + 1] - job_.bounds[part];
+    return bounds_[part + 1] - bounds_[part];
   }
 
   [[nodiscard]] std::uint64_t chunk_size(std::size_t part, std::uint64_t begin) const {
@@ -95,19 +94,19 @@ class SegmentedReduce final : public Operation {
     Lane& lane = lanes_[peer];
     const int to = static_cast<int>(peer);
     const std::uint64_t size = part_size(peer);
-    const std::uint64_t base = job_.bounds[peer];
+    const std::uint64_t base = bounds_[peer];
     while (!lane.sends.empty() && lane.sends.front()->done()) {
       lane.sends.pop_front();
-      if (!job_.gather) continue;
+      if (!gather_) continue;
       const std::uint64_t n = chunk_size(peer, lane.expected);
       lane.results.push_back(transport_.receive(
-          to, tags_.second, job_.output + (base + lane.expected) * width_, n * width_));
+          to, tags_.second, output_ + (base + lane.expected) * width_, n * width_));
       lane.expected += n;
     }
     while (lane.sent < size && lane.sends.size() < window_) {
       const std::uint64_t n = chunk_size(peer, lane.sent);
       lane.sends.push_back(
-          transport_.send(to, tags_.first, job_.input + (base + lane.sent) * width_, n * width_));
+          transport_.send(to, tags_.first, input_ + (base + lane.sent) * width_, n * width_));
       lane.sent += n;
     }
     while (!lane.results.empty() && lane.results.front()->done()) lane.results.pop_front();
@@ -121,10 +120,10 @@ class SegmentedReduce final : public Operation {
     if (!slot.receives.empty()) return false;
     const std::uint64_t n = chunk_size(rank_, reduced_);
     std::vector<const void*> inputs(slot.inputs.begin(), slot.inputs.end());
-    inputs[rank_] = job_.input + (job_.bounds[rank_] + reduced_) * width_;
-    std::byte* result = job_.output + ((job_.gather ? job_.bounds[rank_] : 0) + reduced_) * width_;
-    reduce_in_order(inputs, result, n, job_.dtype, job_.op);
-    for (std::size_t peer = 0; job_.gather && peer < lanes_.size(); ++peer) {
+    inputs[rank_] = input_ + (bounds_[rank_] + reduced_) * width_;
+    std::byte* result = output_ + ((gather_ ? bounds_[rank_] : 0) + reduced_) * width_;
+    reduce_in_order(inputs, result, n, dtype_, op_);
+    for (std::size_t peer = 0; gather_ && peer < lanes_.size(); ++peer) {
       if (peer == rank_) continue;
       results_.push_back(transport_.send(static_cast<int>(peer), tags_.second, result, n * width_));
     }
@@ -135,7 +134,12 @@ class SegmentedReduce final : public Operation {
 
   Transport& transport_;
   const TagPair tags_;
-  const Job job_;
+  const std::byte* const input_;
+  std::byte* const output_;
+  const DType dtype_;
+  const ReduceOp op_;
+  const std::vector<std::uint64_t> bounds_;
+  const bool gather_;
   const std::uint64_t width_;
   const std::uint64_t chunk_;  // elements
   const std::size_t window_;
@@ -151,35 +155,28 @@ class SegmentedReduce final : public Operation {
 }  // namespace
 
 std::unique_ptr<Operation> make_segmented_all_reduce(Transport& transport, TagPair tags,
-                                                     const void* input, void* output,
-                                                     std::uint64_t count, DType dtype, ReduceOp op,
+                                                     const Reduction& request,
                                                      SegmentedOptions options) {
   const auto n = static_cast<std::uint64_t>(transport.size());
-  const std::uint64_t line = 64 / size_of(dtype);  // parts start at cache lines of the buffer
-  const std::uint64_t part = (count / n + line - 1) / line * line;
+  // Parts start at cache lines of the buffer.
+  const std::uint64_t line = 64 / size_of(request.dtype);
+  const std::uint64_t part = (request.count / n + line - 1) / line * line;
   std::vector<std::uint64_t> bounds;
-  for (std::uint64_t p = 0; p < n; ++p) bounds.push_back(std::min(p * part, count));
-  bounds.push_back(count);
-  return std::make_unique<SegmentedReduce>(
-      transport, tags,
-      SegmentedReduce::Job{static_cast<const std::byte*>(input), static_cast<std::byte*>(output),
-                           std::move(bounds), dtype, op, true},
-      options);
+  for (std::uint64_t p = 0; p < n; ++p) bounds.push_back(std::min(p * part, request.count));
+  bounds.push_back(request.count);
+  return std::make_unique<SegmentedReduce>(transport, tags, request, std::move(bounds),
+                                           /*gather=*/true, options);
 }
 
 std::unique_ptr<Operation> make_segmented_reduce_scatter(Transport& transport, TagPair tags,
-                                                         const void* input, void* output,
-                                                         std::uint64_t count, DType dtype,
-                                                         ReduceOp op, SegmentedOptions options) {
+                                                         const Reduction& request,
+                                                         SegmentedOptions options) {
   std::vector<std::uint64_t> bounds;
   for (std::uint64_t p = 0; p <= static_cast<std::uint64_t>(transport.size()); ++p) {
-    bounds.push_back(p * count);
+    bounds.push_back(p * request.count);
   }
-  return std::make_unique<SegmentedReduce>(
-      transport, tags,
-      SegmentedReduce::Job{static_cast<const std::byte*>(input), static_cast<std::byte*>(output),
-                           std::move(bounds), dtype, op, false},
-      options);
+  return std::make_unique<SegmentedReduce>(transport, tags, request, std::move(bounds),
+                                           /*gather=*/false, options);
 }
 
 }  // namespace trireme

@@ -16,28 +16,25 @@ WorkPtr copy(const Call& call, const void* input, void* output, std::uint64_t by
 SelfCommunicator::SelfCommunicator(std::string name, CommOptions options)
     : BaseCommunicator(std::move(name), 0, 1, std::move(options)) {}
 
-WorkPtr SelfCommunicator::start_all_reduce(Call call, const void* input, void* output,
-                                           std::uint64_t count, DType dtype, ReduceOp, Stream) {
-  return copy(call, input, output, count * size_of(dtype));
+WorkPtr SelfCommunicator::start_all_reduce(Call call, const Reduction& request) {
+  return copy(call, request.input, request.output, request.bytes());
 }
 
-WorkPtr SelfCommunicator::start_reduce_scatter(Call call, const void* input, void* output,
-                                               std::uint64_t count, DType dtype, ReduceOp, Stream) {
-  return copy(call, input, output, count * size_of(dtype));
+WorkPtr SelfCommunicator::start_reduce_scatter(Call call, const Reduction& request) {
+  return copy(call, request.input, request.output, request.bytes());
 }
 
-WorkPtr SelfCommunicator::start_all_gather(Call call, const void* input, void* output,
-                                           std::uint64_t bytes_per_rank, Stream) {
-  return copy(call, input, output, bytes_per_rank);
+WorkPtr SelfCommunicator::start_all_gather(Call call, const AllGather& request) {
+  return copy(call, request.input, request.output, request.bytes());
 }
 
-WorkPtr SelfCommunicator::start_broadcast(Call call, void* data, std::uint64_t bytes, int, Stream) {
-  return copy(call, data, data, bytes);
+WorkPtr SelfCommunicator::start_broadcast(Call call, const Broadcast&) {
+  call.complete();
+  return std::make_unique<DoneWork>();
 }
 
-WorkPtr SelfCommunicator::start_exchange(Call call, std::vector<Message> sends,
-                                         std::vector<Message> receives, Stream) {
-  copy_own_messages(call, 0, sends, receives);
+WorkPtr SelfCommunicator::start_exchange(Call call, const Exchange& request) {
+  copy_own(sort_messages(call, 0, request).own);
   call.complete();
   return std::make_unique<DoneWork>();
 }

@@ -33,8 +33,12 @@ class StopVote {
 
   void post(const Vote& vote) {
     sums_ = {vote.stop ? 1U : 0U, vote.save ? 1U : 0U, vote.writer_done ? 0U : 1U, vote.trace};
-    work_ = world_.all_reduce(sums_.data(), sums_.data(), sums_.size(), DType::u64, ReduceOp::sum,
-                              {}, "stop vote");
+    work_ = world_.all_reduce({.input = sums_.data(),
+                               .output = sums_.data(),
+                               .count = sums_.size(),
+                               .dtype = DType::u64,
+                               .op = ReduceOp::sum,
+                               .tag = "stop vote"});
   }
 
   Result take() {

@@ -42,7 +42,11 @@ std::optional<MetricsLine> Metrics::report(const StepFacts& facts, double ended_
   all_.resize(mine_.size() * static_cast<std::size_t>(world_.size()));
   mine_[0] = ended_s;
   measures_.pack(std::span(mine_).subspan(1));
-  pending_ = world_.all_gather(mine_.data(), all_.data(), mine_.size(), DType::f64, {}, "metrics");
+  pending_ = world_.all_gather({.input = mine_.data(),
+                                .output = all_.data(),
+                                .count = mine_.size(),
+                                .dtype = DType::f64,
+                                .tag = "metrics"});
   return line;
 }
 

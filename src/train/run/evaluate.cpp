@@ -36,8 +36,13 @@ std::optional<Validation> evaluate(
     }
   }
   data_group
-      .all_reduce(sums.data_ptr(), sums.data_ptr(), 2, DType::f64, ReduceOp::sum,
-                  current_stream(device), "validation")
+      .all_reduce({.input = sums.data_ptr(),
+                   .output = sums.data_ptr(),
+                   .count = 2,
+                   .dtype = DType::f64,
+                   .op = ReduceOp::sum,
+                   .stream = current_stream(device),
+                   .tag = "validation"})
       ->wait();
   const double num_targets = sums[1].item<double>();
   return Validation{sums[0].item<double>() / num_targets, num_targets};

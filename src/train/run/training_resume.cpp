@@ -2,6 +2,7 @@
 #include "checkpoint/upkeep/commands.hpp"
 #include "checkpoint/upkeep/verify.hpp"
 #include "comm/agree.hpp"
+#include "comm/scalars.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "train/run/training_model.hpp"
@@ -101,8 +102,7 @@ std::int64_t TrainingRun::newest_own_step() const {
     const std::vector<std::int64_t> steps = list_steps(folder_.checkpoints());
     if (!steps.empty()) newest = steps.front();
   }
-  world_.broadcast(&newest, 1, DType::i64, 0, {}, "newest step")->wait();
-  return newest;
+  return broadcast_value(world_, newest, 0, "newest step");
 }
 
 void TrainingRun::check_named(std::int64_t newest) const {

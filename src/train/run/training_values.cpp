@@ -1,4 +1,5 @@
 #include "comm/agree.hpp"
+#include "comm/scalars.hpp"
 #include "core/error.hpp"
 #include "parallel/device.hpp"
 #include "parallel/torch_errors.hpp"
@@ -20,8 +21,7 @@ void TrainingRun::choose_values() {
     if (start_.kind == RunStart::Kind::go_on) facts.saved = start_.values;
   });
   // One precision for all, whatever GPUs the nodes have.
-  world_.all_reduce(&bf16, &bf16, 1, DType::i64, ReduceOp::min, {}, "bf16")->wait();
-  facts.has_bf16 = bf16 != 0;
+  facts.has_bf16 = all_reduce_value(world_, bf16, ReduceOp::min, "bf16") != 0;
   // What a new run has from the checkpoint it starts from gives way to what this command says.
   if (facts.saved.empty() && config_.train.accumulation > 0 && !keys_.is_set("train.global_batch"))
     config_.train.global_batch = 0;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "comm/agree.hpp"
+#include "comm/scalars.hpp"
 #include "core/error.hpp"
 #include "core/hash/xxh3.hpp"
 #include "core/log.hpp"
@@ -70,10 +71,7 @@ std::string others(const std::vector<std::uint64_t>& all) {
 }
 
 std::string differing_ranks(Communicator& world, std::string_view text) {
-  const std::uint64_t mine = xxh3_64(text);
-  std::vector<std::uint64_t> all(static_cast<std::size_t>(world.size()));
-  world.all_gather(&mine, all.data(), 1, DType::u64, {}, "fingerprint")->wait();
-  return others(all);
+  return others(all_gather_value(world, xxh3_64(text), "fingerprint"));
 }
 
 std::string to_text(const Fingerprint& fingerprint) {

@@ -108,9 +108,7 @@ TEST(ThreadWorld, MissingRankTimesOutWithFullDescription) {
         [](Communicator& world) {
           std::vector<float> data(100000);
           if (world.rank() == 1) {
-            world
-                .all_reduce(data.data(), data.data(), data.size(), DType::f32, ReduceOp::sum, {},
-                            "grads bucket 3")
+            world.all_reduce(f32_sum(data.data(), data.data(), data.size(), "grads bucket 3"))
                 ->wait();
           } else {
             std::this_thread::sleep_for(std::chrono::milliseconds(800));
@@ -133,7 +131,7 @@ TEST(ThreadWorld, DeadRankFreesTheOthersAndItsErrorIsTheOneSeen) {
   const Error error = error_of([&] {
     run_ranks(4, [&](Communicator& world) {
       float x = 1;
-      const WorkPtr pending = world.all_reduce(&x, &x, 1, DType::f32, ReduceOp::sum);
+      const WorkPtr pending = world.all_reduce(f32_sum(&x, &x, 1));
       if (world.rank() == 2) fail(ErrorKind::numeric, "rank 2 diverged");
       try {
         world.barrier();
@@ -154,8 +152,7 @@ TEST(ThreadWorld, DifferentSizesAreNamed) {
     run_ranks(2, [](Communicator& world) {
       std::vector<float> data(10);
       const std::uint64_t count = world.rank() == 0 ? 10 : 9;
-      world.all_reduce(data.data(), data.data(), count, DType::f32, ReduceOp::sum, {}, "loss")
-          ->wait();
+      world.all_reduce(f32_sum(data.data(), data.data(), count, "loss"))->wait();
     });
   });
 

@@ -31,11 +31,13 @@ void all_reduce_sweep(Communicator& world) {
       for (const std::uint64_t count : kSizes) {
         const Bytes input = whole_values(world.rank(), count, dtype);
         Bytes output(input.size());
-        world.all_reduce(input.data(), output.data(), count, dtype, op)->wait();
+        Reduction request{input.data(), output.data(), count, dtype, op};
+        world.all_reduce(request)->wait();
         expect_reduced(output, 0, count, dtype, op, world.size());
 
         Bytes in_place = input;
-        world.all_reduce(in_place.data(), in_place.data(), count, dtype, op)->wait();
+        request.input = request.output = in_place.data();
+        world.all_reduce(request)->wait();
         EXPECT_EQ(in_place, output);
       }
     }
@@ -51,11 +53,13 @@ void reduce_scatter_sweep(Communicator& world) {
       for (const std::uint64_t count : kSizes) {
         Bytes input = whole_values(world.rank(), n * count, dtype);
         Bytes output(count * size_of(dtype));
-        world.reduce_scatter(input.data(), output.data(), count, dtype, op)->wait();
+        Reduction request{input.data(), output.data(), count, dtype, op};
+        world.reduce_scatter(request)->wait();
         expect_reduced(output, me * count, count, dtype, op, world.size());
 
         std::byte* own = input.data() + me * output.size();
-        world.reduce_scatter(input.data(), own, count, dtype, op)->wait();
+        request.output = own;
+        world.reduce_scatter(request)->wait();
         EXPECT_TRUE(std::equal(output.begin(), output.end(), own));
       }
     }
@@ -73,13 +77,16 @@ void all_gather_sweep(Communicator& world) {
       }
       const Bytes mine = whole_values(world.rank(), count, dtype);
       Bytes output(n * mine.size());
-      world.all_gather(mine.data(), output.data(), count, dtype)->wait();
+      AllGather request{mine.data(), output.data(), count, dtype};
+      world.all_gather(request)->wait();
       EXPECT_EQ(output, expected);
 
       Bytes in_place(output.size());
       std::byte* own = in_place.data() + static_cast<std::size_t>(world.rank()) * mine.size();
       std::copy(mine.begin(), mine.end(), own);
-      world.all_gather(own, in_place.data(), count, dtype)->wait();
+      request.input = own;
+      request.output = in_place.data();
+      world.all_gather(request)->wait();
       EXPECT_EQ(in_place, expected);
     }
   }
@@ -90,7 +97,8 @@ void broadcast_from_every_root(Communicator& world) {
     for (const std::uint64_t count : kSizes) {
       const Bytes expected = whole_values(root + 100, count, DType::f32);
       Bytes data = world.rank() == root ? expected : Bytes(expected.size());
-      world.broadcast(data.data(), count, DType::f32, root)->wait();
+      world.broadcast({.data = data.data(), .count = count, .dtype = DType::f32, .root = root})
+          ->wait();
       EXPECT_EQ(data, expected) << "root " << root << " count " << count;
     }
   }
@@ -117,13 +125,25 @@ void all_to_all_uneven(Communicator& world) {
     }
   }
   std::vector<std::int32_t> output(expected.size() + 1, -1);
-  world.all_to_all(input.data(), send_counts, output.data(), receive_counts, DType::i32)->wait();
+  world
+      .all_to_all({.input = input.data(),
+                   .send_counts = send_counts,
+                   .output = output.data(),
+                   .receive_counts = receive_counts,
+                   .dtype = DType::i32})
+      ->wait();
   EXPECT_EQ(output.back(), -1);
   output.pop_back();
   EXPECT_EQ(output, expected);
 
   const std::vector<std::uint64_t> nothing(static_cast<std::size_t>(n), 0);
-  world.all_to_all(nullptr, nothing, nullptr, nothing, DType::i32)->wait();
+  world
+      .all_to_all({.input = nullptr,
+                   .send_counts = nothing,
+                   .output = nullptr,
+                   .receive_counts = nothing,
+                   .dtype = DType::i32})
+      ->wait();
 }
 
 void exchange_ring(Communicator& world) {
@@ -139,14 +159,15 @@ void exchange_ring(Communicator& world) {
   const std::array receives{Message{previous, in.data(), in.size() * 8},
                             Message{previous, nullptr, 0},
                             Message{previous, in_second.data(), in_second.size() * 8}};
-  world.exchange(sends, receives)->wait();
+  world.exchange({.sends = sends, .receives = receives})->wait();
   EXPECT_EQ(in, std::vector<double>(5000, previous));
   EXPECT_EQ(in_second, std::vector<double>(17, previous + 0.5));
 
   // A chain: the last rank only receives, the first only sends.
   double token = world.rank() == 0 ? 42 : 0;
-  if (world.rank() > 0) world.exchange({}, std::array{Message{previous, &token, 8}})->wait();
-  if (next != 0) world.exchange(std::array{Message{next, &token, 8}}, {})->wait();
+  if (world.rank() > 0)
+    world.exchange({.receives = std::array{Message{previous, &token, 8}}})->wait();
+  if (next != 0) world.exchange({.sends = std::array{Message{next, &token, 8}}})->wait();
   EXPECT_EQ(token, 42);
 }
 

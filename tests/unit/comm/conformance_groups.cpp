@@ -18,12 +18,12 @@ void several_in_flight(Communicator& world) {
   std::vector<WorkPtr> works;
   for (int i = 0; i < 4; ++i) sums.push_back(whole_values(world.rank() + i, kCount, DType::f32));
   for (auto& sum : sums) {
-    works.push_back(
-        world.all_reduce(sum.data(), sum.data(), kCount, DType::f32, ReduceOp::sum, {}, "bucket"));
+    works.push_back(world.all_reduce(f32_sum(sum.data(), sum.data(), kCount, "bucket")));
   }
   std::vector<int> ranks(static_cast<std::size_t>(world.size()));
   const int mine = world.rank();
-  works.push_back(world.all_gather(&mine, ranks.data(), 1, DType::i32));
+  works.push_back(
+      world.all_gather({.input = &mine, .output = ranks.data(), .count = 1, .dtype = DType::i32}));
   world.barrier();
   // Even ranks wait from the front, odd ones from the back.
   while (!works.empty()) {
@@ -44,7 +44,7 @@ void several_in_flight(Communicator& world) {
 
 void poll_alone_completes(Communicator& world) {
   Bytes data = whole_values(world.rank(), 50021, DType::f32);
-  const WorkPtr work = world.all_reduce(data.data(), data.data(), 50021, DType::f32, ReduceOp::sum);
+  const WorkPtr work = world.all_reduce(f32_sum(data.data(), data.data(), 50021));
   while (!work->poll()) {
   }
   EXPECT_EQ(get(data, 50020, DType::f32), reduced_value(world.size(), 50020, ReduceOp::sum));
@@ -95,8 +95,8 @@ void waiting_in_one_group_drives_the_other(Communicator& world) {
   const auto second = world.split(0, world.rank(), "second");
   Bytes a = whole_values(world.rank(), 40009, DType::f32);
   Bytes b = whole_values(world.rank() + 1, 40009, DType::f32);
-  auto work_a = first->all_reduce(a.data(), a.data(), 40009, DType::f32, ReduceOp::sum);
-  auto work_b = second->all_reduce(b.data(), b.data(), 40009, DType::f32, ReduceOp::sum);
+  auto work_a = first->all_reduce(f32_sum(a.data(), a.data(), 40009));
+  auto work_b = second->all_reduce(f32_sum(b.data(), b.data(), 40009));
   const auto third = world.split(0, world.rank(), "third");  // with operations still under way
   if (world.rank() % 2 == 0) {
     work_a->wait();

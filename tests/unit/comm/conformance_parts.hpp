@@ -1,6 +1,7 @@
 #pragma once
 #include <span>
 
+#include "comm/scalars.hpp"
 #include "unit/comm/conformance.hpp"
 
 /// The parts of the suite, one file each; conformance.cpp puts them together.
@@ -12,9 +13,7 @@ std::span<const ConformanceCase> sum_cases();
 std::span<const ConformanceCase> record_cases();
 
 inline float sum_over(Communicator& group, float value) {
-  float total = -1;
-  group.all_reduce(&value, &total, 1, DType::f32, ReduceOp::sum)->wait();
-  return total;
+  return all_reduce_value(group, value, ReduceOp::sum, "sum");
 }
 
 }  // namespace trireme::testing

@@ -9,6 +9,7 @@
 
 #include "core/error.hpp"
 #include "unit/comm/conformance_parts.hpp"
+#include "unit/comm/values.hpp"
 
 /// What is refused, and what is counted and recorded of each call.
 namespace trireme::testing {
@@ -28,23 +29,38 @@ void expect_usage_error(const Call& call, const char* part) {
 void wrong_use_is_refused(Communicator& world) {
   float x = 1;
   const auto counts = std::vector<std::uint64_t>(static_cast<std::size_t>(world.size()) + 1, 0);
-  expect_usage_error([&] { world.broadcast(&x, 1, DType::f32, world.size())->wait(); }, "root");
-  expect_usage_error([&] { world.broadcast(&x, 1, DType::f32, -1)->wait(); }, "root");
-  expect_usage_error([&] { world.all_to_all(&x, counts, &x, counts, DType::f32)->wait(); },
-                     "counts");
   expect_usage_error(
       [&] {
-        world.exchange(std::array{Message{world.size(), &x, 4}}, {})->wait();
+        world.broadcast({.data = &x, .count = 1, .dtype = DType::f32, .root = world.size()})
+            ->wait();
+      },
+      "root");
+  expect_usage_error(
+      [&] { world.broadcast({.data = &x, .count = 1, .dtype = DType::f32, .root = -1})->wait(); },
+      "root");
+  expect_usage_error(
+      [&] {
+        world
+            .all_to_all({.input = &x,
+                         .send_counts = counts,
+                         .output = &x,
+                         .receive_counts = counts,
+                         .dtype = DType::f32})
+            ->wait();
+      },
+      "counts");
+  expect_usage_error(
+      [&] {
+        world.exchange({.sends = std::array{Message{world.size(), &x, 4}}})->wait();
       },
       "peer");
-  expect_usage_error([&] { world.all_reduce(nullptr, &x, 1, DType::f32, ReduceOp::sum)->wait(); },
-                     "null");
-  expect_usage_error(
-      [&] { world.all_reduce(&x, &x, 1, static_cast<DType>(77), ReduceOp::sum)->wait(); },
-      "not supported");
-  expect_usage_error(
-      [&] { world.reduce_scatter(&x, &x, 1, DType::f32, static_cast<ReduceOp>(9))->wait(); },
-      "not supported");
+  expect_usage_error([&] { world.all_reduce(f32_sum(nullptr, &x, 1))->wait(); }, "null");
+  Reduction sum = f32_sum(&x, &x, 1);
+  sum.dtype = static_cast<DType>(77);
+  expect_usage_error([&] { world.all_reduce(sum)->wait(); }, "not supported");
+  sum = f32_sum(&x, &x, 1);
+  sum.op = static_cast<ReduceOp>(9);
+  expect_usage_error([&] { world.reduce_scatter(sum)->wait(); }, "not supported");
   EXPECT_EQ(sum_over(world, 2), static_cast<float>(2 * world.size()));  // and nothing has moved
 }
 
@@ -60,31 +76,36 @@ void bytes_follow_the_formulas(Communicator& world) {
     EXPECT_EQ(after.operations, before.operations + 1);
     return after.sent - before.sent;
   };
+  EXPECT_EQ(sent_by([&] { group->all_reduce(f32_sum(data.data(), out.data(), n * 100))->wait(); }),
+            2 * (n - 1) * 400);
+  EXPECT_EQ(sent_by([&] { group->reduce_scatter(f32_sum(data.data(), out.data(), 100))->wait(); }),
+            (n - 1) * 400);
   EXPECT_EQ(
       sent_by([&] {
-        group->all_reduce(data.data(), out.data(), n * 100, DType::f32, ReduceOp::sum)->wait();
-      }),
-      2 * (n - 1) * 400);
-  EXPECT_EQ(
-      sent_by([&] {
-        group->reduce_scatter(data.data(), out.data(), 100, DType::f32, ReduceOp::sum)->wait();
+        group
+            ->all_gather(
+                {.input = data.data(), .output = out.data(), .count = 100, .dtype = DType::f32})
+            ->wait();
       }),
       (n - 1) * 400);
-  EXPECT_EQ(sent_by([&] { group->all_gather(data.data(), out.data(), 100, DType::f32)->wait(); }),
-            (n - 1) * 400);
   EXPECT_EQ(sent_by([&] { group->barrier(); }), 0);
   const std::vector<std::uint64_t> counts(n, 100);
   EXPECT_EQ(sent_by([&] {
-              group->all_to_all(data.data(), counts, out.data(), counts, DType::f32)->wait();
+              group
+                  ->all_to_all({.input = data.data(),
+                                .send_counts = counts,
+                                .output = out.data(),
+                                .receive_counts = counts,
+                                .dtype = DType::f32})
+                  ->wait();
             }),
             (n - 1) * 400);
 }
 
 void recorder_keeps_the_last(Communicator& world) {
   const auto group = world.split(0, world.rank(), "recorded");
-  float x = 1;
   for (int i = 0; i < 300; ++i) {
-    group->all_reduce(&x, &x, 1, DType::f32, ReduceOp::max, {}, i == 299 ? "last" : "")->wait();
+    all_reduce_value(*group, 1.0F, ReduceOp::max, i == 299 ? "last" : "");
   }
   auto records = group->recent();
   for (int i = 0; i < 500 && !(records.front().complete && records.back().complete); ++i) {

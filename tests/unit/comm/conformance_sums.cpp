@@ -23,12 +23,14 @@ void same_bits_everywhere(Communicator& world) {
   const auto input = awkward_values(world.rank(), count);
   std::vector<float> once(count);
   std::vector<float> again(count);
-  world.all_reduce(input.data(), once.data(), count, DType::f32, ReduceOp::sum)->wait();
-  world.all_reduce(input.data(), again.data(), count, DType::f32, ReduceOp::sum)->wait();
+  world.all_reduce(f32_sum(input.data(), once.data(), count))->wait();
+  world.all_reduce(f32_sum(input.data(), again.data(), count))->wait();
   EXPECT_EQ(once, again);
 
   std::vector<float> all(count * n);
-  world.all_gather(once.data(), all.data(), count, DType::f32)->wait();
+  world
+      .all_gather({.input = once.data(), .output = all.data(), .count = count, .dtype = DType::f32})
+      ->wait();
   for (std::uint64_t r = 0; r < n; ++r) {
     EXPECT_EQ(0, std::memcmp(all.data() + r * count, once.data(), count * sizeof(float)));
   }
@@ -42,7 +44,7 @@ void same_bits_everywhere(Communicator& world) {
   EXPECT_EQ(once, expected);
 
   std::vector<float> scattered(kPart);
-  world.reduce_scatter(input.data(), scattered.data(), kPart, DType::f32, ReduceOp::sum)->wait();
+  world.reduce_scatter(f32_sum(input.data(), scattered.data(), kPart))->wait();
   EXPECT_EQ(0, std::memcmp(scattered.data(),
                            once.data() + static_cast<std::uint64_t>(world.rank()) * kPart,
                            kPart * sizeof(float)));
@@ -50,8 +52,7 @@ void same_bits_everywhere(Communicator& world) {
   std::vector<float> pieces(count);  // cutting into buckets changes nothing
   for (std::uint64_t begin = 0; begin < count; begin += 1237) {
     const std::uint64_t size = std::min<std::uint64_t>(1237, count - begin);
-    world.all_reduce(input.data() + begin, pieces.data() + begin, size, DType::f32, ReduceOp::sum)
-        ->wait();
+    world.all_reduce(f32_sum(input.data() + begin, pieces.data() + begin, size))->wait();
   }
   EXPECT_EQ(pieces, once);
 }
@@ -64,7 +65,13 @@ void half_sums_round_once(Communicator& world) {
   };
   std::vector<std::uint16_t> data(count);
   for (std::uint64_t i = 0; i < count; ++i) data[i] = bits(world.rank(), i);
-  world.all_reduce(data.data(), data.data(), count, DType::bf16, ReduceOp::sum)->wait();
+  world
+      .all_reduce({.input = data.data(),
+                   .output = data.data(),
+                   .count = count,
+                   .dtype = DType::bf16,
+                   .op = ReduceOp::sum})
+      ->wait();
   for (std::uint64_t i = 0; i < count; ++i) {
     float sum = 0;
     for (int r = 0; r < world.size(); ++r) sum += from_bf16_bits(bits(r, i));

@@ -117,21 +117,21 @@ ReduceOp our_op(ncclRedOp_t op) {
 ncclResult_t all_reduce(const void* in, void* out, size_t count, ncclDataType_t type,
                         ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
   check_enqueue("all_reduce", comm, stream);
-  if (!g_hang) comm->ranks->all_reduce(in, out, count, our_type(type), our_op(op))->wait();
+  if (!g_hang) comm->ranks->all_reduce({in, out, count, our_type(type), our_op(op)})->wait();
   return ncclSuccess;
 }
 
 ncclResult_t reduce_scatter(const void* in, void* out, size_t count, ncclDataType_t type,
                             ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
   check_enqueue("reduce_scatter", comm, stream);
-  comm->ranks->reduce_scatter(in, out, count, our_type(type), our_op(op))->wait();
+  comm->ranks->reduce_scatter({in, out, count, our_type(type), our_op(op)})->wait();
   return ncclSuccess;
 }
 
 ncclResult_t all_gather(const void* in, void* out, size_t count, ncclDataType_t type,
                         ncclComm_t comm, cudaStream_t stream) {
   check_enqueue("all_gather", comm, stream);
-  comm->ranks->all_gather(in, out, count, our_type(type))->wait();
+  comm->ranks->all_gather({in, out, count, our_type(type)})->wait();
   return ncclSuccess;
 }
 
@@ -139,7 +139,7 @@ ncclResult_t broadcast(const void* in, void* out, size_t count, ncclDataType_t t
                        ncclComm_t comm, cudaStream_t stream) {
   check_enqueue("broadcast", comm, stream);
   EXPECT_EQ(in, out);
-  comm->ranks->broadcast(out, count, our_type(type), root)->wait();
+  comm->ranks->broadcast({out, count, our_type(type), root})->wait();
   return ncclSuccess;
 }
 
@@ -172,7 +172,7 @@ ncclResult_t group_end() {
   note("group_end");
   EXPECT_GT(t_rank.group_depth, 0);
   if (--t_rank.group_depth > 0 || t_rank.group_comm == nullptr) return ncclSuccess;
-  t_rank.group_comm->ranks->exchange(t_rank.sends, t_rank.receives)->wait();
+  t_rank.group_comm->ranks->exchange({.sends = t_rank.sends, .receives = t_rank.receives})->wait();
   t_rank.sends.clear();
   t_rank.receives.clear();
   t_rank.group_comm = nullptr;

@@ -9,6 +9,7 @@
 #include "comm/thread/thread_world.hpp"
 #include "unit/comm/conformance.hpp"
 #include "unit/comm/nccl_stand_in.hpp"
+#include "unit/comm/values.hpp"
 
 /// The NCCL backend over the recording stand-in: 2 nodes x 4 ranks, each rank a thread.
 namespace trireme::testing {
@@ -109,7 +110,7 @@ TEST(Nccl, EventsOrderTheStreamsAroundACollective) {
     stand_in_calls();
     float x = 1;
 
-    const auto work = world.all_reduce(&x, &x, 1, DType::f32, ReduceOp::sum);
+    const auto work = world.all_reduce(f32_sum(&x, &x, 1));
     const auto started = stand_in_calls();
     work->wait();
     const auto waited = stand_in_calls();
@@ -133,13 +134,13 @@ TEST(Nccl, GroupsAcrossNodesGetTheirOwnIds) {
     const auto pp = world.split(world.rank(), 0, "pp");
     stand_in_calls();
     float sum = static_cast<float>(world.rank());
-    tp->all_reduce(&sum, &sum, 1, DType::f32, ReduceOp::sum)->wait();
+    tp->all_reduce(f32_sum(&sum, &sum, 1))->wait();
     EXPECT_EQ(sum, launch.node == 0 ? 6.0F : 22.0F);
     sum = static_cast<float>(world.rank());
-    dp->all_reduce(&sum, &sum, 1, DType::f32, ReduceOp::sum)->wait();
+    dp->all_reduce(f32_sum(&sum, &sum, 1))->wait();
     EXPECT_EQ(sum, static_cast<float>(2 * launch.local_rank + 4));
     stand_in_calls();
-    pp->all_reduce(&sum, &sum, 1, DType::f32, ReduceOp::sum)->wait();
+    pp->all_reduce(f32_sum(&sum, &sum, 1))->wait();
     for (const auto& call : stand_in_calls()) EXPECT_EQ(call.find("all_reduce"), std::string::npos);
   });
 }

@@ -18,6 +18,16 @@ inline constexpr std::array kAllTypes{DType::f64, DType::f32, DType::bf16, DType
                                       DType::i64, DType::i32, DType::i16,  DType::i8,
                                       DType::u64, DType::u32, DType::u16,  DType::u8};
 
+inline Reduction f32_sum(const void* input, void* output, std::uint64_t count,
+                         std::string_view tag = "") {
+  return {.input = input,
+          .output = output,
+          .count = count,
+          .dtype = DType::f32,
+          .op = ReduceOp::sum,
+          .tag = tag};
+}
+
 /// Types a backend can reduce: NCCL has no 16-bit integers.
 inline bool reduces(const Communicator& comm, DType dtype) {
   return std::string_view(comm.backend()) != "nccl" || (dtype != DType::i16 && dtype != DType::u16);
