@@ -187,10 +187,6 @@ double BenchReport::pack_mb_per_s() const {
   return rate(1e-6 * static_cast<double>(text_bytes), pack_s);
 }
 
-void check(const BenchConfig& config, Problems& problems) {
-  check_options(config, problems);
-}
-
 BenchReport run_bench(const BenchConfig& config) {
   throw_if_wrong(config);
   WorkerPool pool(thread_count(config.threads));

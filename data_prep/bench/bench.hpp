@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "core/fields.hpp"
-#include "core/problems.hpp"
 #include "data/sequences/pack_documents.hpp"
 #include "data_prep/worker_pool.hpp"
 
@@ -45,8 +44,6 @@ struct BenchConfig {
     visit("json", self.json, "one JSON object");
   }
 };
-
-void check(const BenchConfig& config, Problems& problems);
 
 /// All rates are of the texts (bytes of UTF-8), not of the jsonl around them.
 struct BenchReport {

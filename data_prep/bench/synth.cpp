@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "config/check_options.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/files/json.hpp"
@@ -174,10 +173,6 @@ std::string synth_document(std::uint64_t seed, std::uint64_t index) {
   if (form < 5) return story(draw, chinese);
   if (form < 7) return sums(draw);
   return questions(draw, chinese);
-}
-
-void check(const SynthConfig& config, Problems& problems) {
-  check_options(config, problems);
 }
 
 void write_synth(const std::string& path, std::int64_t count, std::int64_t seed, bool force) {

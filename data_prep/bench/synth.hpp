@@ -3,7 +3,6 @@
 #include <string>
 
 #include "core/fields.hpp"
-#include "core/problems.hpp"
 
 namespace trireme {
 
@@ -24,8 +23,6 @@ struct SynthConfig {
     visit("force", self.force, "replace a file that holds something else");
   }
 };
-
-void check(const SynthConfig& config, Problems& problems);
 
 /// Document `index` of the built-in corpus: a story, sums, or questions and answers, in English or
 /// Chinese. Small world, consistent facts (an animal lives in one place, likes one food), so that a

@@ -287,7 +287,6 @@ class Importer {
 }  // namespace
 
 void check(const ImportConfig& config, Problems& problems) {
-  check_options(config, problems);
   if (config.tokenizer.empty() &&
       (config.vocab_size < 1 || config.vocab_size > std::int64_t{1} << 31)) {
     problems.add(

@@ -1,19 +1,12 @@
 #include "data_prep/inspect/inspect_config.hpp"
 
-#include "config/check_options.hpp"
-
 namespace trireme {
 
 void check(const InspectConfig& config, Problems& problems) {
-  check_options(config, problems);
   if (config.line < InspectConfig::kNone || config.sample < InspectConfig::kNone)
     problems.add("--line and --sample must be 0 or more");
   if (config.line >= 0 && config.sample >= 0)
     problems.add("--line and --sample exclude each other");
-}
-
-void check(const VerifyConfig& config, Problems& problems) {
-  check_options(config, problems);
 }
 
 }  // namespace trireme

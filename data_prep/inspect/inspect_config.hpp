@@ -43,6 +43,4 @@ struct VerifyConfig {
   }
 };
 
-void check(const VerifyConfig& config, Problems& problems);
-
 }  // namespace trireme

@@ -287,7 +287,6 @@ class Packer {
 }  // namespace
 
 void check(const PackConfig& config, Problems& problems) {
-  check_options(config, problems);
   check(config.documents, problems);
 }
 

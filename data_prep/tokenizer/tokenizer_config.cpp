@@ -2,7 +2,6 @@
 
 #include <array>
 
-#include "config/check_options.hpp"
 #include "core/error.hpp"
 
 namespace trireme {
@@ -25,18 +24,6 @@ SplitStep split_pattern_named(const std::string& name) {
     if (name == name_of(step)) return step;
   }
   fail(ErrorKind::internal, "no split pattern {}", name);
-}
-
-void check(const TrainTokenizerConfig& config, Problems& problems) {
-  check_options(config, problems);
-}
-
-void check(const EncodeConfig& config, Problems& problems) {
-  check_options(config, problems);
-}
-
-void check(const DecodeConfig& config, Problems& problems) {
-  check_options(config, problems);
 }
 
 }  // namespace trireme

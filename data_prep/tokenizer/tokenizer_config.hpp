@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "core/fields.hpp"
-#include "core/problems.hpp"
 #include "data_prep/documents/jsonl_record.hpp"
 #include "data_prep/progress.hpp"
 #include "data_prep/worker_pool.hpp"
@@ -84,8 +83,6 @@ struct TrainTokenizerConfig {
   }
 };
 
-void check(const TrainTokenizerConfig& config, Problems& problems);
-
 struct EncodeConfig {
   std::string tokenizer;
   std::string input;
@@ -116,8 +113,6 @@ struct EncodeConfig {
   }
 };
 
-void check(const EncodeConfig& config, Problems& problems);
-
 struct DecodeConfig {
   std::string tokenizer;
   std::string input;
@@ -135,7 +130,5 @@ struct DecodeConfig {
     visit("skip_special", self.skip_special, "leave special tokens out of the text");
   }
 };
-
-void check(const DecodeConfig& config, Problems& problems);
 
 }  // namespace trireme

@@ -10,18 +10,20 @@ namespace trireme {
 /// dpo", "--copies 0, must be in [1, 1000]".
 void check_options(const std::vector<Field>& fields, Problems& problems);
 
-/// The same for all fields of a config, by value: a field's pointer is to what may change.
+/// All that is wrong with a config: what its traits forbid, and what `check(const Config&,
+/// Problems&)` says where there is one beside it.
 template <class Config>
-void check_options(Config config, Problems& problems) {
-  check_options(fields_of("options", config), problems);
+void check_config(const Config& config, Problems& problems) {
+  Config copy = config;  // a field's pointer is to what may change
+  check_options(fields_of("options", copy), problems);
+  if constexpr (requires { check(config, problems); }) check(config, problems);
 }
 
-/// Throws one Error(usage) with all that `check(const Config&, Problems&)`, found beside Config,
-/// has to say: for a library whose caller need not be a command.
+/// The same for a library, whose caller need not be a command: throws one Error(usage).
 template <class Config>
 void throw_if_wrong(const Config& config) {
   Problems problems;
-  check(config, problems);
+  check_config(config, problems);
   problems.throw_if_any();
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "config/check_options.hpp"
 #include "config/config_set.hpp"
 
 /// Programs with commands: `trireme pretrain --run DIR --optim.lr 1e-3`, `trireme checkpoint list
@@ -87,16 +88,15 @@ class Command {
                       Need need = Need::required);
 
   /// An option for each field of a Config (core/fields.hpp), as its traits say: `seq_len` is
-  /// --seq-len. Returned is what the options fill in before the body is called. After they are
-  /// read, `check(const Config&, Problems&)`, found beside Config, adds what is wrong. With
-  /// SettingsFile::toml there is --config FILE as well, whose [section] has the same keys; an
-  /// option wins.
+  /// --seq-len. Returned is what the options fill in before the body is called; check_config()
+  /// adds what is wrong with it. With SettingsFile::toml there is --config FILE as well, whose
+  /// [section] has the same keys; an option wins.
   template <class Config>
   std::shared_ptr<const Config> settings(const std::string& section,
                                          SettingsFile file = SettingsFile::none) {
     const auto config = std::make_shared<Config>();  // shared with the body
     add_settings(fields_of(section, *config), file,
-                 [config](Problems& problems) { check(*config, problems); });
+                 [config](Problems& problems) { check_config(*config, problems); });
     return config;
   }
 

@@ -105,8 +105,6 @@ class ConfigSet {
 
   [[nodiscard]] const std::string& help(std::string_view key) const { return at(key).field.help; }
 
-  [[nodiscard]] const Field& field(std::string_view key) const { return at(key).field; }
-
   /// All keys of a section with placeholder, help, allowed values as far as a check has told them,
   /// default and environment name, for --help-all.
   [[nodiscard]] std::string help_text(std::string_view section) const;

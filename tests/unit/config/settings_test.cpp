@@ -2,7 +2,6 @@
 
 #include <array>
 
-#include "config/check_options.hpp"
 #include "config/command_line.hpp"
 #include "core/files/file.hpp"
 #include "unit/core/scratch.hpp"
@@ -33,7 +32,6 @@ struct PackSettings {
 };
 
 void check(const PackSettings& settings, Problems& problems) {
-  check_options(settings, problems);
   if (settings.kind == "pair" && settings.seq_len < 100)
     problems.add("--seq-len", settings.seq_len, "must be 100 or more for pairs");
 }
