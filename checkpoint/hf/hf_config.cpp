@@ -123,6 +123,27 @@ double read_rope_theta(const Json& config, HfReader& reader) {
   return theta;
 }
 
+std::string hf_activation(const std::string& name) {
+  for (const ActivationName& one : activation_names()) {
+    if (one.name == name) return one.hf_name;
+  }
+  fail(ErrorKind::internal, "no Hugging Face name for activation {}", name);
+}
+
+/// Absent: silu, the default of both architectures.
+std::string read_activation(const Json& config, HfReader& reader) {
+  const auto found = config.find("hidden_act");
+  if (found == config.end()) return ModelConfig{}.activation;
+  std::string known;
+  for (const ActivationName& one : activation_names()) {
+    if (*found == one.hf_name) return one.name;
+    known += formatted("{}\"{}\"", known.empty() ? "" : ", ", one.hf_name);
+  }
+  reader.problem("hidden_act",
+                 formatted(" = {} is not supported, must be one of {}", found->dump(), known));
+  return "";
+}
+
 }  // namespace
 
 std::vector<HfTensor> hf_tensors(const ModelConfig& config) {
@@ -182,7 +203,7 @@ std::string hf_config_text(const ModelConfig& config, DType dtype,
   json["num_attention_heads"] = config.num_heads;
   json["num_key_value_heads"] = config.num_kv_heads;
   json["head_dim"] = config.head_dim;
-  json["hidden_act"] = "silu";
+  json["hidden_act"] = hf_activation(config.activation);
   json["max_position_embeddings"] = config.max_seq_len;
   json["initializer_range"] = 0.02;
   json["rms_norm_eps"] = config.norm_eps;
@@ -249,9 +270,6 @@ ModelConfig model_from_hf(const Json& config, std::string_view where) {
   if (!qwen)
     reader.must_be_off(
         "sliding_window");  // qwen3 writes a width even where use_sliding_window is false
-  const auto act = config.find("hidden_act");
-  if (act != config.end() && *act != "silu")
-    reader.problem("hidden_act", formatted(" = {} is not supported, only \"silu\"", act->dump()));
   const auto layers = config.find("layer_types");
   if (layers != config.end() && layers->is_array()) {
     for (const Json& layer : *layers) {
@@ -278,6 +296,7 @@ ModelConfig model_from_hf(const Json& config, std::string_view where) {
   model.max_seq_len = reader.size("max_position_embeddings", qwen ? 32768 : 2048);
   model.tie_embeddings = reader.flag("tie_word_embeddings", false);
   model.qk_norm = qwen;
+  model.activation = read_activation(config, reader);
   model.norm_eps = reader.number(config, "rms_norm_eps", 1e-6);
   model.attention_dropout = reader.number(config, "attention_dropout", 0.0);
   model.rope_theta = read_rope_theta(config, reader);

@@ -5,8 +5,8 @@
 #include "core/error.hpp"
 #include "ops/attention.hpp"
 #include "ops/dropout.hpp"
+#include "ops/gated_activation.hpp"
 #include "ops/rms_norm.hpp"
-#include "ops/swiglu.hpp"
 
 namespace trireme {
 namespace {
@@ -32,7 +32,9 @@ at::Tensor residual_dropout(const LayerContext& context, const Microbatch& batch
 }
 
 Block::Block(ParamRegistry& registry, const LayerContext& context, std::int64_t index)
-    : context_(context), index_(index) {
+    : context_(context),
+      index_(index),
+      activation_(ops::find_activation(context.config.activation)) {
   const ModelConfig& c = context.config;
   const std::string prefix = formatted("model.layers.{}.", index);
   const auto matrix = [&](const char* name, std::int64_t rows, std::int64_t columns, int split_dim,
@@ -86,8 +88,8 @@ at::Tensor Block::finish(const Microbatch& batch, const at::Tensor& x, const at:
                                                 index_, kAttentionOutput);
   const auto [sum, normed] =
       ops::add_rms_norm(attention, x, weights[kPostNorm], c.norm_eps, context_.path);
-  const at::Tensor hidden =
-      ops::swiglu(at::linear(normed, weights[kGateUp]), context_.path);  // [B, T, intermediate]
+  const at::Tensor hidden =  // [B, T, intermediate]
+      ops::gated_activation(at::linear(normed, weights[kGateUp]), activation_, context_.path);
   return sum +
          residual_dropout(context_, batch, at::linear(hidden, weights[kDown]), index_, kMlpOutput);
 }

@@ -2,6 +2,7 @@
 #include "model/config.hpp"
 #include "model/kv_cache.hpp"
 #include "model/layer.hpp"
+#include "ops/activations.hpp"
 #include "ops/path.hpp"
 #include "ops/rope.hpp"
 
@@ -15,7 +16,7 @@ struct LayerContext {
   std::uint64_t dropout_key = 0;  // philox_key(seed, "dropout")
 };
 
-/// One transformer block: x + Attention(RMSNorm(x)), then + SwiGLU-MLP(RMSNorm(.)). GQA, RoPE
+/// One transformer block: x + Attention(RMSNorm(x)), then + gated MLP(RMSNorm(.)). GQA, RoPE
 /// (rotate-half), optional QK-norm. Weights in storage order: input norm; q, k, v as one matrix; o;
 /// q norm, k norm; post norm; gate, up as one matrix; down.
 class Block : public Layer {
@@ -57,6 +58,7 @@ class Block : public Layer {
 
   const LayerContext& context_;
   std::int64_t index_;
+  ops::Activation activation_;
   std::vector<WeightRef> refs_;
 };
 

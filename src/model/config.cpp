@@ -7,6 +7,7 @@
 
 #include "core/error.hpp"
 #include "core/problems.hpp"
+#include "ops/activations.hpp"
 
 namespace trireme {
 namespace {
@@ -96,6 +97,9 @@ void check_values(const ModelConfig& config, Problems& problems) {
   };
   probability("model.dropout", config.dropout);
   probability("model.attention_dropout", config.attention_dropout);
+  std::vector<std::string> activations;
+  for (const ActivationName& one : activation_names()) activations.push_back(one.name);
+  problems.one_of("model.activation", config.activation, activations);
 }
 
 void check_vocabulary(std::int64_t size, std::int64_t tokenizer_size, Problems& problems) {
@@ -164,6 +168,13 @@ void check_has_shape(const ModelConfig& config) {
 std::vector<std::string> model_preset_names() {
   std::vector<std::string> names;
   for (const Preset& preset : kPresets) names.emplace_back(preset.name);
+  return names;
+}
+
+std::vector<ActivationName> activation_names() {
+  std::vector<ActivationName> names;
+  for (const ops::ActivationNames& row : ops::Activations::names)
+    names.push_back({std::string(row.name), std::string(row.hf_name)});
   return names;
 }
 

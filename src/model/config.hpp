@@ -8,7 +8,7 @@ namespace trireme {
 
 class Problems;
 
-/// The shape of one transformer. Covers MiniMind V3 (Qwen3: QK-norm, GQA, SwiGLU, RoPE, RMSNorm,
+/// The shape of one transformer. Covers MiniMind V3 (Qwen3: QK-norm, GQA, gated MLP, RoPE, RMSNorm,
 /// tied embedding), MiniMind V2 and Llama. 0 in a size means: derived (see resolve). Source of
 /// presets and FFN widths: jingyaogong/minimind, commits 7da201a (V2) and d65ef2c (V3).
 struct ModelConfig {
@@ -23,6 +23,7 @@ struct ModelConfig {
   std::int64_t max_seq_len = 32768;
   bool tie_embeddings = true;
   bool qk_norm = true;
+  std::string activation = "silu";  // that of every checkpoint without the value
   double rope_theta = 1e6;
   double norm_eps = 1e-6;
   double dropout = 0.0;            // embedding, residual and MLP outputs
@@ -44,6 +45,7 @@ struct ModelConfig {
     visit("max_seq_len", self.max_seq_len, "longest position the model may see");
     visit("tie_embeddings", self.tie_embeddings, "output matrix is the embedding");
     visit("qk_norm", self.qk_norm, "RMSNorm on each query and key head (Qwen3)");
+    visit("activation", self.activation, "of the MLP's gate, which is multiplied with up");
     visit("rope_theta", self.rope_theta, "base of the rotary frequencies");
     visit("norm_eps", self.norm_eps, "epsilon of every RMSNorm");
     visit("dropout", self.dropout, "on embedding, residual and MLP outputs, in [0, 1)");
@@ -65,6 +67,15 @@ struct ModelConfig {
 /// from others (resolve). Throws Error(usage) naming the known ones and the nearest.
 ModelConfig model_preset(std::string_view name);
 std::vector<std::string> model_preset_names();
+
+/// A value of model.activation and what Hugging Face calls it.
+struct ActivationName {
+  std::string name;
+  std::string hf_name;
+};
+
+/// Those that ops has, in the order of its table.
+std::vector<ActivationName> activation_names();
 
 /// Adds what is wrong with values that were given, before the tokenizer's size and the start of the
 /// run are known.

@@ -47,23 +47,26 @@ at::Tensor plain_chunk(const at::Tensor& logits, const at::Tensor& targets,
   return grad.to(logits.scalar_type());
 }
 
+using Kernel = void (*)(const kernels::CrossEntropy& call);
+
 /// The same in place: `logits` become the gradient.
-void fast_chunk(const at::Tensor& logits, const at::Tensor& targets, const at::Tensor& row_weights,
-                const at::Tensor& losses, const LinearCrossEntropySetup& setup) {
+void fast_chunk(Kernel kernel, const at::Tensor& logits, const at::Tensor& targets,
+                const at::Tensor& row_weights, const at::Tensor& losses,
+                const LinearCrossEntropySetup& setup) {
   const auto width = logits.size(1);
   const float* weights = row_weights.defined() ? row_weights.const_data_ptr<float>() : nullptr;
   at::parallel_for(0, logits.size(0), 32, [&](std::int64_t first, std::int64_t last) {
     std::vector<float> scratch(static_cast<std::size_t>(width));
-    kernels::table().cross_entropy({.element = element_of(logits),
-                                    .logits = element_at(logits, first * width),
-                                    .targets = targets.data_ptr<std::int64_t>() + first,
-                                    .row_weights = weights == nullptr ? nullptr : weights + first,
-                                    .losses = losses.data_ptr<double>() + first,
-                                    .scratch = scratch.data(),
-                                    .rows = last - first,
-                                    .width = width,
-                                    .grad_scale = static_cast<float>(setup.grad_scale),
-                                    .want_grads = setup.want_grads});
+    kernel({.element = element_of(logits),
+            .logits = element_at(logits, first * width),
+            .targets = targets.data_ptr<std::int64_t>() + first,
+            .row_weights = weights == nullptr ? nullptr : weights + first,
+            .losses = losses.data_ptr<double>() + first,
+            .scratch = scratch.data(),
+            .rows = last - first,
+            .width = width,
+            .grad_scale = static_cast<float>(setup.grad_scale),
+            .want_grads = setup.want_grads});
   });
 }
 
@@ -72,7 +75,8 @@ at::Tensor row_losses(const at::Tensor& x, const at::Tensor& weight, const at::T
                       const LinearCrossEntropySetup& setup, Path path,
                       LinearCrossEntropyOutput& out) {
   const auto type = accumulate_type(x);
-  const bool fast = takes_fast_path(path, x);
+  const auto kernel = find_kernel(path, x, &kernels::Table::cross_entropy);
+  const bool fast = kernel != nullptr;
   if (setup.want_grads) {
     out.grad_x = at::empty_like(x, at::MemoryFormat::Contiguous);
     if (x.size(0) == 0) out.grad_weight = at::zeros(weight.sizes(), weight.options().dtype(type));
@@ -93,7 +97,7 @@ at::Tensor row_losses(const at::Tensor& x, const at::Tensor& weight, const at::T
         weights_in_order.defined() ? weights_in_order.narrow(0, first, rows) : at::Tensor();
     auto grad = logits;
     if (fast) {
-      fast_chunk(logits, chunk_targets, chunk_weights, chunk_losses, setup);
+      fast_chunk(kernel, logits, chunk_targets, chunk_weights, chunk_losses, setup);
     } else {
       grad = plain_chunk(logits, chunk_targets, chunk_weights, chunk_losses, setup);
     }

@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "core/error.hpp"
@@ -152,6 +153,45 @@ AttentionGrads aten_backward(const at::Tensor& grad_out, const at::Tensor& q, co
   return {grad_q, sum_groups(grad_k), sum_groups(grad_v)};
 }
 
+/// Attention of one device and dtype, where its shapes fit.
+struct AttentionRow {
+  at::DeviceType device;
+  at::ScalarType dtype;
+  bool (*fits)(const at::Tensor& q);
+  AttentionOutput (*forward)(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                             const AttentionSetup& setup);
+  AttentionGrads (*backward)(const at::Tensor& grad_out, const at::Tensor& q, const at::Tensor& k,
+                             const at::Tensor& v, const AttentionOutput& forward,
+                             const AttentionSetup& setup);
+};
+
+bool any_shape(const at::Tensor& /*q*/) {
+  return true;
+}
+
+/// The first that fits is taken; none: the plain path.
+constexpr std::array<AttentionRow, 3> kAttention{{
+    {at::kCPU, at::kBFloat16, blocks_apply, blocks_forward, blocks_backward},
+    {at::kCPU, at::kBFloat16, any_shape, aten_forward, aten_backward},
+    {at::kCPU, at::kFloat, any_shape, aten_forward, aten_backward},
+}};
+
+constexpr AttentionRow kPlain{at::kCPU, at::kDouble, any_shape, plain_forward, plain_backward};
+
+const AttentionRow& find_attention(Path path, const at::Tensor& q) {
+  if (path == Path::plain) return kPlain;
+  const auto* const found =
+      std::find_if(kAttention.begin(), kAttention.end(), [&](const AttentionRow& row) {
+        return row.device == q.device().type() && row.dtype == q.scalar_type() && row.fits(q);
+      });
+  return found == kAttention.end() ? kPlain : *found;
+}
+
+/// Where ATen's own attention, gradients too, is the fast path.
+bool has_library_attention(at::Device device) {
+  return device.is_cuda();
+}
+
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
@@ -205,8 +245,7 @@ AttentionOutput attention_forward(const at::Tensor& q, const at::Tensor& k, cons
                                   const AttentionSetup& setup, Path path) {
   check_shapes(q, k, v, setup);
   const at::NoGradGuard no_grad;
-  if (!takes_fast_path(path, q)) return plain_forward(q, k, v, setup);
-  return blocks_apply(q) ? blocks_forward(q, k, v, setup) : aten_forward(q, k, v, setup);
+  return find_attention(path, q).forward(q, k, v, setup);
 }
 
 AttentionGrads attention_backward(const at::Tensor& grad_out, const at::Tensor& q,
@@ -215,14 +254,13 @@ AttentionGrads attention_backward(const at::Tensor& grad_out, const at::Tensor& 
                                   Path path) {
   check_shapes(q, k, v, setup);
   const at::NoGradGuard no_grad;
-  if (!takes_fast_path(path, q)) return plain_backward(grad_out, q, k, v, forward, setup);
-  return blocks_apply(q) ? blocks_backward(grad_out, q, k, v, forward, setup)
-                         : aten_backward(grad_out, q, k, v, forward, setup);
+  return find_attention(path, q).backward(grad_out, q, k, v, forward, setup);
 }
 
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      const AttentionSetup& setup, Path path) {
-  if (path == Path::fast && !q.is_cpu()) return library_attention(q, k, v, setup);
+  if (path == Path::fast && has_library_attention(q.device()))
+    return library_attention(q, k, v, setup);
   return AttentionFunction::apply(q, k, v, setup, path == Path::fast);
 }
 

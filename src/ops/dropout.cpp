@@ -80,24 +80,26 @@ at::Tensor plain_apply(const at::Tensor& x, const DropoutMask& mask) {
   return (x.to(accumulate_type(x)) * (1.0 / (1.0 - mask.p))).mul_(kept).to(x.scalar_type());
 }
 
-at::Tensor fast_apply(const at::Tensor& x_in, const DropoutMask& mask) {
+using Kernel = void (*)(const kernels::Dropout& call);
+
+at::Tensor fast_apply(Kernel kernel, const at::Tensor& x_in, const DropoutMask& mask) {
   const auto x = x_in.contiguous();
   auto y = at::empty_like(x);
   const auto width = x.size(2);
   const auto samples = mask.samples.unsqueeze(1).expand(mask.positions.sizes()).contiguous();
   const auto positions = mask.positions.contiguous();
   for_row_blocks(x.size(0) * x.size(1), [&](std::int64_t first, std::int64_t last) {
-    kernels::table().dropout({.element = element_of(x),
-                              .x = element_at(x, first * width),
-                              .y = element_at(y, first * width),
-                              .samples = samples.data_ptr<std::int64_t>() + first,
-                              .positions = positions.data_ptr<std::int64_t>() + first,
-                              .key = dropout_key(mask),
-                              .first_feature = mask.first_feature,
-                              .rows = last - first,
-                              .width = width,
-                              .threshold = drop_threshold(mask.p),
-                              .factor = static_cast<float>(1.0 / (1.0 - mask.p))});
+    kernel({.element = element_of(x),
+            .x = element_at(x, first * width),
+            .y = element_at(y, first * width),
+            .samples = samples.data_ptr<std::int64_t>() + first,
+            .positions = positions.data_ptr<std::int64_t>() + first,
+            .key = dropout_key(mask),
+            .first_feature = mask.first_feature,
+            .rows = last - first,
+            .width = width,
+            .threshold = drop_threshold(mask.p),
+            .factor = static_cast<float>(1.0 / (1.0 - mask.p))});
   });
   return y;
 }
@@ -146,8 +148,10 @@ std::uint64_t dropout_key(const DropoutMask& mask) {
 at::Tensor dropout_apply(const at::Tensor& x, const DropoutMask& mask, Path path) {
   check_mask(x, mask);
   const at::NoGradGuard no_grad;
-  const bool fast = takes_fast_path(path, x) && mask.samples.is_cpu() && mask.positions.is_cpu();
-  return fast ? fast_apply(x, mask) : plain_apply(x, mask);
+  const auto kernel = find_kernel(path, x, &kernels::Table::dropout);
+  const bool one_device =
+      mask.samples.device() == x.device() && mask.positions.device() == x.device();
+  return kernel != nullptr && one_device ? fast_apply(kernel, x, mask) : plain_apply(x, mask);
 }
 
 at::Tensor dropout_philox(const at::Tensor& x, const DropoutMask& mask, Path path) {

@@ -10,8 +10,18 @@
 #include "ops/cpu/kernels.hpp"
 #include "ops/path.hpp"
 
-/// What the wrappers of the CPU kernels share. Private to this folder.
+/// What the wrappers of the kernels share, here and in objective.
 namespace trireme::ops {
+
+/// The kernels of x's device and dtype; null: the plain path.
+const kernels::Table* device_kernels(Path path, const at::Tensor& x);
+
+/// One of them, as &kernels::Table::rms_forward; null also where that device has none of it.
+template <class Kernel>
+Kernel find_kernel(Path path, const at::Tensor& x, Kernel kernels::Table::*kernel) {
+  const kernels::Table* table = device_kernels(path, x);
+  return table == nullptr ? nullptr : table->*kernel;
+}
 
 inline kernels::Element element_of(const at::Tensor& x) {
   return x.scalar_type() == at::kBFloat16 ? kernels::Element::bf16 : kernels::Element::f32;
@@ -36,10 +46,10 @@ void for_row_blocks(std::int64_t rows, const Body& body) {
 /// One row of fp32 sums [width] for every block of rows, and their total in block order.
 class BlockSums {
  public:
-  BlockSums(std::int64_t rows, std::int64_t width)
+  BlockSums(std::int64_t rows, std::int64_t width, at::Device device)
       : sums_(at::zeros(
             {std::max<std::int64_t>((rows + kRowsPerBlock - 1) / kRowsPerBlock, 1), width},
-            at::kFloat)) {}
+            at::TensorOptions(device).dtype(at::kFloat))) {}
 
   [[nodiscard]] float* of_row(std::int64_t first_row) const {
     return sums_.data_ptr<float>() + first_row / kRowsPerBlock * sums_.size(1);

@@ -37,8 +37,11 @@ RmsNormGrads plain_backward(const at::Tensor& grad_y, const at::Tensor& x, const
   return {grad_x.to(x.scalar_type()).view(x.sizes()), (incoming * normed).sum(0)};
 }
 
+using Forward = void (*)(const kernels::RmsForward& call);
+using Backward = void (*)(const kernels::RmsBackward& call);
+
 /// `residual` may be undefined: then there is no sum, and `sum` of the result is x.
-AddRmsNormOutput fast_forward(const at::Tensor& x_in, const at::Tensor& residual_in,
+AddRmsNormOutput fast_forward(Forward kernel, const at::Tensor& x_in, const at::Tensor& residual_in,
                               const at::Tensor& weight_in, double eps) {
   const auto x = x_in.contiguous();
   const auto residual = residual_in.defined() ? residual_in.contiguous() : at::Tensor();
@@ -46,26 +49,25 @@ AddRmsNormOutput fast_forward(const at::Tensor& x_in, const at::Tensor& residual
   const auto width = x.size(-1);
   const auto rows = width == 0 ? 0 : x.numel() / width;
   AddRmsNormOutput out{residual.defined() ? at::empty_like(x) : x, at::empty_like(x),
-                       at::empty({rows}, at::kFloat)};
+                       at::empty({rows}, x.options().dtype(at::kFloat))};
   for_row_blocks(rows, [&](std::int64_t first, std::int64_t last) {
-    kernels::table().rms_forward(
-        {.element = element_of(x),
-         .x = element_at(x, first * width),
-         .residual = residual.defined() ? element_at(residual, first * width) : nullptr,
-         .weight = weight.data_ptr(),
-         .sum = element_at(out.sum, first * width),
-         .y = element_at(out.y, first * width),
-         .rstd = out.rstd.data_ptr<float>() + first,
-         .rows = last - first,
-         .width = width,
-         .eps = static_cast<float>(eps)});
+    kernel({.element = element_of(x),
+            .x = element_at(x, first * width),
+            .residual = residual.defined() ? element_at(residual, first * width) : nullptr,
+            .weight = weight.data_ptr(),
+            .sum = element_at(out.sum, first * width),
+            .y = element_at(out.y, first * width),
+            .rstd = out.rstd.data_ptr<float>() + first,
+            .rows = last - first,
+            .width = width,
+            .eps = static_cast<float>(eps)});
   });
   return out;
 }
 
-RmsNormGrads fast_backward(const at::Tensor& grad_y_in, const at::Tensor& grad_sum_in,
-                           const at::Tensor& x_in, const at::Tensor& weight_in,
-                           const at::Tensor& rstd) {
+RmsNormGrads fast_backward(Backward kernel, const at::Tensor& grad_y_in,
+                           const at::Tensor& grad_sum_in, const at::Tensor& x_in,
+                           const at::Tensor& weight_in, const at::Tensor& rstd) {
   const auto grad_y = grad_y_in.contiguous();
   const auto grad_sum = grad_sum_in.defined() ? grad_sum_in.contiguous() : at::Tensor();
   const auto x = x_in.contiguous();
@@ -73,19 +75,18 @@ RmsNormGrads fast_backward(const at::Tensor& grad_y_in, const at::Tensor& grad_s
   const auto width = x.size(-1);
   const auto rows = rstd.numel();
   auto grad_x = at::empty_like(x);
-  const BlockSums sums(rows, width);
+  const BlockSums sums(rows, width, x.device());
   for_row_blocks(rows, [&](std::int64_t first, std::int64_t last) {
-    kernels::table().rms_backward(
-        {.element = element_of(x),
-         .grad_y = element_at(grad_y, first * width),
-         .grad_sum = grad_sum.defined() ? element_at(grad_sum, first * width) : nullptr,
-         .x = element_at(x, first * width),
-         .weight = weight.data_ptr(),
-         .rstd = rstd.data_ptr<float>() + first,
-         .grad_x = element_at(grad_x, first * width),
-         .grad_weight = sums.of_row(first),
-         .rows = last - first,
-         .width = width});
+    kernel({.element = element_of(x),
+            .grad_y = element_at(grad_y, first * width),
+            .grad_sum = grad_sum.defined() ? element_at(grad_sum, first * width) : nullptr,
+            .x = element_at(x, first * width),
+            .weight = weight.data_ptr(),
+            .rstd = rstd.data_ptr<float>() + first,
+            .grad_x = element_at(grad_x, first * width),
+            .grad_weight = sums.of_row(first),
+            .rows = last - first,
+            .width = width});
   });
   return {std::move(grad_x), sums.total()};
 }
@@ -136,8 +137,8 @@ RmsNormOutput rms_norm_forward(const at::Tensor& x, const at::Tensor& weight, do
                                Path path) {
   check_norm(x, weight);
   const at::NoGradGuard no_grad;
-  if (takes_fast_path(path, x)) {
-    auto out = fast_forward(x, {}, weight, eps);
+  if (const auto kernel = find_kernel(path, x, &kernels::Table::rms_forward)) {
+    auto out = fast_forward(kernel, x, {}, weight, eps);
     return {std::move(out.y), std::move(out.rstd)};
   }
   return plain_forward(x, weight, eps);
@@ -157,7 +158,8 @@ AddRmsNormOutput add_rms_norm_forward(const at::Tensor& x, const at::Tensor& res
   check_norm(x, weight);
   check_norm(residual, weight);
   const at::NoGradGuard no_grad;
-  if (takes_fast_path(path, x)) return fast_forward(x, residual, weight, eps);
+  if (const auto kernel = find_kernel(path, x, &kernels::Table::rms_forward))
+    return fast_forward(kernel, x, residual, weight, eps);
   auto sum = x + residual;
   auto [y, rstd] = plain_forward(sum, weight, eps);
   return {std::move(sum), std::move(y), std::move(rstd)};
@@ -169,7 +171,8 @@ RmsNormGrads add_rms_norm_backward(const at::Tensor& grad_y, const at::Tensor& g
   check_norm(sum, weight);
   check_norm(grad_y, weight);
   const at::NoGradGuard no_grad;
-  if (takes_fast_path(path, sum)) return fast_backward(grad_y, grad_sum, sum, weight, rstd);
+  if (const auto kernel = find_kernel(path, sum, &kernels::Table::rms_backward))
+    return fast_backward(kernel, grad_y, grad_sum, sum, weight, rstd);
   auto grads = plain_backward(grad_y, sum, weight, rstd);
   if (grad_sum.defined()) grads.x = grads.x + grad_sum;
   return grads;

@@ -27,7 +27,8 @@ void check_heads(const at::Tensor& x, const at::Tensor& weight, const QkNormRope
 }
 
 void check_positions(const QkNormRope& setup) {
-  if (!setup.positions.device().is_cpu() || setup.positions.numel() == 0) return;
+  // A look at another device's memory would wait for all of its work.
+  if (setup.positions.device() != at::kCPU || setup.positions.numel() == 0) return;
   const auto low = setup.positions.min().item<std::int64_t>();
   const auto high = setup.positions.max().item<std::int64_t>();
   if (low < 0 || high >= setup.tables.cos.size(0)) {
@@ -94,8 +95,11 @@ Angles kernel_angles(const QkNormRope& setup) {
           setup.tables.sin.to(at::kFloat).contiguous(), setup.positions.contiguous()};
 }
 
-bool takes_kernel(Path path, const at::Tensor& x) {
-  return takes_fast_path(path, x) && x.size(3) <= kernels::kMaxHeadWidth;
+using Kernel = void (*)(const kernels::Heads& call);
+
+/// Null: the plain path.
+Kernel heads_kernel(Path path, const at::Tensor& x, Kernel kernels::Table::*kernel) {
+  return x.size(3) <= kernels::kMaxHeadWidth ? find_kernel(path, x, kernel) : nullptr;
 }
 
 at::Tensor last_dim_contiguous(const at::Tensor& x) {
@@ -127,8 +131,8 @@ kernels::Heads kernel_call(const at::Tensor& x, const at::Tensor& weight, const 
   return call;
 }
 
-at::Tensor fast_forward(const at::Tensor& x_in, const at::Tensor& weight, const Angles& angles,
-                        double eps) {
+at::Tensor fast_forward(Kernel kernel, const at::Tensor& x_in, const at::Tensor& weight,
+                        const Angles& angles, double eps) {
   const auto x = last_dim_contiguous(x_in);
   auto out = at::empty({x.size(0), x.size(2), x.size(1), x.size(3)}, x.options());
   auto call = kernel_call(x, weight, angles, eps);
@@ -138,14 +142,14 @@ at::Tensor fast_forward(const at::Tensor& x_in, const at::Tensor& weight, const 
     auto part = call;
     part.first_token = first;
     part.last_token = last;
-    kernels::table().heads_forward(part);
+    kernel(part);
   });
   return out;
 }
 
 /// Writes the gradient of x into `grad_x` [B, T, H, D]; returns the weight's,
 /// undefined without norm.
-at::Tensor fast_backward(const at::Tensor& grad_in, const at::Tensor& x_in,
+at::Tensor fast_backward(Kernel kernel, const at::Tensor& grad_in, const at::Tensor& x_in,
                          const at::Tensor& weight, const Angles& angles, double eps,
                          const at::Tensor& grad_x) {
   const auto x = last_dim_contiguous(x_in);
@@ -156,13 +160,13 @@ at::Tensor fast_backward(const at::Tensor& grad_in, const at::Tensor& x_in,
   call.out = grad_x.data_ptr();
   call.out_strides = strides_bthd(grad_x);
   const auto tokens = x.size(0) * x.size(1);
-  const BlockSums sums(tokens, x.size(3));
+  const BlockSums sums(tokens, x.size(3), x.device());
   for_row_blocks(tokens, [&](std::int64_t first, std::int64_t last) {
     auto part = call;
     part.grad_weight = sums.of_row(first);
     part.first_token = first;
     part.last_token = last;
-    kernels::table().heads_backward(part);
+    kernel(part);
   });
   return weight.defined() ? sums.total() : at::Tensor();
 }
@@ -198,10 +202,10 @@ QueryKey qk_norm_rope_forward(const at::Tensor& q, const at::Tensor& k, const Qk
   check_heads(k, setup.k_weight, setup);
   check_positions(setup);
   const at::NoGradGuard no_grad;
-  if (takes_kernel(path, q)) {
+  if (const auto kernel = heads_kernel(path, q, &kernels::Table::heads_forward)) {
     const auto angles = kernel_angles(setup);
-    return {fast_forward(q, setup.q_weight, angles, setup.eps),
-            fast_forward(k, setup.k_weight, angles, setup.eps)};
+    return {fast_forward(kernel, q, setup.q_weight, angles, setup.eps),
+            fast_forward(kernel, k, setup.k_weight, angles, setup.eps)};
   }
   return {plain_forward(q, setup.q_weight, setup), plain_forward(k, setup.k_weight, setup)};
 }
@@ -212,12 +216,12 @@ QkNormRopeGrads qk_norm_rope_backward(const at::Tensor& grad_q, const at::Tensor
   check_heads(q, setup.q_weight, setup);
   check_heads(k, setup.k_weight, setup);
   const at::NoGradGuard no_grad;
-  if (takes_kernel(path, q)) {
+  if (const auto kernel = heads_kernel(path, q, &kernels::Table::heads_backward)) {
     const auto angles = kernel_angles(setup);
     QkNormRopeGrads grads{
         at::empty(q.sizes(), q.options()), at::empty(k.sizes(), k.options()), {}, {}};
-    grads.q_weight = fast_backward(grad_q, q, setup.q_weight, angles, setup.eps, grads.q);
-    grads.k_weight = fast_backward(grad_k, k, setup.k_weight, angles, setup.eps, grads.k);
+    grads.q_weight = fast_backward(kernel, grad_q, q, setup.q_weight, angles, setup.eps, grads.q);
+    grads.k_weight = fast_backward(kernel, grad_k, k, setup.k_weight, angles, setup.eps, grads.k);
     return grads;
   }
   auto out_q = plain_backward(grad_q, q, setup.q_weight, setup);
@@ -237,12 +241,14 @@ QkvGrads qkv_norm_rope_backward(const at::Tensor& grad_q, const at::Tensor& grad
                                 const QkNormRope& setup, Path path) {
   const at::NoGradGuard no_grad;
   const auto parts = split_qkv(qkv, grad_q.size(1), grad_k.size(1));
-  if (takes_kernel(path, parts.q)) {
+  if (const auto kernel = heads_kernel(path, parts.q, &kernels::Table::heads_backward)) {
     const auto angles = kernel_angles(setup);
     QkvGrads out{at::empty(qkv.sizes(), qkv.options()), {}, {}};
     const auto slots = split_qkv(out.qkv, grad_q.size(1), grad_k.size(1));
-    out.q_weight = fast_backward(grad_q, parts.q, setup.q_weight, angles, setup.eps, slots.q);
-    out.k_weight = fast_backward(grad_k, parts.k, setup.k_weight, angles, setup.eps, slots.k);
+    out.q_weight =
+        fast_backward(kernel, grad_q, parts.q, setup.q_weight, angles, setup.eps, slots.q);
+    out.k_weight =
+        fast_backward(kernel, grad_k, parts.k, setup.k_weight, angles, setup.eps, slots.k);
     slots.v.copy_(grad_v.transpose(1, 2));
     return out;
   }

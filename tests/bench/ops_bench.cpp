@@ -17,9 +17,9 @@
 
 #include "objective/linear_cross_entropy.hpp"
 #include "ops/attention.hpp"
+#include "ops/gated_activation.hpp"
 #include "ops/rms_norm.hpp"
 #include "ops/rope.hpp"
-#include "ops/swiglu.hpp"
 
 namespace {
 
@@ -36,6 +36,7 @@ constexpr std::int64_t F = 1664;
 constexpr std::int64_t V = 6400;
 constexpr int kLayers = 8;
 constexpr double kEps = 1e-6;
+const Activation kSilu = find_activation("silu");
 int repeats = 7;
 
 double thread_seconds() {
@@ -173,7 +174,7 @@ std::pair<at::Tensor, at::Tensor> our_layer(const Layer& l, const at::Tensor& st
   const auto out = attention(q, k, v, attention_setup);
   const auto projected = at::linear(out.transpose(1, 2).reshape({B, T, H * D}), l.o);
   const auto [h, normed2] = add_rms_norm(x, projected, l.norm2, kEps);
-  return {h, at::linear(swiglu(at::linear(normed2, l.gate_up)), l.down)};
+  return {h, at::linear(gated_activation(at::linear(normed2, l.gate_up), kSilu), l.down)};
 }
 
 void bench_linears() {
@@ -257,8 +258,17 @@ void bench_row_ops(const Fixture& f) {
   const auto gate_up = leaf({B, T, 2 * F}, at::kBFloat16);
   const auto gate = leaf({B, T, F}, at::kBFloat16);
   const auto up = leaf({B, T, F}, at::kBFloat16);
-  report("swiglu", time_op({gate_up}, [&] { return Tensors{swiglu(gate_up)}; }),
+  const auto ours = [&](const char* name) {
+    return time_op({gate_up}, [&, activation = find_activation(name)] {
+      return Tensors{gated_activation(gate_up, activation)};
+    });
+  };
+  report("silu, gated", ours("silu"),
          time_op({gate, up}, [&] { return Tensors{at::silu(gate) * up}; }));
+  report("gelu_tanh, gated", ours("gelu_tanh"),
+         time_op({gate, up}, [&] { return Tensors{at::gelu(gate, "tanh") * up}; }));
+  report("relu2, gated", ours("relu2"),
+         time_op({gate, up}, [&] { return Tensors{at::relu(gate).square() * up}; }));
 }
 
 void bench_attention(const Fixture& f) {

@@ -1,7 +1,7 @@
 """The transformer of src/model in plain PyTorch, for tests only: eager, one module a concept, no fused kernel of ours.
 
 Covers Qwen3 (RMSNorm on each query and key head) and Llama shapes: RMSNorm, grouped-query attention, rotary embedding in
-the rotate-half convention, SwiGLU, tied or separate output matrix. Parameter names are those of Hugging Face.
+the rotate-half convention, gated MLP, tied or separate output matrix. Parameter names are those of Hugging Face.
 Sources: Su et al., "RoFormer", 2021; Shazeer, "GLU variants", 2020; Zhang and Sennrich, "RMSNorm", 2019.
 """
 import math
@@ -62,15 +62,19 @@ class Attention(nn.Module):
         return self.o_proj(out.transpose(1, 2).reshape(B, T, -1))
 
 
+ACTIVATIONS = {"silu": F.silu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "relu2": lambda x: F.relu(x).square()}
+
+
 class MLP(nn.Module):
     def __init__(self, c):
         super().__init__()
+        self.activation = ACTIVATIONS[c["activation"]]
         self.gate_proj = nn.Linear(c["hidden_size"], c["intermediate_size"], bias=False)
         self.up_proj = nn.Linear(c["hidden_size"], c["intermediate_size"], bias=False)
         self.down_proj = nn.Linear(c["intermediate_size"], c["hidden_size"], bias=False)
 
     def forward(self, x):
-        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        return self.down_proj(self.activation(self.gate_proj(x)) * self.up_proj(x))
 
 
 class Block(nn.Module):

@@ -1,4 +1,5 @@
 #pragma once
+#include "ops/cpu/gated.hpp"
 #include "ops/cpu/heads.hpp"
 #include "ops/cpu/layout.hpp"
 #include "ops/cpu/rows.hpp"
@@ -19,8 +20,8 @@ namespace {
 
 TRIREME_BY_ELEMENT(rms_forward, RmsForward)
 TRIREME_BY_ELEMENT(rms_backward, RmsBackward)
-TRIREME_BY_ELEMENT(swiglu_forward, Swiglu)
-TRIREME_BY_ELEMENT(swiglu_backward, Swiglu)
+TRIREME_BY_ELEMENT(gated_forward, Gated)
+TRIREME_BY_ELEMENT(gated_backward, Gated)
 TRIREME_BY_ELEMENT(heads_forward, Heads)
 TRIREME_BY_ELEMENT(heads_backward, Heads)
 TRIREME_BY_ELEMENT(cross_entropy, CrossEntropy)
@@ -31,8 +32,8 @@ TRIREME_BY_ELEMENT(dropout, Dropout)
 
 extern const Table TRIREME_KERNEL_TABLE;
 const Table TRIREME_KERNEL_TABLE = {
-    TRIREME_KERNEL_NAME,    rms_forward,    rms_backward,  swiglu_forward, swiglu_backward,
-    heads_forward,          heads_backward, cross_entropy, dropout,        softmax_block,
-    softmax_block_backward, pack_pairs,     transpose,     round_rows,     row_products};
+    TRIREME_KERNEL_NAME,    rms_forward,    rms_backward,  gated_forward, gated_backward,
+    heads_forward,          heads_backward, cross_entropy, dropout,       softmax_block,
+    softmax_block_backward, pack_pairs,     transpose,     round_rows,    row_products};
 
 }  // namespace trireme::ops::kernels

@@ -37,18 +37,14 @@ struct RmsBackward {
   std::int64_t width;
 };
 
-struct Swiglu {
+struct Gated {
   Element element;
-  const void* gate;
-  const void* up;
-  const void* grad_y;  // backward only, contiguous
-  void* y;             // forward: result, contiguous
-  void* grad_gate;
-  void* grad_up;
-  std::int64_t gate_stride;  // between rows
-  std::int64_t up_stride;
-  std::int64_t grad_gate_stride;
-  std::int64_t grad_up_stride;
+  std::int64_t activation;  // row of ops::Activations
+  const void* gate_up;      // rows of gate [width], then up [width]
+  std::int64_t stride;      // between rows of gate_up
+  const void* grad_y;       // backward only, contiguous
+  void* y;                  // forward: result, contiguous
+  void* grad_gate_up;       // backward: contiguous
   std::int64_t rows;
   std::int64_t width;
 };
@@ -127,8 +123,8 @@ struct Table {
   const char* name;
   void (*rms_forward)(const RmsForward&);
   void (*rms_backward)(const RmsBackward&);
-  void (*swiglu_forward)(const Swiglu&);
-  void (*swiglu_backward)(const Swiglu&);
+  void (*gated_forward)(const Gated&);
+  void (*gated_backward)(const Gated&);
   void (*heads_forward)(const Heads&);
   void (*heads_backward)(const Heads&);
   void (*cross_entropy)(const CrossEntropy&);

@@ -2,7 +2,7 @@
 #include "ops/cpu/kernels.hpp"
 #include "ops/cpu/simd.hpp"
 
-/// Row-wise kernels: norm, SwiGLU, cross entropy. Included once by every instruction set's file.
+/// Row-wise kernels: norm, cross entropy. Included once by every instruction set's file.
 namespace trireme::ops::kernels {
 namespace {
 
@@ -90,41 +90,6 @@ void rms_backward_typed(const RmsBackward& a) {
       if (grad_sum != nullptr) grad += get(grad_sum, i, n);
       put(grad_x, i, n, grad);
       put(a.grad_weight, i, n, get<float>(a.grad_weight, i, n) + incoming * normed);
-    });
-  }
-}
-
-inline F sigmoid_lanes(F x) {
-  return 1.0F / (1.0F + exp2_lanes(x * -kLog2e));
-}
-
-template <class T>
-void swiglu_forward_typed(const Swiglu& a) {
-  for (std::int64_t r = 0; r < a.rows; ++r) {
-    const T* gate = typed<T>(a.gate) + r * a.gate_stride;
-    const T* up = typed<T>(a.up) + r * a.up_stride;
-    T* y = typed<T>(a.y) + r * a.width;
-    for_vectors(a.width, [&](std::int64_t i, std::int64_t n) {
-      const F g = get(gate, i, n);
-      put(y, i, n, g * sigmoid_lanes(g) * get(up, i, n));
-    });
-  }
-}
-
-template <class T>
-void swiglu_backward_typed(const Swiglu& a) {
-  for (std::int64_t r = 0; r < a.rows; ++r) {
-    const T* gate = typed<T>(a.gate) + r * a.gate_stride;
-    const T* up = typed<T>(a.up) + r * a.up_stride;
-    const T* grad_y = typed<T>(a.grad_y) + r * a.width;
-    T* grad_gate = typed<T>(a.grad_gate) + r * a.grad_gate_stride;
-    T* grad_up = typed<T>(a.grad_up) + r * a.grad_up_stride;
-    for_vectors(a.width, [&](std::int64_t i, std::int64_t n) {
-      const F g = get(gate, i, n);
-      const F incoming = get(grad_y, i, n);
-      const F sigmoid = sigmoid_lanes(g);
-      put(grad_gate, i, n, incoming * get(up, i, n) * (sigmoid * (g * (1.0F - sigmoid) + 1.0F)));
-      put(grad_up, i, n, incoming * g * sigmoid);
     });
   }
 }

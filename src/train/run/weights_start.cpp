@@ -12,6 +12,7 @@
 #include "core/error.hpp"
 #include "parallel/torch_bridge.hpp"
 #include "text/tokenizer.hpp"
+#include "train/state/resume.hpp"
 
 namespace trireme {
 namespace {
@@ -49,12 +50,12 @@ void check_same_model(const RunStart& start, const ModelConfig& model, const Con
   std::string differences;
   for (const auto& [key, value] : wanted) {
     const auto found = start.values.find(key);
-    if (found == start.values.end() || found->second == value || is_one_of(kMayDiffer, key))
-      continue;
+    const auto has = found != start.values.end() ? found->second : value_before(key);
+    if (!has || *has == value || is_one_of(kMayDiffer, key)) continue;
     const bool by_preset = keys.origin(key).starts_with("preset ");
     if (is_one_of(kFitAnyShape, key) && !by_preset) continue;
-    differences += formatted("\n  {} = {} ({}), the weights have {}", key, value, keys.origin(key),
-                             found->second);
+    differences +=
+        formatted("\n  {} = {} ({}), the weights have {}", key, value, keys.origin(key), *has);
   }
   if (!differences.empty()) {
     fail(

@@ -29,6 +29,14 @@ constexpr std::array<std::string_view, 16> kMayDiffer{"parallel.",
                                                       "train.max_skipped_steps",
                                                       "train.hash_weights_every"};
 
+struct LaterKey {
+  std::string_view key;
+  std::string_view before;
+};
+
+/// Keys that came after version 0.1, and the value that every checkpoint without them has.
+constexpr std::array kLaterKeys{LaterKey{"model.activation", "silu"}};
+
 /// The texts, or the numbers that they are.
 bool is_equal(const std::string& one, const std::string& other) {
   if (one == other) return true;
@@ -37,6 +45,13 @@ bool is_equal(const std::string& one, const std::string& other) {
 }
 
 }  // namespace
+
+std::optional<std::string> value_before(std::string_view key) {
+  for (const LaterKey& later : kLaterKeys) {
+    if (later.key == key) return std::string(later.before);
+  }
+  return std::nullopt;
+}
 
 bool may_differ(const std::string& key) {
   return std::any_of(kMayDiffer.begin(), kMayDiffer.end(), [&](std::string_view one) {
@@ -50,9 +65,10 @@ std::vector<ChangedKey> changed_keys(const std::map<std::string, std::string>& v
   for (const std::string& key : config.keys()) {
     auto saved = values.find("config." + key);
     if (saved == values.end()) saved = values.find(key);  // weights alone: the model's shape
-    if (saved == values.end() || key.starts_with("checkpoint.")) continue;
+    const auto before = saved != values.end() ? saved->second : value_before(key);
+    if (!before || key.starts_with("checkpoint.")) continue;
     const std::string now = config.value(key);
-    if (!is_equal(saved->second, now)) changes.push_back({key, saved->second, now});
+    if (!is_equal(*before, now)) changes.push_back({key, *before, now});
   }
   return changes;
 }
@@ -90,7 +106,8 @@ void check_same_run(const std::map<std::string, std::string>& values, const Conf
 std::string run_identity(const ConfigSet& config, const std::string& data_hash) {
   std::string text = data_hash;
   for (const std::string& key : config.keys()) {
-    if (!may_differ(key)) text += formatted("\n{}={}", key, config.value(key));
+    if (!may_differ(key) && value_before(key) != config.value(key))
+      text += formatted("\n{}={}", key, config.value(key));
   }
   return xxh3_128_hex(text);
 }

@@ -1,6 +1,8 @@
 #pragma once
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/config_set.hpp"
@@ -9,6 +11,9 @@ namespace trireme {
 
 /// The resolved configuration as values of a checkpoint: "config.optim.lr" -> "0.0003".
 void put_config(std::map<std::string, std::string>& values, const ConfigSet& config);
+
+/// What a checkpoint from before a key was made with; nothing for keys that are as old as the format.
+std::optional<std::string> value_before(std::string_view key);
 
 /// A key for which a checkpoint holds another value.
 struct ChangedKey {
@@ -34,7 +39,8 @@ bool may_differ(const std::string& key);
 void check_same_run(const std::map<std::string, std::string>& values, const ConfigSet& config,
                     const std::string& checkpoint);
 
-/// One word for what the run computes: hash of the keys above that must agree and of the data.
+/// One word for what the run computes: hash of the keys above that must agree and of the data. A
+/// run keeps its own under a version that knows more keys.
 std::string run_identity(const ConfigSet& config, const std::string& data_hash);
 
 }  // namespace trireme

@@ -104,6 +104,29 @@ TEST(HuggingFace, ExportedConfigNamesBothGenerationsKeysAndTokenIds) {
   EXPECT_EQ(weights.entries().at("model.norm.weight").dtype, DType::bf16);
 }
 
+TEST(HuggingFace, ActivationsHaveTheNamesOfTransformersBothWays) {
+  const std::map<std::string, std::string> names{
+      {"silu", "silu"}, {"gelu_tanh", "gelu_pytorch_tanh"}, {"relu2", "relu2"}};
+  for (const auto& [name, hf_name] : names) {
+    ModelConfig config = small(true, true);
+    config.activation = name;
+
+    Json json = parse_json(hf_config_text(config, DType::f32, {}), "config.json");
+
+    EXPECT_EQ(json.at("hidden_act"), hf_name);
+    EXPECT_EQ(model_from_hf(json, "test").activation, name);
+    json.erase("hidden_act");
+    EXPECT_EQ(model_from_hf(json, "test").activation, "silu");
+
+    std::map<std::string, std::string> values;
+    put_model_values(config, values);
+    EXPECT_EQ(model_from_values(values, "test").activation, name);
+    values.erase("model.activation");
+    EXPECT_EQ(model_from_values(values, "test").activation, "silu");
+  }
+  EXPECT_EQ(activation_names().size(), names.size());
+}
+
 TEST(HuggingFace, ExportRefusesAnExistingFolderAndForeignParameters) {
   const TempFolder folder;
   save_model(folder / "a", small(true, true), 1);

@@ -70,6 +70,19 @@ TEST(ModelConfig, UnknownPresetNamesTheNearest) {
   }
 }
 
+TEST(ModelConfig, ActivationsAreThoseOfTheTable) {
+  ModelConfig config = model_preset("tiny");
+  EXPECT_EQ(config.activation, "silu") << "that of every checkpoint without the value";
+  for (const ActivationName& one : activation_names()) {
+    config.activation = one.name;
+    EXPECT_EQ(error_of(config), "");
+  }
+  config.activation = "gelu_tan";
+  EXPECT_EQ(error_of(config),
+            "model.activation = gelu_tan, must be one of silu, gelu_tanh, relu2; did you mean "
+            "'gelu_tanh'?");
+}
+
 TEST(ModelConfig, WithoutAPresetTheSizesAreNeeded) {
   ModelConfig config;
   const std::string text = error_of(config);

@@ -72,26 +72,28 @@ TEST_P(EveryTable, RoundsToNearestEven) {
   EXPECT_TRUE(std::isnan(from_bf16_bits(out.back())));
 }
 
-TEST_P(EveryTable, SwigluFollowsTheFormula) {
-  Floats gate;
-  for (float g = -100; g <= 100; g += 0.37F) gate.push_back(g);
-  const Floats up(gate.size(), 2.0F);
-  Floats y(gate.size());
-  Swiglu call{};
+TEST_P(EveryTable, GatedSiluFollowsTheFormula) {
+  Floats gate_up;
+  for (float g = -100; g <= 100; g += 0.37F) gate_up.push_back(g);
+  const std::size_t width = gate_up.size();
+  gate_up.insert(gate_up.end(), width, 2.0F);
+  Floats y(width);
+  Gated call{};
   call.element = Element::f32;
-  call.gate = gate.data();
-  call.up = up.data();
+  call.activation = 0;
+  call.gate_up = gate_up.data();
   call.y = y.data();
   call.rows = 1;
-  call.width = static_cast<std::int64_t>(gate.size());
+  call.width = static_cast<std::int64_t>(width);
 
-  GetParam()->swiglu_forward(call);
+  GetParam()->gated_forward(call);
 
-  for (std::size_t i = 0; i < gate.size(); ++i) {
-    const double expected = 2.0 * gate[i] / (1 + std::exp(-static_cast<double>(gate[i])));
+  for (std::size_t i = 0; i < width; ++i) {
+    const double g = gate_up[i];
+    const double expected = 2.0 * g / (1 + std::exp(-g));
     // The exponent is rounded before 2^x: its error of 2^-24 |g| is relative in the result.
-    const double bound = 0x1p-22 * (1 + std::abs(gate[i]));
-    EXPECT_NEAR(y[i], expected, bound * std::abs(expected) + 1e-36) << gate[i];
+    const double bound = 0x1p-22 * (1 + std::abs(g));
+    EXPECT_NEAR(y[i], expected, bound * std::abs(expected) + 1e-36) << g;
   }
 }
 

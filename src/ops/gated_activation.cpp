@@ -1,0 +1,158 @@
+#include "ops/gated_activation.hpp"
+
+#include <torch/torch.h>
+
+#include "core/error.hpp"
+#include "ops/fast.hpp"
+
+namespace trireme::ops {
+namespace {
+
+/// Arithmetic of activations.hpp on whole tensors.
+struct TensorMath {
+  using Number = double;
+
+  static at::Tensor sigmoid(const at::Tensor& x) { return at::sigmoid(x); }
+
+  static at::Tensor silu(const at::Tensor& x) { return at::silu(x); }
+
+  static at::Tensor relu(const at::Tensor& x) { return at::relu(x); }
+
+  static at::Tensor clamp(const at::Tensor& x, double most) { return x.clamp(-most, most); }
+};
+
+using Halves = GatedGrads<at::Tensor>;
+
+/// Views of gate and up.
+Halves halves(const at::Tensor& gate_up) {
+  if (gate_up.dim() < 1 || gate_up.size(-1) % 2 != 0) {
+    fail(ErrorKind::internal, "gated_activation: gate_up {} must be [.., 2F]", gate_up.sizes());
+  }
+  const auto width = gate_up.size(-1) / 2;
+  return {gate_up.narrow(-1, 0, width), gate_up.narrow(-1, width, width)};
+}
+
+at::Tensor plain_forward(const at::Tensor& gate_up, Activation activation) {
+  const auto [gate, up] = halves(gate_up.to(accumulate_type(gate_up)));
+  at::Tensor y;
+  Activations::pick(static_cast<std::int64_t>(activation), [&, &g = gate, &u = up](auto row) {
+    y = decltype(row)::template forward<TensorMath>(g, u);
+  });
+  return y.to(gate_up.scalar_type());
+}
+
+at::Tensor plain_backward(const at::Tensor& grad_y, const at::Tensor& gate_up,
+                          Activation activation) {
+  const auto type = accumulate_type(gate_up);
+  const auto [gate, up] = halves(gate_up.to(type));
+  Halves grads;
+  Activations::pick(static_cast<std::int64_t>(activation), [&, &g = gate, &u = up](auto row) {
+    grads = decltype(row)::template backward<TensorMath>(g, u, grad_y.to(type));
+  });
+  return at::cat({grads.gate, grads.up}, -1).to(gate_up.scalar_type());
+}
+
+/// gate_up as rows [rows, 2F], without a copy where its strides allow.
+at::Tensor as_rows(const at::Tensor& gate_up) {
+  const auto width = gate_up.size(-1);
+  const auto rows = gate_up.reshape({width == 0 ? 0 : gate_up.numel() / width, width});
+  return width <= 1 || rows.stride(1) == 1 ? rows : rows.contiguous();
+}
+
+using Kernel = void (*)(const kernels::Gated& call);
+
+/// What forward and backward share, for the rows from `first` to `last`.
+kernels::Gated kernel_call(const at::Tensor& gate_up, Activation activation, std::int64_t first,
+                           std::int64_t last) {
+  kernels::Gated call{};
+  call.element = element_of(gate_up);
+  call.activation = static_cast<std::int64_t>(activation);
+  call.gate_up = element_at(gate_up, first * gate_up.stride(0));
+  call.stride = gate_up.stride(0);
+  call.rows = last - first;
+  call.width = gate_up.size(1) / 2;
+  return call;
+}
+
+at::Tensor fast_forward(Kernel kernel, const at::Tensor& gate_up_in, Activation activation) {
+  const auto gate_up = as_rows(gate_up_in);
+  auto shape = gate_up_in.sizes().vec();
+  shape.back() /= 2;
+  auto y = at::empty(shape, gate_up_in.options());
+  for_row_blocks(gate_up.size(0), [&](std::int64_t first, std::int64_t last) {
+    auto call = kernel_call(gate_up, activation, first, last);
+    call.y = element_at(y, first * call.width);
+    kernel(call);
+  });
+  return y;
+}
+
+at::Tensor fast_backward(Kernel kernel, const at::Tensor& grad_y_in, const at::Tensor& gate_up_in,
+                         Activation activation) {
+  const auto gate_up = as_rows(gate_up_in);
+  const auto grad_y = grad_y_in.contiguous();
+  auto grad = at::empty(gate_up_in.sizes(), gate_up_in.options());
+  for_row_blocks(gate_up.size(0), [&](std::int64_t first, std::int64_t last) {
+    auto call = kernel_call(gate_up, activation, first, last);
+    call.grad_y = element_at(grad_y, first * call.width);
+    call.grad_gate_up = element_at(grad, first * 2 * call.width);
+    kernel(call);
+  });
+  return grad;
+}
+
+using torch::autograd::AutogradContext;
+using torch::autograd::tensor_list;
+
+struct GatedActivationFunction : torch::autograd::Function<GatedActivationFunction> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& gate_up,
+                            std::int64_t activation, bool fast) {
+    ctx->save_for_backward({gate_up});
+    ctx->saved_data["activation"] = activation;
+    ctx->saved_data["fast"] = fast;
+    return gated_forward(gate_up, Activation{activation}, fast ? Path::fast : Path::plain);
+  }
+
+  static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
+    const auto path = ctx->saved_data["fast"].toBool() ? Path::fast : Path::plain;
+    const Activation activation{ctx->saved_data["activation"].toInt()};
+    return {gated_backward(grads[0], ctx->get_saved_variables()[0], activation, path), {}, {}};
+  }
+};
+
+}  // namespace
+
+Activation find_activation(std::string_view name) {
+  for (std::size_t i = 0; i < Activations::names.size(); ++i) {
+    if (Activations::names[i].name == name) return Activation{static_cast<std::int64_t>(i)};
+  }
+  fail(ErrorKind::internal, "no activation {}", name);
+}
+
+at::Tensor gated_forward(const at::Tensor& gate_up, Activation activation, Path path) {
+  halves(gate_up);
+  const at::NoGradGuard no_grad;
+  if (const auto kernel = find_kernel(path, gate_up, &kernels::Table::gated_forward))
+    return fast_forward(kernel, gate_up, activation);
+  return plain_forward(gate_up, activation);
+}
+
+at::Tensor gated_backward(const at::Tensor& grad_y, const at::Tensor& gate_up,
+                          Activation activation, Path path) {
+  const auto gate = halves(gate_up).gate;
+  if (gate.sizes() != grad_y.sizes() || gate.scalar_type() != grad_y.scalar_type()) {
+    fail(ErrorKind::internal, "gated_activation: gate {} {} and grad_y {} {} must be alike",
+         gate.sizes(), gate.scalar_type(), grad_y.sizes(), grad_y.scalar_type());
+  }
+  const at::NoGradGuard no_grad;
+  if (const auto kernel = find_kernel(path, gate_up, &kernels::Table::gated_backward))
+    return fast_backward(kernel, grad_y, gate_up, activation);
+  return plain_backward(grad_y, gate_up, activation);
+}
+
+at::Tensor gated_activation(const at::Tensor& gate_up, Activation activation, Path path) {
+  return GatedActivationFunction::apply(gate_up, static_cast<std::int64_t>(activation),
+                                        path == Path::fast);
+}
+
+}  // namespace trireme::ops
