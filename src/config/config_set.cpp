@@ -150,6 +150,12 @@ std::string ConfigSet::apply_earlier(const std::vector<EarlierValue>& values) {
   return "";
 }
 
+void ConfigSet::leave_out(std::string_view key, bool left_out) {
+  Entry* entry = find(key);
+  if (entry == nullptr) fail(ErrorKind::internal, "no config key {}", key);
+  entry->left_out = left_out;
+}
+
 const std::string& ConfigSet::origin(std::string_view key) const {
   return at(key).origin;
 }
@@ -177,7 +183,9 @@ std::vector<std::string> ConfigSet::sections() const {
 
 std::vector<std::string> ConfigSet::keys() const {
   std::vector<std::string> result;
-  for (const Entry& entry : entries_) result.push_back(entry.field.key);
+  for (const Entry& entry : entries_) {
+    if (!entry.left_out) result.push_back(entry.field.key);
+  }
   return result;
 }
 

@@ -69,6 +69,10 @@ class ConfigSet {
   /// value, and has then set nothing; "" if all is well.
   std::string apply_earlier(const std::vector<EarlierValue>& values);
 
+  /// A key that has no meaning beside the values of others (momentum, where the optimizer has none):
+  /// it is not shown and not saved, and help still names it.
+  void leave_out(std::string_view key, bool left_out = true);
+
   /// Where components and programs add what they find wrong; places are filled in from here, for
   /// keys ("optim.lr") and for options ("--seq-len").
   [[nodiscard]] Problems& problems() noexcept { return problems_; }
@@ -94,7 +98,7 @@ class ConfigSet {
   /// The value as text.
   [[nodiscard]] std::string value(std::string_view key) const;
 
-  /// The resolved configuration as TOML, every key by section; loads back to the
+  /// The resolved configuration as TOML, every key by section but those left out; loads back to the
   /// same values bit for bit.
   [[nodiscard]] std::string to_toml() const;
   /// One key a line: "optim.lr  0.01  run.toml:3"; the last column only with `with_origin`.
@@ -110,7 +114,7 @@ class ConfigSet {
   [[nodiscard]] std::string help_text(std::string_view section) const;
   /// Section names in order of declaration.
   [[nodiscard]] std::vector<std::string> sections() const;
-  /// Full keys, or the names within one section, in order of declaration.
+  /// Full keys, but those left out, or all names within one section, in order of declaration.
   [[nodiscard]] std::vector<std::string> keys() const;
   [[nodiscard]] std::vector<std::string> names(std::string_view section) const;
 
@@ -127,6 +131,7 @@ class ConfigSet {
     std::string environment_name;
     Source source = Source::none;
     std::string origin = "default";
+    bool left_out = false;
   };
 
   [[nodiscard]] const Entry* find(std::string_view key) const noexcept;

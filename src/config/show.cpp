@@ -24,7 +24,7 @@ std::string ConfigSet::to_toml() const {
   for (const std::string& section : sections()) {
     text += formatted("{}[{}]\n", text.empty() ? "" : "\n", section);
     for (const Entry& entry : entries_) {
-      if (section_of(entry.field.key) != section) continue;
+      if (entry.left_out || section_of(entry.field.key) != section) continue;
       text += formatted("{} = {}\n", name_of(entry.field.key), value_toml(entry.field.value));
     }
   }
@@ -35,6 +35,7 @@ std::string ConfigSet::show(bool with_origin) const {
   std::size_t key_width = 0;
   std::size_t value_width = 0;
   for (const Entry& entry : entries_) {
+    if (entry.left_out) continue;
     key_width = std::max(key_width, entry.field.key.size());
     value_width = std::max(value_width, visible(value_text(entry.field.value)).size());
   }
@@ -42,6 +43,7 @@ std::string ConfigSet::show(bool with_origin) const {
                          std::size_t{40});  // a long path must not push every origin off the screen
   std::string text;
   for (const Entry& entry : entries_) {
+    if (entry.left_out) continue;
     const std::string value = visible(value_text(entry.field.value));
     text += formatted("{}  ", padded(entry.field.key, key_width));
     text += with_origin ? formatted("{}  {}\n", padded(value, value_width), entry.origin)

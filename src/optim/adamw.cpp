@@ -1,8 +1,18 @@
 #include "optim/adamw.hpp"
 
+#include "optim/key_checks.hpp"
+#include "optim/param_ranges.hpp"
+
 namespace trireme {
 
-AdamW::AdamW(const OptimConfig& config, ParamRegistry& registry)
+void check(const AdamWConfig& config, Problems& problems) {
+  check_not_negative("optim.weight_decay", config.weight_decay, problems);
+  check_fraction("optim.beta1", config.beta1, problems);
+  check_fraction("optim.beta2", config.beta2, problems);
+  if (!(config.eps > 0)) problems.add("optim.eps", config.eps, "must be more than 0");
+}
+
+AdamW::AdamW(const Config& config, ParamRegistry& registry)
     : config_(config),
       exp_avg_(at::zeros_like(registry.flat_main())),
       exp_avg_sq_(at::zeros_like(registry.flat_main())),
@@ -10,18 +20,13 @@ AdamW::AdamW(const OptimConfig& config, ParamRegistry& registry)
   groups_[0].decay = config.weight_decay;
   const at::Tensor step =
       at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(registry.device()));
-  for (ParamId first = 0; first < registry.size();) {
-    ParamId end = first + 1;
-    while (end < registry.size() && registry.spec(end).decay == registry.spec(first).decay) ++end;
-    Group& group = groups_[registry.spec(first).decay ? 0 : 1];
-    const std::int64_t begin = registry.flat_begin(first);
-    const std::int64_t count = registry.flat_end(end - 1) - begin;
-    group.weights.push_back(registry.flat_main().narrow(0, begin, count));
-    group.grads.push_back(registry.flat_grad().narrow(0, begin, count));
-    group.exp_avgs.push_back(exp_avg_.narrow(0, begin, count));
-    group.exp_avg_sqs.push_back(exp_avg_sq_.narrow(0, begin, count));
+  for (const ParamRange& range : param_ranges(registry)) {
+    Group& group = groups_[range.decay ? 0 : 1];
+    group.weights.push_back(range.of(registry.flat_main()));
+    group.grads.push_back(range.of(registry.flat_grad()));
+    group.exp_avgs.push_back(range.of(exp_avg_));
+    group.exp_avg_sqs.push_back(range.of(exp_avg_sq_));
     group.steps.push_back(step);
-    first = end;
   }
 }
 

@@ -3,28 +3,48 @@
 
 namespace trireme {
 
+struct AdamWConfig {
+  double weight_decay = 0.1;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("weight_decay", self.weight_decay, "decoupled weight decay of matrices and embeddings");
+    visit("beta1", self.beta1, "first-moment decay, in [0, 1)");
+    visit("beta2", self.beta2, "second-moment decay, in [0, 1)");
+    visit("eps", self.eps, "added to the root of the second moment");
+  }
+};
+
+void check(const AdamWConfig& config, Problems& problems);
+
 /// AdamW with decoupled decay; one fused ATen call for each of the two groups (decay, no decay).
 /// Source: Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019.
 class AdamW : public Optimizer {
  public:
-  AdamW(const OptimConfig& config, ParamRegistry& registry);
+  using Config = AdamWConfig;
+
+  AdamW(const Config& config, ParamRegistry& registry);
+
+  static std::size_t num_slots(const Config& /*config*/) { return 2; }
 
   void step(std::int64_t update, double lr) override;
   [[nodiscard]] std::vector<OptimizerSlot> slots() override;
 
  private:
-  /// Parameters with one decay, as views of the flat buffers. Neighbours are merged into one view.
+  /// Parameters with one decay, as views of the flat buffers.
   struct Group {
     double decay = 0;
     std::vector<at::Tensor> weights;
     std::vector<at::Tensor> grads;
     std::vector<at::Tensor> exp_avgs;
     std::vector<at::Tensor> exp_avg_sqs;
-    std::vector<at::Tensor>
-        steps;  // one scalar each: the fused kernel reads the bias corrections from it
+    std::vector<at::Tensor> steps;  // scalars: the fused kernel takes the bias corrections from it
   };
 
-  OptimConfig config_;
+  Config config_;
   at::Tensor exp_avg_;
   at::Tensor exp_avg_sq_;
   std::vector<Group> groups_;

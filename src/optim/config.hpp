@@ -1,39 +1,79 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/problems.hpp"
 
 namespace trireme {
 
 /// optim.min_lr that nobody set.
 inline constexpr double kTenthOfLr = -1;
 
-/// The optimizer, its schedule and the clip.
+/// A key of [optim] that belongs to some optimizers: "beta2" of adamw and lion.
+struct OptimizerKey {
+  std::string name;
+  std::string help;  // which optimizers have it, and what it is for each
+  std::variant<bool, std::int64_t, double, std::string> value;
+};
+
+/// The keys of all optimizers, each once; where their defaults differ, that of the first row.
+std::vector<OptimizerKey> optimizer_keys();
+
+/// "optimizer: adamw (...), sgd (...)", for help.
+const char* optimizer_help();
+
+/// The optimizer, its schedule and the clip. Keys are flat: those of the optimizers stand beside
+/// the others, and `name` says which of them are read.
 struct OptimConfig {
   std::string name = "adamw";
   double lr = 3e-4;
   double min_lr = kTenthOfLr;
   std::int64_t warmup_steps = 0;
   std::string schedule = "cosine";
-  double weight_decay = 0.1;
-  double beta1 = 0.9;
-  double beta2 = 0.95;
-  double eps = 1e-8;
+  std::vector<OptimizerKey> keys = optimizer_keys();
   double clip_norm = 1.0;
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("name", self.name, "optimizer: adamw");
+    visit("name", self.name, optimizer_help());
     visit("lr", self.lr, "peak learning rate, per optimizer step");
     visit("min_lr", self.min_lr, "learning rate at the end of cosine and linear; -1: 0.1 lr");
     visit("warmup_steps", self.warmup_steps, "steps of linear warm-up from 0 to lr");
     visit("schedule", self.schedule,
           "after warm-up: cosine, linear, constant, minimind-v2 or minimind-v3");
-    visit("weight_decay", self.weight_decay, "decoupled weight decay of matrices and embeddings");
-    visit("beta1", self.beta1, "first-moment decay, in [0, 1)");
-    visit("beta2", self.beta2, "second-moment decay, in [0, 1)");
-    visit("eps", self.eps, "added to the root of the second moment");
+    for (auto& key : self.keys) {
+      std::visit([&](auto& value) { visit(key.name.c_str(), value, key.help.c_str()); }, key.value);
+    }
     visit("clip_norm", self.clip_norm, "largest global gradient norm; 0: no clip");
   }
+
+  /// The value of an optimizer's key, of its type.
+  template <class T>
+  [[nodiscard]] T& key(std::string_view key_name) {
+    for (OptimizerKey& one : keys) {
+      if (one.name == key_name) return std::get<T>(one.value);
+    }
+    fail(ErrorKind::internal, "no optimizer has a key {}", key_name);
+  }
+
+  /// The config struct of one optimizer, filled from the flat keys.
+  template <class Own>
+  [[nodiscard]] Own own() const {
+    Own result;
+    Own::fields(result, [&](const char* field, auto& member, const char*) {
+      for (const OptimizerKey& one : keys) {
+        if (one.name == field) member = std::get<std::decay_t<decltype(member)>>(one.value);
+      }
+    });
+    return result;
+  }
 };
+
+/// Adds what is wrong with the values, those of the chosen optimizer among them.
+void check(const OptimConfig& config, Problems& problems);
 
 }  // namespace trireme

@@ -1,36 +1,55 @@
+#include "optim/registry.hpp"
+
 #include <array>
 
-#include "core/error.hpp"
 #include "optim/adamw.hpp"
+#include "optim/lion.hpp"
+#include "optim/sgd.hpp"
 
 namespace trireme {
 namespace {
 
-struct OptimizerRow {
-  const char* name;
-  std::unique_ptr<Optimizer> (*make)(const OptimConfig& config, ParamRegistry& registry);
-};
-
-template <class T>
-std::unique_ptr<Optimizer> make(const OptimConfig& config, ParamRegistry& registry) {
-  return std::make_unique<T>(config, registry);
+template <class Config>
+std::vector<OptimizerKey> keys_with_defaults() {
+  std::vector<OptimizerKey> keys;
+  Config config;
+  Config::fields(config, [&](const char* name, const auto& value, const char* help) {
+    keys.push_back({name, help, value});
+  });
+  return keys;
 }
 
-constexpr std::array<OptimizerRow, 1> kOptimizers{{{"adamw", make<AdamW>}}};
+template <class T>
+constexpr OptimizerRow row(const char* name, const char* help) {
+  using Config = typename T::Config;
+  return {
+      name,
+      help,
+      keys_with_defaults<Config>,
+      [](const OptimConfig& config, Problems& problems) { check(config.own<Config>(), problems); },
+      [](const OptimConfig& config) { return T::num_slots(config.own<Config>()); },
+      [](const OptimConfig& config, ParamRegistry& registry) -> std::unique_ptr<Optimizer> {
+        return std::make_unique<T>(config.own<Config>(), registry);
+      }};
+}
+
+constexpr std::array kOptimizers{
+    row<AdamW>("adamw", "Adam, decoupled weight decay"),
+    row<Sgd>("sgd", "gradient descent, with or without momentum"),
+    row<Lion>("lion", "sign of the momentum, decoupled weight decay"),
+};
 
 }  // namespace
 
-std::vector<std::string> optimizer_names() {
-  std::vector<std::string> names;
-  for (const OptimizerRow& row : kOptimizers) names.emplace_back(row.name);
-  return names;
+std::span<const OptimizerRow> optimizer_rows() {
+  return kOptimizers;
 }
 
-std::unique_ptr<Optimizer> make_optimizer(const OptimConfig& config, ParamRegistry& registry) {
-  for (const OptimizerRow& row : kOptimizers) {
-    if (config.name == row.name) return row.make(config, registry);
+const OptimizerRow* find_optimizer(std::string_view name) {
+  for (const OptimizerRow& one : kOptimizers) {
+    if (name == one.name) return &one;
   }
-  fail(ErrorKind::usage, "optim.name = {}, must be adamw", config.name);
+  return nullptr;
 }
 
 }  // namespace trireme

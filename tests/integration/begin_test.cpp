@@ -179,6 +179,48 @@ TEST_F(Begin, ANewRunGoesOnFromAnyCheckpointUnderAnotherConfiguration) {
   expect_words(shape, {"model.hidden_size = 64 (--model.hidden_size), the weights have 32"});
 }
 
+TEST_F(Begin, EveryOptimizerLearnsAndGoesOnBitForBit) {
+  const std::vector<Arguments> optimizers{
+      {"--optim.name", "sgd", "--optim.momentum", "0.9", "--optim.nesterov", "true", "--optim.lr",
+       "0.3", "--optim.weight_decay", "0"},
+      {"--optim.name", "lion", "--optim.lr", "1e-3"}};
+  for (const Arguments& optimizer : optimizers) {
+    const std::string& name = optimizer[1];
+    const auto run = [&](const std::string& part, const char* steps) {
+      Arguments all{"--train.steps", steps, "--optim.schedule", "constant"};
+      all.insert(all.end(), optimizer.begin(), optimizer.end());
+      const Exit exit = pretrain(name + part, all);
+      EXPECT_EQ(exit.code, 0) << exit.err;
+    };
+    run("_whole", "8");
+    run("_parts", "3");
+    const Exit alone =
+        trireme({"pretrain", "--run", path(name + "_parts").string(), "--train.steps", "8"});
+
+    EXPECT_EQ(alone.code, 0) << alone.err;
+    expect_words(alone, {"resumed from", "at step 3"});
+    EXPECT_EQ(hash(name + "_parts"), hash(name + "_whole"));
+    const std::vector<double> losses = metrics(name + "_whole").losses();
+    EXPECT_EQ(metrics(name + "_parts").losses(), losses);
+    EXPECT_LT(losses.back(), losses.front() - 0.05) << name << " does not learn";
+  }
+
+  // The state of one optimizer is not another's; its weights are.
+  const std::string from = path("sgd_whole").string();
+  const auto begin = [&](const std::string& run, const Arguments& more) {
+    Arguments all{"pretrain", "--run", path(run).string(), "--optim.name", "lion"};
+    all.insert(all.end(), more.begin(), more.end());
+    return trireme(all);
+  };
+  const Exit state = begin("to_lion", {"--resume", from, "--train.steps", "9"});
+  EXPECT_EQ(state.code, 2) << state.err;
+  expect_words(state, {"has no optim/momentum/", "--checkpoint.start weights"});
+  const Exit weights =
+      begin("to_lion_weights", {"--init", from, "--data", set().string(), "--train.steps", "1",
+                                "--train.global_batch", "4"});
+  EXPECT_EQ(weights.code, 0) << weights.err;
+}
+
 TEST_F(Begin, ARunWhoseCheckpointsAreGoneIsNotBegunAnewUnasked) {
   const Arguments arguments{"--train.steps", "2", "--checkpoint.every", "1"};
   // One that was killed before its first commit is.

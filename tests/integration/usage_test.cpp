@@ -75,6 +75,21 @@ TEST_F(Usage, AllWrongValuesAreReportedAtOnce) {
   EXPECT_FALSE(fs::exists(path("none")));
 }
 
+TEST_F(Usage, AKeyOfAnotherOptimizerAndAnUnknownActivationAreRefused) {
+  expect_refused(
+      pretrain("none", {"--optim.momentum", "0.9"}), 2,
+      {"optim.momentum = 0.9", "no key of adamw", "beta1, beta2, eps", "--optim.momentum"});
+  expect_refused(pretrain("none", {"--optim.name", "lion", "--optim.eps", "1e-6"}), 2,
+                 {"optim.eps", "no key of lion", "weight_decay, beta1, beta2"});
+  expect_refused(pretrain("none", {"--model.activation", "gelu"}), 2,
+                 {"model.activation = gelu", "silu, gelu_tanh, relu2"});
+  EXPECT_FALSE(fs::exists(path("none")));
+  const Exit help = trireme({"pretrain", "--help-all"});
+  for (const char* word : {"one of adamw sgd", "sgd: share of the last direction",
+                           "lion: decay of the momentum, in [0, 1), default 0.99"})
+    EXPECT_NE(help.out.find(word), std::string::npos) << word << help.out;
+}
+
 TEST_F(Usage, LayoutsWithoutAnEngineAreRefused) {
   for (const Arguments& keys : std::vector<Arguments>{{"--parallel.tp", "2"},
                                                       {"--parallel.pp", "2"},
@@ -346,6 +361,7 @@ TEST_F(Usage, HelpVersionAndConfiguration) {
   EXPECT_NE(line_of("train.steps").find("--train.steps"), std::string::npos);
   EXPECT_NE(line_of("model.hidden_size").find("preset tiny"), std::string::npos);
   EXPECT_NE(line_of("optim.beta1").find("default"), std::string::npos);
+  EXPECT_EQ(line_of("optim.momentum"), "") << "adamw has none";
 }
 
 }  // namespace

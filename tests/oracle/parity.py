@@ -3,7 +3,7 @@
 
 usage: parity.py PARITY_DRIVER TRIREME_DATA [--steps N] [--keep DIR]
 
-Both start from the same weights and take the same batches; torch.optim.AdamW (its loop form) and a clip by global norm
+Both start from the same weights and take the same batches; torch.optim.AdamW and SGD (their loop forms) and a clip by global norm
 stand for our optimizer. For each shape (Qwen3, Llama), tied or not, with 3 micro-batches an update and rows of several
 documents, and once with rows that are one document each:
   loss of every step      |ours - theirs| <= bound * |theirs|
@@ -45,6 +45,15 @@ CASES = [
 # No size is a multiple of a vector; one key head for all query heads.
 ODD = {"name": "odd sizes", "preset": "tiny", "tie": "false", "head_dim": 10, "data": "short",
        "keys": {"model.hidden_size": 41, "model.num_kv_heads": 1, "model.intermediate_size": 37, "train.seq_len": 45, "parallel.recompute": "full"}}
+# Another activation, in every precision; another optimizer, in fp64, where a sign does not hang on a rounding.
+QWEN = {"preset": "tiny", "tie": "true", "head_dim": 24, "data": "short"}
+ACTIVATIONS = [{"name": name, "keys": {"model.activation": name}, **QWEN} for name in ("gelu_tanh", "relu2")]
+OPTIMIZERS = [
+    {"name": "sgd", "keys": {"optim.name": "sgd", "optim.lr": 0.1}, **QWEN},
+    {"name": "sgd with momentum", "keys": {"optim.name": "sgd", "optim.lr": 0.1, "optim.momentum": 0.9}, **QWEN},
+    {"name": "sgd by Nesterov", "keys": {"optim.name": "sgd", "optim.lr": 0.1, "optim.momentum": 0.9, "optim.nesterov": "true"}, **QWEN},
+    {"name": "lion", "keys": {"optim.name": "lion", "optim.lr": 1e-3}, **QWEN},
+]
 # head_dim 32: the bf16 attention kernel, whose blocks the rows are longer than.
 BLOCKS = {"name": "blocks of 64 keys", "preset": "minimind-2-small", "tie": "true", "head_dim": 32, "data": "long"}
 
@@ -102,10 +111,28 @@ def micro_batches(batches):
         yield update
 
 
+class Lion(torch.optim.Optimizer):
+    """Chen et al., "Symbolic discovery of optimization algorithms", 2023, algorithm 2; PyTorch has none."""
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            beta1, beta2 = group["betas"]
+            for p in group["params"]:
+                momentum = self.state[p].setdefault("momentum", torch.zeros_like(p))
+                direction = (beta1 * momentum + (1 - beta1) * p.grad).sign()
+                p -= group["lr"] * (direction + group["weight_decay"] * p)
+                momentum.mul_(beta2).add_(p.grad, alpha=1 - beta2)
+
+
 def make_optimizer(parameters, c):
     matrices = [p for p in parameters if p.dim() > 1]
     vectors = [p for p in parameters if p.dim() == 1]
     groups = [{"params": matrices, "weight_decay": c["weight_decay"]}, {"params": vectors, "weight_decay": 0.0}]
+    if c["name"] == "sgd":
+        return torch.optim.SGD(groups, lr=c["lr"], momentum=c["momentum"], nesterov=c["nesterov"], foreach=False, fused=False)
+    if c["name"] == "lion":
+        return Lion(groups, {"lr": c["lr"], "betas": (c["beta1"], c["beta2"])})
     return torch.optim.AdamW(groups, lr=c["lr"], betas=(c["beta1"], c["beta2"]), eps=c["eps"], foreach=False, fused=False)
 
 
@@ -215,6 +242,8 @@ def main():
         os.makedirs(work, exist_ok=True)
         make_sets(args.trireme_data, work)
         runs = [(case, precision) for precision in BOUND for case in CASES]
+        runs += [(case, precision) for precision in ("fp32", "fp64", "bf16") for case in ACTIVATIONS]
+        runs += [(case, "fp64") for case in OPTIMIZERS]
         runs += [(case, "bf16") for case in (CASES[0], CASES[3], ODD, BLOCKS)] + [(ODD, "fp32")]
         good = [compare(args.driver, work, case, precision, args.steps) for case, precision in runs]
     print(f"parity over {args.steps} steps: {sum(good)} of {len(good)} within bounds")

@@ -3,9 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "optim/optimizer.hpp"
-#include "optim/schedule.hpp"
-
 namespace trireme {
 namespace {
 
@@ -44,27 +41,6 @@ void check_train(const TrainConfig& train, Problems& problems) {
   problems.one_of("train.device", train.device, std::vector<std::string>{"auto", "cpu", "cuda"});
 }
 
-void check_optim(const OptimConfig& optim, Problems& problems) {
-  const auto fraction = [&](const char* key, double value) {
-    if (!(value >= 0 && value < 1)) problems.add(key, value, "must be in [0, 1)");
-  };
-  const auto not_negative = [&](const char* key, double value) {
-    if (!(value >= 0)) problems.add(key, value, "must be 0 or more");
-  };
-  fraction("optim.beta1", optim.beta1);
-  fraction("optim.beta2", optim.beta2);
-  if (!(optim.lr > 0)) problems.add("optim.lr", optim.lr, "must be more than 0");
-  if (optim.min_lr != kTenthOfLr && !(optim.min_lr >= 0))
-    problems.add("optim.min_lr", optim.min_lr, "must be 0 or more, or -1: 0.1 optim.lr");
-  not_negative("optim.weight_decay", optim.weight_decay);
-  not_negative("optim.clip_norm", optim.clip_norm);
-  if (!(optim.eps > 0)) problems.add("optim.eps", optim.eps, "must be more than 0");
-  if (optim.warmup_steps < 0)
-    problems.add("optim.warmup_steps", optim.warmup_steps, "must be 0 or more");
-  problems.one_of("optim.name", optim.name, optimizer_names());
-  problems.one_of("optim.schedule", optim.schedule, schedule_names());
-}
-
 void check_data(const DataConfig& data, Problems& problems) {
   problems.one_of("data.packing", data.packing, std::vector<std::string>{"best-fit", "concat"});
   problems.one_of("data.blend_rule", data.blend_rule,
@@ -83,7 +59,7 @@ void check_data(const DataConfig& data, Problems& problems) {
 void check(const RunConfig& config, Problems& problems) {
   check(config.model, problems);
   check_train(config.train, problems);
-  check_optim(config.optim, problems);
+  check(config.optim, problems);
   check(config.parallel, problems);
   check_data(config.data, problems);
   if (config.checkpoint.resume.empty())

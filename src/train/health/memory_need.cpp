@@ -4,6 +4,7 @@
 
 #include "core/error.hpp"
 #include "core/number.hpp"
+#include "optim/optimizer.hpp"
 
 namespace trireme {
 namespace {
@@ -15,17 +16,17 @@ double bytes_of(at::ScalarType type) {
 }  // namespace
 
 std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes) {
-  constexpr double kMoments = 2;  // of AdamW
   const ModelConfig& model = config.model;
   const double parameters = model.num_parameters_wide();
   const double main = parameters * bytes_of(dtypes.main);
+  const double moments = static_cast<double>(num_optimizer_slots(config.optim)) * main;
   const double tokens =
       static_cast<double>(config.train.micro_batch) * static_cast<double>(config.train.seq_len);
   const std::vector<std::string> shape{"model.num_layers",        "model.hidden_size",
                                        "model.intermediate_size", "model.num_heads",
                                        "model.head_dim",          "model.vocab_size"};
   std::vector<MemoryPart> parts{
-      {"weights", main, shape}, {"gradients", main, shape}, {"moments", kMoments * main, shape}};
+      {"weights", main, shape}, {"gradients", main, shape}, {"moments", moments, shape}};
   if (dtypes.compute != dtypes.main)
     parts.push_back({"weights to compute with", parameters * bytes_of(dtypes.compute), shape});
   // cos and sin of half a head each, at every position

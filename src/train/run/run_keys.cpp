@@ -7,6 +7,7 @@
 
 #include "core/number.hpp"
 #include "train/config/check.hpp"
+#include "train/config/optimizer_keys.hpp"
 
 namespace trireme {
 
@@ -32,6 +33,7 @@ void finish_run_keys(RunConfig& config, ConfigSet& keys, const RunStart& start) 
         start.has_shape && keys.is_set("model.preset") && start.preset != config.model.preset;
     keys.apply_preset(fields_of("model", preset), "preset " + config.model.preset, anew);
   }
+  settle_optimizer_keys(config.optim, keys);
   check_start_kind(config, start, keys);
   check(config, keys.problems());
   // Only of a command: a run from before min_lr followed lr goes on with the end that it has.

@@ -272,6 +272,23 @@ TEST(ConfigSet, ResolvedTomlLoadsBackToTheSameValues) {
   for (const std::string& key : set.keys()) EXPECT_TRUE(again.is_set(key)) << key;
 }
 
+TEST(ConfigSet, AKeyLeftOutIsNeitherSavedNorShownButExplained) {
+  Sample sample;
+  ConfigSet set(sample.fields());
+  set.set("optim.beta1", "0.5", "--optim.beta1");
+
+  set.leave_out("optim.beta1");
+
+  EXPECT_EQ(set.to_toml().find("beta1"), std::string::npos) << set.to_toml();
+  EXPECT_EQ(set.show(true).find("beta1"), std::string::npos) << set.show(true);
+  EXPECT_EQ(std::ranges::count(set.keys(), "optim.beta1"), 0);
+  EXPECT_EQ(std::ranges::count(set.names("optim"), "beta1"), 1);
+  EXPECT_NE(set.help_text("optim").find("--optim.beta1"), std::string::npos);
+  EXPECT_TRUE(set.is_set("optim.beta1")) << "so that a check can refuse it";
+  set.leave_out("optim.beta1", false);
+  EXPECT_NE(set.to_toml().find("beta1 = 0.5"), std::string::npos);
+}
+
 TEST(ConfigSet, ShowsOriginsOnRequest) {
   Sample sample;
   ConfigSet set(sample.fields());

@@ -78,9 +78,10 @@ TEST(ModelConfig, ActivationsAreThoseOfTheTable) {
     EXPECT_EQ(error_of(config), "");
   }
   config.activation = "gelu_tan";
-  EXPECT_EQ(error_of(config),
-            "model.activation = gelu_tan, must be one of silu, gelu_tanh, relu2; did you mean "
-            "'gelu_tanh'?");
+  const std::string error = error_of(config);
+  for (const char* words : {"model.activation = gelu_tan, must be one of silu, gelu_tanh, relu2",
+                            "did you mean 'gelu_tanh'?"})
+    EXPECT_NE(error.find(words), std::string::npos) << error;
 }
 
 TEST(ModelConfig, WithoutAPresetTheSizesAreNeeded) {

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "comm/thread/thread_world.hpp"
-#include "core/error.hpp"
 
 namespace trireme {
 namespace {
@@ -14,7 +13,7 @@ namespace {
 struct ScalarAdamW {
   double weight, first = 0, second = 0;
 
-  void step(int t, double grad, double lr, const OptimConfig& c, double decay) {
+  void step(int t, double grad, double lr, const AdamWConfig& c, double decay) {
     weight -= lr * decay * weight;
     first = c.beta1 * first + (1 - c.beta1) * grad;
     second = c.beta2 * second + (1 - c.beta2) * grad * grad;
@@ -27,15 +26,14 @@ struct ScalarAdamW {
 TEST(AdamW, FollowsTheReferenceWithDecayOnMatricesOnly) {
   run_ranks(1, [](Communicator& world) {
     const Mesh mesh(world, {});
-    OptimConfig config;
-    config.weight_decay = 0.1;
+    const AdamWConfig config;
     ParamRegistry registry;
     registry.declare({.name = "matrix", .shape = {3}});
     registry.declare({.name = "norm", .shape = {3}, .decay = false});
     registry.declare({.name = "matrix2", .shape = {3}});
     registry.allocate(mesh, {at::kDouble, at::kDouble}, at::kCPU);
     registry.flat_main().fill_(0.5);
-    const auto optimizer = make_optimizer(config, registry);
+    const auto optimizer = make_optimizer({}, registry);
     ScalarAdamW matrix{0.5};
     ScalarAdamW norm{0.5};
 
@@ -52,18 +50,6 @@ TEST(AdamW, FollowsTheReferenceWithDecayOnMatricesOnly) {
     EXPECT_NEAR(registry.main(1)[1].item<double>(), norm.weight, 1e-12);
     EXPECT_NEAR(registry.view_of(optimizer->slots()[1].flat, 0)[2].item<double>(), matrix.second,
                 1e-15);
-  });
-}
-
-TEST(Optimizer, RefusesUnknownNames) {
-  run_ranks(1, [](Communicator& world) {
-    const Mesh mesh(world, {});
-    ParamRegistry registry;
-    registry.allocate(mesh, {}, at::kCPU);
-    OptimConfig config;
-    config.name = "adam";
-
-    EXPECT_THROW((void)make_optimizer(config, registry), Error);
   });
 }
 

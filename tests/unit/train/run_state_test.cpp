@@ -8,6 +8,7 @@
 #include "checkpoint/save/save.hpp"
 #include "comm/factory.hpp"
 #include "core/error.hpp"
+#include "optim/optimizer.hpp"
 #include "parallel/torch_bridge.hpp"
 #include "train/config/check.hpp"
 #include "train/config/open_values.hpp"
@@ -175,24 +176,6 @@ TEST(Check, TakesTheDefaultsAndRefusesWhatCannotTrain) {
   EXPECT_NE(problems_of(config).find("train.accumulation = -1"), std::string::npos);
 }
 
-TEST(RunKeys, TheEndOfTheRateIsNotAboveItsPeakWhereACommandGivesIt) {
-  for (const char* end : {"3e-5", "1e-5", "0"}) {
-    RunConfig config;
-    const std::unique_ptr<ConfigSet> keys = make_run_keys(config);
-    keys->set("optim.lr", "1e-5", "--optim.lr");
-    keys->set("optim.min_lr", end, "--optim.min_lr");
-
-    finish_run_keys(config, *keys);
-
-    const std::vector<std::string>& lines = keys->problems().lines();
-    ASSERT_EQ(lines.size(), end == std::string("3e-5") ? 1U : 0U) << end;
-    if (!lines.empty()) {
-      EXPECT_EQ(lines[0],
-                "optim.min_lr = 3e-05, must be at most optim.lr = 1e-05 (--optim.min_lr)");
-    }
-  }
-}
-
 RunConfig tiny_run(const std::function<void(RunConfig&)>& change = {}) {
   RunConfig config;
   config.model.preset = "tiny";
@@ -221,6 +204,16 @@ TEST(MemoryNeed, CountsWhatTrainingHolds) {
   EXPECT_EQ(fp32, 16 * P + 4 * tables + 4 * inputs);
   EXPECT_EQ(bf16, 18 * P + 4 * tables + 2 * inputs);
   EXPECT_EQ(fp64, 32 * P + 8 * tables + 8 * inputs);
+
+  const auto with = [&](const char* optimizer, double momentum = 0) {
+    RunConfig other = config;
+    other.optim = optimizer_defaults(optimizer);
+    other.optim.key<double>("momentum") = momentum;
+    return sum_of(memory_need(other, {at::kFloat, at::kFloat}));
+  };
+  EXPECT_EQ(fp32 - with("lion"), 4 * P) << "one slot instead of two";
+  EXPECT_EQ(fp32 - with("sgd"), 8 * P) << "none";
+  EXPECT_EQ(fp32 - with("sgd", 0.9), 4 * P);
 }
 
 TEST(MemoryNeed, WhatNeverFitsIsUsageAndWhatDoesNotFitNowAResource) {

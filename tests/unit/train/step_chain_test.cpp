@@ -196,7 +196,7 @@ TEST_F(ContinuationTest, WhatChangesTheOrderOfSumsIsWithinRounding) {
 TEST_F(ContinuationTest, LaterPhasesAndAnotherConfigurationAreNamed) {
   EXPECT_NE(describe("another plan").find("later phases of data.path are others"),
             std::string::npos);
-  config_.optim.beta1 = 0.5;
+  config_.optim.key<double>("beta1") = 0.5;
   expect({"under another configuration"});
 }
 

@@ -1,0 +1,48 @@
+#include "optim/lion.hpp"
+
+#include <algorithm>
+
+#include "optim/key_checks.hpp"
+#include "optim/param_ranges.hpp"
+
+namespace trireme {
+namespace {
+
+/// Elements of a piece: the direction needs a buffer, which is not to be as large as the model.
+constexpr std::int64_t kMostElements = std::int64_t{1} << 22;
+
+}  // namespace
+
+void check(const LionConfig& config, Problems& problems) {
+  check_not_negative("optim.weight_decay", config.weight_decay, problems);
+  check_fraction("optim.beta1", config.beta1, problems);
+  check_fraction("optim.beta2", config.beta2, problems);
+}
+
+Lion::Lion(const Config& config, ParamRegistry& registry)
+    : config_(config), momentum_(at::zeros_like(registry.flat_main())) {
+  for (const ParamRange& range : param_ranges(registry)) {
+    for (std::int64_t done = 0; done < range.count; done += kMostElements) {
+      const ParamRange part{range.begin + done, std::min(kMostElements, range.count - done),
+                            range.decay};
+      pieces_.push_back({range.decay ? config.weight_decay : 0.0, part.of(registry.flat_main()),
+                         part.of(registry.flat_grad()), part.of(momentum_)});
+    }
+  }
+}
+
+void Lion::step(std::int64_t /*update*/, double lr) {
+  const at::NoGradGuard no_grad;
+  for (Piece& piece : pieces_) {
+    const at::Tensor direction =
+        piece.momentum.mul(config_.beta1).add_(piece.grads, 1 - config_.beta1).sign_();
+    piece.weights.mul_(1 - lr * piece.decay).add_(direction, -lr);
+    piece.momentum.mul_(config_.beta2).add_(piece.grads, 1 - config_.beta2);
+  }
+}
+
+std::vector<OptimizerSlot> Lion::slots() {
+  return {{"momentum", momentum_}};
+}
+
+}  // namespace trireme

@@ -1,0 +1,44 @@
+#include "optim/optimizer.hpp"
+
+#include "optim/registry.hpp"
+
+namespace trireme {
+
+std::vector<std::string> optimizer_names() {
+  std::vector<std::string> names;
+  for (const OptimizerRow& row : optimizer_rows()) names.emplace_back(row.name);
+  return names;
+}
+
+std::vector<OptimizerKey> keys_of_optimizer(std::string_view name) {
+  const OptimizerRow* row = find_optimizer(name);
+  return row == nullptr ? std::vector<OptimizerKey>{} : row->keys();
+}
+
+OptimConfig optimizer_defaults(std::string_view name) {
+  OptimConfig config;
+  config.name = name;
+  for (const OptimizerKey& own : keys_of_optimizer(name)) {
+    for (OptimizerKey& key : config.keys) {
+      if (key.name == own.name) key.value = own.value;
+    }
+  }
+  return config;
+}
+
+std::size_t num_optimizer_slots(const OptimConfig& config) {
+  const OptimizerRow* row = find_optimizer(config.name);
+  return row == nullptr ? 0 : row->num_slots(config);
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const OptimConfig& config, ParamRegistry& registry) {
+  const OptimizerRow* row = find_optimizer(config.name);
+  if (row == nullptr) {
+    Problems problems;
+    problems.one_of("optim.name", config.name, optimizer_names());
+    problems.throw_if_any();
+  }
+  return row->make(config, registry);
+}
+
+}  // namespace trireme

@@ -1,0 +1,25 @@
+#pragma once
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "optim/optimizer.hpp"
+
+namespace trireme {
+
+/// One optimizer, as registry.cpp lists it. Private to this folder.
+struct OptimizerRow {
+  const char* name;
+  const char* help;
+  std::vector<OptimizerKey> (*keys)();  // its own, with their defaults
+  void (*check)(const OptimConfig& config, Problems& problems);
+  std::size_t (*num_slots)(const OptimConfig& config);
+  std::unique_ptr<Optimizer> (*make)(const OptimConfig& config, ParamRegistry& registry);
+};
+
+std::span<const OptimizerRow> optimizer_rows();
+
+/// Null for an unknown name.
+const OptimizerRow* find_optimizer(std::string_view name);
+
+}  // namespace trireme

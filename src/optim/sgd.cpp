@@ -1,0 +1,42 @@
+#include "optim/sgd.hpp"
+
+#include "optim/key_checks.hpp"
+#include "optim/param_ranges.hpp"
+
+namespace trireme {
+
+void check(const SgdConfig& config, Problems& problems) {
+  check_not_negative("optim.weight_decay", config.weight_decay, problems);
+  check_fraction("optim.momentum", config.momentum, problems);
+  if (config.nesterov && config.momentum == 0)
+    problems.add("optim.nesterov", config.nesterov, "needs optim.momentum above 0");
+}
+
+Sgd::Sgd(const Config& config, ParamRegistry& registry) : config_(config), groups_(2) {
+  groups_[0].decay = config.weight_decay;
+  if (num_slots(config) > 0) momentum_buffer_ = at::zeros_like(registry.flat_main());
+  for (const ParamRange& range : param_ranges(registry)) {
+    Group& group = groups_[range.decay ? 0 : 1];
+    group.weights.push_back(range.of(registry.flat_main()));
+    group.grads.push_back(range.of(registry.flat_grad()));
+    if (momentum_buffer_.defined()) group.momentum_buffers.push_back(range.of(momentum_buffer_));
+  }
+}
+
+void Sgd::step(std::int64_t /*update*/, double lr) {
+  const at::NoGradGuard no_grad;
+  for (const Group& group : groups_) {
+    if (group.weights.empty()) continue;
+    // A buffer of zeros makes the first step that of torch's, which starts from the gradient.
+    at::_fused_sgd_(group.weights, group.grads, group.momentum_buffers, group.decay,
+                    config_.momentum, lr, /*dampening=*/0, config_.nesterov, /*maximize=*/false,
+                    /*is_first_step=*/false);
+  }
+}
+
+std::vector<OptimizerSlot> Sgd::slots() {
+  if (!momentum_buffer_.defined()) return {};
+  return {{"momentum_buffer", momentum_buffer_}};
+}
+
+}  // namespace trireme

@@ -1,0 +1,49 @@
+#pragma once
+#include "optim/optimizer.hpp"
+
+namespace trireme {
+
+struct SgdConfig {
+  double weight_decay = 0.1;
+  double momentum = 0;
+  bool nesterov = false;
+
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("weight_decay", self.weight_decay,
+          "times the weights, added to the gradient of matrices and embeddings");
+    visit("momentum", self.momentum, "share of the last direction that is kept, in [0, 1)");
+    visit("nesterov", self.nesterov, "look ahead along the momentum, which must be above 0");
+  }
+};
+
+void check(const SgdConfig& config, Problems& problems);
+
+/// Stochastic gradient descent as torch.optim.SGD without dampening, in its fused form:
+///   g += weight_decay * w;  m = momentum * m + g;  w -= lr * (m, or g + momentum * m by Nesterov)
+/// Source: Sutskever et al., "On the importance of initialization and momentum", ICML 2013.
+class Sgd : public Optimizer {
+ public:
+  using Config = SgdConfig;
+
+  Sgd(const Config& config, ParamRegistry& registry);
+
+  static std::size_t num_slots(const Config& config) { return config.momentum > 0 ? 1 : 0; }
+
+  void step(std::int64_t update, double lr) override;
+  [[nodiscard]] std::vector<OptimizerSlot> slots() override;
+
+ private:
+  struct Group {
+    double decay = 0;
+    std::vector<at::Tensor> weights;
+    std::vector<at::Tensor> grads;
+    std::vector<at::Tensor> momentum_buffers;  // empty without momentum
+  };
+
+  Config config_;
+  at::Tensor momentum_buffer_;  // undefined without momentum
+  std::vector<Group> groups_;
+};
+
+}  // namespace trireme

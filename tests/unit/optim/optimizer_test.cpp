@@ -1,0 +1,234 @@
+#include "optim/optimizer.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <set>
+
+#include "comm/thread/thread_world.hpp"
+#include "core/error.hpp"
+#include "optim/lion.hpp"
+#include "optim/sgd.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr double kLr = 0.01;
+
+/// Weights of 0.5: a matrix, a norm without decay and a matrix again; gradients sin(t).
+void run_steps(const OptimConfig& config, at::ScalarType dtype, int steps,
+               const std::function<void(ParamRegistry&, Optimizer&)>& judge) {
+  run_ranks(1, [&](Communicator& world) {
+    const Mesh mesh(world, {});
+    ParamRegistry registry;
+    registry.declare({.name = "matrix", .shape = {3}});
+    registry.declare({.name = "norm", .shape = {3}, .decay = false});
+    registry.declare({.name = "matrix2", .shape = {3}});
+    registry.allocate(mesh, {dtype, dtype}, at::kCPU);
+    registry.flat_main().fill_(0.5);
+    const auto optimizer = make_optimizer(config, registry);
+    for (int t = 1; t <= steps; ++t) {
+      registry.flat_grad().fill_(std::sin(t));
+      optimizer->step(t, kLr);
+    }
+    judge(registry, *optimizer);
+  });
+}
+
+/// step(t, gradient, decay) moves one weight, which begins at 0.5.
+template <class Scalar>
+void expect_follows(const OptimConfig& config, Scalar matrix, double tolerance) {
+  run_steps(config, at::kDouble, 6, [&](ParamRegistry& registry, Optimizer&) {
+    Scalar norm = matrix;
+    for (int t = 1; t <= 6; ++t) {
+      matrix.step(std::sin(t), config.own<typename Scalar::Config>().weight_decay);
+      norm.step(std::sin(t), 0);
+    }
+    for (const ParamId id : {ParamId{0}, ParamId{2}})
+      EXPECT_NEAR(registry.main(id)[1].item<double>(), matrix.weight, tolerance);
+    EXPECT_NEAR(registry.main(1)[1].item<double>(), norm.weight, tolerance);
+  });
+}
+
+/// The loop of torch.optim.SGD: the first buffer is the first gradient.
+struct ScalarSgd {
+  using Config = SgdConfig;
+  SgdConfig config;
+  double weight = 0.5;
+  double buffer = 0;
+  bool first = true;
+
+  void step(double grad, double decay) {
+    grad += decay * weight;
+    if (config.momentum != 0) {
+      buffer = first ? grad : config.momentum * buffer + grad;
+      first = false;
+      grad = config.nesterov ? grad + config.momentum * buffer : buffer;
+    }
+    weight -= kLr * grad;
+  }
+};
+
+TEST(Sgd, FollowsTorchWithAndWithoutMomentum) {
+  for (const double momentum : {0.0, 0.9}) {
+    for (const bool nesterov : {false, true}) {
+      if (nesterov && momentum == 0) continue;
+      OptimConfig config = optimizer_defaults("sgd");
+      config.key<double>("weight_decay") = 0.3;
+      config.key<double>("momentum") = momentum;
+      config.key<bool>("nesterov") = nesterov;
+      SCOPED_TRACE(formatted("momentum {}, nesterov {}", momentum, nesterov));
+
+      expect_follows(config, ScalarSgd{config.own<SgdConfig>()}, 1e-14);
+    }
+  }
+}
+
+/// Algorithm 2 of the paper.
+struct ScalarLion {
+  using Config = LionConfig;
+  LionConfig config;
+  double weight = 0.5;
+  double momentum = 0;
+
+  void step(double grad, double decay) {
+    const double direction = config.beta1 * momentum + (1 - config.beta1) * grad;
+    const double sign = direction > 0 ? 1 : direction < 0 ? -1 : 0;
+    weight -= kLr * (sign + decay * weight);
+    momentum = config.beta2 * momentum + (1 - config.beta2) * grad;
+  }
+};
+
+TEST(Lion, FollowsThePaper) {
+  OptimConfig config = optimizer_defaults("lion");
+  config.key<double>("weight_decay") = 0.3;
+  EXPECT_EQ(config.own<LionConfig>().beta2, 0.99) << "not the default of adamw";
+
+  expect_follows(config, ScalarLion{config.own<LionConfig>()}, 1e-14);
+}
+
+TEST(Lion, AZeroGradientMovesNothingButTheDecay) {
+  run_ranks(1, [](Communicator& world) {
+    const Mesh mesh(world, {});
+    ParamRegistry registry;
+    registry.declare({.name = "norm", .shape = {3}, .decay = false});
+    registry.allocate(mesh, {at::kFloat, at::kFloat}, at::kCPU);
+    registry.flat_main().fill_(0.5);
+    registry.flat_grad().zero_();
+
+    make_optimizer(optimizer_defaults("lion"), registry)->step(1, kLr);
+
+    EXPECT_TRUE(registry.main(0).eq(0.5).all().item<bool>());
+  });
+}
+
+/// Every row, and each again with its keys away from the defaults.
+std::vector<OptimConfig> all_optimizers() {
+  std::vector<OptimConfig> all;
+  for (const std::string& name : optimizer_names()) {
+    all.push_back(optimizer_defaults(name));
+    OptimConfig other = optimizer_defaults(name);
+    for (OptimizerKey& key : other.keys) {
+      if (auto* number = std::get_if<double>(&key.value)) *number = 0.5;
+    }
+    all.push_back(std::move(other));
+  }
+  return all;
+}
+
+TEST(Optimizer, StateGoesThroughItsSlots) {
+  for (const OptimConfig& config : all_optimizers()) {
+    SCOPED_TRACE(config.name);
+    run_steps(config, at::kFloat, 3, [&](ParamRegistry& registry, Optimizer& optimizer) {
+      const at::Tensor weights = registry.flat_main().clone();
+      std::vector<at::Tensor> saved;
+      for (const OptimizerSlot& slot : optimizer.slots()) saved.push_back(slot.flat.clone());
+      EXPECT_EQ(saved.size(), num_optimizer_slots(config)) << "memory is counted by them";
+      registry.flat_grad().fill_(0.25);
+      optimizer.step(4, kLr);
+      const at::Tensor expected = registry.flat_main().clone();
+
+      registry.flat_main().copy_(weights);
+      const auto restored = make_optimizer(config, registry);
+      const std::vector<OptimizerSlot> slots = restored->slots();
+      for (std::size_t i = 0; i < slots.size(); ++i) slots[i].flat.copy_(saved[i]);
+      restored->step(4, kLr);
+
+      EXPECT_TRUE(registry.flat_main().equal(expected));
+      EXPECT_FALSE(registry.flat_main().equal(weights)) << "the step did nothing";
+    });
+  }
+}
+
+TEST(Optimizer, SlotsOfOneAreNotTakenForThoseOfAnother) {
+  std::set<std::string> names;
+  for (const std::string& name : optimizer_names()) {
+    OptimConfig config = optimizer_defaults(name);
+    if (name == "sgd") config.key<double>("momentum") = 0.9;
+    run_steps(config, at::kFloat, 1, [&](ParamRegistry&, Optimizer& optimizer) {
+      for (const OptimizerSlot& slot : optimizer.slots())
+        EXPECT_TRUE(names.insert(slot.name).second) << slot.name << " of " << name;
+    });
+  }
+}
+
+TEST(Optimizer, DefaultsPassTheirChecksAndWrongValuesAreNamed) {
+  for (const std::string& name : optimizer_names()) {
+    Problems problems;
+    check(optimizer_defaults(name), problems);
+    EXPECT_TRUE(problems.empty()) << problems.lines()[0];
+  }
+  const auto problem = [](const char* name, const char* key, auto value) {
+    OptimConfig config = optimizer_defaults(name);
+    config.key<decltype(value)>(key) = value;
+    Problems problems;
+    check(config, problems);
+    return problems.empty() ? "" : problems.lines()[0];
+  };
+  EXPECT_EQ(problem("lion", "beta2", 1.0), "optim.beta2 = 1, must be in [0, 1)");
+  EXPECT_EQ(problem("sgd", "momentum", -0.1), "optim.momentum = -0.1, must be in [0, 1)");
+  EXPECT_EQ(problem("sgd", "nesterov", true),
+            "optim.nesterov = true, needs optim.momentum above 0");
+  EXPECT_EQ(problem("adamw", "eps", 0.0), "optim.eps = 0, must be more than 0");
+  EXPECT_EQ(problem("sgd", "eps", 0.0), "") << "sgd has no eps";
+}
+
+TEST(Optimizer, HelpSaysWhoseAKeyIs) {
+  const auto help = [](const char* name) {
+    for (const OptimizerKey& key : optimizer_keys()) {
+      if (key.name == name) return key.help;
+    }
+    return std::string("no such key");
+  };
+  EXPECT_EQ(
+      help("beta2"),
+      "adamw: second-moment decay, in [0, 1); lion: decay of the momentum, in [0, 1), default "
+      "0.99");
+  EXPECT_TRUE(help("momentum").starts_with("sgd: ")) << help("momentum");
+  EXPECT_TRUE(help("weight_decay").starts_with("adamw, lion: ")) << help("weight_decay");
+}
+
+TEST(Optimizer, RefusesUnknownNames) {
+  run_ranks(1, [](Communicator& world) {
+    const Mesh mesh(world, {});
+    ParamRegistry registry;
+    registry.allocate(mesh, {}, at::kCPU);
+    OptimConfig config;
+    config.name = "adam";
+
+    try {
+      (void)make_optimizer(config, registry);
+      FAIL() << "adam is none";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::usage);
+      for (const char* words :
+           {"optim.name = adam, must be one of adamw, ", "did you mean 'adamw'?"})
+        EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+    }
+  });
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,115 @@
+#include "train/run/run_keys.hpp"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "checkpoint/format/model_values.hpp"
+#include "core/error.hpp"
+#include "train/run/weights_start.hpp"
+#include "train/state/resume.hpp"
+
+namespace trireme {
+namespace {
+
+using Values = std::map<std::string, std::string>;
+
+TEST(RunKeys, TheEndOfTheRateIsNotAboveItsPeakWhereACommandGivesIt) {
+  for (const char* end : {"3e-5", "1e-5", "0"}) {
+    RunConfig config;
+    const std::unique_ptr<ConfigSet> keys = make_run_keys(config);
+    keys->set("optim.lr", "1e-5", "--optim.lr");
+    keys->set("optim.min_lr", end, "--optim.min_lr");
+
+    finish_run_keys(config, *keys);
+
+    const std::vector<std::string>& lines = keys->problems().lines();
+    ASSERT_EQ(lines.size(), end == std::string("3e-5") ? 1U : 0U) << end;
+    if (!lines.empty()) {
+      EXPECT_EQ(lines[0],
+                "optim.min_lr = 3e-05, must be at most optim.lr = 1e-05 (--optim.min_lr)");
+    }
+  }
+}
+
+/// Keys of a run as the command line gives them.
+std::unique_ptr<ConfigSet> run_keys(RunConfig& config,
+                                    const std::vector<std::pair<const char*, const char*>>& given) {
+  std::unique_ptr<ConfigSet> keys = make_run_keys(config);
+  for (const auto& [key, value] : given) keys->set(key, value, formatted("--{}", key));
+  finish_run_keys(config, *keys);
+  return keys;
+}
+
+TEST(RunKeys, EveryOptimizerHasItsOwnDefaultsAndAResolvedFileLoadsBack) {
+  const std::vector<std::pair<const char*, double>> beta2{{"adamw", 0.95}, {"lion", 0.99}};
+  for (const auto& [name, expected] : beta2) {
+    RunConfig config;
+    const auto keys = run_keys(config, {{"optim.name", name}});
+    EXPECT_TRUE(keys->problems().empty()) << keys->problems().lines()[0];
+    EXPECT_EQ(config.optim.key<double>("beta2"), expected);
+    EXPECT_EQ(keys->origin("optim.beta2"), "default");
+
+    RunConfig again;
+    const std::unique_ptr<ConfigSet> file = make_run_keys(again);
+    file->load_toml(keys->to_toml(), "config.toml");
+    finish_run_keys(again, *file);
+    EXPECT_TRUE(file->problems().empty()) << file->problems().lines()[0];
+    EXPECT_EQ(file->to_toml(), keys->to_toml());
+    EXPECT_EQ(again.optim.key<double>("beta2"), expected);
+  }
+  RunConfig config;
+  run_keys(config, {{"optim.name", "lion"}, {"optim.beta2", "0.5"}});
+  EXPECT_EQ(config.optim.key<double>("beta2"), 0.5) << "given by hand";
+}
+
+TEST(RunKeys, AKeyThatTheOptimizerLacksIsRefusedOnlyWhenGiven) {
+  RunConfig config;
+  const auto keys = run_keys(config, {{"optim.name", "sgd"}, {"optim.eps", "1e-8"}});
+  ASSERT_EQ(keys->problems().lines().size(), 1U);
+  EXPECT_EQ(keys->problems().lines()[0],
+            "optim.eps = 1e-08, is no key of sgd, which has weight_decay, momentum, nesterov "
+            "(--optim.eps)");
+
+  RunConfig adamw;
+  const auto file = run_keys(adamw, {});
+  for (const char* key : {"momentum", "nesterov"})
+    EXPECT_EQ(file->to_toml().find(key), std::string::npos) << "as before there was sgd";
+  const std::string keys_in_order = file->to_toml();
+  EXPECT_LT(keys_in_order.find("eps ="), keys_in_order.find("clip_norm ="));
+}
+
+TEST(ResumedRun, ACheckpointWithoutTheActivationIsSilu) {
+  RunConfig config;
+  const auto keys = run_keys(config, {{"model.preset", "tiny"}});
+  Values values;
+  put_config(values, *keys);
+  put_model_values(config.model, values);
+  std::erase_if(values, [](const auto& value) { return value.first.ends_with("activation"); });
+  EXPECT_NO_THROW(check_same_run(values, *keys, "old"));
+  const std::string identity = run_identity(*keys, "data");
+
+  keys->set("model.activation", "relu2", "--model.activation");
+
+  EXPECT_NE(run_identity(*keys, "data"), identity);
+  for (const auto& check :
+       std::vector<std::function<void()>>{[&] { check_same_run(values, *keys, "old"); },
+                                          [&] {
+                                            RunStart start;
+                                            start.values = values;
+                                            check_same_model(start, config.model, *keys);
+                                          }}) {
+    try {
+      check();
+      ADD_FAILURE() << "weights of silu were taken for relu2";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::usage);
+      EXPECT_NE(std::string(error.what()).find("model.activation = relu2 (--model.activation)"),
+                std::string::npos)
+          << error.what();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme
