@@ -21,7 +21,7 @@ class MpiCommunicator final : public P2PCommunicator {
   std::unique_ptr<Communicator> split(int color, int key, const std::string& name) override {
     // MPI_Comm_split blocks without driving our operations: first make sure that nobody of this
     // group still needs us.
-    barrier({});
+    barrier({.tag = "split"});
     MPI_Comm raw = MPI_COMM_NULL;
     check_mpi(MPI_Comm_split(mpi_->comm(), color < 0 ? MPI_UNDEFINED : color, key, &raw),
               formatted("MPI_Comm_split of {} into {}", this->name(), name));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "unit/comm/conformance_parts.hpp"
@@ -171,6 +172,29 @@ void exchange_ring(Communicator& world) {
   EXPECT_EQ(token, 42);
 }
 
+template <class T>
+void one_number_of(Communicator& world) {
+  const auto number = [](int rank) { return static_cast<T>(rank + 3); };
+  std::vector<T> expected;
+  for (int r = 0; r < world.size(); ++r) expected.push_back(number(r));
+  const T mine = number(world.rank());
+  EXPECT_EQ(all_gather_value(world, mine, "all"), expected);
+  EXPECT_EQ(all_reduce_value(world, mine, ReduceOp::max, "last"), expected.back());
+  EXPECT_EQ(all_reduce_value(world, mine, ReduceOp::sum, "sum"),
+            std::accumulate(expected.begin(), expected.end(), T{0}));
+  for (int root = 0; root < world.size(); ++root) {
+    EXPECT_EQ(broadcast_value(world, mine, root, "root's"), number(root));
+  }
+}
+
+void one_number_a_rank(Communicator& world) {
+  one_number_of<double>(world);
+  one_number_of<float>(world);
+  one_number_of<std::int64_t>(world);
+  one_number_of<std::int32_t>(world);
+  one_number_of<std::uint64_t>(world);
+}
+
 constexpr std::array kCases{
     ConformanceCase{"AllReduceSweep", all_reduce_sweep},
     ConformanceCase{"ReduceScatterSweep", reduce_scatter_sweep},
@@ -178,6 +202,7 @@ constexpr std::array kCases{
     ConformanceCase{"BroadcastFromEveryRoot", broadcast_from_every_root},
     ConformanceCase{"AllToAllUneven", all_to_all_uneven},
     ConformanceCase{"ExchangeRing", exchange_ring},
+    ConformanceCase{"OneNumberARank", one_number_a_rank},
 };
 
 }  // namespace

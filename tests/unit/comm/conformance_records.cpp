@@ -120,6 +120,9 @@ void recorder_keeps_the_last(Communicator& world) {
     EXPECT_EQ(records[i].sequence, records.front().sequence + i);
     EXPECT_TRUE(records[i].complete);
   }
+  group->barrier({.tag = "together"});
+  EXPECT_EQ(group->recent().back().operation, "barrier");
+  EXPECT_EQ(group->recent().back().tag, "together");
 }
 
 constexpr std::array kCases{
