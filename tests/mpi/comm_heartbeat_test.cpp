@@ -43,13 +43,11 @@ TEST(Heartbeat, GoodbyesInAnyOrderAreNoDeaths) {
     Heartbeat heartbeat(*world, *g_launch, nullptr, no_loss_expected());
     const int place = low_ranks_first ? world->rank() : world->size() - 1 - world->rank();
     rest(0.15 * place);
-    EXPECT_TRUE(heartbeat.peers_alive());
 
     const auto start = std::chrono::steady_clock::now();
     heartbeat.stop();
     heartbeat.stop();  // twice is harmless
 
-    EXPECT_TRUE(heartbeat.peers_alive());
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     EXPECT_LT(took.count(), 3.0);
     rest(0.15 * (world->size() - place));
@@ -76,7 +74,6 @@ TEST(Heartbeat, AnnouncedFailureReachesAllWithItsExitCode) {
     const bool told = world->rank() != guilty && world->size() > 1;
     EXPECT_EQ(code, told ? 6 : 0);
     EXPECT_EQ(rank, told ? guilty : -1);
-    EXPECT_EQ(heartbeat.peers_alive(), !told);
     world->barrier();
   }
 }

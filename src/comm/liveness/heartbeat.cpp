@@ -5,7 +5,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
@@ -22,15 +21,25 @@
 namespace trireme {
 namespace {
 
-using heartbeat::Connection;
-using heartbeat::Fields;
+using heartbeat::Alive;
+using heartbeat::Failure;
+using heartbeat::Goodbye;
+using heartbeat::HeartbeatMessage;
+using heartbeat::Lost;
 using heartbeat::name_of;
-using heartbeat::number;
-using heartbeat::parse_status;
 using heartbeat::Peer;
-using heartbeat::status_fields;
+using heartbeat::Status;
 
 constexpr double kGoodbye_s = 1.0;  // longest wait for the other side when leaving
+
+PeerLoss loss_of(int rank, const std::string& host, int pid, const Failure& failure) {
+  return {rank,
+          host,
+          pid,
+          failure.exit_code,
+          "it ends with an error: " + failure.reason,
+          /*hung=*/failure.exit_code == exit_code(ErrorKind::comm)};
+}
 
 void leave_at_once(const PeerLoss& loss) {
   log::flush();
@@ -72,14 +81,12 @@ class Heartbeat::Monitor {
     if (exit_code == trireme::exit_code(ErrorKind::comm) &&
         told_.wait_for(lock, moment, [this] { return over_; }))
       return;
-    failure_ = Fields{"F", cat(exit_code), why};
+    failure_ = Failure{exit_code, why};
     lock.unlock();
     wake();
     lock.lock();
     told_.wait_for(lock, moment, [this] { return over_; });
   }
-
-  [[nodiscard]] bool alive() const { return alive_; }
 
  private:
   void wake() noexcept {
@@ -142,21 +149,17 @@ class Heartbeat::Monitor {
     }
   }
 
-  void handle(std::size_t r, const Fields& message) {
+  void handle(std::size_t r, const HeartbeatMessage& message) {
     Peer& peer = peers_[r];
-    const char kind = message[0].empty() ? '?' : message[0][0];
-    if (kind == 'S') {
-      peer.now = parse_status(message);
-    } else if (kind == 'F' && message.size() >= 3) {
-      const int code = static_cast<int>(number(message[1]));
-      lost({static_cast<int>(r), peer.host, peer.pid, code, "it ends with an error: " + message[2],
-            /*hung=*/code == exit_code(ErrorKind::comm)});
-    } else if (kind == 'L' && message.size() >= 7) {
-      lost({static_cast<int>(number(message[1])), message[2], static_cast<int>(number(message[3])),
-            static_cast<int>(number(message[4])), message[6], message[5] == "1"});
-    } else if (kind == 'G') {
+    if (const auto* status = std::get_if<Status>(&message)) {
+      peer.now = status->now;
+    } else if (const auto* failure = std::get_if<Failure>(&message)) {
+      lost(loss_of(static_cast<int>(r), peer.host, peer.pid, *failure));
+    } else if (const auto* told = std::get_if<Lost>(&message)) {
+      lost(told->loss);
+    } else if (std::holds_alternative<Goodbye>(message)) {
       if (rank_ != 0) {  // rank 0 leaves: nobody watches any more
-        peer.connection->send({"G"});
+        peer.connection->send(Goodbye{});
         peer.connection->flush();
         finished_ = true;
       }
@@ -165,7 +168,7 @@ class Heartbeat::Monitor {
   }
 
   /// Sends to every connection and waits a moment for the kernel to take it.
-  void tell_all(const Fields& message) {
+  void tell_all(const HeartbeatMessage& message) {
     const Timer timer;
     for (auto& peer : peers_) {
       if (!peer.connection) continue;
@@ -178,11 +181,7 @@ class Heartbeat::Monitor {
 
   void lost(const PeerLoss& loss) {
     finished_ = true;
-    alive_ = false;
-    if (rank_ == 0) {
-      tell_all({"L", cat(loss.rank), loss.hostname, cat(loss.pid), cat(loss.exit_code),
-                cat(loss.hung), loss.reason});
-    }
+    if (rank_ == 0) tell_all(Lost{loss});
     if (rank_ == 0 || loss.rank == 0) {
       log::error(
           formatted("{} is gone: {}", name_of(loss.rank, loss.hostname, loss.pid), loss.reason));
@@ -202,15 +201,13 @@ class Heartbeat::Monitor {
     lock.unlock();
     if (failure) {
       if (rank_ == 0) {
-        tell_all({"L", "0", host_, cat(::getpid()), failure->at(1),
-                  cat(failure->at(1) == cat(exit_code(ErrorKind::comm))),
-                  "it ends with an error: " + failure->at(2)});
+        tell_all(Lost{loss_of(0, host_, ::getpid(), *failure)});
       } else {
         tell_all(*failure);
       }
       leave();
     } else if (stopping) {
-      tell_all({"G"});
+      tell_all(Goodbye{});
       leave();
     }
   }
@@ -237,7 +234,8 @@ class Heartbeat::Monitor {
   void report() {
     since_report_.restart();
     const ActivitySnapshot now = activity_->snapshot();
-    const Fields status = rank_ == 0 ? Fields{"P"} : status_fields(now);
+    const HeartbeatMessage status =
+        rank_ == 0 ? HeartbeatMessage(Alive{}) : HeartbeatMessage(Status{now});
     for (auto& peer : peers_) {
       if (!peer.connection) continue;
       peer.connection->send(status);
@@ -279,7 +277,6 @@ class Heartbeat::Monitor {
   HeartbeatOptions options_;
   std::vector<Peer> peers_;
   heartbeat::Socket wake_;
-  std::atomic<bool> alive_ = true;
   bool finished_ = false;  // of the thread only, as are the timers below
   Timer since_report_;
   Timer since_start_;
@@ -290,7 +287,7 @@ class Heartbeat::Monitor {
   std::condition_variable told_;
   bool stopping_ = false;
   bool over_ = false;
-  std::optional<Fields> failure_;
+  std::optional<Failure> failure_;
   std::jthread thread_;  // last: ends before the rest
 };
 
@@ -302,10 +299,6 @@ Heartbeat::Heartbeat(Communicator& world, const LaunchInfo& launch,
 
 Heartbeat::~Heartbeat() {
   stop();
-}
-
-bool Heartbeat::peers_alive() const {
-  return !monitor_ || monitor_->alive();
 }
 
 void Heartbeat::stop() noexcept {

@@ -54,9 +54,6 @@ class Heartbeat {
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
 
-  /// False once any peer is lost.
-  [[nodiscard]] bool peers_alive() const;
-
   /// Says goodbye, so that leaving is no loss to the others; in any order among ranks, bounded to
   /// about a second.
   void stop() noexcept;

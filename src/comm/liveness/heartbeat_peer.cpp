@@ -46,16 +46,16 @@ Invitation share_invitation(Communicator& world, const Invitation& mine) {
   return invitation;
 }
 
-bool welcome(Connection& stranger, const Fields& hello, const Invitation& invitation,
+bool welcome(Connection& stranger, const Hello& hello, const Invitation& invitation,
              const std::string& host, std::vector<Peer>& peers) {
-  if (hello.size() < 5 || hello[0] != "H" || hello[1] != invitation.cookie) return false;
-  const auto r = static_cast<std::size_t>(number(hello[2]));
-  if (r == 0 || r >= peers.size() || peers[r].connection) return false;
-  stranger.send({"W", invitation.cookie, host, cat(::getpid())});
+  if (hello.cookie != invitation.cookie || hello.rank < 1) return false;
+  const auto r = static_cast<std::size_t>(hello.rank);
+  if (r >= peers.size() || peers[r].connection) return false;
+  stranger.send(Welcome{invitation.cookie, host, ::getpid()});
   if (!stranger.flush()) return false;
   peers[r].connection = std::move(stranger);
-  peers[r].host = hello[3];
-  peers[r].pid = static_cast<int>(number(hello[4]));
+  peers[r].host = hello.host;
+  peers[r].pid = hello.pid;
   peers[r].heard.restart();
   return true;
 }
@@ -74,9 +74,10 @@ std::string accept_all(const Listener& listener, const Invitation& invitation,
       strangers.emplace_back(std::move(accepted));
     for (std::size_t i = 0; i < strangers.size();) {
       const bool open = strangers[i].fill();
-      const auto hello = strangers[i].next();
-      if (hello && welcome(strangers[i], *hello, invitation, host, peers)) --missing;
-      if (!open || hello) {
+      const auto message = strangers[i].next();
+      const auto* hello = message ? std::get_if<Hello>(&*message) : nullptr;
+      if (hello != nullptr && welcome(strangers[i], *hello, invitation, host, peers)) --missing;
+      if (!open || message) {
         strangers.erase(strangers.begin() + static_cast<std::ptrdiff_t>(i));
       } else {
         ++i;
@@ -92,7 +93,7 @@ std::string accept_all(const Listener& listener, const Invitation& invitation,
 
 bool greet(Connection& connection, const Invitation& invitation, int rank, const std::string& host,
            Peer& first) {
-  connection.send({"H", invitation.cookie, cat(rank), host, cat(::getpid())});
+  connection.send(Hello{invitation.cookie, rank, host, ::getpid()});
   const Timer timer;
   while (timer.seconds() < 3 && connection.flush()) {
     pollfd wait{connection.fd(), POLLIN, 0};
@@ -100,10 +101,10 @@ bool greet(Connection& connection, const Invitation& invitation, int rank, const
     const bool open = connection.fill();
     const auto answer = connection.next();
     if (answer) {
-      if (answer->size() < 4 || answer->at(0) != "W" || answer->at(1) != invitation.cookie)
-        return false;
-      first.host = answer->at(2);
-      first.pid = static_cast<int>(number(answer->at(3)));
+      const auto* accepted = std::get_if<Welcome>(&*answer);
+      if (accepted == nullptr || accepted->cookie != invitation.cookie) return false;
+      first.host = accepted->host;
+      first.pid = accepted->pid;
       first.heard.restart();
       return true;
     }
@@ -135,42 +136,6 @@ std::string join(const Invitation& invitation, int rank, const std::string& host
 
 std::string name_of(int rank, const std::string& host, int pid) {
   return formatted("rank {} (host {}, pid {})", rank, host, pid);
-}
-
-std::int64_t number(const std::string& text) {
-  std::int64_t value = 0;
-  std::istringstream(text) >> value;
-  return value;
-}
-
-Fields status_fields(const ActivitySnapshot& now) {
-  return {"S",
-          cat(now.step),
-          cat(now.operations),
-          cat(now.sequence),
-          cat(now.complete),
-          cat(now.timed_out),
-          now.group,
-          now.operation,
-          now.tag,
-          now.phase,
-          cat(now.waiting)};
-}
-
-ActivitySnapshot parse_status(const Fields& f) {
-  ActivitySnapshot now;
-  if (f.size() < 11) return now;
-  now.step = number(f[1]);
-  now.operations = static_cast<std::uint64_t>(number(f[2]));
-  now.sequence = static_cast<std::uint64_t>(number(f[3]));
-  now.complete = f[4] == "1";
-  now.timed_out = f[5] == "1";
-  now.group = f[6];
-  now.operation = f[7];
-  now.tag = f[8];
-  now.phase = f[9];
-  now.waiting = f[10] == "1";
-  return now;
 }
 
 void connect_all(Communicator& world, const LaunchInfo& launch, double connect_s,

@@ -30,11 +30,4 @@ std::string name_of(int rank, const std::string& host, int pid);
 void connect_all(Communicator& world, const LaunchInfo& launch, double connect_s,
                  std::vector<Peer>& peers);
 
-/// An activity as a message, and back; what is not as expected counts as nothing done.
-Fields status_fields(const ActivitySnapshot& now);
-ActivitySnapshot parse_status(const Fields& fields);
-
-/// A number from another rank of the same binary: anything else counts as 0.
-std::int64_t number(const std::string& text);
-
 }  // namespace trireme::heartbeat

@@ -18,7 +18,7 @@
 namespace trireme::heartbeat {
 namespace {
 
-constexpr std::size_t kMaxLine = 4096;  // longer ones come from no rank of ours
+constexpr std::size_t kMaxUnread = 64 << 10;
 
 void set(int fd, int level, int option, int value) {
   ::setsockopt(fd, level, option, &value, sizeof value);
@@ -50,14 +50,6 @@ Connection::Connection(Socket socket) : socket_(std::move(socket)) {
   set_keepalive(fd());
 }
 
-void Connection::send(const Fields& fields) {
-  for (std::size_t i = 0; i < fields.size(); ++i) {
-    if (i > 0) out_ += '\t';
-    for (const char c : fields[i].substr(0, 512)) out_ += c == '\t' || c == '\n' ? ' ' : c;
-  }
-  out_ += '\n';
-}
-
 bool Connection::flush() {
   while (!out_.empty()) {
     const auto n = ::send(fd(), out_.data(), out_.size(), MSG_NOSIGNAL);
@@ -68,32 +60,23 @@ bool Connection::flush() {
 }
 
 bool Connection::fill() {
+  if (garbage_) return false;
   std::array<char, 4096> block{};
   while (true) {
     const auto n = ::recv(fd(), block.data(), block.size(), 0);
     if (n == 0) return false;
     if (n < 0) return would_block();
     in_.append(block.data(), static_cast<std::size_t>(n));
-    if (in_.size() > 16 * kMaxLine) return true;  // take messages first
+    if (in_.size() > kMaxUnread) return true;  // take messages first
   }
 }
 
-std::optional<Fields> Connection::next() {
-  const auto end = in_.find('\n');
-  if (end == std::string::npos) {
-    if (in_.size() > kMaxLine) in_.clear();
-    return std::nullopt;
-  }
-  Fields fields(1);
-  for (const char c : in_.substr(0, end)) {
-    if (c == '\t') {
-      fields.emplace_back();
-    } else {
-      fields.back() += c;
-    }
-  }
-  in_.erase(0, end + 1);
-  return fields;
+std::optional<HeartbeatMessage> Connection::next() {
+  if (garbage_) return std::nullopt;
+  Decoded first = decode(in_);
+  garbage_ = first.garbage;
+  in_.erase(0, first.used);
+  return std::move(first.message);
 }
 
 Listener listen_anywhere(int backlog) {

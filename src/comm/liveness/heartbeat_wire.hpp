@@ -7,9 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "comm/liveness/heartbeat_messages.hpp"
 #include "core/unique_handle.hpp"
 
-/// The heartbeat's sockets and messages. For the files of this room only.
+/// The heartbeat's sockets. For the files of this room only.
 namespace trireme::heartbeat {
 
 struct SocketTraits {
@@ -23,16 +24,6 @@ struct SocketTraits {
 using Socket = UniqueHandle<SocketTraits>;
 using Cookie = std::array<std::uint8_t, 16>;
 
-/// Every message is a line of text: a letter and fields separated by tabs. Ranks are the same
-/// binary on one job.
-///   H cookie rank host pid      hello, rank to rank 0
-///   W cookie                    welcome, rank 0's answer
-///   S step operations sequence complete timed_out group operation tag phase waiting   status
-///   L rank host pid code hung reason   a rank is lost (rank 0 to all)
-///   F code reason               this rank ends with an error
-///   G                           goodbye
-using Fields = std::vector<std::string>;
-
 /// One connection: non-blocking, keepalive on, with its unread and unsent bytes.
 class Connection {
  public:
@@ -42,13 +33,14 @@ class Connection {
 
   [[nodiscard]] bool wants_write() const { return !out_.empty(); }
 
-  void send(const Fields& fields);
+  void send(const HeartbeatMessage& message) { out_ += encode(message); }
+
   /// Writes what the kernel takes. False: the connection is broken.
   bool flush();
-  /// Reads what is there. False: the peer closed or the connection is broken; messages before it
-  /// can still be taken.
+  /// Reads what is there. False: the peer closed, the connection is broken or it brought garbage;
+  /// messages before it can still be taken.
   bool fill();
-  std::optional<Fields> next();
+  std::optional<HeartbeatMessage> next();
 
   /// No more sends: the peer reads the end after what was sent.
   void finish() const { ::shutdown(socket_.get(), SHUT_WR); }
@@ -57,6 +49,7 @@ class Connection {
   Socket socket_;
   std::string in_;
   std::string out_;
+  bool garbage_ = false;
 };
 
 struct Listener {

@@ -30,28 +30,4 @@ struct MpiCommTraits {
 
 using MpiComm = UniqueHandle<MpiCommTraits>;
 
-struct MpiTypeTraits {
-  using Raw = MPI_Datatype;
-
-  static Raw null() noexcept { return MPI_DATATYPE_NULL; }
-
-  static void close(Raw type) noexcept {
-    if (!mpi_finalized()) MPI_Type_free(&type);
-  }
-};
-
-using MpiType = UniqueHandle<MpiTypeTraits>;
-
-struct MpiOpTraits {
-  using Raw = MPI_Op;
-
-  static Raw null() noexcept { return MPI_OP_NULL; }
-
-  static void close(Raw op) noexcept {
-    if (!mpi_finalized()) MPI_Op_free(&op);
-  }
-};
-
-using MpiOp = UniqueHandle<MpiOpTraits>;
-
 }  // namespace trireme

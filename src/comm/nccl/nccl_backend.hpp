@@ -18,11 +18,6 @@ struct NcclApi;
 /// it is Error(usage).
 std::span<const CommBackend> nccl_backends();
 
-/// The device this rank uses: local rank modulo visible devices, so that both
-/// "all GPUs visible to every task" and "one GPU bound to each task" work.
-/// Throws Error(resource) if no device is visible.
-int nccl_device(const LaunchInfo& launch);
-
 /// One rank's view, gathered from all ranks to compare.
 struct GpuUse {
   int node = 0;

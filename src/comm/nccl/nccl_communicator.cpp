@@ -245,6 +245,8 @@ class NcclCommunicator final : public BaseCommunicator {
   ncclComm_t comm_ = nullptr;  // null in a group of one
 };
 
+/// Local rank modulo visible devices, so that both "all GPUs visible to every task" and "one GPU
+/// bound to each task" work.
 int choose_device(const NcclApi& api, const LaunchInfo& launch) {
   int count = 0;
   check_cuda(api, api.device_count(&count), "cudaGetDeviceCount");
@@ -315,10 +317,6 @@ constexpr std::array<CommBackend, 1> kBackends{
 
 std::span<const CommBackend> nccl_backends() {
   return kBackends;
-}
-
-int nccl_device(const LaunchInfo& launch) {
-  return choose_device(real_nccl_api(), launch);
 }
 
 std::unique_ptr<Communicator> make_nccl_world(const NcclApi& api, const LaunchInfo& launch,

@@ -23,8 +23,4 @@ std::span<const CommBackend> nccl_backends() {
   return kBackends;
 }
 
-int nccl_device(const LaunchInfo&) {
-  absent();
-}
-
 }  // namespace trireme

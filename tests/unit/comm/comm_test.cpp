@@ -10,7 +10,6 @@
 #include "comm/agree.hpp"
 #include "comm/factory.hpp"
 #include "comm/liveness/activity.hpp"
-#include "comm/liveness/heartbeat.hpp"
 #include "comm/reduce.hpp"
 #include "comm/self/self_communicator.hpp"
 #include "comm/thread/thread_world.hpp"
@@ -196,51 +195,6 @@ TEST(Session, NodesAreNumberedByTheirFirstRank) {
   EXPECT_EQ(number_nodes(leaders, 3).node, 1);
   EXPECT_EQ(number_nodes(leaders, 4).node, 2);
   EXPECT_EQ(number_nodes(leaders, 4).num_nodes, 3);
-}
-
-TEST(Heartbeat, OneRankNeedsNone) {
-  SelfCommunicator self;
-  Heartbeat heartbeat(self, {}, nullptr);
-  EXPECT_TRUE(heartbeat.peers_alive());
-  heartbeat.announce_failure(6, "x");
-  heartbeat.stop();
-}
-
-TEST(Heartbeat, ReportNamesTheRankBehindFirst) {
-  Activity ahead;
-  ahead.set_step(12);
-  ahead.begin("dp", "all_reduce", "grads", 40);
-  Activity behind;
-  behind.set_step(12);
-  behind.begin("dp", "all_reduce", "loss", 39);
-  behind.complete("dp", 39);
-  behind.set_step(11);
-  ahead.set_waiting(true);
-  ahead.set_phase("step");
-
-  const std::string text = describe_progress({"rank 0 (host n1, pid 1)", "rank 1 (host n2, pid 2)"},
-                                             {ahead.snapshot(), behind.snapshot()});
-
-  EXPECT_EQ(
-      text,
-      "\n  rank 1 (host n2, pid 2) is behind: step 11, 1 operations, finished all_reduce 'loss' "
-      "of group dp, operation 39, phase setup"
-      "\n  rank 0 (host n1, pid 1): step 12, 1 operations, waits in all_reduce 'grads' of group "
-      "dp, operation 40, phase step");
-}
-
-TEST(Heartbeat, ThreadsConnectAndLeaveInPeace) {
-  run_ranks(3, [](Communicator& world) {
-    LaunchInfo launch;
-    launch.hostname = "here";
-    HeartbeatOptions options;
-    options.interval_s = 0.02;
-    options.on_loss = [](const PeerLoss& loss) { ADD_FAILURE() << loss.reason; };
-    Heartbeat heartbeat(world, launch, std::make_shared<Activity>(), options);
-    std::this_thread::sleep_for(std::chrono::milliseconds(50 * world.rank()));
-    heartbeat.stop();
-    EXPECT_TRUE(heartbeat.peers_alive());
-  });
 }
 
 TEST(Agreement, AStopBeforeTheStartIsEverybodys) {

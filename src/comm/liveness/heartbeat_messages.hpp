@@ -1,0 +1,127 @@
+#pragma once
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "comm/liveness/activity.hpp"
+#include "comm/liveness/heartbeat.hpp"
+
+/// What the heartbeats of two ranks say to each other. Ranks of one job run the same binary, so the
+/// form on the wire is no promise: each message lists its fields once, for both directions.
+namespace trireme::heartbeat {
+
+/// The first message of a connection, to rank 0.
+struct Hello {
+  static constexpr char kLetter = 'H';
+  std::string cookie;
+  int rank = 0;
+  std::string host;
+  int pid = 0;
+
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit(self.cookie);
+    visit(self.rank);
+    visit(self.host);
+    visit(self.pid);
+  }
+};
+
+/// Rank 0's answer.
+struct Welcome {
+  static constexpr char kLetter = 'W';
+  std::string cookie;
+  std::string host;
+  int pid = 0;
+
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit(self.cookie);
+    visit(self.host);
+    visit(self.pid);
+  }
+};
+
+/// What this rank does now, to rank 0.
+struct Status {
+  static constexpr char kLetter = 'S';
+  ActivitySnapshot now;
+
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit(self.now.step);
+    visit(self.now.operations);
+    visit(self.now.group);
+    visit(self.now.operation);
+    visit(self.now.tag);
+    visit(self.now.sequence);
+    visit(self.now.phase);
+    visit(self.now.complete);
+    visit(self.now.waiting);
+    visit(self.now.timed_out);
+  }
+};
+
+/// Rank 0 lives.
+struct Alive {
+  static constexpr char kLetter = 'A';
+
+  template <class Self, class Visit>
+  static void fields(Self&, Visit&&) {}
+};
+
+/// A rank is lost, rank 0 to all.
+struct Lost {
+  static constexpr char kLetter = 'L';
+  PeerLoss loss;
+
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit(self.loss.rank);
+    visit(self.loss.hostname);
+    visit(self.loss.pid);
+    visit(self.loss.exit_code);
+    visit(self.loss.reason);
+    visit(self.loss.hung);
+  }
+};
+
+/// This rank ends with an error.
+struct Failure {
+  static constexpr char kLetter = 'F';
+  int exit_code = 0;
+  std::string reason;
+
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit(self.exit_code);
+    visit(self.reason);
+  }
+};
+
+struct Goodbye {
+  static constexpr char kLetter = 'G';
+
+  template <class Self, class Visit>
+  static void fields(Self&, Visit&&) {}
+};
+
+using HeartbeatMessage = std::variant<Hello, Welcome, Status, Alive, Lost, Failure, Goodbye>;
+
+/// Bytes for a stream. Of a text longer than kMaxText its beginning is sent.
+std::string encode(const HeartbeatMessage& message);
+
+inline constexpr std::size_t kMaxText = 512;
+
+/// The beginning of a stream.
+struct Decoded {
+  std::optional<HeartbeatMessage> message = {};  // none: not whole yet, or garbage
+  std::size_t used = 0;                          // bytes of the message
+  bool garbage = false;                          // no rank of ours sent this
+};
+
+Decoded decode(std::string_view bytes);
+
+}  // namespace trireme::heartbeat
