@@ -105,7 +105,7 @@ TEST_P(EveryTable, CrossEntropyGivesLossAndGradient) {
   std::vector<double> losses(2, -1);
   Floats scratch(kWidth);
 
-  GetParam()->cross_entropy({Element::f32, grads.data(), targets.data(), losses.data(),
+  GetParam()->cross_entropy({Element::f32, grads.data(), targets.data(), nullptr, losses.data(),
                              scratch.data(), 2, kWidth, 0.5F, true});
 
   double total = 0;
