@@ -51,9 +51,4 @@ constexpr double uniform_double(std::uint32_t high, std::uint32_t low) noexcept 
   return static_cast<double>(bits) * 0x1.0p-53;
 }
 
-/// Uniform in [0, 1) with 24 bits, from one word.
-constexpr float uniform_float(std::uint32_t word) noexcept {
-  return static_cast<float>(word >> 8) * 0x1.0p-24F;
-}
-
 }  // namespace trireme

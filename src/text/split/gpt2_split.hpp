@@ -52,12 +52,4 @@ struct Gpt2Pattern {
   }
 };
 
-/// Calls emit(piece) for consecutive pieces that together are `text`, which must be
-/// valid UTF-8. A piece is valid during the call only, and at least kPiecePadding
-/// bytes from its start on can be read.
-template <class Emit>
-void split_gpt2(std::string_view text, Emit&& emit) {
-  split_by<Gpt2Pattern>(text, emit);
-}
-
 }  // namespace trireme

@@ -21,8 +21,7 @@ concept HasStarts = requires(const char* p) {
 /// valid UTF-8. A piece is valid during the call only, and at least kPiecePadding
 /// bytes from its start on can be read.
 ///   Pattern::piece_end(p, end)  the end of the piece at `p`
-///   Pattern::starts(p, left)    if there: where the next pieces begin, as far as that is easy to
-///   say
+///   Pattern::starts(p, left)    if there: where the next pieces begin, as far as is easy to say
 template <class Pattern, class Emit>
 void split_by(std::string_view text, const Emit& emit) {
   constexpr std::size_t kReach = AsciiWindow::kSize + kPiecePadding;

@@ -13,7 +13,7 @@ using Pieces = std::vector<std::string>;
 
 Pieces split(std::string_view text) {
   Pieces pieces;
-  split_gpt2(text, [&](std::string_view piece) { pieces.emplace_back(piece); });
+  split_by<Gpt2Pattern>(text, [&](std::string_view piece) { pieces.emplace_back(piece); });
   return pieces;
 }
 

@@ -39,7 +39,7 @@ class PlainBpe {
 
   Ids encode(std::string_view text) const {
     Ids ids;
-    split_gpt2(text, [&](std::string_view piece) {
+    split_by<Gpt2Pattern>(text, [&](std::string_view piece) {
       std::vector<std::string> symbols;
       for (const char c : piece) symbols.push_back(to_byte_level(std::string(1, c)));
       while (merge_best(symbols)) {
