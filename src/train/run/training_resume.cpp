@@ -40,7 +40,7 @@ std::string TrainingRun::other_data(const std::map<std::string, std::string>& va
   if (seed != values.end() && seed->second != keys_.value("train.seed"))
     return formatted("train.seed = {} (was {})", keys_.value("train.seed"), seed->second);
   try {
-    stream_->check_state(values, saved_next_sample(values), where);
+    data_->stream().check_state(values, saved_next_sample(values), where);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::usage) throw;
     const std::string text = error.what();
@@ -90,9 +90,9 @@ void TrainingRun::resume() {
   }
   const Mesh& mesh = model_->mesh;
   all_or_none(world_, [&] {
-    loader_.emplace(*stream_, LoaderConfig{config_.train.micro_batch, config_.train.global_batch,
-                                           mesh.rank(Axis::data), mesh.size(Axis::data),
-                                           progress_.next_sample});
+    loader_.emplace(data_->stream(), LoaderConfig{config_.train.micro_batch,
+                                                  config_.train.global_batch, mesh.rank(Axis::data),
+                                                  mesh.size(Axis::data), progress_.next_sample});
   });
 }
 
@@ -140,9 +140,9 @@ bool TrainingRun::load(const Checkpoint& checkpoint) {
   }
   all_or_none(world_, [&] {
     if (start_.kind == RunStart::Kind::go_on) {
-      stream_->check_state(values, saved_next_sample(values), where);
+      data_->stream().check_state(values, saved_next_sample(values), where);
     } else {
-      check_same_tokenizer(checkpoint, stream_->first_set().manifest().tokenizer_hash);
+      check_same_tokenizer(checkpoint, data_->stream().first_set().manifest().tokenizer_hash);
     }
     if (weights) return;
     check_has_moments(checkpoint, state);
@@ -180,7 +180,7 @@ void TrainingRun::log_start(const Checkpoint& checkpoint, bool weights,
                                     config_,
                                     keys_,
                                     fingerprint_,
-                                    fresh_data.empty() ? stream_->plan_hash() : "",
+                                    fresh_data.empty() ? data_->stream().plan_hash() : "",
                                     progress_.step};
     log::info(formatted("resumed from {} at step {}; {}", where, progress_.step,
                         fresh_data.empty()
@@ -198,7 +198,7 @@ void TrainingRun::put_history(std::map<std::string, std::string>& values) const 
   values["skipped_in_a_row"] = cat(skipped_->in_a_row());
   metrics_->put_spikes(values);
   put_fingerprint(values, fingerprint_);
-  values["data.plan_hash"] = stream_->plan_hash();
+  values["data.plan_hash"] = data_->stream().plan_hash();
 }
 
 void TrainingRun::load_history(const std::map<std::string, std::string>& values) {

@@ -191,7 +191,7 @@ void TrainingRun::check_targets(const Batch& batch) {
   const std::int64_t first = loader_->next_sample() - config_.train.global_batch;
   std::set<std::string> sets;
   for (std::int64_t i = first; i < loader_->next_sample(); ++i)
-    sets.insert(stream_->place(i).samples->set().folder().string());
+    sets.insert(data_->stream().place(i).samples->set().folder().string());
   std::string names;
   for (const std::string& name : sets) names += cat(names.empty() ? "" : ", ", name);
   all_or_none(world_, [&] {
@@ -236,7 +236,7 @@ bool TrainingRun::validate() {
   const CountTime counted(measures_.all, measures_.validation_s);
   const Timer timer;
   const auto validation =
-      evaluate(model_->transformer, *model_->objective, valid_samples_,
+      evaluate(model_->transformer, *model_->objective, data_->validation(),
                model_->mesh.group(Axis::data), config_.train.micro_batch,
                [this](std::int64_t i, std::int64_t n) { return stop_between_->before(i, n); });
   if (!validation) return false;
@@ -265,7 +265,7 @@ void TrainingRun::save() {
   put_progress(state.values, progress_, model_->scaler);
   put_config(state.values, keys_);
   put_model_values(config_.model, state.values);
-  state.values.merge(stream_->state(progress_.next_sample));
+  state.values.merge(data_->stream().state(progress_.next_sample));
   put_history(state.values);
   if (valid_loss_.first == progress_.step)
     state.values[kValidLossValue] = number_text(valid_loss_.second);

@@ -12,14 +12,12 @@
 #include "comm/factory.hpp"
 #include "config/config_set.hpp"
 #include "data/loader.hpp"
-#include "data/order/samples.hpp"
-#include "data/order/stream.hpp"
-#include "data/shards/token_set.hpp"
 #include "train/config/config.hpp"
 #include "train/control/stop_requests.hpp"
 #include "train/control/stop_vote.hpp"
 #include "train/health/skipped_steps.hpp"
 #include "train/report/metrics.hpp"
+#include "train/run/run_data.hpp"
 #include "train/run/run_start.hpp"
 #include "train/state/fingerprint.hpp"
 #include "train/state/run_folder.hpp"
@@ -90,7 +88,6 @@ class TrainingRun {
   void open_data();
   /// Before anything large is made: throws if this machine cannot hold the run (memory_need.hpp).
   void check_room() const;
-  void open_validation();
   void resolve_config();
   void claim_folder();
   void build();
@@ -117,7 +114,6 @@ class TrainingRun {
   void announce() const;
   /// Ranks, micro-batch and mesh, as text: what the order of sums depends on.
   [[nodiscard]] std::string layout() const;
-  [[nodiscard]] std::int64_t steps_of_epochs() const;
 
   /// One optimizer step with everything around it but checkpoints.
   /// False: it was given up between micro-batches for a stop; then nothing has changed.
@@ -157,9 +153,7 @@ class TrainingRun {
   Communicator& world_;
 
   std::string batch_note_;  // how train.global_batch was chosen, if it was
-  std::optional<SampleStream> stream_;
-  std::optional<TokenSet> valid_set_;
-  std::vector<SampleSet> valid_samples_;      // of valid_set_, or a part of each training set
+  std::unique_ptr<RunData> data_;
   std::map<std::string, std::string> files_;  // carried along in checkpoints
   std::unique_ptr<Model> model_;
   std::optional<DataLoader> loader_;

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 
 #include "checkpoint/format/folder.hpp"
@@ -17,21 +16,6 @@
 
 /// The part of a run before its first step: data, configuration, folder, model, resume.
 namespace trireme {
-namespace {
-
-std::string stream_text(const SampleStream& stream) {
-  if (const auto size = stream.epoch_size()) return formatted("{} sequences in ", *size);
-  return formatted("{} sources in ", stream.num_sources());
-}
-
-void require_kind(std::string_view kind, const char* name, const std::string& path,
-                  const TokenSet& set) {
-  if (set.kind() != kind)
-    fail(ErrorKind::usage, "{} {} is of kind {}, {} is needed", name, path, set.kind(), kind);
-}
-
-}  // namespace
-
 TrainingRun::TrainingRun(const Task& task, RunConfig& config, ConfigSet& keys,
                          const std::filesystem::path& folder, const RunRanks& ranks, RunStart start)
     : task_(task),
@@ -66,81 +50,25 @@ void TrainingRun::prepare() {
 }
 
 void TrainingRun::open_data() {
-  if (config_.data.path.empty())
+  const DataConfig& data = config_.data;
+  if (data.path.empty())
     fail(
         ErrorKind::usage,
         "--data is missing: give a token set (a folder that trireme-data pack wrote); in {} is no run to go on from",
         folder_.root.string());
-  const DataConfig& data = config_.data;
-  stream_.emplace(
-      SampleStream::open({.phases = read_plan(data.path, "data.path"),
-                          .seq_len = config_.train.seq_len,
-                          .global_batch = config_.train.global_batch,
-                          .seed = static_cast<std::uint64_t>(config_.train.seed),
-                          .shuffle_block = static_cast<std::uint64_t>(data.shuffle_block),
-                          .blend_rule = parse_blend_rule(data.blend_rule, "data.blend_rule"),
-                          .packing = parse_packing(data.packing, "data.packing"),
-                          .cross_documents = data.cross_documents,
-                          .split = data.split}));
-  const TokenSet& set = stream_->first_set();
-  require_kind(task_.set_kind, "--data", data.path, set);
-  if (config_.train.seq_len == 0) config_.train.seq_len = set.seq_len();
-  open_validation();
-  files_ = set.tokenizer_files();
-}
-
-void TrainingRun::open_validation() {
-  const DataConfig& data = config_.data;
-  SampleConfig view{.seq_len = config_.train.seq_len,
-                    .packing = parse_packing(data.packing, "data.packing"),
-                    .cross_documents = data.cross_documents};
   if (config_.train.eval_every == 0 && world_.rank() == 0 &&
       !(data.valid_path.empty() && data.split.empty())) {
     log::warn(formatted("{}, but train.eval_every = 0: nothing is validated",
                         data.valid_path.empty() ? "data.split = " + data.split
                                                 : "data.valid_path = " + data.valid_path));
   }
-  refuse_texts(data.valid_path, "data.valid_path");
-  if (!data.valid_path.empty()) {
-    valid_set_.emplace(TokenSet::open(data.valid_path));
-    require_kind(task_.set_kind, "data.valid_path", data.valid_path, *valid_set_);
-    if (valid_set_->manifest().tokenizer_hash != stream_->first_set().manifest().tokenizer_hash) {
-      fail(ErrorKind::usage, "data.valid_path {} was packed with another tokenizer than {}",
-           data.valid_path, data.path);
-    }
-    valid_samples_.emplace_back(*valid_set_, view);
-  } else if (config_.train.eval_every > 0 && data.split.empty()) {
-    fail(ErrorKind::usage, "train.eval_every = {} needs data.valid_path or data.split",
-         config_.train.eval_every);
-  } else if (config_.train.eval_every > 0) {
-    const Split split = Split::parse(data.split, "data.split");
-    const SplitPart part = data.valid_part == "test" ? SplitPart::test : SplitPart::valid;
-    for (const TokenSet* set : stream_->sets()) {
-      view.documents = split.part(part, set->num_documents());
-      valid_samples_.emplace_back(*set, view);
-    }
-  }
-}
-
-std::int64_t TrainingRun::steps_of_epochs() const {
-  const auto size = stream_->epoch_size();
-  if (!size) {
-    fail(
-        ErrorKind::usage,
-        "train.steps = 0 (train.epochs passes) needs one pass over the data, which weights and phases of data.path do not have: give train.steps");
-  }
-  const double steps = std::ceil(config_.train.epochs * static_cast<double>(*size) /
-                                 static_cast<double>(config_.train.global_batch));
-  if (!(steps < 1e15)) {
-    fail(ErrorKind::usage, "train.epochs = {} makes {} steps, must be below 1e15",
-         config_.train.epochs, steps);
-  }
-  return static_cast<std::int64_t>(steps);
+  data_ = std::make_unique<RunData>(config_, task_.set_kind);
+  files_ = data_->tokenizer_files();
 }
 
 void TrainingRun::resolve_config() {
-  resolve(config_.model, static_cast<std::int64_t>(stream_->first_set().vocab_size()));
-  const std::int64_t longest = std::max(config_.train.seq_len, stream_->max_seq_len());
+  resolve(config_.model, static_cast<std::int64_t>(data_->stream().first_set().vocab_size()));
+  const std::int64_t longest = std::max(config_.train.seq_len, data_->stream().max_seq_len());
   if (longest > config_.model.max_seq_len) {
     fail(ErrorKind::usage, "{}{} is more than model.max_seq_len = {}",
          longest == config_.train.seq_len ? "train.seq_len = " : "data.path has a phase of length ",
@@ -152,7 +80,7 @@ void TrainingRun::resolve_config() {
   const bool fresh_data =
       start_.kind == RunStart::Kind::state && !other_data(start_.values, start_.checkpoint).empty();
   if (config_.train.steps == 0)
-    config_.train.steps = steps_of_epochs() + (fresh_data ? start_.step() : 0);
+    config_.train.steps = data_->steps_of_epochs(config_.train) + (fresh_data ? start_.step() : 0);
   check_steps(start_.step());
   if (start_.kind == RunStart::Kind::weights) config_.checkpoint.start = "weights";
   files_["config.toml"] = keys_.to_toml();
@@ -186,7 +114,7 @@ void TrainingRun::build() {
   const double peak = peak_flops(device, dtypes.compute) * world_.size();
   metrics_.emplace(world_, measures_.all,
                    ComputeRates{config_.model.flops_per_token(config_.train.seq_len), peak});
-  saver_.emplace(folder_.checkpoints(), run_identity(keys_, stream_->content_hash()),
+  saver_.emplace(folder_.checkpoints(), run_identity(keys_, data_->stream().content_hash()),
                  config_.checkpoint, lock_ ? &*lock_ : nullptr, world_);
   saver_->on_commit([this](std::int64_t step) {
     const auto error = capture([&] { write_status(folder_, "running", kExitDone, step, step); });
@@ -234,7 +162,7 @@ void TrainingRun::announce() const {
   log::info(formatted(
       "global batch {} = {} data ranks x {} sequences x {} micro-steps of {} tokens; {}{}",
       train.global_batch, data_ranks, train.micro_batch, loader_->micro_steps(), train.seq_len,
-      stream_text(*stream_), config_.data.path));
+      data_->size_text(), config_.data.path));
   log::info(formatted("steps {} to {} ({} tokens a step), run folder {}", progress_.step,
                       train.steps,
                       format_count(static_cast<double>(train.global_batch * train.seq_len)),

@@ -1,0 +1,86 @@
+#include "train/run/run_data.hpp"
+
+#include <cmath>
+
+#include "core/error.hpp"
+
+namespace trireme {
+namespace {
+
+void require_kind(std::string_view kind, const char* name, const std::string& path,
+                  const TokenSet& set) {
+  if (set.kind() != kind)
+    fail(ErrorKind::usage, "{} {} is of kind {}, {} is needed", name, path, set.kind(), kind);
+}
+
+SampleStream open_stream(const RunConfig& config) {
+  const DataConfig& data = config.data;
+  return SampleStream::open({.phases = read_plan(data.path, "data.path"),
+                             .seq_len = config.train.seq_len,
+                             .global_batch = config.train.global_batch,
+                             .seed = static_cast<std::uint64_t>(config.train.seed),
+                             .shuffle_block = static_cast<std::uint64_t>(data.shuffle_block),
+                             .blend_rule = parse_blend_rule(data.blend_rule, "data.blend_rule"),
+                             .packing = parse_packing(data.packing, "data.packing"),
+                             .cross_documents = data.cross_documents,
+                             .split = data.split});
+}
+
+}  // namespace
+
+RunData::RunData(RunConfig& config, std::string_view kind) : stream_(open_stream(config)) {
+  const TokenSet& set = stream_.first_set();
+  require_kind(kind, "--data", config.data.path, set);
+  if (config.train.seq_len == 0) config.train.seq_len = set.seq_len();
+  open_validation(config, kind);
+}
+
+void RunData::open_validation(const RunConfig& config, std::string_view kind) {
+  const DataConfig& data = config.data;
+  SampleConfig view{.seq_len = config.train.seq_len,
+                    .packing = parse_packing(data.packing, "data.packing"),
+                    .cross_documents = data.cross_documents};
+  refuse_texts(data.valid_path, "data.valid_path");
+  if (!data.valid_path.empty()) {
+    valid_set_.emplace(TokenSet::open(data.valid_path));
+    require_kind(kind, "data.valid_path", data.valid_path, *valid_set_);
+    if (valid_set_->manifest().tokenizer_hash != stream_.first_set().manifest().tokenizer_hash) {
+      fail(ErrorKind::usage, "data.valid_path {} was packed with another tokenizer than {}",
+           data.valid_path, data.path);
+    }
+    valid_samples_.emplace_back(*valid_set_, view);
+  } else if (config.train.eval_every > 0 && data.split.empty()) {
+    fail(ErrorKind::usage, "train.eval_every = {} needs data.valid_path or data.split",
+         config.train.eval_every);
+  } else if (config.train.eval_every > 0) {
+    const Split split = Split::parse(data.split, "data.split");
+    const SplitPart part = data.valid_part == "test" ? SplitPart::test : SplitPart::valid;
+    for (const TokenSet* set : stream_.sets()) {
+      view.documents = split.part(part, set->num_documents());
+      valid_samples_.emplace_back(*set, view);
+    }
+  }
+}
+
+std::int64_t RunData::steps_of_epochs(const TrainConfig& train) const {
+  const auto size = stream_.epoch_size();
+  if (!size) {
+    fail(
+        ErrorKind::usage,
+        "train.steps = 0 (train.epochs passes) needs one pass over the data, which weights and phases of data.path do not have: give train.steps");
+  }
+  const double steps = std::ceil(train.epochs * static_cast<double>(*size) /
+                                 static_cast<double>(train.global_batch));
+  if (!(steps < 1e15)) {
+    fail(ErrorKind::usage, "train.epochs = {} makes {} steps, must be below 1e15", train.epochs,
+         steps);
+  }
+  return static_cast<std::int64_t>(steps);
+}
+
+std::string RunData::size_text() const {
+  if (const auto size = stream_.epoch_size()) return formatted("{} sequences in ", *size);
+  return formatted("{} sources in ", stream_.num_sources());
+}
+
+}  // namespace trireme

@@ -1,0 +1,50 @@
+#pragma once
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/order/samples.hpp"
+#include "data/order/stream.hpp"
+#include "data/shards/token_set.hpp"
+#include "train/config/config.hpp"
+
+namespace trireme {
+
+/// What a run draws from: the stream of its samples, and what it is validated on.
+class RunData {
+ public:
+  /// Opens the sets of config.data, which must be of `kind`, and settles train.seq_len where it is
+  /// 0. Throws as SampleStream::open; Error(usage) for a set of another kind, a validation set of
+  /// another tokenizer, or validation without anything to validate on.
+  RunData(RunConfig& config, std::string_view kind);
+  RunData(const RunData&) = delete;
+  RunData& operator=(const RunData&) = delete;
+
+  [[nodiscard]] const SampleStream& stream() const { return stream_; }
+
+  /// Of a set of its own, or a part of each training set; may be none.
+  [[nodiscard]] std::span<const SampleSet> validation() const { return valid_samples_; }
+
+  /// Names and contents of the tokenizer's files.
+  [[nodiscard]] std::map<std::string, std::string> tokenizer_files() const {
+    return stream_.first_set().tokenizer_files();
+  }
+
+  /// train.epochs as steps. Throws Error(usage) where one pass over the data is not defined.
+  [[nodiscard]] std::int64_t steps_of_epochs(const TrainConfig& train) const;
+
+  /// "800 sequences in ", for a log line that goes on with the path.
+  [[nodiscard]] std::string size_text() const;
+
+ private:
+  void open_validation(const RunConfig& config, std::string_view kind);
+
+  SampleStream stream_;
+  std::optional<TokenSet> valid_set_;
+  std::vector<SampleSet> valid_samples_;
+};
+
+}  // namespace trireme
