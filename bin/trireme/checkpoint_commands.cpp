@@ -1,32 +1,18 @@
 #include "bin/trireme/checkpoint_commands.hpp"
 
-#include <array>
-
 #include "checkpoint/bench/measure.hpp"
-#include "comm/factory.hpp"
+#include "comm/agree.hpp"
 #include "core/error.hpp"
 #include "core/process/run_main.hpp"
 
 namespace trireme {
 namespace {
 
-struct PlaceCommand {
-  const char* name;
-  const char* help;
-  std::string (*run)(const std::filesystem::path& place);
-};
-
-constexpr std::array<PlaceCommand, 2> kPlaceCommands{{
-    {"checkpoint list", "checkpoints of a run, newest first", checkpoint_list},
-    {"checkpoint verify", "check every byte of a checkpoint or of all in a run", checkpoint_verify},
-}};
-
 constexpr const char* kPlaceHelp = "checkpoint, folder of checkpoints, or run folder";
 
 }  // namespace
 
-CheckpointCommands::CheckpointCommands(CommandLine& line, std::function<Communicator&()> world)
-    : world_(std::move(world)) {
+CheckpointCommands::CheckpointCommands(CommandLine& line, Communicator& world) : world_(world) {
   line.group("checkpoint", "look at the checkpoints of a run, and change them");
   line.group("bench", "measure this machine");
   add_inspection(line);
@@ -35,25 +21,37 @@ CheckpointCommands::CheckpointCommands(CommandLine& line, std::function<Communic
   add_hugging_face(line);
 }
 
+std::function<int()> CheckpointCommands::shared(const SharedWork& work) {
+  return [this, work] {
+    std::string text;
+    all_or_none(world_, [&] { text = work(world_); });
+    if (world_.rank() == 0) print(text);
+    return kExitDone;
+  };
+}
+
 void CheckpointCommands::add_inspection(CommandLine& line) {
-  for (const PlaceCommand& command : kPlaceCommands) {
-    line.command(command.name, command.help)
-        .positional("DIR", &place_, kPlaceHelp)
-        .example(formatted("trireme {} runs/first", command.name))
-        .run([this, &command] {
-          print(command.run(place_));
-          return kExitDone;
-        });
-  }
+  line.command("checkpoint list", "checkpoints of a run, newest first")
+      .positional("DIR", &place_, kPlaceHelp)
+      .example("trireme checkpoint list runs/first")
+      .run([this] {
+        print(checkpoint_list(place_));
+        return kExitDone;
+      });
+  line.command("checkpoint verify", "check every byte of a checkpoint or of all in a run")
+      .positional("DIR", &place_, kPlaceHelp)
+      .example("trireme checkpoint verify runs/first")
+      .example("mpirun -n 8 trireme checkpoint verify runs/first")
+      .ranks(Ranks::all)
+      .run(shared([this](Communicator& world) { return checkpoint_verify(place_, world); }));
   line.command("checkpoint hash",
                "SHA-256 of all tensors of a checkpoint, the same for every layout")
       .positional("DIR", &place_, kPlaceHelp)
       .flag("--allow-older", allow_older_, kAllowOlderHelp)
       .example("trireme checkpoint hash runs/first")
-      .run([this] {
-        print(checkpoint_hash(place_, allow_older_));
-        return kExitDone;
-      });
+      .ranks(Ranks::all)
+      .run(shared(
+          [this](Communicator& world) { return checkpoint_hash(place_, world, allow_older_); }));
   line.command("checkpoint inspect", "values, files and tensors of a checkpoint")
       .positional("DIR", &place_, kPlaceHelp)
       .flag("--layout", layout_, "its slices instead, as JSON for `checkpoint reshard --layout`")
@@ -87,10 +85,8 @@ void CheckpointCommands::add_changes(CommandLine& line) {
               "JSON naming each rank's slices (see `checkpoint inspect --layout`)")
       .flag("--allow-older", reshard_.allow_older, kAllowOlderHelp)
       .example("trireme checkpoint reshard runs/first --ranks 4 -o runs/four/checkpoints")
-      .run([this] {
-        print(checkpoint_reshard(reshard_));
-        return kExitDone;
-      });
+      .ranks(Ranks::all)
+      .run(shared([this](Communicator& world) { return checkpoint_reshard(reshard_, world); }));
   line.command("checkpoint prune", "delete old checkpoints of a run that no job is using")
       .positional("DIR", &prune_.place, "run folder, or the folder of its checkpoints")
       .option("--keep-last", &prune_.keep_last, "N", "good ones kept, the newest")
@@ -115,7 +111,7 @@ void CheckpointCommands::add_planning(CommandLine& line) {
       .example("trireme bench checkpoint --bytes 4000000000 --folder runs/bench --json")
       .example("mpirun -n 2 trireme bench checkpoint --folder runs/bench")
       .ranks(Ranks::all)
-      .run([this] { return bench(); });
+      .run(shared([this](Communicator& world) { return bench(world); }));
   line.command("plan-interval",
                "how often to save, from what a save costs and how often the job fails")
       .option("--stall-s", &interval_.stall_s, "S",
@@ -135,14 +131,12 @@ void CheckpointCommands::add_planning(CommandLine& line) {
       });
 }
 
-int CheckpointCommands::bench() {
+std::string CheckpointCommands::bench(Communicator& world) const {
   if (bench_bytes_ < 1) fail(ErrorKind::usage, "--bytes {}, must be at least 1", bench_bytes_);
-  Communicator& world = world_();
   const MeasuredCheckpoint measured = measure_checkpoint(
       bench_folder_, {.bytes = static_cast<std::uint64_t>(bench_bytes_), .repeats = bench_repeats_},
       world);
-  if (world.rank() == 0) print(json_ ? measured_json(measured) : measured_text(measured));
-  return kExitDone;
+  return json_ ? measured_json(measured) : measured_text(measured);
 }
 
 void CheckpointCommands::add_hugging_face(CommandLine& line) {
@@ -153,18 +147,15 @@ void CheckpointCommands::add_hugging_face(CommandLine& line) {
       .option("--dtype", &export_.dtype, "f32|bf16|f16", "of the weights; f32 is exact")
       .flag("--allow-older", export_.allow_older, kAllowOlderHelp)
       .example("trireme export --checkpoint runs/first --output hf/first")
-      .run([this] {
-        print(export_command(export_));
-        return kExitDone;
-      });
+      .ranks(Ranks::all)
+      .run(shared([this](Communicator& world) { return export_command(export_, world); }));
   line.command("import", "make a checkpoint from a Hugging Face model folder")
       .option("--hf", &import_.hf, "DIR",
               "folder with config.json and safetensors (Qwen3 or Llama shape)", Need::required)
       .option("--output", &import_.output, "DIR", "run folder to write", Need::required)
       .example("trireme import --hf hf/first --output runs/imported")
       .run([this] {
-        const auto world = make_world("self", {});
-        print(import_command(import_, *world));
+        print(import_command(import_));
         return kExitDone;
       });
 }

@@ -14,19 +14,22 @@ namespace trireme {
 /// `plan-interval`, `export` and `import`.
 class CheckpointCommands {
  public:
-  /// `world`: all ranks, for a command that runs on them, once it does.
-  CheckpointCommands(CommandLine& line, std::function<Communicator&()> world);
+  CheckpointCommands(CommandLine& line, Communicator& world);
   CheckpointCommands(const CheckpointCommands&) = delete;
   CheckpointCommands& operator=(const CheckpointCommands&) = delete;
 
  private:
-  int bench();
+  using SharedWork = std::function<std::string(Communicator& world)>;
+
+  /// A body for a command of all ranks: each has the same text, rank 0 prints it.
+  std::function<int()> shared(const SharedWork& work);
+  std::string bench(Communicator& world) const;
   void add_inspection(CommandLine& line);
   void add_changes(CommandLine& line);
   void add_planning(CommandLine& line);
   void add_hugging_face(CommandLine& line);
 
-  std::function<Communicator&()> world_;
+  Communicator& world_;
   std::string place_;
   std::string other_;
   bool layout_ = false;

@@ -4,12 +4,11 @@
 
 namespace trireme {
 
-void add_bench_command(CommandLine& line, const DataProgram& program) {
+void add_bench_command(CommandLine& line) {
   Command& command = line.command("bench", "how fast this machine encodes and packs your text");
   const auto config = command.settings<BenchConfig>("bench");
   command.example("trireme-data bench --tokenizer tok --input corpus.jsonl --threads 2 --json")
-      .run([config, &program] {
-        if (program.rank() != 0) return kExitDone;
+      .run([config] {
         const BenchReport report = run_bench(*config);
         print(config->json ? bench_json(report) : bench_text(report));
         return kExitDone;

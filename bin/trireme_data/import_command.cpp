@@ -6,7 +6,7 @@
 
 namespace trireme {
 
-void add_import_command(CommandLine& line, const DataProgram& program) {
+void add_import_command(CommandLine& line, Communicator& world) {
   Command& command = line.command(
       "import", "token files of another program to a folder of token shards; nothing is tokenized");
   const auto config = command.settings<ImportConfig>("import");
@@ -18,9 +18,9 @@ void add_import_command(CommandLine& line, const DataProgram& program) {
           "trireme-data import --format llm.c --input fineweb_train_*.bin --tokenizer gpt2 "
           "--output data/train")
       .ranks(Ranks::all)
-      .run([config, &program] {
-        const ImportReport report = import_tokens(*config, &program.world());
-        if (program.rank() == 0) {
+      .run([config, &world] {
+        const ImportReport report = import_tokens(*config, &world);
+        if (world.rank() == 0) {
           log::info(formatted("{}: {} shards, {} of them kept from before, in {}", config->output,
                               report.units, report.kept, format_duration(report.seconds)));
           if (config->tokenizer.empty())

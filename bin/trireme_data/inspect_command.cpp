@@ -22,13 +22,13 @@ std::string describe(const InspectConfig& config) {
 
 }  // namespace
 
-void add_inspect_command(CommandLine& line, const DataProgram& program) {
+void add_inspect_command(CommandLine& line) {
   Command& command = line.command("inspect", "what a packed set holds");
   const auto config = command.settings<InspectConfig>("inspect");
   command.example("trireme-data inspect data/train --json")
       .example("trireme-data inspect data/sft --line 0 --json")
-      .run([config, &program] {
-        if (program.rank() == 0) print(describe(*config));
+      .run([config] {
+        print(describe(*config));
         return kExitDone;
       });
 }

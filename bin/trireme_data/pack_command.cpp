@@ -24,7 +24,7 @@ void say(const std::string& output, const PackReport& report) {
 
 }  // namespace
 
-void add_pack_command(CommandLine& line, const DataProgram& program) {
+void add_pack_command(CommandLine& line, Communicator& world) {
   Command& command = line.command(
       "pack", "jsonl to a folder of token shards; the same command again goes on after a kill");
   const auto config = command.settings<PackConfig>("pack", SettingsFile::toml);
@@ -40,10 +40,10 @@ void add_pack_command(CommandLine& line, const DataProgram& program) {
           "--seq-len 2048 --output data/sft")
       .example("trireme-data pack --config sft.toml --seq-len 4096 --output data/sft4k")
       .ranks(Ranks::all)
-      .run([config, &program] {
+      .run([config, &world] {
         catch_stop_signals();
-        const PackReport report = pack(*config, &program.world());
-        if (program.rank() == 0) say(config->output, report);
+        const PackReport report = pack(*config, &world);
+        if (world.rank() == 0) say(config->output, report);
         return report.left != 0 ? kExitStopped : kExitDone;
       });
 }

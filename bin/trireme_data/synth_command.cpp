@@ -4,14 +4,13 @@
 
 namespace trireme {
 
-void add_synth_command(CommandLine& line, const DataProgram& program) {
+void add_synth_command(CommandLine& line) {
   Command& command = line.command(
       "synth", "write the built-in corpus: stories, sums, questions in English and Chinese");
   const auto config = command.settings<SynthConfig>("synth");
   command.example("trireme-data synth --output corpus.jsonl --documents 20000 --seed 1")
-      .run([config, &program] {
-        if (program.rank() == 0)
-          write_synth(config->output, config->documents, config->seed, config->force);
+      .run([config] {
+        write_synth(config->output, config->documents, config->seed, config->force);
         return kExitDone;
       });
 }

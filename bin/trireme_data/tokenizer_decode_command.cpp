@@ -4,14 +4,14 @@
 
 namespace trireme {
 
-void add_tokenizer_decode_command(CommandLine& line, const DataProgram& program) {
+void add_tokenizer_decode_command(CommandLine& line) {
   Command& command = line.command("tokenizer decode", "token ids of a jsonl file to texts");
   const auto config = command.settings<DecodeConfig>("tokenizer_decode");
   command
       .example(
           "trireme-data tokenizer decode --tokenizer tok --input ids.jsonl --output texts.jsonl")
-      .run([config, &program] {
-        if (program.rank() == 0) decode_file(*config);
+      .run([config] {
+        decode_file(*config);
         return kExitDone;
       });
 }

@@ -4,15 +4,15 @@
 
 namespace trireme {
 
-void add_tokenizer_encode_command(CommandLine& line, const DataProgram& program) {
+void add_tokenizer_encode_command(CommandLine& line) {
   Command& command = line.command("tokenizer encode", "texts of a jsonl file to token ids");
   const auto config = command.settings<EncodeConfig>("tokenizer_encode");
   command
       .example(
           "trireme-data tokenizer encode --tokenizer tok --input corpus.jsonl --field text "
           "--output ids.jsonl")
-      .run([config, &program] {
-        if (program.rank() == 0) encode_file(*config);
+      .run([config] {
+        encode_file(*config);
         return kExitDone;
       });
 }

@@ -4,14 +4,14 @@
 
 namespace trireme {
 
-void add_tokenizer_train_command(CommandLine& line, const DataProgram& program) {
+void add_tokenizer_train_command(CommandLine& line, Communicator& world) {
   Command& command = line.command("tokenizer train", "learn a byte-level BPE tokenizer from jsonl");
   const auto config = command.settings<TrainTokenizerConfig>("tokenizer_train");
   command
       .example("trireme-data tokenizer train --input corpus.jsonl --vocab-size 6400 --output tok")
       .ranks(Ranks::all)
-      .run([config, &program] {
-        train_tokenizer(*config, &program.world());
+      .run([config, &world] {
+        train_tokenizer(*config, &world);
         return kExitDone;
       });
 }

@@ -6,12 +6,11 @@
 
 namespace trireme {
 
-void add_verify_command(CommandLine& line, const DataProgram& program) {
+void add_verify_command(CommandLine& line) {
   Command& command = line.command(
       "verify", "check every byte of a packed set; exit 0, or 3 with the damaged file and place");
   const auto config = command.settings<VerifyConfig>("verify");
-  command.example("trireme-data verify data/train").run([config, &program] {
-    if (program.rank() != 0) return kExitDone;
+  command.example("trireme-data verify data/train").run([config] {
     const TokenSet set = TokenSet::open(config->folder);
     set.verify(config->fast);
     print(formatted("{}: good, {} shards, {} tokens{}", config->folder, set.num_shards(),

@@ -13,6 +13,7 @@
 #include "checkpoint/hf/hf_config.hpp"
 #include "checkpoint/hf/safetensors.hpp"
 #include "comm/agree.hpp"
+#include "comm/share.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/files/folders.hpp"
@@ -99,7 +100,7 @@ void write_small_files(const Checkpoint& checkpoint, const ModelConfig& config, 
 }
 
 void write_weights(const Checkpoint& checkpoint, const std::vector<HfTensor>& tensors,
-                   const ExportOptions& options, const fs::path& folder) {
+                   const ExportOptions& options, const fs::path& folder, Communicator& world) {
   std::vector<SafetensorsSource> sources;
   for (const HfTensor& tensor : tensors) {
     const std::string name = cat(kParam, tensor.name);
@@ -109,7 +110,7 @@ void write_weights(const Checkpoint& checkpoint, const std::vector<HfTensor>& te
                          convert_floats(saved, checkpoint.read_logical(name), options.dtype, bytes);
                        }});
   }
-  write_safetensors_folder(folder, sources, options.max_file_bytes);
+  write_safetensors_folder(folder, sources, world, options.max_file_bytes);
 }
 
 void check_absent(const fs::path& target) {
@@ -134,29 +135,33 @@ Fd claim_temporary(const fs::path& temporary, const fs::path& target) {
 
 }  // namespace
 
-void export_hf(const Checkpoint& checkpoint, const fs::path& folder, const ExportOptions& options) {
+void export_hf(const Checkpoint& checkpoint, const fs::path& folder, Communicator& world,
+               const ExportOptions& options) {
   if (options.dtype != DType::f32 && options.dtype != DType::bf16 && options.dtype != DType::f16) {
     fail(ErrorKind::usage, "export dtype {}, must be one of f32, bf16, f16",
          dtype_name(options.dtype));
   }
   const fs::path target = folder.has_filename() ? folder : folder.parent_path();  // "out/" is out
-  check_absent(target);
+  const fs::path temporary =
+      target.parent_path() / formatted(".tmp-{}", target.filename().string());
+  on_first_rank(world, [&] { check_absent(target); });
   const ModelConfig config =
       model_from_values(checkpoint.manifest().values, checkpoint.path().string());
   const std::vector<HfTensor> tensors = hf_tensors(config);
   check_parameters(checkpoint, tensors);
-  const fs::path temporary =
-      target.parent_path() / formatted(".tmp-{}", target.filename().string());
-  const Fd claim = claim_temporary(temporary, target);
+  std::optional<Fd> claim;  // of rank 0, for all
+  on_first_rank(world, [&] { claim = claim_temporary(temporary, target); });
   const auto error = capture([&] {
-    write_weights(checkpoint, tensors, options, temporary);
-    write_small_files(checkpoint, config, options.dtype, temporary);
-    sync_folder(temporary);
-    publish(temporary, target);
+    write_weights(checkpoint, tensors, options, temporary, world);
+    on_first_rank(world, [&] {
+      write_small_files(checkpoint, config, options.dtype, temporary);
+      sync_folder(temporary);
+      publish(temporary, target);
+    });
   });
   if (!error) return;
   std::error_code ignored;
-  fs::remove_all(temporary, ignored);
+  if (world.rank() == 0) fs::remove_all(temporary, ignored);
   throw Error(error->kind(), error->what());
 }
 

@@ -16,19 +16,18 @@ struct ExportOptions {
 /// Writes a folder that Hugging Face transformers loads without remote code: config.json,
 /// generation_config.json, safetensors, the checkpoint's tokenizer files byte for byte,
 /// special_tokens_map.json, a model card. Shape and weights come from the checkpoint alone.
-/// `folder` must not exist; it appears whole, by one rename. Throws Error(usage) if `folder` exists
-/// or the dtype is not f32, bf16 or f16, Error(data) for a checkpoint whose parameters are not
-/// those of its shape.
+/// `folder` must not exist; it appears whole, by one rename. Collective: the ranks share the
+/// weights. Throws Error(usage) if `folder` exists or the dtype is not f32, bf16 or f16,
+/// Error(data) for a checkpoint whose parameters are not those of its shape.
 void export_hf(const Checkpoint& checkpoint, const std::filesystem::path& folder,
-               const ExportOptions& options = {});
+               Communicator& world, const ExportOptions& options = {});
 
 /// Reads a model folder (Qwen3 or Llama shape; one or several safetensors files; f32, bf16, f16)
 /// into a checkpoint of step 0 with float32 parameters and the tokenizer files:
-/// `folder`/step-000000000, ready to train from or to generate. Collective; every rank reads, rank
-/// 0 writes: meant for one rank. Memory: the whole model in float32. Throws Error(data) naming
-/// every config key or tensor that is not supported, missing or extra, Error(usage) if `folder` has
-/// a checkpoint of step 0 already.
+/// `folder`/step-000000000, ready to train from or to generate. Memory: the whole model in float32.
+/// Throws Error(data) naming every config key or tensor that is not supported, missing or extra,
+/// Error(usage) if `folder` has a checkpoint of step 0 already.
 std::filesystem::path import_hf(const std::filesystem::path& model,
-                                const std::filesystem::path& folder, Communicator& world);
+                                const std::filesystem::path& folder);
 
 }  // namespace trireme

@@ -4,7 +4,6 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -19,7 +18,7 @@
 #include "checkpoint/hf/safetensors.hpp"
 #include "checkpoint/hf/tokenizer_size.hpp"
 #include "checkpoint/save/save.hpp"
-#include "comm/agree.hpp"
+#include "comm/self/self_communicator.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/hash/xxh3.hpp"
@@ -102,52 +101,43 @@ bool has_another_output_matrix(const Weights& weights) {
 }  // namespace
 
 std::filesystem::path import_hf(const std::filesystem::path& model,
-                                const std::filesystem::path& folder, Communicator& world) {
-  ModelConfig config;
-  Weights weights;
-  std::vector<HfTensor> tensors;
-  agree(
-      world, capture([&] {
-        const fs::path config_path = model / "config.json";
-        config = model_from_hf(read_json(config_path), config_path.string());
-        weights = open_safetensors_folder(model);
-        if (config.num_layers > static_cast<std::int64_t>(weights.size())) {
-          fail(ErrorKind::data, "{}: num_hidden_layers = {}, but the weights are {} tensors in all",
-               config_path.string(), config.num_layers, weights.size());
-        }
-        if (config.tie_embeddings && has_another_output_matrix(weights)) {
-          config.tie_embeddings = false;
-          log::warn(formatted(
-              "{}: tie_word_embeddings is true, but lm_head.weight is not the embedding: imported untied, as transformers loads it",
-              config_path.string()));
-        }
-        tensors = hf_tensors(config);
-        check_weights(weights, tensors, config.tie_embeddings, model.string());
-      }));
+                                const std::filesystem::path& folder) {
+  const fs::path config_path = model / "config.json";
+  ModelConfig config = model_from_hf(read_json(config_path), config_path.string());
+  const Weights weights = open_safetensors_folder(model);
+  if (config.num_layers > static_cast<std::int64_t>(weights.size())) {
+    fail(ErrorKind::data, "{}: num_hidden_layers = {}, but the weights are {} tensors in all",
+         config_path.string(), config.num_layers, weights.size());
+  }
+  if (config.tie_embeddings && has_another_output_matrix(weights)) {
+    config.tie_embeddings = false;
+    log::warn(formatted(
+        "{}: tie_word_embeddings is true, but lm_head.weight is not the embedding: imported untied, as transformers loads it",
+        config_path.string()));
+  }
+  const std::vector<HfTensor> tensors = hf_tensors(config);
+  check_weights(weights, tensors, config.tie_embeddings, model.string());
+
   StateDict state;
+  put_model_values(config, state.values);
+  state.values.emplace("step", "0");
+  for (const char* name : kCarried) {
+    if (fs::exists(model / name)) state.files[name] = read_file(model / name);
+  }
+  check_tokenizer_fits(num_token_ids(state.files), config, model.string());
   std::vector<std::vector<std::byte>> storage;
   Hasher content;
-  agree(
-      world, capture([&] {
-        put_model_values(config, state.values);
-        state.values.emplace("step", "0");
-        for (const char* name : kCarried) {
-          if (fs::exists(model / name)) state.files[name] = read_file(model / name);
-        }
-        check_tokenizer_fits(num_token_ids(state.files), config, model.string());
-        for (const HfTensor& tensor : tensors) {
-          storage.push_back(read_f32(*weights.at(tensor.name), tensor.name));
-          content.update(storage.back());
-          state.tensors.push_back({formatted("param/{}", tensor.name), DType::f32, tensor.shape,
-                                   Shard::whole(tensor.shape), storage.back(), world.rank() == 0});
-        }
-      }));
-  std::optional<RunLock> lock;  // two imports into one folder: the second is refused
-  agree(world, capture([&] {
-          if (world.rank() == 0) lock.emplace(locked_folder(folder), RunLockOptions{});
-        }));
+  for (const HfTensor& tensor : tensors) {
+    storage.push_back(read_f32(*weights.at(tensor.name), tensor.name));
+    content.update(storage.back());
+    state.tensors.push_back({formatted("param/{}", tensor.name), DType::f32, tensor.shape,
+                             Shard::whole(tensor.shape), storage.back(), /*owner=*/true});
+  }
+  // Two imports into one folder: the second is refused.
+  const RunLock lock(locked_folder(folder), RunLockOptions{});
+  SelfCommunicator alone;
   // A run id from the content: importing the same folder twice gives the same bytes.
-  return save_checkpoint(folder, 0, state, world,
+  return save_checkpoint(folder, 0, state, alone,
                          {.run_id = formatted("import-{}", content.hex().substr(0, 16))});
 }
 

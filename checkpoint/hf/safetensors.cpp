@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -14,6 +15,7 @@
 #include <set>
 
 #include "checkpoint/format/manifest.hpp"
+#include "comm/share.hpp"
 #include "core/error.hpp"
 #include "core/files/json.hpp"
 #include "core/files/refusal.hpp"
@@ -129,6 +131,46 @@ std::string header_text(std::span<const SafetensorsSource> tensors) {
   return text;
 }
 
+/// Ranks on several nodes may write one file: they must not share a page of a network file system.
+constexpr std::uint64_t kStretchAlign = std::uint64_t{1} << 20;
+
+struct FileStretch {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+};
+
+/// What of `bytes`, which lie at `at` of the file, is in the stretch.
+void write_part(int fd, std::span<const std::byte> bytes, std::uint64_t at, FileStretch stretch,
+                const std::filesystem::path& path) {
+  const std::uint64_t begin = std::max(at, stretch.begin);
+  const std::uint64_t end = std::min(at + bytes.size(), stretch.end);
+  if (begin < end) write_all(fd, bytes.subspan(begin - at, end - begin), begin, path);
+}
+
+/// That part of the file, which is there with its full size.
+void write_stretch(const std::filesystem::path& path, const std::string& header,
+                   std::span<const SafetensorsSource> tensors, FileStretch stretch) {
+  if (stretch.begin == stretch.end) return;
+  Fd fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (!fd) fail_to_write("open", path, errno);
+  const std::uint64_t length = header.size();
+  write_part(fd.get(), std::as_bytes(std::span(&length, 1)), 0, stretch, path);
+  write_part(fd.get(), std::as_bytes(std::span(header)), 8, stretch, path);
+  std::uint64_t at = 8 + length;
+  std::vector<std::byte> bytes;
+  for (const SafetensorsSource& tensor : tensors) {
+    const std::uint64_t size = bytes_of(tensor);
+    if (at < stretch.end && at + size > stretch.begin) {
+      bytes.resize(size);
+      tensor.fill(bytes);
+      write_part(fd.get(), bytes, at, stretch, path);
+    }
+    at += size;
+  }
+  sync_file(fd.get(), path);
+  if (::close(fd.release()) != 0) fail_to_write("close", path, errno);
+}
+
 }  // namespace
 
 SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
@@ -172,27 +214,29 @@ void SafetensorsFile::read(const std::string& name, std::span<std::byte> bytes) 
 }
 
 void write_safetensors(const std::filesystem::path& path,
-                       std::span<const SafetensorsSource> tensors) {
-  Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-  if (!fd) fail_to_write("create", path, errno);
+                       std::span<const SafetensorsSource> tensors, Communicator& world) {
   const std::string header = header_text(tensors);
-  const std::uint64_t length = header.size();
-  write_all(fd.get(), std::as_bytes(std::span(&length, 1)), 0, path);
-  write_all(fd.get(), std::as_bytes(std::span(header)), 8, path);
-  std::uint64_t at = 8 + length;
-  std::vector<std::byte> bytes;
-  for (const SafetensorsSource& tensor : tensors) {
-    bytes.resize(bytes_of(tensor));
-    tensor.fill(bytes);
-    write_all(fd.get(), bytes, at, path);
-    at += bytes.size();
-  }
-  sync_file(fd.get(), path);
-  if (::close(fd.release()) != 0) fail_to_write("close", path, errno);
+  std::uint64_t size = 8 + header.size();
+  for (const SafetensorsSource& tensor : tensors) size += bytes_of(tensor);
+  on_first_rank(world, [&] {
+    const Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+    if (!fd) fail_to_write("create", path, errno);
+    if (::ftruncate(fd.get(), static_cast<off_t>(size)) != 0) fail_to_write("write", path, errno);
+  });
+  const auto ranks = static_cast<std::size_t>(world.size());
+  const std::vector<std::uint64_t> equal(ranks);
+  share_work(world, equal, [&](std::size_t part) {
+    const auto border = [&](std::size_t at) {
+      return at == ranks ? size : size / ranks * at / kStretchAlign * kStretchAlign;
+    };
+    write_stretch(path, header, tensors, {border(part), border(part + 1)});
+    return std::string();
+  });
 }
 
 void write_safetensors_folder(const std::filesystem::path& folder,
-                              std::span<const SafetensorsSource> tensors, std::uint64_t max_bytes) {
+                              std::span<const SafetensorsSource> tensors, Communicator& world,
+                              std::uint64_t max_bytes) {
   std::vector<std::span<const SafetensorsSource>> groups;
   std::uint64_t total = 0;
   std::size_t begin = 0;
@@ -208,16 +252,18 @@ void write_safetensors_folder(const std::filesystem::path& folder,
     total += bytes;
   }
   groups.push_back(tensors.subspan(begin));
-  if (groups.size() == 1) return write_safetensors(folder / "model.safetensors", tensors);
+  if (groups.size() == 1) return write_safetensors(folder / "model.safetensors", tensors, world);
   Json weight_map = Json::object();
   for (std::size_t i = 0; i < groups.size(); ++i) {
     char name[64];
     std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", i + 1, groups.size());
-    write_safetensors(folder / name, groups[i]);
+    write_safetensors(folder / name, groups[i], world);
     for (const SafetensorsSource& tensor : groups[i]) weight_map[tensor.name] = name;
   }
   const Json index = {{"metadata", {{"total_size", total}}}, {"weight_map", weight_map}};
-  write_file_atomic(folder / "model.safetensors.index.json", index.dump(2) + "\n");
+  on_first_rank(world, [&] {
+    write_file_atomic(folder / "model.safetensors.index.json", index.dump(2) + "\n");
+  });
 }
 
 std::map<std::string, std::shared_ptr<const SafetensorsFile>> open_safetensors_folder(

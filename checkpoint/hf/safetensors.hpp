@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/communicator.hpp"
 #include "core/dtype.hpp"
 #include "core/files/file.hpp"
 
@@ -45,7 +46,8 @@ class SafetensorsFile {
   std::map<std::string, SafetensorsEntry> entries_;
 };
 
-/// A tensor to write; `fill` is asked once for its elements, so one tensor is in memory at a time.
+/// A tensor to write; `fill` is asked for its elements, so one tensor is in memory at a time. Where
+/// two ranks write parts of one, both ask.
 struct SafetensorsSource {
   std::string name;
   DType dtype = DType::f32;
@@ -53,15 +55,16 @@ struct SafetensorsSource {
   std::function<void(std::span<std::byte>)> fill;
 };
 
-/// Writes and fsyncs one new file: header padded to 8 bytes, {"__metadata__": {"format": "pt"}},
-/// tensors in the given order.
+/// Collective: writes and fsyncs one new file: header padded to 8 bytes, {"__metadata__":
+/// {"format": "pt"}}, tensors in the given order. Each rank writes one stretch, cut where no two
+/// ranks touch the same page. Throws the same on all ranks.
 void write_safetensors(const std::filesystem::path& path,
-                       std::span<const SafetensorsSource> tensors);
+                       std::span<const SafetensorsSource> tensors, Communicator& world);
 
-/// model.safetensors, or beyond `max_bytes` model-00001-of-0000N.safetensors and
+/// Collective: model.safetensors, or beyond `max_bytes` model-00001-of-0000N.safetensors and
 /// model.safetensors.index.json.
 void write_safetensors_folder(const std::filesystem::path& folder,
-                              std::span<const SafetensorsSource> tensors,
+                              std::span<const SafetensorsSource> tensors, Communicator& world,
                               std::uint64_t max_bytes = 5'000'000'000);
 
 /// All tensors of a folder written so, by name; each file is opened once. Throws Error(data) if

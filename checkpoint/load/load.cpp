@@ -5,6 +5,7 @@
 #include "checkpoint/disk/disk_reader.hpp"
 #include "checkpoint/load/slice_reader.hpp"
 #include "comm/agree.hpp"
+#include "comm/share.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/hash/xxh3.hpp"
@@ -105,6 +106,18 @@ Checkpoint Checkpoint::open(const std::filesystem::path& folder) {
     fail(ErrorKind::data, "{}: belongs to step {}, not to this folder", path.string(),
          checkpoint.step());
   }
+  return checkpoint;
+}
+
+Checkpoint Checkpoint::open(const std::filesystem::path& folder, Communicator& world) {
+  Checkpoint checkpoint;
+  const std::string text = text_of_first_rank(world, [&] {
+    checkpoint = open(folder);
+    return world.size() == 1 ? "" : manifest_text(checkpoint.manifest_);
+  });
+  if (world.rank() == 0) return checkpoint;
+  checkpoint.path_ = folder;
+  checkpoint.manifest_ = parse_manifest(text, (folder / kManifestName).string());
   return checkpoint;
 }
 

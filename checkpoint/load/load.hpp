@@ -20,6 +20,8 @@ class Checkpoint {
   /// Throws Error(data) if the manifest is absent, damaged or inconsistent, or does not belong to
   /// the folder's step.
   static Checkpoint open(const std::filesystem::path& folder);
+  /// Collective: the manifest as rank 0 reads it, on every rank; its error on all.
+  static Checkpoint open(const std::filesystem::path& folder, Communicator& world);
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 

@@ -6,11 +6,15 @@
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/hf/hf_export.hpp"
 #include "checkpoint/upkeep/diff.hpp"
+#include "checkpoint/upkeep/newest.hpp"
 #include "checkpoint/upkeep/reshard.hpp"
 #include "checkpoint/upkeep/retention.hpp"
 #include "checkpoint/upkeep/verify.hpp"
 #include "comm/agree.hpp"
+#include "comm/self/self_communicator.hpp"
+#include "comm/share.hpp"
 #include "core/error.hpp"
+#include "core/files/file.hpp"
 #include "core/log.hpp"
 #include "core/number.hpp"
 
@@ -19,12 +23,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of one checkpoint, or of each in a run, newest first.
-std::vector<fs::path> step_folders(const fs::path& place) {
-  const CheckpointPlace found = find_place(place);
+/// Of one checkpoint, or of each in a run, newest first, as rank 0 sees them.
+std::vector<fs::path> step_folders(const fs::path& place, Communicator& world) {
+  const CheckpointPlace found = find_place(place, world);
   if (found.is_step) return {found.path};
   std::vector<fs::path> folders;
-  for (const std::int64_t step : list_steps(found.path))
+  for (const std::int64_t step : list_steps(found.path, world))
     folders.push_back(found.path / step_folder_name(step));
   return folders;
 }
@@ -61,37 +65,10 @@ bool is_vacant(const fs::path& run_folder) {
 
 }  // namespace
 
-Checkpoint open_newest_good(const fs::path& place, bool allow_older) {
-  const CheckpointPlace found = find_place(place);
-  if (found.is_step) return Checkpoint::open(found.path);
-  std::vector<SkippedStep> skipped;
-  const std::optional<Checkpoint> checkpoint = find_newest_good(found.path, skipped);
-  std::string damage;
-  for (const SkippedStep& one : skipped) {
-    const std::string name = step_folder_name(one.step);
-    std::error_code ignored;
-    if (!fs::exists(fs::symlink_status(found.path / name, ignored)))
-      continue;  // a run that goes on has pruned it
-    damage += formatted("\n{}: {}", name, one.reason);
-  }
-  if (!checkpoint)
-    fail(ErrorKind::data, "{}: none of its checkpoints is good{}", place.string(), damage);
-  if (damage.empty()) return *checkpoint;
-  const std::string newest_good = step_folder_name(checkpoint->step());
-  if (!allow_older) {
-    fail(
-        ErrorKind::data,
-        "{}: its newest checkpoint is damaged{}\nThe newest good one is {}: give that folder, or --allow-older.",
-        place.string(), damage, newest_good);
-  }
-  log::warn(
-      formatted("{}: taking {}, newer ones are damaged{}", place.string(), newest_good, damage));
-  return *checkpoint;
-}
-
 std::string checkpoint_list(const fs::path& place) {
+  SelfCommunicator alone;
   std::string text;
-  for (const fs::path& folder : step_folders(place)) {
+  for (const fs::path& folder : step_folders(place, alone)) {
     std::optional<Checkpoint> checkpoint;
     const auto error = capture([&] { checkpoint = Checkpoint::open(folder); });
     text += folder.filename().string() + "  ";
@@ -107,26 +84,44 @@ std::string checkpoint_list(const fs::path& place) {
   return text;
 }
 
-std::string checkpoint_verify(const fs::path& place) {
-  std::string text;
-  std::string damage;
-  for (const fs::path& folder : step_folders(place)) {
-    const auto error = capture([&] {
-      const Checkpoint checkpoint = verify_checkpoint(folder);
-      text += formatted("{}  good, {}\n", folder.filename().string(),
-                        format_bytes(total_bytes(checkpoint.manifest())));
-    });
-    if (error && error->kind() != ErrorKind::data) throw Error(error->kind(), error->what());
-    std::error_code code;
-    if (error && !fs::exists(folder, code)) continue;  // a run that goes on has pruned it
-    if (error) damage += cat(damage.empty() ? "" : "\n", error->what());
+std::string checkpoint_verify(const fs::path& place, Communicator& world) {
+  const std::vector<fs::path> folders = step_folders(place, world);
+  std::vector<Checkpoint> opened;
+  std::vector<std::string> problems;  // of each folder; "": none so far
+  for (const fs::path& folder : folders) {
+    const auto error = capture([&] { opened.push_back(Checkpoint::open(folder, world)); });
+    if (error && error->kind() != ErrorKind::data) throw Error(*error);
+    problems.emplace_back(error ? error->what() : "");
   }
-  if (!damage.empty()) throw Error(ErrorKind::data, damage);
-  return text;
+  const std::vector<Damage> damage = find_damage(opened, world);
+  return text_of_first_rank(world, [&] {
+    std::string good;
+    std::string bad;
+    std::size_t next = 0;  // of those that opened
+    for (std::size_t i = 0; i < folders.size(); ++i) {
+      std::string problem = problems[i];
+      if (problem.empty()) {
+        const Checkpoint& checkpoint = opened[next];
+        const auto error = capture([&] { check_undamaged(checkpoint, damage[next]); });
+        ++next;
+        if (!error) {
+          good += formatted("{}  good, {}\n", folders[i].filename().string(),
+                            format_bytes(total_bytes(checkpoint.manifest())));
+          continue;
+        }
+        problem = error->what();
+      }
+      std::error_code code;
+      if (!fs::exists(folders[i], code)) continue;  // a run that goes on has pruned it
+      bad += cat(bad.empty() ? "" : "\n", problem);
+    }
+    if (!bad.empty()) throw Error(ErrorKind::data, bad);
+    return good;
+  });
 }
 
-std::string checkpoint_hash(const fs::path& place, bool allow_older) {
-  return hash_tensors(open_newest_good(place, allow_older)) + "\n";
+std::string checkpoint_hash(const fs::path& place, Communicator& world, bool allow_older) {
+  return hash_tensors(open_newest_good(place, world, allow_older), world) + "\n";
 }
 
 std::string checkpoint_inspect(const fs::path& place, bool layout, bool allow_older) {
@@ -156,16 +151,21 @@ CheckpointDiff checkpoint_diff(const fs::path& a, const fs::path& b, bool allow_
   return text.empty() ? CheckpointDiff{"the same state\n", true} : CheckpointDiff{text, false};
 }
 
-std::string checkpoint_reshard(const ReshardCommand& options) {
+std::string checkpoint_reshard(const ReshardCommand& options, Communicator& world) {
   if ((options.ranks > 0) == !options.layout.empty() || options.ranks < 0)
     fail(ErrorKind::usage,
          "checkpoint reshard needs either --ranks N (at least 1) or --layout FILE");
-  const Checkpoint from = open_newest_good(options.from, options.allow_older);
-  const ReshardLayout layout = options.layout.empty()
-                                   ? spread_layout(from.manifest(), options.ranks)
-                                   : read_layout(options.layout, from.manifest());
-  const RunLock lock(locked_folder(options.output), RunLockOptions{});
-  const fs::path written = reshard_checkpoint(from, layout, options.output);
+  const Checkpoint from = open_newest_good(options.from, world, options.allow_older);
+  ReshardLayout layout;
+  if (options.layout.empty()) {
+    layout = spread_layout(from.manifest(), options.ranks);
+  } else {
+    const std::string text = text_of_first_rank(world, [&] { return read_file(options.layout); });
+    layout = parse_layout(text, options.layout, from.manifest());
+  }
+  std::optional<RunLock> lock;  // of rank 0, for all
+  on_first_rank(world, [&] { lock.emplace(locked_folder(options.output), RunLockOptions{}); });
+  const fs::path written = reshard_checkpoint(from, layout, options.output, world);
   return formatted("{} -> {}\n", from.path().string(), written.string());
 }
 
@@ -196,17 +196,17 @@ std::string checkpoint_prune(const PruneCommand& options) {
   return text.empty() ? "nothing to delete\n" : text;
 }
 
-std::string export_command(const ExportCommand& options) {
+std::string export_command(const ExportCommand& options, Communicator& world) {
   if (options.checkpoint.empty() || options.output.empty())
     fail(ErrorKind::usage, "export needs --checkpoint DIR and --output DIR");
   const auto dtype = dtype_from_name(options.dtype);
   if (!dtype) fail(ErrorKind::usage, "--dtype {}, must be one of f32, bf16, f16", options.dtype);
-  const Checkpoint checkpoint = open_newest_good(options.checkpoint, options.allow_older);
-  export_hf(checkpoint, options.output, {.dtype = *dtype});
+  const Checkpoint checkpoint = open_newest_good(options.checkpoint, world, options.allow_older);
+  export_hf(checkpoint, options.output, world, {.dtype = *dtype});
   return formatted("{} -> {}\n", checkpoint.path().string(), options.output);
 }
 
-std::string import_command(const ImportCommand& options, Communicator& world) {
+std::string import_command(const ImportCommand& options) {
   if (options.hf.empty() || options.output.empty())
     fail(ErrorKind::usage, "import needs --hf DIR and --output DIR");
   if (!is_vacant(options.output)) {
@@ -215,7 +215,7 @@ std::string import_command(const ImportCommand& options, Communicator& world) {
          options.output);
   }
   return formatted("{} -> {}\n", options.hf,
-                   import_hf(options.hf, fs::path(options.output) / "checkpoints", world).string());
+                   import_hf(options.hf, fs::path(options.output) / "checkpoints").string());
 }
 
 }  // namespace trireme

@@ -3,24 +3,19 @@
 #include <filesystem>
 #include <string>
 
-#include "checkpoint/load/load.hpp"
 #include "comm/communicator.hpp"
 
 /// What `trireme checkpoint ...`, `export` and `import` do, as functions: options in, text for
 /// standard output back, problems thrown. DIR is a step folder, a folder of step folders or a run
-/// folder; where one checkpoint is meant, the newest of a run is taken. If that is damaged, the
-/// command fails (Error(data)) unless it may take an older one, `--allow-older`.
+/// folder; where one checkpoint is meant, the newest of a run is taken (newest.hpp). If that is
+/// damaged, the command fails (Error(data)) unless it may take an older one, `--allow-older`.
+/// Those with a `world` are collective: its ranks share the work, and each returns or throws what
+/// one alone would.
 namespace trireme {
 
 /// What `--allow-older` says on every page that has it.
 inline constexpr const char* kAllowOlderHelp =
     "where a run's newest checkpoint is damaged, take the newest good one (else exit code 3)";
-
-/// The checkpoint that `place` means, for generate, serve, export: a step folder as it is (its
-/// content is verified while it is read), or the newest of a run, verified. Throws Error(data) that
-/// names damage and the newest good one, or with `allow_older` takes that, with a warning on the
-/// log for each one passed over.
-Checkpoint open_newest_good(const std::filesystem::path& place, bool allow_older = false);
 
 /// One line a checkpoint, newest first: step, size, tensors, shards, run, or why
 /// it cannot be read. Manifests only.
@@ -28,10 +23,11 @@ std::string checkpoint_list(const std::filesystem::path& place);
 
 /// Checks every byte: of one checkpoint, or of all in a run. Throws Error(data) listing the damage
 /// of all of them.
-std::string checkpoint_verify(const std::filesystem::path& place);
+std::string checkpoint_verify(const std::filesystem::path& place, Communicator& world);
 
 /// The layout-independent hash of all tensors (hash_tensors), and a newline.
-std::string checkpoint_hash(const std::filesystem::path& place, bool allow_older = false);
+std::string checkpoint_hash(const std::filesystem::path& place, Communicator& world,
+                            bool allow_older = false);
 
 /// Values, files, shards and tensors of one checkpoint, for people; or with `layout` the slices, as
 /// `checkpoint reshard --layout` reads them.
@@ -56,7 +52,7 @@ struct ReshardCommand {
   bool allow_older = false;
 };
 
-std::string checkpoint_reshard(const ReshardCommand& options);
+std::string checkpoint_reshard(const ReshardCommand& options, Communicator& world);
 
 struct PruneCommand {
   std::string place;  // run folder, or folder of its checkpoints
@@ -74,30 +70,15 @@ struct ExportCommand {
   std::string output;
   std::string dtype = "f32";
   bool allow_older = false;
-
-  template <class Self, class Visit>
-  static void fields(Self& self, Visit&& visit) {
-    visit("checkpoint", self.checkpoint, "checkpoint or run folder");
-    visit("output", self.output, "Hugging Face model folder to write; must not exist");
-    visit("dtype", self.dtype, "of the weights: f32 (exact), bf16 or f16");
-  }
 };
 
-std::string export_command(const ExportCommand& options);
+std::string export_command(const ExportCommand& options, Communicator& world);
 
 struct ImportCommand {
   std::string hf;
   std::string output;
-
-  template <class Self, class Visit>
-  static void fields(Self& self, Visit&& visit) {
-    visit("hf", self.hf,
-          "Hugging Face model folder of Qwen3 or Llama shape (config.json, safetensors)");
-    visit("output", self.output, "run folder to write; its checkpoints/step-000000000 appears");
-  }
 };
 
-/// Collective; meant for one rank.
-std::string import_command(const ImportCommand& options, Communicator& world);
+std::string import_command(const ImportCommand& options);
 
 }  // namespace trireme

@@ -7,6 +7,7 @@
 #include "checkpoint/load/slice_reader.hpp"
 #include "checkpoint/save/publish.hpp"
 #include "checkpoint/save/shard_file.hpp"
+#include "comm/share.hpp"
 #include "core/error.hpp"
 #include "core/files/json.hpp"
 
@@ -95,6 +96,18 @@ RankSlices read_rank(const Checkpoint& from, const ReshardLayout& layout, int ra
   return mine;
 }
 
+std::vector<std::uint64_t> bytes_of_ranks(const ReshardLayout& layout,
+                                          const CheckpointManifest& manifest) {
+  std::vector<std::uint64_t> bytes(static_cast<std::size_t>(layout.num_ranks));
+  for (const auto& [name, slices] : layout.tensors) {
+    const std::uint64_t element = size_of(manifest.tensors.at(name).dtype);
+    for (const ReshardLayout::Slice& slice : slices)
+      bytes[static_cast<std::size_t>(slice.rank)] +=
+          static_cast<std::uint64_t>(slice.part.count()) * element;
+  }
+  return bytes;
+}
+
 }  // namespace
 
 ReshardLayout spread_layout(const CheckpointManifest& manifest, std::int64_t num_ranks) {
@@ -127,9 +140,9 @@ ReshardLayout spread_layout(const CheckpointManifest& manifest, std::int64_t num
   return layout;
 }
 
-ReshardLayout read_layout(const std::filesystem::path& file, const CheckpointManifest& manifest) {
-  const std::string where = file.string();
-  const Json root = read_json(file);
+ReshardLayout parse_layout(const std::string& text, const std::string& where,
+                           const CheckpointManifest& manifest) {
+  const Json root = parse_json(text, where);
   const auto num_ranks = json_get<std::int64_t>(root, "ranks", where);
   check_num_ranks(num_ranks, where + ": ");
   ReshardLayout layout = spread_layout(manifest, num_ranks);
@@ -168,24 +181,33 @@ std::string layout_text(const CheckpointManifest& manifest) {
 }
 
 std::filesystem::path reshard_checkpoint(const Checkpoint& from, const ReshardLayout& layout,
-                                         const std::filesystem::path& folder) {
+                                         const std::filesystem::path& folder, Communicator& world) {
   const CheckpointManifest& manifest = from.manifest();
   Unpublished whole{folder,          folder / (".tmp-" + step_folder_name(manifest.step)),
                     manifest.run_id, manifest.step,
                     manifest.values, {}};
-  for (const SavedFile& file : manifest.files) whole.files[file.name] = from.file(file.name);
-  make_temporary(whole);
+  on_first_rank(world, [&] {
+    for (const SavedFile& file : manifest.files) whole.files[file.name] = from.file(file.name);
+    make_temporary(whole);
+  });
   try {
-    std::vector<CheckpointManifest> parts;
-    for (int rank = 0; rank < layout.num_ranks; ++rank) {
-      const RankSlices mine = read_rank(from, layout, rank);
-      parts.push_back(write_shard_file(
-          whole.temporary, {manifest.run_id, manifest.step, rank, layout.num_ranks}, mine.slices));
-    }
-    return publish_checkpoint(whole, parts);
+    const std::vector<std::string> parts =
+        share_work(world, bytes_of_ranks(layout, manifest), [&](std::size_t rank) {
+          const RankSlices mine = read_rank(from, layout, static_cast<int>(rank));
+          return manifest_part_text(write_shard_file(
+              whole.temporary,
+              {manifest.run_id, manifest.step, static_cast<int>(rank), layout.num_ranks},
+              mine.slices));
+        });
+    return text_of_first_rank(world, [&] {
+      std::vector<CheckpointManifest> parsed;
+      for (const std::string& part : parts)
+        parsed.push_back(parse_manifest_part(part, "a shard's part of the manifest"));
+      return publish_checkpoint(whole, parsed).string();
+    });
   } catch (...) {
     std::error_code ignored;
-    std::filesystem::remove_all(whole.temporary, ignored);
+    if (world.rank() == 0) std::filesystem::remove_all(whole.temporary, ignored);
     throw;
   }
 }

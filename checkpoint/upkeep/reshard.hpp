@@ -33,17 +33,19 @@ ReshardLayout spread_layout(const CheckpointManifest& manifest, std::int64_t num
 /// `offset` and `extent` are the rectangle in the logical tensor, `flat` (may be left out: all) the
 /// half-open range of the rectangle's row-major elements. Tensors not named are spread by bytes.
 /// Throws Error(usage) for unknown tensors, ranks outside, slices that do not cover a tensor
-/// exactly once; Error(data) for text that is not such JSON.
-ReshardLayout read_layout(const std::filesystem::path& file, const CheckpointManifest& manifest);
+/// exactly once; Error(data) for text that is not such JSON. `where` names the text.
+ReshardLayout parse_layout(const std::string& text, const std::string& where,
+                           const CheckpointManifest& manifest);
 
 /// The layout a checkpoint has, as such a text.
 std::string layout_text(const CheckpointManifest& manifest);
 
-/// Writes the same state as step-NNNNNNNNN of `folder` in another layout, by the same
-/// protocol as a save, which is for the holder of its RunLock alone; one shard for each rank.
-/// Everything read is checked. Memory: the largest shard. Returns the new checkpoint's folder.
-/// Throws as load_tensors and save_checkpoint.
+/// Collective: writes the same state as step-NNNNNNNNN of `folder` in another layout, by the same
+/// protocol as a save, which is for the holder of its RunLock alone; one shard for each rank of the
+/// layout, which the ranks of `world` share by bytes. Everything read is checked. Memory: the
+/// largest shard, on each. Returns the new checkpoint's folder. Throws as load_tensors and
+/// save_checkpoint.
 std::filesystem::path reshard_checkpoint(const Checkpoint& from, const ReshardLayout& layout,
-                                         const std::filesystem::path& folder);
+                                         const std::filesystem::path& folder, Communicator& world);
 
 }  // namespace trireme

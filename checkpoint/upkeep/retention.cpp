@@ -5,6 +5,7 @@
 
 #include "checkpoint/disk/disk_reader.hpp"
 #include "checkpoint/format/folder.hpp"
+#include "checkpoint/upkeep/verify.hpp"
 #include "comm/agree.hpp"
 #include "core/error.hpp"
 #include "core/number.hpp"
@@ -20,7 +21,7 @@ void check_good(const Checkpoint& checkpoint, bool trusted) {
       for (const SavedFile& file : *list) (void)open_recorded(checkpoint.path(), file);
     }
   } else {
-    const std::vector<std::string> damage = find_damage(checkpoint);
+    const Damage damage = find_damage(checkpoint);
     if (!damage.empty()) throw Error(ErrorKind::data, damage.front());
   }
 }

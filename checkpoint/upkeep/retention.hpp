@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/upkeep/verify.hpp"
+#include "checkpoint/upkeep/newest.hpp"
 
 namespace trireme {
 

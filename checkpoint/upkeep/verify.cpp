@@ -1,6 +1,6 @@
 #include "checkpoint/upkeep/verify.hpp"
 
-#include <algorithm>
+#include <optional>
 #include <set>
 
 #include "checkpoint/disk/disk_reader.hpp"
@@ -8,6 +8,8 @@
 #include "checkpoint/load/logical_reader.hpp"
 #include "checkpoint/upkeep/slice_sums.hpp"
 #include "comm/agree.hpp"
+#include "comm/self/self_communicator.hpp"
+#include "comm/share.hpp"
 #include "core/error.hpp"
 #include "core/hash/sha256.hpp"
 
@@ -15,12 +17,6 @@ namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string joined(const std::vector<std::string>& lines) {
-  std::string text;
-  for (const std::string& line : lines) text += (text.empty() ? "" : "\n  ") + line;
-  return text;
-}
 
 /// `slices`: of a shard, else null.
 std::string file_damage(const fs::path& folder, const SavedFile& file, SliceSums* slices) {
@@ -41,11 +37,11 @@ std::string file_damage(const fs::path& folder, const SavedFile& file, SliceSums
   return error ? error->what() : damage;
 }
 
-std::vector<std::string> unknown_entries(const Checkpoint& checkpoint) {
+Damage unknown_entries(const Checkpoint& checkpoint) {
   std::set<std::string> known{kManifestName};
   for (const SavedFile& file : checkpoint.manifest().files) known.insert(file.name);
   for (const SavedFile& shard : checkpoint.manifest().shards) known.insert(shard.name);
-  std::vector<std::string> unknown;
+  Damage unknown;
   for (const fs::path& entry : list_folder(checkpoint.path())) {
     const std::string name = entry.filename().string();
     // A leading dot: what NFS makes of a file deleted while open.
@@ -55,30 +51,32 @@ std::vector<std::string> unknown_entries(const Checkpoint& checkpoint) {
   return unknown;
 }
 
-/// A checkpoint that opens and has no damage in this rank's share; else why not.
-struct Candidate {
-  std::optional<Checkpoint> checkpoint;
-  std::optional<Error> error;
+/// A file of one of several checkpoints, or the look at what else is in its folder.
+struct CheckedPiece {
+  std::size_t checkpoint = 0;
+  std::size_t file = 0;
+  const SavedFile* recorded = nullptr;  // null: the folder
+  bool is_shard = false;
 };
 
-Candidate try_step(const fs::path& folder, int rank, int size) {
-  Candidate candidate;
-  candidate.error = capture([&] {
-    candidate.checkpoint = Checkpoint::open(folder);
-    const std::vector<std::string> damage = find_damage(*candidate.checkpoint, rank, size);
-    if (!damage.empty()) throw Error(ErrorKind::data, joined(damage));
-  });
-  return candidate;
+std::vector<CheckedPiece> pieces_of(std::span<const Checkpoint> checkpoints) {
+  std::vector<CheckedPiece> pieces;
+  for (std::size_t i = 0; i < checkpoints.size(); ++i) {
+    const CheckpointManifest& manifest = checkpoints[i].manifest();
+    pieces.push_back({i});
+    for (std::size_t j = 0; j < manifest.shards.size(); ++j)
+      pieces.push_back({i, j, &manifest.shards[j], true});
+    for (std::size_t j = 0; j < manifest.files.size(); ++j)
+      pieces.push_back({i, j, &manifest.files[j], false});
+  }
+  return pieces;
 }
 
-/// Trouble with the machine is no reason to train on from older state.
-void require_damage(const Error& error) {
-  if (error.kind() != ErrorKind::data) throw error;
-}
-
-void warn_skipped(const WarningSink& warn, std::int64_t step, const std::string& reason) {
-  warn(formatted("checkpoint {} is not usable, trying the one before: {}", step_folder_name(step),
-                 reason));
+std::string piece_damage(const Checkpoint& checkpoint, const CheckedPiece& piece) {
+  if (piece.recorded == nullptr) return damage_text(unknown_entries(checkpoint));
+  std::optional<SliceSums> slices;
+  if (piece.is_shard) slices.emplace(checkpoint.manifest(), piece.file);
+  return file_damage(checkpoint.path(), *piece.recorded, slices ? &*slices : nullptr);
 }
 
 /// Feeds a tensor's row-major elements to `hash`, one window after another.
@@ -89,75 +87,41 @@ void add_elements(const Checkpoint& checkpoint, const SavedTensor& tensor, Sha25
 
 }  // namespace
 
-std::vector<std::string> find_damage(const Checkpoint& checkpoint, int rank, int size) {
-  std::vector<std::string> damage;
-  if (rank == 0) damage = unknown_entries(checkpoint);
-  const CheckpointManifest& manifest = checkpoint.manifest();
-  const std::size_t num_shards = manifest.shards.size();
-  for (auto i = static_cast<std::size_t>(rank); i < num_shards + manifest.files.size();
-       i += static_cast<std::size_t>(size)) {
-    const bool is_shard = i < num_shards;
-    std::optional<SliceSums> slices;
-    if (is_shard) slices.emplace(manifest, i);
-    std::string one = file_damage(checkpoint.path(),
-                                  is_shard ? manifest.shards[i] : manifest.files[i - num_shards],
-                                  slices ? &*slices : nullptr);
-    if (!one.empty()) damage.push_back(std::move(one));
+std::string damage_text(const Damage& damage) {
+  std::string text;
+  for (const std::string& line : damage) text += (text.empty() ? "" : "\n  ") + line;
+  return text;
+}
+
+std::vector<Damage> find_damage(std::span<const Checkpoint> checkpoints, Communicator& world) {
+  const std::vector<CheckedPiece> pieces = pieces_of(checkpoints);
+  std::vector<std::uint64_t> bytes;
+  for (const CheckedPiece& piece : pieces)
+    bytes.push_back(piece.recorded == nullptr ? 0 : piece.recorded->bytes);
+  const std::vector<std::string> found = share_work(world, bytes, [&](std::size_t i) {
+    return piece_damage(checkpoints[pieces[i].checkpoint], pieces[i]);
+  });
+  std::vector<Damage> damage(checkpoints.size());
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    if (!found[i].empty()) damage[pieces[i].checkpoint].push_back(found[i]);
   }
   return damage;
 }
 
+Damage find_damage(const Checkpoint& checkpoint) {
+  SelfCommunicator alone;
+  return find_damage({&checkpoint, 1}, alone).front();
+}
+
+void check_undamaged(const Checkpoint& checkpoint, const Damage& damage) {
+  if (!damage.empty())
+    fail(ErrorKind::data, "{} is damaged:\n  {}", checkpoint.path().string(), damage_text(damage));
+}
+
 Checkpoint verify_checkpoint(const std::filesystem::path& folder) {
   Checkpoint checkpoint = Checkpoint::open(folder);
-  const std::vector<std::string> damage = find_damage(checkpoint);
-  if (!damage.empty())
-    fail(ErrorKind::data, "{} is damaged:\n  {}", folder.string(), joined(damage));
+  check_undamaged(checkpoint, find_damage(checkpoint));
   return checkpoint;
-}
-
-std::optional<Checkpoint> find_newest_good(const std::filesystem::path& folder,
-                                           std::vector<SkippedStep>& skipped) {
-  for (const std::int64_t step : list_steps(folder)) {
-    Candidate candidate = try_step(folder / step_folder_name(step), 0, 1);
-    if (!candidate.error) return candidate.checkpoint;
-    require_damage(*candidate.error);
-    skipped.push_back({step, candidate.error->what()});
-  }
-  return std::nullopt;
-}
-
-std::optional<Checkpoint> find_newest_good(const std::filesystem::path& folder,
-                                           const WarningSink& warn) {
-  std::vector<SkippedStep> skipped;
-  auto found = find_newest_good(folder, skipped);
-  for (const SkippedStep& one : skipped) warn_skipped(warn, one.step, one.reason);
-  return found;
-}
-
-std::optional<Checkpoint> find_newest_good(const std::filesystem::path& folder, Communicator& world,
-                                           const WarningSink& warn) {
-  std::string names;  // rank 0's view: other nodes may see the folder a moment later
-  agree(world, capture([&] {
-          if (world.rank() != 0) return;
-          for (const std::int64_t step : list_steps(folder)) names += step_folder_name(step);
-        }));
-  names = broadcast_text(world, names);
-  const std::size_t length = step_folder_name(0).size();
-  for (std::size_t at = 0; at < names.size(); at += length) {
-    const std::string name = names.substr(at, length);
-    Candidate candidate = try_step(folder / name, world.rank(), world.size());
-    std::optional<Error> shared;
-    try {
-      agree(world, candidate.error);
-      return candidate.checkpoint;
-    } catch (const Error& error) {
-      if (error.kind() == ErrorKind::comm) throw;
-      shared = error;
-    }
-    require_damage(*shared);
-    if (world.rank() == 0) warn_skipped(warn, step_of_folder_name(name), shared->what());
-  }
-  return std::nullopt;
 }
 
 std::string hash_tensor(const Checkpoint& checkpoint, const std::string& name) {
@@ -172,13 +136,18 @@ std::string hash_tensor(const Checkpoint& checkpoint, const std::string& name) {
   return hash.hex();
 }
 
-std::string hash_tensors(const Checkpoint& checkpoint) {
-  const std::vector<std::string> damage = find_damage(checkpoint);
-  if (!damage.empty())
-    fail(ErrorKind::data, "{} is damaged:\n  {}", checkpoint.path().string(), joined(damage));
+std::string hash_tensors(const Checkpoint& checkpoint, Communicator& world) {
+  check_undamaged(checkpoint, find_damage({&checkpoint, 1}, world).front());
+  std::vector<std::string> names;
+  std::vector<std::uint64_t> bytes;
+  for (const auto& [name, tensor] : checkpoint.manifest().tensors) {
+    names.push_back(name);
+    bytes.push_back(static_cast<std::uint64_t>(tensor.count()) * size_of(tensor.dtype));
+  }
+  const std::vector<std::string> hashes =
+      share_work(world, bytes, [&](std::size_t i) { return hash_tensor(checkpoint, names[i]); });
   Sha256 hash;
-  for (const auto& [name, tensor] : checkpoint.manifest().tensors)
-    hash.update(hash_tensor(checkpoint, name) + "\n");
+  for (const std::string& one : hashes) hash.update(one + "\n");
   return hash.hex();
 }
 

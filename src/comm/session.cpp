@@ -1,5 +1,7 @@
 #include "comm/session.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -24,6 +26,12 @@ bool started_by_launcher() {
                                                   "SLURM_STEP_NUM_TASKS"};
   return std::any_of(kLaunchers.begin(), kLaunchers.end(),
                      [](const char* name) { return std::getenv(name) != nullptr; });
+}
+
+std::string this_hostname() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
 }
 
 NodeNumber number_nodes(const std::vector<int>& leader_of_rank, int rank) {

@@ -38,6 +38,8 @@ class Session {
   bool owns_mpi_ = false;
 };
 
+std::string this_hostname();
+
 /// True if mpirun or srun started this process, so that there may be others: a Session tells.
 bool started_by_launcher();
 

@@ -154,8 +154,11 @@ std::string CommandHelp::config(const ConfigSet& set, bool all) {
 }
 
 std::string CommandHelp::command(const CommandSpec& command, bool all) const {
-  std::string text = formatted("{} {} - {}\n\nusage: {}\n\n{}", program_, command.name,
-                               command.help, usage(command), options(command));
+  const char* ranks = command.ranks == Ranks::one
+                          ? "one"
+                          : "any number that mpirun or srun starts; they share the work";
+  std::string text = formatted("{} {} - {}\n\nusage: {}\nranks: {}\n\n{}", program_, command.name,
+                               command.help, usage(command), ranks, options(command));
   if (command.config != nullptr) text += config(*command.config, all);
   if (!command.examples.empty()) text += "\nexamples:\n";
   for (const std::string& example : command.examples) text += formatted("  {}\n", example);

@@ -1,6 +1,7 @@
 #include "config/command_line.hpp"
 
 #include <algorithm>
+#include <cctype>
 
 #include "config/command_help.hpp"
 #include "config/command_parser.hpp"
@@ -92,10 +93,22 @@ void run_check(const CommandSpec& command, Problems& problems) {
   }
 }
 
-/// Text that is printed; nothing is left to do.
 std::function<int()> printed(const std::string& text) {
-  print(text);
-  return [] { return kExitDone; };
+  return [text] {
+    print(text);
+    return kExitDone;
+  };
+}
+
+/// As a shell reads it back.
+std::string quoted(const std::string& word) {
+  const auto is_plain = [](unsigned char c) {
+    return std::isalnum(c) != 0 || std::string_view("_-./:=,+@%").find(c) != std::string_view::npos;
+  };
+  if (!word.empty() && std::all_of(word.begin(), word.end(), is_plain)) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
+  return text + "'";
 }
 
 }  // namespace
@@ -134,14 +147,32 @@ std::vector<CommandSpec> CommandLine::specs() const {
   return specs;
 }
 
-Ranks CommandLine::ranks(int argc, const char* const* argv) const {
+/// The command that will do its work; nothing where a page of help or an error is all that comes.
+std::optional<CommandSpec> CommandLine::chosen(int argc, const char* const* argv) const {
   Words arguments(argv + std::min(argc, 1), argv + argc);
   const std::vector<CommandSpec> specs = this->specs();
   const CommandSpec* command = choose(specs, arguments);
   const bool prints = std::any_of(arguments.begin(), arguments.end(), [](const std::string& word) {
     return is_help(word) || is_version(word);
   });
-  return command == nullptr || prints ? Ranks::first : command->ranks;
+  if (command == nullptr || prints) return std::nullopt;
+  return *command;
+}
+
+Ranks CommandLine::ranks(int argc, const char* const* argv) const {
+  const auto command = chosen(argc, argv);
+  return command ? command->ranks : Ranks::one;
+}
+
+void CommandLine::check_ranks(int argc, const char* const* argv, int num_ranks) const {
+  const auto command = chosen(argc, argv);
+  if (num_ranks == 1 || !command || command->ranks == Ranks::all) return;
+  std::string words = program_;
+  for (int i = 1; i < argc; ++i) words += ' ' + quoted(argv[i]);
+  fail(
+      ErrorKind::usage,
+      "'{} {}' takes one rank, this start has {}.\n  Type it without mpirun, or with `srun -n 1` in a job of several tasks: {}",
+      program_, command->name, num_ranks, words);
 }
 
 std::function<int()> CommandLine::parse(int argc, const char* const* argv) const {

@@ -3,6 +3,7 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,8 +17,9 @@ namespace trireme {
 
 enum class Need { optional, required };
 
-/// Which ranks of a start by mpirun or srun do a command's work.
-enum class Ranks { first, all };
+/// How many ranks a command takes: one, or any number that mpirun or srun started, which share its
+/// work.
+enum class Ranks { one, all };
 
 /// Whether the settings of a command may also be given as a TOML file.
 enum class SettingsFile { none, toml };
@@ -56,7 +58,7 @@ struct CommandSpec {
   SettingsFile settings_file = SettingsFile::none;
   std::function<void(ConfigSet&)> check;  // of config or settings
   std::function<int()> body;
-  Ranks ranks = Ranks::first;
+  Ranks ranks = Ranks::one;
 };
 
 /// Commands of two words with the same first one.
@@ -108,7 +110,7 @@ class Command {
   /// A short name of a key: alias("--resume", "checkpoint.resume").
   Command& alias(const std::string& option, const std::string& key, Need need = Need::optional);
   Command& example(const std::string& line);
-  /// Where nothing is said, the first rank of a launch does the work and the others end at once.
+  /// Where nothing is said, one.
   Command& ranks(Ranks ranks);
   Command& run(std::function<int()> body);
 
@@ -137,9 +139,11 @@ class CommandLine {
 
   /// Ranks::all if the arguments start a command that runs on all ranks; help never does.
   [[nodiscard]] Ranks ranks(int argc, const char* const* argv) const;
+  /// Throws Error(usage), saying what to type, if `num_ranks` are more than the command takes.
+  void check_ranks(int argc, const char* const* argv, int num_ranks) const;
 
-  /// Parses and returns what is left to do. --help (-h), --help-all and --version (-V), of the
-  /// program, a group or a command, print to standard output and leave nothing. Throws one
+  /// Parses and returns what is left to do: with --help (-h), --help-all and --version (-V), of the
+  /// program, a group or a command, to print a text to standard output. Throws one
   /// Error(usage) with every problem: unknown command, option or key with the nearest known one,
   /// missing or wrong values, and what ConfigSet and the command's check found.
   [[nodiscard]] std::function<int()> parse(int argc, const char* const* argv) const;
@@ -149,6 +153,7 @@ class CommandLine {
 
  private:
   [[nodiscard]] std::vector<CommandSpec> specs() const;
+  [[nodiscard]] std::optional<CommandSpec> chosen(int argc, const char* const* argv) const;
 
   std::string program_;
   std::string help_;

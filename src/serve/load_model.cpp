@@ -5,7 +5,7 @@
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/hf/tokenizer_size.hpp"
 #include "checkpoint/load/load.hpp"
-#include "checkpoint/upkeep/commands.hpp"
+#include "checkpoint/upkeep/newest.hpp"
 #include "comm/factory.hpp"
 #include "core/error.hpp"
 #include "parallel/torch_bridge.hpp"

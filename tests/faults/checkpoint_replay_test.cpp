@@ -6,6 +6,7 @@
 #include "checkpoint/upkeep/retention.hpp"
 #include "checkpoint/upkeep/verify.hpp"
 #include "support/disk_recorder.hpp"
+#include "unit/checkpoint/one_rank.hpp"
 #include "unit/checkpoint/support.hpp"
 
 namespace trireme {

@@ -12,6 +12,7 @@
 #include "checkpoint/disk/run_lock.hpp"
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/upkeep/commands.hpp"
+#include "checkpoint/upkeep/newest.hpp"
 #include "checkpoint/upkeep/retention.hpp"
 #include "checkpoint/upkeep/verify.hpp"
 #include "comm/liveness/heartbeat.hpp"

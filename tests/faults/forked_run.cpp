@@ -13,19 +13,17 @@
 #include <optional>
 #include <thread>
 
-#include "comm/agree.hpp"
-#include "comm/liveness/heartbeat.hpp"
+#include "comm/launch.hpp"
 #include "config/config_set.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/log.hpp"
 #include "core/process/failpoints.hpp"
-#include "core/process/run_main.hpp"
 #include "core/process/stop_signals.hpp"
 #include "core/timer.hpp"
 #include "faults/socket_world.hpp"
 #include "parallel/device.hpp"
-#include "train/control/leave_run.hpp"
+#include "train/control/launch.hpp"
 #include "train/run/run_keys.hpp"
 #include "train/run/training_run.hpp"
 
@@ -50,47 +48,29 @@ RunStart configure(const ForkedRun& run, RunConfig& config, ConfigSet& keys, Com
   return start;
 }
 
-/// As bin/trireme/pretrain_command.cpp does it, less MPI.
 int rank_main(const ForkedRun& run, int rank, std::vector<Fd> row) {
   install_stop_signals();
   const LaunchInfo launch{rank, run.ranks, rank, run.ranks, 0, 1, "localhost"};
-  CommOptions options;
-  options.timeout_s = 40;
-  options.activity = std::make_shared<Activity>();
+  const CommOptions options = watched_comm(/*timeout_s=*/30);
   const auto world = make_socket_world(std::move(row), rank, options);
-  std::unique_ptr<Heartbeat> heartbeat;
-  bool agreed = false;
-  const int code = run_main("trireme", [&] {
-    try {
-      log::init({.rank = rank, .size = run.ranks});
-      failpoints_init(rank);
-      RunConfig config;
-      const auto keys = make_run_keys(config);
-      RunStart start = configure(run, config, *keys, *world);
-      HeartbeatOptions beat;
-      beat.interval_s = 0.05;
-      beat.silence_s = 50;  // a loaded machine is no hang
-      beat.on_loss = [&](const PeerLoss& loss) {
-        const std::int64_t step = options.activity->snapshot().step;
-        if (step > 0) leave_run(RunFolder{run.folder}, launch, loss, step - 1);
-        log::flush();
-        ::_exit(loss.exit_code);
-      };
-      heartbeat = std::make_unique<Heartbeat>(*world, launch, options.activity, beat);
-      const int result =
-          pretrain(config, *keys, run.folder, {launch, *world, {}, options, ""}, std::move(start));
-      agreed = true;
-      return result;
-    } catch (const PeerFailed& peer) {
-      agreed = true;
-      return peer.code();
-    } catch (const AgreedError&) {
-      agreed = true;
-      throw;
-    }
+  HeartbeatOptions beat;
+  beat.interval_s = 0.05;
+  beat.silence_s = 50;  // a loaded machine is no hang
+  std::optional<RankWatch> watch;
+  const auto body = [&] {
+    log::init({.rank = rank, .size = run.ranks});
+    failpoints_init(rank);
+    RunConfig config;
+    const auto keys = make_run_keys(config);
+    RunStart start = configure(run, config, *keys, *world);
+    watch.emplace(*world, launch, RunFolder{run.folder}, options.activity, beat);
+    return run_task(kPretrain, config, *keys, run.folder, {launch, *world, {}, options, ""},
+                    std::move(start));
+  };
+  const int code = run_rank("trireme", body, [&](int failure) {
+    if (watch) watch->announce_failure(failure);
   });
-  if (!agreed && heartbeat) heartbeat->announce_failure(code, "an error, see above");
-  heartbeat.reset();
+  watch.reset();
   log::flush();
   return code;
 }

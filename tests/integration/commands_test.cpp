@@ -8,6 +8,7 @@
 
 #include "core/files/file.hpp"
 #include "support/run_program.hpp"
+#include "unit/checkpoint/support.hpp"
 
 namespace trireme {
 namespace {
@@ -47,14 +48,10 @@ TEST_F(Commands, NoFileTakesThePlaceOfAPipeOrOfTheInput) {
 /// Two ranks, one state: each has its share of it, and one speaks.
 TEST_F(Commands, BenchCheckpointSharesTheStateOverItsRanks) {
   const auto bench = [](const Arguments& more) {
-    Arguments all{
-        TRIREME_MPIEXEC,       "--oversubscribe", "--bind-to",  "none",      "-n", "2",
-        TRIREME_PROGRAM,       "bench",           "checkpoint", "--repeats", "1",  "--folder",
-        path("bench").string()};
+    Arguments all{TRIREME_PROGRAM,       "bench", "checkpoint", "--repeats", "1", "--folder",
+                  path("bench").string()};
     all.insert(all.end(), more.begin(), more.end());
-    return Process(all, {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}},
-                   path("bench.log"))
-        .wait(kLimit_s);
+    return mpirun(2, all);
   };
 
   const Exit measured = bench({"--bytes", "33554432", "--json"});
@@ -64,6 +61,52 @@ TEST_F(Commands, BenchCheckpointSharesTheStateOverItsRanks) {
   EXPECT_EQ(json["bytes"], 33554432);
   EXPECT_EQ(json["copy_bytes"], 33554432 / 2);
   expect_refused(bench({"--byts", "8"}), 2, {"did you mean '--bytes'"});
+}
+
+/// A checkpoint of two shards, by one rank and by two: the text, the bytes and the codes of one.
+TEST_F(Commands, TheRanksOfMpirunShareVerifyHashReshardAndExport) {
+  ASSERT_EQ(
+      pretrain("shared", {"--train.steps", "2", "--checkpoint.every", "1"}, {.ranks = 2}).code, 0);
+  const std::string run = path("shared").string();
+  const auto both = [&](const Arguments& arguments) {
+    Arguments all{TRIREME_PROGRAM};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    const Exit alone = trireme(arguments);
+    const Exit shared = mpirun(2, all);
+    EXPECT_EQ(shared.code, alone.code) << shared.err;
+    EXPECT_EQ(shared.out, alone.out);
+    return shared;
+  };
+
+  EXPECT_EQ(both({"checkpoint", "verify", run}).code, 0);
+  EXPECT_EQ(both({"checkpoint", "hash", run}).code, 0);
+  for (const int ranks : {1, 2}) {
+    const auto place = [&](const char* name) { return path(formatted("{}{}", name, ranks)); };
+    EXPECT_EQ(mpirun(ranks, {TRIREME_PROGRAM, "checkpoint", "reshard", run, "--ranks", "3", "-o",
+                             place("steps").string()})
+                  .code,
+              0);
+    EXPECT_EQ(mpirun(ranks, {TRIREME_PROGRAM, "export", "--checkpoint", run, "--output",
+                             place("hf").string()})
+                  .code,
+              0);
+  }
+  EXPECT_EQ(test::differing(path("steps1") / "step-000000002", path("steps2") / "step-000000002"),
+            "");
+  EXPECT_EQ(test::differing(path("hf1"), path("hf2")), "");
+
+  damage(path("shared") / "checkpoints/step-000000001");
+  const Exit bad = both({"checkpoint", "verify", run});
+  EXPECT_EQ(bad.code, 3);
+  EXPECT_EQ(count(bad.err, "is damaged"), 1U) << bad.err;
+  const Exit failed = mpirun(
+      2,
+      {TRIREME_PROGRAM, "checkpoint", "reshard", run, "--ranks", "4", "-o", path("none").string()},
+      {{"TRIREME_FAULT", "checkpoint.shard.create:1:2:enospc"}, {"TRIREME_ALLOW_FAULTS", "1"}});
+  EXPECT_EQ(failed.code, 4) << failed.err;
+  EXPECT_EQ(count(failed.err, "trireme: error: rank 1: "), 1U) << failed.err;
+  EXPECT_EQ(count(failed.err, "trireme: error: "), 1U) << failed.err;
+  EXPECT_TRUE(fs::is_empty(path("none")));
 }
 
 /// The failing save stands for a disk that is full until the older checkpoints are gone.

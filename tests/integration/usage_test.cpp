@@ -13,14 +13,6 @@ namespace {
 namespace fs = std::filesystem;
 using testing::Arguments;
 using testing::Exit;
-using testing::Process;
-
-std::size_t count(const std::string& text, const std::string& part) {
-  std::size_t number = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
-    ++number;
-  return number;
-}
 
 class Usage : public testing::RunProgram {
  protected:
@@ -33,21 +25,6 @@ class Usage : public testing::RunProgram {
 
   static fs::path checkpoint(const std::string& run, const char* step) {
     return path(run) / "checkpoints" / step;
-  }
-
-  /// Flips one byte in the middle of a checkpoint's first shard.
-  static void damage(const fs::path& folder) {
-    for (const auto& entry : fs::directory_iterator(folder)) {
-      if (entry.path().extension() != ".h5") continue;
-      std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
-      const auto middle = static_cast<std::streamoff>(fs::file_size(entry.path()) / 2);
-      file.seekg(middle);
-      const auto byte = static_cast<char>(file.get() ^ 1);
-      file.seekp(middle);
-      file.put(byte);
-      return;
-    }
-    ADD_FAILURE() << "no shard in " << folder;
   }
 };
 
@@ -192,15 +169,42 @@ TEST_F(Usage, AFirstSaveAtTheLastStepMayBeWrittenBehind) {
   EXPECT_EQ(status("behind")["state"], "done");
 }
 
-TEST_F(Usage, CommandsOfOneProcessRunOnceUnderMpirun) {
-  const Exit shown =
-      testing::Process({"mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2",
-                        TRIREME_PROGRAM, "config", "show", "--toml"},
-                       {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}},
-                       path("shown.log"))
-          .wait(kLimit_s);
-  EXPECT_EQ(shown.code, 0) << shown.err;
-  EXPECT_EQ(count(shown.out, "[model]"), 1U);
+TEST_F(Usage, CommandsOfOneRankRefuseMoreAndWorkOnOne) {
+  const std::string packed = set().string();
+  for (const bool data : {false, true}) {
+    const Arguments command = data ? Arguments{TRIREME_DATA_PROGRAM, "inspect", packed}
+                                   : Arguments{TRIREME_PROGRAM, "config", "show", "--toml"};
+    const std::string typed = data ? "inspect " + packed : "config show --toml";
+    const Exit shown = mpirun(1, command);
+    EXPECT_EQ(shown.code, 0) << shown.err;
+    EXPECT_FALSE(shown.out.empty());
+    const Exit refused = mpirun(2, command);
+    EXPECT_EQ(refused.code, 2);
+    for (const std::string& word : {std::string("this start has 2"), std::string("srun -n 1"),
+                                    formatted(": trireme{} {}", data ? "-data" : "", typed)})
+      EXPECT_NE(refused.err.find(word), std::string::npos) << word << " not in " << refused.err;
+    EXPECT_EQ(count(refused.err, "takes one rank"), 1U) << refused.err;
+    EXPECT_EQ(refused.out, "");
+  }
+}
+
+TEST_F(Usage, HelpVersionAndMistakesAreOneTextUnderMpirun) {
+  for (const char* program : {TRIREME_PROGRAM, TRIREME_DATA_PROGRAM}) {
+    const Exit help = mpirun(2, {program, "--help"});
+    EXPECT_EQ(help.code, 0) << help.err;
+    EXPECT_EQ(count(help.out, "commands:"), 1U) << help.out;
+    EXPECT_EQ(count(mpirun(2, {program, "--version"}).out, "trireme"), 1U);
+    const Exit wrong = mpirun(2, {program, "inspekt"});
+    EXPECT_EQ(wrong.code, 2);
+    EXPECT_EQ(count(wrong.err, "unknown command"), 1U) << wrong.err;
+  }
+  for (const Arguments& command : std::vector<Arguments>{
+           {TRIREME_PROGRAM, "checkpoint", "hash", path("none").string(), "--bogus"},
+           {TRIREME_DATA_PROGRAM, "pack", "--bogus", "1"}}) {
+    const Exit wrong = mpirun(2, command);
+    EXPECT_EQ(wrong.code, 2) << wrong.err;
+    EXPECT_EQ(count(wrong.err, "'--bogus'"), 1U) << wrong.err;
+  }
 }
 
 TEST_F(Usage, AFolderThatIsNoRunIsLeftAlone) {

@@ -50,14 +50,14 @@ void save_random(const std::filesystem::path& folder, bool qwen, bool tied) {
 int run(const std::vector<std::string>& words) {
   const std::filesystem::path output = words.at(words[0] == "import" ? 2 : 1);
   const std::string checkpoint = output.string() + ".run";
+  SelfCommunicator world;
   if (words[0] == "import") {
-    SelfCommunicator world;
-    import_command({.hf = words.at(1), .output = checkpoint}, world);
-    export_command({.checkpoint = checkpoint, .output = output});
+    import_command({.hf = words.at(1), .output = checkpoint});
+    export_command({.checkpoint = checkpoint, .output = output}, world);
     return 0;
   }
   save_random(checkpoint, words.at(2) == "qwen3", words.at(3) == "tied");
-  export_command({.checkpoint = checkpoint, .output = output, .dtype = words.at(4)});
+  export_command({.checkpoint = checkpoint, .output = output, .dtype = words.at(4)}, world);
   return 0;
 }
 

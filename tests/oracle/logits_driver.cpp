@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "checkpoint/hf/safetensors.hpp"
+#include "comm/self/self_communicator.hpp"
 #include "core/files/hdf5.hpp"
 #include "core/process/run_main.hpp"
 #include "serve/load_model.hpp"
@@ -30,8 +31,10 @@ int run(const std::vector<std::string>& words) {
   const auto fill = [&](std::span<std::byte> bytes) {
     std::memcpy(bytes.data(), logits.const_data_ptr(), bytes.size());
   };
+  SelfCommunicator alone;
   write_safetensors(
-      words[2], std::vector<SafetensorsSource>{{"logits", DType::f32, logits.sizes().vec(), fill}});
+      words[2], std::vector<SafetensorsSource>{{"logits", DType::f32, logits.sizes().vec(), fill}},
+      alone);
   return kExitDone;
 }
 

@@ -15,6 +15,7 @@
 
 #include "checkpoint/hf/safetensors.hpp"
 #include "comm/factory.hpp"
+#include "comm/self/self_communicator.hpp"
 #include "config/command_line.hpp"
 #include "core/fields.hpp"
 #include "core/files/file.hpp"
@@ -58,7 +59,8 @@ void write_parameters(const std::filesystem::path& path, const ParamRegistry& re
     sources.push_back(source(registry.spec(id).name,
                              part == Part::weights ? registry.main(id) : registry.main_grad(id)));
   }
-  write_safetensors(path, sources);
+  SelfCommunicator alone;
+  write_safetensors(path, sources, alone);
 }
 
 /// Every batch of a run, one after another.
@@ -76,12 +78,15 @@ class BatchLog {
   }
 
   void write(const std::filesystem::path& path, const std::vector<std::int64_t>& shape) const {
-    write_safetensors(path, std::vector<SafetensorsSource>{
-                                source("tokens", at::tensor(tokens_).view(shape)),
-                                source("targets", at::tensor(targets_).view(shape)),
-                                source("positions", at::tensor(positions_).view(shape)),
-                                source("segment_bounds", at::tensor(bounds_)),
-                                source("bounds_begin", at::tensor(bounds_begin_))});
+    SelfCommunicator alone;
+    write_safetensors(
+        path,
+        std::vector<SafetensorsSource>{source("tokens", at::tensor(tokens_).view(shape)),
+                                       source("targets", at::tensor(targets_).view(shape)),
+                                       source("positions", at::tensor(positions_).view(shape)),
+                                       source("segment_bounds", at::tensor(bounds_)),
+                                       source("bounds_begin", at::tensor(bounds_begin_))},
+        alone);
   }
 
  private:

@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "checkpoint/format/folder.hpp"
+#include "core/files/file.hpp"
 #include "unit/data_prep/small_corpus.hpp"
 
 namespace trireme::testing {
@@ -101,6 +102,20 @@ Exit RunProgram::pretrain(const std::string& run, const Arguments& more, const S
   return exit;
 }
 
+Exit RunProgram::mpirun(int ranks, const Arguments& command,
+                        const std::map<std::string, std::string>& environment) {
+  Arguments all{TRIREME_MPIEXEC,      "--oversubscribe", "--bind-to", "none", "-n",
+                std::to_string(ranks)};
+  all.insert(all.end(), command.begin(), command.end());
+  std::map<std::string, std::string> variables = environment;
+  variables["OMP_NUM_THREADS"] = "1";
+  variables["OMPI_ALLOW_RUN_AS_ROOT"] = "1";
+  variables["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1";
+  const Exit exit = Process(all, variables, path("mpirun.log")).wait(kLimit_s);
+  EXPECT_FALSE(exit.timed_out) << command[1] << " hangs: " << exit.err;
+  return exit;
+}
+
 Exit RunProgram::trireme(const Arguments& arguments, const Start& how) {
   Arguments all{TRIREME_PROGRAM};
   all.insert(all.end(), arguments.begin(), arguments.end());
@@ -141,6 +156,25 @@ int RunProgram::rank_code(int rank) {
   int code = -1;
   file >> code;
   return code;
+}
+
+std::size_t RunProgram::count(const std::string& text, const std::string& part) {
+  std::size_t number = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+    ++number;
+  return number;
+}
+
+void RunProgram::damage(const fs::path& step) {
+  std::vector<fs::path> shards;
+  for (const auto& entry : fs::directory_iterator(step)) {
+    if (entry.path().extension() == ".h5") shards.push_back(entry.path());
+  }
+  ASSERT_FALSE(shards.empty()) << step;
+  const fs::path first = *std::min_element(shards.begin(), shards.end());
+  std::string bytes = read_file(first);
+  bytes[bytes.size() / 2] ^= 1;
+  std::ofstream(first, std::ios::binary) << bytes;
 }
 
 }  // namespace trireme::testing

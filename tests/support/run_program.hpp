@@ -50,6 +50,9 @@ class RunProgram : public ::testing::Test {
   static std::unique_ptr<Process> start(const std::string& run, const Arguments& more,
                                         const Start& how = {});
   static Exit pretrain(const std::string& run, const Arguments& more, const Start& how = {});
+  /// Any command, program first, on `ranks` ranks of a real mpirun.
+  static Exit mpirun(int ranks, const Arguments& command,
+                     const std::map<std::string, std::string>& environment = {});
   /// Another `trireme` command.
   static Exit trireme(const Arguments& arguments, const Start& how = {});
 
@@ -61,6 +64,10 @@ class RunProgram : public ::testing::Test {
   static Json status(const std::string& run);
   /// The exit code of one rank, of the run started last with keep_rank_codes; -1: none was left.
   static int rank_code(int rank);
+
+  static std::size_t count(const std::string& text, const std::string& part);
+  /// Flips one byte in the middle of a checkpoint's first shard.
+  static void damage(const std::filesystem::path& step);
 
   static constexpr double kLimit_s = 100;
 

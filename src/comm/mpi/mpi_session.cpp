@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include <array>
 #include <cstdlib>
 #include <exception>
@@ -16,12 +14,6 @@ namespace {
 
 /// Open MPI 4.1 takes 24 as it starts alone, more for each kind of network; ours follow.
 constexpr int kDescriptors = 48;
-
-std::string this_hostname() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
 
 LaunchInfo read_launch() {
   LaunchInfo info;

@@ -1,6 +1,3 @@
-#include <unistd.h>
-
-#include <array>
 #include <cstdlib>
 
 #include "comm/mpi/mpi_communicator.hpp"
@@ -18,9 +15,7 @@ std::unique_ptr<Communicator> make_mpi_world(const CommOptions&) {
 }
 
 Session::Session(int*, char***) {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  launch_.hostname = name.data();
+  launch_.hostname = this_hostname();
   check_launcher(std::getenv("SLURM_STEP_NUM_TASKS"), false, 1);
 }
 

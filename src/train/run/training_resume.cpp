@@ -1,6 +1,5 @@
 #include "checkpoint/format/folder.hpp"
-#include "checkpoint/upkeep/commands.hpp"
-#include "checkpoint/upkeep/verify.hpp"
+#include "checkpoint/upkeep/newest.hpp"
 #include "comm/agree.hpp"
 #include "comm/scalars.hpp"
 #include "core/error.hpp"

@@ -11,6 +11,7 @@
 #include "checkpoint/upkeep/verify.hpp"
 #include "core/files/folders.hpp"
 #include "core/files/json.hpp"
+#include "unit/checkpoint/one_rank.hpp"
 #include "unit/checkpoint/support.hpp"
 
 namespace trireme {
@@ -63,9 +64,7 @@ TEST(HuggingFace, ExportAndImportGiveTheSameTensors) {
       const ModelConfig config = small(qwen, tied);
       save_model(folder / "run/checkpoints", config, 3);
       export_command({.checkpoint = folder / "run", .output = folder / "hf"});
-      run_ranks(1, [&](Communicator& world) {
-        import_command({.hf = folder / "hf", .output = folder / "back"}, world);
-      });
+      import_command({.hf = folder / "hf", .output = folder / "back"});
 
       EXPECT_EQ(checkpoint_hash(folder / "back"), checkpoint_hash(folder / "run"));
       const Checkpoint back = verify_checkpoint(folder / "back/checkpoints/step-000000000");
@@ -126,6 +125,26 @@ TEST(HuggingFace, ActivationsHaveTheNamesOfTransformersBothWays) {
   }
 }
 
+TEST(HuggingFace, SeveralRanksExportTheFolderOfOne) {
+  const TempFolder folder;
+  save_model(folder / "run", small(true, false), 3);
+  const Checkpoint checkpoint = Checkpoint::open(folder / "run/step-000000040");
+  for (const std::uint64_t max_bytes : {std::uint64_t{5'000'000'000}, std::uint64_t{5000}}) {
+    const ExportOptions options{.dtype = DType::bf16, .max_file_bytes = max_bytes};
+    const fs::path alone = folder.path() / formatted("alone{}", max_bytes);
+    export_hf(checkpoint, alone, options);
+    for (const int ranks : {2, 3}) {
+      const fs::path shared = folder.path() / formatted("by{}-{}", ranks, max_bytes);
+      run_ranks(ranks, [&](Communicator& world) {
+        trireme::export_hf(checkpoint, shared, world, options);
+        message_of(ErrorKind::usage,
+                   [&] { trireme::export_hf(checkpoint, shared, world, options); });
+      });
+      EXPECT_EQ(differing(shared, alone), "") << ranks;
+    }
+  }
+}
+
 TEST(HuggingFace, ExportRefusesAnExistingFolderAndForeignParameters) {
   const TempFolder folder;
   save_model(folder / "a", small(true, true), 1);
@@ -148,12 +167,10 @@ TEST(HuggingFace, SplitAndHalfPrecisionFoldersImport) {
   export_hf(Checkpoint::open(folder / "run/step-000000040"), folder / "hf",
             {.dtype = DType::f16, .max_file_bytes = 5000});
   EXPECT_TRUE(fs::exists(folder / "hf/model.safetensors.index.json"));
-  run_ranks(2, [&](Communicator& world) { import_hf(folder / "hf", folder / "back", world); });
+  import_hf(folder / "hf", folder / "back");
   const Checkpoint back = verify_checkpoint(folder / "back/step-000000000");
   EXPECT_EQ(back.manifest().tensors.at("param/lm_head.weight").dtype, DType::f32);
-  message_of(ErrorKind::usage, [&] {
-    run_ranks(1, [&](Communicator& world) { import_hf(folder / "hf", folder / "back", world); });
-  });
+  message_of(ErrorKind::usage, [&] { import_hf(folder / "hf", folder / "back"); });
 }
 
 /// As transformers loads it: what differs is not tied.
@@ -165,7 +182,7 @@ TEST(HuggingFace, AnOutputMatrixOfItsOwnIsKeptWhateverTheConfigSays) {
   config["tie_word_embeddings"] = true;
   overwrite(folder / "hf/config.json", config.dump());
 
-  run_ranks(1, [&](Communicator& world) { import_hf(folder / "hf", folder / "back", world); });
+  import_hf(folder / "hf", folder / "back");
 
   const Checkpoint back = verify_checkpoint(folder / "back/step-000000000");
   EXPECT_TRUE(back.manifest().tensors.contains("param/lm_head.weight"));
@@ -180,11 +197,9 @@ TEST(HuggingFace, WeightsThatAreNotFiniteAreRefused) {
   bytes.replace(bytes.size() - 4, 4, std::string("\0\0\xc0\x7f", 4));  // NaN
   overwrite(folder / "hf/model.safetensors", bytes);
 
-  run_ranks(1, [&](Communicator& world) {
-    const std::string text =
-        message_of(ErrorKind::data, [&] { import_hf(folder / "hf", folder / "back", world); });
-    EXPECT_NE(text.find("not finite"), std::string::npos) << text;
-  });
+  const std::string text =
+      message_of(ErrorKind::data, [&] { import_hf(folder / "hf", folder / "back"); });
+  EXPECT_NE(text.find("not finite"), std::string::npos) << text;
   EXPECT_FALSE(fs::exists(folder / "back"));
 }
 
@@ -194,9 +209,7 @@ TEST(HuggingFace, ATokenizerWithMoreIdsThanTheEmbeddingHasRowsIsRefused) {
   save_model(folder / "run", small(true, true), 1);
   export_command({.checkpoint = folder / "run", .output = folder / "hf"});
   const auto import = [&](const std::string& name) {
-    run_ranks(1, [&](Communicator& world) {
-      import_command({.hf = folder / "hf", .output = folder / name}, world);
-    });
+    import_command({.hf = folder / "hf", .output = folder / name});
   };
   const auto refused = [&](const char* name, const std::string& content) {
     const std::string before = read_file(folder / "hf" / name);
@@ -237,9 +250,7 @@ TEST(HuggingFace, TwoExportsOrImportsIntoOneFolderDoNotMix) {
   EXPECT_FALSE(fs::exists(folder / ".tmp-hf"));
 
   const ImportCommand in{.hf = folder / "hf", .output = folder / "back"};
-  const auto import = [&] {
-    run_ranks(1, [&](Communicator& world) { import_command(in, world); });
-  };
+  const auto import = [&] { import_command(in); };
   {
     const RunLock other(folder / "back", {});
     const std::string text = message_of(ErrorKind::usage, import);
@@ -300,13 +311,10 @@ TEST(HuggingFace, MissingAndExtraTensorsAreListed) {
   config["num_hidden_layers"] = 3;
   config["model_type"] = "llama";
   overwrite(folder / "hf/config.json", config.dump());
-  run_ranks(1, [&](Communicator& world) {
-    const std::string text =
-        message_of(ErrorKind::data, [&] { import_hf(folder / "hf", folder / "back", world); });
-    EXPECT_NE(text.find("missing: model.layers.2.mlp.up_proj.weight"), std::string::npos) << text;
-    EXPECT_NE(text.find("extra: model.layers.0.self_attn.q_norm.weight"), std::string::npos)
-        << text;
-  });
+  const std::string text =
+      message_of(ErrorKind::data, [&] { import_hf(folder / "hf", folder / "back"); });
+  EXPECT_NE(text.find("missing: model.layers.2.mlp.up_proj.weight"), std::string::npos) << text;
+  EXPECT_NE(text.find("extra: model.layers.0.self_attn.q_norm.weight"), std::string::npos) << text;
 }
 
 TEST(HuggingFace, MoreLayersThanTensorsAreRefusedBeforeTheyAreListed) {
@@ -316,11 +324,9 @@ TEST(HuggingFace, MoreLayersThanTensorsAreRefusedBeforeTheyAreListed) {
   Json config = read_json(folder / "hf/config.json");
   config["num_hidden_layers"] = 2'000'000'000;  // their names alone would fill the memory
   overwrite(folder / "hf/config.json", config.dump());
-  run_ranks(1, [&](Communicator& world) {
-    const std::string text =
-        message_of(ErrorKind::data, [&] { import_hf(folder / "hf", folder / "back", world); });
-    EXPECT_NE(text.find("num_hidden_layers = 2000000000"), std::string::npos) << text;
-  });
+  const std::string text =
+      message_of(ErrorKind::data, [&] { import_hf(folder / "hf", folder / "back"); });
+  EXPECT_NE(text.find("num_hidden_layers = 2000000000"), std::string::npos) << text;
 }
 
 TEST(ModelValues, ReadBackExactlyAndRefuseWhatTheyDoNotKnow) {

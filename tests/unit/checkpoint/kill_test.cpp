@@ -8,6 +8,7 @@
 #include "checkpoint/upkeep/verify.hpp"
 #include "core/process/failpoints.hpp"
 #include "support/child.hpp"
+#include "unit/checkpoint/one_rank.hpp"
 #include "unit/checkpoint/support.hpp"
 
 namespace trireme {

@@ -7,6 +7,7 @@
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/upkeep/diff.hpp"
 #include "checkpoint/upkeep/verify.hpp"
+#include "unit/checkpoint/one_rank.hpp"
 #include "unit/checkpoint/support.hpp"
 
 namespace trireme {
@@ -212,6 +213,10 @@ TEST(Reshard, OfflineToAnyNumberOfRanksIsBalancedAndTheSameState) {
   }
 }
 
+ReshardLayout layout_in(const fs::path& file, const CheckpointManifest& manifest) {
+  return parse_layout(read_file(file), file.string(), manifest);
+}
+
 TEST(Reshard, OfflineByDescriptionThereAndBack) {
   const std::vector<Logical> logicals = make_model(3);
   const TempFolder folder;
@@ -223,8 +228,8 @@ TEST(Reshard, OfflineByDescriptionThereAndBack) {
     overwrite(folder / "layout.json", layout_text(from.manifest()));
     const Checkpoint away =
         Checkpoint::open(reshard_checkpoint(from, spread_layout(from.manifest(), 3), folder / "b"));
-    const Checkpoint back = Checkpoint::open(reshard_checkpoint(
-        away, read_layout(folder / "layout.json", away.manifest()), folder / "c"));
+    const Checkpoint back = Checkpoint::open(
+        reshard_checkpoint(away, layout_in(folder / "layout.json", away.manifest()), folder / "c"));
     EXPECT_EQ(layout_text(back.manifest()), layout_text(from.manifest()));
     EXPECT_EQ(checkpoint_differences(from, back), "");
     for (const char* name : {"a", "b", "c"}) fs::remove_all(folder / name);
@@ -237,7 +242,7 @@ TEST(Reshard, ADescriptionThatIsWrongIsRefused) {
   const CheckpointManifest manifest = Checkpoint::open(folder / kStep).manifest();
   const auto refused = [&](ErrorKind kind, const std::string& text) {
     overwrite(folder / "layout.json", text);
-    return message_of(kind, [&] { read_layout(folder / "layout.json", manifest); });
+    return message_of(kind, [&] { layout_in(folder / "layout.json", manifest); });
   };
   const auto norm = [](const std::string& slices) {
     return "{\"ranks\": 2, \"tensors\": {\"param/model.norm.weight\": " + slices + "}}";

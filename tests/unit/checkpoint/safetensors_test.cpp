@@ -7,6 +7,7 @@
 
 #include "checkpoint/hf/convert.hpp"
 #include "core/dtype.hpp"
+#include "unit/checkpoint/one_rank.hpp"
 #include "unit/checkpoint/support.hpp"
 
 namespace trireme {
@@ -46,11 +47,31 @@ TEST(Safetensors, WritesWhatItReads) {
   EXPECT_NE(raw.find("{\"__metadata__\":{\"format\":\"pt\"}"), std::string::npos);
 }
 
+/// Stretches begin at whole MiB: of 9 MiB some ranks have several tensors, some a part of one.
+TEST(Safetensors, AnyNumberOfRanksWriteTheSameFile) {
+  const TempFolder folder;
+  const std::vector<SafetensorsSource> tensors{
+      source("a", DType::f32, {1000, 700}), source("tiny", DType::f16, {3}),
+      source("none", DType::f32, {0}), source("b", DType::f32, {1600, 1000})};
+  write_safetensors(folder / "alone", tensors);
+  const std::string alone = read_file(folder / "alone");
+  for (const int ranks : {2, 3, 20}) {
+    const fs::path path = folder.path() / formatted("by{}", ranks);
+    run_ranks(ranks,
+              [&](Communicator& world) { trireme::write_safetensors(path, tensors, world); });
+    EXPECT_TRUE(read_file(path) == alone) << ranks;
+    run_ranks(ranks, [&](Communicator& world) {
+      message_of(ErrorKind::usage, [&] { trireme::write_safetensors(path, tensors, world); });
+    });
+  }
+}
+
 TEST(Safetensors, LargeSetsAreSplitWithAnIndex) {
   const TempFolder folder;
   std::vector<SafetensorsSource> tensors;
   for (int i = 0; i < 5; ++i) tensors.push_back(source(formatted("t{}", i), DType::f32, {10}));
-  write_safetensors_folder(folder.path(), tensors, 100);
+  SelfCommunicator alone;
+  write_safetensors_folder(folder.path(), tensors, alone, 100);
   EXPECT_TRUE(fs::exists(folder / "model-00001-of-00003.safetensors"));
   EXPECT_TRUE(fs::exists(folder / "model-00003-of-00003.safetensors"));
   EXPECT_NE(read_file(folder / "model.safetensors.index.json").find("\"total_size\": 200"),

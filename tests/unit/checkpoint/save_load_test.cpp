@@ -6,6 +6,7 @@
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/upkeep/verify.hpp"
 #include "core/files/hdf5.hpp"
+#include "unit/checkpoint/one_rank.hpp"
 #include "unit/checkpoint/support.hpp"
 
 namespace trireme {

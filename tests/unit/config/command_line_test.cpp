@@ -288,6 +288,37 @@ TEST(CommandLine, HelpTakesACommandInFrontOfItToo) {
                   .starts_with("unknown command 'pretrian'; did you mean 'pretrain'?"));
 }
 
+TEST(CommandLine, ACommandOfOneRankRefusesMoreAndSaysWhatToType) {
+  const auto refusal = [](std::vector<const char*> arguments, int ranks) {
+    arguments.insert(arguments.begin(), "/opt/bin/trireme");
+    try {
+      Program().line.check_ranks(static_cast<int>(arguments.size()), arguments.data(), ranks);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::usage);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+
+  const std::string text = refusal({"checkpoint", "list", "it's a run"}, 3);
+  EXPECT_NE(text.find("'trireme checkpoint list' takes one rank, this start has 3"),
+            std::string::npos)
+      << text;
+  EXPECT_TRUE(text.ends_with("trireme checkpoint list 'it'\\''s a run'")) << text;
+  EXPECT_NE(refusal({"completion", "bash"}, 2), "");
+  EXPECT_EQ(refusal({"checkpoint", "list", "r"}, 1), "");
+  EXPECT_EQ(refusal({"checkpoint", "list", "--help"}, 2), "");
+  EXPECT_EQ(refusal({"pretrain", "--run", "r"}, 2), "");
+  EXPECT_EQ(refusal({"pretrian"}, 2), "");
+}
+
+TEST(CommandLine, HelpSaysHowManyRanksACommandTakes) {
+  EXPECT_NE(Program().output({"checkpoint", "list", "--help"}).find("\nranks: one\n"),
+            std::string::npos);
+  EXPECT_NE(Program().output({"pretrain", "--help"}).find("\nranks: any number that mpirun"),
+            std::string::npos);
+}
+
 TEST(CommandLine, ACommandSaysOnWhichRanksItRuns) {
   const auto ranks = [](std::vector<const char*> arguments) {
     arguments.insert(arguments.begin(), "trireme");
@@ -302,7 +333,7 @@ TEST(CommandLine, ACommandSaysOnWhichRanksItRuns) {
                                              {"checkpoint", "list", "r"},
                                              {"pretrian"},
                                              {}})
-    EXPECT_EQ(ranks(words), Ranks::first);
+    EXPECT_EQ(ranks(words), Ranks::one);
 }
 
 }  // namespace

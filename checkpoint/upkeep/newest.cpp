@@ -1,0 +1,117 @@
+#include "checkpoint/upkeep/newest.hpp"
+
+#include "checkpoint/upkeep/verify.hpp"
+#include "comm/agree.hpp"
+#include "comm/self/self_communicator.hpp"
+#include "comm/share.hpp"
+#include "core/error.hpp"
+#include "core/log.hpp"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Collective. Opens and checks one; what is wrong is thrown on all ranks.
+Checkpoint open_good(const fs::path& folder, Communicator& world) {
+  Checkpoint checkpoint = Checkpoint::open(folder, world);
+  const Damage damage = find_damage({&checkpoint, 1}, world).front();
+  if (!damage.empty()) throw Error(ErrorKind::data, damage_text(damage));
+  return checkpoint;
+}
+
+std::optional<Checkpoint> find_newest_good(const fs::path& folder, Communicator& world,
+                                           std::vector<SkippedStep>& skipped) {
+  for (const std::int64_t step : list_steps(folder, world)) {
+    std::optional<Checkpoint> checkpoint;
+    const auto error =
+        capture([&] { checkpoint = open_good(folder / step_folder_name(step), world); });
+    if (!error) return checkpoint;
+    if (error->kind() != ErrorKind::data) throw Error(*error);
+    skipped.push_back({step, error->what()});
+  }
+  return std::nullopt;
+}
+
+/// What is wrong with the steps passed over, a line each.
+std::string damage_of(const std::vector<SkippedStep>& skipped, const fs::path& folder) {
+  std::string damage;
+  for (const SkippedStep& one : skipped) {
+    const std::string name = step_folder_name(one.step);
+    std::error_code ignored;
+    if (!fs::exists(fs::symlink_status(folder / name, ignored)))
+      continue;  // a run that goes on has pruned it
+    damage += formatted("\n{}: {}", name, one.reason);
+  }
+  return damage;
+}
+
+}  // namespace
+
+CheckpointPlace find_place(const fs::path& path, Communicator& world) {
+  const std::string text = text_of_first_rank(world, [&] {
+    const CheckpointPlace place = find_place(path);
+    return (place.is_step ? "1" : "0") + place.path.string();
+  });
+  return {text.substr(1), text[0] == '1'};
+}
+
+std::vector<std::int64_t> list_steps(const fs::path& folder, Communicator& world) {
+  const std::string names = text_of_first_rank(world, [&] {
+    std::string text;
+    for (const std::int64_t step : list_steps(folder)) text += step_folder_name(step);
+    return text;
+  });
+  std::vector<std::int64_t> steps;
+  const std::size_t length = step_folder_name(0).size();
+  for (std::size_t at = 0; at < names.size(); at += length)
+    steps.push_back(step_of_folder_name(names.substr(at, length)));
+  return steps;
+}
+
+std::optional<Checkpoint> find_newest_good(const fs::path& folder, Communicator& world,
+                                           const WarningSink& warn) {
+  std::vector<SkippedStep> skipped;
+  auto found = find_newest_good(folder, world, skipped);
+  for (const SkippedStep& one : skipped) {
+    if (world.rank() != 0) break;
+    warn(formatted("checkpoint {} is not usable, trying the one before: {}",
+                   step_folder_name(one.step), one.reason));
+  }
+  return found;
+}
+
+std::optional<Checkpoint> find_newest_good(const fs::path& folder, const WarningSink& warn) {
+  SelfCommunicator alone;
+  return find_newest_good(folder, alone, warn);
+}
+
+Checkpoint open_newest_good(const fs::path& place, Communicator& world, bool allow_older) {
+  const CheckpointPlace found = find_place(place, world);
+  if (found.is_step) return Checkpoint::open(found.path, world);
+  std::vector<SkippedStep> skipped;
+  std::optional<Checkpoint> checkpoint = find_newest_good(found.path, world, skipped);
+  on_first_rank(world, [&] {
+    const std::string damage = damage_of(skipped, found.path);
+    if (!checkpoint)
+      fail(ErrorKind::data, "{}: none of its checkpoints is good{}", place.string(), damage);
+    if (damage.empty()) return;
+    const std::string newest_good = step_folder_name(checkpoint->step());
+    if (!allow_older) {
+      fail(
+          ErrorKind::data,
+          "{}: its newest checkpoint is damaged{}\nThe newest good one is {}: give that folder, or --allow-older.",
+          place.string(), damage, newest_good);
+    }
+    log::warn(
+        formatted("{}: taking {}, newer ones are damaged{}", place.string(), newest_good, damage));
+  });
+  return *std::move(checkpoint);
+}
+
+Checkpoint open_newest_good(const fs::path& place, bool allow_older) {
+  SelfCommunicator alone;
+  return open_newest_good(place, alone, allow_older);
+}
+
+}  // namespace trireme

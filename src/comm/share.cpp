@@ -1,0 +1,109 @@
+#include "comm/share.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+#include <optional>
+
+#include "comm/agree.hpp"
+#include "core/error.hpp"
+
+namespace trireme {
+namespace {
+
+/// What came of one piece, as it travels: "CODE LENGTH\nTEXT"; code 0 is done, else 1 + kind.
+struct PieceOutcome {
+  std::optional<ErrorKind> failed;
+  std::string text;  // of the result, or the error's message
+};
+
+void append(std::string& record, const PieceOutcome& outcome) {
+  const int code = outcome.failed ? 1 + static_cast<int>(*outcome.failed) : 0;
+  record += formatted("{} {}\n", code, outcome.text.size());
+  record += outcome.text;
+}
+
+PieceOutcome take(const std::string& record, std::size_t& at) {
+  char* end = nullptr;
+  const auto code = std::strtol(record.c_str() + at, &end, 10);
+  const auto length = static_cast<std::size_t>(std::strtoull(end, &end, 10));
+  const auto begin = static_cast<std::size_t>(end + 1 - record.c_str());
+  at = begin + length;
+  PieceOutcome outcome{std::nullopt, record.substr(begin, length)};
+  if (code != 0) outcome.failed = static_cast<ErrorKind>(code - 1);
+  return outcome;
+}
+
+[[noreturn]] void fail_piece(const PieceOutcome& outcome, int rank, int size) {
+  const bool same_anywhere =
+      *outcome.failed == ErrorKind::usage || *outcome.failed == ErrorKind::data;
+  if (same_anywhere || size == 1) throw Error(*outcome.failed, outcome.text);
+  fail(*outcome.failed, "rank {}: {}", rank, outcome.text);
+}
+
+}  // namespace
+
+std::vector<int> owners_by_bytes(std::span<const std::uint64_t> bytes, int ranks) {
+  std::vector<std::size_t> order(bytes.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return bytes[a] > bytes[b]; });
+  std::vector<std::uint64_t> loads(static_cast<std::size_t>(ranks));
+  std::vector<int> owners(bytes.size());
+  for (const std::size_t piece : order) {
+    const auto least = std::min_element(loads.begin(), loads.end());
+    owners[piece] = static_cast<int>(std::distance(loads.begin(), least));
+    *least += bytes[piece] + 1;  // + 1: empty pieces are spread, too
+  }
+  return owners;
+}
+
+std::vector<std::string> share_work(Communicator& world, std::span<const std::uint64_t> bytes,
+                                    const std::function<std::string(std::size_t)>& work) {
+  const std::vector<int> owners = owners_by_bytes(bytes, world.size());
+  std::string mine;
+  std::optional<Error> error;
+  for (std::size_t piece = 0; piece < bytes.size() && !error; ++piece) {
+    if (owners[piece] != world.rank()) continue;
+    PieceOutcome outcome;
+    error = capture([&] { outcome.text = work(piece); });
+    if (error) outcome = {error->kind(), error->what()};
+    append(mine, outcome);
+  }
+  std::vector<std::string> records;
+  for (int rank = 0; rank < world.size(); ++rank)
+    records.push_back(broadcast_text(world, mine, rank));
+  std::vector<std::size_t> positions(records.size());
+  std::vector<std::string> texts;
+  for (const int owner : owners) {
+    const auto rank = static_cast<std::size_t>(owner);
+    PieceOutcome outcome = take(records[rank], positions[rank]);
+    if (outcome.failed) fail_piece(outcome, owner, world.size());
+    texts.push_back(std::move(outcome.text));
+  }
+  return texts;
+}
+
+std::string text_of_first_rank(Communicator& world, const std::function<std::string()>& work) {
+  PieceOutcome outcome;
+  if (world.rank() == 0) {
+    const auto error = capture([&] { outcome.text = work(); });
+    if (error) outcome = {error->kind(), error->what()};
+  }
+  std::string record;
+  append(record, outcome);
+  record = broadcast_text(world, record);
+  std::size_t at = 0;
+  outcome = take(record, at);
+  if (outcome.failed) throw Error(*outcome.failed, outcome.text);
+  return outcome.text;
+}
+
+void on_first_rank(Communicator& world, const std::function<void()>& work) {
+  text_of_first_rank(world, [&] {
+    work();
+    return std::string();
+  });
+}
+
+}  // namespace trireme
