@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <iterator>
 #include <map>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -211,6 +212,41 @@ TEST(Pages, TheTrainingThatSrcBeginsWithIsTheOneThatIsBuilt) {
   const std::string code = first_code(read_file(root / "src/README.md"));
   EXPECT_EQ(code, read_file(root / "tests/integration/simple_training.cpp"));
   EXPECT_LE(std::count(code.begin(), code.end(), '\n'), 100);
+}
+
+/// What stands in backquotes in the second column of the table that follows `heading`.
+std::vector<std::string> touched_paths(const std::string& page, const std::string& heading) {
+  std::vector<std::string> paths;
+  std::istringstream lines(page.substr(page.find(heading)));
+  std::string line;
+  for (bool in_table = false; std::getline(lines, line);) {
+    if (!line.starts_with("| ")) {
+      if (in_table && !line.starts_with("|")) break;
+      continue;
+    }
+    in_table = true;
+    const std::size_t begin = line.find(" | ") + 3;
+    std::string column = line.substr(begin, line.find(" | ", begin) - begin);
+    for (std::size_t at = column.find('`'); at != std::string::npos; at = column.find('`')) {
+      const std::size_t end = column.find('`', at + 1);
+      paths.push_back(column.substr(at + 1, end - at - 1));
+      column.erase(0, end + 1);
+    }
+  }
+  return paths;
+}
+
+TEST(Pages, EveryPlaceToAddThingsExists) {
+  const std::filesystem::path root = TRIREME_SOURCE_ROOT;
+  int places = 0;
+  for (std::string path : touched_paths(read_file(root / "README.md"), "### Where to add things")) {
+    if (path.find('/') == std::string::npos) continue;  // a word of C++
+    const std::size_t name = path.find('<');
+    if (name != std::string::npos) path.erase(path.rfind('/', name));
+    EXPECT_TRUE(std::filesystem::exists(root / path)) << path;
+    ++places;
+  }
+  EXPECT_GE(places, 25);
 }
 
 }  // namespace
