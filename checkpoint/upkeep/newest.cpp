@@ -51,7 +51,7 @@ std::string damage_of(const std::vector<SkippedStep>& skipped, const fs::path& f
 CheckpointPlace find_place(const fs::path& path, Communicator& world) {
   const std::string text = text_of_first_rank(world, [&] {
     const CheckpointPlace place = find_place(path);
-    return (place.is_step ? "1" : "0") + place.path.string();
+    return cat(place.is_step ? 1 : 0, place.path.string());
   });
   return {text.substr(1), text[0] == '1'};
 }
