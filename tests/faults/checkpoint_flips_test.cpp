@@ -1,6 +1,7 @@
 // Ten thousand single-bit flips and every truncation at 512 bytes; damage_test.cpp has a sample.
 #include <gtest/gtest.h>
 
+#include "checkpoint/upkeep/verify.hpp"
 #include "core/hash/xxh3.hpp"
 #include "support/child.hpp"
 #include "unit/checkpoint/two_steps.hpp"

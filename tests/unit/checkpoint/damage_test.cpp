@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "checkpoint/upkeep/verify.hpp"
 #include "core/hash/xxh3.hpp"
 #include "unit/checkpoint/two_steps.hpp"
 
