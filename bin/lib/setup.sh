@@ -247,6 +247,13 @@ failed_build() { # failed_build LOG
 build_targets=()  # all of them
 
 # build_preset PRESET [CMAKE_ARGUMENT...]: build_targets of build/PRESET; the whole output in build/PRESET.log
+# What optional tests need and this machine lacks, a line each: CMake registers tests by what it finds.
+lacking_for_tests() {
+  local wheel
+  missing_rows "${kTestExtras[@]}"
+  for wheel in "${kTestWheels[@]}"; do wheel_installed "$wheel" || printf '%s\n' "$wheel"; done
+}
+
 build_preset() {
   local preset=$1 name jobs
   shift
@@ -256,10 +263,12 @@ build_preset() {
     [[ -n ${!name:-} ]] && arguments+=("-D$name=${!name}")
   done
   mkdir -p build
-  if [[ ! -e $dir/build.ninja || $(cat "$dir/configured_with" 2>/dev/null) != "${arguments[*]} ${CXX:-}" ]]; then
+  local configured_with
+  configured_with="${arguments[*]} ${CXX:-} without: $(lacking_for_tests | tr -s ' \n' ' ')"
+  if [[ ! -e $dir/build.ninja || $(cat "$dir/configured_with" 2>/dev/null) != "$configured_with" ]]; then
     say "configure $dir"
     cmake --preset "$preset" --fresh "${arguments[@]}" >"$log" 2>&1 || { failed_build "$log"; return 1; }
-    printf '%s\n' "${arguments[*]} ${CXX:-}" >"$dir/configured_with"
+    printf '%s\n' "$configured_with" >"$dir/configured_with"
   fi
   jobs=$(build_jobs)
   local start=$SECONDS

@@ -63,7 +63,26 @@ every_row_is_well_formed() {
   done
 }
 
+# bin/demo installs no packages of tests; bin/test after it does, and must see the tests that they bring.
+a_package_that_came_since_is_found() {
+  local times=$work/configured
+  (
+    cd "$work"
+    cmake() { echo once >>"$times"; mkdir -p build/some; touch build/some/build.ninja; }
+    ninja() { echo 'ninja: no work to do.'; }
+    nice() { shift 2; "$@"; }
+    # shellcheck disable=SC2030,SC2031,SC2034
+    kTestExtras=("late cmd:a-late-program") kTestWheels=()
+    build_preset some && build_preset some
+    mkdir -p late && printf '#!/bin/sh\n' >late/a-late-program && chmod +x late/a-late-program
+    PATH=$work/late:$PATH
+    build_preset some && build_preset some
+  ) >/dev/null
+  expect_equal "runs of cmake" 2 "$(wc -l <"$times")"
+}
+
 help_and_unknown_options
+a_package_that_came_since_is_found
 missing_things_are_named_together
 prefixes_and_modules_count
 versions_compare_as_numbers
