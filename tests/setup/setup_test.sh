@@ -69,6 +69,7 @@ a_package_that_came_since_is_found() {
   (
     cd "$work"
     cmake() { echo once >>"$times"; mkdir -p build/some; touch build/some/build.ninja; }
+    # shellcheck disable=SC2317  # build_preset calls it
     ninja() { echo 'ninja: no work to do.'; }
     nice() { shift 2; "$@"; }
     # shellcheck disable=SC2030,SC2031,SC2034
