@@ -6,8 +6,9 @@
 
 namespace {
 
-void catch_signals(int argc, char** argv, char** /*environment*/) {
-  if (trireme::PretrainCommand::is_chosen(argc, argv)) trireme::install_stop_signals();
+void catch_signals(int argc, char** argv, char** environment) {
+  // The C library has no environment of its own yet.
+  if (trireme::PretrainCommand::is_chosen(argc, argv)) trireme::install_stop_signals(environment);
 }
 
 // The loader calls what stands here when all libraries are in place and none has run yet.

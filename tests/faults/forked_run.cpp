@@ -49,7 +49,7 @@ RunStart configure(const ForkedRun& run, RunConfig& config, ConfigSet& keys, Com
 }
 
 int rank_main(const ForkedRun& run, int rank, std::vector<Fd> row) {
-  install_stop_signals();
+  install_stop_signals(environ);
   const LaunchInfo launch{rank, run.ranks, rank, run.ranks, 0, 1, "localhost"};
   const CommOptions options = watched_comm(/*timeout_s=*/30);
   const auto world = make_socket_world(std::move(row), rank, options);

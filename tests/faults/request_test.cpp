@@ -149,7 +149,7 @@ TEST_F(Request, EndsAValidationBetweenItsBatches) {
   const Exit exit = process->wait(30);  // the whole validation takes minutes
 
   EXPECT_EQ(exit.code, 75) << exit.err;
-  EXPECT_NE(exit.err.find("[rank 1] SIGUSR2: "), std::string::npos) << "it alone got it";
+  EXPECT_NE(exit.err.find("[rank 1] SIGUSR2: "), std::string::npos) << "it alone got it: " << exit.err;
   EXPECT_EQ(exit.err.find("validation loss"), std::string::npos) << exit.err;
 }
 

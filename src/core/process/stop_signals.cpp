@@ -78,18 +78,21 @@ bool is_ignored(int number) {
   return sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
-/// The launcher's number of this process, before MPI can tell.
-const char* launched_rank() {
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
-    if (const char* rank = std::getenv(name)) return rank;
+/// The launcher's number of this process, before MPI can tell; null without one.
+const char* launched_rank(const char* const* environment) {
+  for (const std::string_view name :
+       {"OMPI_COMM_WORLD_RANK=", "PMIX_RANK=", "PMI_RANK=", "SLURM_PROCID="}) {
+    for (const char* const* entry = environment; *entry != nullptr; ++entry) {
+      if (std::string_view(*entry).starts_with(name)) return *entry + name.size();
+    }
   }
   return nullptr;
 }
 
 }  // namespace
 
-void install_stop_signals() noexcept {
-  if (const char* rank = launched_rank()) {
+void install_stop_signals(const char* const* environment) noexcept {
+  if (const char* rank = launched_rank(environment)) {
     std::strncpy(rank_text.data(), rank, rank_text.size() - 1);
     speaks_for_all = std::string_view(rank) == "0";
   }

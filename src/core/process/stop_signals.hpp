@@ -9,8 +9,8 @@ namespace trireme {
 /// launcher signals together, rank 0 alone speaks. A second SIGINT ends the process at once with
 /// 130. SIGPIPE is ignored. SIGUSR1 is blocked here and in all threads to come: StackRequests
 /// answers it. Call it before anything slow: until then a signal kills the process. Safe before
-/// main; a second call does nothing new.
-void install_stop_signals() noexcept;
+/// main, where the C library knows no `environment` yet; a second call does nothing new.
+void install_stop_signals(const char* const* environment) noexcept;
 
 /// The number of the signal that asked for a stop; 0: none.
 int stop_signal() noexcept;

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <array>
 #include <csignal>
@@ -73,7 +74,7 @@ TEST(StopBetween, ShortWorkIsLeftAlone) {
 }
 
 TEST(Signals, AreRememberedNotObeyed) {
-  install_stop_signals();
+  install_stop_signals(environ);
   EXPECT_EQ(stop_signal(), 0);
   EXPECT_NO_THROW(leave_if_stop_asked());
   ::testing::internal::CaptureStderr();
