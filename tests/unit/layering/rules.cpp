@@ -159,7 +159,8 @@ std::vector<std::string> check_folders(const std::vector<std::string>& paths) {
   for (const auto& [folder, count] : files) {
     if (count > kMaxFiles)
       problems.push_back(formatted("{}: {} files, at most {}", folder, count, kMaxFiles));
-    const std::string_view in_module = folder_of(folder + "/x");
+    const std::string file = folder + "/x";
+    const std::string_view in_module = folder_of(file);
     const bool has_row = module_rows().count(in_module) != 0 || room_rows().count(in_module) != 0;
     if (has_row && pages.count(folder) == 0) problems.push_back(folder + ": has no README.md");
   }
