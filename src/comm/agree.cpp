@@ -9,6 +9,7 @@
 #include "core/process/stop_signals.hpp"
 
 namespace trireme {
+
 std::optional<Error> capture(const std::function<void()>& work) {
   try {
     work();
@@ -45,15 +46,14 @@ void agree(Communicator& world, const std::optional<Error>& mine) {
 }
 
 void all_or_none(Communicator& world, const std::function<void()>& action) {
-  std::optional<Error> error;
   bool stopped = false;
-  try {
-    action();
-  } catch (const StoppedEarly&) {
-    stopped = true;
-  } catch (const std::exception&) {
-    error = current_error();
-  }
+  const std::optional<Error> error = capture([&] {
+    try {
+      action();
+    } catch (const StoppedEarly&) {
+      stopped = true;
+    }
+  });
   const std::int32_t mine = error ? exit_code(error->kind()) : stopped ? kExitStopped : kExitDone;
   const std::vector<std::int32_t> codes = all_gather_value(world, mine, "outcomes");
   for (std::size_t rank = 0; rank < codes.size(); ++rank) {
@@ -87,8 +87,8 @@ std::vector<std::string> gather_texts(Communicator& world, const std::string& te
 
 void check_equal(Communicator& world, std::string_view text, std::string_view what) {
   const std::uint64_t hash = xxh3_64(text);
-  std::array<std::uint64_t, 2> extremes{hash,
-                                        ~hash};  // max of both: equal to mine only if all agree
+  // The largest of both are mine only if all agree.
+  std::array<std::uint64_t, 2> extremes{hash, ~hash};
   world
       .all_reduce({.input = extremes.data(),
                    .output = extremes.data(),

@@ -17,6 +17,13 @@ struct PieceOutcome {
   std::string text;  // of the result, or the error's message
 };
 
+PieceOutcome outcome_of(const std::function<std::string()>& work) {
+  PieceOutcome outcome;
+  const auto error = capture([&] { outcome.text = work(); });
+  if (error) outcome = {error->kind(), error->what()};
+  return outcome;
+}
+
 void append(std::string& record, const PieceOutcome& outcome) {
   const int code = outcome.failed ? 1 + static_cast<int>(*outcome.failed) : 0;
   record += formatted("{} {}\n", code, outcome.text.size());
@@ -62,12 +69,11 @@ std::vector<std::string> share_work(Communicator& world, std::span<const std::ui
                                     const std::function<std::string(std::size_t)>& work) {
   const std::vector<int> owners = owners_by_bytes(bytes, world.size());
   std::string mine;
-  std::optional<Error> error;
-  for (std::size_t piece = 0; piece < bytes.size() && !error; ++piece) {
+  bool failed = false;
+  for (std::size_t piece = 0; piece < bytes.size() && !failed; ++piece) {
     if (owners[piece] != world.rank()) continue;
-    PieceOutcome outcome;
-    error = capture([&] { outcome.text = work(piece); });
-    if (error) outcome = {error->kind(), error->what()};
+    const PieceOutcome outcome = outcome_of([&] { return work(piece); });
+    failed = outcome.failed.has_value();
     append(mine, outcome);
   }
   std::vector<std::string> records;
@@ -86,10 +92,7 @@ std::vector<std::string> share_work(Communicator& world, std::span<const std::ui
 
 std::string text_of_first_rank(Communicator& world, const std::function<std::string()>& work) {
   PieceOutcome outcome;
-  if (world.rank() == 0) {
-    const auto error = capture([&] { outcome.text = work(); });
-    if (error) outcome = {error->kind(), error->what()};
-  }
+  if (world.rank() == 0) outcome = outcome_of(work);
   std::string record;
   append(record, outcome);
   record = broadcast_text(world, record);

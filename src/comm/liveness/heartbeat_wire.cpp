@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "core/error.hpp"
+#include "core/hash/hex.hpp"
 
 namespace trireme::heartbeat {
 namespace {
@@ -142,12 +143,8 @@ Cookie random_cookie() {
 }
 
 std::string hex(const Cookie& cookie) {
-  constexpr const char* kDigits = "0123456789abcdef";
   std::string text;
-  for (const auto byte : cookie) {
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
-  }
+  for (const auto byte : cookie) text += hex_text(byte);
   return text;
 }
 

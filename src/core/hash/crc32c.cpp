@@ -3,6 +3,8 @@
 #include <array>
 #include <cstring>
 
+#include "core/hash/hex.hpp"
+
 #if defined(__x86_64__)
 #include <nmmintrin.h>
 #endif
@@ -146,10 +148,7 @@ std::uint32_t crc32c_join(std::uint32_t a, std::uint32_t b, std::uint64_t b_byte
 }
 
 std::string crc32c_hex(std::uint32_t checksum) {
-  constexpr const char* kDigits = "0123456789abcdef";
-  std::string text;
-  for (int shift = 28; shift >= 0; shift -= 4) text += kDigits[(checksum >> shift) & 15];
-  return text;
+  return hex_text(checksum);
 }
 
 }  // namespace trireme

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "core/error.hpp"
+#include "core/hash/hex.hpp"
 
 namespace trireme {
 namespace {
@@ -41,12 +42,8 @@ std::string Sha256::hex() const {
   check(EVP_MD_CTX_copy_ex(raw(copy.context_.get()), raw(context_.get())), "EVP_MD_CTX_copy_ex");
   std::array<unsigned char, 32> digest{};
   check(EVP_DigestFinal_ex(raw(copy.context_.get()), digest.data(), nullptr), "EVP_DigestFinal_ex");
-  constexpr std::string_view kDigits = "0123456789abcdef";
   std::string text;
-  for (const unsigned char byte : digest) {
-    text += kDigits[byte >> 4U];
-    text += kDigits[byte & 15U];
-  }
+  for (const unsigned char byte : digest) text += hex_text(byte);
   return text;
 }
 

@@ -9,6 +9,7 @@
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/files/refusal.hpp"
+#include "core/hash/hex.hpp"
 
 namespace trireme {
 
@@ -47,12 +48,7 @@ void Hasher::update(std::string_view text) noexcept {
 
 std::string Hasher::hex() const {
   const XXH128_hash_t value = XXH3_128bits_digest(state_->raw);
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text;
-  for (const std::uint64_t half : {value.high64, value.low64}) {
-    for (int shift = 60; shift >= 0; shift -= 4) text += kDigits[(half >> shift) & 15];
-  }
-  return text;
+  return hex_text(std::uint64_t{value.high64}) + hex_text(std::uint64_t{value.low64});
 }
 
 std::string xxh3_128_hex(std::string_view text) {

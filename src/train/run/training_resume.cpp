@@ -1,7 +1,6 @@
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/upkeep/newest.hpp"
 #include "comm/agree.hpp"
-#include "comm/scalars.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "train/run/training_model.hpp"
@@ -49,7 +48,8 @@ std::string TrainingRun::other_data(const std::map<std::string, std::string>& va
 }
 
 void TrainingRun::resume() {
-  const std::int64_t newest = newest_own_step();
+  const std::vector<std::int64_t> own = list_steps(folder_.checkpoints(), world_);
+  const std::int64_t newest = own.empty() ? -1 : own.front();
   std::optional<Checkpoint> found;
   if (newest >= 0) {
     const std::string& named = config_.checkpoint.resume;
@@ -71,8 +71,9 @@ void TrainingRun::resume() {
     saved_step_ = found->step();
     saver_->trust(saved_step_);
   } else if (config_.checkpoint.resume != "auto" && config_.checkpoint.resume != "never") {
-    all_or_none(world_,
-                [&] { found = open_newest_good(config_.checkpoint.resume, /*allow_older=*/true); });
+    all_or_none(world_, [&] {
+      found = open_newest_good(config_.checkpoint.resume, world_, /*allow_older=*/true);
+    });
   }
   fingerprint_ = take_fingerprint(world_, model_->registry.device(), layout());
   bool goes_on = false;
@@ -93,15 +94,6 @@ void TrainingRun::resume() {
                                                   config_.train.global_batch, mesh.rank(Axis::data),
                                                   mesh.size(Axis::data), progress_.next_sample});
   });
-}
-
-std::int64_t TrainingRun::newest_own_step() const {
-  std::int64_t newest = -1;
-  if (world_.rank() == 0) {
-    const std::vector<std::int64_t> steps = list_steps(folder_.checkpoints());
-    if (!steps.empty()) newest = steps.front();
-  }
-  return broadcast_value(world_, newest, 0, "newest step");
 }
 
 void TrainingRun::check_named(std::int64_t newest) const {

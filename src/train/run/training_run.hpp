@@ -104,8 +104,6 @@ class TrainingRun {
   [[nodiscard]] std::string other_data(const std::map<std::string, std::string>& values,
                                        const std::string& where) const;
   void log_start(const Checkpoint& checkpoint, bool weights, const std::string& fresh_data) const;
-  /// Newest committed step in this run's folder, as rank 0 sees it; -1: none (collective).
-  [[nodiscard]] std::int64_t newest_own_step() const;
   /// checkpoint.resume is a path, which names where a run without checkpoints starts. Throws
   /// Error(usage) if it is an older one of this run, which would have to go back.
   void check_named(std::int64_t newest) const;

@@ -1,0 +1,17 @@
+#pragma once
+#include <concepts>
+#include <limits>
+#include <string>
+
+namespace trireme {
+
+/// All digits of a number, lower-case hexadecimal, the highest first: 8-bit 10 -> "0a".
+template <std::unsigned_integral T>
+std::string hex_text(T number) {
+  std::string text;
+  for (int shift = std::numeric_limits<T>::digits - 4; shift >= 0; shift -= 4)
+    text += "0123456789abcdef"[(number >> shift) & 15];
+  return text;
+}
+
+}  // namespace trireme
