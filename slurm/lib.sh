@@ -102,8 +102,25 @@ program_exit() {
   printf '%s\n' "$code"
 }
 
-# requeue_verdict CODE STEP_BEFORE STEP_AFTER RESTARTS MAX: prints "done", "requeue" or "stop REASON". A job that was lost
-# before its first progress (a bad node, a launch that failed) has one more try.
+# A start that was lost before it brought anything (a bad node, a launch that failed: one in a hundred under some MPIs) is
+# remembered beside the folder it would have written to, which takes no files of others, until the job has moved on.
+lost_start_file() { printf '%s.lost-start\n' "${1%/}"; }
+
+# Where this job stood when its last start was lost; nothing when it has moved since.
+lost_start() { # lost_start FOLDER
+  local job step
+  read -r job step 2>/dev/null <"$(lost_start_file "$1")" || return 0
+  [[ $job != "$(job_id)" ]] || printf '%s\n' "$step"
+}
+
+remember_lost_start() { # remember_lost_start FOLDER STEP
+  local file
+  file=$(lost_start_file "$1")
+  mkdir -p "${file%/*}" && printf '%s %s\n' "$(job_id)" "$2" >"$file.tmp" && mv -f "$file.tmp" "$file"
+}
+
+# requeue_verdict CODE STEP_BEFORE STEP_AFTER RESTARTS MAX [LOST]: prints "done", "requeue" or "stop REASON". LOST is the
+# step of the last start that was lost: at each step one is forgiven.
 requeue_verdict() {
   case $1 in
     0) printf 'done\n' ;;
@@ -112,7 +129,7 @@ requeue_verdict() {
         printf 'stop TRIREME_MAX_RESTARTS is 0\n'
       elif (($4 >= $5)); then
         printf 'stop restarted %s times already, TRIREME_MAX_RESTARTS is %s\n' "$4" "$5"
-      elif (($3 <= $2)) && ! (($4 == 0 && ($1 == 5 || $1 == 137 || $1 == 139))); then
+      elif (($3 <= $2)) && { (($1 == 4 || $1 == 75)) || [[ $2 == "${6:-}" ]]; }; then
         printf 'stop no progress: the last committed step was %s before and is %s now\n' "$2" "$3"
       else
         printf 'requeue\n'
@@ -129,15 +146,18 @@ may_be_requeued() {
   [[ $facts =~ JobState=RUNNING || $facts =~ Reason=TimeLimit ]]
 }
 
-# end_job CODE SRUN_CODE BEFORE AFTER WHERE: ends the script with the program's exit code (93: no progress since the last
-# restart), after putting the job back in the queue where that can help. BEFORE and AFTER count what is done.
+# end_job CODE SRUN_CODE BEFORE AFTER WHERE FOLDER: ends the script with the program's exit code (93: no progress since the
+# last restart), after putting the job back in the queue where that can help. BEFORE and AFTER count what is done.
 end_job() {
   local code=$1 verdict restarts=${SLURM_RESTART_COUNT:-0}
-  verdict=$(requeue_verdict "$code" "$3" "$4" "$restarts" "$TRIREME_MAX_RESTARTS")
+  verdict=$(requeue_verdict "$code" "$3" "$4" "$restarts" "$TRIREME_MAX_RESTARTS" "$(lost_start "$6")")
   printf 'job       exit %s (srun %s), %s: %s\n' "$code" "$2" "$5" "$verdict"
+  rm -f "$(lost_start_file "$6")" 2>/dev/null || true
   if [[ $verdict == requeue ]]; then
     if ! may_be_requeued; then
       printf 'job       ended from outside (scancel), not put back in the queue\n'
+    elif (($4 <= $3)) && ! remember_lost_start "$6" "$4" 2>/dev/null; then
+      job_error "cannot write $(lost_start_file "$6"), so this lost start gets no other; to go on: submit the same command again"
     elif ! scontrol requeue "$(job_id)"; then
       job_error "scontrol requeue $(job_id) failed; to go on: submit the same command again"
     fi
@@ -166,7 +186,7 @@ run_with_requeue() {
   "$@" || srun_code=$?
   trap - USR2 TERM
   after=$(last_committed_step "$run")
-  end_job "$(program_exit "$run" "$stamp" "$srun_code")" "$srun_code" "$before" "$after" "last committed step $after, $run"
+  end_job "$(program_exit "$run" "$stamp" "$srun_code")" "$srun_code" "$before" "$after" "last committed step $after, $run" "$run"
 }
 
 num_shards() { # num_shards SET: shards that lie in the folder
@@ -197,5 +217,5 @@ run_pack_with_requeue() {
   "$@" || srun_code=$?
   trap - USR1 TERM
   after=$(num_shards "$set")
-  end_job "$(pack_exit "$set" "$srun_code")" "$srun_code" "$before" "$after" "$after shards (before: $before) in $set"
+  end_job "$(pack_exit "$set" "$srun_code")" "$srun_code" "$before" "$after" "$after shards (before: $before) in $set" "$set"
 }

@@ -68,14 +68,18 @@ only_curable_ends_with_progress_requeue() {
   local code
   for code in 4 5 75 137 139; do
     expect_equal "code $code with progress" requeue "$(requeue_verdict "$code" 10 20 0 20)"
-    expect_match "code $code without progress" '^stop no progress' "$(requeue_verdict "$code" 20 20 1 20)"
+    expect_equal "code $code with progress after a lost start" requeue "$(requeue_verdict "$code" 10 20 3 20 10)"
+    expect_match "code $code, the second without progress" '^stop no progress' "$(requeue_verdict "$code" 20 20 2 20 20)"
     expect_match "code $code at the cap" '^stop restarted 20 times' "$(requeue_verdict "$code" 10 20 20 20)"
   done
   for code in 4 75; do
     expect_match "code $code of a first start" '^stop no progress' "$(requeue_verdict "$code" -1 -1 0 20)"
+    expect_match "code $code without progress" '^stop no progress' "$(requeue_verdict "$code" 20 20 1 20)"
   done
   for code in 5 137 139; do
     expect_equal "code $code of a first start" requeue "$(requeue_verdict "$code" -1 -1 0 20)"
+    expect_equal "code $code, the first without progress" requeue "$(requeue_verdict "$code" 20 20 1 20)"
+    expect_equal "code $code, the first at this step" requeue "$(requeue_verdict "$code" 20 20 2 20 10)"
   done
   for code in 1 2 3 6 93 134; do
     expect_match "code $code" '^stop another try' "$(requeue_verdict "$code" 10 20 0 20)"
@@ -97,6 +101,50 @@ packs_end_is_told_by_its_folder() {
   expect_equal "a failed launch" 137 "$(pack_exit "$set" 0)"
   touch "$set/manifest.json"
   expect_equal "a manifest" 0 "$(pack_exit "$set" 143)"
+}
+
+# The starts of a requeued job one after another, each told by its exit code or by the step that it commits before it is
+# killed: prints where the job stands after each ("requeue", or its exit code), scontrol being a function here.
+starts_of_a_job() { # starts_of_a_job RUN START...
+  local run=$1 restart=0 start rc
+  shift
+  for start in "$@"; do
+    rm -f "$work/requeued"
+    rc=0
+    (
+      scontrol() { if [[ $1 == requeue ]]; then touch "$work/requeued"; else printf 'JobState=RUNNING\n'; fi; }
+      TRIREME_MAX_RESTARTS=20 SLURM_RESTART_COUNT=$restart SLURM_JOB_END_TIME=1
+      case $start in
+        step-*) run_with_requeue "$run" sh -c "mkdir -p '$run/checkpoints/$start'; exit 137" ;;
+        done) run_with_requeue "$run" sh -c "printf '{\"state\": \"done\", \"exit_code\": 0}' >'$run/status.json'" ;;
+        *) run_with_requeue "$run" sh -c "exit $start" ;;
+      esac
+    ) >>"$work/starts" || rc=$?
+    if [[ -e $work/requeued ]]; then printf 'requeue '; else printf '%s ' "$rc"; fi
+    restart=$((restart + 1))
+  done
+}
+
+one_lost_start_is_forgiven_at_each_step() {
+  local -x SLURM_JOB_ID=7
+  local run=$work/new/lost
+  expect_equal "a first start lost twice" 'requeue 93 ' "$(starts_of_a_job "$run" 139 139)"
+  expect_equal "one lost start at each step" 'requeue requeue requeue requeue requeue requeue 0 ' \
+    "$(starts_of_a_job "$run" 139 step-10 143 step-20 step-30 137 "done")"
+  expect_equal "what is left beside the run" '' "$(compgen -G "$run.*")"
+  expect_equal "two lost starts at one step" 'requeue requeue 93 ' "$(starts_of_a_job "$run" step-40 139 143)"
+  expect_equal "what is left beside the run" '' "$(compgen -G "$run.*")"
+  expect_equal "a lost start with a slash after the folder" 'requeue ' "$(starts_of_a_job "$run/" 139)"
+  expect_equal "what is left beside the run" "$run.lost-start" "$(compgen -G "$run.*")"
+  expect_equal "another job's lost start" 'requeue 93 ' "$(SLURM_JOB_ID=8 starts_of_a_job "$run" 139 139)"
+  expect_equal "what is left inside the run" 'checkpoints status.json' "$(cd "$run" && echo *)"
+}
+
+a_lost_start_that_cannot_be_remembered_ends_the_job() {
+  printf 'a file\n' >"$work/file"
+  local -x SLURM_JOB_ID=7
+  expect_equal "no place beside the run" '137 ' "$(starts_of_a_job "$work/file/run" 139 2>"$work/out")"
+  expect_match "its message" 'cannot write .*/file/run.lost-start' "$(<"$work/out")"
 }
 
 # A pack that Slurm stops, in a job of our own making: scontrol is a function here.
@@ -121,8 +169,28 @@ a_stopped_pack_goes_back_in_the_queue() {
   expect_equal "not put back" no "$([[ -e $work/requeued ]] && printf yes || printf no)"
 }
 
+a_packs_lost_start_is_forgiven_once() {
+  local set=$work/lost-pack restart rc
+  for restart in 1 2; do
+    rc=0
+    rm -f "$work/requeued"
+    (
+      scontrol() { if [[ $1 == requeue ]]; then touch "$work/requeued"; else printf 'JobState=RUNNING\n'; fi; }
+      TRIREME_MAX_RESTARTS=3 SLURM_RESTART_COUNT=$restart SLURM_JOB_ID=7
+      run_pack_with_requeue "$set" sh -c 'exit 139'
+    ) >"$work/out" || rc=$?
+    ((restart == 2)) || expect_equal "put back in the queue" yes "$([[ -e $work/requeued ]] && printf yes || printf no)"
+  done
+  expect_equal "put back a second time" no "$([[ -e $work/requeued ]] && printf yes || printf no)"
+  expect_equal "exit of the second" 93 "$rc"
+  expect_equal "the folder that pack makes itself" no "$([[ -e $set ]] && printf yes || printf no)"
+}
+
 packs_end_is_told_by_its_folder
 a_stopped_pack_goes_back_in_the_queue
+a_packs_lost_start_is_forgiven_once
+one_lost_start_is_forgiven_at_each_step
+a_lost_start_that_cannot_be_remembered_ends_the_job
 commands_are_printed_and_arguments_kept
 outside_a_job_is_an_error
 run_folder_is_read_from_the_arguments
