@@ -1,1 +1,1 @@
-// Carries the precompiled <torch/torch.h>; has no code.
+// Carries the precompiled headers of LibTorch; has no code.

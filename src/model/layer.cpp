@@ -1,5 +1,7 @@
 #include "model/layer.hpp"
 
+#include <torch/csrc/autograd/autograd.h>
+
 namespace trireme {
 namespace {
 

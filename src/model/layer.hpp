@@ -1,5 +1,5 @@
 #pragma once
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include <span>
 #include <vector>

@@ -1,6 +1,6 @@
 #pragma once
+#include <ATen/ATen.h>
 #include <ATen/native/CPUBlas.h>
-#include <torch/torch.h>
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,7 @@
 #include "ops/dropout.hpp"
 
-#include <torch/torch.h>
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include <array>
 

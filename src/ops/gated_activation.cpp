@@ -1,6 +1,7 @@
 #include "ops/gated_activation.hpp"
 
-#include <torch/torch.h>
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include "core/error.hpp"
 #include "ops/fast.hpp"

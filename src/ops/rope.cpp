@@ -1,6 +1,6 @@
 #include "ops/rope.hpp"
 
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include "core/error.hpp"
 #include "ops/fast.hpp"

@@ -1,5 +1,6 @@
 #include "parallel/device.hpp"
 
+#include <ATen/Parallel.h>
 #include <sys/resource.h>
 
 #ifdef TRIREME_HAVE_CUDA

@@ -1,5 +1,5 @@
 #pragma once
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include <cstdint>
 #include <vector>

@@ -2,8 +2,9 @@
 // parameter model (hidden 512, 8 query and 4 key heads of 64, FFN 1664, vocabulary 6400) for 4 x
 // 512 tokens: ours, and what eager PyTorch does (fp32 weights, bf16 autocast, ATen operations).
 // Thread CPU time, so that neighbours disturb little. Usage: ops_bench [repeats, default 7]
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
-#include <torch/torch.h>
 
 #include <algorithm>
 #include <cmath>

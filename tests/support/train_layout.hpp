@@ -1,4 +1,6 @@
 #pragma once
+#include <ATen/Parallel.h>
+
 #include <numeric>
 #include <optional>
 #include <string>

@@ -1,6 +1,6 @@
 #include "train/run/weights_start.hpp"
 
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include <algorithm>
 #include <array>

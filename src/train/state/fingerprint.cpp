@@ -1,7 +1,9 @@
 #include "train/state/fingerprint.hpp"
 
+#include <ATen/Parallel.h>
 #include <ATen/Version.h>
 #include <link.h>
+#include <torch/headeronly/version.h>
 
 #ifdef TRIREME_HAVE_CUDA
 #include <ATen/cuda/CUDAContext.h>

@@ -1,5 +1,7 @@
 #include "ops/rms_norm.hpp"
 
+#include <ATen/Parallel.h>
+
 #include "core/error.hpp"
 #include "unit/ops/support.hpp"
 

@@ -1,6 +1,6 @@
 #pragma once
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include <algorithm>
 #include <functional>

@@ -1,5 +1,6 @@
 #include "parallel/device.hpp"
 
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -1,7 +1,7 @@
 #include "parallel/torch_errors.hpp"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 namespace trireme {
 namespace {

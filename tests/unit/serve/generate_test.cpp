@@ -1,5 +1,6 @@
 #include "serve/generate.hpp"
 
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include "comm/factory.hpp"

@@ -1,5 +1,6 @@
 #include "train/step/step_chain.hpp"
 
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
