@@ -1,10 +1,12 @@
 /// trireme: trains, resumes, exports and samples language models.
 
+#include <list>
+
 #include "bin/run_command.hpp"
 #include "bin/trireme/checkpoint_commands.hpp"
 #include "bin/trireme/config_command.hpp"
 #include "bin/trireme/generate_command.hpp"
-#include "bin/trireme/pretrain_command.hpp"
+#include "bin/trireme/train_command.hpp"
 #include "bin/version.hpp"
 #include "core/files/hdf5.hpp"
 #include "core/process/run_main.hpp"
@@ -17,10 +19,11 @@ int main(int argc, char** argv) {
     CommOptions options;
     // A trainer makes a world of its own; in the others ranks meet after hours of work, and the
     // slowest one sets the pace.
-    if (!PretrainCommand::is_chosen(argc, argv)) options.timeout_s = kNoTimeout_s;
+    if (!TrainCommand::is_chosen(argc, argv)) options.timeout_s = kNoTimeout_s;
     Launch launch("trireme", &argc, &argv, options);
     CommandLine line("trireme", "trains language models on Slurm clusters", version_text);
-    PretrainCommand pretrain(line, launch, argv[0]);
+    std::list<TrainCommand> trainers;
+    for (const TaskRow& task : task_rows()) trainers.emplace_back(line, launch, argv[0], task);
     const GenerateCommand generate(line);
     const CheckpointCommands checkpoint(line, launch.world());
     const ConfigCommand config(line);

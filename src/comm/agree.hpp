@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "comm/communicator.hpp"
@@ -48,6 +49,17 @@ class AgreedError : public Error {
 /// the first such rank throws that as AgreedError (a foreign exception as current_error says), all
 /// others PeerFailed. StoppedEarly of one is thrown on all.
 void all_or_none(Communicator& world, const std::function<void()>& action);
+
+/// The same for what `make` returns.
+template <class Make>
+
+requires(!std::is_void_v<std::invoke_result_t<Make>>) auto all_or_none(Communicator& world,
+                                                                       Make&& make) {
+  std::optional<std::invoke_result_t<Make>> made;
+  const std::function<void()> action = [&] { made.emplace(make()); };
+  all_or_none(world, action);
+  return *std::move(made);
+}
 
 /// Collective. The text of rank `root`, on every rank.
 std::string broadcast_text(Communicator& world, const std::string& text, int root = 0);

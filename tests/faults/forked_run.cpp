@@ -1,9 +1,10 @@
 #include "faults/forked_run.hpp"
 
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
-#include <torch/torch.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -25,12 +26,13 @@
 #include "parallel/device.hpp"
 #include "train/control/launch.hpp"
 #include "train/run/run_keys.hpp"
-#include "train/run/training_run.hpp"
+#include "train/run/run_task.hpp"
 
 namespace trireme::testing {
 namespace {
 
-RunStart configure(const ForkedRun& run, RunConfig& config, ConfigSet& keys, Communicator& world) {
+RunStart configure(const ForkedRun& run, const Task& task, RunConfig& config, ConfigSet& keys,
+                   Communicator& world) {
   Settings all{{"data.path", run.set.string()}, {"train.device", "cpu"},
                {"model.preset", "tiny"},        {"model.hidden_size", "16"},
                {"model.num_layers", "1"},       {"model.num_heads", "2"},
@@ -44,6 +46,7 @@ RunStart configure(const ForkedRun& run, RunConfig& config, ConfigSet& keys, Com
   for (const auto& [key, value] : all) keys.set(key, value, "test");
   RunStart start = read_start(config, keys, RunFolder{run.folder}, world);
   finish_run_keys(config, keys, start);
+  task.check(keys.problems());
   keys.finish();
   return start;
 }
@@ -61,11 +64,18 @@ int rank_main(const ForkedRun& run, int rank, std::vector<Fd> row) {
     log::init({.rank = rank, .size = run.ranks});
     failpoints_init(rank);
     RunConfig config;
-    const auto keys = make_run_keys(config);
-    RunStart start = configure(run, config, *keys, *world);
+    const auto task = run.make_task();
+    const auto keys = make_run_keys(config, task->section());
+    RunStart start = configure(run, *task, config, *keys, *world);
     watch.emplace(*world, launch, RunFolder{run.folder}, options.activity, beat);
-    return run_task(kPretrain, config, *keys, run.folder, {launch, *world, {}, options, ""},
-                    std::move(start));
+    return run_task({"trireme",
+                     "pretrain",
+                     *task,
+                     config,
+                     *keys,
+                     RunFolder{run.folder},
+                     std::move(start),
+                     {launch, *world, {}, options, ""}});
   };
   const int code = run_rank("trireme", body, [&](int failure) {
     if (watch) watch->announce_failure(failure);

@@ -1,8 +1,11 @@
 #pragma once
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "train/task/pretrain.hpp"
 
 namespace trireme::testing {
 
@@ -18,6 +21,7 @@ struct ForkedRun {
   std::filesystem::path folder;  // run folder; the ranks' stderr goes to <folder>.log
   Settings settings;
   std::string fault;  // TRIREME_FAULT, or ""
+  std::unique_ptr<Task> (*make_task)() = make_pretrain;
 };
 
 struct RanksEnd {

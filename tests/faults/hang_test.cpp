@@ -46,7 +46,7 @@ TEST_F(Hang, AStoppedRankEndsAllWithinTheTimeout) {
   EXPECT_EQ(status("stopped")["state"], "failed");
   EXPECT_EQ(status("stopped")["exit_code"], 5);
   EXPECT_EQ(saved_steps("stopped").front(), 3);
-  EXPECT_NE(stacks("stopped", 0).find("trireme::TrainingRun::execute"), std::string::npos)
+  EXPECT_NE(stacks("stopped", 0).find("trireme::train_loop"), std::string::npos)
       << stacks("stopped", 0);
 }
 

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "core/files/file.hpp"
+#include "core/files/json.hpp"
 #include "support/run_program.hpp"
 
 namespace trireme {
@@ -33,6 +34,16 @@ class Request : public testing::RunProgram {
     std::size_t lines = 0;
     for (std::string line; std::getline(file, line);) ++lines;
     return lines;
+  }
+
+  static std::vector<std::int64_t> validated_steps(const std::string& run) {
+    std::vector<std::int64_t> steps;
+    std::ifstream file(path(run) / "metrics.jsonl");
+    for (std::string line; std::getline(file, line);) {
+      const Json one = parse_json(line, "metrics.jsonl");
+      if (one.contains("eval_step")) steps.push_back(one["eval_step"].get<std::int64_t>());
+    }
+    return steps;
   }
 
   /// What a run has said so far.
@@ -137,7 +148,7 @@ TEST_F(Request, IsAnsweredAtOnceAndDropsTheUpdateUnderWay) {
             read_file(path("long_step_whole") / "chain.txt"));
 }
 
-TEST_F(Request, EndsAValidationBetweenItsBatches) {
+TEST_F(Request, EndsAValidationBetweenItsBatchesAndMakesUpForIt) {
   Arguments arguments = kSixMicroBatches;
   arguments.insert(arguments.end(), {"--data.valid_path", set().string()});
   const auto process =
@@ -149,8 +160,27 @@ TEST_F(Request, EndsAValidationBetweenItsBatches) {
   const Exit exit = process->wait(30);  // the whole validation takes minutes
 
   EXPECT_EQ(exit.code, 75) << exit.err;
-  EXPECT_NE(exit.err.find("[rank 1] SIGUSR2: "), std::string::npos) << "it alone got it: " << exit.err;
+  EXPECT_NE(exit.err.find("[rank 1] SIGUSR2: "), std::string::npos)
+      << "it alone got it: " << exit.err;
   EXPECT_EQ(exit.err.find("validation loss"), std::string::npos) << exit.err;
+  const Exit resumed = pretrain("validation", arguments, {.ranks = 2});
+  EXPECT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_EQ(validated_steps("validation"), (std::vector<std::int64_t>{1, 2, 3}));
+}
+
+TEST_F(Request, AStopDuringTheLastValidationLeavesItToDo) {
+  Arguments arguments = kSixMicroBatches;
+  arguments.insert(arguments.end(), {"--data.valid_path", set().string(), "--train.steps", "1"});
+  const auto process = start("last", arguments, {.ranks = 2, .fault = "train.validate:*:*:delay"});
+  wait_until_said("last", "steps 0 to 1");
+  for (int i = 0; i < 50; ++i) testing::sleep_briefly();
+
+  testing::signal_process(testing::rank_pid(process->pid(), 0), SIGTERM);
+  expect_stopped("last", process->wait(30));
+  EXPECT_EQ(pretrain("last", arguments, {.ranks = 2}).code, 0);
+
+  EXPECT_EQ(validated_steps("last"), (std::vector<std::int64_t>{1}));
+  EXPECT_EQ(status("last")["state"], "done");
 }
 
 TEST_F(Request, WhileLibTorchLoadsBeginsNothing) {

@@ -11,10 +11,10 @@
 
 namespace trireme {
 
-std::unique_ptr<ConfigSet> make_run_keys(RunConfig& config) {
+std::unique_ptr<ConfigSet> make_run_keys(RunConfig& config, const std::vector<Field>& section) {
   std::vector<Field> fields;
-  const auto add = [&](std::vector<Field> section) {
-    fields.insert(fields.end(), section.begin(), section.end());
+  const auto add = [&](const std::vector<Field>& more) {
+    fields.insert(fields.end(), more.begin(), more.end());
   };
   add(fields_of("model", config.model));
   add(fields_of("train", config.train));
@@ -22,6 +22,7 @@ std::unique_ptr<ConfigSet> make_run_keys(RunConfig& config) {
   add(fields_of("parallel", config.parallel));
   add(fields_of("checkpoint", config.checkpoint));
   add(fields_of("data", config.data));
+  add(section);
   return std::make_unique<ConfigSet>(std::move(fields));
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <vector>
 
 #include "config/config_set.hpp"
 #include "train/config/config.hpp"
@@ -7,8 +8,8 @@
 
 namespace trireme {
 
-/// All sections of a training run.
-std::unique_ptr<ConfigSet> make_run_keys(RunConfig& config);
+/// All sections of a training run; the last one is its task's own.
+std::unique_ptr<ConfigSet> make_run_keys(RunConfig& config, const std::vector<Field>& section = {});
 
 /// Once all sources are read, the start of the run among them: fills model.* from its preset where
 /// nothing else set them, and checks every value.

@@ -28,6 +28,8 @@ class StateView {
 
   [[nodiscard]] std::vector<StateTensor>& tensors() { return tensors_; }
 
+  [[nodiscard]] const std::vector<StateTensor>& tensors() const { return tensors_; }
+
   /// Device to host copies, before a save. Nothing to do on a CPU.
   void stage();
   /// Host to device copies, after a load.

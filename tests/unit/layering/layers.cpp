@@ -66,14 +66,15 @@ const std::map<std::string_view, Names>& room_rows() {
       {"data_prep/bench",
        {"data_prep/*", "data_prep/documents", "data_prep/input", "data_prep/pack"}},
       {"train/config", {}},
+      {"train/task", {"train/config"}},
       {"train/step", {}},
       {"train/state", {"train/config"}},
       {"train/control", {"train/state"}},
       {"train/health", {"train/config", "train/state", "train/step"}},
       {"train/report", {"train/health"}},
       {"train/run",
-       {"train/*", "train/config", "train/control", "train/health", "train/report", "train/state",
-        "train/step"}},
+       {"train/config", "train/control", "train/health", "train/report", "train/state", "train/step",
+        "train/task"}},
       {"bin/trireme", {"bin/*"}},
       {"bin/trireme_data", {"bin/*"}}};
   return table;

@@ -1,13 +1,13 @@
-#include "bin/trireme/pretrain_command.hpp"
+#include "bin/trireme/train_command.hpp"
 
+#include <algorithm>
 #include <cstdlib>
-#include <string_view>
 
 #include "comm/factory.hpp"
 #include "comm/nccl/nccl_backend.hpp"
 #include "core/log.hpp"
 #include "train/run/run_keys.hpp"
-#include "train/run/training_run.hpp"
+#include "train/run/run_task.hpp"
 
 namespace trireme {
 namespace {
@@ -19,9 +19,15 @@ std::string scheduler_job() {
 
 }  // namespace
 
-PretrainCommand::PretrainCommand(CommandLine& line, Launch& launch, std::string program)
-    : launch_(launch), program_(std::move(program)), keys_(make_run_keys(config_)) {
-  line.command("pretrain", "train a model on a token set")
+TrainCommand::TrainCommand(CommandLine& line, Launch& launch, std::string program,
+                           const TaskRow& task)
+    : launch_(launch),
+      program_(std::move(program)),
+      name_(task.name),
+      task_(task.make()),
+      keys_(make_run_keys(config_, task_->section())) {
+  const std::string command = formatted("trireme {}", name_);
+  line.command(std::string(name_), std::string(task.help))
       .option("--run", &run_, "DIR",
               "run folder: configuration, metrics, checkpoints; made, or resumed", Need::required)
       .option("--init", &init_, "CHECKPOINT",
@@ -30,25 +36,25 @@ PretrainCommand::PretrainCommand(CommandLine& line, Launch& launch, std::string 
       .config(*keys_, [this](ConfigSet& keys) { complete(keys); })
       .alias("--data", "data.path")
       .alias("--resume", "checkpoint.resume")
-      .example(
-          "trireme pretrain --data sets/train --run runs/first --model.preset tiny --train.steps "
-          "200")
-      .example("trireme pretrain --run runs/first")
-      .example(
-          "trireme pretrain --resume runs/first/checkpoints/step-000000100 --run runs/second "
-          "--optim.lr 1e-4")
-      .example(
-          "mpirun -n 2 trireme pretrain --config run.toml --data sets/train --run runs/first "
-          "--optim.lr 1e-3")
+      .example(command +
+               " --data sets/train --run runs/first --model.preset tiny --train.steps 200")
+      .example(command + " --run runs/first")
+      .example(command +
+               " --resume runs/first/checkpoints/step-000000100 --run runs/second --optim.lr 1e-4")
+      .example("mpirun -n 2 " + command +
+               " --config run.toml --data sets/train --run runs/first --optim.lr 1e-3")
       .ranks(Ranks::all)
       .run([this] { return train(); });
 }
 
-bool PretrainCommand::is_chosen(int argc, const char* const* argv) {
-  return argc > 1 && std::string_view(argv[1]) == "pretrain";
+bool TrainCommand::is_chosen(int argc, const char* const* argv) {
+  if (argc < 2) return false;
+  const auto rows = task_rows();
+  return std::any_of(rows.begin(), rows.end(),
+                     [&](const TaskRow& row) { return row.name == argv[1]; });
 }
 
-void PretrainCommand::take_init(ConfigSet& keys) const {
+void TrainCommand::take_init(ConfigSet& keys) const {
   if (init_.empty()) return;
   const std::string& place = init_.back();
   if (init_.size() > 1 || place.empty() || place == "auto" || place == "never")
@@ -62,13 +68,14 @@ void PretrainCommand::take_init(ConfigSet& keys) const {
   keys.set("checkpoint.start", "weights", "--init");
 }
 
-void PretrainCommand::complete(ConfigSet& keys) {
+void TrainCommand::complete(ConfigSet& keys) {
   take_init(keys);
   if (!run_.empty()) start_ = read_start(config_, keys, RunFolder{run_}, launch_.world());
   finish_run_keys(config_, keys, start_);
+  task_->check(keys.problems());
 }
 
-int PretrainCommand::train() {
+int TrainCommand::train() {
   const LaunchInfo& launch = launch_.info();
   if (launch.rank == 0) {
     for (const std::string& warning : keys_->warnings()) log::warn(warning);
@@ -79,9 +86,14 @@ int PretrainCommand::train() {
   launch_.before_abort([this](int code) { watch_->announce_failure(code); });
   const std::unique_ptr<Communicator> world =
       make_world("auto", launch, options);  // its groups report to the heartbeat
-  return run_task(kPretrain, config_, *keys_, run_,
-                  {launch, *world, nccl_backends(), options, scheduler_job(), program_},
-                  std::move(start_));
+  return run_task({program_,
+                   name_,
+                   *task_,
+                   config_,
+                   *keys_,
+                   RunFolder{run_},
+                   std::move(start_),
+                   {launch, *world, nccl_backends(), options, scheduler_job()}});
 }
 
 }  // namespace trireme

@@ -1,6 +1,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "comm/launch.hpp"
@@ -8,17 +9,18 @@
 #include "train/config/config.hpp"
 #include "train/control/launch.hpp"
 #include "train/run/run_start.hpp"
+#include "train/task/task.hpp"
 
 namespace trireme {
 
-/// `trireme pretrain`. Every rank parses, with all others: what a run starts from is read together,
-/// and a wrong command line is one message.
-class PretrainCommand {
+/// `trireme TASK`. Every rank parses, with all others: what a run starts from is read together, and
+/// a wrong command line is one message.
+class TrainCommand {
  public:
   /// `program`: as the user called it.
-  PretrainCommand(CommandLine& line, Launch& launch, std::string program);
-  PretrainCommand(const PretrainCommand&) = delete;
-  PretrainCommand& operator=(const PretrainCommand&) = delete;
+  TrainCommand(CommandLine& line, Launch& launch, std::string program, const TaskRow& task);
+  TrainCommand(const TrainCommand&) = delete;
+  TrainCommand& operator=(const TrainCommand&) = delete;
 
   /// True if these arguments start a training command.
   static bool is_chosen(int argc, const char* const* argv);
@@ -31,6 +33,8 @@ class PretrainCommand {
 
   Launch& launch_;
   std::string program_;
+  std::string_view name_;
+  std::unique_ptr<Task> task_;
   RunConfig config_;
   std::string run_;
   std::vector<std::string> init_;  // --init, at most one

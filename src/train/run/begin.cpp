@@ -1,0 +1,167 @@
+#include "train/run/begin.hpp"
+
+#include <optional>
+
+#include "checkpoint/format/folder.hpp"
+#include "checkpoint/upkeep/newest.hpp"
+#include "comm/agree.hpp"
+#include "core/error.hpp"
+#include "core/log.hpp"
+#include "core/number.hpp"
+#include "train/run/settle.hpp"
+#include "train/run/weights_start.hpp"
+#include "train/state/continuation.hpp"
+#include "train/state/resume.hpp"
+
+namespace trireme {
+namespace {
+
+bool names_checkpoint(const std::string& resume) {
+  return resume != "auto" && resume != "never";
+}
+
+/// As its checkpoint keeps it.
+ValidLoss valid_loss_in(const std::map<std::string, std::string>& values, std::int64_t step) {
+  const auto found = values.find(kValidLossValue);
+  if (found == values.end()) return {};
+  const auto loss = parse_number(found->second);
+  return loss ? ValidLoss{step, *loss} : ValidLoss{};
+}
+
+/// checkpoint.resume is a path, which names where a run without checkpoints starts. Throws
+/// Error(usage) if it is an older one of this run, which would have to go back.
+void check_named(const RunRequest& run, std::int64_t newest) {
+  const std::string& start = run.config.checkpoint.resume;
+  const std::string newest_name = step_folder_name(newest);
+  std::error_code code;
+  const std::filesystem::path place = std::filesystem::canonical(start, code);
+  if (!code && place.filename() != newest_name &&
+      std::filesystem::equivalent(place.parent_path(), run.folder.checkpoints(), code)) {
+    fail(
+        ErrorKind::usage,
+        "checkpoint.resume = {} is not the newest checkpoint of this run, {}: give another --run to branch off there, or resume auto to go on",
+        start, newest_name);
+  }
+  log::info(formatted("this run has {} of its own: it goes on from there, not from {}", newest_name,
+                      start));
+}
+
+/// Moves unusable checkpoints of later steps out of the way (rank 0).
+void set_aside_after(const RunRequest& run, std::int64_t step) {
+  if (run.ranks.world.rank() != 0) return;
+  const auto& folder = run.folder.checkpoints();
+  for (const std::int64_t damaged : list_steps(folder)) {
+    if (damaged > step)
+      log::warn(formatted("moved to {}", set_aside_step(folder, damaged).string()));
+  }
+}
+
+/// Of the run's own, whose newest step is `newest`.
+Checkpoint find_own(const RunRequest& run, std::int64_t newest) {
+  Communicator& world = run.ranks.world;
+  const auto folder = run.folder.checkpoints();
+  if (names_checkpoint(run.config.checkpoint.resume))
+    all_or_none(world, [&] { check_named(run, newest); });
+  if (newest < run.start.committed && world.rank() == 0)
+    log::warn(formatted(
+        "step {} was committed, but {} has only step {} and older: its steps are done again",
+        run.start.committed, folder.string(), newest));
+  auto found = find_newest_good(folder, world, [](std::string_view text) { log::warn(text); });
+  all_or_none(world, [&] {
+    if (!found) {
+      fail(ErrorKind::data,
+           "no checkpoint in {} is whole; nothing was changed. Give another --run to start anew",
+           folder.string());
+    }
+    set_aside_after(run, found->step());  // the run will come to those steps again
+  });
+  return *std::move(found);
+}
+
+void log_start(const RunRequest& run, const RunData& data, const Beginning& beginning,
+               const Checkpoint& checkpoint, const std::string& fresh_data) {
+  const auto& values = checkpoint.manifest().values;
+  const std::string where = checkpoint.path().string();
+  if (!beginning.goes_on) {
+    log::info(formatted("starting from the weights of {}", where));
+  } else {
+    const Continuation continuation{values,
+                                    run.config,
+                                    run.keys,
+                                    beginning.fingerprint,
+                                    fresh_data.empty() ? data.stream().plan_hash() : "",
+                                    beginning.progress.step};
+    log::info(formatted("resumed from {} at step {}; {}", where, beginning.progress.step,
+                        fresh_data.empty()
+                            ? describe_continuation(continuation)
+                            : formatted("the data begins at its sample 0: {}", fresh_data)));
+  }
+  if (run.start.kind == RunStart::Kind::go_on) return;
+  const auto changes = changed_keys(values, run.keys);
+  if (!changes.empty())
+    log::info(formatted("configuration other than in {}: {}", where, changes_text(changes)));
+}
+
+/// Collective: takes what the run wants of it into the model and `beginning`.
+void load(const RunRequest& run, const RunData& data, const Checkpoint& checkpoint, RunModel& model,
+          Beginning& beginning) {
+  const auto& values = checkpoint.manifest().values;
+  const std::string where = checkpoint.path().string();
+  const RunStart::Kind kind = run.start.kind;
+  beginning.goes_on = kind != RunStart::Kind::weights && values.contains("update");
+  std::string fresh_data;
+  StateDict state;
+  for (StateTensor& tensor : model.state.tensors()) {
+    if (beginning.goes_on || tensor.name.starts_with("param/")) state.tensors.push_back(tensor);
+  }
+  all_or_none(run.ranks.world, [&] {
+    if (kind == RunStart::Kind::go_on) {
+      data.stream().check_state(values, saved_next_sample(values), where);
+    } else {
+      check_same_tokenizer(checkpoint, data.stream().first_set().manifest().tokenizer_hash);
+    }
+    if (!beginning.goes_on) return;
+    check_has_moments(checkpoint, state);
+    // The scale of another precision is none.
+    LossScaler unused(false);
+    const auto precision = values.find("config.train.precision");
+    const bool scaled =
+        precision == values.end() || precision->second == run.config.train.precision;
+    beginning.progress = load_progress(values, checkpoint.step(), scaled ? model.scaler : unused);
+    check_steps(run, beginning.progress.step);
+    if (kind == RunStart::Kind::state) fresh_data = other_data(run, data.stream(), values, where);
+    if (!fresh_data.empty()) beginning.progress.next_sample = 0;
+    beginning.valid_loss = valid_loss_in(values, beginning.progress.step);
+    beginning.history = values;
+  });
+  load_converted(checkpoint, state, run.ranks.world);
+  model.state.unstage();
+  model.registry.refresh_weights();
+  log_start(run, data, beginning, checkpoint, fresh_data);
+}
+
+}  // namespace
+
+Beginning begin(const RunRequest& run, const RunData& data, RunModel& model) {
+  Communicator& world = run.ranks.world;
+  const std::string& resume = run.config.checkpoint.resume;
+  Beginning beginning;
+  std::optional<Checkpoint> found;
+  const std::vector<std::int64_t> own = list_steps(run.folder.checkpoints(), world);
+  if (!own.empty()) {
+    found = find_own(run, own.front());
+    beginning.own_step = found->step();
+  } else if (names_checkpoint(resume)) {
+    found =
+        all_or_none(world, [&] { return open_newest_good(resume, world, /*allow_older=*/true); });
+  }
+  beginning.fingerprint = take_fingerprint(world, model.registry.device(), model.layout(run));
+  if (found) {
+    load(run, data, *found, model, beginning);
+  } else {
+    model.registry.initialize(static_cast<std::uint64_t>(run.config.train.seed));
+  }
+  return beginning;
+}
+
+}  // namespace trireme

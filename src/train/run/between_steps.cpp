@@ -1,0 +1,119 @@
+#include <cmath>
+
+#include "checkpoint/format/folder.hpp"
+#include "checkpoint/format/model_values.hpp"
+#include "comm/liveness/activity.hpp"
+#include "core/log.hpp"
+#include "core/number.hpp"
+#include "train/report/progress_line.hpp"
+#include "train/run/evaluate.hpp"
+#include "train/run/training_run.hpp"
+#include "train/state/resume.hpp"
+
+/// What a run does between steps: validation, checkpoints, lines of metrics, the end.
+namespace trireme {
+
+void TrainingRun::enter(const char* phase) const {
+  if (activity() != nullptr) activity()->set_phase(phase);
+}
+
+bool validate(TrainingRun& run) {
+  run.enter("validate");
+  const CountTime counted(run.measures.all, run.measures.validation_s);
+  const Timer timer;
+  Keepers& keepers = run.keepers;
+  const auto validation =
+      evaluate(run.model.transformer, *run.model.objective, run.data.validation(),
+               run.model.mesh.group(Axis::data), run.config().train.micro_batch,
+               [&](std::int64_t i, std::int64_t n) { return keepers.stop_between.before(i, n); });
+  if (!validation) return false;
+  MetricsLine line{MetricsLine::Kind::validation, {}};
+  line.add("eval_step", run.progress.step)
+      .add("valid_loss", validation->loss)
+      .add("valid_targets", static_cast<std::int64_t>(validation->num_targets));
+  keepers.metrics.write(line);
+  run.valid_loss = {run.progress.step, validation->loss};
+  keepers.metrics.pause();
+  log::info(formatted("step {}  validation loss {}", run.progress.step, validation->loss));
+  keepers.requests.limit().validation_took(timer.seconds());
+  return true;
+}
+
+void save(TrainingRun& run) {
+  run.enter("save");
+  const CountTime counted(run.measures.all, run.measures.save_s);
+  run.since_save.restart();
+  // Lines of the steps that the checkpoint holds must be on disk before it: a resumed run does not
+  // write them again.
+  show_last_metrics(run);
+  CheckpointSaver& saver = run.keepers.saver;
+  saver.wait_copied();
+  run.model.state.stage();
+  StateDict state{run.model.state.tensors(), {}, run.data.tokenizer_files()};
+  state.files["config.toml"] = run.request.keys.to_toml();
+  put_progress(state.values, run.progress, run.model.scaler);
+  put_config(state.values, run.request.keys);
+  put_model_values(run.config().model, state.values);
+  state.values.merge(run.data.stream().state(run.progress.next_sample));
+  run.keepers.put_history(state.values);
+  put_fingerprint(state.values, run.beginning.fingerprint);
+  state.values["data.plan_hash"] = run.data.stream().plan_hash();
+  if (run.valid_loss.step == run.progress.step)
+    state.values[kValidLossValue] = number_text(run.valid_loss.loss);
+  saver.save(run.progress.step, state);
+  run.saved_step = run.progress.step;
+  if (!saver.in_flight()) run.keepers.requests.limit().save_took(run.since_save.seconds());
+}
+
+void commit(TrainingRun& run) {
+  const CountTime counted(run.measures.all, run.measures.save_s);
+  run.keepers.saver.commit();
+}
+
+void heed(TrainingRun& run, const MetricsLine& line) {
+  const double step_s =
+      line.value("step_time_s") - line.value("save_s") - line.value("validation_s");
+  run.keepers.stop_between.piece_takes(step_s / static_cast<double>(run.loader.micro_steps()));
+}
+
+void show_last_metrics(TrainingRun& run) {
+  if (const auto line = run.keepers.metrics.flush()) heed(run, *line);
+  run.keepers.metrics.pause();
+}
+
+void close(const TrainingRun& run, bool done) {
+  const std::int64_t steps = run.progress.step - run.beginning.progress.step;
+  const std::int64_t tokens = run.progress.tokens - run.beginning.progress.tokens;
+  const double time_s = run.run_time.seconds();
+  const double tokens_per_s = static_cast<double>(tokens) / time_s;
+  MetricsLine closing{MetricsLine::Kind::end, {}};
+  closing.add("end_step", run.progress.step)
+      .add("time", unix_time_s())
+      .add("done", done)
+      .add("steps", steps)
+      .add("tokens", tokens)
+      .add("time_s", time_s)
+      .add("tokens_per_s", tokens_per_s);
+  run.keepers.metrics.write(closing);
+  if (run.world().rank() != 0) return;
+  const RunFolder& folder = run.request.folder;
+  const std::string how =
+      done ? "done" : formatted("stopped on request ({})", run.keepers.requests.reason());
+  const std::string newest =
+      list_steps(folder.checkpoints()).empty()
+          ? "no checkpoint yet"
+          : formatted("newest checkpoint {}", step_folder_name(run.saved_step));
+  std::string what = "no new step";
+  if (steps > 0) {
+    what = formatted(
+        "{}{}{} tokens in {}, {} tok/s by the clock", steps, steps == 1 ? " step, " : " steps, ",
+        format_count(static_cast<double>(tokens)),
+        time_s < 60 ? formatted("{} s", std::round(10 * time_s) / 10) : format_duration(time_s),
+        format_count(tokens_per_s));
+  }
+  log::info(formatted("{} at step {}/{}: {}; {}, {}{}", how, run.progress.step,
+                      run.config().train.steps, what, folder.root.string(), newest,
+                      done ? "" : "; the same command resumes"));
+}
+
+}  // namespace trireme

@@ -1,0 +1,65 @@
+#include "train/run/keepers.hpp"
+
+#include "comm/agree.hpp"
+#include "core/log.hpp"
+#include "parallel/device.hpp"
+#include "train/report/sinks.hpp"
+#include "train/state/resume.hpp"
+
+namespace trireme {
+namespace {
+
+ComputeRates compute_rates(const RunRequest& run, const RunModel& model) {
+  const RunConfig& config = run.config;
+  const at::ScalarType compute = precision_dtypes(config.train.precision).compute;
+  return {config.model.flops_per_token(config.train.seq_len),
+          peak_flops(model.registry.device(), compute) * run.ranks.world.size()};
+}
+
+}  // namespace
+
+Keepers::Keepers(const RunRequest& run, const RunData& data, const RunModel& model,
+                 const Beginning& beginning, RunMeasures& measures, RunRecord& record)
+    : saver(run.folder.checkpoints(), run_identity(run.keys, data.stream().content_hash()),
+            run.config.checkpoint, record.lock(), run.ranks.world),
+      metrics(run.ranks.world, measures.all, compute_rates(run, model)),
+      chain(run.folder.chain(), run.ranks.world.rank() == 0),
+      skipped(run.folder, run.ranks.world.rank(), run.config.train.max_skipped_steps),
+      requests(run.folder, run.ranks.world.rank() == 0,
+               TimeLimit(TimeLimit::from_environment(), static_cast<double>(model.state_bytes()))),
+      stop_between(run.ranks.world, [this] { return requests.asked(); }) {
+  saver.reserve(model.state_bytes());
+  saver.on_commit([&record](std::int64_t step) {
+    if (const auto error = capture([&] { record.running(step, step); })) log::warn(error->what());
+  });
+  restore(run, beginning);
+  if (run.ranks.world.rank() != 0) return;
+  const TrainConfig& train = run.config.train;
+  for (auto& sink :
+       make_sinks({run.folder.metrics(), beginning.progress.step, train.steps, train.log_every}))
+    metrics.add(std::move(sink));
+  if (!beginning.goes_on) return;
+  MetricsLine line{MetricsLine::Kind::resumed, {}};
+  metrics.write(line.add("resumed_from", beginning.progress.step));
+}
+
+void Keepers::restore(const RunRequest& run, const Beginning& beginning) {
+  if (beginning.own_step >= 0) saver.trust(beginning.own_step);
+  const std::int64_t step = beginning.progress.step;
+  const auto& history = beginning.history;
+  // Absent in checkpoints of version 0.1: the chain then starts anew at this step.
+  const auto value = history.find("chain");
+  chain.start(step, value == history.end() ? "" : value->second);
+  // A new run is judged by its own steps.
+  if (run.start.kind == RunStart::Kind::go_on && history.contains("skipped_in_a_row"))
+    skipped.restore(number_in(history, "skipped_in_a_row", 0, step));
+  metrics.restore_spikes(history);
+}
+
+void Keepers::put_history(std::map<std::string, std::string>& values) const {
+  values["chain"] = chain.value();
+  values["skipped_in_a_row"] = cat(skipped.in_a_row());
+  metrics.put_spikes(values);
+}
+
+}  // namespace trireme

@@ -1,0 +1,47 @@
+#pragma once
+#include <map>
+#include <string>
+
+#include "train/control/stop_requests.hpp"
+#include "train/control/stop_vote.hpp"
+#include "train/health/skipped_steps.hpp"
+#include "train/report/metrics.hpp"
+#include "train/run/begin.hpp"
+#include "train/run/run_record.hpp"
+#include "train/state/saver.hpp"
+#include "train/step/step_chain.hpp"
+
+namespace trireme {
+
+/// The numbers that the loop itself measures; seconds are of this rank.
+struct RunMeasures {
+  Measures all;                                               // components declare theirs here, too
+  Measures::Id data_wait_s = all.declare({"data_wait_s"});    // for the loader
+  Measures::Id save_s = all.declare({"save_s"});              // checkpoints, and their copies
+  Measures::Id validation_s = all.declare({"validation_s"});  // since the step before
+  /// Waiting for other ranks, wherever that was; who waited least kept the others waiting.
+  Measures::Id peer_wait_s = all.declare({"peer_wait_s", Combine::mean, false, "slowest_rank"});
+  Measures::Id mem_peak_bytes = all.declare({"mem_peak_bytes", Combine::max, /*whole=*/true});
+};
+
+/// What goes along with the steps of a run: it saves, reports, remembers and listens.
+struct Keepers {
+  CheckpointSaver saver;
+  Metrics metrics;
+  StepChain chain;
+  SkippedSteps skipped;
+  StopRequests requests;
+  StopBetween stop_between;  // pieces of a step or a validation
+
+  /// Each goes on where the beginning stands.
+  Keepers(const RunRequest& run, const RunData& data, const RunModel& model,
+          const Beginning& beginning, RunMeasures& measures, RunRecord& record);
+
+  /// Chain, skipped steps and windows of z-scores, as values of a checkpoint.
+  void put_history(std::map<std::string, std::string>& values) const;
+
+ private:
+  void restore(const RunRequest& run, const Beginning& beginning);
+};
+
+}  // namespace trireme

@@ -1,0 +1,112 @@
+#include <set>
+#include <string>
+#include <vector>
+
+#include "comm/agree.hpp"
+#include "comm/liveness/activity.hpp"
+#include "core/error.hpp"
+#include "core/process/failpoints.hpp"
+#include "optim/schedule.hpp"
+#include "parallel/device.hpp"
+#include "train/run/training_run.hpp"
+
+/// One step of a run: data, update, trace, report.
+namespace trireme {
+namespace {
+
+/// An update without a target would divide by nothing: Error(data), on all ranks alike.
+void check_targets(TrainingRun& run, const Batch& batch) {
+  if (batch.update_targets > 0) return;
+  const std::int64_t end = run.loader.next_sample();
+  const std::int64_t first = end - run.config().train.global_batch;
+  std::set<std::string> sets;
+  for (std::int64_t i = first; i < end; ++i)
+    sets.insert(run.data.stream().place(i).samples->set().folder().string());
+  std::string names;
+  for (const std::string& name : sets) names += cat(names.empty() ? "" : ", ", name);
+  all_or_none(run.world(), [&] {
+    show_last_metrics(run);
+    fail(
+        ErrorKind::data,
+        "step {}: its samples {} to {} have nothing to predict (every piece of a document is one token or masked), in {}. No weights and no checkpoint were changed: pack documents of two tokens or more, or put more samples into an update (train.global_batch)",
+        run.progress.step + 1, first, end - 1, names);
+  });
+}
+
+/// This rank's share of the next update.
+std::vector<Batch> next_batches(TrainingRun& run) {
+  run.enter("data");
+  const double waited_before_s = run.loader.wait_s();
+  std::vector<Batch> batches;
+  for (std::int64_t i = 0; i < run.loader.micro_steps(); ++i) batches.push_back(run.loader.next());
+  run.measures.all.record(run.measures.data_wait_s, run.loader.wait_s() - waited_before_s);
+  check_targets(run, batches.front());
+  return batches;
+}
+
+/// What this rank did, for the chain: with its main weights at the steps that take them in.
+std::uint64_t trace_of(const TrainingRun& run, std::int64_t step, const std::vector<Batch>& batches,
+                       const UpdateResult& result, double lr) {
+  const std::int64_t every = run.config().train.hash_weights_every;
+  at::Tensor weights;  // on the host, while they are hashed
+  std::span<const std::byte> bytes;
+  if (every > 0 && step % every == 0) {
+    weights = run.model.registry.flat_main().to(at::kCPU);  // no copy where it is there already
+    bytes = {static_cast<const std::byte*>(weights.const_data_ptr()), weights.nbytes()};
+  }
+  return step_trace(run.world().rank(), batches, result.loss_sum, result.grad_norm, lr, bytes);
+}
+
+void report(TrainingRun& run, const UpdateResult& result, double lr, std::int64_t step_tokens) {
+  Metrics& metrics = run.keepers.metrics;
+  RunMeasures& measures = run.measures;
+  const TrainConfig& train = run.config().train;
+  metrics.loss(result.loss_sum, result.num_targets);
+  ++run.steps_since_report;
+  if (run.progress.step % train.metrics_every != 0 && run.progress.step != train.steps) return;
+  const double ended_s = run.run_time.seconds();
+  measures.all.record(measures.mem_peak_bytes,
+                      static_cast<double>(peak_memory_bytes(run.model.registry.device())));
+  if (run.activity() != nullptr) {
+    const double waited_s = run.activity()->waited_s();
+    measures.all.record(measures.peer_wait_s, waited_s - run.waited_reported_s);
+    run.waited_reported_s = waited_s;
+  }
+  const StepFacts facts{run.progress.step,        run.progress.tokens, step_tokens,
+                        run.steps_since_report,   result.grad_norm,    lr,
+                        run.model.scaler.scale(), result.skipped};
+  const auto line = metrics.report(facts, ended_s);
+  run.steps_since_report = 0;
+  if (line) heed(run, *line);
+}
+
+}  // namespace
+
+bool do_step(TrainingRun& run) {
+  const Timer timer;
+  failpoint("train.step");
+  const RunConfig& config = run.config();
+  Progress& progress = run.progress;
+  const std::int64_t step = progress.step + 1;
+  if (run.activity() != nullptr) run.activity()->set_step(step);
+  const std::vector<Batch> batches = next_batches(run);
+  run.enter("step");
+  const double lr = learning_rate(config.optim, step, config.train.steps);
+
+  const UpdateResult result =
+      run.model.step.run(batches, batches.front().update_targets, step, progress.update + 1, lr);
+
+  if (result.dropped) return false;
+  run.keepers.skipped.note(step, result, batches);
+  run.trace = trace_of(run, step, batches, result, lr);
+  const std::int64_t step_tokens = config.train.global_batch * batches.front().T;
+  progress = {step, progress.update + (result.skipped ? 0 : 1), run.loader.next_sample(),
+              progress.tokens + step_tokens};
+  run.record.reached(step);
+  report(run, result, lr, step_tokens);
+  run.keepers.requests.limit().step_took(timer.seconds());
+  failpoint("train.stepped");
+  return true;
+}
+
+}  // namespace trireme

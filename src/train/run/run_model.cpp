@@ -1,0 +1,56 @@
+#include "train/run/run_model.hpp"
+
+#include "parallel/device.hpp"
+
+namespace trireme {
+namespace {
+
+std::unique_ptr<Communicator> make_device_world(const RunRanks& ranks, at::Device device) {
+  if (!device.is_cuda()) return nullptr;
+  return make_world("nccl", ranks.launch, ranks.options, ranks.device_backends);
+}
+
+TransformerOptions model_options(const RunConfig& config) {
+  return {config.train.fused_ops ? ops::Path::fast : ops::Path::plain,
+          config.parallel.recompute == "full", static_cast<std::uint64_t>(config.train.seed)};
+}
+
+}  // namespace
+
+RunModel::RunModel(const RunRequest& run, at::Device device, Measures& measures)
+    : device_world(make_device_world(run.ranks, device)),
+      mesh(device_world ? *device_world : run.ranks.world, run.config.parallel),
+      transformer(registry, run.config.model, ModelPart::whole(run.config.model),
+                  model_options(run.config)),
+      objective(run.task.make_objective(run.config, transformer, measures)),
+      optimizer((registry.allocate(mesh, precision_dtypes(run.config.train.precision), device),
+                 make_optimizer(run.config.optim, registry))),
+      scaler(run.config.train.precision == "fp16"),
+      step({transformer, *objective, *optimizer, scaler, mesh.group(Axis::data), measures},
+           {run.config.optim.clip_norm, run.config.parallel.bucket_mb}),
+      state(registry, *optimizer, mesh.rank(Axis::data), mesh.size(Axis::data)) {
+  transformer.prepare();
+}
+
+std::size_t RunModel::state_bytes() const {
+  std::size_t bytes = 0;
+  for (const StateTensor& tensor : state.tensors()) bytes += tensor.owner ? tensor.bytes.size() : 0;
+  return bytes;
+}
+
+std::string RunModel::layout(const RunRequest& run) const {
+  std::string text =
+      formatted("ranks {}, micro_batch {}", run.ranks.world.size(), run.config.train.micro_batch);
+  for (const Axis axis : {Axis::tp, Axis::cp, Axis::dp, Axis::pp})
+    text += formatted(", {} {}", kAxisNames[static_cast<std::size_t>(axis)], mesh.size(axis));
+  return text;
+}
+
+std::unique_ptr<RunModel> build_model(const RunRequest& run, Measures& measures) {
+  set_cpu_threads(run.config.train.threads, run.ranks.launch.local_size);
+  const at::Device device = choose_device(run.config.train.device, run.ranks.launch.local_rank);
+  use_deterministic_kernels(device);
+  return std::make_unique<RunModel>(run, device, measures);
+}
+
+}  // namespace trireme

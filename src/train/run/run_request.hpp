@@ -1,0 +1,37 @@
+#pragma once
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "comm/factory.hpp"
+#include "config/config_set.hpp"
+#include "train/config/config.hpp"
+#include "train/run/run_start.hpp"
+#include "train/state/run_folder.hpp"
+#include "train/task/task.hpp"
+
+namespace trireme {
+
+/// Where a run stands: all ranks, and backends for devices that only some programs link.
+struct RunRanks {
+  const LaunchInfo& launch;
+  Communicator& world;                           // CPU: control, agreement, metrics, checkpoints
+  std::span<const CommBackend> device_backends;  // "nccl" where it was built
+  CommOptions options;
+  std::string job_id;  // of the scheduler, "" outside one
+};
+
+/// What a program hands to a run. `config` and `keys` are one configuration, which the run
+/// completes before its first step and then only reads.
+struct RunRequest {
+  std::string program;    // as the user called it: "trireme"
+  std::string_view name;  // of the task: "pretrain"
+  const Task& task;
+  RunConfig& config;
+  ConfigSet& keys;
+  RunFolder folder;
+  RunStart start;
+  RunRanks ranks;
+};
+
+}  // namespace trireme

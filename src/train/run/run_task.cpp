@@ -1,0 +1,107 @@
+#include "train/run/run_task.hpp"
+
+#include <ATen/Parallel.h>
+
+#include "comm/agree.hpp"
+#include "core/error.hpp"
+#include "core/files/file.hpp"
+#include "core/files/refusal.hpp"
+#include "core/log.hpp"
+#include "core/process/stop_signals.hpp"
+#include "parallel/torch_errors.hpp"
+#include "train/health/divergence_advice.hpp"
+#include "train/report/progress_line.hpp"
+#include "train/run/settle.hpp"
+#include "train/run/training_run.hpp"
+
+namespace trireme {
+namespace {
+
+void announce(const TrainingRun& run, const std::string& batch_note) {
+  const RunConfig& config = run.config();
+  const TrainConfig& train = config.train;
+  if (run.world().rank() == 0) {
+    run.record.running(run.progress.step, run.saved_step);
+    write_file_atomic(run.request.folder.config(), run.request.keys.to_toml());
+  }
+  log::info(formatted("{} ranks ({}) on {} nodes, device {}, {}, {} CPU threads a rank",
+                      run.world().size(), run.world().backend(), run.request.ranks.launch.num_nodes,
+                      run.model.registry.device(), train.precision, at::get_num_threads()));
+  log::info(formatted("model{}: {} parameters",
+                      config.model.preset.empty() ? "" : " " + config.model.preset,
+                      format_count(static_cast<double>(config.model.num_parameters()))));
+  if (!batch_note.empty()) log::info(batch_note);
+  log::info(formatted(
+      "global batch {} = {} data ranks x {} sequences x {} micro-steps of {} tokens; {}{}",
+      train.global_batch, run.model.mesh.size(Axis::data), train.micro_batch,
+      run.loader.micro_steps(), train.seq_len, run.data.size_text(), config.data.path));
+  log::info(formatted("steps {} to {} ({} tokens a step), run folder {}", run.progress.step,
+                      train.steps,
+                      format_count(static_cast<double>(train.global_batch * train.seq_len)),
+                      run.request.folder.root.string()));
+}
+
+/// All parts of a run, each from those before it, then its loop.
+int train_on(const RunRequest& run, RunRecord& record) {
+  Communicator& world = run.ranks.world;
+  all_or_none(world, [&] {
+    if (run.start.error) throw Error(*run.start.error);
+  });
+  const std::string batch_note = choose_values(run);
+  const auto data = all_or_none(world, [&] {
+    auto opened = open_data(run);
+    leave_if_stop_asked();
+    return opened;
+  });
+  record.claim();
+  RunMeasures measures;
+  const auto model = all_or_none(world, [&] {
+    auto built = with_torch_errors([&] { return build_model(run, measures.all); });
+    leave_if_stop_asked();
+    return built;
+  });
+  const Beginning beginning = begin(run, *data, *model);
+  const auto keepers = all_or_none(world, [&] {
+    return std::make_unique<Keepers>(run, *data, *model, beginning, measures, record);
+  });
+  const LoaderConfig shares{run.config.train.micro_batch, run.config.train.global_batch,
+                            model->mesh.rank(Axis::data), model->mesh.size(Axis::data),
+                            beginning.progress.next_sample};
+  const auto loader =
+      all_or_none(world, [&] { return std::make_unique<DataLoader>(data->stream(), shares); });
+  TrainingRun training{run, record, measures, *data, *model, *keepers, *loader, beginning};
+  announce(training, batch_note);
+  return train_loop(training);
+}
+
+/// After Error(numeric), which all ranks throw at the same step: one of them speaks for all.
+[[noreturn]] void end_diverged(const RunRequest& run, const Error& error) {
+  if (run.ranks.world.rank() != 0) throw PeerFailed(exit_code(error.kind()));
+  const std::string advice =
+      divergence_advice(run.config, run.folder, run.program, run.name, run.ranks.world.size());
+  throw AgreedError(Error(error.kind(), formatted("{}\n{}", error.what(), advice)));
+}
+
+}  // namespace
+
+int run_task(const RunRequest& run) {
+  RunRecord record(run);
+  int code = kExitDone;
+  try {
+    code = with_torch_errors([&] { return train_on(run, record); });
+  } catch (const StoppedEarly&) {
+    code = record.stopped_before_first_step();
+  } catch (const PeerFailed& peer) {
+    record.failed("peer", peer.code(), peer.what());
+    throw;
+  } catch (const std::exception&) {
+    const Error error = current_error();
+    record.failed("error", exit_code(error.kind()), error.what());
+    if (error.kind() == ErrorKind::numeric) end_diverged(run, error);
+    throw;
+  }
+  run.ranks.world.barrier();
+  return code;
+}
+
+}  // namespace trireme

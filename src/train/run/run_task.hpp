@@ -1,0 +1,11 @@
+#pragma once
+#include "train/run/run_request.hpp"
+
+namespace trireme {
+
+/// Collective: trains, from opened data to the last checkpoint; a command after its arguments and
+/// its start (read_start) are read. Returns the exit code and leaves status.json. Whatever is wrong
+/// on any rank is thrown on all (comm/agree.hpp).
+int run_task(const RunRequest& run);
+
+}  // namespace trireme

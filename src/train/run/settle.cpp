@@ -1,0 +1,138 @@
+#include "train/run/settle.hpp"
+
+#include <algorithm>
+
+#include "comm/agree.hpp"
+#include "comm/scalars.hpp"
+#include "core/error.hpp"
+#include "core/log.hpp"
+#include "data/loader.hpp"
+#include "parallel/device.hpp"
+#include "parallel/torch_errors.hpp"
+#include "train/config/open_values.hpp"
+#include "train/health/memory_need.hpp"
+#include "train/run/weights_start.hpp"
+#include "train/state/resume.hpp"
+#include "train/state/run_state.hpp"
+
+namespace trireme {
+namespace {
+
+/// That the resolved configuration goes with the start. Throws Error(usage); nothing is touched.
+void check_start(const RunRequest& run) {
+  const RunStart& start = run.start;
+  if (!start.own && start.committed >= 0 && run.config.checkpoint.resume != "never") {
+    fail(
+        ErrorKind::data,
+        "{} has committed step {}, and {} holds no checkpoint: put them back, or give --resume never to start anew, or another --run",
+        run.folder.root.string(), start.committed, run.folder.checkpoints().string());
+  }
+  if (start.kind == RunStart::Kind::go_on) {
+    check_same_run(start.values, run.keys, start.checkpoint);
+  } else if (start.kind != RunStart::Kind::nothing) {
+    check_same_model(start, run.config.model, run.keys);
+  }
+}
+
+void resolve_config(const RunRequest& run, const RunData& data) {
+  RunConfig& config = run.config;
+  const RunStart& start = run.start;
+  resolve(config.model, static_cast<std::int64_t>(data.stream().first_set().vocab_size()));
+  const std::int64_t longest = std::max(config.train.seq_len, data.stream().max_seq_len());
+  if (longest > config.model.max_seq_len) {
+    fail(ErrorKind::usage, "{}{} is more than model.max_seq_len = {}",
+         longest == config.train.seq_len ? "train.seq_len = " : "data.path has a phase of length ",
+         longest, config.model.max_seq_len);
+  }
+  micro_steps_of(config.train.global_batch, config.train.micro_batch,
+                 data_ranks(config.parallel, run.ranks.world.size()));
+  check_start(run);
+  const bool fresh_data = start.kind == RunStart::Kind::state &&
+                          !other_data(run, data.stream(), start.values, start.checkpoint).empty();
+  if (config.train.steps == 0)
+    config.train.steps = data.steps_of_epochs(config.train) + (fresh_data ? start.step() : 0);
+  check_steps(run, start.step());
+  if (start.kind == RunStart::Kind::weights) config.checkpoint.start = "weights";
+}
+
+void check_room(const RunRequest& run) {
+  const LaunchInfo& launch = run.ranks.launch;
+  const at::Device device = choose_device(run.config.train.device, launch.local_rank);
+  // A GPU may be this rank's alone under the name that all ranks see (CUDA_VISIBLE_DEVICES).
+  const int sharing = device.is_cpu() ? launch.local_size : 1;
+  check_memory(memory_need(run.config, precision_dtypes(run.config.train.precision)), sharing,
+               device_memory(device),
+               device.is_cpu() ? "this machine" : formatted("device {}", device), run.keys);
+}
+
+}  // namespace
+
+std::string choose_values(const RunRequest& run) {
+  Communicator& world = run.ranks.world;
+  RunConfig& config = run.config;
+  std::int64_t bf16 = 0;
+  OpenValueFacts facts;
+  all_or_none(world, [&] {
+    facts.data_ranks = data_ranks(config.parallel, world.size());
+    bf16 = with_torch_errors([&] {
+      return has_bf16(choose_device(config.train.device, run.ranks.launch.local_rank)) ? 1 : 0;
+    });
+    if (run.start.kind == RunStart::Kind::go_on) facts.saved = run.start.values;
+  });
+  // One precision for all, whatever GPUs the nodes have.
+  facts.has_bf16 = all_reduce_value(world, bf16, ReduceOp::min, "bf16") != 0;
+  // What a new run has from the checkpoint it starts from gives way to what this command says.
+  if (facts.saved.empty() && config.train.accumulation > 0 &&
+      !run.keys.is_set("train.global_batch"))
+    config.train.global_batch = 0;
+  std::string note;
+  all_or_none(world, [&] {
+    note = fill_open_values(config, facts, run.keys.problems());
+    run.keys.finish();
+  });
+  return note;
+}
+
+std::unique_ptr<RunData> open_data(const RunRequest& run) {
+  const DataConfig& data = run.config.data;
+  if (data.path.empty())
+    fail(
+        ErrorKind::usage,
+        "--data is missing: give a token set (a folder that trireme-data pack wrote); in {} is no run to go on from",
+        run.folder.root.string());
+  if (run.config.train.eval_every == 0 && run.ranks.world.rank() == 0 &&
+      !(data.valid_path.empty() && data.split.empty())) {
+    log::warn(formatted("{}, but train.eval_every = 0: nothing is validated",
+                        data.valid_path.empty() ? "data.split = " + data.split
+                                                : "data.valid_path = " + data.valid_path));
+  }
+  auto opened = std::make_unique<RunData>(run.config, run.task.set_kind());
+  resolve_config(run, *opened);
+  with_torch_errors([&] { check_room(run); });
+  return opened;
+}
+
+std::string other_data(const RunRequest& run, const SampleStream& stream,
+                       const std::map<std::string, std::string>& values, const std::string& where) {
+  const auto seed = values.find("config.train.seed");
+  const std::string now = run.keys.value("train.seed");
+  if (seed != values.end() && seed->second != now)
+    return formatted("train.seed = {} (was {})", now, seed->second);
+  try {
+    stream.check_state(values, saved_next_sample(values), where);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::usage) throw;
+    const std::string text = error.what();
+    return text.substr(0, text.find('\n'));
+  }
+  return "";
+}
+
+void check_steps(const RunRequest& run, std::int64_t done) {
+  if (run.config.train.steps >= done) return;
+  fail(ErrorKind::usage, "train.steps = {}, but {} has done {}: give {} or more{}",
+       run.config.train.steps, run.start.checkpoint, done, done,
+       run.start.kind == RunStart::Kind::state ? ", or --init to begin at step 0" : "");
+}
+
+}  // namespace trireme
