@@ -6,7 +6,6 @@
 #include "ops/attention.hpp"
 #include "ops/dropout.hpp"
 #include "ops/gated_activation.hpp"
-#include "ops/rms_norm.hpp"
 
 namespace trireme {
 namespace {
@@ -34,7 +33,8 @@ at::Tensor residual_dropout(const LayerContext& context, const Microbatch& batch
 Block::Block(ParamRegistry& registry, const LayerContext& context, std::int64_t index)
     : context_(context),
       index_(index),
-      activation_(ops::find_activation(context.config.activation)) {
+      activation_(ops::find_activation(context.config.activation)),
+      registry_(registry) {
   const ModelConfig& c = context.config;
   const std::string prefix = formatted("model.layers.{}.", index);
   const auto matrix = [&](const char* name, std::int64_t rows, std::int64_t columns, int split_dim,
@@ -53,45 +53,46 @@ Block::Block(ParamRegistry& registry, const LayerContext& context, std::int64_t 
   };
   const std::int64_t query_rows = c.num_heads * c.head_dim;
   const std::int64_t kv_rows = c.num_kv_heads * c.head_dim;
-  refs_.push_back({norm("input_layernorm", c.hidden_size)});
-  refs_.push_back({matrix("self_attn.q_proj", query_rows, c.hidden_size, 0, false), 3});
+  input_norm_ = {norm("input_layernorm", c.hidden_size)};
+  qkv_ = {matrix("self_attn.q_proj", query_rows, c.hidden_size, 0, false), 3};
   matrix("self_attn.k_proj", kv_rows, c.hidden_size, 0, true);
   matrix("self_attn.v_proj", kv_rows, c.hidden_size, 0, true);
-  refs_.push_back({matrix("self_attn.o_proj", c.hidden_size, query_rows, 1, false)});
-  refs_.push_back({norm("post_attention_layernorm", c.hidden_size)});
-  refs_.push_back({matrix("mlp.gate_proj", c.intermediate_size, c.hidden_size, 0, false), 2});
+  output_ = {matrix("self_attn.o_proj", c.hidden_size, query_rows, 1, false)};
+  post_norm_ = {norm("post_attention_layernorm", c.hidden_size)};
+  gate_up_ = {matrix("mlp.gate_proj", c.intermediate_size, c.hidden_size, 0, false), 2};
   matrix("mlp.up_proj", c.intermediate_size, c.hidden_size, 0, true);
-  refs_.push_back({matrix("mlp.down_proj", c.hidden_size, c.intermediate_size, 1, false)});
+  down_ = {matrix("mlp.down_proj", c.hidden_size, c.intermediate_size, 1, false)};
   if (c.qk_norm) {
-    refs_.push_back({norm("self_attn.q_norm", c.head_dim)});
-    refs_.push_back({norm("self_attn.k_norm", c.head_dim)});
+    qk_norms_.query = WeightRef{norm("self_attn.q_norm", c.head_dim)};
+    qk_norms_.key = WeightRef{norm("self_attn.k_norm", c.head_dim)};
   }
 }
 
-ops::QueryKeyValue Block::project(const Microbatch& batch, const at::Tensor& x,
-                                  std::span<const at::Tensor> weights) const {
+ops::QueryKeyValue Block::project(const Microbatch& batch, const at::Tensor& x) const {
   const ModelConfig& c = context_.config;
-  const at::Tensor normed = ops::rms_norm(x, weights[kInputNorm], c.norm_eps, context_.path);
-  const at::Tensor qkv = at::linear(normed, weights[kQkv]);  // [B, T, (heads + 2 kv_heads) D]
-  const ops::QkNormRope setup{c.qk_norm ? weights[kQueryNorm] : at::Tensor(),
-                              c.qk_norm ? weights[kKeyNorm] : at::Tensor(), c.norm_eps,
-                              context_.rope, batch.positions};
-  return ops::qkv_norm_rope(qkv, c.num_heads, c.num_kv_heads, setup, context_.path);
+  const at::Tensor normed =
+      weighted::rms_norm(x, registry_, input_norm_, c.norm_eps, context_.path);
+  const at::Tensor qkv =
+      weighted::linear(normed, registry_, qkv_);  // [B, T, (heads + 2 kv_heads) D]
+  return weighted::qkv_norm_rope(qkv, c.num_heads, c.num_kv_heads, registry_, qk_norms_,
+                                 {{}, {}, c.norm_eps, context_.rope, batch.positions},
+                                 context_.path);
 }
 
-at::Tensor Block::finish(const Microbatch& batch, const at::Tensor& x, const at::Tensor& attended,
-                         std::span<const at::Tensor> weights) const {
+at::Tensor Block::finish(const Microbatch& batch, const at::Tensor& x,
+                         const at::Tensor& attended) const {
   const ModelConfig& c = context_.config;
   const at::Tensor flat =
       attended.transpose(1, 2).reshape({batch.rows(), batch.length(), c.num_heads * c.head_dim});
-  const at::Tensor attention = residual_dropout(context_, batch, at::linear(flat, weights[kOutput]),
-                                                index_, kAttentionOutput);
+  const at::Tensor attention = residual_dropout(
+      context_, batch, weighted::linear(flat, registry_, output_), index_, kAttentionOutput);
   const auto [sum, normed] =
-      ops::add_rms_norm(attention, x, weights[kPostNorm], c.norm_eps, context_.path);
+      weighted::add_rms_norm(attention, x, registry_, post_norm_, c.norm_eps, context_.path);
   const at::Tensor hidden =  // [B, T, intermediate]
-      ops::gated_activation(at::linear(normed, weights[kGateUp]), activation_, context_.path);
-  return sum +
-         residual_dropout(context_, batch, at::linear(hidden, weights[kDown]), index_, kMlpOutput);
+      ops::gated_activation(weighted::linear(normed, registry_, gate_up_), activation_,
+                            context_.path);
+  return sum + residual_dropout(context_, batch, weighted::linear(hidden, registry_, down_), index_,
+                                kMlpOutput);
 }
 
 at::Tensor Block::plain_attention(const Microbatch& batch, const ops::QueryKeyValue& heads) const {
@@ -123,20 +124,19 @@ at::Tensor Block::plain_attention(const Microbatch& batch, const ops::QueryKeyVa
   return at::stack(dropped, 1).matmul(values);
 }
 
-at::Tensor Block::forward(const Microbatch& batch, const at::Tensor& x,
-                          std::span<const at::Tensor> weights) const {
-  const ops::QueryKeyValue heads = project(batch, x, weights);
+at::Tensor Block::forward(const Microbatch& batch, const at::Tensor& x) const {
+  const ops::QueryKeyValue heads = project(batch, x);
   if (batch.training && context_.config.attention_dropout > 0)
-    return finish(batch, x, plain_attention(batch, heads), weights);
+    return finish(batch, x, plain_attention(batch, heads));
   const ops::AttentionSetup setup{1.0 / std::sqrt(static_cast<double>(context_.config.head_dim)),
                                   true, batch.bounds};
-  return finish(batch, x, ops::attention(heads.q, heads.k, heads.v, setup, context_.path), weights);
+  return finish(batch, x, ops::attention(heads.q, heads.k, heads.v, setup, context_.path));
 }
 
 at::Tensor Block::forward_cached(const Microbatch& batch, const at::Tensor& x,
-                                 std::span<const at::Tensor> weights, KvCache& cache) const {
+                                 KvCache& cache) const {
   const ModelConfig& c = context_.config;
-  const ops::QueryKeyValue heads = project(batch, x, weights);
+  const ops::QueryKeyValue heads = project(batch, x);
   KvCache::LayerCache& layer = cache.layers[static_cast<std::size_t>(index_)];
   const std::int64_t end = cache.length + batch.length();
   layer.keys.narrow(2, cache.length, batch.length()).copy_(heads.k);
@@ -147,7 +147,7 @@ at::Tensor Block::forward_cached(const Microbatch& batch, const at::Tensor& x,
   // Query t of this call is token cache.length + t: it sees all keys up to itself.
   const at::Tensor mask =
       at::ones({batch.length(), end}, heads.q.options().dtype(at::kBool)).tril(cache.length);
-  return finish(batch, x, at::scaled_dot_product_attention(heads.q, keys, values, mask), weights);
+  return finish(batch, x, at::scaled_dot_product_attention(heads.q, keys, values, mask));
 }
 
 }  // namespace trireme

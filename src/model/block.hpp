@@ -2,6 +2,7 @@
 #include "model/config.hpp"
 #include "model/kv_cache.hpp"
 #include "model/layer.hpp"
+#include "model/weighted.hpp"
 #include "ops/activations.hpp"
 #include "ops/path.hpp"
 #include "ops/rope.hpp"
@@ -24,42 +25,32 @@ class Block : public Layer {
   /// Declares its weights. `index` is the global number of the layer.
   Block(ParamRegistry& registry, const LayerContext& context, std::int64_t index);
 
-  [[nodiscard]] std::span<const WeightRef> weights() const override { return refs_; }
-
-  [[nodiscard]] at::Tensor forward(const Microbatch& batch, const at::Tensor& x,
-                                   std::span<const at::Tensor> weights) const override;
+  [[nodiscard]] at::Tensor forward(const Microbatch& batch, const at::Tensor& x) const override;
 
   /// Inference: as forward for the next tokens of every row, attending to `cache` (one entry a
   /// layer) and appending to it.
   [[nodiscard]] at::Tensor forward_cached(const Microbatch& batch, const at::Tensor& x,
-                                          std::span<const at::Tensor> weights,
                                           KvCache& cache) const;
 
  private:
-  enum WeightIndex : std::size_t {
-    kInputNorm,
-    kQkv,
-    kOutput,
-    kPostNorm,
-    kGateUp,
-    kDown,
-    kQueryNorm,
-    kKeyNorm
-  };
-
-  [[nodiscard]] ops::QueryKeyValue project(const Microbatch& batch, const at::Tensor& x,
-                                           std::span<const at::Tensor> weights) const;
+  [[nodiscard]] ops::QueryKeyValue project(const Microbatch& batch, const at::Tensor& x) const;
   /// From attention's result [B, heads, T, D] to the block's.
   [[nodiscard]] at::Tensor finish(const Microbatch& batch, const at::Tensor& x,
-                                  const at::Tensor& attended,
-                                  std::span<const at::Tensor> weights) const;
+                                  const at::Tensor& attended) const;
   [[nodiscard]] at::Tensor plain_attention(const Microbatch& batch,
                                            const ops::QueryKeyValue& heads) const;
 
   const LayerContext& context_;
   std::int64_t index_;
   ops::Activation activation_;
-  std::vector<WeightRef> refs_;
+  ParamRegistry& registry_;
+  WeightRef input_norm_;
+  WeightRef qkv_;
+  WeightRef output_;
+  WeightRef post_norm_;
+  WeightRef gate_up_;
+  WeightRef down_;
+  weighted::QkNormWeights qk_norms_;
 };
 
 /// Dropout of the residual stream; returns x itself when it is off.

@@ -49,13 +49,6 @@ void Transformer::prepare() {
                                    context_.config.rope_theta, dtype, registry_.device());
 }
 
-std::vector<at::Tensor> Transformer::weights_of(const Layer& layer) const {
-  std::vector<at::Tensor> weights;
-  for (const WeightRef& ref : layer.weights())
-    weights.push_back(registry_.fused_weight(ref.first, ref.count));
-  return weights;
-}
-
 at::Tensor Transformer::embed(const Microbatch& batch) const {
   return residual_dropout(context_, batch,
                           at::embedding(registry_.weight(embedding_), batch.tokens), -1,
@@ -69,11 +62,12 @@ void Transformer::embed_backward(const Microbatch& batch, const at::Tensor& grad
   at::Tensor table = registry_.main_grad(embedding_);
   table.index_add_(0, batch.tokens.flatten(),
                    through.reshape({-1, table.size(1)}).to(table.scalar_type()));
-  registry_.gradient_added(embedding_, 1);
+  registry_.gradient_added({embedding_});
 }
 
 at::Tensor Transformer::final_norm(const at::Tensor& x) const {
-  return ops::rms_norm(x, registry_.weight(norm_), context_.config.norm_eps, context_.path);
+  return ops::rms_norm_forward(x, registry_.weight(norm_), context_.config.norm_eps, context_.path)
+      .y;
 }
 
 at::Tensor Transformer::forward(const Microbatch& batch, ForwardTape& tape) {
@@ -82,7 +76,7 @@ at::Tensor Transformer::forward(const Microbatch& batch, ForwardTape& tape) {
   tape.blocks.assign(blocks_.size(), {});
   at::Tensor x = embed(batch);
   for (std::size_t i = 0; i < blocks_.size(); ++i)
-    x = layer_forward(*blocks_[i], registry_, batch, x, recompute_, tape.blocks[i]);
+    x = layer_forward(*blocks_[i], batch, x, recompute_, tape.blocks[i]);
   auto normed =
       ops::rms_norm_forward(x, registry_.weight(norm_), context_.config.norm_eps, context_.path);
   tape.last = x;
@@ -94,10 +88,10 @@ void Transformer::backward(const Microbatch& batch, ForwardTape& tape, const at:
   const at::NoGradGuard no_grad;
   const auto norm =
       ops::rms_norm_backward(grad, tape.last, registry_.weight(norm_), tape.rstd, context_.path);
-  registry_.add_gradient(norm_, 1, norm.weight);
+  registry_.add_gradient({norm_}, norm.weight);
   at::Tensor x_grad = norm.x;
   for (std::size_t i = blocks_.size(); i-- > 0;)
-    x_grad = layer_backward(*blocks_[i], registry_, batch, tape.blocks[i], x_grad);
+    x_grad = layer_backward(*blocks_[i], batch, tape.blocks[i], x_grad);
   embed_backward(batch, x_grad);
   tape = {};
 }
@@ -105,7 +99,7 @@ void Transformer::backward(const Microbatch& batch, ForwardTape& tape, const at:
 at::Tensor Transformer::hidden(const Microbatch& batch) const {
   const at::NoGradGuard no_grad;
   at::Tensor x = embed(batch);
-  for (const auto& block : blocks_) x = block->forward(batch, x, weights_of(*block));
+  for (const auto& block : blocks_) x = block->forward(batch, x);
   return final_norm(x);
 }
 
@@ -119,7 +113,7 @@ at::Tensor Transformer::next_logits(const Microbatch& batch, KvCache& cache) {
   const at::NoGradGuard no_grad;
   at::Tensor x = embed(batch);
   for (const auto& block : blocks_) {
-    x = block->forward_cached(batch, x, weights_of(*block), cache);
+    x = block->forward_cached(batch, x, cache);
   }
   cache.length += batch.length();
   const at::Tensor last = final_norm(x.select(1, batch.length() - 1).contiguous());

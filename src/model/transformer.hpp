@@ -66,7 +66,6 @@ class Transformer {
   }
 
  private:
-  [[nodiscard]] std::vector<at::Tensor> weights_of(const Layer& layer) const;
   [[nodiscard]] at::Tensor embed(const Microbatch& batch) const;
   void embed_backward(const Microbatch& batch, const at::Tensor& grad);
   [[nodiscard]] at::Tensor final_norm(const at::Tensor& x) const;

@@ -14,7 +14,7 @@ at::Tensor CrossEntropy::forward(const Microbatch& batch, const at::Tensor& hidd
 }
 
 at::Tensor CrossEntropy::backward(ObjectiveTape& tape) {
-  registry_.add_gradient(head_, 1, tape.grad_head);
+  registry_.add_gradient({head_}, tape.grad_head);
   at::Tensor grad = std::move(tape.grad_hidden);
   tape = {};
   return grad;

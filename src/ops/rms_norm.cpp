@@ -1,7 +1,6 @@
 #include "ops/rms_norm.hpp"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include "core/error.hpp"
 #include "ops/fast.hpp"
@@ -92,46 +91,6 @@ RmsNormGrads fast_backward(Backward kernel, const at::Tensor& grad_y_in,
   return {std::move(grad_x), sums.total()};
 }
 
-using torch::autograd::AutogradContext;
-using torch::autograd::tensor_list;
-
-struct RmsNormFunction : torch::autograd::Function<RmsNormFunction> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
-                            double eps, bool fast) {
-    auto [y, rstd] = rms_norm_forward(x, weight, eps, fast ? Path::fast : Path::plain);
-    ctx->save_for_backward({x, weight, rstd});
-    ctx->saved_data["fast"] = fast;
-    return y;
-  }
-
-  static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
-    const auto saved = ctx->get_saved_variables();
-    const auto path = ctx->saved_data["fast"].toBool() ? Path::fast : Path::plain;
-    auto out = rms_norm_backward(grads[0], saved[0], saved[1], saved[2], path);
-    return {out.x, out.weight.to(saved[1].scalar_type()), {}, {}};
-  }
-};
-
-struct AddRmsNormFunction : torch::autograd::Function<AddRmsNormFunction> {
-  static tensor_list forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& residual,
-                             const at::Tensor& weight, double eps, bool fast) {
-    auto [sum, y, rstd] =
-        add_rms_norm_forward(x, residual, weight, eps, fast ? Path::fast : Path::plain);
-    ctx->save_for_backward({sum, weight, rstd});
-    ctx->saved_data["fast"] = fast;
-    ctx->set_materialize_grads(false);
-    return {sum, y};
-  }
-
-  static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
-    const auto saved = ctx->get_saved_variables();
-    if (!grads[1].defined()) return {grads[0], grads[0], {}, {}, {}};
-    const auto path = ctx->saved_data["fast"].toBool() ? Path::fast : Path::plain;
-    auto out = add_rms_norm_backward(grads[1], grads[0], saved[0], saved[1], saved[2], path);
-    return {out.x, out.x, out.weight.to(saved[1].scalar_type()), {}, {}};
-  }
-};
-
 }  // namespace
 
 RmsNormOutput rms_norm_forward(const at::Tensor& x, const at::Tensor& weight, double eps,
@@ -148,10 +107,6 @@ RmsNormOutput rms_norm_forward(const at::Tensor& x, const at::Tensor& weight, do
 RmsNormGrads rms_norm_backward(const at::Tensor& grad_y, const at::Tensor& x,
                                const at::Tensor& weight, const at::Tensor& rstd, Path path) {
   return add_rms_norm_backward(grad_y, {}, x, weight, rstd, path);
-}
-
-at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps, Path path) {
-  return RmsNormFunction::apply(x, weight, eps, path == Path::fast);
 }
 
 AddRmsNormOutput add_rms_norm_forward(const at::Tensor& x, const at::Tensor& residual,
@@ -177,12 +132,6 @@ RmsNormGrads add_rms_norm_backward(const at::Tensor& grad_y, const at::Tensor& g
   auto grads = plain_backward(grad_y, sum, weight, rstd);
   if (grad_sum.defined()) grads.x = grads.x + grad_sum;
   return grads;
-}
-
-SumAndNorm add_rms_norm(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,
-                        double eps, Path path) {
-  auto out = AddRmsNormFunction::apply(x, residual, weight, eps, path == Path::fast);
-  return {out[0], out[1]};
 }
 
 }  // namespace trireme::ops

@@ -7,9 +7,8 @@
 /// Computed in fp32 (fp64 for fp64) and rounded once, to x's dtype.
 ///   x       [.., D], any strides; weight [D], same dtype as x
 ///   rstd    [rows], fp32 or fp64: 1 / root mean square of every row, what backward needs
-/// Weight gradients of the explicit pairs are fp32 (fp64 for fp64); autograd rounds them to the
-/// weight's dtype. Throws Error(internal) if the shapes or dtypes do not fit. Source: Zhang and
-/// Sennrich, "Root mean square layer normalization", NeurIPS 2019.
+/// Weight gradients are fp32 (fp64 for fp64). Throws Error(internal) if the shapes or dtypes do not
+/// fit. Source: Zhang and Sennrich, "Root mean square layer normalization", NeurIPS 2019.
 namespace trireme::ops {
 
 struct RmsNormOutput {
@@ -28,10 +27,6 @@ RmsNormGrads rms_norm_backward(const at::Tensor& grad_y, const at::Tensor& x,
                                const at::Tensor& weight, const at::Tensor& rstd,
                                Path path = Path::fast);
 
-/// With autograd.
-at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps,
-                    Path path = Path::fast);
-
 /// The residual add before a norm, in the same pass: sum = x + residual (rounded
 /// to x's dtype), y = norm(sum).
 struct AddRmsNormOutput {
@@ -48,14 +43,5 @@ AddRmsNormOutput add_rms_norm_forward(const at::Tensor& x, const at::Tensor& res
 RmsNormGrads add_rms_norm_backward(const at::Tensor& grad_y, const at::Tensor& grad_sum,
                                    const at::Tensor& sum, const at::Tensor& weight,
                                    const at::Tensor& rstd, Path path = Path::fast);
-
-struct SumAndNorm {
-  at::Tensor sum;
-  at::Tensor y;
-};
-
-/// With autograd.
-SumAndNorm add_rms_norm(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,
-                        double eps, Path path = Path::fast);
 
 }  // namespace trireme::ops

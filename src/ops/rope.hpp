@@ -1,6 +1,5 @@
 #pragma once
 #include <ATen/core/Tensor.h>
-#include <c10/util/Optional.h>
 
 #include "ops/path.hpp"
 
@@ -49,10 +48,6 @@ QkNormRopeGrads qk_norm_rope_backward(const at::Tensor& grad_q, const at::Tensor
                                       const at::Tensor& q, const at::Tensor& k,
                                       const QkNormRope& setup, Path path = Path::fast);
 
-/// With autograd.
-QueryKey qk_norm_rope(const at::Tensor& q, const at::Tensor& k, const QkNormRope& setup,
-                      Path path = Path::fast);
-
 /// The same for a fused projection qkv [B, T, (H + 2 Hk) D], ordered queries, keys, values: one
 /// gradient buffer, no slicing. v is a view [B, Hk, T, D] of qkv.
 struct QueryKeyValue {
@@ -73,10 +68,5 @@ QueryKeyValue qkv_norm_rope_forward(const at::Tensor& qkv, std::int64_t num_head
 QkvGrads qkv_norm_rope_backward(const at::Tensor& grad_q, const at::Tensor& grad_k,
                                 const at::Tensor& grad_v, const at::Tensor& qkv,
                                 const QkNormRope& setup, Path path = Path::fast);
-
-/// With autograd.
-QueryKeyValue qkv_norm_rope(const at::Tensor& qkv, std::int64_t num_heads,
-                            std::int64_t num_kv_heads, const QkNormRope& setup,
-                            Path path = Path::fast);
 
 }  // namespace trireme::ops

@@ -67,11 +67,11 @@ void ParamRegistry::initialize(std::uint64_t seed) {
   refresh_weights();
 }
 
-at::Tensor ParamRegistry::view(const at::Tensor& flat, ParamId first, std::size_t count) const {
-  const Param& head = params_[first];
+at::Tensor ParamRegistry::view(const at::Tensor& flat, WeightRef ref) const {
+  const Param& head = params_[ref.first];
   std::vector<std::int64_t> shape = head.shard.extent;
   std::int64_t elements = head.count;
-  for (ParamId id = first + 1; id < first + count; ++id) {
+  for (ParamId id = ref.first + 1; id < ref.first + ref.count; ++id) {
     TRIREME_ASSERT(params_[id].spec.fuse_with_previous &&
                    params_[id].begin == head.begin + elements);
     shape[0] += params_[id].shard.extent[0];
@@ -93,14 +93,22 @@ void ParamRegistry::begin_update(int num_backwards) {
   for (ParamId id = size(); id-- > 0;) ready_(id);  // a rank without samples takes part with zeros
 }
 
-void ParamRegistry::add_gradient(ParamId first, std::size_t count, const at::Tensor& grad) {
+void ParamRegistry::add_gradient(WeightRef ref, const at::Tensor& grad) {
   const at::NoGradGuard no_grad;
-  view(grad_, first, count).add_(grad);
-  gradient_added(first, count);
+  view(grad_, ref).add_(grad);
+  gradient_added(ref);
 }
 
-void ParamRegistry::gradient_added(ParamId first, std::size_t count) {
-  for (ParamId id = first + count; id-- > first;) {
+void ParamRegistry::add_gradient_of_linear(WeightRef ref, const at::Tensor& x,
+                                           const at::Tensor& grad_y) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor inputs = x.reshape({-1, x.size(-1)});               // [rows, in]
+  const at::Tensor grad_rows = grad_y.reshape({-1, grad_y.size(-1)});  // [rows, out]
+  add_gradient(ref, grad_rows.t().mm(inputs));
+}
+
+void ParamRegistry::gradient_added(WeightRef ref) {
+  for (ParamId id = ref.first + ref.count; id-- > ref.first;) {
     Param& param = params_[id];
     ++param.uses_seen;
     TRIREME_ASSERT(param.uses_seen <= param.spec.uses * num_backwards_);

@@ -13,6 +13,13 @@ namespace trireme {
 
 using ParamId = std::size_t;
 
+/// `count` neighbouring parameters used as one matrix, their rows one below another (count 1: a
+/// parameter alone).
+struct WeightRef {
+  ParamId first = 0;
+  std::size_t count = 1;
+};
+
 /// Law of initial values; the value of an element depends on (seed, name, global flat index) only.
 struct InitLaw {
   enum class Kind { normal, ones } kind = Kind::normal;
@@ -61,20 +68,17 @@ class ParamRegistry {
   [[nodiscard]] at::Device device() const { return main_.device(); }
 
   /// Views with this rank's local shape.
-  [[nodiscard]] at::Tensor weight(ParamId id) const { return view(compute_, id, 1); }
+  [[nodiscard]] at::Tensor weight(ParamId id) const { return view(compute_, {id}); }
 
-  [[nodiscard]] at::Tensor main(ParamId id) const { return view(main_, id, 1); }
+  [[nodiscard]] at::Tensor main(ParamId id) const { return view(main_, {id}); }
 
-  [[nodiscard]] at::Tensor main_grad(ParamId id) const { return view(grad_, id, 1); }
+  [[nodiscard]] at::Tensor main_grad(ParamId id) const { return view(grad_, {id}); }
 
-  /// `count` parameters from `first` on, fused: one matrix with their rows one after another.
-  [[nodiscard]] at::Tensor fused_weight(ParamId first, std::size_t count) const {
-    return view(compute_, first, count);
-  }
+  [[nodiscard]] at::Tensor weight(WeightRef ref) const { return view(compute_, ref); }
 
   /// A tensor like main(id) inside a flat buffer of flat_size() elements (optimizer state).
   [[nodiscard]] at::Tensor view_of(const at::Tensor& flat, ParamId id) const {
-    return view(flat, id, 1);
+    return view(flat, {id});
   }
 
   [[nodiscard]] std::int64_t flat_size() const { return flat_size_; }
@@ -94,11 +98,13 @@ class ParamRegistry {
 
   /// Starts an update of `num_backwards` backward passes: gradients to zero, use counts to zero.
   void begin_update(int num_backwards);
-  /// Adds a gradient of `count` fused parameters, then fires the ready event of
-  /// each that has all its uses.
-  void add_gradient(ParamId first, std::size_t count, const at::Tensor& grad);
+  /// Adds a gradient, W's shape, to the main gradient, then fires the ready event of each parameter
+  /// that has all its uses.
+  void add_gradient(WeightRef ref, const at::Tensor& grad);
+  /// The same for W of y = x W^T: x [.., in], grad_y [.., out].
+  void add_gradient_of_linear(WeightRef ref, const at::Tensor& x, const at::Tensor& grad_y);
   /// As add_gradient, for a gradient that the caller has already added into main_grad.
-  void gradient_added(ParamId first, std::size_t count);
+  void gradient_added(WeightRef ref);
 
   /// Called with every parameter whose gradient of this update is complete, in backward order.
   void on_ready(std::function<void(ParamId)> callback) { ready_ = std::move(callback); }
@@ -112,7 +118,7 @@ class ParamRegistry {
     int uses_seen = 0;
   };
 
-  [[nodiscard]] at::Tensor view(const at::Tensor& flat, ParamId first, std::size_t count) const;
+  [[nodiscard]] at::Tensor view(const at::Tensor& flat, WeightRef ref) const;
 
   std::vector<Param> params_;
   std::int64_t flat_size_ = 0;

@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -21,10 +22,12 @@
 #include "ops/gated_activation.hpp"
 #include "ops/rms_norm.hpp"
 #include "ops/rope.hpp"
+#include "support/ops_autograd.hpp"
 
 namespace {
 
 using namespace trireme::ops;
+using namespace trireme::ops::testing;
 using Tensors = std::vector<at::Tensor>;
 
 constexpr std::int64_t B = 4;
@@ -229,7 +232,7 @@ void bench_row_ops(const Fixture& f) {
          time_op({x, r, w},
                  [&] {
                    auto out = add_rms_norm(x, r, w, kEps);
-                   return Tensors{out.sum, out.y};
+                   return Tensors{out.first, out.second};
                  }),
          time_op({x32, r, w32}, [&] {
            const auto sum = x32 + r;

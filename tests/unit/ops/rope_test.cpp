@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/error.hpp"
+#include "support/ops_autograd.hpp"
 #include "unit/ops/support.hpp"
 
 namespace trireme::ops::testing {

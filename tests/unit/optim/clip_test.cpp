@@ -20,8 +20,8 @@ TEST(Clip, NormIsThatOfAllGradients) {
       registry.begin_update(1);
       const at::Tensor a = at::linspace(-1, 2, 37, dtype);
       const at::Tensor b = at::linspace(3, -4, 55, dtype).view({5, 11});
-      registry.add_gradient(0, 1, a);
-      registry.add_gradient(1, 1, b);
+      registry.add_gradient({0, 1}, a);
+      registry.add_gradient({1, 1}, b);
 
       const double norm = global_norm(grad_squares(registry));
 

@@ -29,7 +29,7 @@ TEST(GradBuckets, SumsOverRanksWhateverTheBucketSize) {
         registry.begin_update(1);
         for (ParamId id = 5; id-- > 0;)
           registry.add_gradient(
-              id, 1,
+              {id},
               at::full({64}, static_cast<double>(id + 10 * static_cast<ParamId>(world.rank()))));
         buckets.finish();
 
@@ -66,7 +66,7 @@ TEST(GradBuckets, LeavesInOrderAndBeforeTheLastGradientIsReady) {
     buckets.begin();
     registry.begin_update(1);
     for (const ParamId id : {ParamId{2}, ParamId{3}, ParamId{1}, ParamId{0}})
-      registry.add_gradient(id, 1, at::ones({64}));
+      registry.add_gradient({id, 1}, at::ones({64}));
     buckets.finish();
 
     const std::vector<CommRecord> records = mesh.group(Axis::data).recent();

@@ -27,7 +27,7 @@ TEST(ParamRegistry, FusedWeightsAreOneViewOfTheSameStorage) {
     f.registry.allocate(f.mesh, {at::kFloat, at::kFloat}, at::kCPU);
     f.registry.initialize(1);
 
-    const at::Tensor fused = f.registry.fused_weight(1, 2);
+    const at::Tensor fused = f.registry.weight(WeightRef{1, 2});
 
     EXPECT_EQ(fused.sizes(), (at::IntArrayRef{6, 3}));
     EXPECT_TRUE(fused.narrow(0, 4, 2).equal(f.registry.weight(2)));
@@ -76,14 +76,14 @@ TEST(ParamRegistry, FiresReadyOnceAllUsesOfAllBackwardsAreIn) {
     f.registry.on_ready([&](ParamId id) { ready.push_back(id); });
     f.registry.begin_update(2);
 
-    f.registry.add_gradient(0, 1, at::ones({5, 3}));  // head, first micro-batch
-    f.registry.add_gradient(1, 2, at::ones({6, 3}));
-    f.registry.add_gradient(0, 1, at::ones({5, 3}));  // embedding, first micro-batch
+    f.registry.add_gradient({0, 1}, at::ones({5, 3}));  // head, first micro-batch
+    f.registry.add_gradient({1, 2}, at::ones({6, 3}));
+    f.registry.add_gradient({0, 1}, at::ones({5, 3}));  // embedding, first micro-batch
     EXPECT_TRUE(ready.empty());
-    f.registry.add_gradient(1, 2, at::ones({6, 3}, at::kBFloat16));
+    f.registry.add_gradient({1, 2}, at::ones({6, 3}, at::kBFloat16));
     EXPECT_EQ(ready, (std::vector<ParamId>{2, 1}));
-    f.registry.add_gradient(0, 1, at::ones({5, 3}));
-    f.registry.add_gradient(0, 1, at::ones({5, 3}));
+    f.registry.add_gradient({0, 1}, at::ones({5, 3}));
+    f.registry.add_gradient({0, 1}, at::ones({5, 3}));
 
     EXPECT_EQ(ready, (std::vector<ParamId>{2, 1, 0}));
     EXPECT_TRUE(f.registry.main_grad(0).equal(at::full({5, 3}, 4.0F)));

@@ -1,7 +1,7 @@
 #include "parallel/torch_errors.hpp"
 
-#include <gtest/gtest.h>
 #include <ATen/ATen.h>
+#include <gtest/gtest.h>
 
 namespace trireme {
 namespace {

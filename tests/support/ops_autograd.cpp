@@ -1,17 +1,52 @@
+#include "support/ops_autograd.hpp"
+
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <optional>
 
-#include "ops/rope.hpp"
-
-/// The autograd forms of rope.hpp: what backward needs is saved, the arithmetic
-/// is that of the explicit pairs.
-namespace trireme::ops {
+namespace trireme::ops::testing {
 namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
+
+struct RmsNormFunction : torch::autograd::Function<RmsNormFunction> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
+                            double eps, bool fast) {
+    auto [y, rstd] = rms_norm_forward(x, weight, eps, fast ? Path::fast : Path::plain);
+    ctx->save_for_backward({x, weight, rstd});
+    ctx->saved_data["fast"] = fast;
+    return y;
+  }
+
+  static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
+    const auto saved = ctx->get_saved_variables();
+    const auto path = ctx->saved_data["fast"].toBool() ? Path::fast : Path::plain;
+    auto out = rms_norm_backward(grads[0], saved[0], saved[1], saved[2], path);
+    return {out.x, out.weight.to(saved[1].scalar_type()), {}, {}};
+  }
+};
+
+struct AddRmsNormFunction : torch::autograd::Function<AddRmsNormFunction> {
+  static tensor_list forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& residual,
+                             const at::Tensor& weight, double eps, bool fast) {
+    auto [sum, y, rstd] =
+        add_rms_norm_forward(x, residual, weight, eps, fast ? Path::fast : Path::plain);
+    ctx->save_for_backward({sum, weight, rstd});
+    ctx->saved_data["fast"] = fast;
+    ctx->set_materialize_grads(false);
+    return {sum, y};
+  }
+
+  static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
+    const auto saved = ctx->get_saved_variables();
+    if (!grads[1].defined()) return {grads[0], grads[0], {}, {}, {}};
+    const auto path = ctx->saved_data["fast"].toBool() ? Path::fast : Path::plain;
+    auto out = add_rms_norm_backward(grads[1], grads[0], saved[0], saved[1], saved[2], path);
+    return {out.x, out.x, out.weight.to(saved[1].scalar_type()), {}, {}};
+  }
+};
 
 void save_setup(AutogradContext* ctx, const QkNormRope& setup, bool fast, tensor_list inputs) {
   inputs.insert(inputs.end(), {setup.q_weight, setup.k_weight, setup.tables.cos, setup.tables.sin,
@@ -91,6 +126,16 @@ struct QkvNormRopeFunction : torch::autograd::Function<QkvNormRopeFunction> {
 
 }  // namespace
 
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps, Path path) {
+  return RmsNormFunction::apply(x, weight, eps, path == Path::fast);
+}
+
+std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Tensor& residual,
+                                               const at::Tensor& weight, double eps, Path path) {
+  auto out = AddRmsNormFunction::apply(x, residual, weight, eps, path == Path::fast);
+  return {out[0], out[1]};
+}
+
 QueryKey qk_norm_rope(const at::Tensor& q, const at::Tensor& k, const QkNormRope& setup,
                       Path path) {
   auto out = QkNormRopeFunction::apply(q, k, given(setup.q_weight), given(setup.k_weight), setup,
@@ -105,4 +150,4 @@ QueryKeyValue qkv_norm_rope(const at::Tensor& qkv, std::int64_t num_heads,
   return {out[0], out[1], out[2]};
 }
 
-}  // namespace trireme::ops
+}  // namespace trireme::ops::testing

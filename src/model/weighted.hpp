@@ -1,0 +1,46 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+
+#include "ops/path.hpp"
+#include "ops/rope.hpp"
+#include "parallel/param_registry.hpp"
+
+/// The operations of a layer that have weights: the seam between layers and the registry.
+///
+/// Each asks the registry for its weight when it runs, and again in backward: autograd keeps
+/// activations alone, so a weight may be gathered for each use and its memory given to another in
+/// between. In backward each gives what its weight's gradient is made of to the registry at once,
+/// while the rest of the layer is still to come.
+namespace trireme::weighted {
+
+/// x [.., in] -> x W^T [.., out]; W [out, in], fused parameters one below another.
+at::Tensor linear(const at::Tensor& x, ParamRegistry& registry, WeightRef weight);
+
+/// ops::rms_norm_forward over a registry weight [D].
+at::Tensor rms_norm(const at::Tensor& x, ParamRegistry& registry, WeightRef weight, double eps,
+                    ops::Path path);
+
+struct SumAndNorm {
+  at::Tensor sum;
+  at::Tensor y;
+};
+
+/// ops::add_rms_norm_forward over a registry weight [D].
+SumAndNorm add_rms_norm(const at::Tensor& x, const at::Tensor& residual, ParamRegistry& registry,
+                        WeightRef weight, double eps, ops::Path path);
+
+/// The norms' weights of queries and keys [D]; no norm: no weights.
+struct QkNormWeights {
+  std::optional<WeightRef> query{};
+  std::optional<WeightRef> key{};
+};
+
+/// ops::qkv_norm_rope_forward; the weights of `setup` are left empty.
+ops::QueryKeyValue qkv_norm_rope(const at::Tensor& qkv, std::int64_t num_heads,
+                                 std::int64_t num_kv_heads, ParamRegistry& registry,
+                                 const QkNormWeights& weights, const ops::QkNormRope& setup,
+                                 ops::Path path);
+
+}  // namespace trireme::weighted
