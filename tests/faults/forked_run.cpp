@@ -95,7 +95,26 @@ int rank_main(const ForkedRun& run, int rank, std::vector<Fd> row) {
   ::_exit(rank_main(run, rank, mesh.take(rank)));  // no destructors of the test's own
 }
 
+void prepare(const std::filesystem::path& folder, const std::string& arguments) {
+  const std::string log = (folder / "prepare.log").string();
+  const std::string command = TRIREME_DATA_PROGRAM " " + arguments + " > " + log + " 2>&1";
+  if (std::system(command.c_str()) != 0)
+    fail(ErrorKind::internal, "{}\n{}", command, read_file(log));
+}
+
 }  // namespace
+
+std::filesystem::path make_set(const std::filesystem::path& folder) {
+  std::filesystem::create_directories(folder);
+  const std::string corpus = (folder / "corpus.jsonl").string();
+  const std::string tokenizer = (folder / "tokenizer").string();
+  const std::string set = (folder / "set").string();
+  prepare(folder, "synth --documents 300 --seed 5 --output " + corpus);
+  prepare(folder, "tokenizer train --vocab-size 400 --input " + corpus + " --output " + tokenizer);
+  prepare(folder, "pack --kind pretrain --seq-len 32 --tokenizer " + tokenizer + " --input " +
+                      corpus + " --output " + set);
+  return set;
+}
 
 void prepare_forks() {
   at::set_num_threads(1);

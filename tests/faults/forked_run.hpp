@@ -31,6 +31,9 @@ struct RanksEnd {
   std::string log;
 };
 
+/// A small token set in `folder`, packed for 32 tokens by the program itself; its path.
+std::filesystem::path make_set(const std::filesystem::path& folder);
+
 /// Call once before the first run, on a process without threads: what all ranks inherit.
 void prepare_forks();
 

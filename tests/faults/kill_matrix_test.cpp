@@ -119,20 +119,8 @@ class KillMatrix : public ::testing::Test {
     const fs::path shared = "/dev/shm";  // kill -9 loses no page: a disk would only be slower
     const fs::path base = ::access(shared.c_str(), W_OK) == 0 ? shared : fs::temp_directory_path();
     root_ = base / formatted("trireme_kills.{}", ::getpid());
-    fs::create_directories(root_);
-    const std::string corpus = (root_ / "corpus.jsonl").string();
-    const std::string tokenizer = (root_ / "tokenizer").string();
-    prepare("synth --documents 300 --seed 5 --output " + corpus);
-    prepare("tokenizer train --vocab-size 400 --input " + corpus + " --output " + tokenizer);
-    prepare("pack --kind pretrain --seq-len 32 --tokenizer " + tokenizer + " --input " + corpus +
-            " --output " + (root_ / "set").string());
+    make_set(root_);
     prepare_forks();
-  }
-
-  static void prepare(const std::string& arguments) {
-    const std::string log = (root_ / "prepare.log").string();
-    const std::string command = TRIREME_DATA_PROGRAM " " + arguments + " > " + log + " 2>&1";
-    ASSERT_EQ(std::system(command.c_str()), 0) << command << "\n" << read_file(log);
   }
 
   static void TearDownTestSuite() { fs::remove_all(root_); }
