@@ -19,7 +19,8 @@ GenerateCommand::GenerateCommand(CommandLine& line) {
       .option("--prompt", &prompt_, "TEXT",
               "text to continue; special tokens in it count; -: standard input, without its last "
               "line end")
-      .option("--prompts", &prompts_file_, "FILE", "or: one {\"prompt\": \"...\"} a line")
+      .option("--prompts", &prompts_file_, "FILE",
+              "or: one {\"prompt\": \"...\"} a line; -: standard input")
       .flag("--json", json_, "a line {\"index\", \"text\", \"ids\"} for each prompt")
       .option("--max-tokens", &options_.max_tokens, "N", "most new tokens")
       .option("--temperature", &options_.sampling.temperature, "X",
@@ -40,7 +41,8 @@ GenerateCommand::GenerateCommand(CommandLine& line) {
 
 std::vector<Prompt> GenerateCommand::prompts() const {
   if (prompt_.empty() == prompts_file_.empty())
-    fail(ErrorKind::usage, "give either --prompt TEXT (-: standard input) or --prompts FILE");
+    fail(ErrorKind::usage, "give either --prompt TEXT or --prompts FILE (-: standard input)");
+  if (prompts_file_ == "-") return read_prompts(stdin);
   if (!prompts_file_.empty()) return read_prompts(prompts_file_);
   if (prompt_.size() > 1) {
     fail(

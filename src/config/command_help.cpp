@@ -62,6 +62,16 @@ std::string CommandHelp::overview(const std::string& help,
       program_, help, program_, list("", commands), program_, program_);
 }
 
+std::string CommandHelp::of_help() const {
+  return formatted(
+             "{} help - how the program, a group or a command is used\n\n"
+             "usage: {} help [COMMAND]\n\n",
+             program_, program_) +
+         two_columns({{formatted("{} help", program_), "all commands"},
+                      {formatted("{} help COMMAND", program_), "as COMMAND --help"},
+                      {"COMMAND --help-all", "explains every key of a command that has some"}});
+}
+
 std::string CommandHelp::group(const GroupSpec& group,
                                const std::vector<CommandSpec>& commands) const {
   const std::string name = formatted("{} {}", program_, group.name);

@@ -16,6 +16,8 @@ class CommandHelp {
   /// The program's page: all commands, one a line.
   [[nodiscard]] std::string overview(const std::string& help,
                                      const std::vector<CommandSpec>& commands) const;
+  /// The page of `help` itself.
+  [[nodiscard]] std::string of_help() const;
   /// The page of commands of two words that begin with the group's name.
   [[nodiscard]] std::string group(const GroupSpec& group,
                                   const std::vector<CommandSpec>& commands) const;

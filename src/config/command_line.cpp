@@ -77,6 +77,16 @@ std::string near_command(const std::vector<CommandSpec>& commands, const std::st
        help.list(in_group ? arguments[0] : "", commands), name);
 }
 
+/// `help WORDS` shows one page: words after a command would be passed over in silence.
+void check_help_words(const std::string& program, const std::vector<CommandSpec>& commands,
+                      Words words) {
+  const CommandSpec* command = choose(commands, words);
+  const auto extra = std::find_if_not(words.begin(), words.end(), is_help);
+  if (command == nullptr || extra == words.end()) return;
+  fail(ErrorKind::usage, "unexpected argument '{}' after '{} help {}'\nsee: {} help {}", *extra,
+       program, command->name, program, command->name);
+}
+
 /// What the command's keys or settings are in; null if it has none.
 ConfigSet* set_of(const CommandSpec& command) {
   return command.config != nullptr ? command.config : command.settings.get();
@@ -181,6 +191,12 @@ std::function<int()> CommandLine::parse(int argc, const char* const* argv) const
   const std::vector<CommandSpec> specs = this->specs();
   if (!arguments.empty() && arguments[0] == "help") {  // `help WORDS` is `WORDS --help`
     arguments.erase(arguments.begin());
+    if (!arguments.empty() && arguments[0] == "help") {
+      if (arguments.size() == 1) return printed(help.of_help());
+      fail(ErrorKind::usage, "unexpected argument '{}' after '{} help help'\nsee: {} help help",
+           arguments[1], program_, program_);
+    }
+    check_help_words(program_, specs, arguments);
     arguments.emplace_back("--help");
   }
   if (!arguments.empty() && is_help(arguments[0])) return printed(help.overview(help_, specs));

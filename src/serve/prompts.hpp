@@ -16,6 +16,8 @@ struct Prompt {
 /// blank lines are skipped. Throws Error(data) with file and line for anything else, and for a file
 /// without a prompt.
 std::vector<Prompt> read_prompts(const std::filesystem::path& file);
+/// The same of a stream to its end; `where` is then "standard input:3".
+std::vector<Prompt> read_prompts(std::FILE* stream);
 
 /// All of a stream of at most `max_bytes` but its last line end, which `echo` puts there. Throws
 /// Error(data) if it is larger.

@@ -161,6 +161,9 @@ TEST_F(Commands, GenerateTakesPromptsFromOptionStandardInputAndFile) {
   EXPECT_NE(generate({"--prompts", file}).out.find("==> " + file + ":3 <==\n" + plain.out),
             std::string::npos);
 
+  EXPECT_EQ(generate({"--prompts", "-", "--json"}, read_file(file)).out, all.out);
+  expect_refused(generate({"--prompts", "-"}, "{}"), 3, {"standard input:1", "prompt"});
+
   expect_refused(generate({"--prompts", path("bad.jsonl").string()}), 3, {"bad.jsonl:2", "prompt"});
   expect_refused(generate({"--prompts", path("long.jsonl").string()}), 3,
                  {"long.jsonl:1", "max_seq_len"});

@@ -288,6 +288,24 @@ TEST(CommandLine, HelpTakesACommandInFrontOfItToo) {
                   .starts_with("unknown command 'pretrian'; did you mean 'pretrain'?"));
 }
 
+TEST(CommandLine, HelpHasAPageAndTakesNoMoreThanOneCommand) {
+  EXPECT_TRUE(Program()
+                  .output({"help", "help"})
+                  .starts_with("trireme help - how the program, a group or a command is used\n\n"
+                               "usage: trireme help [COMMAND]\n"));
+  EXPECT_EQ(Program().output({"help", "pretrain", "--help-all"}),
+            Program().output({"pretrain", "--help-all"}));
+  for (const std::vector<const char*>& words :
+       std::vector<std::vector<const char*>>{{"help", "pretrain", "extra"},
+                                             {"help", "checkpoint", "list", "extra", "more"},
+                                             {"help", "help", "extra"}})
+    EXPECT_TRUE(Program().error(words).starts_with("unexpected argument 'extra' after"))
+        << Program().error(words);
+  EXPECT_TRUE(Program()
+                  .error({"help", "checkpoint", "extra"})
+                  .starts_with("unknown command 'checkpoint extra'"));
+}
+
 TEST(CommandLine, ACommandOfOneRankRefusesMoreAndSaysWhatToType) {
   const auto refusal = [](std::vector<const char*> arguments, int ranks) {
     arguments.insert(arguments.begin(), "/opt/bin/trireme");
