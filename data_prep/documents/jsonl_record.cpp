@@ -58,6 +58,7 @@ std::optional<LineProblem> TextFieldReader::Parser::find(const char* json, std::
     }
   }
   if (!found) return LineProblem{formatted("no field '{}'", field)};
+  if (value.is_null()) return LineProblem{formatted("field '{}' is null", field)};
   if (value.get(text) != simdjson::SUCCESS || (quoted && text.starts_with(kOddNumber)))
     return LineProblem{formatted("field '{}' is not a text", field)};
   // Some versions let a lone low surrogate through.

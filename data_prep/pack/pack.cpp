@@ -251,14 +251,13 @@ class Packer {
   [[noreturn]] void refuse_empty_set() const {
     for (std::size_t i = 0; i < units_.size(); ++i)
       std::filesystem::remove(folder_.path() / schema::shard_name(i));
-    std::string why;
-    for (const Loss& loss : find_losses(manifest_))
-      why.append(why.empty() ? ": " : "; ").append(loss.text);
+    const std::string first = files_.front().path.string();
+    const std::string inputs =
+        files_.size() == 1 ? first : formatted("{} inputs ({}, ...)", files_.size(), first);
     const bool two_texts = manifest_.kind == schema::kKindSft && rules_.fields.empty() &&
                            manifest_.counts.bad_lines != 0;
     fail(
-        ErrorKind::data, "no document in the inputs{}{}",
-        why.empty() ? ": there is no line in them" : why,
+        ErrorKind::data, "{}{}", why_nothing(inputs, manifest_),
         two_texts ? "; if a record is two texts, name their fields: --fields QUESTION,ANSWER" : "");
   }
 

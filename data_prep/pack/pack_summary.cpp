@@ -18,7 +18,13 @@ class Losses {
         at_length_(formatted("--seq-len {}", manifest.seq_len)) {}
 
   std::vector<Loss> find() {
-    add_bad_lines();
+    if (counts_.bad_lines != 0) {
+      const bool all = manifest_.bad.size() == counts_.bad_lines;
+      add(log::Level::warn,
+          formatted("{}{} left out{}{} in manifest.json; --max-bad 0 refuses them)", bad_lines(),
+                    counts_.bad_lines == 1 ? " was" : " were", first_bad(),
+                    all ? " (all" : formatted(" (the first {}", manifest_.bad.size())));
+    }
     add_dropped();
     add_cut();
     if (counts_.replaced_chars != 0) {
@@ -28,6 +34,14 @@ class Losses {
               counts_.replaced_chars));
     }
     return std::move(losses_);
+  }
+
+  /// "3 bad lines; the first (FILE:BYTE): ...", and what was dropped.
+  std::string found_only() {
+    std::string text = counts_.bad_lines == 0 ? "" : bad_lines() + first_bad();
+    add_dropped();
+    for (const Loss& loss : losses_) text += cat(text.empty() ? "" : "; ", loss.text);
+    return text;
   }
 
  private:
@@ -43,16 +57,14 @@ class Losses {
     return formatted("{} of {}{}", count, counts_.documents + counts_.dropped, noun);
   }
 
-  void add_bad_lines() {
-    if (counts_.bad_lines == 0) return;
-    const std::string first = manifest_.bad.empty()
-                                  ? ""
-                                  : formatted("; the first (FILE:BYTE): {}", manifest_.bad.front());
-    const bool all = manifest_.bad.size() == counts_.bad_lines;
-    add(log::Level::warn,
-        formatted("{}{} left out{}{} in manifest.json; --max-bad 0 refuses them)",
-                  counts_.bad_lines, counts_.bad_lines == 1 ? " bad line was" : " bad lines were",
-                  first, all ? " (all" : formatted(" (the first {}", manifest_.bad.size())));
+  [[nodiscard]] std::string bad_lines() const {
+    return formatted("{}{}", counts_.bad_lines,
+                     counts_.bad_lines == 1 ? " bad line" : " bad lines");
+  }
+
+  [[nodiscard]] std::string first_bad() const {
+    return manifest_.bad.empty() ? ""
+                                 : formatted("; the first (FILE:BYTE): {}", manifest_.bad.front());
   }
 
   void add_dropped() {
@@ -93,6 +105,11 @@ class Losses {
 
 std::vector<Loss> find_losses(const Manifest& manifest) {
   return Losses(manifest).find();
+}
+
+std::string why_nothing(const std::string& inputs, const Manifest& manifest) {
+  const std::string found = Losses(manifest).found_only();
+  return formatted("no document in {}: {}", inputs, found.empty() ? "no record was found" : found);
 }
 
 }  // namespace trireme

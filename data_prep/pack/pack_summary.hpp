@@ -16,4 +16,8 @@ struct Loss {
 /// What a set that is made lacks of its inputs, or holds changed. Empty if they are in it whole.
 std::vector<Loss> find_losses(const Manifest& manifest);
 
+/// Why `inputs` gave no document, for the refusal of a set that is not made: what was found in
+/// them, with the first bad line.
+std::string why_nothing(const std::string& inputs, const Manifest& manifest);
+
 }  // namespace trireme

@@ -1,6 +1,9 @@
 #include "data/order/plan.hpp"
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <set>
 
@@ -173,10 +176,91 @@ class Parser {
   bool colon_ = false;
 };
 
+/// One set, or a file that says more; else the value says it itself.
+bool names_place(const std::string& value) {
+  std::error_code ignored;
+  return value.find_first_of(" \t\n\"") == std::string::npos || fs::exists(value, ignored);
+}
+
+/// Plain, but for "..": behind a link it is not what the text before it says.
+std::string absolute_path(const std::string& path) {
+  const fs::path whole = fs::absolute(path);
+  if (std::find(whole.begin(), whole.end(), "..") != whole.end()) return whole.string();
+  std::string text = whole.lexically_normal().string();
+  if (text.size() > 1 && text.ends_with('/')) text.pop_back();
+  return text;
+}
+
+std::string plan_text(const std::vector<PlanPhase>& phases) {
+  std::string text;
+  for (const PlanPhase& phase : phases) {
+    if (phase.first_step > 1) text += formatted("; from {}", phase.first_step);
+    if (phase.seq_len > 0) text += formatted("{}at {}", text.empty() ? "" : " ", phase.seq_len);
+    if (!text.empty()) text += ": ";
+    const char* separator = "";
+    for (const PlanSource& source : phase.sources) {
+      const bool weighted = phase.sources.size() > 1 || source.weight != 1;
+      for (const std::string& folder : source.folders) {
+        const bool quoted = folder.find_first_of(" \t\r\n;#") != std::string::npos;
+        text += cat(separator, weighted ? number_text(source.weight) + " " : "", quoted ? "\"" : "",
+                    folder, quoted ? "\"" : "");
+        separator = " + ";
+      }
+    }
+  }
+  return text;
+}
+
+std::string first_bytes(const fs::path& file) {
+  std::array<char, 4096> bytes{};
+  std::ifstream in(file, std::ios::binary);
+  in.read(bytes.data(), bytes.size());
+  return {bytes.data(), static_cast<std::size_t>(in.gcount())};
+}
+
+[[noreturn]] void fail_texts(const std::string& path, std::string_view name) {
+  fail(
+      ErrorKind::usage,
+      "{} = {} is text, a token set is needed: run `trireme-data pack --kind pretrain --tokenizer DIR --input {} --seq-len 1024 --output SET` first, then give SET",
+      name, path, path);
+}
+
+/// A file that is named in place of a set holds a plan: neither records nor what is no text at all.
+void check_may_be_plan(const std::string& file, std::string_view name) {
+  const std::string begin = first_bytes(file);
+  const bool is_text = std::none_of(begin.begin(), begin.end(), [](unsigned char c) {
+    return (c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7f;
+  });
+  if (!is_text) {
+    fail(
+        ErrorKind::data,
+        "{} = {} is neither a token set (a folder that `trireme-data pack` wrote) nor a text that names sets",
+        name, file);
+  }
+  const std::size_t first = begin.find_first_not_of(" \t\r\n");
+  if (first != std::string::npos && (begin[first] == '{' || begin[first] == '['))
+    fail_texts(file, name);
+}
+
 }  // namespace
 
 std::vector<PlanPhase> parse_plan(std::string_view text, std::string_view name) {
   return Parser(text, name).parse();
+}
+
+std::string absolute_plan(const std::string& value) {
+  if (value.empty()) return value;
+  if (names_place(value)) return absolute_path(value);
+  try {
+    std::vector<PlanPhase> phases = parse_plan(value, "");
+    for (PlanPhase& phase : phases) {
+      for (PlanSource& source : phase.sources)
+        for (std::string& folder : source.folders) folder = absolute_path(folder);
+    }
+    return plan_text(phases);
+  } catch (const Error&) {
+    return value;
+  }
 }
 
 void refuse_texts(const std::string& path, std::string_view name) {
@@ -192,20 +276,15 @@ void refuse_texts(const std::string& path, std::string_view name) {
          it.increment(ignored))
       texts = texts || is_text(it->path());
   }
-  if (!texts) return;
-  fail(
-      ErrorKind::usage,
-      "{} = {} is text, a token set is needed: run `trireme-data pack --kind pretrain --tokenizer DIR --input {} --seq-len 1024 --output SET` first, then give SET",
-      name, path, path);
+  if (texts) fail_texts(path, name);
 }
 
 std::vector<PlanPhase> read_plan(const std::string& value, std::string_view name) {
   refuse_texts(value, name);
-  const bool one_word = value.find_first_of(" \t\n\"") == std::string::npos;
   std::error_code ignored;
   const bool is_file = fs::is_regular_file(value, ignored);
-  if (!is_file && (one_word || fs::is_directory(value, ignored)))
-    return {PlanPhase{1, 0, {PlanSource{1, {value}}}}};
+  if (is_file) check_may_be_plan(value, name);
+  if (!is_file && names_place(value)) return {PlanPhase{1, 0, {PlanSource{1, {value}}}}};
   std::vector<PlanPhase> phases =
       is_file ? parse_plan(read_file(value, std::size_t{1} << 20), value) : parse_plan(value, name);
   for (const PlanPhase& phase : phases) {

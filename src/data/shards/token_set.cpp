@@ -8,21 +8,50 @@
 
 namespace trireme {
 
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A folder or file without a manifest: what it is, and what to do.
+[[noreturn]] void fail_no_set(const fs::path& place) {
+  std::error_code code;
+  if (!fs::exists(place, code)) {
+    fail(ErrorKind::data, "there is no token set {}{}", place.string(),
+         place.is_relative() ? formatted(" in {}", fs::current_path().string()) : "");
+  }
+  if (!fs::is_directory(place, code)) {
+    const fs::path parent = place.parent_path();
+    fail(ErrorKind::data, "{} is a file, a token set is a folder that `trireme-data pack` wrote{}",
+         place.string(),
+         fs::exists(parent / schema::kManifest, code) ? formatted(": give {}", parent.string())
+                                                      : "");
+  }
+  bool begun = false;
+  for (fs::directory_iterator it(place, code), end; !code && it != end; it.increment(code)) {
+    const std::string name = it->path().filename().string();
+    begun = begun || name == schema::kTokenizerFolder ||
+            name.starts_with(schema::kTemporaryPrefix) || name.starts_with("shard-");
+  }
+  if (begun) {
+    fail(
+        ErrorKind::data,
+        "{} is not a finished token set, it has no {}: run the same `trireme-data pack` again, which goes on where it stopped",
+        place.string(), schema::kManifest);
+  }
+  fail(
+      ErrorKind::data,
+      "{} holds no token set, it has no {}: make one of a corpus with `trireme-data pack --input FILE --output SET`",
+      place.string(), schema::kManifest);
+}
+
+}  // namespace
+
 TokenSet TokenSet::open(const std::filesystem::path& folder, const TokenSetOptions& options) {
   TokenSet set;
   set.folder_ = folder;
   set.options_ = options;
   const std::filesystem::path path = folder / schema::kManifest;
-  if (!std::filesystem::exists(folder)) {
-    fail(ErrorKind::data, "there is no token set {}{}", folder.string(),
-         folder.is_relative() ? formatted(" in {}", std::filesystem::current_path().string()) : "");
-  }
-  if (!std::filesystem::exists(path)) {
-    fail(
-        ErrorKind::data,
-        "{} is not a finished token set: it has no {} (run `trireme-data pack`; the same command again goes on where it stopped)",
-        folder.string(), schema::kManifest);
-  }
+  if (!std::filesystem::exists(path)) fail_no_set(folder);
   set.manifest_ = Manifest::from_text(read_file(path), path);
   set.live_ = std::make_unique<Live>();
   set.live_->shards.resize(set.manifest_.shards.size());

@@ -44,6 +44,12 @@ std::optional<element> find_value(const object& parent, std::string_view key) {
   return found && found->is_null() ? std::nullopt : found;
 }
 
+/// Of one that find_value does not find.
+[[noreturn]] void refuse_missing(const object& parent, std::string_view key) {
+  if (find(parent, key)) refuse("field '", key, "' is null");
+  refuse("no field '", key, "'");
+}
+
 Conversation question_and_answer(std::string_view question, std::string_view answer) {
   Conversation conversation;
   conversation.messages.resize(2);
@@ -299,21 +305,24 @@ Conversation ChatReader::Impl::read_messages(const object& root, const element& 
 
 std::string_view ChatReader::Impl::text_field(const object& root, const std::string& name) const {
   const auto value = find_value(root, name);
-  if (!value) refuse("no field '", name, "'");
+  if (!value) refuse_missing(root, name);
   return text_of(*value, formatted("field '{}'", name), "");
 }
 
 /// trl's older form: a prompt and two answers, all texts.
 Conversation ChatReader::Impl::read_texts(const object& root, std::string_view answer,
                                           const std::string& name) {
-  if (!find_value(root, fields[0]))
-    refuse("field '", name, "' is a text, and there is no field '", fields[0], "'");
+  if (!find_value(root, fields[0])) {
+    const std::string what = find(root, fields[0]) ? formatted("field '{}' is null", fields[0])
+                                                   : formatted("there is no field '{}'", fields[0]);
+    refuse("field '", name, "' is a text, and ", what);
+  }
   return question_and_answer(text_field(root, fields[0]), answer);
 }
 
 Conversation ChatReader::Impl::read_side(const object& root, const std::string& name) {
   const auto value = find_value(root, name);
-  if (!value) refuse("no field '", name, "'");
+  if (!value) refuse_missing(root, name);
   if (value->is_string()) return read_texts(root, text_of(*value, "field ", name.c_str()), name);
   // trl's newer form: the prompt is a list as well, and the sides are answers alone.
   const auto prompt = find_value(root, fields[0]);
@@ -339,6 +348,8 @@ void ChatReader::Impl::read(const object& root, std::vector<Conversation>& conve
       return;
     }
   }
+  for (const char* name : {"conversations", "messages"})
+    if (find(root, name)) refuse_missing(root, name);
   refuse("no field 'conversations' (nor 'messages')");
 }
 

@@ -85,5 +85,59 @@ TEST(Plan, TextsAreRefusedWithTheCommandThatPacksThem) {
   EXPECT_EQ(read_plan(texts.string(), "data.path").size(), 1U);
 }
 
+TEST(Plan, AFileThatIsNoPlanIsRefusedByWhatItIs) {
+  const testing::TemporaryFolder folder("plan");
+  const auto refusal = [&](const char* name, const std::string& content, ErrorKind kind) {
+    const std::string file = (folder.path() / name).string();
+    write_file_atomic(file, content);
+    try {
+      read_plan(file, "data.path");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), kind) << error.what();
+      EXPECT_NE(std::string(error.what()).find(file), std::string::npos) << error.what();
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+
+  EXPECT_NE(refusal("garbage", std::string("\x7f\x01\0ab", 5), ErrorKind::data)
+                .find("neither a token set (a folder that `trireme-data pack` wrote)"),
+            std::string::npos);
+  for (const char* records : {"{\"text\": \"a\"}\n", "\n [1]"})
+    EXPECT_NE(refusal("records.json", records, ErrorKind::usage).find("trireme-data pack"),
+              std::string::npos);
+  EXPECT_EQ(refusal("good.plan", "# two\n\t1 a + 2 b\r\n", ErrorKind::usage), "no error");
+}
+
+TEST(Plan, AbsoluteMeansTheSameFromAnyFolder) {
+  const testing::TemporaryFolder folder("plan");
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  const std::string here = std::filesystem::current_path().string();
+  std::filesystem::create_directories("1 a + 2 b");
+  write_file_atomic("run.plan", "1 a + 2 b\n");
+
+  EXPECT_EQ(absolute_plan("sets/web"), here + "/sets/web");
+  EXPECT_EQ(absolute_plan("./sets//web/"), here + "/sets/web");
+  EXPECT_EQ(absolute_plan("link/../web"), here + "/link/../web");
+  EXPECT_EQ(absolute_plan("/data/web"), "/data/web");
+  EXPECT_EQ(absolute_plan("1 a + 2 b"), here + "/1 a + 2 b");
+  EXPECT_EQ(absolute_plan("run.plan"), here + "/run.plan");
+  EXPECT_EQ(absolute_plan(""), "");
+  EXPECT_EQ(absolute_plan("a b"), "a b");  // a mistake, which read_plan names
+  for (const char* plan :
+       {"a + b", "0.7 a + 0.3 /b", "5 a", "1 \"my sets/a;b\" + 2 2024",
+        "at 512: 7 a + 3 b; from 1001: 1 b + 1 c # later\nfrom 2001 at 4096: c"}) {
+    Phases expected = parse_plan(plan, "x");
+    for (PlanPhase& phase : expected) {
+      for (PlanSource& source : phase.sources)
+        for (std::string& set : source.folders)
+          if (!set.starts_with('/')) set = here + "/" + set;
+    }
+    EXPECT_EQ(parse_plan(absolute_plan(plan), "x"), expected) << absolute_plan(plan);
+  }
+  std::filesystem::current_path(before);
+}
+
 }  // namespace
 }  // namespace trireme

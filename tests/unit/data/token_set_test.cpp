@@ -50,6 +50,19 @@ TEST_F(ThreeShards, AddUp) {
   EXPECT_EQ(verify_message(path_, true), "good");
 }
 
+TEST_F(ThreeShards, APlaceThatIsNoSetSaysWhatToDo) {
+  EXPECT_NE(verify_message(path_ / "shard-00000.h5").find("is a file, a token set is a folder"),
+            std::string::npos);
+  EXPECT_TRUE(verify_message(path_ / "shard-00000.h5").ends_with(": give " + path_.string()));
+  std::filesystem::create_directories(path_ / "empty");
+  EXPECT_NE(verify_message(path_ / "empty").find("holds no token set"), std::string::npos);
+  EXPECT_NE(verify_message(path_ / "empty").find("make one of a corpus with `trireme-data pack"),
+            std::string::npos);
+  std::filesystem::remove(path_ / "manifest.json");
+  EXPECT_NE(verify_message(path_).find("run the same `trireme-data pack` again"),
+            std::string::npos);
+}
+
 TEST_F(ThreeShards, NoticeAnExchangedShard) {
   std::filesystem::copy_file(path_ / "shard-00001.h5", path_ / "shard-00002.h5",
                              std::filesystem::copy_options::overwrite_existing);

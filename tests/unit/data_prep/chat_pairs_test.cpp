@@ -238,11 +238,11 @@ TEST_F(ChatPairs, FieldsNameTheTextsOfARecord) {
   const auto with = [](const char* fields) {
     return [fields](PackConfig& config) { config.documents.chat.record_fields = fields; };
   };
-  Json found =
-      pack_lines("sft",
-                 {R"({"id": 3, "question": "Why?", "answer": "So."})", R"({"question": "Why?"})",
-                  R"({"question": "Why?", "answer": 7})", R"({"conversations": []})"},
-                 with("question,answer"));
+  Json found = pack_lines("sft",
+                          {R"({"id": 3, "question": "Why?", "answer": "So."})",
+                           R"({"question": "Why?"})", R"({"question": "Why?", "answer": 7})",
+                           R"({"conversations": []})", R"({"question": null, "answer": "So."})"},
+                          with("question,answer"));
   EXPECT_EQ(found["documents"], 1);
   EXPECT_EQ(line(0)["text"],
             "<|im_start|>user\nWhy?<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\nSo."
@@ -250,7 +250,7 @@ TEST_F(ChatPairs, FieldsNameTheTextsOfARecord) {
   EXPECT_EQ(trained(line(0)), "<think>\n\n</think>\n\nSo.<|im_end|>");
   EXPECT_EQ(found["config"]["fields"], Json({"question", "answer"}));
   const std::vector<std::string> reasons{"no field 'answer'", "field 'answer' is not a text",
-                                         "no field 'question'"};
+                                         "no field 'question'", "field 'question' is null"};
   ASSERT_EQ(found["bad"].size(), reasons.size());
   for (std::size_t i = 0; i < reasons.size(); ++i)
     EXPECT_TRUE(found["bad"][i].get<std::string>().ends_with(": " + reasons[i])) << found["bad"][i];

@@ -47,6 +47,7 @@ TEST(TextFieldReader, SaysWhyALineIsBad) {
   EXPECT_EQ(reason(R"(["text"])"), "not a JSON object");
   EXPECT_EQ(reason(R"({"other": "a"})"), "no field 'text'");
   EXPECT_EQ(reason(R"({"text": 3})"), "field 'text' is not a text");
+  EXPECT_EQ(reason(R"({"text": null})"), "field 'text' is null");
   EXPECT_EQ(reason(R"({"text": NaN})"), "field 'text' is not a text");
   EXPECT_EQ(reason(R"({"text": 123456789012345678901})"), "field 'text' is not a text");
   for (const char* text : {R"({"text": "a", "n": 0123456789012345678901})",

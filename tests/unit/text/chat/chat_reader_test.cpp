@@ -108,6 +108,10 @@ TEST(ChatReader, ReadsPairs) {
   EXPECT_EQ(sides[1].messages[1].role, Role::assistant);
   EXPECT_EQ(reason(R"({"chosen": "a", "rejected": "b"})", ChatForm::pair),
             "field 'chosen' is a text, and there is no field 'prompt'");
+  EXPECT_EQ(reason(R"({"prompt": null, "chosen": "a", "rejected": "b"})", ChatForm::pair),
+            "field 'chosen' is a text, and field 'prompt' is null");
+  EXPECT_EQ(reason(R"({"prompt": "q", "chosen": "a", "rejected": null})", ChatForm::pair),
+            "field 'rejected' is null");
   EXPECT_EQ(reason(R"({"chosen": [)" + user + R"({"role": "assistant", "content": "a"}]})",
                    ChatForm::pair),
             "no field 'rejected'");
@@ -136,6 +140,7 @@ TEST(ChatReader, SaysWhyARecordIsBad) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"[1]", "not a JSON object"},
       {"{}", "no field 'conversations' (nor 'messages')"},
+      {R"({"conversations": null})", "field 'conversations' is null"},
       {R"({"conversations": "x"})", "field 'conversations' is not a list"},
       {of_messages(""), "field 'conversations' is an empty list"},
       {of_messages("3"), "message 0: not an object"},
