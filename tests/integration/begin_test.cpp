@@ -20,6 +20,36 @@ class Begin : public testing::RunProgram {
   }
 };
 
+TEST_F(Begin, ARunBegunWithRelativePathsGoesOnFromAnyFolder) {
+  ASSERT_EQ(pretrain("source", {"--train.steps", "1"}).code, 0);
+  const auto in = [](const std::filesystem::path& folder, const Arguments& more) {
+    Arguments all{"sh",
+                  "-c",
+                  "cd \"$0\" && exec \"$@\"",
+                  folder.string(),
+                  TRIREME_PROGRAM,
+                  "pretrain",
+                  "--train.device",
+                  "cpu"};
+    all.insert(all.end(), more.begin(), more.end());
+    return testing::Process(all, {{"OMP_NUM_THREADS", "1"}}, path("relative.log")).wait(kLimit_s);
+  };
+
+  const Exit first =
+      in(path("."), {"--data", "set", "--data.valid_path", "./set", "--init", "source", "--run",
+                     "relative", "--train.steps", "2", "--train.eval_every", "1"});
+  EXPECT_EQ(first.code, 0) << first.err;
+  // As if killed before its first checkpoint: it needs what --init named.
+  std::filesystem::remove_all(path("relative/checkpoints"));
+  std::ofstream(path("relative/status.json"))
+      << R"({"state": "running", "exit_code": 0, "step": 0, "committed": -1})";
+  const Exit anew = in("/", {"--run", path("relative").string()});
+  EXPECT_EQ(anew.code, 0) << anew.err;
+  const Exit second = in("/", {"--run", path("relative").string(), "--train.steps", "3"});
+  EXPECT_EQ(second.code, 0) << second.err;
+  EXPECT_EQ(saved_steps("relative").front(), 3);
+}
+
 TEST_F(Begin, ARunAloneGoesOnAsItWasAndSaysWhatAnotherEndChanges) {
   ASSERT_EQ(pretrain("alone", {"--train.steps", "4", "--checkpoint.every", "2"}).code, 0);
   const std::string run = path("alone").string();

@@ -2,6 +2,7 @@
 
 #include "core/error.hpp"
 #include "core/number.hpp"
+#include "data/order/plan.hpp"
 #include "optim/schedule.hpp"
 
 namespace trireme {
@@ -41,6 +42,14 @@ std::string fill_batch(TrainConfig& train, const OpenValueFacts& facts, Problems
       train.global_batch, factors, kSmallestChosenBatch);
 }
 
+/// So that the run goes on from any folder with what its config.toml says.
+void make_paths_absolute(RunConfig& config) {
+  std::string& start = config.checkpoint.resume;
+  config.data.path = absolute_plan(config.data.path);
+  config.data.valid_path = absolute_plan(config.data.valid_path);
+  if (start != "auto" && start != "never") start = absolute_plan(start);
+}
+
 }  // namespace
 
 std::string fill_open_values(RunConfig& config, const OpenValueFacts& facts, Problems& problems) {
@@ -53,6 +62,7 @@ std::string fill_open_values(RunConfig& config, const OpenValueFacts& facts, Pro
     config.optim.min_lr = final_lr(config.optim);
     if (saved != nullptr) config.optim.min_lr = parse_number(*saved).value_or(config.optim.min_lr);
   }
+  make_paths_absolute(config);
   return fill_batch(config.train, facts, problems);
 }
 
