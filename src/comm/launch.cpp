@@ -2,6 +2,7 @@
 
 #include "comm/agree.hpp"
 #include "comm/factory.hpp"
+#include "comm/launchers.hpp"
 #include "core/log.hpp"
 #include "core/process/run_main.hpp"
 
@@ -28,7 +29,7 @@ int run_rank(const char* program, const std::function<int()>& body,
 
 Launch::Launch(const char* program, int* argc, char*** argv, const CommOptions& options)
     : program_(program) {
-  if (started_by_launcher()) {
+  if (!launcher_variables().empty()) {
     info_ = session_.emplace(argc, argv).launch();
   } else {
     info_.hostname = this_hostname();

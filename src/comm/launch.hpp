@@ -19,7 +19,7 @@ inline constexpr double kNoTimeout_s = 1e9;
 int run_rank(const char* program, const std::function<int()>& body,
              const std::function<void(int code)>& abandon);
 
-/// One rank of what mpirun or srun started, or a process alone, for which no MPI comes up. The log
+/// One rank of what a launcher started, or a process alone, for which no MPI comes up. The log
 /// knows the rank from here on. One per process, in main.
 class Launch {
  public:

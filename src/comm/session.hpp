@@ -21,9 +21,9 @@ struct LaunchInfo {
 ///
 /// MPI is asked for MPI_THREAD_FUNNELED: only the thread that made the session may use
 /// communicators. The destructor finalizes MPI, except while an exception passes: the peers are
-/// then waiting in a collective and main must end the job by abort_job. Throws Error(usage) if srun
-/// started several tasks that MPI does not know of; Error(comm) if MPI fails. In builds without MPI
-/// a session is one rank, and several tasks of srun are the same error.
+/// then waiting in a collective and main must end the job by abort_job. Throws Error(usage) if a
+/// launcher started several processes that MPI does not know of (launchers.hpp); Error(comm) if MPI
+/// fails. In builds without MPI a session is one rank, and several are the same error.
 class Session {
  public:
   Session(int* argc, char*** argv);
@@ -40,16 +40,8 @@ class Session {
 
 std::string this_hostname();
 
-/// True if mpirun or srun started this process, so that there may be others: a Session tells.
-bool started_by_launcher();
-
 /// Ends every rank of the job now with this exit code; logs are flushed first. Never returns.
 [[noreturn]] void abort_job(int exit_code) noexcept;
-
-/// Throws Error(usage), saying what to type, if Slurm started several tasks as
-/// separate MPI jobs of one rank. step_tasks: SLURM_STEP_NUM_TASKS or null; by_mpirun:
-/// an mpirun inside the Slurm job started us.
-void check_launcher(const char* step_tasks, bool by_mpirun, int mpi_size);
 
 /// LaunchInfo's node fields of one rank from all ranks' lowest node-mate. Exposed for its test.
 struct NodeNumber {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "comm/descriptors.hpp"
+#include "comm/launchers.hpp"
 #include "comm/mpi/mpi_handles.hpp"
 #include "comm/session.hpp"
 #include "core/error.hpp"
@@ -62,16 +63,14 @@ void compare_hostnames(const LaunchInfo& info) {
 }  // namespace
 
 Session::Session(int* argc, char*** argv) {
-  // Read before MPI_Init: afterwards Open MPI has set its own variables in any case.
-  const bool by_mpirun =
-      std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr || std::getenv("MPI_LOCALNRANKS") != nullptr;
+  const LauncherVariables variables = launcher_variables();
 #ifdef OPEN_MPI
   // Started by srun without a PMI, Open MPI ends the process inside MPI_Init, with a page about how
   // it was built.
   bool has_pmi = false;
   for (const char* name : {"PMIX_RANK", "PMI_RANK", "PMI_FD"})
     has_pmi |= std::getenv(name) != nullptr;
-  if (!has_pmi) check_launcher(std::getenv("SLURM_STEP_NUM_TASKS"), by_mpirun, 1);
+  if (!has_pmi) check_launcher(variables, 1);
 #endif
   require_descriptors(kDescriptors);
   int provided = 0;
@@ -87,9 +86,9 @@ Session::Session(int* argc, char*** argv) {
   launch_ = read_launch();
   compare_hostnames(launch_);
   try {
-    check_launcher(std::getenv("SLURM_STEP_NUM_TASKS"), by_mpirun, launch_.size);
+    check_launcher(variables, launch_.size);
   } catch (...) {
-    MPI_Finalize();  // each task is an MPI job of its own: nobody waits for us
+    MPI_Finalize();  // each process is an MPI job of its own: nobody waits for us
     throw;
   }
 }

@@ -1,5 +1,6 @@
 #include <cstdlib>
 
+#include "comm/launchers.hpp"
 #include "comm/mpi/mpi_communicator.hpp"
 #include "comm/session.hpp"
 #include "core/error.hpp"
@@ -16,7 +17,7 @@ std::unique_ptr<Communicator> make_mpi_world(const CommOptions&) {
 
 Session::Session(int*, char***) {
   launch_.hostname = this_hostname();
-  check_launcher(std::getenv("SLURM_STEP_NUM_TASKS"), false, 1);
+  check_launcher(launcher_variables(), 1);
 }
 
 Session::~Session() = default;

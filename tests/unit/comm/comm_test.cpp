@@ -9,6 +9,7 @@
 
 #include "comm/agree.hpp"
 #include "comm/factory.hpp"
+#include "comm/launchers.hpp"
 #include "comm/liveness/activity.hpp"
 #include "comm/reduce.hpp"
 #include "comm/self/self_communicator.hpp"
@@ -177,16 +178,30 @@ TEST(Factory, SelfRefusesSeveralRanks) {
   EXPECT_TRUE(contains(error_of([&] { make_world("self", launch); }), "has 4"));
 }
 
-TEST(Session, SeparateSrunTasksAreAnError) {
-  const Error error = error_of([] { check_launcher("4", false, 1); });
-
-  EXPECT_EQ(error.kind(), ErrorKind::usage);
-  EXPECT_TRUE(contains(error, "srun --mpi=pmix")) << error.what();
-  EXPECT_NO_THROW(check_launcher("4", false, 4));
-  EXPECT_NO_THROW(check_launcher("1", false, 1));
-  EXPECT_NO_THROW(check_launcher(nullptr, false, 1));
-  EXPECT_NO_THROW(
-      check_launcher("2", true, 1));  // mpirun -n 1 on two nodes: the tasks are its daemons
+TEST(Launchers, ProcessesThatMpiDoesNotSeeAreAnError) {
+  for (const LauncherVariables& alone : std::vector<LauncherVariables>{
+           {{"SLURM_STEP_NUM_TASKS", "4"}},
+           {{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}},
+           {{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}},
+           {{"MPI_LOCALNRANKS", "2"}, {"SLURM_STEP_NUM_TASKS", "1"}},
+           {{"FLUX_TASK_RANK", "0"}, {"FLUX_JOB_SIZE", "8"}},
+           {{"JSM_NAMESPACE_SIZE", "6"}},
+           {{"PALS_RANKID", "1"}},
+           {{"PMIX_RANK", "3"}}}) {
+    const Error error = error_of([&] { check_launcher(alone, 1); });
+    EXPECT_EQ(error.kind(), ErrorKind::usage) << alone.begin()->first << error.what();
+    EXPECT_TRUE(contains(error, "Type `srun --mpi=pmix")) << error.what();
+    EXPECT_NO_THROW(check_launcher(alone, 2));
+  }
+  for (const LauncherVariables& whole : std::vector<LauncherVariables>{
+           {},
+           {{"SLURM_STEP_NUM_TASKS", "1"}},
+           {{"PMIX_RANK", "0"}},
+           {{"FLUX_TASK_RANK", "0"}},  // the script of a flux batch
+           {{"PMI_RANK", "x"}},
+           // mpirun -n 1 on two nodes: the tasks are its daemons
+           {{"OMPI_COMM_WORLD_SIZE", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}}})
+    EXPECT_NO_THROW(check_launcher(whole, 1));
 }
 
 TEST(Session, NodesAreNumberedByTheirFirstRank) {
