@@ -91,7 +91,7 @@ void GenerateCommand::continue_prompt(const LoadedModel& model, std::size_t inde
     }
   };
   const std::vector<std::uint32_t> produced =
-      generate(*model.transformer, ids, model.tokenizer.eos_id(), options_,
+      generate(*model.transformer, ids, model.end_tokens, options_,
                [&](std::uint32_t token) { take(decoder.push(token)); });
   take(decoder.finish());
   print(json_ ? Json{{"index", index}, {"text", text}, {"ids", produced}}.dump() + "\n" : "\n");

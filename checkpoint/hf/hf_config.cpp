@@ -23,25 +23,6 @@ const char* hf_dtype(DType dtype) {
   }
 }
 
-std::optional<Json> parse_carried(const std::map<std::string, std::string>& files,
-                                  const char* name) {
-  const auto found = files.find(name);
-  if (found == files.end()) return std::nullopt;
-  Json json = parse_json(found->second, name);
-  if (!json.is_object()) fail(ErrorKind::data, "{} is not a JSON object", name);
-  return json;
-}
-
-/// The text of a token given as "x" or {"content": "x", ...}; nothing for null or absent.
-std::optional<std::string> token_content(const Json& object, const std::string& key) {
-  const auto found = object.find(key);
-  if (found == object.end()) return std::nullopt;
-  if (found->is_string()) return found->get<std::string>();
-  if (found->is_object() && found->contains("content") && found->at("content").is_string())
-    return found->at("content").get<std::string>();
-  return std::nullopt;
-}
-
 /// Absent, null, false, 0 or an empty list: the feature is off.
 bool is_off(const Json& config, const char* key) {
   const auto found = config.find(key);
@@ -173,26 +154,8 @@ std::vector<HfTensor> hf_tensors(const ModelConfig& config) {
   return tensors;
 }
 
-std::map<std::string, std::int64_t> special_token_ids(
-    const std::map<std::string, std::string>& files) {
-  std::map<std::string, std::int64_t> ids;
-  const auto config = parse_carried(files, "tokenizer_config.json");
-  const auto tokenizer = parse_carried(files, "tokenizer.json");
-  if (!config || !tokenizer || !tokenizer->contains("added_tokens")) return ids;
-  for (const char* role : {"bos", "eos", "pad"}) {
-    const auto content = token_content(*config, formatted("{}_token", role));
-    if (!content) continue;
-    for (const Json& token : tokenizer->at("added_tokens")) {
-      if (token.is_object() && token.contains("id") && token_content(token, "content") == content) {
-        ids[role] = json_get<std::int64_t>(token, "id", "tokenizer.json");
-      }
-    }
-  }
-  return ids;
-}
-
 std::string hf_config_text(const ModelConfig& config, DType dtype,
-                           const std::map<std::string, std::int64_t>& special_ids) {
+                           const SpecialTokenIds& special_ids) {
   Json json;
   json["architectures"] = {config.qk_norm ? "Qwen3ForCausalLM" : "LlamaForCausalLM"};
   json["model_type"] = config.qk_norm ? "qwen3" : "llama";
@@ -228,27 +191,8 @@ std::string hf_config_text(const ModelConfig& config, DType dtype,
   for (const char* role : {"bos", "eos", "pad"}) {
     const auto found = special_ids.find(role);
     json[formatted("{}_token_id", role)] =
-        found == special_ids.end() ? Json(nullptr) : Json(found->second);
+        found == special_ids.end() ? Json(nullptr) : id_json(found->second);
   }
-  return json.dump(2) + "\n";
-}
-
-std::string hf_generation_text(const std::map<std::string, std::int64_t>& special_ids) {
-  Json json = {{"_from_model_config", true}};
-  for (const auto& [role, id] : special_ids) json[role + "_token_id"] = id;
-  return json.dump(2) + "\n";
-}
-
-std::string special_tokens_map_text(const std::map<std::string, std::string>& files) {
-  const auto config = parse_carried(files, "tokenizer_config.json");
-  if (!config) return "";
-  Json json = Json::object();
-  for (const char* role : {"bos", "eos", "unk", "sep", "pad", "cls", "mask"}) {
-    const auto content = token_content(*config, formatted("{}_token", role));
-    if (content) json[formatted("{}_token", role)] = *content;
-  }
-  if (config->contains("additional_special_tokens"))
-    json["additional_special_tokens"] = config->at("additional_special_tokens");
   return json.dump(2) + "\n";
 }
 
@@ -281,7 +225,6 @@ ModelConfig model_from_hf(const Json& config, std::string_view where) {
     }
   }
   ModelConfig model;
-  model.preset = qwen ? "minimind-3" : "minimind-2";  // every size is given below
   model.hidden_size = reader.size("hidden_size");
   model.num_layers = reader.size("num_hidden_layers");
   model.num_heads = reader.size("num_attention_heads");
@@ -306,6 +249,7 @@ ModelConfig model_from_hf(const Json& config, std::string_view where) {
   } catch (const Error& error) {
     fail(ErrorKind::data, "{} cannot be imported: {}", where, error.what());
   }
+  model.preset = matching_preset(model);
   return model;
 }
 

@@ -1,10 +1,10 @@
 #pragma once
 #include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "checkpoint/hf/special_tokens.hpp"
 #include "core/dtype.hpp"
 #include "core/files/json.hpp"
 #include "model/config.hpp"
@@ -22,21 +22,10 @@ struct HfTensor {
 /// Every tensor of the shape, in the order of the forward pass; lm_head.weight only when not tied.
 std::vector<HfTensor> hf_tensors(const ModelConfig& config);
 
-/// Ids of special tokens by role ("bos", "eos", "pad"), from tokenizer_config.json and
-/// tokenizer.json; roles that are not set, or files that are not there, are left out.
-std::map<std::string, std::int64_t> special_token_ids(
-    const std::map<std::string, std::string>& files);
-
 /// config.json: Qwen3ForCausalLM with QK-norm, else LlamaForCausalLM;
 /// keys of both transformers generations.
 std::string hf_config_text(const ModelConfig& config, DType dtype,
-                           const std::map<std::string, std::int64_t>& special_ids);
-
-/// generation_config.json.
-std::string hf_generation_text(const std::map<std::string, std::int64_t>& special_ids);
-
-/// special_tokens_map.json from tokenizer_config.json; "" if that file is absent.
-std::string special_tokens_map_text(const std::map<std::string, std::string>& files);
+                           const SpecialTokenIds& special_ids);
 
 /// The shape that a config.json describes. Throws Error(data) naming every key that
 /// this program has no equal for (sliding window, rope scaling, biases, experts,

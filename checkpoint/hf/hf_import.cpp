@@ -98,12 +98,27 @@ bool has_another_output_matrix(const Weights& weights) {
          raw(kEmbedding) != raw(kOutput);
 }
 
+/// Which tokens end a text: transformers asks generation_config.json, and where there is none the
+/// model's own configuration.
+void add_generation_config(const Json& config, const fs::path& model,
+                           std::map<std::string, std::string>& files) {
+  constexpr const char* kName = "generation_config.json";
+  const SpecialTokenIds ids = listed_token_ids(config, (model / "config.json").string());
+  if (const auto found = files.find(kName); found != files.end()) {
+    const std::string where = (model / kName).string();
+    (void)listed_token_ids(parse_json(found->second, where), where);
+  } else if (ids.contains("eos")) {
+    files[kName] = hf_generation_text(ids);
+  }
+}
+
 }  // namespace
 
 std::filesystem::path import_hf(const std::filesystem::path& model,
                                 const std::filesystem::path& folder) {
   const fs::path config_path = model / "config.json";
-  ModelConfig config = model_from_hf(read_json(config_path), config_path.string());
+  const Json hf_config = read_json(config_path);
+  ModelConfig config = model_from_hf(hf_config, config_path.string());
   const Weights weights = open_safetensors_folder(model);
   if (config.num_layers > static_cast<std::int64_t>(weights.size())) {
     fail(ErrorKind::data, "{}: num_hidden_layers = {}, but the weights are {} tensors in all",
@@ -124,6 +139,7 @@ std::filesystem::path import_hf(const std::filesystem::path& model,
   for (const char* name : kCarried) {
     if (fs::exists(model / name)) state.files[name] = read_file(model / name);
   }
+  add_generation_config(hf_config, model, state.files);
   check_tokenizer_fits(num_token_ids(state.files), config, model.string());
   std::vector<std::vector<std::byte>> storage;
   Hasher content;

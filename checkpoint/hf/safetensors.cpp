@@ -297,6 +297,13 @@ std::map<std::string, std::shared_ptr<const SafetensorsFile>> open_safetensors_f
     }
     files.insert(file.get<std::string>());
   }
+  constexpr const char* kWhole = "model.safetensors";
+  if (std::filesystem::exists(folder / kWhole) && files != std::set<std::string>{kWhole}) {
+    fail(
+        ErrorKind::data,
+        "{} holds {} and {}, which names other files: remove the one that is not the model's (transformers reads {})",
+        folder.string(), kWhole, index_path.filename().string(), kWhole);
+  }
   for (const std::string& file : files) add_file(file);
   for (const auto& [tensor, file] : map->items()) {
     if (!tensors.contains(tensor))

@@ -68,8 +68,9 @@ void write_safetensors_folder(const std::filesystem::path& folder,
                               std::uint64_t max_bytes = 5'000'000'000);
 
 /// All tensors of a folder written so, by name; each file is opened once. Throws Error(data) if
-/// neither form is there, the index names a tensor its file lacks, a file outside the folder, or a
-/// file holds what the index does not name.
+/// neither form is there, or model.safetensors beside an index of other files; if the index names a
+/// tensor its file lacks, or a file outside the folder; if a file holds what the index does not
+/// name.
 std::map<std::string, std::shared_ptr<const SafetensorsFile>> open_safetensors_folder(
     const std::filesystem::path& folder);
 

@@ -1,5 +1,7 @@
 #include "checkpoint/upkeep/commands.hpp"
 
+#include <algorithm>
+#include <array>
 #include <optional>
 
 #include "checkpoint/disk/run_lock.hpp"
@@ -61,6 +63,24 @@ bool is_vacant(const fs::path& run_folder) {
     look(run_folder / "checkpoints", ".tmp-step-");
   });
   return vacant;
+}
+
+/// What lies there is of a folder of checkpoints, or nothing does.
+void check_may_hold_steps(const fs::path& folder) {
+  constexpr std::array kOurs{".", "damaged-step-", "latest", "LOCK"};
+  std::vector<fs::path> entries;
+  (void)capture([&] { entries = list_folder(folder); });  // else refused when it is written
+  for (const fs::path& entry : entries) {
+    const std::string name = entry.filename().string();
+    const bool ours =
+        step_of_folder_name(name) >= 0 ||
+        std::any_of(kOurs.begin(), kOurs.end(), [&](auto part) { return name.starts_with(part); });
+    if (ours) continue;
+    const fs::path inside = folder / "checkpoints";
+    const bool is_run = !list_steps(inside).empty();
+    fail(ErrorKind::usage, "--output {} holds '{}', it is no folder of checkpoints: give {}",
+         folder.string(), name, is_run ? inside.string() : "a new folder");
+  }
 }
 
 }  // namespace
@@ -164,7 +184,10 @@ std::string checkpoint_reshard(const ReshardCommand& options, Communicator& worl
     layout = parse_layout(text, options.layout, from.manifest());
   }
   std::optional<RunLock> lock;  // of rank 0, for all
-  on_first_rank(world, [&] { lock.emplace(locked_folder(options.output), RunLockOptions{}); });
+  on_first_rank(world, [&] {
+    check_may_hold_steps(options.output);
+    lock.emplace(locked_folder(options.output), RunLockOptions{});
+  });
   const fs::path written = reshard_checkpoint(from, layout, options.output, world);
   return formatted("{} -> {}\n", from.path().string(), written.string());
 }

@@ -12,6 +12,7 @@
 #include "comm/share.hpp"
 #include "core/error.hpp"
 #include "core/hash/sha256.hpp"
+#include "core/log.hpp"
 
 namespace trireme {
 namespace {
@@ -37,18 +38,42 @@ std::string file_damage(const fs::path& folder, const SavedFile& file, SliceSums
   return error ? error->what() : damage;
 }
 
-Damage unknown_entries(const Checkpoint& checkpoint) {
+constexpr char kBetweenNames = '/';  // in no name
+
+/// Names in the folder that the manifest does not have, each with kBetweenNames at its end. A
+/// leading dot: what NFS makes of a file deleted while open.
+std::string unnamed_entries(const Checkpoint& checkpoint) {
   std::set<std::string> known{kManifestName};
   for (const SavedFile& file : checkpoint.manifest().files) known.insert(file.name);
   for (const SavedFile& shard : checkpoint.manifest().shards) known.insert(shard.name);
-  Damage unknown;
+  std::string names;
   for (const fs::path& entry : list_folder(checkpoint.path())) {
     const std::string name = entry.filename().string();
-    // A leading dot: what NFS makes of a file deleted while open.
-    if (!name.starts_with('.') && !known.contains(name))
-      unknown.push_back(name + ": not named by the manifest");
+    if (!name.starts_with('.') && !known.contains(name)) names += name + kBetweenNames;
   }
-  return unknown;
+  return names;
+}
+
+/// A shard too many means that parts of two checkpoints are mixed. What else lies there is not
+/// ours: a note, an editor's backup.
+Damage judge_unnamed(const Checkpoint& checkpoint, const std::string& names, bool warns) {
+  Damage damage;
+  std::string foreign;
+  for (std::size_t begin = 0; begin < names.size();) {
+    const std::size_t end = names.find(kBetweenNames, begin);
+    const std::string name = names.substr(begin, end - begin);
+    begin = end + 1;
+    if (name.starts_with("shard-")) {
+      damage.push_back(name + ": not named by the manifest");
+    } else {
+      foreign += cat(foreign.empty() ? "" : ", ", name);
+    }
+  }
+  if (warns && !foreign.empty()) {
+    log::warn(formatted("{} holds what its manifest does not name, which is passed over: {}",
+                        checkpoint.path().string(), foreign));
+  }
+  return damage;
 }
 
 /// A file of one of several checkpoints, or the look at what else is in its folder.
@@ -73,7 +98,6 @@ std::vector<CheckedPiece> pieces_of(std::span<const Checkpoint> checkpoints) {
 }
 
 std::string piece_damage(const Checkpoint& checkpoint, const CheckedPiece& piece) {
-  if (piece.recorded == nullptr) return damage_text(unknown_entries(checkpoint));
   std::optional<SliceSums> slices;
   if (piece.is_shard) slices.emplace(checkpoint.manifest(), piece.file);
   return file_damage(checkpoint.path(), *piece.recorded, slices ? &*slices : nullptr);
@@ -99,11 +123,19 @@ std::vector<Damage> find_damage(std::span<const Checkpoint> checkpoints, Communi
   for (const CheckedPiece& piece : pieces)
     bytes.push_back(piece.recorded == nullptr ? 0 : piece.recorded->bytes);
   const std::vector<std::string> found = share_work(world, bytes, [&](std::size_t i) {
-    return piece_damage(checkpoints[pieces[i].checkpoint], pieces[i]);
+    const Checkpoint& checkpoint = checkpoints[pieces[i].checkpoint];
+    return pieces[i].recorded == nullptr ? unnamed_entries(checkpoint)
+                                         : piece_damage(checkpoint, pieces[i]);
   });
   std::vector<Damage> damage(checkpoints.size());
   for (std::size_t i = 0; i < pieces.size(); ++i) {
-    if (!found[i].empty()) damage[pieces[i].checkpoint].push_back(found[i]);
+    const std::size_t at = pieces[i].checkpoint;
+    if (pieces[i].recorded == nullptr) {
+      const Damage unnamed = judge_unnamed(checkpoints[at], found[i], world.rank() == 0);
+      damage[at].insert(damage[at].end(), unnamed.begin(), unnamed.end());
+    } else if (!found[i].empty()) {
+      damage[at].push_back(found[i]);
+    }
   }
   return damage;
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <numbers>
+#include <tuple>
 
 #include "core/error.hpp"
 #include "core/problems.hpp"
@@ -191,6 +192,20 @@ ModelConfig model_preset(std::string_view name) {
   config.tie_embeddings = true;
   config.rope_theta = 1e6;
   return config;
+}
+
+std::string matching_preset(const ModelConfig& config) {
+  const auto shape_of = [](const ModelConfig& c) {
+    return std::tuple(c.hidden_size, c.num_layers, c.num_heads, c.num_kv_heads, c.head_dim,
+                      c.intermediate_size, c.tie_embeddings, c.qk_norm, c.activation, c.rope_theta,
+                      c.norm_eps);
+  };
+  for (const Preset& preset : kPresets) {
+    ModelConfig named = model_preset(preset.name);
+    fill(named, &preset);
+    if (shape_of(named) == shape_of(config)) return named.preset;
+  }
+  return "";
 }
 
 std::int64_t ModelConfig::num_parameters() const {

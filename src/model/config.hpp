@@ -68,6 +68,10 @@ struct ModelConfig {
 ModelConfig model_preset(std::string_view name);
 std::vector<std::string> model_preset_names();
 
+/// The preset whose every size and rule a resolved config has, whatever its vocabulary, longest
+/// position and dropout; "" if there is none.
+std::string matching_preset(const ModelConfig& config);
+
 /// A value of model.activation and what Hugging Face calls it.
 struct ActivationName {
   std::string name;

@@ -1,6 +1,6 @@
 #include "serve/generate.hpp"
 
-#include <optional>
+#include <algorithm>
 
 #include "core/error.hpp"
 
@@ -35,7 +35,7 @@ std::vector<std::uint32_t> encode_prompt(const Tokenizer& tokenizer, std::string
 }
 
 std::vector<std::uint32_t> generate(Transformer& model, const std::vector<std::uint32_t>& prompt,
-                                    std::optional<std::uint32_t> end_token,
+                                    std::span<const std::uint32_t> end_tokens,
                                     const GenerateOptions& options,
                                     const std::function<void(std::uint32_t)>& on_token) {
   const auto prompt_length = static_cast<std::int64_t>(prompt.size());
@@ -52,7 +52,7 @@ std::vector<std::uint32_t> generate(Transformer& model, const std::vector<std::u
         model.next_logits(make_batch(next, cache.length, model.registry().device()), cache);
     const auto token = static_cast<std::uint32_t>(
         sample_token(logits.select(0, 0).to(at::kCPU), options.sampling, produced.size()));
-    if (end_token && token == *end_token) break;
+    if (std::find(end_tokens.begin(), end_tokens.end(), token) != end_tokens.end()) break;
     produced.push_back(token);
     on_token(token);
     next = {static_cast<std::int64_t>(token)};

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -15,11 +16,11 @@ struct GenerateOptions {
   SamplingConfig sampling;
 };
 
-/// Continues `prompt` (of encode_prompt) until the end-of-text token, `max_tokens` or the
-/// model's longest position. `on_token` sees each new token as it is drawn. Returns the new tokens,
-/// without the end-of-text one.
+/// Continues `prompt` (of encode_prompt) until one of `end_tokens`, `max_tokens` or the model's
+/// longest position. `on_token` sees each new token as it is drawn. Returns the new tokens, without
+/// the one that ended it.
 std::vector<std::uint32_t> generate(Transformer& model, const std::vector<std::uint32_t>& prompt,
-                                    std::optional<std::uint32_t> end_token,
+                                    std::span<const std::uint32_t> end_tokens,
                                     const GenerateOptions& options,
                                     const std::function<void(std::uint32_t)>& on_token);
 

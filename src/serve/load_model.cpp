@@ -1,8 +1,10 @@
 #include "serve/load_model.hpp"
 
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "checkpoint/format/model_values.hpp"
+#include "checkpoint/hf/special_tokens.hpp"
 #include "checkpoint/hf/tokenizer_size.hpp"
 #include "checkpoint/load/load.hpp"
 #include "checkpoint/upkeep/newest.hpp"
@@ -19,6 +21,23 @@ Tokenizer tokenizer_of(const Checkpoint& checkpoint) {
     if (checkpoint.has_file(name)) files[name] = checkpoint.file(name);
   }
   return Tokenizer::from_files(files, checkpoint.path().string());
+}
+
+/// Ids that the embedding lacks, as in configurations of small test models, are never drawn.
+std::vector<std::uint32_t> end_tokens_of(const Checkpoint& checkpoint, const Tokenizer& tokenizer,
+                                         std::int64_t vocab_size) {
+  std::vector<std::uint32_t> ids;
+  if (const auto eos = tokenizer.eos_id()) ids.push_back(*eos);
+  constexpr const char* kName = "generation_config.json";
+  if (!checkpoint.has_file(kName)) return ids;
+  const std::string where = (checkpoint.path() / kName).string();
+  const SpecialTokenIds listed = listed_token_ids(parse_json(checkpoint.file(kName), where), where);
+  const auto found = listed.find("eos");
+  if (found == listed.end()) return ids;
+  for (const std::int64_t id : found->second) {
+    if (id < vocab_size) ids.push_back(static_cast<std::uint32_t>(id));
+  }
+  return ids;
 }
 
 /// Copies each parameter from the checkpoint, converted from its saved dtype.
@@ -49,7 +68,8 @@ std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place, Para
   std::unique_ptr<Communicator> self = make_world("self", {});
   auto mesh = std::make_unique<Mesh>(*self, ParallelConfig{});
   auto loaded = std::unique_ptr<LoadedModel>(
-      new LoadedModel{std::move(self), std::move(mesh), {}, nullptr, tokenizer_of(checkpoint)});
+      new LoadedModel{std::move(self), std::move(mesh), {}, nullptr, tokenizer_of(checkpoint), {}});
+  loaded->end_tokens = end_tokens_of(checkpoint, loaded->tokenizer, config.vocab_size);
   check_tokenizer_fits(loaded->tokenizer.vocab_size(), config, checkpoint.path().string());
   loaded->transformer = std::make_unique<Transformer>(
       loaded->registry, config, ModelPart::whole(config), TransformerOptions{});

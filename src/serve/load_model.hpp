@@ -1,7 +1,9 @@
 #pragma once
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "comm/communicator.hpp"
 #include "model/transformer.hpp"
@@ -17,6 +19,8 @@ struct LoadedModel {
   ParamRegistry registry;
   std::unique_ptr<Transformer> transformer;
   Tokenizer tokenizer;
+  /// The tokenizer's own, and those that generation_config.json lists.
+  std::vector<std::uint32_t> end_tokens;
 };
 
 /// `place` and `allow_older` as in open_newest_good. Throws Error(data) for what is damaged or

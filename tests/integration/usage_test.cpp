@@ -110,6 +110,18 @@ TEST_F(Usage, WhatNoMachineHoldsIsRefusedWithItsSum) {
   EXPECT_FALSE(fs::exists(path("none")));
 }
 
+TEST_F(Usage, WhatIsNoTokenSetSaysWhatItIsAndWhatToDo) {
+  std::ofstream(path("garbage")) << std::string("\x01\x02\0\xff", 4);
+  fs::create_directories(path("nothing"));
+  const auto refused = [&](const fs::path& data, int code, const std::string& words) {
+    expect_refused(pretrain("none", {"--data", data.string()}), code, {data.string(), words});
+  };
+  refused(path("garbage"), 3, "neither a token set");
+  refused(path("nothing"), 3, "make one of a corpus with `trireme-data pack");
+  refused(set() / "shard-00000.h5", 3, "neither a token set");
+  EXPECT_FALSE(fs::exists(path("none")));
+}
+
 TEST_F(Usage, TextsAndVariablesWithAMisspeltSectionAreRefused) {
   const std::string corpus = path("corpus.jsonl").string();
   expect_refused(pretrain("none", {"--data", corpus}), 2, {"trireme-data pack", corpus});
@@ -187,6 +199,16 @@ TEST_F(Usage, CommandsOfOneRankRefuseMoreAndWorkOnOne) {
     EXPECT_EQ(count(refused.err, "takes one rank"), 1U) << refused.err;
     EXPECT_EQ(refused.out, "");
   }
+}
+
+/// As below a launcher that this MPI does not know: each would be alone in the same folder.
+TEST_F(Usage, AProcessWhosePeersMpiDoesNotSeeIsRefused) {
+  for (const char* name : {"PALS_RANKID", "FLUX_TASK_RANK"})
+    expect_refused(pretrain("none", {}, {.environment = {{name, "1"}}}), 2,
+                   {formatted("{} = 1", name), "srun --mpi=pmix"});
+  expect_refused(pretrain("none", {}, {.environment = {{"FLUX_JOB_SIZE", "2"}}}), 2,
+                 {"FLUX_JOB_SIZE = 2"});
+  EXPECT_FALSE(fs::exists(path("none")));
 }
 
 TEST_F(Usage, HelpVersionAndMistakesAreOneTextUnderMpirun) {

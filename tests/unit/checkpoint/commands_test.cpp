@@ -13,6 +13,7 @@
 #include "comm/self/self_communicator.hpp"
 #include "comm/thread/thread_world.hpp"
 #include "core/files/json.hpp"
+#include "unit/checkpoint/one_rank.hpp"
 #include "unit/checkpoint/support.hpp"
 #include "unit/checkpoint/two_steps.hpp"
 
@@ -55,6 +56,30 @@ TEST(CheckpointCommands, EachHasHelp) {
   }
   EXPECT_NE(run({"bench", "checkpoint", "--help"}).out.find("--json"), std::string::npos);
   EXPECT_NE(run({"plan-interval", "--help"}).out.find("--stall-s"), std::string::npos);
+}
+
+TEST(CheckpointCommands, ListVerifyAndInspectTellWhatIsThere) {
+  const TempFolder folder;
+  save_layout(folder / "checkpoints", 1, make_logicals(1), 2, 3);
+  save_layout(folder / "checkpoints", 20, make_logicals(2), 2, 3);
+  const std::string listed = checkpoint_list(folder.path());
+  EXPECT_TRUE(listed.starts_with("step-000000020  ")) << listed;
+  EXPECT_NE(listed.find("2 shards"), std::string::npos) << listed;
+  EXPECT_NE(checkpoint_verify(folder.path()).find("step-000000001  good"), std::string::npos);
+  EXPECT_NE(checkpoint_inspect(folder / "checkpoints").find("param/experts  bf16 3x4x5"),
+            std::string::npos);
+  const std::string newest = checkpoint_hash(folder / "checkpoints/step-000000020");
+  EXPECT_EQ(checkpoint_hash(folder.path()), newest);
+
+  overwrite(folder / "checkpoints/step-000000020/config.toml", "x");
+  EXPECT_NE(
+      message_of(ErrorKind::data, [&] { checkpoint_verify(folder.path()); }).find("config.toml"),
+      std::string::npos);
+  message_of(ErrorKind::data, [&] { checkpoint_hash(folder.path()); });
+  EXPECT_NE(checkpoint_hash(folder.path(), /*allow_older=*/true), newest);  // the one before
+  overwrite(folder / "checkpoints/step-000000020/manifest.json", "x");
+  EXPECT_NE(checkpoint_list(folder.path()).find("step-000000020  damaged"), std::string::npos);
+  message_of(ErrorKind::data, [&] { checkpoint_list(folder / "nothing"); });
 }
 
 TEST(CheckpointCommands, ReshardAndBackIsTheSameState) {
@@ -156,6 +181,31 @@ TEST(CheckpointCommands, ADamagedNewestIsAnErrorUnlessAnOlderOneMayBeTaken) {
   EXPECT_EQ(run({"checkpoint", "hash", saved.step.string(), "--allow-older"}).code, 3);
   EXPECT_EQ(run({"checkpoint", "verify", place}).code, 3);
   EXPECT_EQ(run({"checkpoint", "list", place}).code, 0);
+}
+
+TEST(CheckpointCommands, ReshardWritesOnlyWhereCheckpointsLie) {
+  const TempFolder folder;
+  save_layout(folder / "a", 7, make_logicals(1), 1, 0);
+  save_layout(folder / "run/checkpoints", 1, make_logicals(1), 1, 0);
+  fs::create_directories(folder / "papers");
+  overwrite(folder / "papers/thesis.tex", "x");
+  const auto reshard = [&](const std::string& to) {
+    return run({"checkpoint", "reshard", (folder / "a").string(), "--ranks", "2", "-o",
+                (folder / to).string()});
+  };
+
+  const Outcome papers = reshard("papers");
+  EXPECT_EQ(papers.code, 2);
+  EXPECT_NE(papers.out.find("'thesis.tex'"), std::string::npos) << papers.out;
+  EXPECT_EQ(contents(folder / "papers").size(), 1U);
+  const Outcome whole_run = reshard("run");
+  EXPECT_EQ(whole_run.code, 2);
+  EXPECT_TRUE(whole_run.out.ends_with(": give " + (folder / "run/checkpoints").string()))
+      << whole_run.out;
+
+  fs::create_directories(folder / "run/checkpoints/damaged-step-000000002");
+  overwrite(folder / "run/checkpoints/.nfs01", "x");
+  for (const char* to : {"run/checkpoints", "new/folder"}) EXPECT_EQ(reshard(to).code, 0) << to;
 }
 
 TEST(CheckpointCommands, WrongArgumentsAreRefusedBeforeAnythingIsWritten) {

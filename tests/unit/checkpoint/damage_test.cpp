@@ -90,11 +90,31 @@ TEST(Damage, FolderRenamedToAnotherStepIsFound) {
   EXPECT_EQ(found->step(), 1);
 }
 
-TEST(Damage, ExtraFileAndSymbolicLinksAreFound) {
+TEST(Damage, AForeignFileIsPassedOverWithAWarning) {
   const Saved saved;
-  overwrite(saved.step / "stranger", "x");
-  saved.expect_refused("extra file");
-  fs::remove(saved.step / "stranger");
+  overwrite(saved.step / "README", "x");
+  overwrite(saved.step / "config.toml~", "x");
+  overwrite(saved.step / ".nfs0000000000000001", "x");
+
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(verify_checkpoint(saved.step).step(), 2);
+  const std::string log = testing::internal::GetCapturedStderr();
+
+  EXPECT_NE(log.find("does not name, which is passed over: README, config.toml~"),
+            std::string::npos)
+      << log;
+  run_ranks(3, [&](Communicator& world) {
+    const auto found = find_newest_good(saved.folder.path(), world, [](std::string_view) {});
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->step(), 2);
+  });
+}
+
+TEST(Damage, AShardTooManyAndSymbolicLinksAreFound) {
+  const Saved saved;
+  overwrite(saved.step / "shard-00002-of-00003.h5", "x");
+  saved.expect_refused("a shard too many");
+  fs::remove(saved.step / "shard-00002-of-00003.h5");
   for (const auto& [name, content] : contents(saved.step)) {
     overwrite(saved.folder / "outside", content);
     fs::remove(saved.step / name);

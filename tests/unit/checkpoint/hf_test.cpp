@@ -292,6 +292,52 @@ TEST(HuggingFace, UnsupportedFieldsAreRefusedByName) {
   }
 }
 
+TEST(HuggingFace, AnImportHasThePresetOfItsShapeOrNone) {
+  ModelConfig known = model_preset("minimind-3");
+  resolve(known, 50);
+  Json config = parse_json(hf_config_text(known, DType::f32, {}), "c");
+  EXPECT_EQ(model_from_hf(config, "c").preset, "minimind-3");
+  config["num_hidden_layers"] = 9;
+  EXPECT_EQ(model_from_hf(config, "c").preset, "");
+  EXPECT_EQ(model_from_hf(good_config(false), "c").preset, "");
+}
+
+/// transformers asks generation_config.json, and where there is none config.json.
+TEST(HuggingFace, SeveralEndTokensComeInAndGoOut) {
+  const TempFolder folder;
+  save_model(folder / "run", small(true, true), 1);
+  export_hf(Checkpoint::open(folder / "run/step-000000040"), folder / "hf");
+  const fs::path generation = folder / "hf/generation_config.json";
+  const auto import = [&](const Json& in_config, const char* name) {
+    Json config = read_json(folder / "hf/config.json");
+    config["eos_token_id"] = in_config;
+    overwrite(folder / "hf/config.json", config.dump());
+    import_command({.hf = folder / "hf", .output = folder / name});
+    export_command({.checkpoint = folder / name, .output = folder.path() / cat(name, "-out")});
+    return read_json(folder.path() / cat(name, "-out") / "generation_config.json")
+        .at("eos_token_id");
+  };
+
+  overwrite(generation, R"({"eos_token_id": [7, 2, 900000], "temperature": 0.5})");
+  EXPECT_EQ(import(2, "both"), Json({7, 2, 900000}));
+  EXPECT_EQ(read_json(folder / "both-out/config.json").at("eos_token_id"), Json({7, 2, 900000}));
+  EXPECT_EQ(read_json(folder / "both-out/generation_config.json").at("temperature"), 0.5);
+  fs::remove(generation);
+  EXPECT_EQ(import({5, 6}, "config"), Json({5, 6}));
+  EXPECT_EQ(read_json(folder / "config-out/config.json").at("eos_token_id"), Json({5, 6, 2}));
+  EXPECT_EQ(import(nullptr, "tokenizer"), 2);
+
+  for (const Json& wrong : {Json("2"), Json({1, "2"}), Json(-1), Json(1.5), Json(true)}) {
+    const std::string text = message_of(ErrorKind::data, [&] { import(wrong, "wrong"); });
+    EXPECT_NE(text.find("config.json: eos_token_id = "), std::string::npos) << text;
+    EXPECT_FALSE(fs::exists(folder / "wrong"));
+  }
+  import(nullptr, "unset");
+  overwrite(generation, R"({"eos_token_id": "2"})");
+  EXPECT_NE(message_of(ErrorKind::data, [&] { import(2, "wrong"); }).find("generation_config.json"),
+            std::string::npos);
+}
+
 TEST(HuggingFace, RopeThetaIsReadFromEitherPlace) {
   Json old_keys = good_config(true);
   old_keys.erase("rope_parameters");
@@ -348,30 +394,6 @@ TEST(ModelValues, ReadBackExactlyAndRefuseWhatTheyDoNotKnow) {
                 .find("model.num_layers"),
             std::string::npos);
   message_of(ErrorKind::data, [&] { (void)model_from_values({}, "x"); });
-}
-
-TEST(Commands, ListVerifyAndInspectTellWhatIsThere) {
-  const TempFolder folder;
-  save_layout(folder / "checkpoints", 1, make_logicals(1), 2, 3);
-  save_layout(folder / "checkpoints", 20, make_logicals(2), 2, 3);
-  const std::string listed = checkpoint_list(folder.path());
-  EXPECT_TRUE(listed.starts_with("step-000000020  ")) << listed;
-  EXPECT_NE(listed.find("2 shards"), std::string::npos) << listed;
-  EXPECT_NE(checkpoint_verify(folder.path()).find("step-000000001  good"), std::string::npos);
-  EXPECT_NE(checkpoint_inspect(folder / "checkpoints").find("param/experts  bf16 3x4x5"),
-            std::string::npos);
-  const std::string newest = checkpoint_hash(folder / "checkpoints/step-000000020");
-  EXPECT_EQ(checkpoint_hash(folder.path()), newest);
-
-  overwrite(folder / "checkpoints/step-000000020/config.toml", "x");
-  EXPECT_NE(
-      message_of(ErrorKind::data, [&] { checkpoint_verify(folder.path()); }).find("config.toml"),
-      std::string::npos);
-  message_of(ErrorKind::data, [&] { checkpoint_hash(folder.path()); });
-  EXPECT_NE(checkpoint_hash(folder.path(), /*allow_older=*/true), newest);  // the one before
-  overwrite(folder / "checkpoints/step-000000020/manifest.json", "x");
-  EXPECT_NE(checkpoint_list(folder.path()).find("step-000000020  damaged"), std::string::npos);
-  message_of(ErrorKind::data, [&] { checkpoint_list(folder / "nothing"); });
 }
 
 }  // namespace

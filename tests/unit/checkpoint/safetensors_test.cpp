@@ -81,6 +81,23 @@ TEST(Safetensors, LargeSetsAreSplitWithAnIndex) {
   message_of(ErrorKind::data, [&] { open_safetensors_folder(folder.path()); });
 }
 
+TEST(Safetensors, OneFileAndAnIndexOfOthersAreRefused) {
+  const TempFolder folder;
+  const std::vector<SafetensorsSource> tensors{source("a", DType::f32, {4})};
+  write_safetensors(folder / "model.safetensors", tensors);
+  write_safetensors(folder / "part.safetensors", tensors);
+  const fs::path index = folder / "model.safetensors.index.json";
+
+  overwrite(index, R"({"weight_map": {"a": "part.safetensors"}})");
+  const std::string text =
+      message_of(ErrorKind::data, [&] { (void)open_safetensors_folder(folder.path()); });
+  for (const char* word : {"model.safetensors and", "model.safetensors.index.json", "transformers"})
+    EXPECT_NE(text.find(word), std::string::npos) << text;
+
+  overwrite(index, R"({"weight_map": {"a": "model.safetensors"}})");
+  EXPECT_EQ(open_safetensors_folder(folder.path()).size(), 1U);
+}
+
 TEST(Safetensors, IndexMayNotLeaveTheFolder) {
   const TempFolder folder;
   overwrite(folder / "model.safetensors.index.json",

@@ -33,6 +33,20 @@ TEST(ModelConfig, PresetsHaveTheKnownParameterCounts) {
   EXPECT_EQ(resolved("tiny", 2000).num_parameters(), 1'142'144);
 }
 
+TEST(ModelConfig, AShapeIsThatOfAPresetOrOfNone) {
+  for (const std::string& name : model_preset_names()) {
+    ModelConfig config = resolved(name.c_str(), 777);
+    config.preset.clear();
+    config.max_seq_len = 99;
+    EXPECT_EQ(matching_preset(config), name);
+    config.head_dim *= 2;
+    EXPECT_EQ(matching_preset(config), "") << name;
+  }
+  ModelConfig other = resolved("minimind-3", 777);
+  other.rope_theta = 10000;
+  EXPECT_EQ(matching_preset(other), "");
+}
+
 TEST(ModelConfig, FfnWidthsFollowTheGeneration) {
   EXPECT_EQ(resolved("minimind-1024x16", 6400).intermediate_size, 2752);
   EXPECT_EQ(resolved("minimind-2-small", 6400).intermediate_size, 1408);

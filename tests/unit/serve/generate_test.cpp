@@ -85,9 +85,9 @@ TEST(Generate, GreedyIsWhatTheFullForwardSays) {
   SmallModel small("tiny");
   const std::vector<std::uint32_t> prompt{3, 7, 1};
   std::vector<std::uint32_t> seen;
-  const auto produced = generate(*small.model, prompt, std::nullopt,
-                                 {.max_tokens = 6, .sampling = {.temperature = 0}},
-                                 [&](std::uint32_t token) { seen.push_back(token); });
+  const auto produced =
+      generate(*small.model, prompt, {}, {.max_tokens = 6, .sampling = {.temperature = 0}},
+               [&](std::uint32_t token) { seen.push_back(token); });
 
   EXPECT_EQ(produced, seen);
   ASSERT_EQ(produced.size(), 6U);
@@ -105,24 +105,25 @@ TEST(Generate, GreedyIsWhatTheFullForwardSays) {
 
 TEST(Generate, EndsAtTheEndTokenTheLimitOrTheLongestPosition) {
   SmallModel small("tiny");
-  const auto run = [&](std::optional<std::uint32_t> end, std::int64_t max_tokens,
+  const auto run = [&](const std::vector<std::uint32_t>& ends, std::int64_t max_tokens,
                        std::size_t prompt_length) {
-    return generate(*small.model, std::vector<std::uint32_t>(prompt_length, 3), end,
+    return generate(*small.model, std::vector<std::uint32_t>(prompt_length, 3), ends,
                     {.max_tokens = max_tokens, .sampling = {.temperature = 0}},
                     [](std::uint32_t) {});
   };
-  const auto free = run(std::nullopt, 5, 3);
+  const auto free = run({}, 5, 3);
   ASSERT_EQ(free.size(), 5U);
-  EXPECT_TRUE(run(free[0], 5, 3).empty());
-  EXPECT_EQ(run(std::nullopt, 1, 3).size(), 1U);
-  EXPECT_EQ(run(std::nullopt, 100, 3).size(),
+  EXPECT_TRUE(run({free[0]}, 5, 3).empty());
+  EXPECT_TRUE(run({kVocab, free[0]}, 5, 3).empty());
+  EXPECT_EQ(run({}, 1, 3).size(), 1U);
+  EXPECT_EQ(run({}, 100, 3).size(),
             14U);  // 16 positions: the last token drawn is never read
 }
 
 TEST(Generate, DrawsTheSameForTheSameSeed) {
   SmallModel small("tiny");
   const auto run = [&](std::int64_t seed) {
-    return generate(*small.model, {3}, std::nullopt,
+    return generate(*small.model, {3}, {},
                     {.max_tokens = 12, .sampling = {.temperature = 1, .seed = seed}},
                     [](std::uint32_t) {});
   };
