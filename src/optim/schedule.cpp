@@ -1,11 +1,13 @@
 #include "optim/schedule.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <numbers>
 
 #include "core/error.hpp"
+#include "core/number.hpp"
 
 namespace trireme {
 namespace {
@@ -35,7 +37,22 @@ constexpr std::array<ScheduleRow, 5> kSchedules{{
      [](const OptimConfig& c, double t, double) { return c.lr * (0.1 + 0.9 * half_cosine(t)); }},
 }};
 
+const ScheduleRow* find_row(const std::string& name) {
+  const auto* const found = std::find_if(kSchedules.begin(), kSchedules.end(),
+                                         [&](const ScheduleRow& row) { return name == row.name; });
+  return found == kSchedules.end() ? nullptr : found;
+}
+
 }  // namespace
+
+std::string warmup_note(const OptimConfig& config, std::int64_t total_steps) {
+  const ScheduleRow* row = find_row(config.schedule);
+  if (row == nullptr || !row->warmup || config.warmup_steps <= total_steps) return "";
+  return formatted(
+      "optim.warmup_steps = {}, but train.steps = {}: the learning rate ends before its peak, at {} of {}",
+      config.warmup_steps, total_steps,
+      number_text(learning_rate(config, total_steps, total_steps)), number_text(config.lr));
+}
 
 std::vector<std::string> schedule_names() {
   std::vector<std::string> names;
@@ -56,17 +73,16 @@ double final_lr(const OptimConfig& config) {
 }
 
 double learning_rate(const OptimConfig& config, std::int64_t step, std::int64_t total_steps) {
-  for (const ScheduleRow& row : kSchedules) {
-    if (config.schedule != row.name) continue;
-    const std::int64_t warmup = row.warmup ? config.warmup_steps : 0;
-    if (step <= warmup) return config.lr * static_cast<double>(step) / static_cast<double>(warmup);
-    const auto length = static_cast<double>(std::max<std::int64_t>(total_steps - warmup, 1));
-    const double t = std::min(static_cast<double>(step - warmup) / length, 1.0);
-    const double start =
-        static_cast<double>(step - 1) / static_cast<double>(std::max<std::int64_t>(total_steps, 1));
-    return row.rate(config, t, start);
-  }
-  fail(ErrorKind::usage, "optim.schedule = {}, not a known schedule", config.schedule);
+  const ScheduleRow* row = find_row(config.schedule);
+  if (row == nullptr)
+    fail(ErrorKind::usage, "optim.schedule = {}, not a known schedule", config.schedule);
+  const std::int64_t warmup = row->warmup ? config.warmup_steps : 0;
+  if (step <= warmup) return config.lr * static_cast<double>(step) / static_cast<double>(warmup);
+  const auto length = static_cast<double>(std::max<std::int64_t>(total_steps - warmup, 1));
+  const double t = std::min(static_cast<double>(step - warmup) / length, 1.0);
+  const double start =
+      static_cast<double>(step - 1) / static_cast<double>(std::max<std::int64_t>(total_steps, 1));
+  return row->rate(config, t, start);
 }
 
 }  // namespace trireme

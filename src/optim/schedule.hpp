@@ -24,6 +24,10 @@ double learning_rate(const OptimConfig& config, std::int64_t step, std::int64_t 
 /// of 3e-4, not 2.9999999999999997e-5).
 double final_lr(const OptimConfig& config);
 
+/// That warm-up is longer than a run of `total_steps`, which then never reaches lr; "" where it is
+/// not, and where the schedule has none.
+std::string warmup_note(const OptimConfig& config, std::int64_t total_steps);
+
 /// Names that `optim.schedule` takes.
 std::vector<std::string> schedule_names();
 
