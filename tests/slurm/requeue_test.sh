@@ -2,7 +2,8 @@
 # requeue_test.sh BIN_FOLDER: slurm/pretrain_a100.sbatch under a real Slurm of two nodes with two tasks each, CPU.
 #
 # A signal: the ranks save and end with 75, the job goes back in the queue, resumes where it stopped and ends with the
-# weights of a run that was never stopped. A killed rank: the same. A wrong option or scancel: no second try.
+# weights of a run that was never stopped. A killed rank: the same, and so is a start that is lost after that. A wrong
+# option or scancel: no second try.
 # srun without a PMI: a message that says what to type.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
@@ -115,6 +116,31 @@ killed_rank_means_requeue() {
   expect_equal "weights after the kill" "$(final_hash "$work/whole")" "$(final_hash "$work/killed")"
 }
 
+# What srun starts in place of the program: dies as inside MPI_Init, on the job's second start.
+make_losing_launcher() {
+  cat >"$work/lose" <<'EOF'
+#!/usr/bin/env bash
+[[ ${SLURM_RESTART_COUNT:-0} != 1 ]] || kill -SEGV $$
+exec "$@"
+EOF
+  chmod +x "$work/lose"
+}
+
+a_lost_start_after_progress_is_forgiven() {
+  local job
+  make_losing_launcher
+  job=$(TRIREME_LAUNCH=$work/lose submit lost)
+  await 120 "step 12" logged_step "$work/lost" 12
+  on scancel --signal=USR2 "$job"
+  await 240 "the end" ended "$job"
+  expect_equal "state" COMPLETED "$(job_field "$job" JobState)"
+  expect_equal "restarts" 2 "$(job_field "$job" Restarts)"
+  expect_match "the lost start" "job +exit 137 .*, last committed step $(first_committed lost), .*: requeue" \
+    "$(grep 'job  *exit' "$work/lost.out" | sed -n 2p)"
+  expect_equal "weights after the lost start" "$(final_hash "$work/whole")" "$(final_hash "$work/lost")"
+  expect_equal "what is left beside the run" '' "$(compgen -G "$work/lost.lost-start")"
+}
+
 kill_one_rank() { # a rank of the job in $work/killed, found by its arguments
   local process
   for process in /proc/[0-9]*; do
@@ -168,7 +194,7 @@ uninterrupted_run() {
 
 tests/slurm/cluster/up.sh "$cluster" "${mode[@]}"
 for scenario in make_set uninterrupted_run signalled_job_resumes_to_the_same_weights killed_rank_means_requeue \
-  wrong_option_fails_at_once missing_pmi_says_what_to_type cancelled_job_stays_cancelled; do
+  a_lost_start_after_progress_is_forgiven wrong_option_fails_at_once missing_pmi_says_what_to_type cancelled_job_stays_cancelled; do
   start=$SECONDS
   "$scenario"
   printf '%s: %d s\n' "$scenario" $((SECONDS - start))
