@@ -7,7 +7,7 @@ namespace trireme {
 /// until then they kill the process.
 void catch_stop_signals();
 
-/// How many such signals came. One: finish the unit in hand. More: drop it.
+/// How many such signals came. One: finish the partition in hand. More: drop it.
 int num_stop_signals() noexcept;
 
 }  // namespace trireme

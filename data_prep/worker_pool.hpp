@@ -12,7 +12,7 @@ namespace trireme {
 inline constexpr int kMaxThreads = 1024;
 
 /// Threads that live as long as the pool, so that what a thread caches (words of the tokenizer)
-/// lasts over units.
+/// lasts over partitions.
 class WorkerPool {
  public:
   explicit WorkerPool(int num_threads);

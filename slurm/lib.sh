@@ -119,9 +119,9 @@ remember_lost_start() { # remember_lost_start FOLDER STEP
   mkdir -p "${file%/*}" && printf '%s %s\n' "$(job_id)" "$2" >"$file.tmp" && mv -f "$file.tmp" "$file"
 }
 
-# requeue_verdict CODE STEP_BEFORE STEP_AFTER RESTARTS MAX [LOST]: prints "done", "requeue" or "stop REASON". LOST is the
+# requeue_decision CODE STEP_BEFORE STEP_AFTER RESTARTS MAX [LOST]: prints "done", "requeue" or "stop REASON". LOST is the
 # step of the last start that was lost: at each step one is forgiven.
-requeue_verdict() {
+requeue_decision() {
   case $1 in
     0) printf 'done\n' ;;
     4 | 5 | 75 | 137 | 139)
@@ -149,11 +149,11 @@ may_be_requeued() {
 # end_job CODE SRUN_CODE BEFORE AFTER WHERE FOLDER: ends the script with the program's exit code (93: no progress since the
 # last restart), after putting the job back in the queue where that can help. BEFORE and AFTER count what is done.
 end_job() {
-  local code=$1 verdict restarts=${SLURM_RESTART_COUNT:-0}
-  verdict=$(requeue_verdict "$code" "$3" "$4" "$restarts" "$TRIREME_MAX_RESTARTS" "$(lost_start "$6")")
-  printf 'job       exit %s (srun %s), %s: %s\n' "$code" "$2" "$5" "$verdict"
+  local code=$1 decision restarts=${SLURM_RESTART_COUNT:-0}
+  decision=$(requeue_decision "$code" "$3" "$4" "$restarts" "$TRIREME_MAX_RESTARTS" "$(lost_start "$6")")
+  printf 'job       exit %s (srun %s), %s: %s\n' "$code" "$2" "$5" "$decision"
   rm -f "$(lost_start_file "$6")" 2>/dev/null || true
-  if [[ $verdict == requeue ]]; then
+  if [[ $decision == requeue ]]; then
     if ! may_be_requeued; then
       printf 'job       ended from outside (scancel), not put back in the queue\n'
     elif (($4 <= $3)) && ! remember_lost_start "$6" "$4" 2>/dev/null; then
@@ -161,7 +161,7 @@ end_job() {
     elif ! scontrol requeue "$(job_id)"; then
       job_error "scontrol requeue $(job_id) failed; to go on: submit the same command again"
     fi
-  elif [[ $verdict == 'stop no progress'* ]] && ((restarts > 0)); then
+  elif [[ $decision == 'stop no progress'* ]] && ((restarts > 0)); then
     code=93
   fi
   exit "$code"

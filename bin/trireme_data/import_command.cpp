@@ -22,7 +22,7 @@ void add_import_command(CommandLine& line, Communicator& world) {
         const ImportReport report = import_tokens(*config, &world);
         if (world.rank() == 0) {
           log::info(formatted("{}: {} shards, {} of them kept from before, in {}", config->output,
-                              report.units, report.kept, format_duration(report.seconds)));
+                              report.partitions, report.kept, format_duration(report.seconds)));
           if (config->tokenizer.empty())
             log::warn("the set has no tokenizer: checkpoints of it cannot generate text");
         }

@@ -12,11 +12,11 @@ void say(const std::string& output, const PackReport& report) {
   if (report.left != 0) {
     log::info(formatted(
         "stopped on request: {} of {} shards are still to be made or compared with the inputs; the same command goes on",
-        report.left, report.units));
+        report.left, report.partitions));
     return;
   }
-  log::info(formatted("{}: {} shards, {} of them kept from before, in {}{}", output, report.units,
-                      report.kept, format_duration(report.seconds),
+  log::info(formatted("{}: {} shards, {} of them kept from before, in {}{}", output,
+                      report.partitions, report.kept, format_duration(report.seconds),
                       report.losses.empty() ? "; nothing was cut, dropped or left out" : ""));
   for (const Loss& loss : report.losses)
     loss.level == log::Level::warn ? log::warn(loss.text) : log::info(loss.text);

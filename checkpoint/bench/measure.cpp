@@ -70,7 +70,7 @@ class Measurement {
       }
       const std::vector<std::int64_t> shape{static_cast<std::int64_t>(piece.size)};
       state_.tensors.push_back({formatted("param/t{}", piece.number), DType::u8, shape,
-                                Shard::whole(shape),
+                                Slice::whole(shape),
                                 std::span(content_).subspan(piece.begin, piece.size), piece.owned});
     }
   }

@@ -16,8 +16,8 @@
 namespace trireme {
 namespace {
 
-constexpr std::size_t kBlock = std::size_t{4} << 20;
-constexpr int kBlocks = 4;
+constexpr std::size_t kBufferBytes = std::size_t{4} << 20;
+constexpr int kBuffers = 4;
 constexpr int kThreads = 2;  // one request in the device while the next is made ready
 constexpr std::size_t kChunk = std::size_t{128}
                                << 10;  // stays in the cache for two checksums and a copy
@@ -36,13 +36,13 @@ DiskWriter::DiskWriter(const std::filesystem::path& path, WritePace* pace)
   if (code != 0) fail_to_write(formatted("reserve {} bytes for", size_), path, code);
   if (size_ >= kDirectBytes)
     direct_.reset(::open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_DIRECT));
-  const int num_threads = size_ > kBlock ? kThreads : 1;
-  for (int i = 0; i < (size_ > kBlock ? kBlocks : 1); ++i) {
-    free_.push_back(std::make_unique<Block>());
-    free_.back()->buffer = AlignedBuffer(std::min<std::size_t>(kBlock, size_));
+  const int num_threads = size_ > kBufferBytes ? kThreads : 1;
+  for (int i = 0; i < (size_ > kBufferBytes ? kBuffers : 1); ++i) {
+    free_.push_back(std::make_unique<Buffer>());
+    free_.back()->memory = AlignedBuffer(std::min<std::size_t>(kBufferBytes, size_));
   }
-  for (int i = 0; i < num_threads; ++i) threads_.emplace_back([this] { write_blocks(); });
-  take_free_block();
+  for (int i = 0; i < num_threads; ++i) threads_.emplace_back([this] { write_buffers(); });
+  take_free_buffer();
 }
 
 DiskWriter::~DiskWriter() {
@@ -62,7 +62,7 @@ void DiskWriter::rethrow_locked() {
   if (error_) std::rethrow_exception(error_);
 }
 
-void DiskWriter::take_free_block() {
+void DiskWriter::take_free_buffer() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return !free_.empty() || error_; });
   rethrow_locked();
@@ -85,17 +85,18 @@ std::uint32_t DiskWriter::append(std::span<const std::byte> bytes) {
   TRIREME_ASSERT(bytes.size() <= size_ - position_);
   std::uint32_t checksum = 0;
   while (!bytes.empty()) {
-    const std::size_t room = std::min<std::size_t>(kBlock, size_ - current_->at) - current_->bytes;
+    const std::size_t room =
+        std::min<std::size_t>(kBufferBytes, size_ - current_->at) - current_->bytes;
     const auto chunk = bytes.first(std::min({bytes.size(), room, kChunk}));
     checksum = crc32c(chunk, checksum);
     hasher_.update(chunk);
-    std::memcpy(current_->buffer.data() + current_->bytes, chunk.data(), chunk.size());
+    std::memcpy(current_->memory.data() + current_->bytes, chunk.data(), chunk.size());
     current_->bytes += chunk.size();
     position_ += chunk.size();
     bytes = bytes.subspan(chunk.size());
     if (chunk.size() == room) {
       hand_over();
-      if (position_ < size_) take_free_block();
+      if (position_ < size_) take_free_buffer();
     }
   }
   return checksum;
@@ -115,37 +116,37 @@ std::string DiskWriter::finish() {
   return hasher_.hex();
 }
 
-void DiskWriter::write_blocks() noexcept {
+void DiskWriter::write_buffers() noexcept {
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [&] { return stop_ || !full_.empty(); });
     if (stop_) return;
-    std::unique_ptr<Block> block = std::move(full_.front());
+    std::unique_ptr<Buffer> buffer = std::move(full_.front());
     full_.pop_front();
     ++in_write_;
     lock.unlock();
     std::exception_ptr error;
     try {
-      write_block(*block);
+      write_buffer(*buffer);
     } catch (...) {
       error = std::current_exception();
     }
     lock.lock();
     --in_write_;
     if (error && !error_) error_ = error;
-    free_.push_back(std::move(block));
+    free_.push_back(std::move(buffer));
     changed_.notify_all();
   }
 }
 
-void DiskWriter::write_block(const Block& block) {
-  const auto bytes = std::span<const std::byte>(block.buffer.data(), block.bytes);
+void DiskWriter::write_buffer(const Buffer& buffer) {
+  const auto bytes = std::span<const std::byte>(buffer.memory.data(), buffer.bytes);
   std::size_t done = 0;
   if (direct_) {
     const std::size_t whole = bytes.size() - bytes.size() % AlignedBuffer::kAlignment;
     while (done < whole) {
       const ssize_t wrote = ::pwrite(direct_.get(), bytes.data() + done, whole - done,
-                                     static_cast<off_t>(block.at + done));
+                                     static_cast<off_t>(buffer.at + done));
       if (wrote < 0 && errno == EINTR) continue;
       if (wrote < 0 && errno == EINVAL) break;  // a file system that wants more alignment
       if (wrote < 0) fail_to_write("write", path_, errno);
@@ -153,9 +154,9 @@ void DiskWriter::write_block(const Block& block) {
     }
   }
   if (done == bytes.size()) return;
-  write_all(plain_.get(), bytes.subspan(done), block.at + done, path_);
+  write_all(plain_.get(), bytes.subspan(done), buffer.at + done, path_);
   // The disk starts while we go on; only a hint, the fsync at the end is what counts.
-  (void)::sync_file_range(plain_.get(), static_cast<off_t>(block.at + done),
+  (void)::sync_file_range(plain_.get(), static_cast<off_t>(buffer.at + done),
                           static_cast<off_t>(bytes.size() - done), SYNC_FILE_RANGE_WRITE);
 }
 

@@ -21,11 +21,11 @@ namespace trireme {
 
 /// Rewrites an existing file of a known size from its first byte to its last, hashing as it goes.
 ///
-/// The caller's bytes are copied into a ring of four blocks of 4 MiB; two threads write full blocks
-/// past the page cache (O_DIRECT), where the file system can, else through it. So the disk works
-/// while the caller copies and hashes, and a save neither pays for page-cache memory nor pushes
-/// other files out of it. Throws Error(resource) when the disk refuses; the error of a thread is
-/// thrown by the caller's next call.
+/// The caller's bytes are copied into a ring of four buffers of 4 MiB; two threads write full
+/// buffers past the page cache (O_DIRECT), where the file system can, else through it. So the disk
+/// works while the caller copies and hashes, and a save neither pays for page-cache memory nor
+/// pushes other files out of it. Throws Error(resource) when the disk refuses; the error of a
+/// thread is thrown by the caller's next call.
 class DiskWriter {
  public:
   /// `pace` may be null: no limit. It must outlive the writer.
@@ -46,16 +46,16 @@ class DiskWriter {
   std::string finish();
 
  private:
-  struct Block {
-    AlignedBuffer buffer;
+  struct Buffer {
+    AlignedBuffer memory;
     std::uint64_t at = 0;
     std::size_t bytes = 0;
   };
 
   void hand_over();
-  void take_free_block();
-  void write_blocks() noexcept;
-  void write_block(const Block& block);
+  void take_free_buffer();
+  void write_buffers() noexcept;
+  void write_buffer(const Buffer& buffer);
   void stop() noexcept;
   void rethrow_locked();
 
@@ -66,12 +66,12 @@ class DiskWriter {
   std::uint64_t size_ = 0;
   std::uint64_t position_ = 0;
   Hasher hasher_;
-  std::unique_ptr<Block> current_;
+  std::unique_ptr<Buffer> current_;
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::unique_ptr<Block>> full_;
-  std::deque<std::unique_ptr<Block>> free_;
+  std::deque<std::unique_ptr<Buffer>> full_;
+  std::deque<std::unique_ptr<Buffer>> free_;
   int in_write_ = 0;
   bool stop_ = false;
   std::exception_ptr error_;

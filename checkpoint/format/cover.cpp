@@ -24,30 +24,30 @@ bool rectangles_meet(const Rectangle& a, const Rectangle& b) {
 }
 
 /// Two flat ranges of one rectangle share an element. Sorts them.
-bool ranges_overlap(std::vector<Shard>& ranges) {
+bool ranges_overlap(std::vector<Slice>& ranges) {
   std::sort(ranges.begin(), ranges.end(),
-            [](const Shard& a, const Shard& b) { return a.flat_begin < b.flat_begin; });
+            [](const Slice& a, const Slice& b) { return a.flat_begin < b.flat_begin; });
   for (std::size_t i = 1; i < ranges.size(); ++i) {
     if (ranges[i].flat_begin < ranges[i - 1].flat_end) return true;
   }
   return false;
 }
 
-bool any_meet(const std::vector<std::int64_t>& shape, const std::vector<Shard>& a,
-              const std::vector<Shard>& b) {
-  return std::any_of(a.begin(), a.end(), [&](const Shard& left) {
+bool any_meet(const std::vector<std::int64_t>& shape, const std::vector<Slice>& a,
+              const std::vector<Slice>& b) {
+  return std::any_of(a.begin(), a.end(), [&](const Slice& left) {
     return std::any_of(b.begin(), b.end(),
-                       [&](const Shard& right) { return meet(shape, left, right); });
+                       [&](const Slice& right) { return meet(shape, left, right); });
   });
 }
 
 }  // namespace
 
-std::string cover_problem(const std::vector<std::int64_t>& shape, const std::vector<Shard>& parts) {
-  std::map<Rectangle, std::vector<Shard>> groups;
+std::string cover_problem(const std::vector<std::int64_t>& shape, const std::vector<Slice>& parts) {
+  std::map<Rectangle, std::vector<Slice>> groups;
   std::int64_t count = 0;
-  const std::int64_t wanted = Shard::whole(shape).count();
-  for (const Shard& part : parts) {
+  const std::int64_t wanted = Slice::whole(shape).count();
+  for (const Slice& part : parts) {
     if (part.count() > wanted - count) return formatted("more than its {} elements", wanted);
     count += part.count();
     groups[{part.offset, part.extent}].push_back(part);

@@ -3,12 +3,12 @@
 #include <string>
 #include <vector>
 
-#include "parallel/shard.hpp"
+#include "parallel/slice.hpp"
 
 namespace trireme {
 
 /// Why `parts` do not hold every element of a tensor of `shape` exactly once; empty if they do. The
 /// parts must lie inside the tensor. Called for what was saved and for what is about to be loaded.
-std::string cover_problem(const std::vector<std::int64_t>& shape, const std::vector<Shard>& parts);
+std::string cover_problem(const std::vector<std::int64_t>& shape, const std::vector<Slice>& parts);
 
 }  // namespace trireme

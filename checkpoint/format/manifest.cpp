@@ -186,7 +186,7 @@ void check_tensor_bounds(const CheckpointManifest& manifest, const std::string& 
     count *= size;
   }
   for (const SavedSlice& slice : tensor.slices) {
-    const Shard& part = slice.part;
+    const Slice& part = slice.part;
     bool good =
         part.offset.size() == tensor.shape.size() && part.extent.size() == tensor.shape.size();
     for (std::size_t dim = 0; good && dim < tensor.shape.size(); ++dim) {
@@ -211,7 +211,7 @@ void check_tensor_bounds(const CheckpointManifest& manifest, const std::string& 
 }  // namespace
 
 std::int64_t SavedTensor::count() const noexcept {
-  return Shard::whole(shape).count();
+  return Slice::whole(shape).count();
 }
 
 std::string manifest_text(const CheckpointManifest& manifest) {
@@ -268,7 +268,7 @@ void check_manifest(const CheckpointManifest& manifest, std::string_view where) 
     if (num_slices > kMaxSlices)
       fail(ErrorKind::data, "{}: more than {} slices", where, kMaxSlices);
     check_tensor_bounds(manifest, name, tensor, where);
-    std::vector<Shard> parts;
+    std::vector<Slice> parts;
     for (const SavedSlice& slice : tensor.slices) parts.push_back(slice.part);
     const std::string problem = cover_problem(tensor.shape, parts);
     if (!problem.empty()) problems += formatted("\n  {}: {}", name, problem);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/dtype.hpp"
-#include "parallel/shard.hpp"
+#include "parallel/slice.hpp"
 
 /// manifest.json: what a checkpoint folder holds; checkpoint/README.md is the format's promise.
 namespace trireme {
@@ -20,7 +20,7 @@ struct SavedSlice {
   std::uint64_t shard = 0;  // index into CheckpointManifest::shards
   std::string dataset;      // path inside that file
   std::uint64_t at = 0;     // byte position of the elements in that file
-  Shard part;               // which elements, in global coordinates
+  Slice part;               // which elements, in global coordinates
   std::string hash;         // of the elements: crc32c (8 digits), or xxh3-128 (32) as written once
 };
 

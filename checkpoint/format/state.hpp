@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/dtype.hpp"
-#include "parallel/shard.hpp"
+#include "parallel/slice.hpp"
 
 namespace trireme {
 
@@ -16,8 +16,8 @@ struct StateTensor {
   std::string name;
   DType dtype = DType::f32;
   std::vector<std::int64_t> shape;  // logical, global
-  Shard shard;                      // what `bytes` covers
-  std::span<std::byte> bytes;       // shard.count() * size_of(dtype), host memory
+  Slice slice;                      // what `bytes` covers
+  std::span<std::byte> bytes;       // slice.count() * size_of(dtype), host memory
   bool owner = true;                // among replicas, exactly one rank owns (writes) each element
 };
 
@@ -25,7 +25,7 @@ struct StateTensor {
 /// known: by it the best checkpoints are kept.
 inline constexpr const char* kValidLossValue = "valid_loss";
 
-/// Everything an exact resume needs. Tensors may be sharded; `values` and `files`
+/// Everything an exact resume needs. Tensors may be in slices; `values` and `files`
 /// are equal on all ranks.
 struct StateDict {
   std::vector<StateTensor> tensors;

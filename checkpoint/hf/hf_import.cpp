@@ -147,7 +147,7 @@ std::filesystem::path import_hf(const std::filesystem::path& model,
     storage.push_back(read_f32(*weights.at(tensor.name), tensor.name));
     content.update(storage.back());
     state.tensors.push_back({formatted("param/{}", tensor.name), DType::f32, tensor.shape,
-                             Shard::whole(tensor.shape), storage.back(), /*owner=*/true});
+                             Slice::whole(tensor.shape), storage.back(), /*owner=*/true});
   }
   // Two imports into one folder: the second is refused.
   const RunLock lock(locked_folder(folder), RunLockOptions{});

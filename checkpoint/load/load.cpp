@@ -75,8 +75,8 @@ std::vector<SliceJob> plan(const CheckpointManifest& manifest, const StateDict& 
   std::map<std::string, std::vector<ReadTarget>> targets;
   for (const StateTensor& tensor : into.tensors) {
     TRIREME_ASSERT(tensor.bytes.size() ==
-                   static_cast<std::size_t>(tensor.shard.count()) * size_of(tensor.dtype));
-    targets[tensor.name].push_back({tensor.shard, tensor.bytes});
+                   static_cast<std::size_t>(tensor.slice.count()) * size_of(tensor.dtype));
+    targets[tensor.name].push_back({tensor.slice, tensor.bytes});
   }
   std::vector<SliceJob> jobs;
   for (const auto& [name, parts] : targets) {
@@ -152,7 +152,7 @@ std::vector<std::byte> Checkpoint::read_logical(const std::string& name) const {
   if (count > available / size_of(tensor.dtype))
     fail(ErrorKind::data, "{}: {} is larger than its shards", path_.string(), name);
   std::vector<std::byte> bytes(count * size_of(tensor.dtype));
-  const ReadTarget target{Shard::whole(tensor.shape), bytes};
+  const ReadTarget target{Slice::whole(tensor.shape), bytes};
   std::vector<SliceJob> jobs;
   for (const SavedSlice& slice : tensor.slices) jobs.push_back({&name, &tensor, &slice, {target}});
   read_slices(path_, manifest_, std::move(jobs));

@@ -47,7 +47,7 @@ struct LoadOptions {
   std::vector<std::string> may_ignore;
 };
 
-/// Fills `into.tensors` (names, dtypes, shapes and shards given by the caller; owner or not) and,
+/// Fills `into.tensors` (names, dtypes, shapes and slices given by the caller; owner or not) and,
 /// when the tensors are read, replaces `into.values`; `into.files` stays as it is (use
 /// Checkpoint::file). Throws Error(data) listing every missing, extra or mismatched tensor before
 /// any byte is written, and for damage while reading; then the tensors' content is undefined

@@ -7,7 +7,7 @@
 namespace trireme {
 
 std::span<const std::byte> LogicalReader::next() {
-  Shard window = Shard::whole(tensor_->shape);
+  Slice window = Slice::whole(tensor_->shape);
   if (begin_ == window.rectangle_count()) return {};
   const auto element = static_cast<std::int64_t>(size_of(tensor_->dtype));
   window.flat_begin = begin_;
@@ -18,10 +18,10 @@ std::span<const std::byte> LogicalReader::next() {
   return window_;
 }
 
-void LogicalReader::read(const Shard& window) {
+void LogicalReader::read(const Slice& window) {
   const std::size_t element = size_of(tensor_->dtype);
   for (const SavedSlice& slice : tensor_->slices) {
-    const std::vector<ShardRun> runs = intersect(tensor_->shape, slice.part, window);
+    const std::vector<SliceRun> runs = intersect(tensor_->shape, slice.part, window);
     if (runs.empty()) continue;
     // One read over all runs: what lies between them belongs to the windows before and after, so
     // it is little.
@@ -30,7 +30,7 @@ void LogicalReader::read(const Shard& window) {
     const DiskReader reader(checkpoint_->path(), checkpoint_->manifest().shards[slice.shard]);
     const auto span = reader.read(slice.at + static_cast<std::uint64_t>(first) * element,
                                   static_cast<std::size_t>(last - first) * element, buffer_);
-    for (const ShardRun& run : runs) {
+    for (const SliceRun& run : runs) {
       std::copy_n(span.data() + static_cast<std::size_t>(run.source_index - first) * element,
                   static_cast<std::size_t>(run.count) * element,
                   window_.data() + static_cast<std::size_t>(run.target_index) * element);

@@ -24,7 +24,7 @@ class LogicalReader {
   std::span<const std::byte> next();
 
  private:
-  void read(const Shard& window);
+  void read(const Slice& window);
 
   const Checkpoint* checkpoint_;
   const SavedTensor* tensor_;

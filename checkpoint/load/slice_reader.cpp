@@ -23,7 +23,7 @@ constexpr std::size_t kThreads = 4;  // they wait for the disk most of the time
 
 /// The runs of one target within a slice, rising in both.
 struct Wanted {
-  std::vector<ShardRun> runs;
+  std::vector<SliceRun> runs;
   std::span<std::byte> bytes;
 };
 
@@ -42,7 +42,7 @@ struct TaskPart {
 };
 
 /// What one thread reads at once: neighbouring parts of one file.
-struct Unit {
+struct DiskRead {
   std::uint64_t shard = 0;
   std::uint64_t at = 0;
   std::uint64_t bytes = 0;
@@ -55,7 +55,7 @@ void scatter(const Wanted& wanted, std::span<const std::byte> piece, std::int64_
   const std::int64_t end = begin + static_cast<std::int64_t>(piece.size() / element);
   auto run = std::partition_point(
       wanted.runs.begin(), wanted.runs.end(),
-      [&](const ShardRun& candidate) { return candidate.source_index + candidate.count <= begin; });
+      [&](const SliceRun& candidate) { return candidate.source_index + candidate.count <= begin; });
   for (; run != wanted.runs.end() && run->source_index < end; ++run) {
     const std::int64_t from = std::max(begin, run->source_index);
     const std::int64_t to = std::min(end, run->source_index + run->count);
@@ -114,52 +114,53 @@ void read_in_order(const DiskReader& reader, const Task& task) {
 }
 
 /// Tasks of one file after another, in the order of their bytes.
-std::vector<Unit> plan_units(std::vector<Task>& tasks) {
-  std::vector<Unit> units;
+std::vector<DiskRead> plan_reads(std::vector<Task>& tasks) {
+  std::vector<DiskRead> reads;
   for (Task& task : tasks) {
     const SavedSlice& slice = *task.job->slice;
     for (std::uint64_t begin = 0; begin < task.bytes; begin += kPiece) {
       const std::uint64_t bytes = std::min(kPiece, task.bytes - begin);
       const std::uint64_t at = slice.at + begin;
-      const bool joins = !units.empty() && units.back().shard == slice.shard &&
-                         at >= units.back().at + units.back().bytes &&
-                         at <= units.back().at + units.back().bytes + kSkip &&
-                         at + bytes - units.back().at <= kPiece;
-      if (!joins) units.push_back({slice.shard, at, 0, {}});
-      units.back().parts.push_back({&task, begin, bytes});
-      units.back().bytes = at + bytes - units.back().at;
+      const bool joins = !reads.empty() && reads.back().shard == slice.shard &&
+                         at >= reads.back().at + reads.back().bytes &&
+                         at <= reads.back().at + reads.back().bytes + kSkip &&
+                         at + bytes - reads.back().at <= kPiece;
+      if (!joins) reads.push_back({slice.shard, at, 0, {}});
+      reads.back().parts.push_back({&task, begin, bytes});
+      reads.back().bytes = at + bytes - reads.back().at;
     }
   }
-  return units;
+  return reads;
 }
 
-/// All units, by several threads; the error of the earliest unit is thrown.
-void run_units(const std::map<std::uint64_t, DiskReader>& readers, const std::vector<Unit>& units) {
+/// All reads, by several threads; the error of the earliest read is thrown.
+void run_reads(const std::map<std::uint64_t, DiskReader>& readers,
+               const std::vector<DiskRead>& reads) {
   std::atomic<std::size_t> next{0};
   std::mutex mutex;
   std::map<std::size_t, std::exception_ptr> errors;
   const auto work = [&] {
     AlignedBuffer buffer;
-    for (std::size_t i = next++; i < units.size(); i = next++) {
-      const Unit& unit = units[i];
+    for (std::size_t i = next++; i < reads.size(); i = next++) {
+      const DiskRead& read = reads[i];
       try {
         const auto bytes =
-            readers.at(unit.shard).read(unit.at, static_cast<std::size_t>(unit.bytes), buffer);
-        for (const TaskPart& part : unit.parts) {
-          const std::uint64_t from = part.task->job->slice->at + part.begin - unit.at;
+            readers.at(read.shard).read(read.at, static_cast<std::size_t>(read.bytes), buffer);
+        for (const TaskPart& part : read.parts) {
+          const std::uint64_t from = part.task->job->slice->at + part.begin - read.at;
           take(part,
                bytes.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(part.bytes)));
         }
       } catch (...) {
         const std::lock_guard lock(mutex);
         errors.emplace(i, std::current_exception());
-        next = units.size();
+        next = reads.size();
       }
     }
   };
   {
     std::vector<std::jthread> threads;
-    for (std::size_t i = 1; i < std::min(kThreads, units.size()); ++i) threads.emplace_back(work);
+    for (std::size_t i = 1; i < std::min(kThreads, reads.size()); ++i) threads.emplace_back(work);
     work();
   }
   if (!errors.empty()) std::rethrow_exception(errors.begin()->second);
@@ -180,7 +181,7 @@ void read_slices(const std::filesystem::path& folder, const CheckpointManifest& 
               {},
               {}};
     for (const ReadTarget& target : job.targets) {
-      std::vector<ShardRun> runs = intersect(job.tensor->shape, job.slice->part, target.part);
+      std::vector<SliceRun> runs = intersect(job.tensor->shape, job.slice->part, target.part);
       if (!runs.empty()) task.wanted.push_back({std::move(runs), target.bytes});
     }
     if (task.wanted.empty()) continue;
@@ -193,7 +194,7 @@ void read_slices(const std::filesystem::path& folder, const CheckpointManifest& 
     task.checksums.resize(static_cast<std::size_t>((task.bytes + kPiece - 1) / kPiece));
     tasks.push_back(std::move(task));
   }
-  run_units(readers, plan_units(tasks));
+  run_reads(readers, plan_reads(tasks));
   for (const Task& task : tasks)
     check_hash(*task.job, joined_checksum(task), readers.at(task.job->slice->shard).path());
 }

@@ -11,7 +11,7 @@ namespace trireme {
 
 /// Where to put a part of a logical tensor. bytes.size() = part.count() * size_of(dtype).
 struct ReadTarget {
-  Shard part;
+  Slice part;
   std::span<std::byte> bytes;
 };
 

@@ -12,7 +12,7 @@ namespace {
 void check_tensor(const StateTensor& tensor) {
   if (!is_tensor_name(tensor.name))
     fail(ErrorKind::internal, "tensor name '{}' cannot be saved", tensor.name);
-  const Shard& part = tensor.shard;
+  const Slice& part = tensor.slice;
   bool good =
       part.offset.size() == tensor.shape.size() && part.extent.size() == tensor.shape.size();
   for (std::size_t dim = 0; good && dim < tensor.shape.size(); ++dim) {
@@ -23,7 +23,7 @@ void check_tensor(const StateTensor& tensor) {
          part.flat_end <= part.rectangle_count() &&
          tensor.bytes.size() == static_cast<std::size_t>(part.count()) * size_of(tensor.dtype);
   if (!good)
-    fail(ErrorKind::internal, "tensor {}: its shard or its bytes do not fit its shape",
+    fail(ErrorKind::internal, "tensor {}: its slice or its bytes do not fit its shape",
          tensor.name);
 }
 
@@ -32,9 +32,9 @@ std::vector<SliceToWrite> owned_slices(const StateDict& state) {
   for (const StateTensor& tensor : state.tensors) {
     check_tensor(tensor);
     // A tensor without elements is still named in the manifest.
-    const bool empty = Shard::whole(tensor.shape).count() == 0;
-    if (tensor.owner && (empty || tensor.shard.count() > 0)) {
-      slices.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.shard, tensor.bytes});
+    const bool empty = Slice::whole(tensor.shape).count() == 0;
+    if (tensor.owner && (empty || tensor.slice.count() > 0)) {
+      slices.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.slice, tensor.bytes});
     }
   }
   return slices;

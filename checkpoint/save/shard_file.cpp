@@ -20,7 +20,7 @@ struct Placed {
   std::uint64_t at = 0;
 };
 
-std::vector<std::uint64_t> dataset_shape(const Shard& part) {
+std::vector<std::uint64_t> dataset_shape(const Slice& part) {
   if (part.count() != part.rectangle_count()) return {static_cast<std::uint64_t>(part.count())};
   return {part.extent.begin(), part.extent.end()};
 }

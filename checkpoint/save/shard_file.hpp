@@ -17,7 +17,7 @@ struct SliceToWrite {
   std::string name;
   DType dtype = DType::f32;
   std::vector<std::int64_t> shape;  // logical, global
-  Shard part;
+  Slice part;
   std::span<const std::byte> bytes;
 };
 

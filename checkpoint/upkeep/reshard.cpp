@@ -34,13 +34,13 @@ std::vector<std::int64_t> integers(const Json& item, const char* key, const std:
   return values;
 }
 
-ReshardLayout::Slice parse_slice(const Json& item, int num_ranks, const std::string& where) {
+ReshardLayout::RankSlice parse_slice(const Json& item, int num_ranks, const std::string& where) {
   if (!item.is_object()) fail(ErrorKind::data, "{}: a slice must be an object", where);
   const auto rank = json_get<std::int64_t>(item, "rank", where);
   if (rank < 0 || rank >= num_ranks)
     fail(ErrorKind::usage, "{}: rank {}, must be in [0, {}]", where, rank, num_ranks - 1);
-  ReshardLayout::Slice slice{static_cast<int>(rank),
-                             {integers(item, "offset", where), integers(item, "extent", where)}};
+  ReshardLayout::RankSlice slice{
+      static_cast<int>(rank), {integers(item, "offset", where), integers(item, "extent", where)}};
   slice.part.flat_end = slice.part.rectangle_count();
   if (item.contains("flat")) {
     const std::vector<std::int64_t> flat = integers(item, "flat", where);
@@ -51,11 +51,11 @@ ReshardLayout::Slice parse_slice(const Json& item, int num_ranks, const std::str
   return slice;
 }
 
-void check_slices(const std::vector<ReshardLayout::Slice>& slices,
+void check_slices(const std::vector<ReshardLayout::RankSlice>& slices,
                   const std::vector<std::int64_t>& shape, const std::string& where) {
-  std::vector<Shard> parts;
-  for (const ReshardLayout::Slice& slice : slices) {
-    const Shard& part = slice.part;
+  std::vector<Slice> parts;
+  for (const ReshardLayout::RankSlice& slice : slices) {
+    const Slice& part = slice.part;
     bool good = part.offset.size() == shape.size() && part.extent.size() == shape.size();
     for (std::size_t dim = 0; good && dim < shape.size(); ++dim)
       good = part.offset[dim] <= shape[dim] && part.extent[dim] <= shape[dim] - part.offset[dim];
@@ -79,7 +79,7 @@ RankSlices read_rank(const Checkpoint& from, const ReshardLayout& layout, int ra
   std::vector<SliceJob> jobs;
   for (const auto& [name, tensor] : from.manifest().tensors) {
     std::vector<ReadTarget> targets;
-    for (const ReshardLayout::Slice& slice : layout.tensors.at(name)) {
+    for (const ReshardLayout::RankSlice& slice : layout.tensors.at(name)) {
       if (slice.rank != rank) continue;
       mine.memory.emplace_back(static_cast<std::size_t>(slice.part.count()) *
                                size_of(tensor.dtype));
@@ -88,7 +88,7 @@ RankSlices read_rank(const Checkpoint& from, const ReshardLayout& layout, int ra
     }
     // A tensor without elements is still named in the manifest.
     if (rank == 0 && tensor.count() == 0)
-      mine.slices.push_back({name, tensor.dtype, tensor.shape, Shard::whole(tensor.shape), {}});
+      mine.slices.push_back({name, tensor.dtype, tensor.shape, Slice::whole(tensor.shape), {}});
     if (targets.empty()) continue;
     for (const SavedSlice& slice : tensor.slices) jobs.push_back({&name, &tensor, &slice, targets});
   }
@@ -101,7 +101,7 @@ std::vector<std::uint64_t> bytes_of_ranks(const ReshardLayout& layout,
   std::vector<std::uint64_t> bytes(static_cast<std::size_t>(layout.num_ranks));
   for (const auto& [name, slices] : layout.tensors) {
     const std::uint64_t element = size_of(manifest.tensors.at(name).dtype);
-    for (const ReshardLayout::Slice& slice : slices)
+    for (const ReshardLayout::RankSlice& slice : slices)
       bytes[static_cast<std::size_t>(slice.rank)] +=
           static_cast<std::uint64_t>(slice.part.count()) * element;
   }
@@ -120,16 +120,16 @@ ReshardLayout spread_layout(const CheckpointManifest& manifest, std::int64_t num
   ReshardLayout layout{static_cast<int>(num_ranks), {}};
   std::uint64_t position = 0;  // on the line of all bytes
   for (const auto& [name, tensor] : manifest.tensors) {
-    std::vector<ReshardLayout::Slice>& slices = layout.tensors[name];
+    std::vector<ReshardLayout::RankSlice>& slices = layout.tensors[name];
     const std::uint64_t element = size_of(tensor.dtype);
-    const Shard whole = Shard::whole(tensor.shape);
+    const Slice whole = Slice::whole(tensor.shape);
     for (std::int64_t begin = 0; begin < whole.count();) {
       const std::uint64_t rank = position / share;
       const std::uint64_t left = (rank + 1) * share - position;
       // An element across the border goes to the earlier rank.
       const auto count = std::min(whole.count() - begin,
                                   static_cast<std::int64_t>((left + element - 1) / element));
-      Shard part = whole;
+      Slice part = whole;
       part.flat_begin = begin;
       part.flat_end = begin + count;
       slices.push_back({static_cast<int>(rank), part});
@@ -155,7 +155,7 @@ ReshardLayout parse_layout(const std::string& text, const std::string& where,
     if (saved == manifest.tensors.end())
       fail(ErrorKind::usage, "{}: the checkpoint holds no such tensor", place);
     if (!list.is_array()) fail(ErrorKind::data, "{}: must be a list of slices", place);
-    std::vector<ReshardLayout::Slice> slices;
+    std::vector<ReshardLayout::RankSlice> slices;
     for (const Json& item : list) slices.push_back(parse_slice(item, layout.num_ranks, place));
     check_slices(slices, saved->second.shape, place);
     layout.tensors[name] = std::move(slices);

@@ -11,13 +11,13 @@ namespace trireme {
 
 /// Which rank writes which slices of which tensor.
 struct ReshardLayout {
-  struct Slice {
+  struct RankSlice {
     int rank = 0;
-    Shard part;
+    Slice part;
   };
 
   int num_ranks = 1;
-  std::map<std::string, std::vector<Slice>> tensors;
+  std::map<std::string, std::vector<RankSlice>> tensors;
 };
 
 /// All tensors laid end to end in name order and cut into `num_ranks` stretches of equal bytes:

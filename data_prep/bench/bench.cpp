@@ -17,7 +17,7 @@
 #include "core/timer.hpp"
 #include "data/shards/token_set.hpp"
 #include "data_prep/documents/jsonl_record.hpp"
-#include "data_prep/input/block_reader.hpp"
+#include "data_prep/input/chunk_reader.hpp"
 #include "data_prep/input/line_reader.hpp"
 #include "data_prep/pack/pack.hpp"
 #include "data_prep/worker_pool.hpp"
@@ -26,7 +26,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::uint64_t kBlockBytes = 1 << 20;  // as pack
+constexpr std::uint64_t kChunkBytes = 1 << 20;  // as pack
 constexpr std::size_t kMaxPasses = 1000;
 
 /// Processor time of this process so far.
@@ -66,38 +66,38 @@ class EncodeBench {
       all.push_back({i, 0, files_[i].size});
       jsonl_bytes_ += files_[i].size;
     }
-    blocks_ = split_blocks(all, kBlockBytes);
+    chunks_ = split_chunks(all, kChunkBytes);
   }
 
   /// Into the page cache.
   void read_inputs() {
-    lines_.start(blocks_);
+    lines_.start(chunks_);
     pool_.run(
-        blocks_.size(), [&](std::size_t i, int worker) { lines_.read(i, worker); }, [] {});
+        chunks_.size(), [&](std::size_t i, int worker) { lines_.read(i, worker); }, [] {});
   }
 
   /// Encodes everything once; the ids lie in memory when it ends.
   void pass(BenchReport& report) {
     for (Worker& worker : workers_) worker.documents = worker.text_bytes = 0;
-    std::vector<std::vector<std::uint32_t>> ids(blocks_.size());
-    lines_.start(blocks_);
+    std::vector<std::vector<std::uint32_t>> ids(chunks_.size());
+    lines_.start(chunks_);
     pool_.run(
-        blocks_.size(), [&](std::size_t i, int worker) { encode_block(i, worker, ids[i]); }, [] {});
+        chunks_.size(), [&](std::size_t i, int worker) { encode_chunk(i, worker, ids[i]); }, [] {});
     report.documents = report.text_bytes = report.tokens = 0;
     report.jsonl_bytes = jsonl_bytes_;
     for (const Worker& worker : workers_) {
       report.documents += worker.documents;
       report.text_bytes += worker.text_bytes;
     }
-    for (const auto& block : ids) report.tokens += block.size();
+    for (const auto& chunk : ids) report.tokens += chunk.size();
   }
 
  private:
-  void encode_block(std::size_t i, int worker_index, std::vector<std::uint32_t>& ids) {
-    const InputFile& file = files_[blocks_[i].file];
+  void encode_chunk(std::size_t i, int worker_index, std::vector<std::uint32_t>& ids) {
+    const InputFile& file = files_[chunks_[i].file];
     Worker& worker = workers_[static_cast<std::size_t>(worker_index)];
-    LineBlock lines = lines_.read(i, worker_index);
-    ids.reserve((blocks_[i].end - blocks_[i].begin) / 2);  // rarely more tokens than this
+    ChunkLines lines = lines_.read(i, worker_index);
+    ids.reserve((chunks_[i].end - chunks_[i].begin) / 2);  // rarely more tokens than this
     Line line;
     while (lines.next(line)) {
       const TextRecord record = worker.reader->read(line);
@@ -115,9 +115,9 @@ class EncodeBench {
   EncodeOptions options_;
   std::vector<InputFile> files_;
   WorkerPool& pool_;
-  BlockReader lines_;
+  ChunkReader lines_;
   std::vector<Worker> workers_;
-  std::vector<ByteRange> blocks_;
+  std::vector<ByteRange> chunks_;
   std::uint64_t jsonl_bytes_ = 0;
 };
 

@@ -21,10 +21,10 @@ class Draw {
   /// Uniform in [0, bound), bound far below 2^32.
   std::uint32_t below(std::size_t bound) {
     if (used_ == 4) {
-      block_ = philox4x32(key_, index_, counter_++);
+      chunk_ = philox4x32(key_, index_, counter_++);
       used_ = 0;
     }
-    return static_cast<std::uint32_t>(block_[used_++] % bound);
+    return static_cast<std::uint32_t>(chunk_[used_++] % bound);
   }
 
   template <class Items>
@@ -37,7 +37,7 @@ class Draw {
   std::uint64_t index_;
   std::uint64_t counter_ = 0;
   std::size_t used_ = 4;
-  PhiloxBlock block_{};
+  PhiloxWords chunk_{};
 };
 
 /// One fact in both languages: whoever it is always lives there, eats that and makes that sound.

@@ -88,7 +88,7 @@ class ChatDocuments : public DocumentMaker {
     if (const auto id = tokenizer.eos_id()) options_.end_token = tokenizer.token_bytes(*id);
   }
 
-  void take(const Line& line, std::uint32_t file, BlockResult& result) override {
+  void take(const Line& line, std::uint32_t file, ChunkResult& result) override {
     const auto parse = [&](const char* json, std::size_t size) {
       std::optional<LineProblem> problem;
       if (auto found = reader_.read(json, size, conversations_))
@@ -135,7 +135,7 @@ class ChatDocuments : public DocumentMaker {
     return !targets(chat, chat.encoded.ids.size()).empty();
   }
 
-  void add_conversation(const Line& line, BlockResult& result) {
+  void add_conversation(const Line& line, ChunkResult& result) {
     const Chat& chat = chats_[0];
     const std::size_t kept = std::min(seq_len_, chat.encoded.ids.size());
     const std::vector<Span> spans = targets(chat, kept);
@@ -150,7 +150,7 @@ class ChatDocuments : public DocumentMaker {
     end_document(line, kept, xxh3_64(chat.rendered.text), result);
   }
 
-  void add_pair(const Line& line, BlockResult& result) {
+  void add_pair(const Line& line, ChunkResult& result) {
     const std::span<const std::uint32_t> chosen = chats_[0].encoded.ids;
     const std::span<const std::uint32_t> rejected = chats_[1].encoded.ids;
     const PairCut cut = cut_pair(chosen, rejected, seq_len_);

@@ -71,7 +71,7 @@ struct ChatConfig {
           "sft: probability of a system message where there is none; -1: as --augment says",
           {.placeholder = "P", .identity = Identity::always});
     visit("drop_empty_think", self.drop_empty_think,
-          "sft, dpo: probability that a chat loses its empty think blocks; -1: as --augment says",
+          "sft, dpo: probability that a chat loses its empty thoughts; -1: as --augment says",
           {.placeholder = "P", .identity = Identity::always});
     visit("system_prompts", self.system_prompts,
           "for --add-system: a prompt a line; without it ten built-in ones",

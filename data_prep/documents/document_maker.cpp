@@ -29,7 +29,7 @@ class TextDocuments : public DocumentMaker {
     if (config.eos) eos_ = tokenizer.eos_id();
   }
 
-  void take(const Line& line, std::uint32_t file, BlockResult& result) override {
+  void take(const Line& line, std::uint32_t file, ChunkResult& result) override {
     const TextRecord record = reader_.read(line);
     if (!is_record(record, line, file, result)) return;
     std::vector<std::uint32_t> ids = tokenizer().encode(record.text, options_);
@@ -55,7 +55,7 @@ DocumentMaker::DocumentMaker(Tokenizer tokenizer)
     : tokenizer_(std::move(tokenizer)), width_(size_of(token_dtype_for(tokenizer_.vocab_size()))) {}
 
 bool DocumentMaker::is_record(const TextRecord& record, const Line& line, std::uint32_t file,
-                              BlockResult& result) {
+                              ChunkResult& result) {
   switch (record.status) {
     case RecordStatus::blank:
       return false;
@@ -73,13 +73,13 @@ bool DocumentMaker::is_record(const TextRecord& record, const Line& line, std::u
 }
 
 void DocumentMaker::add_bad(const Line& line, std::uint32_t file, std::string reason,
-                            BlockResult& result) {
+                            ChunkResult& result) {
   ++result.counts.bad_lines;
   if (result.bad.size() < kMaxBadListed)
     result.bad.push_back({file, line.offset, std::move(reason)});
 }
 
-void DocumentMaker::add_tokens(std::span<const std::uint32_t> ids, BlockResult& result) const {
+void DocumentMaker::add_tokens(std::span<const std::uint32_t> ids, ChunkResult& result) const {
   if (ids.empty()) return;
   std::byte* at = &*result.tokens.insert(result.tokens.end(), ids.size() * width_, std::byte{0});
   for (const std::uint32_t id : ids) {
@@ -89,7 +89,7 @@ void DocumentMaker::add_tokens(std::span<const std::uint32_t> ids, BlockResult& 
 }
 
 void DocumentMaker::end_document(const Line& line, std::uint64_t num_tokens,
-                                 std::uint64_t text_hash, BlockResult& result) {
+                                 std::uint64_t text_hash, ChunkResult& result) {
   result.lengths.push_back(num_tokens);
   result.offsets.push_back(line.offset);
   result.lines.push_back(result.line_of_next);

@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "data_prep/documents/block_result.hpp"
+#include "data_prep/documents/chunk_result.hpp"
 #include "data_prep/documents/document_rules.hpp"
 #include "data_prep/documents/jsonl_record.hpp"
 #include "text/tokenizer.hpp"
@@ -23,22 +23,22 @@ class DocumentMaker {
 
   /// Adds what the line of input `file` gives to `result`: documents, or an entry among the bad
   /// lines, or a count. Sets result.fatal for bad text under OnBadText::error.
-  virtual void take(const Line& line, std::uint32_t file, BlockResult& result) = 0;
+  virtual void take(const Line& line, std::uint32_t file, ChunkResult& result) = 0;
 
  protected:
   [[nodiscard]] const Tokenizer& tokenizer() const noexcept { return tokenizer_; }
 
   /// True if the line is a record; else it has been counted.
   static bool is_record(const TextRecord& record, const Line& line, std::uint32_t file,
-                        BlockResult& result);
+                        ChunkResult& result);
   static void add_bad(const Line& line, std::uint32_t file, std::string reason,
-                      BlockResult& result);
+                      ChunkResult& result);
 
   /// Adds tokens of the document that is being made.
-  void add_tokens(std::span<const std::uint32_t> ids, BlockResult& result) const;
+  void add_tokens(std::span<const std::uint32_t> ids, ChunkResult& result) const;
   /// Ends the document: `num_tokens` were added since the one before.
   static void end_document(const Line& line, std::uint64_t num_tokens, std::uint64_t text_hash,
-                           BlockResult& result);
+                           ChunkResult& result);
 
  private:
   Tokenizer tokenizer_;

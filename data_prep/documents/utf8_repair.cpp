@@ -46,20 +46,20 @@ std::optional<unsigned> unicode_escape(std::string_view text) {
   return value;
 }
 
-bool is_high(unsigned unit) {
-  return unit >= 0xD800 && unit < 0xDC00;
+bool is_high(unsigned code) {
+  return code >= 0xD800 && code < 0xDC00;
 }
 
-bool is_low(unsigned unit) {
-  return unit >= 0xDC00 && unit < 0xE000;
+bool is_low(unsigned code) {
+  return code >= 0xDC00 && code < 0xE000;
 }
 
 /// The escape at the front of `text` (which begins with a backslash).
 Sequence leading_escape(std::string_view text) {
-  const auto unit = unicode_escape(text);
-  if (!unit) return {std::min<std::size_t>(2, text.size()), true};
-  if (is_low(*unit)) return {6, false};
-  if (!is_high(*unit)) return {6, true};
+  const auto code = unicode_escape(text);
+  if (!code) return {std::min<std::size_t>(2, text.size()), true};
+  if (is_low(*code)) return {6, false};
+  if (!is_high(*code)) return {6, true};
   const auto second = unicode_escape(text.substr(6));
   return second && is_low(*second) ? Sequence{12, true} : Sequence{6, false};
 }

@@ -25,7 +25,7 @@ namespace {
 constexpr std::uint64_t kRun = std::uint64_t{1} << 20;  // tokens read at a time
 
 /// A part of one input, in tokens.
-struct TokenUnit {
+struct TokenPartition {
   std::size_t file = 0;
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
@@ -64,9 +64,9 @@ class Importer {
     vocab_size_ =
         tokenizer_ ? tokenizer_->vocab_size() : static_cast<std::uint64_t>(config.vocab_size);
     for (const InputFile& input : inputs_) open(input);
-    if (units_.empty()) fail(ErrorKind::data, "no token in the inputs");
+    if (partitions_.empty()) fail(ErrorKind::data, "no token in the inputs");
     start_manifest();
-    folder_.emplace(config.output, manifest_, units_.size());
+    folder_.emplace(config.output, manifest_, partitions_.size());
   }
 
   ImportReport run() {
@@ -75,7 +75,7 @@ class Importer {
       folder_->prepare();
       if (tokenizer_) folder_->place_tokenizer(*tokenizer_);
     }
-    ImportReport report{.units = units_.size(), .kept = units_.size()};
+    ImportReport report{.partitions = partitions_.size(), .kept = partitions_.size()};
     const auto pending = folder_->find_pending(world_);
     compare_kept(pending);
     if (pending) {
@@ -83,7 +83,7 @@ class Importer {
       make_shards(*pending);
       barrier();
       if (rank_ == 0) {
-        add_shards(folder_->path(), units_.size(), manifest_);
+        add_shards(folder_->path(), partitions_.size(), manifest_);
         failpoint("import.before_manifest");
         write_file_atomic(folder_->path() / schema::kManifest, manifest_.to_text());
       }
@@ -100,7 +100,7 @@ class Importer {
                          : open_llm_c(input.path, config_.eot_id, eot_place_named(config_.eot)));
     const auto part = static_cast<std::uint64_t>(config_.shard_tokens);
     const std::uint64_t tokens = files_.back()->num_tokens();
-    if (const std::uint64_t shards = units_.size() + (tokens + part - 1) / part;
+    if (const std::uint64_t shards = partitions_.size() + (tokens + part - 1) / part;
         shards > kMaxShards) {
       fail(
           ErrorKind::usage,
@@ -108,16 +108,16 @@ class Importer {
           part, shards, input.path.string(), kMaxShards);
     }
     for (std::uint64_t begin = 0; begin < tokens; begin += part)
-      units_.push_back({files_.size() - 1, begin, std::min(tokens, begin + part)});
-    if (tokens > part && ends_without_cut(*files_.back(), units_.back(), part)) {
-      units_.pop_back();
-      units_.back().end = tokens;
+      partitions_.push_back({files_.size() - 1, begin, std::min(tokens, begin + part)});
+    if (tokens > part && ends_without_cut(*files_.back(), partitions_.back(), part)) {
+      partitions_.pop_back();
+      partitions_.back().end = tokens;
     }
   }
 
   /// No document starts in the `last` part of `file`, and the one that ends there
   /// is no longer than a part.
-  static bool ends_without_cut(const ForeignTokens& file, const TokenUnit& last,
+  static bool ends_without_cut(const ForeignTokens& file, const TokenPartition& last,
                                std::uint64_t part) {
     return file.documents(last.begin, last.end, /*only_first=*/true).empty() &&
            !file.documents(last.end - part, last.begin, /*only_first=*/true).empty();
@@ -161,13 +161,13 @@ class Importer {
     std::uint64_t bytes = 0;
     for (std::size_t i = static_cast<std::size_t>(rank_); i < pending.size(); i += size) {
       mine.push_back(pending[i]);
-      bytes += stored_bytes(units_[pending[i]]);
+      bytes += stored_bytes(partitions_[pending[i]]);
     }
     ProgressDisplay progress(size == 1 ? "import" : formatted("import, rank {}", rank_), bytes,
                              rank_ == 0 ? config_.progress : "none");
-    for (const std::size_t unit : mine) {
-      const ShardCounts counts = make_shard(unit);
-      progress.add(stored_bytes(units_[unit]), counts.documents, counts.tokens);
+    for (const std::size_t partition : mine) {
+      const ShardCounts counts = make_shard(partition);
+      progress.add(stored_bytes(partitions_[partition]), counts.documents, counts.tokens);
       progress.show();
     }
     if (!mine.empty()) progress.finish();
@@ -177,36 +177,41 @@ class Importer {
   void compare_kept(const std::optional<std::vector<std::size_t>>& pending) const {
     const std::size_t size = world_ == nullptr ? 1 : static_cast<std::size_t>(world_->size());
     std::vector<std::size_t> mine;
-    for (auto i = static_cast<std::size_t>(rank_); i < units_.size(); i += size) mine.push_back(i);
-    const auto hash = [&](std::size_t unit) {
-      const auto [begin, end] = token_range(unit);
-      return input_hash(
-          read_tokens(*files_[units_[unit].file], begin, end, token_dtype_for(vocab_size_)));
+    for (auto i = static_cast<std::size_t>(rank_); i < partitions_.size(); i += size)
+      mine.push_back(i);
+    const auto hash = [&](std::size_t partition) {
+      const auto [begin, end] = token_range(partition);
+      return input_hash(read_tokens(*files_[partitions_[partition].file], begin, end,
+                                    token_dtype_for(vocab_size_)));
     };
-    const auto place = [&](std::size_t unit) { return inputs_[units_[unit].file].path.string(); };
-    check_inputs_unchanged(folder_->path(), {kept_units(mine, pending), hash, place});
+    const auto place = [&](std::size_t partition) {
+      return inputs_[partitions_[partition].file].path.string();
+    };
+    check_inputs_unchanged(folder_->path(), {kept_partitions(mine, pending), hash, place});
   }
 
-  [[nodiscard]] std::uint64_t stored_bytes(const TokenUnit& unit) const {
-    return files_[unit.file]->byte_of(unit.end) - files_[unit.file]->byte_of(unit.begin);
+  [[nodiscard]] std::uint64_t stored_bytes(const TokenPartition& partition) const {
+    return files_[partition.file]->byte_of(partition.end) -
+           files_[partition.file]->byte_of(partition.begin);
   }
 
-  /// First token of a unit: of the first document that starts in its part, else of the part.
+  /// First token of a partition: of the first document that starts in its part, else of the part.
   [[nodiscard]] std::uint64_t first_token(std::size_t number) const {
-    const TokenUnit& unit = units_[number];
-    const auto first = files_[unit.file]->documents(unit.begin, unit.end, /*only_first=*/true);
-    return first.empty() ? unit.begin : first.front();
+    const TokenPartition& partition = partitions_[number];
+    const auto first =
+        files_[partition.file]->documents(partition.begin, partition.end, /*only_first=*/true);
+    return first.empty() ? partition.begin : first.front();
   }
 
-  /// Tokens [begin, end) of a unit's input that its shard holds.
+  /// Tokens [begin, end) of a partition's input that its shard holds.
   [[nodiscard]] std::pair<std::uint64_t, std::uint64_t> token_range(std::size_t number) const {
-    const std::size_t file = units_[number].file;
-    const bool last = number + 1 == units_.size() || units_[number + 1].file != file;
+    const std::size_t file = partitions_[number].file;
+    const bool last = number + 1 == partitions_.size() || partitions_[number + 1].file != file;
     return {first_token(number), last ? files_[file]->num_tokens() : first_token(number + 1)};
   }
 
   ShardCounts make_shard(std::size_t number) const {
-    const ForeignTokens& file = *files_[units_[number].file];
+    const ForeignTokens& file = *files_[partitions_[number].file];
     const auto [begin, end] = token_range(number);
     std::vector<std::uint64_t> starts = file.documents(begin, end, /*only_first=*/false);
     if (starts.empty() || starts.front() != begin) starts.insert(starts.begin(), begin);
@@ -250,7 +255,7 @@ class Importer {
   }
 
   void describe(std::size_t number, std::string hash, ShardContent& content) const {
-    const InputFile& input = inputs_[units_[number].file];
+    const InputFile& input = inputs_[partitions_[number].file];
     content.sources_json = Json::array({{{"name", input.name}, {"size", input.size}}}).dump();
     content.packs.push_back(pack_documents(content.documents.offset, config_.seq_len));
     const PackTable& pack = content.packs.front();
@@ -259,7 +264,7 @@ class Importer {
     meta.vocab_size = vocab_size_;
     meta.identity = manifest_.identity;
     meta.shard_index = number;
-    meta.shard_count = units_.size();
+    meta.shard_count = partitions_.size();
     meta.input_xxh3 = std::move(hash);
     meta.counts.documents = content.documents.source.size();
     meta.counts.tokens = content.documents.offset.back();
@@ -279,7 +284,7 @@ class Importer {
   std::optional<Tokenizer> tokenizer_;
   std::uint64_t vocab_size_ = 0;
   std::vector<std::unique_ptr<ForeignTokens>> files_;
-  std::vector<TokenUnit> units_;
+  std::vector<TokenPartition> partitions_;
   Manifest manifest_;
   std::optional<PackFolder> folder_;
 };

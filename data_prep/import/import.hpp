@@ -57,19 +57,19 @@ void check(const ImportConfig& config, Problems& problems);
 
 /// What import did, over all ranks.
 struct ImportReport {
-  std::uint64_t units = 0;
+  std::uint64_t partitions = 0;
   std::uint64_t kept = 0;  // shards that lay there already
   double seconds = 0;
 };
 
 /// Makes a pretrain set from token files of another program, without tokenizing anew.
 ///
-/// Each input is cut every shard_tokens; a unit goes from the first document that starts in its
-/// part to the first one that starts in the next (a part in which none starts begins at its first
-/// token; the rest at the end of an input joins the part before if its only document is no longer
-/// than a part: so only documents longer than a part are cut). One unit becomes one shard: the
-/// folder is a pure function of inputs and config, goes on after a kill, and ranks share the units
-/// as in pack(). Ids are kept as they are and checked against the vocabulary.
+/// Each input is cut every shard_tokens; a partition goes from the first document that starts in
+/// its part to the first one that starts in the next (a part in which none starts begins at its
+/// first token; the rest at the end of an input joins the part before if its only document is no
+/// longer than a part: so only documents longer than a part are cut). One partition becomes one
+/// shard: the folder is a pure function of inputs and config, goes on after a kill, and ranks share
+/// the partitions as in pack(). Ids are kept as they are and checked against the vocabulary.
 ///   memory  about two parts in the set's token width, 28 bytes a document, whatever the input
 /// Collective over `world` (null: this process alone). Throws as pack(), and Error(usage)
 /// if an input is not what the shards that lie there were made of.

@@ -125,7 +125,8 @@ std::vector<InputFile> inspect_inputs(const std::vector<std::string>& arguments,
   return files;
 }
 
-std::vector<Unit> plan_units(const std::vector<InputFile>& files, std::uint64_t unit_bytes) {
+std::vector<Partition> plan_partitions(const std::vector<InputFile>& files,
+                                       std::uint64_t unit_bytes) {
   std::uint64_t total = 0;
   for (const InputFile& file : files) total += file.size;
   if (total / unit_bytes >= kMaxShards && total > kMaxShards * unit_bytes) {
@@ -134,46 +135,46 @@ std::vector<Unit> plan_units(const std::vector<InputFile>& files, std::uint64_t 
         "--unit-bytes {} would make {} shards of {} bytes of input, at most {} are made: give at least {}",
         unit_bytes, (total - 1) / unit_bytes + 1, total, kMaxShards, (total - 1) / kMaxShards + 1);
   }
-  std::vector<Unit> units(1);
+  std::vector<Partition> partitions(1);
   std::uint64_t room = unit_bytes;
   for (std::uint32_t file = 0; file < files.size(); ++file) {
     for (std::uint64_t begin = 0; begin < files[file].size;) {
       if (room == 0) {
-        units.emplace_back();
+        partitions.emplace_back();
         room = unit_bytes;
       }
       const std::uint64_t length = std::min(room, files[file].size - begin);
-      units.back().push_back({file, begin, begin + length});
+      partitions.back().push_back({file, begin, begin + length});
       begin += length;
       room -= length;
     }
   }
-  return units;
+  return partitions;
 }
 
-std::vector<std::vector<std::size_t>> chain_units(const std::vector<InputFile>& files,
-                                                  const std::vector<Unit>& units,
-                                                  std::uint64_t unit_bytes) {
+std::vector<std::vector<std::size_t>> chain_partitions(const std::vector<InputFile>& files,
+                                                       const std::vector<Partition>& partitions,
+                                                       std::uint64_t unit_bytes) {
   std::vector<std::vector<std::size_t>> chains;
-  for (std::size_t i = 0; i < units.size(); ++i) {
-    const bool bound =
-        i != 0 && !units[i].empty() && units[i].front().begin != 0 &&
-        cost_of_start(files[units[i].front().file], units[i].front().begin - 1) > unit_bytes / 4;
+  for (std::size_t i = 0; i < partitions.size(); ++i) {
+    const bool bound = i != 0 && !partitions[i].empty() && partitions[i].front().begin != 0 &&
+                       cost_of_start(files[partitions[i].front().file],
+                                     partitions[i].front().begin - 1) > unit_bytes / 4;
     if (!bound) chains.emplace_back();
     chains.back().push_back(i);
   }
   return chains;
 }
 
-std::vector<ByteRange> split_blocks(const std::vector<ByteRange>& ranges,
-                                    std::uint64_t block_bytes) {
-  std::vector<ByteRange> blocks;
+std::vector<ByteRange> split_chunks(const std::vector<ByteRange>& ranges,
+                                    std::uint64_t chunk_bytes) {
+  std::vector<ByteRange> chunks;
   for (const ByteRange& range : ranges) {
-    for (std::uint64_t begin = range.begin; begin < range.end; begin += block_bytes) {
-      blocks.push_back({range.file, begin, std::min(range.end, begin + block_bytes)});
+    for (std::uint64_t begin = range.begin; begin < range.end; begin += chunk_bytes) {
+      chunks.push_back({range.file, begin, std::min(range.end, begin + chunk_bytes)});
     }
   }
-  return blocks;
+  return chunks;
 }
 
 }  // namespace trireme

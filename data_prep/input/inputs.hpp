@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-/// One input file. Its bytes, offsets and units are those of the decompressed stream.
+/// One input file. Its bytes, offsets and partitions are those of the decompressed stream.
 struct InputFile {
   std::filesystem::path path;
   std::string
@@ -38,26 +38,28 @@ struct ByteRange {
   std::uint64_t end = 0;
 };
 
-using Unit = std::vector<ByteRange>;
+using Partition = std::vector<ByteRange>;
 
 /// File systems, and whoever looks after them, suffer from more files than this in one folder.
 inline constexpr std::uint64_t kMaxShards = 100'000;
 
-/// One unit of work: becomes one shard. The inputs are seen as one stream, in order, cut every
-/// `unit_bytes`; so many small files share a unit and a large one is spread over several. A pure
-/// function of sizes and unit_bytes. There is at least one unit, also for empty inputs. Throws
-/// Error(usage) for more than kMaxShards.
-std::vector<Unit> plan_units(const std::vector<InputFile>& files, std::uint64_t unit_bytes);
+/// One partition of work: becomes one shard. The inputs are seen as one stream, in order, cut every
+/// `unit_bytes`; so many small files share a partition and a large one is spread over several. A
+/// pure function of sizes and unit_bytes. There is at least one partition, also for empty inputs.
+/// Throws Error(usage) for more than kMaxShards.
+std::vector<Partition> plan_partitions(const std::vector<InputFile>& files,
+                                       std::uint64_t unit_bytes);
 
-/// Units that one rank should make one after another, ascending: inside a compressed file reading
-/// goes on where the last unit ended, while another rank would have to decompress from the last
-/// access point. Units that can begin on their own are chains of one. Each unit is in exactly one.
-std::vector<std::vector<std::size_t>> chain_units(const std::vector<InputFile>& files,
-                                                  const std::vector<Unit>& units,
-                                                  std::uint64_t unit_bytes);
+/// Partitions that one rank should make one after another, ascending: inside a compressed file
+/// reading goes on where the last partition ended, while another rank would have to decompress from
+/// the last access point. Partitions that can begin on their own are chains of one. Each partition
+/// is in exactly one.
+std::vector<std::vector<std::size_t>> chain_partitions(const std::vector<InputFile>& files,
+                                                       const std::vector<Partition>& partitions,
+                                                       std::uint64_t unit_bytes);
 
-/// The ranges cut into blocks of at most `block_bytes`, in order.
-std::vector<ByteRange> split_blocks(const std::vector<ByteRange>& ranges,
-                                    std::uint64_t block_bytes);
+/// The ranges cut into chunks of at most `chunk_bytes`, in order.
+std::vector<ByteRange> split_chunks(const std::vector<ByteRange>& ranges,
+                                    std::uint64_t chunk_bytes);
 
 }  // namespace trireme

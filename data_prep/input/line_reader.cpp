@@ -17,7 +17,7 @@ std::string byte_place(std::string_view file, std::uint64_t offset) {
   return formatted("{}, byte {}", file, offset);
 }
 
-LineBlock::LineBlock(ByteSource& source, const InputFile& file, const ByteRange& range) {
+ChunkLines::ChunkLines(ByteSource& source, const InputFile& file, const ByteRange& range) {
   // One byte more in front: a line begins at `begin` only if a newline stands before it.
   origin_ = range.begin == 0 ? 0 : range.begin - 1;
   size_ = range.end - origin_;
@@ -40,7 +40,7 @@ LineBlock::LineBlock(ByteSource& source, const InputFile& file, const ByteRange&
   }
 }
 
-bool LineBlock::extend(ByteSource& source, const InputFile& file) {
+bool ChunkLines::extend(ByteSource& source, const InputFile& file) {
   const std::uint64_t left = file.size - (origin_ + size_);
   const std::uint64_t more = std::min(left, std::max<std::uint64_t>(kTailBytes, size_ - stop_));
   if (more == 0 || size_ > kMaxLineBytes + stop_) return false;
@@ -50,7 +50,7 @@ bool LineBlock::extend(ByteSource& source, const InputFile& file) {
   return true;
 }
 
-bool LineBlock::next(Line& line) {
+bool ChunkLines::next(Line& line) {
   if (at_ >= stop_) return false;
   const char* begin = buffer_.data() + at_;
   const void* newline = std::memchr(begin, '\n', size_ - at_);

@@ -24,13 +24,13 @@ struct Line {
 /// "FILE, byte 14": where a line begins, for messages. (Lists of bad lines say FILE:14.)
 std::string byte_place(std::string_view file, std::uint64_t offset);
 
-/// The lines of one block of a file: those whose first byte lies in [begin, end),
-/// the last one read to its end. Blocks of a file read apart therefore give each
+/// The lines of one chunk of a file: those whose first byte lies in [begin, end),
+/// the last one read to its end. Chunks of a file read apart therefore give each
 /// line exactly once. Only "\n" ends a line.
-class LineBlock {
+class ChunkLines {
  public:
   /// Reads it from `source`, the bytes of `file`. Throws as ByteSource::read.
-  LineBlock(ByteSource& source, const InputFile& file, const ByteRange& range);
+  ChunkLines(ByteSource& source, const InputFile& file, const ByteRange& range);
 
   /// False at the end.
   bool next(Line& line);

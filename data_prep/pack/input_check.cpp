@@ -11,31 +11,31 @@
 namespace trireme {
 
 std::uint64_t check_inputs_unchanged(const std::filesystem::path& folder, const InputCheck& check) {
-  for (std::size_t i = 0; i < check.units.size(); ++i) {
-    const std::size_t unit = check.units[i];
-    if (num_stop_signals() != 0) return check.units.size() - i;
-    const std::filesystem::path path = folder / schema::shard_name(unit);
+  for (std::size_t i = 0; i < check.partitions.size(); ++i) {
+    const std::size_t partition = check.partitions[i];
+    if (num_stop_signals() != 0) return check.partitions.size() - i;
+    const std::filesystem::path path = folder / schema::shard_name(partition);
     const std::string made_of = TokenShard::open(path).meta().input_xxh3;
     std::string now;
     try {
-      now = check.hash(unit);
-    } catch (const UnitDropped&) {
-      return check.units.size() - i;
+      now = check.hash(partition);
+    } catch (const PartitionDropped&) {
+      return check.partitions.size() - i;
     }
     if (now == made_of) continue;
     fail(
         ErrorKind::usage,
         "{} has changed since {} was made of it: its bytes hash to {}, were {}; use another --output, or delete the folder",
-        check.place(unit), path.string(), now, made_of);
+        check.place(partition), path.string(), now, made_of);
   }
   return 0;
 }
 
-std::vector<std::size_t> kept_units(const std::vector<std::size_t>& order,
-                                    const std::optional<std::vector<std::size_t>>& pending) {
+std::vector<std::size_t> kept_partitions(const std::vector<std::size_t>& order,
+                                         const std::optional<std::vector<std::size_t>>& pending) {
   std::vector<std::size_t> kept;
-  std::copy_if(order.begin(), order.end(), std::back_inserter(kept), [&](std::size_t unit) {
-    return !pending || !std::binary_search(pending->begin(), pending->end(), unit);
+  std::copy_if(order.begin(), order.end(), std::back_inserter(kept), [&](std::size_t partition) {
+    return !pending || !std::binary_search(pending->begin(), pending->end(), partition);
   });
   return kept;
 }

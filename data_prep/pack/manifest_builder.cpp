@@ -8,7 +8,7 @@
 #include "data/sequences/pack_documents.hpp"
 #include "data/shards/schema.hpp"
 #include "data_prep/identity.hpp"
-#include "data_prep/pack/pack_unit.hpp"
+#include "data_prep/pack/pack_partition.hpp"
 #include "text/unicode/utf8.hpp"
 
 namespace trireme {

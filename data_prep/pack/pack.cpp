@@ -18,16 +18,16 @@
 #include "data_prep/input/line_reader.hpp"
 #include "data_prep/pack/manifest_builder.hpp"
 #include "data_prep/pack/pack_folder.hpp"
-#include "data_prep/pack/pack_unit.hpp"
-#include "data_prep/pack/unit_scheduler.hpp"
+#include "data_prep/pack/pack_partition.hpp"
+#include "data_prep/pack/partition_scheduler.hpp"
 #include "data_prep/stop_signals.hpp"
 
 namespace trireme {
 namespace {
 
-std::uint64_t bytes_of(const Unit& unit) {
+std::uint64_t bytes_of(const Partition& partition) {
   return std::accumulate(
-      unit.begin(), unit.end(), std::uint64_t{0},
+      partition.begin(), partition.end(), std::uint64_t{0},
       [](std::uint64_t sum, const ByteRange& range) { return sum + range.end - range.begin; });
 }
 
@@ -35,9 +35,9 @@ std::string bad_place(const std::vector<InputFile>& files, const BadLine& bad) {
   return formatted("{}: {}", byte_place(files[bad.file].path.string(), bad.offset), bad.reason);
 }
 
-/// Moves the targets of the unit's documents to `content` and packs them for `seq_len`; pairs are
-/// not packed. Returns the tokens that are targets.
-std::uint64_t add_targets(const std::string& kind, std::int64_t seq_len, UnitResult& result,
+/// Moves the targets of the partition's documents to `content` and packs them for `seq_len`; pairs
+/// are not packed. Returns the tokens that are targets.
+std::uint64_t add_targets(const std::string& kind, std::int64_t seq_len, PartitionResult& result,
                           ShardContent& content) {
   if (kind == schema::kKindDpo) {
     content.pairs = std::move(result.pairs);
@@ -52,11 +52,11 @@ std::uint64_t add_targets(const std::string& kind, std::int64_t seq_len, UnitRes
 }
 
 /// Source numbers of the shard count its own sources only, so that a set of many files stays small.
-void number_sources(const std::vector<InputFile>& files, const Unit& unit, UnitResult& result,
-                    ShardContent& content) {
+void number_sources(const std::vector<InputFile>& files, const Partition& partition,
+                    PartitionResult& result, ShardContent& content) {
   std::map<std::uint32_t, std::uint32_t> local;
   Json sources = Json::array();
-  for (const ByteRange& range : unit) {
+  for (const ByteRange& range : partition) {
     if (!local.emplace(range.file, static_cast<std::uint32_t>(local.size())).second) continue;
     sources.push_back({{"name", files[range.file].name},
                        {"size", files[range.file].size},
@@ -70,11 +70,12 @@ void number_sources(const std::vector<InputFile>& files, const Unit& unit, UnitR
   content.bad_json = bad.dump();
 }
 
-/// The inputs of a unit, for a message.
-std::string describe(const std::vector<InputFile>& files, const Unit& unit) {
-  if (unit.empty()) return "an empty input";
-  const std::string first = files[unit.front().file].path.string();
-  return unit.size() == 1 ? first : formatted("one of {} inputs from {} on", unit.size(), first);
+/// The inputs of a partition, for a message.
+std::string describe(const std::vector<InputFile>& files, const Partition& partition) {
+  if (partition.empty()) return "an empty input";
+  const std::string first = files[partition.front().file].path.string();
+  return partition.size() == 1 ? first
+                               : formatted("one of {} inputs from {} on", partition.size(), first);
 }
 
 class Packer {
@@ -86,13 +87,13 @@ class Packer {
         world_(world != nullptr && world->size() > 1 ? world : nullptr),
         rank_(world_ == nullptr ? 0 : world_->rank()),
         files_(inspect_inputs(config.inputs, config.threads, world_)),
-        units_(plan_units(files_, static_cast<std::uint64_t>(config.unit_bytes))),
+        partitions_(plan_partitions(files_, static_cast<std::uint64_t>(config.unit_bytes))),
         manifest_(start_manifest(config, rules_, tokenizer_, files_)),
-        folder_(config.output, manifest_, units_.size()) {}
+        folder_(config.output, manifest_, partitions_.size()) {}
 
   PackReport run() {
     const Timer timer;
-    PackReport report{.units = units_.size(), .kept = units_.size()};
+    PackReport report{.partitions = partitions_.size(), .kept = partitions_.size()};
     if (rank_ == 0) {
       warn_of_unknown_markers(config_.documents, tokenizer_);
       report.interrupted = folder_.prepare();
@@ -117,29 +118,33 @@ class Packer {
   static void say_what_is_kept(const PackReport& report) {
     log::info(formatted(
         "{} of {} shards are kept; {}{} under way when the last pack ended, to be made again",
-        report.kept, report.units, report.interrupted,
-        report.interrupted == 1 ? " unit was" : " units were"));
+        report.kept, report.partitions, report.interrupted,
+        report.interrupted == 1 ? " shard was" : " shards were"));
   }
 
   /// The inputs of this rank's share of the shards that lie there are read again. Returns how many
   /// it left out because of a stop signal.
   std::uint64_t compare_kept(const std::optional<std::vector<std::size_t>>& pending) {
-    const auto chains = chain_units(files_, units_, static_cast<std::uint64_t>(config_.unit_bytes));
+    const auto chains =
+        chain_partitions(files_, partitions_, static_cast<std::uint64_t>(config_.unit_bytes));
     std::vector<std::size_t> mine;
     for (auto i = static_cast<std::size_t>(rank_); i < chains.size();
          i += static_cast<std::size_t>(size()))
       mine.insert(mine.end(), chains[i].begin(), chains[i].end());
-    mine = kept_units(mine, pending);
+    mine = kept_partitions(mine, pending);
     if (mine.empty()) return 0;
     std::uint64_t bytes = 0;
-    for (const std::size_t unit : mine) bytes += bytes_of(units_[unit]);
+    for (const std::size_t partition : mine) bytes += bytes_of(partitions_[partition]);
     ProgressDisplay progress("compare inputs", bytes, rank_ == 0 ? config_.progress : "none");
     WorkerPool pool(thread_count(config_.threads));
-    BlockReader reader(files_, pool.num_threads());
-    const auto hash = [&](std::size_t unit) {
-      return hash_unit(units_[unit], reader, pool, progress, [&] { progress.show(); });
+    ChunkReader reader(files_, pool.num_threads());
+    const auto hash = [&](std::size_t partition) {
+      return hash_partition(partitions_[partition], reader, pool, progress,
+                            [&] { progress.show(); });
     };
-    const auto place = [&](std::size_t unit) { return describe(files_, units_[unit]); };
+    const auto place = [&](std::size_t partition) {
+      return describe(files_, partitions_[partition]);
+    };
     const std::uint64_t left = check_inputs_unchanged(folder_.path(), {mine, hash, place});
     progress.finish();
     return left;
@@ -147,12 +152,13 @@ class Packer {
 
   /// Returns how many this rank made.
   std::uint64_t make_shards(const std::vector<std::size_t>& pending) {
-    std::vector<std::uint64_t> bytes(units_.size());
+    std::vector<std::uint64_t> bytes(partitions_.size());
     std::uint64_t to_do = 0;
-    for (const std::size_t unit : pending) to_do += bytes[unit] = bytes_of(units_[unit]);
+    for (const std::size_t partition : pending)
+      to_do += bytes[partition] = bytes_of(partitions_[partition]);
     ProgressDisplay progress("pack", to_do, rank_ == 0 ? config_.progress : "none");
     std::uint64_t bad_lines = 0;  // of all ranks, on rank 0
-    const auto on_tally = [&](const UnitTally& tally) {
+    const auto on_tally = [&](const PartitionTally& tally) {
       progress.add(tally.bytes, tally.documents, tally.tokens);
       bad_lines += tally.bad_lines;
       check_bad_lines(bad_lines, "");
@@ -164,25 +170,26 @@ class Packer {
     };
 
     WorkerPool pool(thread_count(config_.threads));
-    BlockReader reader(files_, pool.num_threads());
-    UnitTally tally;
+    ChunkReader reader(files_, pool.num_threads());
+    PartitionTally tally;
     std::uint64_t made = 0;
-    while (const auto unit = scheduler->next(tally, num_stop_signals() != 0)) {
-      const UnitMarker marker = folder_.mark(*unit);
+    while (const auto partition = scheduler->next(tally, num_stop_signals() != 0)) {
+      const PartitionMarker marker = folder_.mark(*partition);
       try {
-        UnitResult result =
-            tokenize_unit(files_, units_[*unit], tokenizer_, rules_, reader, pool, progress, tick);
+        PartitionResult result = tokenize_partition(files_, partitions_[*partition], tokenizer_,
+                                                    rules_, reader, pool, progress, tick);
         if (!result.bad.empty())
           check_bad_lines(result.counts.bad_lines,
                           formatted("; the first: {}", bad_place(files_, result.bad.front())));
         failpoint("pack.unit_tokenized");
         tally = {.bad_lines = result.counts.bad_lines};
-        if (rank_ != 0)  // rank 0 has counted its blocks itself
-          tally = {bytes[*unit], result.counts.documents, result.counts.tokens, tally.bad_lines};
+        if (rank_ != 0)  // rank 0 has counted its chunks itself
+          tally = {bytes[*partition], result.counts.documents, result.counts.tokens,
+                   tally.bad_lines};
         pool.run(
-            1, [&](std::size_t, int) { write(*unit, result); }, tick);
+            1, [&](std::size_t, int) { write(*partition, result); }, tick);
         ++made;
-      } catch (const UnitDropped&) {
+      } catch (const PartitionDropped&) {
         tally = {};
       }
     }
@@ -191,20 +198,20 @@ class Packer {
     return made;
   }
 
-  std::unique_ptr<UnitScheduler> make_scheduler(
+  std::unique_ptr<PartitionScheduler> make_scheduler(
       const std::vector<std::size_t>& pending, const std::vector<std::uint64_t>& bytes,
-      const std::function<void(const UnitTally&)>& on_tally) const {
+      const std::function<void(const PartitionTally&)>& on_tally) const {
     std::vector<std::vector<std::size_t>> chains =
-        chain_units(files_, units_, static_cast<std::uint64_t>(config_.unit_bytes));
+        chain_partitions(files_, partitions_, static_cast<std::uint64_t>(config_.unit_bytes));
     for (auto& chain : chains) {
-      std::erase_if(chain, [&](std::size_t unit) {
-        return !std::binary_search(pending.begin(), pending.end(), unit);
+      std::erase_if(chain, [&](std::size_t partition) {
+        return !std::binary_search(pending.begin(), pending.end(), partition);
       });
     }
     std::erase_if(chains, [](const auto& chain) { return chain.empty(); });
     if (world_ == nullptr || config_.schedule == "static")
       return std::make_unique<StaticScheduler>(std::move(chains), bytes, rank_, size(), on_tally);
-    return std::make_unique<DynamicScheduler>(*world_, UnitQueue(std::move(chains), bytes),
+    return std::make_unique<DynamicScheduler>(*world_, PartitionQueue(std::move(chains), bytes),
                                               on_tally);
   }
 
@@ -215,16 +222,16 @@ class Packer {
          hint);
   }
 
-  void write(std::size_t unit, UnitResult& result) const {
+  void write(std::size_t partition, PartitionResult& result) const {
     ShardContent content;
-    number_sources(files_, units_[unit], result, content);
+    number_sources(files_, partitions_[partition], result, content);
     result.counts.target_tokens = add_targets(manifest_.kind, config_.seq_len, result, content);
     content.meta = {.kind = manifest_.kind,
                     .token_dtype = token_dtype_for(tokenizer_.vocab_size()),
                     .vocab_size = tokenizer_.vocab_size(),
                     .identity = manifest_.identity,
-                    .shard_index = unit,
-                    .shard_count = units_.size(),
+                    .shard_index = partition,
+                    .shard_count = partitions_.size(),
                     .input_xxh3 = result.input_xxh3,
                     .counts = result.counts,
                     .packs = {}};
@@ -236,7 +243,7 @@ class Packer {
   }
 
   void publish_manifest() {
-    add_shards(folder_.path(), units_.size(), manifest_);
+    add_shards(folder_.path(), partitions_.size(), manifest_);
     const ShardCounts& counts = manifest_.counts;
     const std::string first_bad =
         manifest_.bad.empty() ? std::string()
@@ -249,7 +256,7 @@ class Packer {
 
   /// The empty shards go, so that the same folder takes a command that is put right.
   [[noreturn]] void refuse_empty_set() const {
-    for (std::size_t i = 0; i < units_.size(); ++i)
+    for (std::size_t i = 0; i < partitions_.size(); ++i)
       std::filesystem::remove(folder_.path() / schema::shard_name(i));
     const std::string first = files_.front().path.string();
     const std::string inputs =
@@ -278,7 +285,7 @@ class Packer {
   Communicator* world_;
   int rank_;
   std::vector<InputFile> files_;
-  std::vector<Unit> units_;
+  std::vector<Partition> partitions_;
   Manifest manifest_;
   PackFolder folder_;
 };

@@ -47,7 +47,7 @@ struct PackConfig {
            .identity = Identity::always});
     visit("threads", self.threads, "0: all processors at hand",
           {.placeholder = "N", .least = 0, .most = kMaxThreads});
-    visit("schedule", self.schedule, "units to ranks: to whoever is free, or a fixed share each",
+    visit("schedule", self.schedule, "shards to ranks: to whoever is free, or a fixed share each",
           {.values = {"dynamic", "static"}});
     visit("progress", self.progress, "how progress is shown", {.values = progress_mode_names()});
   }

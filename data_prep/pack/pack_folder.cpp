@@ -22,26 +22,26 @@ namespace {
 constexpr std::string_view kMarkerPrefix = ".tmp.unit-";
 
 std::vector<std::uint64_t> broadcast_list(std::vector<std::uint64_t> list, Communicator& world) {
-  list.resize(broadcast_value<std::uint64_t>(world, list.size(), 0, "units"));
+  list.resize(broadcast_value<std::uint64_t>(world, list.size(), 0, "partitions"));
   if (list.empty()) return list;
   world
       .broadcast({.data = list.data(),
                   .count = list.size(),
                   .dtype = DType::u64,
                   .root = 0,
-                  .tag = "units"})
+                  .tag = "partitions"})
       ->wait();
   return list;
 }
 
 }  // namespace
 
-UnitMarker::UnitMarker(std::filesystem::path path) : path_(std::move(path)) {
+PartitionMarker::PartitionMarker(std::filesystem::path path) : path_(std::move(path)) {
   const Fd fd(::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
   if (!fd) fail_to_write("create", path_, errno);
 }
 
-UnitMarker::~UnitMarker() {
+PartitionMarker::~PartitionMarker() {
   std::error_code ignored;
   std::filesystem::remove(path_, ignored);
 }
@@ -61,7 +61,7 @@ std::size_t PackFolder::prepare() {
 std::size_t PackFolder::clean_and_check() const {
   std::set<std::string> known{std::string(schema::kManifest),
                               std::string(schema::kTokenizerFolder)};
-  for (std::size_t i = 0; i < num_units_; ++i) known.insert(schema::shard_name(i));
+  for (std::size_t i = 0; i < num_partitions_; ++i) known.insert(schema::shard_name(i));
   std::vector<std::filesystem::path> leftovers;
   std::size_t interrupted = 0;
   for (const auto& entry : std::filesystem::directory_iterator(path_)) {
@@ -82,8 +82,8 @@ std::size_t PackFolder::clean_and_check() const {
   return interrupted;
 }
 
-UnitMarker PackFolder::mark(std::size_t unit) const {
-  return UnitMarker(path_ / cat(kMarkerPrefix, unit));
+PartitionMarker PackFolder::mark(std::size_t partition) const {
+  return PartitionMarker(path_ / cat(kMarkerPrefix, partition));
 }
 
 void PackFolder::place_tokenizer(const Tokenizer& tokenizer) const {
@@ -112,13 +112,13 @@ std::optional<std::vector<std::size_t>> PackFolder::find_pending(Communicator* w
   check_shards(rank, world == nullptr ? 1 : world->size());
   if (world == nullptr) return pending();
   world->barrier();
-  std::vector<std::uint64_t> units;
+  std::vector<std::uint64_t> partitions;
   if (rank == 0) {
     const std::vector<std::size_t> mine = pending();
-    units.assign(mine.begin(), mine.end());
+    partitions.assign(mine.begin(), mine.end());
   }
-  units = broadcast_list(std::move(units), *world);
-  return std::vector<std::size_t>(units.begin(), units.end());
+  partitions = broadcast_list(std::move(partitions), *world);
+  return std::vector<std::size_t>(partitions.begin(), partitions.end());
 }
 
 Manifest PackFolder::read_manifest() const {
@@ -135,7 +135,7 @@ bool PackFolder::finished() const {
 }
 
 void PackFolder::check_shards(int rank, int size) const {
-  for (auto i = static_cast<std::size_t>(rank); i < num_units_;
+  for (auto i = static_cast<std::size_t>(rank); i < num_partitions_;
        i += static_cast<std::size_t>(size)) {
     const std::filesystem::path path = path_ / schema::shard_name(i);
     if (!std::filesystem::exists(path)) continue;
@@ -151,17 +151,17 @@ void PackFolder::check_shards(int rank, int size) const {
     if (meta.identity != asked_.identity) {
       fail(ErrorKind::usage,
            "{} is of a set made otherwise{}; use another --output, or delete the folder",
-           path.string(), describe_difference(meta, asked_, num_units_));
+           path.string(), describe_difference(meta, asked_, num_partitions_));
     }
   }
 }
 
 std::vector<std::size_t> PackFolder::pending() const {
-  std::vector<std::size_t> units;
-  for (std::size_t i = 0; i < num_units_; ++i) {
-    if (!std::filesystem::exists(path_ / schema::shard_name(i))) units.push_back(i);
+  std::vector<std::size_t> partitions;
+  for (std::size_t i = 0; i < num_partitions_; ++i) {
+    if (!std::filesystem::exists(path_ / schema::shard_name(i))) partitions.push_back(i);
   }
-  return units;
+  return partitions;
 }
 
 }  // namespace trireme

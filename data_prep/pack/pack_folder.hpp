@@ -14,47 +14,47 @@ namespace trireme {
 
 /// An empty file that lies in a pack's folder while this lives. Throws Error(resource)
 /// if it cannot be made.
-class UnitMarker {
+class PartitionMarker {
  public:
-  explicit UnitMarker(std::filesystem::path path);
-  ~UnitMarker();
-  UnitMarker(const UnitMarker&) = delete;
-  UnitMarker& operator=(const UnitMarker&) = delete;
-  UnitMarker(UnitMarker&&) = delete;
-  UnitMarker& operator=(UnitMarker&&) = delete;
+  explicit PartitionMarker(std::filesystem::path path);
+  ~PartitionMarker();
+  PartitionMarker(const PartitionMarker&) = delete;
+  PartitionMarker& operator=(const PartitionMarker&) = delete;
+  PartitionMarker(PartitionMarker&&) = delete;
+  PartitionMarker& operator=(PartitionMarker&&) = delete;
 
  private:
   std::filesystem::path path_;
 };
 
 /// The output folder of a pack: which shards are done, and nobody else's files. The folder itself
-/// is the journal: a unit is done exactly when its shard lies there under its final name, whole,
-/// with this pack's identity.
+/// is the journal: a partition is done exactly when its shard lies there under its final name,
+/// whole, with this pack's identity.
 class PackFolder {
  public:
   /// `asked`: everything that decides the bytes, and its identity.
   /// Call prepare before anything else.
-  PackFolder(std::filesystem::path path, Manifest asked, std::size_t num_units)
-      : path_(std::move(path)), asked_(std::move(asked)), num_units_(num_units) {}
+  PackFolder(std::filesystem::path path, Manifest asked, std::size_t num_partitions)
+      : path_(std::move(path)), asked_(std::move(asked)), num_partitions_(num_partitions) {}
 
   /// One rank only: makes the folder, locks it against a second pack on this machine, removes what
-  /// killed writers left. Returns the number of units that were being made when they ended. Throws
-  /// Error(usage) if the folder holds something else, is locked, or is no place to write to.
+  /// killed writers left. Returns the number of partitions that were being made when they ended.
+  /// Throws Error(usage) if the folder holds something else, is locked, or is no place to write to.
   std::size_t prepare();
 
   /// One rank only, after prepare: the tokenizer's files inside the set, whole or not at all.
   /// Throws Error(usage) if other ones lie there.
   void place_tokenizer(const Tokenizer& tokenizer) const;
 
-  /// After prepare, collective over `world` (null: this process alone): the units without a shard,
-  /// ascending, as rank 0 sees them, because views of a network folder may differ for a while; none
-  /// when the manifest lies there. The ranks share in reading the shards and remove damaged ones.
-  /// Throws Error(usage) for those of another pack.
+  /// After prepare, collective over `world` (null: this process alone): the partitions without a
+  /// shard, ascending, as rank 0 sees them, because views of a network folder may differ for a
+  /// while; none when the manifest lies there. The ranks share in reading the shards and remove
+  /// damaged ones. Throws Error(usage) for those of another pack.
   [[nodiscard]] std::optional<std::vector<std::size_t>> find_pending(Communicator* world) const;
 
-  /// Notes that a unit is being made as long as the marker lives. An empty file: those that a kill
-  /// leaves tell what work has to be done again.
-  [[nodiscard]] UnitMarker mark(std::size_t unit) const;
+  /// Notes that a partition is being made as long as the marker lives. An empty file: those that a
+  /// kill leaves tell what work has to be done again.
+  [[nodiscard]] PartitionMarker mark(std::size_t partition) const;
 
   /// Of a finished set; on the rank that wrote it.
   [[nodiscard]] Manifest read_manifest() const;
@@ -69,7 +69,7 @@ class PackFolder {
 
   std::filesystem::path path_;
   Manifest asked_;
-  std::size_t num_units_;
+  std::size_t num_partitions_;
   Fd lock_;
 };
 

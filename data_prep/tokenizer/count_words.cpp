@@ -8,16 +8,16 @@
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/log.hpp"
-#include "data_prep/input/block_reader.hpp"
+#include "data_prep/input/chunk_reader.hpp"
 #include "data_prep/input/line_reader.hpp"
 #include "data_prep/worker_pool.hpp"
 
 namespace trireme {
 namespace {
 
-constexpr std::uint64_t kBlockBytes = 4 << 20;
+constexpr std::uint64_t kChunkBytes = 4 << 20;
 
-/// Sums over the blocks of one thread, then of a rank, then of all ranks.
+/// Sums over the chunks of one thread, then of a rank, then of all ranks.
 struct Totals {
   std::uint64_t texts = 0;
   std::uint64_t bad_lines = 0;
@@ -35,7 +35,7 @@ struct Worker {
   std::optional<std::string> bad;  // place of a bad line
 };
 
-void count_block(const TrainTokenizerConfig& config, const InputFile& file, LineBlock lines,
+void count_chunk(const TrainTokenizerConfig& config, const InputFile& file, ChunkLines lines,
                  Worker& worker) {
   const bool by_lines = config.unit == "line";
   Line line;
@@ -85,14 +85,14 @@ Worker count_on_this_rank(const TrainTokenizerConfig& config,
   const std::vector<InputFile> files = inspect_inputs(config.inputs, config.threads, world);
   std::vector<ByteRange> all;
   for (std::uint32_t i = 0; i < files.size(); ++i) all.push_back({i, 0, files[i].size});
-  const std::vector<ByteRange> every_block = split_blocks(all, kBlockBytes);
+  const std::vector<ByteRange> every_chunk = split_chunks(all, kChunkBytes);
   // Neighbours, because a compressed input is read forward.
   const auto first_of = [&](std::size_t r) {
-    return every_block.begin() + static_cast<std::ptrdiff_t>(every_block.size() * r / size);
+    return every_chunk.begin() + static_cast<std::ptrdiff_t>(every_chunk.size() * r / size);
   };
-  const std::vector<ByteRange> blocks(first_of(rank), first_of(rank + 1));
+  const std::vector<ByteRange> chunks(first_of(rank), first_of(rank + 1));
   std::uint64_t bytes = 0;
-  for (const ByteRange& block : blocks) bytes += block.end - block.begin;
+  for (const ByteRange& chunk : chunks) bytes += chunk.end - chunk.begin;
   std::shared_ptr<const CutTokens> cut;
   if (config.special_in_text == "allow") {
     std::vector<std::string> tokens;
@@ -100,18 +100,18 @@ Worker count_on_this_rank(const TrainTokenizerConfig& config,
     cut = std::make_shared<const CutTokens>(std::move(tokens));
   }
   WorkerPool pool(thread_count(config.threads));
-  BlockReader lines(files, pool.num_threads());
-  lines.start(blocks);
+  ChunkReader lines(files, pool.num_threads());
+  lines.start(chunks);
   std::vector<Worker> workers;
   for (int i = 0; i < pool.num_threads(); ++i) workers.emplace_back(config, cut);
   ProgressDisplay progress(size == 1 ? "count words" : formatted("count words, rank {}", rank),
                            bytes, rank == 0 ? config.progress : "none");
   pool.run(
-      blocks.size(),
+      chunks.size(),
       [&](std::size_t i, int worker) {
-        count_block(config, files[blocks[i].file], lines.read(i, worker),
+        count_chunk(config, files[chunks[i].file], lines.read(i, worker),
                     workers[static_cast<std::size_t>(worker)]);
-        progress.add(blocks[i].end - blocks[i].begin, 0, 0);
+        progress.add(chunks[i].end - chunks[i].begin, 0, 0);
       },
       [&] { progress.show(); });
   add_up(workers, pool);

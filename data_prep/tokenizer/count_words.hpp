@@ -8,7 +8,7 @@ namespace trireme {
 /// The words of every text of config.inputs, on rank 0; empty on the other ranks. `reserved` tokens
 /// are words of their own with --special-in-text allow.
 ///
-/// Collective over `world` (null: this process alone). The inputs are cut into blocks of 4 MiB that
+/// Collective over `world` (null: this process alone). The inputs are cut into chunks of 4 MiB that
 /// ranks take in turn and threads one after another; every word then has one rank that adds its
 /// counts, by hash, and rank 0 gets the sums. The counts depend on the texts alone, not on ranks or
 /// threads. Bad lines are left out with a warning. Throws Error(usage, data) as pack, on the rank

@@ -9,7 +9,7 @@
 #include "core/files/file.hpp"
 #include "core/files/json.hpp"
 #include "core/files/refusal.hpp"
-#include "data_prep/input/block_reader.hpp"
+#include "data_prep/input/chunk_reader.hpp"
 #include "data_prep/input/line_reader.hpp"
 #include "data_prep/tokenizer/tokenizer_jobs.hpp"
 #include "data_prep/worker_pool.hpp"
@@ -18,7 +18,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::uint64_t kBlockBytes = 1 << 20;
+constexpr std::uint64_t kChunkBytes = 1 << 20;
 
 /// A file that appears under its name only when finish() is reached.
 class OutputFile {
@@ -60,7 +60,7 @@ class OutputFile {
   std::uint64_t size_ = 0;
 };
 
-/// Lines of `input` to lines of `output`, in order, blocks in parallel; a window of blocks in
+/// Lines of `input` to lines of `output`, in order, chunks in parallel; a window of chunks in
 /// memory. `convert` appends the output line of one input line; it is called on several threads.
 template <class MakeConverter>
 void convert_lines(const std::string& input, const std::string& output, std::int64_t threads,
@@ -69,19 +69,19 @@ void convert_lines(const std::string& input, const std::string& output, std::int
   std::error_code code;
   if (std::filesystem::equivalent(input, output, code))
     fail(ErrorKind::usage, "--output {} is the input: give another file", output);
-  const std::vector<ByteRange> blocks = split_blocks({{0, 0, files[0].size}}, kBlockBytes);
+  const std::vector<ByteRange> chunks = split_chunks({{0, 0, files[0].size}}, kChunkBytes);
   WorkerPool pool(thread_count(threads));
-  BlockReader reader(files, pool.num_threads());
+  ChunkReader reader(files, pool.num_threads());
   const std::size_t window = 8 * static_cast<std::size_t>(pool.num_threads());
   OutputFile file(output);
-  for (std::size_t begin = 0; begin < blocks.size(); begin += window) {
-    std::vector<std::string> texts(std::min(window, blocks.size() - begin));
-    const auto first = blocks.begin() + static_cast<std::ptrdiff_t>(begin);
+  for (std::size_t begin = 0; begin < chunks.size(); begin += window) {
+    std::vector<std::string> texts(std::min(window, chunks.size() - begin));
+    const auto first = chunks.begin() + static_cast<std::ptrdiff_t>(begin);
     reader.start({first, first + static_cast<std::ptrdiff_t>(texts.size())});
     pool.run(
         texts.size(),
         [&](std::size_t i, int worker) {
-          LineBlock lines = reader.read(i, worker);
+          ChunkLines lines = reader.read(i, worker);
           auto convert = make_converter();
           Line line;
           while (lines.next(line)) convert(line, texts[i]);

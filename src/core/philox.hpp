@@ -8,9 +8,9 @@
 /// Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 namespace trireme {
 
-using PhiloxBlock = std::array<std::uint32_t, 4>;
+using PhiloxWords = std::array<std::uint32_t, 4>;
 
-constexpr PhiloxBlock philox4x32(std::uint64_t key, std::uint64_t counter_low,
+constexpr PhiloxWords philox4x32(std::uint64_t key, std::uint64_t counter_low,
                                  std::uint64_t counter_high) noexcept {
   constexpr std::uint32_t kMultiply0 = 0xD2511F53;
   constexpr std::uint32_t kMultiply1 = 0xCD9E8D57;
@@ -18,7 +18,7 @@ constexpr PhiloxBlock philox4x32(std::uint64_t key, std::uint64_t counter_low,
   constexpr std::uint32_t kWeyl1 = 0xBB67AE85;
   auto key0 = static_cast<std::uint32_t>(key);
   auto key1 = static_cast<std::uint32_t>(key >> 32);
-  PhiloxBlock c{
+  PhiloxWords c{
       static_cast<std::uint32_t>(counter_low), static_cast<std::uint32_t>(counter_low >> 32),
       static_cast<std::uint32_t>(counter_high), static_cast<std::uint32_t>(counter_high >> 32)};
   for (int round = 0; round < 10; ++round) {

@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "core/error.hpp"
-#include "ops/attention_blocks.hpp"
+#include "ops/attention_tiles.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -172,7 +172,7 @@ bool any_shape(const at::Tensor& /*q*/) {
 
 /// The first that fits is taken; none: the plain path.
 constexpr std::array<AttentionRow, 3> kAttention{{
-    {at::kCPU, at::kBFloat16, blocks_apply, blocks_forward, blocks_backward},
+    {at::kCPU, at::kBFloat16, tiles_apply, tiles_forward, tiles_backward},
     {at::kCPU, at::kBFloat16, any_shape, aten_forward, aten_backward},
     {at::kCPU, at::kFloat, any_shape, aten_forward, aten_backward},
 }};

@@ -61,19 +61,19 @@ std::array<at::Tensor, 4> plain_philox(std::uint64_t key, std::array<at::Tensor,
 /// [B, T, F] words of the mask, as int64.
 at::Tensor plain_words(const at::Tensor& x, const DropoutMask& mask) {
   const auto device = x.device();
-  const auto first_block = mask.first_feature / 4;
-  const auto last_block = (mask.first_feature + x.size(2) + 3) / 4;
-  const auto blocks =
-      at::arange(first_block, last_block, at::TensorOptions(at::kLong).device(device));
+  const auto first_counter = mask.first_feature / 4;
+  const auto last_counter = (mask.first_feature + x.size(2) + 3) / 4;
+  const auto counters =
+      at::arange(first_counter, last_counter, at::TensorOptions(at::kLong).device(device));
   const auto samples = mask.samples.to(device).view({-1, 1, 1});
   const auto positions = mask.positions.to(device).unsqueeze(2);
-  const std::vector<std::int64_t> shape{x.size(0), x.size(1), blocks.size(0)};
+  const std::vector<std::int64_t> shape{x.size(0), x.size(1), counters.size(0)};
   const auto words = plain_philox(
       dropout_key(mask),
-      {blocks.expand(shape), positions.expand(shape), samples.bitwise_and(kLow32).expand(shape),
+      {counters.expand(shape), positions.expand(shape), samples.bitwise_and(kLow32).expand(shape),
        samples.bitwise_right_shift(32).bitwise_and(kLow32).expand(shape)});
   const auto flat = at::stack({words[0], words[1], words[2], words[3]}, -1).flatten(2);
-  return flat.narrow(2, mask.first_feature - 4 * first_block, x.size(2));
+  return flat.narrow(2, mask.first_feature - 4 * first_counter, x.size(2));
 }
 
 at::Tensor plain_apply(const at::Tensor& x, const DropoutMask& mask) {
@@ -89,7 +89,7 @@ at::Tensor fast_apply(Kernel kernel, const at::Tensor& x_in, const DropoutMask& 
   const auto width = x.size(2);
   const auto samples = mask.samples.unsqueeze(1).expand(mask.positions.sizes()).contiguous();
   const auto positions = mask.positions.contiguous();
-  for_row_blocks(x.size(0) * x.size(1), [&](std::int64_t first, std::int64_t last) {
+  for_row_chunks(x.size(0) * x.size(1), [&](std::int64_t first, std::int64_t last) {
     kernel({.element = element_of(x),
             .x = element_at(x, first * width),
             .y = element_at(y, first * width),
@@ -142,8 +142,8 @@ struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
 
 std::uint64_t dropout_key(const DropoutMask& mask) {
   const auto place = (std::uint64_t{mask.layer} << 32) | mask.op;
-  const auto block = philox4x32(mask.key, mask.step, place);
-  return (std::uint64_t{block[1]} << 32) | block[0];
+  const auto words = philox4x32(mask.key, mask.step, place);
+  return (std::uint64_t{words[1]} << 32) | words[0];
 }
 
 at::Tensor dropout_apply(const at::Tensor& x, const DropoutMask& mask, Path path) {

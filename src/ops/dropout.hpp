@@ -21,10 +21,10 @@ struct DropoutMask {
   at::Tensor positions;            // [B, T] int64, in [0, 2^32)
 };
 
-/// Key of one (step, layer, op): two words of the Philox block at counter (step, layer, op).
+/// Key of one (step, layer, op): two words of the Philox counter at counter (step, layer, op).
 std::uint64_t dropout_key(const DropoutMask& mask);
 
-/// x [B, T, F] -> x * kept / (1 - p). Element (b, t, f) uses word f % 4 of the Philox block with
+/// x [B, T, F] -> x * kept / (1 - p). Element (b, t, f) uses word f % 4 of the Philox counter with
 /// counter low = position << 32 | f / 4, high = sample, and is kept if the word is at least p *
 /// 2^32. The backward of dropout is the same call on the gradient. Throws Error(usage) if p is
 /// outside [0, 1), Error(internal) if shapes do not fit.

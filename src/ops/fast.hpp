@@ -32,32 +32,32 @@ inline void* element_at(const at::Tensor& x, std::int64_t index) {
   return static_cast<char*>(x.data_ptr()) + index * static_cast<std::int64_t>(x.element_size());
 }
 
-/// Calls body(first, last) for blocks of kRowsPerBlock rows, on as many threads as ATen has.
+/// Calls body(first, last) for chunks of kRowsPerChunk rows, on as many threads as ATen has.
 template <class Body>
-void for_row_blocks(std::int64_t rows, const Body& body) {
-  const auto blocks = (rows + kRowsPerBlock - 1) / kRowsPerBlock;
-  at::parallel_for(0, blocks, 1, [&](std::int64_t from, std::int64_t to) {
-    for (auto block = from; block < to; ++block) {
-      body(block * kRowsPerBlock, std::min(rows, (block + 1) * kRowsPerBlock));
+void for_row_chunks(std::int64_t rows, const Body& body) {
+  const auto chunks = (rows + kRowsPerChunk - 1) / kRowsPerChunk;
+  at::parallel_for(0, chunks, 1, [&](std::int64_t from, std::int64_t to) {
+    for (auto chunk = from; chunk < to; ++chunk) {
+      body(chunk * kRowsPerChunk, std::min(rows, (chunk + 1) * kRowsPerChunk));
     }
   });
 }
 
-/// One row of fp32 sums [width] for every block of rows, and their total in block order.
-class BlockSums {
+/// One row of fp32 sums [width] for every chunk of rows, and their total in chunk order.
+class ChunkSums {
  public:
-  BlockSums(std::int64_t rows, std::int64_t width, at::Device device)
+  ChunkSums(std::int64_t rows, std::int64_t width, at::Device device)
       : sums_(at::zeros(
-            {std::max<std::int64_t>((rows + kRowsPerBlock - 1) / kRowsPerBlock, 1), width},
+            {std::max<std::int64_t>((rows + kRowsPerChunk - 1) / kRowsPerChunk, 1), width},
             at::TensorOptions(device).dtype(at::kFloat))) {}
 
   [[nodiscard]] float* of_row(std::int64_t first_row) const {
-    return sums_.data_ptr<float>() + first_row / kRowsPerBlock * sums_.size(1);
+    return sums_.data_ptr<float>() + first_row / kRowsPerChunk * sums_.size(1);
   }
 
   [[nodiscard]] at::Tensor total() const {
     auto total = sums_.select(0, 0);
-    for (std::int64_t block = 1; block < sums_.size(0); ++block) total.add_(sums_.select(0, block));
+    for (std::int64_t chunk = 1; chunk < sums_.size(0); ++chunk) total.add_(sums_.select(0, chunk));
     return total;
   }
 

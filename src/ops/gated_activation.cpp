@@ -80,7 +80,7 @@ at::Tensor fast_forward(Kernel kernel, const at::Tensor& gate_up_in, Activation 
   auto shape = gate_up_in.sizes().vec();
   shape.back() /= 2;
   auto y = at::empty(shape, gate_up_in.options());
-  for_row_blocks(gate_up.size(0), [&](std::int64_t first, std::int64_t last) {
+  for_row_chunks(gate_up.size(0), [&](std::int64_t first, std::int64_t last) {
     auto call = kernel_call(gate_up, activation, first, last);
     call.y = element_at(y, first * call.width);
     kernel(call);
@@ -93,7 +93,7 @@ at::Tensor fast_backward(Kernel kernel, const at::Tensor& grad_y_in, const at::T
   const auto gate_up = as_rows(gate_up_in);
   const auto grad_y = grad_y_in.contiguous();
   auto grad = at::empty(gate_up_in.sizes(), gate_up_in.options());
-  for_row_blocks(gate_up.size(0), [&](std::int64_t first, std::int64_t last) {
+  for_row_chunks(gate_up.size(0), [&](std::int64_t first, std::int64_t last) {
     auto call = kernel_call(gate_up, activation, first, last);
     call.grad_y = element_at(grad_y, first * call.width);
     call.grad_gate_up = element_at(grad, first * 2 * call.width);

@@ -13,8 +13,8 @@ enum class Path { fast, plain };
 /// fp64 for fp64, else fp32: the type of sums, of saved statistics and of weight gradients.
 at::ScalarType accumulate_type(const at::Tensor& x);
 
-/// Rows whose weight gradient is summed apart; the sums of all blocks are then added in order, so
+/// Rows whose weight gradient is summed apart; the sums of all chunks are then added in order, so
 /// the result does not depend on the number of threads.
-inline constexpr std::int64_t kRowsPerBlock = 256;
+inline constexpr std::int64_t kRowsPerChunk = 256;
 
 }  // namespace trireme::ops

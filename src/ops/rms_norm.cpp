@@ -50,7 +50,7 @@ AddRmsNormOutput fast_forward(Forward kernel, const at::Tensor& x_in, const at::
   const auto rows = width == 0 ? 0 : x.numel() / width;
   AddRmsNormOutput out{residual.defined() ? at::empty_like(x) : x, at::empty_like(x),
                        at::empty({rows}, x.options().dtype(at::kFloat))};
-  for_row_blocks(rows, [&](std::int64_t first, std::int64_t last) {
+  for_row_chunks(rows, [&](std::int64_t first, std::int64_t last) {
     kernel({.element = element_of(x),
             .x = element_at(x, first * width),
             .residual = residual.defined() ? element_at(residual, first * width) : nullptr,
@@ -75,8 +75,8 @@ RmsNormGrads fast_backward(Backward kernel, const at::Tensor& grad_y_in,
   const auto width = x.size(-1);
   const auto rows = rstd.numel();
   auto grad_x = at::empty_like(x);
-  const BlockSums sums(rows, width, x.device());
-  for_row_blocks(rows, [&](std::int64_t first, std::int64_t last) {
+  const ChunkSums sums(rows, width, x.device());
+  for_row_chunks(rows, [&](std::int64_t first, std::int64_t last) {
     kernel({.element = element_of(x),
             .grad_y = element_at(grad_y, first * width),
             .grad_sum = grad_sum.defined() ? element_at(grad_sum, first * width) : nullptr,

@@ -138,7 +138,7 @@ at::Tensor fast_forward(Kernel kernel, const at::Tensor& x_in, const at::Tensor&
   auto call = kernel_call(x, weight, angles, eps);
   call.out = out.data_ptr();
   call.out_strides = strides_bhtd(out);
-  for_row_blocks(x.size(0) * x.size(1), [&](std::int64_t first, std::int64_t last) {
+  for_row_chunks(x.size(0) * x.size(1), [&](std::int64_t first, std::int64_t last) {
     auto part = call;
     part.first_token = first;
     part.last_token = last;
@@ -160,8 +160,8 @@ at::Tensor fast_backward(Kernel kernel, const at::Tensor& grad_in, const at::Ten
   call.out = grad_x.data_ptr();
   call.out_strides = strides_bthd(grad_x);
   const auto tokens = x.size(0) * x.size(1);
-  const BlockSums sums(tokens, x.size(3), x.device());
-  for_row_blocks(tokens, [&](std::int64_t first, std::int64_t last) {
+  const ChunkSums sums(tokens, x.size(3), x.device());
+  for_row_chunks(tokens, [&](std::int64_t first, std::int64_t last) {
     auto part = call;
     part.grad_weight = sums.of_row(first);
     part.first_token = first;

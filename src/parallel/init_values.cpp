@@ -11,7 +11,7 @@ namespace {
 
 /// Values 2*pair and 2*pair + 1.
 std::pair<double, double> normal_pair(std::uint64_t key, std::uint64_t pair) {
-  const PhiloxBlock words = philox4x32(key, pair, 0);
+  const PhiloxWords words = philox4x32(key, pair, 0);
   const double radius = std::sqrt(-2.0 * std::log(1.0 - uniform_double(words[0], words[1])));
   const double angle = 2.0 * std::numbers::pi * uniform_double(words[2], words[3]);
   return {radius * std::cos(angle), radius * std::sin(angle)};
@@ -20,11 +20,11 @@ std::pair<double, double> normal_pair(std::uint64_t key, std::uint64_t pair) {
 }  // namespace
 
 std::vector<double> normal_values(std::uint64_t seed, std::string_view name,
-                                  const std::vector<std::int64_t>& shape, const Shard& shard) {
+                                  const std::vector<std::int64_t>& shape, const Slice& slice) {
   const std::uint64_t key = philox_key(seed, std::string("init.") + std::string(name));
   std::vector<double> values;
-  values.reserve(static_cast<std::size_t>(shard.count()));
-  for (const ShardRun& run : intersect(shape, Shard::whole(shape), shard)) {
+  values.reserve(static_cast<std::size_t>(slice.count()));
+  for (const SliceRun& run : intersect(shape, Slice::whole(shape), slice)) {
     for (std::int64_t i = run.source_index; i < run.source_index + run.count; ++i) {
       const auto index = static_cast<std::uint64_t>(i);
       const auto [even, odd] = normal_pair(key, index / 2);

@@ -9,8 +9,8 @@ namespace {
 constexpr std::int64_t kAlignment =
     64;  // elements: every parameter starts on a cache line in any dtype
 
-Shard local_shard(const ParamSpec& spec, const Mesh& mesh) {
-  Shard shard = Shard::whole(spec.shape);
+Slice local_slice(const ParamSpec& spec, const Mesh& mesh) {
+  Slice slice = Slice::whole(spec.shape);
   if (spec.split_dim >= 0) {
     const auto dim = static_cast<std::size_t>(spec.split_dim);
     const std::int64_t parts = mesh.size(spec.split_axis);
@@ -18,11 +18,11 @@ Shard local_shard(const ParamSpec& spec, const Mesh& mesh) {
       fail(ErrorKind::usage, "{}: dim {} of size {} is not divisible by {} ranks of {}", spec.name,
            dim, spec.shape[dim], parts, kAxisNames[static_cast<std::size_t>(spec.split_axis)]);
     }
-    shard.extent[dim] = spec.shape[dim] / parts;
-    shard.offset[dim] = shard.extent[dim] * mesh.rank(spec.split_axis);
-    shard.flat_end = shard.rectangle_count();
+    slice.extent[dim] = spec.shape[dim] / parts;
+    slice.offset[dim] = slice.extent[dim] * mesh.rank(spec.split_axis);
+    slice.flat_end = slice.rectangle_count();
   }
-  return shard;
+  return slice;
 }
 
 }  // namespace
@@ -37,8 +37,8 @@ void ParamRegistry::allocate(const Mesh& mesh, ParamDTypes dtypes, at::Device de
   dtypes_ = dtypes;
   std::int64_t end = 0;
   for (Param& param : params_) {
-    param.shard = local_shard(param.spec, mesh);
-    param.count = param.shard.count();
+    param.slice = local_slice(param.spec, mesh);
+    param.count = param.slice.count();
     if (!param.spec.fuse_with_previous) end = (end + kAlignment - 1) / kAlignment * kAlignment;
     param.begin = end;
     end += param.count;
@@ -60,7 +60,7 @@ void ParamRegistry::initialize(std::uint64_t seed) {
       continue;
     }
     std::vector<double> values =
-        normal_values(seed, param.spec.name, param.spec.shape, param.shard);
+        normal_values(seed, param.spec.name, param.spec.shape, param.slice);
     const at::Tensor normal = at::from_blob(values.data(), {param.count}, at::kDouble);
     main(id).view({-1}).copy_(normal.mul_(param.spec.init.scale));
   }
@@ -69,12 +69,12 @@ void ParamRegistry::initialize(std::uint64_t seed) {
 
 at::Tensor ParamRegistry::view(const at::Tensor& flat, WeightRef ref) const {
   const Param& head = params_[ref.first];
-  std::vector<std::int64_t> shape = head.shard.extent;
+  std::vector<std::int64_t> shape = head.slice.extent;
   std::int64_t elements = head.count;
   for (ParamId id = ref.first + 1; id < ref.first + ref.count; ++id) {
     TRIREME_ASSERT(params_[id].spec.fuse_with_previous &&
                    params_[id].begin == head.begin + elements);
-    shape[0] += params_[id].shard.extent[0];
+    shape[0] += params_[id].slice.extent[0];
     elements += params_[id].count;
   }
   return flat.narrow(0, head.begin, elements).view(shape);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "parallel/mesh.hpp"
-#include "parallel/shard.hpp"
+#include "parallel/slice.hpp"
 
 namespace trireme {
 
@@ -61,7 +61,7 @@ class ParamRegistry {
 
   [[nodiscard]] const ParamSpec& spec(ParamId id) const { return params_[id].spec; }
 
-  [[nodiscard]] const Shard& shard(ParamId id) const { return params_[id].shard; }
+  [[nodiscard]] const Slice& slice(ParamId id) const { return params_[id].slice; }
 
   [[nodiscard]] ParamDTypes dtypes() const { return dtypes_; }
 
@@ -112,7 +112,7 @@ class ParamRegistry {
  private:
   struct Param {
     ParamSpec spec;
-    Shard shard;
+    Slice slice;
     std::int64_t begin = 0;  // element in the flat buffers
     std::int64_t count = 0;
     int uses_seen = 0;

@@ -39,7 +39,7 @@ std::int64_t sample_token(const at::Tensor& logits, const SamplingConfig& config
   while (count < tokens.size() && nucleus < config.top_p * kept) nucleus += p[tokens[count++]];
   tokens.resize(std::max<std::size_t>(count, 1));
 
-  const PhiloxBlock words =
+  const PhiloxWords words =
       philox4x32(philox_key(static_cast<std::uint64_t>(config.seed), "sampling"), index, 0);
   double remaining = uniform_double(words[0], words[1]) * nucleus;
   for (const auto token : tokens) {

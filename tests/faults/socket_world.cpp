@@ -100,16 +100,16 @@ class Mailboxes {
   }
 
   void fill(Peer& peer, int from) {
-    std::array<char, 65536> block{};
+    std::array<char, 65536> buffer{};
     while (true) {
-      const auto n = ::recv(peer.fd.get(), block.data(), block.size(), MSG_DONTWAIT);
+      const auto n = ::recv(peer.fd.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
       if (n < 0 && (errno == EAGAIN || errno == EINTR)) break;
       if (n <= 0) {
         peer.gone = true;
         peer.fd.reset();
         break;
       }
-      peer.in.append(block.data(), static_cast<std::size_t>(n));
+      peer.in.append(buffer.data(), static_cast<std::size_t>(n));
     }
     Header header;
     while (peer.in.size() >= sizeof header) {

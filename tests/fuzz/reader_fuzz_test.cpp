@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "core/error.hpp"
-#include "data_prep/input/block_reader.hpp"
+#include "data_prep/input/chunk_reader.hpp"
 #include "fuzz/mutator.hpp"
 #include "unit/data_prep/compress.hpp"
 
@@ -78,14 +78,14 @@ std::string decompress(const MemoryFile& memory, InputFile& file) {
   return stream;
 }
 
-void expect_each_line_once(const InputFile& file, const std::string& stream, std::size_t block) {
+void expect_each_line_once(const InputFile& file, const std::string& stream, std::size_t chunk) {
   const std::vector<InputFile> files{file};
-  const auto blocks = split_blocks({{0, 0, file.size}}, block);
-  BlockReader reader(files, 1);
-  reader.start(blocks);
+  const auto chunks = split_chunks({{0, 0, file.size}}, chunk);
+  ChunkReader reader(files, 1);
+  reader.start(chunks);
   std::size_t at = 0;
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    LineBlock lines = reader.read(i, 0);
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    ChunkLines lines = reader.read(i, 0);
     Line line;
     while (lines.next(line)) {
       ASSERT_EQ(line.offset, at);
@@ -112,7 +112,7 @@ TEST(Fuzz, ReadersGiveEachLineOnceOrAnError) {
       const std::string stream =
           file.compression == Compression::none ? content : decompress(memory, file);
       ++good;
-      const std::size_t least = stream.size() / 50 + 1;  // not too many blocks
+      const std::size_t least = stream.size() / 50 + 1;  // not too many chunks
       ASSERT_NO_FATAL_FAILURE(
           expect_each_line_once(file, stream, least + mutator.below(stream.size() + 100)));
     } catch (const Error& error) {

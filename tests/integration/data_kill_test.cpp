@@ -62,7 +62,7 @@ TEST_F(DataProgram, GivesTheSameBytesAfterAKillAtEveryPoint) {
   }
 }
 
-TEST_F(DataProgram, ARunKilledAgainAndAgainLosesOneUnitAtMost) {
+TEST_F(DataProgram, ARunKilledAgainAndAgainLosesOnePartitionAtMost) {
   ASSERT_EQ(run(pack_arguments("whole")), 0);
   int kills = 0;
   while (run(pack_arguments("killed"), "shard.published:0:1:kill9") == 137) ++kills;

@@ -71,7 +71,7 @@ class PackProgram : public ::testing::Test {
 
   using Markers = std::map<std::string, std::filesystem::file_time_type>;
 
-  /// Of units that killed packs have begun and not finished.
+  /// Of partitions that killed packs have begun and not finished.
   Markers markers(const std::string& output) const {
     Markers found;
     if (!std::filesystem::exists(path_ / output)) return found;
@@ -107,13 +107,13 @@ int kills_asked_for() {
   return asked == nullptr ? 4 : std::atoi(asked);
 }
 
-TEST_F(PackProgram, GivesTheSameBytesAfterRandomKillsAndRedoesOneUnitARankAtMost) {
+TEST_F(PackProgram, GivesTheSameBytesAfterRandomKillsAndRedoesOnePartitionARankAtMost) {
   Process alone = start(1, "whole");
   const Exit whole_exit = alone.wait(kLimit_s);
   ASSERT_EQ(whole_exit.code, 0) << whole_exit.err;
   const auto whole = files_below(path_ / "whole");
-  const std::size_t units = count("whole", "shard-");
-  ASSERT_GT(units, 30U);
+  const std::size_t partitions = count("whole", "shard-");
+  ASSERT_GT(partitions, 30U);
 
   std::mt19937 random(5);
   const int ranks_of_kill[] = {2, 4, 1, 3};
@@ -165,8 +165,8 @@ TEST_F(PackProgram, GivesTheSameBytesAfterRandomKillsAndRedoesOneUnitARankAtMost
   ASSERT_EQ(last.wait(kLimit_s).code, 0);
   EXPECT_EQ(files_below(path_ / "killed"), whole);
   std::printf(
-      "%d kills, %zu sets of %zu units: %zu units begun and not finished, at most %zu at once\n",
-      kills, sets + 1, units, redone, most);
+      "%d kills, %zu sets of %zu shards: %zu begun and not finished, at most %zu at once\n",
+      kills, sets + 1, partitions, redone, most);
 }
 
 TEST_F(PackProgram, SaysWhatAKillLeft) {
@@ -177,7 +177,7 @@ TEST_F(PackProgram, SaysWhatAKillLeft) {
   const Exit exit = again.wait(kLimit_s);
 
   EXPECT_EQ(exit.code, 0);
-  EXPECT_TRUE(std::regex_search(exit.err, std::regex("3 of [0-9]+ shards are kept; 1 unit")))
+  EXPECT_TRUE(std::regex_search(exit.err, std::regex("3 of [0-9]+ shards are kept; 1 shard")))
       << exit.err;
 }
 

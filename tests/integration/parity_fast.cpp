@@ -57,7 +57,7 @@ struct Precision {
 const Precision kFp32{"fp32", {at::kFloat, at::kFloat}, 0x1p-24, 2, true};
 const Precision kBf16{"bf16", {at::kBFloat16, at::kFloat}, 0x1p-8, 1.5, false};
 
-/// No size but head_dim 32 is a multiple of a vector or of an attention block.
+/// No size but head_dim 32 is a multiple of a vector or of an attention tile.
 const Shape kQwen{.dropout = 0,
                   .hidden_size = 24,
                   .num_layers = 3,
@@ -75,16 +75,16 @@ const Shape kPairs{.preset = "minimind-2",
                    .intermediate_size = 37,
                    .vocab = 67,
                    .length = 9};
-/// The bf16 attention kernel, documents longer than its blocks of 64 keys, more tokens than a block
+/// The bf16 attention kernel, documents longer than its tiles of 64 keys, more tokens than a tile
 /// of summed rows.
-const Shape kBlocks{.tied = false,
-                    .dropout = 0,
-                    .hidden_size = 48,
-                    .head_dim = 32,
-                    .intermediate_size = 70,
-                    .vocab = 90,
-                    .length = 151,
-                    .samples = 3};
+const Shape kTiles{.tied = false,
+                   .dropout = 0,
+                   .hidden_size = 48,
+                   .head_dim = 32,
+                   .intermediate_size = 70,
+                   .vocab = 90,
+                   .length = 151,
+                   .samples = 3};
 const Shape kDeep{.preset = "minimind-2",
                   .dropout = 0,
                   .hidden_size = 33,
@@ -188,8 +188,8 @@ TEST(FastParity, HoldsForPairsOfTokensAndOneKeyHead) {
   expect_fast_within(kPairs);
 }
 
-TEST(FastParity, HoldsForDocumentsLongerThanAnAttentionBlock) {
-  expect_fast_within(kBlocks);
+TEST(FastParity, HoldsForDocumentsLongerThanAnAttentionTile) {
+  expect_fast_within(kTiles);
 }
 
 TEST(FastParity, HoldsForTheLlamaShapeInDepth) {

@@ -16,11 +16,11 @@ namespace trireme {
 namespace {
 
 /// Arithmetic in registers for about `seconds`; polls every `poll_s`.
-[[gnu::noipa]] double compute(double units, double poll_s, Work* work, double* checksum) {
+[[gnu::noipa]] double compute(double loops, double poll_s, Work* work, double* checksum) {
   const Timer total;
   Timer since;
   double x = 1.0;
-  for (double done = 0; done < units; done += 1) {
+  for (double done = 0; done < loops; done += 1) {
     for (int i = 0; i < 1000; ++i) x = x * 0.999999 + 1e-7;
     if (work != nullptr && since.seconds() > poll_s) {
       work->poll();
@@ -64,17 +64,17 @@ Row measure(Communicator& world, std::uint64_t count, double poll_s, int repeats
     least.add(timer.seconds());
   };
   for (int i = 0; i < 3; ++i) time(row.alone, [&] { start()->wait(); });
-  Least unit;
-  for (int i = 0; i < 10; ++i) unit.add(compute(100, 1, nullptr, &checksum) / 100);
-  double units = 1.5 * row.alone.value / unit.value;
-  MPI_Bcast(&units, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+  Least loop;
+  for (int i = 0; i < 10; ++i) loop.add(compute(100, 1, nullptr, &checksum) / 100);
+  double loops = 1.5 * row.alone.value / loop.value;
+  MPI_Bcast(&loops, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
   for (int i = 0; i < repeats; ++i) {
     time(row.blocking_mpi, mpi);
     time(row.alone, [&] { start()->wait(); });
-    time(row.compute, [&] { compute(units, 1, nullptr, &checksum); });
+    time(row.compute, [&] { compute(loops, 1, nullptr, &checksum); });
     time(row.together, [&] {
       const auto work = start();
-      compute(units, poll_s, work.get(), &checksum);
+      compute(loops, poll_s, work.get(), &checksum);
       const Timer wait;
       work->wait();
       row.exposed.add(wait.seconds());

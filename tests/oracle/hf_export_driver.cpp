@@ -37,10 +37,10 @@ void save_random(const std::filesystem::path& folder, bool qwen, bool tied) {
   put_model_values(config, state.values);
   std::vector<std::vector<float>> storage;
   for (const HfTensor& tensor : hf_tensors(config)) {
-    storage.emplace_back(static_cast<std::size_t>(Shard::whole(tensor.shape).count()));
+    storage.emplace_back(static_cast<std::size_t>(Slice::whole(tensor.shape).count()));
     for (float& value : storage.back()) value = normal(random);
     state.tensors.push_back({formatted("param/{}", tensor.name), DType::f32, tensor.shape,
-                             Shard::whole(tensor.shape),
+                             Slice::whole(tensor.shape),
                              std::as_writable_bytes(std::span(storage.back())), true});
   }
   SelfCommunicator world;

@@ -54,8 +54,8 @@ OPTIMIZERS = [
     {"name": "sgd by Nesterov", "keys": {"optim.name": "sgd", "optim.lr": 0.1, "optim.momentum": 0.9, "optim.nesterov": "true"}, **QWEN},
     {"name": "lion", "keys": {"optim.name": "lion", "optim.lr": 1e-3}, **QWEN},
 ]
-# head_dim 32: the bf16 attention kernel, whose blocks the rows are longer than.
-BLOCKS = {"name": "blocks of 64 keys", "preset": "minimind-2-small", "tie": "true", "head_dim": 32, "data": "long"}
+# head_dim 32: the bf16 attention kernel, whose tiles the rows are longer than.
+TILES = {"name": "tiles of 64 keys", "preset": "minimind-2-small", "tie": "true", "head_dim": 32, "data": "long"}
 
 
 def make_sets(trireme_data, work):
@@ -244,7 +244,7 @@ def main():
         runs = [(case, precision) for precision in BOUND for case in CASES]
         runs += [(case, precision) for precision in ("fp32", "fp64", "bf16") for case in ACTIVATIONS]
         runs += [(case, "fp64") for case in OPTIMIZERS]
-        runs += [(case, "bf16") for case in (CASES[0], CASES[3], ODD, BLOCKS)] + [(ODD, "fp32")]
+        runs += [(case, "bf16") for case in (CASES[0], CASES[3], ODD, TILES)] + [(ODD, "fp32")]
         good = [compare(args.driver, work, case, precision, args.steps) for case, precision in runs]
     print(f"parity over {args.steps} steps: {sum(good)} of {len(good)} within bounds")
     return 0 if all(good) else 1

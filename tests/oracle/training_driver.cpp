@@ -38,8 +38,8 @@ std::string train(const Json& given) {
   WordCounter counter(
       pattern, given.value("cut", false) ? std::make_shared<const CutTokens>(reserved) : nullptr);
   for (const Json& text : given.at("texts")) {
-    const auto unit = text.get<std::string>();
-    given.value("lines", false) ? counter.add_lines(unit) : counter.add(unit);
+    const auto one = text.get<std::string>();
+    given.value("lines", false) ? counter.add_lines(one) : counter.add(one);
   }
   return train_bpe(counter, options).at("tokenizer.json");
 }

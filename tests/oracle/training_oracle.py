@@ -44,7 +44,7 @@ def random_case(rng):
     return case
 
 
-def units_of(case):
+def texts_of(case):
     if not case.get("lines"):
         return case["texts"]
     return [line + "\n" * (not last) for text in case["texts"] for lines in [text.split("\n")]
@@ -57,8 +57,8 @@ def tied_at_the_limit(case, tokenizer):
     if limit is None:
         return False
     probe, counts = trainers.BpeTrainer(vocab_size=0, show_progress=False), {}
-    for unit in units_of(case):
-        for piece, _ in tokenizer.pre_tokenizer.pre_tokenize_str(unit):
+    for text in texts_of(case):
+        for piece, _ in tokenizer.pre_tokenizer.pre_tokenize_str(text):
             for c in piece:
                 counts[c] = counts.get(c, 0) + 1
     if case["all_bytes"]:
@@ -91,7 +91,7 @@ def hf_train(case, ours, folder, files=None):
     if files:
         tokenizer.train(files, trainer)
     else:
-        tokenizer.train_from_iterator(units_of(case), trainer)
+        tokenizer.train_from_iterator(texts_of(case), trainer)
     path = os.path.join(folder, "hf.json")
     tokenizer.save(path)
     with open(path, "rb") as file:

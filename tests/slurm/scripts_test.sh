@@ -67,25 +67,25 @@ exit_code_comes_from_a_new_status_file() {
 only_curable_ends_with_progress_requeue() {
   local code
   for code in 4 5 75 137 139; do
-    expect_equal "code $code with progress" requeue "$(requeue_verdict "$code" 10 20 0 20)"
-    expect_equal "code $code with progress after a lost start" requeue "$(requeue_verdict "$code" 10 20 3 20 10)"
-    expect_match "code $code, the second without progress" '^stop no progress' "$(requeue_verdict "$code" 20 20 2 20 20)"
-    expect_match "code $code at the cap" '^stop restarted 20 times' "$(requeue_verdict "$code" 10 20 20 20)"
+    expect_equal "code $code with progress" requeue "$(requeue_decision "$code" 10 20 0 20)"
+    expect_equal "code $code with progress after a lost start" requeue "$(requeue_decision "$code" 10 20 3 20 10)"
+    expect_match "code $code, the second without progress" '^stop no progress' "$(requeue_decision "$code" 20 20 2 20 20)"
+    expect_match "code $code at the cap" '^stop restarted 20 times' "$(requeue_decision "$code" 10 20 20 20)"
   done
   for code in 4 75; do
-    expect_match "code $code of a first start" '^stop no progress' "$(requeue_verdict "$code" -1 -1 0 20)"
-    expect_match "code $code without progress" '^stop no progress' "$(requeue_verdict "$code" 20 20 1 20)"
+    expect_match "code $code of a first start" '^stop no progress' "$(requeue_decision "$code" -1 -1 0 20)"
+    expect_match "code $code without progress" '^stop no progress' "$(requeue_decision "$code" 20 20 1 20)"
   done
   for code in 5 137 139; do
-    expect_equal "code $code of a first start" requeue "$(requeue_verdict "$code" -1 -1 0 20)"
-    expect_equal "code $code, the first without progress" requeue "$(requeue_verdict "$code" 20 20 1 20)"
-    expect_equal "code $code, the first at this step" requeue "$(requeue_verdict "$code" 20 20 2 20 10)"
+    expect_equal "code $code of a first start" requeue "$(requeue_decision "$code" -1 -1 0 20)"
+    expect_equal "code $code, the first without progress" requeue "$(requeue_decision "$code" 20 20 1 20)"
+    expect_equal "code $code, the first at this step" requeue "$(requeue_decision "$code" 20 20 2 20 10)"
   done
   for code in 1 2 3 6 93 134; do
-    expect_match "code $code" '^stop another try' "$(requeue_verdict "$code" 10 20 0 20)"
+    expect_match "code $code" '^stop another try' "$(requeue_decision "$code" 10 20 0 20)"
   done
-  expect_equal "code 0" "done" "$(requeue_verdict 0 10 20 0 20)"
-  expect_match "requeue switched off" '^stop TRIREME_MAX_RESTARTS is 0' "$(requeue_verdict 75 10 20 0 0)"
+  expect_equal "code 0" "done" "$(requeue_decision 0 10 20 0 20)"
+  expect_match "requeue switched off" '^stop TRIREME_MAX_RESTARTS is 0' "$(requeue_decision 75 10 20 0 0)"
 }
 
 packs_end_is_told_by_its_folder() {

@@ -253,21 +253,21 @@ class Heartbeat::Monitor {
       all.push_back(peer.now);
       timed_out = timed_out || peer.now.timed_out;
     }
-    const StallWatch::Verdict verdict = stall_.look(since_start_.seconds(), all);
+    const StallWatch::Stall stall = stall_.look(since_start_.seconds(), all);
     const bool first_timeout = timed_out && !timeout_reported_;
     timeout_reported_ = timeout_reported_ || timed_out;
-    if (!verdict.warn && !verdict.hung && !first_timeout) return;
+    if (!stall.warn && !stall.hung && !first_timeout) return;
     std::vector<std::string> names;
     for (std::size_t r = 0; r < peers_.size(); ++r) names.push_back(name(r));
     log::warn(formatted("{}; ranks, the one behind first:{}",
                         first_timeout
                             ? "a collective timed out"
-                            : formatted("no progress for {} s", std::lround(verdict.still_s)),
+                            : formatted("no progress for {} s", std::lround(stall.still_s)),
                         describe_progress(names, all)));
-    if (!verdict.hung) return;
-    const Peer& behind = peers_[verdict.behind];
-    lost({static_cast<int>(verdict.behind), behind.host, behind.pid, exit_code(ErrorKind::comm),
-          formatted("hangs: no rank moved for {} s, it is behind", std::lround(verdict.still_s)),
+    if (!stall.hung) return;
+    const Peer& behind = peers_[stall.behind];
+    lost({static_cast<int>(stall.behind), behind.host, behind.pid, exit_code(ErrorKind::comm),
+          formatted("hangs: no rank moved for {} s, it is behind", std::lround(stall.still_s)),
           /*hung=*/true});
   }
 

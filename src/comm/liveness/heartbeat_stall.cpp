@@ -24,7 +24,7 @@ double StallWatch::median_step_s() const {
   return *middle;
 }
 
-StallWatch::Verdict StallWatch::look(double now_s, const std::vector<ActivitySnapshot>& ranks) {
+StallWatch::Stall StallWatch::look(double now_s, const std::vector<ActivitySnapshot>& ranks) {
   std::uint64_t moved = 0;
   bool judged = rule_.most_s > 0;
   bool waits_for_data = false;
@@ -47,19 +47,19 @@ StallWatch::Verdict StallWatch::look(double now_s, const std::vector<ActivitySna
     moved_at_s_ = now_s;
     warned_ = false;
   }
-  Verdict verdict;
-  verdict.still_s = now_s - moved_at_s_;
-  verdict.behind = rank_behind(ranks);
-  verdict.limit_s = std::numeric_limits<double>::infinity();
-  if (!judged) return verdict;
-  verdict.limit_s =
+  Stall stall;
+  stall.still_s = now_s - moved_at_s_;
+  stall.behind = rank_behind(ranks);
+  stall.limit_s = std::numeric_limits<double>::infinity();
+  if (!judged) return stall;
+  stall.limit_s =
       waits_for_data || step_times_.empty()
           ? rule_.most_s
           : std::min(rule_.most_s, std::max(rule_.least_s, rule_.steps * median_step_s()));
-  verdict.warn = !warned_ && verdict.still_s > verdict.limit_s / 2;
-  warned_ = warned_ || verdict.warn;
-  verdict.hung = verdict.still_s > verdict.limit_s;
-  return verdict;
+  stall.warn = !warned_ && stall.still_s > stall.limit_s / 2;
+  warned_ = warned_ || stall.warn;
+  stall.hung = stall.still_s > stall.limit_s;
+  return stall;
 }
 
 }  // namespace trireme

@@ -22,7 +22,7 @@ class StallWatch {
  public:
   explicit StallWatch(HangRule rule) : rule_(rule) {}
 
-  struct Verdict {
+  struct Stall {
     double still_s = 0;      // no rank has moved for so long
     double limit_s = 0;      // what the rule bears; infinity outside the judged phases
     bool warn = false;       // half of the limit has passed, said once
@@ -31,7 +31,7 @@ class StallWatch {
   };
 
   /// Called about twice a second.
-  Verdict look(double now_s, const std::vector<ActivitySnapshot>& ranks);
+  Stall look(double now_s, const std::vector<ActivitySnapshot>& ranks);
 
   /// Of the last steps; 0 while none is known.
   [[nodiscard]] double median_step_s() const;

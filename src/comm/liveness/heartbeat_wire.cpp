@@ -62,12 +62,12 @@ bool Connection::flush() {
 
 bool Connection::fill() {
   if (garbage_) return false;
-  std::array<char, 4096> block{};
+  std::array<char, 4096> buffer{};
   while (true) {
-    const auto n = ::recv(fd(), block.data(), block.size(), 0);
+    const auto n = ::recv(fd(), buffer.data(), buffer.size(), 0);
     if (n == 0) return false;
     if (n < 0) return would_block();
-    in_.append(block.data(), static_cast<std::size_t>(n));
+    in_.append(buffer.data(), static_cast<std::size_t>(n));
     if (in_.size() > kMaxUnread) return true;  // take messages first
   }
 }

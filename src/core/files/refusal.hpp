@@ -35,7 +35,7 @@ ErrorKind kind_of_refusal(Access access, int error_number) noexcept;
 void check_replaceable(const std::filesystem::path& path);
 
 /// The exception in flight as an Error, for the places where foreign ones arrive (call it inside a
-/// catch block): std::bad_alloc and a machine's refusals are resource, other std::filesystem
+/// catch handler): std::bad_alloc and a machine's refusals are resource, other std::filesystem
 /// refusals are of a read (writes name theirs before), anything else is internal.
 Error current_error();
 

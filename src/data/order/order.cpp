@@ -46,36 +46,36 @@ SampleOrder::SampleOrder(std::uint64_t num_samples, const OrderConfig& config)
     : num_samples_(num_samples),
       key_(key_of(config.seed, "order.shuffle", config.stream)),
       window_key_(key_of(config.seed, "order.window", config.stream)),
-      block_(config.block),
+      chunk_(config.chunk),
       window_(std::max<std::uint64_t>(config.window, 1)),
       shuffle_(config.shuffle) {
   if (num_samples == 0 || num_samples >= std::uint64_t{1} << 62) {
     fail(ErrorKind::usage, "a data order over {} samples, must be in [1, 2^62)", num_samples);
   }
-  if (block_ > std::uint64_t{1} << 32 || window_ > std::uint64_t{1} << 20)
-    fail(ErrorKind::usage, "blocks of {} samples, windows of {}: too large", block_, window_);
+  if (chunk_ > std::uint64_t{1} << 32 || window_ > std::uint64_t{1} << 20)
+    fail(ErrorKind::usage, "chunks of {} samples, windows of {}: too large", chunk_, window_);
 }
 
 SamplePlace SampleOrder::place(std::uint64_t index) const noexcept {
   const std::uint64_t epoch = index / num_samples_;
   std::uint64_t position = index % num_samples_;
   if (!shuffle_) return {epoch, position};
-  if (block_ == 0) return {epoch, permute(position, num_samples_, key_, epoch)};
-  do {  // the last block may be short: what falls behind the end walks on, as in a Feistel network
-    position = by_blocks(position, epoch);
+  if (chunk_ == 0) return {epoch, permute(position, num_samples_, key_, epoch)};
+  do {  // the last chunk may be short: what falls behind the end walks on, as in a Feistel network
+    position = by_chunks(position, epoch);
   } while (position >= num_samples_);
   return {epoch, position};
 }
 
-std::uint64_t SampleOrder::by_blocks(std::uint64_t k, std::uint64_t epoch) const noexcept {
-  const std::uint64_t blocks = (num_samples_ + block_ - 1) / block_;
-  const std::uint64_t window = k / (block_ * window_);
-  const std::uint64_t first = window * window_;  // its first block, of the permuted ones
-  const std::uint64_t size = std::min(window_, blocks - first) * block_;
-  const PhiloxBlock mixed = philox4x32(window_key_, window, epoch);
+std::uint64_t SampleOrder::by_chunks(std::uint64_t k, std::uint64_t epoch) const noexcept {
+  const std::uint64_t chunks = (num_samples_ + chunk_ - 1) / chunk_;
+  const std::uint64_t window = k / (chunk_ * window_);
+  const std::uint64_t first = window * window_;  // its first chunk, of the permuted ones
+  const std::uint64_t size = std::min(window_, chunks - first) * chunk_;
+  const PhiloxWords mixed = philox4x32(window_key_, window, epoch);
   const std::uint64_t key = (std::uint64_t{mixed[0]} << 32) | mixed[1];
-  const std::uint64_t inside = permute(k - first * block_, size, key, epoch);
-  return permute(first + inside / block_, blocks, key_, epoch) * block_ + inside % block_;
+  const std::uint64_t inside = permute(k - first * chunk_, size, key, epoch);
+  return permute(first + inside / chunk_, chunks, key_, epoch) * chunk_ + inside % chunk_;
 }
 
 }  // namespace trireme

@@ -14,8 +14,8 @@ struct OrderConfig {
   std::uint64_t seed = 0;
   bool shuffle = true;
   std::string_view stream = {};  // another text, another order from the same seed; "" for one set
-  std::uint64_t block = 0;       // neighbours that stay near each other; 0: every sample by itself
-  std::uint64_t window = 64;     // blocks that are mixed with each other, with block > 0
+  std::uint64_t chunk = 0;       // neighbours that stay near each other; 0: every sample by itself
+  std::uint64_t window = 64;     // chunks that are mixed with each other, with chunk > 0
 };
 
 /// The data order as a function of (seed, global sample index): no index arrays,
@@ -28,8 +28,8 @@ struct OrderConfig {
 /// permutation of [0, N). Source: Luby and Rackoff, SIAM J. Comput. 17(2), 1988; Black and Rogaway,
 /// CT-RSA 2002, section 4.
 ///
-/// With `block`, two levels for file systems that like neighbours: the blocks of `block` samples
-/// are permuted, then the samples inside each run of `window` permuted blocks; so `window` places
+/// With `chunk`, two levels for file systems that like neighbours: the chunks of `chunk` samples
+/// are permuted, then the samples inside each run of `window` permuted chunks; so `window` places
 /// of the file are read at a time, each in a row. Also a permutation of [0, N) in every epoch.
 class SampleOrder {
  public:
@@ -44,12 +44,12 @@ class SampleOrder {
   [[nodiscard]] std::uint64_t num_samples() const noexcept { return num_samples_; }
 
  private:
-  [[nodiscard]] std::uint64_t by_blocks(std::uint64_t k, std::uint64_t epoch) const noexcept;
+  [[nodiscard]] std::uint64_t by_chunks(std::uint64_t k, std::uint64_t epoch) const noexcept;
 
   std::uint64_t num_samples_;
   std::uint64_t key_;
   std::uint64_t window_key_;
-  std::uint64_t block_;
+  std::uint64_t chunk_;
   std::uint64_t window_;
   bool shuffle_;
 };

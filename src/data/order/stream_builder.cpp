@@ -170,7 +170,7 @@ class SampleStream::Builder {
     return {.seed = config_.seed,
             .shuffle = config_.shuffle,
             .stream = stream,
-            .block = config_.shuffle_block};
+            .chunk = config_.shuffle_block};
   }
 
   const SampleSet* keep(SampleSet samples) {

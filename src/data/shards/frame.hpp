@@ -8,8 +8,8 @@ namespace trireme {
 /// The 72 bytes after the HDF5 part of a shard: they make it self-checking without any other file.
 ///
 /// "Frame" is every byte of the HDF5 part outside the token data:
-/// superblock, object headers, document table, packs, checksums of the token blocks.
-/// Frame hash good => libhdf5 may parse it and the block checksums may be trusted.
+/// superblock, object headers, document table, packs, checksums of the token chunks.
+/// Frame hash good => libhdf5 may parse it and the chunk checksums may be trusted.
 /// HDF5 readers ignore bytes after the end that the superblock names.
 struct Frame {
   std::uint64_t tokens_offset = 0;  // byte range of /tokens in the file; 0, 0 when it is empty

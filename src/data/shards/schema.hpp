@@ -19,7 +19,7 @@ inline constexpr const char* kDocSource = "/doc/source";               // u32 [D
 inline constexpr const char* kDocSourceOffset = "/doc/source_offset";  // u64 [D]
 inline constexpr const char* kDocTextHash = "/doc/text_xxh3";          // u64 [D]
 inline constexpr const char* kDocLine = "/doc/line";                   // u32 [D], may be absent
-inline constexpr const char* kIntegrity = "/integrity/xxh3";  // u64 [ceil(T / kBlockTokens)]
+inline constexpr const char* kIntegrity = "/integrity/xxh3";  // u64 [ceil(T / kChunkTokens)]
 inline constexpr const char* kSources = "/sources";           // u8: JSON
 inline constexpr const char* kBad = "/bad";                   // u8: JSON
 inline constexpr const char* kMeta = "/meta";                 // u8: JSON
@@ -40,7 +40,7 @@ inline constexpr const char* kKindPretrain = "pretrain";
 inline constexpr const char* kKindSft = "sft";
 inline constexpr const char* kKindDpo = "dpo";
 
-inline constexpr std::uint64_t kBlockTokens = std::uint64_t{1} << 20;
+inline constexpr std::uint64_t kChunkTokens = std::uint64_t{1} << 20;
 
 /// "/pack/L512"
 inline std::string pack_group(std::int64_t seq_len) {

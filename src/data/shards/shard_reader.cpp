@@ -98,7 +98,7 @@ void TokenShard::check_shape() const {
   expect_table(schema::kDocSourceOffset, DType::u64, counts.documents);
   expect_table(schema::kDocTextHash, DType::u64, counts.documents);
   expect_table(schema::kIntegrity, DType::u64,
-               (counts.tokens + schema::kBlockTokens - 1) / schema::kBlockTokens);
+               (counts.tokens + schema::kChunkTokens - 1) / schema::kChunkTokens);
   for (const auto& [seq_len, sequences] : meta_.packs) {
     const std::string group = schema::pack_group(seq_len);
     expect_table(group + "/seq_ptr", DType::u64, sequences + 1);
@@ -159,33 +159,33 @@ std::vector<T> TokenShard::read_table(const std::string& name, std::uint64_t beg
   return values;
 }
 
-void TokenShard::check_block(std::uint64_t block) const {
+void TokenShard::check_chunk(std::uint64_t chunk) const {
   const std::uint64_t width = size_of(meta_.token_dtype);
-  const std::uint64_t begin = block * schema::kBlockTokens;
-  const std::uint64_t count = std::min(schema::kBlockTokens, num_tokens() - begin);
+  const std::uint64_t begin = chunk * schema::kChunkTokens;
+  const std::uint64_t count = std::min(schema::kChunkTokens, num_tokens() - begin);
   {
     const std::lock_guard lock(live_->mutex);
-    if (live_->checked[block]) return;
+    if (live_->checked[chunk]) return;
   }
   std::vector<std::byte> bytes(count * width);
   read_bytes(frame_.tokens_offset + begin * width, bytes);
-  if (xxh3_64(bytes) != read_table<std::uint64_t>(schema::kIntegrity, block, 1)[0]) {
+  if (xxh3_64(bytes) != read_table<std::uint64_t>(schema::kIntegrity, chunk, 1)[0]) {
     const std::uint64_t at = frame_.tokens_offset + begin * width;
-    fail(ErrorKind::data, "{}: {} is damaged in block {} (tokens {}..{}, bytes {}..{})",
-         path_.string(), schema::kTokens, block, begin, begin + count, at, at + bytes.size());
+    fail(ErrorKind::data, "{}: {} is damaged in chunk {} (tokens {}..{}, bytes {}..{})",
+         path_.string(), schema::kTokens, chunk, begin, begin + count, at, at + bytes.size());
   }
   const std::lock_guard lock(live_->mutex);
-  live_->checked[block] = true;
+  live_->checked[chunk] = true;
 }
 
 void TokenShard::verify_tokens() const {
-  const std::uint64_t blocks = table(schema::kIntegrity).count;
-  for (std::uint64_t block = 0; block < blocks; ++block) {
+  const std::uint64_t chunks = table(schema::kIntegrity).count;
+  for (std::uint64_t chunk = 0; chunk < chunks; ++chunk) {
     {
       const std::lock_guard lock(live_->mutex);
-      live_->checked[block] = false;
+      live_->checked[chunk] = false;
     }
-    check_block(block);
+    check_chunk(chunk);
   }
 }
 
@@ -195,9 +195,9 @@ void TokenShard::read_tokens(std::uint64_t begin, std::span<std::int64_t> ids) c
     fail(ErrorKind::data, "{}: {} has {} entries, wanted {}..{}", path_.string(), schema::kTokens,
          num_tokens(), begin, begin + ids.size());
   }
-  const std::uint64_t last = (begin + ids.size() - 1) / schema::kBlockTokens;
-  for (std::uint64_t block = begin / schema::kBlockTokens; block <= last; ++block)
-    check_block(block);
+  const std::uint64_t last = (begin + ids.size() - 1) / schema::kChunkTokens;
+  for (std::uint64_t chunk = begin / schema::kChunkTokens; chunk <= last; ++chunk)
+    check_chunk(chunk);
   if (meta_.token_dtype == DType::u16) {
     const auto narrow = read_table<std::uint16_t>(schema::kTokens, begin, ids.size());
     std::copy(narrow.begin(), narrow.end(), ids.begin());

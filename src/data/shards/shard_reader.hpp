@@ -36,8 +36,8 @@ struct Pair {
 };
 
 /// One shard, open for reading. Opening checks the frame hash with plain reads before libhdf5 sees
-/// the file; after that tables and tokens are read with pread, and each block of 1 Mi tokens is
-/// checked against its checksum when first touched. Memory: a bit a block, plus nothing that grows
+/// the file; after that tables and tokens are read with pread, and each chunk of 1 Mi tokens is
+/// checked against its checksum when first touched. Memory: a bit a chunk, plus nothing that grows
 /// with the shard, except what the caller asks for. All functions may be called from several
 /// threads. They throw Error(data) naming file and place of the damage.
 class TokenShard {
@@ -91,8 +91,8 @@ class TokenShard {
   [[nodiscard]] std::vector<Segment> segments(std::int64_t seq_len, std::uint64_t sequence) const;
   [[nodiscard]] std::uint32_t num_targets(std::int64_t seq_len, std::uint64_t sequence) const;
 
-  /// Reads every token block and compares its checksum. Throws Error(data) naming
-  /// the first damaged block.
+  /// Reads every token chunk and compares its checksum. Throws Error(data) naming
+  /// the first damaged chunk.
   void verify_tokens() const;
 
   /// Gives the file descriptor back; the next read opens it again.
@@ -108,7 +108,7 @@ class TokenShard {
   struct Live {  // what changes while reading
     std::mutex mutex;
     Fd fd;
-    std::vector<bool> checked;  // [blocks]
+    std::vector<bool> checked;  // [chunks]
   };
 
   TokenShard() = default;
@@ -122,7 +122,7 @@ class TokenShard {
                                              std::uint64_t limit) const;
   [[nodiscard]] int file() const;  // the caller holds live_->mutex
   void read_bytes(std::uint64_t offset, std::span<std::byte> bytes) const;
-  void check_block(std::uint64_t block) const;
+  void check_chunk(std::uint64_t chunk) const;
   [[nodiscard]] const Table& table(const std::string& name) const;
   template <class T>
   [[nodiscard]] std::vector<T> read_table(const std::string& name, std::uint64_t begin,

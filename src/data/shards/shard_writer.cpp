@@ -24,23 +24,23 @@ namespace {
 
 using Parts = std::vector<std::span<const std::byte>>;
 
-/// Calls `use(block)` for each run of `block_bytes` (the last may be shorter) of the joined parts.
-void for_each_block(const Parts& parts, std::size_t block_bytes,
+/// Calls `use(chunk)` for each run of `chunk_bytes` (the last may be shorter) of the joined parts.
+void for_each_chunk(const Parts& parts, std::size_t chunk_bytes,
                     const std::function<void(std::span<const std::byte>)>& use) {
-  std::vector<std::byte> block;
-  block.reserve(block_bytes);
+  std::vector<std::byte> chunk;
+  chunk.reserve(chunk_bytes);
   for (std::span<const std::byte> part : parts) {
     while (!part.empty()) {
-      const auto head = part.first(std::min(part.size(), block_bytes - block.size()));
-      block.insert(block.end(), head.begin(), head.end());
+      const auto head = part.first(std::min(part.size(), chunk_bytes - chunk.size()));
+      chunk.insert(chunk.end(), head.begin(), head.end());
       part = part.subspan(head.size());
-      if (block.size() == block_bytes) {
-        use(block);
-        block.clear();
+      if (chunk.size() == chunk_bytes) {
+        use(chunk);
+        chunk.clear();
       }
     }
   }
-  if (!block.empty()) use(block);
+  if (!chunk.empty()) use(chunk);
 }
 
 void write_text(Hdf5File& file, const char* name, const std::string& text) {
@@ -84,7 +84,7 @@ void write_targets(Hdf5File& file, const ShardContent& content) {
 
 /// Everything but the token bytes; returns where these belong.
 std::uint64_t write_skeleton(const std::filesystem::path& path, const ShardContent& content,
-                             const std::vector<std::uint64_t>& block_hashes) {
+                             const std::vector<std::uint64_t>& chunk_hashes) {
   Hdf5File file = Hdf5File::create(path);
   file.set_attribute("format", std::string(schema::kFormat));
   file.set_attribute("version", schema::kVersion);
@@ -97,7 +97,7 @@ std::uint64_t write_skeleton(const std::filesystem::path& path, const ShardConte
   write_vector(file, schema::kDocTextHash, DType::u64, content.documents.text_xxh3);
   if (!content.documents.line.empty())
     write_vector(file, schema::kDocLine, DType::u32, content.documents.line);
-  write_vector(file, schema::kIntegrity, DType::u64, block_hashes);
+  write_vector(file, schema::kIntegrity, DType::u64, chunk_hashes);
   write_targets(file, content);
   for (const PackTable& pack : content.packs) write_pack(file, pack);
   const std::uint64_t shape[] = {content.meta.counts.tokens};
@@ -108,13 +108,13 @@ std::uint64_t write_skeleton(const std::filesystem::path& path, const ShardConte
 }
 
 void write_tokens_and_footer(const std::filesystem::path& path, const ShardContent& content,
-                             std::uint64_t tokens_offset, std::size_t block_bytes) {
+                             std::uint64_t tokens_offset, std::size_t chunk_bytes) {
   const Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (!fd) fail_to_write("open again", path, errno);
   std::uint64_t at = tokens_offset;
-  for_each_block(content.token_parts, block_bytes, [&](std::span<const std::byte> block) {
-    write_all(fd.get(), block, at, path);
-    at += block.size();
+  for_each_chunk(content.token_parts, chunk_bytes, [&](std::span<const std::byte> chunk) {
+    write_all(fd.get(), chunk, at, path);
+    at += chunk.size();
   });
   // HDF5 leaves the tail of an early-allocated dataset unwritten: the length is certain only now.
   const auto size = std::max<std::uint64_t>(std::filesystem::file_size(path), at);
@@ -129,12 +129,12 @@ void write_tokens_and_footer(const std::filesystem::path& path, const ShardConte
 
 std::filesystem::path write_shard(const std::filesystem::path& folder,
                                   const ShardContent& content) {
-  const std::size_t block_bytes = schema::kBlockTokens * size_of(content.meta.token_dtype);
+  const std::size_t chunk_bytes = schema::kChunkTokens * size_of(content.meta.token_dtype);
   std::vector<std::uint64_t> hashes;
   std::uint64_t bytes = 0;
-  for_each_block(content.token_parts, block_bytes, [&](std::span<const std::byte> block) {
-    hashes.push_back(xxh3_64(block));
-    bytes += block.size();
+  for_each_chunk(content.token_parts, chunk_bytes, [&](std::span<const std::byte> chunk) {
+    hashes.push_back(xxh3_64(chunk));
+    bytes += chunk.size();
   });
   const ShardCounts& counts = content.meta.counts;
   TRIREME_ASSERT(bytes == counts.tokens * size_of(content.meta.token_dtype));
@@ -148,7 +148,7 @@ std::filesystem::path write_shard(const std::filesystem::path& folder,
   remove_tree(temporary);
   try {
     const std::uint64_t offset = write_skeleton(temporary, content, hashes);
-    write_tokens_and_footer(temporary, content, offset, block_bytes);
+    write_tokens_and_footer(temporary, content, offset, chunk_bytes);
     TokenShard::open(temporary).verify_tokens();
     failpoint("shard.before_publish");
     publish(temporary, target);

@@ -17,7 +17,7 @@ struct ShardEntry {
   std::string file;
   std::uint64_t bytes = 0;  // of the file
   std::string
-      frame_xxh3;  // its footer's hash: covers tables and block checksums, so all of the shard
+      frame_xxh3;  // its footer's hash: covers tables and chunk checksums, so all of the shard
   ShardCounts counts;
   std::map<std::int64_t, std::uint64_t> packs;  // prepared length -> sequences
 };

@@ -104,11 +104,11 @@ inline void philox_round(U (&c)[4], std::uint32_t key0, std::uint32_t key1) {
   c[3] = __builtin_convertvector(product0, U);
 }
 
-/// Words of 16 consecutive blocks, in the order of the features they belong to.
-inline void philox_words(std::uint64_t key, std::uint32_t first_block, std::uint32_t position,
+/// Words of 16 consecutive counters, in the order of the features they belong to.
+inline void philox_words(std::uint64_t key, std::uint32_t first_counter, std::uint32_t position,
                          std::uint64_t sample, std::uint32_t* words) {
   const U index = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  U c[4] = {index + first_block, U{} + position, U{} + static_cast<std::uint32_t>(sample),
+  U c[4] = {index + first_counter, U{} + position, U{} + static_cast<std::uint32_t>(sample),
             U{} + static_cast<std::uint32_t>(sample >> 32)};
   auto key0 = static_cast<std::uint32_t>(key);
   auto key1 = static_cast<std::uint32_t>(key >> 32);
@@ -117,8 +117,8 @@ inline void philox_words(std::uint64_t key, std::uint32_t first_block, std::uint
     key0 += 0x9E3779B9U;
     key1 += 0xBB67AE85U;
   }
-  for (int block = 0; block < kLanes; ++block) {
-    for (int word = 0; word < 4; ++word) words[4 * block + word] = c[word][block];
+  for (int counter = 0; counter < kLanes; ++counter) {
+    for (int word = 0; word < 4; ++word) words[4 * counter + word] = c[word][counter];
   }
 }
 
@@ -132,10 +132,10 @@ void dropout_typed(const Dropout& a) {
     const auto position = static_cast<std::uint32_t>(a.positions[r]);
     const auto sample = static_cast<std::uint64_t>(a.samples[r]);
     const std::int64_t skip =
-        a.first_feature % 4;  // words of the first block that belong to earlier features
+        a.first_feature % 4;  // words of the first counter that belong to earlier features
     for (std::int64_t start = -skip; start < a.width; start += kBatch) {
-      const auto block = static_cast<std::uint32_t>((a.first_feature + start) / 4);
-      philox_words(a.key, block, position, sample, words);
+      const auto counter = static_cast<std::uint32_t>((a.first_feature + start) / 4);
+      philox_words(a.key, counter, position, sample, words);
       const std::int64_t from = start < 0 ? 0 : start;
       const std::int64_t to = start + kBatch < a.width ? start + kBatch : a.width;
       for_vectors(to - from, [&](std::int64_t i, std::int64_t n) {

@@ -32,8 +32,8 @@ TRIREME_BY_ELEMENT(dropout, Dropout)
 
 extern const Table TRIREME_KERNEL_TABLE;
 const Table TRIREME_KERNEL_TABLE = {
-    TRIREME_KERNEL_NAME,    rms_forward,    rms_backward,  gated_forward, gated_backward,
-    heads_forward,          heads_backward, cross_entropy, dropout,       softmax_block,
-    softmax_block_backward, pack_pairs,     transpose,     round_rows,    row_products};
+    TRIREME_KERNEL_NAME,   rms_forward,    rms_backward,  gated_forward, gated_backward,
+    heads_forward,         heads_backward, cross_entropy, dropout,       softmax_tile,
+    softmax_tile_backward, pack_pairs,     transpose,     round_rows,    row_products};
 
 }  // namespace trireme::ops::kernels

@@ -108,9 +108,9 @@ struct Dropout {
   float factor;
 };
 
-/// One block of scores, keys down and queries across, so that a query's statistics
+/// One tile of scores, keys down and queries across, so that a query's statistics
 /// lie along the vector lanes.
-struct ScoreBlock {
+struct ScoreTile {
   std::int64_t keys;         // rows, even
   std::int64_t queries;      // columns, a multiple of 16
   std::int64_t valid_keys;   // rows past it are padding: weight 0
@@ -132,13 +132,13 @@ struct Table {
   /// Online softmax: updates maximum and total [queries] (log2 units for the
   /// maximum), writes the weights of `scores` in pairs of rows (VNNI) and scales
   /// `out` [width, queries], the sums so far.
-  void (*softmax_block)(const ScoreBlock&, const float* scores, float* maximum, float* total,
-                        std::uint16_t* weights_pairs, float* out, std::int64_t width);
+  void (*softmax_tile)(const ScoreTile&, const float* scores, float* maximum, float* total,
+                       std::uint16_t* weights_pairs, float* out, std::int64_t width);
   /// weights = exp(scores - lse), grad_scores = weights * (grad_weights - along) * scale; bf16,
   /// row-major, and grad_scores once more in pairs of rows.
-  void (*softmax_block_backward)(const ScoreBlock&, const float* scores, const float* grad_weights,
-                                 const float* lse, const float* along, std::uint16_t* weights,
-                                 std::uint16_t* grad_scores, std::uint16_t* grad_scores_pairs);
+  void (*softmax_tile_backward)(const ScoreTile&, const float* scores, const float* grad_weights,
+                                const float* lse, const float* along, std::uint16_t* weights,
+                                std::uint16_t* grad_scores, std::uint16_t* grad_scores_pairs);
   /// Two bf16 rows become one row of 32-bit pairs, even row in the low half. rows even, width a
   /// multiple of 16.
   void (*pack_pairs)(const std::uint16_t* rows, std::int64_t stride, std::int64_t num_rows,

@@ -7,16 +7,16 @@ namespace trireme::ops::kernels {
 namespace {
 
 /// Lanes of queries first_query + j .. that may see key row i.
-inline I seen(const ScoreBlock& block, std::int64_t key, std::int64_t query) {
+inline I seen(const ScoreTile& tile, std::int64_t key, std::int64_t query) {
   const I lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  if (key >= block.valid_keys) return I{};
-  if (!block.causal) return lane >= 0;
-  return lane >= static_cast<std::int32_t>(key - block.first_query - query);
+  if (key >= tile.valid_keys) return I{};
+  if (!tile.causal) return lane >= 0;
+  return lane >= static_cast<std::int32_t>(key - tile.first_query - query);
 }
 
-/// True if every query of the block sees key row i, so that no mask is needed.
-inline bool all_seen(const ScoreBlock& block, std::int64_t key) {
-  return key < block.valid_keys && (!block.causal || key <= block.first_query);
+/// True if every query of the tile sees key row i, so that no mask is needed.
+inline bool all_seen(const ScoreTile& tile, std::int64_t key) {
+  return key < tile.valid_keys && (!tile.causal || key <= tile.first_query);
 }
 
 /// Two rows as one row of pairs (even row in the low half): the order that bf16 dot products read.
@@ -30,17 +30,17 @@ inline void store_pairs(std::uint16_t* p, F even, F odd) {
 /// they are then at most 2^8, exact in relative terms, and the sums so far need no scaling.
 constexpr float kSlack = 8.0F;
 
-void softmax_block(const ScoreBlock& block, const float* scores, float* maximum, float* total,
-                   std::uint16_t* weights_pairs, float* out, std::int64_t width) {
-  const float scale = block.scale * kLog2e;
+void softmax_tile(const ScoreTile& tile, const float* scores, float* maximum, float* total,
+                  std::uint16_t* weights_pairs, float* out, std::int64_t width) {
+  const float scale = tile.scale * kLog2e;
   const F lowest = splat(-__builtin_huge_valf());
-  for (std::int64_t q = 0; q < block.queries; q += kLanes) {
+  for (std::int64_t q = 0; q < tile.queries; q += kLanes) {
     const auto score_of = [&](std::int64_t key) {
-      const F score = load(scores + key * block.queries + q) * scale;
-      return all_seen(block, key) ? score : (seen(block, key, q) != 0 ? score : lowest);
+      const F score = load(scores + key * tile.queries + q) * scale;
+      return all_seen(tile, key) ? score : (seen(tile, key, q) != 0 ? score : lowest);
     };
     F best = lowest;
-    for (std::int64_t key = 0; key < block.keys; ++key) best = larger(score_of(key), best);
+    for (std::int64_t key = 0; key < tile.keys; ++key) best = larger(score_of(key), best);
     const F before = load(maximum + q);
     const bool grows = max_lanes(best > before + kSlack ? splat(1.0F) : F{}) > 0;
     const F now = grows ? larger(best, before) : before;
@@ -48,40 +48,40 @@ void softmax_block(const ScoreBlock& block, const float* scores, float* maximum,
     const F base = now == lowest ? F{} : now;
     const F shrink = grows ? exp2_lanes(before - base) : splat(1.0F);
     F sum = load(total + q) * shrink;
-    for (std::int64_t key = 0; key < block.keys; key += 2) {
+    for (std::int64_t key = 0; key < tile.keys; key += 2) {
       const F even = exp2_rough_lanes(score_of(key) - base);
       const F odd = exp2_rough_lanes(score_of(key + 1) - base);
       sum += even + odd;
-      store_pairs(weights_pairs + key * block.queries + 2 * q, even, odd);
+      store_pairs(weights_pairs + key * tile.queries + 2 * q, even, odd);
     }
     store(maximum + q, now);
     store(total + q, sum);
     if (!grows) continue;
     for (std::int64_t d = 0; d < width; ++d) {
-      store(out + d * block.queries + q, load(out + d * block.queries + q) * shrink);
+      store(out + d * tile.queries + q, load(out + d * tile.queries + q) * shrink);
     }
   }
 }
 
-void softmax_block_backward(const ScoreBlock& block, const float* scores, const float* grad_weights,
-                            const float* lse, const float* along, std::uint16_t* weights,
-                            std::uint16_t* grad_scores, std::uint16_t* grad_scores_pairs) {
-  const float scale = block.scale * kLog2e;
-  for (std::int64_t key = 0; key < block.keys; key += 2) {
-    const bool masked = !all_seen(block, key) || !all_seen(block, key + 1);
-    for (std::int64_t q = 0; q < block.queries; q += kLanes) {
+void softmax_tile_backward(const ScoreTile& tile, const float* scores, const float* grad_weights,
+                           const float* lse, const float* along, std::uint16_t* weights,
+                           std::uint16_t* grad_scores, std::uint16_t* grad_scores_pairs) {
+  const float scale = tile.scale * kLog2e;
+  for (std::int64_t key = 0; key < tile.keys; key += 2) {
+    const bool masked = !all_seen(tile, key) || !all_seen(tile, key + 1);
+    for (std::int64_t q = 0; q < tile.queries; q += kLanes) {
       const F base = load(lse + q) * kLog2e;
       const F subtract = load(along + q);
       F grads[2];
       for (std::int64_t odd = 0; odd < 2; ++odd) {
-        const std::int64_t at = (key + odd) * block.queries + q;
+        const std::int64_t at = (key + odd) * tile.queries + q;
         F weight = exp2_rough_lanes(load(scores + at) * scale - base);
-        if (masked) weight = seen(block, key + odd, q) != 0 ? weight : F{};
-        grads[odd] = weight * (load(grad_weights + at) - subtract) * block.scale;
+        if (masked) weight = seen(tile, key + odd, q) != 0 ? weight : F{};
+        grads[odd] = weight * (load(grad_weights + at) - subtract) * tile.scale;
         store(weights + at, weight);
         store(grad_scores + at, grads[odd]);
       }
-      store_pairs(grad_scores_pairs + key * block.queries + 2 * q, grads[0], grads[1]);
+      store_pairs(grad_scores_pairs + key * tile.queries + 2 * q, grads[0], grads[1]);
     }
   }
 }

@@ -8,7 +8,7 @@
 
 namespace trireme {
 
-/// The bytes of every id, in one block.
+/// The bytes of every id, in one piece of memory.
 struct TokenTable {
   std::string bytes;
   std::vector<std::uint32_t> start;  // [vocab_size + 1]

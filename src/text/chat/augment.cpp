@@ -5,7 +5,7 @@
 namespace trireme {
 namespace {
 
-PhiloxBlock numbers(const ChatAugment& augment, std::string_view purpose, const ChatDraw& draw) {
+PhiloxWords numbers(const ChatAugment& augment, std::string_view purpose, const ChatDraw& draw) {
   const std::uint64_t place =
       std::uint64_t{draw.source} << 32 | std::uint64_t{draw.copy} << 1 | draw.side;
   return philox4x32(philox_key(augment.seed, purpose), draw.offset, place);
@@ -19,7 +19,7 @@ void add_system_prompt(const ChatAugment& augment, const ChatDraw& draw,
   if (conversation.declares_tools || conversation.messages.empty() ||
       conversation.messages[0].role == Role::system)
     return;
-  const PhiloxBlock random = numbers(augment, "chat.system", draw);
+  const PhiloxWords random = numbers(augment, "chat.system", draw);
   if (uniform_double(random[0], random[1]) >= augment.add_system) return;
   const std::uint64_t choice =
       (std::uint64_t{random[2]} * augment.system_prompts.size()) >> 32;  // below the size
@@ -31,7 +31,7 @@ void add_system_prompt(const ChatAugment& augment, const ChatDraw& draw,
 
 bool drops_empty_think(const ChatAugment& augment, const ChatDraw& draw) {
   if (augment.drop_empty_think <= 0) return false;
-  const PhiloxBlock random = numbers(augment, "chat.think", draw);
+  const PhiloxWords random = numbers(augment, "chat.think", draw);
   return uniform_double(random[0], random[1]) < augment.drop_empty_think;
 }
 

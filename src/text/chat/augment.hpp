@@ -11,7 +11,7 @@ namespace trireme {
 /// Random changes of a conversation. Off by default.
 struct ChatAugment {
   double add_system = 0;        // probability of a system message where there is none, and no tools
-  double drop_empty_think = 0;  // probability that empty think blocks are left out of a chat
+  double drop_empty_think = 0;  // probability that empty thoughts are left out of a chat
   std::vector<std::string> system_prompts;  // to choose from
   std::uint64_t seed = 0;
 };
@@ -29,7 +29,7 @@ struct ChatDraw {
 void add_system_prompt(const ChatAugment& augment, const ChatDraw& draw,
                        Conversation& conversation);
 
-/// Whether this chat loses its empty think blocks.
+/// Whether this chat loses its empty thoughts.
 bool drops_empty_think(const ChatAugment& augment, const ChatDraw& draw);
 
 /// Five prompts in Chinese and five in English.

@@ -21,7 +21,7 @@ struct RenderOptions {
   std::string begin_token =
       {};                      // of the tokenizer, for templates that write one; "" means the usual
   std::string end_token = {};  // of the tokenizer, for `plain`; "" if it has none
-  bool drop_empty_think = false;      // leave out think blocks without a thought
+  bool drop_empty_think = false;      // leave out empty thoughts
   bool generation_prompt = false;     // close with what asks the model for its turn
   std::optional<bool> thinking = {};  // in the generation prompt; none: the template's default
 };
@@ -30,9 +30,9 @@ struct RenderOptions {
 /// gives in transformers' apply_chat_template.
 ///
 ///   minimind-v1, -v2     <s>user..</s>; the user turn announces the answer; no tools
-///   minimind-v2.5, -v3   ChatML with tools; V3 writes a think block into every answer
+///   minimind-v2.5, -v3   ChatML with tools; V3 writes thoughts into every answer
 ///   chatml               ChatML; tools, calls and thoughts as Qwen writes them, if there are any
-///   qwen3                Qwen3: think blocks only after the last question
+///   qwen3                Qwen3: thoughts only after the last question
 ///   llama3               Llama-3 headers; contents are trimmed; no tools
 ///   plain                contents alone, each with a line end, answers with the end token
 /// Sources: jingyaogong/minimind (commits 6e9cd28, 7da201a, 83e52f6, d65ef2c), Qwen/Qwen3-8B and

@@ -97,12 +97,12 @@ class ChatMl {
     const ChatMessage& message = messages_[i];
     out.header("<|im_start|>assistant\n");
     const std::size_t begin = out.text.size();
-    const bool splits = style_.think == ThinkBlock::always || style_.think == ThinkBlock::qwen3;
+    const bool splits = style_.think == Thoughts::always || style_.think == Thoughts::qwen3;
     const Answer answer = splits ? split_answer(message)
                                  : Answer{message.reasoning ? std::string_view(*message.reasoning)
                                                             : std::string_view(),
                                           message.content};
-    if (has_block(i, answer)) {
+    if (has_thoughts(i, answer)) {
       const std::string_view thought =
           without_leading_lines(without_trailing_lines(answer.thought));
       if (!(options_.drop_empty_think && thought.empty()))
@@ -122,15 +122,15 @@ class ChatMl {
     out.answer_since(begin);
   }
 
-  [[nodiscard]] bool has_block(std::size_t i, const Answer& answer) const {
+  [[nodiscard]] bool has_thoughts(std::size_t i, const Answer& answer) const {
     switch (style_.think) {
-      case ThinkBlock::never:
+      case Thoughts::never:
         return false;
-      case ThinkBlock::if_given:
+      case Thoughts::if_given:
         return !answer.thought.empty();
-      case ThinkBlock::always:
+      case Thoughts::always:
         return true;
-      case ThinkBlock::qwen3:
+      case Thoughts::qwen3:
         return i > last_question_ && (i + 1 == messages_.size() || !answer.thought.empty());
     }
     return false;
@@ -149,7 +149,7 @@ class ChatMl {
 
   void ask() {
     out.header("<|im_start|>assistant\n");
-    if (!style_.prompt_has_block) return;
+    if (!style_.prompt_has_thoughts) return;
     const bool thinks = options_.thinking.value_or(style_.prompt_thinks_by_default);
     if (!thinks) {
       out.fixed(kEmptyThink);

@@ -5,8 +5,8 @@
 
 namespace trireme {
 
-/// Which answers get a block of thoughts before their content.
-enum class ThinkBlock {
+/// Which answers get thoughts before their content.
+enum class Thoughts {
   never,     // thoughts stay where the content has them
   if_given,  // those with reasoning_content
   always,    // every one, empty or not; thoughts are cut out of the content
@@ -16,18 +16,18 @@ enum class ThinkBlock {
 /// What differs between the ChatML templates.
 struct ChatMlStyle {
   std::string_view default_system;  // "" for none
-  ThinkBlock think = ThinkBlock::never;
-  // The empty block that closes the generation prompt: unless thinking is on, or only if it is off.
+  Thoughts think = Thoughts::never;
+  // The empty thoughts that close the generation prompt: unless thinking is on, or only if off.
   bool prompt_thinks_by_default = true;
-  bool prompt_has_block = true;
+  bool prompt_has_thoughts = true;
 };
 
 inline constexpr ChatMlStyle kMinimindV25{.default_system = "You are a helpful assistant"};
 inline constexpr ChatMlStyle kMinimindV3{
-    .default_system = "", .think = ThinkBlock::always, .prompt_thinks_by_default = false};
+    .default_system = "", .think = Thoughts::always, .prompt_thinks_by_default = false};
 inline constexpr ChatMlStyle kPlainChatMl{
-    .default_system = "", .think = ThinkBlock::if_given, .prompt_has_block = false};
-inline constexpr ChatMlStyle kQwen3{.default_system = "", .think = ThinkBlock::qwen3};
+    .default_system = "", .think = Thoughts::if_given, .prompt_has_thoughts = false};
+inline constexpr ChatMlStyle kQwen3{.default_system = "", .think = Thoughts::qwen3};
 
 RenderedChat render_chatml(const ChatMlStyle& style, const Conversation& conversation,
                            const RenderOptions& options);

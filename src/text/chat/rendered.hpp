@@ -6,7 +6,7 @@
 
 namespace trireme {
 
-/// The block that stands for "no thoughts".
+/// What stands for "no thoughts".
 inline constexpr std::string_view kEmptyThink = "<think>\n\n</think>\n\n";
 
 /// Bytes [begin, end) of a rendered chat.

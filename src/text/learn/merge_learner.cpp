@@ -107,7 +107,7 @@ void MergeLearner<Position>::join_places(const Candidate& candidate, std::uint32
   const auto right = static_cast<std::uint32_t>(candidate.pair);
   const std::uint64_t left_length = lengths_[left];
   const std::uint64_t length = left_length + lengths_[right];
-  const Position* const places = places_[candidate.block].data() + candidate.begin;
+  const Position* const places = places_[candidate.list].data() + candidate.begin;
   std::uint32_t* const symbols = symbols_.data();
   std::size_t run = 0;
   merged_.clear();
@@ -171,14 +171,14 @@ void MergeLearner<Position>::subtract_lost(IdPair pair) {
 
 template <class Position>
 void MergeLearner<Position>::push_gained(std::uint32_t result) {
-  const auto block = static_cast<std::uint32_t>(places_.size());
+  const auto list = static_cast<std::uint32_t>(places_.size());
   std::uint64_t total = 0;
   const auto push = [&](IdPair pair, Neighbour& neighbour) {
     if (neighbour.times == 0) return;
     std::int64_t& count = counts_[pair];
     count += neighbour.gained;
     neighbour.fill = total;
-    heap_.push_back({count, pair, total, neighbour.times, block});
+    heap_.push_back({count, pair, total, neighbour.times, list});
     std::push_heap(heap_.begin(), heap_.end());
     total += neighbour.times;
   };

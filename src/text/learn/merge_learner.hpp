@@ -58,13 +58,13 @@ class MergeLearner {
     std::int64_t count = 0;
   };
 
-  /// A pair with its places: `size` entries of places_[block] from `begin`.
+  /// A pair with its places: `size` entries of places_[list] from `begin`.
   struct Candidate {
     std::int64_t count = 0;
     IdPair pair = 0;
     std::uint64_t begin = 0;
     std::uint64_t size = 0;
-    std::uint32_t block = 0;
+    std::uint32_t list = 0;
 
     bool operator<(const Candidate& other) const {
       return count != other.count ? count < other.count : pair > other.pair;
@@ -115,7 +115,7 @@ class MergeLearner {
   std::vector<std::uint32_t> symbols_;
   std::vector<Run> runs_;
   IdPairTable<std::int64_t> counts_;
-  std::vector<std::vector<Position>> places_;  // a block for each merge, 0 for the first pairs
+  std::vector<std::vector<Position>> places_;  // a list for each merge, 0 for the first pairs
   std::vector<Candidate> heap_;
   std::vector<IdPair> merges_;
   std::uint64_t max_count_ = 0;

@@ -23,7 +23,7 @@ AddedTokenMatcher matcher_of(const std::vector<std::string>& contents) {
 CutTokens::CutTokens(std::vector<std::string> contents)
     : contents_(std::move(contents)), matcher_(matcher_of(contents_)) {}
 
-void WordCounter::add_unit(std::string_view text) {
+void WordCounter::add_one(std::string_view text) {
   const auto count = [this](std::string_view piece) { pieces_.add(piece, 1); };
   if (!cut_) return split_by(pattern_, text, count);
   parts_.clear();
@@ -35,7 +35,7 @@ void WordCounter::add_unit(std::string_view text) {
 
 void WordCounter::add(std::string_view text) {
   check_utf8(text, "training text");
-  add_unit(text);
+  add_one(text);
   pieces_.flush();
 }
 
@@ -44,7 +44,7 @@ void WordCounter::add_lines(std::string_view text) {
   while (!text.empty()) {
     const std::size_t newline = text.find('\n');
     const std::size_t length = newline == std::string_view::npos ? text.size() : newline + 1;
-    add_unit(text.substr(0, length));
+    add_one(text.substr(0, length));
     text.remove_prefix(length);
   }
   pieces_.flush();

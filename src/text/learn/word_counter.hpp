@@ -45,10 +45,10 @@ class WordCounter {
   explicit WordCounter(SplitStep pattern, std::shared_ptr<const CutTokens> cut = nullptr)
       : pattern_(pattern), cut_(std::move(cut)) {}
 
-  /// One training unit, cut as a whole. Throws Error(data) if it is not valid UTF-8.
+  /// One training text, cut as a whole. Throws Error(data) if it is not valid UTF-8.
   void add(std::string_view text);
 
-  /// Every line of `text`, its "\n" included, as a unit of its own: what Hugging Face's
+  /// Every line of `text`, its "\n" included, as a text of its own: what Hugging Face's
   /// train(files) does. White space at line ends is cut differently than by add.
   void add_lines(std::string_view text);
 
@@ -81,7 +81,7 @@ class WordCounter {
   [[nodiscard]] std::size_t size() const noexcept { return pieces_.size() + cut_tokens_.size(); }
 
  private:
-  void add_unit(std::string_view text);
+  void add_one(std::string_view text);
 
   SplitStep pattern_ = SplitStep::gpt2;
   std::shared_ptr<const CutTokens> cut_;  // shared by the counters of all threads

@@ -58,7 +58,7 @@ void StateView::add(const std::string& name, const ParamRegistry& registry, Para
   const auto bytes = static_cast<std::size_t>(host.nbytes());
   *owner += static_cast<std::int64_t>(bytes);
   tensors_.push_back({name, to_dtype(local.scalar_type()), registry.spec(id).shape,
-                      registry.shard(id),
+                      registry.slice(id),
                       std::span(static_cast<std::byte*>(host.mutable_data_ptr()), bytes),
                       owner - owned_bytes_.begin() == data_rank_});
 }

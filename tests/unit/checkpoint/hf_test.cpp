@@ -38,7 +38,7 @@ void save_model(const fs::path& folder, const ModelConfig& config, int ranks) {
   std::mt19937 random(5);
   std::normal_distribution<float> normal(0.0F, 0.02F);
   for (const HfTensor& tensor : hf_tensors(config)) {
-    std::vector<float> values(static_cast<std::size_t>(Shard::whole(tensor.shape).count()));
+    std::vector<float> values(static_cast<std::size_t>(Slice::whole(tensor.shape).count()));
     for (float& value : values) value = normal(random);
     const auto bytes = std::as_bytes(std::span(values));
     logicals.push_back(

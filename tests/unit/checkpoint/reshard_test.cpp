@@ -71,7 +71,7 @@ std::vector<Logical> make_model(unsigned seed) {
   const auto add = [&](const std::string& name, DType dtype,
                        const std::vector<std::int64_t>& shape) {
     Logical logical{name, dtype, shape, {}};
-    logical.bytes.resize(static_cast<std::size_t>(Shard::whole(shape).count()) * size_of(dtype));
+    logical.bytes.resize(static_cast<std::size_t>(Slice::whole(shape).count()) * size_of(dtype));
     for (std::byte& byte : logical.bytes) byte = static_cast<std::byte>(random() & 255U);
     logicals.push_back(std::move(logical));
   };
@@ -87,12 +87,12 @@ std::pair<std::int64_t, std::int64_t> range(std::int64_t size, int i, int n) {
   return {size * i / n, size * (i + 1) / n};
 }
 
-void cut_dim(Shard& shard, int dim, int i, int n) {
+void cut_dim(Slice& slice, int dim, int i, int n) {
   if (dim < 0) return;
   const auto d = static_cast<std::size_t>(dim);
-  const auto [begin, end] = range(shard.extent[d], i, n);
-  shard.offset[d] += begin;
-  shard.extent[d] = end - begin;
+  const auto [begin, end] = range(slice.extent[d], i, n);
+  slice.offset[d] += begin;
+  slice.extent[d] = end - begin;
 }
 
 RankState rank_state(const std::vector<Logical>& logicals, const Grid& grid, int rank,
@@ -112,7 +112,7 @@ RankState rank_state(const std::vector<Logical>& logicals, const Grid& grid, int
                       : parameter.layer == -2 ? grid.pp - 1
                                               : parameter.layer * grid.pp / 3;
     if (stage != pp) continue;
-    Shard part = Shard::whole(parameter.shape);
+    Slice part = Slice::whole(parameter.shape);
     cut_dim(part, parameter.tp_dim, tp, grid.tp);
     int replica = data;
     int num_replicas = num_data;
@@ -133,7 +133,7 @@ RankState rank_state(const std::vector<Logical>& logicals, const Grid& grid, int
     std::vector<std::byte> bytes(static_cast<std::size_t>(part.count()) *
                                  size_of(logicals[i].dtype));
     const std::size_t element = size_of(logicals[i].dtype);
-    for (const ShardRun& run : intersect(parameter.shape, Shard::whole(parameter.shape), part)) {
+    for (const SliceRun& run : intersect(parameter.shape, Slice::whole(parameter.shape), part)) {
       if (!filled) break;
       std::memcpy(bytes.data() + static_cast<std::size_t>(run.target_index) * element,
                   logicals[i].bytes.data() + static_cast<std::size_t>(run.source_index) * element,
@@ -203,7 +203,7 @@ TEST(Reshard, OfflineToAnyNumberOfRanksIsBalancedAndTheSameState) {
     EXPECT_EQ(moved.manifest().shards.size(), static_cast<std::size_t>(ranks));
     std::vector<std::uint64_t> bytes(static_cast<std::size_t>(ranks));
     for (const auto& [name, slices] : layout.tensors) {
-      for (const ReshardLayout::Slice& slice : slices)
+      for (const ReshardLayout::RankSlice& slice : slices)
         bytes[static_cast<std::size_t>(slice.rank)] +=
             static_cast<std::uint64_t>(slice.part.count()) *
             size_of(from.manifest().tensors.at(name).dtype);

@@ -111,7 +111,7 @@ TEST(SaveLoad, LayoutOfOneRankWholeIsTheTensorItself) {
     state.tensors.push_back({"param/w",
                              DType::f32,
                              {2, 3},
-                             Shard::whole({2, 3}),
+                             Slice::whole({2, 3}),
                              std::as_writable_bytes(std::span(values)),
                              true});
     save_checkpoint(folder.path(), 1, state, world, {});
@@ -230,14 +230,14 @@ TEST(SaveLoad, ElementWithTwoOwnersOrNoneIsOurBugAndNotSaved) {
         state.tensors.push_back({"param/w",
                                  DType::f32,
                                  {4},
-                                 Shard::whole({4}),
+                                 Slice::whole({4}),
                                  std::as_writable_bytes(std::span(values)),
                                  twice});
         std::vector<float> more(1);
         state.tensors.push_back({"param/v",
                                  DType::f32,
                                  {2},
-                                 Shard{{world.rank()}, {1}, 0, 1},
+                                 Slice{{world.rank()}, {1}, 0, 1},
                                  std::as_writable_bytes(std::span(more)),
                                  world.rank() == 0});
         save_checkpoint(folder.path(), 1, state, world, {});
@@ -260,7 +260,7 @@ TEST(SaveLoad, OverlapAndHoleOfEqualSizeIsFound) {
       state.tensors.push_back({"param/w",
                                DType::f32,
                                {4, 2},
-                               Shard{{begin, 0}, {2, 2}, 0, 4},
+                               Slice{{begin, 0}, {2, 2}, 0, 4},
                                std::as_writable_bytes(std::span(values)),
                                true});
       save_checkpoint(folder.path(), 1, state, world, {});

@@ -86,7 +86,7 @@ inline std::vector<Logical> make_logicals(unsigned seed) {
       {"param/empty", DType::f64, {0, 4}, {}}};
   std::mt19937 random(seed);
   for (Logical& logical : logicals) {
-    logical.bytes.resize(static_cast<std::size_t>(Shard::whole(logical.shape).count()) *
+    logical.bytes.resize(static_cast<std::size_t>(Slice::whole(logical.shape).count()) *
                          size_of(logical.dtype));
     for (std::byte& byte : logical.bytes) byte = static_cast<std::byte>(random() & 255U);
   }
@@ -94,7 +94,7 @@ inline std::vector<Logical> make_logicals(unsigned seed) {
 }
 
 struct Piece {
-  Shard part;
+  Slice part;
   bool owner = true;
 };
 
@@ -102,11 +102,11 @@ struct Piece {
 inline std::vector<std::vector<Piece>> cut(const std::vector<std::int64_t>& shape, int ranks,
                                            std::mt19937& random) {
   const auto n = static_cast<std::size_t>(ranks);
-  const Shard whole = Shard::whole(shape);
+  const Slice whole = Slice::whole(shape);
   std::vector<std::vector<Piece>> pieces(n);
-  const auto flat_cut = [&](const Shard& rectangle, std::size_t first, std::size_t count) {
+  const auto flat_cut = [&](const Slice& rectangle, std::size_t first, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) {
-      Shard part = rectangle;
+      Slice part = rectangle;
       const std::int64_t total = rectangle.rectangle_count();
       part.flat_begin = total * static_cast<std::int64_t>(i) / static_cast<std::int64_t>(count);
       part.flat_end = total * static_cast<std::int64_t>(i + 1) / static_cast<std::int64_t>(count);
@@ -114,7 +114,7 @@ inline std::vector<std::vector<Piece>> cut(const std::vector<std::int64_t>& shap
     }
   };
   const auto band = [&](std::size_t dim, std::size_t i, std::size_t count) {
-    Shard part = whole;
+    Slice part = whole;
     part.offset[dim] = shape[dim] * static_cast<std::int64_t>(i) / static_cast<std::int64_t>(count);
     part.extent[dim] =
         shape[dim] * static_cast<std::int64_t>(i + 1) / static_cast<std::int64_t>(count) -
@@ -157,8 +157,8 @@ inline RankState make_rank_state(const std::vector<Logical>& logicals, int rank,
     const auto pieces = cut(logical.shape, ranks, random);
     for (const Piece& piece : pieces[static_cast<std::size_t>(rank)]) {
       std::vector<std::byte> bytes(static_cast<std::size_t>(piece.part.count()) * element);
-      for (const ShardRun& run :
-           intersect(logical.shape, Shard::whole(logical.shape), piece.part)) {
+      for (const SliceRun& run :
+           intersect(logical.shape, Slice::whole(logical.shape), piece.part)) {
         if (!filled) break;
         std::memcpy(bytes.data() + static_cast<std::size_t>(run.target_index) * element,
                     logical.bytes.data() + static_cast<std::size_t>(run.source_index) * element,

@@ -106,7 +106,7 @@ TEST(WriteBehind, ReservedMemoryIsTheFirstCopysAndWasTouched) {
   std::vector<std::byte> bytes(std::size_t{64} << 20, std::byte{7});
   const std::vector<std::int64_t> shape{static_cast<std::int64_t>(bytes.size())};
   StateDict state;
-  state.tensors.push_back({"param/w", DType::u8, shape, Shard::whole(shape), bytes, true});
+  state.tensors.push_back({"param/w", DType::u8, shape, Slice::whole(shape), bytes, true});
   SelfCommunicator world;
   WriteBehind writer(/*mb_per_s=*/1);
 
@@ -147,7 +147,7 @@ TEST(WriteBehind, IsSlowWhileNobodyWaitsAndFastOnceSomebodyDoes) {
   std::vector<std::byte> bytes(std::size_t{24} << 20, std::byte{7});
   const std::vector<std::int64_t> shape{static_cast<std::int64_t>(bytes.size())};
   StateDict state;
-  state.tensors.push_back({"param/w", DType::u8, shape, Shard::whole(shape), bytes, true});
+  state.tensors.push_back({"param/w", DType::u8, shape, Slice::whole(shape), bytes, true});
   SelfCommunicator world;
   WriteBehind writer(/*mb_per_s=*/2);  // 12 s for what takes some tenths
 

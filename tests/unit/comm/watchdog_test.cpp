@@ -78,9 +78,9 @@ TEST(StallWatch, DataMayTakeLongerAndOtherPhasesAsLongAsTheyLike) {
   EXPECT_TRUE(watch.look(606, {at_step(5, 5, "data"), at_step(5, 5)}).hung);
   for (const char* phase : {"setup", "save", "validate"}) {
     StallWatch other = after_steps({600, 60, 10}, 5, 1.0);
-    const auto verdict = other.look(1e6, {at_step(5, 5, phase), at_step(5, 5)});
-    EXPECT_FALSE(verdict.hung) << phase;
-    EXPECT_TRUE(std::isinf(verdict.limit_s)) << phase;
+    const auto stall = other.look(1e6, {at_step(5, 5, phase), at_step(5, 5)});
+    EXPECT_FALSE(stall.hung) << phase;
+    EXPECT_TRUE(std::isinf(stall.limit_s)) << phase;
     EXPECT_FALSE(other.look(1e6 + 30, {at_step(5, 5), at_step(5, 5)}).hung)
         << "time in " << phase << " does not count afterwards";
   }

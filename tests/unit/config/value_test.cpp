@@ -88,8 +88,8 @@ TEST(Value, DoublesSurviveTomlBitForBit) {
   values.push_back(std::numeric_limits<double>::max());
   values.push_back(std::numeric_limits<double>::lowest());
   for (std::uint64_t i = 0; i < 2000; ++i) {  // any bit pattern that is finite
-    const PhiloxBlock block = philox4x32(1, i, 0);
-    const auto value = __builtin_bit_cast(double, (std::uint64_t{block[0]} << 32) | block[1]);
+    const PhiloxWords words = philox4x32(1, i, 0);
+    const auto value = __builtin_bit_cast(double, (std::uint64_t{words[0]} << 32) | words[1]);
     if (std::isfinite(value)) values.push_back(value);
   }
 

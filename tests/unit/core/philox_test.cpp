@@ -10,11 +10,11 @@ namespace {
 
 // Known answers: Random123 distribution, kat_vectors, philox4x32 with 10 rounds.
 TEST(Philox, GivesThePublishedVectors) {
-  EXPECT_EQ(philox4x32(0, 0, 0), (PhiloxBlock{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(philox4x32(0, 0, 0), (PhiloxWords{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   EXPECT_EQ(philox4x32(~0ULL, ~0ULL, ~0ULL),
-            (PhiloxBlock{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+            (PhiloxWords{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   EXPECT_EQ(philox4x32(0x299f31d0a4093822, 0x85a308d3243f6a88, 0x0370734413198a2e),
-            (PhiloxBlock{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+            (PhiloxWords{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
 TEST(Philox, UniformNumbersStayBelowOne) {
@@ -31,8 +31,8 @@ TEST(Philox, MeanVarianceAndNeighbourCorrelationAreThoseOfTheUniformLaw) {
   double products = 0;
   double previous = 0.5;
   for (std::uint64_t i = 0; i < kCount; ++i) {
-    const PhiloxBlock block = philox4x32(key, i, 0);
-    const double value = uniform_double(block[0], block[1]) - 0.5;
+    const PhiloxWords words = philox4x32(key, i, 0);
+    const double value = uniform_double(words[0], words[1]) - 0.5;
     sum += value;
     squares += value * value;
     products += value * previous;
@@ -48,16 +48,16 @@ TEST(Philox, MeanVarianceAndNeighbourCorrelationAreThoseOfTheUniformLaw) {
 }
 
 TEST(Philox, EveryBitIsSetHalfOfTheTime) {
-  constexpr int kBlocks = 20000;
+  constexpr int kCounters = 20000;
   int ones[128] = {};
-  for (std::uint64_t i = 0; i < kBlocks; ++i) {
-    const PhiloxBlock block = philox4x32(7, i, 1);
+  for (std::uint64_t i = 0; i < kCounters; ++i) {
+    const PhiloxWords words = philox4x32(7, i, 1);
     for (unsigned bit = 0; bit < 128; ++bit)
-      ones[bit] += static_cast<int>((block[bit / 32] >> (bit % 32)) & 1U);
+      ones[bit] += static_cast<int>((words[bit / 32] >> (bit % 32)) & 1U);
   }
 
   for (const int count : ones)
-    EXPECT_NEAR(count, kBlocks / 2, 5 * std::sqrt(kBlocks / 4.0));  // five standard errors
+    EXPECT_NEAR(count, kCounters / 2, 5 * std::sqrt(kCounters / 4.0));  // five standard errors
 }
 
 TEST(Philox, KeysDifferBySeedAndPurpose) {

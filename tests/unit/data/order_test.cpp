@@ -30,17 +30,17 @@ TEST(SampleOrder, IsAPermutationInEveryEpochForManySizes) {
   }
 }
 
-TEST(SampleOrder, OfBlocksIsAPermutationInEveryEpoch) {
+TEST(SampleOrder, OfChunksIsAPermutationInEveryEpoch) {
   for (const std::uint64_t size : {1, 2, 15, 16, 17, 300, 1000}) {
-    for (const std::uint64_t block : {1, 7, 16, 400}) {
+    for (const std::uint64_t chunk : {1, 7, 16, 400}) {
       for (const std::uint64_t window : {1, 3, 64}) {
-        const SampleOrder order(size, {.seed = 3, .block = block, .window = window});
+        const SampleOrder order(size, {.seed = 3, .chunk = chunk, .window = window});
         std::vector<bool> seen(size, false);
         for (std::uint64_t k = 0; k < size; ++k) {
           const SamplePlace place = order.place(2 * size + k);
           ASSERT_EQ(place.epoch, 2U);
           ASSERT_LT(place.position, size);
-          ASSERT_FALSE(seen[place.position]) << size << " in blocks of " << block;
+          ASSERT_FALSE(seen[place.position]) << size << " in chunks of " << chunk;
           seen[place.position] = true;
         }
       }
@@ -48,19 +48,19 @@ TEST(SampleOrder, OfBlocksIsAPermutationInEveryEpoch) {
   }
 }
 
-TEST(SampleOrder, OfBlocksReadsFewPlacesAtATime) {
-  constexpr std::uint64_t kBlock = 64;
-  const SampleOrder order(1 << 20, {.seed = 3, .block = kBlock, .window = 8});
-  std::vector<std::uint64_t> blocks;
+TEST(SampleOrder, OfChunksReadsFewPlacesAtATime) {
+  constexpr std::uint64_t kChunk = 64;
+  const SampleOrder order(1 << 20, {.seed = 3, .chunk = kChunk, .window = 8});
+  std::vector<std::uint64_t> chunks;
   std::uint64_t in_file_order = 0;
-  for (std::uint64_t k = 0; k < kBlock * 8; ++k) {
-    blocks.push_back(order.place(k).position / kBlock);
+  for (std::uint64_t k = 0; k < kChunk * 8; ++k) {
+    chunks.push_back(order.place(k).position / kChunk);
     in_file_order += k != 0 && order.place(k).position == order.place(k - 1).position + 1;
   }
-  std::sort(blocks.begin(), blocks.end());
-  blocks.erase(std::unique(blocks.begin(), blocks.end()), blocks.end());
+  std::sort(chunks.begin(), chunks.end());
+  chunks.erase(std::unique(chunks.begin(), chunks.end()), chunks.end());
 
-  EXPECT_EQ(blocks.size(), 8U);
+  EXPECT_EQ(chunks.size(), 8U);
   EXPECT_LT(in_file_order, 20U) << "shuffled inside the window: about 1 of 512 by chance";
 }
 

@@ -74,8 +74,8 @@ TEST(TokenShard, MayBeEmpty) {
   EXPECT_NO_THROW(shard.verify_tokens());
 }
 
-TEST(TokenShard, SpansSeveralBlocks) {
-  const TemporaryFolder folder("shard_blocks");
+TEST(TokenShard, SpansSeveralChunks) {
+  const TemporaryFolder folder("shard_chunks");
   testing::Documents documents(3, std::vector<std::uint16_t>(900'000));
   for (auto& document : documents) {
     for (std::size_t i = 0; i < document.size(); ++i)
@@ -104,8 +104,8 @@ TEST(TokenShard, EqualContentGivesEqualBytesAtAnyTime) {
   EXPECT_EQ(read_file(a), read_file(b));
 }
 
-TEST(TokenShard, NamesADamagedTokenBlock) {
-  const TemporaryFolder folder("shard_damage_block");
+TEST(TokenShard, NamesADamagedTokenChunk) {
+  const TemporaryFolder folder("shard_damage_chunk");
   testing::Documents documents(1, std::vector<std::uint16_t>(2'500'000, 5));
   const auto path = write_documents(folder.path(), documents, 0, 1, {});
   const std::uint64_t at = TokenShard::open(path).frame().tokens_offset + 2 * 1'200'000;
@@ -116,11 +116,11 @@ TEST(TokenShard, NamesADamagedTokenBlock) {
   std::vector<std::int64_t> ids(8);
 
   EXPECT_NO_THROW(shard.read_tokens(0, ids));
-  EXPECT_NE(message_of([&] { shard.read_tokens(1'100'000, ids); }).find("block 1"),
+  EXPECT_NE(message_of([&] { shard.read_tokens(1'100'000, ids); }).find("chunk 1"),
             std::string::npos);
   EXPECT_NE(message_of([&] {
               shard.verify_tokens();
-            }).find("shard-00000.h5: /tokens is damaged in block 1"),
+            }).find("shard-00000.h5: /tokens is damaged in chunk 1"),
             std::string::npos);
 }
 

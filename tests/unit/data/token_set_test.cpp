@@ -98,7 +98,7 @@ TEST_F(ThreeShards, FastVerifySkipsTheTokensOnly) {
   std::fstream(path, std::ios::in | std::ios::out | std::ios::binary).seekp(at).put('x');
 
   EXPECT_EQ(verify_message(path_, true), "good");
-  EXPECT_NE(verify_message(path_).find("shard-00001.h5: /tokens is damaged in block 0"),
+  EXPECT_NE(verify_message(path_).find("shard-00001.h5: /tokens is damaged in chunk 0"),
             std::string::npos);
 }
 

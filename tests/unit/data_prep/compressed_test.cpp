@@ -4,7 +4,7 @@
 #include <random>
 
 #include "core/error.hpp"
-#include "data_prep/input/block_reader.hpp"
+#include "data_prep/input/chunk_reader.hpp"
 #include "data_prep/worker_pool.hpp"
 #include "unit/data_prep/compress.hpp"
 #include "unit/data_prep/small_corpus.hpp"
@@ -42,24 +42,24 @@ Lines split(const std::string& text) {
   return lines;
 }
 
-/// All lines of file 0, read by `threads` threads in lists of `blocks_a_list` blocks.
-Lines read_all_lines(const std::vector<InputFile>& files, std::uint64_t block_bytes,
-                     int threads = 1, std::size_t blocks_a_list = 1000000) {
-  const auto blocks = split_blocks({{0, 0, files[0].size}}, block_bytes);
+/// All lines of file 0, read by `threads` threads in lists of `chunks_a_list` chunks.
+Lines read_all_lines(const std::vector<InputFile>& files, std::uint64_t chunk_bytes,
+                     int threads = 1, std::size_t chunks_a_list = 1000000) {
+  const auto chunks = split_chunks({{0, 0, files[0].size}}, chunk_bytes);
   WorkerPool pool(threads);
-  BlockReader reader(files, threads);
+  ChunkReader reader(files, threads);
   Lines lines;
-  for (std::size_t first = 0; first < blocks.size(); first += blocks_a_list) {
-    const std::size_t count = std::min(blocks_a_list, blocks.size() - first);
-    const auto begin = blocks.begin() + static_cast<std::ptrdiff_t>(first);
+  for (std::size_t first = 0; first < chunks.size(); first += chunks_a_list) {
+    const std::size_t count = std::min(chunks_a_list, chunks.size() - first);
+    const auto begin = chunks.begin() + static_cast<std::ptrdiff_t>(first);
     reader.start({begin, begin + static_cast<std::ptrdiff_t>(count)});
     std::vector<Lines> parts(count);
     pool.run(
         count,
         [&](std::size_t i, int worker) {
-          LineBlock block = reader.read(i, worker);
+          ChunkLines chunk = reader.read(i, worker);
           Line line;
-          while (block.next(line)) parts[i].emplace_back(line.offset, line.text);
+          while (chunk.next(line)) parts[i].emplace_back(line.offset, line.text);
         },
         [] {});
     for (const Lines& part : parts) lines.insert(lines.end(), part.begin(), part.end());
@@ -103,9 +103,9 @@ TEST_F(Compressed, InputsGiveTheLinesOfThePlainOnes) {
       const auto files = inspect_inputs({file("x", content)});
 
       ASSERT_EQ(files[0].size, text.size());
-      for (const std::uint64_t block : {1000U, 4096U, 100'000U}) {
-        ASSERT_EQ(read_all_lines(files, block), split(text)) << block;
-        ASSERT_EQ(read_all_lines(files, block, 3, 2), split(text)) << block;
+      for (const std::uint64_t chunk : {1000U, 4096U, 100'000U}) {
+        ASSERT_EQ(read_all_lines(files, chunk), split(text)) << chunk;
+        ASSERT_EQ(read_all_lines(files, chunk, 3, 2), split(text)) << chunk;
       }
     }
   }
@@ -167,43 +167,43 @@ TEST_F(Compressed, ReadingBeginsAtTheNearestMemberOrFrame) {
   ASSERT_EQ(files[1].points.size(), 1U);
 
   const std::uint64_t unit_bytes = 9 << 19;  // 4.5 MiB
-  const auto units = plan_units(files, unit_bytes);
-  const auto chains = chain_units(files, units, unit_bytes);
+  const auto partitions = plan_partitions(files, unit_bytes);
+  const auto chains = chain_partitions(files, partitions, unit_bytes);
 
-  // Units of `many` and of `plain` stand alone; those inside `one` follow the
-  // unit that it begins in.
+  // Partitions of `many` and of `plain` stand alone; those inside `one` follow the
+  // partition that it begins in.
   EXPECT_EQ(chains, (std::vector<std::vector<std::size_t>>{{0}, {1}, {2, 3, 4, 5}, {6}, {7}}));
 }
 
-TEST_F(Compressed, AStreamIsDecompressedOnceWhateverTheUnits) {
+TEST_F(Compressed, AStreamIsDecompressedOnceWhateverThePartitions) {
   const std::string text = some_text(300'000, 6);
   const auto files = inspect_inputs({file("one", zstd(text))});
-  BlockReader reader(files, 1);
+  ChunkReader reader(files, 1);
   Lines lines;
-  const auto read_unit = [&](const Unit& unit) {
-    const auto blocks = split_blocks(unit, 1000);
-    reader.start(blocks);
-    for (std::size_t i = 0; i < blocks.size(); ++i) {
-      LineBlock block = reader.read(i, 0);
+  const auto read_partition = [&](const Partition& partition) {
+    const auto chunks = split_chunks(partition, 1000);
+    reader.start(chunks);
+    for (std::size_t i = 0; i < chunks.size(); ++i) {
+      ChunkLines chunk = reader.read(i, 0);
       Line line;
-      while (block.next(line)) lines.emplace_back(line.offset, line.text);
+      while (chunk.next(line)) lines.emplace_back(line.offset, line.text);
     }
   };
-  const auto units = plan_units(files, 10'000);
-  for (const Unit& unit : units) read_unit(unit);
+  const auto partitions = plan_partitions(files, 10'000);
+  for (const Partition& partition : partitions) read_partition(partition);
   EXPECT_EQ(lines, split(text));
   EXPECT_EQ(reader.num_starts(), 1U);
 
   lines.clear();
-  read_unit(units[20]);  // back: begins anew, and skips
+  read_partition(partitions[20]);  // back: begins anew, and skips
   EXPECT_EQ(reader.num_starts(), 2U);
   ASSERT_FALSE(lines.empty());
   EXPECT_GE(lines.front().first, 200'000U);
-  read_unit(units[25]);  // ahead: goes on
+  read_partition(partitions[25]);  // ahead: goes on
   EXPECT_EQ(reader.num_starts(), 2U);
 }
 
-TEST_F(Compressed, AFailedBlockEndsThoseThatWait) {
+TEST_F(Compressed, AFailedChunkEndsThoseThatWait) {
   const std::string text = some_text(100'000, 7);
   auto files = inspect_inputs({file("one", gzip(text))});
   files[0].size += 5000;  // as if the file had shrunk since

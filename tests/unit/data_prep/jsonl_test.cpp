@@ -133,21 +133,21 @@ TEST(TextFieldReader, SurvivesRandomDamage) {
   }
 }
 
-std::vector<std::pair<std::uint64_t, std::string>> lines_by_blocks(
-    const std::filesystem::path& path, std::uint64_t block_bytes) {
+std::vector<std::pair<std::uint64_t, std::string>> lines_by_chunks(
+    const std::filesystem::path& path, std::uint64_t chunk_bytes) {
   const std::vector<InputFile> files = inspect_inputs({path.string()});
   FileSource source(files[0]);
   std::vector<std::pair<std::uint64_t, std::string>> lines;
-  for (const ByteRange& block : split_blocks({{0, 0, files[0].size}}, block_bytes)) {
-    LineBlock reader(source, files[0], block);
+  for (const ByteRange& chunk : split_chunks({{0, 0, files[0].size}}, chunk_bytes)) {
+    ChunkLines reader(source, files[0], chunk);
     Line line;
     while (reader.next(line)) lines.emplace_back(line.offset, line.text);
   }
   return lines;
 }
 
-TEST(LineBlock, GivesEachLineOnceForEveryBlockSize) {
-  const TemporaryFolder folder("line_block");
+TEST(ChunkLines, GivesEachLineOnceForEveryChunkSize) {
+  const TemporaryFolder folder("line_chunk");
   const std::string texts[] = {"",
                                "\n",
                                "a",
@@ -163,18 +163,18 @@ TEST(LineBlock, GivesEachLineOnceForEveryBlockSize) {
       expected.emplace_back(at, text.substr(at, end - at));
       at = end + 1;
     }
-    for (std::uint64_t block = 1; block < 60; ++block) {
-      ASSERT_EQ(lines_by_blocks(folder.path() / "f", block), expected) << block << ": " << text;
+    for (std::uint64_t chunk = 1; chunk < 60; ++chunk) {
+      ASSERT_EQ(lines_by_chunks(folder.path() / "f", chunk), expected) << chunk << ": " << text;
     }
   }
 }
 
-TEST(LineBlock, ReadsLinesFarLongerThanABlock) {
-  const TemporaryFolder folder("line_block_long");
+TEST(ChunkLines, ReadsLinesFarLongerThanAChunk) {
+  const TemporaryFolder folder("line_chunk_long");
   const std::string text = std::string(300'000, 'x') + "\n" + std::string(70'000, 'y') + "\nz";
   write_text(folder.path() / "f", text);
 
-  const auto lines = lines_by_blocks(folder.path() / "f", 1000);
+  const auto lines = lines_by_chunks(folder.path() / "f", 1000);
 
   ASSERT_EQ(lines.size(), 3U);
   EXPECT_EQ(lines[0].second.size(), 300'000U);
@@ -182,7 +182,7 @@ TEST(LineBlock, ReadsLinesFarLongerThanABlock) {
   EXPECT_EQ(lines[2].first, 370'002U);
 }
 
-TEST(Inputs, AreNamedFromTheirCommonFolderAndCutIntoUnits) {
+TEST(Inputs, AreNamedFromTheirCommonFolderAndCutIntoPartitions) {
   const TemporaryFolder folder("inputs");
   std::filesystem::create_directories(folder.path() / "a" / "b");
   write_text(folder.path() / "a" / "x.jsonl", std::string(10, 'x'));
@@ -190,16 +190,16 @@ TEST(Inputs, AreNamedFromTheirCommonFolderAndCutIntoUnits) {
   const auto files = inspect_inputs(
       {(folder.path() / "a/x.jsonl").string(), (folder.path() / "a/b/y.jsonl").string()});
 
-  const auto units = plan_units(files, 20);
+  const auto partitions = plan_partitions(files, 20);
 
   EXPECT_EQ(files[0].name, "x.jsonl");
   EXPECT_EQ(files[1].name, "b/y.jsonl");
-  ASSERT_EQ(units.size(), 2U);
-  ASSERT_EQ(units[0].size(), 2U);
-  EXPECT_EQ(units[0][1].end, 10U);
-  EXPECT_EQ(units[1][0].begin, 10U);
-  EXPECT_EQ(units[1][0].end, 25U);
-  EXPECT_EQ(plan_units({}, 20).size(), 1U);
+  ASSERT_EQ(partitions.size(), 2U);
+  ASSERT_EQ(partitions[0].size(), 2U);
+  EXPECT_EQ(partitions[0][1].end, 10U);
+  EXPECT_EQ(partitions[1][0].begin, 10U);
+  EXPECT_EQ(partitions[1][0].end, 25U);
+  EXPECT_EQ(plan_partitions({}, 20).size(), 1U);
 }
 
 TEST(Inputs, RefuseWhatCannotBeRead) {

@@ -46,7 +46,7 @@ class PackRanks : public ::testing::Test {
 
   PackConfig config(const std::string& output) const {
     PackConfig config = testing::pack_config((path_ / "in").string(), path_ / output);
-    config.unit_bytes = 12'000;  // about 25 units
+    config.unit_bytes = 12'000;  // about 25 partitions
     return config;
   }
 
@@ -88,7 +88,8 @@ TEST_F(PackRanks, GoOnWithWhatIsMissing) {
     if (entry.first.starts_with("shard-") && removed++ % 3 != 0)
       std::filesystem::remove(path_ / "rest" / entry.first);
   }
-  write_text(path_ / "rest" / ".tmp.unit-3", "");  // what a killed pack leaves of the unit in hand
+  write_text(path_ / "rest" / ".tmp.unit-3",
+             "");  // what a killed pack leaves of the partition in hand
   write_text(path_ / "rest" / ".tmp.shard-00003.h5.77", "half");
 
   PackReport report;
@@ -140,7 +141,7 @@ TEST_F(PackRanks, NoticeAnInputChangedWithinItsSize) {
   const auto files = files_below(path_ / "set");
   run_ranks(3, [&](Communicator& world) {
     const PackReport report = pack_with(config("set"), tokenizer_, &world);
-    EXPECT_EQ(report.kept, report.units);
+    EXPECT_EQ(report.kept, report.partitions);
   });
   EXPECT_EQ(files_below(path_ / "set"), files);
 
@@ -165,7 +166,7 @@ TEST_F(PackRanks, CountBadLinesTogether) {
   PackConfig asked = config("bad");
   asked.inputs = {(path_ / "bad.jsonl").string()};
   asked.unit_bytes = 500;
-  asked.max_bad = 29;  // no unit holds that many
+  asked.max_bad = 29;  // no partition holds that many
   std::string message;
   try {
     run_ranks(3, [&](Communicator& world) { pack_with(asked, tokenizer_, &world); });

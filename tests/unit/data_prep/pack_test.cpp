@@ -89,7 +89,7 @@ TEST_F(Pack, BytesDoNotDependOnThreadsOrOrder) {
   write_text(path_ / "rest" / ".tmp.shard-00002.h5.77", "half a shard");
   const PackReport report = pack_with(pack_config(corpus_, path_ / "rest"), tokenizer_, nullptr);
 
-  EXPECT_EQ(report.kept, report.units - 2);
+  EXPECT_EQ(report.kept, report.partitions - 2);
   EXPECT_EQ(files, files_below(path_ / "rest"));
 }
 
@@ -110,7 +110,7 @@ TEST_F(Pack, DoesNothingWhenDone) {
 
   const PackReport report = pack_with(pack_config(corpus_, path_ / "set"), tokenizer_, nullptr);
 
-  EXPECT_EQ(report.kept, report.units);
+  EXPECT_EQ(report.kept, report.partitions);
   EXPECT_EQ(before, std::filesystem::last_write_time(path_ / "set" / "shard-00000.h5"));
 }
 

@@ -19,7 +19,7 @@ using testing::write_text;
 class TrainTokenizer : public ::testing::Test {
  protected:
   TrainTokenizer() {
-    // More than two blocks of 4 MiB, so that ranks and threads share the work, in two files.
+    // More than two chunks of 4 MiB, so that ranks and threads share the work, in two files.
     write_synth(inputs_[0], 42'000, 3, false);
     std::string lines =
         "{\"text\": \"line  \\n  end <think> \\n\"}\n\n{\"text\": \"bad \\ud800\"}\n";
@@ -99,7 +99,7 @@ TEST_F(TrainTokenizer, RankZeroGetsTheCountsOfAllRanks) {
   EXPECT_TRUE(has("  \n "));
 }
 
-TEST_F(TrainTokenizer, LinesAreUnitsWhenAskedFor) {
+TEST_F(TrainTokenizer, LinesAreTextsWhenAskedFor) {
   TrainTokenizerConfig lines = config("-");
   lines.unit = "line";
   const auto sorted = count_words(lines, minimind_reserved_tokens(), nullptr).sorted();

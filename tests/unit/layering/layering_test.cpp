@@ -90,32 +90,32 @@ TEST(Layering, TypesAreFoundWhereverTheyAreDefined) {
 }
 
 /// What check_file says about a file with this one line.
-std::string verdict(const std::string& path, const std::string& line) {
+std::string complaint(const std::string& path, const std::string& line) {
   return joined(check_file(path, line));
 }
 
 TEST(Layering, ModulesIncludeOnlyThoseBelow) {
-  EXPECT_EQ(verdict("src/train/step/step.cpp", "#include \"optim/adamw.hpp\""), "");
-  EXPECT_EQ(verdict("src/train/step/step.cpp", "#include \"train/step/step.hpp\""), "");
-  EXPECT_EQ(verdict("bin/trireme.cpp", "#include \"data_prep/pack/pack.hpp\""), "");
-  EXPECT_EQ(verdict("src/optim/adamw.cpp", "#include \"train/step/step.hpp\""),
+  EXPECT_EQ(complaint("src/train/step/step.cpp", "#include \"optim/adamw.hpp\""), "");
+  EXPECT_EQ(complaint("src/train/step/step.cpp", "#include \"train/step/step.hpp\""), "");
+  EXPECT_EQ(complaint("bin/trireme.cpp", "#include \"data_prep/pack/pack.hpp\""), "");
+  EXPECT_EQ(complaint("src/optim/adamw.cpp", "#include \"train/step/step.hpp\""),
             "src/optim/adamw.cpp:1: optim must not include train (\"train/step/step.hpp\")\n");
-  EXPECT_NE(verdict("src/core/log.cpp", "#include \"config/config_set.hpp\""), "");
-  EXPECT_NE(verdict("src/core/log.cpp", "  #  include <comm/communicator.hpp>"), "");
-  EXPECT_NE(verdict("data_prep/pack/pack.cpp", "#include \"model/config.hpp\""), "");
-  EXPECT_NE(verdict("checkpoint/save/save.cpp", "#include \"data_prep/pack/pack.hpp\""), "");
-  EXPECT_NE(verdict("src/train/step/step.cpp", "#include \"bin/trireme.hpp\""), "");
+  EXPECT_NE(complaint("src/core/log.cpp", "#include \"config/config_set.hpp\""), "");
+  EXPECT_NE(complaint("src/core/log.cpp", "  #  include <comm/communicator.hpp>"), "");
+  EXPECT_NE(complaint("data_prep/pack/pack.cpp", "#include \"model/config.hpp\""), "");
+  EXPECT_NE(complaint("checkpoint/save/save.cpp", "#include \"data_prep/pack/pack.hpp\""), "");
+  EXPECT_NE(complaint("src/train/step/step.cpp", "#include \"bin/trireme.hpp\""), "");
 }
 
 TEST(Layering, RoomsOfAModuleKeepTheirRows) {
-  EXPECT_EQ(verdict("src/text/learn/x.cpp", "#include \"text/split/splitter.hpp\""), "");
-  EXPECT_EQ(verdict("src/text/tokenizer.cpp", "#include \"text/bpe/seams.hpp\""), "");
-  EXPECT_EQ(verdict("src/data/order/x.cpp", "#include \"data/batch.hpp\""), "");
-  EXPECT_EQ(verdict("src/data/shards/x.cpp", "#include \"data/batch.hpp\""),
+  EXPECT_EQ(complaint("src/text/learn/x.cpp", "#include \"text/split/splitter.hpp\""), "");
+  EXPECT_EQ(complaint("src/text/tokenizer.cpp", "#include \"text/bpe/seams.hpp\""), "");
+  EXPECT_EQ(complaint("src/data/order/x.cpp", "#include \"data/batch.hpp\""), "");
+  EXPECT_EQ(complaint("src/data/shards/x.cpp", "#include \"data/batch.hpp\""),
             "src/data/shards/x.cpp:1: data/shards must not include data/* (\"data/batch.hpp\")\n");
-  EXPECT_NE(verdict("src/text/unicode/x.cpp", "#include \"text/bpe/seams.hpp\""), "");
-  EXPECT_NE(verdict("src/train/step/x.cpp", "#include \"train/run/y.hpp\""), "");
-  EXPECT_NE(verdict("src/train/cellar/x.cpp", "int x;"), "") << "a room without a row";
+  EXPECT_NE(complaint("src/text/unicode/x.cpp", "#include \"text/bpe/seams.hpp\""), "");
+  EXPECT_NE(complaint("src/train/step/x.cpp", "#include \"train/run/y.hpp\""), "");
+  EXPECT_NE(complaint("src/train/cellar/x.cpp", "int x;"), "") << "a room without a row";
 }
 
 TEST(Layering, FoldersAreSmallAndHaveAPage) {
@@ -135,7 +135,7 @@ TEST(Layering, SiblingsNeverIncludeOneAnother) {
     for (const std::string& one : row) {
       for (const std::string& other : row) {
         const std::string path = (one == "data_prep" ? "" : "src/") + one + "/x.cpp";
-        EXPECT_EQ(verdict(path, "#include \"" + other + "/y.hpp\"").empty(), one == other)
+        EXPECT_EQ(complaint(path, "#include \"" + other + "/y.hpp\"").empty(), one == other)
             << one << " and " << other;
       }
     }
@@ -144,42 +144,42 @@ TEST(Layering, SiblingsNeverIncludeOneAnother) {
 
 TEST(Layering, OnlyTheUpperFloorsSeeConfig) {
   for (const char* path : {"src/train/x.cpp", "src/serve/x.cpp", "data_prep/x.cpp", "bin/x.cpp"}) {
-    EXPECT_EQ(verdict(path, "#include \"config/config_set.hpp\""), "") << path;
+    EXPECT_EQ(complaint(path, "#include \"config/config_set.hpp\""), "") << path;
   }
   for (const char* path :
        {"src/comm/x.cpp", "src/parallel/x.cpp", "src/text/x.cpp", "src/data/x.cpp",
         "src/optim/x.cpp", "src/objective/x.cpp", "src/model/x.cpp"}) {
-    EXPECT_NE(verdict(path, "#include \"config/config_set.hpp\""), "") << path;
+    EXPECT_NE(complaint(path, "#include \"config/config_set.hpp\""), "") << path;
   }
 }
 
 TEST(Layering, LibrariesAppearWhereTheyAreAllowed) {
-  EXPECT_EQ(verdict("src/model/x.cpp", "#include <torch/torch.h>"), "");
-  EXPECT_NE(verdict("src/comm/nccl/x.cpp", "#include <torch/torch.h>"), "");
-  EXPECT_NE(verdict("src/data/x.cpp", "#include <ATen/ATen.h>"), "");
-  EXPECT_NE(verdict("data_prep/x.cpp", "#include <c10/core/Device.h>"), "");
-  EXPECT_NE(verdict("bin/x.cpp", "#include <torch/torch.h>"), "");
-  EXPECT_EQ(verdict("src/core/log.cpp", "#include <spdlog/spdlog.h>"), "");
-  EXPECT_NE(verdict("src/core/log.hpp", "#include <spdlog/spdlog.h>"), "");
-  EXPECT_EQ(verdict("src/config/command_parser.cpp", "#include <CLI/CLI.hpp>"), "");
-  EXPECT_NE(verdict("bin/trireme_data.cpp", "#include <CLI/CLI.hpp>"), "");
-  EXPECT_NE(verdict("src/config/load.cpp", "#include <toml++/toml.h>"), "");
-  EXPECT_NE(verdict("src/data/reader.cpp", "#include <hdf5.h>"), "");
-  EXPECT_NE(verdict("src/train/x.cpp", "#include <mpi.h>"), "");
-  EXPECT_EQ(verdict("src/comm/mpi/x.cpp", "#include <mpi.h>"), "");
-  EXPECT_NE(verdict("src/comm/mpi/x.cpp", "#include <nccl.h>"), "");
+  EXPECT_EQ(complaint("src/model/x.cpp", "#include <torch/torch.h>"), "");
+  EXPECT_NE(complaint("src/comm/nccl/x.cpp", "#include <torch/torch.h>"), "");
+  EXPECT_NE(complaint("src/data/x.cpp", "#include <ATen/ATen.h>"), "");
+  EXPECT_NE(complaint("data_prep/x.cpp", "#include <c10/core/Device.h>"), "");
+  EXPECT_NE(complaint("bin/x.cpp", "#include <torch/torch.h>"), "");
+  EXPECT_EQ(complaint("src/core/log.cpp", "#include <spdlog/spdlog.h>"), "");
+  EXPECT_NE(complaint("src/core/log.hpp", "#include <spdlog/spdlog.h>"), "");
+  EXPECT_EQ(complaint("src/config/command_parser.cpp", "#include <CLI/CLI.hpp>"), "");
+  EXPECT_NE(complaint("bin/trireme_data.cpp", "#include <CLI/CLI.hpp>"), "");
+  EXPECT_NE(complaint("src/config/load.cpp", "#include <toml++/toml.h>"), "");
+  EXPECT_NE(complaint("src/data/reader.cpp", "#include <hdf5.h>"), "");
+  EXPECT_NE(complaint("src/train/x.cpp", "#include <mpi.h>"), "");
+  EXPECT_EQ(complaint("src/comm/mpi/x.cpp", "#include <mpi.h>"), "");
+  EXPECT_NE(complaint("src/comm/mpi/x.cpp", "#include <nccl.h>"), "");
 }
 
 TEST(Layering, FilesAreShortAndKnowNoMachine) {
   std::string lines(400, '\n');
-  EXPECT_EQ(verdict("src/core/x.cpp", lines), "");
-  EXPECT_EQ(verdict("src/core/x.cpp", lines + "\n"), "src/core/x.cpp: 401 lines, at most 400\n");
+  EXPECT_EQ(complaint("src/core/x.cpp", lines), "");
+  EXPECT_EQ(complaint("src/core/x.cpp", lines + "\n"), "src/core/x.cpp: 401 lines, at most 400\n");
 
   EXPECT_NE(
-      verdict("src/core/x.cpp", "const char* kPath = \"" + std::string("/ho") + "me/me/data\";"),
+      complaint("src/core/x.cpp", "const char* kPath = \"" + std::string("/ho") + "me/me/data\";"),
       "");
-  EXPECT_NE(verdict("bin/x.cpp", "// see " + std::string("/ro") + "ot/notes"), "");
-  EXPECT_EQ(verdict("src/core/x.cpp", "run/" + std::string("wo") + "rk/file"), "");
+  EXPECT_NE(complaint("bin/x.cpp", "// see " + std::string("/ro") + "ot/notes"), "");
+  EXPECT_EQ(complaint("src/core/x.cpp", "run/" + std::string("wo") + "rk/file"), "");
 }
 
 TEST(Layering, EveryModuleHasAHeader) {
@@ -188,14 +188,14 @@ TEST(Layering, EveryModuleHasAHeader) {
 }
 
 TEST(Layering, AFolderThatNoLayerKnowsIsAProblem) {
-  EXPECT_NE(verdict("src/newcomer/x.cpp", "int x;"), "");
-  EXPECT_NE(verdict("src/x.cpp", "int x;"), "");
+  EXPECT_NE(complaint("src/newcomer/x.cpp", "int x;"), "");
+  EXPECT_NE(complaint("src/x.cpp", "int x;"), "");
 }
 
 TEST(Layering, PlainTextThatLooksLikeAnIncludeIsLeftAlone) {
-  EXPECT_EQ(verdict("src/core/x.cpp", "// #include \"train/step/step.hpp\""), "");
-  EXPECT_EQ(verdict("src/core/x.cpp", "#include <string>"), "");
-  EXPECT_EQ(verdict("src/cmake/torch_pch.cpp", "#include <torch/torch.h>"), "");
+  EXPECT_EQ(complaint("src/core/x.cpp", "// #include \"train/step/step.hpp\""), "");
+  EXPECT_EQ(complaint("src/core/x.cpp", "#include <string>"), "");
+  EXPECT_EQ(complaint("src/cmake/torch_pch.cpp", "#include <torch/torch.h>"), "");
 }
 
 /// What stands between the first ```cpp and the next ```.

@@ -31,8 +31,8 @@ at::Tensor reference_mask(const DropoutMask& mask, std::int64_t features) {
         const auto feature = static_cast<std::uint64_t>(mask.first_feature + f);
         const auto position = static_cast<std::uint64_t>(mask.positions[b][t].item<std::int64_t>());
         const auto sample = static_cast<std::uint64_t>(mask.samples[b].item<std::int64_t>());
-        const auto block = philox4x32(dropout_key(mask), position << 32 | feature / 4, sample);
-        view[b][t][f] = block[feature % 4] >= mask.p * 4294967296.0 ? 1.0 / (1.0 - mask.p) : 0.0;
+        const auto words = philox4x32(dropout_key(mask), position << 32 | feature / 4, sample);
+        view[b][t][f] = words[feature % 4] >= mask.p * 4294967296.0 ? 1.0 / (1.0 - mask.p) : 0.0;
       }
     }
   }

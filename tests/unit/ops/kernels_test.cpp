@@ -159,9 +159,9 @@ TEST_P(EveryTable, DropoutUsesPhiloxWords) {
       {Element::f32, x.data(), y.data(), &sample, &position, 99, 10, 1, kWidth, 1U << 31, 2.0F});
 
   for (std::uint64_t i = 0; i < kWidth; ++i) {
-    const auto block = philox4x32(99, (std::uint64_t{21} << 32) | ((10 + i) / 4),
+    const auto words = philox4x32(99, (std::uint64_t{21} << 32) | ((10 + i) / 4),
                                   static_cast<std::uint64_t>(sample));
-    EXPECT_EQ(y[i], block[(10 + i) % 4] >= (1U << 31) ? 2.0F : 0.0F) << i;
+    EXPECT_EQ(y[i], words[(10 + i) % 4] >= (1U << 31) ? 2.0F : 0.0F) << i;
   }
 }
 
@@ -182,7 +182,7 @@ TEST_P(EveryTable, TransposesAndPacksPairs) {
   for (std::uint32_t i = 0; i < 16; ++i) EXPECT_EQ(pairs[16 + i], (32 + i) | ((48 + i) << 16));
 }
 
-/// Two blocks of keys, the second with larger scores, padding and the diagonal:
+/// Two tiles of keys, the second with larger scores, padding and the diagonal:
 /// as one softmax over all.
 TEST_P(EveryTable, OnlineSoftmaxEqualsSoftmax) {
   constexpr std::int64_t kKeys = 4;
@@ -195,11 +195,11 @@ TEST_P(EveryTable, OnlineSoftmaxEqualsSoftmax) {
     Floats total(kQueries, 0);
     Floats out(kQueries, 0);  // width 1, values 1: the sum of weights
     Halves pairs(kKeys * kQueries);
-    for (std::int64_t block = 0; block < 2; ++block) {
+    for (std::int64_t tile = 0; tile < 2; ++tile) {
       // Query 0 sees keys 0 to 4; the last of 8 keys is padding.
-      const ScoreBlock shape{kKeys, kQueries, block == 0 ? 4 : 3, 4 - block * kKeys, true, kScale};
-      GetParam()->softmax_block(shape, scores.data() + block * kKeys * kQueries, maximum.data(),
-                                total.data(), pairs.data(), out.data(), 1);
+      const ScoreTile shape{kKeys, kQueries, tile == 0 ? 4 : 3, 4 - tile * kKeys, true, kScale};
+      GetParam()->softmax_tile(shape, scores.data() + tile * kKeys * kQueries, maximum.data(),
+                               total.data(), pairs.data(), out.data(), 1);
       for (std::size_t key = 0; key < kKeys; ++key) {
         for (std::size_t q = 0; q < kQueries; ++q) {
           out[q] += from_bf16_bits(pairs[(key / 2 * kQueries + q) * 2 + key % 2]);
@@ -230,9 +230,9 @@ TEST_P(EveryTable, SoftmaxBackwardFollowsTheFormula) {
   Halves pairs(scores.size());
 
   // Query q sees key 1 from q = 1 on.
-  GetParam()->softmax_block_backward({kKeys, kQueries, 2, 0, true, 0.5F}, scores.data(),
-                                     grad_weights.data(), lse.data(), along.data(), weights.data(),
-                                     grads.data(), pairs.data());
+  GetParam()->softmax_tile_backward({kKeys, kQueries, 2, 0, true, 0.5F}, scores.data(),
+                                    grad_weights.data(), lse.data(), along.data(), weights.data(),
+                                    grads.data(), pairs.data());
 
   for (std::size_t key = 0; key < kKeys; ++key) {
     for (std::size_t q = 0; q < kQueries; ++q) {

@@ -38,8 +38,8 @@ TEST(ParamRegistry, FusedWeightsAreOneViewOfTheSameStorage) {
 
 TEST(ParamRegistry, InitialValuesDependOnSeedNameAndIndexOnly) {
   const std::vector<std::int64_t> shape{6, 5};
-  const std::vector<double> whole = normal_values(7, "w", shape, Shard::whole(shape));
-  const Shard part{{2, 1}, {3, 3}, 1, 8};  // elements 1..7 of the rectangle's 9
+  const std::vector<double> whole = normal_values(7, "w", shape, Slice::whole(shape));
+  const Slice part{{2, 1}, {3, 3}, 1, 8};  // elements 1..7 of the rectangle's 9
 
   const std::vector<double> values = normal_values(7, "w", shape, part);
 
@@ -56,7 +56,7 @@ TEST(ParamRegistry, InitialValuesDependOnSeedNameAndIndexOnly) {
 TEST(ParamRegistry, NormalValuesHaveMeanZeroAndVarianceOne) {
   const std::vector<std::int64_t> shape{100000};
 
-  const std::vector<double> values = normal_values(3, "w", shape, Shard::whole(shape));
+  const std::vector<double> values = normal_values(3, "w", shape, Slice::whole(shape));
 
   double sum = 0;
   double squares = 0;

@@ -116,7 +116,7 @@ TEST(BpeTrainer, CountsAreIndependentOfOrderAndPartition) {
   EXPECT_EQ(train_bpe(first, {.vocab_size = 500}), train_bpe(whole, {.vocab_size = 500}));
 }
 
-TEST(BpeTrainer, UnitsDecideHowLineEndsAreCut) {
+TEST(BpeTrainer, LinesOrTextsDecideHowLineEndsAreCut) {
   WordCounter whole;
   whole.add("a  \n  b");
   WordCounter lines;

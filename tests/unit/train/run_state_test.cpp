@@ -267,7 +267,7 @@ class LoadConverted : public Scratch {
     return {name,
             to_dtype(values.scalar_type()),
             {values.numel()},
-            Shard::whole({values.numel()}),
+            Slice::whole({values.numel()}),
             {static_cast<std::byte*>(values.mutable_data_ptr()), values.nbytes()}};
   }
 

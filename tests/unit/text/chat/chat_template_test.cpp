@@ -32,14 +32,14 @@ TEST(ChatTemplate, MinimindV1AndV2AnnounceTheAnswerInTheUserTurn) {
 TEST(ChatTemplate, ChatMlFamilyDiffersInSystemTextAndThoughts) {
   const Conversation chat = chat_of({{user, "Hi"}, {assistant, "Hello"}});
   const std::string question = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n";
-  const std::string block = "<think>\n\n</think>\n\n";
+  const std::string empty = "<think>\n\n</think>\n\n";
 
   EXPECT_EQ(text_in("chatml", chat), question + "Hello<|im_end|>\n");
   EXPECT_EQ(text_in("minimind-v2.5", chat),
             "<|im_start|>system\nYou are a helpful assistant<|im_end|>\n" + question +
                 "Hello<|im_end|>\n");
-  EXPECT_EQ(text_in("minimind-v3", chat), question + block + "Hello<|im_end|>\n");
-  EXPECT_EQ(text_in("qwen3", chat), question + block + "Hello<|im_end|>\n");
+  EXPECT_EQ(text_in("minimind-v3", chat), question + empty + "Hello<|im_end|>\n");
+  EXPECT_EQ(text_in("qwen3", chat), question + empty + "Hello<|im_end|>\n");
 }
 
 TEST(ChatTemplate, Qwen3WritesThoughtsOnlyAfterTheLastQuestion) {
@@ -105,28 +105,28 @@ TEST(ChatTemplate, AsksForTheNextTurn) {
     const std::string text = text_in(name, chat, {.generation_prompt = true, .thinking = thinking});
     return text.substr(text.rfind("assistant"));
   };
-  const std::string block = "<think>\n\n</think>\n\n";
+  const std::string empty = "<think>\n\n</think>\n\n";
 
-  EXPECT_EQ(end("minimind-v3", {}), "assistant\n" + block);
+  EXPECT_EQ(end("minimind-v3", {}), "assistant\n" + empty);
   EXPECT_EQ(end("minimind-v3", true), "assistant\n<think>\n");
   EXPECT_EQ(end("minimind-v2.5", {}), "assistant\n");
-  EXPECT_EQ(end("minimind-v2.5", false), "assistant\n" + block);
+  EXPECT_EQ(end("minimind-v2.5", false), "assistant\n" + empty);
   EXPECT_EQ(end("qwen3", true), "assistant\n");
   EXPECT_EQ(end("chatml", false), "assistant\n");
   EXPECT_EQ(end("llama3", {}), "assistant<|end_header_id|>\n\n");
   EXPECT_EQ(end("minimind-v2", {}), "assistant\n");
 }
 
-TEST(ChatTemplate, DropsEmptyThinkBlocksOnlyFromAnswers) {
-  const std::string block = "<think>\n\n</think>\n\n";
-  Conversation chat = chat_of({{user, block}, {assistant, "a"}, {assistant, "b"}});
+TEST(ChatTemplate, DropsEmptyThoughtsOnlyFromAnswers) {
+  const std::string empty = "<think>\n\n</think>\n\n";
+  Conversation chat = chat_of({{user, empty}, {assistant, "a"}, {assistant, "b"}});
   chat.messages[2].reasoning = "real";
-  chat.messages[2].content = "b" + block + "c";
+  chat.messages[2].content = "b" + empty + "c";
 
   EXPECT_EQ(text_in("minimind-v3", chat, {.drop_empty_think = true}),
-            "<|im_start|>user\n" + block + "<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n" +
+            "<|im_start|>user\n" + empty + "<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n" +
                 "<|im_start|>assistant\n<think>\nreal\n</think>\n\nbc<|im_end|>\n");
-  EXPECT_EQ(text_in("minimind-v2", chat_of({{assistant, block + "x" + block}}),
+  EXPECT_EQ(text_in("minimind-v2", chat_of({{assistant, empty + "x" + empty}}),
                     {.drop_empty_think = true}),
             "<s>system\n你是 MiniMind，是一个有用的人工智能助手。</s>\nx</s>\n");
 }

@@ -1,10 +1,10 @@
-#include "ops/attention_block_parts.hpp"
-#include "ops/attention_blocks.hpp"
+#include "ops/attention_tile_parts.hpp"
+#include "ops/attention_tiles.hpp"
 
 namespace trireme::ops {
 namespace {
 
-using namespace blocks;
+using namespace tiles;
 
 struct BackwardScratch {
   BackwardScratch(std::int64_t length, std::int64_t width)
@@ -43,8 +43,8 @@ struct BackwardScratch {
   std::array<float, kQueries> along{};
 };
 
-void backward_block(const Document& document, std::int64_t query, std::int64_t padded,
-                    const AttentionSetup& setup, BackwardScratch& s) {
+void backward_tile(const Document& document, std::int64_t query, std::int64_t padded,
+                   const AttentionSetup& setup, BackwardScratch& s) {
   const auto width = s.query.width;
   const auto limit = key_limit(document, query, setup);
   for (std::int64_t key = 0; key < limit; key += kKeys) {
@@ -52,8 +52,8 @@ void backward_block(const Document& document, std::int64_t query, std::int64_t p
              s.scores.data(), false);
     multiply(kKeys, kQueries, width, s.values.data() + key * width, width,
              s.grad_out.by_width.data(), s.grad_weights.data(), false);
-    kernels::table().softmax_block_backward(
-        block_at(document, query, key, setup), s.scores.data(), s.grad_weights.data(), s.lse.data(),
+    kernels::table().softmax_tile_backward(
+        tile_at(document, query, key, setup), s.scores.data(), s.grad_weights.data(), s.lse.data(),
         s.along.data(), s.weights.data(), s.grad_scores.data(), s.grad_scores_pairs.data());
     multiply(kKeys, width, kQueries, s.weights.data(), kQueries, s.grad_out.by_query.data(),
              s.grad_values.data() + key * width, true);
@@ -95,7 +95,7 @@ void backward_head(const Document& document, std::int64_t head, const BackwardIn
     std::copy_n(lse + query, count, s.lse.data());
     kernels::table().row_products(grad_rows.data, grad_rows.stride, out_rows.data, out_rows.stride,
                                   s.along.data(), count, width);
-    backward_block(document, query, padded, setup, s);
+    backward_tile(document, query, padded, setup, s);
     kernels::table().transpose(reinterpret_cast<const std::uint32_t*>(s.grad_query.data()),
                                kQueries, reinterpret_cast<std::uint32_t*>(s.grad_query_rows.data()),
                                width, width, kQueries);
@@ -131,9 +131,9 @@ void backward_document(const Document& document, const BackwardInput& in,
 
 }  // namespace
 
-AttentionGrads blocks_backward(const at::Tensor& grad_out_in, const at::Tensor& q_in,
-                               const at::Tensor& k_in, const at::Tensor& v_in,
-                               const AttentionOutput& forward, const AttentionSetup& setup) {
+AttentionGrads tiles_backward(const at::Tensor& grad_out_in, const at::Tensor& q_in,
+                              const at::Tensor& k_in, const at::Tensor& v_in,
+                              const AttentionOutput& forward, const AttentionSetup& setup) {
   const auto grad_out = last_dim_contiguous(grad_out_in);
   const auto q = last_dim_contiguous(q_in);
   const auto k = last_dim_contiguous(k_in);

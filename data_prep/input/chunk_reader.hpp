@@ -9,25 +9,25 @@
 
 namespace trireme {
 
-/// The lines of many blocks for several threads, plain and compressed inputs alike.
+/// The lines of many chunks for several threads, plain and compressed inputs alike.
 ///
-/// Plain blocks are read by each thread for itself. A compressed input is one stream: its blocks
+/// Plain chunks are read by each thread for itself. A compressed input is one stream: its chunks
 /// are decompressed in order, each by the thread that asks for it, while the others work on the
-/// lines of theirs. Where one list of blocks goes on after another in a compressed input,
+/// lines of theirs. Where one list of chunks goes on after another in a compressed input,
 /// decompression goes on as well.
-///   memory  for each worker an open file; for the compressed input in hand its decoder, a block
+///   memory  for each worker an open file; for the compressed input in hand its decoder, a chunk
 ///           and the longest line
-class BlockReader {
+class ChunkReader {
  public:
-  BlockReader(const std::vector<InputFile>& files, int num_workers);
+  ChunkReader(const std::vector<InputFile>& files, int num_workers);
 
-  /// The next list of blocks, in input order. No read() may be under way.
-  void start(std::vector<ByteRange> blocks);
+  /// The next list of chunks, in input order. No read() may be under way.
+  void start(std::vector<ByteRange> chunks);
 
-  /// The lines of block i of the list. Each block is asked for at most once and lower ones first
+  /// The lines of chunk i of the list. Each chunk is asked for at most once and lower ones first
   /// (as WorkerPool hands them out); waits for those of the lower ones that are compressed. After
-  /// an error the blocks that wait fail as well. Throws as LineBlock.
-  LineBlock read(std::size_t i, int worker);
+  /// an error the chunks that wait fail as well. Throws as ChunkLines.
+  ChunkLines read(std::size_t i, int worker);
 
   /// How often reading of a compressed input began at an access point.
   [[nodiscard]] std::uint64_t num_starts() const noexcept { return num_starts_; }
@@ -38,13 +38,13 @@ class BlockReader {
     std::uint32_t file = 0;  // that source is
   };
 
-  LineBlock read_plain(const ByteRange& block, Worker& worker) const;
-  LineBlock read_compressed(const ByteRange& block);
+  ChunkLines read_plain(const ByteRange& chunk, Worker& worker) const;
+  ChunkLines read_compressed(const ByteRange& chunk);
 
   const std::vector<InputFile>& files_;
   std::vector<Worker> workers_;
-  std::vector<ByteRange> blocks_;
-  std::vector<std::size_t> turns_;  // compressed blocks before each
+  std::vector<ByteRange> chunks_;
+  std::vector<std::size_t> turns_;  // compressed chunks before each
 
   std::mutex mutex_;
   std::condition_variable turn_;

@@ -1,11 +1,11 @@
-#include "ops/attention_blocks.hpp"
+#include "ops/attention_tiles.hpp"
 
-#include "ops/attention_block_parts.hpp"
+#include "ops/attention_tile_parts.hpp"
 
 namespace trireme::ops {
 namespace {
 
-using namespace blocks;
+using namespace tiles;
 
 bool multiplies_bf16() {
 #ifdef __x86_64__
@@ -50,8 +50,8 @@ struct ForwardScratch {
   std::array<float, kQueries> total{};
 };
 
-void forward_block(const Document& document, std::int64_t query, std::int64_t padded,
-                   const AttentionSetup& setup, ForwardScratch& s) {
+void forward_tile(const Document& document, std::int64_t query, std::int64_t padded,
+                  const AttentionSetup& setup, ForwardScratch& s) {
   const auto width = s.query.width;
   s.maximum.fill(-std::numeric_limits<float>::infinity());
   s.total.fill(0);
@@ -60,9 +60,9 @@ void forward_block(const Document& document, std::int64_t query, std::int64_t pa
   for (std::int64_t key = 0; key < limit; key += kKeys) {
     multiply(kKeys, kQueries, width, s.keys.data() + key * width, width, s.query.by_width.data(),
              s.scores.data(), false);
-    kernels::table().softmax_block(block_at(document, query, key, setup), s.scores.data(),
-                                   s.maximum.data(), s.total.data(), s.weights.data(), s.out.data(),
-                                   width);
+    kernels::table().softmax_tile(tile_at(document, query, key, setup), s.scores.data(),
+                                  s.maximum.data(), s.total.data(), s.weights.data(), s.out.data(),
+                                  width);
     multiply(width, kQueries, kKeys, s.values_across.data() + key, padded, s.weights.data(),
              s.out.data(), true);
   }
@@ -85,7 +85,7 @@ void forward_document(const Document& document, const at::Tensor& q, const at::T
     for (std::int64_t query = 0; query < document.length; query += kQueries) {
       const auto count = std::min(kQueries, document.length - query);
       s.query.load(rows_of(q, document.batch, head, document.first + query), count);
-      forward_block(document, query, padded, setup, s);
+      forward_tile(document, query, padded, setup, s);
       for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
         lse[query + static_cast<std::int64_t>(i)] =
             s.maximum[i] * 0.69314718F + std::log(s.total[i]);  // the maximum is in log2 units
@@ -103,14 +103,14 @@ void forward_document(const Document& document, const at::Tensor& q, const at::T
 
 }  // namespace
 
-bool blocks_apply(const at::Tensor& q) {
+bool tiles_apply(const at::Tensor& q) {
   static const bool usable = multiplies_bf16();
   return usable && q.scalar_type() == at::kBFloat16 && q.size(3) % 32 == 0 && q.size(3) > 0 &&
          q.size(3) <= kMaxWidth;
 }
 
-AttentionOutput blocks_forward(const at::Tensor& q_in, const at::Tensor& k_in,
-                               const at::Tensor& v_in, const AttentionSetup& setup) {
+AttentionOutput tiles_forward(const at::Tensor& q_in, const at::Tensor& k_in,
+                              const at::Tensor& v_in, const AttentionSetup& setup) {
   const auto q = last_dim_contiguous(q_in);
   const auto k = last_dim_contiguous(k_in);
   const auto v = last_dim_contiguous(v_in);

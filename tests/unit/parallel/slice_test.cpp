@@ -1,4 +1,4 @@
-#include "parallel/shard.hpp"
+#include "parallel/slice.hpp"
 
 #include <gtest/gtest.h>
 
@@ -12,17 +12,17 @@ namespace {
 
 using Sizes = std::vector<std::int64_t>;
 
-/// Global row-major index of every element of a shard, in the shard's own order: the definition,
+/// Global row-major index of every element of a slice, in the slice's own order: the definition,
 /// element by element.
-std::vector<std::int64_t> global_indices(const Sizes& shape, const Shard& shard) {
+std::vector<std::int64_t> global_indices(const Sizes& shape, const Slice& slice) {
   std::vector<std::int64_t> indices;
-  for (std::int64_t flat = shard.flat_begin; flat < shard.flat_end; ++flat) {
+  for (std::int64_t flat = slice.flat_begin; flat < slice.flat_end; ++flat) {
     std::int64_t rest = flat;
     std::int64_t global = 0;
     std::int64_t stride = 1;
     for (std::size_t dim = shape.size(); dim-- > 0;) {
-      global += (shard.offset[dim] + rest % shard.extent[dim]) * stride;
-      rest /= shard.extent[dim];
+      global += (slice.offset[dim] + rest % slice.extent[dim]) * stride;
+      rest /= slice.extent[dim];
       stride *= shape[dim];
     }
     indices.push_back(global);
@@ -30,61 +30,61 @@ std::vector<std::int64_t> global_indices(const Sizes& shape, const Shard& shard)
   return indices;
 }
 
-Shard random_shard(const Sizes& shape, std::mt19937& random) {
-  Shard shard = Shard::whole(shape);
+Slice random_slice(const Sizes& shape, std::mt19937& random) {
+  Slice slice = Slice::whole(shape);
   const auto pick = [&](std::int64_t low, std::int64_t high) {
     return std::uniform_int_distribution<std::int64_t>(low, high)(random);
   };
   for (std::size_t dim = 0; dim < shape.size(); ++dim) {
     if (pick(0, 2) == 0) continue;  // whole dims matter: they merge rows
-    shard.offset[dim] = pick(0, shape[dim]);
-    shard.extent[dim] = pick(0, shape[dim] - shard.offset[dim]);
+    slice.offset[dim] = pick(0, shape[dim]);
+    slice.extent[dim] = pick(0, shape[dim] - slice.offset[dim]);
   }
-  shard.flat_end = shard.rectangle_count();
+  slice.flat_end = slice.rectangle_count();
   if (pick(0, 1) == 0) {
-    shard.flat_begin = pick(0, shard.flat_end);
-    shard.flat_end = pick(shard.flat_begin, shard.flat_end);
+    slice.flat_begin = pick(0, slice.flat_end);
+    slice.flat_end = pick(slice.flat_begin, slice.flat_end);
   }
-  return shard;
+  return slice;
 }
 
-TEST(Shard, WholeOfScalarHasOneElement) {
-  EXPECT_EQ(Shard::whole({}).count(), 1);
-  EXPECT_EQ(intersect({}, Shard::whole({}), Shard::whole({})).size(), 1U);
+TEST(Slice, WholeOfScalarHasOneElement) {
+  EXPECT_EQ(Slice::whole({}).count(), 1);
+  EXPECT_EQ(intersect({}, Slice::whole({}), Slice::whole({})).size(), 1U);
 }
 
-TEST(Shard, WholeOfEmptyTensorMeetsNothing) {
+TEST(Slice, WholeOfEmptyTensorMeetsNothing) {
   const Sizes shape{3, 0, 2};
-  EXPECT_TRUE(intersect(shape, Shard::whole(shape), Shard::whole(shape)).empty());
+  EXPECT_TRUE(intersect(shape, Slice::whole(shape), Slice::whole(shape)).empty());
 }
 
-TEST(Shard, RowsOfAMatrixAreOneRun) {
+TEST(Slice, RowsOfAMatrixAreOneRun) {
   const Sizes shape{6, 4};
-  const Shard rows{{2, 0}, {3, 4}, 0, 12};
-  const auto runs = intersect(shape, Shard::whole(shape), rows);
+  const Slice rows{{2, 0}, {3, 4}, 0, 12};
+  const auto runs = intersect(shape, Slice::whole(shape), rows);
   ASSERT_EQ(runs.size(), 1U);
   EXPECT_EQ(runs[0].source_index, 8);
   EXPECT_EQ(runs[0].target_index, 0);
   EXPECT_EQ(runs[0].count, 12);
 }
 
-TEST(Shard, ColumnsOfAMatrixAreOneRunPerRow) {
+TEST(Slice, ColumnsOfAMatrixAreOneRunPerRow) {
   const Sizes shape{3, 4};
-  const Shard columns{{0, 2}, {3, 2}, 0, 6};
-  const auto runs = intersect(shape, Shard::whole(shape), columns);
+  const Slice columns{{0, 2}, {3, 2}, 0, 6};
+  const auto runs = intersect(shape, Slice::whole(shape), columns);
   ASSERT_EQ(runs.size(), 3U);
   EXPECT_EQ(runs[1].source_index, 6);
   EXPECT_EQ(runs[1].target_index, 2);
 }
 
-TEST(Shard, RunsOfRandomShardsAreExactlyTheCommonElements) {
+TEST(Slice, RunsOfRandomSlicesAreExactlyTheCommonElements) {
   std::mt19937 random(7);
   for (int trial = 0; trial < 3000; ++trial) {
     Sizes shape(static_cast<std::size_t>(trial % 5));
     for (std::int64_t& size : shape)
       size = std::uniform_int_distribution<std::int64_t>(1, 5)(random);
-    const Shard source = random_shard(shape, random);
-    const Shard target = random_shard(shape, random);
+    const Slice source = random_slice(shape, random);
+    const Slice target = random_slice(shape, random);
     const auto source_globals = global_indices(shape, source);
     const auto target_globals = global_indices(shape, target);
     std::map<std::int64_t, std::int64_t> position;
@@ -97,7 +97,7 @@ TEST(Shard, RunsOfRandomShardsAreExactlyTheCommonElements) {
     }
 
     std::vector<std::pair<std::int64_t, std::int64_t>> got;
-    for (const ShardRun& run : intersect(shape, source, target)) {
+    for (const SliceRun& run : intersect(shape, source, target)) {
       EXPECT_GT(run.count, 0);
       for (std::int64_t i = 0; i < run.count; ++i)
         got.emplace_back(run.source_index + i, run.target_index + i);
@@ -108,21 +108,21 @@ TEST(Shard, RunsOfRandomShardsAreExactlyTheCommonElements) {
   }
 }
 
-TEST(Shard, FarFlatRangeOfAHugeTensorIsFoundWithoutWalkingIt) {
+TEST(Slice, FarFlatRangeOfAHugeTensorIsFoundWithoutWalkingIt) {
   const Sizes shape{1LL << 40, 2};
-  const Shard columns{{0, 1}, {1LL << 40, 1}, (1LL << 40) - 3, 1LL << 40};
-  EXPECT_EQ(intersect(shape, Shard::whole(shape), columns).size(),
+  const Slice columns{{0, 1}, {1LL << 40, 1}, (1LL << 40) - 3, 1LL << 40};
+  EXPECT_EQ(intersect(shape, Slice::whole(shape), columns).size(),
             3U);  // a walk of 2^40 rows would time out
 }
 
-TEST(Shard, MeetingDoesNotDependOnTheNumberOfRows) {
+TEST(Slice, MeetingDoesNotDependOnTheNumberOfRows) {
   constexpr std::int64_t kRows = std::int64_t{1} << 50;
   const std::vector<std::int64_t> shape{kRows, 2};
-  const Shard whole = Shard::whole(shape);
-  const Shard left{{0, 0}, {kRows, 1}, 0, kRows};
-  const Shard right{{0, 1}, {kRows, 1}, 0, kRows};
-  const Shard late_right{{0, 1}, {kRows, 1}, kRows - 1, kRows};
-  const Shard all_but_last{{0, 0}, {kRows, 2}, 0, 2 * kRows - 1};
+  const Slice whole = Slice::whole(shape);
+  const Slice left{{0, 0}, {kRows, 1}, 0, kRows};
+  const Slice right{{0, 1}, {kRows, 1}, 0, kRows};
+  const Slice late_right{{0, 1}, {kRows, 1}, kRows - 1, kRows};
+  const Slice all_but_last{{0, 0}, {kRows, 2}, 0, 2 * kRows - 1};
 
   EXPECT_TRUE(meet(shape, whole, left));
   EXPECT_TRUE(meet(shape, right, whole));
@@ -131,10 +131,10 @@ TEST(Shard, MeetingDoesNotDependOnTheNumberOfRows) {
   EXPECT_TRUE(meet(shape, late_right, whole));
 }
 
-TEST(Shard, RectangleOutsideTheTensorIsRefused) {
+TEST(Slice, RectangleOutsideTheTensorIsRefused) {
   const Sizes shape{4, 4};
-  const Shard outside{{2, 0}, {3, 4}, 0, 12};
-  EXPECT_THROW((void)intersect(shape, Shard::whole(shape), outside), Error);
+  const Slice outside{{2, 0}, {3, 4}, 0, 12};
+  EXPECT_THROW((void)intersect(shape, Slice::whole(shape), outside), Error);
 }
 
 }  // namespace

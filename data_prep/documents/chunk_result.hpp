@@ -19,13 +19,13 @@ struct BadLine {
   std::string reason;
 };
 
-/// What the lines of one block of an input became, in order. All vectors but tokens and bad have
+/// What the lines of one chunk of an input became, in order. All vectors but tokens and bad have
 /// one entry a document.
-struct BlockResult {
+struct ChunkResult {
   std::vector<std::byte> tokens;  // little-endian, of the shard's width
   std::vector<std::uint64_t> lengths;
   std::vector<std::uint64_t> offsets;
-  std::vector<std::uint32_t> lines;  // from the block's first
+  std::vector<std::uint32_t> lines;  // from the chunk's first
   std::vector<std::uint64_t> text_hashes;
   SpanTable loss;   // of kind sft
   PairTable pairs;  // of kind dpo

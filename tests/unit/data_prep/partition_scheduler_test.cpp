@@ -1,4 +1,4 @@
-#include "data_prep/pack/unit_scheduler.hpp"
+#include "data_prep/pack/partition_scheduler.hpp"
 
 #include <gtest/gtest.h>
 
@@ -22,9 +22,9 @@ Chains singles(std::size_t count) {
   return chains;
 }
 
-TEST(UnitQueue, GivesTheLargestChainFirstAndKeepsChainsTogether) {
+TEST(PartitionQueue, GivesTheLargestChainFirstAndKeepsChainsTogether) {
   const std::vector<std::uint64_t> bytes{10, 10, 30, 5, 5, 5, 5, 5};
-  UnitQueue queue({{0}, {1}, {2}, {3, 4, 5, 6, 7}}, bytes);
+  PartitionQueue queue({{0}, {1}, {2}, {3, 4, 5, 6, 7}}, bytes);
 
   EXPECT_EQ(queue.next(0), 2U);
   EXPECT_EQ(queue.next(1), 3U);
@@ -38,12 +38,12 @@ TEST(UnitQueue, GivesTheLargestChainFirstAndKeepsChainsTogether) {
   EXPECT_EQ(queue.next(1), std::nullopt);
 }
 
-TEST(StaticScheduler, SharesAllUnits) {
+TEST(StaticScheduler, SharesAllPartitions) {
   const std::vector<std::uint64_t> bytes(11, 1);
   std::vector<std::size_t> all;
   for (int rank = 0; rank < 3; ++rank) {
-    StaticScheduler scheduler(singles(11), bytes, rank, 3, [](const UnitTally&) {});
-    while (const auto unit = scheduler.next({}, false)) all.push_back(*unit);
+    StaticScheduler scheduler(singles(11), bytes, rank, 3, [](const PartitionTally&) {});
+    while (const auto partition = scheduler.next({}, false)) all.push_back(*partition);
   }
   std::sort(all.begin(), all.end());
 
@@ -52,21 +52,21 @@ TEST(StaticScheduler, SharesAllUnits) {
   EXPECT_EQ(all, expected);
 }
 
-/// Units that each of `ranks` got; `work(rank, unit)` says whether to ask for a stop.
+/// Partitions that each of `ranks` got; `work(rank, partition)` says whether to ask for a stop.
 template <class Work>
-Chains share(int ranks, std::size_t units, std::uint64_t& bytes_told, Work&& work) {
+Chains share(int ranks, std::size_t partitions, std::uint64_t& bytes_told, Work&& work) {
   Chains taken(static_cast<std::size_t>(ranks));
   run_ranks(ranks, [&](Communicator& world) {
     std::uint64_t told = 0;
-    DynamicScheduler scheduler(world,
-                               UnitQueue(singles(units), std::vector<std::uint64_t>(units, 1)),
-                               [&](const UnitTally& tally) { told += tally.bytes; });
-    UnitTally tally;
+    DynamicScheduler scheduler(
+        world, PartitionQueue(singles(partitions), std::vector<std::uint64_t>(partitions, 1)),
+        [&](const PartitionTally& tally) { told += tally.bytes; });
+    PartitionTally tally;
     bool stop = false;
-    while (const auto unit = scheduler.next(tally, stop)) {
-      taken[static_cast<std::size_t>(world.rank())].push_back(*unit);
-      stop = work(world.rank(), *unit, scheduler);
-      tally = {.bytes = *unit + 1};
+    while (const auto partition = scheduler.next(tally, stop)) {
+      taken[static_cast<std::size_t>(world.rank())].push_back(*partition);
+      stop = work(world.rank(), *partition, scheduler);
+      tally = {.bytes = *partition + 1};
     }
     scheduler.finish();
     world.barrier();
@@ -75,12 +75,12 @@ Chains share(int ranks, std::size_t units, std::uint64_t& bytes_told, Work&& wor
   return taken;
 }
 
-TEST(DynamicScheduler, GivesEachUnitToOneRank) {
+TEST(DynamicScheduler, GivesEachPartitionToOneRank) {
   for (const int ranks : {2, 3, 7}) {
-    for (const std::size_t units : {0U, 1U, 2U, 60U}) {
+    for (const std::size_t partitions : {0U, 1U, 2U, 60U}) {
       std::uint64_t told = 0;
       const Chains taken =
-          share(ranks, units, told, [](int, std::size_t, UnitScheduler& scheduler) {
+          share(ranks, partitions, told, [](int, std::size_t, PartitionScheduler& scheduler) {
             scheduler.serve();
             return false;
           });
@@ -88,17 +88,17 @@ TEST(DynamicScheduler, GivesEachUnitToOneRank) {
       std::vector<std::size_t> all;
       for (const auto& mine : taken) all.insert(all.end(), mine.begin(), mine.end());
       std::sort(all.begin(), all.end());
-      std::vector<std::size_t> expected(units);
+      std::vector<std::size_t> expected(partitions);
       std::iota(expected.begin(), expected.end(), 0U);
       EXPECT_EQ(all, expected) << ranks;
-      EXPECT_EQ(told, units * (units + 1) / 2) << ranks << " " << units;
+      EXPECT_EQ(told, partitions * (partitions + 1) / 2) << ranks << " " << partitions;
     }
   }
 }
 
-TEST(DynamicScheduler, GivesASlowRankFewerUnits) {
+TEST(DynamicScheduler, GivesASlowRankFewerPartitions) {
   std::uint64_t told = 0;
-  const Chains taken = share(3, 60, told, [](int rank, std::size_t, UnitScheduler& scheduler) {
+  const Chains taken = share(3, 60, told, [](int rank, std::size_t, PartitionScheduler& scheduler) {
     for (int i = 0; i < (rank == 1 ? 40 : 4); ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
       scheduler.serve();
@@ -113,11 +113,12 @@ TEST(DynamicScheduler, GivesASlowRankFewerUnits) {
 TEST(DynamicScheduler, AStopOfOneRankEndsAll) {
   for (const int stopper : {0, 2}) {
     std::uint64_t told = 0;
-    const Chains taken = share(3, 300, told, [&](int rank, std::size_t, UnitScheduler& scheduler) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      scheduler.serve();
-      return rank == stopper;
-    });
+    const Chains taken =
+        share(3, 300, told, [&](int rank, std::size_t, PartitionScheduler& scheduler) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          scheduler.serve();
+          return rank == stopper;
+        });
 
     EXPECT_EQ(taken[static_cast<std::size_t>(stopper)].size(), 1U);
     EXPECT_LT(taken[0].size() + taken[1].size() + taken[2].size(), 300U);
@@ -128,8 +129,9 @@ TEST(DynamicScheduler, AnErrorOfTheTallyEndsRankZero) {
   EXPECT_THROW(run_ranks(2,
                          [](Communicator& world) {
                            DynamicScheduler scheduler(
-                               world, UnitQueue(singles(20), std::vector<std::uint64_t>(20, 1)),
-                               [](const UnitTally& tally) {
+                               world,
+                               PartitionQueue(singles(20), std::vector<std::uint64_t>(20, 1)),
+                               [](const PartitionTally& tally) {
                                  if (tally.bad_lines > 2) fail(ErrorKind::data, "too many");
                                });
                            while (scheduler.next({.bad_lines = world.rank() == 0 ? 0U : 3U}, false))

@@ -1,4 +1,4 @@
-#include "parallel/shard.hpp"
+#include "parallel/slice.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -14,7 +14,7 @@ std::int64_t product(const std::vector<std::int64_t>& sizes) {
   return result;
 }
 
-/// The common rectangle of two shards as rows: runs that are contiguous in both
+/// The common rectangle of two slices as rows: runs that are contiguous in both
 /// rectangles, in row-major order.
 struct CommonRows {
   std::vector<std::int64_t> counts;  // per outer dim
@@ -55,7 +55,7 @@ struct CommonRows {
   }
 };
 
-CommonRows common_rows(const Shard& source, const Shard& target) {
+CommonRows common_rows(const Slice& source, const Slice& target) {
   CommonRows rows;
   std::int64_t source_stride = 1;
   std::int64_t target_stride = 1;
@@ -83,19 +83,19 @@ CommonRows common_rows(const Shard& source, const Shard& target) {
   return rows;
 }
 
-void check(const std::vector<std::int64_t>& shape, const Shard& shard) {
-  TRIREME_ASSERT(shard.offset.size() == shape.size() && shard.extent.size() == shape.size());
+void check(const std::vector<std::int64_t>& shape, const Slice& slice) {
+  TRIREME_ASSERT(slice.offset.size() == shape.size() && slice.extent.size() == shape.size());
   for (std::size_t dim = 0; dim < shape.size(); ++dim) {
-    TRIREME_ASSERT(shard.offset[dim] >= 0 && shard.extent[dim] >= 0 &&
-                   shard.offset[dim] + shard.extent[dim] <= shape[dim]);
+    TRIREME_ASSERT(slice.offset[dim] >= 0 && slice.extent[dim] >= 0 &&
+                   slice.offset[dim] + slice.extent[dim] <= shape[dim]);
   }
-  TRIREME_ASSERT(0 <= shard.flat_begin && shard.flat_begin <= shard.flat_end &&
-                 shard.flat_end <= shard.rectangle_count());
+  TRIREME_ASSERT(0 <= slice.flat_begin && slice.flat_begin <= slice.flat_end &&
+                 slice.flat_end <= slice.rectangle_count());
 }
 
-void append(std::vector<ShardRun>& runs, const ShardRun& run) {
+void append(std::vector<SliceRun>& runs, const SliceRun& run) {
   if (!runs.empty()) {
-    ShardRun& last = runs.back();
+    SliceRun& last = runs.back();
     const bool follows = last.source_index + last.count == run.source_index &&
                          last.target_index + last.count == run.target_index;
     if (follows) {
@@ -109,8 +109,8 @@ void append(std::vector<ShardRun>& runs, const ShardRun& run) {
 /// Calls `use` for every row that both have elements of, in order, until it returns false. Rows
 /// that only one of them has elements of lie at the ends: at most a few are looked at in vain.
 template <class Use>
-void for_common_rows(const std::vector<std::int64_t>& shape, const Shard& source,
-                     const Shard& target, Use&& use) {
+void for_common_rows(const std::vector<std::int64_t>& shape, const Slice& source,
+                     const Slice& target, Use&& use) {
   check(shape, source);
   check(shape, target);
   const CommonRows rows = common_rows(source, target);
@@ -127,7 +127,7 @@ void for_common_rows(const std::vector<std::int64_t>& shape, const Shard& source
     const std::int64_t end =
         std::min({rows.length, source.flat_end - source_begin, target.flat_end - target_begin});
     if (begin >= end) continue;
-    const ShardRun run{source_begin + begin - source.flat_begin,
+    const SliceRun run{source_begin + begin - source.flat_begin,
                        target_begin + begin - target.flat_begin, end - begin};
     if (!use(run)) return;
   }
@@ -135,27 +135,27 @@ void for_common_rows(const std::vector<std::int64_t>& shape, const Shard& source
 
 }  // namespace
 
-Shard Shard::whole(const std::vector<std::int64_t>& shape) {
+Slice Slice::whole(const std::vector<std::int64_t>& shape) {
   return {std::vector<std::int64_t>(shape.size(), 0), shape, 0, product(shape)};
 }
 
-std::int64_t Shard::rectangle_count() const noexcept {
+std::int64_t Slice::rectangle_count() const noexcept {
   return product(extent);
 }
 
-bool meet(const std::vector<std::int64_t>& shape, const Shard& a, const Shard& b) {
+bool meet(const std::vector<std::int64_t>& shape, const Slice& a, const Slice& b) {
   bool found = false;
-  for_common_rows(shape, a, b, [&](const ShardRun&) {
+  for_common_rows(shape, a, b, [&](const SliceRun&) {
     found = true;
     return false;
   });
   return found;
 }
 
-std::vector<ShardRun> intersect(const std::vector<std::int64_t>& shape, const Shard& source,
-                                const Shard& target) {
-  std::vector<ShardRun> runs;
-  for_common_rows(shape, source, target, [&](const ShardRun& run) {
+std::vector<SliceRun> intersect(const std::vector<std::int64_t>& shape, const Slice& source,
+                                const Slice& target) {
+  std::vector<SliceRun> runs;
+  for_common_rows(shape, source, target, [&](const SliceRun& run) {
     append(runs, run);
     return true;
   });

@@ -8,36 +8,36 @@ namespace trireme {
 /// tensor, then a flat range of that rectangle's row-major elements. Tensor, expert and pipeline
 /// parallelism cut rectangles; ZeRO cuts flat ranges. Padding never enters: offsets and extents are
 /// those of the logical tensor.
-struct Shard {
+struct Slice {
   std::vector<std::int64_t> offset;  // per dim, of the rectangle
   std::vector<std::int64_t> extent;  // per dim
   std::int64_t flat_begin = 0;       // half-open range of the rectangle's elements
   std::int64_t flat_end = 0;
 
   /// The whole tensor.
-  static Shard whole(const std::vector<std::int64_t>& shape);
+  static Slice whole(const std::vector<std::int64_t>& shape);
 
   [[nodiscard]] std::int64_t rectangle_count() const noexcept;
 
   [[nodiscard]] std::int64_t count() const noexcept { return flat_end - flat_begin; }
 
-  bool operator==(const Shard&) const = default;
+  bool operator==(const Slice&) const = default;
 };
 
-/// One run of elements that source and target shards of a tensor of `shape`
+/// One run of elements that source and target slices of a tensor of `shape`
 /// share, contiguous in both.
-struct ShardRun {
+struct SliceRun {
   std::int64_t source_index = 0;  // element within the source's flat range
   std::int64_t target_index = 0;  // element within the target's flat range
   std::int64_t count = 0;
 };
 
 /// Whether they share an element. O(dims), however many runs they share.
-bool meet(const std::vector<std::int64_t>& shape, const Shard& a, const Shard& b);
+bool meet(const std::vector<std::int64_t>& shape, const Slice& a, const Slice& b);
 
 /// Every run that `target` needs and `source` has, ordered by target_index;
 /// empty when they do not meet.
-std::vector<ShardRun> intersect(const std::vector<std::int64_t>& shape, const Shard& source,
-                                const Shard& target);
+std::vector<SliceRun> intersect(const std::vector<std::int64_t>& shape, const Slice& source,
+                                const Slice& target);
 
 }  // namespace trireme

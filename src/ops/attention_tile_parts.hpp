@@ -11,14 +11,14 @@
 #include "ops/attention.hpp"
 #include "ops/fast.hpp"
 
-/// What the forward and the backward of blocked attention share: blocks of one head and one
+/// What the forward and the backward of tiled attention share: tiles of one head and one
 /// document in scratch memory, multiplied by oneDNN's small matmuls.
-namespace trireme::ops::blocks {
+namespace trireme::ops::tiles {
 
-using kernels::ScoreBlock;
+using kernels::ScoreTile;
 using Bits = std::uint16_t;
 
-inline constexpr std::int64_t kQueries = 64;  // of one block
+inline constexpr std::int64_t kQueries = 64;  // of one tile
 inline constexpr std::int64_t kKeys = 64;
 inline constexpr std::int64_t kMaxWidth = 256;
 
@@ -82,7 +82,7 @@ inline void transpose_bf16(const Bits* in, std::int64_t rows, std::int64_t width
                              rows / 2, width);
 }
 
-/// A block of queries in the layouts that the matmuls read as their second factor.
+/// A tile of queries in the layouts that the matmuls read as their second factor.
 struct QueryPack {
   explicit QueryPack(std::int64_t head_width)
       : width(head_width),
@@ -135,13 +135,13 @@ inline std::int64_t longest(const std::vector<Document>& documents) {
   return round_up(length, kKeys);
 }
 
-inline ScoreBlock block_at(const Document& document, std::int64_t query, std::int64_t key,
-                           const AttentionSetup& setup) {
+inline ScoreTile tile_at(const Document& document, std::int64_t query, std::int64_t key,
+                         const AttentionSetup& setup) {
   return {kKeys,       kQueries,     std::min(kKeys, document.length - key),
           query - key, setup.causal, static_cast<float>(setup.scale)};
 }
 
-/// Keys that a block of queries starting at `query` may see end here.
+/// Keys that a tile of queries starting at `query` may see end here.
 inline std::int64_t key_limit(const Document& document, std::int64_t query,
                               const AttentionSetup& setup) {
   return setup.causal ? std::min(document.length, query + kQueries) : document.length;
@@ -166,4 +166,4 @@ inline at::Tensor last_dim_contiguous(const at::Tensor& x) {
   return x.stride(3) == 1 ? x : x.contiguous();
 }
 
-}  // namespace trireme::ops::blocks
+}  // namespace trireme::ops::tiles

@@ -1,4 +1,4 @@
-#include "data_prep/pack/unit_scheduler.hpp"
+#include "data_prep/pack/partition_scheduler.hpp"
 
 #include <algorithm>
 #include <array>
@@ -16,8 +16,9 @@ constexpr std::size_t kLooksTimesPeers = 4096;
 
 std::uint64_t sum_of(const std::vector<std::size_t>& chain,
                      const std::vector<std::uint64_t>& bytes) {
-  return std::accumulate(chain.begin(), chain.end(), std::uint64_t{0},
-                         [&](std::uint64_t sum, std::size_t unit) { return sum + bytes[unit]; });
+  return std::accumulate(
+      chain.begin(), chain.end(), std::uint64_t{0},
+      [&](std::uint64_t sum, std::size_t partition) { return sum + bytes[partition]; });
 }
 
 void sort_largest_first(std::vector<std::vector<std::size_t>>& chains,
@@ -45,15 +46,15 @@ void rest_a_moment() {
 
 }  // namespace
 
-UnitQueue::UnitQueue(std::vector<std::vector<std::size_t>> chains,
-                     const std::vector<std::uint64_t>& bytes) {
+PartitionQueue::PartitionQueue(std::vector<std::vector<std::size_t>> chains,
+                               const std::vector<std::uint64_t>& bytes) {
   sort_largest_first(chains, bytes);
   for (const auto& chain : chains) {
     if (!chain.empty()) chains_.emplace_back(chain.begin(), chain.end());
   }
 }
 
-std::optional<std::size_t> UnitQueue::next(int rank) {
+std::optional<std::size_t> PartitionQueue::next(int rank) {
   if (stopped_) return std::nullopt;
   std::deque<std::size_t>& mine = of_rank_[rank];
   if (mine.empty()) {
@@ -61,9 +62,9 @@ std::optional<std::size_t> UnitQueue::next(int rank) {
     mine = std::move(chains_.front());
     chains_.pop_front();
   }
-  const std::size_t unit = mine.front();
+  const std::size_t partition = mine.front();
   mine.pop_front();
-  return unit;
+  return partition;
 }
 
 StaticScheduler::StaticScheduler(std::vector<std::vector<std::size_t>> chains,
@@ -72,7 +73,7 @@ StaticScheduler::StaticScheduler(std::vector<std::vector<std::size_t>> chains,
     : queue_(share_of(std::move(chains), bytes, rank, size), bytes),
       on_tally_(std::move(on_tally)) {}
 
-std::optional<std::size_t> StaticScheduler::next(const UnitTally& tally, bool stop) {
+std::optional<std::size_t> StaticScheduler::next(const PartitionTally& tally, bool stop) {
   on_tally_(tally);
   if (stop) queue_.stop();
   return queue_.next(0);
@@ -86,7 +87,7 @@ struct DynamicScheduler::Peer {
   WorkPtr answering;
 };
 
-DynamicScheduler::DynamicScheduler(Communicator& world, UnitQueue queue, OnTally on_tally)
+DynamicScheduler::DynamicScheduler(Communicator& world, PartitionQueue queue, OnTally on_tally)
     : world_(world), queue_(std::move(queue)), on_tally_(std::move(on_tally)) {
   if (world_.rank() != 0) return;
   for (int rank = 1; rank < world_.size(); ++rank) peers_.push_back(std::make_unique<Peer>());
@@ -95,11 +96,11 @@ DynamicScheduler::DynamicScheduler(Communicator& world, UnitQueue queue, OnTally
 
 DynamicScheduler::~DynamicScheduler() = default;
 
-std::optional<std::size_t> DynamicScheduler::next(const UnitTally& tally, bool stop) {
+std::optional<std::size_t> DynamicScheduler::next(const PartitionTally& tally, bool stop) {
   const Ask mine{stop ? 1U : 0U, tally};
   if (world_.rank() != 0) return ask(mine);
   take(mine);
-  serve();  // units may be shorter than the time between two calls of serve
+  serve();  // partitions may be shorter than the time between two calls of serve
   return queue_.next(0);
 }
 
@@ -108,7 +109,8 @@ std::optional<std::size_t> DynamicScheduler::ask(const Ask& mine) {
   std::uint64_t answer = 0;
   const std::array<Message, 1> sends{{{0, &sent, sizeof sent}}};
   const std::array<Message, 1> receives{{{0, &answer, sizeof answer}}};
-  const WorkPtr work = world_.exchange({.sends = sends, .receives = receives, .tag = "next unit"});
+  const WorkPtr work =
+      world_.exchange({.sends = sends, .receives = receives, .tag = "next partition"});
   while (!work->poll()) rest_a_moment();
   if (answer == kNothingLeft) return std::nullopt;
   return answer;
@@ -138,15 +140,15 @@ void DynamicScheduler::serve_peer(int rank, Peer& peer) {
   if (peer.answer == kNothingLeft) return;
   if (!peer.asking) {
     const std::array<Message, 1> receives{{{rank, &peer.ask, sizeof peer.ask}}};
-    peer.asking = world_.exchange({.receives = receives, .tag = "who wants a unit"});
+    peer.asking = world_.exchange({.receives = receives, .tag = "who wants a partition"});
   }
   if (!peer.asking->poll()) return;
   peer.asking.reset();
   take(peer.ask);
-  const auto unit = queue_.next(rank);
-  peer.answer = unit ? *unit : kNothingLeft;
+  const auto partition = queue_.next(rank);
+  peer.answer = partition ? *partition : kNothingLeft;
   const std::array<Message, 1> sends{{{rank, &peer.answer, sizeof peer.answer}}};
-  peer.answering = world_.exchange({.sends = sends, .tag = "a unit"});
+  peer.answering = world_.exchange({.sends = sends, .tag = "a partition"});
 }
 
 void DynamicScheduler::finish() {
