@@ -21,7 +21,6 @@ enum class ErrorKind {
 
 /// Exit code of a kind: internal 1, usage 2, data 3, resource 4, comm 5, numeric 6.
 int exit_code(ErrorKind kind) noexcept;
-std::string_view kind_name(ErrorKind kind) noexcept;
 
 inline constexpr int kExitDone = 0;
 inline constexpr int kExitStopped = 75;     // stopped on request after a committed save: resume me

@@ -17,8 +17,6 @@
 namespace trireme::log {
 namespace {
 
-constexpr std::array<std::string_view, 5> kLevelNames{"debug", "info", "warn", "error", "off"};
-
 spdlog::level::level_enum to_spdlog(Level level) {
   constexpr std::array kMap{spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
                             spdlog::level::err, spdlog::level::off};
@@ -80,13 +78,6 @@ void error(std::string_view message) {
 
 void flush() {
   logger()->flush();
-}
-
-Level parse_level(std::string_view name) {
-  for (std::size_t i = 0; i < kLevelNames.size(); ++i) {
-    if (kLevelNames[i] == name) return static_cast<Level>(i);
-  }
-  fail(ErrorKind::usage, "log level '{}', must be debug, info, warn, error or off", name);
 }
 
 }  // namespace trireme::log

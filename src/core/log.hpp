@@ -24,7 +24,4 @@ void warn(std::string_view message);
 void error(std::string_view message);
 void flush();
 
-/// "debug", "info", "warn", "error" or "off"; throws Error(usage) on anything else.
-Level parse_level(std::string_view name);
-
 }  // namespace trireme::log

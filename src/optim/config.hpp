@@ -51,15 +51,6 @@ struct OptimConfig {
     visit("clip_norm", self.clip_norm, "largest global gradient norm; 0: no clip");
   }
 
-  /// The value of an optimizer's key, of its type.
-  template <class T>
-  [[nodiscard]] T& key(std::string_view key_name) {
-    for (OptimizerKey& one : keys) {
-      if (one.name == key_name) return std::get<T>(one.value);
-    }
-    fail(ErrorKind::internal, "no optimizer has a key {}", key_name);
-  }
-
   /// The config struct of one optimizer, filled from the flat keys.
   template <class Own>
   [[nodiscard]] Own own() const {

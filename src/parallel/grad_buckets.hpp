@@ -33,8 +33,6 @@ class GradBuckets {
   void poll();
   void finish();
 
-  [[nodiscard]] std::size_t num_buckets() const { return buckets_.size(); }
-
   [[nodiscard]] const OverlapTimes& times() const { return times_; }
 
  private:

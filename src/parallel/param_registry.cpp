@@ -43,12 +43,12 @@ void ParamRegistry::allocate(const Mesh& mesh, ParamDTypes dtypes, at::Device de
     param.begin = end;
     end += param.count;
   }
-  flat_size_ = (end + kAlignment - 1) / kAlignment * kAlignment;
+  const std::int64_t flat_size = (end + kAlignment - 1) / kAlignment * kAlignment;
   const auto options = at::TensorOptions().dtype(dtypes.main).device(device);
-  main_ = at::zeros({flat_size_}, options);
-  grad_ = at::zeros({flat_size_}, options);
-  compute_ = dtypes.compute == dtypes.main ? main_
-                                           : at::zeros({flat_size_}, options.dtype(dtypes.compute));
+  main_ = at::zeros({flat_size}, options);
+  grad_ = at::zeros({flat_size}, options);
+  compute_ =
+      dtypes.compute == dtypes.main ? main_ : at::zeros({flat_size}, options.dtype(dtypes.compute));
 }
 
 void ParamRegistry::initialize(std::uint64_t seed) {

@@ -76,12 +76,10 @@ class ParamRegistry {
 
   [[nodiscard]] at::Tensor weight(WeightRef ref) const { return view(compute_, ref); }
 
-  /// A tensor like main(id) inside a flat buffer of flat_size() elements (optimizer state).
+  /// A tensor like main(id) inside a flat buffer laid out as flat_main() (optimizer state).
   [[nodiscard]] at::Tensor view_of(const at::Tensor& flat, ParamId id) const {
     return view(flat, {id});
   }
-
-  [[nodiscard]] std::int64_t flat_size() const { return flat_size_; }
 
   [[nodiscard]] std::int64_t flat_begin(ParamId id) const { return params_[id].begin; }
 
@@ -121,7 +119,6 @@ class ParamRegistry {
   [[nodiscard]] at::Tensor view(const at::Tensor& flat, WeightRef ref) const;
 
   std::vector<Param> params_;
-  std::int64_t flat_size_ = 0;
   ParamDTypes dtypes_;
   at::Tensor main_;
   at::Tensor compute_;

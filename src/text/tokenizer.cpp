@@ -151,10 +151,6 @@ std::uint32_t Tokenizer::vocab_size() const {
   return impl_->spec.vocab_size;
 }
 
-std::optional<std::uint32_t> Tokenizer::token_to_id(std::string_view token) const {
-  return impl_->id_of(std::string(token));
-}
-
 std::string_view Tokenizer::token_bytes(std::uint32_t id) const {
   return impl_->table.at(id);
 }

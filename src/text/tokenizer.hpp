@@ -53,9 +53,6 @@ class Tokenizer {
   /// Highest id + 1, added tokens counted.
   [[nodiscard]] std::uint32_t vocab_size() const;
 
-  /// `token` as tokenizer.json writes it ("Ġthe"); added tokens by content.
-  [[nodiscard]] std::optional<std::uint32_t> token_to_id(std::string_view token) const;
-
   /// The raw bytes that an id stands for; empty if no token has this id.
   /// Valid as long as a copy of the tokenizer.
   [[nodiscard]] std::string_view token_bytes(std::uint32_t id) const;

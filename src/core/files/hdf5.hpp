@@ -75,13 +75,6 @@ class Hdf5File {
 };
 
 template <class T>
-std::vector<T> read_vector(const Hdf5File& file, const std::string& name, DType dtype) {
-  std::vector<T> values(file.dataset(name).count());
-  file.read(name, dtype, std::as_writable_bytes(std::span(values)));
-  return values;
-}
-
-template <class T>
 void write_vector(Hdf5File& file, const std::string& name, DType dtype,
                   const std::vector<T>& values) {
   const std::uint64_t shape[] = {values.size()};

@@ -76,12 +76,4 @@ void WordCounter::clear() {
   cut_tokens_.clear();
 }
 
-std::vector<std::pair<std::string, std::uint64_t>> WordCounter::sorted() const {
-  std::vector<std::pair<std::string, std::uint64_t>> words;
-  pieces_.for_each(
-      [&](std::string_view piece, std::uint64_t count) { words.emplace_back(piece, count); });
-  std::sort(words.begin(), words.end());
-  return words;
-}
-
 }  // namespace trireme

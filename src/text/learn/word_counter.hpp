@@ -74,9 +74,6 @@ class WordCounter {
     return cut_tokens_;
   }
 
-  /// Pieces with their counts, sorted by bytes; a copy, for tests and small sets.
-  [[nodiscard]] std::vector<std::pair<std::string, std::uint64_t>> sorted() const;
-
   /// Distinct words, tokens that were cut out included.
   [[nodiscard]] std::size_t size() const noexcept { return pieces_.size() + cut_tokens_.size(); }
 

@@ -5,7 +5,7 @@
 
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/upkeep/verify.hpp"
-#include "core/files/hdf5.hpp"
+#include "support/hdf5_values.hpp"
 #include "unit/checkpoint/one_rank.hpp"
 #include "unit/checkpoint/support.hpp"
 

@@ -14,8 +14,6 @@ TEST(Error, KindsHaveTheDocumentedExitCodes) {
   EXPECT_EQ(exit_code(ErrorKind::resource), 4);
   EXPECT_EQ(exit_code(ErrorKind::comm), 5);
   EXPECT_EQ(exit_code(ErrorKind::numeric), 6);
-  EXPECT_EQ(kind_name(ErrorKind::numeric), "numeric");
-  EXPECT_EQ(kind_name(ErrorKind::usage), "usage");
 }
 
 TEST(Error, FailJoinsItsArguments) {

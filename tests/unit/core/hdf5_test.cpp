@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "core/files/file.hpp"
+#include "support/hdf5_values.hpp"
 #include "unit/core/scratch.hpp"
 
 namespace trireme {

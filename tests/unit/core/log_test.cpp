@@ -94,11 +94,5 @@ TEST_F(Log, InitAndMessagesMayComeFromAnyThread) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 200);
 }
 
-TEST_F(Log, ParsesLevels) {
-  EXPECT_EQ(log::parse_level("warn"), log::Level::warn);
-  EXPECT_EQ(log::parse_level("off"), log::Level::off);
-  EXPECT_EQ(error_of([] { log::parse_level("loud"); }).kind(), ErrorKind::usage);
-}
-
 }  // namespace
 }  // namespace trireme

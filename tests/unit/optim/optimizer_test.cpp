@@ -11,6 +11,7 @@
 #include "core/error.hpp"
 #include "optim/lion.hpp"
 #include "optim/sgd.hpp"
+#include "support/optim_keys.hpp"
 
 namespace trireme {
 namespace {
@@ -76,9 +77,9 @@ TEST(Sgd, FollowsTorchWithAndWithoutMomentum) {
     for (const bool nesterov : {false, true}) {
       if (nesterov && momentum == 0) continue;
       OptimConfig config = optimizer_defaults("sgd");
-      config.key<double>("weight_decay") = 0.3;
-      config.key<double>("momentum") = momentum;
-      config.key<bool>("nesterov") = nesterov;
+      optim_key<double>(config, "weight_decay") = 0.3;
+      optim_key<double>(config, "momentum") = momentum;
+      optim_key<bool>(config, "nesterov") = nesterov;
       SCOPED_TRACE(formatted("momentum {}, nesterov {}", momentum, nesterov));
 
       expect_follows(config, ScalarSgd{config.own<SgdConfig>()}, 1e-14);
@@ -103,7 +104,7 @@ struct ScalarLion {
 
 TEST(Lion, FollowsThePaper) {
   OptimConfig config = optimizer_defaults("lion");
-  config.key<double>("weight_decay") = 0.3;
+  optim_key<double>(config, "weight_decay") = 0.3;
   EXPECT_EQ(config.own<LionConfig>().beta2, 0.99) << "not the default of adamw";
 
   expect_follows(config, ScalarLion{config.own<LionConfig>()}, 1e-14);
@@ -166,7 +167,7 @@ TEST(Optimizer, SlotsOfOneAreNotTakenForThoseOfAnother) {
   std::set<std::string> names;
   for (const std::string& name : optimizer_names()) {
     OptimConfig config = optimizer_defaults(name);
-    if (name == "sgd") config.key<double>("momentum") = 0.9;
+    if (name == "sgd") optim_key<double>(config, "momentum") = 0.9;
     run_steps(config, at::kFloat, 1, [&](ParamRegistry&, Optimizer& optimizer) {
       for (const OptimizerSlot& slot : optimizer.slots())
         EXPECT_TRUE(names.insert(slot.name).second) << slot.name << " of " << name;
@@ -182,7 +183,7 @@ TEST(Optimizer, DefaultsPassTheirChecksAndWrongValuesAreNamed) {
   }
   const auto problem = [](const char* name, const char* key, auto value) {
     OptimConfig config = optimizer_defaults(name);
-    config.key<decltype(value)>(key) = value;
+    optim_key<decltype(value)>(config, key) = value;
     Problems problems;
     check(config, problems);
     return problems.empty() ? "" : problems.lines()[0];

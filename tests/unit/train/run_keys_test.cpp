@@ -6,6 +6,7 @@
 
 #include "checkpoint/format/model_values.hpp"
 #include "core/error.hpp"
+#include "support/optim_keys.hpp"
 #include "train/run/weights_start.hpp"
 #include "train/state/resume.hpp"
 
@@ -47,7 +48,7 @@ TEST(RunKeys, EveryOptimizerHasItsOwnDefaultsAndAResolvedFileLoadsBack) {
     RunConfig config;
     const auto keys = run_keys(config, {{"optim.name", name}});
     EXPECT_TRUE(keys->problems().empty()) << keys->problems().lines()[0];
-    EXPECT_EQ(config.optim.key<double>("beta2"), expected);
+    EXPECT_EQ(optim_key<double>(config.optim, "beta2"), expected);
     EXPECT_EQ(keys->origin("optim.beta2"), "default");
 
     RunConfig again;
@@ -56,11 +57,11 @@ TEST(RunKeys, EveryOptimizerHasItsOwnDefaultsAndAResolvedFileLoadsBack) {
     finish_run_keys(again, *file);
     EXPECT_TRUE(file->problems().empty()) << file->problems().lines()[0];
     EXPECT_EQ(file->to_toml(), keys->to_toml());
-    EXPECT_EQ(again.optim.key<double>("beta2"), expected);
+    EXPECT_EQ(optim_key<double>(again.optim, "beta2"), expected);
   }
   RunConfig config;
   run_keys(config, {{"optim.name", "lion"}, {"optim.beta2", "0.5"}});
-  EXPECT_EQ(config.optim.key<double>("beta2"), 0.5) << "given by hand";
+  EXPECT_EQ(optim_key<double>(config.optim, "beta2"), 0.5) << "given by hand";
 }
 
 TEST(RunKeys, AKeyThatTheOptimizerLacksIsRefusedOnlyWhenGiven) {

@@ -10,6 +10,7 @@
 #include "core/error.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/torch_bridge.hpp"
+#include "support/optim_keys.hpp"
 #include "train/config/check.hpp"
 #include "train/config/open_values.hpp"
 #include "train/health/memory_need.hpp"
@@ -208,7 +209,7 @@ TEST(MemoryNeed, CountsWhatTrainingHolds) {
   const auto with = [&](const char* optimizer, double momentum = 0) {
     RunConfig other = config;
     other.optim = optimizer_defaults(optimizer);
-    other.optim.key<double>("momentum") = momentum;
+    optim_key<double>(other.optim, "momentum") = momentum;
     return sum_of(memory_need(other, {at::kFloat, at::kFloat}));
   };
   EXPECT_EQ(fp32 - with("lion"), 4 * P) << "one slot instead of two";
@@ -221,18 +222,18 @@ TEST(MemoryNeed, WhatNeverFitsIsUsageAndWhatDoesNotFitNowAResource) {
   const std::unique_ptr<ConfigSet> keys = make_run_keys(config);
   const std::vector<MemoryPart> parts = memory_need(config, {at::kFloat, at::kFloat});
   const double sum = sum_of(parts);
-  const auto kind_with = [&](double total, double available) {
+  const auto code_with = [&](double total, double available) {
     try {
       check_memory(parts, 2, {total, available}, "this machine", *keys);
     } catch (const Error& error) {
-      return std::string(kind_name(error.kind()));
+      return exit_code(error.kind());
     }
-    return std::string("fits");
+    return 0;
   };
 
-  EXPECT_EQ(kind_with(2 * sum, 2 * sum), "fits");
-  EXPECT_EQ(kind_with(2 * sum, 2 * sum - 1), kind_name(ErrorKind::resource));
-  EXPECT_EQ(kind_with(2 * sum - 1, 2 * sum - 1), kind_name(ErrorKind::usage));
+  EXPECT_EQ(code_with(2 * sum, 2 * sum), 0);
+  EXPECT_EQ(code_with(2 * sum, 2 * sum - 1), exit_code(ErrorKind::resource));
+  EXPECT_EQ(code_with(2 * sum - 1, 2 * sum - 1), exit_code(ErrorKind::usage));
 }
 
 TEST(MemoryNeed, AbsurdSizesAreCountedAndTheirKeysNamed) {

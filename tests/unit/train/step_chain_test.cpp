@@ -10,6 +10,7 @@
 #include "core/files/file.hpp"
 #include "core/hash/xxh3.hpp"
 #include "core/log.hpp"
+#include "support/optim_keys.hpp"
 #include "train/health/spike.hpp"
 #include "train/run/run_keys.hpp"
 #include "train/state/continuation.hpp"
@@ -197,7 +198,7 @@ TEST_F(ContinuationTest, WhatChangesTheOrderOfSumsIsWithinRounding) {
 TEST_F(ContinuationTest, LaterPhasesAndAnotherConfigurationAreNamed) {
   EXPECT_NE(describe("another plan").find("later phases of data.path are others"),
             std::string::npos);
-  config_.optim.key<double>("beta1") = 0.5;
+  optim_key<double>(config_.optim, "beta1") = 0.5;
   expect({"under another configuration"});
 }
 

@@ -1,0 +1,18 @@
+#pragma once
+#include <string_view>
+#include <variant>
+
+#include "optim/config.hpp"
+
+namespace trireme {
+
+/// The value of an optimizer's key, of its type.
+template <class T>
+T& optim_key(OptimConfig& config, std::string_view name) {
+  for (OptimizerKey& one : config.keys) {
+    if (one.name == name) return std::get<T>(one.value);
+  }
+  fail(ErrorKind::internal, "no optimizer has a key {}", name);
+}
+
+}  // namespace trireme

@@ -1,0 +1,23 @@
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "text/learn/word_counter.hpp"
+
+namespace trireme {
+
+/// Pieces with their counts, by bytes.
+inline std::vector<std::pair<std::string, std::uint64_t>> sorted_words(const WordCounter& counter) {
+  std::vector<std::pair<std::string, std::uint64_t>> words;
+  counter.pieces().for_each([&](std::string_view piece, std::uint64_t count) {
+    words.emplace_back(piece, count);
+  });
+  std::sort(words.begin(), words.end());
+  return words;
+}
+
+}  // namespace trireme
