@@ -7,9 +7,14 @@
 namespace trireme {
 
 Measures::Id Measures::declare(Measure measure) {
-  for (const Measure& other : measures_) {
-    const bool taken = other.name == measure.name || other.least_rank == measure.name;
-    if (taken) fail(ErrorKind::internal, "measure {} is declared twice", measure.name);
+  const auto is_taken = [&](const std::string& name) {
+    return std::any_of(measures_.begin(), measures_.end(), [&](const Measure& other) {
+      return other.name == name || other.least_rank == name;
+    });
+  };
+  for (const std::string& name : {measure.name, measure.least_rank}) {
+    const bool twice = !name.empty() && (is_taken(name) || measure.name == measure.least_rank);
+    if (twice) fail(ErrorKind::internal, "measure {} is declared twice", name);
   }
   measures_.push_back(std::move(measure));
   values_.emplace_back();
@@ -39,7 +44,7 @@ std::vector<Metric> Measures::combine(std::span<const double> all, double steps)
   for (std::size_t i = 0; i < measures_.size(); ++i) {
     const Measure& measure = measures_[i];
     const auto value_of = [&](std::size_t rank) { return all[rank * packed_size() + 2 * i]; };
-    double value = 0;
+    double value = measure.combine == Combine::max ? value_of(0) : 0;
     double weight = 0;
     std::size_t least = 0;
     for (std::size_t rank = 0; rank < ranks; ++rank) {

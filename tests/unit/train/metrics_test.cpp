@@ -154,6 +154,10 @@ TEST(Measures, EachIsDeclaredOnce) {
   measures.declare({"peer_wait_s", Combine::mean, false, "slowest_rank"});
   EXPECT_EQ(error_of([&] { measures.declare({"save_s"}); }).kind(), ErrorKind::internal);
   EXPECT_EQ(error_of([&] { measures.declare({"slowest_rank"}); }).kind(), ErrorKind::internal);
+  for (const char* taken : {"save_s", "slowest_rank", "load_s"}) {
+    const Measure least{"load_s", Combine::mean, false, taken};
+    EXPECT_EQ(error_of([&] { measures.declare(least); }).kind(), ErrorKind::internal) << taken;
+  }
 }
 
 TEST(Measures, AreCombinedAsDeclaredAndStartAnewAfterAPack) {
@@ -184,6 +188,18 @@ TEST(Measures, AreCombinedAsDeclaredAndStartAnewAfterAPack) {
   EXPECT_EQ(metrics[3].name, "fastest");
   EXPECT_EQ(metrics[3].value, 2);
   EXPECT_EQ(metrics[4].value, 14);
+}
+
+TEST(Measures, AMaxMayBeNegative) {
+  Measures measures;
+  const auto most = measures.declare({"margin", Combine::max});
+  std::vector<double> all(2 * measures.packed_size());
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    measures.record(most, rank == 0 ? -3 : -2);
+    measures.pack(std::span(all).subspan(rank * measures.packed_size(), measures.packed_size()));
+  }
+
+  EXPECT_EQ(measures.combine(all, 1)[0].value, -2);
 }
 
 }  // namespace
