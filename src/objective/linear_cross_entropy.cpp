@@ -22,7 +22,6 @@ void check_inputs(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
         "linear_cross_entropy: x {}, weight {}, targets {}: must be [N, D], [V, D] of one dtype and [N] int64",
         x.sizes(), weight.sizes(), targets.sizes());
   }
-  if (!targets.device().is_cpu()) return;
   const auto bad = targets.ne(kIgnoredTarget) & (targets.lt(0) | targets.ge(weight.size(0)));
   if (bad.any().item<bool>()) {
     fail(ErrorKind::data, "target {}, must be in [0, {}) or {} (ignored)",

@@ -1,6 +1,7 @@
 #include "optim/clip.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <span>
 
@@ -26,14 +27,34 @@ double sum_of_squares(std::span<const T> values) {
   return sum;
 }
 
-double squares_of(const at::Tensor& grad) {
-  const auto count = static_cast<std::size_t>(grad.numel());
-  if (grad.is_cpu() && grad.scalar_type() == at::kFloat)
-    return sum_of_squares<float>({grad.const_data_ptr<float>(), count});
-  if (grad.is_cpu() && grad.scalar_type() == at::kDouble)
-    return sum_of_squares<double>({grad.const_data_ptr<double>(), count});
+template <class T>
+double host_squares(const at::Tensor& grad) {
+  return sum_of_squares<T>({grad.const_data_ptr<T>(), static_cast<std::size_t>(grad.numel())});
+}
+
+double plain_squares(const at::Tensor& grad) {
   const at::Tensor wide = grad.to(at::kDouble);
   return wide.mul(wide).sum().item<double>();
+}
+
+struct SquaresRow {
+  at::DeviceType device;
+  at::ScalarType dtype;
+  double (*sum)(const at::Tensor& grad);
+};
+
+/// None that fits: the plain one.
+constexpr std::array kSquares{
+    SquaresRow{at::kCPU, at::kFloat, host_squares<float>},
+    SquaresRow{at::kCPU, at::kDouble, host_squares<double>},
+};
+
+double squares_of(const at::Tensor& grad) {
+  const auto* const found =
+      std::find_if(kSquares.begin(), kSquares.end(), [&](const SquaresRow& row) {
+        return row.device == grad.device().type() && row.dtype == grad.scalar_type();
+      });
+  return found == kSquares.end() ? plain_squares(grad) : found->sum(grad);
 }
 
 }  // namespace
