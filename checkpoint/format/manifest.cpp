@@ -10,6 +10,7 @@
 #include "core/files/json.hpp"
 #include "core/hash/crc32c.hpp"
 #include "core/hash/xxh3.hpp"
+#include "core/join.hpp"
 
 namespace trireme {
 namespace {
@@ -50,13 +51,9 @@ Json tensor_json(const std::string& name, const SavedTensor& tensor) {
 /// One entry a line: a manifest can be read and compared with plain tools.
 template <class Items, class ToJson>
 void append_list(std::string& text, const char* key, const Items& items, const ToJson& to_json) {
-  text += formatted("\"{}\": [", key);
-  const char* separator = "\n";
-  for (const auto& item : items) {
-    text += separator + to_json(item).dump();
-    separator = ",\n";
-  }
-  text += "],\n";
+  const std::string lines =
+      joined(items, ",", [&](const auto& item) { return formatted("\n{}", to_json(item).dump()); });
+  text += formatted("\"{}\": [{}],\n", key, lines);
 }
 
 /// All but the self hash and the closing brace.

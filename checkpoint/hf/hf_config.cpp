@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/error.hpp"
+#include "core/join.hpp"
 
 namespace trireme {
 namespace {
@@ -115,11 +116,12 @@ std::string hf_activation(const std::string& name) {
 std::string read_activation(const Json& config, HfReader& reader) {
   const auto found = config.find("hidden_act");
   if (found == config.end()) return ModelConfig{}.activation;
-  std::string known;
   for (const ActivationName& one : activation_names()) {
     if (*found == one.hf_name) return one.name;
-    known += formatted("{}\"{}\"", known.empty() ? "" : ", ", one.hf_name);
   }
+  const std::string known = joined(activation_names(), ", ", [](const ActivationName& one) {
+    return formatted("\"{}\"", one.hf_name);
+  });
   reader.problem("hidden_act",
                  formatted(" = {} is not supported, must be one of {}", found->dump(), known));
   return "";

@@ -9,6 +9,7 @@
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/hash/xxh3.hpp"
+#include "core/join.hpp"
 
 namespace trireme {
 namespace {
@@ -17,9 +18,7 @@ constexpr std::uint64_t kMaxManifestBytes = std::uint64_t{256} << 20;
 constexpr std::uint64_t kMaxCarriedBytes = std::uint64_t{1} << 30;
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
-  std::string text = "[";
-  for (const std::int64_t size : shape) text += cat(text.size() > 1 ? ", " : "", size);
-  return text + "]";
+  return formatted("[{}]", joined(shape, ", "));
 }
 
 /// Which of the checkpoint's tensors (by rank in name order) this rank wants; and what is wrong

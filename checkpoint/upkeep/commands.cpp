@@ -17,6 +17,7 @@
 #include "comm/share.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
+#include "core/join.hpp"
 #include "core/log.hpp"
 #include "core/number.hpp"
 
@@ -44,9 +45,7 @@ double total_bytes(const CheckpointManifest& manifest) {
 }
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
-  std::string text;
-  for (const std::int64_t size : shape) text += cat(text.empty() ? "" : "x", size);
-  return text.empty() ? "scalar" : text;
+  return shape.empty() ? "scalar" : joined(shape, "x");
 }
 
 /// Nothing there but what an import leaves that was killed before its checkpoint was whole.
@@ -116,7 +115,7 @@ std::string checkpoint_verify(const fs::path& place, Communicator& world) {
   const std::vector<Damage> damage = find_damage(opened, world);
   return text_of_first_rank(world, [&] {
     std::string good;
-    std::string bad;
+    std::vector<std::string> bad;
     std::size_t next = 0;  // of those that opened
     for (std::size_t i = 0; i < folders.size(); ++i) {
       std::string problem = problems[i];
@@ -133,9 +132,9 @@ std::string checkpoint_verify(const fs::path& place, Communicator& world) {
       }
       std::error_code code;
       if (!fs::exists(folders[i], code)) continue;  // a run that goes on has pruned it
-      bad += cat(bad.empty() ? "" : "\n", problem);
+      bad.push_back(problem);
     }
-    if (!bad.empty()) throw Error(ErrorKind::data, bad);
+    if (!bad.empty()) throw Error(ErrorKind::data, joined(bad, "\n"));
     return good;
   });
 }

@@ -8,6 +8,7 @@
 #include "checkpoint/load/logical_reader.hpp"
 #include "checkpoint/upkeep/verify.hpp"
 #include "core/error.hpp"
+#include "core/join.hpp"
 #include "core/number.hpp"
 
 namespace trireme {
@@ -63,11 +64,7 @@ class ElementDifferences {
 };
 
 std::string shape_text(const SavedTensor& tensor) {
-  std::string text(dtype_name(tensor.dtype));
-  text += " [";
-  for (std::size_t dim = 0; dim < tensor.shape.size(); ++dim)
-    text += cat(dim == 0 ? "" : ", ", tensor.shape[dim]);
-  return text + "]";
+  return formatted("{} [{}]", dtype_name(tensor.dtype), joined(tensor.shape, ", "));
 }
 
 std::string tensor_difference(const Checkpoint& a, const SavedTensor& in_a, const Checkpoint& b,

@@ -10,6 +10,7 @@
 #include "comm/share.hpp"
 #include "core/error.hpp"
 #include "core/files/json.hpp"
+#include "core/join.hpp"
 
 namespace trireme {
 namespace {
@@ -164,20 +165,17 @@ ReshardLayout parse_layout(const std::string& text, const std::string& where,
 }
 
 std::string layout_text(const CheckpointManifest& manifest) {
-  std::string text = formatted("{{\"ranks\": {},\n\"tensors\": {{", manifest.shards.size());
-  const char* separator = "\n";
-  for (const auto& [name, tensor] : manifest.tensors) {
+  const std::string tensors = joined(manifest.tensors, ",", [](const auto& named) {
     Json slices = Json::array();
-    for (const SavedSlice& slice : tensor.slices) {
+    for (const SavedSlice& slice : named.second.slices) {
       slices.push_back({{"rank", slice.shard},
                         {"offset", slice.part.offset},
                         {"extent", slice.part.extent},
                         {"flat", {slice.part.flat_begin, slice.part.flat_end}}});
     }
-    text += formatted("{}{}: {}", separator, Json(name).dump(), slices.dump());
-    separator = ",\n";
-  }
-  return text + "}}\n";
+    return formatted("\n{}: {}", Json(named.first).dump(), slices.dump());
+  });
+  return formatted("{{\"ranks\": {},\n\"tensors\": {{{}}}}}\n", manifest.shards.size(), tensors);
 }
 
 std::filesystem::path reshard_checkpoint(const Checkpoint& from, const ReshardLayout& layout,

@@ -12,6 +12,7 @@
 #include "comm/share.hpp"
 #include "core/error.hpp"
 #include "core/hash/sha256.hpp"
+#include "core/join.hpp"
 #include "core/log.hpp"
 
 namespace trireme {
@@ -112,9 +113,7 @@ void add_elements(const Checkpoint& checkpoint, const SavedTensor& tensor, Sha25
 }  // namespace
 
 std::string damage_text(const Damage& damage) {
-  std::string text;
-  for (const std::string& line : damage) text += (text.empty() ? "" : "\n  ") + line;
-  return text;
+  return joined(damage, "\n  ");
 }
 
 std::vector<Damage> find_damage(std::span<const Checkpoint> checkpoints, Communicator& world) {

@@ -6,6 +6,7 @@
 
 #include "core/error.hpp"
 #include "core/hash/xxh3.hpp"
+#include "core/join.hpp"
 #include "core/log.hpp"
 #include "data/shards/schema.hpp"
 #include "data_prep/documents/chat_documents.hpp"
@@ -106,17 +107,17 @@ std::unique_ptr<DocumentMaker> make_document_maker(const Tokenizer& tokenizer,
 void warn_of_unknown_markers(const DocumentConfig& config, const Tokenizer& tokenizer) {
   if (config.kind == schema::kKindPretrain) return;
   const std::vector<AddedToken>& added = tokenizer.added_tokens();
-  std::string unknown;
+  std::vector<std::string_view> unknown;
   for (const std::string_view marker : chat_template(config.chat.format).markers) {
     const bool known = std::any_of(added.begin(), added.end(), [&](const AddedToken& token) {
       return token.content == marker;
     });
-    if (!known) unknown.append(unknown.empty() ? "" : " ").append(marker);
+    if (!known) unknown.push_back(marker);
   }
   if (unknown.empty()) return;
   log::warn(formatted(
       "--template {} writes {}, which the tokenizer does not know as tokens: they become plain characters. Is it the template of this tokenizer?",
-      config.chat.format, unknown));
+      config.chat.format, joined(unknown, " ")));
 }
 
 }  // namespace trireme

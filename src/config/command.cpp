@@ -1,5 +1,6 @@
 #include "config/command_line.hpp"
 #include "config/value.hpp"
+#include "core/join.hpp"
 
 /// Command: what a program declares.
 namespace trireme {
@@ -7,9 +8,9 @@ namespace {
 
 /// "FILE", or the values: "auto|cpu|cuda".
 std::string placeholder_of(const FieldTraits& traits) {
-  std::string text = traits.placeholder;
-  for (const std::string& value : traits.values) text += (text.empty() ? "" : "|") + value;
-  return text;
+  std::vector<std::string> words = traits.values;
+  if (!traits.placeholder.empty()) words.insert(words.begin(), traits.placeholder);
+  return joined(words, "|");
 }
 
 std::string target_text(const OptionTarget& target) {

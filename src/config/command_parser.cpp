@@ -5,6 +5,7 @@
 
 #include "config/value.hpp"
 #include "core/edit_distance.hpp"
+#include "core/join.hpp"
 
 namespace trireme {
 namespace {
@@ -123,9 +124,7 @@ class Parser {
       for (const AliasSpec& alias : command_.aliases) {
         if (alias.key == key) bound.names.push_back(alias.option);
       }
-      std::string names;
-      for (const std::string& name : bound.names) names += (names.empty() ? "" : ",") + name;
-      bound.option = add(names, false);
+      bound.option = add(joined(bound.names, ","), false);
       keys_.push_back(bound);
     }
   }

@@ -1,14 +1,9 @@
 #include "config/completion.hpp"
+#include "core/join.hpp"
 
 /// Bash 4.4 or later. Bash cuts words at "=": `--key=va` arrives as three words.
 namespace trireme {
 namespace {
-
-std::string joined(const std::vector<std::string>& words, const char* separator) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : separator) + word;
-  return text;
-}
 
 /// "words='a b' files=1": what the place takes, as assignments.
 std::string assignments(const CompletedValue& value) {
@@ -20,14 +15,15 @@ std::string assignments(const CompletedValue& value) {
 
 /// The branch of one command: its options, and what follows each of those that take a value.
 std::string branch(const CompletedCommand& command) {
-  std::string names;
   std::string cases;
   for (const CompletedOption& option : command.options) {
-    names.append(names.empty() ? "" : " ").append(joined(option.names, " "));
     if (option.takes_value)
       cases += formatted("        {}) value=1{} ;;\n", joined(option.names, "|"),
                          assignments(option.value));
   }
+  const std::string names = joined(command.options, " ", [](const CompletedOption& option) {
+    return joined(option.names, " ");
+  });
   const std::string arguments = assignments(command.arguments);
   return formatted("    '{}')\n      options='{}'\n      case $option in\n{}{}      esac ;;\n",
                    command.name, names, cases,

@@ -1,4 +1,5 @@
 #include "config/completion.hpp"
+#include "core/join.hpp"
 
 /// Fish 3.0 or later. Options are declared one by one, each under the condition
 /// that its command was typed.
@@ -6,7 +7,7 @@ namespace trireme {
 namespace {
 
 /// In single quotes.
-std::string quoted(const std::string& text) {
+std::string single_quoted(const std::string& text) {
   std::string result = "'";
   for (const char c : text) {
     if (c == '\'' || c == '\\') result += '\\';
@@ -17,9 +18,9 @@ std::string quoted(const std::string& text) {
 
 /// What may follow, as arguments of `complete`.
 std::string offers(const CompletedValue& value) {
-  std::string words;
-  for (const std::string& word : value.words) words += (words.empty() ? "" : " ") + word;
-  return cat(value.files ? " -F" : "", words.empty() ? "" : formatted(" -a {}", quoted(words)));
+  return cat(
+      value.files ? " -F" : "",
+      value.words.empty() ? "" : formatted(" -a {}", single_quoted(joined(value.words, " "))));
 }
 
 std::string option_line(const std::string& start, const CompletedOption& option) {
@@ -28,7 +29,7 @@ std::string option_line(const std::string& start, const CompletedOption& option)
     text += name.starts_with("--") ? formatted(" -l {}", name.substr(2))
                                    : formatted(" -s {}", name.substr(1));
   if (option.takes_value) text += cat(option.value.files ? " -r" : " -x", offers(option.value));
-  return formatted("{} -d {}\n", text, quoted(option.help));
+  return formatted("{} -d {}\n", text, single_quoted(option.help));
 }
 
 /// NAME_at WORDS...: exactly these were typed; NAME_in WORDS...: they, and maybe more. `help`
@@ -63,7 +64,8 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 std::string fish_completion(const std::string& program, const std::string& function,
                             const std::vector<CompletedCommand>& commands) {
   const std::string start = formatted("complete -c {} -n ", program);
-  const std::string first = formatted("{}{} -a ", start, quoted(formatted("_{}_at", function)));
+  const std::string first =
+      formatted("{}{} -a ", start, single_quoted(formatted("_{}_at", function)));
   std::string text =
       formatted("# fish completion for {}, written by `{} completion fish`{}", program, program,
                 replaced(replaced(kConditions, "NAME", "_" + function), "PROGRAM", program));
@@ -72,13 +74,16 @@ std::string fish_completion(const std::string& program, const std::string& funct
     text += formatted("{}{}\n", first, group);
   for (const CompletedCommand& command : commands) {
     const std::size_t space = command.name.find(' ');
-    text += space == std::string::npos
-                ? cat(first, command.name)
-                : formatted("{}{} -a {}", start,
-                            quoted(formatted("_{}_at {}", function, command.name.substr(0, space))),
-                            command.name.substr(space + 1));
-    text += formatted(" -d {}\n", quoted(command.help));
-    const std::string here = cat(start, quoted(formatted("_{}_in {}", function, command.name)));
+    text +=
+        space == std::string::npos
+            ? cat(first, command.name)
+            : formatted(
+                  "{}{} -a {}", start,
+                  single_quoted(formatted("_{}_at {}", function, command.name.substr(0, space))),
+                  command.name.substr(space + 1));
+    text += formatted(" -d {}\n", single_quoted(command.help));
+    const std::string here =
+        cat(start, single_quoted(formatted("_{}_in {}", function, command.name)));
     const std::string arguments = offers(command.arguments);
     if (!arguments.empty()) text += formatted("{}{}\n", here, arguments);
     for (const CompletedOption& option : command.options) text += option_line(here, option);

@@ -1,4 +1,5 @@
 #include "config/completion.hpp"
+#include "core/join.hpp"
 
 namespace trireme {
 namespace {
@@ -37,13 +38,11 @@ std::string branch(const CompletedCommand& command) {
   std::string options;
   std::string cases;
   for (const CompletedOption& option : command.options) {
-    std::string names;
-    for (const std::string& name : option.names) {
+    for (const std::string& name : option.names)
       options += formatted("        {}\n", described(name, option.help));
-      names += (names.empty() ? "" : "|") + name;
-    }
     if (option.takes_value)
-      cases += formatted("        {}) value=1{} ;;\n", names, assignments(option.value));
+      cases += formatted("        {}) value=1{} ;;\n", joined(option.names, "|"),
+                         assignments(option.value));
   }
   return formatted(
       "    {})\n      options=(\n{}      )\n      case $option in\n{}        *){} ;;\n      esac ;;\n",
@@ -101,14 +100,14 @@ std::string zsh_completion(const std::string& program, const std::string& functi
   }
   for (const std::string& group : completed_groups(commands)) {
     std::string members;
-    std::string names;
+    std::vector<std::string> names;
     for (const CompletedCommand& command : commands) {
       if (!command.name.starts_with(group + ' ')) continue;
       const std::string name = command.name.substr(group.size() + 1);
       members += formatted("        {}\n", described(name, command.help));
-      names += (names.empty() ? "" : ", ") + name;
+      names.push_back(name);
     }
-    first += formatted("      {}\n", described(group, names));
+    first += formatted("      {}\n", described(group, joined(names, ", ")));
     levels += formatted(
         "    {})\n      if (($#line == 1)); then commands_here=(\n{}      ); else command=\"{} ${{line[2]}}\"; fi ;;\n",
         group, members, group);

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "core/error.hpp"
+#include "core/join.hpp"
 #include "core/number.hpp"
 
 namespace trireme {
@@ -106,9 +107,7 @@ std::string plain(const std::string& value) {
 }
 
 std::string plain(const std::vector<std::string>& values) {
-  std::string text;
-  for (const std::string& value : values) text += (text.empty() ? "" : " ") + value;
-  return text;
+  return joined(values, " ");
 }
 
 std::string literal(double value) {
@@ -121,9 +120,7 @@ std::string literal(const std::string& value) {
 }
 
 std::string literal(const std::vector<std::string>& values) {
-  std::string text;
-  for (const std::string& value : values) text += (text.empty() ? "" : ", ") + quoted(value);
-  return formatted("[{}]", text);
+  return formatted("[{}]", joined(values, ", ", [](const auto& value) { return quoted(value); }));
 }
 
 std::string literal(bool value) {

@@ -3,15 +3,10 @@
 #include <algorithm>
 
 #include "core/edit_distance.hpp"
+#include "core/join.hpp"
 
 namespace trireme {
 namespace {
-
-std::string joined(std::span<const std::string> words, const char* separator) {
-  std::string list;
-  for (const std::string& word : words) list += (list.empty() ? "" : separator) + word;
-  return list;
-}
 
 /// "pretrain, sft or dpo" for an option of a few values, else "one of adamw, muon".
 std::string choice(const std::string& key, std::span<const std::string> allowed) {

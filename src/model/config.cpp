@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "core/error.hpp"
+#include "core/join.hpp"
 #include "core/problems.hpp"
 #include "ops/activations.hpp"
 
@@ -148,20 +149,18 @@ void fill(ModelConfig& config, const Preset* preset) {
 /// Neither a preset nor the sizes that it would give.
 void check_has_shape(const ModelConfig& config) {
   if (!config.preset.empty()) return;
-  std::string lacking;
+  std::vector<std::string> lacking;
   const auto size = [&](const char* key, std::int64_t value) {
-    if (value == 0) lacking += formatted("{}model.{}", lacking.empty() ? "" : ", ", key);
+    if (value == 0) lacking.push_back(formatted("model.{}", key));
   };
   size("hidden_size", config.hidden_size);
   size("num_layers", config.num_layers);
   size("num_heads", config.num_heads);
   if (lacking.empty()) return;
-  std::string names;
-  for (const Preset& preset : kPresets) names += cat(names.empty() ? "" : ", ", preset.name);
   fail(
       ErrorKind::usage,
       "the model has no shape: give --model.preset ({}), or a checkpoint to start from (--resume, --init), or {}",
-      names, lacking);
+      joined(model_preset_names(), ", "), joined(lacking, ", "));
 }
 
 }  // namespace

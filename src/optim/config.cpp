@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/join.hpp"
 #include "core/number.hpp"
 #include "optim/key_checks.hpp"
 #include "optim/registry.hpp"
@@ -49,10 +50,9 @@ std::string key_help(const OptimizerKey& key) {
       }
     }
   }
-  std::string help;
-  for (const KeyMeaning& meaning : meanings)
-    help += formatted("{}{}: {}", help.empty() ? "" : "; ", meaning.optimizers, meaning.text);
-  return help;
+  return joined(meanings, "; ", [](const KeyMeaning& meaning) {
+    return formatted("{}: {}", meaning.optimizers, meaning.text);
+  });
 }
 
 std::vector<OptimizerKey> all_keys() {

@@ -3,6 +3,7 @@
 
 #include "comm/nccl/nccl_backend.hpp"
 #include "core/error.hpp"
+#include "core/join.hpp"
 
 namespace trireme {
 
@@ -20,23 +21,21 @@ GpuReport compare_gpus(const std::vector<GpuUse>& ranks) {
     node.users[ranks[r].used].push_back(r);
     node.visible.insert(ranks[r].visible.begin(), ranks[r].visible.end());
   }
-  GpuReport report;
+  std::vector<std::string> shared;
+  std::vector<std::string> idle;
   for (const auto& [number, node] : nodes) {
     for (const auto& [bus_id, users] : node.users) {
       if (users.size() < 2) continue;
-      std::string who;
-      for (const std::size_t r : users) who += cat(who.empty() ? "" : ", ", r);
-      report.shared +=
-          formatted("{}ranks {} share GPU {} of node {} ({})", report.shared.empty() ? "" : "; ",
-                    who, bus_id, number, node.hostname);
+      shared.push_back(formatted("ranks {} share GPU {} of node {} ({})", joined(users, ", "),
+                                 bus_id, number, node.hostname));
     }
     for (const auto& bus_id : node.visible) {
       if (node.users.count(bus_id) > 0) continue;
-      report.idle += formatted("{}GPU {} of node {} ({}) is visible but no rank uses it",
-                               report.idle.empty() ? "" : "; ", bus_id, number, node.hostname);
+      idle.push_back(formatted("GPU {} of node {} ({}) is visible but no rank uses it", bus_id,
+                               number, node.hostname));
     }
   }
-  return report;
+  return {joined(shared, "; "), joined(idle, "; ")};
 }
 
 }  // namespace trireme

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "core/error.hpp"
+#include "core/join.hpp"
 #include "text/chat/chatml.hpp"
 #include "text/chat/header_templates.hpp"
 
@@ -68,12 +69,7 @@ std::optional<Role> role_from_name(std::string_view name) noexcept {
 }
 
 std::string chat_template_names() {
-  std::string names;
-  for (const ChatTemplate& each : templates()) {
-    if (!names.empty()) names += ", ";
-    names += each.name;
-  }
-  return names;
+  return joined(templates(), ", ", [](const ChatTemplate& each) { return each.name; });
 }
 
 const ChatTemplate& chat_template(std::string_view name) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/join.hpp"
 #include "core/number.hpp"
 #include "optim/optimizer.hpp"
 #include "optim/schedule.hpp"
@@ -25,9 +26,7 @@ void settle_optimizer_keys(const OptimConfig& optim, ConfigSet& keys) {
   OptimConfig chosen = optimizer_defaults(optim.name);
   const std::vector<OptimizerKey> own = keys_of_optimizer(optim.name);
   if (own.empty()) return;  // no known optimizer: its check says so
-  std::string own_names;
-  for (const OptimizerKey& key : own)
-    own_names += formatted("{}{}", own_names.empty() ? "" : ", ", key.name);
+  const std::string own_names = joined(own, ", ", [](const OptimizerKey& key) { return key.name; });
   for (const OptimizerKey& key : chosen.keys) {
     const std::string name = formatted("{}.{}", kOptimSection, key.name);
     const bool lacks = !has_key(own, key.name);

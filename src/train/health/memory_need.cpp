@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "core/join.hpp"
 #include "core/number.hpp"
 #include "optim/optimizer.hpp"
 
@@ -49,15 +50,15 @@ void check_memory(const std::vector<MemoryPart>& parts, int ranks, const Machine
   for (const MemoryPart& part : parts) sum += part.bytes;
   const double all = sum * ranks;
   if (all <= memory.available) return;
-  std::string list;
-  for (const MemoryPart& part : parts)
-    list += formatted("{}{} {}", list.empty() ? "" : ", ", part.what, format_bytes(part.bytes));
+  const std::string list = joined(parts, ", ", [](const MemoryPart& part) {
+    return formatted("{} {}", part.what, format_bytes(part.bytes));
+  });
   const MemoryPart& largest =
       *std::max_element(parts.begin(), parts.end(),
                         [](const MemoryPart& a, const MemoryPart& b) { return a.bytes < b.bytes; });
-  std::string causes;
-  for (const std::string& key : largest.keys)
-    causes += formatted("{}{} = {}", causes.empty() ? "" : ", ", key, keys.value(key));
+  const std::string causes = joined(largest.keys, ", ", [&](const std::string& key) {
+    return formatted("{} = {}", key, keys.value(key));
+  });
   const bool never = all > memory.total;
   fail(never ? ErrorKind::usage : ErrorKind::resource,
        "a rank needs at least {} ({}); {}{}{}. Most of it follows from {}", format_bytes(sum), list,

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "core/error.hpp"
+#include "core/join.hpp"
 #include "optim/schedule.hpp"
 #include "train/state/resume.hpp"
 
@@ -50,8 +51,10 @@ std::string plan_changes(const Continuation& c) {
   return "later phases of data.path are others";
 }
 
-std::string joined(const std::string& one, const std::string& other) {
-  return one.empty() || other.empty() ? one + other : one + "; " + other;
+/// Those that say something.
+std::string said(std::vector<std::string> texts) {
+  std::erase(texts, "");
+  return joined(texts, "; ");
 }
 
 }  // namespace
@@ -59,25 +62,26 @@ std::string joined(const std::string& one, const std::string& other) {
 std::string describe_continuation(const Continuation& continuation) {
   const std::optional<std::string> machine =
       fingerprint_changes(continuation.values, continuation.fingerprint);
-  std::string rounding = machine.value_or("");
+  std::vector<std::string> rounding;
+  if (machine && !machine->empty()) rounding.push_back(*machine);
   bool is_another = false;
   for (const ChangedKey& change : changed_keys(continuation.values, continuation.keys)) {
     if (!may_differ(change.key)) is_another = true;
     if (!change.key.starts_with("parallel.")) continue;  // buckets cut the sums over ranks
-    rounding += formatted("{}{} {} (was {})", rounding.empty() ? "" : ", ", change.key, change.now,
-                          change.was);
+    rounding.push_back(formatted("{} {} (was {})", change.key, change.now, change.was));
   }
   if (is_another) return "the state goes on under another configuration";
-  const std::string later = joined(rate_changes(continuation), plan_changes(continuation));
+  const std::string later = said({rate_changes(continuation), plan_changes(continuation)});
   if (!machine) {
-    return joined(
-        "the checkpoint does not tell what it was computed with: the state is exact, losses go on "
-        "within rounding",
-        later);
+    return said(
+        {"the checkpoint does not tell what it was computed with: the state is exact, losses go on "
+         "within rounding",
+         later});
   }
   if (!rounding.empty())
-    return joined(
-        formatted("the state is exact, losses go on within rounding: changed {}", rounding), later);
+    return said({formatted("the state is exact, losses go on within rounding: changed {}",
+                           joined(rounding, ", ")),
+                 later});
   if (!later.empty()) return formatted("the state is exact; {}", later);
   return "exact: losses and weights go on bit for bit as without the interruption";
 }

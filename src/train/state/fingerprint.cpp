@@ -20,6 +20,7 @@
 #include "comm/scalars.hpp"
 #include "core/error.hpp"
 #include "core/hash/xxh3.hpp"
+#include "core/join.hpp"
 #include "core/log.hpp"
 
 namespace trireme {
@@ -65,11 +66,11 @@ std::string device_name(at::Device device) {
 
 /// Names the ranks whose entry of `all` is not rank 0's; "" if all agree.
 std::string others(const std::vector<std::uint64_t>& all) {
-  std::string ranks;
+  std::vector<std::size_t> ranks;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank] != all[0]) ranks += cat(ranks.empty() ? "" : ", ", rank);
+    if (all[rank] != all[0]) ranks.push_back(rank);
   }
-  return ranks;
+  return joined(ranks, ", ");
 }
 
 std::string differing_ranks(Communicator& world, std::string_view text) {
@@ -126,16 +127,15 @@ void put_fingerprint(std::map<std::string, std::string>& values, const Fingerpri
 
 std::optional<std::string> fingerprint_changes(const std::map<std::string, std::string>& values,
                                                const Fingerprint& now) {
-  std::string changes;
+  std::vector<std::string> changes;
   for (const auto& [key, value] : now) {
     const auto saved = values.find("fingerprint." + key);
     if (saved == values.end()) return std::nullopt;
     if (saved->second == value) continue;
     const bool hash = key == "binary" || key == "libraries";
-    changes += cat(changes.empty() ? "" : ", ", key);
-    if (!hash) changes += formatted(" {} (was {})", value, saved->second);
+    changes.push_back(hash ? key : formatted("{} {} (was {})", key, value, saved->second));
   }
-  return changes;
+  return joined(changes, ", ");
 }
 
 }  // namespace trireme

@@ -6,6 +6,7 @@
 
 #include "core/error.hpp"
 #include "core/hash/xxh3.hpp"
+#include "core/join.hpp"
 #include "core/number.hpp"
 
 namespace trireme {
@@ -75,12 +76,9 @@ std::vector<ChangedKey> changed_keys(const std::map<std::string, std::string>& v
 
 std::string changes_text(const std::vector<ChangedKey>& changes) {
   const auto shown = [](const std::string& value) { return value.empty() ? "''" : value; };
-  std::string text;
-  for (const ChangedKey& change : changes) {
-    text += formatted("{}{} {} -> {}", text.empty() ? "" : ", ", change.key, shown(change.was),
-                      shown(change.now));
-  }
-  return text;
+  return joined(changes, ", ", [&](const ChangedKey& change) {
+    return formatted("{} {} -> {}", change.key, shown(change.was), shown(change.now));
+  });
 }
 
 void put_config(std::map<std::string, std::string>& values, const ConfigSet& config) {
