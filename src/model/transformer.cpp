@@ -103,12 +103,6 @@ at::Tensor Transformer::hidden(const Microbatch& batch) const {
   return final_norm(x);
 }
 
-at::Tensor Transformer::logits(const Microbatch& batch) {
-  const at::NoGradGuard no_grad;
-  const at::Tensor result = at::linear(hidden(batch), registry_.weight(head_weight()));
-  return result.scalar_type() == at::kDouble ? result : result.to(at::kFloat);
-}
-
 at::Tensor Transformer::next_logits(const Microbatch& batch, KvCache& cache) {
   const at::NoGradGuard no_grad;
   at::Tensor x = embed(batch);

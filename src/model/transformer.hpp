@@ -50,8 +50,6 @@ class Transformer {
 
   /// Hidden states without a tape (validation).
   [[nodiscard]] at::Tensor hidden(const Microbatch& batch) const;
-  /// Logits [B, T, vocab] in fp32 (fp64 for fp64), without gradients.
-  at::Tensor logits(const Microbatch& batch);
   /// Logits [B, vocab] of the last position of the next tokens; extends the cache.
   at::Tensor next_logits(const Microbatch& batch, KvCache& cache);
   [[nodiscard]] KvCache make_cache(std::int64_t rows, std::int64_t capacity) const;

@@ -7,6 +7,7 @@
 #include "core/files/hdf5.hpp"
 #include "core/process/run_main.hpp"
 #include "serve/load_model.hpp"
+#include "support/full_logits.hpp"
 
 namespace {
 
@@ -27,7 +28,7 @@ int run(const std::vector<std::string>& words) {
   batch.tokens = read_tokens(words[1]);
   batch.positions = at::arange(batch.length(), at::kLong).expand_as(batch.tokens).contiguous();
   batch.samples = at::zeros({batch.rows()}, at::kLong);
-  const at::Tensor logits = model->transformer->logits(batch).contiguous();
+  const at::Tensor logits = full_logits(*model->transformer, batch).contiguous();
   const auto fill = [&](std::span<std::byte> bytes) {
     std::memcpy(bytes.data(), logits.const_data_ptr(), bytes.size());
   };

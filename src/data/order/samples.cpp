@@ -80,16 +80,6 @@ std::int64_t SampleSet::num_targets(std::uint64_t position) const {
   return tokens - 1;
 }
 
-std::int64_t SampleSet::count_targets(std::span<const std::int64_t> indices,
-                                      const SampleOrder& order) const {
-  std::int64_t sum = 0;
-  for (const std::int64_t index : indices) {
-    if (index != kNoSample)
-      sum += num_targets(order.place(static_cast<std::uint64_t>(index)).position);
-  }
-  return sum;
-}
-
 void SampleSet::read_checked(const TokenShard& shard, std::uint64_t begin,
                              std::span<std::int64_t> ids) const {
   shard.read_tokens(begin, ids);

@@ -62,11 +62,6 @@ class SampleSet {
   /// As a rule the first sequence has one; all are looked at only where there is none.
   [[nodiscard]] bool has_targets() const;
 
-  /// Sum of num_targets over global sample indices (kNoSample counts 0): the divisor of a loss,
-  /// known before any forward.
-  [[nodiscard]] std::int64_t count_targets(std::span<const std::int64_t> indices,
-                                           const SampleOrder& order) const;
-
   /// One row per global sample index; kNoSample gives a row of padding. `order` must be over size()
   /// samples. update_targets is left 0.
   [[nodiscard]] Batch make_batch(std::span<const std::int64_t> indices,

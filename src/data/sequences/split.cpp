@@ -51,9 +51,4 @@ DocumentRange Split::part(SplitPart part, std::uint64_t num_documents) const {
   return {end(i), std::max(end(i), end(i + 1))};
 }
 
-std::string_view name_of(SplitPart part) {
-  constexpr std::array<std::string_view, 3> kNames{"train", "valid", "test"};
-  return kNames[static_cast<std::size_t>(part)];
-}
-
 }  // namespace trireme

@@ -31,7 +31,4 @@ class Split {
   std::array<double, 4> ends_{};  // 0, share of train, of train and valid, of all
 };
 
-/// "train", "valid", "test".
-std::string_view name_of(SplitPart part);
-
 }  // namespace trireme

@@ -96,10 +96,4 @@ std::vector<TokenSpan> chat_targets(const RenderedChat& chat, const EncodedChat&
   return std::move(targets.spans);
 }
 
-std::size_t count_targets(const std::vector<TokenSpan>& spans) noexcept {
-  std::size_t count = 0;
-  for (const TokenSpan& span : spans) count += span.end - span.begin;
-  return count;
-}
-
 }  // namespace trireme

@@ -38,6 +38,4 @@ struct TokenSpan {
 std::vector<TokenSpan> chat_targets(const RenderedChat& chat, const EncodedChat& encoded,
                                     ChatMask mask, MaskSearch search, std::size_t num_kept);
 
-std::size_t count_targets(const std::vector<TokenSpan>& spans) noexcept;
-
 }  // namespace trireme

@@ -9,6 +9,7 @@
 
 #include "core/error.hpp"
 #include "data/loader.hpp"
+#include "support/sample_targets.hpp"
 #include "unit/data/small_set.hpp"
 
 namespace trireme {
@@ -93,7 +94,7 @@ TEST_F(Samples, HoldEveryTokenOnceAnEpochAtAnyLength) {
       }
       for (std::int64_t token = 1; token < num_tokens_; ++token)
         ASSERT_EQ(seen.count(token), 1U) << token;
-      EXPECT_EQ(samples.count_targets(indices, order), batch.num_targets);
+      EXPECT_EQ(count_targets(samples, indices, order), batch.num_targets);
     }
     EXPECT_EQ(samples.prepared(), seq_len == 16);
   }
@@ -128,7 +129,7 @@ TEST_F(Samples, PreparedTablesEqualTablesMadeHere) {
   ASSERT_FALSE(b.prepared());
   EXPECT_EQ(x.tokens, y.tokens);
   EXPECT_EQ(x.segment_bounds, y.segment_bounds);
-  EXPECT_EQ(a.count_targets(all, order), b.count_targets(all, order));
+  EXPECT_EQ(count_targets(a, all, order), count_targets(b, all, order));
 }
 
 TEST_F(Samples, ConcatHoldsEveryTokenOnceAndSeparatesDocuments) {
@@ -144,7 +145,7 @@ TEST_F(Samples, ConcatHoldsEveryTokenOnceAndSeparatesDocuments) {
 
     check_batch(batch, starts_);
     for (std::int64_t i = 0; i < num_tokens_; ++i) ASSERT_EQ(batch.tokens[std::size_t(i)], i);
-    EXPECT_EQ(samples.count_targets(all, in_order), batch.num_targets);
+    EXPECT_EQ(count_targets(samples, all, in_order), batch.num_targets);
   }
 }
 
@@ -162,7 +163,7 @@ TEST_F(Samples, ConcatAcrossDocumentsHasATargetForEveryTokenButTheLast) {
     ASSERT_EQ(batch.targets[std::size_t(i)], i + 1);
   EXPECT_EQ(batch.targets[std::size_t(num_tokens_) - 1], kIgnoreTarget);
   EXPECT_EQ(batch.num_targets, num_tokens_ - 1);
-  EXPECT_EQ(samples.count_targets(all, in_order), batch.num_targets);
+  EXPECT_EQ(count_targets(samples, all, in_order), batch.num_targets);
   const bool padded = num_tokens_ % 16 != 0;
   EXPECT_EQ(batch.segment_bounds.size(), samples.size() + 1 + (padded ? 1 : 0));
   EXPECT_THROW(SampleSet(set, {.seq_len = 16, .cross_documents = true}), Error);
@@ -192,7 +193,7 @@ TEST_F(Samples, ARangeOfDocumentsHoldsTheirTokensAlone) {
         expected.insert(static_cast<std::int64_t>(t));
       seen.insert(0);
       ASSERT_EQ(seen, expected) << range.begin << " to " << range.end;
-      EXPECT_EQ(samples.count_targets(all, SampleOrder(samples.size(), 3)), batch.num_targets);
+      EXPECT_EQ(count_targets(samples, all, SampleOrder(samples.size(), 3)), batch.num_targets);
     }
   }
 }
@@ -266,7 +267,7 @@ TEST_F(Samples, LoaderGivesTheSameUpdatesToAnyNumberOfRanks) {
           for (std::int64_t step = 0; step < loader.micro_steps(); ++step) {
             const Batch batch = loader.next();
 
-            ASSERT_EQ(batch.update_targets, samples.count_targets(all, order));
+            ASSERT_EQ(batch.update_targets, count_targets(samples, all, order));
             check_batch(batch, starts_);
             for (std::int64_t row = 0; row < batch.B; ++row) {
               const std::int64_t index = batch.sample_indices[static_cast<std::size_t>(row)];

@@ -2,6 +2,7 @@
 
 #include "data/order/samples.hpp"
 #include "data_prep/documents/document_rules.hpp"
+#include "support/sample_targets.hpp"
 #include "unit/data_prep/small_chats.hpp"
 
 namespace trireme {
@@ -67,7 +68,7 @@ TEST_F(ChatPack, TargetsOfTheSetAreThoseOfItsBatches) {
   std::iota(indices.begin(), indices.end(), 0);
   const Batch batch = samples.make_batch(indices, order);
   EXPECT_EQ(batch.num_targets, static_cast<std::int64_t>(targets));
-  EXPECT_EQ(samples.count_targets(indices, order), batch.num_targets);
+  EXPECT_EQ(count_targets(samples, indices, order), batch.num_targets);
 }
 
 TEST_F(ChatPack, CutsAndDropsButNeverKeepsAChatWithoutTargets) {

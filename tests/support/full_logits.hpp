@@ -1,0 +1,16 @@
+#pragma once
+#include <ATen/ATen.h>
+
+#include "model/transformer.hpp"
+
+namespace trireme {
+
+/// Logits [B, T, vocab] of every position in fp32 (fp64 for fp64), without gradients.
+inline at::Tensor full_logits(Transformer& model, const Microbatch& batch) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor head = model.registry().weight(model.head_weight());
+  const at::Tensor logits = at::linear(model.hidden(batch), head);
+  return logits.scalar_type() == at::kDouble ? logits : logits.to(at::kFloat);
+}
+
+}  // namespace trireme

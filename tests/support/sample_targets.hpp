@@ -1,0 +1,20 @@
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "data/order/samples.hpp"
+
+namespace trireme {
+
+/// Sum of num_targets over global sample indices; kNoSample counts 0.
+inline std::int64_t count_targets(const SampleSet& samples, std::span<const std::int64_t> indices,
+                                  const SampleOrder& order) {
+  std::int64_t sum = 0;
+  for (const std::int64_t index : indices) {
+    if (index != kNoSample)
+      sum += samples.num_targets(order.place(static_cast<std::uint64_t>(index)).position);
+  }
+  return sum;
+}
+
+}  // namespace trireme
