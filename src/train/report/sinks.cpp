@@ -17,7 +17,10 @@ std::unique_ptr<MetricsSink> make(const SinkSetup& setup) {
 }
 
 /// One more sink: its file and a row here.
-constexpr std::array<MakeSink, 2> kSinks{make<JsonlSink>, make<ProgressLine>};
+constexpr std::array kSinks{
+    make<JsonlSink>,
+    make<ProgressLine>,
+};
 
 }  // namespace
 
