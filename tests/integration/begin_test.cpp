@@ -251,6 +251,13 @@ TEST_F(Begin, EveryOptimizerLearnsAndGoesOnBitForBit) {
   EXPECT_EQ(weights.code, 0) << weights.err;
 }
 
+TEST_F(Begin, AWarmupLongerThanTheRunIsAWarningAlsoWhereTheDataSaysHowLong) {
+  const Exit exit = pretrain(
+      "warmup", {"--train.steps", "0", "--train.epochs", "0.001", "--optim.warmup_steps", "100"});
+  EXPECT_EQ(exit.code, 0) << exit.err;
+  expect_words(exit, {"optim.warmup_steps = 100, but train.steps = 1"});
+}
+
 TEST_F(Begin, ARunWhoseCheckpointsAreGoneIsNotBegunAnewUnasked) {
   const Arguments arguments{"--train.steps", "2", "--checkpoint.every", "1"};
   // One that was killed before its first commit is.

@@ -5,15 +5,12 @@
 #include <vector>
 
 #include "core/join.hpp"
-#include "core/number.hpp"
 #include "optim/optimizer.hpp"
-#include "optim/schedule.hpp"
 
 namespace trireme {
 namespace {
 
 constexpr const char* kOptimSection = "optim";
-constexpr const char* kSteps = "train.steps";  // 0: train.epochs says
 
 bool has_key(const std::vector<OptimizerKey>& keys, const std::string& name) {
   return std::any_of(keys.begin(), keys.end(),
@@ -40,10 +37,6 @@ void settle_optimizer_keys(const OptimConfig& optim, ConfigSet& keys) {
   std::erase_if(defaults,
                 [&](const Field& field) { return !has_key(own, std::string(name_of(field.key))); });
   keys.apply_preset(defaults, "default");
-  if (!keys.has(kSteps)) return;
-  const std::int64_t steps = parse_integer(keys.value(kSteps)).value_or(0);
-  const std::string note = steps > 0 ? warmup_note(optim, steps) : "";
-  if (!note.empty()) keys.warn(note);
 }
 
 }  // namespace trireme

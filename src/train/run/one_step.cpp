@@ -5,6 +5,7 @@
 #include "comm/agree.hpp"
 #include "comm/liveness/activity.hpp"
 #include "core/error.hpp"
+#include "core/join.hpp"
 #include "core/process/failpoints.hpp"
 #include "optim/schedule.hpp"
 #include "parallel/device.hpp"
@@ -22,14 +23,12 @@ void check_targets(TrainingRun& run, const Batch& batch) {
   std::set<std::string> sets;
   for (std::int64_t i = first; i < end; ++i)
     sets.insert(run.data.stream().place(i).samples->set().folder().string());
-  std::string names;
-  for (const std::string& name : sets) names += cat(names.empty() ? "" : ", ", name);
   all_or_none(run.world(), [&] {
     show_last_metrics(run);
     fail(
         ErrorKind::data,
         "step {}: its samples {} to {} have nothing to predict (every piece of a document is one token or masked), in {}. No weights and no checkpoint were changed: pack documents of two tokens or more, or put more samples into an update (train.global_batch)",
-        run.progress.step + 1, first, end - 1, names);
+        run.progress.step + 1, first, end - 1, joined(sets, ", "));
   });
 }
 

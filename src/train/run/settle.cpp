@@ -7,6 +7,7 @@
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "data/loader.hpp"
+#include "optim/schedule.hpp"
 #include "parallel/device.hpp"
 #include "parallel/torch_errors.hpp"
 #include "train/config/open_values.hpp"
@@ -52,6 +53,8 @@ void resolve_config(const RunRequest& run, const RunData& data) {
   if (config.train.steps == 0)
     config.train.steps = data.steps_of_epochs(config.train) + (fresh_data ? start.step() : 0);
   check_steps(run, start.step());
+  const std::string note = warmup_note(config.optim, config.train.steps);
+  if (!note.empty() && run.ranks.world.rank() == 0) log::warn(note);
   if (start.kind == RunStart::Kind::weights) config.checkpoint.start = "weights";
 }
 

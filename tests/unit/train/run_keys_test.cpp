@@ -80,16 +80,6 @@ TEST(RunKeys, AKeyThatTheOptimizerLacksIsRefusedOnlyWhenGiven) {
   EXPECT_LT(keys_in_order.find("eps ="), keys_in_order.find("clip_norm ="));
 }
 
-TEST(RunKeys, AWarmupLongerThanTheRunIsAWarning) {
-  RunConfig config;
-  const auto keys = run_keys(config, {{"optim.warmup_steps", "100"}, {"train.steps", "50"}});
-  ASSERT_EQ(keys->warnings().size(), 1U);
-  EXPECT_NE(keys->warnings()[0].find("optim.warmup_steps = 100, but train.steps = 50"),
-            std::string::npos);
-  RunConfig by_epochs;
-  EXPECT_TRUE(run_keys(by_epochs, {{"optim.warmup_steps", "100"}})->warnings().empty());
-}
-
 TEST(ResumedRun, ACheckpointWithoutTheActivationIsSilu) {
   RunConfig config;
   const auto keys = run_keys(config, {{"model.preset", "tiny"}});
