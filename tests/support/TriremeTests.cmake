@@ -7,6 +7,10 @@ if(NOT GTest_FOUND)
   trireme_missing("GoogleTest" libgtest-dev CMAKE_PREFIX_PATH)
 endif()
 
+# What a test does itself is little: compiling it for speed would take half as long again. Not beside LibTorch's precompiled
+# header, which goes with the options that it was made with.
+set(TRIREME_TEST_OPTIONS $<$<CONFIG:Release>:-O1>)
+
 # MPI leaks what its plugins allocate, in libraries that are unloaded before the leak check can name them.
 set(TRIREME_MPI_ASAN ASAN_OPTIONS=detect_leaks=0)
 
@@ -26,6 +30,8 @@ function(trireme_add_test path)
   if(ARG_TORCH)
     target_precompile_headers(${target} REUSE_FROM trireme_torch_pch)
     target_compile_options(${target} PRIVATE -fPIC)  # the property would give -fPIE, which does not match the header
+  else()
+    target_compile_options(${target} PRIVATE ${TRIREME_TEST_OPTIONS})
   endif()
   if(ARG_MPI_RANKS)
     foreach(ranks ${ARG_MPI_RANKS})

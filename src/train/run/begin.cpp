@@ -1,5 +1,6 @@
 #include "train/run/begin.hpp"
 
+#include <array>
 #include <optional>
 
 #include "checkpoint/format/folder.hpp"
@@ -16,14 +17,22 @@
 namespace trireme {
 namespace {
 
+/// What an imported model says of its generation, which no token set has.
+constexpr std::array kCarriedFiles{"generation_config.json", "special_tokens_map.json"};
+
 bool names_checkpoint(const std::string& resume) {
   return resume != "auto" && resume != "never";
 }
 
-/// As its checkpoint keeps it.
-ValidLoss valid_loss_in(const std::map<std::string, std::string>& values, std::int64_t step) {
+/// As the run's own checkpoint keeps it, where the run still validates on the same.
+ValidLoss valid_loss_of(const RunRequest& run, const std::map<std::string, std::string>& values,
+                        std::int64_t step) {
   const auto found = values.find(kValidLossValue);
-  if (found == values.end()) return {};
+  if (run.start.kind != RunStart::Kind::go_on || found == values.end()) return {};
+  for (const char* key : {"data.valid_path", "data.split", "data.valid_part"}) {
+    const auto was = values.find(cat("config.", key));
+    if (was == values.end() || was->second != run.keys.value(key)) return {};
+  }
   const auto loss = parse_number(found->second);
   return loss ? ValidLoss{step, *loss} : ValidLoss{};
 }
@@ -115,6 +124,9 @@ void load(const RunRequest& run, const RunData& data, const Checkpoint& checkpoi
     if (beginning.goes_on || tensor.name.starts_with("param/")) state.tensors.push_back(tensor);
   }
   all_or_none(run.ranks.world, [&] {
+    for (const char* name : kCarriedFiles) {
+      if (checkpoint.has_file(name)) beginning.files[name] = checkpoint.file(name);
+    }
     if (kind == RunStart::Kind::go_on) {
       data.stream().check_state(values, saved_next_sample(values), where);
     } else {
@@ -131,7 +143,11 @@ void load(const RunRequest& run, const RunData& data, const Checkpoint& checkpoi
     check_steps(run, beginning.progress.step);
     if (kind == RunStart::Kind::state) fresh_data = other_data(run, data.stream(), values, where);
     if (!fresh_data.empty()) beginning.progress.next_sample = 0;
-    beginning.valid_loss = valid_loss_in(values, beginning.progress.step);
+    beginning.data_began = !fresh_data.empty() ? beginning.progress.step
+                           : values.contains(kDataBeganValue)
+                               ? number_in(values, kDataBeganValue, 0, beginning.progress.step)
+                               : 0;
+    beginning.valid_loss = valid_loss_of(run, values, beginning.progress.step);
     beginning.history = values;
   });
   load_converted(checkpoint, state, run.ranks.world);

@@ -20,10 +20,12 @@ struct ValidLoss {
 struct Beginning {
   Fingerprint fingerprint;  // of this start
   Progress progress;
-  std::int64_t own_step = -1;  // the checkpoint in the run's own folder that it goes on from
-  bool goes_on = false;        // from a state, its own or another run's: not from weights alone
-  ValidLoss valid_loss;        // of that state, where it was validated
+  std::int64_t own_step = -1;   // the checkpoint in the run's own folder that it goes on from
+  bool goes_on = false;         // from a state, its own or another run's: not from weights alone
+  ValidLoss valid_loss;         // of that state, where it was validated
+  std::int64_t data_began = 0;  // the step at which its data was at sample 0
   std::map<std::string, std::string> history;  // values of that checkpoint
+  std::map<std::string, std::string> files;    // carried on from it, by name
 };
 
 /// Collective: sets the weights, and all else of the state, from the checkpoint that the run begins

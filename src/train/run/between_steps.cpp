@@ -7,6 +7,7 @@
 #include "core/number.hpp"
 #include "train/report/progress_line.hpp"
 #include "train/run/evaluate.hpp"
+#include "train/run/settle.hpp"
 #include "train/run/training_run.hpp"
 #include "train/state/resume.hpp"
 
@@ -50,6 +51,7 @@ void save(TrainingRun& run) {
   saver.wait_copied();
   run.model.state.stage();
   StateDict state{run.model.state.tensors(), {}, run.data.tokenizer_files()};
+  state.files.insert(run.beginning.files.begin(), run.beginning.files.end());
   state.files["config.toml"] = run.request.keys.to_toml();
   put_progress(state.values, run.progress, run.model.scaler);
   put_config(state.values, run.request.keys);
@@ -57,6 +59,7 @@ void save(TrainingRun& run) {
   state.values.merge(run.data.stream().state(run.progress.next_sample));
   run.keepers.put_history(state.values);
   put_fingerprint(state.values, run.beginning.fingerprint);
+  if (run.beginning.data_began > 0) state.values[kDataBeganValue] = cat(run.beginning.data_began);
   state.values["data.plan_hash"] = run.data.stream().plan_hash();
   if (run.valid_loss.step == run.progress.step)
     state.values[kValidLossValue] = number_text(run.valid_loss.loss);

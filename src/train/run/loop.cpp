@@ -83,7 +83,8 @@ bool take_steps(TrainingRun& run, StopVote& vote) {
 int train(TrainingRun& run) {
   Keepers& keepers = run.keepers;
   StopVote vote(run.world());
-  vote.post({.stop = keepers.requests.asked()});
+  const bool has_work = run.progress.step < run.config().train.steps || owes_validation(run);
+  vote.post({.stop = has_work && keepers.requests.asked()});
   if (vote.take().stop) {
     keepers.requests.fulfilled(/*stopped=*/true);
     throw StoppedEarly();

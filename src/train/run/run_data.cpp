@@ -32,6 +32,7 @@ RunData::RunData(RunConfig& config, std::string_view kind) : stream_(open_stream
   const TokenSet& set = stream_.first_set();
   require_kind(kind, "--data", config.data.path, set);
   if (config.train.seq_len == 0) config.train.seq_len = set.seq_len();
+  tokenizer_files_ = set.tokenizer_files();  // damage in them is told before the first step
   open_validation(config, kind);
 }
 

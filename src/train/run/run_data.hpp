@@ -28,9 +28,9 @@ class RunData {
   /// Of a set of its own, or a part of each training set; may be none.
   [[nodiscard]] std::span<const SampleSet> validation() const { return valid_samples_; }
 
-  /// Names and contents of the tokenizer's files.
-  [[nodiscard]] std::map<std::string, std::string> tokenizer_files() const {
-    return stream_.first_set().tokenizer_files();
+  /// Names and contents of the tokenizer's files, as they were when the set was opened.
+  [[nodiscard]] const std::map<std::string, std::string>& tokenizer_files() const {
+    return tokenizer_files_;
   }
 
   /// train.epochs as steps. Throws Error(usage) where one pass over the data is not defined.
@@ -43,6 +43,7 @@ class RunData {
   void open_validation(const RunConfig& config, std::string_view kind);
 
   SampleStream stream_;
+  std::map<std::string, std::string> tokenizer_files_;
   std::optional<TokenSet> valid_set_;
   std::vector<SampleSet> valid_samples_;
 };

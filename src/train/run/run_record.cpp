@@ -21,13 +21,14 @@ void RunRecord::claim() {
 
 void RunRecord::take_folder() {
   const RunFolder& folder = run_.folder;
+  had_root_ = std::filesystem::exists(folder.root);
+  had_run_ = folder.holds_run();
   folder.prepare();
   lock_.emplace(folder.root, RunLockOptions{.job_id = run_.ranks.job_id});
   // From here on a kill leaves a folder that the next start knows as its own.
   if (!std::filesystem::exists(folder.status())) running(step_, -1);
   remove_temporaries(folder.root);
   remove_temporaries(folder.checkpoints());
-  clear_verdicts(folder);
   if (run_.config.checkpoint.resume == "never" && !run_.start.begun_anew() &&
       !list_steps(folder.checkpoints()).empty()) {
     fail(
@@ -53,9 +54,28 @@ int RunRecord::stopped_before_first_step() const {
   return kExitStopped;
 }
 
-void RunRecord::failed(const std::string& kind, int code, const std::string& message) const {
+void RunRecord::leave_folder() {
+  lock_.reset();
+  if (had_run_) return;
+  std::error_code code;  // what is not empty stays
+  std::filesystem::remove(run_.folder.status(), code);
+  std::filesystem::remove(run_.folder.checkpoints(), code);
+  if (!had_root_) std::filesystem::remove(run_.folder.root, code);
+}
+
+void RunRecord::begin(std::int64_t step) {
+  begun_ = true;
+  step_ = step;
+  if (run_.ranks.world.rank() == 0) clear_verdicts(run_.folder);
+}
+
+void RunRecord::failed(const std::string& kind, int code, const std::string& message) {
   if (!claimed_) return;
   const int rank = run_.ranks.world.rank();
+  if (!begun_ && code == exit_code(ErrorKind::usage)) {
+    if (rank == 0) leave_folder();
+    return;
+  }
   write_verdict(run_.folder, {rank, run_.ranks.launch.hostname, kind, code, step_, message});
   if (rank != 0) return;
   // What went wrong first is the news, also where the disk takes no more of it.

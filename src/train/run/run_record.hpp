@@ -21,6 +21,9 @@ class RunRecord {
   /// The run's lock, on rank 0 once it is claimed; else null.
   [[nodiscard]] RunLock* lock() { return lock_ ? &*lock_ : nullptr; }
 
+  /// Once nothing can be wrong with the request any more: verdicts of the run's last part go.
+  void begin(std::int64_t step);
+
   /// The step that the end will name.
   void reached(std::int64_t step) { step_ = step; }
 
@@ -31,16 +34,20 @@ class RunRecord {
   /// After StoppedEarly, which is on all ranks: kExitStopped.
   [[nodiscard]] int stopped_before_first_step() const;
 
-  /// After an error, if the folder was claimed: this rank's verdict, and status.json. `kind` as in
-  /// Verdict.
-  void failed(const std::string& kind, int code, const std::string& message) const;
+  /// After an error, if the folder was claimed: this rank's verdict, and status.json. A request
+  /// that is refused before the run begins leaves the folder as it was. `kind` as in Verdict.
+  void failed(const std::string& kind, int code, const std::string& message);
 
  private:
   void take_folder();
+  void leave_folder();
 
   const RunRequest& run_;
   std::optional<RunLock> lock_;  // rank 0
   bool claimed_ = false;         // on all ranks
+  bool begun_ = false;           // on all ranks
+  bool had_root_ = false;        // rank 0, before the claim: the folder was there
+  bool had_run_ = false;         // and held a run
   std::int64_t step_;            // done
 };
 

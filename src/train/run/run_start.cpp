@@ -103,19 +103,23 @@ bool is_left_out(const ConfigSet& keys, const RunStart& start, const EarlierValu
 }
 
 /// The end of the learning rate was a tenth of its peak, and the peak is given anew.
-bool is_tenth_of_another_lr(const ConfigSet& keys, const RunStart& start, const std::string& key) {
-  if (key != "optim.min_lr" || !keys.is_set("optim.lr")) return false;
-  const auto number = [&](const char* name) {
-    const auto found = start.values.find(cat(kConfigPrefix, name));
-    return found == start.values.end() ? 0.0 : parse_number(found->second).value_or(0);
-  };
-  const double tenth = 0.1 * number("optim.lr");
-  return std::abs(number("optim.min_lr") - tenth) <= 1e-9 * tenth;
+bool is_tenth_of_another_lr(const ConfigSet& keys, const std::vector<EarlierValue>& values,
+                            const EarlierValue& value) {
+  if (value.key != "optim.min_lr" || !keys.is_set("optim.lr")) return false;
+  const auto lr = std::find_if(values.begin(), values.end(),
+                               [](const EarlierValue& one) { return one.key == "optim.lr"; });
+  if (lr == values.end()) return false;
+  const double tenth = 0.1 * parse_number(lr->text).value_or(0);
+  return std::abs(parse_number(value.text).value_or(0) - tenth) <= 1e-9 * tenth;
 }
 
 /// Fills `keys`, or says in a warning why not.
 void apply(ConfigSet& keys, std::vector<EarlierValue> values, RunStart& start) {
-  std::erase_if(values, [&](const EarlierValue& value) { return is_left_out(keys, start, value); });
+  const bool anew = start.kind != RunStart::Kind::go_on && !start.own;
+  const std::vector<EarlierValue> all = values;
+  std::erase_if(values, [&](const EarlierValue& value) {
+    return is_left_out(keys, start, value) || (anew && is_tenth_of_another_lr(keys, all, value));
+  });
   const std::string wrong = keys.apply_earlier(values);
   if (!wrong.empty()) return keys.warn(formatted("not taken from the run before: {}", wrong));
   for (const EarlierValue& value : values) {
@@ -149,7 +153,6 @@ void apply_checkpoint(ConfigSet& keys, RunStart& start) {
     const std::string key = name.substr(kConfigPrefix.size());
     // How that run began says nothing about this one.
     if (key == "checkpoint.resume" || key == "checkpoint.start") continue;
-    if (start.kind == RunStart::Kind::state && is_tenth_of_another_lr(keys, start, key)) continue;
     values.push_back({key, text, start.checkpoint});
   }
   apply(keys, std::move(values), start);

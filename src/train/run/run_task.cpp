@@ -20,6 +20,7 @@ namespace {
 void announce(const TrainingRun& run, const std::string& batch_note) {
   const RunConfig& config = run.config();
   const TrainConfig& train = config.train;
+  run.record.begin(run.progress.step);
   if (run.world().rank() == 0) {
     run.record.running(run.progress.step, run.saved_step);
     write_file_atomic(run.request.folder.config(), run.request.keys.to_toml());

@@ -20,7 +20,7 @@ namespace trireme {
 namespace {
 
 /// That the resolved configuration goes with the start. Throws Error(usage); nothing is touched.
-void check_start(const RunRequest& run) {
+void check_start(const RunRequest& run, const RunData& data) {
   const RunStart& start = run.start;
   if (!start.own && start.committed >= 0 && run.config.checkpoint.resume != "never") {
     fail(
@@ -30,9 +30,21 @@ void check_start(const RunRequest& run) {
   }
   if (start.kind == RunStart::Kind::go_on) {
     check_same_run(start.values, run.keys, start.checkpoint);
+    data.stream().check_state(start.values, saved_next_sample(start.values), start.checkpoint);
   } else if (start.kind != RunStart::Kind::nothing) {
     check_same_model(start, run.config.model, run.keys);
   }
+}
+
+/// Steps that the run, or the one that it has its state from, did before sample 0 of this data.
+std::int64_t steps_before_data(const RunRequest& run, const SampleStream& stream) {
+  const RunStart& start = run.start;
+  if (start.kind != RunStart::Kind::state && start.kind != RunStart::Kind::go_on) return 0;
+  if (start.kind == RunStart::Kind::state &&
+      !other_data(run, stream, start.values, start.checkpoint).empty())
+    return start.step();
+  if (!start.values.contains(kDataBeganValue)) return 0;
+  return number_in(start.values, kDataBeganValue, 0, start.step());
 }
 
 void resolve_config(const RunRequest& run, const RunData& data) {
@@ -47,11 +59,9 @@ void resolve_config(const RunRequest& run, const RunData& data) {
   }
   micro_steps_of(config.train.global_batch, config.train.micro_batch,
                  data_ranks(config.parallel, run.ranks.world.size()));
-  check_start(run);
-  const bool fresh_data = start.kind == RunStart::Kind::state &&
-                          !other_data(run, data.stream(), start.values, start.checkpoint).empty();
+  check_start(run, data);
   if (config.train.steps == 0)
-    config.train.steps = data.steps_of_epochs(config.train) + (fresh_data ? start.step() : 0);
+    config.train.steps = data.steps_of_epochs(config.train) + steps_before_data(run, data.stream());
   check_steps(run, start.step());
   const std::string note = warmup_note(config.optim, config.train.steps);
   if (!note.empty() && run.ranks.world.rank() == 0) log::warn(note);

@@ -9,6 +9,9 @@
 /// machine.
 namespace trireme {
 
+/// Value of a checkpoint: the step at which the run began with its data at sample 0; absent: 0.
+inline constexpr const char* kDataBeganValue = "data.began_at_step";
+
 /// Collective: fills in what the configuration leaves open until the ranks are up
 /// (open_values.hpp). Returns a line for the log, or "".
 std::string choose_values(const RunRequest& run);

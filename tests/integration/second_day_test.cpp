@@ -1,0 +1,135 @@
+/// What users do on the second day: the same command again, refused commands on a run that is
+/// there, other data, a start that was killed, a request to a run that is done.
+
+#include <filesystem>
+#include <fstream>
+
+#include "core/files/file.hpp"
+#include "support/run_program.hpp"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::Arguments;
+using testing::Exit;
+
+class SecondDay : public testing::RunProgram {
+ protected:
+  static std::string text(const std::string& run, const char* file) {
+    return read_file(path(run) / file);
+  }
+};
+
+TEST_F(SecondDay, EpochsOverOtherDataEndAtTheSameStepWhenTheRunGoesOn) {
+  ASSERT_EQ(pretrain("old", {"--train.steps", "2"}).code, 0);
+  const Arguments arguments{"--resume",       path("old").string(),
+                            "--train.steps",  "0",
+                            "--train.epochs", "0.02",
+                            "--train.seed",   "7"};
+  const Exit first = pretrain("new", arguments);
+  ASSERT_EQ(first.code, 0) << first.err;
+  const std::string config = text("new", "config.toml");
+
+  const Exit again = pretrain("new", arguments);
+
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_EQ(text("new", "config.toml"), config);
+  EXPECT_EQ(status("new")["state"], "done");
+}
+
+TEST_F(SecondDay, ADamagedTokenizerOfTheSetIsToldBeforeTheFirstStep) {
+  fs::copy(set(), path("damaged"), fs::copy_options::recursive);
+  std::ofstream(path("damaged") / "tokenizer/tokenizer.json", std::ios::app) << "\n";
+
+  const Exit exit = pretrain("tokenizer", {"--data", path("damaged").string()});
+
+  EXPECT_EQ(exit.code, 3) << exit.err;
+  EXPECT_FALSE(fs::exists(path("tokenizer"))) << "nothing was begun";
+}
+
+TEST_F(SecondDay, AnotherPeakMovesTheEndOfTheLearningRateOfARunThatCommittedNothing) {
+  ASSERT_EQ(pretrain("killed", {"--train.steps", "9"}, {.fault = "train.step:0:2:kill9"}).code,
+            137);
+
+  const Exit exit = trireme(
+      {"pretrain", "--run", path("killed").string(), "--optim.lr", "1e-5", "--train.steps", "2"});
+
+  EXPECT_EQ(exit.code, 0) << exit.err;
+  EXPECT_NE(text("killed", "config.toml").find("min_lr = 1e-06"), std::string::npos)
+      << text("killed", "config.toml");
+}
+
+TEST_F(SecondDay, ARefusedCommandLeavesTheRunAsItWas) {
+  ASSERT_EQ(pretrain("done", {"--train.steps", "2"}).code, 0);
+  fs::create_directory(path("done") / "verdicts");
+  std::ofstream(path("done") / "verdicts/rank-00000.json") << "{}";
+  const std::string before = text("done", "status.json");
+
+  for (const Arguments& refused :
+       {Arguments{"--data.packing", "concat"}, Arguments{"--resume", "never"}}) {
+    const Exit exit = pretrain("done", refused);
+    EXPECT_EQ(exit.code, 2) << exit.err;
+  }
+  EXPECT_EQ(text("done", "status.json"), before);
+  EXPECT_EQ(text("done", "verdicts/rank-00000.json"), "{}");
+
+  const Exit moments = pretrain(
+      "lion", {"--resume", path("done").string(), "--optim.name", "lion", "--train.steps", "3"});
+  EXPECT_EQ(moments.code, 2) << moments.err;
+  EXPECT_FALSE(fs::exists(path("lion"))) << "a folder of its own";
+}
+
+TEST_F(SecondDay, TheStatusNamesTheStepAtWhichANewRunBegan) {
+  ASSERT_EQ(pretrain("two", {"--train.steps", "2"}).code, 0);
+
+  const Exit exit = pretrain("at_its_end", {"--resume", path("two").string()});
+
+  EXPECT_EQ(exit.code, 0) << exit.err;
+  EXPECT_EQ(status("at_its_end")["state"], "done");
+  EXPECT_EQ(status("at_its_end")["step"], 2);
+}
+
+TEST_F(SecondDay, AStopFileDoesNotUndoARunThatIsDone) {
+  ASSERT_EQ(pretrain("stopped", {"--train.steps", "2"}).code, 0);
+  std::ofstream(path("stopped") / "STOP") << "";
+
+  EXPECT_EQ(pretrain("stopped", {"--train.steps", "2"}).code, 0);
+
+  EXPECT_EQ(status("stopped")["state"], "done");
+  EXPECT_FALSE(fs::exists(path("stopped") / "STOP"));
+}
+
+TEST_F(SecondDay, AnotherValidationSetHasALossOfItsOwn) {
+  fs::copy(set(), path("other"), fs::copy_options::recursive);
+  const Arguments arguments{"--train.steps", "2", "--train.eval_every", "2", "--data.valid_path"};
+  const auto with = [&](const fs::path& valid) {
+    Arguments all = arguments;
+    all.push_back(valid.string());
+    return all;
+  };
+  ASSERT_EQ(pretrain("valid", with(set())).code, 0);
+  EXPECT_EQ(count(text("valid", "metrics.jsonl"), "eval_step"), 1U);
+
+  ASSERT_EQ(pretrain("valid", with(set())).code, 0);
+  EXPECT_EQ(count(text("valid", "metrics.jsonl"), "eval_step"), 1U) << "known already";
+  ASSERT_EQ(pretrain("valid", with(path("other"))).code, 0);
+  EXPECT_EQ(count(text("valid", "metrics.jsonl"), "eval_step"), 2U);
+}
+
+TEST_F(SecondDay, WhatAnImportedModelSaysOfItsGenerationTravelsOn) {
+  ASSERT_EQ(pretrain("source", {"--train.steps", "1"}).code, 0);
+  const std::string folder = path("hf").string();
+  ASSERT_EQ(trireme({"export", "--checkpoint", path("source").string(), "--output", folder}).code,
+            0);
+  std::ofstream(fs::path(folder) / "generation_config.json") << R"({"eos_token_id": [2, 5]})";
+  ASSERT_EQ(trireme({"import", "--hf", folder, "--output", path("imported").string()}).code, 0);
+
+  ASSERT_EQ(pretrain("tuned", {"--init", path("imported").string(), "--train.steps", "1"}).code, 0);
+
+  const std::string kept = "checkpoints/step-000000001/generation_config.json";
+  EXPECT_EQ(text("tuned", kept.c_str()), R"({"eos_token_id": [2, 5]})");
+}
+
+}  // namespace
+}  // namespace trireme
