@@ -58,6 +58,7 @@ TEST_F(SecondDay, AnotherPeakMovesTheEndOfTheLearningRateOfARunThatCommittedNoth
   EXPECT_EQ(exit.code, 0) << exit.err;
   EXPECT_NE(text("killed", "config.toml").find("min_lr = 1e-06"), std::string::npos)
       << text("killed", "config.toml");
+  EXPECT_EQ(exit.err.find("not bit for bit"), std::string::npos) << "nobody asked for that";
 }
 
 TEST_F(SecondDay, ARefusedCommandLeavesTheRunAsItWas) {

@@ -1,6 +1,7 @@
 #include "train/run/keepers.hpp"
 
 #include "comm/agree.hpp"
+#include "core/files/file.hpp"
 #include "core/log.hpp"
 #include "parallel/device.hpp"
 #include "train/report/sinks.hpp"
@@ -14,6 +15,13 @@ ComputeRates compute_rates(const RunRequest& run, const RunModel& model) {
   const at::ScalarType compute = precision_dtypes(config.train.precision).compute;
   return {config.model.flops_per_token(config.train.seq_len),
           peak_flops(model.registry.device(), compute) * run.ranks.world.size()};
+}
+
+/// The same configuration was begun here before, and ended before a checkpoint: its steps are taken
+/// again, and compared.
+bool is_repeated(const RunRequest& run) {
+  const std::filesystem::path config = run.folder.config();
+  return std::filesystem::exists(config) && read_file(config) == run.keys.to_toml();
 }
 
 }  // namespace
@@ -47,6 +55,8 @@ void Keepers::restore(const RunRequest& run, const Beginning& beginning) {
   if (beginning.own_step >= 0) saver.trust(beginning.own_step);
   const std::int64_t step = beginning.progress.step;
   const auto& history = beginning.history;
+  if (run.ranks.world.rank() == 0 && run.start.kind != RunStart::Kind::go_on && !is_repeated(run))
+    std::filesystem::remove(run.folder.chain());
   // Absent in checkpoints of version 0.1: the chain then starts anew at this step.
   const auto value = history.find("chain");
   chain.start(step, value == history.end() ? "" : value->second);
