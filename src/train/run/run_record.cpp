@@ -21,8 +21,9 @@ void RunRecord::claim() {
 
 void RunRecord::take_folder() {
   const RunFolder& folder = run_.folder;
-  had_root_ = std::filesystem::exists(folder.root);
-  had_run_ = folder.holds_run();
+  std::error_code refused;  // a name that cannot be is told by prepare()
+  had_root_ = std::filesystem::exists(folder.root, refused);
+  had_run_ = had_root_ && folder.holds_run();
   folder.prepare();
   lock_.emplace(folder.root, RunLockOptions{.job_id = run_.ranks.job_id});
   // From here on a kill leaves a folder that the next start knows as its own.
