@@ -8,8 +8,8 @@
 
 namespace trireme {
 
-/// `trireme config show`: the resolved configuration of a training run, with the
-/// sections of all tasks, and who set each key.
+/// `trireme config show`: the resolved configuration of a training run, with the sections
+/// of all tasks, and who set each key.
 class ConfigCommand {
  public:
   explicit ConfigCommand(CommandLine& line);

@@ -91,8 +91,8 @@ void write_small_files(const Checkpoint& checkpoint, const ModelConfig& config, 
     const std::string text = special_tokens_map_text(files);
     if (!text.empty()) files["special_tokens_map.json"] = text;
   }
-  if (!files.contains("generation_config.json"))
-    files["generation_config.json"] = hf_generation_text(special_ids);
+  if (!files.contains(kGenerationConfigFile))
+    files[kGenerationConfigFile] = hf_generation_text(special_ids);
   files.erase("config.toml");  // the run's, not the model's
   files["config.json"] = hf_config_text(config, dtype, special_ids);
   files["README.md"] = model_card(checkpoint, config, dtype);

@@ -32,14 +32,10 @@ using Weights = std::map<std::string, std::shared_ptr<const SafetensorsFile>>;
 
 /// What a tokenizer needs; anything else of the folder (other formats of the
 /// weights, pictures) stays behind.
-constexpr const char* kCarried[] = {"tokenizer.json",
-                                    "tokenizer_config.json",
-                                    "special_tokens_map.json",
-                                    "generation_config.json",
-                                    "chat_template.jinja",
-                                    "vocab.json",
-                                    "merges.txt",
-                                    "added_tokens.json"};
+constexpr const char* kCarried[] = {
+    "tokenizer.json",      "tokenizer_config.json", "special_tokens_map.json",
+    kGenerationConfigFile, "chat_template.jinja",   "vocab.json",
+    "merges.txt",          "added_tokens.json"};
 
 void check_weights(const Weights& weights, const std::vector<HfTensor>& tensors, bool tied,
                    const std::string& where) {
@@ -102,13 +98,12 @@ bool has_another_output_matrix(const Weights& weights) {
 /// model's own configuration.
 void add_generation_config(const Json& config, const fs::path& model,
                            std::map<std::string, std::string>& files) {
-  constexpr const char* kName = "generation_config.json";
   const SpecialTokenIds ids = listed_token_ids(config, (model / "config.json").string());
-  if (const auto found = files.find(kName); found != files.end()) {
-    const std::string where = (model / kName).string();
+  if (const auto found = files.find(kGenerationConfigFile); found != files.end()) {
+    const std::string where = (model / kGenerationConfigFile).string();
     (void)listed_token_ids(parse_json(found->second, where), where);
   } else if (ids.contains("eos")) {
-    files[kName] = hf_generation_text(ids);
+    files[kGenerationConfigFile] = hf_generation_text(ids);
   }
 }
 

@@ -11,7 +11,6 @@ namespace trireme {
 namespace {
 
 constexpr std::array kRoles{"bos", "eos", "pad"};
-constexpr const char* kGeneration = "generation_config.json";
 
 std::optional<Json> parse_carried(const std::map<std::string, std::string>& files,
                                   const char* name) {
@@ -61,8 +60,8 @@ SpecialTokenIds listed_token_ids(const Json& config, std::string_view where) {
 
 SpecialTokenIds special_token_ids(const std::map<std::string, std::string>& files) {
   SpecialTokenIds ids;
-  if (const auto generation = parse_carried(files, kGeneration)) {
-    const SpecialTokenIds listed = listed_token_ids(*generation, kGeneration);
+  if (const auto generation = parse_carried(files, kGenerationConfigFile)) {
+    const SpecialTokenIds listed = listed_token_ids(*generation, kGenerationConfigFile);
     if (listed.contains("eos")) ids["eos"] = listed.at("eos");
   }
   const auto config = parse_carried(files, "tokenizer_config.json");

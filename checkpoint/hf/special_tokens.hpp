@@ -10,6 +10,9 @@
 /// Special tokens in the files of a Hugging Face folder.
 namespace trireme {
 
+/// Says which tokens end a text; carried in checkpoints.
+inline constexpr const char* kGenerationConfigFile = "generation_config.json";
+
 /// By role: "bos" and "pad" one id, "eos" one or several. Roles that are not set are left out.
 using SpecialTokenIds = std::map<std::string, std::vector<std::int64_t>>;
 

@@ -59,7 +59,7 @@ std::string unnamed_entries(const Checkpoint& checkpoint) {
 /// ours: a note, an editor's backup.
 Damage judge_unnamed(const Checkpoint& checkpoint, const std::string& names, bool warns) {
   Damage damage;
-  std::string foreign;
+  std::vector<std::string> foreign;
   for (std::size_t begin = 0; begin < names.size();) {
     const std::size_t end = names.find(kBetweenNames, begin);
     const std::string name = names.substr(begin, end - begin);
@@ -67,12 +67,12 @@ Damage judge_unnamed(const Checkpoint& checkpoint, const std::string& names, boo
     if (name.starts_with("shard-")) {
       damage.push_back(name + ": not named by the manifest");
     } else {
-      foreign += cat(foreign.empty() ? "" : ", ", name);
+      foreign.push_back(name);
     }
   }
   if (warns && !foreign.empty()) {
     log::warn(formatted("{} holds what its manifest does not name, which is passed over: {}",
-                        checkpoint.path().string(), foreign));
+                        checkpoint.path().string(), joined(foreign, ", ")));
   }
   return damage;
 }

@@ -28,10 +28,10 @@ std::vector<std::uint32_t> end_tokens_of(const Checkpoint& checkpoint, const Tok
                                          std::int64_t vocab_size) {
   std::vector<std::uint32_t> ids;
   if (const auto eos = tokenizer.eos_id()) ids.push_back(*eos);
-  constexpr const char* kName = "generation_config.json";
-  if (!checkpoint.has_file(kName)) return ids;
-  const std::string where = (checkpoint.path() / kName).string();
-  const SpecialTokenIds listed = listed_token_ids(parse_json(checkpoint.file(kName), where), where);
+  if (!checkpoint.has_file(kGenerationConfigFile)) return ids;
+  const std::string where = (checkpoint.path() / kGenerationConfigFile).string();
+  const SpecialTokenIds listed =
+      listed_token_ids(parse_json(checkpoint.file(kGenerationConfigFile), where), where);
   const auto found = listed.find("eos");
   if (found == listed.end()) return ids;
   for (const std::int64_t id : found->second) {

@@ -102,6 +102,9 @@ struct CheckpointConfig {
   std::string resume = "auto";
   std::string start = "state";
 
+  /// `resume` is a checkpoint's path.
+  [[nodiscard]] bool names_checkpoint() const { return resume != "auto" && resume != "never"; }
+
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
     visit("every", self.every, "steps between checkpoints; 0: at the last step only");

@@ -44,10 +44,10 @@ std::string fill_batch(TrainConfig& train, const OpenValueFacts& facts, Problems
 
 /// So that the run goes on from any folder with what its config.toml says.
 void make_paths_absolute(RunConfig& config) {
-  std::string& start = config.checkpoint.resume;
   config.data.path = absolute_plan(config.data.path);
   config.data.valid_path = absolute_plan(config.data.valid_path);
-  if (start != "auto" && start != "never") start = absolute_plan(start);
+  CheckpointConfig& start = config.checkpoint;
+  if (start.names_checkpoint()) start.resume = absolute_plan(start.resume);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "checkpoint/format/folder.hpp"
+#include "checkpoint/hf/special_tokens.hpp"
 #include "checkpoint/upkeep/newest.hpp"
 #include "comm/agree.hpp"
 #include "core/error.hpp"
@@ -18,11 +19,7 @@ namespace trireme {
 namespace {
 
 /// What an imported model says of its generation, which no token set has.
-constexpr std::array kCarriedFiles{"generation_config.json", "special_tokens_map.json"};
-
-bool names_checkpoint(const std::string& resume) {
-  return resume != "auto" && resume != "never";
-}
+constexpr std::array kCarriedFiles{kGenerationConfigFile, "special_tokens_map.json"};
 
 /// As the run's own checkpoint keeps it, where the run still validates on the same.
 ValidLoss valid_loss_of(const RunRequest& run, const std::map<std::string, std::string>& values,
@@ -69,7 +66,7 @@ void set_aside_after(const RunRequest& run, std::int64_t step) {
 Checkpoint find_own(const RunRequest& run, std::int64_t newest) {
   Communicator& world = run.ranks.world;
   const auto folder = run.folder.checkpoints();
-  if (names_checkpoint(run.config.checkpoint.resume))
+  if (run.config.checkpoint.names_checkpoint())
     all_or_none(world, [&] { check_named(run, newest); });
   if (newest < run.start.committed && world.rank() == 0)
     log::warn(formatted(
@@ -143,10 +140,8 @@ void load(const RunRequest& run, const RunData& data, const Checkpoint& checkpoi
     check_steps(run, beginning.progress.step);
     if (kind == RunStart::Kind::state) fresh_data = other_data(run, data.stream(), values, where);
     if (!fresh_data.empty()) beginning.progress.next_sample = 0;
-    beginning.data_began = !fresh_data.empty() ? beginning.progress.step
-                           : values.contains(kDataBeganValue)
-                               ? number_in(values, kDataBeganValue, 0, beginning.progress.step)
-                               : 0;
+    const std::int64_t done = beginning.progress.step;
+    beginning.data_began = fresh_data.empty() ? data_began(values, done) : done;
     beginning.valid_loss = valid_loss_of(run, values, beginning.progress.step);
     beginning.history = values;
   });
@@ -160,16 +155,16 @@ void load(const RunRequest& run, const RunData& data, const Checkpoint& checkpoi
 
 Beginning begin(const RunRequest& run, const RunData& data, RunModel& model) {
   Communicator& world = run.ranks.world;
-  const std::string& resume = run.config.checkpoint.resume;
+  const CheckpointConfig& config = run.config.checkpoint;
   Beginning beginning;
   std::optional<Checkpoint> found;
   const std::vector<std::int64_t> own = list_steps(run.folder.checkpoints(), world);
   if (!own.empty()) {
     found = find_own(run, own.front());
     beginning.own_step = found->step();
-  } else if (names_checkpoint(resume)) {
-    found =
-        all_or_none(world, [&] { return open_newest_good(resume, world, /*allow_older=*/true); });
+  } else if (config.names_checkpoint()) {
+    found = all_or_none(
+        world, [&] { return open_newest_good(config.resume, world, /*allow_older=*/true); });
   }
   beginning.fingerprint = take_fingerprint(world, model.registry.device(), model.layout(run));
   if (found) {

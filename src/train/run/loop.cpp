@@ -98,8 +98,8 @@ int train(TrainingRun& run) {
   if (run.saved_step != run.progress.step && !nothing_new) save(run);
   commit(run);
   show_last_metrics(run);
-  keepers.requests.fulfilled(
-      /*stopped=*/true);  // also of a run that came to its end before it looked
+  // Also of a run that came to its end before it looked.
+  keepers.requests.fulfilled(/*stopped=*/true);
   const bool done = run.progress.step >= run.config().train.steps && !owes_validation(run);
   close(run, done);
   run.record.ended(done);

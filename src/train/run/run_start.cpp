@@ -186,13 +186,11 @@ RunStart read_start(RunConfig& config, ConfigSet& keys, const RunFolder& folder,
   start.committed = facts.value("committed", std::int64_t{-1});
   start.own = facts.value("own", false);
   take(facts, start);
-  const std::string& resume = config.checkpoint.resume;
-  const auto names_start = [&] { return resume != "auto" && resume != "never"; };
-  if (start.own || !(keys.is_set("data.path") || names_start()))
+  if (start.own || !(keys.is_set("data.path") || config.checkpoint.names_checkpoint()))
     apply_config_file(keys, facts, start);
-  if (!start.own && names_start()) {
+  if (!start.own && config.checkpoint.names_checkpoint()) {
     const Json named = shared(world, [&](Json& out) {
-      const CheckpointPlace place = find_place(resume);
+      const CheckpointPlace place = find_place(config.checkpoint.resume);
       if (place.is_step) return put(out, Checkpoint::open(place.path));
       if (const auto newest = newest_readable(place.path)) put(out, *newest);
     });
@@ -206,8 +204,7 @@ RunStart read_start(RunConfig& config, ConfigSet& keys, const RunFolder& folder,
 void check_start_kind(const RunConfig& config, const RunStart& start, ConfigSet& keys) {
   if (start.error || !keys.is_set("checkpoint.start")) return;
   const std::string& wanted = config.checkpoint.start;
-  const std::string& resume = config.checkpoint.resume;
-  const bool is_named = resume != "auto" && resume != "never";
+  const bool is_named = config.checkpoint.names_checkpoint();
   if (wanted == "state" && start.kind == RunStart::Kind::weights) {
     keys.problems().add("checkpoint.start", wanted,
                         formatted("but {} holds weights alone: leave it out", start.checkpoint));

@@ -43,8 +43,7 @@ std::int64_t steps_before_data(const RunRequest& run, const SampleStream& stream
   if (start.kind == RunStart::Kind::state &&
       !other_data(run, stream, start.values, start.checkpoint).empty())
     return start.step();
-  if (!start.values.contains(kDataBeganValue)) return 0;
-  return number_in(start.values, kDataBeganValue, 0, start.step());
+  return data_began(start.values, start.step());
 }
 
 void resolve_config(const RunRequest& run, const RunData& data) {
@@ -79,6 +78,10 @@ void check_room(const RunRequest& run) {
 }
 
 }  // namespace
+
+std::int64_t data_began(const std::map<std::string, std::string>& values, std::int64_t done) {
+  return values.contains(kDataBeganValue) ? number_in(values, kDataBeganValue, 0, done) : 0;
+}
 
 std::string choose_values(const RunRequest& run) {
   Communicator& world = run.ranks.world;

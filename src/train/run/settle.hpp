@@ -12,6 +12,9 @@ namespace trireme {
 /// Value of a checkpoint: the step at which the run began with its data at sample 0; absent: 0.
 inline constexpr const char* kDataBeganValue = "data.began_at_step";
 
+/// The same of a checkpoint with these values, whose run has done `done` steps.
+std::int64_t data_began(const std::map<std::string, std::string>& values, std::int64_t done);
+
 /// Collective: fills in what the configuration leaves open until the ranks are up
 /// (open_values.hpp). Returns a line for the log, or "".
 std::string choose_values(const RunRequest& run);
