@@ -37,11 +37,11 @@ Block::Block(ParamRegistry& registry, const LayerContext& context, std::int64_t 
       registry_(registry) {
   const ModelConfig& c = context.config;
   const std::string prefix = formatted("model.layers.{}.", index);
-  const auto matrix = [&](const char* name, std::int64_t rows, std::int64_t columns, int split_dim,
-                          bool fused) {
+  const auto matrix = [&](const char* name, std::int64_t rows, std::int64_t columns,
+                          const DimSplit& split, bool fused) {
     ParamSpec spec{
         formatted("{}{}.weight", prefix, name), {rows, columns}, {InitLaw::Kind::normal, kInitStd}};
-    spec.split_dim = split_dim;
+    spec.split = split;
     spec.fuse_with_previous = fused;
     return registry.declare(std::move(spec));
   };
@@ -54,14 +54,18 @@ Block::Block(ParamRegistry& registry, const LayerContext& context, std::int64_t 
   const std::int64_t query_rows = c.num_heads * c.head_dim;
   const std::int64_t kv_rows = c.num_kv_heads * c.head_dim;
   input_norm_ = {norm("input_layernorm", c.hidden_size)};
-  qkv_ = {matrix("self_attn.q_proj", query_rows, c.hidden_size, 0, false), 3};
-  matrix("self_attn.k_proj", kv_rows, c.hidden_size, 0, true);
-  matrix("self_attn.v_proj", kv_rows, c.hidden_size, 0, true);
-  output_ = {matrix("self_attn.o_proj", c.hidden_size, query_rows, 1, false)};
+  // Whole heads; the key heads that a rank's query heads read.
+  const DimSplit query_heads{0, Axis::tp, c.head_dim};
+  const DimSplit key_heads{0, Axis::tp, c.head_dim, c.num_heads};
+  qkv_ = {matrix("self_attn.q_proj", query_rows, c.hidden_size, query_heads, false), 3};
+  matrix("self_attn.k_proj", kv_rows, c.hidden_size, key_heads, true);
+  matrix("self_attn.v_proj", kv_rows, c.hidden_size, key_heads, true);
+  output_ = {
+      matrix("self_attn.o_proj", c.hidden_size, query_rows, {1, Axis::tp, c.head_dim}, false)};
   post_norm_ = {norm("post_attention_layernorm", c.hidden_size)};
-  gate_up_ = {matrix("mlp.gate_proj", c.intermediate_size, c.hidden_size, 0, false), 2};
-  matrix("mlp.up_proj", c.intermediate_size, c.hidden_size, 0, true);
-  down_ = {matrix("mlp.down_proj", c.hidden_size, c.intermediate_size, 1, false)};
+  gate_up_ = {matrix("mlp.gate_proj", c.intermediate_size, c.hidden_size, {0}, false), 2};
+  matrix("mlp.up_proj", c.intermediate_size, c.hidden_size, {0}, true);
+  down_ = {matrix("mlp.down_proj", c.hidden_size, c.intermediate_size, {1}, false)};
   if (c.qk_norm) {
     qk_norms_.query = WeightRef{norm("self_attn.q_norm", c.head_dim)};
     qk_norms_.key = WeightRef{norm("self_attn.k_norm", c.head_dim)};

@@ -18,28 +18,29 @@ Transformer::Transformer(ParamRegistry& registry, const ModelConfig& config, con
       context_{config, {}, options.path, philox_key(options.seed, "dropout")},
       part_(part),
       recompute_(options.recompute) {
-  const std::vector<std::int64_t> table_shape{config.vocab_size, config.hidden_size};
-  if (part.has_embedding || (part.has_head && config.tie_embeddings)) {
-    ParamSpec spec{"model.embed_tokens.weight", table_shape, {InitLaw::Kind::normal, kInitStd}};
+  const auto table = [&](const char* name) {
+    ParamSpec spec{
+        name, {config.vocab_size, config.hidden_size}, {InitLaw::Kind::normal, kInitStd}};
     spec.group = "embedding";
-    spec.split_dim = 0;
-    spec.uses = part.has_embedding && part.has_head && config.tie_embeddings ? 2 : 1;
-    embedding_ = registry.declare(std::move(spec));
+    spec.split = DimSplit{0};
+    return registry.declare(std::move(spec));
+  };
+  if (part.has_embedding) {
+    registry.begin_unit("embedding");
+    embedding_ = table("model.embed_tokens.weight");
   }
   for (std::int64_t layer = part.first_layer; layer < part.end_layer; ++layer) {
+    registry.begin_unit(formatted("layer {}", layer));
+    first_weights_.push_back(registry.size());
     blocks_.push_back(std::make_unique<Block>(registry, context_, layer));
   }
   if (part.has_head) {
+    registry.begin_unit("head");
     ParamSpec norm{"model.norm.weight", {config.hidden_size}, {InitLaw::Kind::ones, 1.0}};
     norm.decay = false;
     norm.group = "vector";
     norm_ = registry.declare(std::move(norm));
-    if (!config.tie_embeddings) {
-      ParamSpec head{"lm_head.weight", table_shape, {InitLaw::Kind::normal, kInitStd}};
-      head.group = "embedding";
-      head.split_dim = 0;
-      head_ = registry.declare(std::move(head));
-    }
+    head_ = table(config.tie_embeddings ? "model.embed_tokens.weight" : "lm_head.weight");
   }
 }
 
@@ -47,9 +48,23 @@ void Transformer::prepare() {
   const auto dtype = registry_.dtypes().compute == at::kDouble ? at::kDouble : at::kFloat;
   context_.rope = ops::rope_tables(context_.config.max_seq_len, context_.config.head_dim,
                                    context_.config.rope_theta, dtype, registry_.device());
+  embedding_unit_ = registry_.unit_of(embedding_);
+  for (const ParamId first : first_weights_) block_units_.push_back(registry_.unit_of(first));
+  head_units_ = {registry_.unit_of(norm_)};
+  if (registry_.unit_of(head_) != head_units_.front())
+    head_units_.push_back(registry_.unit_of(head_));
+}
+
+void Transformer::begin_walk(bool training) const {
+  std::vector<std::size_t> walk{embedding_unit_};
+  walk.insert(walk.end(), block_units_.begin(), block_units_.end());
+  walk.insert(walk.end(), head_units_.begin(), head_units_.end());
+  if (training) walk.insert(walk.end(), block_units_.rbegin(), block_units_.rend());
+  registry_.weights().begin(std::move(walk));
 }
 
 at::Tensor Transformer::embed(const Microbatch& batch) const {
+  const UnitUse use(registry_.weights(), embedding_unit_);
   return residual_dropout(context_, batch,
                           at::embedding(registry_.weight(embedding_), batch.tokens), -1,
                           kEmbeddingOutput);
@@ -74,9 +89,13 @@ at::Tensor Transformer::forward(const Microbatch& batch, ForwardTape& tape) {
   TRIREME_ASSERT(part_.has_embedding && part_.has_head);
   const at::NoGradGuard no_grad;
   tape.blocks.assign(blocks_.size(), {});
+  begin_walk(/*training=*/true);
   at::Tensor x = embed(batch);
-  for (std::size_t i = 0; i < blocks_.size(); ++i)
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    const UnitUse use(registry_.weights(), block_units_[i]);
     x = layer_forward(*blocks_[i], batch, x, recompute_, tape.blocks[i]);
+  }
+  for (const std::size_t unit : head_units_) registry_.weights().use(unit);  // until backward
   auto normed =
       ops::rms_norm_forward(x, registry_.weight(norm_), context_.config.norm_eps, context_.path);
   tape.last = x;
@@ -89,17 +108,26 @@ void Transformer::backward(const Microbatch& batch, ForwardTape& tape, const at:
   const auto norm =
       ops::rms_norm_backward(grad, tape.last, registry_.weight(norm_), tape.rstd, context_.path);
   registry_.add_gradient({norm_}, norm.weight);
+  for (const std::size_t unit : head_units_) registry_.weights().done(unit);
   at::Tensor x_grad = norm.x;
-  for (std::size_t i = blocks_.size(); i-- > 0;)
+  for (std::size_t i = blocks_.size(); i-- > 0;) {
+    const UnitUse use(registry_.weights(), block_units_[i]);
     x_grad = layer_backward(*blocks_[i], batch, tape.blocks[i], x_grad);
+  }
   embed_backward(batch, x_grad);
   tape = {};
 }
 
 at::Tensor Transformer::hidden(const Microbatch& batch) const {
   const at::NoGradGuard no_grad;
+  begin_walk(/*training=*/false);
   at::Tensor x = embed(batch);
-  for (const auto& block : blocks_) x = block->forward(batch, x);
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    const UnitUse use(registry_.weights(), block_units_[i]);
+    x = blocks_[i]->forward(batch, x);
+  }
+  for (const std::size_t unit : head_units_)
+    registry_.weights().use(unit);  // until the next walk: the objective reads the head
   return final_norm(x);
 }
 

@@ -39,7 +39,7 @@ class Transformer {
   Transformer(const Transformer&) = delete;
   Transformer& operator=(const Transformer&) = delete;
 
-  /// After ParamRegistry::allocate: tables on the registry's device and dtype.
+  /// After ParamRegistry::allocate: tables on the registry's device and dtype, units.
   void prepare();
 
   /// Hidden states [B, T, D] after the final norm; leaves on the tape what backward needs.
@@ -59,11 +59,11 @@ class Transformer {
   [[nodiscard]] ParamRegistry& registry() { return registry_; }
 
   /// The output matrix [vocab, D]: the embedding's where the two are tied.
-  [[nodiscard]] ParamId head_weight() const {
-    return context_.config.tie_embeddings ? embedding_ : head_;
-  }
+  [[nodiscard]] ParamId head_weight() const { return head_; }
 
  private:
+  /// The units in the order in which one micro-batch reads them.
+  void begin_walk(bool training) const;
   [[nodiscard]] at::Tensor embed(const Microbatch& batch) const;
   void embed_backward(const Microbatch& batch, const at::Tensor& grad);
   [[nodiscard]] at::Tensor final_norm(const at::Tensor& x) const;
@@ -74,8 +74,12 @@ class Transformer {
   bool recompute_;
   ParamId embedding_ = 0;
   ParamId norm_ = 0;
-  ParamId head_ = 0;
+  ParamId head_ = 0;  // the embedding where the two are tied
   std::vector<std::unique_ptr<Block>> blocks_;
+  std::vector<ParamId> first_weights_;  // of each block
+  std::size_t embedding_unit_ = 0;
+  std::vector<std::size_t> block_units_;
+  std::vector<std::size_t> head_units_;
 };
 
 }  // namespace trireme

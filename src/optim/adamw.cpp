@@ -14,18 +14,18 @@ void check(const AdamWConfig& config, Problems& problems) {
 
 AdamW::AdamW(const Config& config, ParamRegistry& registry)
     : config_(config),
-      exp_avg_(at::zeros_like(registry.flat_main())),
-      exp_avg_sq_(at::zeros_like(registry.flat_main())),
+      exp_avg_(registry.make_state()),
+      exp_avg_sq_(registry.make_state()),
       groups_(2) {
   groups_[0].decay = config.weight_decay;
   const at::Tensor step =
       at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(registry.device()));
   for (const ParamRange& range : param_ranges(registry)) {
     Group& group = groups_[range.decay ? 0 : 1];
-    group.weights.push_back(range.of(registry.flat_main()));
-    group.grads.push_back(range.of(registry.flat_grad()));
-    group.exp_avgs.push_back(range.of(exp_avg_));
-    group.exp_avg_sqs.push_back(range.of(exp_avg_sq_));
+    group.weights.push_back(range.weights(registry));
+    group.grads.push_back(range.grads(registry));
+    group.exp_avgs.push_back(range.state(registry, exp_avg_));
+    group.exp_avg_sqs.push_back(range.state(registry, exp_avg_sq_));
     group.steps.push_back(step);
   }
 }

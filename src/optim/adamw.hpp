@@ -34,7 +34,7 @@ class AdamW : public Optimizer {
   [[nodiscard]] std::vector<OptimizerSlot> slots() override;
 
  private:
-  /// Parameters with one decay, as views of the flat buffers.
+  /// Parameters with one decay, as views of this rank's parts.
   struct Group {
     double decay = 0;
     std::vector<at::Tensor> weights;

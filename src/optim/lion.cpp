@@ -20,13 +20,13 @@ void check(const LionConfig& config, Problems& problems) {
 }
 
 Lion::Lion(const Config& config, ParamRegistry& registry)
-    : config_(config), momentum_(at::zeros_like(registry.flat_main())) {
+    : config_(config), momentum_(registry.make_state()) {
   for (const ParamRange& range : param_ranges(registry)) {
     for (std::int64_t done = 0; done < range.count; done += kMostElements) {
-      const ParamRange part{range.begin + done, std::min(kMostElements, range.count - done),
-                            range.decay};
-      pieces_.push_back({range.decay ? config.weight_decay : 0.0, part.of(registry.flat_main()),
-                         part.of(registry.flat_grad()), part.of(momentum_)});
+      const ParamRange part{range.unit, range.begin + done,
+                            std::min(kMostElements, range.count - done), range.decay};
+      pieces_.push_back({range.decay ? config.weight_decay : 0.0, part.weights(registry),
+                         part.grads(registry), part.state(registry, momentum_)});
     }
   }
 }

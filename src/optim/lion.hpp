@@ -33,7 +33,7 @@ class Lion : public Optimizer {
   [[nodiscard]] std::vector<OptimizerSlot> slots() override;
 
  private:
-  /// Views of a piece of the flat buffers.
+  /// Views of a piece of this rank's parts.
   struct Piece {
     double decay = 0;
     at::Tensor weights;

@@ -13,7 +13,8 @@
 
 namespace trireme {
 
-/// One state buffer of an optimizer, laid out like the registry's flat main weights.
+/// One state buffer of an optimizer, made by the registry's make_state(): one number for every
+/// element that this rank updates.
 struct OptimizerSlot {
   std::string name;  // "exp_avg"
   at::Tensor flat;
@@ -43,7 +44,7 @@ class Optimizer {
 std::unique_ptr<Optimizer> make_optimizer(const OptimConfig& config, ParamRegistry& registry);
 std::vector<std::string> optimizer_names();
 
-/// How many slots that optimizer would have, each as large as the main weights.
+/// How many slots that optimizer would have, each as large as the main weights it updates.
 std::size_t num_optimizer_slots(const OptimConfig& config);
 
 /// The keys that optimizer `name` reads, with its defaults; none for an unknown name.

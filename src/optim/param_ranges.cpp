@@ -3,14 +3,19 @@
 namespace trireme {
 
 std::vector<ParamRange> param_ranges(const ParamRegistry& registry) {
+  const UnitLayout& layout = registry.layout();
   std::vector<ParamRange> ranges;
-  for (ParamId first = 0; first < registry.size();) {
-    const bool decay = registry.spec(first).decay;
-    ParamId end = first + 1;
-    while (end < registry.size() && registry.spec(end).decay == decay) ++end;
-    const std::int64_t begin = registry.flat_begin(first);
-    ranges.push_back({begin, registry.flat_end(end - 1) - begin, decay});
-    first = end;
+  for (std::size_t unit = 0; unit < layout.units().size(); ++unit) {
+    const IndexRange part = layout.part(unit);
+    const std::size_t first = ranges.size();
+    for (const ParamSpan& span : layout.spans(unit, part)) {
+      const bool decay = registry.spec(span.id).decay;
+      if (ranges.size() > first && ranges.back().decay == decay) continue;
+      const std::int64_t begin = span.begin - part.begin;
+      if (ranges.size() > first) ranges.back().count = begin - ranges.back().begin;
+      ranges.push_back({unit, begin, 0, decay});
+    }
+    if (ranges.size() > first) ranges.back().count = part.count() - ranges.back().begin;
   }
   return ranges;
 }

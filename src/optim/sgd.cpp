@@ -14,12 +14,13 @@ void check(const SgdConfig& config, Problems& problems) {
 
 Sgd::Sgd(const Config& config, ParamRegistry& registry) : config_(config), groups_(2) {
   groups_[0].decay = config.weight_decay;
-  if (num_slots(config) > 0) momentum_buffer_ = at::zeros_like(registry.flat_main());
+  if (num_slots(config) > 0) momentum_buffer_ = registry.make_state();
   for (const ParamRange& range : param_ranges(registry)) {
     Group& group = groups_[range.decay ? 0 : 1];
-    group.weights.push_back(range.of(registry.flat_main()));
-    group.grads.push_back(range.of(registry.flat_grad()));
-    if (momentum_buffer_.defined()) group.momentum_buffers.push_back(range.of(momentum_buffer_));
+    group.weights.push_back(range.weights(registry));
+    group.grads.push_back(range.grads(registry));
+    if (momentum_buffer_.defined())
+      group.momentum_buffers.push_back(range.state(registry, momentum_buffer_));
   }
 }
 

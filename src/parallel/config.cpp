@@ -1,22 +1,43 @@
 #include "parallel/config.hpp"
 
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
 #include "core/error.hpp"
+#include "core/join.hpp"
 #include "core/problems.hpp"
 
 namespace trireme {
+namespace {
+
+std::vector<std::int64_t> divisors(std::int64_t number) {
+  std::vector<std::int64_t> found;
+  for (std::int64_t i = 1; i <= number; ++i)
+    if (number % i == 0) found.push_back(i);
+  return found;
+}
+
+}  // namespace
 
 void check(const ParallelConfig& config, Problems& problems) {
   problems.supported("parallel.tp", config.tp, {"1"});
   problems.supported("parallel.cp", config.cp, {"1"});
   problems.supported("parallel.pp", config.pp, {"1"});
   problems.supported("parallel.ep", config.ep, {"1"});
-  problems.supported("parallel.zero", config.zero, {"0"});
+  if (config.zero < 0 || config.zero > 3)
+    problems.add("parallel.zero", config.zero, "must be 0, 1, 2 or 3");
+  if (config.zero_shard < 0)
+    problems.add("parallel.zero_shard", config.zero_shard, "must be 0 (dp x cp) or more");
+  if (config.zero_prefetch < 0)
+    problems.add("parallel.zero_prefetch", config.zero_prefetch, "must be 0 or more");
   problems.supported("parallel.schedule", config.schedule, {"1f1b"});
   problems.supported("parallel.sequence_parallel", config.sequence_parallel, {"false"});
   problems.supported("parallel.hierarchical", config.hierarchical, {"false"});
   problems.supported("parallel.recompute", config.recompute, {"none", "full"});
-  if (!(config.bucket_mb >= 0))
-    problems.add("parallel.bucket_mb", config.bucket_mb, "must be 0 (one bucket) or more");
+  if (!(config.bucket_mb >= 0 || config.bucket_mb == -1))
+    problems.add("parallel.bucket_mb", config.bucket_mb,
+                 "must be 0 (one bucket), more, or -1 (by the number of data ranks)");
 }
 
 int data_ranks(const ParallelConfig& config, int world_size) {
@@ -26,6 +47,25 @@ int data_ranks(const ParallelConfig& config, int world_size) {
          model_ranks, world_size);
   }
   return static_cast<int>(world_size / model_ranks);
+}
+
+std::int64_t shard_ranks(const ParallelConfig& config, std::int64_t data_ranks) {
+  if (config.zero == 0) return 1;
+  if (config.zero_shard == 0) return data_ranks;
+  if (data_ranks % config.zero_shard != 0) {
+    fail(ErrorKind::usage,
+         "parallel.zero_shard = {} does not divide the {} data ranks (dp x cp); must be one of {}",
+         config.zero_shard, data_ranks, joined(divisors(data_ranks), ", "));
+  }
+  return config.zero_shard;
+}
+
+std::int64_t bucket_bytes(const ParallelConfig& config, std::int64_t data_ranks) {
+  constexpr double kMiB = 1024 * 1024;
+  // A ring sends a bucket in as many pieces as it has ranks: each of 1 MiB keeps a network busy.
+  const double mib = config.bucket_mb < 0 ? std::clamp(static_cast<double>(data_ranks), 25.0, 256.0)
+                                          : config.bucket_mb;
+  return static_cast<std::int64_t>(std::ceil(mib * kMiB));
 }
 
 }  // namespace trireme

@@ -14,10 +14,13 @@ struct ParallelConfig {
   std::int64_t pp = 1;
   std::int64_t ep = 1;
   std::int64_t zero = 0;
+  std::int64_t zero_shard = 0;
+  bool zero_reshard = true;
+  std::int64_t zero_prefetch = 1;
   bool sequence_parallel = false;
   std::string recompute = "none";
   std::string schedule = "1f1b";
-  double bucket_mb = 25;
+  double bucket_mb = -1;
   bool hierarchical = false;
 
   template <class Self, class Visit>
@@ -26,11 +29,16 @@ struct ParallelConfig {
     visit("cp", self.cp, "context-parallel ranks");
     visit("pp", self.pp, "pipeline-parallel stages");
     visit("ep", self.ep, "expert-parallel ranks, folded over cp and dp");
-    visit("zero", self.zero, "ZeRO stage, 0 to 3");
+    visit("zero", self.zero, "ZeRO stage, 0 to 3: what data ranks hold together, not each");
+    visit("zero_shard", self.zero_shard, "ranks that share one copy under ZeRO; 0: all of dp x cp");
+    visit("zero_reshard", self.zero_reshard,
+          "ZeRO-3: free gathered weights after each use, not after the update");
+    visit("zero_prefetch", self.zero_prefetch, "ZeRO-3: units gathered ahead of the one in use");
     visit("sequence_parallel", self.sequence_parallel, "split norms and residuals over tp");
     visit("recompute", self.recompute, "what backward computes again: none, selective or full");
     visit("schedule", self.schedule, "order of pipeline operations: 1f1b");
-    visit("bucket_mb", self.bucket_mb, "gradient bucket size in MiB of gradients; 0: one bucket");
+    visit("bucket_mb", self.bucket_mb,
+          "MiB of gradients in a bucket; 0: one bucket; -1: as many as data ranks, 25 to 256");
     visit("hierarchical", self.hierarchical, "reduce inside a node first, then between nodes");
   }
 };
@@ -41,5 +49,12 @@ void check(const ParallelConfig& config, Problems& problems);
 
 /// Ranks of the dp axis when `world_size` are started. Throws Error(usage) if they do not divide.
 int data_ranks(const ParallelConfig& config, int world_size);
+
+/// How many of dp x cp = `data_ranks` hold one copy of the sharded state together: 1 without ZeRO.
+/// Throws Error(usage) if zero_shard does not divide them.
+std::int64_t shard_ranks(const ParallelConfig& config, std::int64_t data_ranks);
+
+/// Bytes of a gradient bucket; 0: one bucket.
+std::int64_t bucket_bytes(const ParallelConfig& config, std::int64_t data_ranks);
 
 }  // namespace trireme

@@ -1,101 +1,127 @@
 #include "parallel/param_registry.hpp"
 
+#include <algorithm>
+
 #include "core/error.hpp"
 #include "parallel/init_values.hpp"
 
 namespace trireme {
 namespace {
 
-constexpr std::int64_t kAlignment =
-    64;  // elements: every parameter starts on a cache line in any dtype
-
-Slice local_slice(const ParamSpec& spec, const Mesh& mesh) {
-  Slice slice = Slice::whole(spec.shape);
-  if (spec.split_dim >= 0) {
-    const auto dim = static_cast<std::size_t>(spec.split_dim);
-    const std::int64_t parts = mesh.size(spec.split_axis);
-    if (spec.shape[dim] % parts != 0) {
-      fail(ErrorKind::usage, "{}: dim {} of size {} is not divisible by {} ranks of {}", spec.name,
-           dim, spec.shape[dim], parts, kAxisNames[static_cast<std::size_t>(spec.split_axis)]);
-    }
-    slice.extent[dim] = spec.shape[dim] / parts;
-    slice.offset[dim] = slice.extent[dim] * mesh.rank(spec.split_axis);
-    slice.flat_end = slice.rectangle_count();
-  }
-  return slice;
+ShareGrid share_grid(const Mesh& mesh) {
+  return {mesh.size(Axis::tp),    mesh.rank(Axis::tp),      mesh.size(Axis::shard),
+          mesh.rank(Axis::shard), mesh.size(Axis::replica), mesh.rank(Axis::replica)};
 }
 
 }  // namespace
 
+void ParamRegistry::begin_unit(std::string name) {
+  unit_starts_.push_back(size());
+  unit_names_.push_back(std::move(name));
+}
+
 ParamId ParamRegistry::declare(ParamSpec spec) {
-  TRIREME_ASSERT(!main_.defined());
-  params_.push_back({std::move(spec), {}, 0, 0, 0});
-  return params_.size() - 1;
+  TRIREME_ASSERT(layout_.units().empty());
+  for (ParamId id = 0; id < size(); ++id) {
+    if (specs_[id].name != spec.name) continue;
+    TRIREME_ASSERT(specs_[id].shape == spec.shape);
+    specs_[id].uses += spec.uses;
+    return id;
+  }
+  if (unit_starts_.empty()) begin_unit("");
+  specs_.push_back(std::move(spec));
+  return size() - 1;
 }
 
 void ParamRegistry::allocate(const Mesh& mesh, ParamDTypes dtypes, at::Device device) {
   dtypes_ = dtypes;
-  std::int64_t end = 0;
-  for (Param& param : params_) {
-    param.slice = local_slice(param.spec, mesh);
-    param.count = param.slice.count();
-    if (!param.spec.fuse_with_previous) end = (end + kAlignment - 1) / kAlignment * kAlignment;
-    param.begin = end;
-    end += param.count;
-  }
-  const std::int64_t flat_size = (end + kAlignment - 1) / kAlignment * kAlignment;
-  const auto options = at::TensorOptions().dtype(dtypes.main).device(device);
-  main_ = at::zeros({flat_size}, options);
-  grad_ = at::zeros({flat_size}, options);
-  compute_ =
-      dtypes.compute == dtypes.main ? main_ : at::zeros({flat_size}, options.dtype(dtypes.compute));
+  device_ = device;
+  const ParallelConfig& parallel = mesh.config();
+  layout_ = UnitLayout(specs_, unit_starts_, unit_names_, share_grid(mesh));
+  weights_ = UnitWeights(layout_, mesh.group(Axis::shard), dtypes.compute, device,
+                         {parallel.zero == 3, parallel.zero_reshard, parallel.zero_prefetch});
+  grads_ = UnitGrads(layout_, dtypes.main, device, parallel.zero >= 2 && layout_.grid().shards > 1);
+  if (dtypes.compute != dtypes.main) main_ = make_state();
+  uses_seen_.assign(size(), 0);
+}
+
+at::Tensor ParamRegistry::make_state() const {
+  return at::zeros({layout_.parts_count()},
+                   at::TensorOptions().dtype(dtypes_.main).device(device_));
+}
+
+at::Tensor ParamRegistry::part_of(const at::Tensor& state, std::size_t unit) const {
+  return state.narrow(0, layout_.part_begin(unit), layout_.part(unit).count());
+}
+
+at::Tensor ParamRegistry::main_part(std::size_t unit) const {
+  return main_.defined() ? part_of(main_, unit) : weights_.part(unit);
+}
+
+at::Tensor ParamRegistry::main(ParamId id) const {
+  TRIREME_ASSERT(layout_.grid().shards == 1);
+  return view(main_part(unit_of(id)), {id});
+}
+
+at::Tensor ParamRegistry::weight(WeightRef ref) {
+  return view(weights_.whole(unit_of(ref.first)), ref);
 }
 
 void ParamRegistry::initialize(std::uint64_t seed) {
   const at::NoGradGuard no_grad;
-  for (ParamId id = 0; id < size(); ++id) {
-    const Param& param = params_[id];
-    if (param.spec.init.kind == InitLaw::Kind::ones) {
-      main(id).fill_(1.0);
-      continue;
+  for (std::size_t unit = 0; unit < layout_.units().size(); ++unit) {
+    const IndexRange part = layout_.part(unit);
+    for (const ParamSpan& span : layout_.spans(unit, part)) {
+      const ParamSpec& spec = specs_[span.id];
+      at::Tensor values = main_part(unit).narrow(0, span.begin - part.begin, span.count);
+      if (spec.init.kind == InitLaw::Kind::ones) {
+        values.fill_(1.0);
+        continue;
+      }
+      Slice slice = layout_.param(span.id).slice;
+      slice.flat_begin = span.first;
+      slice.flat_end = span.first + span.count;
+      std::vector<double> normal = normal_values(seed, spec.name, spec.shape, slice);
+      values.copy_(at::from_blob(normal.data(), {span.count}, at::kDouble).mul_(spec.init.scale));
     }
-    std::vector<double> values =
-        normal_values(seed, param.spec.name, param.spec.shape, param.slice);
-    const at::Tensor normal = at::from_blob(values.data(), {param.count}, at::kDouble);
-    main(id).view({-1}).copy_(normal.mul_(param.spec.init.scale));
   }
   refresh_weights();
 }
 
-at::Tensor ParamRegistry::view(const at::Tensor& flat, WeightRef ref) const {
-  const Param& head = params_[ref.first];
+at::Tensor ParamRegistry::view(const at::Tensor& whole, WeightRef ref) const {
+  const PlacedParam& head = layout_.param(ref.first);
   std::vector<std::int64_t> shape = head.slice.extent;
   std::int64_t elements = head.count;
   for (ParamId id = ref.first + 1; id < ref.first + ref.count; ++id) {
-    TRIREME_ASSERT(params_[id].spec.fuse_with_previous &&
-                   params_[id].begin == head.begin + elements);
-    shape[0] += params_[id].slice.extent[0];
-    elements += params_[id].count;
+    const PlacedParam& next = layout_.param(id);
+    TRIREME_ASSERT(specs_[id].fuse_with_previous && next.begin == head.begin + elements);
+    shape[0] += next.slice.extent[0];
+    elements += next.count;
   }
-  return flat.narrow(0, head.begin, elements).view(shape);
+  return whole.narrow(0, head.begin, elements).view(shape);
 }
 
 void ParamRegistry::refresh_weights() {
   const at::NoGradGuard no_grad;
-  if (!compute_.is_same(main_)) compute_.copy_(main_);
+  weights_.settle();
+  if (main_.defined()) {
+    for (std::size_t unit = 0; unit < layout_.units().size(); ++unit)
+      weights_.part(unit).copy_(main_part(unit));
+  }
+  weights_.publish();
 }
 
 void ParamRegistry::begin_update(int num_backwards) {
-  grad_.zero_();
+  grads_.zero();
   num_backwards_ = num_backwards;
-  for (Param& param : params_) param.uses_seen = 0;
+  std::fill(uses_seen_.begin(), uses_seen_.end(), 0);
   if (num_backwards > 0 || !ready_) return;
   for (ParamId id = size(); id-- > 0;) ready_(id);  // a rank without samples takes part with zeros
 }
 
 void ParamRegistry::add_gradient(WeightRef ref, const at::Tensor& grad) {
   const at::NoGradGuard no_grad;
-  view(grad_, ref).add_(grad);
+  view(grads_.whole(unit_of(ref.first)), ref).add_(grad);
   gradient_added(ref);
 }
 
@@ -109,10 +135,12 @@ void ParamRegistry::add_gradient_of_linear(WeightRef ref, const at::Tensor& x,
 
 void ParamRegistry::gradient_added(WeightRef ref) {
   for (ParamId id = ref.first + ref.count; id-- > ref.first;) {
-    Param& param = params_[id];
-    ++param.uses_seen;
-    TRIREME_ASSERT(param.uses_seen <= param.spec.uses * num_backwards_);
-    if (param.uses_seen == param.spec.uses * num_backwards_ && ready_) ready_(id);
+    const int uses = specs_[id].uses;
+    int& seen = uses_seen_[id];
+    ++seen;
+    TRIREME_ASSERT(seen <= uses * num_backwards_);
+    const bool complete = grads_.sharded() ? seen % uses == 0 : seen == uses * num_backwards_;
+    if (complete && ready_) ready_(id);
   }
 }
 

@@ -6,39 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "parallel/mesh.hpp"
-#include "parallel/slice.hpp"
+#include "parallel/param_spec.hpp"
+#include "parallel/units/unit_grads.hpp"
+#include "parallel/units/unit_layout.hpp"
+#include "parallel/units/unit_weights.hpp"
 
 namespace trireme {
-
-using ParamId = std::size_t;
-
-/// `count` neighbouring parameters used as one matrix, their rows one below another (count 1: a
-/// parameter alone).
-struct WeightRef {
-  ParamId first = 0;
-  std::size_t count = 1;
-};
-
-/// Law of initial values; the value of an element depends on (seed, name, global flat index) only.
-struct InitLaw {
-  enum class Kind { normal, ones } kind = Kind::normal;
-  double scale = 0.02;  // standard deviation
-};
-
-/// Everything the project knows about one parameter; there is no second list.
-struct ParamSpec {
-  std::string name;                      // Hugging Face name
-  std::vector<std::int64_t> shape = {};  // global, logical
-  InitLaw init = {};
-  int split_dim = -1;  // the dim cut over `split_axis`; -1: replicated
-  Axis split_axis = Axis::tp;
-  bool decay = true;             // weight decay applies
-  std::string group = "matrix";  // optimizer group: embedding, matrix, vector
-  int uses = 1;                  // gradients that one backward pass adds (a tied embedding: 2)
-  bool fuse_with_previous =
-      false;  // lies directly behind the previous one, so that both are rows of one matrix
-};
 
 /// What the numbers are: weights the model computes with, and the main copy the optimizer updates.
 struct ParamDTypes {
@@ -49,49 +22,59 @@ struct ParamDTypes {
 /// The one registry of parameters: declaration, storage, initial values, gradients, and the
 /// "gradient ready" event.
 ///
-/// Storage is flat, in id order: main weights, main gradients, and (when the dtypes differ) compute
-/// weights, each one buffer with parameters as views. Declare all, then allocate once.
+/// Storage is in units, flat, in id order: weights, main weights (the same where the dtypes are),
+/// main gradients. How much of each a rank holds is the mesh's ZeRO stage; what it updates, its
+/// part of each unit, it always holds. Declare all, then allocate once.
 class ParamRegistry {
  public:
+  /// What is declared from here on is shared as one. Without any, all parameters are one unit.
+  void begin_unit(std::string name);
+  /// A name that is declared already is one more use of that parameter (tied weights).
   ParamId declare(ParamSpec spec);
+  /// `mesh` must outlive this.
   void allocate(const Mesh& mesh, ParamDTypes dtypes, at::Device device);
   void initialize(std::uint64_t seed);
 
-  [[nodiscard]] std::size_t size() const { return params_.size(); }
+  [[nodiscard]] std::size_t size() const { return specs_.size(); }
 
-  [[nodiscard]] const ParamSpec& spec(ParamId id) const { return params_[id].spec; }
+  [[nodiscard]] const ParamSpec& spec(ParamId id) const { return specs_[id]; }
 
-  [[nodiscard]] const Slice& slice(ParamId id) const { return params_[id].slice; }
+  [[nodiscard]] const UnitLayout& layout() const { return layout_; }
+
+  [[nodiscard]] std::size_t unit_of(ParamId id) const { return layout_.param(id).unit; }
 
   [[nodiscard]] ParamDTypes dtypes() const { return dtypes_; }
 
-  [[nodiscard]] at::Device device() const { return main_.device(); }
+  [[nodiscard]] at::Device device() const { return device_; }
 
-  /// Views with this rank's local shape.
-  [[nodiscard]] at::Tensor weight(ParamId id) const { return view(compute_, {id}); }
+  /// Views with this rank's local shape, of whole units.
+  [[nodiscard]] at::Tensor weight(WeightRef ref);
 
-  [[nodiscard]] at::Tensor main(ParamId id) const { return view(main_, {id}); }
+  [[nodiscard]] at::Tensor weight(ParamId id) { return weight(WeightRef{id}); }
 
-  [[nodiscard]] at::Tensor main_grad(ParamId id) const { return view(grad_, {id}); }
+  /// Without ZeRO; else a rank holds main_part alone.
+  [[nodiscard]] at::Tensor main(ParamId id) const;
 
-  [[nodiscard]] at::Tensor weight(WeightRef ref) const { return view(compute_, ref); }
+  /// What backward adds a parameter's gradient to.
+  [[nodiscard]] at::Tensor main_grad(ParamId id) { return view(grads_.whole(unit_of(id)), {id}); }
 
-  /// A tensor like main(id) inside a flat buffer laid out as flat_main() (optimizer state).
-  [[nodiscard]] at::Tensor view_of(const at::Tensor& flat, ParamId id) const {
-    return view(flat, {id});
-  }
+  /// What this rank updates of a unit, and by what: [layout().part(unit).count()].
+  [[nodiscard]] at::Tensor main_part(std::size_t unit) const;
 
-  [[nodiscard]] std::int64_t flat_begin(ParamId id) const { return params_[id].begin; }
+  [[nodiscard]] at::Tensor grad_part(std::size_t unit) const { return grads_.part(unit); }
 
-  [[nodiscard]] std::int64_t flat_end(ParamId id) const {
-    return params_[id].begin + params_[id].count;
-  }
+  /// The same part of a buffer of all parts (optimizer state: make_state).
+  [[nodiscard]] at::Tensor part_of(const at::Tensor& state, std::size_t unit) const;
 
-  [[nodiscard]] const at::Tensor& flat_main() const { return main_; }
+  /// Zeros for every element this rank updates.
+  [[nodiscard]] at::Tensor make_state() const;
 
-  [[nodiscard]] const at::Tensor& flat_grad() const { return grad_; }
+  [[nodiscard]] UnitWeights& weights() { return weights_; }
 
-  /// Copies main weights to compute weights; call after every change of main weights.
+  [[nodiscard]] UnitGrads& grads() { return grads_; }
+
+  /// From main weights to those the model computes with, on all ranks; call after every change of
+  /// main weights. Collective under ZeRO.
   void refresh_weights();
 
   /// Starts an update of `num_backwards` backward passes: gradients to zero, use counts to zero.
@@ -104,25 +87,24 @@ class ParamRegistry {
   /// As add_gradient, for a gradient that the caller has already added into main_grad.
   void gradient_added(WeightRef ref);
 
-  /// Called with every parameter whose gradient of this update is complete, in backward order.
+  /// Called with every parameter whose gradient is complete, in backward order: of the update, or
+  /// where gradients are sharded, of each backward pass.
   void on_ready(std::function<void(ParamId)> callback) { ready_ = std::move(callback); }
 
  private:
-  struct Param {
-    ParamSpec spec;
-    Slice slice;
-    std::int64_t begin = 0;  // element in the flat buffers
-    std::int64_t count = 0;
-    int uses_seen = 0;
-  };
+  /// `whole`: all of the unit that they lie in.
+  [[nodiscard]] at::Tensor view(const at::Tensor& whole, WeightRef ref) const;
 
-  [[nodiscard]] at::Tensor view(const at::Tensor& flat, WeightRef ref) const;
-
-  std::vector<Param> params_;
+  std::vector<ParamSpec> specs_;
+  std::vector<ParamId> unit_starts_;
+  std::vector<std::string> unit_names_;
+  UnitLayout layout_;
   ParamDTypes dtypes_;
-  at::Tensor main_;
-  at::Tensor compute_;
-  at::Tensor grad_;
+  at::Device device_ = at::kCPU;
+  UnitWeights weights_;
+  UnitGrads grads_;
+  at::Tensor main_;  // all parts; undefined where weights are main weights
+  std::vector<int> uses_seen_;
   int num_backwards_ = 1;
   std::function<void(ParamId)> ready_;
 };

@@ -97,11 +97,14 @@ const Shape kDeep{.preset = "minimind-2",
                   .samples = 5};
 
 Layout fast(std::vector<std::int64_t> shares, std::int64_t micro_batch, bool recompute = false) {
-  return {std::move(shares), micro_batch, 0.01, recompute, ops::Path::fast};
+  ParallelConfig parallel;
+  parallel.bucket_mb = 0.01;
+  if (recompute) parallel.recompute = "full";
+  return {std::move(shares), micro_batch, parallel, ops::Path::fast};
 }
 
 Layout whole(const Shape& shape, ops::Path path) {
-  return {{shape.samples}, shape.samples, 25, false, path};
+  return {{shape.samples}, shape.samples, {}, path};
 }
 
 /// Gradients of several updates at one place, so that chance in one of them does not decide.

@@ -44,24 +44,45 @@ struct NamedLayout {
   Layout layout;
 };
 
-constexpr double kOneParamBuckets = 1e-9;
-constexpr double kFewBuckets = 0.01;  // 10 KiB of 60
+constexpr double kSmallBuckets = 1e-9;  // 64 elements
+constexpr double kFewBuckets = 0.01;    // 10 KiB of 60
+
+ParallelConfig cut(double bucket_mb, const char* recompute = "none") {
+  ParallelConfig config;
+  config.bucket_mb = bucket_mb;
+  config.recompute = recompute;
+  return config;
+}
+
+ParallelConfig zero(std::int64_t stage, std::int64_t shard = 0, const char* recompute = "none") {
+  ParallelConfig config;
+  config.zero = stage;
+  config.zero_shard = shard;
+  config.recompute = recompute;
+  return config;
+}
 
 std::vector<NamedLayout> layouts() {
   using ops::Path;
   return {
-      {"1 rank, 3 micro-steps", {{12}, 4, 25, false, Path::plain}},
-      {"1 rank, recompute", {{12}, 12, 0, true, Path::plain}},
-      {"1 rank, fast path", {{12}, 12, 0, false, Path::fast}},
-      {"2 ranks", {{6, 6}, 6, 0, false, Path::plain}},
-      {"2 ranks, 3 micro-steps, a bucket a parameter",
-       {{6, 6}, 2, kOneParamBuckets, false, Path::plain}},
+      {"1 rank, 3 micro-steps", {{12}, 4, cut(25), Path::plain}},
+      {"1 rank, recompute", {{12}, 12, cut(0, "full"), Path::plain}},
+      {"1 rank, fast path", {{12}, 12, cut(0), Path::fast}},
+      {"2 ranks", {{6, 6}, 6, cut(0), Path::plain}},
+      {"2 ranks, 3 micro-steps, smallest buckets", {{6, 6}, 2, cut(kSmallBuckets), Path::plain}},
       {"2 ranks, 3 micro-steps, recompute, few buckets",
-       {{6, 6}, 2, kFewBuckets, true, Path::plain}},
-      {"3 uneven ranks, one without samples", {{7, 5, 0}, 4, kFewBuckets, false, Path::plain}},
-      {"3 uneven ranks, uneven micro-steps", {{1, 8, 3}, 3, kOneParamBuckets, false, Path::fast}},
-      {"4 ranks", {{3, 3, 3, 3}, 3, kOneParamBuckets, false, Path::plain}},
-      {"4 ranks, 3 micro-steps", {{3, 3, 3, 3}, 1, kFewBuckets, true, Path::fast}},
+       {{6, 6}, 2, cut(kFewBuckets, "full"), Path::plain}},
+      {"3 uneven ranks, one without samples", {{7, 5, 0}, 4, cut(kFewBuckets), Path::plain}},
+      {"3 uneven ranks, uneven micro-steps", {{1, 8, 3}, 3, cut(kSmallBuckets), Path::fast}},
+      {"4 ranks", {{3, 3, 3, 3}, 3, cut(kSmallBuckets), Path::plain}},
+      {"2 ranks, ZeRO-1", {{6, 6}, 2, zero(1), Path::plain}},
+      {"2 ranks, ZeRO-2", {{6, 6}, 2, zero(2), Path::plain}},
+      {"2 ranks, ZeRO-3", {{6, 6}, 2, zero(3), Path::plain}},
+      {"3 ranks, ZeRO-1, one without samples", {{7, 5, 0}, 4, zero(1), Path::plain}},
+      {"3 uneven ranks, ZeRO-3, recompute", {{5, 4, 3}, 5, zero(3, 0, "full"), Path::fast}},
+      {"4 ranks, 2 copies of 2, ZeRO-2", {{3, 3, 3, 3}, 1, zero(2, 2), Path::plain}},
+      {"4 ranks, 2 copies of 2, ZeRO-3", {{3, 3, 3, 3}, 3, zero(3, 2), Path::plain}},
+      {"4 ranks, 3 micro-steps", {{3, 3, 3, 3}, 1, cut(kFewBuckets, "full"), Path::fast}},
   };
 }
 
@@ -87,15 +108,15 @@ TEST(Parity, HoldsWhileTheClipIsActive) {
     EXPECT_NEAR(expected.grads[i].norm().item<double>(), 1e-2,
                 1e-5);  // 1e-6 in the divisor of the clip
   }
-  expect_same({{6, 6}, 2, kFewBuckets, false, ops::Path::plain}, clipped, expected, "2 ranks");
-  expect_same({{3, 3, 3, 3}, 1, 0, true, ops::Path::plain}, clipped, expected, "4 ranks");
+  expect_same({{6, 6}, 2, cut(kFewBuckets), ops::Path::plain}, clipped, expected, "2 ranks");
+  expect_same({{3, 3, 3, 3}, 1, cut(0, "full"), ops::Path::plain}, clipped, expected, "4 ranks");
 }
 
 TEST(Parity, HoldsWhenAWholeShareHasNoTargets) {
   // Sample 4 of the first update is all one-token documents; a rank gets it alone.
   ASSERT_EQ(testing::make_rows({4}, Shape{}.length, Shape{}.vocab).num_targets, 0);
   const Shape shape;
-  expect_same({{4, 1, 7}, 7, kFewBuckets, false, ops::Path::plain}, shape, train({}, shape).front(),
+  expect_same({{4, 1, 7}, 7, cut(kFewBuckets), ops::Path::plain}, shape, train({}, shape).front(),
               "a share without targets");
 }
 
@@ -107,8 +128,18 @@ TEST(Parity, SeesWhatWouldBeMissed) {
   EXPECT_GT(relative(with.grads[1], with.grads[0]), 1e-3);
 }
 
+TEST(Parity, ZeroStagesGiveTheBitsOfDataParallel) {
+  // Sums run in rank order in any cut; with one micro-batch no other sum is left.
+  const Trace expected = train({{6, 6}, 6, {}, ops::Path::fast}, {}).front();
+  for (const std::int64_t stage : {1, 2, 3}) {
+    const Trace trace = train({{6, 6}, 6, zero(stage), ops::Path::fast}, {}).front();
+    EXPECT_TRUE(trace.weights.equal(expected.weights)) << stage;
+    EXPECT_EQ(trace.norms, expected.norms) << stage;
+  }
+}
+
 TEST(Parity, RepeatedRunsGiveTheSameBits) {
-  const Layout layout{{6, 6}, 2, kFewBuckets, false, ops::Path::plain};
+  const Layout layout{{6, 6}, 2, cut(kFewBuckets), ops::Path::plain};
   const std::vector<Trace> first = train(layout, {});
   const std::vector<Trace> second = train(layout, {});
   EXPECT_TRUE(first[0].weights.equal(second[0].weights));
@@ -119,7 +150,7 @@ TEST(Parity, RepeatedRunsGiveTheSameBits) {
 TEST(Overlap, TheFirstBucketLeavesBeforeTheLastGradientIsReadyAndBytesAreAsCounted) {
   run_ranks(2, [](Communicator& world) {
     const ModelConfig config = testing::model_config({});
-    const Mesh mesh(world, {});
+    const Mesh mesh(world, cut(kSmallBuckets));
     ParamRegistry registry;
     Transformer model(registry, config, ModelPart::whole(config), {});
     registry.allocate(mesh, {at::kFloat, at::kFloat}, at::kCPU);
@@ -127,11 +158,11 @@ TEST(Overlap, TheFirstBucketLeavesBeforeTheLastGradientIsReadyAndBytesAreAsCount
     registry.initialize(7);
     const auto optimizer = make_optimizer({}, registry);
     LossScaler scaler(false);
-    Communicator& group = mesh.group(Axis::data);
+    Communicator& group = mesh.group(Axis::replica);
     CrossEntropy objective(registry, model.head_weight(), ops::Path::fast);
     Measures measures;
-    Step step({model, objective, *optimizer, scaler, group, measures}, {1.0, kOneParamBuckets});
-    const Layout layout{{6, 6}, 3, kOneParamBuckets, false, ops::Path::fast};
+    Step step({model, objective, *optimizer, scaler, mesh, measures}, 1.0);
+    const Layout layout{{6, 6}, 3, cut(kSmallBuckets), ops::Path::fast};
     const std::uint64_t payload_before = group.counters().payload;
     const std::uint64_t sent_before = group.counters().sent;
 
@@ -143,12 +174,12 @@ TEST(Overlap, TheFirstBucketLeavesBeforeTheLastGradientIsReadyAndBytesAreAsCount
     EXPECT_GE(result.overlap.comm_s,
               result.overlap.exposed_s - 1e-3);  // all of the wait, up to the clock's readings
     const std::vector<CommRecord> records = group.recent();
-    ASSERT_EQ(records.size(), registry.size());
+    ASSERT_EQ(records.size(), static_cast<std::size_t>(registry.layout().count()) / 64);
     for (std::size_t i = 0; i < records.size(); ++i)
       EXPECT_EQ(records[i].tag, formatted("grads bucket {}", i));
     // Each gradient travels once in fp32, however many micro-steps there are; a ring sends 2 (n -
     // 1) / n of it.
-    const auto bytes = static_cast<std::uint64_t>(config.num_parameters()) * 4;
+    const auto bytes = static_cast<std::uint64_t>(registry.layout().count()) * 4;
     EXPECT_EQ(group.counters().payload - payload_before, bytes);
     EXPECT_EQ(group.counters().sent - sent_before, bytes);
   });
@@ -173,22 +204,21 @@ TEST(Overflow, OfOneRankSkipsTheUpdateOnAll) {
     scaler.restore(1024.0, 5);
     CrossEntropy objective(registry, model.head_weight(), ops::Path::fast);
     Measures measures;
-    Step step({model, objective, *optimizer, scaler, mesh.group(Axis::data), measures},
-              {1.0, kFewBuckets});
-    const at::Tensor before = registry.flat_main().clone();
-    const Layout layout{{6, 6}, 6, kFewBuckets, false, ops::Path::fast};
+    Step step({model, objective, *optimizer, scaler, mesh, measures}, 1.0);
+    const at::Tensor before = testing::gathered_weights(registry, world);
+    const Layout layout{{6, 6}, 6, cut(kFewBuckets), ops::Path::fast};
     const std::vector<Batch> batches = testing::share_of(layout, {}, world.rank(), 0);
 
     const UpdateResult overflowed =
         step.run(batches, testing::targets_of_update({}, 0), 1, 1, 1e-3);
 
     EXPECT_TRUE(overflowed.skipped);
-    EXPECT_TRUE(registry.flat_main().equal(before));
+    EXPECT_TRUE(testing::gathered_weights(registry, world).equal(before));
     EXPECT_EQ(scaler.scale(), 512.0);
     EXPECT_EQ(scaler.good_steps(), 0);
     const UpdateResult good = step.run(batches, testing::targets_of_update({}, 0), 2, 1, 1e-3);
     EXPECT_FALSE(good.skipped);
-    EXPECT_FALSE(registry.flat_main().equal(before));
+    EXPECT_FALSE(testing::gathered_weights(registry, world).equal(before));
     EXPECT_EQ(scaler.good_steps(), 1);
   });
 }

@@ -35,8 +35,8 @@ int main(int argc, char** argv) {
     const SampleStream stream(samples, {.seed = kSeed});
     DataLoader loader(stream, {.micro_batch = 2,
                                .global_batch = 8,
-                               .rank = mesh.rank(Axis::data),
-                               .size = mesh.size(Axis::data)});
+                               .rank = mesh.rank(Axis::dp),
+                               .size = mesh.size(Axis::dp)});
 
     // Every parameter is declared once, then allocated and set: the same values on any layout.
     ModelConfig config = model_preset("tiny");
@@ -53,7 +53,7 @@ int main(int argc, char** argv) {
     const std::unique_ptr<Optimizer> optimizer = make_optimizer(optim, registry);
     LossScaler scaler(/*dynamic=*/false);
     Measures measures;
-    Step step({model, objective, *optimizer, scaler, data_group, measures}, {});
+    Step step({model, objective, *optimizer, scaler, mesh, measures}, optim.clip_norm);
 
     for (std::int64_t number = 1; number <= kSteps; ++number) {
       std::vector<Batch> batches;
@@ -71,7 +71,7 @@ int main(int argc, char** argv) {
     }
 
     // Each rank writes its share; one rename publishes the whole.
-    StateView view(registry, *optimizer, mesh.rank(Axis::data), mesh.size(Axis::data));
+    StateView view(registry, *optimizer);
     view.stage();
     StateDict state{view.tensors(), {}, set.tokenizer_files()};
     put_model_values(config, state.values);

@@ -73,7 +73,7 @@ TEST_F(Usage, LayoutsWithoutAnEngineAreRefused) {
                                                       {"--parallel.pp", "2"},
                                                       {"--parallel.cp", "2"},
                                                       {"--parallel.ep", "2"},
-                                                      {"--parallel.zero", "1"},
+                                                      {"--parallel.zero", "4"},
                                                       {"--parallel.sequence_parallel", "true"},
                                                       {"--parallel.hierarchical", "true"},
                                                       {"--parallel.recompute", "selective"}}) {

@@ -53,7 +53,7 @@ SafetensorsSource source(const std::string& name, const at::Tensor& tensor) {
 
 enum class Part { weights, grads };
 
-void write_parameters(const std::filesystem::path& path, const ParamRegistry& registry, Part part) {
+void write_parameters(const std::filesystem::path& path, ParamRegistry& registry, Part part) {
   std::vector<SafetensorsSource> sources;
   for (ParamId id = 0; id < registry.size(); ++id) {
     sources.push_back(source(registry.spec(id).name,
@@ -137,8 +137,7 @@ struct Driver {
     CrossEntropy objective(registry, transformer.head_weight(),
                            train.fused_ops ? ops::Path::fast : ops::Path::plain);
     Measures measures;
-    Step step({transformer, objective, *optimizer, scaler, mesh.group(Axis::data), measures},
-              {config.optim.clip_norm, config.parallel.bucket_mb});
+    Step step({transformer, objective, *optimizer, scaler, mesh, measures}, config.optim.clip_norm);
 
     write_parameters(folder / "initial.safetensors", registry, Part::weights);
     BatchLog log;

@@ -10,6 +10,7 @@
 #include "comm/thread/thread_world.hpp"
 #include "objective/cross_entropy.hpp"
 #include "optim/optimizer.hpp"
+#include "support/gathered.hpp"
 #include "support/random_batches.hpp"
 #include "train/step/step.hpp"
 
@@ -23,8 +24,7 @@ inline constexpr std::int64_t kSamples = 12;  // of one update
 struct Layout {
   std::vector<std::int64_t> shares{kSamples};
   std::int64_t micro_batch = kSamples;
-  double bucket_mib = 25;
-  bool recompute = false;
+  ParallelConfig parallel = {};
   ops::Path path = ops::Path::plain;
 };
 
@@ -52,18 +52,10 @@ struct Training {
   bool learned = false;
 };
 
-struct Param {
-  std::string name;
-  std::int64_t begin = 0;  // in flat tensors
-  std::int64_t count = 0;
-
-  [[nodiscard]] at::Tensor of(const at::Tensor& flat) const { return flat.narrow(0, begin, count); }
-};
-
 struct Trace {
   std::vector<double> losses;
   std::vector<double> norms;
-  std::vector<at::Tensor> grads;  // flat, after each step
+  std::vector<at::Tensor> grads;  // of all parameters, after each step
   at::Tensor first_weights, weights;
   std::vector<Param> params;
 };
@@ -107,14 +99,21 @@ inline std::int64_t targets_of_update(const Shape& shape, std::int64_t first) {
 
 inline void set_learned_weights(ParamRegistry& registry) {
   const at::NoGradGuard no_grad;
-  for (ParamId id = 0; id < registry.size(); ++id) {
-    at::Tensor weight = registry.main(id);
-    const at::Generator random = at::detail::createCPUGenerator(1000 + id);
-    const at::Tensor normal = at::randn(weight.sizes(), random, at::kFloat);
-    if (weight.dim() == 1) {
-      weight.copy_(normal.mul(0.2F).add(1.0F));
-    } else {
-      weight.copy_(normal.mul(1.0F / std::sqrt(static_cast<float>(weight.size(1)))));
+  const UnitLayout& layout = registry.layout();
+  for (std::size_t unit = 0; unit < layout.units().size(); ++unit) {
+    const IndexRange part = layout.part(unit);
+    for (const ParamSpan& span : layout.spans(unit, part)) {
+      const std::vector<std::int64_t>& shape = registry.spec(span.id).shape;
+      const at::Generator random = at::detail::createCPUGenerator(1000 + span.id);
+      at::Tensor normal = at::randn(shape, random, at::kFloat);
+      if (shape.size() == 1) {
+        normal = normal.mul(0.2F).add(1.0F);
+      } else {
+        normal = normal.mul(1.0F / std::sqrt(static_cast<float>(shape[1])));
+      }
+      registry.main_part(unit)
+          .narrow(0, span.begin - part.begin, span.count)
+          .copy_(normal.flatten().narrow(0, span.first, span.count));
     }
   }
   registry.refresh_weights();
@@ -124,9 +123,10 @@ inline Trace train_rank(Communicator& world, const Layout& layout, const Shape& 
                         const Training& training) {
   at::set_num_threads(1);
   const ModelConfig config = model_config(shape);
-  const Mesh mesh(world, {});
+  const Mesh mesh(world, layout.parallel);
   ParamRegistry registry;
-  Transformer model(registry, config, ModelPart::whole(config), {layout.path, layout.recompute, 7});
+  Transformer model(registry, config, ModelPart::whole(config),
+                    {layout.path, layout.parallel.recompute == "full", 7});
   registry.allocate(mesh, training.dtypes, at::kCPU);
   model.prepare();
   registry.initialize(7);
@@ -136,14 +136,10 @@ inline Trace train_rank(Communicator& world, const Layout& layout, const Shape& 
   Communicator& group = mesh.group(Axis::data);
   CrossEntropy objective(registry, model.head_weight(), layout.path);
   Measures measures;
-  Step step({model, objective, *optimizer, scaler, group, measures},
-            {shape.clip_norm, layout.bucket_mib});
+  Step step({model, objective, *optimizer, scaler, mesh, measures}, shape.clip_norm);
   Trace trace;
-  for (ParamId id = 0; id < registry.size(); ++id) {
-    const at::Tensor main = registry.main(id);
-    trace.params.push_back({registry.spec(id).name, main.storage_offset(), main.numel()});
-  }
-  trace.first_weights = registry.flat_main().clone();
+  trace.params = params_of(registry);
+  trace.first_weights = gathered_weights(registry, world);
   for (std::int64_t i = 1; i <= training.steps; ++i) {
     const std::int64_t first = (i - 1) * shape.samples;
     const std::int64_t targets = targets_of_update(shape, first);
@@ -152,9 +148,9 @@ inline Trace train_rank(Communicator& world, const Layout& layout, const Shape& 
     const double loss = all_reduce_value(group, result.loss_sum, ReduceOp::sum, "loss");
     trace.losses.push_back(loss / static_cast<double>(targets));
     trace.norms.push_back(result.grad_norm);
-    trace.grads.push_back(registry.flat_grad().clone());
+    trace.grads.push_back(gathered_grads(registry, world));
   }
-  trace.weights = registry.flat_main().clone();
+  trace.weights = gathered_weights(registry, world);
   return trace;
 }
 

@@ -16,20 +16,31 @@ double bytes_of(at::ScalarType type) {
 
 }  // namespace
 
-std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes) {
+std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes,
+                                    std::int64_t data_ranks) {
   const ModelConfig& model = config.model;
   const double parameters = model.num_parameters_wide();
-  const double main = parameters * bytes_of(dtypes.main);
-  const double moments = static_cast<double>(num_optimizer_slots(config.optim)) * main;
+  const std::int64_t zero = config.parallel.zero;
+  const auto shards = static_cast<double>(shard_ranks(config.parallel, data_ranks));
+  // What a rank holds one part of, from a stage on.
+  const auto held = [&](double bytes, std::int64_t from) {
+    return zero >= from ? bytes / shards : bytes;
+  };
+  const double whole = parameters * bytes_of(dtypes.main);
+  const double moments = held(static_cast<double>(num_optimizer_slots(config.optim)) * whole, 1);
+  const bool two_copies = dtypes.compute != dtypes.main;
   const double tokens =
       static_cast<double>(config.train.micro_batch) * static_cast<double>(config.train.seq_len);
   const std::vector<std::string> shape{"model.num_layers",        "model.hidden_size",
                                        "model.intermediate_size", "model.num_heads",
                                        "model.head_dim",          "model.vocab_size"};
-  std::vector<MemoryPart> parts{
-      {"weights", main, shape}, {"gradients", main, shape}, {"moments", moments, shape}};
-  if (dtypes.compute != dtypes.main)
-    parts.push_back({"weights to compute with", parameters * bytes_of(dtypes.compute), shape});
+  std::vector<MemoryPart> parts{{"weights", held(whole, two_copies ? 1 : 3), shape},
+                                {"gradients", held(whole, 2), shape},
+                                {"moments", moments, shape}};
+  if (two_copies) {
+    parts.push_back(
+        {"weights to compute with", held(parameters * bytes_of(dtypes.compute), 3), shape});
+  }
   // cos and sin of half a head each, at every position
   const double angle = dtypes.compute == at::kDouble ? sizeof(double) : sizeof(float);
   parts.push_back(

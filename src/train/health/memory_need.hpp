@@ -16,10 +16,12 @@ struct MemoryPart {
   std::vector<std::string> keys = {};  // what makes it large
 };
 
-/// What one rank surely holds at once while it trains: weights, gradients, moments, rotary tables
-/// and each block's input of one micro-batch. All else (activations inside a block, buckets,
+/// What one rank of `data_ranks` (dp x cp) surely holds at once while it trains: weights,
+/// gradients, moments, as ZeRO leaves them, rotary tables and each block's input of one
+/// micro-batch. All else (activations inside a block, buckets,
 /// LibTorch itself) comes on top. The configuration is resolved.
-std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes);
+std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes,
+                                    std::int64_t data_ranks = 1);
 
 /// Throws if `ranks`, which share the memory called `place` ("host a7"), need more: Error(usage) if
 /// it could never hold them, Error(resource) if it is taken at the moment. The message has the sum,

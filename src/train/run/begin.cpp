@@ -146,7 +146,7 @@ void load(const RunRequest& run, const RunData& data, const Checkpoint& checkpoi
     beginning.history = values;
   });
   load_converted(checkpoint, state, run.ranks.world);
-  model.state.unstage();
+  model.state.spread(model.mesh.group(Axis::replica));
   model.registry.refresh_weights();
   log_start(run, data, beginning, checkpoint, fresh_data);
 }

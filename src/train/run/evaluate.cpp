@@ -25,10 +25,10 @@ std::optional<Validation> evaluate(
       failpoint("train.validate");
       if (stop_before(round, rounds)) return std::nullopt;
       const std::int64_t first = round * stride + micro_batch * data_group.rank();
-      if (first >= total) continue;
       std::vector<std::int64_t> indices;
       for (std::int64_t i = first; i < std::min(first + micro_batch, total); ++i)
         indices.push_back(i);
+      if (indices.empty()) indices.push_back(kNoSample);  // all ranks gather weights alike
       const Batch batch = samples.make_batch(indices, in_file_order);
       const Microbatch one = to_microbatch(batch, device, 0, /*training=*/false);
       sums[0].add_(objective.evaluate(one, model.hidden(one)));

@@ -5,6 +5,7 @@
 #include "comm/agree.hpp"
 #include "comm/liveness/activity.hpp"
 #include "core/error.hpp"
+#include "core/hash/xxh3.hpp"
 #include "core/join.hpp"
 #include "core/process/failpoints.hpp"
 #include "optim/schedule.hpp"
@@ -43,17 +44,29 @@ std::vector<Batch> next_batches(TrainingRun& run) {
   return batches;
 }
 
+/// Of this rank's share of the main weights.
+std::uint64_t weights_hash(const ParamRegistry& registry) {
+  const UnitLayout& layout = registry.layout();
+  std::vector<std::uint64_t> hashes;
+  for (std::size_t unit = 0; unit < layout.units().size(); ++unit) {
+    const IndexRange share = layout.share(unit);
+    const at::Tensor weights =  // no copy where it is on the host already
+        registry.main_part(unit)
+            .narrow(0, share.begin - layout.part(unit).begin, share.count())
+            .to(at::kCPU);
+    hashes.push_back(
+        xxh3_64({static_cast<const std::byte*>(weights.const_data_ptr()), weights.nbytes()}));
+  }
+  return xxh3_64(std::as_bytes(std::span(hashes)));
+}
+
 /// What this rank did, for the chain: with its main weights at the steps that take them in.
 std::uint64_t trace_of(const TrainingRun& run, std::int64_t step, const std::vector<Batch>& batches,
                        const UpdateResult& result, double lr) {
   const std::int64_t every = run.config().train.hash_weights_every;
-  at::Tensor weights;  // on the host, while they are hashed
-  std::span<const std::byte> bytes;
-  if (every > 0 && step % every == 0) {
-    weights = run.model.registry.flat_main().to(at::kCPU);  // no copy where it is there already
-    bytes = {static_cast<const std::byte*>(weights.const_data_ptr()), weights.nbytes()};
-  }
-  return step_trace(run.world().rank(), batches, result.loss_sum, result.grad_norm, lr, bytes);
+  const bool hashed = every > 0 && step % every == 0;
+  return step_trace(run.world().rank(), batches, result.loss_sum, result.grad_norm, lr,
+                    hashed ? weights_hash(run.model.registry) : 0);
 }
 
 void report(TrainingRun& run, const UpdateResult& result, double lr, std::int64_t step_tokens) {

@@ -26,9 +26,9 @@ RunModel::RunModel(const RunRequest& run, at::Device device, Measures& measures)
       optimizer((registry.allocate(mesh, precision_dtypes(run.config.train.precision), device),
                  make_optimizer(run.config.optim, registry))),
       scaler(run.config.train.precision == "fp16"),
-      step({transformer, *objective, *optimizer, scaler, mesh.group(Axis::data), measures},
-           {run.config.optim.clip_norm, run.config.parallel.bucket_mb}),
-      state(registry, *optimizer, mesh.rank(Axis::data), mesh.size(Axis::data)) {
+      step({transformer, *objective, *optimizer, scaler, mesh, measures},
+           run.config.optim.clip_norm),
+      state(registry, *optimizer) {
   transformer.prepare();
 }
 

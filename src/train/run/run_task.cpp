@@ -66,7 +66,7 @@ int train_on(const RunRequest& run, RunRecord& record) {
     return std::make_unique<Keepers>(run, *data, *model, beginning, measures, record);
   });
   const LoaderConfig shares{run.config.train.micro_batch, run.config.train.global_batch,
-                            model->mesh.rank(Axis::data), model->mesh.size(Axis::data),
+                            model->mesh.rank(Axis::dp), model->mesh.size(Axis::dp),
                             beginning.progress.next_sample};
   const auto loader =
       all_or_none(world, [&] { return std::make_unique<DataLoader>(data->stream(), shares); });

@@ -72,7 +72,9 @@ void check_room(const RunRequest& run) {
   const at::Device device = choose_device(run.config.train.device, launch.local_rank);
   // A GPU may be this rank's alone under the name that all ranks see (CUDA_VISIBLE_DEVICES).
   const int sharing = device.is_cpu() ? launch.local_size : 1;
-  check_memory(memory_need(run.config, precision_dtypes(run.config.train.precision)), sharing,
+  const ParallelConfig& parallel = run.config.parallel;
+  const std::int64_t data = data_ranks(parallel, run.ranks.world.size()) * parallel.cp;
+  check_memory(memory_need(run.config, precision_dtypes(run.config.train.precision), data), sharing,
                device_memory(device),
                device.is_cpu() ? "this machine" : formatted("device {}", device), run.keys);
 }

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "core/error.hpp"
 #include "parallel/torch_bridge.hpp"
@@ -35,40 +36,79 @@ T number(const std::map<std::string, std::string>& values, const char* key) {
 
 }  // namespace
 
-StateView::StateView(ParamRegistry& registry, Optimizer& optimizer, int data_rank, int data_size)
-    : owned_bytes_(static_cast<std::size_t>(data_size)), data_rank_(data_rank) {
-  for (ParamId id = 0; id < registry.size(); ++id)
-    add(formatted("param/{}", registry.spec(id).name), registry, id, registry.main(id));
+StateView::StateView(ParamRegistry& registry, Optimizer& optimizer) : registry_(registry) {
+  const std::size_t num_units = registry.layout().units().size();
+  const auto parts_of = [&](auto&& part_of) {
+    std::vector<at::Tensor> parts;
+    for (std::size_t unit = 0; unit < num_units; ++unit) parts.push_back(part_of(unit));
+    return parts;
+  };
+  add("param/", parts_of([&](std::size_t unit) { return registry.main_part(unit); }));
   for (const OptimizerSlot& slot : optimizer.slots()) {
-    for (ParamId id = 0; id < registry.size(); ++id) {
-      add(formatted("optim/{}/{}", slot.name, registry.spec(id).name), registry, id,
-          registry.view_of(slot.flat, id));
-    }
+    add(formatted("optim/{}/", slot.name),
+        parts_of([&](std::size_t unit) { return registry.part_of(slot.flat, unit); }));
   }
 }
 
-void StateView::add(const std::string& name, const ParamRegistry& registry, ParamId id,
-                    const at::Tensor& local) {
-  at::Tensor host = local;
-  if (!local.is_cpu()) {
-    host = at::empty(local.sizes(), local.options().device(at::kCPU).pinned_memory(true));
-    mirrors_.push_back({local, host});
+void StateView::add(const std::string& prefix, std::vector<at::Tensor> parts) {
+  const UnitLayout& layout = registry_.layout();
+  for (std::size_t unit = 0; unit < parts.size(); ++unit) {
+    const std::int64_t part_begin = layout.part(unit).begin;
+    for (const ParamSpan& span : layout.spans(unit, layout.share(unit))) {
+      const IndexRange& owned = layout.param(span.id).owned;
+      // Before, in and after what this rank saves.
+      const std::int64_t end = span.first + span.count;
+      std::int64_t first = span.first;
+      for (const auto& [border, owner] :
+           {std::pair{owned.begin, false}, {owned.end, true}, {end, false}}) {
+        const std::int64_t count = std::min(border, end) - first;
+        if (count <= 0) continue;
+        const std::int64_t begin = span.begin + first - span.first;
+        add_piece(prefix + registry_.spec(span.id).name, {span.id, first, count, begin},
+                  parts[unit].narrow(0, begin - part_begin, count), owner);
+        first += count;
+      }
+    }
   }
-  const auto owner = std::min_element(owned_bytes_.begin(), owned_bytes_.end());
-  const auto bytes = static_cast<std::size_t>(host.nbytes());
-  *owner += static_cast<std::int64_t>(bytes);
-  tensors_.push_back({name, to_dtype(local.scalar_type()), registry.spec(id).shape,
-                      registry.slice(id),
-                      std::span(static_cast<std::byte*>(host.mutable_data_ptr()), bytes),
-                      owner - owned_bytes_.begin() == data_rank_});
+  parts_.push_back(std::move(parts));
+}
+
+void StateView::add_piece(const std::string& name, const ParamSpan& piece, const at::Tensor& values,
+                          bool owner) {
+  at::Tensor host = values;
+  if (!values.is_cpu()) {
+    host = at::empty(values.sizes(), values.options().device(at::kCPU).pinned_memory(true));
+    mirrors_.push_back({values, host});
+  }
+  Slice slice = registry_.layout().param(piece.id).slice;
+  slice.flat_begin = piece.first;
+  slice.flat_end = piece.first + piece.count;
+  tensors_.push_back({name, to_dtype(values.scalar_type()), registry_.spec(piece.id).shape, slice,
+                      std::span(static_cast<std::byte*>(host.mutable_data_ptr()), host.nbytes()),
+                      owner});
 }
 
 void StateView::stage() {
   for (Mirror& mirror : mirrors_) mirror.host.copy_(mirror.device);
 }
 
-void StateView::unstage() {
+void StateView::spread(Communicator& copies) {
   for (Mirror& mirror : mirrors_) mirror.device.copy_(mirror.host);
+  if (copies.size() == 1) return;
+  for (const std::vector<at::Tensor>& parts : parts_) {
+    for (const at::Tensor& part : parts) {
+      const std::int64_t size = part.numel() / copies.size();
+      const at::Tensor share = part.narrow(0, size * copies.rank(), size);
+      copies
+          .all_gather({.input = share.const_data_ptr(),
+                       .output = part.mutable_data_ptr(),
+                       .count = static_cast<std::uint64_t>(size),
+                       .dtype = to_dtype(part.scalar_type()),
+                       .stream = current_stream(part.device()),
+                       .tag = "loaded state"})
+          ->wait();
+    }
+  }
 }
 
 std::int64_t number_in(const std::map<std::string, std::string>& values, const char* key,

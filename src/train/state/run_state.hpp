@@ -18,13 +18,13 @@ struct Progress {
   std::int64_t tokens = 0;       // positions trained on, all ranks
 };
 
-/// The training state as a StateDict: "param/<name>" (main weights) and "optim/<slot>/<name>". CPU
-/// tensors are described in place; GPU tensors through host copies that live in this object.
+/// This rank's share of the training state as a StateDict: "param/<name>" (main weights) and
+/// "optim/<slot>/<name>". Of elements that several ranks of tp hold, one saves them and all load
+/// them. CPU tensors are described in place; GPU tensors through host copies that live in this
+/// object.
 class StateView {
  public:
-  /// Replicated tensors are owned by one data rank each, spread by bytes.
-  /// `data_rank` of `data_size`.
-  StateView(ParamRegistry& registry, Optimizer& optimizer, int data_rank, int data_size);
+  StateView(ParamRegistry& registry, Optimizer& optimizer);
 
   [[nodiscard]] std::vector<StateTensor>& tensors() { return tensors_; }
 
@@ -32,8 +32,10 @@ class StateView {
 
   /// Device to host copies, before a save. Nothing to do on a CPU.
   void stage();
-  /// Host to device copies, after a load.
-  void unstage();
+
+  /// After a load: host to device copies, then every rank's share to the ranks that update the
+  /// same elements. `copies`: the replica axis of the mesh (collective).
+  void spread(Communicator& copies);
 
  private:
   struct Mirror {
@@ -41,13 +43,15 @@ class StateView {
     at::Tensor host;
   };
 
-  void add(const std::string& name, const ParamRegistry& registry, ParamId id,
-           const at::Tensor& local);
+  /// Shares of `parts[unit]`, this rank's part of each unit.
+  void add(const std::string& prefix, std::vector<at::Tensor> parts);
+  void add_piece(const std::string& name, const ParamSpan& piece, const at::Tensor& values,
+                 bool owner);
 
+  const ParamRegistry& registry_;
   std::vector<StateTensor> tensors_;
   std::vector<Mirror> mirrors_;
-  std::vector<std::int64_t> owned_bytes_;
-  int data_rank_;
+  std::vector<std::vector<at::Tensor>> parts_;
 };
 
 void put_progress(std::map<std::string, std::string>& values, const Progress& progress,

@@ -1,39 +1,42 @@
 #include "train/step/step.hpp"
 
-#include <cmath>
 #include <limits>
 
 #include "core/process/failpoints.hpp"
+#include "optim/grad_norm.hpp"
 #include "train/step/microbatches.hpp"
 #include "train/step/schedule.hpp"
 
 namespace trireme {
 namespace {
 
-/// A loss that is not finite can come with finite gradients (a target of probability 0). So the
-/// loss less itself, 0 or NaN, is added to a gradient, and all ranks see it in the norm; the device
-/// is not waited for. Parameter 0 is complete last: what is added before the last backward pass
-/// travels with its bucket.
-void show_bad_loss(ParamRegistry& registry, at::Tensor& loss_sum) {
-  at::Tensor first = registry.main_grad(0).view({-1}).narrow(0, 0, 1);
+/// What a fault on this rank would leave.
+void trigger_failpoints(ParamRegistry& registry, at::Tensor& loss_sum) {
   if (failpoint_triggered("train.bad_loss"))
     loss_sum.fill_(std::numeric_limits<double>::infinity());
-  if (failpoint_triggered("train.overflow")) first.fill_(std::numeric_limits<float>::infinity());
-  first.add_((loss_sum - loss_sum).to(first.scalar_type()));
+  if (failpoint_triggered("train.overflow")) {
+    registry.main_grad(0).view({-1}).narrow(0, 0, 1).fill_(std::numeric_limits<float>::infinity());
+  }
+}
+
+void scale_grads(const ParamRegistry& registry, double factor) {
+  if (factor == 1.0) return;
+  for (std::size_t unit = 0; unit < registry.layout().units().size(); ++unit)
+    registry.grad_part(unit).mul_(factor);
 }
 
 }  // namespace
 
-Step::Step(const StepParts& parts, const StepOptions& options)
+Step::Step(const StepParts& parts, double clip_norm)
     : parts_(parts),
       registry_(parts.model.registry()),
-      clip_norm_(options.clip_norm),
-      buckets_(registry_, parts.data_group, options.bucket_mib),
+      clip_norm_(clip_norm),
+      reduction_(make_grad_reduction(registry_, parts.mesh)),
       comm_s_(parts.measures.declare({"comm_s", Combine::mean})),
       comm_exposed_s_(parts.measures.declare({"comm_exposed_s", Combine::mean})),
       first_bucket_s_(parts.measures.declare({"first_bucket_s", Combine::mean})),
       last_grad_s_(parts.measures.declare({"last_grad_s", Combine::mean})) {
-  registry_.on_ready([this](ParamId id) { buckets_.ready(id); });
+  registry_.on_ready([this](ParamId id) { reduction_->ready(id); });
 }
 
 UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_targets,
@@ -51,7 +54,7 @@ UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_targe
   at::Tensor loss_sum =
       at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(registry_.device()));
 
-  buckets_.begin();
+  reduction_->begin();
   registry_.begin_update(static_cast<int>(batches.size()));
   const int last = static_cast<int>(batches.size()) - 1;
   for (const StepOperation& operation : single_stage_schedule(static_cast<int>(batches.size()))) {
@@ -67,27 +70,27 @@ UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_targe
       loss_sum.add_(parts_.objective.forward(micro_batches[i], hidden, grad_scale, loss_tapes[i]));
     } else {
       failpoint("train.backward");
-      if (operation.micro_batch == last) show_bad_loss(registry_, loss_sum);
+      if (operation.micro_batch == last) trigger_failpoints(registry_, loss_sum);
       parts_.model.backward(micro_batches[i], tapes[i], parts_.objective.backward(loss_tapes[i]));
     }
   }
   failpoint("train.reduce");
-  buckets_.finish();
-  result.overlap = buckets_.times();
+  reduction_->finish();
+  result.overlap = reduction_->times();
   parts_.measures.record(comm_s_, result.overlap.comm_s);
   parts_.measures.record(comm_exposed_s_, result.overlap.exposed_s);
   parts_.measures.record(first_bucket_s_, result.overlap.first_launch_s);
   parts_.measures.record(last_grad_s_, result.overlap.last_ready_s);
-  result.loss_sum = loss_sum.item<double>();
 
-  // Gradients are summed: a not-finite value on one rank is now on all, so all decide alike.
-  result.grad_norm = global_norm(grad_squares(registry_)) / parts_.scaler.scale();
-  result.skipped = !std::isfinite(result.grad_norm);
+  const GradSummary summary = summarize_grads(registry_, parts_.mesh.world(), loss_sum);
+  result.loss_sum = summary.loss_sum;
+  result.grad_norm = summary.norm / parts_.scaler.scale();
+  result.skipped = !summary.finite;
   result.overflow = result.skipped && parts_.scaler.dynamic() && parts_.scaler.scale() > 1.0;
   if (!result.skipped) {
     failpoint("train.optimizer");
     const double factor = clip_factor(result.grad_norm, clip_norm_) / parts_.scaler.scale();
-    if (factor != 1.0) registry_.flat_grad().mul_(factor);
+    scale_grads(registry_, factor);
     before_update_();
     parts_.optimizer.step(update, lr);
     registry_.refresh_weights();

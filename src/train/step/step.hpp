@@ -6,10 +6,9 @@
 #include "data/batch.hpp"
 #include "model/transformer.hpp"
 #include "objective/objective.hpp"
-#include "optim/clip.hpp"
 #include "optim/loss_scaler.hpp"
 #include "optim/optimizer.hpp"
-#include "parallel/grad_buckets.hpp"
+#include "parallel/units/grad_reduction.hpp"
 
 namespace trireme {
 
@@ -30,22 +29,17 @@ struct StepParts {
   Objective& objective;
   Optimizer& optimizer;
   LossScaler& scaler;
-  Communicator& data_group;  // the data axis of the mesh
+  const Mesh& mesh;
   Measures& measures;
 };
 
-struct StepOptions {
-  double clip_norm = 1.0;
-  double bucket_mib = 25;
-};
-
 /// One optimizer step: forward and backward of this rank's micro-batches, gradients summed over the
-/// data axis while backward runs, global norm, clip, update. Failpoints: train.forward,
+/// data ranks while backward runs, global norm, clip, update of this rank's parts. Failpoints: train.forward,
 /// train.backward, train.reduce, train.optimizer; train.overflow and train.bad_loss make a gradient
 /// or the loss of this rank not finite.
 class Step {
  public:
-  Step(const StepParts& parts, const StepOptions& options);
+  Step(const StepParts& parts, double clip_norm);
 
   /// `call` runs on this rank right before weights and optimizer state change, in every update that
   /// is not skipped: whoever still reads them is waited for there.
@@ -68,7 +62,7 @@ class Step {
   StepParts parts_;
   ParamRegistry& registry_;
   double clip_norm_;
-  GradBuckets buckets_;
+  std::unique_ptr<GradReduction> reduction_;
   Measures::Id comm_s_;          // a gradient collective was in flight
   Measures::Id comm_exposed_s_;  // of it, with nothing else to do
   Measures::Id first_bucket_s_;  // from the step's start until its first gradient bucket left

@@ -28,11 +28,10 @@ std::string line_of(std::int64_t step, const std::string& hash) {
 }  // namespace
 
 std::uint64_t step_trace(int rank, std::span<const Batch> batches, double loss_sum,
-                         double grad_norm, double lr, std::span<const std::byte> weights) {
+                         double grad_norm, double lr, std::uint64_t weights_hash) {
   std::vector<std::uint64_t> facts{
       static_cast<std::uint64_t>(rank), std::bit_cast<std::uint64_t>(loss_sum),
-      std::bit_cast<std::uint64_t>(grad_norm), std::bit_cast<std::uint64_t>(lr),
-      weights.empty() ? 0 : xxh3_64(weights)};
+      std::bit_cast<std::uint64_t>(grad_norm), std::bit_cast<std::uint64_t>(lr), weights_hash};
   for (const Batch& batch : batches) {
     for (const std::int64_t sample : batch.sample_indices)
       facts.push_back(static_cast<std::uint64_t>(sample));

@@ -11,10 +11,10 @@
 namespace trireme {
 
 /// What one rank did in one step, as one number: the bits of its loss, gradient norm and learning
-/// rate, the samples it saw and, where `weights` is not empty, its main weights. The chain takes
-/// the sum over all ranks, so `rank` is part of it.
+/// rate, the samples it saw and the hash of its main weights, 0 where they are not looked at. The
+/// chain takes the sum over all ranks, so `rank` is part of it.
 std::uint64_t step_trace(int rank, std::span<const Batch> batches, double loss_sum,
-                         double grad_norm, double lr, std::span<const std::byte> weights);
+                         double grad_norm, double lr, std::uint64_t weights_hash);
 
 /// The history of a run in one line: H_k = XXH3-128(H_{k-1}, k, sum over ranks
 /// of step_trace), H_0 of nothing.

@@ -38,6 +38,7 @@ const std::map<std::string_view, Names>& room_rows() {
       {"comm/mpi", {"comm/*", "comm/p2p", "comm/self"}},
       {"comm/nccl", {"comm/*"}},
       {"ops/cpu", {"ops/*"}},  // for activations.hpp
+      {"parallel/units", {"parallel/*"}},
       {"text/unicode", {}},
       {"text/split", {"text/unicode"}},
       {"text/spec", {"text/split", "text/unicode"}},
@@ -73,8 +74,8 @@ const std::map<std::string_view, Names>& room_rows() {
       {"train/health", {"train/config", "train/state", "train/step"}},
       {"train/report", {"train/health"}},
       {"train/run",
-       {"train/config", "train/control", "train/health", "train/report", "train/state", "train/step",
-        "train/task"}},
+       {"train/config", "train/control", "train/health", "train/report", "train/state",
+        "train/step", "train/task"}},
       {"bin/trireme", {"bin/*"}},
       {"bin/trireme_data", {"bin/*"}}};
   return table;

@@ -32,14 +32,14 @@ TEST(AdamW, FollowsTheReferenceWithDecayOnMatricesOnly) {
     registry.declare({.name = "norm", .shape = {3}, .decay = false});
     registry.declare({.name = "matrix2", .shape = {3}});
     registry.allocate(mesh, {at::kDouble, at::kDouble}, at::kCPU);
-    registry.flat_main().fill_(0.5);
+    registry.main_part(0).fill_(0.5);
     const auto optimizer = make_optimizer({}, registry);
     ScalarAdamW matrix{0.5};
     ScalarAdamW norm{0.5};
 
     for (int t = 1; t <= 5; ++t) {
       const double grad = std::sin(t);
-      registry.flat_grad().fill_(grad);
+      registry.grad_part(0).fill_(grad);
       optimizer->step(t, 0.01);
       matrix.step(t, grad, 0.01, config, 0.1);
       norm.step(t, grad, 0.01, config, 0.0);
@@ -48,8 +48,7 @@ TEST(AdamW, FollowsTheReferenceWithDecayOnMatricesOnly) {
     for (const ParamId id : {ParamId{0}, ParamId{2}})
       EXPECT_NEAR(registry.main(id)[1].item<double>(), matrix.weight, 1e-12);
     EXPECT_NEAR(registry.main(1)[1].item<double>(), norm.weight, 1e-12);
-    EXPECT_NEAR(registry.view_of(optimizer->slots()[1].flat, 0)[2].item<double>(), matrix.second,
-                1e-15);
+    EXPECT_NEAR(optimizer->slots()[1].flat[2].item<double>(), matrix.second, 1e-15);
   });
 }
 

@@ -28,10 +28,10 @@ void run_steps(const OptimConfig& config, at::ScalarType dtype, int steps,
     registry.declare({.name = "norm", .shape = {3}, .decay = false});
     registry.declare({.name = "matrix2", .shape = {3}});
     registry.allocate(mesh, {dtype, dtype}, at::kCPU);
-    registry.flat_main().fill_(0.5);
+    registry.main_part(0).fill_(0.5);
     const auto optimizer = make_optimizer(config, registry);
     for (int t = 1; t <= steps; ++t) {
-      registry.flat_grad().fill_(std::sin(t));
+      registry.grad_part(0).fill_(std::sin(t));
       optimizer->step(t, kLr);
     }
     judge(registry, *optimizer);
@@ -116,8 +116,8 @@ TEST(Lion, AZeroGradientMovesNothingButTheDecay) {
     ParamRegistry registry;
     registry.declare({.name = "norm", .shape = {3}, .decay = false});
     registry.allocate(mesh, {at::kFloat, at::kFloat}, at::kCPU);
-    registry.flat_main().fill_(0.5);
-    registry.flat_grad().zero_();
+    registry.main_part(0).fill_(0.5);
+    registry.grad_part(0).zero_();
 
     make_optimizer(optimizer_defaults("lion"), registry)->step(1, kLr);
 
@@ -143,22 +143,22 @@ TEST(Optimizer, StateGoesThroughItsSlots) {
   for (const OptimConfig& config : all_optimizers()) {
     SCOPED_TRACE(config.name);
     run_steps(config, at::kFloat, 3, [&](ParamRegistry& registry, Optimizer& optimizer) {
-      const at::Tensor weights = registry.flat_main().clone();
+      const at::Tensor weights = registry.main_part(0).clone();
       std::vector<at::Tensor> saved;
       for (const OptimizerSlot& slot : optimizer.slots()) saved.push_back(slot.flat.clone());
       EXPECT_EQ(saved.size(), num_optimizer_slots(config)) << "memory is counted by them";
-      registry.flat_grad().fill_(0.25);
+      registry.grad_part(0).fill_(0.25);
       optimizer.step(4, kLr);
-      const at::Tensor expected = registry.flat_main().clone();
+      const at::Tensor expected = registry.main_part(0).clone();
 
-      registry.flat_main().copy_(weights);
+      registry.main_part(0).copy_(weights);
       const auto restored = make_optimizer(config, registry);
       const std::vector<OptimizerSlot> slots = restored->slots();
       for (std::size_t i = 0; i < slots.size(); ++i) slots[i].flat.copy_(saved[i]);
       restored->step(4, kLr);
 
-      EXPECT_TRUE(registry.flat_main().equal(expected));
-      EXPECT_FALSE(registry.flat_main().equal(weights)) << "the step did nothing";
+      EXPECT_TRUE(registry.main_part(0).equal(expected));
+      EXPECT_FALSE(registry.main_part(0).equal(weights)) << "the step did nothing";
     });
   }
 }

@@ -24,7 +24,7 @@ TEST(Mesh, RefusesEveryLayoutWithoutEngineAtOnce) {
   run_ranks(2, [](Communicator& world) {
     ParallelConfig config;
     config.tp = 2;
-    config.zero = 3;
+    config.zero = 4;
     config.recompute = "selective";
     try {
       const Mesh mesh(world, config);
@@ -34,7 +34,7 @@ TEST(Mesh, RefusesEveryLayoutWithoutEngineAtOnce) {
 
       EXPECT_EQ(error.kind(), ErrorKind::usage);
       EXPECT_NE(text.find("parallel.tp = 2"), std::string::npos) << text;
-      EXPECT_NE(text.find("parallel.zero = 3"), std::string::npos) << text;
+      EXPECT_NE(text.find("parallel.zero = 4"), std::string::npos) << text;
       EXPECT_NE(text.find("parallel.recompute = selective"), std::string::npos) << text;
     }
   });

@@ -101,7 +101,7 @@ TEST(ParamRegistry, WithoutBackwardAllAreReadyWithZeros) {
     f.registry.begin_update(0);
 
     EXPECT_EQ(ready, f.registry.size());
-    EXPECT_EQ(f.registry.flat_grad().abs().sum().item<double>(), 0.0);
+    EXPECT_EQ(f.registry.grad_part(0).abs().sum().item<double>(), 0.0);
   });
 }
 

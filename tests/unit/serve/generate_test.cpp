@@ -37,7 +37,8 @@ struct SmallModel {
     registry.allocate(mesh, {dtype, dtype}, at::kCPU);
     model->prepare();
     registry.initialize(11);
-    registry.flat_main().mul_(8.0);  // far from uniform, so that an error shows
+    for (std::size_t unit = 0; unit < registry.layout().units().size(); ++unit)
+      registry.main_part(unit).mul_(8.0);  // far from uniform, so that an error shows
     registry.refresh_weights();
   }
 };

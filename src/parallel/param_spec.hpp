@@ -1,0 +1,66 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "parallel/mesh.hpp"
+
+namespace trireme {
+
+using ParamId = std::size_t;
+
+/// `count` neighbouring parameters used as one matrix, their rows one below another (count 1: a
+/// parameter alone).
+struct WeightRef {
+  ParamId first = 0;
+  std::size_t count = 1;
+};
+
+/// Law of initial values; the value of an element depends on (seed, name, global flat index) only.
+struct InitLaw {
+  enum class Kind { normal, ones } kind = Kind::normal;
+  double scale = 0.02;  // standard deviation
+};
+
+/// Half-open.
+struct IndexRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+
+  [[nodiscard]] std::int64_t count() const { return end - begin; }
+
+  bool operator==(const IndexRange&) const = default;
+};
+
+/// How a dimension is cut over the ranks of an axis: into pieces of `grain` (the rows of a head),
+/// which need not divide evenly.
+struct DimSplit {
+  int dim = 0;
+  Axis axis = Axis::tp;
+  std::int64_t grain = 1;
+  /// 0: the pieces are dealt. Else the axis deals this many readers of the pieces (query heads),
+  /// readers / pieces of them to a piece, and a rank holds every piece that its readers read: some
+  /// pieces lie on several ranks.
+  std::int64_t readers = 0;
+};
+
+/// What part `part` of `parts` holds of a dimension of `size`. Rises with `part`, also for parts
+/// that hold nothing.
+IndexRange split_range(std::int64_t size, const DimSplit& split, int parts, int part);
+
+/// Everything the project knows about one parameter; there is no second list.
+struct ParamSpec {
+  std::string name;                      // Hugging Face name
+  std::vector<std::int64_t> shape = {};  // global, logical
+  InitLaw init = {};
+  std::optional<DimSplit> split = {};  // none: every rank of tp holds all of it
+  bool decay = true;                   // weight decay applies
+  std::string group = "matrix";        // optimizer group: embedding, matrix, vector
+  int uses = 1;                        // gradients that one backward pass adds
+  /// Lies directly behind the previous one, so that both are rows of one matrix.
+  bool fuse_with_previous = false;
+};
+
+}  // namespace trireme

@@ -1,0 +1,55 @@
+#include "parallel/units/unit_grads.hpp"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "core/error.hpp"
+
+namespace trireme {
+
+UnitGrads::UnitGrads(const UnitLayout& layout, at::ScalarType dtype, at::Device device,
+                     bool sharded)
+    : layout_(&layout), sharded_(sharded), live_(layout.units().size()) {
+  const std::int64_t elements = sharded ? layout.parts_count() : layout.count();
+  flat_ = at::zeros({elements}, at::TensorOptions().dtype(dtype).device(device));
+}
+
+at::Tensor UnitGrads::whole(std::size_t unit) {
+  const Unit& what = layout_->units()[unit];
+  if (!sharded_) return flat_.narrow(0, what.begin, what.count);
+  at::Tensor& live = live_[unit];
+  if (!live.defined()) {
+    live = at::zeros({what.count}, flat_.options());
+    live_bytes_ += static_cast<std::int64_t>(live.nbytes());
+    peak_bytes_ = std::max(peak_bytes_, live_bytes_);
+  }
+  return live;
+}
+
+at::Tensor UnitGrads::part(std::size_t unit) const {
+  const IndexRange range = layout_->part(unit);
+  const std::int64_t begin =
+      sharded_ ? layout_->part_begin(unit) : layout_->units()[unit].begin + range.begin;
+  return flat_.narrow(0, begin, range.count());
+}
+
+at::Tensor UnitGrads::range(std::int64_t begin, std::int64_t count) const {
+  TRIREME_ASSERT(!sharded_);
+  return flat_.narrow(0, begin, count);
+}
+
+at::Tensor UnitGrads::take(std::size_t unit) {
+  TRIREME_ASSERT(sharded_);
+  at::Tensor complete = whole(unit);  // zeros where no gradient came
+  live_[unit].reset();
+  return complete;
+}
+
+void UnitGrads::zero() {
+  flat_.zero_();
+  std::fill(live_.begin(), live_.end(), at::Tensor());
+  live_bytes_ = 0;
+}
+
+}  // namespace trireme

@@ -1,0 +1,51 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "parallel/units/unit_layout.hpp"
+
+namespace trireme {
+
+/// The main gradients of a rank, in units.
+///
+/// Not sharded, one buffer holds all units whole. Sharded (ZeRO-2 and 3), a rank keeps the sums of
+/// its parts; a unit is whole only while a backward pass fills it, from its first gradient until
+/// take().
+class UnitGrads {
+ public:
+  UnitGrads() = default;
+  UnitGrads(const UnitLayout& layout, at::ScalarType dtype, at::Device device, bool sharded);
+
+  [[nodiscard]] bool sharded() const { return sharded_; }
+
+  /// All of a unit, [unit.count]: what backward adds to. Sharded: zeros at first.
+  [[nodiscard]] at::Tensor whole(std::size_t unit);
+
+  /// What this rank updates with, [part(unit).count()].
+  [[nodiscard]] at::Tensor part(std::size_t unit) const;
+
+  /// Not sharded: `count` elements from `begin` on of the buffer of all units.
+  [[nodiscard]] at::Tensor range(std::int64_t begin, std::int64_t count) const;
+
+  /// Sharded: a complete unit, which the caller reduces and adds to part().
+  [[nodiscard]] at::Tensor take(std::size_t unit);
+
+  void zero();
+
+  /// Bytes of whole units while sharded, the most at any time.
+  [[nodiscard]] std::int64_t live_peak_bytes() const { return peak_bytes_; }
+
+  /// What was taken is free again.
+  void returned(std::int64_t bytes) { live_bytes_ -= bytes; }
+
+ private:
+  const UnitLayout* layout_ = nullptr;
+  bool sharded_ = false;
+  at::Tensor flat_;  // all units, or all parts
+  std::vector<at::Tensor> live_;
+  std::int64_t live_bytes_ = 0;
+  std::int64_t peak_bytes_ = 0;
+};
+
+}  // namespace trireme

@@ -1,0 +1,121 @@
+#include "parallel/units/unit_layout.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::int64_t kAlignment =
+    64;  // elements: every parameter starts on a cache line in any dtype
+
+std::int64_t rounded_up(std::int64_t value, std::int64_t step) {
+  return (value + step - 1) / step * step;
+}
+
+IndexRange dealt(std::int64_t pieces, int parts, int part) {
+  return {pieces * part / parts, pieces * (part + 1) / parts};
+}
+
+/// The rectangle that this rank holds, and its elements that no lower rank holds.
+PlacedParam placed(const ParamSpec& spec, const ShareGrid& grid) {
+  PlacedParam param;
+  param.slice = Slice::whole(spec.shape);
+  if (!spec.split) {
+    param.count = param.slice.count();
+    param.owned = {0, grid.tp_rank == 0 ? param.count : 0};
+    return param;
+  }
+  TRIREME_ASSERT(spec.split->axis == Axis::tp);
+  const auto dim = static_cast<std::size_t>(spec.split->dim);
+  const IndexRange rows = split_range(spec.shape[dim], *spec.split, grid.tp, grid.tp_rank);
+  param.slice.offset[dim] = rows.begin;
+  param.slice.extent[dim] = rows.count();
+  param.slice.flat_end = param.slice.rectangle_count();
+  param.count = param.slice.count();
+  std::int64_t held_before = 0;
+  if (spec.split->readers > 0 && grid.tp_rank > 0) {
+    TRIREME_ASSERT(dim == 0);  // shared rows are neighbours in the rectangle
+    std::int64_t end = 0;      // of what lower ranks hold
+    for (int rank = 0; rank < grid.tp_rank; ++rank)
+      end = std::max(end, split_range(spec.shape[dim], *spec.split, grid.tp, rank).end);
+    const std::int64_t row = rows.count() == 0 ? 0 : param.count / rows.count();
+    held_before = std::clamp<std::int64_t>(end - rows.begin, 0, rows.count()) * row;
+  }
+  param.owned = {held_before, param.count};
+  return param;
+}
+
+}  // namespace
+
+IndexRange split_range(std::int64_t size, const DimSplit& split, int parts, int part) {
+  TRIREME_ASSERT(split.grain > 0 && size % split.grain == 0);
+  const std::int64_t pieces = size / split.grain;
+  IndexRange held = dealt(split.readers > 0 ? split.readers : pieces, parts, part);
+  if (split.readers > 0) {
+    TRIREME_ASSERT(split.readers % pieces == 0);
+    const std::int64_t readers_of_piece = split.readers / pieces;
+    const bool none = held.count() == 0;
+    held = {held.begin / readers_of_piece, (held.end + readers_of_piece - 1) / readers_of_piece};
+    if (none) held.end = held.begin;
+  }
+  return {held.begin * split.grain, held.end * split.grain};
+}
+
+UnitLayout::UnitLayout(std::span<const ParamSpec> specs, std::span<const ParamId> starts,
+                       std::span<const std::string> names, const ShareGrid& grid)
+    : grid_(grid) {
+  const std::int64_t data_ranks = std::int64_t{grid.shards} * grid.replicas;
+  for (std::size_t u = 0; u < starts.size(); ++u) {
+    const ParamId last = u + 1 < starts.size() ? starts[u + 1] : specs.size();
+    Unit unit{names[u], starts[u], last, count_, 0};
+    for (ParamId id = unit.first; id < unit.end; ++id) {
+      PlacedParam param = placed(specs[id], grid);
+      param.unit = u;
+      if (!specs[id].fuse_with_previous) unit.count = rounded_up(unit.count, kAlignment);
+      param.begin = unit.count;
+      unit.count += param.count;
+      params_.push_back(std::move(param));
+    }
+    unit.count = rounded_up(unit.count, kAlignment * data_ranks);
+    count_ += unit.count;
+    units_.push_back(std::move(unit));
+  }
+}
+
+IndexRange UnitLayout::part(std::size_t unit) const {
+  const std::int64_t size = units_[unit].count / grid_.shards;
+  return {grid_.shard * size, (grid_.shard + 1) * size};
+}
+
+IndexRange UnitLayout::share(std::size_t unit) const {
+  const IndexRange whole = part(unit);
+  const std::int64_t size = whole.count() / grid_.replicas;
+  return {whole.begin + grid_.replica * size, whole.begin + (grid_.replica + 1) * size};
+}
+
+std::vector<ParamSpan> UnitLayout::spans(std::size_t unit, const IndexRange& range) const {
+  std::vector<ParamSpan> result;
+  for (ParamId id = units_[unit].first; id < units_[unit].end; ++id) {
+    const PlacedParam& param = params_[id];
+    const std::int64_t begin = std::max(range.begin, param.begin);
+    const std::int64_t end = std::min(range.end, param.begin + param.count);
+    if (begin < end) result.push_back({id, begin - param.begin, end - begin, begin});
+  }
+  return result;
+}
+
+std::vector<ParamSpan> UnitLayout::owned_spans(std::size_t unit) const {
+  std::vector<ParamSpan> result;
+  for (const ParamSpan& span : spans(unit, share(unit))) {
+    const IndexRange& owned = params_[span.id].owned;
+    const std::int64_t first = std::max(span.first, owned.begin);
+    const std::int64_t end = std::min(span.first + span.count, owned.end);
+    if (first < end)
+      result.push_back({span.id, first, end - first, span.begin + first - span.first});
+  }
+  return result;
+}
+
+}  // namespace trireme

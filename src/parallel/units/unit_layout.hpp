@@ -1,0 +1,95 @@
+#pragma once
+#include <span>
+#include <string>
+#include <vector>
+
+#include "parallel/param_spec.hpp"
+#include "parallel/slice.hpp"
+
+namespace trireme {
+
+/// A rank's place among those that hold the same model.
+struct ShareGrid {
+  int tp = 1;
+  int tp_rank = 0;
+  int shards = 1;    // data ranks that hold one copy of the sharded state together
+  int shard = 0;     // this rank's among them
+  int replicas = 1;  // such copies
+  int replica = 0;   // this rank's
+};
+
+/// What ranks share, gather and reduce as one: the embedding, a block, the head. Its parameters, as
+/// tensor parallelism left them here, lie back to back in one flat range, each at a cache line, and
+/// padding makes it divisible by all data ranks.
+struct Unit {
+  std::string name;
+  ParamId first = 0;  // ids [first, end)
+  ParamId end = 0;
+  std::int64_t begin = 0;  // element in a buffer of all units
+  std::int64_t count = 0;
+};
+
+/// One parameter as this rank holds it.
+struct PlacedParam {
+  Slice slice;  // of the logical tensor: a rectangle
+  std::size_t unit = 0;
+  std::int64_t begin = 0;  // element of the unit
+  std::int64_t count = 0;
+  IndexRange owned;  // of its elements, those that no lower rank of tp holds as well
+};
+
+/// A range of one parameter's elements inside a unit.
+struct ParamSpan {
+  ParamId id = 0;
+  std::int64_t first = 0;  // element of the rank's rectangle, row-major
+  std::int64_t count = 0;
+  std::int64_t begin = 0;  // element of the unit
+};
+
+/// Which elements a rank holds, updates and answers for: a pure function of the declarations and of
+/// its place.
+///
+/// Of every unit a rank updates its `part`, one of `shards` equal ranges (with one shard: all of
+/// it), and answers for its `share`, the part's range of this replica: every element of a unit is
+/// in exactly one share of the data ranks. Norm, checkpoint and hashes count shares, and of
+/// elements that several ranks of tp hold only the owner's.
+class UnitLayout {
+ public:
+  /// `starts[u]`: the first parameter of unit u, named `names[u]`.
+  UnitLayout(std::span<const ParamSpec> specs, std::span<const ParamId> starts,
+             std::span<const std::string> names, const ShareGrid& grid);
+  UnitLayout() = default;
+
+  [[nodiscard]] const std::vector<Unit>& units() const { return units_; }
+
+  [[nodiscard]] const PlacedParam& param(ParamId id) const { return params_[id]; }
+
+  [[nodiscard]] std::int64_t count() const { return count_; }  // elements of all units, padding too
+
+  /// Elements of unit u, relative to its begin.
+  [[nodiscard]] IndexRange part(std::size_t unit) const;
+  [[nodiscard]] IndexRange share(std::size_t unit) const;
+
+  /// Where the part of a unit lies in a buffer of all parts.
+  [[nodiscard]] std::int64_t part_begin(std::size_t unit) const {
+    return units_[unit].begin / grid_.shards;
+  }
+
+  [[nodiscard]] std::int64_t parts_count() const { return count_ / grid_.shards; }
+
+  /// The parameters' elements in `range` of a unit, in order.
+  [[nodiscard]] std::vector<ParamSpan> spans(std::size_t unit, const IndexRange& range) const;
+
+  /// Of the share, the elements that this rank owns.
+  [[nodiscard]] std::vector<ParamSpan> owned_spans(std::size_t unit) const;
+
+  [[nodiscard]] const ShareGrid& grid() const { return grid_; }
+
+ private:
+  ShareGrid grid_;
+  std::vector<Unit> units_;
+  std::vector<PlacedParam> params_;
+  std::int64_t count_ = 0;
+};
+
+}  // namespace trireme

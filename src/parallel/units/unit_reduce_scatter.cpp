@@ -1,0 +1,83 @@
+#include <algorithm>
+
+#include "core/error.hpp"
+#include "parallel/torch_bridge.hpp"
+#include "parallel/units/grad_reduction.hpp"
+
+namespace trireme {
+namespace {
+
+/// Whole units of gradients that wait for their sums, beside the one that backward fills.
+constexpr std::size_t kMostInFlight = 1;
+
+}  // namespace
+
+std::unique_ptr<GradReduction> make_grad_reduction(ParamRegistry& registry, const Mesh& mesh) {
+  if (mesh.size(Axis::shard) > 1) return std::make_unique<UnitReduceScatter>(registry, mesh);
+  return std::make_unique<BucketAllReduce>(registry, mesh.group(Axis::replica),
+                                           bucket_bytes(mesh.config(), mesh.size(Axis::data)));
+}
+
+UnitReduceScatter::UnitReduceScatter(ParamRegistry& registry, const Mesh& mesh)
+    : registry_(registry),
+      shard_(mesh.group(Axis::shard)),
+      replica_(mesh.group(Axis::replica)),
+      missing_(registry.layout().units().size()) {}
+
+void UnitReduceScatter::begin() {
+  for (std::size_t u = 0; u < missing_.size(); ++u) {
+    const Unit& unit = registry_.layout().units()[u];
+    missing_[u] = unit.end - unit.first;
+  }
+  in_flight_.begin();
+}
+
+void UnitReduceScatter::ready(ParamId id) {
+  in_flight_.note_ready();
+  const std::size_t unit = registry_.unit_of(id);
+  if (--missing_[unit] == 0) launch(unit);
+  in_flight_.poll();
+}
+
+void UnitReduceScatter::launch(std::size_t unit) {
+  UnitGrads& grads = registry_.grads();
+  const Unit& what = registry_.layout().units()[unit];
+  missing_[unit] = what.end - what.first;  // for the next pass
+  const at::Tensor part = grads.part(unit);
+  const at::Tensor whole = grads.sharded() ? grads.take(unit) : grads.whole(unit);
+  const at::Tensor sum = grads.sharded() ? at::empty_like(part) : part;
+  WorkPtr work = shard_.reduce_scatter({.input = whole.const_data_ptr(),
+                                        .output = sum.mutable_data_ptr(),
+                                        .count = static_cast<std::uint64_t>(part.numel()),
+                                        .dtype = to_dtype(part.scalar_type()),
+                                        .op = ReduceOp::sum,
+                                        .stream = current_stream(part.device()),
+                                        .tag = "grads"});
+  if (!grads.sharded()) {
+    in_flight_.add(std::move(work));
+    return;
+  }
+  in_flight_.add(std::move(work), [&grads, part, whole, sum] {
+    const at::NoGradGuard no_grad;
+    at::Tensor(part).add_(sum);
+    grads.returned(static_cast<std::int64_t>(whole.nbytes()));
+  });
+  in_flight_.wait_for_all_but(kMostInFlight);
+}
+
+void UnitReduceScatter::finish() {
+  in_flight_.wait_for_all_but(0);
+  for (std::size_t unit = 0; replica_.size() > 1 && unit < missing_.size(); ++unit) {
+    const at::Tensor part = registry_.grad_part(unit);
+    in_flight_.add(replica_.all_reduce({.input = part.data_ptr(),
+                                        .output = part.data_ptr(),
+                                        .count = static_cast<std::uint64_t>(part.numel()),
+                                        .dtype = to_dtype(part.scalar_type()),
+                                        .op = ReduceOp::sum,
+                                        .stream = current_stream(part.device()),
+                                        .tag = "grads of copies"}));
+  }
+  in_flight_.finish();
+}
+
+}  // namespace trireme

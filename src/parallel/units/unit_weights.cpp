@@ -1,0 +1,106 @@
+#include "parallel/units/unit_weights.hpp"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "core/error.hpp"
+#include "parallel/torch_bridge.hpp"
+
+namespace trireme {
+
+UnitWeights::UnitWeights(const UnitLayout& layout, Communicator& group, at::ScalarType dtype,
+                         at::Device device, const GatherOptions& options)
+    : layout_(&layout), group_(&group), options_(options), copies_(layout.units().size()) {
+  if (group.size() == 1) options_.sharded = false;  // the part is the whole
+  const std::int64_t elements = options_.sharded ? layout.parts_count() : layout.count();
+  flat_ = at::zeros({elements}, at::TensorOptions().dtype(dtype).device(device));
+}
+
+at::Tensor UnitWeights::part(std::size_t unit) const {
+  const IndexRange range = layout_->part(unit);
+  const std::int64_t begin =
+      options_.sharded ? layout_->part_begin(unit) : layout_->units()[unit].begin + range.begin;
+  return flat_.narrow(0, begin, range.count());
+}
+
+at::Tensor UnitWeights::whole(std::size_t unit) {
+  Copy& copy = copies_[unit];
+  if (options_.sharded && !copy.whole.defined()) gather(unit);
+  if (copy.gather) {
+    copy.gather->wait();
+    copy.gather.reset();
+  }
+  if (options_.sharded) return copy.whole;
+  return flat_.narrow(0, layout_->units()[unit].begin, layout_->units()[unit].count);
+}
+
+void UnitWeights::gather(std::size_t unit) {
+  Copy& copy = copies_[unit];
+  const Unit& what = layout_->units()[unit];
+  at::Tensor whole;
+  if (options_.sharded) {
+    whole = copy.whole = at::empty({what.count}, flat_.options());
+    live_bytes_ += static_cast<std::int64_t>(whole.nbytes());
+    peak_bytes_ = std::max(peak_bytes_, live_bytes_);
+  } else {
+    whole = flat_.narrow(0, what.begin, what.count);
+  }
+  const at::Tensor mine = part(unit);
+  copy.gather = group_->all_gather({.input = mine.const_data_ptr(),
+                                    .output = whole.mutable_data_ptr(),
+                                    .count = static_cast<std::uint64_t>(mine.numel()),
+                                    .dtype = to_dtype(mine.scalar_type()),
+                                    .stream = current_stream(mine.device()),
+                                    .tag = "weights"});
+}
+
+void UnitWeights::drop(std::size_t unit) {
+  Copy& copy = copies_[unit];
+  if (!copy.whole.defined()) return;
+  copy.gather.reset();  // waits
+  live_bytes_ -= static_cast<std::int64_t>(copy.whole.nbytes());
+  copy.whole.reset();
+}
+
+void UnitWeights::begin(std::vector<std::size_t> walk) {
+  if (!options_.sharded) return;
+  if (options_.reshard) {
+    for (std::size_t unit = 0; unit < copies_.size(); ++unit) drop(unit);
+  }
+  walk_ = std::move(walk);
+  next_use_ = 0;
+}
+
+void UnitWeights::use(std::size_t unit) {
+  if (!options_.sharded) return;
+  TRIREME_ASSERT(next_use_ < walk_.size() && walk_[next_use_] == unit);
+  const std::size_t ahead = static_cast<std::size_t>(options_.prefetch) + 1;
+  const std::size_t end = std::min(walk_.size(), next_use_ + ahead);
+  for (std::size_t i = next_use_; i < end; ++i)
+    if (!copies_[walk_[i]].whole.defined()) gather(walk_[i]);
+  ++next_use_;
+}
+
+void UnitWeights::done(std::size_t unit) {
+  if (!options_.sharded || !options_.reshard) return;
+  const bool is_next = next_use_ < walk_.size() && walk_[next_use_] == unit;
+  if (!is_next) drop(unit);
+}
+
+void UnitWeights::settle() {
+  for (Copy& copy : copies_) copy.gather.reset();
+}
+
+void UnitWeights::publish() {
+  settle();
+  for (std::size_t unit = 0; unit < copies_.size(); ++unit) {
+    if (options_.sharded) {
+      drop(unit);
+    } else if (group_->size() > 1) {
+      gather(unit);
+    }
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,111 @@
+#include "parallel/units/unit_layout.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace trireme {
+namespace {
+
+/// A block with fewer key heads than query heads, a norm, an odd vocabulary.
+struct Declared {
+  std::vector<ParamSpec> specs;
+  std::vector<ParamId> starts{0, 1};
+  std::vector<std::string> names{"embedding", "layer 0"};
+
+  Declared() {
+    const auto add = [&](const char* name, std::vector<std::int64_t> shape,
+                         std::optional<DimSplit> split, bool fused = false) {
+      ParamSpec spec{.name = name, .shape = std::move(shape)};
+      spec.split = split;
+      spec.fuse_with_previous = fused;
+      specs.push_back(std::move(spec));
+    };
+    add("table", {11, 6}, DimSplit{0});
+    add("norm", {6}, {});
+    add("q", {5 * 2, 6}, DimSplit{0, Axis::tp, 2});
+    add("k", {1 * 2, 6}, DimSplit{0, Axis::tp, 2, 5}, true);
+    add("o", {6, 5 * 2}, DimSplit{1, Axis::tp, 2});
+  }
+
+  [[nodiscard]] UnitLayout layout(const ShareGrid& grid) const {
+    return {specs, starts, names, grid};
+  }
+};
+
+TEST(SplitRange, DealsPiecesThatDoNotDivideEvenly) {
+  const DimSplit rows{0};
+  EXPECT_EQ(split_range(11, rows, 3, 0), (IndexRange{0, 3}));
+  EXPECT_EQ(split_range(11, rows, 3, 1), (IndexRange{3, 7}));
+  EXPECT_EQ(split_range(11, rows, 3, 2), (IndexRange{7, 11}));
+  const DimSplit heads{0, Axis::tp, 4};
+  EXPECT_EQ(split_range(12, heads, 2, 0), (IndexRange{0, 4}));
+  EXPECT_EQ(split_range(12, heads, 2, 1), (IndexRange{4, 12}));
+}
+
+TEST(SplitRange, GivesARankTheKeyHeadsThatItsQueryHeadsRead) {
+  const DimSplit keys{0, Axis::tp, 4, 6};  // 6 query heads read 2 key heads of 4 rows
+  EXPECT_EQ(split_range(8, keys, 3, 0), (IndexRange{0, 4}));  // queries 0, 1
+  EXPECT_EQ(split_range(8, keys, 3, 1), (IndexRange{0, 8}));  // 2 and 3
+  EXPECT_EQ(split_range(8, keys, 3, 2), (IndexRange{4, 8}));
+  for (int rank = 0; rank < 6; ++rank)
+    EXPECT_EQ(split_range(8, keys, 6, rank).begin, rank < 3 ? 0 : 4);
+}
+
+TEST(UnitLayout, EveryElementIsOwnedByExactlyOneRank) {
+  const Declared declared;
+  for (const int tp : {1, 2, 3, 5}) {
+    for (const auto& [shards, replicas] : {std::pair{1, 1}, {1, 3}, {2, 1}, {3, 2}, {4, 1}}) {
+      std::map<std::pair<ParamId, std::int64_t>, int> owners;  // of global elements
+      for (int t = 0; t < tp; ++t) {
+        for (int s = 0; s < shards; ++s) {
+          for (int r = 0; r < replicas; ++r) {
+            const UnitLayout layout = declared.layout({tp, t, shards, s, replicas, r});
+            for (std::size_t unit = 0; unit < layout.units().size(); ++unit) {
+              for (const ParamSpan& span : layout.owned_spans(unit)) {
+                const std::vector<std::int64_t>& shape = declared.specs[span.id].shape;
+                Slice slice = layout.param(span.id).slice;
+                slice.flat_begin = span.first;
+                slice.flat_end = span.first + span.count;
+                for (const SliceRun& run : intersect(shape, slice, Slice::whole(shape)))
+                  for (std::int64_t i = 0; i < run.count; ++i)
+                    ++owners[{span.id, run.target_index + i}];
+              }
+            }
+          }
+        }
+      }
+      std::size_t elements = 0;
+      for (const ParamSpec& spec : declared.specs)
+        elements += static_cast<std::size_t>(Slice::whole(spec.shape).count());
+      EXPECT_EQ(owners.size(), elements) << tp << " " << shards << " " << replicas;
+      for (const auto& [element, count] : owners) EXPECT_EQ(count, 1) << element.first;
+    }
+  }
+}
+
+TEST(UnitLayout, PartsAreEqualAndCoverTheUnit) {
+  const Declared declared;
+  for (int shard = 0; shard < 3; ++shard) {
+    const UnitLayout layout = declared.layout({2, 1, 3, shard, 2, 0});
+    for (std::size_t unit = 0; unit < 2; ++unit) {
+      const std::int64_t size = layout.units()[unit].count / 3;
+      EXPECT_EQ(layout.part(unit), (IndexRange{shard * size, (shard + 1) * size}));
+      EXPECT_EQ(layout.share(unit).count() * 2, size);
+      EXPECT_EQ(size % 64, 0) << "blocks of squares and vectors stay whole";
+    }
+    EXPECT_EQ(layout.parts_count() * 3, layout.count());
+  }
+}
+
+TEST(UnitLayout, ABlockOfALargeModelIsFewSlicesARank) {
+  Declared declared;
+  const UnitLayout layout = declared.layout({1, 0, 1024, 17, 1, 0});
+  std::size_t slices = 0;
+  for (std::size_t unit = 0; unit < layout.units().size(); ++unit)
+    slices += layout.owned_spans(unit).size();
+  EXPECT_LE(slices, 2U);
+}
+
+}  // namespace
+}  // namespace trireme

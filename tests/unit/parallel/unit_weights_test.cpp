@@ -1,0 +1,103 @@
+#include "parallel/units/unit_weights.hpp"
+
+#include <gtest/gtest.h>
+
+#include "comm/thread/thread_world.hpp"
+#include "parallel/param_registry.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr int kRanks = 2;
+constexpr std::size_t kUnits = 5;
+constexpr std::int64_t kBytesOfUnit = 128 * 4;
+
+/// Units of 128 elements: of every unit u, rank r holds 64 of value 10 u + r.
+void with_weights(const ParallelConfig& parallel,
+                  const std::function<void(ParamRegistry&, Communicator&)>& judge) {
+  run_ranks(kRanks, [&](Communicator& world) {
+    const Mesh mesh(world, parallel);
+    ParamRegistry registry;
+    for (std::size_t unit = 0; unit < kUnits; ++unit) {
+      registry.begin_unit(std::to_string(unit));
+      registry.declare({.name = "w" + std::to_string(unit), .shape = {128}});
+    }
+    registry.allocate(mesh, {at::kFloat, at::kFloat}, at::kCPU);
+    for (std::size_t unit = 0; unit < kUnits; ++unit)
+      registry.main_part(unit).fill_(static_cast<double>(10 * unit) + world.rank());
+    registry.refresh_weights();
+    judge(registry, mesh.group(Axis::shard));
+  });
+}
+
+void expect_whole(ParamRegistry& registry, std::size_t unit) {
+  const at::Tensor weight = registry.weight(unit);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    EXPECT_TRUE(weight.narrow(0, 64 * rank, 64)
+                    .eq(static_cast<double>(10 * unit) + rank)
+                    .all()
+                    .item<bool>())
+        << unit;
+  }
+}
+
+std::size_t num_gathers(const Communicator& group) {
+  std::size_t count = 0;
+  for (const CommRecord& record : group.recent())
+    if (record.operation == "all_gather") ++count;
+  return count;
+}
+
+ParallelConfig zero(std::int64_t stage, bool reshard = true, std::int64_t prefetch = 1) {
+  ParallelConfig config;
+  config.zero = stage;
+  config.zero_reshard = reshard;
+  config.zero_prefetch = prefetch;
+  return config;
+}
+
+TEST(UnitWeights, ArriveWholeAfterEachChange) {
+  for (const std::int64_t stage : {1, 2, 3}) {
+    with_weights(zero(stage), [](ParamRegistry& registry, Communicator&) {
+      for (std::size_t unit = 0; unit < kUnits; ++unit) expect_whole(registry, unit);
+      for (std::size_t unit = 0; unit < kUnits; ++unit) registry.main_part(unit).add_(100.0);
+      registry.refresh_weights();
+      EXPECT_TRUE(registry.weight(2).ge(120.0).all().item<bool>());
+    });
+  }
+}
+
+/// Forward and back over all units, as a model does.
+void walk(ParamRegistry& registry) {
+  registry.weights().begin({0, 1, 2, 3, 4, 4, 3, 2, 1});
+  for (const std::size_t unit : {0, 1, 2, 3, 4, 4, 3, 2, 1}) {
+    const UnitUse use(registry.weights(), unit);
+    expect_whole(registry, unit);
+  }
+}
+
+TEST(UnitWeights, AreGatheredForEachUseAndKeptBetweenTwoOfTheSame) {
+  for (const std::int64_t prefetch : {0, 1, 2}) {
+    with_weights(zero(3, true, prefetch), [&](ParamRegistry& registry, Communicator& group) {
+      walk(registry);
+      EXPECT_EQ(num_gathers(group), 8U) << "nine uses, the last unit's two at once";
+      EXPECT_EQ(registry.weights().gathered_peak_bytes(), (1 + prefetch) * kBytesOfUnit);
+    });
+  }
+}
+
+TEST(UnitWeights, WithoutReshardingAreGatheredOnceAnUpdate) {
+  with_weights(zero(3, false), [](ParamRegistry& registry, Communicator& group) {
+    walk(registry);
+    walk(registry);
+    EXPECT_EQ(num_gathers(group), kUnits);
+    EXPECT_EQ(registry.weights().gathered_peak_bytes(),
+              static_cast<std::int64_t>(kUnits) * kBytesOfUnit);
+    registry.refresh_weights();
+    walk(registry);
+    EXPECT_EQ(num_gathers(group), 2 * kUnits);
+  });
+}
+
+}  // namespace
+}  // namespace trireme
