@@ -145,13 +145,16 @@ at::Tensor Block::forward_cached(const Microbatch& batch, const at::Tensor& x,
   const std::int64_t end = cache.length + batch.length();
   layer.keys.narrow(2, cache.length, batch.length()).copy_(heads.k);
   layer.values.narrow(2, cache.length, batch.length()).copy_(heads.v);
-  const std::int64_t repeat = c.num_heads / c.num_kv_heads;
-  const at::Tensor keys = layer.keys.narrow(2, 0, end).repeat_interleave(repeat, 1);
-  const at::Tensor values = layer.values.narrow(2, 0, end).repeat_interleave(repeat, 1);
-  // Query t of this call is token cache.length + t: it sees all keys up to itself.
-  const at::Tensor mask =
-      at::ones({batch.length(), end}, heads.q.options().dtype(at::kBool)).tril(cache.length);
-  return finish(batch, x, at::scaled_dot_product_attention(heads.q, keys, values, mask));
+  // Query t of this call is token cache.length + t of its row.
+  const std::vector<ops::TokenRange> seen{{0, end}};
+  const std::vector<ops::TokenRange> next{{cache.length, batch.length()}};
+  const auto rows = static_cast<std::size_t>(batch.rows());
+  const ops::AttentionSetup setup{.scale = 1.0 / std::sqrt(static_cast<double>(c.head_dim)),
+                                  .query_places = ops::RowPlaces(rows, next),
+                                  .key_places = ops::RowPlaces(rows, seen)};
+  return finish(batch, x,
+                ops::attention(heads.q, layer.keys.narrow(2, 0, end),
+                               layer.values.narrow(2, 0, end), setup, context_.path));
 }
 
 }  // namespace trireme

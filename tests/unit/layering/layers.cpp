@@ -37,6 +37,7 @@ const std::map<std::string_view, Names>& room_rows() {
       {"comm/thread", {"comm/*", "comm/p2p"}},
       {"comm/mpi", {"comm/*", "comm/p2p", "comm/self"}},
       {"comm/nccl", {"comm/*"}},
+      {"ops/attention", {"ops/*", "ops/cpu"}},
       {"ops/cpu", {"ops/*"}},  // for activations.hpp
       {"parallel/units", {"parallel/*"}},
       {"text/unicode", {}},

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "core/error.hpp"
-#include "unit/ops/support.hpp"
+#include "unit/ops/attention_reference.hpp"
 
 namespace trireme::ops::testing {
 namespace {
@@ -24,34 +24,6 @@ const std::vector<Shape> kShapes{
     {1, 4, 1, 257, 64, true, {{0, 64, 257}}},
 };
 
-/// Query by query, document by document: no mask, no shared code.
-at::Tensor reference_attention(const Tensors& in, const Shape& s, double scale) {
-  Tensors rows;
-  for (std::int64_t b = 0; b < s.B; ++b) {
-    const auto edges = s.bounds.empty() ? std::vector<std::int64_t>{0, s.T}
-                                        : s.bounds[static_cast<std::size_t>(b)];
-    Tensors heads;
-    for (std::int64_t h = 0; h < s.H; ++h) {
-      const auto q = in[0][b][h];
-      const auto k = in[1][b][h / (s.H / s.Hk)];
-      const auto v = in[2][b][h / (s.H / s.Hk)];
-      Tensors queries;
-      for (std::size_t i = 1; i < edges.size(); ++i) {
-        for (auto t = edges[i - 1]; t < edges[i]; ++t) {
-          const auto end = s.causal ? t + 1 : edges[i];
-          const auto length = end - edges[i - 1];
-          const auto scores = at::mv(k.narrow(0, edges[i - 1], length), q[t]) * scale;
-          const auto weights = scores.exp() / scores.exp().sum();
-          queries.push_back(at::mv(v.narrow(0, edges[i - 1], length).t(), weights));
-        }
-      }
-      heads.push_back(at::stack(queries));
-    }
-    rows.push_back(at::stack(heads));
-  }
-  return at::stack(rows);
-}
-
 // bf16: weights and their gradients are rounded before the second matmul, so twice the bound of one
 // rounding and more.
 const std::vector<Case> kCases{
@@ -69,7 +41,9 @@ TEST(Attention, EqualsOneQueryAtATimeAndItsAutograd) {
           {random({s.B, s.H, s.T, s.D}), random({s.B, s.Hk, s.T, s.D}),
            random({s.B, s.Hk, s.T, s.D})},
           [&](const Tensors& in) { return Tensors{attention(in[0], in[1], in[2], setup, c.path)}; },
-          [&](const Tensors& in) { return Tensors{reference_attention(in, s, setup.scale)}; },
+          [&](const Tensors& in) {
+            return Tensors{reference_attention(in[0], in[1], in[2], setup).out};
+          },
           "T " + std::to_string(s.T));
     }
   }
@@ -86,7 +60,9 @@ TEST(Attention, TheLibraryPathOfGpusIsTheSameFunction) {
           {random({s.B, s.H, s.T, s.D}), random({s.B, s.Hk, s.T, s.D}),
            random({s.B, s.Hk, s.T, s.D})},
           [&](const Tensors& in) { return Tensors{library_attention(in[0], in[1], in[2], setup)}; },
-          [&](const Tensors& in) { return Tensors{reference_attention(in, s, setup.scale)}; },
+          [&](const Tensors& in) {
+            return Tensors{reference_attention(in[0], in[1], in[2], setup).out};
+          },
           "T " + std::to_string(s.T));
     }
   }
@@ -94,7 +70,6 @@ TEST(Attention, TheLibraryPathOfGpusIsTheSameFunction) {
 
 TEST(Attention, TakesStridedInputAndGivesTokensFirst) {
   at::manual_seed(2);
-  const Shape s{2, 4, 2, 50, 64, true, {}};
   const AttentionSetup setup{0.125, true, {}};
   for (const auto& c : kCases) {
     expect_same_as_reference(
@@ -106,8 +81,9 @@ TEST(Attention, TakesStridedInputAndGivesTokensFirst) {
           return Tensors{out};
         },
         [&](const Tensors& in) {
-          return Tensors{reference_attention(
-              {in[0].transpose(1, 2), in[1].transpose(1, 2), in[2].transpose(1, 2)}, s, 0.125)};
+          return Tensors{reference_attention(in[0].transpose(1, 2), in[1].transpose(1, 2),
+                                             in[2].transpose(1, 2), setup)
+                             .out};
         },
         "strided");
   }

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <vector>
 
-#include "ops/attention.hpp"
+#include "ops/attention/plan.hpp"
 #include "ops/fast.hpp"
 
 /// What the forward and the backward of tiled attention share: tiles of one head and one
@@ -108,56 +108,86 @@ struct QueryPack {
   Buffer<std::uint32_t> by_query;  // [queries / 2, width] pairs
 };
 
-struct Document {
+/// One document of one row and the query heads that read one key head.
+struct TileGroup {
   std::int64_t batch;
   std::int64_t kv_head;
-  std::int64_t first;
-  std::int64_t length;
+  const DocumentPlan* document;
 };
 
-inline std::vector<Document> documents_of(const at::Tensor& k, const AttentionSetup& setup) {
-  std::vector<Document> documents;
+inline std::vector<TileGroup> groups_of(const AttentionPlan& plan, const at::Tensor& k) {
+  std::vector<TileGroup> groups;
   for (std::int64_t b = 0; b < k.size(0); ++b) {
-    const auto edges = setup.bounds.empty() ? std::vector<std::int64_t>{0, k.size(2)}
-                                            : setup.bounds[static_cast<std::size_t>(b)];
     for (std::int64_t head = 0; head < k.size(1); ++head) {
-      for (std::size_t i = 1; i < edges.size(); ++i) {
-        documents.push_back({b, head, edges[i - 1], edges[i] - edges[i - 1]});
+      for (const DocumentPlan& document : plan) {
+        if (document.row < 0 || document.row == b) groups.push_back({b, head, &document});
       }
     }
   }
-  return documents;
+  return groups;
 }
 
-inline std::int64_t longest(const std::vector<Document>& documents) {
-  std::int64_t length = 0;
-  for (const auto& document : documents) length = std::max(length, document.length);
-  return round_up(length, kKeys);
+inline std::int64_t most_keys(const AttentionPlan& plan) {
+  std::int64_t keys = 0;
+  for (const DocumentPlan& document : plan) keys = std::max(keys, document.num_keys);
+  return round_up(keys, kKeys);
 }
 
-inline ScoreTile tile_at(const Document& document, std::int64_t query, std::int64_t key,
+/// Copies a document's keys or values in order of place into out [padded, width].
+inline void copy_document(const at::Tensor& x, const TileGroup& group, std::int64_t padded,
+                          std::int64_t width, Bits* out) {
+  std::int64_t count = 0;
+  for (const TokenRange& range : group.document->keys) {
+    const bool last = count + range.length == group.document->num_keys;
+    copy_padded(rows_of(x, group.batch, group.kv_head, range.first), range.length,
+                last ? padded - count : range.length, width, out + count * width);
+    count += range.length;
+  }
+}
+
+/// Keys that a tile of queries, `query` the first of its part, may see end here.
+inline std::int64_t key_limit(const QueryPart& part, std::int64_t query) {
+  return part.num_before + (part.diagonal ? std::min(part.tokens.length, query + kQueries) : 0);
+}
+
+inline ScoreTile tile_at(const QueryPart& part, std::int64_t query, std::int64_t key,
                          const AttentionSetup& setup) {
-  return {kKeys,       kQueries,     std::min(kKeys, document.length - key),
-          query - key, setup.causal, static_cast<float>(setup.scale)};
+  return {kKeys,
+          kQueries,
+          std::min(kKeys, part.num_keys() - key),
+          part.num_before + query - key,
+          part.diagonal,
+          static_cast<float>(setup.scale)};
 }
 
-/// Keys that a tile of queries starting at `query` may see end here.
-inline std::int64_t key_limit(const Document& document, std::int64_t query,
-                              const AttentionSetup& setup) {
-  return setup.causal ? std::min(document.length, query + kQueries) : document.length;
+/// Writes rows of fp32 times one factor each (null: 1) to x, of fp32 or bf16.
+inline void put_rows(const float* in, const float* factors, const at::Tensor& x, std::int64_t batch,
+                     std::int64_t head, TokenRange tokens) {
+  const auto width = x.size(3);
+  if (x.scalar_type() == at::kBFloat16) {
+    const auto rows = rows_of(x, batch, head, tokens.first);
+    kernels::table().round_rows(in, width, factors, rows.data, rows.stride, tokens.length, width);
+    return;
+  }
+  float* out = x.data_ptr<float>() + batch * x.stride(0) + head * x.stride(1);
+  for (std::int64_t row = 0; row < tokens.length; ++row) {
+    const float factor = factors == nullptr ? 1.0F : factors[row];
+    float* to = out + (tokens.first + row) * x.stride(2);
+    for (std::int64_t d = 0; d < width; ++d) to[d] = in[row * width + d] * factor;
+  }
 }
 
-/// Calls body(document, scratch) for all documents, on as many threads as ATen has; each writes
-/// rows of its own.
+/// Calls body(group, scratch) for all groups, on as many threads as ATen has; each writes rows of
+/// its own.
 template <class Scratch, class Body>
-inline void for_documents(const at::Tensor& k, const AttentionSetup& setup, const Body& body) {
-  const auto documents = documents_of(k, setup);
-  const auto length = longest(documents);
-  at::parallel_for(0, static_cast<std::int64_t>(documents.size()), 1,
+inline void for_groups(const AttentionPlan& plan, const at::Tensor& k, const Body& body) {
+  const auto groups = groups_of(plan, k);
+  const auto length = most_keys(plan);
+  at::parallel_for(0, static_cast<std::int64_t>(groups.size()), 1,
                    [&](std::int64_t from, std::int64_t to) {
                      Scratch scratch(length, k.size(3));
                      for (auto i = from; i < to; ++i)
-                       body(documents[static_cast<std::size_t>(i)], scratch);
+                       body(groups[static_cast<std::size_t>(i)], scratch);
                      at::native::cpublas::brgemm_release();
                    });
 }

@@ -1,5 +1,5 @@
 #pragma once
-#include "ops/attention.hpp"
+#include "ops/attention/kernels.hpp"
 
 /// Attention of bf16 tensors on a CPU, tile by tile, around oneDNN's small matmuls (bf16 in, fp32
 /// out). Private. Of one head of one document, D wide, in tiles of 64 keys and 64 queries:
@@ -15,13 +15,15 @@
 ///
 /// S and P are transposed, keys down and queries across: a query's statistics then lie along the
 /// vector lanes, and P leaves the softmax in the layout that the next matmul reads. Nothing of size
-/// T x T is kept, tiles above the diagonal and of other documents are never computed, and key heads
-/// are read in place by every query head of their group. Source: Dao et al., "FlashAttention",
+/// Tq x Tk is kept, tiles above the diagonal and of other documents are never computed, and a key
+/// head's keys are put in order of place once for every query head of its group. Source: Dao et al., "FlashAttention",
 /// NeurIPS 2022, for the online softmax and the recomputation in backward.
 namespace trireme::ops {
 
 /// True if this CPU multiplies bf16 natively and the shapes fit: D a multiple of 32, at most 256.
-bool tiles_apply(const at::Tensor& q);
+/// A single query of a decode would fill one of a tile's 64 columns: not for fewer than 16 queries
+/// whose places are given.
+bool tiles_apply(const at::Tensor& q, const AttentionSetup& setup);
 
 AttentionOutput tiles_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                               const AttentionSetup& setup);

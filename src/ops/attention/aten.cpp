@@ -1,0 +1,168 @@
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "ops/attention/kernels.hpp"
+
+namespace trireme::ops {
+namespace {
+
+/// Queries with keys that all of them see, or of which query i sees the first i + 1.
+struct KernelCall {
+  TokenRange queries;
+  TokenRange keys;  // of the document's keys in order of place
+  bool causal;
+};
+
+/// One or two; together they cover what the part sees.
+std::vector<KernelCall> calls_of(const QueryPart& part) {
+  const std::int64_t length = part.tokens.length;
+  // The last query of a diagonal sees all of it, so one query alone needs no mask.
+  if (!part.diagonal || length == 1) {
+    if (part.num_keys() == 0) return {};
+    return {{part.tokens, {0, part.num_keys()}, false}};
+  }
+  std::vector<KernelCall> calls;
+  if (part.num_before > 0) calls.push_back({part.tokens, {0, part.num_before}, false});
+  calls.push_back({part.tokens, {part.num_before, length}, true});
+  return calls;
+}
+
+at::Tensor rows_of_document(const at::Tensor& x, std::int64_t row) {
+  return row < 0 ? x : x.narrow(0, row, 1);
+}
+
+/// The document's keys in order of place.
+at::Tensor keys_of(const at::Tensor& x, const DocumentPlan& document) {
+  const auto rows = rows_of_document(x, document.row);
+  if (document.keys.size() == 1)
+    return rows.narrow(2, document.keys[0].first, document.keys[0].length);
+  std::vector<at::Tensor> parts;
+  for (const TokenRange& range : document.keys)
+    parts.push_back(rows.narrow(2, range.first, range.length));
+  return parts.empty() ? rows.narrow(2, 0, 0) : at::cat(parts, 2);
+}
+
+at::Tensor part_of(const at::Tensor& x, std::int64_t row, const TokenRange& tokens) {
+  return rows_of_document(x, row).narrow(2, tokens.first, tokens.length);
+}
+
+/// True if each document is one call: its results are then written, not summed.
+bool one_call_each(const AttentionPlan& plan) {
+  for (const DocumentPlan& document : plan) {
+    if (document.queries.size() != 1 || calls_of(document.queries[0]).size() != 1) return false;
+    if (document.keys.size() != 1 || document.queries[0].num_keys() != document.num_keys)
+      return false;
+  }
+  return true;
+}
+
+/// Puts the gradients of kernel calls where they belong.
+struct KernelGrads {
+  bool written;  // each is the only one of its tokens; otherwise they add up
+
+  void put(const at::Tensor& to, const at::Tensor& grad) const {
+    if (written) {
+      to.copy_(grad);
+    } else {
+      to.add_(grad);
+    }
+  }
+
+  /// `range` of the document's keys in order of place.
+  void put_keys(const at::Tensor& to, const DocumentPlan& document, TokenRange range,
+                const at::Tensor& grad) const {
+    std::int64_t first = 0;
+    for (const TokenRange& tokens : document.keys) {
+      const auto from = std::max(first, range.first);
+      const auto end = std::min(first + tokens.length, range.first + range.length);
+      if (from < end) {
+        put(part_of(to, document.row, {tokens.first + from - first, end - from}),
+            grad.narrow(2, from - range.first, end - from));
+      }
+      first += tokens.length;
+    }
+  }
+};
+
+}  // namespace
+
+AttentionOutput aten_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                             const AttentionSetup& setup) {
+  const auto keys = repeat_heads(k, q.size(1));
+  const auto values = repeat_heads(v, q.size(1));
+  AttentionOutput result{at::empty({q.size(0), q.size(2), q.size(1), q.size(3)},
+                                   q.options().dtype(result_type(q, setup)))
+                             .transpose(1, 2),
+                         at::empty({q.size(0), q.size(1), q.size(2)}, at::kFloat)};
+  for (const DocumentPlan& document : plan_attention(setup, q.size(0), q.size(2), k.size(2))) {
+    const auto document_keys = keys_of(keys, document);
+    const auto document_values = keys_of(values, document);
+    for (const QueryPart& part : document.queries) {
+      const auto queries = part_of(q, document.row, part.tokens);
+      AttentionOutput sum;
+      for (const KernelCall& call : calls_of(part)) {
+        const auto [out, lse] = at::_scaled_dot_product_flash_attention_for_cpu(
+            queries, document_keys.narrow(2, call.keys.first, call.keys.length),
+            document_values.narrow(2, call.keys.first, call.keys.length), 0.0, call.causal, {},
+            setup.scale);
+        if (sum.out.defined()) {
+          merge_attention(sum, {out, lse});
+        } else {
+          sum = {out, lse};
+        }
+      }
+      const auto out = part_of(result.out, document.row, part.tokens);
+      const auto lse = part_of(result.lse, document.row, part.tokens);
+      if (sum.out.defined()) {
+        out.copy_(sum.out);
+        lse.copy_(sum.lse);
+      } else {
+        out.zero_();
+        lse.fill_(-std::numeric_limits<float>::infinity());
+      }
+    }
+  }
+  return result;
+}
+
+AttentionGrads aten_backward(const at::Tensor& grad_out, const at::Tensor& q, const at::Tensor& k,
+                             const at::Tensor& v, const AttentionOutput& forward,
+                             const AttentionSetup& setup) {
+  const auto keys = repeat_heads(k, q.size(1));
+  const auto values = repeat_heads(v, q.size(1));
+  const AttentionPlan plan = plan_attention(setup, q.size(0), q.size(2), k.size(2));
+  const bool written = one_call_each(plan);
+  const auto space = [&](const at::Tensor& x) {
+    return written ? at::empty(x.sizes(), x.options())
+                   : at::zeros(x.sizes(), x.options().dtype(accumulate_type(x)));
+  };
+  const auto grad_q = space(q);
+  const auto grad_k = space(keys);
+  const auto grad_v = space(values);
+  const KernelGrads grads{written};
+  for (const DocumentPlan& document : plan) {
+    const auto document_keys = keys_of(keys, document);
+    const auto document_values = keys_of(values, document);
+    for (const QueryPart& part : document.queries) {
+      const auto of = [&](const at::Tensor& x) { return part_of(x, document.row, part.tokens); };
+      for (const KernelCall& call : calls_of(part)) {
+        const auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+            of(grad_out), of(q), document_keys.narrow(2, call.keys.first, call.keys.length),
+            document_values.narrow(2, call.keys.first, call.keys.length), of(forward.out),
+            of(forward.lse), 0.0, call.causal, {}, setup.scale);
+        grads.put(of(grad_q), dq);
+        grads.put_keys(grad_k, document, call.keys, dk);
+        grads.put_keys(grad_v, document, call.keys, dv);
+      }
+    }
+  }
+  const auto result = result_type(q, setup);
+  const auto sum_groups = [&](const at::Tensor& grad) {
+    return grad.unflatten(1, {k.size(1), q.size(1) / k.size(1)}).sum(2).to(result);
+  };
+  return {grad_q.to(result), sum_groups(grad_k), sum_groups(grad_v)};
+}
+
+}  // namespace trireme::ops

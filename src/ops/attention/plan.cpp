@@ -1,0 +1,236 @@
+#include "ops/attention/plan.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <map>
+
+#include "core/error.hpp"
+
+namespace trireme::ops {
+namespace {
+
+using Ranges = std::vector<TokenRange>;
+using Edges = std::vector<std::int64_t>;
+
+/// Neighbours in the tensor, in the row and in one document.
+struct Segment {
+  std::int64_t document;
+  std::int64_t place;
+  std::int64_t token;
+  std::int64_t length;
+
+  [[nodiscard]] std::int64_t end() const { return place + length; }
+};
+
+void check_bounds(const RowBounds& bounds, std::int64_t batch) {
+  if (bounds.empty()) return;
+  if (static_cast<std::int64_t>(bounds.size()) != batch) {
+    fail(ErrorKind::internal, "attention: {} rows of bounds, batch {}", bounds.size(), batch);
+  }
+  for (std::size_t row = 0; row < bounds.size(); ++row) {
+    const Edges& edges = bounds[row];
+    const bool rising =
+        edges.size() >= 2 && edges.front() == 0 &&
+        std::adjacent_find(edges.begin(), edges.end(), std::greater_equal<>()) == edges.end();
+    if (!rising) fail(ErrorKind::internal, "attention: bounds of row {} must rise from 0", row);
+  }
+}
+
+void check_places(const char* what, const RowPlaces& places, const RowBounds& bounds,
+                  std::int64_t batch, std::int64_t length) {
+  if (!places.empty() && static_cast<std::int64_t>(places.size()) != batch) {
+    fail(ErrorKind::internal, "attention: {} rows of places of {}, batch {}", places.size(), what,
+         batch);
+  }
+  for (std::size_t row = 0; row < static_cast<std::size_t>(batch); ++row) {
+    std::int64_t count = places.empty() ? length : 0;
+    std::int64_t end = count;
+    for (const TokenRange& range : places.empty() ? Ranges{} : places[row]) {
+      if (range.first < 0 || range.length < 0) {
+        fail(ErrorKind::internal, "attention: {} {} places from {} in row {}", what, range.length,
+             range.first, row);
+      }
+      count += range.length;
+      end = std::max(end, range.first + range.length);
+    }
+    if (count != length) {
+      fail(ErrorKind::internal, "attention: places of {} {} in row {}, the tensor has {}", count,
+           what, row, length);
+    }
+    if (!bounds.empty() && end > bounds[row].back()) {
+      fail(ErrorKind::internal, "attention: {} at place {} of row {}, whose bounds end at {}", what,
+           end - 1, row, bounds[row].back());
+    }
+  }
+}
+
+std::vector<Segment> cut_at_borders(const Ranges& ranges, const Edges& edges) {
+  std::vector<Segment> segments;
+  std::int64_t token = 0;
+  for (const TokenRange& range : ranges) {
+    const std::int64_t end = range.first + range.length;
+    for (std::int64_t place = range.first; place < end;) {
+      const auto next = std::upper_bound(edges.begin(), edges.end(), place);
+      const std::int64_t length = std::min(end, *next) - place;
+      const std::int64_t document = next - edges.begin();
+      if (!segments.empty() && segments.back().document == document &&
+          segments.back().end() == place) {
+        segments.back().length += length;
+      } else {
+        segments.push_back({document, place, token, length});
+      }
+      token += length;
+      place += length;
+    }
+  }
+  return segments;
+}
+
+/// Keys without a gap in the row, and how many of the document come before them.
+struct Island {
+  std::int64_t place;
+  std::int64_t length;
+  std::int64_t num_before;
+};
+
+std::vector<Island> islands_of(const std::vector<Segment>& keys) {
+  std::vector<Island> islands;
+  std::int64_t count = 0;
+  for (const Segment& key : keys) {
+    if (!islands.empty() && islands.back().place + islands.back().length == key.place) {
+      islands.back().length += key.length;
+    } else {
+      islands.push_back({key.place, key.length, count});
+    }
+    count += key.length;
+  }
+  return islands;
+}
+
+/// Cuts the queries where keys at their own places begin or end.
+void add_causal_parts(const Segment& queries, const std::vector<Island>& islands,
+                      DocumentPlan& plan) {
+  for (std::int64_t place = queries.place; place < queries.end();) {
+    const auto island = std::find_if(islands.begin(), islands.end(), [&](const Island& each) {
+      return each.place + each.length > place;
+    });
+    QueryPart part{
+        {queries.token + place - queries.place, queries.end() - place}, plan.num_keys, false};
+    if (island != islands.end()) {
+      part.diagonal = island->place <= place;
+      part.num_before = island->num_before + (part.diagonal ? place - island->place : 0);
+      const std::int64_t end = part.diagonal ? island->place + island->length : island->place;
+      part.tokens.length = std::min(part.tokens.length, end - place);
+    }
+    plan.queries.push_back(part);
+    place += part.tokens.length;
+  }
+}
+
+struct DocumentSegments {
+  std::vector<Segment> queries;
+  std::vector<Segment> keys;  // in order of place
+};
+
+DocumentPlan plan_document(std::int64_t row, const DocumentSegments& segments, bool causal) {
+  DocumentPlan plan{row, {}, 0, {}};
+  for (const Segment& key : segments.keys) {
+    if (!plan.keys.empty() && plan.keys.back().first + plan.keys.back().length == key.token) {
+      plan.keys.back().length += key.length;
+    } else {
+      plan.keys.push_back({key.token, key.length});
+    }
+    plan.num_keys += key.length;
+  }
+  const std::vector<Island> islands = islands_of(segments.keys);
+  for (const Segment& queries : segments.queries) {
+    if (causal) {
+      add_causal_parts(queries, islands, plan);
+    } else {
+      plan.queries.push_back({{queries.token, queries.length}, plan.num_keys, false});
+    }
+  }
+  return plan;
+}
+
+void plan_row(std::int64_t row, const Ranges& queries, const Ranges& keys, const Edges& edges,
+              bool causal, AttentionPlan& plan) {
+  std::vector<Segment> sorted = cut_at_borders(keys, edges);
+  std::sort(sorted.begin(), sorted.end(),
+            [](const Segment& a, const Segment& b) { return a.place < b.place; });
+  for (std::size_t i = 1; i < sorted.size(); ++i) {
+    if (sorted[i - 1].end() <= sorted[i].place) continue;
+    fail(ErrorKind::internal, "attention: two keys at place {} of row {}", sorted[i].place,
+         std::max<std::int64_t>(row, 0));
+  }
+  std::map<std::int64_t, DocumentSegments> documents;
+  for (const Segment& each : sorted) documents[each.document].keys.push_back(each);
+  for (const Segment& each : cut_at_borders(queries, edges))
+    documents[each.document].queries.push_back(each);
+  for (const auto& [number, segments] : documents)
+    plan.push_back(plan_document(row, segments, causal));
+}
+
+bool same_in_all_rows(const RowPlaces& places) {
+  return std::all_of(places.begin(), places.end(),
+                     [&](const Ranges& row) { return row == places.front(); });
+}
+
+}  // namespace
+
+void check_attention(const AttentionSetup& setup, std::int64_t batch, std::int64_t num_queries,
+                     std::int64_t num_keys) {
+  check_bounds(setup.bounds, batch);
+  check_places("queries", setup.query_places, setup.bounds, batch, num_queries);
+  check_places("keys", setup.key_places, setup.bounds, batch, num_keys);
+  if (!setup.whole_rows()) return;
+  if (num_queries != num_keys) {
+    fail(ErrorKind::internal, "attention: {} queries, {} keys and no places of either", num_queries,
+         num_keys);
+  }
+  for (std::size_t row = 0; row < setup.bounds.size(); ++row) {
+    if (setup.bounds[row].back() == num_keys) continue;
+    fail(ErrorKind::internal, "attention: bounds of row {} end at {}, the row at {}", row,
+         setup.bounds[row].back(), num_keys);
+  }
+}
+
+AttentionPlan plan_attention(const AttentionSetup& setup, std::int64_t batch,
+                             std::int64_t num_queries, std::int64_t num_keys) {
+  check_attention(setup, batch, num_queries, num_keys);
+  const auto places_of = [](const RowPlaces& places, std::size_t row, std::int64_t length) {
+    return places.empty() ? Ranges{{0, length}} : places[row];
+  };
+  const bool alike = setup.bounds.empty() && same_in_all_rows(setup.query_places) &&
+                     same_in_all_rows(setup.key_places);
+  AttentionPlan plan;
+  for (std::int64_t row = 0; row < (alike ? std::min<std::int64_t>(batch, 1) : batch); ++row) {
+    const auto at = static_cast<std::size_t>(row);
+    const Edges edges = setup.bounds.empty() ? Edges{0, std::numeric_limits<std::int64_t>::max()}
+                                             : setup.bounds[at];
+    plan_row(alike ? -1 : row, places_of(setup.query_places, at, num_queries),
+             places_of(setup.key_places, at, num_keys), edges, setup.causal, plan);
+  }
+  return plan;
+}
+
+bool sees_nothing(const AttentionPlan& plan) {
+  for (const DocumentPlan& document : plan) {
+    for (const QueryPart& part : document.queries) {
+      if (part.num_keys() > 0) return false;
+    }
+  }
+  return true;
+}
+
+bool has_blind_queries(const AttentionPlan& plan) {
+  for (const DocumentPlan& document : plan) {
+    for (const QueryPart& part : document.queries) {
+      if (part.num_keys() == 0) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace trireme::ops
