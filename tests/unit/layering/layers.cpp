@@ -10,7 +10,7 @@ const std::map<std::string_view, Names>& module_rows() {
       {"ops", {"core"}},
       {"text", {"core"}},
       {"data", {"core"}},
-      {"parallel", {"core", "comm"}},
+      {"parallel", {"core", "comm", "ops"}},  // context: attention, block by block
       {"objective", {"core", "comm", "parallel", "ops"}},
       {"optim", {"core", "comm", "parallel", "ops"}},
       {"model", {"core", "comm", "parallel", "ops"}},
@@ -39,6 +39,7 @@ const std::map<std::string_view, Names>& room_rows() {
       {"comm/nccl", {"comm/*"}},
       {"ops/attention", {"ops/*", "ops/cpu"}},
       {"ops/cpu", {"ops/*"}},  // for activations.hpp
+      {"parallel/context", {"parallel/*"}},
       {"parallel/units", {"parallel/*"}},
       {"text/unicode", {}},
       {"text/split", {"text/unicode"}},

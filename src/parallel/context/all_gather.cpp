@@ -1,0 +1,77 @@
+#include <ATen/ATen.h>
+
+#include "parallel/context/forms.hpp"
+#include "parallel/torch_bridge.hpp"
+
+namespace trireme::context {
+namespace {
+
+struct KeysOfAll {
+  at::Tensor k;  // [B, Hk, T, D], places in rank order
+  at::Tensor v;
+};
+
+/// [c, B, Hk, T / c, D] -> [B, Hk, T, D].
+at::Tensor join_ranks(const at::Tensor& x) {
+  return x.permute({1, 2, 0, 3, 4}).flatten(2, 3);
+}
+
+KeysOfAll gather_keys(const at::Tensor& k, const at::Tensor& v, Communicator& group) {
+  const at::Tensor own = at::stack({k, v}).contiguous();  // [2, B, Hk, T / c, D]
+  auto shape = own.sizes().vec();
+  shape.insert(shape.begin(), group.size());
+  const at::Tensor all = at::empty(shape, own.options());
+  group
+      .all_gather({.input = own.data_ptr(),
+                   .output = all.data_ptr(),
+                   .count = static_cast<std::uint64_t>(own.numel()),
+                   .dtype = to_dtype(own.scalar_type()),
+                   .stream = current_stream(own.device()),
+                   .tag = "context keys"})
+      ->wait();
+  return {join_ranks(all.select(1, 0)), join_ranks(all.select(1, 1))};
+}
+
+/// Gradients [B, Hk, T, D] of the keys of all ranks: the sum over ranks for this rank's places,
+/// [2, B, Hk, T / c, D].
+at::Tensor scatter_gradients(const at::Tensor& k, const at::Tensor& v, Communicator& group) {
+  const at::Tensor all = at::stack({k, v})
+                             .unflatten(3, {group.size(), -1})
+                             .permute({3, 0, 1, 2, 4, 5})
+                             .contiguous();  // [c, 2, B, Hk, T / c, D]
+  at::Tensor own = at::empty(all.sizes().slice(1), all.options());
+  group
+      .reduce_scatter({.input = all.data_ptr(),
+                       .output = own.data_ptr(),
+                       .count = static_cast<std::uint64_t>(own.numel()),
+                       .dtype = to_dtype(own.scalar_type()),
+                       .op = ReduceOp::sum,
+                       .stream = current_stream(own.device()),
+                       .tag = "context key gradients"})
+      ->wait();
+  return own;
+}
+
+}  // namespace
+
+ContextResult all_gather_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                 const ContextCall& call) {
+  const KeysOfAll keys = gather_keys(k, v, *call.group);
+  const auto setup = call.attention(call.own_places(), places_of_all(call.setup), false);
+  const auto attended = ops::attention_forward(q, keys.k, keys.v, setup, call.path);
+  return {attended.out, {q, k, v, attended}};
+}
+
+ops::AttentionGrads all_gather_backward(const at::Tensor& grad_out, const ContextSaved& saved,
+                                        const ContextCall& call) {
+  // Gathered again rather than kept: between forward and backward a rank holds T / c keys a layer.
+  const KeysOfAll keys = gather_keys(saved.k, saved.v, *call.group);
+  const auto setup = call.attention(call.own_places(), places_of_all(call.setup), /*wide=*/true);
+  const auto grads =
+      ops::attention_backward(grad_out, saved.q, keys.k, keys.v, saved.attended, setup, call.path);
+  const at::Tensor own = scatter_gradients(grads.k, grads.v, *call.group);
+  const auto type = saved.q.scalar_type();
+  return {grads.q.to(type), own[0].to(type), own[1].to(type)};
+}
+
+}  // namespace trireme::context

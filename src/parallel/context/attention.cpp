@@ -1,0 +1,137 @@
+#include "parallel/context/attention.hpp"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "core/error.hpp"
+#include "parallel/context/forms.hpp"
+
+namespace trireme {
+namespace {
+
+using context::ContextCall;
+using context::ContextResult;
+using context::ContextSaved;
+using torch::autograd::AutogradContext;
+using torch::autograd::tensor_list;
+
+struct SavedCall : torch::CustomClassHolder {
+  explicit SavedCall(ContextCall given) : call(std::move(given)) {}
+
+  ContextCall call;
+};
+
+ContextResult run_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                          const ContextCall& call) {
+  switch (call.form) {
+    case ContextForm::ring:
+      return context::ring_forward(q, k, v, call);
+    case ContextForm::all_gather:
+      return context::all_gather_forward(q, k, v, call);
+    case ContextForm::ulysses:
+      return context::ulysses_forward(q, k, v, call);
+  }
+  fail(ErrorKind::internal, "context_attention: unknown form {}", static_cast<int>(call.form));
+}
+
+ops::AttentionGrads run_backward(const at::Tensor& grad_out, const ContextSaved& saved,
+                                 const ContextCall& call) {
+  switch (call.form) {
+    case ContextForm::ring:
+      return context::ring_backward(grad_out, saved, call);
+    case ContextForm::all_gather:
+      return context::all_gather_backward(grad_out, saved, call);
+    case ContextForm::ulysses:
+      return context::ulysses_backward(grad_out, saved, call);
+  }
+  fail(ErrorKind::internal, "context_attention: unknown form {}", static_cast<int>(call.form));
+}
+
+struct ContextFunction : torch::autograd::Function<ContextFunction> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k,
+                            const at::Tensor& v, const ContextCall& call) {
+    const ContextResult result = run_forward(q, k, v, call);
+    const ContextSaved& saved = result.saved;
+    ctx->save_for_backward({saved.q, saved.k, saved.v, saved.attended.out, saved.attended.lse});
+    ctx->saved_data["call"] = c10::IValue::make_capsule(c10::make_intrusive<SavedCall>(call));
+    return result.out;
+  }
+
+  static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
+    const at::NoGradGuard no_grad;
+    const auto saved = ctx->get_saved_variables();
+    const auto holder = ctx->saved_data["call"].toCapsule();
+    const auto& call = static_cast<const SavedCall&>(*holder).call;
+    const auto result =
+        run_backward(grads[0], {saved[0], saved[1], saved[2], {saved[3], saved[4]}}, call);
+    return {result.q, result.k, result.v, {}};
+  }
+};
+
+std::int64_t num_places(const ops::RowPlaces& places) {
+  std::int64_t count = 0;
+  for (const ops::TokenRange& range : places.front()) count += range.length;
+  return count;
+}
+
+void check(const at::Tensor& q, const at::Tensor& k, const ContextCall& call) {
+  const auto& places = call.setup.places;
+  if (places.size() != static_cast<std::size_t>(call.group->size())) {
+    fail(ErrorKind::internal, "context_attention: places of {} ranks, group {} has {}",
+         places.size(), call.group->name(), call.group->size());
+  }
+  for (std::size_t rank = 0; rank < places.size(); ++rank) {
+    const bool fits = static_cast<std::int64_t>(places[rank].size()) == q.size(0) &&
+                      q.size(0) > 0 && num_places(places[rank]) == q.size(2);
+    if (!fits || k.size(2) != q.size(2)) {
+      fail(ErrorKind::internal,
+           "context_attention: q {}, k {} and the places of rank {}: as many on every rank",
+           q.sizes(), k.sizes(), rank);
+    }
+  }
+}
+
+}  // namespace
+
+namespace context {
+
+ops::AttentionSetup ContextCall::attention(ops::RowPlaces queries, ops::RowPlaces keys,
+                                           bool wide) const {
+  return {setup.scale, setup.causal, setup.bounds, std::move(queries), std::move(keys), wide};
+}
+
+ops::RowPlaces places_of_all(const ContextSetup& setup) {
+  ops::RowPlaces all(setup.places.front().size());
+  for (const ops::RowPlaces& rank : setup.places) {
+    for (std::size_t row = 0; row < all.size(); ++row)
+      all[row].insert(all[row].end(), rank[row].begin(), rank[row].end());
+  }
+  return all;
+}
+
+}  // namespace context
+
+at::Tensor context_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                             const ContextSetup& setup, Communicator& group, ContextForm form,
+                             ops::Path path) {
+  const ContextCall call{setup, &group, form, path, k.size(1)};
+  check(q, k, call);
+  if (group.size() == 1) {
+    const auto& places = call.own_places();
+    return ops::attention(q, k, v, call.attention(places, places, false), path);
+  }
+  return ContextFunction::apply(q, k, v, call);
+}
+
+at::Tensor take_places(const at::Tensor& x, const ops::RowPlaces& places) {
+  std::vector<at::Tensor> rows;
+  for (std::size_t row = 0; row < places.size(); ++row) {
+    std::vector<at::Tensor> parts;
+    for (const ops::TokenRange& range : places[row])
+      parts.push_back(x[static_cast<std::int64_t>(row)].narrow(0, range.first, range.length));
+    rows.push_back(at::cat(parts));
+  }
+  return at::stack(rows);
+}
+
+}  // namespace trireme

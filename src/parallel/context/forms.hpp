@@ -1,0 +1,57 @@
+#pragma once
+#include <string_view>
+
+#include "parallel/context/attention.hpp"
+
+/// The three forms, without autograd. Private.
+namespace trireme::context {
+
+/// What every function of a form is given.
+struct ContextCall {
+  ContextSetup setup;
+  Communicator* group;
+  ContextForm form;
+  ops::Path path;
+  std::int64_t num_key_heads;  // of the whole model
+
+  [[nodiscard]] const ops::RowPlaces& own_places() const {
+    return setup.places[static_cast<std::size_t>(group->rank())];
+  }
+
+  /// Of queries and keys at these places; results in fp32 (fp64) if `wide`.
+  [[nodiscard]] ops::AttentionSetup attention(ops::RowPlaces queries, ops::RowPlaces keys,
+                                              bool wide) const;
+};
+
+/// What backward reads: of this rank's places, or (ulysses) of its heads.
+struct ContextSaved {
+  at::Tensor q;
+  at::Tensor k;
+  at::Tensor v;
+  ops::AttentionOutput attended;
+};
+
+struct ContextResult {
+  at::Tensor out;  // [B, H, T / c, D]
+  ContextSaved saved;
+};
+
+ContextResult ring_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                           const ContextCall& call);
+ops::AttentionGrads ring_backward(const at::Tensor& grad_out, const ContextSaved& saved,
+                                  const ContextCall& call);
+
+ContextResult all_gather_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                 const ContextCall& call);
+ops::AttentionGrads all_gather_backward(const at::Tensor& grad_out, const ContextSaved& saved,
+                                        const ContextCall& call);
+
+ContextResult ulysses_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                              const ContextCall& call);
+ops::AttentionGrads ulysses_backward(const at::Tensor& grad_out, const ContextSaved& saved,
+                                     const ContextCall& call);
+
+/// Every row's places of all ranks, in rank order.
+ops::RowPlaces places_of_all(const ContextSetup& setup);
+
+}  // namespace trireme::context

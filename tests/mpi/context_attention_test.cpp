@@ -1,0 +1,38 @@
+#include "comm/factory.hpp"
+#include "comm/session.hpp"
+#include "unit/parallel/context_support.hpp"
+
+namespace trireme::testing {
+namespace {
+
+const LaunchInfo* g_launch = nullptr;
+
+TEST(ContextAttentionOverMpi, EqualsOneProcessInEveryForm) {
+  const auto world = make_world("mpi", *g_launch);
+  for (const ContextCase& c : context_cases()) {
+    for (const ContextForm form : kAllForms) {
+      expect_as_one_process(*world, c, form, ContextBalance::zigzag, at::kDouble, ops::Path::fast,
+                            1e-12);
+    }
+  }
+}
+
+// Past MPI's eager limit: messages that are taken up only inside calls of the interface.
+TEST(ContextAttentionOverMpi, WithLongMessages) {
+  const auto world = make_world("mpi", *g_launch);
+  const ContextCase large{"large", 2, 4, 4, 1024, 64, true, {{0, 700, 1024}, {0, 1024}}};
+  for (const ContextForm form : kAllForms) {
+    expect_as_one_process(*world, large, form, ContextBalance::work, at::kFloat, ops::Path::fast,
+                          1e-5);
+  }
+}
+
+}  // namespace
+}  // namespace trireme::testing
+
+int main(int argc, char** argv) {
+  const trireme::Session session(&argc, &argv);
+  trireme::testing::g_launch = &session.launch();
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,124 @@
+#pragma once
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "parallel/context/attention.hpp"
+#include "parallel/context/dealing.hpp"
+
+/// Context-parallel attention against one process; called by every rank of a group, over threads
+/// and over MPI.
+namespace trireme::testing {
+
+struct ContextCase {
+  std::string name;
+  std::int64_t B, H, Hk, T, D;
+  bool causal;
+  ops::RowBounds bounds;
+};
+
+/// Lengths for 2, 3 and 4 ranks; heads for those that ulysses is asked with.
+inline std::vector<ContextCase> context_cases() {
+  return {
+      {"one document a row", 2, 12, 12, 48, 8, true, {}},
+      {"documents across edges of chunks",
+       2,
+       12,
+       6,
+       48,
+       8,
+       true,
+       {{0, 5, 20, 47, 48}, {0, 13, 48}}},
+      {"a document a chunk: whole blocks masked",
+       1,
+       12,
+       4,
+       48,
+       8,
+       true,
+       {{0, 6, 8, 12, 16, 18, 24, 30, 32, 36, 40, 42, 48}}},
+      {"key heads fewer than ranks", 2, 12, 1, 24, 4, true, {{0, 10, 24}, {0, 24}}},
+      {"key heads that do not divide into ranks", 1, 12, 3, 24, 4, true, {{0, 7, 24}}},
+      {"not causal", 1, 12, 2, 24, 4, false, {{0, 9, 24}}},
+  };
+}
+
+struct Whole {
+  at::Tensor q, k, v, incoming;
+};
+
+/// Equal on every rank: the ranks of a test may be threads that share ATen's default generator.
+inline Whole whole_of(const ContextCase& c, at::ScalarType dtype) {
+  auto generator = at::detail::createCPUGenerator(17);
+  const auto draw = [&](std::int64_t heads) {
+    return at::randn({c.B, heads, c.T, c.D}, generator, at::TensorOptions(at::kDouble)).to(dtype);
+  };
+  return {draw(c.H), draw(c.Hk), draw(c.Hk), draw(c.H)};
+}
+
+/// [B, heads, T, D] to the tokens of some places.
+inline at::Tensor at_places(const at::Tensor& x, const ops::RowPlaces& places) {
+  return take_places(x.transpose(1, 2), places).transpose(1, 2);
+}
+
+inline void expect_near(const at::Tensor& actual, const at::Tensor& expected, double tolerance,
+                        const std::string& what) {
+  ASSERT_EQ(actual.sizes(), expected.sizes()) << what;
+  const auto wanted = expected.to(at::kDouble);
+  const double error = (actual.to(at::kDouble) - wanted).abs().max().item<double>();
+  EXPECT_LE(error, tolerance * std::max(1.0, wanted.abs().max().item<double>())) << what;
+}
+
+/// out and every gradient at this rank's places; `idle_rank`: the incoming gradient there is zero.
+inline void expect_as_one_process(Communicator& group, const ContextCase& c, ContextForm form,
+                                  ContextBalance balance, at::ScalarType dtype, ops::Path path,
+                                  double tolerance, int idle_rank = -1) {
+  const auto me = static_cast<std::size_t>(group.rank());
+  const double scale = 1.0 / std::sqrt(static_cast<double>(c.D));
+  ContextSetup setup{scale, c.causal, c.bounds,
+                     deal_places(balance, c.bounds, c.B, c.T, group.size())};
+  const Whole whole = whole_of(c, dtype);
+  std::vector<at::Tensor> exact;
+  std::vector<at::Tensor> own;
+  for (const auto& x : {whole.q, whole.k, whole.v}) {
+    exact.push_back(x.to(at::kDouble, false, /*copy=*/true).requires_grad_());
+    own.push_back(at_places(x, setup.places[me]).detach().clone().requires_grad_());
+  }
+  at::Tensor incoming = whole.incoming.to(at::kDouble, false, /*copy=*/true);
+  if (idle_rank >= 0) {
+    const auto& idle = setup.places[static_cast<std::size_t>(idle_rank)];
+    for (std::size_t row = 0; row < idle.size(); ++row)
+      for (const auto& range : idle[row])
+        incoming[static_cast<std::int64_t>(row)].narrow(1, range.first, range.length).zero_();
+  }
+  const auto expected =
+      ops::attention(exact[0], exact[1], exact[2], {scale, c.causal, c.bounds}, ops::Path::plain);
+  const auto expected_grads = torch::autograd::grad({expected}, exact, {incoming});
+
+  const auto out = context_attention(own[0], own[1], own[2], setup, group, form, path);
+  const auto grads =
+      torch::autograd::grad({out}, own, {at_places(incoming, setup.places[me]).to(dtype)});
+
+  const auto what = [&](const char* part) {
+    return c.name + ", " + std::string(kContextForms.at(static_cast<std::size_t>(form))) + ", " +
+           std::string(kContextBalances.at(static_cast<std::size_t>(balance))) + ", rank " +
+           std::to_string(me) + " of " + std::to_string(group.size()) + ": " + part;
+  };
+  EXPECT_EQ(out.scalar_type(), dtype);
+  expect_near(out.detach(), at_places(expected.detach(), setup.places[me]), tolerance, what("out"));
+  expect_near(grads[0], at_places(expected_grads[0], setup.places[me]), tolerance, what("dq"));
+  expect_near(grads[1], at_places(expected_grads[1], setup.places[me]), tolerance, what("dk"));
+  expect_near(grads[2], at_places(expected_grads[2], setup.places[me]), tolerance, what("dv"));
+}
+
+inline constexpr std::array kAllForms{ContextForm::ring, ContextForm::all_gather,
+                                      ContextForm::ulysses};
+
+}  // namespace trireme::testing

@@ -1,0 +1,202 @@
+#include "comm/thread/thread_world.hpp"
+#include "core/error.hpp"
+#include "unit/parallel/context_support.hpp"
+
+namespace trireme::testing {
+namespace {
+
+TEST(ContextAttention, EqualsOneProcessInEveryForm) {
+  for (const int ranks : {1, 2, 3, 4}) {
+    run_ranks(ranks, [&](Communicator& world) {
+      for (const ContextCase& c : context_cases()) {
+        for (const ContextForm form : kAllForms) {
+          for (const ContextBalance balance : {ContextBalance::zigzag, ContextBalance::work}) {
+            expect_as_one_process(world, c, form, balance, at::kDouble, ops::Path::fast, 1e-12);
+          }
+        }
+      }
+    });
+  }
+}
+
+// fp32: 1e-5, sums of some tens of products; bf16: as attention of one process in its own test, and
+// one rounding more of what is merged.
+TEST(ContextAttention, OnTheFastKernelsToo) {
+  const ContextCase wide{"wide", 2, 4, 2, 192, 32, true, {{0, 70, 192}, {0, 64, 65, 192}}};
+  for (const int ranks : {2, 3}) {
+    run_ranks(ranks, [&](Communicator& world) {
+      for (const ContextForm form : kAllForms) {
+        if (form == ContextForm::ulysses && wide.H % ranks != 0) continue;
+        expect_as_one_process(world, wide, form, ContextBalance::zigzag, at::kFloat,
+                              ops::Path::fast, 1e-5);
+        expect_as_one_process(world, wide, form, ContextBalance::work, at::kBFloat16,
+                              ops::Path::fast, 3e-2);
+      }
+    });
+  }
+}
+
+TEST(ContextAttention, ARankWithoutTargetsAddsNothing) {
+  run_ranks(3, [](Communicator& world) {
+    for (const ContextForm form : kAllForms) {
+      for (const int idle : {0, 1, 2}) {
+        expect_as_one_process(world, context_cases()[1], form, ContextBalance::zigzag, at::kDouble,
+                              ops::Path::fast, 1e-12, idle);
+      }
+    }
+  });
+}
+
+TEST(ContextAttention, IsTheSameFunctionTwice) {
+  run_ranks(2, [](Communicator& world) {
+    const ContextCase c = context_cases()[1];
+    const auto me = static_cast<std::size_t>(world.rank());
+    const ContextSetup setup{0.3, true, c.bounds,
+                             deal_places(ContextBalance::work, c.bounds, c.B, c.T, 2)};
+    const Whole whole = whole_of(c, at::kFloat);
+    for (const ContextForm form : kAllForms) {
+      const auto run = [&] {
+        std::vector<at::Tensor> own;
+        for (const auto& x : {whole.q, whole.k, whole.v})
+          own.push_back(at_places(x, setup.places[me]).detach().requires_grad_());
+        const auto out = context_attention(own[0], own[1], own[2], setup, world, form);
+        auto results =
+            torch::autograd::grad({out}, own, {at_places(whole.incoming, setup.places[me])});
+        results.push_back(out.detach());
+        return results;
+      };
+      const auto first = run();
+      const auto second = run();
+
+      for (std::size_t i = 0; i < first.size(); ++i) EXPECT_TRUE(first[i].equal(second[i])) << i;
+    }
+  });
+}
+
+/// Bytes of one rank: what parallelism over context costs, by the formulas of its page.
+TEST(ContextAttention, SendsWhatTheFormulasSay) {
+  constexpr std::uint64_t kRanks = 4;
+  run_ranks(kRanks, [](Communicator& world) {
+    const ContextCase c{"", 2, 8, 4, 48, 8, true, {}};
+    const auto me = static_cast<std::size_t>(world.rank());
+    const ContextSetup setup{0.3, true, {}, deal_places(ContextBalance::zigzag, {}, c.B, c.T, 4)};
+    const Whole whole = whole_of(c, at::kFloat);
+    const std::uint64_t keys = 2 * 2 * 4 * 12 * 8 * 4;             // k and v of T / c places
+    const std::uint64_t heads = (2 * 8 + 2 * 4) * 2 * 12 * 8 * 4;  // q, out, k, v
+    const std::array<std::array<std::uint64_t, 2>, 3> expected{
+        {{3 * keys, 6 * keys}, {3 * keys, 6 * keys}, {heads * 3 / 4, heads * 3 / 4}}};
+    for (const ContextForm form : kAllForms) {
+      std::vector<at::Tensor> own;
+      for (const auto& x : {whole.q, whole.k, whole.v})
+        own.push_back(at_places(x, setup.places[me]).detach().requires_grad_());
+      const std::uint64_t start = world.counters().sent;
+      const auto out = context_attention(own[0], own[1], own[2], setup, world, form);
+      const std::uint64_t middle = world.counters().sent;
+      torch::autograd::grad({out}, own, {at::ones_like(out)});
+      const std::uint64_t end = world.counters().sent;
+
+      const auto& bytes = expected.at(static_cast<std::size_t>(form));
+      EXPECT_EQ(middle - start, bytes[0]) << static_cast<int>(form);
+      EXPECT_EQ(end - middle, bytes[1]) << static_cast<int>(form);
+    }
+  });
+}
+
+TEST(ContextAttention, RefusesHeadsThatUlyssesCannotDivide) {
+  run_ranks(4, [](Communicator& world) {
+    const ContextCase c{"", 1, 6, 2, 24, 4, true, {}};
+    const auto me = static_cast<std::size_t>(world.rank());
+    const ContextSetup setup{0.5, true, {}, deal_places(ContextBalance::zigzag, {}, 1, c.T, 4)};
+    const Whole whole = whole_of(c, at::kDouble);
+    const auto q = at_places(whole.q, setup.places[me]);
+    const auto k = at_places(whole.k, setup.places[me]);
+    try {
+      context_attention(q, k, k, setup, world, ContextForm::ulysses);
+      ADD_FAILURE() << "6 heads over 4 ranks";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::usage);
+      EXPECT_NE(std::string(error.what()).find("6 query heads, must be divisible by 4"),
+                std::string::npos)
+          << error.what();
+    }
+    expect_as_one_process(world, c, ContextForm::ring, ContextBalance::zigzag, at::kDouble,
+                          ops::Path::fast, 1e-12);
+  });
+}
+
+std::vector<int> holders_of(const std::vector<ops::RowPlaces>& places, std::size_t row,
+                            std::int64_t length) {
+  std::vector<int> holders(static_cast<std::size_t>(length), -1);
+  for (std::size_t rank = 0; rank < places.size(); ++rank) {
+    for (const auto& range : places[rank][row]) {
+      for (std::int64_t i = range.first; i < range.first + range.length; ++i) {
+        EXPECT_EQ(holders.at(static_cast<std::size_t>(i)), -1) << "place " << i << " twice";
+        holders[static_cast<std::size_t>(i)] = static_cast<int>(rank);
+      }
+    }
+  }
+  return holders;
+}
+
+TEST(DealPlaces, ZigzagGivesRankIChunksIAndTheMirroredOne) {
+  const auto places = deal_places(ContextBalance::zigzag, {}, 1, 12, 3);
+
+  EXPECT_EQ(holders_of(places, 0, 12), (std::vector<int>{0, 0, 1, 1, 2, 2, 2, 2, 1, 1, 0, 0}));
+  EXPECT_DOUBLE_EQ(work_imbalance(places, {}), 1.0);
+}
+
+TEST(DealPlaces, EveryPlaceOnceAndAsManyOnEachRank) {
+  const ops::RowBounds bounds{{0, 100, 130, 2000, 3072}, {0, 3072}, {0, 7, 3072}};
+  for (const auto balance : {ContextBalance::zigzag, ContextBalance::work}) {
+    for (const int ranks : {1, 2, 3, 4, 6, 8}) {
+      const auto places = deal_places(balance, bounds, 3, 3072, ranks);
+      for (std::size_t row = 0; row < 3; ++row) {
+        const auto holders = holders_of(places, row, 3072);
+        for (int rank = 0; rank < ranks; ++rank)
+          EXPECT_EQ(std::count(holders.begin(), holders.end(), rank), 3072 / ranks);
+      }
+    }
+  }
+}
+
+TEST(DealPlaces, ByWorkIsMoreEvenWhereDocumentsEnd) {
+  const ops::RowBounds bounds{{0, 3000, 3200, 3300, 3500, 4096}};
+  for (const int ranks : {2, 4, 8}) {
+    const double zigzag =
+        work_imbalance(deal_places(ContextBalance::zigzag, bounds, 1, 4096, ranks), bounds);
+    const double work =
+        work_imbalance(deal_places(ContextBalance::work, bounds, 1, 4096, ranks), bounds);
+    RecordProperty("ranks_" + std::to_string(ranks),
+                   std::to_string(zigzag) + " " + std::to_string(work));
+    EXPECT_GT(zigzag, 1.2) << ranks;
+    EXPECT_LT(work, 1.05) << ranks;
+  }
+  EXPECT_DOUBLE_EQ(work_imbalance(deal_places(ContextBalance::work, {}, 1, 4096, 4), {}), 1.0);
+}
+
+TEST(DealPlaces, CountsPairsInsideDocuments) {
+  // Rank 0: places 0, 1 of the first document (1 + 2) and 6, 7 of the second (3 + 4); rank 1: 2, 3
+  // (3 + 4) and 4, 5 (1 + 2).
+  const ops::RowBounds bounds{{0, 4, 8}};
+  EXPECT_DOUBLE_EQ(work_imbalance(deal_places(ContextBalance::zigzag, bounds, 1, 8, 2), bounds),
+                   1.0);
+  // All of it on one of two ranks: twice the mean.
+  EXPECT_DOUBLE_EQ(work_imbalance({{{{0, 8}}}, {{}}}, bounds), 2.0);
+  // 1 + 2 + 3 + 4 of 10 + 1 + ... + 4: places 0 to 3 against 4 to 7, one document.
+  EXPECT_DOUBLE_EQ(work_imbalance({{{{0, 4}}}, {{{4, 4}}}}, {}), 26.0 / 18.0);
+}
+
+TEST(DealPlaces, RefusesARowThatDoesNotDivide) {
+  try {
+    deal_places(ContextBalance::zigzag, {}, 1, 10, 2);
+    ADD_FAILURE() << "10 places over 2 ranks";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+    EXPECT_NE(std::string(error.what()).find("10 places, must be divisible by 4"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace trireme::testing
