@@ -50,12 +50,14 @@ BaseCommunicator::BaseCommunicator(std::string name, int rank, int size, CommOpt
   }
 }
 
-Call BaseCommunicator::record(const char* operation, std::string_view tag, std::uint64_t payload,
-                              std::uint64_t sent) const {
+Call BaseCommunicator::record(const char* operation, std::string_view tag,
+                              std::uint64_t payload) const {
+  const Recorder::Begun begun = recorder_->begin(operation, tag, payload, counts_sends(operation));
   Call call;
   call.recorder = recorder_;
   call.timeout_s = options_.timeout_s;
-  call.sequence = recorder_->begin(operation, tag, payload, sent);
+  call.sequence = begun.sequence;
+  call.sent = begun.sent;
   call.what = formatted("{}{} of group {} (rank {} of {}), operation {}, {} bytes", operation,
                         tag.empty() ? "" : formatted(" '{}'", tag), name_, rank_, size_,
                         call.sequence, payload);
@@ -84,18 +86,13 @@ void BaseCommunicator::check_reduction(const char* operation, const Reduction& r
 
 WorkPtr BaseCommunicator::all_reduce(const Reduction& request) {
   check_reduction("all_reduce", request);
-  const std::uint64_t bytes = request.bytes();
-  const auto n = static_cast<std::uint64_t>(size_);
-  return start_all_reduce(record("all_reduce", request.tag, bytes, 2 * (n - 1) * bytes / n),
-                          request);
+  return start_all_reduce(record("all_reduce", request.tag, request.bytes()), request);
 }
 
 WorkPtr BaseCommunicator::reduce_scatter(const Reduction& request) {
   check_reduction("reduce_scatter", request);
-  const std::uint64_t part = request.bytes();
-  const auto n = static_cast<std::uint64_t>(size_);
-  return start_reduce_scatter(record("reduce_scatter", request.tag, n * part, (n - 1) * part),
-                              request);
+  const std::uint64_t payload = static_cast<std::uint64_t>(size_) * request.bytes();
+  return start_reduce_scatter(record("reduce_scatter", request.tag, payload), request);
 }
 
 WorkPtr BaseCommunicator::all_gather(const AllGather& request) {
@@ -103,9 +100,7 @@ WorkPtr BaseCommunicator::all_gather(const AllGather& request) {
   if (request.count > 0 && (request.input == nullptr || request.output == nullptr)) {
     refuse("all_gather", request.tag, "null buffer");
   }
-  const std::uint64_t part = request.bytes();
-  const auto n = static_cast<std::uint64_t>(size_);
-  return start_all_gather(record("all_gather", request.tag, part, (n - 1) * part), request);
+  return start_all_gather(record("all_gather", request.tag, request.bytes()), request);
 }
 
 WorkPtr BaseCommunicator::broadcast(const Broadcast& request) {
@@ -117,10 +112,7 @@ WorkPtr BaseCommunicator::broadcast(const Broadcast& request) {
   if (request.count > 0 && request.data == nullptr) {
     refuse("broadcast", request.tag, "null buffer");
   }
-  const std::uint64_t bytes = request.bytes();
-  const bool last_of_ring = (rank_ + 1) % size_ == request.root;
-  return start_broadcast(record("broadcast", request.tag, bytes, last_of_ring ? 0 : bytes),
-                         request);
+  return start_broadcast(record("broadcast", request.tag, request.bytes()), request);
 }
 
 WorkPtr BaseCommunicator::all_to_all(const AllToAll& request) {
@@ -149,7 +141,7 @@ WorkPtr BaseCommunicator::all_to_all(const AllToAll& request) {
     if (send_bytes > 0) from += send_bytes;
     if (receive_bytes > 0) to += receive_bytes;
   }
-  return start_exchange(record("all_to_all", request.tag, payload, bytes_for_others(sends)),
+  return start_exchange(record("all_to_all", request.tag, payload),
                         {.sends = sends, .receives = receives, .stream = request.stream});
 }
 
@@ -163,23 +155,16 @@ void BaseCommunicator::check_messages(std::string_view tag,
   }
 }
 
-std::uint64_t BaseCommunicator::bytes_for_others(std::span<const Message> sends) const {
-  std::uint64_t bytes = 0;
-  for (const auto& message : sends) bytes += message.peer == rank_ ? 0 : message.bytes;
-  return bytes;
-}
-
 WorkPtr BaseCommunicator::exchange(const Exchange& request) {
   check_messages(request.tag, request.sends);
   check_messages(request.tag, request.receives);
   std::uint64_t payload = 0;
   for (const auto& message : request.sends) payload += message.bytes;
-  return start_exchange(record("exchange", request.tag, payload, bytes_for_others(request.sends)),
-                        request);
+  return start_exchange(record("exchange", request.tag, payload), request);
 }
 
 void BaseCommunicator::barrier(const Barrier& request) {
-  start_barrier(record("barrier", request.tag, 0, 0))->wait();
+  start_barrier(record("barrier", request.tag, 0))->wait();
 }
 
 SortedMessages sort_messages(const Call& call, int rank, const Exchange& request) {

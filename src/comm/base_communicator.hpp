@@ -15,6 +15,7 @@ namespace trireme {
 struct Call {
   std::shared_ptr<Recorder> recorder;
   std::uint64_t sequence = 0;
+  SentCount* sent = nullptr;  // of the recorder: where this call's messages are counted
   std::string what;  // "all_reduce 'grads' of group dp (rank 1 of 4), operation 17, 4000 bytes"
   double timeout_s = 0;
 
@@ -38,7 +39,7 @@ class BaseCommunicator : public Communicator {
 
   [[nodiscard]] const std::string& name() const final { return name_; }
 
-  [[nodiscard]] ByteCounters counters() const final { return recorder_->counters(); }
+  [[nodiscard]] std::vector<TrafficRow> traffic() const final { return recorder_->traffic(); }
 
   [[nodiscard]] std::vector<CommRecord> recent() const final { return recorder_->recent(); }
 
@@ -56,6 +57,9 @@ class BaseCommunicator : public Communicator {
   /// True when this backend can combine elements of this type so.
   [[nodiscard]] virtual bool supports(DType dtype, ReduceOp op) const;
 
+  /// True when this backend adds all messages of that operation to Call::sent.
+  [[nodiscard]] virtual bool counts_sends(std::string_view operation) const = 0;
+
   virtual WorkPtr start_all_reduce(Call call, const Reduction& request) = 0;
   virtual WorkPtr start_reduce_scatter(Call call, const Reduction& request) = 0;
   virtual WorkPtr start_all_gather(Call call, const AllGather& request) = 0;
@@ -65,13 +69,12 @@ class BaseCommunicator : public Communicator {
   virtual WorkPtr start_barrier(Call call) = 0;
 
  private:
-  [[nodiscard]] Call record(const char* operation, std::string_view tag, std::uint64_t payload,
-                            std::uint64_t sent) const;
+  [[nodiscard]] Call record(const char* operation, std::string_view tag,
+                            std::uint64_t payload) const;
   [[noreturn]] void refuse(const char* operation, std::string_view tag,
                            const std::string& why) const;
   void check_reduction(const char* operation, const Reduction& request) const;
   void check_messages(std::string_view tag, std::span<const Message> messages) const;
-  [[nodiscard]] std::uint64_t bytes_for_others(std::span<const Message> sends) const;
 
   const std::string name_;
   const int rank_;

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,7 @@
 /// - A Work not completed within the group's timeout throws Error(comm) naming operation, group,
 ///   sequence number, bytes.
 /// - Progress: on mpi only inside calls of this interface (any call, or Work::poll); on nccl by the
-///   device.
+///   device. Few bytes on many ranks travel in rounds: a rank that makes no call holds up the next.
 /// - sum of bf16 and f16 is accumulated in f32 and rounded at most once per combination of two
 ///   ranks.
 /// - All ranks get the same bits, and a repeated call gives the same bits. On self, thread and mpi
@@ -42,6 +43,10 @@ class Work {
   /// Blocks until complete. On nccl this orders the caller's stream after it and
   /// does not block the host.
   virtual void wait() = 0;
+
+  /// How long a device took for it, waiting for the other ranks included; absent until it is
+  /// complete, and where the host moves the bytes (its time is that of wait and poll).
+  [[nodiscard]] virtual std::optional<double> seconds() { return std::nullopt; }
 };
 
 using WorkPtr = std::unique_ptr<Work>;
@@ -55,10 +60,15 @@ struct CommRecord {
   bool complete = false;
 };
 
-struct ByteCounters {
-  std::uint64_t operations = 0;
-  std::uint64_t sent = 0;     // bytes this rank would send in a ring or pairwise algorithm
-  std::uint64_t payload = 0;  // bytes of buffers handed in
+/// What one rank did in one group with one operation for one purpose. Sends are counted where they
+/// are made: absent where a library makes them (nccl, mpi_reduce = library).
+struct TrafficRow {
+  std::string operation;                     // "all_reduce"
+  std::string purpose;                       // the tag without a number at its end: "grads bucket"
+  std::uint64_t count = 0;                   // calls
+  std::uint64_t payload_bytes = 0;           // CommRecord::bytes of all of them
+  std::optional<std::uint64_t> moved_bytes;  // sent to other ranks
+  std::optional<std::uint64_t> messages;     // that carried them
 };
 
 class Communicator {
@@ -92,7 +102,8 @@ class Communicator {
   [[nodiscard]] virtual std::unique_ptr<Communicator> split(int color, int key,
                                                             const std::string& name) = 0;
 
-  [[nodiscard]] virtual ByteCounters counters() const = 0;
+  /// Of this group since it was made, by operation and purpose; difference: comm/traffic.hpp.
+  [[nodiscard]] virtual std::vector<TrafficRow> traffic() const = 0;
   /// The last operations of this group, oldest first (a bounded ring).
   [[nodiscard]] virtual std::vector<CommRecord> recent() const = 0;
 };

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "comm/agree.hpp"
+#include "comm/scalars.hpp"
 #include "core/error.hpp"
 
 namespace trireme {
@@ -39,6 +40,25 @@ PieceOutcome take(const std::string& record, std::size_t& at) {
   PieceOutcome outcome{std::nullopt, record.substr(begin, length)};
   if (code != 0) outcome.failed = static_cast<ErrorKind>(code - 1);
   return outcome;
+}
+
+/// Collective. The records of all ranks, on every rank; who has none costs the others nothing.
+std::vector<std::string> share_records(Communicator& world, const std::string& mine) {
+  const auto sizes = all_gather_value<std::uint64_t>(world, mine.size(), "record sizes");
+  std::vector<std::string> records;
+  for (int rank = 0; rank < world.size(); ++rank) {
+    std::string& record = records.emplace_back(mine);
+    record.resize(sizes[static_cast<std::size_t>(rank)]);
+    if (record.empty()) continue;
+    world
+        .broadcast({.data = record.data(),
+                    .count = record.size(),
+                    .dtype = DType::u8,
+                    .root = rank,
+                    .tag = "records"})
+        ->wait();
+  }
+  return records;
 }
 
 [[noreturn]] void fail_piece(const PieceOutcome& outcome, int rank, int size) {
@@ -76,9 +96,7 @@ std::vector<std::string> share_work(Communicator& world, std::span<const std::ui
     failed = outcome.failed.has_value();
     append(mine, outcome);
   }
-  std::vector<std::string> records;
-  for (int rank = 0; rank < world.size(); ++rank)
-    records.push_back(broadcast_text(world, mine, rank));
+  const std::vector<std::string> records = share_records(world, mine);
   std::vector<std::size_t> positions(records.size());
   std::vector<std::string> texts;
   for (const int owner : owners) {

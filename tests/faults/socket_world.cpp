@@ -172,13 +172,6 @@ class SocketTransport final : public GroupTransport {
     return std::make_shared<SocketTransport>(mailboxes_, group, std::move(world_ranks), rank);
   }
 
-  TransferPtr send(int peer, int tag, const void* data, std::uint64_t bytes) override {
-    const int to = world_rank(peer);
-    const std::uint64_t end =
-        mailboxes_->send(to, {group(), static_cast<std::uint64_t>(tag), bytes}, data);
-    return std::make_unique<Sent>(mailboxes_, to, end);
-  }
-
   TransferPtr receive(int peer, int tag, void* data, std::uint64_t bytes) override {
     return std::make_unique<Received>(*this, peer, tag, data, bytes);
   }
@@ -203,6 +196,14 @@ class SocketTransport final : public GroupTransport {
   void add(Received* one) { waiting_[{one->peer, one->tag}].push_back(one); }
 
   void remove(Received* one) { std::erase(waiting_[{one->peer, one->tag}], one); }
+
+ protected:
+  TransferPtr start_send(int peer, int tag, const void* data, std::uint64_t bytes) override {
+    const int to = world_rank(peer);
+    const std::uint64_t end =
+        mailboxes_->send(to, {group(), static_cast<std::uint64_t>(tag), bytes}, data);
+    return std::make_unique<Sent>(mailboxes_, to, end);
+  }
 
  private:
   const std::shared_ptr<Mailboxes> mailboxes_;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "comm/traffic.hpp"
 #include "core/error.hpp"
 #include "core/process/failpoints.hpp"
 #include "support/train_layout.hpp"
@@ -163,8 +164,7 @@ TEST(Overlap, TheFirstBucketLeavesBeforeTheLastGradientIsReadyAndBytesAreAsCount
     Measures measures;
     Step step({model, objective, *optimizer, scaler, mesh, measures}, 1.0);
     const Layout layout{{6, 6}, 3, cut(kSmallBuckets), ops::Path::fast};
-    const std::uint64_t payload_before = group.counters().payload;
-    const std::uint64_t sent_before = group.counters().sent;
+    const std::vector<TrafficRow> before = group.traffic();
 
     const UpdateResult result = step.run(testing::share_of(layout, {}, world.rank(), 0),
                                          testing::targets_of_update({}, 0), 1, 1, 1e-3);
@@ -177,11 +177,16 @@ TEST(Overlap, TheFirstBucketLeavesBeforeTheLastGradientIsReadyAndBytesAreAsCount
     ASSERT_EQ(records.size(), static_cast<std::size_t>(registry.layout().count()) / 64);
     for (std::size_t i = 0; i < records.size(); ++i)
       EXPECT_EQ(records[i].tag, formatted("grads bucket {}", i));
-    // Each gradient travels once in fp32, however many micro-steps there are; a ring sends 2 (n -
-    // 1) / n of it.
+    // Each gradient travels once in fp32, however many micro-steps there are; a rank of two sends
+    // 2 (n - 1) / n of it.
     const auto bytes = static_cast<std::uint64_t>(registry.layout().count()) * 4;
-    EXPECT_EQ(group.counters().payload - payload_before, bytes);
-    EXPECT_EQ(group.counters().sent - sent_before, bytes);
+    const std::vector<TrafficRow> rows = traffic_between(before, group.traffic());
+    ASSERT_EQ(rows.size(), 1U);
+    EXPECT_EQ(rows.front().operation, "all_reduce");
+    EXPECT_EQ(rows.front().purpose, "grads bucket");
+    EXPECT_EQ(rows.front().count, records.size());
+    EXPECT_EQ(rows.front().payload_bytes, bytes);
+    EXPECT_EQ(rows.front().moved_bytes, bytes);
   });
 }
 

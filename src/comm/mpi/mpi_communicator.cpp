@@ -35,6 +35,11 @@ class MpiCommunicator final : public P2PCommunicator {
   }
 
  protected:
+  [[nodiscard]] bool counts_sends(std::string_view operation) const override {
+    const bool reduces = operation == "all_reduce" || operation == "reduce_scatter";
+    return !reduces || options().mpi_reduce == MpiReduce::ordered;
+  }
+
   WorkPtr start_all_reduce(Call call, const Reduction& request) override {
     if (options().mpi_reduce == MpiReduce::ordered || request.count == 0) {
       return P2PCommunicator::start_all_reduce(std::move(call), request);

@@ -99,7 +99,7 @@ MpiTransport::MpiTransport(MpiComm comm) : comm_(std::move(comm)) {
   if (found != 0) max_tag_ = *static_cast<int*>(value);
 }
 
-TransferPtr MpiTransport::send(int peer, int tag, const void* data, std::uint64_t bytes) {
+TransferPtr MpiTransport::start_send(int peer, int tag, const void* data, std::uint64_t bytes) {
   return start_pieces(peer, false, bytes,
                       [&](std::uint64_t offset, int piece, MPI_Request* request) {
                         check_mpi(MPI_Isend(static_cast<const std::byte*>(data) + offset, piece,

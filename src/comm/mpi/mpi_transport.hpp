@@ -15,11 +15,13 @@ class MpiTransport final : public Transport {
 
   [[nodiscard]] int max_tag() const override { return max_tag_; }
 
-  TransferPtr send(int peer, int tag, const void* data, std::uint64_t bytes) override;
   TransferPtr receive(int peer, int tag, void* data, std::uint64_t bytes) override;
   void pause() override;
 
   [[nodiscard]] MPI_Comm comm() const { return comm_.get(); }
+
+ protected:
+  TransferPtr start_send(int peer, int tag, const void* data, std::uint64_t bytes) override;
 
  private:
   MpiComm comm_;

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <exception>
 #include <optional>
+#include <string_view>
 
 #include "comm/nccl/nccl_backend.hpp"
 #include "comm/nccl/nccl_handles.hpp"
@@ -147,6 +148,9 @@ class NcclCommunicator final : public BaseCommunicator {
   [[nodiscard]] bool supports(DType dtype, ReduceOp op) const override {
     return BaseCommunicator::supports(dtype, op) && nccl_type(dtype).has_value();
   }
+
+  /// The device sends; alone, nothing is sent.
+  [[nodiscard]] bool counts_sends(std::string_view) const override { return size() == 1; }
 
   WorkPtr start_all_reduce(Call call, const Reduction& request) override {
     return launch(std::move(call), request.stream, [&](const Call& now) {

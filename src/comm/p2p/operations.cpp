@@ -5,26 +5,19 @@
 #include <deque>
 #include <vector>
 
-#include "comm/reduce.hpp"
-
 namespace trireme {
 namespace {
 
-/// Forgets finished transfers; true when none is left.
-bool drain(std::vector<TransferPtr>& transfers) {
-  std::erase_if(transfers, [](const TransferPtr& transfer) { return transfer->done(); });
-  return transfers.empty();
-}
-
 class FlatExchange final : public Operation {
  public:
-  FlatExchange(Transport& transport, TagPair tags, std::span<const Message> sends,
+  FlatExchange(const Channel& channel, std::span<const Message> sends,
                std::span<const Message> receives) {
+    const int tag = channel.tags.first;
     for (const auto& m : receives) {
-      transfers_.push_back(transport.receive(m.peer, tags.first, m.data, m.bytes));
+      transfers_.push_back(channel.receive(m.peer, tag, m.data, m.bytes));
     }
     for (const auto& m : sends) {
-      transfers_.push_back(transport.send(m.peer, tags.first, m.data, m.bytes));
+      transfers_.push_back(channel.send(m.peer, tag, m.data, m.bytes));
     }
   }
 
@@ -34,77 +27,41 @@ class FlatExchange final : public Operation {
   std::vector<TransferPtr> transfers_;
 };
 
-class SmallAllReduce final : public Operation {
- public:
-  SmallAllReduce(Transport& transport, TagPair tags, const Reduction& request)
-      : output_(request.output), count_(request.count), dtype_(request.dtype), op_(request.op) {
-    const auto n = static_cast<std::size_t>(transport.size());
-    const std::uint64_t bytes = request.bytes();
-    scratch_.resize(n * bytes);
-    inputs_.resize(n);
-    for (int peer = 0; peer < transport.size(); ++peer) {
-      const auto index = static_cast<std::size_t>(peer);
-      std::byte* slot = scratch_.data() + index * bytes;
-      inputs_[index] = peer == transport.rank() ? request.input : slot;
-      if (peer == transport.rank()) continue;
-      transfers_.push_back(transport.receive(peer, tags.first, slot, bytes));
-      transfers_.push_back(transport.send(peer, tags.first, request.input, bytes));
-    }
-  }
-
-  bool advance() override {
-    if (!drain(transfers_)) return false;
-    reduce_in_order(inputs_, output_, count_, dtype_, op_);
-    return true;
-  }
-
- private:
-  std::vector<std::byte> scratch_;  // one slot per rank
-  std::vector<const void*> inputs_;
-  std::vector<TransferPtr> transfers_;
-  void* output_;
-  std::uint64_t count_;
-  DType dtype_;
-  ReduceOp op_;
-};
-
 class DisseminationBarrier final : public Operation {
  public:
-  DisseminationBarrier(Transport& transport, TagPair tags) : transport_(transport), tags_(tags) {}
+  explicit DisseminationBarrier(const Channel& channel) : channel_(channel) {}
 
   bool advance() override {
     while (drain(transfers_)) {
-      if (distance_ >= transport_.size()) return true;
-      const int n = transport_.size();
-      const int to = (transport_.rank() + distance_) % n;
-      const int from = (transport_.rank() + n - distance_) % n;
-      transfers_.push_back(transport_.receive(from, tags_.first, nullptr, 0));
-      transfers_.push_back(transport_.send(to, tags_.first, nullptr, 0));
+      const int n = channel_.size();
+      if (distance_ >= n) return true;
+      const int to = (channel_.rank() + distance_) % n;
+      const int from = (channel_.rank() + n - distance_) % n;
+      transfers_.push_back(channel_.receive(from, channel_.tags.first, nullptr, 0));
+      transfers_.push_back(channel_.send(to, channel_.tags.first, nullptr, 0));
       distance_ *= 2;
     }
     return false;
   }
 
  private:
-  Transport& transport_;
-  TagPair tags_;
+  const Channel channel_;
   int distance_ = 1;
   std::vector<TransferPtr> transfers_;
 };
 
 class TreeBroadcast final : public Operation {
  public:
-  TreeBroadcast(Transport& transport, TagPair tags, const Broadcast& request,
-                SegmentedOptions options)
-      : transport_(transport),
-        tag_(tags.first),
+  TreeBroadcast(const Channel& channel, const Broadcast& request, SegmentedOptions options)
+      : channel_(channel),
+        tag_(channel.tags.first),
         data_(static_cast<std::byte*>(request.data)),
         bytes_(request.bytes()),
         chunk_(options.chunk_bytes),
         window_(static_cast<std::size_t>(options.chunks_in_flight)) {
-    const int n = transport.size();
+    const int n = channel.size();
     const int root = request.root;
-    const int me = (transport.rank() + n - root) % n;  // relative to the root
+    const int me = (channel.rank() + n - root) % n;  // relative to the root
     int bit = 1;
     while (bit < n && (me & bit) == 0) bit *= 2;
     if (me != 0) parent_ = (me - bit + root) % n;
@@ -118,7 +75,7 @@ class TreeBroadcast final : public Operation {
     while (true) {
       while (parent_ >= 0 && posted_ < bytes_ && receiving_.size() < window_) {
         const std::uint64_t size = std::min(chunk_, bytes_ - posted_);
-        receiving_.push_back(transport_.receive(parent_, tag_, data_ + posted_, size));
+        receiving_.push_back(channel_.receive(parent_, tag_, data_ + posted_, size));
         posted_ += size;
       }
       if (receiving_.empty() || !receiving_.front()->done()) break;
@@ -129,7 +86,7 @@ class TreeBroadcast final : public Operation {
     while (sent_ < available_ && sending_.size() < window_ * (children_.size() + 1)) {
       const std::uint64_t size = std::min(chunk_, bytes_ - sent_);
       for (const int child : children_) {
-        sending_.push_back(transport_.send(child, tag_, data_ + sent_, size));
+        sending_.push_back(channel_.send(child, tag_, data_ + sent_, size));
       }
       sent_ += size;
     }
@@ -137,7 +94,7 @@ class TreeBroadcast final : public Operation {
   }
 
  private:
-  Transport& transport_;
+  const Channel channel_;
   int tag_;
   std::byte* data_;
   std::uint64_t bytes_;
@@ -154,24 +111,24 @@ class TreeBroadcast final : public Operation {
 
 }  // namespace
 
-std::unique_ptr<Operation> make_flat_exchange(Transport& transport, TagPair tags,
+bool drain(std::vector<TransferPtr>& transfers) {
+  std::erase_if(transfers, [](const TransferPtr& transfer) { return transfer->done(); });
+  return transfers.empty();
+}
+
+std::unique_ptr<Operation> make_flat_exchange(const Channel& channel,
                                               std::span<const Message> sends,
                                               std::span<const Message> receives) {
-  return std::make_unique<FlatExchange>(transport, tags, sends, receives);
+  return std::make_unique<FlatExchange>(channel, sends, receives);
 }
 
-std::unique_ptr<Operation> make_small_all_reduce(Transport& transport, TagPair tags,
-                                                 const Reduction& request) {
-  return std::make_unique<SmallAllReduce>(transport, tags, request);
+std::unique_ptr<Operation> make_barrier(const Channel& channel) {
+  return std::make_unique<DisseminationBarrier>(channel);
 }
 
-std::unique_ptr<Operation> make_barrier(Transport& transport, TagPair tags) {
-  return std::make_unique<DisseminationBarrier>(transport, tags);
-}
-
-std::unique_ptr<Operation> make_tree_broadcast(Transport& transport, TagPair tags,
-                                               const Broadcast& request, SegmentedOptions options) {
-  return std::make_unique<TreeBroadcast>(transport, tags, request, options);
+std::unique_ptr<Operation> make_tree_broadcast(const Channel& channel, const Broadcast& request,
+                                               SegmentedOptions options) {
+  return std::make_unique<TreeBroadcast>(channel, request, options);
 }
 
 }  // namespace trireme

@@ -2,14 +2,9 @@
 
 #include <cstring>
 
+#include "comm/p2p/volume.hpp"
+
 namespace trireme {
-namespace {
-
-// Below this many bytes in all of a rank's messages, one latency matters more than sending the
-// buffer to everyone.
-constexpr std::uint64_t kSmallBytes = 64 << 10;
-
-}  // namespace
 
 P2PCommunicator::P2PCommunicator(std::string name, std::shared_ptr<Transport> transport,
                                  std::shared_ptr<Engine> engine, CommOptions options)
@@ -31,24 +26,36 @@ WorkPtr P2PCommunicator::launch(Call call, std::unique_ptr<Operation> operation)
   return Engine::start(engine_, transport_, std::move(call), std::move(operation));
 }
 
+Channel P2PCommunicator::channel(const Call& call) {
+  return {*transport_, *call.sent, next_tags()};
+}
+
 WorkPtr P2PCommunicator::start_all_reduce(Call call, const Reduction& request) {
   if (request.count == 0) return launch(std::move(call), nullptr);
-  const TagPair pair = next_tags();
-  const bool small = request.bytes() * static_cast<std::uint64_t>(size()) <= kSmallBytes;
-  auto operation = small ? make_small_all_reduce(*transport_, pair, request)
-                         : make_segmented_all_reduce(*transport_, pair, request, segmented());
-  return launch(std::move(call), std::move(operation));
+  const Channel peers = channel(call);
+  switch (all_reduce_form(size(), request.bytes())) {
+    case AllReduceForm::rounds:
+      return launch(std::move(call), make_round_all_reduce(peers, request));
+    case AllReduceForm::tree:
+      return launch(std::move(call), make_tree_all_reduce(peers, request, segmented()));
+    case AllReduceForm::segmented:
+      break;
+  }
+  return launch(std::move(call), make_segmented_all_reduce(peers, request, segmented()));
 }
 
 WorkPtr P2PCommunicator::start_reduce_scatter(Call call, const Reduction& request) {
   if (request.count == 0) return launch(std::move(call), nullptr);
-  return launch(std::move(call),
-                make_segmented_reduce_scatter(*transport_, next_tags(), request, segmented()));
+  const Channel peers = channel(call);
+  return launch(std::move(call), make_segmented_reduce_scatter(peers, request, segmented()));
 }
 
 WorkPtr P2PCommunicator::start_all_gather(Call call, const AllGather& request) {
   const std::uint64_t bytes = request.bytes();
   if (bytes == 0) return launch(std::move(call), nullptr);
+  const Channel peers = channel(call);
+  if (gathers_in_rounds(size(), bytes))
+    return launch(std::move(call), make_round_all_gather(peers, request));
   std::vector<Message> sends;
   std::vector<Message> receives;
   auto* parts = static_cast<std::byte*>(request.output);
@@ -61,13 +68,13 @@ WorkPtr P2PCommunicator::start_all_gather(Call call, const AllGather& request) {
     sends.push_back({to, own, bytes});
     receives.push_back({from, parts + static_cast<std::uint64_t>(from) * bytes, bytes});
   }
-  return launch(std::move(call), make_flat_exchange(*transport_, next_tags(), sends, receives));
+  return launch(std::move(call), make_flat_exchange(peers, sends, receives));
 }
 
 WorkPtr P2PCommunicator::start_broadcast(Call call, const Broadcast& request) {
   if (request.count == 0) return launch(std::move(call), nullptr);
-  return launch(std::move(call),
-                make_tree_broadcast(*transport_, next_tags(), request, segmented()));
+  const Channel peers = channel(call);
+  return launch(std::move(call), make_tree_broadcast(peers, request, segmented()));
 }
 
 WorkPtr P2PCommunicator::start_exchange(Call call, const Exchange& request) {
@@ -76,12 +83,13 @@ WorkPtr P2PCommunicator::start_exchange(Call call, const Exchange& request) {
   // One tag of their own: messages of two ranks match in the order both list
   // them, whoever else exchanges.
   const int tag = transport_->max_tag();
-  return launch(std::move(call),
-                make_flat_exchange(*transport_, {tag, tag}, sorted.sends, sorted.receives));
+  const Channel peers{*transport_, *call.sent, {tag, tag}};
+  return launch(std::move(call), make_flat_exchange(peers, sorted.sends, sorted.receives));
 }
 
 WorkPtr P2PCommunicator::start_barrier(Call call) {
-  return launch(std::move(call), make_barrier(*transport_, next_tags()));
+  const Channel peers = channel(call);
+  return launch(std::move(call), make_barrier(peers));
 }
 
 }  // namespace trireme

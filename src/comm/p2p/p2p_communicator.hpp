@@ -1,6 +1,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "comm/base_communicator.hpp"
 #include "comm/p2p/engine.hpp"
@@ -16,6 +17,8 @@ class P2PCommunicator : public BaseCommunicator {
                   std::shared_ptr<Engine> engine, CommOptions options);
 
  protected:
+  [[nodiscard]] bool counts_sends(std::string_view) const override { return true; }
+
   WorkPtr start_all_reduce(Call call, const Reduction& request) override;
   WorkPtr start_reduce_scatter(Call call, const Reduction& request) override;
   WorkPtr start_all_gather(Call call, const AllGather& request) override;
@@ -24,12 +27,13 @@ class P2PCommunicator : public BaseCommunicator {
   WorkPtr start_barrier(Call call) override;
 
   WorkPtr launch(Call call, std::unique_ptr<Operation> operation);
-  [[nodiscard]] TagPair next_tags();
-
   const std::shared_ptr<Transport> transport_;
   const std::shared_ptr<Engine> engine_;
 
  private:
+  [[nodiscard]] TagPair next_tags();
+  /// For this collective: all ranks come to the same tags.
+  [[nodiscard]] Channel channel(const Call& call);
   [[nodiscard]] SegmentedOptions segmented() const;
 
   std::uint64_t collectives_ = 0;  // exchanges are not counted: not all ranks take part in each

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <deque>
+#include <memory>
 #include <vector>
 
 #include "comm/p2p/operations.hpp"
@@ -16,10 +17,9 @@ class SegmentedReduce final : public Operation {
  public:
   /// Part p is elements [bounds[p], bounds[p + 1]) of the input. gather: the output has all parts
   /// (all_reduce), otherwise only this rank's.
-  SegmentedReduce(Transport& transport, TagPair tags, const Reduction& request,
+  SegmentedReduce(const Channel& channel, const Reduction& request,
                   std::vector<std::uint64_t> bounds, bool gather, SegmentedOptions options)
-      : transport_(transport),
-        tags_(tags),
+      : channel_(channel),
         input_(static_cast<const std::byte*>(request.input)),
         output_(static_cast<std::byte*>(request.output)),
         dtype_(request.dtype),
@@ -29,15 +29,18 @@ class SegmentedReduce final : public Operation {
         width_(size_of(dtype_)),
         chunk_(std::max<std::uint64_t>(options.chunk_bytes / width_, 1)),
         window_(static_cast<std::size_t>(std::max(options.chunks_in_flight, 1))),
-        rank_(static_cast<std::size_t>(transport.rank())),
-        lanes_(static_cast<std::size_t>(transport.size())) {
-    const std::uint64_t slot_bytes = std::min(chunk_, part_size(rank_)) * width_;
-    scratch_.resize(window_ * lanes_.size() * slot_bytes);
-    slots_.resize(window_);
-    for (std::size_t w = 0; w < window_; ++w) {
-      slots_[w].inputs.resize(lanes_.size());
+        rank_(static_cast<std::size_t>(channel.rank())),
+        lanes_(static_cast<std::size_t>(channel.size())) {
+    // Room for what is under way and no more: at most the peers' shares of our part.
+    const std::uint64_t own = part_size(rank_);
+    slots_.resize(std::min<std::uint64_t>(window_, (own + chunk_ - 1) / chunk_));
+    const std::uint64_t elements = std::min(own, slots_.size() * chunk_);
+    scratch_ = std::make_unique_for_overwrite<std::byte[]>(elements * width_ * (lanes_.size() - 1));
+    std::byte* next = scratch_.get();
+    for (std::size_t w = 0; w < slots_.size(); ++w) {
       for (std::size_t p = 0; p < lanes_.size(); ++p) {
-        slots_[w].inputs[p] = scratch_.data() + (w * lanes_.size() + p) * slot_bytes;
+        slots_[w].inputs.push_back(p == rank_ ? nullptr : next);
+        if (p != rank_) next += std::min(chunk_, own - w * chunk_) * width_;
       }
     }
   }
@@ -64,7 +67,7 @@ class SegmentedReduce final : public Operation {
   };
 
   struct Slot {
-    std::vector<void*> inputs;  // one buffer per rank; our own is unused
+    std::vector<std::byte*> inputs;  // one buffer per rank; null: our own
     std::vector<TransferPtr> receives;
   };
 
@@ -77,13 +80,13 @@ class SegmentedReduce final : public Operation {
   }
 
   void post_receives() {
-    while (asked_ < part_size(rank_) && asked_ < reduced_ + window_ * chunk_) {
-      Slot& slot = slots_[(asked_ / chunk_) % window_];
+    while (asked_ < part_size(rank_) && asked_ < reduced_ + slots_.size() * chunk_) {
+      Slot& slot = slots_[(asked_ / chunk_) % slots_.size()];
       const std::uint64_t n = chunk_size(rank_, asked_);
       for (std::size_t peer = 0; peer < lanes_.size(); ++peer) {
         if (peer == rank_) continue;
-        slot.receives.push_back(
-            transport_.receive(static_cast<int>(peer), tags_.first, slot.inputs[peer], n * width_));
+        slot.receives.push_back(channel_.receive(static_cast<int>(peer), channel_.tags.first,
+                                                 slot.inputs[peer], n * width_));
       }
       asked_ += n;
     }
@@ -99,14 +102,14 @@ class SegmentedReduce final : public Operation {
       lane.sends.pop_front();
       if (!gather_) continue;
       const std::uint64_t n = chunk_size(peer, lane.expected);
-      lane.results.push_back(transport_.receive(
-          to, tags_.second, output_ + (base + lane.expected) * width_, n * width_));
+      lane.results.push_back(channel_.receive(
+          to, channel_.tags.second, output_ + (base + lane.expected) * width_, n * width_));
       lane.expected += n;
     }
     while (lane.sent < size && lane.sends.size() < window_) {
       const std::uint64_t n = chunk_size(peer, lane.sent);
       lane.sends.push_back(
-          transport_.send(to, tags_.first, input_ + (base + lane.sent) * width_, n * width_));
+          channel_.send(to, channel_.tags.first, input_ + (base + lane.sent) * width_, n * width_));
       lane.sent += n;
     }
     while (!lane.results.empty() && lane.results.front()->done()) lane.results.pop_front();
@@ -115,7 +118,7 @@ class SegmentedReduce final : public Operation {
 
   bool reduce_next() {
     if (reduced_ == asked_) return false;
-    Slot& slot = slots_[(reduced_ / chunk_) % window_];
+    Slot& slot = slots_[(reduced_ / chunk_) % slots_.size()];
     std::erase_if(slot.receives, [](const TransferPtr& t) { return t->done(); });
     if (!slot.receives.empty()) return false;
     const std::uint64_t n = chunk_size(rank_, reduced_);
@@ -125,15 +128,15 @@ class SegmentedReduce final : public Operation {
     reduce_in_order(inputs, result, n, dtype_, op_);
     for (std::size_t peer = 0; gather_ && peer < lanes_.size(); ++peer) {
       if (peer == rank_) continue;
-      results_.push_back(transport_.send(static_cast<int>(peer), tags_.second, result, n * width_));
+      results_.push_back(
+          channel_.send(static_cast<int>(peer), channel_.tags.second, result, n * width_));
     }
     reduced_ += n;
     post_receives();
     return true;
   }
 
-  Transport& transport_;
-  const TagPair tags_;
+  const Channel channel_;
   const std::byte* const input_;
   std::byte* const output_;
   const DType dtype_;
@@ -144,7 +147,7 @@ class SegmentedReduce final : public Operation {
   const std::uint64_t chunk_;  // elements
   const std::size_t window_;
   const std::size_t rank_;
-  std::vector<std::byte> scratch_;
+  std::unique_ptr<std::byte[]> scratch_;
   std::vector<Slot> slots_;
   std::vector<Lane> lanes_;
   std::uint64_t asked_ = 0;    // elements of our part whose receives were started
@@ -154,29 +157,30 @@ class SegmentedReduce final : public Operation {
 
 }  // namespace
 
-std::unique_ptr<Operation> make_segmented_all_reduce(Transport& transport, TagPair tags,
+std::unique_ptr<Operation> make_segmented_all_reduce(const Channel& channel,
                                                      const Reduction& request,
                                                      SegmentedOptions options) {
-  const auto n = static_cast<std::uint64_t>(transport.size());
   // Parts start at cache lines of the buffer.
-  const std::uint64_t line = 64 / size_of(request.dtype);
-  const std::uint64_t part = (request.count / n + line - 1) / line * line;
+  constexpr std::uint64_t kLine = 64;
+  const auto n = static_cast<std::uint64_t>(channel.size());
+  const std::uint64_t width = size_of(request.dtype);
+  const std::uint64_t part = (request.bytes() / n + kLine - 1) / kLine * kLine / width;
   std::vector<std::uint64_t> bounds;
   for (std::uint64_t p = 0; p < n; ++p) bounds.push_back(std::min(p * part, request.count));
   bounds.push_back(request.count);
-  return std::make_unique<SegmentedReduce>(transport, tags, request, std::move(bounds),
-                                           /*gather=*/true, options);
+  return std::make_unique<SegmentedReduce>(channel, request, std::move(bounds), /*gather=*/true,
+                                           options);
 }
 
-std::unique_ptr<Operation> make_segmented_reduce_scatter(Transport& transport, TagPair tags,
+std::unique_ptr<Operation> make_segmented_reduce_scatter(const Channel& channel,
                                                          const Reduction& request,
                                                          SegmentedOptions options) {
   std::vector<std::uint64_t> bounds;
-  for (std::uint64_t p = 0; p <= static_cast<std::uint64_t>(transport.size()); ++p) {
+  for (std::uint64_t p = 0; p <= static_cast<std::uint64_t>(channel.size()); ++p) {
     bounds.push_back(p * request.count);
   }
-  return std::make_unique<SegmentedReduce>(transport, tags, request, std::move(bounds),
-                                           /*gather=*/false, options);
+  return std::make_unique<SegmentedReduce>(channel, request, std::move(bounds), /*gather=*/false,
+                                           options);
 }
 
 }  // namespace trireme

@@ -2,6 +2,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "comm/recorder.hpp"
+
 namespace trireme {
 
 /// One message under way. Destroying an unfinished one withdraws it (error paths only: the peer
@@ -28,11 +30,20 @@ class Transport {
 
   /// Tags are in [0, max_tag()].
   [[nodiscard]] virtual int max_tag() const = 0;
-  virtual TransferPtr send(int peer, int tag, const void* data, std::uint64_t bytes) = 0;
+
+  /// Counts the message in `sent`: the one way to a peer, so that nothing moves uncounted.
+  TransferPtr send(SentCount& sent, int peer, int tag, const void* data, std::uint64_t bytes) {
+    sent.add(bytes);
+    return start_send(peer, tag, data, bytes);
+  }
+
   virtual TransferPtr receive(int peer, int tag, void* data, std::uint64_t bytes) = 0;
 
   /// Called by a waiting rank when nothing moved: gives the processor away for a short time.
   virtual void pause() = 0;
+
+ protected:
+  virtual TransferPtr start_send(int peer, int tag, const void* data, std::uint64_t bytes) = 0;
 };
 
 }  // namespace trireme

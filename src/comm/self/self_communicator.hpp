@@ -15,6 +15,8 @@ class SelfCommunicator final : public BaseCommunicator {
   std::unique_ptr<Communicator> split(int color, int key, const std::string& name) override;
 
  protected:
+  [[nodiscard]] bool counts_sends(std::string_view) const override { return true; }  // none
+
   WorkPtr start_all_reduce(Call call, const Reduction& request) override;
   WorkPtr start_reduce_scatter(Call call, const Reduction& request) override;
   WorkPtr start_all_gather(Call call, const AllGather& request) override;

@@ -58,15 +58,6 @@ class ThreadTransport final : public GroupTransport {
     return std::make_shared<ThreadTransport>(mailboxes_, group, std::move(world_ranks), rank);
   }
 
-  TransferPtr send(int peer, int tag, const void* data, std::uint64_t bytes) override {
-    const ThreadAddress address{group(), world_rank(rank()), world_rank(peer), tag};
-    auto message = std::make_shared<ThreadMessage>();
-    message->data = const_cast<void*>(data);
-    message->bytes = bytes;
-    mailboxes_->send(address, message);
-    return std::make_unique<ThreadTransfer>(mailboxes_, address, std::move(message));
-  }
-
   TransferPtr receive(int peer, int tag, void* data, std::uint64_t bytes) override {
     const ThreadAddress address{group(), world_rank(peer), world_rank(rank()), tag};
     auto message = std::make_shared<ThreadMessage>();
@@ -77,6 +68,16 @@ class ThreadTransport final : public GroupTransport {
   }
 
   void pause() override { mailboxes_->pause(world_rank(rank())); }
+
+ protected:
+  TransferPtr start_send(int peer, int tag, const void* data, std::uint64_t bytes) override {
+    const ThreadAddress address{group(), world_rank(rank()), world_rank(peer), tag};
+    auto message = std::make_shared<ThreadMessage>();
+    message->data = const_cast<void*>(data);
+    message->bytes = bytes;
+    mailboxes_->send(address, message);
+    return std::make_unique<ThreadTransfer>(mailboxes_, address, std::move(message));
+  }
 
  private:
   const std::shared_ptr<ThreadMailboxes> mailboxes_;

@@ -41,6 +41,11 @@ class StopVote {
                                .tag = "stop vote"});
   }
 
+  /// Between the two, now and then: the reduction goes in rounds, which move when it is asked.
+  void advance() {
+    if (work_) work_->poll();
+  }
+
   Result take() {
     work_->wait();
     work_.reset();
@@ -74,7 +79,10 @@ class StopBetween {
 
   /// On all ranks before piece `i` of `n`, from 0 on: true on all of them or on none.
   [[nodiscard]] bool before(std::int64_t i, std::int64_t n) {
-    if (i % every_ != 0) return false;
+    if (i % every_ != 0) {
+      vote_.advance();
+      return false;
+    }
     if (i > 0 && vote_.take().stop) return true;
     if (i + every_ < n) vote_.post({.stop = asked_()});  // there is a place to read it
     return false;

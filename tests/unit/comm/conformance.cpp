@@ -9,7 +9,8 @@ namespace trireme::testing {
 std::span<const ConformanceCase> conformance_cases() {
   static const std::vector<ConformanceCase> all = [] {
     std::vector<ConformanceCase> cases;
-    for (const auto part : {collective_cases(), group_cases(), sum_cases(), record_cases()})
+    for (const auto part :
+         {collective_cases(), group_cases(), sum_cases(), record_cases(), traffic_cases()})
       cases.insert(cases.end(), part.begin(), part.end());
     return cases;
   }();

@@ -11,6 +11,7 @@ std::span<const ConformanceCase> collective_cases();
 std::span<const ConformanceCase> group_cases();
 std::span<const ConformanceCase> sum_cases();
 std::span<const ConformanceCase> record_cases();
+std::span<const ConformanceCase> traffic_cases();
 
 inline float sum_over(Communicator& group, float value) {
   return all_reduce_value(group, value, ReduceOp::sum, "sum");

@@ -164,7 +164,7 @@ TEST(Nccl, WatchNamesAHangingCollective) {
   stand_in_hang(false);
   Call call;
   call.recorder = recorder;
-  call.sequence = recorder->begin("all_reduce", "grads", 4, 4);
+  call.sequence = recorder->begin("all_reduce", "grads", 4, /*counted=*/false).sequence;
   call.what = "all_reduce 'grads' of group dp";
   call.timeout_s = 0.1;
 
