@@ -1,4 +1,5 @@
 #include "comm/thread/thread_world.hpp"
+#include "comm/traffic.hpp"
 #include "core/error.hpp"
 #include "unit/parallel/context_support.hpp"
 
@@ -89,11 +90,11 @@ TEST(ContextAttention, SendsWhatTheFormulasSay) {
       std::vector<at::Tensor> own;
       for (const auto& x : {whole.q, whole.k, whole.v})
         own.push_back(at_places(x, setup.places[me]).detach().requires_grad_());
-      const std::uint64_t start = world.counters().sent;
+      const std::uint64_t start = total_traffic(world.traffic()).moved_bytes.value();
       const auto out = context_attention(own[0], own[1], own[2], setup, world, form);
-      const std::uint64_t middle = world.counters().sent;
+      const std::uint64_t middle = total_traffic(world.traffic()).moved_bytes.value();
       torch::autograd::grad({out}, own, {at::ones_like(out)});
-      const std::uint64_t end = world.counters().sent;
+      const std::uint64_t end = total_traffic(world.traffic()).moved_bytes.value();
 
       const auto& bytes = expected.at(static_cast<std::size_t>(form));
       EXPECT_EQ(middle - start, bytes[0]) << static_cast<int>(form);
