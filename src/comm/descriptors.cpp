@@ -3,13 +3,26 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <filesystem>
+#include <iterator>
 #include <vector>
 
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 
 namespace trireme {
+namespace {
+
+/// Files and sockets that this process has open; 0 where the kernel does not tell.
+std::uint64_t open_descriptors() {
+  std::error_code unknown;
+  const std::filesystem::directory_iterator all("/proc/self/fd", unknown);
+  return unknown ? 0 : static_cast<std::uint64_t>(std::distance(begin(all), end(all)));
+}
+
+}  // namespace
 
 void require_descriptors(int wanted) {
   std::vector<Fd> opened;
@@ -24,6 +37,22 @@ void require_descriptors(int wanted) {
         "too few file descriptors to start MPI: this process may open {} more, {} are needed (the limit is {}; `ulimit -n 1024` before it raises that)",
         i, wanted, limit.rlim_cur);
   }
+}
+
+void raise_descriptor_limit(std::uint64_t needed, std::uint64_t spare, std::string_view what) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const std::uint64_t open = open_descriptors();
+  if (limit.rlim_cur < open + needed + spare) {
+    limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, open + needed + spare);
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+  }
+  if (limit.rlim_cur >= open + needed) return;
+  fail(
+      ErrorKind::resource,
+      "{}: {} open files are needed beside the {} of now, the hard limit is {}; raise it (`ulimit -Hn`, LimitNOFILE of slurmd) or start fewer ranks",
+      what, needed, open, limit.rlim_max);
 }
 
 }  // namespace trireme

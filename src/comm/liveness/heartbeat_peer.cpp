@@ -6,14 +6,30 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
+#include <optional>
 #include <sstream>
 #include <thread>
 
+#include "comm/agree.hpp"
+#include "comm/descriptors.hpp"
 #include "comm/scalars.hpp"
 #include "core/error.hpp"
 
 namespace trireme::heartbeat {
 namespace {
+
+/// On rank 0, a connection for every other rank; its error is everybody's, so that none tries in
+/// vain.
+void make_room(Communicator& world) {
+  constexpr std::uint64_t kOwn = 8;           // listener, one stranger, timers
+  constexpr std::uint64_t kSpareFiles = 256;  // for the files of the run
+  const auto peers = static_cast<std::uint64_t>(world.size() - 1);
+  agree(world, world.rank() != 0 ? std::nullopt : capture([&] {
+          raise_descriptor_limit(peers + kOwn, kSpareFiles,
+                                 formatted("heartbeat, a connection to each of {} ranks", peers));
+        }));
+}
 
 /// What the ranks that connect must know: everything fits one broadcast.
 struct Invitation {
@@ -144,6 +160,7 @@ void connect_all(Communicator& world, const LaunchInfo& launch, double connect_s
   const std::string& host = launch.hostname;
   peers[static_cast<std::size_t>(rank)].host = host;
   peers[static_cast<std::size_t>(rank)].pid = static_cast<int>(::getpid());
+  make_room(world);
   Listener listener;
   Invitation mine;
   if (rank == 0) {

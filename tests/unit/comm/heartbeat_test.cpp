@@ -2,21 +2,26 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <chrono>
 #include <limits>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <thread>
 #include <tuple>
 #include <vector>
 
+#include "comm/agree.hpp"
 #include "comm/liveness/heartbeat_messages.hpp"
 #include "comm/liveness/heartbeat_wire.hpp"
 #include "comm/scalars.hpp"
 #include "comm/self/self_communicator.hpp"
 #include "comm/thread/thread_world.hpp"
+#include "core/error.hpp"
+#include "support/child.hpp"
 
 namespace trireme::testing {
 namespace {
@@ -171,6 +176,7 @@ bool is_closed(const Connection& connection) {
 
 /// Rank 1 by hand: strangers first, then a proper hello.
 void join_after_strangers(Communicator& world) {
+  agree(world, std::nullopt);  // rank 0 has room for the connections
   std::string text(2048, '\0');
   world.broadcast({.data = text.data(), .count = text.size(), .dtype = DType::u8, .root = 0})
       ->wait();
@@ -254,6 +260,57 @@ TEST(Heartbeat, ThreadsConnectAndLeaveInPeace) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50 * world.rank()));
     heartbeat.stop();
   });
+}
+
+constexpr int kManyRanks = 24;
+
+/// Lowers the limits of open files for this process; a `hard` limit stays lowered.
+void limit_descriptors(rlim_t soft, std::optional<rlim_t> hard = {}) {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = soft;
+  limit.rlim_max = hard.value_or(limit.rlim_max);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+void connect_many_ranks() {
+  run_ranks(kManyRanks, [](Communicator& world) {
+    HeartbeatOptions options = no_loss_expected();
+    options.connect_s = 3;
+    Heartbeat heartbeat(world, here(), nullptr, options);
+    world.barrier();
+    heartbeat.stop();
+  });
+}
+
+TEST(Heartbeat, RaisesTheSoftLimitOfOpenFilesToWhatTheRanksNeed) {
+  const int status = test::in_child([] {
+    limit_descriptors(16);
+    connect_many_ranks();
+    rlimit limit{};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    if (limit.rlim_cur <= kManyRanks) fail(ErrorKind::internal, "limit {}", limit.rlim_cur);
+  });
+
+  EXPECT_EQ(test::shell_code(status), kExitDone);
+}
+
+TEST(Heartbeat, HardLimitOfOpenFilesBelowTheNeedEndsAllRanksWithTheNumbers) {
+  const int status = test::in_child([] {
+    limit_descriptors(16, 24);
+    try {
+      connect_many_ranks();
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      if (text.find("a connection to each of 23 ranks: 31 open files are needed") ==
+              std::string::npos ||
+          text.find("the hard limit is 24") == std::string::npos)
+        fail(ErrorKind::internal, "{}", text);
+      throw;
+    }
+  });
+
+  EXPECT_EQ(test::shell_code(status), exit_code(ErrorKind::resource));
 }
 
 }  // namespace
