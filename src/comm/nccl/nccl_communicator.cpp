@@ -1,26 +1,18 @@
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
-#include <exception>
+#include <mutex>
 #include <optional>
 #include <string_view>
 
 #include "comm/nccl/nccl_backend.hpp"
 #include "comm/nccl/nccl_handles.hpp"
-#include "comm/nccl/nccl_watch.hpp"
+#include "comm/nccl/nccl_ranks.hpp"
 #include "core/log.hpp"
 
 namespace trireme {
 namespace {
-
-/// What all groups of one rank share.
-struct Context {
-  Context(const NcclApi& table, int index) : api(table), device(index), watch(table, index) {}
-
-  const NcclApi& api;
-  const int device;
-  NcclWatch watch;
-};
 
 ncclRedOp_t nccl_op(ReduceOp op) {
   constexpr std::array kOps{ncclSum, ncclMax, ncclMin};
@@ -56,85 +48,68 @@ std::optional<ncclDataType_t> nccl_type(DType dtype) {
   return std::nullopt;
 }
 
+/// What a collective leaves behind on its lane.
+struct CommEvents {
+  explicit CommEvents(const NcclApi& api) : start(api, true), done(api, true) {}
+
+  CommEvent start;
+  CommEvent done;
+};
+
 /// Waiting orders the caller's stream, never the host.
 class NcclWork final : public Work {
  public:
-  NcclWork(std::shared_ptr<Context> context, Call call, Stream stream,
-           std::shared_ptr<CommEvent> done)
+  NcclWork(std::shared_ptr<NcclContext> context, Call call, Stream stream,
+           std::shared_ptr<CommEvents> events)
       : context_(std::move(context)),
         call_(std::move(call)),
         stream_(static_cast<cudaStream_t>(stream.handle)),
-        done_(std::move(done)) {}
+        events_(std::move(events)) {}
 
   NcclWork(const NcclWork&) = delete;
   NcclWork& operator=(const NcclWork&) = delete;
 
   ~NcclWork() override {
     // The caller's next use of the buffers is on its stream: order that.
-    if (!waited_) context_->api.stream_wait_event(stream_, done_->get(), 0);
+    if (!waited_) context_->api.stream_wait_event(stream_, events_->done.get(), 0);
   }
 
   bool poll() override {
-    if (!done_->reached()) return false;
+    if (!events_->done.reached()) return false;
     call_.complete();
     return true;
   }
 
   void wait() override {
     if (waited_) return;
-    check_cuda(context_->api, context_->api.stream_wait_event(stream_, done_->get(), 0),
+    check_cuda(context_->api, context_->api.stream_wait_event(stream_, events_->done.get(), 0),
                call_.what);
     waited_ = true;
   }
 
+  std::optional<double> seconds() override {
+    if (!events_->done.reached()) return std::nullopt;
+    return events_->done.seconds_since(events_->start);
+  }
+
  private:
-  const std::shared_ptr<Context> context_;
+  const std::shared_ptr<NcclContext> context_;
   const Call call_;
   const cudaStream_t stream_;
-  const std::shared_ptr<CommEvent> done_;
+  const std::shared_ptr<CommEvents> events_;
   bool waited_ = false;
 };
 
 class NcclCommunicator final : public BaseCommunicator {
  public:
-  NcclCommunicator(std::shared_ptr<Context> context, std::unique_ptr<Communicator> bootstrap,
+  NcclCommunicator(std::shared_ptr<NcclContext> context, std::unique_ptr<Communicator> bootstrap,
                    CommOptions options)
       : BaseCommunicator(bootstrap->name(), bootstrap->rank(), bootstrap->size(),
                          std::move(options)),
         context_(std::move(context)),
         api_(context_->api),
         bootstrap_(std::move(bootstrap)),
-        stream_(api_) {
-    if (size() == 1) return;  // copies only: no NCCL communicator and its buffers
-    ncclUniqueId id{};
-    if (rank() == 0)
-      check_nccl(api_, api_.get_unique_id(&id), "ncclGetUniqueId of group " + name());
-    bootstrap_
-        ->broadcast({.data = id.internal,
-                     .count = sizeof id.internal,
-                     .dtype = DType::u8,
-                     .root = 0,
-                     .tag = "NCCL id"})
-        ->wait();
-    check_cuda(api_, api_.set_device(context_->device),
-               formatted("cudaSetDevice {}", context_->device));
-    check_nccl(api_, api_.comm_init_rank(&comm_, size(), id, rank()),
-               formatted("ncclCommInitRank of group {}, rank {} of {}, device {}", name(), rank(),
-                         size(), context_->device));
-  }
-
-  NcclCommunicator(const NcclCommunicator&) = delete;
-  NcclCommunicator& operator=(const NcclCommunicator&) = delete;
-
-  ~NcclCommunicator() override {
-    if (comm_ == nullptr) return;
-    context_->watch.remove(comm_);
-    if (std::uncaught_exceptions() > 0) {
-      api_.comm_abort(comm_);  // destroying would wait for peers that may never come
-    } else {
-      api_.comm_destroy(comm_);
-    }
-  }
+        ranks_(share_ranks(context_, *bootstrap_)) {}
 
   [[nodiscard]] const char* backend() const override { return "nccl"; }
 
@@ -153,60 +128,67 @@ class NcclCommunicator final : public BaseCommunicator {
   [[nodiscard]] bool counts_sends(std::string_view) const override { return size() == 1; }
 
   WorkPtr start_all_reduce(Call call, const Reduction& request) override {
-    return launch(std::move(call), request.stream, [&](const Call& now) {
-      if (size() == 1) return copy(now, request.output, request.input, request.bytes());
+    const NcclLane& lane = ranks_->reductions(*bootstrap_);
+    return launch(lane, std::move(call), request.stream, [&](const Call& now) {
+      if (size() == 1) return copy(lane, now, request.output, request.input, request.bytes());
       check_nccl(
           api_,
           api_.all_reduce(request.input, request.output, request.count, *nccl_type(request.dtype),
-                          nccl_op(request.op), comm_, stream_.get()),
+                          nccl_op(request.op), lane.comm(), lane.stream()),
           now.what);
     });
   }
 
   WorkPtr start_reduce_scatter(Call call, const Reduction& request) override {
-    return launch(std::move(call), request.stream, [&](const Call& now) {
-      if (size() == 1) return copy(now, request.output, request.input, request.bytes());
-      check_nccl(
-          api_,
-          api_.reduce_scatter(request.input, request.output, request.count,
-                              *nccl_type(request.dtype), nccl_op(request.op), comm_, stream_.get()),
-          now.what);
+    const NcclLane& lane = ranks_->reductions(*bootstrap_);
+    return launch(lane, std::move(call), request.stream, [&](const Call& now) {
+      if (size() == 1) return copy(lane, now, request.output, request.input, request.bytes());
+      check_nccl(api_,
+                 api_.reduce_scatter(request.input, request.output, request.count,
+                                     *nccl_type(request.dtype), nccl_op(request.op), lane.comm(),
+                                     lane.stream()),
+                 now.what);
     });
   }
 
   WorkPtr start_all_gather(Call call, const AllGather& request) override {
-    return launch(std::move(call), request.stream, [&](const Call& now) {
-      if (size() == 1) return copy(now, request.output, request.input, request.bytes());
+    const NcclLane& lane = ranks_->gathers();
+    return launch(lane, std::move(call), request.stream, [&](const Call& now) {
+      if (size() == 1) return copy(lane, now, request.output, request.input, request.bytes());
       check_nccl(api_,
-                 api_.all_gather(request.input, request.output, request.bytes(), ncclUint8, comm_,
-                                 stream_.get()),
+                 api_.all_gather(request.input, request.output, request.bytes(), ncclUint8,
+                                 lane.comm(), lane.stream()),
                  now.what);
     });
   }
 
   WorkPtr start_broadcast(Call call, const Broadcast& request) override {
-    return launch(std::move(call), request.stream, [&](const Call& now) {
+    const NcclLane& lane = ranks_->gathers();
+    return launch(lane, std::move(call), request.stream, [&](const Call& now) {
       if (size() == 1) return;
       check_nccl(api_,
                  api_.broadcast(request.data, request.data, request.bytes(), ncclUint8,
-                                request.root, comm_, stream_.get()),
+                                request.root, lane.comm(), lane.stream()),
                  now.what);
     });
   }
 
   WorkPtr start_exchange(Call call, const Exchange& request) override {
     const SortedMessages sorted = sort_messages(call, rank(), request);
-    return launch(std::move(call), request.stream, [&](const Call& now) {
-      for (const auto& own : sorted.own) copy(now, own.to, own.from, own.bytes);
+    const NcclLane& lane = ranks_->gathers();
+    return launch(lane, std::move(call), request.stream, [&](const Call& now) {
+      for (const auto& own : sorted.own) copy(lane, now, own.to, own.from, own.bytes);
       if (size() == 1) return;
       check_nccl(api_, api_.group_start(), now.what);
       ncclResult_t result = ncclSuccess;  // the group must be closed whatever happens in it
       const auto note = [&](ncclResult_t code) { result = result == ncclSuccess ? code : result; };
       for (const auto& m : sorted.sends) {
-        if (m.bytes > 0) note(api_.send(m.data, m.bytes, ncclUint8, m.peer, comm_, stream_.get()));
+        if (m.bytes == 0) continue;
+        note(api_.send(m.data, m.bytes, ncclUint8, m.peer, lane.comm(), lane.stream()));
       }
       for (const auto& m : sorted.receives) {
-        if (m.bytes > 0) note(api_.recv(m.data, m.bytes, ncclUint8, m.peer, comm_, stream_.get()));
+        if (m.bytes == 0) continue;
+        note(api_.recv(m.data, m.bytes, ncclUint8, m.peer, lane.comm(), lane.stream()));
       }
       note(api_.group_end());
       check_nccl(api_, result, now.what);
@@ -220,34 +202,42 @@ class NcclCommunicator final : public BaseCommunicator {
   }
 
  private:
-  void copy(const Call& call, void* to, const void* from, std::uint64_t bytes) const {
+  void copy(const NcclLane& lane, const Call& call, void* to, const void* from,
+            std::uint64_t bytes) const {
     if (to == from || bytes == 0) return;
-    check_cuda(api_, api_.memcpy_async(to, from, bytes, cudaMemcpyDeviceToDevice, stream_.get()),
+    check_cuda(api_, api_.memcpy_async(to, from, bytes, cudaMemcpyDeviceToDevice, lane.stream()),
                call.what);
   }
 
   /// The collective waits for what the caller's stream has queued so far; the returned Work orders
   /// what comes after.
   template <class Enqueue>
-  WorkPtr launch(Call call, Stream stream, const Enqueue& enqueue) {
+  WorkPtr launch(const NcclLane& lane, Call call, Stream stream, const Enqueue& enqueue) {
     check_cuda(api_, api_.set_device(context_->device), call.what);
     const CommEvent ready(api_);
-    check_cuda(api_, api_.event_record(ready.get(), static_cast<cudaStream_t>(stream.handle)),
-               call.what);
-    check_cuda(api_, api_.stream_wait_event(stream_.get(), ready.get(), 0), call.what);
+    ready.record(static_cast<cudaStream_t>(stream.handle), call.what);
+    check_cuda(api_, api_.stream_wait_event(lane.stream(), ready.get(), 0), call.what);
+    auto events = std::make_shared<CommEvents>(api_);
+    events->start.record(lane.stream(), call.what);
     enqueue(call);
-    auto done = std::make_shared<CommEvent>(api_);
-    check_cuda(api_, api_.event_record(done->get(), stream_.get()), call.what);
-    if (comm_ != nullptr) context_->watch.add(comm_, call, done);
-    return std::make_unique<NcclWork>(context_, std::move(call), stream, std::move(done));
+    events->done.record(lane.stream(), call.what);
+    if (lane.comm() != nullptr) context_->watch.add(lane.comm(), call, {events, &events->done});
+    return std::make_unique<NcclWork>(context_, std::move(call), stream, std::move(events));
   }
 
-  const std::shared_ptr<Context> context_;
+  const std::shared_ptr<NcclContext> context_;
   const NcclApi& api_;
   const std::unique_ptr<Communicator> bootstrap_;
-  const CommStream stream_;
-  ncclComm_t comm_ = nullptr;  // null in a group of one
+  const std::shared_ptr<NcclRanks> ranks_;
 };
+
+/// Operations of several communicators must reach the device in one order on all ranks, or kernels
+/// that wait for one another can fill it. The host's order is one (the contract of communicator.hpp);
+/// NCCL 2.26 and later keeps it on the device. What the user has set stays.
+void keep_launch_order() {
+  static std::once_flag once;
+  std::call_once(once, [] { ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0); });
+}
 
 /// Local rank modulo visible devices, so that both "all GPUs visible to every task" and "one GPU
 /// bound to each task" work.
@@ -326,6 +316,7 @@ std::span<const CommBackend> nccl_backends() {
 std::unique_ptr<Communicator> make_nccl_world(const NcclApi& api, const LaunchInfo& launch,
                                               std::unique_ptr<Communicator> bootstrap,
                                               const CommOptions& options) {
+  keep_launch_order();
   const int device = choose_device(api, launch);
   const GpuReport report = compare_gpus(gather_gpus(api, launch, device, *bootstrap));
   if (!report.shared.empty()) {
@@ -336,8 +327,8 @@ std::unique_ptr<Communicator> make_nccl_world(const NcclApi& api, const LaunchIn
   }
   if (!report.idle.empty() && launch.rank == 0) log::warn(report.idle);
   check_cuda(api, api.set_device(device), formatted("cudaSetDevice {}", device));
-  return std::make_unique<NcclCommunicator>(std::make_shared<Context>(api, device),
-                                            std::move(bootstrap), options);
+  auto context = std::make_shared<NcclContext>(api, device, bootstrap->rank());
+  return std::make_unique<NcclCommunicator>(std::move(context), std::move(bootstrap), options);
 }
 
 }  // namespace trireme

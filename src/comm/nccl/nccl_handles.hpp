@@ -43,11 +43,12 @@ class CommStream {
   cudaStream_t stream_ = nullptr;
 };
 
-/// An event without timing, the cheap kind.
+/// An event; without timing it is the cheap kind.
 class CommEvent {
  public:
-  explicit CommEvent(const NcclApi& api) : api_(api) {
-    check_cuda(api_, api_.event_create(&event_, cudaEventDisableTiming), "event");
+  explicit CommEvent(const NcclApi& api, bool timed = false) : api_(api) {
+    check_cuda(api_, api_.event_create(&event_, timed ? cudaEventDefault : cudaEventDisableTiming),
+               "event");
   }
 
   CommEvent(const CommEvent&) = delete;
@@ -56,6 +57,17 @@ class CommEvent {
   ~CommEvent() { api_.event_destroy(event_); }
 
   [[nodiscard]] cudaEvent_t get() const { return event_; }
+
+  void record(cudaStream_t stream, const std::string& what) const {
+    check_cuda(api_, api_.event_record(event_, stream), what);
+  }
+
+  /// Between two timed events that are both reached.
+  [[nodiscard]] double seconds_since(const CommEvent& start) const {
+    float milliseconds = 0;
+    check_cuda(api_, api_.event_elapsed_time(&milliseconds, start.event_, event_), "event times");
+    return static_cast<double>(milliseconds) * 1e-3;
+  }
 
   /// True when everything before the record is done; throws Error(resource) on a device error.
   [[nodiscard]] bool reached() const {

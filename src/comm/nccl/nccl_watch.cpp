@@ -34,7 +34,7 @@ NcclWatch::~NcclWatch() {
   changed_.notify_all();
 }
 
-void NcclWatch::add(ncclComm_t comm, Call call, std::shared_ptr<CommEvent> done) {
+void NcclWatch::add(ncclComm_t comm, Call call, std::shared_ptr<const CommEvent> done) {
   {
     const std::lock_guard lock(mutex_);
     entries_.push_back({comm, std::move(call), std::move(done), Timer()});

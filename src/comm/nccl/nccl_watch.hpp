@@ -24,7 +24,7 @@ class NcclWatch {
   NcclWatch(const NcclWatch&) = delete;
   NcclWatch& operator=(const NcclWatch&) = delete;
 
-  void add(ncclComm_t comm, Call call, std::shared_ptr<CommEvent> done);
+  void add(ncclComm_t comm, Call call, std::shared_ptr<const CommEvent> done);
 
   /// Forgets all of this communicator; afterwards the thread does not touch it.
   /// Call before destroying it.
@@ -34,7 +34,7 @@ class NcclWatch {
   struct Entry {
     ncclComm_t comm;
     Call call;
-    std::shared_ptr<CommEvent> done;
+    std::shared_ptr<const CommEvent> done;
     Timer age;
   };
 

@@ -1,12 +1,18 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <cstdlib>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "comm/nccl/nccl_backend.hpp"
 #include "comm/nccl/nccl_watch.hpp"
 #include "comm/thread/thread_world.hpp"
+#include "core/timer.hpp"
 #include "unit/comm/conformance.hpp"
 #include "unit/comm/nccl_stand_in.hpp"
 #include "unit/comm/values.hpp"
@@ -107,21 +113,23 @@ TEST(Nccl, IdleGpuIsNamed) {
 
 TEST(Nccl, EventsOrderTheStreamsAroundACollective) {
   run_gpus([](Communicator& world, const LaunchInfo& launch) {
-    stand_in_calls();
     float x = 1;
+    world.all_reduce(f32_sum(&x, &x, 1))->wait();  // makes the lane of reductions
+    stand_in_calls();
 
     const auto work = world.all_reduce(f32_sum(&x, &x, 1));
     const auto started = stand_in_calls();
     work->wait();
     const auto waited = stand_in_calls();
 
-    ASSERT_EQ(started.size(), 4U);
-    const std::string stream = started[3].substr(std::string("record on stream ").size());
+    ASSERT_EQ(started.size(), 5U);
+    const std::string stream = started[4].substr(std::string("record on stream ").size());
     EXPECT_EQ(started[0], "record on stream default");
     EXPECT_EQ(started[1], "stream " + stream + " waits for stream default");
-    EXPECT_EQ(started[2],
+    EXPECT_EQ(started[2], "record on stream " + stream);  // where its time begins
+    EXPECT_EQ(started[3],
               "all_reduce device " + std::to_string(launch.local_rank) + " stream " + stream);
-    EXPECT_EQ(started[3], "record on stream " + stream);
+    EXPECT_EQ(started[4], "record on stream " + stream);
     EXPECT_EQ(waited, std::vector<std::string>{"stream default waits for stream " + stream});
     EXPECT_TRUE(work->poll());
   });
@@ -143,6 +151,109 @@ TEST(Nccl, GroupsAcrossNodesGetTheirOwnIds) {
     pp->all_reduce(f32_sum(&sum, &sum, 1))->wait();
     for (const auto& call : stand_in_calls()) EXPECT_EQ(call.find("all_reduce"), std::string::npos);
   });
+}
+
+std::ptrdiff_t num_calls(const std::vector<std::string>& calls, const std::string& start) {
+  return std::count_if(calls.begin(), calls.end(),
+                       [&](const std::string& call) { return call.starts_with(start); });
+}
+
+/// Where the calls put this operation: "stream 5".
+std::string stream_of(const std::vector<std::string>& calls, const std::string& operation) {
+  for (const auto& call : calls) {
+    if (call.starts_with(operation)) return call.substr(call.find("stream"));
+  }
+  return "none";
+}
+
+TEST(Nccl, GroupsOverEqualRanksShareTheirLanesUntilTheLastIsGone) {
+  run_gpus([](Communicator& world, const LaunchInfo& launch) {
+    auto first = world.split(launch.node, world.rank(), "dp");
+    float sum = 1;
+    first->all_reduce(f32_sum(&sum, &sum, 1))->wait();
+    stand_in_calls();
+
+    const auto second = world.split(launch.node, world.rank(), "dp_cp");
+    const auto nested = second->split(0, second->rank(), "nested");
+    EXPECT_EQ(num_calls(stand_in_calls(), "init_rank"), 0);
+    first.reset();
+    sum = 1;
+    second->all_reduce(f32_sum(&sum, &sum, 1))->wait();
+    nested->all_reduce(f32_sum(&sum, &sum, 1))->wait();
+    EXPECT_EQ(sum, 16.0F);
+    auto calls = stand_in_calls();
+    EXPECT_EQ(num_calls(calls, "init_rank") + num_calls(calls, "comm_destroy"), 0);
+
+    // Other ranks, or these in another order, are another communicator.
+    const auto reversed = world.split(launch.node, -world.rank(), "reversed");
+    EXPECT_EQ(num_calls(stand_in_calls(), "init_rank"), 1);
+    EXPECT_EQ(reversed->rank(), kPerNode - 1 - launch.local_rank);
+  });
+}
+
+TEST(Nccl, TheLastGroupDestroysBothCommunicators) {
+  run_gpus([](Communicator& world, const LaunchInfo& launch) {
+    auto first = world.split(launch.node, world.rank(), "dp");
+    auto second = world.split(launch.node, world.rank(), "dp_cp");
+    float sum = 1;
+    second->all_reduce(f32_sum(&sum, &sum, 1))->wait();
+    stand_in_calls();
+
+    first.reset();
+    EXPECT_EQ(num_calls(stand_in_calls(), "comm_destroy"), 0);
+    second.reset();
+    EXPECT_EQ(num_calls(stand_in_calls(), "comm_destroy"), 2);
+  });
+}
+
+TEST(Nccl, RanksThatOneHasDroppedAreMadeAnewByAll) {
+  run_gpus([](Communicator& world, const LaunchInfo& launch) {
+    auto group = world.split(launch.node, world.rank(), "dp");
+    if (launch.local_rank == 2) group.reset();
+    stand_in_calls();
+
+    const auto again = world.split(launch.node, world.rank(), "dp");
+    EXPECT_EQ(num_calls(stand_in_calls(), "init_rank"), 1);
+    float sum = 1;
+    again->all_reduce(f32_sum(&sum, &sum, 1))->wait();
+    EXPECT_EQ(sum, 4.0F);
+  });
+}
+
+TEST(Nccl, GathersDoNotQueueBehindReductions) {
+  run_gpus([](Communicator& world, const LaunchInfo& launch) {
+    const auto group = world.split(launch.node, world.rank(), "dp");
+    stand_in_calls();
+    std::array<float, kPerNode> all{};
+    float mine = 1;
+    group->all_reduce(f32_sum(&mine, &mine, 1))->wait();
+    group->reduce_scatter(f32_sum(all.data(), &mine, 1))->wait();
+    group->all_gather({.input = &mine, .output = all.data(), .count = 1, .dtype = DType::f32})
+        ->wait();
+    group->broadcast({.data = &mine, .count = 1, .dtype = DType::f32, .root = 0})->wait();
+
+    const auto calls = stand_in_calls();
+    EXPECT_EQ(num_calls(calls, "init_rank"), 1) << "the reductions' own communicator";
+    EXPECT_EQ(stream_of(calls, "reduce_scatter"), stream_of(calls, "all_reduce"));
+    EXPECT_NE(stream_of(calls, "all_gather"), stream_of(calls, "all_reduce"));
+    EXPECT_EQ(stream_of(calls, "broadcast"), stream_of(calls, "all_gather"));
+    EXPECT_STREQ(std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT"), "1");
+  });
+}
+
+TEST(Nccl, TheDeviceMeasuresWhatTheHostDoesNotWaitFor) {
+  run_gpus([](Communicator& world, const LaunchInfo&) {
+    float x = 1;
+    const Timer timer;
+    const auto work = world.all_reduce(f32_sum(&x, &x, 1));
+    const std::optional<double> took = work->seconds();
+    const double host = timer.seconds();
+
+    ASSERT_TRUE(took.has_value());
+    EXPECT_GT(*took, 0);
+    EXPECT_LE(*took, host);
+  });
+  EXPECT_FALSE(DoneWork().seconds().has_value()) << "the host's own time is that of wait";
 }
 
 TEST(Nccl, WatchNamesAHangingCollective) {
