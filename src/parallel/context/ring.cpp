@@ -1,8 +1,10 @@
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
-#include <limits>
+#include <algorithm>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "parallel/context/forms.hpp"
 #include "parallel/torch_bridge.hpp"
@@ -24,6 +26,9 @@ class Travel {
                             .stream = current_stream(out_.device()),
                             .tag = tag});
   }
+
+  /// On MPI messages move only inside calls of the communicator.
+  void poll() { work_->poll(); }
 
   /// Waits for both.
   at::Tensor arrived() {
@@ -52,11 +57,76 @@ int owner_at(int step, const Communicator& group) {
   return (group.rank() - step + group.size()) % group.size();
 }
 
-ops::AttentionOutput nothing_seen(const at::Tensor& q) {
+/// Of one block, to be written: [B, H, T / c, D] and [B, H, T / c] in fp32 (fp64 of fp64).
+ops::AttentionOutput space_for(const at::Tensor& q) {
   const auto options = q.options().dtype(ops::accumulate_type(q));
-  return {at::zeros({q.size(0), q.size(2), q.size(1), q.size(3)}, options).transpose(1, 2),
-          at::full({q.size(0), q.size(1), q.size(2)}, -std::numeric_limits<double>::infinity(),
-                   options)};
+  return {at::empty({q.size(0), q.size(2), q.size(1), q.size(3)}, options).transpose(1, 2),
+          at::empty({q.size(0), q.size(1), q.size(2)}, options)};
+}
+
+/// Some key heads and the query heads that read them.
+struct HeadSlice {
+  ops::TokenRange keys;
+  ops::TokenRange queries;
+
+  [[nodiscard]] at::Tensor of_keys(const at::Tensor& x) const {
+    return x.narrow(1, keys.first, keys.length);
+  }
+
+  [[nodiscard]] at::Tensor of_queries(const at::Tensor& x) const {
+    return x.narrow(1, queries.first, queries.length);
+  }
+};
+
+/// A block's work in up to four kernel calls on a CPU, so that messages move in between; each with
+/// a key head for every thread at least.
+std::vector<HeadSlice> head_slices(const at::Tensor& q, const at::Tensor& k) {
+  constexpr std::int64_t kMost = 4;
+  const std::int64_t heads = k.size(1);
+  const std::int64_t readers = q.size(1) / heads;
+  const std::int64_t count =
+      q.is_cpu() ? std::clamp<std::int64_t>(heads / at::get_num_threads(), 1, kMost) : 1;
+  std::vector<HeadSlice> slices;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t first = i * heads / count;
+    const std::int64_t length = (i + 1) * heads / count - first;
+    slices.push_back({{first, length}, {first * readers, length * readers}});
+  }
+  return slices;
+}
+
+/// Attention over one block; calls `between` after each slice.
+template <class Between>
+ops::AttentionOutput block_forward(const at::Tensor& q, const at::Tensor& held,
+                                   const ops::AttentionSetup& setup, ops::Path path,
+                                   const Between& between) {
+  ops::AttentionOutput part = space_for(q);
+  for (const HeadSlice& slice : head_slices(q, held[0])) {
+    const auto heads = ops::attention_forward(slice.of_queries(q), slice.of_keys(held[0]),
+                                              slice.of_keys(held[1]), setup, path);
+    slice.of_queries(part.out).copy_(heads.out);
+    slice.of_queries(part.lse).copy_(heads.lse);
+    between();
+  }
+  return part;
+}
+
+/// Adds to grad_q [B, H, T / c, D], writes grad_keys [2, B, Hk, T / c, D].
+template <class Between>
+void block_backward(const at::Tensor& grad_out, const ContextSaved& saved, const at::Tensor& held,
+                    const ops::AttentionSetup& setup, ops::Path path, const at::Tensor& grad_q,
+                    const at::Tensor& grad_keys, const Between& between) {
+  for (const HeadSlice& slice : head_slices(saved.q, held[0])) {
+    const ops::AttentionOutput whole{slice.of_queries(saved.attended.out),
+                                     slice.of_queries(saved.attended.lse)};
+    const auto grads =
+        ops::attention_backward(slice.of_queries(grad_out), slice.of_queries(saved.q),
+                                slice.of_keys(held[0]), slice.of_keys(held[1]), whole, setup, path);
+    slice.of_queries(grad_q).add_(grads.q);
+    slice.of_keys(grad_keys[0]).copy_(grads.k);
+    slice.of_keys(grad_keys[1]).copy_(grads.v);
+    between();
+  }
 }
 
 }  // namespace
@@ -71,16 +141,17 @@ ContextResult ring_forward(const at::Tensor& q, const at::Tensor& k, const at::T
     if (step + 1 < group.size()) next.emplace(held, group, "context keys");
     const auto setup = block_setup(call, owner_at(step, group));
     if (is_seen(setup, q)) {
-      const auto part = ops::attention_forward(q, held[0], held[1], setup, call.path);
-      if (sum.out.defined()) {
-        ops::merge_attention(sum, part);
-      } else {
+      const auto part = block_forward(q, held, setup, call.path, [&] {
+        if (next) next->poll();
+      });
+      if (step == 0) {  // every query sees its own key
         sum = part;
+      } else {
+        ops::merge_attention(sum, part);
       }
     }
     if (next) held = next->arrived();
   }
-  if (!sum.out.defined()) sum = nothing_seen(q);
   const at::Tensor out = sum.out.to(q.scalar_type());
   return {out, {q, k, v, {out, sum.lse}}};
 }
