@@ -26,14 +26,31 @@ at::Tensor residual_dropout(const LayerContext& context, const Microbatch& batch
                               op,
                               0,
                               batch.samples,
-                              batch.places};
+                              context.tensor.own_tokens(batch.places)};
   return ops::dropout_philox(x, mask, context.path);
+}
+
+HeadShare head_share(const ModelConfig& config, int ranks, int rank) {
+  HeadShare share{split_range(config.num_heads, {}, ranks, rank),
+                  split_range(config.num_kv_heads, {.readers = config.num_heads}, ranks, rank),
+                  {}};
+  const std::int64_t readers = config.num_heads / config.num_kv_heads;
+  const std::int64_t keys = share.key.count();
+  bool equal = keys > 0 && share.query.count() % keys == 0;
+  for (std::int64_t head = share.query.begin; head < share.query.end; ++head) {
+    const std::int64_t key = head / readers - share.key.begin;
+    equal = equal && key == (head - share.query.begin) / (share.query.count() / keys);
+    share.key_of_query.push_back(key);
+  }
+  if (equal) share.key_of_query.clear();
+  return share;
 }
 
 Block::Block(ParamRegistry& registry, const LayerContext& context, std::int64_t index)
     : context_(context),
       index_(index),
       activation_(ops::find_activation(context.config.activation)),
+      heads_(head_share(context.config, context.tensor.size(), context.tensor.rank())),
       registry_(registry) {
   const ModelConfig& c = context.config;
   const std::string prefix = formatted("model.layers.{}.", index);
@@ -45,15 +62,17 @@ Block::Block(ParamRegistry& registry, const LayerContext& context, std::int64_t 
     spec.fuse_with_previous = fused;
     return registry.declare(std::move(spec));
   };
-  const auto norm = [&](const char* name, std::int64_t size) {
+  const auto norm = [&](const char* name, std::int64_t size, bool partial) {
     ParamSpec spec{formatted("{}{}.weight", prefix, name), {size}, {InitLaw::Kind::ones, 1.0}};
     spec.decay = false;
     spec.group = "vector";
+    spec.partial = partial;
     return registry.declare(std::move(spec));
   };
   const std::int64_t query_rows = c.num_heads * c.head_dim;
   const std::int64_t kv_rows = c.num_kv_heads * c.head_dim;
-  input_norm_ = {norm("input_layernorm", c.hidden_size)};
+  const bool own_tokens = context.tensor.sequence_parallel();
+  input_norm_ = {norm("input_layernorm", c.hidden_size, own_tokens)};
   // Whole heads; the key heads that a rank's query heads read.
   const DimSplit query_heads{0, Axis::tp, c.head_dim};
   const DimSplit key_heads{0, Axis::tp, c.head_dim, c.num_heads};
@@ -62,46 +81,49 @@ Block::Block(ParamRegistry& registry, const LayerContext& context, std::int64_t 
   matrix("self_attn.v_proj", kv_rows, c.hidden_size, key_heads, true);
   output_ = {
       matrix("self_attn.o_proj", c.hidden_size, query_rows, {1, Axis::tp, c.head_dim}, false)};
-  post_norm_ = {norm("post_attention_layernorm", c.hidden_size)};
+  post_norm_ = {norm("post_attention_layernorm", c.hidden_size, own_tokens)};
   gate_up_ = {matrix("mlp.gate_proj", c.intermediate_size, c.hidden_size, {0}, false), 2};
   matrix("mlp.up_proj", c.intermediate_size, c.hidden_size, {0}, true);
   down_ = {matrix("mlp.down_proj", c.hidden_size, c.intermediate_size, {1}, false)};
   if (c.qk_norm) {
-    qk_norms_.query = WeightRef{norm("self_attn.q_norm", c.head_dim)};
-    qk_norms_.key = WeightRef{norm("self_attn.k_norm", c.head_dim)};
+    qk_norms_.query = WeightRef{norm("self_attn.q_norm", c.head_dim, /*partial=*/true)};
+    qk_norms_.key = WeightRef{norm("self_attn.k_norm", c.head_dim, /*partial=*/true)};
   }
 }
 
 ops::QueryKeyValue Block::project(const Microbatch& batch, const at::Tensor& x) const {
   const ModelConfig& c = context_.config;
-  const at::Tensor normed =
-      weighted::rms_norm(x, registry_, input_norm_, c.norm_eps, context_.path);
+  const at::Tensor normed = context_.tensor.enter(
+      weighted::rms_norm(x, registry_, input_norm_, c.norm_eps, context_.path));
   const at::Tensor qkv =
       weighted::linear(normed, registry_, qkv_);  // [B, T, (heads + 2 kv_heads) D]
-  return weighted::qkv_norm_rope(qkv, c.num_heads, c.num_kv_heads, registry_, qk_norms_,
-                                 {{}, {}, c.norm_eps, context_.rope, batch.positions},
+  return weighted::qkv_norm_rope(qkv, heads_.query.count(), heads_.key.count(), registry_,
+                                 qk_norms_, {{}, {}, c.norm_eps, context_.rope, batch.positions},
                                  context_.path);
 }
 
 at::Tensor Block::finish(const Microbatch& batch, const at::Tensor& x,
                          const at::Tensor& attended) const {
   const ModelConfig& c = context_.config;
-  const at::Tensor flat =
-      attended.transpose(1, 2).reshape({batch.rows(), batch.length(), c.num_heads * c.head_dim});
-  const at::Tensor attention = residual_dropout(
-      context_, batch, weighted::linear(flat, registry_, output_), index_, kAttentionOutput);
+  const TensorGroup& tensor = context_.tensor;
+  const at::Tensor flat = attended.transpose(1, 2).reshape(
+      {batch.rows(), batch.length(), heads_.query.count() * c.head_dim});
+  const at::Tensor attention =
+      residual_dropout(context_, batch, tensor.leave(weighted::linear(flat, registry_, output_)),
+                       index_, kAttentionOutput);
   const auto [sum, normed] =
       weighted::add_rms_norm(attention, x, registry_, post_norm_, c.norm_eps, context_.path);
   const at::Tensor hidden =  // [B, T, intermediate]
-      ops::gated_activation(weighted::linear(normed, registry_, gate_up_), activation_,
-                            context_.path);
-  return sum + residual_dropout(context_, batch, weighted::linear(hidden, registry_, down_), index_,
+      ops::gated_activation(weighted::linear(tensor.enter(normed), registry_, gate_up_),
+                            activation_, context_.path);
+  return sum + residual_dropout(context_, batch,
+                                tensor.leave(weighted::linear(hidden, registry_, down_)), index_,
                                 kMlpOutput);
 }
 
 at::Tensor Block::plain_attention(const Microbatch& batch, const ops::QueryKeyValue& heads) const {
   const ModelConfig& c = context_.config;
-  const std::int64_t repeat = c.num_heads / c.num_kv_heads;
+  const std::int64_t repeat = heads.q.size(1) / heads.k.size(1);
   const at::Tensor keys = heads.k.repeat_interleave(repeat, 1);
   const at::Tensor values = heads.v.repeat_interleave(repeat, 1);
   const ops::AttentionSetup setup{1.0 / std::sqrt(static_cast<double>(c.head_dim)), true,
@@ -114,7 +136,7 @@ at::Tensor Block::plain_attention(const Microbatch& batch, const ops::QueryKeyVa
   at::Tensor probabilities = scores.softmax(-1);  // [B, heads, T, T]
   // One mask a head: the mask's feature is the key's position.
   std::vector<at::Tensor> dropped;
-  for (std::int64_t head = 0; head < c.num_heads; ++head) {
+  for (std::int64_t head = heads_.query.begin; head < heads_.query.end; ++head) {
     const ops::DropoutMask one{c.attention_dropout,
                                context_.dropout_key,
                                static_cast<std::uint64_t>(batch.step),
@@ -123,18 +145,28 @@ at::Tensor Block::plain_attention(const Microbatch& batch, const ops::QueryKeyVa
                                0,
                                batch.samples,
                                batch.places};
-    dropped.push_back(ops::dropout_philox(probabilities.select(1, head), one, ops::Path::plain));
+    const at::Tensor of_head = probabilities.select(1, head - heads_.query.begin);
+    dropped.push_back(ops::dropout_philox(of_head, one, ops::Path::plain));
   }
   return at::stack(dropped, 1).matmul(values);
 }
 
-at::Tensor Block::forward(const Microbatch& batch, const at::Tensor& x) const {
-  const ops::QueryKeyValue heads = project(batch, x);
-  if (batch.training && context_.config.attention_dropout > 0)
-    return finish(batch, x, plain_attention(batch, heads));
+at::Tensor Block::attend(const Microbatch& batch, const ops::QueryKeyValue& heads) const {
+  if (batch.training && context_.config.attention_dropout > 0) return plain_attention(batch, heads);
   const ops::AttentionSetup setup{1.0 / std::sqrt(static_cast<double>(context_.config.head_dim)),
                                   true, batch.bounds};
-  return finish(batch, x, ops::attention(heads.q, heads.k, heads.v, setup, context_.path));
+  return ops::attention(heads.q, heads.k, heads.v, setup, context_.path);
+}
+
+at::Tensor Block::forward(const Microbatch& batch, const at::Tensor& x) const {
+  ops::QueryKeyValue heads = project(batch, x);
+  if (!heads_.key_of_query.empty()) {  // a key head for each query head
+    const at::Tensor key_of_query =
+        at::tensor(heads_.key_of_query, at::TensorOptions().dtype(at::kLong)).to(x.device());
+    heads.k = heads.k.index_select(1, key_of_query);
+    heads.v = heads.v.index_select(1, key_of_query);
+  }
+  return finish(batch, x, attend(batch, heads));
 }
 
 at::Tensor Block::forward_cached(const Microbatch& batch, const at::Tensor& x,

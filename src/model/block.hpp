@@ -6,6 +6,7 @@
 #include "ops/activations.hpp"
 #include "ops/path.hpp"
 #include "ops/rope.hpp"
+#include "parallel/tensor/tensor_group.hpp"
 
 namespace trireme {
 
@@ -15,7 +16,18 @@ struct LayerContext {
   ops::RopeTables rope;
   ops::Path path = ops::Path::fast;
   std::uint64_t dropout_key = 0;  // philox_key(seed, "dropout")
+  TensorGroup tensor = {};
 };
+
+/// The heads of a rank: query heads [query.begin, query.end) of all, the key heads that they read,
+/// and which of these each reads.
+struct HeadShare {
+  IndexRange query;
+  IndexRange key;
+  std::vector<std::int64_t> key_of_query;  // among this rank's; empty: an equal number reads each
+};
+
+HeadShare head_share(const ModelConfig& config, int ranks, int rank);
 
 /// One transformer block: x + Attention(RMSNorm(x)), then + gated MLP(RMSNorm(.)). GQA, RoPE
 /// (rotate-half), optional QK-norm. Weights in storage order: input norm; q, k, v as one matrix; o;
@@ -37,12 +49,15 @@ class Block : public Layer {
   /// From attention's result [B, heads, T, D] to the block's.
   [[nodiscard]] at::Tensor finish(const Microbatch& batch, const at::Tensor& x,
                                   const at::Tensor& attended) const;
+  /// Attention of this rank's heads.
+  [[nodiscard]] at::Tensor attend(const Microbatch& batch, const ops::QueryKeyValue& heads) const;
   [[nodiscard]] at::Tensor plain_attention(const Microbatch& batch,
                                            const ops::QueryKeyValue& heads) const;
 
   const LayerContext& context_;
   std::int64_t index_;
   ops::Activation activation_;
+  HeadShare heads_;
   ParamRegistry& registry_;
   WeightRef input_norm_;
   WeightRef qkv_;

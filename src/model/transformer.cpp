@@ -15,7 +15,7 @@ constexpr std::uint32_t kEmbeddingOutput = 0;
 Transformer::Transformer(ParamRegistry& registry, const ModelConfig& config, const ModelPart& part,
                          const TransformerOptions& options)
     : registry_(registry),
-      context_{config, {}, options.path, philox_key(options.seed, "dropout")},
+      context_{config, {}, options.path, philox_key(options.seed, "dropout"), options.tensor},
       part_(part),
       recompute_(options.recompute) {
   const auto table = [&](const char* name) {
@@ -39,6 +39,7 @@ Transformer::Transformer(ParamRegistry& registry, const ModelConfig& config, con
     ParamSpec norm{"model.norm.weight", {config.hidden_size}, {InitLaw::Kind::ones, 1.0}};
     norm.decay = false;
     norm.group = "vector";
+    norm.partial = options.tensor.sequence_parallel();
     norm_ = registry.declare(std::move(norm));
     head_ = table(config.tie_embeddings ? "model.embed_tokens.weight" : "lm_head.weight");
   }
@@ -65,18 +66,28 @@ void Transformer::begin_walk(bool training) const {
 
 at::Tensor Transformer::embed(const Microbatch& batch) const {
   const UnitUse use(registry_.weights(), embedding_unit_);
-  return residual_dropout(context_, batch,
-                          at::embedding(registry_.weight(embedding_), batch.tokens), -1,
-                          kEmbeddingOutput);
+  const auto [rows, elsewhere] = table_rows(batch.tokens);
+  at::Tensor x = at::embedding(registry_.weight(embedding_), rows);
+  if (elsewhere.defined()) x.masked_fill_(elsewhere.unsqueeze(-1), 0);
+  return residual_dropout(context_, batch, context_.tensor.sum(x), -1, kEmbeddingOutput);
+}
+
+std::pair<at::Tensor, at::Tensor> Transformer::table_rows(const at::Tensor& tokens) const {
+  if (context_.tensor.size() == 1) return {tokens, {}};
+  const Slice& slice = registry_.layout().param(embedding_).slice;
+  const at::Tensor rows = tokens - slice.offset[0];
+  const at::Tensor elsewhere = rows.lt(0).logical_or(rows.ge(slice.extent[0]));
+  return {rows.masked_fill(elsewhere, 0), elsewhere};
 }
 
 void Transformer::embed_backward(const Microbatch& batch, const at::Tensor& grad) {
   const at::NoGradGuard no_grad;
-  const at::Tensor through = residual_dropout(context_, batch, grad, -1,
-                                              kEmbeddingOutput);  // the mask is its own derivative
+  at::Tensor through = context_.tensor.whole(residual_dropout(
+      context_, batch, grad, -1, kEmbeddingOutput));  // the mask is its own derivative
+  const auto [rows, elsewhere] = table_rows(batch.tokens);
+  if (elsewhere.defined()) through = through.masked_fill(elsewhere.unsqueeze(-1), 0);
   at::Tensor table = registry_.main_grad(embedding_);
-  table.index_add_(0, batch.tokens.flatten(),
-                   through.reshape({-1, table.size(1)}).to(table.scalar_type()));
+  table.index_add_(0, rows.flatten(), through.reshape({-1, table.size(1)}).to(table.scalar_type()));
   registry_.gradient_added({embedding_});
 }
 
@@ -100,13 +111,13 @@ at::Tensor Transformer::forward(const Microbatch& batch, ForwardTape& tape) {
       ops::rms_norm_forward(x, registry_.weight(norm_), context_.config.norm_eps, context_.path);
   tape.last = x;
   tape.rstd = std::move(normed.rstd);
-  return normed.y;
+  return context_.tensor.whole(normed.y);
 }
 
 void Transformer::backward(const Microbatch& batch, ForwardTape& tape, const at::Tensor& grad) {
   const at::NoGradGuard no_grad;
-  const auto norm =
-      ops::rms_norm_backward(grad, tape.last, registry_.weight(norm_), tape.rstd, context_.path);
+  const auto norm = ops::rms_norm_backward(context_.tensor.sum(grad), tape.last,
+                                           registry_.weight(norm_), tape.rstd, context_.path);
   registry_.add_gradient({norm_}, norm.weight);
   for (const std::size_t unit : head_units_) registry_.weights().done(unit);
   at::Tensor x_grad = norm.x;
@@ -128,7 +139,7 @@ at::Tensor Transformer::hidden(const Microbatch& batch) const {
   }
   for (const std::size_t unit : head_units_)
     registry_.weights().use(unit);  // until the next walk: the objective reads the head
-  return final_norm(x);
+  return context_.tensor.whole(final_norm(x));
 }
 
 at::Tensor Transformer::next_logits(const Microbatch& batch, KvCache& cache) {

@@ -20,9 +20,10 @@ struct TransformerOptions {
   ops::Path path = ops::Path::fast;
   bool recompute = false;  // blocks keep their input only
   std::uint64_t seed = 0;  // of dropout masks
+  TensorGroup tensor = {};
 };
 
-/// What backward of one micro-batch needs.
+/// What backward of one micro-batch needs; T / t tokens with sequence parallelism.
 struct ForwardTape {
   std::vector<LayerTape> blocks;
   at::Tensor last;  // [B, T, D], what the final norm is of
@@ -42,10 +43,11 @@ class Transformer {
   /// After ParamRegistry::allocate: tables on the registry's device and dtype, units.
   void prepare();
 
-  /// Hidden states [B, T, D] after the final norm; leaves on the tape what backward needs.
+  /// Hidden states [B, T, D] after the final norm, on every rank of tp; leaves on the tape what
+  /// backward needs.
   at::Tensor forward(const Microbatch& batch, ForwardTape& tape);
   /// Adds all gradients of the model's own parameters to the registry; grad [B, T, D] is that of
-  /// the hidden states. Clears the tape.
+  /// the hidden states, of which each rank of tp has the part of its vocabulary. Clears the tape.
   void backward(const Microbatch& batch, ForwardTape& tape, const at::Tensor& grad);
 
   /// Hidden states without a tape (validation).
@@ -58,6 +60,8 @@ class Transformer {
 
   [[nodiscard]] ParamRegistry& registry() { return registry_; }
 
+  [[nodiscard]] const TensorGroup& tensor() const { return context_.tensor; }
+
   /// The output matrix [vocab, D]: the embedding's where the two are tied.
   [[nodiscard]] ParamId head_weight() const { return head_; }
 
@@ -66,6 +70,9 @@ class Transformer {
   void begin_walk(bool training) const;
   [[nodiscard]] at::Tensor embed(const Microbatch& batch) const;
   void embed_backward(const Microbatch& batch, const at::Tensor& grad);
+  /// Rows of this rank's part of the embedding that the tokens read, and true where it lies
+  /// elsewhere (undefined: nowhere).
+  [[nodiscard]] std::pair<at::Tensor, at::Tensor> table_rows(const at::Tensor& tokens) const;
   [[nodiscard]] at::Tensor final_norm(const at::Tensor& x) const;
 
   ParamRegistry& registry_;

@@ -1,14 +1,25 @@
 #include "objective/cross_entropy.hpp"
 
-#include "objective/linear_cross_entropy.hpp"
+#include "objective/vocab_parallel.hpp"
 
 namespace trireme {
 
+ops::LinearCrossEntropyOutput CrossEntropy::loss_of(
+    const Microbatch& batch, const at::Tensor& hidden,
+    const ops::LinearCrossEntropySetup& setup) const {
+  const at::Tensor rows = hidden.reshape({-1, hidden.size(-1)});  // [B * T, D]
+  const at::Tensor targets = batch.targets.flatten();
+  const at::Tensor weight = registry_.weight(head_);
+  if (tensor_.size() == 1) return ops::linear_cross_entropy(rows, weight, targets, setup, path_);
+  const Slice& slice = registry_.layout().param(head_).slice;
+  return vocab_parallel_cross_entropy(
+      rows, weight, targets, {tensor_.group(), slice.offset[0], registry_.spec(head_).shape[0]},
+      setup);
+}
+
 at::Tensor CrossEntropy::forward(const Microbatch& batch, const at::Tensor& hidden,
                                  double grad_scale, ObjectiveTape& tape) {
-  const at::Tensor rows = hidden.reshape({-1, hidden.size(-1)});  // [B * T, D]
-  const auto loss = ops::linear_cross_entropy(
-      rows, registry_.weight(head_), batch.targets.flatten(), {.grad_scale = grad_scale}, path_);
+  const auto loss = loss_of(batch, hidden, {.grad_scale = grad_scale});
   tape = {loss.grad_x.view_as(hidden), loss.grad_weight};
   return loss.loss_sum;
 }
@@ -21,10 +32,7 @@ at::Tensor CrossEntropy::backward(ObjectiveTape& tape) {
 }
 
 at::Tensor CrossEntropy::evaluate(const Microbatch& batch, const at::Tensor& hidden) const {
-  const at::Tensor rows = hidden.reshape({-1, hidden.size(-1)});
-  return ops::linear_cross_entropy(rows, registry_.weight(head_), batch.targets.flatten(),
-                                   {.want_grads = false}, path_)
-      .loss_sum;
+  return loss_of(batch, hidden, {.want_grads = false}).loss_sum;
 }
 
 }  // namespace trireme

@@ -21,7 +21,7 @@ std::vector<std::int64_t> divisors(std::int64_t number) {
 }  // namespace
 
 void check(const ParallelConfig& config, Problems& problems) {
-  problems.supported("parallel.tp", config.tp, {"1"});
+  if (config.tp < 1) problems.add("parallel.tp", config.tp, "must be 1 or more");
   problems.supported("parallel.cp", config.cp, {"1"});
   problems.supported("parallel.pp", config.pp, {"1"});
   problems.supported("parallel.ep", config.ep, {"1"});
@@ -32,7 +32,6 @@ void check(const ParallelConfig& config, Problems& problems) {
   if (config.zero_prefetch < 0)
     problems.add("parallel.zero_prefetch", config.zero_prefetch, "must be 0 or more");
   problems.supported("parallel.schedule", config.schedule, {"1f1b"});
-  problems.supported("parallel.sequence_parallel", config.sequence_parallel, {"false"});
   problems.supported("parallel.hierarchical", config.hierarchical, {"false"});
   problems.supported("parallel.recompute", config.recompute, {"none", "full"});
   if (!(config.bucket_mb >= 0 || config.bucket_mb == -1))

@@ -43,6 +43,8 @@ void ParamRegistry::allocate(const Mesh& mesh, ParamDTypes dtypes, at::Device de
   grads_ = UnitGrads(layout_, dtypes.main, device, parallel.zero >= 2 && layout_.grid().shards > 1);
   if (dtypes.compute != dtypes.main) main_ = make_state();
   uses_seen_.assign(size(), 0);
+  by_unit_ = mesh.size(Axis::tp) > 1;
+  shared_grads_ = SharedGrads(specs_, layout_, mesh.group(Axis::tp));
 }
 
 at::Tensor ParamRegistry::make_state() const {
@@ -115,6 +117,8 @@ void ParamRegistry::begin_update(int num_backwards) {
   grads_.zero();
   num_backwards_ = num_backwards;
   std::fill(uses_seen_.begin(), uses_seen_.end(), 0);
+  missing_in_unit_.clear();
+  for (const Unit& unit : layout_.units()) missing_in_unit_.push_back(unit.end - unit.first);
   if (num_backwards > 0 || !ready_) return;
   for (ParamId id = size(); id-- > 0;) ready_(id);  // a rank without samples takes part with zeros
 }
@@ -140,8 +144,21 @@ void ParamRegistry::gradient_added(WeightRef ref) {
     ++seen;
     TRIREME_ASSERT(seen <= uses * num_backwards_);
     const bool complete = grads_.sharded() ? seen % uses == 0 : seen == uses * num_backwards_;
-    if (complete && ready_) ready_(id);
+    if (complete && ready_) fire_ready(id);
   }
+}
+
+void ParamRegistry::fire_ready(ParamId id) {
+  if (!by_unit_) {
+    ready_(id);
+    return;
+  }
+  const std::size_t unit = unit_of(id);
+  if (--missing_in_unit_[unit] > 0) return;
+  const Unit& complete = layout_.units()[unit];
+  missing_in_unit_[unit] = complete.end - complete.first;  // for the next pass
+  shared_grads_.sum(unit, grads_.whole(unit));
+  for (ParamId one = complete.end; one-- > complete.first;) ready_(one);
 }
 
 }  // namespace trireme

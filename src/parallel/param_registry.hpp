@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "parallel/param_spec.hpp"
+#include "parallel/tensor/shared_grads.hpp"
 #include "parallel/units/unit_grads.hpp"
 #include "parallel/units/unit_layout.hpp"
 #include "parallel/units/unit_weights.hpp"
@@ -88,10 +89,13 @@ class ParamRegistry {
   void gradient_added(WeightRef ref);
 
   /// Called with every parameter whose gradient is complete, in backward order: of the update, or
-  /// where gradients are sharded, of each backward pass.
+  /// where gradients are sharded, of each backward pass. With tensor parallelism unit by unit, when
+  /// the ranks of tp have added up what they share.
   void on_ready(std::function<void(ParamId)> callback) { ready_ = std::move(callback); }
 
  private:
+  void fire_ready(ParamId id);
+
   /// `whole`: all of the unit that they lie in.
   [[nodiscard]] at::Tensor view(const at::Tensor& whole, WeightRef ref) const;
 
@@ -105,6 +109,9 @@ class ParamRegistry {
   UnitGrads grads_;
   at::Tensor main_;  // all parts; undefined where weights are main weights
   std::vector<int> uses_seen_;
+  bool by_unit_ = false;  // the ready events
+  SharedGrads shared_grads_;
+  std::vector<std::size_t> missing_in_unit_;
   int num_backwards_ = 1;
   std::function<void(ParamId)> ready_;
 };

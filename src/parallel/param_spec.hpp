@@ -59,6 +59,7 @@ struct ParamSpec {
   bool decay = true;                   // weight decay applies
   std::string group = "matrix";        // optimizer group: embedding, matrix, vector
   int uses = 1;                        // gradients that one backward pass adds
+  bool partial = false;  // not split, and each rank of tp forms a part of its gradient
   /// Lies directly behind the previous one, so that both are rows of one matrix.
   bool fuse_with_previous = false;
 };

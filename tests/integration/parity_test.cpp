@@ -129,6 +129,53 @@ TEST(Parity, SeesWhatWouldBeMissed) {
   EXPECT_GT(relative(with.grads[1], with.grads[0]), 1e-3);
 }
 
+ParallelConfig tensor(std::int64_t tp, bool sequence = false, std::int64_t zero_stage = 0) {
+  ParallelConfig config = zero(zero_stage);
+  config.tp = tp;
+  config.sequence_parallel = sequence;
+  return config;
+}
+
+void expect_tensor_layouts_same(const Shape& shape) {
+  const Trace expected = train({}, shape).front();
+  for (const bool sequence : {false, true}) {
+    for (const ops::Path path : {ops::Path::plain, ops::Path::fast}) {
+      const std::string name =
+          std::string(sequence ? "sequence" : "tensor") + (path == ops::Path::fast ? ", fast" : "");
+      expect_same({{12}, 6, tensor(2, sequence), path}, shape, expected, name + ", tp 2");
+      expect_same({{12}, 12, tensor(3, sequence), path}, shape, expected, name + ", tp 3");
+    }
+    expect_same({{6, 6}, 3, tensor(2, sequence), ops::Path::plain}, shape, expected, "dp 2 tp 2");
+    ParallelConfig all = tensor(2, sequence, 3);
+    all.recompute = "full";
+    expect_same({{6, 6}, 3, all, ops::Path::plain}, shape, expected, "ZeRO-3, tp 2, recompute");
+    expect_same({{6, 6}, 3, tensor(2, sequence, 1), ops::Path::plain}, shape, expected, "ZeRO-1");
+  }
+}
+
+TEST(Parity, HoldsForTensorParallelWithTiedEmbeddingAndNormedHeads) {
+  expect_tensor_layouts_same({});
+}
+
+TEST(Parity, HoldsForTensorParallelWithOddSizesAndAnActiveClip) {
+  // 5 heads read one key head; no size but the length is a multiple of 2 or 3.
+  Shape odd{.preset = "minimind-2", .tied = false, .dropout = 0.1, .clip_norm = 1e-2};
+  odd.num_heads = 5;
+  odd.num_kv_heads = 1;
+  odd.intermediate_size = 25;
+  odd.vocab = 41;
+  expect_tensor_layouts_same(odd);
+}
+
+TEST(Parity, HoldsWhereQueryHeadsOfARankReadUnequalNumbersOfKeyHeads) {
+  Shape uneven;
+  uneven.num_heads = 6;  // of tp 3: the middle rank reads both key heads
+  expect_tensor_layouts_same(uneven);
+  uneven.num_heads = 9;
+  uneven.num_kv_heads = 3;  // of tp 2: 4 and 5 query heads, 2 key heads each
+  expect_tensor_layouts_same(uneven);
+}
+
 TEST(Parity, ZeroStagesGiveTheBitsOfDataParallel) {
   // Sums run in rank order in any cut; with one micro-batch no other sum is left.
   const Trace expected = train({{6, 6}, 6, {}, ops::Path::fast}, {}).front();

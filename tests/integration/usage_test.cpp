@@ -69,12 +69,11 @@ TEST_F(Usage, AKeyOfAnotherOptimizerAndAnUnknownActivationAreRefused) {
 }
 
 TEST_F(Usage, LayoutsWithoutAnEngineAreRefused) {
-  for (const Arguments& keys : std::vector<Arguments>{{"--parallel.tp", "2"},
-                                                      {"--parallel.pp", "2"},
+  for (const Arguments& keys : std::vector<Arguments>{{"--parallel.pp", "2"},
+
                                                       {"--parallel.cp", "2"},
                                                       {"--parallel.ep", "2"},
                                                       {"--parallel.zero", "4"},
-                                                      {"--parallel.sequence_parallel", "true"},
                                                       {"--parallel.hierarchical", "true"},
                                                       {"--parallel.recompute", "selective"}}) {
     expect_refused(pretrain("layout", keys), 2, {keys[0].substr(2), keys[1]});

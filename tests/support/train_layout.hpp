@@ -19,7 +19,7 @@ namespace trireme::testing {
 
 inline constexpr std::int64_t kSamples = 12;  // of one update
 
-/// How one update of a Shape's samples is cut. shares[r]: samples of rank r; its micro-batches hold
+/// How one update of a Shape's samples is cut. shares[r]: samples of data rank r; its micro-batches hold
 /// `micro_batch` of them, the last what is left.
 struct Layout {
   std::vector<std::int64_t> shares{kSamples};
@@ -35,6 +35,7 @@ struct Shape {
   double clip_norm = 0;
   std::int64_t hidden_size = 16;
   std::int64_t num_layers = 2;
+  std::int64_t num_heads = 4;
   std::int64_t num_kv_heads = 2;
   std::int64_t head_dim = 4;
   std::int64_t intermediate_size = 24;
@@ -64,7 +65,7 @@ inline ModelConfig model_config(const Shape& shape) {
   ModelConfig config = model_preset(shape.preset);
   config.hidden_size = shape.hidden_size;
   config.num_layers = shape.num_layers;
-  config.num_heads = 4;
+  config.num_heads = shape.num_heads;
   config.num_kv_heads = shape.num_kv_heads;
   config.head_dim = shape.head_dim;
   config.intermediate_size = shape.intermediate_size;
@@ -126,7 +127,10 @@ inline Trace train_rank(Communicator& world, const Layout& layout, const Shape& 
   const Mesh mesh(world, layout.parallel);
   ParamRegistry registry;
   Transformer model(registry, config, ModelPart::whole(config),
-                    {layout.path, layout.parallel.recompute == "full", 7});
+                    {layout.path,
+                     layout.parallel.recompute == "full",
+                     7,
+                     {mesh.group(Axis::tp), layout.parallel.sequence_parallel}});
   registry.allocate(mesh, training.dtypes, at::kCPU);
   model.prepare();
   registry.initialize(7);
@@ -134,7 +138,7 @@ inline Trace train_rank(Communicator& world, const Layout& layout, const Shape& 
   const auto optimizer = make_optimizer({}, registry);
   LossScaler scaler(false);
   Communicator& group = mesh.group(Axis::data);
-  CrossEntropy objective(registry, model.head_weight(), layout.path);
+  CrossEntropy objective(registry, model.head_weight(), layout.path, model.tensor());
   Measures measures;
   Step step({model, objective, *optimizer, scaler, mesh, measures}, shape.clip_norm);
   Trace trace;
@@ -144,7 +148,7 @@ inline Trace train_rank(Communicator& world, const Layout& layout, const Shape& 
     const std::int64_t first = (i - 1) * shape.samples;
     const std::int64_t targets = targets_of_update(shape, first);
     const UpdateResult result =
-        step.run(share_of(layout, shape, world.rank(), first), targets, i, i, training.lr);
+        step.run(share_of(layout, shape, mesh.rank(Axis::dp), first), targets, i, i, training.lr);
     const double loss = all_reduce_value(group, result.loss_sum, ReduceOp::sum, "loss");
     trace.losses.push_back(loss / static_cast<double>(targets));
     trace.norms.push_back(result.grad_norm);
@@ -157,7 +161,7 @@ inline Trace train_rank(Communicator& world, const Layout& layout, const Shape& 
 /// Of every rank.
 inline std::vector<Trace> train(const Layout& layout, const Shape& shape,
                                 const Training& training = {}) {
-  std::vector<Trace> traces(layout.shares.size());
+  std::vector<Trace> traces(layout.shares.size() * static_cast<std::size_t>(layout.parallel.tp));
   run_ranks(static_cast<int>(traces.size()), [&](Communicator& world) {
     traces[static_cast<std::size_t>(world.rank())] = train_rank(world, layout, shape, training);
   });

@@ -76,6 +76,12 @@ std::int64_t SampleStream::max_seq_len() const {
   return longest;
 }
 
+std::vector<std::int64_t> SampleStream::seq_lens() const {
+  std::vector<std::int64_t> lengths;
+  for (const Phase& phase : parts_->phases) lengths.push_back(phase.seq_len);
+  return lengths;
+}
+
 std::optional<std::uint64_t> SampleStream::epoch_size() const {
   if (parts_->phases.size() != 1 || parts_->sources.size() != 1) return std::nullopt;
   return parts_->sources.front().legs.front().whole.size();

@@ -66,6 +66,8 @@ class SampleStream {
   /// Length of sample `index`: the same for all samples of a step.
   [[nodiscard]] std::int64_t seq_len(std::int64_t index) const;
   [[nodiscard]] std::int64_t max_seq_len() const;
+  /// Of the phases, in their order.
+  [[nodiscard]] std::vector<std::int64_t> seq_lens() const;
 
   /// Samples of one pass over the data; none where weights or phases say that
   /// there is no such thing.

@@ -19,7 +19,7 @@ double bytes_of(at::ScalarType type) {
 std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes,
                                     std::int64_t data_ranks) {
   const ModelConfig& model = config.model;
-  const double parameters = model.num_parameters_wide();
+  const double parameters = model.num_parameters_wide() / static_cast<double>(config.parallel.tp);
   const std::int64_t zero = config.parallel.zero;
   const auto shards = static_cast<double>(shard_ranks(config.parallel, data_ranks));
   // What a rank holds one part of, from a stage on.

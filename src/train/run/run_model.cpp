@@ -10,9 +10,11 @@ std::unique_ptr<Communicator> make_device_world(const RunRanks& ranks, at::Devic
   return make_world("nccl", ranks.launch, ranks.options, ranks.device_backends);
 }
 
-TransformerOptions model_options(const RunConfig& config) {
+TransformerOptions model_options(const RunConfig& config, const Mesh& mesh) {
   return {config.train.fused_ops ? ops::Path::fast : ops::Path::plain,
-          config.parallel.recompute == "full", static_cast<std::uint64_t>(config.train.seed)};
+          config.parallel.recompute == "full",
+          static_cast<std::uint64_t>(config.train.seed),
+          {mesh.group(Axis::tp), config.parallel.sequence_parallel}};
 }
 
 }  // namespace
@@ -21,7 +23,7 @@ RunModel::RunModel(const RunRequest& run, at::Device device, Measures& measures)
     : device_world(make_device_world(run.ranks, device)),
       mesh(device_world ? *device_world : run.ranks.world, run.config.parallel),
       transformer(registry, run.config.model, ModelPart::whole(run.config.model),
-                  model_options(run.config)),
+                  model_options(run.config, mesh)),
       objective(run.task.make_objective(run.config, transformer, measures)),
       optimizer((registry.allocate(mesh, precision_dtypes(run.config.train.precision), device),
                  make_optimizer(run.config.optim, registry))),

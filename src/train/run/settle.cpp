@@ -10,6 +10,7 @@
 #include "optim/schedule.hpp"
 #include "parallel/device.hpp"
 #include "parallel/torch_errors.hpp"
+#include "train/config/layout.hpp"
 #include "train/config/open_values.hpp"
 #include "train/health/memory_need.hpp"
 #include "train/run/weights_start.hpp"
@@ -56,6 +57,10 @@ void resolve_config(const RunRequest& run, const RunData& data) {
          longest == config.train.seq_len ? "train.seq_len = " : "data.path has a phase of length ",
          longest, config.model.max_seq_len);
   }
+  Problems problems;
+  check_layout(config.parallel, {config.model, data.stream().seq_lens(), run.ranks.world.size()},
+               problems);
+  problems.throw_if_any();
   micro_steps_of(config.train.global_batch, config.train.micro_batch,
                  data_ranks(config.parallel, run.ranks.world.size()));
   check_start(run, data);

@@ -13,7 +13,8 @@ class Pretrain final : public Task {
                                                           Transformer& model,
                                                           Measures& /*measures*/) const override {
     const auto path = config.train.fused_ops ? ops::Path::fast : ops::Path::plain;
-    return std::make_unique<CrossEntropy>(model.registry(), model.head_weight(), path);
+    return std::make_unique<CrossEntropy>(model.registry(), model.head_weight(), path,
+                                          model.tensor());
   }
 };
 

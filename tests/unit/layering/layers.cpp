@@ -40,6 +40,7 @@ const std::map<std::string_view, Names>& room_rows() {
       {"ops/attention", {"ops/*", "ops/cpu"}},
       {"ops/cpu", {"ops/*"}},  // for activations.hpp
       {"parallel/context", {"parallel/*"}},
+      {"parallel/tensor", {"parallel/*", "parallel/units"}},
       {"parallel/units", {"parallel/*"}},
       {"text/unicode", {}},
       {"text/split", {"text/unicode"}},

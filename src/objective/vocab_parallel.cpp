@@ -1,0 +1,93 @@
+#include "objective/vocab_parallel.hpp"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.hpp"
+#include "parallel/torch_bridge.hpp"
+
+namespace trireme {
+namespace {
+
+void reduce(Communicator& group, const at::Tensor& values, ReduceOp op, const char* tag) {
+  group
+      .all_reduce({.input = values.const_data_ptr(),
+                   .output = values.mutable_data_ptr(),
+                   .count = static_cast<std::uint64_t>(values.numel()),
+                   .dtype = to_dtype(values.scalar_type()),
+                   .op = op,
+                   .stream = current_stream(values.device()),
+                   .tag = tag})
+      ->wait();
+}
+
+/// Of rows [rows] of one chunk.
+struct RowTargets {
+  at::Tensor valid;  // has a loss
+  at::Tensor own;    // its class is this rank's
+  at::Tensor picks;  // [rows, 1], among this rank's classes, 0 where it is another's
+};
+
+RowTargets row_targets(const at::Tensor& targets, const VocabPart& part, std::int64_t classes) {
+  const at::Tensor valid = targets.ne(ops::kIgnoredTarget);
+  const at::Tensor local = targets - part.first;
+  const at::Tensor own = valid.logical_and(local.ge(0)).logical_and(local.lt(classes));
+  return {valid, own, local.masked_fill(own.logical_not(), 0).unsqueeze(1)};
+}
+
+}  // namespace
+
+ops::LinearCrossEntropyOutput vocab_parallel_cross_entropy(
+    const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets, const VocabPart& part,
+    const ops::LinearCrossEntropySetup& setup) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor bad = targets.ne(ops::kIgnoredTarget)
+                             .logical_and(targets.lt(0).logical_or(targets.ge(part.classes)));
+  if (bad.any().item<bool>()) {
+    fail(ErrorKind::data, "target {}, must be in [0, {}) or {} (ignored)",
+         targets.masked_select(bad)[0].item<std::int64_t>(), part.classes, ops::kIgnoredTarget);
+  }
+  const auto type = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  ops::LinearCrossEntropyOutput out;
+  const at::Tensor losses = at::zeros({x.size(0)}, x.options().dtype(type));
+  if (setup.want_grads) {
+    out.grad_x = at::empty_like(x, at::MemoryFormat::Contiguous);
+    out.grad_weight = at::zeros(weight.sizes(), weight.options().dtype(type));
+  }
+  for (std::int64_t first = 0; first < x.size(0); first += setup.chunk_rows) {
+    const std::int64_t rows = std::min(setup.chunk_rows, x.size(0) - first);
+    const at::Tensor inputs = x.narrow(0, first, rows);
+    const auto [valid, own, picks] =
+        row_targets(targets.narrow(0, first, rows), part, weight.size(0));
+    at::Tensor scores = at::mm(inputs, weight.t()).to(type);  // [rows, this rank's classes]
+    const at::Tensor largest = scores.amax(1);
+    reduce(part.group, largest, ReduceOp::max, "loss maxima");
+    scores.sub_(largest.unsqueeze(1));
+    const at::Tensor sums = at::empty({2, rows}, scores.options());
+    sums[1].copy_(scores.gather(1, picks).squeeze(1).masked_fill_(own.logical_not(), 0));
+    scores.exp_();
+    sums[0].copy_(scores.sum(1));
+    reduce(part.group, sums, ReduceOp::sum, "loss sums");
+    at::Tensor loss = sums[0].log().sub_(sums[1]).masked_fill_(valid.logical_not(), 0);
+    at::Tensor factors = valid.to(type).mul_(setup.grad_scale);
+    if (setup.row_weights.defined()) {
+      const at::Tensor weights = setup.row_weights.narrow(0, first, rows).to(type);
+      loss.mul_(weights);
+      factors.mul_(weights);
+    }
+    losses.narrow(0, first, rows).copy_(loss);
+    if (!setup.want_grads) continue;
+    scores.div_(sums[0].unsqueeze(1));
+    scores.scatter_add_(1, picks, own.to(type).neg().unsqueeze(1));
+    const at::Tensor grad = scores.mul_(factors.unsqueeze(1)).to(x.scalar_type());
+    at::Tensor grad_rows = out.grad_x.narrow(0, first, rows);
+    at::mm_out(grad_rows, grad, weight);
+    out.grad_weight.add_(at::mm(grad.t(), inputs));
+  }
+  out.loss_sum = losses.sum();
+  return out;
+}
+
+}  // namespace trireme

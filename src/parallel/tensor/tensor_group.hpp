@@ -1,0 +1,52 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include "comm/communicator.hpp"
+
+namespace trireme {
+
+/// Tensor parallelism as a layer sees it: between enter() and leave() a rank computes with its part
+/// of the heads, of the MLP or of the vocabulary; outside, in the residual stream, all ranks hold
+/// the same tokens, or with sequence parallelism each its part of them.
+///
+///                     residual stream   enter           leave
+///   tensor            [B, T, D], whole  as it is        sum over ranks
+///   and sequence      [B, T / t, D]     all-gather      reduce-scatter
+///
+/// Backward of each is the other. Sources: Shoeybi et al., "Megatron-LM", 2019, section 3;
+/// Korthikanti et al., "Reducing activation recomputation in large transformer models", 2022.
+class TensorGroup {
+ public:
+  /// Alone: everything is as it is.
+  TensorGroup() = default;
+
+  /// `group` must outlive this.
+  TensorGroup(Communicator& group, bool sequence_parallel)
+      : group_(&group), sequence_parallel_(sequence_parallel && group.size() > 1) {}
+
+  [[nodiscard]] int size() const { return group_ == nullptr ? 1 : group_->size(); }
+
+  [[nodiscard]] int rank() const { return group_ == nullptr ? 0 : group_->rank(); }
+
+  [[nodiscard]] bool sequence_parallel() const { return sequence_parallel_; }
+
+  /// Of more than one rank.
+  [[nodiscard]] Communicator& group() const { return *group_; }
+
+  /// With autograd.
+  [[nodiscard]] at::Tensor enter(const at::Tensor& x) const;
+  [[nodiscard]] at::Tensor leave(const at::Tensor& y) const;
+
+  /// What enter and leave do, without autograd.
+  [[nodiscard]] at::Tensor whole(const at::Tensor& x) const;
+  [[nodiscard]] at::Tensor sum(const at::Tensor& y) const;
+
+  /// Of per [B, T, ..] what belongs to this rank's tokens of the residual stream.
+  [[nodiscard]] at::Tensor own_tokens(const at::Tensor& per_token) const;
+
+ private:
+  Communicator* group_ = nullptr;
+  bool sequence_parallel_ = false;
+};
+
+}  // namespace trireme

@@ -1,0 +1,109 @@
+#include "train/config/layout.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/join.hpp"
+
+namespace trireme {
+namespace {
+
+struct Reason {
+  std::string key;
+  std::int64_t value;
+  std::string allowed;
+};
+
+std::vector<Reason> reasons_against(const ParallelConfig& config, const LayoutFacts& facts) {
+  std::vector<Reason> reasons;
+  const ModelConfig& model = facts.model;
+  if (config.tp > model.num_heads) {
+    reasons.push_back({"parallel.tp", config.tp,
+                       formatted("must be at most model.num_heads = {}: a rank holds whole heads",
+                                 model.num_heads)});
+  }
+  if (config.tp > std::min(model.vocab_size, model.intermediate_size)) {
+    reasons.push_back(
+        {"parallel.tp", config.tp,
+         formatted("must be at most the vocabulary ({}) and model.intermediate_size = {}",
+                   model.vocab_size, model.intermediate_size)});
+  }
+  if (config.sequence_parallel) {
+    for (const std::int64_t length : facts.seq_lens) {
+      if (length % config.tp == 0) continue;
+      reasons.push_back(
+          {"parallel.tp", config.tp,
+           formatted("must divide the length of the sequences, {}, with parallel.sequence_parallel",
+                     length)});
+    }
+  }
+  const std::int64_t model_ranks = config.tp * config.cp * config.pp;
+  if (facts.ranks % model_ranks != 0) {
+    reasons.push_back({"parallel.tp * cp * pp", model_ranks,
+                       formatted("must divide the {} ranks started", facts.ranks)});
+  } else if (config.zero > 0 && config.zero_shard > 0) {
+    const std::int64_t data = facts.ranks / (config.tp * config.pp);
+    if (data % config.zero_shard != 0)
+      reasons.push_back(
+          {"parallel.zero_shard", config.zero_shard, formatted("must divide dp x cp = {}", data)});
+  }
+  return reasons;
+}
+
+/// By how much one layout is another: each factor of two counts.
+double distance(const ParallelConfig& a, const ParallelConfig& b) {
+  const auto ratio = [](std::int64_t one, std::int64_t other) {
+    return std::abs(std::log2(static_cast<double>(one) / static_cast<double>(other)));
+  };
+  const auto shards = [](const ParallelConfig& config) {
+    return std::max<std::int64_t>(config.zero_shard, 1);
+  };
+  return ratio(a.tp, b.tp) + ratio(shards(a), shards(b));
+}
+
+std::optional<ParallelConfig> nearest_possible(const ParallelConfig& wanted,
+                                               const LayoutFacts& facts) {
+  std::optional<ParallelConfig> best;
+  for (std::int64_t tp = 1; tp <= facts.ranks; ++tp) {
+    for (std::int64_t shard = 0; shard <= (wanted.zero_shard > 0 ? facts.ranks : 0); ++shard) {
+      ParallelConfig one = wanted;
+      one.tp = tp;
+      one.zero_shard = shard;
+      if (!reasons_against(one, facts).empty()) continue;
+      if (!best || distance(wanted, one) < distance(wanted, *best)) best = one;
+    }
+  }
+  return best;
+}
+
+/// The keys that differ, as options.
+std::string as_options(const ParallelConfig& config, const ParallelConfig& wanted) {
+  std::vector<std::string> options;
+  const auto add = [&](const char* key, std::int64_t value, std::int64_t before) {
+    if (value != before) options.push_back(formatted("--parallel.{} {}", key, value));
+  };
+  add("tp", config.tp, wanted.tp);
+  add("zero_shard", config.zero_shard, wanted.zero_shard);
+  return joined(options, " ");
+}
+
+}  // namespace
+
+void check_layout(const ParallelConfig& config, const LayoutFacts& facts, Problems& problems) {
+  const std::vector<Reason> reasons = reasons_against(config, facts);
+  if (reasons.empty()) return;
+  const auto nearest = nearest_possible(config, facts);
+  for (std::size_t i = 0; i < reasons.size(); ++i) {
+    std::string text = reasons[i].allowed;
+    if (i + 1 == reasons.size() && nearest)
+      text += formatted("; the nearest layout that works: {}", as_options(*nearest, config));
+    problems.add(reasons[i].key, reasons[i].value, text);
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,22 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "core/problems.hpp"
+#include "model/config.hpp"
+#include "parallel/config.hpp"
+
+namespace trireme {
+
+/// What a layout must fit. The model is resolved.
+struct LayoutFacts {
+  const ModelConfig& model;
+  std::vector<std::int64_t> seq_lens;  // of all phases of the data, in tokens
+  int ranks = 1;                       // started
+};
+
+/// Adds every reason why `config` cannot be, and if there is one, the nearest layout of as many
+/// ranks that can.
+void check_layout(const ParallelConfig& config, const LayoutFacts& facts, Problems& problems);
+
+}  // namespace trireme
