@@ -7,6 +7,7 @@
 #include "bin/trireme/config_command.hpp"
 #include "bin/trireme/generate_command.hpp"
 #include "bin/trireme/train_command.hpp"
+#include "bin/trireme/verify_layout_command.hpp"
 #include "bin/version.hpp"
 #include "core/files/hdf5.hpp"
 #include "core/process/run_main.hpp"
@@ -27,6 +28,7 @@ int main(int argc, char** argv) {
     const GenerateCommand generate(line);
     const CheckpointCommands checkpoint(line, launch.world());
     const ConfigCommand config(line);
+    const VerifyLayoutCommand verify_layout(line, launch);
     return launch.run(
         [&] { return with_torch_errors([&] { return run_command(line, launch, argc, argv); }); });
   });

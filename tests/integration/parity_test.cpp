@@ -115,7 +115,7 @@ TEST(Parity, HoldsWhileTheClipIsActive) {
 
 TEST(Parity, HoldsWhenAWholeShareHasNoTargets) {
   // Sample 4 of the first update is all one-token documents; a rank gets it alone.
-  ASSERT_EQ(testing::make_rows({4}, Shape{}.length, Shape{}.vocab).num_targets, 0);
+  ASSERT_EQ(make_rows({4}, Shape{}.length, Shape{}.vocab).num_targets, 0);
   const Shape shape;
   expect_same({{4, 1, 7}, 7, cut(kFewBuckets), ops::Path::plain}, shape, train({}, shape).front(),
               "a share without targets");
@@ -257,7 +257,7 @@ TEST(Overflow, OfOneRankSkipsTheUpdateOnAll) {
     CrossEntropy objective(registry, model.head_weight(), ops::Path::fast);
     Measures measures;
     Step step({model, objective, *optimizer, scaler, mesh, measures}, 1.0);
-    const at::Tensor before = testing::gathered_weights(registry, world);
+    const at::Tensor before = gathered_weights(registry, world);
     const Layout layout{{6, 6}, 6, cut(kFewBuckets), ops::Path::fast};
     const std::vector<Batch> batches = testing::share_of(layout, {}, world.rank(), 0);
 
@@ -265,12 +265,12 @@ TEST(Overflow, OfOneRankSkipsTheUpdateOnAll) {
         step.run(batches, testing::targets_of_update({}, 0), 1, 1, 1e-3);
 
     EXPECT_TRUE(overflowed.skipped);
-    EXPECT_TRUE(testing::gathered_weights(registry, world).equal(before));
+    EXPECT_TRUE(gathered_weights(registry, world).equal(before));
     EXPECT_EQ(scaler.scale(), 512.0);
     EXPECT_EQ(scaler.good_steps(), 0);
     const UpdateResult good = step.run(batches, testing::targets_of_update({}, 0), 2, 1, 1e-3);
     EXPECT_FALSE(good.skipped);
-    EXPECT_FALSE(testing::gathered_weights(registry, world).equal(before));
+    EXPECT_FALSE(gathered_weights(registry, world).equal(before));
     EXPECT_EQ(scaler.good_steps(), 1);
   });
 }

@@ -6,13 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "comm/scalars.hpp"
 #include "comm/thread/thread_world.hpp"
 #include "objective/cross_entropy.hpp"
 #include "optim/optimizer.hpp"
-#include "support/gathered.hpp"
-#include "support/random_batches.hpp"
 #include "train/step/step.hpp"
+#include "train/verify/layout_trial.hpp"
+#include "train/verify/trial_batches.hpp"
 
 /// A small model trained by the real Step on thread ranks, cut in any way, in any precision.
 namespace trireme::testing {
@@ -53,13 +52,8 @@ struct Training {
   bool learned = false;
 };
 
-struct Trace {
-  std::vector<double> losses;
-  std::vector<double> norms;
-  std::vector<at::Tensor> grads;  // of all parameters, after each step
-  at::Tensor first_weights, weights;
-  std::vector<Param> params;
-};
+using Trace = TrialTrace;
+using Param = GatheredParam;
 
 inline ModelConfig model_config(const Shape& shape) {
   ModelConfig config = model_preset(shape.preset);
@@ -123,39 +117,20 @@ inline void set_learned_weights(ParamRegistry& registry) {
 inline Trace train_rank(Communicator& world, const Layout& layout, const Shape& shape,
                         const Training& training) {
   at::set_num_threads(1);
-  const ModelConfig config = model_config(shape);
-  const Mesh mesh(world, layout.parallel);
-  ParamRegistry registry;
-  Transformer model(registry, config, ModelPart::whole(config),
-                    {layout.path,
-                     layout.parallel.recompute == "full",
-                     7,
-                     {mesh.group(Axis::tp), layout.parallel.sequence_parallel}});
-  registry.allocate(mesh, training.dtypes, at::kCPU);
-  model.prepare();
-  registry.initialize(7);
-  if (training.learned) set_learned_weights(registry);
-  const auto optimizer = make_optimizer({}, registry);
-  LossScaler scaler(false);
-  Communicator& group = mesh.group(Axis::data);
-  CrossEntropy objective(registry, model.head_weight(), layout.path, model.tensor());
-  Measures measures;
-  Step step({model, objective, *optimizer, scaler, mesh, measures}, shape.clip_norm);
-  Trace trace;
-  trace.params = params_of(registry);
-  trace.first_weights = gathered_weights(registry, world);
-  for (std::int64_t i = 1; i <= training.steps; ++i) {
-    const std::int64_t first = (i - 1) * shape.samples;
-    const std::int64_t targets = targets_of_update(shape, first);
-    const UpdateResult result =
-        step.run(share_of(layout, shape, mesh.rank(Axis::dp), first), targets, i, i, training.lr);
-    const double loss = all_reduce_value(group, result.loss_sum, ReduceOp::sum, "loss");
-    trace.losses.push_back(loss / static_cast<double>(targets));
-    trace.norms.push_back(result.grad_norm);
-    trace.grads.push_back(gathered_grads(registry, world));
-  }
-  trace.weights = gathered_weights(registry, world);
-  return trace;
+  TrialPlan plan;
+  plan.model = model_config(shape);
+  plan.parallel = layout.parallel;
+  plan.optim.clip_norm = shape.clip_norm;
+  plan.dtypes = training.dtypes;
+  plan.path = layout.path;
+  plan.steps = training.steps;
+  plan.lr = training.lr;
+  if (training.learned) plan.prepare = set_learned_weights;
+  plan.batches = [&](int rank, std::int64_t step) {
+    return share_of(layout, shape, rank, step * shape.samples);
+  };
+  plan.targets = [&](std::int64_t step) { return targets_of_update(shape, step * shape.samples); };
+  return run_trial(world, plan);
 }
 
 /// Of every rank.

@@ -76,6 +76,7 @@ const std::map<std::string_view, Names>& room_rows() {
       {"train/control", {"train/state"}},
       {"train/health", {"train/config", "train/state", "train/step"}},
       {"train/report", {"train/health"}},
+      {"train/verify", {"train/config", "train/step"}},
       {"train/run",
        {"train/config", "train/control", "train/health", "train/report", "train/state",
         "train/step", "train/task"}},

@@ -37,7 +37,7 @@ class Weights {
     registry.refresh_weights();
   }
 
-  [[nodiscard]] Tensors grads() const {
+  [[nodiscard]] Tensors grads() {
     Tensors all;
     for (std::size_t i = 0; i < registry.size(); ++i) all.push_back(registry.main_grad(i));
     return all;

@@ -4,7 +4,7 @@
 
 #include "comm/thread/thread_world.hpp"
 #include "core/error.hpp"
-#include "support/gathered.hpp"
+#include "parallel/units/gathered.hpp"
 
 namespace trireme {
 namespace {
@@ -47,7 +47,7 @@ void expect_sums(int ranks, const ParallelConfig& config, int num_backwards) {
       }
       reduction->finish();
 
-      const at::Tensor sums = testing::gathered_grads(registry, world);
+      const at::Tensor sums = gathered_grads(registry, world);
       for (std::size_t id = 0; id < kParams; ++id) {
         const double expected =
             num_backwards * (ranks * static_cast<double>(id) + 10.0 * ranks * (ranks - 1) / 2);

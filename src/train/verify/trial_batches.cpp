@@ -1,15 +1,12 @@
-#pragma once
+#include "train/verify/trial_batches.hpp"
+
+#include <algorithm>
 #include <random>
-#include <vector>
 
-#include "data/batch.hpp"
+namespace trireme {
+namespace {
 
-namespace trireme::testing {
-
-/// Sample `index` as one row: documents of random lengths, one after another, the rest padding.
-/// Every fifth sample is all one-token documents, so that it has no target. A function of (index,
-/// length, vocab_size) only.
-inline void append_row(Batch& batch, std::int64_t index, std::int64_t length,
+void append_row(Batch& batch, std::int64_t index, std::int64_t length,
                        std::int64_t vocab_size) {
   std::mt19937_64 random(static_cast<std::uint64_t>(index) * 7919 + 1);
   const bool single_tokens = index % 5 == 4;
@@ -43,7 +40,9 @@ inline void append_row(Batch& batch, std::int64_t index, std::int64_t length,
   ++batch.B;
 }
 
-inline Batch make_rows(const std::vector<std::int64_t>& indices, std::int64_t length,
+}  // namespace
+
+Batch make_rows(const std::vector<std::int64_t>& indices, std::int64_t length,
                        std::int64_t vocab_size) {
   Batch batch;
   batch.T = length;
@@ -52,4 +51,4 @@ inline Batch make_rows(const std::vector<std::int64_t>& indices, std::int64_t le
   return batch;
 }
 
-}  // namespace trireme::testing
+}  // namespace trireme

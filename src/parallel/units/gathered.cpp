@@ -1,15 +1,10 @@
-#pragma once
-#include <functional>
+#include "parallel/units/gathered.hpp"
 
-#include "comm/communicator.hpp"
-#include "parallel/param_registry.hpp"
+#include "parallel/torch_bridge.hpp"
 
-/// Whole tensors out of what the ranks hold.
-namespace trireme::testing {
+namespace trireme {
 
-/// Every logical element of every parameter, in id order, as fp64. `part_of(unit)`: this rank's
-/// part of a unit, as ParamRegistry::main_part. Collective over all ranks.
-inline at::Tensor gathered(const ParamRegistry& registry, Communicator& world,
+at::Tensor gathered(const ParamRegistry& registry, Communicator& world,
                            const std::function<at::Tensor(std::size_t)>& part_of) {
   const UnitLayout& layout = registry.layout();
   std::vector<std::int64_t> begins{0};
@@ -17,7 +12,7 @@ inline at::Tensor gathered(const ParamRegistry& registry, Communicator& world,
     begins.push_back(begins.back() + Slice::whole(registry.spec(id).shape).count());
   at::Tensor all = at::zeros({begins.back()}, at::kDouble);
   for (std::size_t unit = 0; unit < layout.units().size(); ++unit) {
-    const at::Tensor part = part_of(unit).to(at::kDouble);
+    const at::Tensor part = part_of(unit).to(at::kCPU, at::kDouble);
     for (const ParamSpan& span : layout.owned_spans(unit)) {
       const std::vector<std::int64_t>& shape = registry.spec(span.id).shape;
       Slice slice = layout.param(span.id).slice;
@@ -30,36 +25,29 @@ inline at::Tensor gathered(const ParamRegistry& registry, Communicator& world,
       }
     }
   }
+  const at::Tensor sum = all.to(registry.device());
   world
-      .all_reduce({.input = all.const_data_ptr(),
-                   .output = all.mutable_data_ptr(),
-                   .count = static_cast<std::uint64_t>(all.numel()),
+      .all_reduce({.input = sum.const_data_ptr(),
+                   .output = sum.mutable_data_ptr(),
+                   .count = static_cast<std::uint64_t>(sum.numel()),
                    .dtype = DType::f64,
                    .op = ReduceOp::sum,
+                   .stream = current_stream(sum.device()),
                    .tag = "gathered"})
       ->wait();
-  return all;
+  return sum.to(at::kCPU);
 }
 
-inline at::Tensor gathered_weights(const ParamRegistry& registry, Communicator& world) {
+at::Tensor gathered_weights(const ParamRegistry& registry, Communicator& world) {
   return gathered(registry, world, [&](std::size_t unit) { return registry.main_part(unit); });
 }
 
-inline at::Tensor gathered_grads(const ParamRegistry& registry, Communicator& world) {
+at::Tensor gathered_grads(const ParamRegistry& registry, Communicator& world) {
   return gathered(registry, world, [&](std::size_t unit) { return registry.grad_part(unit); });
 }
 
-/// One of them, in the order of all.
-struct Param {
-  std::string name;
-  std::int64_t begin = 0;
-  std::int64_t count = 0;
-
-  [[nodiscard]] at::Tensor of(const at::Tensor& flat) const { return flat.narrow(0, begin, count); }
-};
-
-inline std::vector<Param> params_of(const ParamRegistry& registry) {
-  std::vector<Param> params;
+std::vector<GatheredParam> gathered_params(const ParamRegistry& registry) {
+  std::vector<GatheredParam> params;
   std::int64_t begin = 0;
   for (ParamId id = 0; id < registry.size(); ++id) {
     const std::int64_t count = Slice::whole(registry.spec(id).shape).count();
@@ -69,4 +57,4 @@ inline std::vector<Param> params_of(const ParamRegistry& registry) {
   return params;
 }
 
-}  // namespace trireme::testing
+}  // namespace trireme

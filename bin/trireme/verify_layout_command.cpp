@@ -1,0 +1,113 @@
+#include "bin/trireme/verify_layout_command.hpp"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "comm/factory.hpp"
+#include "comm/nccl/nccl_backend.hpp"
+#include "comm/scalars.hpp"
+#include "comm/thread/thread_world.hpp"
+#include "core/files/json.hpp"
+#include "core/number.hpp"
+#include "core/process/run_main.hpp"
+#include "train/run/run_keys.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr int kExitUnequal = 1;
+
+}  // namespace
+
+VerifyLayoutCommand::VerifyLayoutCommand(CommandLine& line, Launch& launch)
+    : launch_(launch), keys_(make_run_keys(config_)) {
+  line.command("verify-layout",
+               "whether a layout trains as one process does: losses, gradients, weights in fp64")
+      .option("--ranks", &ranks_, "N",
+              "without mpirun: ranks, as threads; 0: the fewest with two data ranks")
+      .option("--steps", &steps_, "N", "updates that are compared")
+      .flag("--json", json_, "the distances as JSON")
+      .config(*keys_, [this](ConfigSet& keys) { complete(keys); })
+      .example("trireme verify-layout --parallel.tp 2 --parallel.zero 3")
+      .example("mpirun -n 4 trireme verify-layout --config run.toml --parallel.tp 2 --json")
+      .ranks(Ranks::all)
+      .run([this] { return run(); });
+}
+
+void VerifyLayoutCommand::complete(ConfigSet& keys) {
+  const bool has_shape = config_.model.num_heads > 0 || !config_.model.preset.empty();
+  if (!has_shape) keys.set("model.preset", "tiny", "default");
+  finish_run_keys(config_, keys);
+  if (ranks_ < 0) keys.problems().add("--ranks", ranks_, "must be 0 or more");
+  if (steps_ < 1) keys.problems().add("--steps", steps_, "must be 1 or more");
+  if (ranks_ > 0 && launch_.world().size() > 1)
+    keys.problems().add("--ranks", ranks_, "is of a process alone; mpirun -n says it here");
+}
+
+LayoutVerdict VerifyLayoutCommand::verify_on_threads(int ranks) const {
+  LayoutVerdict verdict;
+  run_ranks(ranks, [&](Communicator& world) {
+    at::set_num_threads(1);
+    const LayoutVerdict one = verify_layout(world, config_, steps_, at::kCPU);
+    if (world.rank() == 0) verdict = one;
+  });
+  return verdict;
+}
+
+int VerifyLayoutCommand::run() {
+  const ParallelConfig& parallel = config_.parallel;
+  Communicator& world = launch_.world();
+  LayoutVerdict verdict;
+  if (world.size() == 1) {
+    const std::int64_t data = parallel.zero_shard > 0 ? parallel.zero_shard : 2;
+    const auto ranks =
+        static_cast<int>(ranks_ > 0 ? ranks_ : parallel.tp * parallel.cp * parallel.pp * data);
+    verdict = verify_on_threads(ranks);
+    print_verdict(verdict, ranks, "thread", at::kCPU);
+    return verdict.equal() ? kExitDone : kExitUnequal;
+  }
+  set_cpu_threads(config_.train.threads, launch_.info().local_size);
+  const at::Device device = choose_device(config_.train.device, launch_.info().local_rank);
+  std::unique_ptr<Communicator> on_device;
+  if (device.is_cuda()) on_device = make_world("nccl", launch_.info(), {}, nccl_backends());
+  Communicator& used = on_device ? *on_device : world;
+  verdict = verify_layout(used, config_, steps_, device);
+  const bool equal =
+      broadcast_value<std::int64_t>(world, verdict.equal() ? 1 : 0, 0, "verdict") == 1;
+  if (world.rank() == 0) print_verdict(verdict, world.size(), used.backend(), device);
+  return equal ? kExitDone : kExitUnequal;
+}
+
+void VerifyLayoutCommand::print_verdict(const LayoutVerdict& verdict, int ranks,
+                                        const std::string& backend, at::Device device) const {
+  const ParallelConfig& p = config_.parallel;
+  if (json_) {
+    // JSON has no infinity: what is not comparable is null.
+    print(Json{{"ranks", ranks},
+               {"backend", backend},
+               {"device", device.str()},
+               {"loss_rel", verdict.loss_rel},
+               {"grad_rel", verdict.grad_rel},
+               {"grad_worst", verdict.grad_worst},
+               {"norm_rel", verdict.norm_rel},
+               {"weight_rel", verdict.weight_rel},
+               {"moment_rel", verdict.moment_rel},
+               {"bound", verdict.bound},
+               {"equal", verdict.equal()}}
+              .dump(2));
+    return;
+  }
+  print(formatted(
+      "{} ranks ({}), tp {} cp {} zero {}, fp64, {} updates of a small model of this shape, "
+      "next to one process\n"
+      "  loss {}, gradients {} (worst: {}), norm {}, weights {}, moments {}; bound {}\n{}",
+      ranks, backend, p.tp, p.cp, p.zero, steps_, number_text(verdict.loss_rel),
+      number_text(verdict.grad_rel), verdict.grad_worst.empty() ? "none" : verdict.grad_worst,
+      number_text(verdict.norm_rel), number_text(verdict.weight_rel),
+      number_text(verdict.moment_rel), number_text(verdict.bound),
+      verdict.equal() ? "equal" : "NOT EQUAL"));
+}
+
+}  // namespace trireme

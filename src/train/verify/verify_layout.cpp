@@ -1,0 +1,127 @@
+#include "train/verify/verify_layout.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "comm/self/self_communicator.hpp"
+#include "train/config/layout.hpp"
+#include "train/verify/layout_trial.hpp"
+#include "train/verify/trial_batches.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::int64_t kMicroBatch = 2;
+constexpr std::int64_t kDefaultAccumulation = 2;
+constexpr std::int64_t kLeastLength = 12;
+constexpr double kLearningRate = 1e-2;
+
+/// Largest difference over the largest element; all-zero tensors are equal or infinitely far.
+double distance(const at::Tensor& value, const at::Tensor& expected) {
+  const double difference = (value - expected).abs().max().item<double>();
+  if (difference == 0) return 0;
+  if (!std::isfinite(difference)) return std::numeric_limits<double>::infinity();
+  return difference / expected.abs().max().item<double>();
+}
+
+double distance(double value, double expected) {
+  return value == expected ? 0 : std::abs(value - expected) / std::abs(expected);
+}
+
+/// NaN counts as the farthest.
+void keep_worst(double& worst, double distance) {
+  if (!(distance <= worst))
+    worst = std::isnan(distance) ? std::numeric_limits<double>::infinity() : distance;
+}
+
+LayoutVerdict compare(const TrialTrace& trace, const TrialTrace& expected) {
+  LayoutVerdict verdict;
+  for (std::size_t step = 0; step < expected.losses.size(); ++step) {
+    keep_worst(verdict.loss_rel, distance(trace.losses[step], expected.losses[step]));
+    keep_worst(verdict.norm_rel, distance(trace.norms[step], expected.norms[step]));
+    for (const GatheredParam& param : expected.params) {
+      const double before = verdict.grad_rel;
+      keep_worst(verdict.grad_rel,
+                 distance(param.of(trace.grads[step]), param.of(expected.grads[step])));
+      if (verdict.grad_rel != before) verdict.grad_worst = param.name;
+    }
+  }
+  for (const GatheredParam& param : expected.params) {
+    keep_worst(verdict.weight_rel, distance(param.of(trace.weights), param.of(expected.weights)));
+    for (std::size_t slot = 0; slot < expected.moments.size(); ++slot) {
+      keep_worst(verdict.moment_rel, distance(param.of(trace.moments[slot]),
+                                              param.of(expected.moments[slot])));
+    }
+  }
+  return verdict;
+}
+
+/// Sequences [first, first + count) in micro-batches.
+std::vector<Batch> micro_batches(std::int64_t first, std::int64_t count, std::int64_t length,
+                                 std::int64_t vocab) {
+  std::vector<Batch> batches;
+  for (std::int64_t begin = first; begin < first + count; begin += kMicroBatch) {
+    std::vector<std::int64_t> indices(kMicroBatch);
+    std::iota(indices.begin(), indices.end(), begin);
+    batches.push_back(make_rows(indices, length, vocab));
+  }
+  return batches;
+}
+
+}  // namespace
+
+ModelConfig small_model_like(const ModelConfig& model, const ParallelConfig& parallel) {
+  ModelConfig small = model;
+  small.num_layers = 2;
+  small.hidden_size = 16;
+  small.head_dim = 4;
+  small.intermediate_size = std::max<std::int64_t>(27, parallel.tp);
+  const std::int64_t cut = 2 * parallel.tp * parallel.cp;  // what a row's length is divided by
+  small.max_seq_len = (kLeastLength + cut - 1) / cut * cut;
+  small.vocab_size = 0;
+  resolve(small, std::max<std::int64_t>(61, parallel.tp));
+  return small;
+}
+
+LayoutVerdict verify_layout(Communicator& world, const RunConfig& config, std::int64_t steps,
+                            at::Device device) {
+  TrialPlan plan;
+  plan.model = small_model_like(config.model, config.parallel);
+  plan.parallel = config.parallel;
+  plan.optim = config.optim;
+  plan.device = device;
+  plan.steps = steps;
+  plan.lr = kLearningRate;
+  const std::int64_t length = plan.model.max_seq_len;
+  Problems problems;
+  check_layout(config.parallel, {plan.model, {length}, world.size()}, problems);
+  problems.throw_if_any();
+  const int data = data_ranks(config.parallel, world.size());
+  const std::int64_t accumulation =
+      config.train.accumulation > 0 ? config.train.accumulation : kDefaultAccumulation;
+  const std::int64_t share = kMicroBatch * accumulation;  // sequences of one data rank
+  const std::int64_t vocab = plan.model.vocab_size;
+  plan.targets = [=](std::int64_t step) {
+    std::int64_t targets = 0;
+    for (const Batch& batch : micro_batches(step * data * share, data * share, length, vocab))
+      targets += batch.num_targets;
+    return targets;
+  };
+  plan.batches = [=](int rank, std::int64_t step) {
+    return micro_batches((step * data + rank) * share, share, length, vocab);
+  };
+  const TrialTrace trace = run_trial(world, plan);
+  if (world.rank() != 0) return {};
+
+  plan.parallel = {};
+  plan.device = at::kCPU;
+  plan.batches = [=](int, std::int64_t step) {
+    return micro_batches(step * data * share, data * share, length, vocab);
+  };
+  SelfCommunicator alone;
+  return compare(trace, run_trial(alone, plan));
+}
+
+}  // namespace trireme

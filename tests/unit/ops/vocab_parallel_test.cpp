@@ -1,0 +1,81 @@
+#include "objective/vocab_parallel.hpp"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "comm/thread/thread_world.hpp"
+#include "core/error.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::int64_t kRows = 11;
+constexpr std::int64_t kWidth = 6;
+constexpr std::int64_t kClasses = 13;
+
+struct Problem {
+  at::Tensor x;
+  at::Tensor weight;
+  at::Tensor targets;
+  ops::LinearCrossEntropySetup setup{.grad_scale = 0.25, .chunk_rows = 4};
+};
+
+Problem problem(double size) {
+  const at::Generator random = at::detail::createCPUGenerator(3);
+  Problem p;
+  p.x = at::randn({kRows, kWidth}, random, at::kDouble).mul(size);
+  p.weight = at::randn({kClasses, kWidth}, random, at::kDouble);
+  p.targets = at::randint(kClasses, {kRows}, random, at::kLong);
+  p.targets[2] = ops::kIgnoredTarget;
+  return p;
+}
+
+/// The same loss and, put together, the same gradients as with all classes in one place.
+void expect_same_as_whole(const Problem& p, int ranks) {
+  const auto whole =
+      ops::linear_cross_entropy(p.x, p.weight, p.targets, p.setup, ops::Path::plain);
+  std::vector<at::Tensor> grads_x(static_cast<std::size_t>(ranks));
+  run_ranks(ranks, [&](Communicator& world) {
+    const std::int64_t first = kClasses * world.rank() / ranks;
+    const std::int64_t end = kClasses * (world.rank() + 1) / ranks;
+    const auto part = vocab_parallel_cross_entropy(p.x, p.weight.narrow(0, first, end - first),
+                                                   p.targets, {world, first, kClasses}, p.setup);
+    EXPECT_TRUE(at::allclose(part.loss_sum, whole.loss_sum, 1e-13, 0));
+    EXPECT_TRUE(at::allclose(part.grad_weight, whole.grad_weight.narrow(0, first, end - first),
+                             1e-12, 1e-14));
+    grads_x[static_cast<std::size_t>(world.rank())] = part.grad_x;
+  });
+  at::Tensor grad_x = at::zeros_like(p.x);
+  for (const at::Tensor& part : grads_x) grad_x.add_(part);
+  EXPECT_TRUE(at::allclose(grad_x, whole.grad_x, 1e-12, 1e-14));
+}
+
+TEST(VocabParallel, EqualsTheWholeForAnyDealOfTheClasses) {
+  for (const int ranks : {1, 2, 3, 5}) {
+    expect_same_as_whole(problem(1), ranks);
+    Problem weighted = problem(1);
+    weighted.setup.row_weights = at::linspace(0.5, 2, kRows, at::kDouble);
+    expect_same_as_whole(weighted, ranks);
+  }
+}
+
+TEST(VocabParallel, LargeScoresDoNotOverflow) {
+  expect_same_as_whole(problem(1e4), 3);
+}
+
+TEST(VocabParallel, ATargetOutsideTheVocabularyIsDataError) {
+  run_ranks(2, [](Communicator& world) {
+    Problem p = problem(1);
+    p.targets[5] = kClasses;
+    try {
+      (void)vocab_parallel_cross_entropy(p.x, p.weight, p.targets, {world, 0, kClasses}, p.setup);
+      FAIL() << "accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::data);
+      EXPECT_NE(std::string(error.what()).find("target 13"), std::string::npos) << error.what();
+    }
+  });
+}
+
+}  // namespace
+}  // namespace trireme
