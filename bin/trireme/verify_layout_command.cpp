@@ -96,13 +96,14 @@ void VerifyLayoutCommand::print_verdict(const LayoutVerdict& verdict, int ranks,
                {"moment_rel", verdict.moment_rel},
                {"bound", verdict.bound},
                {"equal", verdict.equal()}}
-              .dump(2));
+              .dump(2) +
+          "\n");
     return;
   }
   print(formatted(
       "{} ranks ({}), tp {} cp {} zero {}, fp64, {} updates of a small model of this shape, "
       "next to one process\n"
-      "  loss {}, gradients {} (worst: {}), norm {}, weights {}, moments {}; bound {}\n{}",
+      "  loss {}, gradients {} (worst: {}), norm {}, weights {}, moments {}; bound {}\n{}\n",
       ranks, backend, p.tp, p.cp, p.zero, steps_, number_text(verdict.loss_rel),
       number_text(verdict.grad_rel), verdict.grad_worst.empty() ? "none" : verdict.grad_worst,
       number_text(verdict.norm_rel), number_text(verdict.weight_rel),

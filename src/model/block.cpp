@@ -153,9 +153,14 @@ at::Tensor Block::plain_attention(const Microbatch& batch, const ops::QueryKeyVa
 
 at::Tensor Block::attend(const Microbatch& batch, const ops::QueryKeyValue& heads) const {
   if (batch.training && context_.config.attention_dropout > 0) return plain_attention(batch, heads);
-  const ops::AttentionSetup setup{1.0 / std::sqrt(static_cast<double>(context_.config.head_dim)),
-                                  true, batch.bounds};
-  return ops::attention(heads.q, heads.k, heads.v, setup, context_.path);
+  const double scale = 1.0 / std::sqrt(static_cast<double>(context_.config.head_dim));
+  const ContextGroup& context = context_.context;
+  if (context.size() > 1) {
+    return context_attention(heads.q, heads.k, heads.v,
+                             {scale, true, batch.bounds, batch.places_of_ranks}, *context.group,
+                             context.form, context_.path);
+  }
+  return ops::attention(heads.q, heads.k, heads.v, {scale, true, batch.bounds}, context_.path);
 }
 
 at::Tensor Block::forward(const Microbatch& batch, const at::Tensor& x) const {

@@ -6,6 +6,7 @@
 #include "ops/activations.hpp"
 #include "ops/path.hpp"
 #include "ops/rope.hpp"
+#include "parallel/context/deal_tokens.hpp"
 #include "parallel/tensor/tensor_group.hpp"
 
 namespace trireme {
@@ -17,6 +18,7 @@ struct LayerContext {
   ops::Path path = ops::Path::fast;
   std::uint64_t dropout_key = 0;  // philox_key(seed, "dropout")
   TensorGroup tensor = {};
+  ContextGroup context = {};
 };
 
 /// The heads of a rank: query heads [query.begin, query.end) of all, the key heads that they read,

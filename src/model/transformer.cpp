@@ -15,7 +15,9 @@ constexpr std::uint32_t kEmbeddingOutput = 0;
 Transformer::Transformer(ParamRegistry& registry, const ModelConfig& config, const ModelPart& part,
                          const TransformerOptions& options)
     : registry_(registry),
-      context_{config, {}, options.path, philox_key(options.seed, "dropout"), options.tensor},
+      context_{config,         {},
+               options.path,   philox_key(options.seed, "dropout"),
+               options.tensor, options.context},
       part_(part),
       recompute_(options.recompute) {
   const auto table = [&](const char* name) {

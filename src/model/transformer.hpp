@@ -21,6 +21,7 @@ struct TransformerOptions {
   bool recompute = false;  // blocks keep their input only
   std::uint64_t seed = 0;  // of dropout masks
   TensorGroup tensor = {};
+  ContextGroup context = {};
 };
 
 /// What backward of one micro-batch needs; T / t tokens with sequence parallelism.

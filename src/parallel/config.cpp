@@ -7,6 +7,8 @@
 #include "core/error.hpp"
 #include "core/join.hpp"
 #include "core/problems.hpp"
+#include "parallel/context/attention.hpp"
+#include "parallel/context/dealing.hpp"
 
 namespace trireme {
 namespace {
@@ -18,11 +20,18 @@ std::vector<std::int64_t> divisors(std::int64_t number) {
   return found;
 }
 
+template <class Names>
+std::vector<std::string> names_of(const Names& names) {
+  return {names.begin(), names.end()};
+}
+
 }  // namespace
 
 void check(const ParallelConfig& config, Problems& problems) {
   if (config.tp < 1) problems.add("parallel.tp", config.tp, "must be 1 or more");
-  problems.supported("parallel.cp", config.cp, {"1"});
+  if (config.cp < 1) problems.add("parallel.cp", config.cp, "must be 1 or more");
+  problems.one_of("parallel.cp_form", config.cp_form, names_of(kContextForms));
+  problems.one_of("parallel.cp_balance", config.cp_balance, names_of(kContextBalances));
   problems.supported("parallel.pp", config.pp, {"1"});
   problems.supported("parallel.ep", config.ep, {"1"});
   if (config.zero < 0 || config.zero > 3)

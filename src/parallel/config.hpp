@@ -18,6 +18,8 @@ struct ParallelConfig {
   bool zero_reshard = true;
   std::int64_t zero_prefetch = 1;
   bool sequence_parallel = false;
+  std::string cp_form = "ring";
+  std::string cp_balance = "zigzag";
   std::string recompute = "none";
   std::string schedule = "1f1b";
   double bucket_mb = -1;
@@ -27,6 +29,10 @@ struct ParallelConfig {
   static void fields(Self& self, Visit&& visit) {
     visit("tp", self.tp, "tensor-parallel ranks");
     visit("cp", self.cp, "context-parallel ranks");
+    visit("cp_form", self.cp_form,
+          "how attention meets keys of other ranks: ring, all_gather or ulysses");
+    visit("cp_balance", self.cp_balance,
+          "tokens dealt zigzag (2 cp chunks) or by work (inside documents)");
     visit("pp", self.pp, "pipeline-parallel stages");
     visit("ep", self.ep, "expert-parallel ranks, folded over cp and dp");
     visit("zero", self.zero, "ZeRO stage, 0 to 3: what data ranks hold together, not each");

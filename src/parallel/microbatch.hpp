@@ -4,9 +4,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "ops/attention/plan.hpp"
+
 namespace trireme {
 
-/// What one forward pass reads, in global coordinates. Tensors are on the model's device.
+/// What one forward pass reads, in global coordinates. Tensors are on the model's device. With
+/// context parallelism T is that of this rank's tokens, and bounds are of whole rows.
 struct Microbatch {
   at::Tensor tokens;  // [B, T] int64
   at::Tensor
@@ -16,6 +19,7 @@ struct Microbatch {
   at::Tensor samples;    // [B] int64, global sample indices; with the step they seed dropout
   std::vector<std::vector<std::int64_t>>
       bounds;  // document borders of each row: 0 .. T; empty: one document a row
+  std::vector<ops::RowPlaces> places_of_ranks;  // of every rank of cp; empty: rows are whole
   std::int64_t step = 0;
   bool training = false;  // dropout is active
 

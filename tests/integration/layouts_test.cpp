@@ -12,6 +12,7 @@
 #include "comm/thread/thread_world.hpp"
 #include "core/error.hpp"
 #include "optim/optimizer.hpp"
+#include "parallel/context/attention.hpp"
 #include "train/verify/verify_layout.hpp"
 
 namespace trireme {
@@ -25,6 +26,9 @@ constexpr int kMostRanksByDefault = 4;
 struct Case {
   std::int64_t dp = 1;
   std::int64_t tp = 1;
+  std::int64_t cp = 1;
+  std::int64_t form = 0;  // of context parallelism
+  bool by_work = false;
   std::int64_t zero = 0;
   bool sequence = false;
   bool recompute = false;
@@ -32,15 +36,17 @@ struct Case {
   bool sgd = false;  // clipped; else AdamW
   int shape = 0;
 
-  [[nodiscard]] std::array<std::int64_t, 8> values() const {
-    return {dp, tp, zero, sequence, recompute, accumulation, sgd, shape};
+  [[nodiscard]] std::array<std::int64_t, 11> values() const {
+    return {dp, tp, cp, form, by_work, zero, sequence, recompute, accumulation, sgd, shape};
   }
 
-  [[nodiscard]] int ranks() const { return static_cast<int>(dp * tp); }
+  [[nodiscard]] int ranks() const { return static_cast<int>(dp * tp * cp); }
 
   [[nodiscard]] std::string name() const {
-    return formatted("dp {} tp {} zero {} sequence {} recompute {} accumulation {} {} shape {}", dp,
-                     tp, zero, sequence, recompute, accumulation, sgd ? "sgd" : "adamw", shape);
+    return formatted(
+        "dp {} tp {} cp {} {} {} zero {} sequence {} recompute {} accumulation {} {} shape {}", dp,
+        tp, cp, kContextForms.at(static_cast<std::size_t>(form)), by_work ? "work" : "zigzag", zero,
+        sequence, recompute, accumulation, sgd ? "sgd" : "adamw", shape);
   }
 };
 
@@ -53,24 +59,40 @@ ModelConfig shape_of(int shape) {
   return model;
 }
 
+/// Ulysses deals whole heads of a rank of tp.
+bool can_be(const Case& one) {
+  if (one.cp == 1) return one.form == 0 && !one.by_work;
+  if (one.form != 2) return true;
+  const std::int64_t heads = shape_of(one.shape).num_heads;
+  return heads % (one.tp * one.cp) == 0;
+}
+
 std::vector<Case> all_cases(int most_ranks) {
   std::vector<Case> cases;
-  for (const std::int64_t dp : {1, 2, 3, 4, 8}) {
-    for (const std::int64_t tp : {1, 2, 3, 4}) {
-      if (dp * tp > most_ranks) continue;
-      for (const std::int64_t zero : {0, 1, 2, 3}) {
-        if (dp == 1 && zero > 0) continue;
-        for (const bool sequence : {false, true}) {
-          if (tp == 1 && sequence) continue;
-          for (const bool recompute : {false, true})
-            for (const std::int64_t accumulation : {1, 3})
-              for (const bool sgd : {false, true})
-                for (const int shape : {0, 1, 2})
-                  cases.push_back({dp, tp, zero, sequence, recompute, accumulation, sgd, shape});
-        }
+  const auto add_rest = [&](Case one) {
+    for (const bool recompute : {false, true})
+      for (const std::int64_t accumulation : {1, 3})
+        for (const bool sgd : {false, true})
+          for (const int shape : {0, 1, 2}) {
+            one.recompute = recompute;
+            one.accumulation = accumulation;
+            one.sgd = sgd;
+            one.shape = shape;
+            if (can_be(one)) cases.push_back(one);
+          }
+  };
+  for (const std::int64_t dp : {1, 2, 3, 4, 6, 8})
+    for (const std::int64_t tp : {1, 2, 3, 4})
+      for (const std::int64_t cp : {1, 2, 3, 4, 8}) {
+        if (dp * tp * cp > most_ranks) continue;
+        for (const std::int64_t form : {0, 1, 2})
+          for (const bool by_work : {false, true})
+            for (const std::int64_t zero : {0, 1, 2, 3})
+              for (const bool sequence : {false, true}) {
+                if ((dp * cp == 1 && zero > 0) || (tp == 1 && sequence)) continue;
+                add_rest({dp, tp, cp, form, by_work, zero, sequence});
+              }
       }
-    }
-  }
   return cases;
 }
 
@@ -81,8 +103,8 @@ std::vector<Pair> pairs_of(const Case& one) {
   std::vector<Pair> pairs;
   for (std::size_t a = 0; a < values.size(); ++a)
     for (std::size_t b = a + 1; b < values.size(); ++b)
-      pairs.push_back({static_cast<std::int64_t>(a), values[a], static_cast<std::int64_t>(b),
-                       values[b]});
+      pairs.push_back(
+          {static_cast<std::int64_t>(a), values[a], static_cast<std::int64_t>(b), values[b]});
   return pairs;
 }
 
@@ -98,9 +120,9 @@ std::vector<Case> covering_set(const std::vector<Case>& cases) {
       return std::count_if(pairs.begin(), pairs.end(),
                            [&](const Pair& pair) { return missing.contains(pair); });
     };
-    const Case& best = *std::max_element(
-        cases.begin(), cases.end(),
-        [&](const Case& a, const Case& b) { return news(a) < news(b); });
+    const Case& best =
+        *std::max_element(cases.begin(), cases.end(),
+                          [&](const Case& a, const Case& b) { return news(a) < news(b); });
     for (const Pair& pair : pairs_of(best)) missing.erase(pair);
     chosen.push_back(best);
   }
@@ -111,6 +133,9 @@ void expect_equal_to_one_process(const Case& one) {
   RunConfig config;
   config.model = shape_of(one.shape);
   config.parallel.tp = one.tp;
+  config.parallel.cp = one.cp;
+  config.parallel.cp_form = kContextForms.at(static_cast<std::size_t>(one.form));
+  config.parallel.cp_balance = one.by_work ? "work" : "zigzag";
   config.parallel.zero = one.zero;
   config.parallel.sequence_parallel = one.sequence;
   if (one.recompute) config.parallel.recompute = "full";

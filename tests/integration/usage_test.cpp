@@ -71,7 +71,6 @@ TEST_F(Usage, AKeyOfAnotherOptimizerAndAnUnknownActivationAreRefused) {
 TEST_F(Usage, LayoutsWithoutAnEngineAreRefused) {
   for (const Arguments& keys : std::vector<Arguments>{{"--parallel.pp", "2"},
 
-                                                      {"--parallel.cp", "2"},
                                                       {"--parallel.ep", "2"},
                                                       {"--parallel.zero", "4"},
                                                       {"--parallel.hierarchical", "true"},

@@ -9,6 +9,7 @@
 
 #include "core/error.hpp"
 #include "core/join.hpp"
+#include "parallel/param_spec.hpp"
 
 namespace trireme {
 namespace {
@@ -42,6 +43,34 @@ std::vector<Reason> reasons_against(const ParallelConfig& config, const LayoutFa
                      length)});
     }
   }
+  for (const std::int64_t length : facts.seq_lens) {
+    const std::int64_t pieces = config.cp > 1 ? 2 * config.cp : 1;
+    if (length % pieces != 0) {
+      reasons.push_back(
+          {"parallel.cp", config.cp,
+           formatted("2 cp = {} must divide the length of the sequences, {}", pieces, length)});
+    } else if (config.sequence_parallel && length / config.cp % config.tp != 0 &&
+               length % config.tp == 0) {
+      reasons.push_back({"parallel.tp", config.tp,
+                         formatted("must divide the {} tokens that a rank of cp has of a sequence, "
+                                   "with parallel.sequence_parallel",
+                                   length / config.cp)});
+    }
+  }
+  if (config.cp > 1 && model.attention_dropout > 0) {
+    reasons.push_back({"parallel.cp", config.cp,
+                       "must be 1 with model.attention_dropout: no rank has whole rows of scores"});
+  }
+  for (int rank = 0; config.cp_form == "ulysses" && config.cp > 1 && rank < config.tp; ++rank) {
+    const std::int64_t heads =
+        split_range(model.num_heads, {}, static_cast<int>(config.tp), rank).count();
+    if (heads % config.cp == 0) continue;
+    reasons.push_back({"parallel.cp", config.cp,
+                       formatted("must divide the {} heads of a rank of tp, with parallel.cp_form "
+                                 "= ulysses",
+                                 heads)});
+    break;
+  }
   const std::int64_t model_ranks = config.tp * config.cp * config.pp;
   if (facts.ranks % model_ranks != 0) {
     reasons.push_back({"parallel.tp * cp * pp", model_ranks,
@@ -63,19 +92,22 @@ double distance(const ParallelConfig& a, const ParallelConfig& b) {
   const auto shards = [](const ParallelConfig& config) {
     return std::max<std::int64_t>(config.zero_shard, 1);
   };
-  return ratio(a.tp, b.tp) + ratio(shards(a), shards(b));
+  return ratio(a.tp, b.tp) + ratio(a.cp, b.cp) + ratio(shards(a), shards(b));
 }
 
 std::optional<ParallelConfig> nearest_possible(const ParallelConfig& wanted,
                                                const LayoutFacts& facts) {
   std::optional<ParallelConfig> best;
   for (std::int64_t tp = 1; tp <= facts.ranks; ++tp) {
-    for (std::int64_t shard = 0; shard <= (wanted.zero_shard > 0 ? facts.ranks : 0); ++shard) {
-      ParallelConfig one = wanted;
-      one.tp = tp;
-      one.zero_shard = shard;
-      if (!reasons_against(one, facts).empty()) continue;
-      if (!best || distance(wanted, one) < distance(wanted, *best)) best = one;
+    for (std::int64_t cp = 1; cp * tp <= (wanted.cp > 1 ? facts.ranks : tp); ++cp) {
+      for (std::int64_t shard = 0; shard <= (wanted.zero_shard > 0 ? facts.ranks : 0); ++shard) {
+        ParallelConfig one = wanted;
+        one.tp = tp;
+        one.cp = cp;
+        one.zero_shard = shard;
+        if (!reasons_against(one, facts).empty()) continue;
+        if (!best || distance(wanted, one) < distance(wanted, *best)) best = one;
+      }
     }
   }
   return best;
@@ -88,6 +120,7 @@ std::string as_options(const ParallelConfig& config, const ParallelConfig& wante
     if (value != before) options.push_back(formatted("--parallel.{} {}", key, value));
   };
   add("tp", config.tp, wanted.tp);
+  add("cp", config.cp, wanted.cp);
   add("zero_shard", config.zero_shard, wanted.zero_shard);
   return joined(options, " ");
 }

@@ -24,8 +24,8 @@ bool validate(TrainingRun& run) {
   const Timer timer;
   Keepers& keepers = run.keepers;
   const auto validation =
-      evaluate(run.model.transformer, *run.model.objective, run.data.validation(),
-               run.model.mesh.group(Axis::data), run.config().train.micro_batch,
+      evaluate(run.model.transformer, *run.model.objective, run.data.validation(), run.model.mesh,
+               run.config().train.micro_batch,
                [&](std::int64_t i, std::int64_t n) { return keepers.stop_between.before(i, n); });
   if (!validation) return false;
   MetricsLine line{MetricsLine::Kind::validation, {}};

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/process/failpoints.hpp"
+#include "parallel/context/deal_tokens.hpp"
 #include "parallel/torch_bridge.hpp"
 #include "train/step/microbatches.hpp"
 
@@ -11,9 +12,9 @@ namespace trireme {
 
 std::optional<Validation> evaluate(
     Transformer& model, const Objective& objective, std::span<const SampleSet> sets,
-    Communicator& data_group, std::int64_t micro_batch,
+    const Mesh& mesh, std::int64_t micro_batch,
     const std::function<bool(std::int64_t, std::int64_t)>& stop_before) {
-  const std::int64_t stride = micro_batch * data_group.size();
+  const std::int64_t stride = micro_batch * mesh.size(Axis::dp);
   const at::Device device = model.registry().device();
   at::Tensor sums =
       at::zeros({2}, at::TensorOptions().dtype(at::kDouble).device(device));  // loss, targets
@@ -24,18 +25,18 @@ std::optional<Validation> evaluate(
     for (std::int64_t round = 0; round < rounds; ++round) {
       failpoint("train.validate");
       if (stop_before(round, rounds)) return std::nullopt;
-      const std::int64_t first = round * stride + micro_batch * data_group.rank();
+      const std::int64_t first = round * stride + micro_batch * mesh.rank(Axis::dp);
       std::vector<std::int64_t> indices;
       for (std::int64_t i = first; i < std::min(first + micro_batch, total); ++i)
         indices.push_back(i);
       if (indices.empty()) indices.push_back(kNoSample);  // all ranks gather weights alike
       const Batch batch = samples.make_batch(indices, in_file_order);
-      const Microbatch one = to_microbatch(batch, device, 0, /*training=*/false);
+      const Microbatch one = deal_tokens(to_microbatch(batch, device, 0, /*training=*/false), mesh);
       sums[0].add_(objective.evaluate(one, model.hidden(one)));
-      sums[1].add_(static_cast<double>(batch.num_targets));
+      if (mesh.rank(Axis::cp) == 0) sums[1].add_(static_cast<double>(batch.num_targets));
     }
   }
-  data_group
+  mesh.group(Axis::data)
       .all_reduce({.input = sums.data_ptr(),
                    .output = sums.data_ptr(),
                    .count = 2,

@@ -16,13 +16,13 @@ struct Validation {
   double num_targets = 0;
 };
 
-/// Mean loss over all of `sets`, each sequence once, split over the ranks of `data_group`
+/// Mean loss over all of `sets`, each sequence once, split over the data ranks of `mesh`
 /// (collective). The same for every number of ranks up to rounding. `stop_before(i, n)` is called
 /// before batch i of n of every set, numbers that all ranks have in common; where it says true (on
 /// all of them alike), the validation is given up: none.
 std::optional<Validation> evaluate(
     Transformer& model, const Objective& objective, std::span<const SampleSet> sets,
-    Communicator& data_group, std::int64_t micro_batch,
+    const Mesh& mesh, std::int64_t micro_batch,
     const std::function<bool(std::int64_t, std::int64_t)>& stop_before);
 
 }  // namespace trireme

@@ -73,12 +73,10 @@ void report(TrainingRun& run, const UpdateResult& result, double lr, std::int64_
   Metrics& metrics = run.keepers.metrics;
   RunMeasures& measures = run.measures;
   const TrainConfig& train = run.config().train;
-  // Ranks of tp have the same loss: one of them tells it.
-  if (run.model.mesh.rank(Axis::tp) == 0) {
-    metrics.loss(result.loss_sum, result.num_targets);
-  } else {
-    metrics.loss(0, 0);
-  }
+  // Ranks of tp have the same loss, those of cp the same rows: one of them tells it.
+  const bool tells_loss = run.model.mesh.rank(Axis::tp) == 0;
+  const bool tells_targets = tells_loss && run.model.mesh.rank(Axis::cp) == 0;
+  metrics.loss(tells_loss ? result.loss_sum : 0, tells_targets ? result.num_targets : 0);
   ++run.steps_since_report;
   if (run.progress.step % train.metrics_every != 0 && run.progress.step != train.steps) return;
   const double ended_s = run.run_time.seconds();

@@ -14,7 +14,8 @@ TransformerOptions model_options(const RunConfig& config, const Mesh& mesh) {
   return {config.train.fused_ops ? ops::Path::fast : ops::Path::plain,
           config.parallel.recompute == "full",
           static_cast<std::uint64_t>(config.train.seed),
-          {mesh.group(Axis::tp), config.parallel.sequence_parallel}};
+          {mesh.group(Axis::tp), config.parallel.sequence_parallel},
+          context_group(mesh)};
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "core/process/failpoints.hpp"
 #include "optim/grad_norm.hpp"
+#include "parallel/context/deal_tokens.hpp"
 #include "train/step/microbatches.hpp"
 #include "train/step/schedule.hpp"
 
@@ -44,7 +45,8 @@ UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_targe
   UpdateResult result;
   std::vector<Microbatch> micro_batches;
   for (const Batch& batch : batches) {
-    micro_batches.push_back(to_microbatch(batch, registry_.device(), step, /*training=*/true));
+    micro_batches.push_back(deal_tokens(
+        to_microbatch(batch, registry_.device(), step, /*training=*/true), parts_.mesh));
     result.num_targets += batch.num_targets;
   }
   const double grad_scale =

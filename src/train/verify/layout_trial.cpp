@@ -33,7 +33,8 @@ TrialTrace run_trial(Communicator& world, const TrialPlan& plan) {
                     {plan.path,
                      plan.parallel.recompute == "full",
                      kSeed,
-                     {mesh.group(Axis::tp), plan.parallel.sequence_parallel}});
+                     {mesh.group(Axis::tp), plan.parallel.sequence_parallel},
+                     context_group(mesh)});
   registry.allocate(mesh, plan.dtypes, plan.device);
   model.prepare();
   registry.initialize(kSeed);
@@ -57,9 +58,8 @@ TrialTrace run_trial(Communicator& world, const TrialPlan& plan) {
   }
   trace.weights = gathered_weights(registry, world);
   for (const OptimizerSlot& slot : optimizer->slots()) {
-    trace.moments.push_back(gathered(registry, world, [&](std::size_t unit) {
-      return registry.part_of(slot.flat, unit);
-    }));
+    trace.moments.push_back(gathered(
+        registry, world, [&](std::size_t unit) { return registry.part_of(slot.flat, unit); }));
   }
   return trace;
 }

@@ -23,7 +23,7 @@ TEST(Mesh, GivesEveryRankTheWholeWorldAsDataAxis) {
 TEST(Mesh, RefusesEveryLayoutWithoutEngineAtOnce) {
   run_ranks(2, [](Communicator& world) {
     ParallelConfig config;
-    config.cp = 2;
+    config.pp = 2;
     config.zero = 4;
     config.recompute = "selective";
     try {
@@ -33,7 +33,7 @@ TEST(Mesh, RefusesEveryLayoutWithoutEngineAtOnce) {
       const std::string text = error.what();
 
       EXPECT_EQ(error.kind(), ErrorKind::usage);
-      EXPECT_NE(text.find("parallel.cp = 2"), std::string::npos) << text;
+      EXPECT_NE(text.find("parallel.pp = 2"), std::string::npos) << text;
       EXPECT_NE(text.find("parallel.zero = 4"), std::string::npos) << text;
       EXPECT_NE(text.find("parallel.recompute = selective"), std::string::npos) << text;
     }

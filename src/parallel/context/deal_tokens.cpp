@@ -1,0 +1,37 @@
+#include "parallel/context/deal_tokens.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+#include "parallel/context/dealing.hpp"
+
+namespace trireme {
+namespace {
+
+/// Of a name that check(ParallelConfig) has let through.
+template <class Enum, class Names>
+Enum by_name(const Names& names, std::string_view name) {
+  const auto found = std::find(names.begin(), names.end(), name);
+  TRIREME_ASSERT(found != names.end());
+  return static_cast<Enum>(found - names.begin());
+}
+
+}  // namespace
+
+ContextGroup context_group(const Mesh& mesh) {
+  if (mesh.size(Axis::cp) == 1) return {};
+  return {&mesh.group(Axis::cp), by_name<ContextForm>(kContextForms, mesh.config().cp_form)};
+}
+
+Microbatch deal_tokens(Microbatch whole, const Mesh& mesh) {
+  const int ranks = mesh.size(Axis::cp);
+  if (ranks == 1) return whole;
+  const auto balance = by_name<ContextBalance>(kContextBalances, mesh.config().cp_balance);
+  whole.places_of_ranks = deal_places(balance, whole.bounds, whole.rows(), whole.length(), ranks);
+  const ops::RowPlaces& own = whole.places_of_ranks[static_cast<std::size_t>(mesh.rank(Axis::cp))];
+  for (at::Tensor* per_token : {&whole.tokens, &whole.targets, &whole.positions, &whole.places})
+    *per_token = take_places(*per_token, own);
+  return whole;
+}
+
+}  // namespace trireme
