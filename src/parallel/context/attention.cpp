@@ -117,7 +117,9 @@ at::Tensor context_attention(const at::Tensor& q, const at::Tensor& k, const at:
   const ContextCall call{setup, &group, form, path, k.size(1)};
   check(q, k, call);
   if (group.size() == 1) {
-    const auto& places = call.own_places();
+    ops::RowPlaces places = call.own_places();
+    // Named or not, whole rows are the same; unnamed they may take a GPU's library.
+    if (places == ops::RowPlaces(places.size(), {{0, q.size(2)}})) places.clear();
     return ops::attention(q, k, v, call.attention(places, places, false), path);
   }
   return ContextFunction::apply(q, k, v, call);
