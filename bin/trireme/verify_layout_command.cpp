@@ -1,7 +1,5 @@
 #include "bin/trireme/verify_layout_command.hpp"
 
-#include <ATen/Parallel.h>
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -47,9 +45,9 @@ void VerifyLayoutCommand::complete(ConfigSet& keys) {
 }
 
 LayoutVerdict VerifyLayoutCommand::verify_on_threads(int ranks) const {
+  set_cpu_threads(1, ranks);
   LayoutVerdict verdict;
   run_ranks(ranks, [&](Communicator& world) {
-    at::set_num_threads(1);
     const LayoutVerdict one = verify_layout(world, config_, steps_, at::kCPU);
     if (world.rank() == 0) verdict = one;
   });
