@@ -88,8 +88,9 @@ class RoundAllReduce final : public Operation {
 
   bool advance() override {
     if (!gather_.advance()) return false;
-    std::vector<const void*> inputs;
-    for (int rank = 0; rank < ranks_; ++rank) inputs.push_back(gather_.block_of(rank));
+    std::vector<const void*> inputs(static_cast<std::size_t>(ranks_));
+    for (int rank = 0; rank < ranks_; ++rank)
+      inputs[static_cast<std::size_t>(rank)] = gather_.block_of(rank);
     reduce_in_order(inputs, request_.output, request_.count, request_.dtype, request_.op);
     return true;
   }
@@ -144,9 +145,9 @@ class TreeAllReduce final : public Operation {
   }
 
   void reduce() {
-    std::vector<const void*> inputs;
+    std::vector<const void*> inputs(subtree_);
     for (std::uint64_t rank = 0; rank < subtree_; ++rank)
-      inputs.push_back(blocks_.get() + rank * request_.bytes());
+      inputs[rank] = blocks_.get() + rank * request_.bytes();
     reduce_in_order(inputs, request_.output, request_.count, request_.dtype, request_.op);
   }
 

@@ -90,6 +90,26 @@ TEST(Forms, FewBytesGoInRoundsWithTheBitsOfTheDirectForm) {
   }
 }
 
+TEST(Forms, SmallGathersGoInRoundsToo) {
+  for (int size = 2; size <= 9; ++size) {
+    run_ranks(size, [size](Communicator& world) {
+      std::vector<double> mine{world.rank() + 0.5, -1.0 * world.rank(), 7};
+      std::vector<double> all(3 * static_cast<std::size_t>(size));
+      world
+          .all_gather({.input = mine.data(), .output = all.data(), .count = 3, .dtype = DType::f64})
+          ->wait();
+      for (int rank = 0; rank < size; ++rank) {
+        const auto at = static_cast<std::size_t>(rank) * 3;
+        EXPECT_EQ(all[at], rank + 0.5);
+        EXPECT_EQ(all[at + 1], -rank);
+      }
+      const TrafficRow sent = total_traffic(world.traffic());
+      EXPECT_EQ(sent.messages, log2_up(size));
+      EXPECT_EQ(sent.moved_bytes, sent_bytes("all_gather", size, world.rank(), 24));
+    });
+  }
+}
+
 TEST(Forms, ManyRanksWithSomeBytesUseATreeWithTheSameBits) {
   for (const int size : {17, 20, 33}) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
