@@ -33,12 +33,22 @@ void append_sequence(const DocumentPlan& document, const QueryPart& part, std::i
   call.longest_keys = std::max(call.longest_keys, part.num_keys());
 }
 
+/// Its queries of the call's kind.
+void append_document(const DocumentPlan& document, std::int64_t query_base, std::int64_t key_base,
+                     VarlenCall& call) {
+  for (const QueryPart& part : document.queries) {
+    if (part.diagonal == call.causal && part.num_keys() > 0)
+      append_sequence(document, part, query_base, key_base, call);
+  }
+}
+
 /// The tokens of a call among all: a gather and its reverse, or neither where they lie in order.
 class Selection {
  public:
   Selection(const std::vector<TokenRange>& ranges, std::int64_t total, at::Device device) {
     if (ranges.size() == 1 && ranges[0] == TokenRange{0, total}) return;
     std::vector<at::Tensor> parts;
+    parts.reserve(ranges.size());
     for (const TokenRange& range : ranges)
       parts.push_back(at::arange(range.first, range.first + range.length, at::kLong));
     index_ = at::cat(parts);
@@ -104,11 +114,8 @@ std::vector<VarlenCall> varlen_calls(const AttentionPlan& plan, std::int64_t bat
     VarlenCall call{causal, {0}, {0}, 0, 0, {}, {}};
     for (std::int64_t row = 0; row < batch; ++row) {
       for (const DocumentPlan& document : plan) {
-        if (document.row >= 0 && document.row != row) continue;
-        for (const QueryPart& part : document.queries) {
-          if (part.diagonal != causal || part.num_keys() == 0) continue;
-          append_sequence(document, part, row * num_queries, row * num_keys, call);
-        }
+        if (document.row < 0 || document.row == row)
+          append_document(document, row * num_queries, row * num_keys, call);
       }
     }
     if (call.query_offsets.size() > 1) calls.push_back(std::move(call));

@@ -105,11 +105,12 @@ Edges edges_of(const ops::RowBounds& bounds, std::size_t row) {
 
 std::vector<ops::RowPlaces> deal_places(ContextBalance balance, const ops::RowBounds& bounds,
                                         std::int64_t batch, std::int64_t length, int ranks) {
-  if (ranks > 1 && length % (2 * ranks) != 0) {
-    fail(ErrorKind::usage,
-         "a row of {} places, must be divisible by {} (two chunks for each of {} "
-         "context-parallel ranks)",
-         length, 2 * ranks, ranks);
+  const std::int64_t chunks = 2 * static_cast<std::int64_t>(ranks);
+  if (ranks > 1 && length % chunks != 0) {
+    fail(
+        ErrorKind::usage,
+        "a row of {} places, must be divisible by {} (two chunks for each of {} context-parallel ranks)",
+        length, chunks, ranks);
   }
   std::vector<ops::RowPlaces> places(static_cast<std::size_t>(ranks));
   for (std::size_t row = 0; row < static_cast<std::size_t>(batch); ++row) {

@@ -20,10 +20,10 @@ struct Heads {
 Heads divide_heads(std::int64_t num_heads, std::int64_t num_key_heads, const Communicator& group) {
   const std::int64_t ranks = group.size();
   if (num_heads % ranks != 0) {
-    fail(ErrorKind::usage,
-         "ulysses over group {}: {} query heads, must be divisible by {} context-parallel ranks; "
-         "ring and all_gather take any number",
-         group.name(), num_heads, ranks);
+    fail(
+        ErrorKind::usage,
+        "ulysses over group {}: {} query heads, must be divisible by {} context-parallel ranks; ring and all_gather take any number",
+        group.name(), num_heads, ranks);
   }
   const std::int64_t each = num_heads / ranks;
   const std::int64_t readers = num_heads / num_key_heads;
