@@ -53,6 +53,7 @@ const std::vector<Row>& rows() {
       {"trireme", {"export"}, {"--checkpoint", "<run", "--output", ">hf"}},
       {"trireme", {"import"}, {"--hf", "<hf", "--output", ">run"}},
       {"trireme", {"config", "show"}, {}},
+      {"trireme", {"verify-layout"}, {"--ranks", "2", "--steps", "1", "--parallel.zero", "1"}},
       {"trireme", {"completion"}, {"bash"}},
       {"trireme-data", {"completion"}, {"bash"}},
       {"trireme-data",
