@@ -49,12 +49,18 @@ void check(const ParallelConfig& config, Problems& problems) {
 }
 
 int data_ranks(const ParallelConfig& config, int world_size) {
-  const std::int64_t model_ranks = config.tp * config.cp * config.pp;
-  if (model_ranks < 1 || world_size % model_ranks != 0) {
-    fail(ErrorKind::usage, "parallel.tp * cp * pp = {} does not divide the {} ranks started",
-         model_ranks, world_size);
+  std::int64_t left = world_size;
+  for (const std::int64_t ranks :
+       {config.tp, config.cp, config.pp}) {  // their product may overflow
+    if (ranks < 1 || left % ranks != 0) {
+      fail(
+          ErrorKind::usage,
+          "parallel.tp = {}, cp = {}, pp = {}: their product must divide the {} ranks started, so it can be {}; or start a multiple of it. A run that goes on keeps its own layout unless these keys are given",
+          config.tp, config.cp, config.pp, world_size, joined(divisors(world_size), ", "));
+    }
+    left /= ranks;
   }
-  return static_cast<int>(world_size / model_ranks);
+  return static_cast<int>(left);
 }
 
 std::int64_t shard_ranks(const ParallelConfig& config, std::int64_t data_ranks) {

@@ -40,5 +40,27 @@ TEST(Mesh, RefusesEveryLayoutWithoutEngineAtOnce) {
   });
 }
 
+TEST(Mesh, SizesThatDoNotDivideTheRanksAreRefusedWithThoseThatDo) {
+  constexpr std::int64_t kHuge = std::int64_t{1} << 62;
+  for (const auto& [tp, cp] : {std::pair{3L, 1L}, {2L, 3L}, {8L, 1L}, {kHuge, 4L}, {3L, kHuge}}) {
+    ParallelConfig config;
+    config.tp = tp;
+    config.cp = cp;
+    try {
+      (void)data_ranks(config, 4);
+      FAIL() << "accepted";
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      EXPECT_EQ(error.kind(), ErrorKind::usage);
+      EXPECT_NE(text.find(formatted("parallel.tp = {}, cp = {}", tp, cp)), std::string::npos)
+          << text;
+      EXPECT_NE(text.find("4 ranks started, so it can be 1, 2, 4"), std::string::npos) << text;
+    }
+  }
+  ParallelConfig config;
+  config.tp = 2;
+  EXPECT_EQ(data_ranks(config, 8), 4);
+}
+
 }  // namespace
 }  // namespace trireme
