@@ -1,13 +1,11 @@
 #include <gtest/gtest.h>
 
 #include "comm/factory.hpp"
-#include "comm/session.hpp"
+#include "mpi/launch_main.hpp"
 #include "unit/comm/conformance.hpp"
 
 namespace trireme::testing {
 namespace {
-
-const LaunchInfo* g_launch = nullptr;  // gtest makes the fixtures: no other way in
 
 class MpiConformance : public ::testing::TestWithParam<ConformanceCase> {};
 
@@ -38,8 +36,5 @@ TEST(Session, KnowsItsPlace) {
 }  // namespace trireme::testing
 
 int main(int argc, char** argv) {
-  const trireme::Session session(&argc, &argv);
-  trireme::testing::g_launch = &session.launch();
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
+  return trireme::testing::run_launched_tests(argc, argv);
 }

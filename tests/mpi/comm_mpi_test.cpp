@@ -4,16 +4,14 @@
 #include <vector>
 
 #include "comm/factory.hpp"
-#include "comm/session.hpp"
 #include "core/error.hpp"
+#include "mpi/launch_main.hpp"
 #include "unit/comm/values.hpp"
 
 /// What only the mpi backend has: the library path, timeouts and size errors over
 /// real processes, huge messages.
 namespace trireme::testing {
 namespace {
-
-const LaunchInfo* g_launch = nullptr;
 
 std::unique_ptr<Communicator> world_with(double timeout_s, MpiReduce reduce = MpiReduce::ordered) {
   CommOptions options;
@@ -133,8 +131,5 @@ TEST(DISABLED_Huge, MessagesPastTwoToThe31Elements) {
 }  // namespace trireme::testing
 
 int main(int argc, char** argv) {
-  const trireme::Session session(&argc, &argv);
-  trireme::testing::g_launch = &session.launch();
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
+  return trireme::testing::run_launched_tests(argc, argv);
 }

@@ -1,11 +1,9 @@
 #include "comm/factory.hpp"
-#include "comm/session.hpp"
+#include "mpi/launch_main.hpp"
 #include "unit/parallel/context_support.hpp"
 
 namespace trireme::testing {
 namespace {
-
-const LaunchInfo* g_launch = nullptr;
 
 TEST(ContextAttentionOverMpi, EqualsOneProcessInEveryForm) {
   const auto world = make_world("mpi", *g_launch);
@@ -31,8 +29,5 @@ TEST(ContextAttentionOverMpi, WithLongMessages) {
 }  // namespace trireme::testing
 
 int main(int argc, char** argv) {
-  const trireme::Session session(&argc, &argv);
-  trireme::testing::g_launch = &session.launch();
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
+  return trireme::testing::run_launched_tests(argc, argv);
 }
