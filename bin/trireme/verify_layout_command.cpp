@@ -1,6 +1,5 @@
 #include "bin/trireme/verify_layout_command.hpp"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "comm/factory.hpp"

@@ -22,11 +22,7 @@ void check_inputs(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
         "linear_cross_entropy: x {}, weight {}, targets {}: must be [N, D], [V, D] of one dtype and [N] int64",
         x.sizes(), weight.sizes(), targets.sizes());
   }
-  const auto bad = targets.ne(kIgnoredTarget) & (targets.lt(0) | targets.ge(weight.size(0)));
-  if (bad.any().item<bool>()) {
-    fail(ErrorKind::data, "target {}, must be in [0, {}) or {} (ignored)",
-         targets.masked_select(bad)[0].item<std::int64_t>(), weight.size(0), kIgnoredTarget);
-  }
+  check_targets(targets, weight.size(0));
 }
 
 /// One chunk of the plain path: its losses go to `losses` [rows]; returns grad_scale * d loss / d
@@ -114,6 +110,14 @@ at::Tensor row_losses(const at::Tensor& x, const at::Tensor& weight, const at::T
 }
 
 }  // namespace
+
+void check_targets(const at::Tensor& targets, std::int64_t classes) {
+  const auto bad = targets.ne(kIgnoredTarget) & (targets.lt(0) | targets.ge(classes));
+  if (bad.any().item<bool>()) {
+    fail(ErrorKind::data, "target {}, must be in [0, {}) or {} (ignored)",
+         targets.masked_select(bad)[0].item<std::int64_t>(), classes, kIgnoredTarget);
+  }
+}
 
 LinearCrossEntropyOutput linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight,
                                               const at::Tensor& targets,

@@ -28,6 +28,9 @@ struct LinearCrossEntropyOutput {
   at::Tensor grad_weight;  // [V, D], fp32 or fp64: grad_scale * d loss_sum / dW
 };
 
+/// Throws Error(data) for a target outside [0, classes) that is not kIgnoredTarget. Waits for a GPU.
+void check_targets(const at::Tensor& targets, std::int64_t classes);
+
 /// x [N, D], weight [V, D] of one dtype, targets [N] int64 with kIgnoredTarget for rows without a
 /// loss. The log-softmax is in fp32 (fp64 for fp64). Weight gradients of all chunks are summed in
 /// fp32. Throws Error(data) for a target outside [0, V) (CPU tensors), Error(internal) if shapes do

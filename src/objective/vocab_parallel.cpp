@@ -3,25 +3,11 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <cmath>
 
-#include "core/error.hpp"
-#include "parallel/torch_bridge.hpp"
+#include "parallel/collectives.hpp"
 
 namespace trireme {
 namespace {
-
-void reduce(Communicator& group, const at::Tensor& values, ReduceOp op, const char* tag) {
-  group
-      .all_reduce({.input = values.const_data_ptr(),
-                   .output = values.mutable_data_ptr(),
-                   .count = static_cast<std::uint64_t>(values.numel()),
-                   .dtype = to_dtype(values.scalar_type()),
-                   .op = op,
-                   .stream = current_stream(values.device()),
-                   .tag = tag})
-      ->wait();
-}
 
 /// Of rows [rows] of one chunk.
 struct RowTargets {
@@ -43,13 +29,8 @@ ops::LinearCrossEntropyOutput vocab_parallel_cross_entropy(
     const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets, const VocabPart& part,
     const ops::LinearCrossEntropySetup& setup) {
   const at::NoGradGuard no_grad;
-  const at::Tensor bad = targets.ne(ops::kIgnoredTarget)
-                             .logical_and(targets.lt(0).logical_or(targets.ge(part.classes)));
-  if (bad.any().item<bool>()) {
-    fail(ErrorKind::data, "target {}, must be in [0, {}) or {} (ignored)",
-         targets.masked_select(bad)[0].item<std::int64_t>(), part.classes, ops::kIgnoredTarget);
-  }
-  const auto type = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  ops::check_targets(targets, part.classes);
+  const auto type = ops::accumulate_type(x);
   ops::LinearCrossEntropyOutput out;
   const at::Tensor losses = at::zeros({x.size(0)}, x.options().dtype(type));
   if (setup.want_grads) {
@@ -63,13 +44,13 @@ ops::LinearCrossEntropyOutput vocab_parallel_cross_entropy(
         row_targets(targets.narrow(0, first, rows), part, weight.size(0));
     at::Tensor scores = at::mm(inputs, weight.t()).to(type);  // [rows, this rank's classes]
     const at::Tensor largest = scores.amax(1);
-    reduce(part.group, largest, ReduceOp::max, "loss maxima");
+    all_reduce(part.group, largest, ReduceOp::max, "loss maxima")->wait();
     scores.sub_(largest.unsqueeze(1));
     const at::Tensor sums = at::empty({2, rows}, scores.options());
     sums[1].copy_(scores.gather(1, picks).squeeze(1).masked_fill_(own.logical_not(), 0));
     scores.exp_();
     sums[0].copy_(scores.sum(1));
-    reduce(part.group, sums, ReduceOp::sum, "loss sums");
+    all_reduce(part.group, sums, ReduceOp::sum, "loss sums")->wait();
     at::Tensor loss = sums[0].log().sub_(sums[1]).masked_fill_(valid.logical_not(), 0);
     at::Tensor factors = valid.to(type).mul_(setup.grad_scale);
     if (setup.row_weights.defined()) {

@@ -8,7 +8,7 @@
 
 #include "core/exact_sum.hpp"
 #include "optim/block_squares.hpp"
-#include "parallel/torch_bridge.hpp"
+#include "parallel/collectives.hpp"
 
 namespace trireme {
 namespace {
@@ -48,15 +48,7 @@ GradSummary summarize_grads(const ParamRegistry& registry, Communicator& world,
   const at::NoGradGuard no_grad;
   const at::Tensor words = words_of_squares(registry);
   words.select(0, kWords).add_(loss_sum.isfinite().logical_not());
-  world
-      .all_reduce({.input = words.const_data_ptr(),
-                   .output = words.mutable_data_ptr(),
-                   .count = static_cast<std::uint64_t>(words.numel()),
-                   .dtype = DType::i64,
-                   .op = ReduceOp::sum,
-                   .stream = current_stream(words.device()),
-                   .tag = "norm"})
-      ->wait();
+  all_reduce(world, words, ReduceOp::sum, "norm")->wait();
   const at::Tensor known =
       at::cat({words, loss_sum.to(at::kDouble).reshape({1}).view(at::kLong)}).to(at::kCPU);
   const auto* const numbers = known.const_data_ptr<std::int64_t>();

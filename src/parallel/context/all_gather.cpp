@@ -1,7 +1,7 @@
 #include <ATen/ATen.h>
 
+#include "parallel/collectives.hpp"
 #include "parallel/context/forms.hpp"
-#include "parallel/torch_bridge.hpp"
 
 namespace trireme::context {
 namespace {
@@ -21,14 +21,7 @@ KeysOfAll gather_keys(const at::Tensor& k, const at::Tensor& v, Communicator& gr
   auto shape = own.sizes().vec();
   shape.insert(shape.begin(), group.size());
   const at::Tensor all = at::empty(shape, own.options());
-  group
-      .all_gather({.input = own.data_ptr(),
-                   .output = all.data_ptr(),
-                   .count = static_cast<std::uint64_t>(own.numel()),
-                   .dtype = to_dtype(own.scalar_type()),
-                   .stream = current_stream(own.device()),
-                   .tag = "context keys"})
-      ->wait();
+  all_gather(group, own, all, "context keys")->wait();
   return {join_ranks(all.select(1, 0)), join_ranks(all.select(1, 1))};
 }
 
@@ -40,15 +33,7 @@ at::Tensor scatter_gradients(const at::Tensor& k, const at::Tensor& v, Communica
                              .permute({3, 0, 1, 2, 4, 5})
                              .contiguous();  // [c, 2, B, Hk, T / c, D]
   at::Tensor own = at::empty(all.sizes().slice(1), all.options());
-  group
-      .reduce_scatter({.input = all.data_ptr(),
-                       .output = own.data_ptr(),
-                       .count = static_cast<std::uint64_t>(own.numel()),
-                       .dtype = to_dtype(own.scalar_type()),
-                       .op = ReduceOp::sum,
-                       .stream = current_stream(own.device()),
-                       .tag = "context key gradients"})
-      ->wait();
+  reduce_scatter(group, all, own, "context key gradients")->wait();
   return own;
 }
 

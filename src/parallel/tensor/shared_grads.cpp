@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "parallel/torch_bridge.hpp"
+#include "parallel/collectives.hpp"
 
 namespace trireme {
 namespace {
@@ -53,14 +53,7 @@ void SharedGrads::sum(std::size_t unit, const at::Tensor& whole) const {
     }
   };
   for_each([](const at::Tensor& there, const at::Tensor& mine) { there.copy_(mine); });
-  tp_->all_reduce({.input = message.const_data_ptr(),
-                   .output = message.mutable_data_ptr(),
-                   .count = static_cast<std::uint64_t>(elements),
-                   .dtype = to_dtype(message.scalar_type()),
-                   .op = ReduceOp::sum,
-                   .stream = current_stream(message.device()),
-                   .tag = "shared grads"})
-      ->wait();
+  all_reduce(*tp_, message, ReduceOp::sum, "shared grads")->wait();
   for_each([](const at::Tensor& there, const at::Tensor& mine) { mine.copy_(there); });
 }
 

@@ -4,13 +4,15 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "core/error.hpp"
-#include "parallel/torch_bridge.hpp"
+#include "parallel/collectives.hpp"
 
 namespace trireme {
 namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
+
+constexpr const char* kPurpose = "activations";
 
 /// The group as a graph keeps it: it outlives every graph over it.
 void keep(AutogradContext* ctx, const TensorGroup* group) {
@@ -59,14 +61,7 @@ at::Tensor TensorGroup::whole(const at::Tensor& x) const {
   if (!sequence_parallel_) return x;
   const at::Tensor mine = x.contiguous();  // [B, T / t, D]
   at::Tensor parts = at::empty({size(), mine.size(0), mine.size(1), mine.size(2)}, mine.options());
-  group_
-      ->all_gather({.input = mine.const_data_ptr(),
-                    .output = parts.mutable_data_ptr(),
-                    .count = static_cast<std::uint64_t>(mine.numel()),
-                    .dtype = to_dtype(mine.scalar_type()),
-                    .stream = current_stream(mine.device()),
-                    .tag = "activations"})
-      ->wait();
+  all_gather(*group_, mine, parts, kPurpose)->wait();
   return parts.transpose(0, 1).reshape({mine.size(0), -1, mine.size(2)});
 }
 
@@ -75,30 +70,14 @@ at::Tensor TensorGroup::sum(const at::Tensor& y) const {
   at::Tensor sum;
   if (!sequence_parallel_) {
     sum = y.clone(at::MemoryFormat::Contiguous);
-    group_
-        ->all_reduce({.input = sum.const_data_ptr(),
-                      .output = sum.mutable_data_ptr(),
-                      .count = static_cast<std::uint64_t>(sum.numel()),
-                      .dtype = to_dtype(sum.scalar_type()),
-                      .op = ReduceOp::sum,
-                      .stream = current_stream(sum.device()),
-                      .tag = "activations"})
-        ->wait();
+    all_reduce(*group_, sum, ReduceOp::sum, kPurpose)->wait();
     return sum;
   }
   TRIREME_ASSERT(y.size(1) % size() == 0);
   const at::Tensor parts =  // [t, B, T / t, D]
       y.reshape({y.size(0), size(), y.size(1) / size(), y.size(2)}).transpose(0, 1).contiguous();
   sum = at::empty(parts.sizes().slice(1), parts.options());
-  group_
-      ->reduce_scatter({.input = parts.const_data_ptr(),
-                        .output = sum.mutable_data_ptr(),
-                        .count = static_cast<std::uint64_t>(sum.numel()),
-                        .dtype = to_dtype(sum.scalar_type()),
-                        .op = ReduceOp::sum,
-                        .stream = current_stream(sum.device()),
-                        .tag = "activations"})
-      ->wait();
+  reduce_scatter(*group_, parts, sum, kPurpose)->wait();
   return sum;
 }
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
-#include "parallel/torch_bridge.hpp"
+#include "parallel/collectives.hpp"
 #include "parallel/units/grad_reduction.hpp"
 
 namespace trireme {
@@ -58,13 +58,8 @@ void BucketAllReduce::launch_complete() {
   for (; next_launch_ < buckets_.size() && buckets_[next_launch_].missing == 0; ++next_launch_) {
     const IndexRange& elements = buckets_[next_launch_].elements;
     const at::Tensor grads = registry_.grads().range(elements.begin, elements.count());
-    in_flight_.add(group_.all_reduce({.input = grads.data_ptr(),
-                                      .output = grads.data_ptr(),
-                                      .count = static_cast<std::uint64_t>(grads.numel()),
-                                      .dtype = to_dtype(grads.scalar_type()),
-                                      .op = ReduceOp::sum,
-                                      .stream = current_stream(grads.device()),
-                                      .tag = formatted("grads bucket {}", next_launch_)}));
+    in_flight_.add(
+        all_reduce(group_, grads, ReduceOp::sum, formatted("grads bucket {}", next_launch_)));
   }
 }
 

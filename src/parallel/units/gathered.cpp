@@ -1,11 +1,11 @@
 #include "parallel/units/gathered.hpp"
 
-#include "parallel/torch_bridge.hpp"
+#include "parallel/collectives.hpp"
 
 namespace trireme {
 
 at::Tensor gathered(const ParamRegistry& registry, Communicator& world,
-                           const std::function<at::Tensor(std::size_t)>& part_of) {
+                    const std::function<at::Tensor(std::size_t)>& part_of) {
   const UnitLayout& layout = registry.layout();
   std::vector<std::int64_t> begins{0};
   for (ParamId id = 0; id < registry.size(); ++id)
@@ -26,15 +26,7 @@ at::Tensor gathered(const ParamRegistry& registry, Communicator& world,
     }
   }
   const at::Tensor sum = all.to(registry.device());
-  world
-      .all_reduce({.input = sum.const_data_ptr(),
-                   .output = sum.mutable_data_ptr(),
-                   .count = static_cast<std::uint64_t>(sum.numel()),
-                   .dtype = DType::f64,
-                   .op = ReduceOp::sum,
-                   .stream = current_stream(sum.device()),
-                   .tag = "gathered"})
-      ->wait();
+  all_reduce(world, sum, ReduceOp::sum, "gathered")->wait();
   return sum.to(at::kCPU);
 }
 

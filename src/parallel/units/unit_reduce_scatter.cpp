@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
-#include "parallel/torch_bridge.hpp"
+#include "parallel/collectives.hpp"
 #include "parallel/units/grad_reduction.hpp"
 
 namespace trireme {
@@ -46,13 +46,7 @@ void UnitReduceScatter::launch(std::size_t unit) {
   const at::Tensor part = grads.part(unit);
   const at::Tensor whole = grads.sharded() ? grads.take(unit) : grads.whole(unit);
   const at::Tensor sum = grads.sharded() ? at::empty_like(part) : part;
-  WorkPtr work = shard_.reduce_scatter({.input = whole.const_data_ptr(),
-                                        .output = sum.mutable_data_ptr(),
-                                        .count = static_cast<std::uint64_t>(part.numel()),
-                                        .dtype = to_dtype(part.scalar_type()),
-                                        .op = ReduceOp::sum,
-                                        .stream = current_stream(part.device()),
-                                        .tag = "grads"});
+  WorkPtr work = reduce_scatter(shard_, whole, sum, "grads");
   if (!grads.sharded()) {
     in_flight_.add(std::move(work));
     return;
@@ -68,14 +62,8 @@ void UnitReduceScatter::launch(std::size_t unit) {
 void UnitReduceScatter::finish() {
   in_flight_.wait_for_all_but(0);
   for (std::size_t unit = 0; replica_.size() > 1 && unit < missing_.size(); ++unit) {
-    const at::Tensor part = registry_.grad_part(unit);
-    in_flight_.add(replica_.all_reduce({.input = part.data_ptr(),
-                                        .output = part.data_ptr(),
-                                        .count = static_cast<std::uint64_t>(part.numel()),
-                                        .dtype = to_dtype(part.scalar_type()),
-                                        .op = ReduceOp::sum,
-                                        .stream = current_stream(part.device()),
-                                        .tag = "grads of copies"}));
+    in_flight_.add(
+        all_reduce(replica_, registry_.grad_part(unit), ReduceOp::sum, "grads of copies"));
   }
   in_flight_.finish();
 }

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
-#include "parallel/torch_bridge.hpp"
+#include "parallel/collectives.hpp"
 
 namespace trireme {
 
@@ -46,13 +46,7 @@ void UnitWeights::gather(std::size_t unit) {
   } else {
     whole = flat_.narrow(0, what.begin, what.count);
   }
-  const at::Tensor mine = part(unit);
-  copy.gather = group_->all_gather({.input = mine.const_data_ptr(),
-                                    .output = whole.mutable_data_ptr(),
-                                    .count = static_cast<std::uint64_t>(mine.numel()),
-                                    .dtype = to_dtype(mine.scalar_type()),
-                                    .stream = current_stream(mine.device()),
-                                    .tag = "weights"});
+  copy.gather = all_gather(*group_, part(unit), whole, "weights");
 }
 
 void UnitWeights::drop(std::size_t unit) {

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "core/process/failpoints.hpp"
+#include "parallel/collectives.hpp"
 #include "parallel/context/deal_tokens.hpp"
-#include "parallel/torch_bridge.hpp"
 #include "train/step/microbatches.hpp"
 
 namespace trireme {
@@ -36,15 +36,7 @@ std::optional<Validation> evaluate(
       if (mesh.rank(Axis::cp) == 0) sums[1].add_(static_cast<double>(batch.num_targets));
     }
   }
-  mesh.group(Axis::data)
-      .all_reduce({.input = sums.data_ptr(),
-                   .output = sums.data_ptr(),
-                   .count = 2,
-                   .dtype = DType::f64,
-                   .op = ReduceOp::sum,
-                   .stream = current_stream(device),
-                   .tag = "validation"})
-      ->wait();
+  all_reduce(mesh.group(Axis::data), sums, ReduceOp::sum, "validation")->wait();
   const double num_targets = sums[1].item<double>();
   return Validation{sums[0].item<double>() / num_targets, num_targets};
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "parallel/collectives.hpp"
 #include "parallel/torch_bridge.hpp"
 
 namespace trireme {
@@ -99,14 +100,7 @@ void StateView::spread(Communicator& copies) {
     for (const at::Tensor& part : parts) {
       const std::int64_t size = part.numel() / copies.size();
       const at::Tensor share = part.narrow(0, size * copies.rank(), size);
-      copies
-          .all_gather({.input = share.const_data_ptr(),
-                       .output = part.mutable_data_ptr(),
-                       .count = static_cast<std::uint64_t>(size),
-                       .dtype = to_dtype(part.scalar_type()),
-                       .stream = current_stream(part.device()),
-                       .tag = "loaded state"})
-          ->wait();
+      all_gather(copies, share, part, "loaded state")->wait();
     }
   }
 }

@@ -2,7 +2,7 @@
 
 #include "objective/cross_entropy.hpp"
 #include "optim/optimizer.hpp"
-#include "parallel/torch_bridge.hpp"
+#include "parallel/collectives.hpp"
 #include "train/step/step.hpp"
 
 namespace trireme {
@@ -12,15 +12,7 @@ constexpr std::uint64_t kSeed = 7;
 
 double sum_over(Communicator& group, double value, at::Device device) {
   const at::Tensor sum = at::full({1}, value, at::kDouble).to(device);
-  group
-      .all_reduce({.input = sum.const_data_ptr(),
-                   .output = sum.mutable_data_ptr(),
-                   .count = 1,
-                   .dtype = DType::f64,
-                   .op = ReduceOp::sum,
-                   .stream = current_stream(device),
-                   .tag = "loss"})
-      ->wait();
+  all_reduce(group, sum, ReduceOp::sum, "loss")->wait();
   return sum.item<double>();
 }
 

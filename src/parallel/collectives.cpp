@@ -1,0 +1,52 @@
+#include "parallel/collectives.hpp"
+
+#include <ATen/ATen.h>
+
+#include "core/error.hpp"
+#include "parallel/torch_bridge.hpp"
+
+namespace trireme {
+namespace {
+
+std::uint64_t count_of(const at::Tensor& values) {
+  TRIREME_ASSERT(values.is_contiguous());
+  return static_cast<std::uint64_t>(values.numel());
+}
+
+}  // namespace
+
+WorkPtr all_reduce(Communicator& group, const at::Tensor& values, ReduceOp op,
+                   std::string_view tag) {
+  return group.all_reduce({.input = values.const_data_ptr(),
+                           .output = values.mutable_data_ptr(),
+                           .count = count_of(values),
+                           .dtype = to_dtype(values.scalar_type()),
+                           .op = op,
+                           .stream = current_stream(values.device()),
+                           .tag = tag});
+}
+
+WorkPtr reduce_scatter(Communicator& group, const at::Tensor& all, const at::Tensor& sum,
+                       std::string_view tag) {
+  TRIREME_ASSERT(all.numel() == sum.numel() * group.size() && all.is_contiguous());
+  return group.reduce_scatter({.input = all.const_data_ptr(),
+                               .output = sum.mutable_data_ptr(),
+                               .count = count_of(sum),
+                               .dtype = to_dtype(sum.scalar_type()),
+                               .op = ReduceOp::sum,
+                               .stream = current_stream(sum.device()),
+                               .tag = tag});
+}
+
+WorkPtr all_gather(Communicator& group, const at::Tensor& part, const at::Tensor& all,
+                   std::string_view tag) {
+  TRIREME_ASSERT(all.numel() == part.numel() * group.size() && all.is_contiguous());
+  return group.all_gather({.input = part.const_data_ptr(),
+                           .output = all.mutable_data_ptr(),
+                           .count = count_of(part),
+                           .dtype = to_dtype(part.scalar_type()),
+                           .stream = current_stream(part.device()),
+                           .tag = tag});
+}
+
+}  // namespace trireme

@@ -1,0 +1,24 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <string_view>
+
+#include "comm/communicator.hpp"
+
+/// Collectives of contiguous tensors, on the device's current stream. The tensors must live until
+/// the work is complete.
+namespace trireme {
+
+/// In place, over all elements.
+[[nodiscard]] WorkPtr all_reduce(Communicator& group, const at::Tensor& values, ReduceOp op,
+                                 std::string_view tag);
+
+/// sum [n]: part group.rank() of all [size * n], added up over the ranks; it may lie inside.
+[[nodiscard]] WorkPtr reduce_scatter(Communicator& group, const at::Tensor& all,
+                                     const at::Tensor& sum, std::string_view tag);
+
+/// all [size * n]: every rank's part [n], in rank order; the own part may lie inside.
+[[nodiscard]] WorkPtr all_gather(Communicator& group, const at::Tensor& part, const at::Tensor& all,
+                                 std::string_view tag);
+
+}  // namespace trireme
