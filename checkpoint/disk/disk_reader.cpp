@@ -17,8 +17,9 @@ namespace trireme {
 namespace {
 
 constexpr std::uint64_t kPiece = std::uint64_t{4} << 20;
-constexpr std::uint64_t kThreads = 3;
-constexpr std::uint64_t kDirectBytes = std::uint64_t{1} << 20;  // smaller files are not worth it
+constexpr std::uint64_t kReaders = 3;
+constexpr std::uint64_t kDirectReadBytes = std::uint64_t{1}
+                                           << 20;  // smaller files are not worth it
 
 /// Most of the file is in the page cache: then that is the fastest place to read it from.
 bool is_cached(int fd, std::uint64_t size) {
@@ -81,7 +82,7 @@ std::string read_regular(const std::filesystem::path& path, std::uint64_t max_by
 
 DiskReader::DiskReader(const std::filesystem::path& folder, const SavedFile& file)
     : path_(folder / file.name), size_(file.bytes), plain_(open_recorded(folder, file)) {
-  if (size_ < kDirectBytes || is_cached(plain_.get(), size_)) return;
+  if (size_ < kDirectReadBytes || is_cached(plain_.get(), size_)) return;
   // The same open file, not whatever has its name by now.
   const std::string same = formatted("/proc/self/fd/{}", plain_.get());
   direct_.reset(::open(same.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT));
@@ -117,7 +118,7 @@ std::span<const std::byte> DiskReader::read(std::uint64_t at, std::size_t bytes,
 
 DiskStream::DiskStream(const DiskReader& reader)
     : reader_(&reader), num_pieces_((reader.size() + kPiece - 1) / kPiece) {
-  const std::uint64_t num_threads = std::min(kThreads, num_pieces_);
+  const std::uint64_t num_threads = std::min(kReaders, num_pieces_);
   for (std::uint64_t i = 0; i < num_threads; ++i) threads_.emplace_back([this] { read_ahead(); });
 }
 
@@ -131,7 +132,7 @@ void DiskStream::read_ahead() noexcept {
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock,
-                  [&] { return stop_ || begun_ == num_pieces_ || begun_ <= wanted_ + kThreads; });
+                  [&] { return stop_ || begun_ == num_pieces_ || begun_ <= wanted_ + kReaders; });
     if (stop_ || begun_ == num_pieces_) return;
     const std::uint64_t number = begun_++;
     Piece piece;

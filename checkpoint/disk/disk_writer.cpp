@@ -18,10 +18,11 @@ namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{4} << 20;
 constexpr int kBuffers = 4;
-constexpr int kThreads = 2;  // one request in the device while the next is made ready
+constexpr int kWriters = 2;  // one request in the device while the next is made ready
 constexpr std::size_t kChunk = std::size_t{128}
                                << 10;  // stays in the cache for two checksums and a copy
-constexpr std::uint64_t kDirectBytes = std::uint64_t{1} << 20;  // smaller files are not worth it
+constexpr std::uint64_t kDirectWriteBytes = std::uint64_t{1}
+                                            << 20;  // smaller files are not worth it
 
 }  // namespace
 
@@ -34,9 +35,9 @@ DiskWriter::DiskWriter(const std::filesystem::path& path, WritePace* pace)
   // Space is taken now: a full disk fails before any tensor is written.
   const int code = size_ == 0 ? 0 : ::posix_fallocate(plain_.get(), 0, info.st_size);
   if (code != 0) fail_to_write(formatted("reserve {} bytes for", size_), path, code);
-  if (size_ >= kDirectBytes)
+  if (size_ >= kDirectWriteBytes)
     direct_.reset(::open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_DIRECT));
-  const int num_threads = size_ > kBufferBytes ? kThreads : 1;
+  const int num_threads = size_ > kBufferBytes ? kWriters : 1;
   for (int i = 0; i < (size_ > kBufferBytes ? kBuffers : 1); ++i) {
     free_.push_back(std::make_unique<Buffer>());
     free_.back()->memory = AlignedBuffer(std::min<std::size_t>(kBufferBytes, size_));

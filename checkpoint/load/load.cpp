@@ -23,13 +23,13 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 
 /// Which of the checkpoint's tensors (by rank in name order) this rank wants; and what is wrong
 /// with the others.
-struct Wanted {
+struct WantedTensors {
   std::vector<std::uint8_t> flags;
   std::string problems;
 };
 
-Wanted compare(const CheckpointManifest& manifest, const StateDict& into) {
-  Wanted wanted{std::vector<std::uint8_t>(manifest.tensors.size()), ""};
+WantedTensors compare(const CheckpointManifest& manifest, const StateDict& into) {
+  WantedTensors wanted{std::vector<std::uint8_t>(manifest.tensors.size()), ""};
   for (const StateTensor& tensor : into.tensors) {
     const auto found = manifest.tensors.find(tensor.name);
     if (found == manifest.tensors.end()) {
@@ -159,7 +159,7 @@ std::vector<std::byte> Checkpoint::read_logical(const std::string& name) const {
 }
 
 void load_tensors(const Checkpoint& checkpoint, StateDict& into, const LoadOptions& options) {
-  const Wanted wanted = compare(checkpoint.manifest(), into);
+  const WantedTensors wanted = compare(checkpoint.manifest(), into);
   raise(checkpoint, wanted.problems + extra_tensors(checkpoint.manifest(), wanted.flags, options));
   read_tensors(checkpoint, into);
   into.values = checkpoint.manifest().values;
@@ -168,7 +168,7 @@ void load_tensors(const Checkpoint& checkpoint, StateDict& into, const LoadOptio
 void load_tensors(const Checkpoint& checkpoint, StateDict& into, Communicator& world,
                   const LoadOptions& options) {
   check_equal(world, manifest_text(checkpoint.manifest()), "the checkpoint to load");
-  Wanted wanted = compare(checkpoint.manifest(), into);
+  WantedTensors wanted = compare(checkpoint.manifest(), into);
   world
       .all_reduce({.input = wanted.flags.data(),
                    .output = wanted.flags.data(),

@@ -22,7 +22,7 @@ constexpr std::size_t kChunk = std::size_t{128} << 10;     // checked and copied
 constexpr std::size_t kThreads = 4;  // they wait for the disk most of the time
 
 /// The runs of one target within a slice, rising in both.
-struct Wanted {
+struct WantedRuns {
   std::vector<SliceRun> runs;
   std::span<std::byte> bytes;
 };
@@ -31,7 +31,7 @@ struct Wanted {
 struct Task {
   const SliceJob* job = nullptr;
   std::uint64_t bytes = 0;
-  std::vector<Wanted> wanted;
+  std::vector<WantedRuns> wanted;
   std::vector<std::uint32_t> checksums;  // of kPiece bytes each, the last of the rest
 };
 
@@ -50,7 +50,7 @@ struct DiskRead {
 };
 
 /// Copies what lies in slice elements from `begin` on, given as `piece`.
-void scatter(const Wanted& wanted, std::span<const std::byte> piece, std::int64_t begin,
+void scatter(const WantedRuns& wanted, std::span<const std::byte> piece, std::int64_t begin,
              std::size_t element) {
   const std::int64_t end = begin + static_cast<std::int64_t>(piece.size() / element);
   auto run = std::partition_point(
@@ -74,7 +74,7 @@ void take(const TaskPart& part, std::span<const std::byte> bytes) {
   for (std::size_t done = 0; done < bytes.size(); done += kChunk) {
     const auto chunk = bytes.subspan(done, std::min(kChunk, bytes.size() - done));
     checksum = crc32c(chunk, checksum);
-    for (const Wanted& wanted : task.wanted)
+    for (const WantedRuns& wanted : task.wanted)
       scatter(wanted, chunk, static_cast<std::int64_t>((part.begin + done) / element), element);
   }
   task.checksums[static_cast<std::size_t>(part.begin / kPiece)] = checksum;
@@ -107,7 +107,7 @@ void read_in_order(const DiskReader& reader, const Task& task) {
     const auto size = static_cast<std::size_t>(std::min(kPiece, task.bytes - done));
     const auto piece = reader.read(task.job->slice->at + done, size, buffer);
     hasher.update(piece);
-    for (const Wanted& wanted : task.wanted)
+    for (const WantedRuns& wanted : task.wanted)
       scatter(wanted, piece, static_cast<std::int64_t>(done / element), element);
   }
   check_hash(*task.job, hasher.hex(), reader.path());

@@ -11,7 +11,7 @@ namespace {
 
 static_assert(kLinePadding >= simdjson::SIMDJSON_PADDING);
 
-constexpr std::string_view kMark = "\xEF\xBF\xBE";  // U+FFFE, no character
+constexpr std::string_view kSurrogateMark = "\xEF\xBF\xBE";  // U+FFFE, no character
 constexpr std::string_view kBadText = "the text has a lone surrogate or invalid UTF-8";
 
 bool is_blank(std::string_view text) {
@@ -116,12 +116,12 @@ TextRecord judge_line(
     // What of the bad text is in the record? Read twice, once with a mark that
     // hardly anyone writes.
     std::uint64_t marks = 0;
-    problem = parse_with(kMark);
+    problem = parse_with(kSurrogateMark);
     if (!problem) {
-      marks = count(kMark);
+      marks = count(kSurrogateMark);
       problem = parse_with(kReplacement);
     }
-    const std::uint64_t replaced = problem ? 0 : marks - count(kMark);
+    const std::uint64_t replaced = problem ? 0 : marks - count(kSurrogateMark);
     if (!problem && (replaced == 0 || on_bad_text == OnBadText::replace)) {
       record.replaced = replaced;
     } else if (!problem) {

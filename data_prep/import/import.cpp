@@ -22,7 +22,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::uint64_t kRun = std::uint64_t{1} << 20;  // tokens read at a time
+constexpr std::uint64_t kTokensRead = std::uint64_t{1} << 20;  // tokens read at a time
 
 /// A part of one input, in tokens.
 struct TokenPartition {
@@ -241,7 +241,7 @@ class Importer {
     std::vector<std::byte> tokens((end - begin) * size_of(dtype));
     std::vector<std::uint32_t> ids;
     for (std::uint64_t at = begin; at < end; at += ids.size()) {
-      ids.resize(std::min(kRun, end - at));
+      ids.resize(std::min(kTokensRead, end - at));
       file.read(at, ids, vocab_size_);
       std::byte* to = tokens.data() + (at - begin) * size_of(dtype);
       if (dtype == DType::u16) {

@@ -8,7 +8,7 @@ namespace trireme {
 namespace {
 
 constexpr std::uint64_t kHeaderBytes = 256 * 4;
-constexpr std::uint64_t kRun = std::uint64_t{1} << 20;  // tokens looked at at a time
+constexpr std::uint64_t kTokensAtATime = std::uint64_t{1} << 20;  // tokens looked at at a time
 constexpr std::uint64_t kAnyToken = std::uint64_t{1} << 32;
 
 class LlmCTokens : public ForeignTokens {
@@ -54,8 +54,9 @@ class LlmCTokens : public ForeignTokens {
     const std::uint64_t shift = at_end_ ? 1 : 0;
     const std::uint64_t last = std::min(end, num_tokens()) - shift;
     std::vector<std::uint32_t> ids;
-    for (std::uint64_t at = std::max<std::uint64_t>(begin, 1) - shift; at < last; at += kRun) {
-      ids.resize(std::min(kRun, last - at));
+    for (std::uint64_t at = std::max<std::uint64_t>(begin, 1) - shift; at < last;
+         at += kTokensAtATime) {
+      ids.resize(std::min(kTokensAtATime, last - at));
       read(at, ids, kAnyToken);
       for (std::size_t i = 0; i < ids.size(); ++i) {
         if (ids[i] != eot_id_) continue;

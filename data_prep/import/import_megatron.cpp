@@ -11,9 +11,9 @@
 namespace trireme {
 namespace {
 
-constexpr std::uint64_t kHeaderBytes = 34;
+constexpr std::uint64_t kIndexHeaderBytes = 34;
 constexpr std::array<char, 9> kMagic{'M', 'M', 'I', 'D', 'I', 'D', 'X', '\0', '\0'};
-constexpr std::uint64_t kRun = std::uint64_t{1} << 16;  // entries read at a time
+constexpr std::uint64_t kEntriesAtATime = std::uint64_t{1} << 16;  // entries read at a time
 
 class MegatronTokens : public ForeignTokens {
  public:
@@ -47,9 +47,9 @@ class MegatronTokens : public ForeignTokens {
       }
     }
     std::vector<std::uint64_t> starts;
-    for (std::uint64_t first = low; first < num_documents_; first += kRun) {
+    for (std::uint64_t first = low; first < num_documents_; first += kEntriesAtATime) {
       const std::uint64_t count = only_first ? std::min<std::uint64_t>(64, num_documents_ - first)
-                                             : std::min(kRun, num_documents_ - first);
+                                             : std::min(kEntriesAtATime, num_documents_ - first);
       const auto sequences = table<std::int64_t>(documents_at_, first, count);
       for (std::size_t i = 0; i < sequences.size(); ++i) {
         const std::uint64_t start = token_of_sequence(sequences[i]);
@@ -80,8 +80,8 @@ class MegatronTokens : public ForeignTokens {
   /// Returns the bytes of a token.
   std::uint64_t read_header() {
     const std::uint64_t size = std::filesystem::file_size(index_path_);
-    std::array<char, kHeaderBytes> header{};
-    if (size >= kHeaderBytes)
+    std::array<char, kIndexHeaderBytes> header{};
+    if (size >= kIndexHeaderBytes)
       read_all(index_.get(), std::as_writable_bytes(std::span(header)), 0, index_path_);
     if (!std::equal(kMagic.begin(), kMagic.end(), header.begin()))
       fail(ErrorKind::data, "{}: is not a Megatron index (no MMIDIDX)", index_path_.string());
@@ -97,7 +97,7 @@ class MegatronTokens : public ForeignTokens {
     // Bounds first, so that the sums below cannot overflow.
     const bool possible = num_sequences_ <= size && entries >= 1 && entries <= size;
     const std::uint64_t expected =
-        possible ? kHeaderBytes + 12 * num_sequences_ + 8 * entries : std::uint64_t{0};
+        possible ? kIndexHeaderBytes + 12 * num_sequences_ + 8 * entries : std::uint64_t{0};
     if (possible && num_sequences_ > 0 && size == expected + num_sequences_) {
       fail(ErrorKind::data, "{}: has modes, so it is a multimodal set: only text is imported",
            index_path_.string());
@@ -107,7 +107,7 @@ class MegatronTokens : public ForeignTokens {
            index_path_.string(), size, num_sequences_, entries, expected);
     }
     num_documents_ = entries - 1;
-    documents_at_ = kHeaderBytes + 12 * num_sequences_;
+    documents_at_ = kIndexHeaderBytes + 12 * num_sequences_;
     const auto first = table<std::int64_t>(documents_at_, 0, 1)[0];
     const auto last = table<std::int64_t>(documents_at_, num_documents_, 1)[0];
     if (first != 0 || last != static_cast<std::int64_t>(num_sequences_)) {
@@ -141,10 +141,11 @@ class MegatronTokens : public ForeignTokens {
   /// Sequences must lie one after another in the .bin file, and fill it.
   void check_lengths() const {
     std::uint64_t at = 0;  // bytes
-    for (std::uint64_t first = 0; first < num_sequences_; first += kRun) {
-      const std::uint64_t count = std::min(kRun, num_sequences_ - first);
-      const auto lengths = table<std::int32_t>(kHeaderBytes, first, count);
-      const auto offsets = table<std::int64_t>(kHeaderBytes + 4 * num_sequences_, first, count);
+    for (std::uint64_t first = 0; first < num_sequences_; first += kEntriesAtATime) {
+      const std::uint64_t count = std::min(kEntriesAtATime, num_sequences_ - first);
+      const auto lengths = table<std::int32_t>(kIndexHeaderBytes, first, count);
+      const auto offsets =
+          table<std::int64_t>(kIndexHeaderBytes + 4 * num_sequences_, first, count);
       for (std::size_t i = 0; i < count; ++i) {
         if (lengths[i] < 0 || offsets[i] < 0 || static_cast<std::uint64_t>(offsets[i]) != at)
           damaged("sequences", first + i);
@@ -160,8 +161,8 @@ class MegatronTokens : public ForeignTokens {
   /// Documents must follow one another, so that each is found by halving.
   void check_documents() const {
     std::int64_t last = 0;
-    for (std::uint64_t first = 0; first <= num_documents_; first += kRun) {
-      const std::uint64_t count = std::min(kRun, num_documents_ + 1 - first);
+    for (std::uint64_t first = 0; first <= num_documents_; first += kEntriesAtATime) {
+      const std::uint64_t count = std::min(kEntriesAtATime, num_documents_ + 1 - first);
       const auto sequences = table<std::int64_t>(documents_at_, first, count);
       for (std::size_t i = 0; i < count; ++i) {
         if (sequences[i] < last) damaged("documents", first + i);
@@ -173,7 +174,7 @@ class MegatronTokens : public ForeignTokens {
   [[nodiscard]] std::uint64_t token_of_sequence(std::int64_t sequence) const {
     const auto number = static_cast<std::uint64_t>(sequence);
     if (number == num_sequences_) return num_tokens();
-    const auto offset = table<std::int64_t>(kHeaderBytes + 4 * num_sequences_, number, 1)[0];
+    const auto offset = table<std::int64_t>(kIndexHeaderBytes + 4 * num_sequences_, number, 1)[0];
     return static_cast<std::uint64_t>(offset) / width_;
   }
 

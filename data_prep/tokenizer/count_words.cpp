@@ -15,7 +15,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::uint64_t kChunkBytes = 4 << 20;
+constexpr std::uint64_t kCountedChunkBytes = 4 << 20;
 
 /// Sums over the chunks of one thread, then of a rank, then of all ranks.
 struct Totals {
@@ -85,7 +85,7 @@ Worker count_on_this_rank(const TrainTokenizerConfig& config,
   const std::vector<InputFile> files = inspect_inputs(config.inputs, config.threads, world);
   std::vector<ByteRange> all;
   for (std::uint32_t i = 0; i < files.size(); ++i) all.push_back({i, 0, files[i].size});
-  const std::vector<ByteRange> every_chunk = split_chunks(all, kChunkBytes);
+  const std::vector<ByteRange> every_chunk = split_chunks(all, kCountedChunkBytes);
   // Neighbours, because a compressed input is read forward.
   const auto first_of = [&](std::size_t r) {
     return every_chunk.begin() + static_cast<std::ptrdiff_t>(every_chunk.size() * r / size);

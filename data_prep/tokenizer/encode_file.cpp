@@ -18,7 +18,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::uint64_t kChunkBytes = 1 << 20;
+constexpr std::uint64_t kEncodedChunkBytes = 1 << 20;
 
 /// A file that appears under its name only when finish() is reached.
 class OutputFile {
@@ -69,7 +69,7 @@ void convert_lines(const std::string& input, const std::string& output, std::int
   std::error_code code;
   if (std::filesystem::equivalent(input, output, code))
     fail(ErrorKind::usage, "--output {} is the input: give another file", output);
-  const std::vector<ByteRange> chunks = split_chunks({{0, 0, files[0].size}}, kChunkBytes);
+  const std::vector<ByteRange> chunks = split_chunks({{0, 0, files[0].size}}, kEncodedChunkBytes);
   WorkerPool pool(thread_count(threads));
   ChunkReader reader(files, pool.num_threads());
   const std::size_t window = 8 * static_cast<std::size_t>(pool.num_threads());

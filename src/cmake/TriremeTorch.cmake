@@ -143,5 +143,6 @@ endfunction()
 function(trireme_add_torch_library name)
   trireme_add_library(${name} ${ARGN})
   target_link_libraries(trireme_${name} PUBLIC trireme_dep_torch)
+  set_target_properties(trireme_${name} PROPERTIES UNITY_BUILD OFF)  # the precompiled header does it
   target_precompile_headers(trireme_${name} REUSE_FROM trireme_torch_pch)
 endfunction()

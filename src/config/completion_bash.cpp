@@ -6,7 +6,7 @@ namespace trireme {
 namespace {
 
 /// "words='a b' files=1": what the place takes, as assignments.
-std::string assignments(const CompletedValue& value) {
+std::string bash_assignments(const CompletedValue& value) {
   std::string text;
   if (!value.words.empty()) text += formatted(" words='{}'", joined(value.words, " "));
   if (value.files) text += " files=1";
@@ -14,23 +14,23 @@ std::string assignments(const CompletedValue& value) {
 }
 
 /// The branch of one command: its options, and what follows each of those that take a value.
-std::string branch(const CompletedCommand& command) {
+std::string bash_branch(const CompletedCommand& command) {
   std::string cases;
   for (const CompletedOption& option : command.options) {
     if (option.takes_value)
       cases += formatted("        {}) value=1{} ;;\n", joined(option.names, "|"),
-                         assignments(option.value));
+                         bash_assignments(option.value));
   }
   const std::string names = joined(command.options, " ", [](const CompletedOption& option) {
     return joined(option.names, " ");
   });
-  const std::string arguments = assignments(command.arguments);
+  const std::string arguments = bash_assignments(command.arguments);
   return formatted("    '{}')\n      options='{}'\n      case $option in\n{}{}      esac ;;\n",
                    command.name, names, cases,
                    arguments.empty() ? "" : formatted("        *){} ;;\n", arguments));
 }
 
-constexpr const char* kBefore = R"(() {
+constexpr const char* kBashBefore = R"(() {
   local current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
   local option='' command='' options='' words='' files='' value=''
   local -a line=("${COMP_WORDS[@]:1:COMP_CWORD-1}")
@@ -54,7 +54,7 @@ constexpr const char* kAfter = R"(  esac
   case $command in
 )";
 
-constexpr const char* kEnd = R"(  esac
+constexpr const char* kBashEnd = R"(  esac
   if [[ -z $value && ($current == -* || -z $words$files) ]]; then
     words=$options files=''
   fi
@@ -90,9 +90,9 @@ std::string bash_completion(const std::string& program, const std::string& funct
   }
   std::string text = formatted(
       "# bash completion for {}, written by `{} completion bash`\n{}{}    '') words='{} help --help --version' ;;\n{}    *) command=${{line[0]}} ;;\n{}",
-      program, program, function, kBefore, joined(first, " "), levels, kAfter);
-  for (const CompletedCommand& command : commands) text += branch(command);
-  return formatted("{}{}complete -F {} {}\n", text, kEnd, function, program);
+      program, program, function, kBashBefore, joined(first, " "), levels, kAfter);
+  for (const CompletedCommand& command : commands) text += bash_branch(command);
+  return formatted("{}{}complete -F {} {}\n", text, kBashEnd, function, program);
 }
 
 }  // namespace trireme

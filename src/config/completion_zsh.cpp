@@ -5,7 +5,7 @@ namespace trireme {
 namespace {
 
 /// In single quotes.
-std::string quoted(const std::string& text) {
+std::string zsh_quoted(const std::string& text) {
   std::string result = "'";
   for (const char c : text) {
     if (c == '\'')
@@ -20,21 +20,21 @@ std::string quoted(const std::string& text) {
 std::string described(const std::string& name, const std::string& help) {
   std::string text;
   for (const char c : name) text += c == ':' ? std::string("\\:") : std::string(1, c);
-  return quoted(formatted("{}:{}", text, help));
+  return zsh_quoted(formatted("{}:{}", text, help));
 }
 
-std::string assignments(const CompletedValue& value) {
+std::string zsh_assignments(const CompletedValue& value) {
   std::string text;
   if (!value.words.empty()) {
     text += " words_here=(";
-    for (const std::string& word : value.words) text += formatted(" {}", quoted(word));
+    for (const std::string& word : value.words) text += formatted(" {}", zsh_quoted(word));
     text += " )";
   }
   if (value.files) text += " files=1";
   return text;
 }
 
-std::string branch(const CompletedCommand& command) {
+std::string zsh_branch(const CompletedCommand& command) {
   std::string options;
   std::string cases;
   for (const CompletedOption& option : command.options) {
@@ -42,16 +42,17 @@ std::string branch(const CompletedCommand& command) {
       options += formatted("        {}\n", described(name, option.help));
     if (option.takes_value)
       cases += formatted("        {}) value=1{} ;;\n", joined(option.names, "|"),
-                         assignments(option.value));
+                         zsh_assignments(option.value));
   }
   return formatted(
       "    {})\n      options=(\n{}      )\n      case $option in\n{}        *){} ;;\n      esac ;;\n",
-      quoted(command.name), options, cases,
-      command.arguments.words.empty() && !command.arguments.files ? " :"
-                                                                  : assignments(command.arguments));
+      zsh_quoted(command.name), options, cases,
+      command.arguments.words.empty() && !command.arguments.files
+          ? " :"
+          : zsh_assignments(command.arguments));
 }
 
-constexpr const char* kBefore = R"(() {
+constexpr const char* kZshBefore = R"(() {
   local option='' command='' files='' value='' help=''
   local -a line options words_here commands_here
   line=("${(@)words[2,CURRENT-1]}")
@@ -78,7 +79,7 @@ constexpr const char* kMiddle = R"(    *) command=${line[1]} ;;
   case $command in
 )";
 
-constexpr const char* kEnd = R"(  esac
+constexpr const char* kZshEnd = R"(  esac
   if [[ -z $value && ($PREFIX == -* || (-z $files && $#words_here -eq 0)) ]]; then
     _describe -o option options
     return
@@ -114,11 +115,11 @@ std::string zsh_completion(const std::string& program, const std::string& functi
   }
   std::string text = formatted(
       "#compdef {}\n# zsh completion, written by `{} completion zsh`\n{}{}    '') commands_here=(\n{}    ) ;;\n{}{}",
-      program, program, function, kBefore, first, levels, kMiddle);
-  for (const CompletedCommand& command : commands) text += branch(command);
+      program, program, function, kZshBefore, first, levels, kMiddle);
+  for (const CompletedCommand& command : commands) text += zsh_branch(command);
   // Loaded by compinit the file is the function's body; sourced, it declares it.
   return formatted("{}{}if [[ $funcstack[1] == _{} ]]; then {} \"$@\"; else compdef {} {}; fi\n",
-                   text, kEnd, program, function, function, program);
+                   text, kZshEnd, program, function, function, program);
 }
 
 }  // namespace trireme

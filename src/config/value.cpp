@@ -71,7 +71,7 @@ std::string assign(std::vector<std::string>& target, std::string_view text) {
   return "";
 }
 
-std::string quoted(const std::string& text) {
+std::string toml_quoted(const std::string& text) {
   constexpr std::string_view kDigits = "0123456789ABCDEF";
   std::string result = "\"";
   for (const char c : text) {
@@ -116,11 +116,12 @@ std::string literal(double value) {
 }
 
 std::string literal(const std::string& value) {
-  return quoted(value);
+  return toml_quoted(value);
 }
 
 std::string literal(const std::vector<std::string>& values) {
-  return formatted("[{}]", joined(values, ", ", [](const auto& value) { return quoted(value); }));
+  return formatted("[{}]",
+                   joined(values, ", ", [](const auto& value) { return toml_quoted(value); }));
 }
 
 std::string literal(bool value) {

@@ -20,14 +20,14 @@ constexpr const char* kConfigFile = "tokenizer_config.json";
 constexpr const char* kTemplateFile = "chat_template.jinja";
 constexpr std::size_t kMaxTextBytes = 0xFFFFFFFE;  // positions are 32 bits
 
-/// The roles that tokenizer_config.json gives to tokens.
-struct Roles {
-  std::optional<std::uint32_t> bos, eos, pad;
-};
-
 }  // namespace
 
 struct Tokenizer::Impl {
+  /// The roles that tokenizer_config.json gives to tokens.
+  struct Roles {
+    std::optional<std::uint32_t> bos, eos, pad;
+  };
+
   Impl(const std::map<std::string, std::string>& contents, std::string_view where,
        TokenizerSpec parsed)
       : files(contents),

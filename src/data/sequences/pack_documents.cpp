@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
 
-struct Piece {
+struct DocumentPiece {
   std::uint32_t doc;
   std::uint32_t begin;
   std::uint32_t length;
@@ -21,10 +21,12 @@ struct Piece {
 /// there are, so a search is O(log64 L).
 class PiecePool {
  public:
-  explicit PiecePool(const std::vector<Piece>& pieces) : pieces_(&pieces), left_(pieces.size()) {
-    for (const Piece& piece : pieces) longest_ = std::max<std::size_t>(longest_, piece.length);
+  explicit PiecePool(const std::vector<DocumentPiece>& pieces)
+      : pieces_(&pieces), left_(pieces.size()) {
+    for (const DocumentPiece& piece : pieces)
+      longest_ = std::max<std::size_t>(longest_, piece.length);
     count_.assign(longest_ + 1, 0);
-    for (const Piece& piece : pieces) ++count_[piece.length];
+    for (const DocumentPiece& piece : pieces) ++count_[piece.length];
     for (std::size_t size = longest_ + 1; size > 1; size = (size + 63) / 64)
       levels_.emplace_back((size + 63) / 64);
     next_.resize(longest_ + 1);
@@ -109,7 +111,7 @@ class PiecePool {
     }
   }
 
-  const std::vector<Piece>* pieces_;
+  const std::vector<DocumentPiece>* pieces_;
   std::size_t left_;
   std::size_t longest_ = 0;
   std::size_t shortest_ = 1;
@@ -188,8 +190,9 @@ Assignment fill_sequences(PiecePool pool, std::size_t pieces, std::size_t seq_le
   return result;
 }
 
-std::vector<Piece> cut_documents(std::span<const std::uint64_t> doc_offset, std::uint64_t seq_len) {
-  std::vector<Piece> pieces;
+std::vector<DocumentPiece> cut_documents(std::span<const std::uint64_t> doc_offset,
+                                         std::uint64_t seq_len) {
+  std::vector<DocumentPiece> pieces;
   pieces.reserve(doc_offset.size());
   for (std::size_t doc = 0; doc + 1 < doc_offset.size(); ++doc) {
     const std::uint64_t length = doc_offset[doc + 1] - doc_offset[doc];
@@ -203,7 +206,7 @@ std::vector<Piece> cut_documents(std::span<const std::uint64_t> doc_offset, std:
   return pieces;
 }
 
-PackTable make_table(const std::vector<Piece>& pieces,
+PackTable make_table(const std::vector<DocumentPiece>& pieces,
                      const std::vector<std::uint32_t>& sequence_of, std::size_t num_sequences,
                      std::int64_t seq_len) {
   PackTable table;
@@ -240,7 +243,7 @@ PackTable pack_documents(std::span<const std::uint64_t> doc_offset, std::int64_t
   if (doc_offset.size() > kNone)
     fail(ErrorKind::data, "a shard with {} documents, must be under 2^32", doc_offset.size());
   const auto length = static_cast<std::size_t>(seq_len);
-  const std::vector<Piece> pieces = cut_documents(doc_offset, length);
+  const std::vector<DocumentPiece> pieces = cut_documents(doc_offset, length);
   const PiecePool pool(pieces);
   Assignment best = fill_sequences(pool, pieces.size(), length, choose_piece);
   Assignment plain = fill_sequences(pool, pieces.size(), length, choose_longest);

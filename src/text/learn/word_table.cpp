@@ -52,16 +52,16 @@ std::string_view WordTable::word_of(const Slot& slot, char* inline_bytes) const 
 
 std::vector<std::size_t> WordTable::order_by_count() const {
   // Nearly all counts are small: those are sorted by counting, the few large ones by comparing.
-  constexpr std::uint64_t kSmall = 1 << 12;
-  std::vector<std::size_t> begin(kSmall + 1);
+  constexpr std::uint64_t kFewCounts = 1 << 12;
+  std::vector<std::size_t> begin(kFewCounts + 1);
   std::vector<std::size_t> order(size_);
   std::size_t large = 0;
   for (std::size_t at = 0; at < slots_.size(); ++at) {
     if (slots_[at].high == 0) continue;
-    if (slots_[at].count >= kSmall) {
+    if (slots_[at].count >= kFewCounts) {
       order[large++] = at;
     } else {
-      ++begin[kSmall - 1 - slots_[at].count];
+      ++begin[kFewCounts - 1 - slots_[at].count];
     }
   }
   std::sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(large),
@@ -70,7 +70,7 @@ std::vector<std::size_t> WordTable::order_by_count() const {
   for (std::size_t& bucket : begin) next += std::exchange(bucket, next);
   for (std::size_t at = 0; at < slots_.size(); ++at) {
     const Slot& slot = slots_[at];
-    if (slot.high != 0 && slot.count < kSmall) order[begin[kSmall - 1 - slot.count]++] = at;
+    if (slot.high != 0 && slot.count < kFewCounts) order[begin[kFewCounts - 1 - slot.count]++] = at;
   }
   return order;
 }
