@@ -51,11 +51,11 @@ void Transformer::prepare() {
   const auto dtype = registry_.dtypes().compute == at::kDouble ? at::kDouble : at::kFloat;
   context_.rope = ops::rope_tables(context_.config.max_seq_len, context_.config.head_dim,
                                    context_.config.rope_theta, dtype, registry_.device());
-  embedding_unit_ = registry_.unit_of(embedding_);
-  for (const ParamId first : first_weights_) block_units_.push_back(registry_.unit_of(first));
-  head_units_ = {registry_.unit_of(norm_)};
-  if (registry_.unit_of(head_) != head_units_.front())
-    head_units_.push_back(registry_.unit_of(head_));
+  const auto unit_of = [this](ParamId id) { return registry_.layout().param(id).used_with; };
+  embedding_unit_ = unit_of(embedding_);
+  for (const ParamId first : first_weights_) block_units_.push_back(unit_of(first));
+  head_units_ = {unit_of(norm_)};
+  if (unit_of(head_) != head_units_.front()) head_units_.push_back(unit_of(head_));
 }
 
 void Transformer::begin_walk(bool training) const {

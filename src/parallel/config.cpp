@@ -40,6 +40,8 @@ void check(const ParallelConfig& config, Problems& problems) {
     problems.add("parallel.zero_shard", config.zero_shard, "must be 0 (dp x cp) or more");
   if (config.zero_prefetch < 0)
     problems.add("parallel.zero_prefetch", config.zero_prefetch, "must be 0 or more");
+  if (config.zero_persist < 0)
+    problems.add("parallel.zero_persist", config.zero_persist, "must be 0 (none) or more");
   problems.supported("parallel.schedule", config.schedule, {"1f1b"});
   problems.supported("parallel.hierarchical", config.hierarchical, {"false"});
   problems.supported("parallel.recompute", config.recompute, {"none", "full"});

@@ -17,6 +17,7 @@ struct ParallelConfig {
   std::int64_t zero_shard = 0;
   bool zero_reshard = true;
   std::int64_t zero_prefetch = 1;
+  std::int64_t zero_persist = 0;
   bool sequence_parallel = false;
   std::string cp_form = "ring";
   std::string cp_balance = "zigzag";
@@ -40,6 +41,8 @@ struct ParallelConfig {
     visit("zero_reshard", self.zero_reshard,
           "ZeRO-3: free gathered weights after each use, not after the update");
     visit("zero_prefetch", self.zero_prefetch, "ZeRO-3: units gathered ahead of the one in use");
+    visit("zero_persist", self.zero_persist,
+          "ZeRO-3: parameters of fewer elements stay whole on every rank");
     visit("sequence_parallel", self.sequence_parallel, "split norms and residuals over tp");
     visit("recompute", self.recompute, "what backward computes again: none, selective or full");
     visit("schedule", self.schedule, "order of pipeline operations: 1f1b");

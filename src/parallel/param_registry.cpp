@@ -37,9 +37,11 @@ void ParamRegistry::allocate(const Mesh& mesh, ParamDTypes dtypes, at::Device de
   dtypes_ = dtypes;
   device_ = device;
   const ParallelConfig& parallel = mesh.config();
-  layout_ = UnitLayout(specs_, unit_starts_, unit_names_, share_grid(mesh));
+  const bool sharded = parallel.zero == 3 && mesh.size(Axis::shard) > 1;
+  layout_ = UnitLayout(specs_, unit_starts_, unit_names_, share_grid(mesh),
+                       sharded ? parallel.zero_persist : 0);
   weights_ = UnitWeights(layout_, mesh.group(Axis::shard), dtypes.compute, device,
-                         {parallel.zero == 3, parallel.zero_reshard, parallel.zero_prefetch});
+                         {sharded, parallel.zero_reshard, parallel.zero_prefetch});
   grads_ = UnitGrads(layout_, dtypes.main, device, parallel.zero >= 2 && layout_.grid().shards > 1);
   if (dtypes.compute != dtypes.main) main_ = make_state();
   uses_seen_.assign(size(), 0);
@@ -118,7 +120,7 @@ void ParamRegistry::begin_update(int num_backwards) {
   num_backwards_ = num_backwards;
   std::fill(uses_seen_.begin(), uses_seen_.end(), 0);
   missing_in_unit_.clear();
-  for (const Unit& unit : layout_.units()) missing_in_unit_.push_back(unit.end - unit.first);
+  for (const Unit& unit : layout_.units()) missing_in_unit_.push_back(unit.params.size());
   if (num_backwards > 0 || !ready_) return;
   for (ParamId id = size(); id-- > 0;) ready_(id);  // a rank without samples takes part with zeros
 }
@@ -155,10 +157,10 @@ void ParamRegistry::fire_ready(ParamId id) {
   }
   const std::size_t unit = unit_of(id);
   if (--missing_in_unit_[unit] > 0) return;
-  const Unit& complete = layout_.units()[unit];
-  missing_in_unit_[unit] = complete.end - complete.first;  // for the next pass
+  const std::vector<ParamId>& complete = layout_.units()[unit].params;
+  missing_in_unit_[unit] = complete.size();  // for the next pass
   shared_grads_.sum(unit, grads_.whole(unit));
-  for (ParamId one = complete.end; one-- > complete.first;) ready_(one);
+  for (auto one = complete.rbegin(); one != complete.rend(); ++one) ready_(*one);
 }
 
 }  // namespace trireme

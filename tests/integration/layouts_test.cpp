@@ -19,6 +19,7 @@ namespace trireme {
 namespace {
 
 constexpr std::int64_t kSteps = 3;
+constexpr std::int64_t kPersist = 64;  // elements: norms, and no matrix
 constexpr int kMostRanks = 8;
 constexpr int kMostRanksByDefault = 4;
 
@@ -29,7 +30,7 @@ struct Case {
   std::int64_t cp = 1;
   std::int64_t form = 0;  // of context parallelism
   bool by_work = false;
-  std::int64_t zero = 0;
+  std::int64_t zero = 0;  // 4: stage 3 with small parameters whole
   bool sequence = false;
   bool recompute = false;
   std::int64_t accumulation = 1;
@@ -87,7 +88,7 @@ std::vector<Case> all_cases(int most_ranks) {
         if (dp * tp * cp > most_ranks) continue;
         for (const std::int64_t form : {0, 1, 2})
           for (const bool by_work : {false, true})
-            for (const std::int64_t zero : {0, 1, 2, 3})
+            for (const std::int64_t zero : {0, 1, 2, 3, 4})
               for (const bool sequence : {false, true}) {
                 if ((dp * cp == 1 && zero > 0) || (tp == 1 && sequence)) continue;
                 add_rest({dp, tp, cp, form, by_work, zero, sequence});
@@ -136,7 +137,8 @@ void expect_equal_to_one_process(const Case& one) {
   config.parallel.cp = one.cp;
   config.parallel.cp_form = kContextForms.at(static_cast<std::size_t>(one.form));
   config.parallel.cp_balance = one.by_work ? "work" : "zigzag";
-  config.parallel.zero = one.zero;
+  config.parallel.zero = std::min<std::int64_t>(one.zero, 3);
+  config.parallel.zero_persist = one.zero == 4 ? kPersist : 0;
   config.parallel.sequence_parallel = one.sequence;
   if (one.recompute) config.parallel.recompute = "full";
   config.parallel.bucket_mb = 0.01;

@@ -47,6 +47,19 @@ PlacedParam placed(const ParamSpec& spec, const ShareGrid& grid) {
   return param;
 }
 
+/// By parameter: whether it, with those that it is fused with, has fewer elements.
+std::vector<bool> smaller_than(std::int64_t elements, std::span<const ParamSpec> specs) {
+  std::vector<bool> small(specs.size());
+  for (ParamId first = 0, end = 0; first < specs.size(); first = end) {
+    std::int64_t count = 0;
+    for (end = first; end < specs.size() && (end == first || specs[end].fuse_with_previous); ++end)
+      count += Slice::whole(specs[end].shape).count();
+    std::fill(small.begin() + static_cast<std::ptrdiff_t>(first),
+              small.begin() + static_cast<std::ptrdiff_t>(end), count < elements);
+  }
+  return small;
+}
+
 }  // namespace
 
 IndexRange split_range(std::int64_t size, const DimSplit& split, int parts, int part) {
@@ -64,24 +77,40 @@ IndexRange split_range(std::int64_t size, const DimSplit& split, int parts, int 
 }
 
 UnitLayout::UnitLayout(std::span<const ParamSpec> specs, std::span<const ParamId> starts,
-                       std::span<const std::string> names, const ShareGrid& grid)
+                       std::span<const std::string> names, const ShareGrid& grid,
+                       std::int64_t persist)
     : grid_(grid) {
-  const std::int64_t data_ranks = std::int64_t{grid.shards} * grid.replicas;
+  const std::vector<bool> small = smaller_than(persist, specs);
+  params_.resize(specs.size());
   for (std::size_t u = 0; u < starts.size(); ++u) {
     const ParamId last = u + 1 < starts.size() ? starts[u + 1] : specs.size();
-    Unit unit{names[u], starts[u], last, count_, 0};
-    for (ParamId id = unit.first; id < unit.end; ++id) {
-      PlacedParam param = placed(specs[id], grid);
-      param.unit = u;
-      if (!specs[id].fuse_with_previous) unit.count = rounded_up(unit.count, kAlignment);
-      param.begin = unit.count;
-      unit.count += param.count;
-      params_.push_back(std::move(param));
+    Unit unit{names[u]};
+    for (ParamId id = starts[u]; id < last; ++id) {
+      params_[id].used_with = u;
+      if (!small[id]) unit.params.push_back(id);
     }
-    unit.count = rounded_up(unit.count, kAlignment * data_ranks);
-    count_ += unit.count;
-    units_.push_back(std::move(unit));
+    place(std::move(unit), specs);
   }
+  Unit persistent{.name = "persistent", .persistent = true};
+  for (ParamId id = 0; id < specs.size(); ++id)
+    if (small[id]) persistent.params.push_back(id);
+  if (!persistent.params.empty()) place(std::move(persistent), specs);
+}
+
+void UnitLayout::place(Unit unit, std::span<const ParamSpec> specs) {
+  unit.begin = count_;
+  for (const ParamId id : unit.params) {
+    PlacedParam param = placed(specs[id], grid_);
+    param.unit = units_.size();
+    param.used_with = params_[id].used_with;
+    if (!specs[id].fuse_with_previous) unit.count = rounded_up(unit.count, kAlignment);
+    param.begin = unit.count;
+    unit.count += param.count;
+    params_[id] = std::move(param);
+  }
+  unit.count = rounded_up(unit.count, kAlignment * grid_.shards * grid_.replicas);
+  count_ += unit.count;
+  units_.push_back(std::move(unit));
 }
 
 IndexRange UnitLayout::part(std::size_t unit) const {
@@ -97,7 +126,7 @@ IndexRange UnitLayout::share(std::size_t unit) const {
 
 std::vector<ParamSpan> UnitLayout::spans(std::size_t unit, const IndexRange& range) const {
   std::vector<ParamSpan> result;
-  for (ParamId id = units_[unit].first; id < units_[unit].end; ++id) {
+  for (const ParamId id : units_[unit].params) {
     const PlacedParam& param = params_[id];
     const std::int64_t begin = std::max(range.begin, param.begin);
     const std::int64_t end = std::min(range.end, param.begin + param.count);

@@ -23,17 +23,18 @@ struct ShareGrid {
 /// padding makes it divisible by all data ranks.
 struct Unit {
   std::string name;
-  ParamId first = 0;  // ids [first, end)
-  ParamId end = 0;
-  std::int64_t begin = 0;  // element in a buffer of all units
+  std::vector<ParamId> params = {};  // rising
+  std::int64_t begin = 0;            // element in a buffer of all units
   std::int64_t count = 0;
+  bool persistent = false;  // whole on every rank between uses, also under ZeRO-3
 };
 
 /// One parameter as this rank holds it.
 struct PlacedParam {
   Slice slice;  // of the logical tensor: a rectangle
   std::size_t unit = 0;
-  std::int64_t begin = 0;  // element of the unit
+  std::size_t used_with = 0;  // the unit that it was declared in: whose walk reads it
+  std::int64_t begin = 0;     // element of the unit
   std::int64_t count = 0;
   IndexRange owned;  // of its elements, those that no lower rank of tp holds as well
 };
@@ -55,9 +56,11 @@ struct ParamSpan {
 /// elements that several ranks of tp hold only the owner's.
 class UnitLayout {
  public:
-  /// `starts[u]`: the first parameter of unit u, named `names[u]`.
+  /// `starts[u]`: the first parameter of unit u, named `names[u]`. Parameters of fewer than
+  /// `persist` elements (fused ones together) lie in one more unit behind all others, if there are
+  /// any: a persistent one.
   UnitLayout(std::span<const ParamSpec> specs, std::span<const ParamId> starts,
-             std::span<const std::string> names, const ShareGrid& grid);
+             std::span<const std::string> names, const ShareGrid& grid, std::int64_t persist = 0);
   UnitLayout() = default;
 
   [[nodiscard]] const std::vector<Unit>& units() const { return units_; }
@@ -86,6 +89,8 @@ class UnitLayout {
   [[nodiscard]] const ShareGrid& grid() const { return grid_; }
 
  private:
+  void place(Unit unit, std::span<const ParamSpec> specs);
+
   ShareGrid grid_;
   std::vector<Unit> units_;
   std::vector<PlacedParam> params_;

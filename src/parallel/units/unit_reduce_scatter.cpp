@@ -26,8 +26,7 @@ UnitReduceScatter::UnitReduceScatter(ParamRegistry& registry, const Mesh& mesh)
 
 void UnitReduceScatter::begin() {
   for (std::size_t u = 0; u < missing_.size(); ++u) {
-    const Unit& unit = registry_.layout().units()[u];
-    missing_[u] = unit.end - unit.first;
+    missing_[u] = registry_.layout().units()[u].params.size();
   }
   in_flight_.begin();
 }
@@ -41,8 +40,7 @@ void UnitReduceScatter::ready(ParamId id) {
 
 void UnitReduceScatter::launch(std::size_t unit) {
   UnitGrads& grads = registry_.grads();
-  const Unit& what = registry_.layout().units()[unit];
-  missing_[unit] = what.end - what.first;  // for the next pass
+  missing_[unit] = registry_.layout().units()[unit].params.size();  // for the next pass
   const at::Tensor part = grads.part(unit);
   const at::Tensor whole = grads.sharded() ? grads.take(unit) : grads.whole(unit);
   const at::Tensor sum = grads.sharded() ? at::empty_like(part) : part;
@@ -62,8 +60,9 @@ void UnitReduceScatter::launch(std::size_t unit) {
 void UnitReduceScatter::finish() {
   in_flight_.wait_for_all_but(0);
   for (std::size_t unit = 0; replica_.size() > 1 && unit < missing_.size(); ++unit) {
-    in_flight_.add(
-        all_reduce(replica_, registry_.grad_part(unit), ReduceOp::sum, "grads of copies"));
+    const at::Tensor part = registry_.grad_part(unit);
+    if (part.numel() == 0) continue;
+    in_flight_.add(all_reduce(replica_, part, ReduceOp::sum, "grads of copies"));
   }
   in_flight_.finish();
 }

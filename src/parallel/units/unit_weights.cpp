@@ -12,7 +12,6 @@ namespace trireme {
 UnitWeights::UnitWeights(const UnitLayout& layout, Communicator& group, at::ScalarType dtype,
                          at::Device device, const GatherOptions& options)
     : layout_(&layout), group_(&group), options_(options), copies_(layout.units().size()) {
-  if (group.size() == 1) options_.sharded = false;  // the part is the whole
   const std::int64_t elements = options_.sharded ? layout.parts_count() : layout.count();
   flat_ = at::zeros({elements}, at::TensorOptions().dtype(dtype).device(device));
 }
@@ -46,7 +45,7 @@ void UnitWeights::gather(std::size_t unit) {
   } else {
     whole = flat_.narrow(0, what.begin, what.count);
   }
-  copy.gather = all_gather(*group_, part(unit), whole, "weights");
+  if (what.count > 0) copy.gather = all_gather(*group_, part(unit), whole, "weights");
 }
 
 void UnitWeights::drop(std::size_t unit) {
@@ -60,7 +59,8 @@ void UnitWeights::drop(std::size_t unit) {
 void UnitWeights::begin(std::vector<std::size_t> walk) {
   if (!options_.sharded) return;
   if (options_.reshard) {
-    for (std::size_t unit = 0; unit < copies_.size(); ++unit) drop(unit);
+    for (std::size_t unit = 0; unit < copies_.size(); ++unit)
+      if (!layout_->units()[unit].persistent) drop(unit);
   }
   walk_ = std::move(walk);
   next_use_ = 0;
@@ -89,11 +89,9 @@ void UnitWeights::settle() {
 void UnitWeights::publish() {
   settle();
   for (std::size_t unit = 0; unit < copies_.size(); ++unit) {
-    if (options_.sharded) {
-      drop(unit);
-    } else if (group_->size() > 1) {
+    if (options_.sharded) drop(unit);
+    if (group_->size() > 1 && (!options_.sharded || layout_->units()[unit].persistent))
       gather(unit);
-    }
   }
 }
 

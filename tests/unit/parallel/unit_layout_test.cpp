@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
 
 namespace trireme {
@@ -28,8 +29,8 @@ struct Declared {
     add("o", {6, 5 * 2}, DimSplit{1, Axis::tp, 2});
   }
 
-  [[nodiscard]] UnitLayout layout(const ShareGrid& grid) const {
-    return {specs, starts, names, grid};
+  [[nodiscard]] UnitLayout layout(const ShareGrid& grid, std::int64_t persist = 0) const {
+    return {specs, starts, names, grid, persist};
   }
 };
 
@@ -55,12 +56,13 @@ TEST(SplitRange, GivesARankTheKeyHeadsThatItsQueryHeadsRead) {
 TEST(UnitLayout, EveryElementIsOwnedByExactlyOneRank) {
   const Declared declared;
   for (const int tp : {1, 2, 3, 5}) {
-    for (const auto& [shards, replicas] : {std::pair{1, 1}, {1, 3}, {2, 1}, {3, 2}, {4, 1}}) {
+    for (const auto& [shards, replicas, persist] :
+         {std::array{1, 1, 0}, {1, 3, 0}, {2, 1, 0}, {3, 2, 7}, {4, 1, 67}}) {
       std::map<std::pair<ParamId, std::int64_t>, int> owners;  // of global elements
       for (int t = 0; t < tp; ++t) {
         for (int s = 0; s < shards; ++s) {
           for (int r = 0; r < replicas; ++r) {
-            const UnitLayout layout = declared.layout({tp, t, shards, s, replicas, r});
+            const UnitLayout layout = declared.layout({tp, t, shards, s, replicas, r}, persist);
             for (std::size_t unit = 0; unit < layout.units().size(); ++unit) {
               for (const ParamSpan& span : layout.owned_spans(unit)) {
                 const std::vector<std::int64_t>& shape = declared.specs[span.id].shape;
@@ -96,6 +98,20 @@ TEST(UnitLayout, PartsAreEqualAndCoverTheUnit) {
     }
     EXPECT_EQ(layout.parts_count() * 3, layout.count());
   }
+}
+
+TEST(UnitLayout, SmallParametersLieInAUnitOfTheirOwn) {
+  const UnitLayout layout = Declared().layout({1, 0, 2, 0, 1, 0}, 7);
+
+  ASSERT_EQ(layout.units().size(), 3U);
+  EXPECT_TRUE(layout.units()[2].persistent);
+  EXPECT_EQ(layout.units()[2].params, std::vector<ParamId>{1});
+  EXPECT_EQ(layout.param(1).unit, 2U);
+  EXPECT_EQ(layout.param(1).used_with, 1U);
+  EXPECT_EQ(layout.units()[1].params, (std::vector<ParamId>{2, 3, 4}));
+  EXPECT_FALSE(layout.units()[1].persistent);
+  EXPECT_EQ(Declared().layout({1, 0, 2, 0, 1, 0}, 13).param(3).unit, 1U)
+      << "what is fused counts as one";
 }
 
 TEST(UnitLayout, ABlockOfALargeModelIsFewSlicesARank) {

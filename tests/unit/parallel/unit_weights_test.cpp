@@ -2,8 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "comm/thread/thread_world.hpp"
+#include "comm/traffic.hpp"
 #include "parallel/param_registry.hpp"
+#include "parallel/units/gathered.hpp"
 
 namespace trireme {
 namespace {
@@ -97,6 +101,48 @@ TEST(UnitWeights, WithoutReshardingAreGatheredOnceAnUpdate) {
     walk(registry);
     EXPECT_EQ(num_gathers(group), 2 * kUnits);
   });
+}
+
+/// Weights of 128 elements, each with a norm of 16.
+TEST(UnitWeights, SmallParametersStayWholeAndAreGatheredOnceAnUpdate) {
+  for (const std::int64_t persist : {0, 16, 17, 1000}) {
+    run_ranks(kRanks, [&](Communicator& world) {
+      ParallelConfig config = zero(3);
+      config.zero_persist = persist;
+      const Mesh mesh(world, config);
+      ParamRegistry registry;
+      for (std::size_t unit = 0; unit < kUnits; ++unit) {
+        registry.begin_unit(std::to_string(unit));
+        registry.declare({.name = "n" + std::to_string(unit), .shape = {16}});
+        registry.declare({.name = "w" + std::to_string(unit), .shape = {128}});
+      }
+      registry.allocate(mesh, {at::kFloat, at::kFloat}, at::kCPU);
+      registry.initialize(7);
+      const at::Tensor expected = gathered_weights(registry, world);
+      Communicator& group = mesh.group(Axis::shard);
+      const auto payload = [&] { return total_traffic(group.traffic(), "all_gather"); };
+      const TrafficRow before = payload();
+
+      std::vector<std::size_t> order{0, 1, 2, 3, 4, 4, 3, 2, 1};
+      registry.weights().begin(order);
+      for (const std::size_t unit : order) {
+        const UnitUse use(registry.weights(), unit);
+        const auto begin = static_cast<std::int64_t>(unit) * 144;
+        for (const auto& [id, at, count] : {std::array<std::int64_t, 3>{0, 0, 16}, {1, 16, 128}}) {
+          const auto param = 2 * unit + static_cast<std::size_t>(id);
+          EXPECT_TRUE(
+              registry.weight(param).to(at::kDouble).equal(expected.narrow(0, begin + at, count)))
+              << "persist " << persist << ", parameter " << param;
+        }
+      }
+
+      // A norm takes a cache line, and a unit's size is a multiple of 64 for each rank.
+      const std::uint64_t unit_bytes = persist > 128 ? 0 : persist > 16 ? 128 * 4 : 256 * 4;
+      EXPECT_EQ(payload().payload_bytes - before.payload_bytes, 8 * unit_bytes / kRanks)
+          << "persist " << persist;
+      EXPECT_EQ(payload().count - before.count, persist > 128 ? 0U : 8U);
+    });
+  }
 }
 
 }  // namespace
