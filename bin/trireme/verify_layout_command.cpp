@@ -46,8 +46,10 @@ void VerifyLayoutCommand::complete(ConfigSet& keys) {
 LayoutVerdict VerifyLayoutCommand::verify_on_threads(int ranks) const {
   set_cpu_threads(1, ranks);
   LayoutVerdict verdict;
+  std::vector<int> nodes;  // two of them, so that hierarchical sums have something to do
+  for (int rank = 0; rank < ranks; ++rank) nodes.push_back(2 * rank / ranks);
   run_ranks(ranks, [&](Communicator& world) {
-    const LayoutVerdict one = verify_layout(world, config_, steps_, at::kCPU);
+    const LayoutVerdict one = verify_layout(world, config_, steps_, at::kCPU, nodes);
     if (world.rank() == 0) verdict = one;
   });
   return verdict;
@@ -58,7 +60,8 @@ int VerifyLayoutCommand::run() {
   Communicator& world = launch_.world();
   LayoutVerdict verdict;
   if (world.size() == 1) {
-    const std::int64_t data = parallel.zero_shard > 0 ? parallel.zero_shard : 2;
+    const std::int64_t copies = parallel.hierarchical ? 4 : 2;
+    const std::int64_t data = parallel.zero_shard > 0 ? parallel.zero_shard : copies;
     const auto ranks =
         static_cast<int>(ranks_ > 0 ? ranks_ : parallel.tp * parallel.cp * parallel.pp * data);
     verdict = verify_on_threads(ranks);
@@ -70,7 +73,8 @@ int VerifyLayoutCommand::run() {
   std::unique_ptr<Communicator> on_device;
   if (device.is_cuda()) on_device = make_world("nccl", launch_.info(), {}, nccl_backends());
   Communicator& used = on_device ? *on_device : world;
-  verdict = verify_layout(used, config_, steps_, device);
+  const std::vector<int> nodes = all_gather_value(world, launch_.info().node, "nodes");
+  verdict = verify_layout(used, config_, steps_, device, nodes);
   const bool equal =
       broadcast_value<std::int64_t>(world, verdict.equal() ? 1 : 0, 0, "verdict") == 1;
   if (world.rank() == 0) print_verdict(verdict, world.size(), used.backend(), device);

@@ -43,7 +43,6 @@ void check(const ParallelConfig& config, Problems& problems) {
   if (config.zero_persist < 0)
     problems.add("parallel.zero_persist", config.zero_persist, "must be 0 (none) or more");
   problems.supported("parallel.schedule", config.schedule, {"1f1b"});
-  problems.supported("parallel.hierarchical", config.hierarchical, {"false"});
   problems.supported("parallel.recompute", config.recompute, {"none", "full"});
   if (!(config.bucket_mb >= 0 || config.bucket_mb == -1))
     problems.add("parallel.bucket_mb", config.bucket_mb,

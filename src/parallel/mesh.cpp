@@ -1,12 +1,44 @@
 #include "parallel/mesh.hpp"
 
+#include <algorithm>
+#include <map>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/problems.hpp"
 
 namespace trireme {
+namespace {
 
-Mesh::Mesh(Communicator& world, const ParallelConfig& config) : world_(world), config_(config) {
+/// Where this rank stands among the replicas of its group, `members` (world ranks); empty where two
+/// levels are no gain.
+struct NodePlace {
+  int node = 0;
+  int place = 0;  // among those of its node
+};
+
+std::optional<NodePlace> place_in_nodes(const std::vector<int>& members,
+                                        const std::vector<int>& node_of_rank, int rank) {
+  const auto node_of = [&](int one) { return node_of_rank[static_cast<std::size_t>(one)]; };
+  NodePlace mine{node_of(rank)};
+  std::map<int, int> ranks_of_node;
+  for (const int member : members) {
+    ++ranks_of_node[node_of(member)];
+    if (member < rank && node_of(member) == mine.node) ++mine.place;
+  }
+  const int ranks = ranks_of_node[mine.node];
+  const bool alike = std::all_of(ranks_of_node.begin(), ranks_of_node.end(),
+                                 [&](const auto& one) { return one.second == ranks; });
+  if (!alike || ranks == 1 || ranks_of_node.size() == 1) return std::nullopt;
+  return mine;
+}
+
+}  // namespace
+
+Mesh::Mesh(Communicator& world, const ParallelConfig& config, const std::vector<int>& node_of_rank)
+    : world_(world), config_(config) {
   Problems problems;
   check(config, problems);
   problems.throw_if_any();
@@ -32,6 +64,24 @@ Mesh::Mesh(Communicator& world, const ParallelConfig& config) : world_(world), c
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     groups_[i] = world.split(colors[i], world.rank(), std::string(kAxisNames[i]));
   }
+  if (config.hierarchical && !node_of_rank.empty()) split_by_node(node_of_rank);
+}
+
+void Mesh::split_by_node(const std::vector<int>& node_of_rank) {
+  // Replicas are neighbours on the data axis, `shard` apart.
+  const int stride = static_cast<int>(config_.tp) * size(Axis::shard);
+  const int first = world_.rank() - rank(Axis::replica) * stride;
+  std::vector<int> members;
+  for (int i = 0; i < size(Axis::replica); ++i) members.push_back(first + i * stride);
+  const auto mine = place_in_nodes(members, node_of_rank, world_.rank());
+  // A number of the group, below that of all ranks; no group has a rank of another's first.
+  const int ranks = world_.size();
+  const auto name = [](const char* what) { return cat(kAxisNames.back(), what); };
+  NodeLevels levels;
+  levels.node = world_.split(mine ? first * ranks + mine->node : -1, world_.rank(), name(" node"));
+  levels.across =
+      world_.split(mine ? first * ranks + mine->place : -1, world_.rank(), name(" across"));
+  if (mine) node_levels_ = std::make_unique<NodeLevels>(std::move(levels));
 }
 
 }  // namespace trireme

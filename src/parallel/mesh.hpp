@@ -2,6 +2,7 @@
 #include <array>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "comm/communicator.hpp"
 #include "parallel/config.hpp"
@@ -17,12 +18,20 @@ enum class Axis { tp, cp, dp, pp, data, shard, replica };
 inline constexpr std::array<std::string_view, 7> kAxisNames{"tp",   "cp",    "dp",     "pp",
                                                             "data", "shard", "replica"};
 
+/// The ranks of `replica` in two levels.
+struct NodeLevels {
+  std::unique_ptr<Communicator> node;    // those on this rank's node
+  std::unique_ptr<Communicator> across;  // one of each node
+};
+
 /// The grid of ranks and one communicator for each axis. All ranks build all groups in one order
 /// (collective). Throws Error(usage) when the sizes do not divide the world, or when a layout needs
 /// an engine that this build lacks.
 class Mesh {
  public:
-  Mesh(Communicator& world, const ParallelConfig& config);
+  /// `node_of_rank`: the nodes of all ranks of the world, for node_levels().
+  Mesh(Communicator& world, const ParallelConfig& config,
+       const std::vector<int>& node_of_rank = {});
 
   [[nodiscard]] Communicator& world() const { return world_; }
 
@@ -32,14 +41,21 @@ class Mesh {
     return *groups_[static_cast<std::size_t>(axis)];
   }
 
+  /// For hierarchical reductions; null where nodes do not hold equally many replicas, two or more
+  /// each, on two nodes or more.
+  [[nodiscard]] const NodeLevels* node_levels() const { return node_levels_.get(); }
+
   [[nodiscard]] int size(Axis axis) const { return group(axis).size(); }
 
   [[nodiscard]] int rank(Axis axis) const { return group(axis).rank(); }
 
  private:
+  void split_by_node(const std::vector<int>& node_of_rank);
+
   Communicator& world_;
   ParallelConfig config_;
   std::array<std::unique_ptr<Communicator>, kAxisNames.size()> groups_;
+  std::unique_ptr<NodeLevels> node_levels_;
 };
 
 }  // namespace trireme

@@ -73,7 +73,7 @@ TEST_F(Usage, LayoutsWithoutAnEngineAreRefused) {
 
                                                       {"--parallel.ep", "2"},
                                                       {"--parallel.zero", "4"},
-                                                      {"--parallel.hierarchical", "true"},
+                                                      {"--parallel.zero_persist", "-1"},
                                                       {"--parallel.recompute", "selective"}}) {
     expect_refused(pretrain("layout", keys), 2, {keys[0].substr(2), keys[1]});
   }

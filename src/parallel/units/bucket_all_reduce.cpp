@@ -13,15 +13,17 @@ constexpr std::int64_t kAlignment = 64;  // elements
 }  // namespace
 
 BucketAllReduce::BucketAllReduce(ParamRegistry& registry, Communicator& group,
-                                 std::int64_t bucket_bytes)
+                                 std::int64_t bucket_bytes, const NodeLevels* levels)
     : registry_(registry), group_(group) {
+  if (levels != nullptr) hierarchical_.emplace(*levels, in_flight_);
+  const std::int64_t alignment = kAlignment * (levels != nullptr ? levels->node->size() : 1);
   const UnitLayout& layout = registry.layout();
   const auto element_bytes = static_cast<std::int64_t>(at::elementSize(registry.dtypes().main));
   for (std::int64_t end = layout.count(); end > 0;) {
     const std::int64_t bytes =
         buckets_.empty() ? std::min(kFirstBytes, bucket_bytes) : bucket_bytes;
     const std::int64_t elements =
-        std::max(kAlignment, bytes / element_bytes / kAlignment * kAlignment);
+        std::max(alignment, bytes / element_bytes / alignment * alignment);
     const std::int64_t begin = bucket_bytes == 0 ? 0 : std::max<std::int64_t>(0, end - elements);
     buckets_.push_back({{begin, end}});
     end = begin;
@@ -43,6 +45,7 @@ BucketAllReduce::BucketAllReduce(ParamRegistry& registry, Communicator& group,
 void BucketAllReduce::begin() {
   for (Bucket& bucket : buckets_) bucket.missing = bucket.params;
   next_launch_ = 0;
+  if (hierarchical_) hierarchical_->begin();
   in_flight_.begin();
 }
 
@@ -58,13 +61,18 @@ void BucketAllReduce::launch_complete() {
   for (; next_launch_ < buckets_.size() && buckets_[next_launch_].missing == 0; ++next_launch_) {
     const IndexRange& elements = buckets_[next_launch_].elements;
     const at::Tensor grads = registry_.grads().range(elements.begin, elements.count());
-    in_flight_.add(
-        all_reduce(group_, grads, ReduceOp::sum, formatted("grads bucket {}", next_launch_)));
+    if (hierarchical_) {
+      hierarchical_->add(grads);
+    } else {
+      in_flight_.add(
+          all_reduce(group_, grads, ReduceOp::sum, formatted("grads bucket {}", next_launch_)));
+    }
   }
 }
 
 void BucketAllReduce::finish() {
   TRIREME_ASSERT(next_launch_ == buckets_.size());
+  if (hierarchical_) hierarchical_->finish();
   in_flight_.finish();
 }
 

@@ -1,8 +1,10 @@
 #pragma once
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "parallel/param_registry.hpp"
+#include "parallel/units/hierarchical_sum.hpp"
 #include "parallel/units/in_flight.hpp"
 
 namespace trireme {
@@ -37,8 +39,10 @@ std::unique_ptr<GradReduction> make_grad_reduction(ParamRegistry& registry, cons
 /// on accelerating data parallel training", VLDB 2020, section 3.2.
 class BucketAllReduce final : public GradReduction {
  public:
-  /// `bucket_bytes` 0: one bucket.
-  BucketAllReduce(ParamRegistry& registry, Communicator& group, std::int64_t bucket_bytes);
+  /// `bucket_bytes` 0: one bucket. `levels`: of the group's ranks, for sums inside a node first;
+  /// may be null.
+  BucketAllReduce(ParamRegistry& registry, Communicator& group, std::int64_t bucket_bytes,
+                  const NodeLevels* levels = nullptr);
 
   void begin() override;
   void ready(ParamId id) override;
@@ -55,6 +59,7 @@ class BucketAllReduce final : public GradReduction {
 
   ParamRegistry& registry_;
   Communicator& group_;
+  std::optional<HierarchicalSum> hierarchical_;
   std::vector<Bucket> buckets_;         // in launch order
   std::vector<IndexRange> buckets_of_;  // by parameter
   std::size_t next_launch_ = 0;

@@ -16,21 +16,32 @@ namespace {
 
 struct Reason {
   std::string key;
-  std::int64_t value;
+  std::string value;
   std::string allowed;
 };
+
+/// Of forms of data parallelism that exclude one another.
+void add_data_reasons(const ParallelConfig& config, std::vector<Reason>& reasons) {
+  if (config.hierarchical && config.zero > 0) {
+    reasons.push_back(
+        {"parallel.hierarchical", "true",
+         formatted("must be false with parallel.zero = {}: there "
+                   "parallel.zero_shard = the ranks of a node reduces inside it first",
+                   config.zero)});
+  }
+}
 
 std::vector<Reason> reasons_against(const ParallelConfig& config, const LayoutFacts& facts) {
   std::vector<Reason> reasons;
   const ModelConfig& model = facts.model;
   if (config.tp > model.num_heads) {
-    reasons.push_back({"parallel.tp", config.tp,
+    reasons.push_back({"parallel.tp", cat(config.tp),
                        formatted("must be at most model.num_heads = {}: a rank holds whole heads",
                                  model.num_heads)});
   }
   if (config.tp > std::min(model.vocab_size, model.intermediate_size)) {
     reasons.push_back(
-        {"parallel.tp", config.tp,
+        {"parallel.tp", cat(config.tp),
          formatted("must be at most the vocabulary ({}) and model.intermediate_size = {}",
                    model.vocab_size, model.intermediate_size)});
   }
@@ -38,7 +49,7 @@ std::vector<Reason> reasons_against(const ParallelConfig& config, const LayoutFa
     for (const std::int64_t length : facts.seq_lens) {
       if (length % config.tp == 0) continue;
       reasons.push_back(
-          {"parallel.tp", config.tp,
+          {"parallel.tp", cat(config.tp),
            formatted("must divide the length of the sequences, {}, with parallel.sequence_parallel",
                      length)});
     }
@@ -47,39 +58,40 @@ std::vector<Reason> reasons_against(const ParallelConfig& config, const LayoutFa
     const std::int64_t pieces = config.cp > 1 ? 2 * config.cp : 1;
     if (length % pieces != 0) {
       reasons.push_back(
-          {"parallel.cp", config.cp,
+          {"parallel.cp", cat(config.cp),
            formatted("2 cp = {} must divide the length of the sequences, {}", pieces, length)});
     } else if (config.sequence_parallel && length / config.cp % config.tp != 0 &&
                length % config.tp == 0) {
-      reasons.push_back({"parallel.tp", config.tp,
+      reasons.push_back({"parallel.tp", cat(config.tp),
                          formatted("must divide the {} tokens that a rank of cp has of a sequence, "
                                    "with parallel.sequence_parallel",
                                    length / config.cp)});
     }
   }
   if (config.cp > 1 && model.attention_dropout > 0) {
-    reasons.push_back({"parallel.cp", config.cp,
+    reasons.push_back({"parallel.cp", cat(config.cp),
                        "must be 1 with model.attention_dropout: no rank has whole rows of scores"});
   }
   for (int rank = 0; config.cp_form == "ulysses" && config.cp > 1 && rank < config.tp; ++rank) {
     const std::int64_t heads =
         split_range(model.num_heads, {}, static_cast<int>(config.tp), rank).count();
     if (heads % config.cp == 0) continue;
-    reasons.push_back({"parallel.cp", config.cp,
+    reasons.push_back({"parallel.cp", cat(config.cp),
                        formatted("must divide the {} heads of a rank of tp, with parallel.cp_form "
                                  "= ulysses",
                                  heads)});
     break;
   }
+  add_data_reasons(config, reasons);
   const std::int64_t model_ranks = config.tp * config.cp * config.pp;
   if (facts.ranks % model_ranks != 0) {
-    reasons.push_back({"parallel.tp * cp * pp", model_ranks,
+    reasons.push_back({"parallel.tp * cp * pp", cat(model_ranks),
                        formatted("must divide the {} ranks started", facts.ranks)});
   } else if (config.zero > 0 && config.zero_shard > 0) {
     const std::int64_t data = facts.ranks / (config.tp * config.pp);
     if (data % config.zero_shard != 0)
-      reasons.push_back(
-          {"parallel.zero_shard", config.zero_shard, formatted("must divide dp x cp = {}", data)});
+      reasons.push_back({"parallel.zero_shard", cat(config.zero_shard),
+                         formatted("must divide dp x cp = {}", data)});
   }
   return reasons;
 }
@@ -105,6 +117,7 @@ std::optional<ParallelConfig> nearest_possible(const ParallelConfig& wanted,
         one.tp = tp;
         one.cp = cp;
         one.zero_shard = shard;
+        if (one.zero > 0) one.hierarchical = false;
         if (!reasons_against(one, facts).empty()) continue;
         if (!best || distance(wanted, one) < distance(wanted, *best)) best = one;
       }
@@ -122,6 +135,8 @@ std::string as_options(const ParallelConfig& config, const ParallelConfig& wante
   add("tp", config.tp, wanted.tp);
   add("cp", config.cp, wanted.cp);
   add("zero_shard", config.zero_shard, wanted.zero_shard);
+  if (config.hierarchical != wanted.hierarchical)
+    options.push_back("--parallel.hierarchical false");
   return joined(options, " ");
 }
 

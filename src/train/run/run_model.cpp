@@ -1,5 +1,9 @@
 #include "train/run/run_model.hpp"
 
+#include <vector>
+
+#include "comm/scalars.hpp"
+#include "core/log.hpp"
 #include "parallel/device.hpp"
 
 namespace trireme {
@@ -18,11 +22,24 @@ TransformerOptions model_options(const RunConfig& config, const Mesh& mesh) {
           context_group(mesh)};
 }
 
+Mesh make_mesh(const RunRequest& run, Communicator& world) {
+  const ParallelConfig& config = run.config.parallel;
+  std::vector<int> nodes;
+  if (config.hierarchical)
+    nodes = all_gather_value(run.ranks.world, run.ranks.launch.node, "nodes");
+  Mesh mesh(world, config, nodes);
+  if (config.hierarchical && mesh.node_levels() == nullptr && world.rank() == 0) {
+    log::info(
+        "parallel.hierarchical changes nothing: it takes two nodes or more that hold equally many data ranks, two or more each");
+  }
+  return mesh;
+}
+
 }  // namespace
 
 RunModel::RunModel(const RunRequest& run, at::Device device, Measures& measures)
     : device_world(make_device_world(run.ranks, device)),
-      mesh(device_world ? *device_world : run.ranks.world, run.config.parallel),
+      mesh(make_mesh(run, device_world ? *device_world : run.ranks.world)),
       transformer(registry, run.config.model, ModelPart::whole(run.config.model),
                   model_options(run.config, mesh)),
       objective(run.task.make_objective(run.config, transformer, measures)),

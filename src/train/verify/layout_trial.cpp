@@ -19,7 +19,7 @@ double sum_over(Communicator& group, double value, at::Device device) {
 }  // namespace
 
 TrialTrace run_trial(Communicator& world, const TrialPlan& plan) {
-  const Mesh mesh(world, plan.parallel);
+  const Mesh mesh(world, plan.parallel, plan.node_of_rank);
   ParamRegistry registry;
   Transformer model(registry, plan.model, ModelPart::whole(plan.model),
                     {plan.path,

@@ -15,6 +15,7 @@ namespace trireme {
 struct TrialPlan {
   ModelConfig model;  // resolved
   ParallelConfig parallel = {};
+  std::vector<int> node_of_rank = {};  // for hierarchical sums
   OptimConfig optim = {};
   ParamDTypes dtypes{at::kDouble, at::kDouble};
   ops::Path path = ops::Path::plain;

@@ -51,8 +51,8 @@ LayoutVerdict compare(const TrialTrace& trace, const TrialTrace& expected) {
   for (const GatheredParam& param : expected.params) {
     keep_worst(verdict.weight_rel, distance(param.of(trace.weights), param.of(expected.weights)));
     for (std::size_t slot = 0; slot < expected.moments.size(); ++slot) {
-      keep_worst(verdict.moment_rel, distance(param.of(trace.moments[slot]),
-                                              param.of(expected.moments[slot])));
+      keep_worst(verdict.moment_rel,
+                 distance(param.of(trace.moments[slot]), param.of(expected.moments[slot])));
     }
   }
   return verdict;
@@ -86,10 +86,11 @@ ModelConfig small_model_like(const ModelConfig& model, const ParallelConfig& par
 }
 
 LayoutVerdict verify_layout(Communicator& world, const RunConfig& config, std::int64_t steps,
-                            at::Device device) {
+                            at::Device device, const std::vector<int>& node_of_rank) {
   TrialPlan plan;
   plan.model = small_model_like(config.model, config.parallel);
   plan.parallel = config.parallel;
+  plan.node_of_rank = node_of_rank;
   plan.optim = config.optim;
   plan.device = device;
   plan.steps = steps;

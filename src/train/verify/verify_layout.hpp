@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "comm/communicator.hpp"
 #include "parallel/device.hpp"
@@ -30,9 +31,9 @@ struct LayoutVerdict {
 ModelConfig small_model_like(const ModelConfig& model, const ParallelConfig& parallel);
 
 /// Trains that model for `steps` updates on the layout config.parallel, over all ranks of `world`,
-/// and on one process, and compares. Collective; the verdict is rank 0's. Throws Error(usage) as
-/// check_layout.
+/// and on one process, and compares. `node_of_rank`: Mesh's. Collective; the verdict is
+/// rank 0's. Throws Error(usage) as check_layout, and with local steps.
 LayoutVerdict verify_layout(Communicator& world, const RunConfig& config, std::int64_t steps,
-                            at::Device device);
+                            at::Device device, const std::vector<int>& node_of_rank = {});
 
 }  // namespace trireme

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/thread/thread_world.hpp"
+#include "comm/traffic.hpp"
 #include "core/error.hpp"
 #include "parallel/units/gathered.hpp"
 
@@ -30,9 +31,10 @@ ParallelConfig config_of(std::int64_t zero, double bucket_mb, std::int64_t zero_
   return config;
 }
 
-void expect_sums(int ranks, const ParallelConfig& config, int num_backwards) {
+void expect_sums(int ranks, const ParallelConfig& config, int num_backwards,
+                 const std::vector<int>& nodes = {}) {
   run_ranks(ranks, [&](Communicator& world) {
-    const Mesh mesh(world, config);
+    const Mesh mesh(world, config, nodes);
     ParamRegistry registry;
     declare_and_allocate(registry, mesh);
     const auto reduction = make_grad_reduction(registry, mesh);
@@ -66,6 +68,37 @@ TEST(GradReduction, SumsOverRanksWhateverTheBucketsAndStages) {
     for (const std::int64_t zero : {1, 2, 3}) expect_sums(ranks, config_of(zero, -1), 2);
   }
   for (const std::int64_t zero : {1, 2, 3}) expect_sums(4, config_of(zero, -1, 2), 3);
+}
+
+TEST(GradReduction, OnNodesFirstSumsAlikeAndSendsOneShareAcross) {
+  constexpr int kRanks = 6;
+  const std::vector<int> nodes{0, 0, 0, 1, 1, 1};
+  for (const double bucket_mb : {0.0, kBytesOfTwo, 25.0}) {
+    ParallelConfig config = config_of(0, bucket_mb);
+    config.hierarchical = true;
+    expect_sums(kRanks, config, 2, nodes);
+    expect_sums(4, config, 2, {0, 1, 0, 1});
+    run_ranks(kRanks, [&](Communicator& world) {
+      const Mesh mesh(world, config, nodes);
+      ParamRegistry registry;
+      declare_and_allocate(registry, mesh);
+      const auto reduction = make_grad_reduction(registry, mesh);
+      registry.on_ready([&](ParamId id) { reduction->ready(id); });
+      reduction->begin();
+      registry.begin_update(1);
+      for (ParamId id = kParams; id-- > 0;) registry.add_gradient({id}, at::ones({64}));
+      reduction->finish();
+
+      const auto moved = [](const Communicator& group, const char* operation) {
+        return total_traffic(group.traffic(), operation).moved_bytes.value();
+      };
+      const auto bytes = static_cast<std::uint64_t>(4 * registry.layout().count());
+      EXPECT_EQ(moved(*mesh.node_levels()->across, "all_reduce"), bytes / 3);
+      EXPECT_EQ(moved(*mesh.node_levels()->node, "reduce_scatter"), bytes * 2 / 3);
+      EXPECT_EQ(moved(*mesh.node_levels()->node, "all_gather"), bytes * 2 / 3);
+      EXPECT_EQ(moved(mesh.group(Axis::replica), ""), 0U);
+    });
+  }
 }
 
 TEST(GradReduction, BucketsDependOnSizesOnlyAndCutParameters) {

@@ -20,6 +20,34 @@ TEST(Mesh, GivesEveryRankTheWholeWorldAsDataAxis) {
   });
 }
 
+TEST(Mesh, SplitsReplicasByNodeWhereAllNodesHoldEquallyMany) {
+  ParallelConfig config;
+  config.tp = 2;
+  config.hierarchical = true;
+  const auto levels = [&](const std::vector<int>& nodes, auto&& judge) {
+    run_ranks(8, [&](Communicator& world) {
+      const Mesh mesh(world, config, nodes);
+      judge(world, mesh.node_levels());
+    });
+  };
+  levels({0, 0, 0, 0, 1, 1, 1, 1}, [](Communicator& world, const NodeLevels* found) {
+    ASSERT_NE(found, nullptr);
+    EXPECT_EQ(found->node->size(), 2);
+    EXPECT_EQ(found->node->rank(), world.rank() / 2 % 2);
+    EXPECT_EQ(found->across->size(), 2);
+    EXPECT_EQ(found->across->rank(), world.rank() / 4);
+  });
+  levels({0, 0, 1, 1, 0, 0, 1, 1}, [](Communicator& world, const NodeLevels* found) {
+    ASSERT_NE(found, nullptr) << "ranks dealt to the nodes in turn";
+    EXPECT_EQ(found->node->rank(), world.rank() / 4);
+    EXPECT_EQ(found->across->rank(), world.rank() / 2 % 2);
+  });
+  for (const std::vector<int>& no_gain :
+       {std::vector<int>(8, 0), {0, 0, 1, 1, 2, 2, 3, 3}, {0, 0, 0, 0, 0, 0, 1, 1}}) {
+    levels(no_gain, [](Communicator&, const NodeLevels* found) { EXPECT_EQ(found, nullptr); });
+  }
+}
+
 TEST(Mesh, RefusesEveryLayoutWithoutEngineAtOnce) {
   run_ranks(2, [](Communicator& world) {
     ParallelConfig config;

@@ -12,6 +12,7 @@ struct Given {
   bool sequence_parallel = false;
   int ranks = 8;
   std::int64_t length = 64;
+  bool hierarchical = false;
 };
 
 std::string refusal(const Given& given) {
@@ -22,6 +23,7 @@ std::string refusal(const Given& given) {
   config.zero = given.zero;
   config.zero_shard = given.zero_shard;
   config.sequence_parallel = given.sequence_parallel;
+  config.hierarchical = given.hierarchical;
   Problems problems;
   check_layout(config, {model, {given.length}, given.ranks}, problems);
   try {
@@ -44,6 +46,7 @@ TEST(Layout, WhatCanBeIsTaken) {
   EXPECT_EQ(refusal({.tp = 4, .sequence_parallel = true}), "");
   EXPECT_EQ(refusal({.tp = 3, .ranks = 6}), "") << "heads need not divide evenly";
   EXPECT_EQ(refusal({.zero = 3, .zero_shard = 4}), "");
+  EXPECT_EQ(refusal({.hierarchical = true}), "");
 }
 
 TEST(Layout, EveryReasonIsGivenAndTheNearestThatWorks) {
