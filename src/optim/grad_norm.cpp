@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <vector>
 
 #include "core/exact_sum.hpp"
 #include "optim/block_squares.hpp"
@@ -15,8 +16,10 @@ namespace {
 
 constexpr auto kWords = static_cast<std::int64_t>(ExactSum::kWords);
 
-/// Of the elements that this rank answers for; neighbours as one range.
-at::Tensor words_of_squares(const ParamRegistry& registry) {
+/// Of the elements that this rank answers for, its share or all of its part, with the count of
+/// numbers that are not finite; neighbours as one range.
+at::Tensor words_of_squares(const ParamRegistry& registry, bool of_part,
+                            const at::Tensor& loss_sum) {
   const at::Tensor words =
       at::zeros({kWords + 1}, at::TensorOptions().dtype(at::kLong).device(registry.device()));
   const UnitLayout& layout = registry.layout();
@@ -29,7 +32,8 @@ at::Tensor words_of_squares(const ParamRegistry& registry) {
         add_block_squares(grads.narrow(0, range.begin - part_begin, range.count()), range.begin,
                           words);
     };
-    for (const ParamSpan& span : layout.owned_spans(unit)) {
+    for (const ParamSpan& span :
+         layout.owned_spans(unit, of_part ? layout.part(unit) : layout.share(unit))) {
       if (span.begin != range.end) {
         add();
         range.begin = span.begin;
@@ -38,7 +42,21 @@ at::Tensor words_of_squares(const ParamRegistry& registry) {
     }
     add();
   }
+  words.select(0, kWords).add_(loss_sum.isfinite().logical_not());
   return words;
+}
+
+/// As words_of_squares wrote it, in host memory.
+ExactSum squares_of(const std::int64_t* words) {
+  ExactSum squares;
+  std::copy(words, words + kWords + 1, squares.words().begin());
+  return squares;
+}
+
+/// `parts` one behind another in host memory: the device is waited for once.
+at::Tensor on_host(std::vector<at::Tensor> parts, const at::Tensor& loss_sum) {
+  parts.push_back(loss_sum.to(at::kDouble).reshape({1}).view(at::kLong));
+  return at::cat(parts).to(at::kCPU);
 }
 
 }  // namespace
@@ -46,16 +64,29 @@ at::Tensor words_of_squares(const ParamRegistry& registry) {
 GradSummary summarize_grads(const ParamRegistry& registry, Communicator& world,
                             const at::Tensor& loss_sum) {
   const at::NoGradGuard no_grad;
-  const at::Tensor words = words_of_squares(registry);
-  words.select(0, kWords).add_(loss_sum.isfinite().logical_not());
+  const at::Tensor words = words_of_squares(registry, /*of_part=*/false, loss_sum);
   all_reduce(world, words, ReduceOp::sum, "norm")->wait();
-  const at::Tensor known =
-      at::cat({words, loss_sum.to(at::kDouble).reshape({1}).view(at::kLong)}).to(at::kCPU);
+  const at::Tensor known = on_host({words}, loss_sum);
   const auto* const numbers = known.const_data_ptr<std::int64_t>();
-  ExactSum squares;
-  std::copy(numbers, numbers + kWords + 1, squares.words().begin());
-  return {std::sqrt(squares.value()), squares.num_not_finite() == 0,
-          std::bit_cast<double>(numbers[kWords + 1])};
+  const ExactSum squares = squares_of(numbers);
+  const double norm = std::sqrt(squares.value());
+  return {norm, norm, squares.num_not_finite() == 0, std::bit_cast<double>(numbers[kWords + 1])};
+}
+
+GradSummary summarize_own_grads(const ParamRegistry& registry, const Mesh& mesh,
+                                const at::Tensor& loss_sum) {
+  const at::NoGradGuard no_grad;
+  // Ranks of cp have the same sums: each counts all of them.
+  const at::Tensor own = words_of_squares(registry, /*of_part=*/true, loss_sum);
+  all_reduce(mesh.group(Axis::tp), own, ReduceOp::sum, "norm")->wait();
+  const at::Tensor all = own.clone();
+  all_reduce(mesh.group(Axis::data), all, ReduceOp::sum, "norm of data ranks")->wait();
+  const at::Tensor known = on_host({own, all}, loss_sum);
+  const auto* const numbers = known.const_data_ptr<std::int64_t>();
+  const ExactSum squares = squares_of(numbers + kWords + 1);
+  return {std::sqrt(squares.value() / mesh.size(Axis::data)),
+          std::sqrt(squares_of(numbers).value()), squares.num_not_finite() == 0,
+          std::bit_cast<double>(numbers[2 * (kWords + 1)])};
 }
 
 double clip_factor(double norm, double clip_norm) {

@@ -8,6 +8,7 @@ namespace trireme {
 /// What all ranks know of an update before they change their weights.
 struct GradSummary {
   double norm = 0;      // of the gradients of all parameters, each counted once
+  double own_norm = 0;  // of those that this rank updates by: the clip's
   bool finite = true;   // all gradients and losses of all ranks
   double loss_sum = 0;  // of this rank
 };
@@ -20,6 +21,12 @@ struct GradSummary {
 /// stage.
 GradSummary summarize_grads(const ParamRegistry& registry, Communicator& world,
                             const at::Tensor& loss_sum);
+
+/// The same where data ranks train on their own (Mesh::trains_alone): own_norm is of the gradient
+/// that this data rank has over its ranks of tp, norm the root of the mean square of all data
+/// ranks' own norms. Collective over all ranks of the mesh, as above.
+GradSummary summarize_own_grads(const ParamRegistry& registry, const Mesh& mesh,
+                                const at::Tensor& loss_sum);
 
 /// Factor on all gradients: min(1, clip_norm / (norm + 1e-6)); 1 when clip_norm is 0.
 double clip_factor(double norm, double clip_norm);

@@ -25,6 +25,7 @@ struct ParallelConfig {
   std::string schedule = "1f1b";
   double bucket_mb = -1;
   bool hierarchical = false;
+  std::int64_t local_steps = 1;
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
@@ -49,6 +50,8 @@ struct ParallelConfig {
     visit("bucket_mb", self.bucket_mb,
           "MiB of gradients in a bucket; 0: one bucket; -1: as many as data ranks, 25 to 256");
     visit("hierarchical", self.hierarchical, "reduce inside a node first, then between nodes");
+    visit("local_steps", self.local_steps,
+          "steps that data ranks train on their own before weights and moments are averaged");
   }
 };
 

@@ -41,6 +41,15 @@ class Mesh {
     return *groups_[static_cast<std::size_t>(axis)];
   }
 
+  /// The ranks that train as one between two averages (local_steps): they add up gradients. Without
+  /// local steps, all that hold the same weights.
+  [[nodiscard]] Communicator& grad_group() const {
+    return group(trains_alone() ? Axis::cp : Axis::replica);
+  }
+
+  /// Whether the data ranks train on their own for some steps.
+  [[nodiscard]] bool trains_alone() const { return config_.local_steps > 1 && size(Axis::dp) > 1; }
+
   /// For hierarchical reductions; null where nodes do not hold equally many replicas, two or more
   /// each, on two nodes or more.
   [[nodiscard]] const NodeLevels* node_levels() const { return node_levels_.get(); }

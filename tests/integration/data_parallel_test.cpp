@@ -2,11 +2,180 @@
 
 #include <gtest/gtest.h>
 
-#include "comm/thread/thread_world.hpp"
+#include <cmath>
+#include <memory>
+
+#include "comm/self/self_communicator.hpp"
+#include "comm/traffic.hpp"
+#include "support/train_layout.hpp"
 #include "train/verify/verify_layout.hpp"
 
 namespace trireme {
 namespace {
+
+using testing::Shape;
+
+constexpr double kBound = 1e-10;   // fp64: sums in another order
+constexpr std::int64_t kRows = 2;  // of a data rank in one update
+
+/// A model and its step on one rank.
+struct Trainer {
+  Trainer(Communicator& ranks, const ParallelConfig& parallel, const OptimConfig& optim,
+          ParamDTypes dtypes = {at::kDouble, at::kDouble})
+      : world(ranks),
+        mesh(ranks, parallel),
+        model(registry, testing::model_config(shape),
+              ModelPart::whole(testing::model_config(shape)),
+              {ops::Path::plain, false, 7, {mesh.group(Axis::tp), false}, context_group(mesh)}) {
+    registry.allocate(mesh, dtypes, at::kCPU);
+    model.prepare();
+    registry.initialize(7);
+    objective = std::make_unique<CrossEntropy>(registry, model.head_weight(), ops::Path::plain,
+                                               model.tensor());
+    optimizer = make_optimizer(optim, registry);
+    step = std::make_unique<Step>(StepParts{model, *objective, *optimizer, scaler, mesh, measures},
+                                  optim.clip_norm);
+  }
+
+  UpdateResult update(std::int64_t number, std::int64_t first_sample, std::int64_t targets) {
+    const Batch batch = make_rows({first_sample, first_sample + 1}, shape.length, shape.vocab);
+    return step->run({&batch, 1}, targets, number, number, 1e-2);
+  }
+
+  /// Weights, then the optimizer's slots.
+  [[nodiscard]] std::vector<at::Tensor> state() const {
+    std::vector<at::Tensor> all{gathered_weights(registry, world)};
+    for (const OptimizerSlot& slot : optimizer->slots())
+      all.push_back(gathered(registry, world,
+                             [&](std::size_t unit) { return registry.part_of(slot.flat, unit); }));
+    return all;
+  }
+
+  static constexpr Shape shape{};
+  Communicator& world;
+  Mesh mesh;
+  ParamRegistry registry;
+  Transformer model;
+  std::unique_ptr<CrossEntropy> objective;
+  std::unique_ptr<Optimizer> optimizer;
+  LossScaler scaler{false};
+  Measures measures;
+  std::unique_ptr<Step> step;
+};
+
+OptimConfig adamw_that_clips() {
+  OptimConfig optim = optimizer_defaults("adamw");
+  optim.clip_norm = 0.05;
+  return optim;
+}
+
+/// What any number may be: all ranks agree on it.
+constexpr std::int64_t kTargetsOfUpdate = 24;
+
+struct Expected {
+  std::vector<at::Tensor> state;
+  std::vector<double> norms;
+};
+
+/// Processes that know nothing of one another, averaged by hand after every `local_steps` and at
+/// the end.
+Expected trained_alone(int dp, std::int64_t steps, std::int64_t local_steps) {
+  SelfCommunicator self;
+  std::vector<std::unique_ptr<Trainer>> ranks;
+  for (int rank = 0; rank < dp; ++rank)
+    ranks.push_back(std::make_unique<Trainer>(self, ParallelConfig{}, adamw_that_clips()));
+  const auto average_of = [&](auto&& tensor_of) {
+    at::Tensor mean = at::zeros_like(tensor_of(*ranks[0]));
+    for (const auto& one : ranks) mean.add_(tensor_of(*one), 1.0 / dp);
+    for (const auto& one : ranks) tensor_of(*one).copy_(mean);
+  };
+  Expected expected;
+  for (std::int64_t number = 1; number <= steps; ++number) {
+    double squares = 0;
+    for (int rank = 0; rank < dp; ++rank) {
+      const std::int64_t first = ((number - 1) * dp + rank) * kRows;
+      squares += std::pow(ranks[static_cast<std::size_t>(rank)]
+                              ->update(number, first, kTargetsOfUpdate / dp)
+                              .grad_norm,
+                          2);
+    }
+    expected.norms.push_back(std::sqrt(squares / dp));
+    if (number % local_steps != 0 && number != steps) continue;
+    for (std::size_t unit = 0; unit < ranks[0]->registry.layout().units().size(); ++unit)
+      average_of([&](Trainer& one) { return one.registry.main_part(unit); });
+    for (std::size_t slot = 0; slot < ranks[0]->optimizer->slots().size(); ++slot)
+      average_of([&](Trainer& one) { return one.optimizer->slots()[slot].flat; });
+    for (const auto& one : ranks) one->registry.refresh_weights();
+  }
+  expected.state = ranks[0]->state();
+  return expected;
+}
+
+TEST(LocalSteps, AreProcessesThatTrainAloneAveragedEveryFewUpdates) {
+  constexpr std::int64_t kSteps = 5;
+  constexpr std::int64_t kLocalSteps = 2;
+  for (const auto& [dp, tp, cp] : {std::array{2, 1, 1}, {3, 1, 1}, {2, 2, 1}, {2, 1, 2}}) {
+    const Expected expected = trained_alone(dp, kSteps, kLocalSteps);
+    run_ranks(dp * tp * cp, [&, tp = tp, cp = cp, dp = dp](Communicator& world) {
+      ParallelConfig parallel;
+      parallel.tp = tp;
+      parallel.cp = cp;
+      parallel.local_steps = kLocalSteps;
+      Trainer trainer(world, parallel, adamw_that_clips());
+      for (std::int64_t number = 1; number <= kSteps; ++number) {
+        const std::int64_t first = ((number - 1) * dp + trainer.mesh.rank(Axis::dp)) * kRows;
+        const double norm = trainer.update(number, first, kTargetsOfUpdate).grad_norm;
+        const double wanted = expected.norms[static_cast<std::size_t>(number - 1)];
+        EXPECT_NEAR(norm, wanted, kBound * wanted) << "dp " << dp << " tp " << tp << " cp " << cp;
+      }
+      trainer.step->average_copies();
+      const std::vector<at::Tensor> state = trainer.state();
+      ASSERT_EQ(state.size(), expected.state.size());
+      for (std::size_t i = 0; i < state.size(); ++i) {
+        const double difference = (state[i] - expected.state[i]).abs().max().item<double>();
+        EXPECT_LE(difference, kBound * expected.state[i].abs().max().item<double>())
+            << "dp " << dp << " tp " << tp << " cp " << cp << ", " << i;
+      }
+    });
+  }
+}
+
+TEST(LocalSteps, SendOneShareOfTheBytesAndAverageEqualCopiesNoMore) {
+  constexpr std::int64_t kSteps = 8;
+  OptimConfig sgd = optimizer_defaults("sgd");  // without momentum: weights alone are averaged
+  run_ranks(2, [&](Communicator& world) {
+    const auto payload = [&](std::int64_t local_steps) {
+      ParallelConfig parallel;
+      parallel.local_steps = local_steps;
+      Trainer trainer(world, parallel, sgd);
+      std::uint64_t bytes = 0;
+      for (std::int64_t number = 1; number <= kSteps; ++number)
+        trainer.update(number, ((number - 1) * 2 + world.rank()) * kRows, kTargetsOfUpdate);
+      trainer.step->average_copies();
+      for (const Axis axis : {Axis::dp, Axis::replica, Axis::cp})
+        for (const TrafficRow& row : trainer.mesh.group(axis).traffic())
+          if (row.operation == "all_reduce") bytes += row.moved_bytes.value_or(0);
+      return bytes;
+    };
+    const std::uint64_t plain = payload(1);
+    EXPECT_GT(plain, 0U);
+    EXPECT_EQ(payload(4) * 4, plain);
+    EXPECT_EQ(payload(8) * 8, plain);
+  });
+}
+
+TEST(LocalSteps, OfOneDataRankAreNone) {
+  SelfCommunicator self;
+  ParallelConfig local;
+  local.local_steps = 4;
+  Trainer alone(self, local, adamw_that_clips());
+  Trainer plain(self, {}, adamw_that_clips());
+  for (std::int64_t number = 1; number <= 3; ++number) {
+    alone.update(number, number * kRows, kTargetsOfUpdate);
+    plain.update(number, number * kRows, kTargetsOfUpdate);
+  }
+  EXPECT_TRUE(alone.state()[0].equal(plain.state()[0]));
+}
 
 TEST(Hierarchical, TrainsAsOneProcessDoes) {
   RunConfig config;

@@ -103,6 +103,53 @@ TEST_F(Resume, IsBitwiseInBf16WithDropoutAndAsynchronousCheckpoints) {
   EXPECT_EQ(trireme({"checkpoint", "verify", path("hard").string()}).code, 0);
 }
 
+TEST_F(Resume, WithLocalStepsIsBitwiseFromASaveBetweenTwoAverages) {
+  const Arguments local{"--train.steps",          "10", "--checkpoint.every",     "4",
+                        "--checkpoint.keep_last", "0",  "--parallel.local_steps", "3"};
+  ASSERT_EQ(pretrain("whole_local", local, {.ranks = 2}).code, 0);
+  Arguments from_step_4 = local;
+  from_step_4.insert(
+      from_step_4.end(),
+      {"--resume", (path("whole_local") / "checkpoints" / "step-000000004").string()});
+  const Exit exit = pretrain("local", from_step_4, {.ranks = 2});
+  ASSERT_EQ(exit.code, 0) << exit.err;
+
+  std::vector<double> expected = metrics("whole_local").losses();
+  ASSERT_EQ(expected.size(), 10U);
+  expected.erase(expected.begin(), expected.begin() + 4);
+  EXPECT_EQ(metrics("local").losses(), expected);
+  EXPECT_EQ(hash("local"), hash("whole_local"));
+  EXPECT_NE(exit.err.find("exact: losses and weights go on bit for bit"), std::string::npos)
+      << exit.err;
+
+  // The end of a shorter run is one more average.
+  Arguments five{"--train.steps",    "5",        "--parallel.local_steps", "3",
+                 "--optim.schedule", "constant", "--checkpoint.every",     "0"};
+  ASSERT_EQ(pretrain("five", five, {.ranks = 2}).code, 0);
+  five[1] = "6";
+  const Exit six = pretrain("five", five, {.ranks = 2});
+  EXPECT_NE(six.err.find("averaged at step 5 for the save"), std::string::npos) << six.err;
+
+  const Exit other =
+      pretrain("whole_local", {"--train.steps", "11", "--parallel.local_steps", "2"}, {.ranks = 2});
+  EXPECT_EQ(other.code, 2);
+  EXPECT_NE(other.err.find("parallel.local_steps = 2"), std::string::npos) << other.err;
+}
+
+TEST_F(Resume, LocalStepsSkipAnUpdateThatIsNotFiniteOnOneRankOnAll) {
+  const Arguments local{"--train.steps",          "4", "--checkpoint.every",     "1",
+                        "--checkpoint.keep_last", "0", "--parallel.local_steps", "9"};
+  ASSERT_EQ(pretrain("skips", local, {.ranks = 2, .fault = "train.overflow:1:3:trigger"}).code, 0);
+  auto steps = metrics("skips").steps;
+  EXPECT_FALSE(steps[2]["skipped"].get<bool>());
+  EXPECT_TRUE(steps[3]["skipped"].get<bool>());
+  const auto hash_of_step = [&](const char* step) {
+    return trireme({"checkpoint", "hash", (path("skips") / "checkpoints" / step).string()}).out;
+  };
+  EXPECT_EQ(hash_of_step("step-000000003"), hash_of_step("step-000000002"));
+  EXPECT_NE(hash_of_step("step-000000004"), hash_of_step("step-000000003"));
+}
+
 TEST_F(Resume, OnAnotherNumberOfRanksContinuesTheSameLosses) {
   const Arguments fp64{"--train.steps",          "8", "--checkpoint.every", "4",
                        "--checkpoint.keep_last", "0", "--train.precision",  "fp64"};

@@ -135,9 +135,9 @@ std::vector<ParamSpan> UnitLayout::spans(std::size_t unit, const IndexRange& ran
   return result;
 }
 
-std::vector<ParamSpan> UnitLayout::owned_spans(std::size_t unit) const {
+std::vector<ParamSpan> UnitLayout::owned_spans(std::size_t unit, const IndexRange& range) const {
   std::vector<ParamSpan> result;
-  for (const ParamSpan& span : spans(unit, share(unit))) {
+  for (const ParamSpan& span : spans(unit, range)) {
     const IndexRange& owned = params_[span.id].owned;
     const std::int64_t first = std::max(span.first, owned.begin);
     const std::int64_t end = std::min(span.first + span.count, owned.end);

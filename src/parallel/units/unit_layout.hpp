@@ -84,7 +84,12 @@ class UnitLayout {
   [[nodiscard]] std::vector<ParamSpan> spans(std::size_t unit, const IndexRange& range) const;
 
   /// Of the share, the elements that this rank owns.
-  [[nodiscard]] std::vector<ParamSpan> owned_spans(std::size_t unit) const;
+  [[nodiscard]] std::vector<ParamSpan> owned_spans(std::size_t unit) const {
+    return owned_spans(unit, share(unit));
+  }
+
+  /// The same of any range.
+  [[nodiscard]] std::vector<ParamSpan> owned_spans(std::size_t unit, const IndexRange& range) const;
 
   [[nodiscard]] const ShareGrid& grid() const { return grid_; }
 

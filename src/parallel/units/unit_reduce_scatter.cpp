@@ -14,7 +14,7 @@ constexpr std::size_t kMostInFlight = 1;
 
 std::unique_ptr<GradReduction> make_grad_reduction(ParamRegistry& registry, const Mesh& mesh) {
   if (mesh.size(Axis::shard) > 1) return std::make_unique<UnitReduceScatter>(registry, mesh);
-  return std::make_unique<BucketAllReduce>(registry, mesh.group(Axis::replica),
+  return std::make_unique<BucketAllReduce>(registry, mesh.grad_group(),
                                            bucket_bytes(mesh.config(), mesh.size(Axis::data)),
                                            mesh.node_levels());
 }

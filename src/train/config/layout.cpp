@@ -22,12 +22,24 @@ struct Reason {
 
 /// Of forms of data parallelism that exclude one another.
 void add_data_reasons(const ParallelConfig& config, std::vector<Reason>& reasons) {
+  if (config.local_steps > 1 && config.zero > 0) {
+    reasons.push_back({"parallel.local_steps", cat(config.local_steps),
+                       formatted("must be 1 with parallel.zero = {}: ranks that train on their own "
+                                 "hold all of the state each",
+                                 config.zero)});
+  }
   if (config.hierarchical && config.zero > 0) {
     reasons.push_back(
         {"parallel.hierarchical", "true",
          formatted("must be false with parallel.zero = {}: there "
                    "parallel.zero_shard = the ranks of a node reduces inside it first",
                    config.zero)});
+  }
+  if (config.hierarchical && config.local_steps > 1) {
+    reasons.push_back({"parallel.hierarchical", "true",
+                       formatted("must be false with parallel.local_steps = {}: gradients do not "
+                                 "leave a data rank",
+                                 config.local_steps)});
   }
 }
 
@@ -117,7 +129,8 @@ std::optional<ParallelConfig> nearest_possible(const ParallelConfig& wanted,
         one.tp = tp;
         one.cp = cp;
         one.zero_shard = shard;
-        if (one.zero > 0) one.hierarchical = false;
+        if (one.zero > 0) one.local_steps = 1;
+        if (one.zero > 0 || one.local_steps > 1) one.hierarchical = false;
         if (!reasons_against(one, facts).empty()) continue;
         if (!best || distance(wanted, one) < distance(wanted, *best)) best = one;
       }
@@ -135,6 +148,7 @@ std::string as_options(const ParallelConfig& config, const ParallelConfig& wante
   add("tp", config.tp, wanted.tp);
   add("cp", config.cp, wanted.cp);
   add("zero_shard", config.zero_shard, wanted.zero_shard);
+  add("local_steps", config.local_steps, wanted.local_steps);
   if (config.hierarchical != wanted.hierarchical)
     options.push_back("--parallel.hierarchical false");
   return joined(options, " ");

@@ -20,6 +20,7 @@ void TrainingRun::enter(const char* phase) const {
 
 bool validate(TrainingRun& run) {
   run.enter("validate");
+  run.model.step.average_copies();
   const CountTime counted(run.measures.all, run.measures.validation_s);
   const Timer timer;
   Keepers& keepers = run.keepers;
@@ -49,6 +50,7 @@ void save(TrainingRun& run) {
   show_last_metrics(run);
   CheckpointSaver& saver = run.keepers.saver;
   saver.wait_copied();
+  run.model.step.average_copies();
   run.model.state.stage();
   StateDict state{run.model.state.tensors(), {}, run.data.tokenizer_files()};
   state.files.insert(run.beginning.files.begin(), run.beginning.files.end());

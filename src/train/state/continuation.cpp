@@ -51,6 +51,17 @@ std::string plan_changes(const Continuation& c) {
   return "later phases of data.path are others";
 }
 
+/// That a save between two averages of local steps made one of its own.
+std::string average_changes(const Continuation& c) {
+  const std::int64_t every = c.config.parallel.local_steps;
+  for (const std::int64_t regular : {every, c.config.checkpoint.every, c.config.train.eval_every})
+    if (regular > 0 && c.step % regular == 0) return "";
+  return formatted(
+      "weights and moments were averaged at step {} for the save, between two averages of "
+      "parallel.local_steps = {}",
+      c.step, every);
+}
+
 /// Those that say something.
 std::string said(std::vector<std::string> texts) {
   std::erase(texts, "");
@@ -71,7 +82,8 @@ std::string describe_continuation(const Continuation& continuation) {
     rounding.push_back(formatted("{} {} (was {})", change.key, change.now, change.was));
   }
   if (is_another) return "the state goes on under another configuration";
-  const std::string later = said({rate_changes(continuation), plan_changes(continuation)});
+  const std::string later =
+      said({rate_changes(continuation), plan_changes(continuation), average_changes(continuation)});
   if (!machine) {
     return said(
         {"the checkpoint does not tell what it was computed with: the state is exact, losses go on "

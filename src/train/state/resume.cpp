@@ -36,7 +36,8 @@ struct LaterKey {
 };
 
 /// Keys that came after version 0.1, and the value that every checkpoint without them has.
-constexpr std::array kLaterKeys{LaterKey{"model.activation", "silu"}};
+constexpr std::array kLaterKeys{LaterKey{"model.activation", "silu"},
+                                LaterKey{"parallel.local_steps", "1"}};
 
 /// The texts, or the numbers that they are.
 bool is_equal(const std::string& one, const std::string& other) {
@@ -55,6 +56,7 @@ std::optional<std::string> value_before(std::string_view key) {
 }
 
 bool may_differ(const std::string& key) {
+  if (key == "parallel.local_steps") return false;  // another training, not another layout
   return std::any_of(kMayDiffer.begin(), kMayDiffer.end(), [&](std::string_view one) {
     return one.back() == '.' ? key.starts_with(one) : key == one;
   });

@@ -1,10 +1,13 @@
 #include "train/step/step.hpp"
 
 #include <limits>
+#include <vector>
 
 #include "core/process/failpoints.hpp"
+#include "core/timer.hpp"
 #include "optim/grad_norm.hpp"
 #include "parallel/context/deal_tokens.hpp"
+#include "parallel/units/average.hpp"
 #include "train/step/microbatches.hpp"
 #include "train/step/schedule.hpp"
 
@@ -49,8 +52,10 @@ UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_targe
         to_microbatch(batch, registry_.device(), step, /*training=*/true), parts_.mesh));
     result.num_targets += batch.num_targets;
   }
-  const double grad_scale =
-      parts_.scaler.scale() / static_cast<double>(std::max<std::int64_t>(update_targets, 1));
+  const bool alone = parts_.mesh.trains_alone();
+  const double copies = alone ? parts_.mesh.size(Axis::dp) : 1;
+  const double grad_scale = copies * parts_.scaler.scale() /
+                            static_cast<double>(std::max<std::int64_t>(update_targets, 1));
   std::vector<ForwardTape> tapes(batches.size());
   std::vector<ObjectiveTape> loss_tapes(batches.size());
   at::Tensor loss_sum =
@@ -84,21 +89,39 @@ UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_targe
   parts_.measures.record(first_bucket_s_, result.overlap.first_launch_s);
   parts_.measures.record(last_grad_s_, result.overlap.last_ready_s);
 
-  const GradSummary summary = summarize_grads(registry_, parts_.mesh.world(), loss_sum);
+  const GradSummary summary = alone ? summarize_own_grads(registry_, parts_.mesh, loss_sum)
+                                    : summarize_grads(registry_, parts_.mesh.world(), loss_sum);
   result.loss_sum = summary.loss_sum;
   result.grad_norm = summary.norm / parts_.scaler.scale();
   result.skipped = !summary.finite;
   result.overflow = result.skipped && parts_.scaler.dynamic() && parts_.scaler.scale() > 1.0;
   if (!result.skipped) {
     failpoint("train.optimizer");
-    const double factor = clip_factor(result.grad_norm, clip_norm_) / parts_.scaler.scale();
-    scale_grads(registry_, factor);
+    const double own_norm = summary.own_norm / parts_.scaler.scale();
+    scale_grads(registry_, clip_factor(own_norm, clip_norm_) / parts_.scaler.scale());
     before_update_();
+    copies_equal_ = !alone;
     parts_.optimizer.step(update, lr);
     registry_.refresh_weights();
   }
   parts_.scaler.update(result.skipped);
+  if (alone && step % parts_.mesh.config().local_steps == 0) average_copies();
   return result;
+}
+
+void Step::average_copies() {
+  if (copies_equal_) return;
+  const Timer timer;
+  before_update_();
+  std::vector<at::Tensor> values;
+  for (std::size_t unit = 0; unit < registry_.layout().units().size(); ++unit)
+    values.push_back(registry_.main_part(unit));
+  for (const OptimizerSlot& slot : parts_.optimizer.slots()) values.push_back(slot.flat);
+  average(parts_.mesh.group(Axis::dp), values, registry_.device());
+  registry_.refresh_weights();
+  copies_equal_ = true;
+  parts_.measures.record(comm_s_, timer.seconds());
+  parts_.measures.record(comm_exposed_s_, timer.seconds());
 }
 
 }  // namespace trireme

@@ -34,9 +34,17 @@ struct StepParts {
 };
 
 /// One optimizer step: forward and backward of this rank's micro-batches, gradients summed over the
-/// data ranks while backward runs, global norm, clip, update of this rank's parts. Failpoints: train.forward,
-/// train.backward, train.reduce, train.optimizer; train.overflow and train.bad_loss make a gradient
-/// or the loss of this rank not finite.
+/// data ranks while backward runs, global norm, clip, update of this rank's parts.
+///
+/// With parallel.local_steps K > 1 (local SGD) the dp ranks train on their own, each with its tp and
+/// cp: gradients, norm and clip are of their tokens alone, and their loss sum is divided by the
+/// mean of what dp ranks have, update_targets / dp: the mean of all dp ranks' gradients is that of
+/// the whole update. After every step whose number K divides, and by average_copies(), weights and
+/// moments become their mean over the dp ranks. An update that is not finite on one is skipped on
+/// all. Source: Stich, "Local SGD converges fast and communicates little", ICLR 2019.
+///
+/// Failpoints: train.forward, train.backward, train.reduce, train.optimizer; train.overflow and
+/// train.bad_loss make a gradient or the loss of this rank not finite.
 class Step {
  public:
   Step(const StepParts& parts, double clip_norm);
@@ -50,11 +58,15 @@ class Step {
     stop_before_ = std::move(call);
   }
 
+  /// Weights and moments of all dp ranks become their mean, where they are not equal already. Before
+  /// whatever takes them for one model: a validation, a save, the end of a run.
+  void average_copies();
+
   /// `batches`: this rank's share of the update, possibly none. `update_targets`: valid targets of
   /// the whole update, over all ranks and micro-steps; all gradients are those of loss sum /
-  /// update_targets. `step` seeds dropout, `update` counts updates that were not skipped (from 1),
-  /// both the same on all ranks. A loss or gradient that is not finite on any rank leaves the
-  /// weights and the optimizer's state of all ranks as they are (skipped).
+  /// update_targets (without local steps). `step` seeds dropout, `update` counts updates that were
+  /// not skipped (from 1), both the same on all ranks. A loss or gradient that is not finite on any
+  /// rank leaves the weights and the optimizer's state of all ranks as they are (skipped).
   UpdateResult run(std::span<const Batch> batches, std::int64_t update_targets, std::int64_t step,
                    std::int64_t update, double lr);
 
@@ -62,6 +74,7 @@ class Step {
   StepParts parts_;
   ParamRegistry& registry_;
   double clip_norm_;
+  bool copies_equal_ = true;  // the dp ranks have the same weights
   std::unique_ptr<GradReduction> reduction_;
   Measures::Id comm_s_;          // a gradient collective was in flight
   Measures::Id comm_exposed_s_;  // of it, with nothing else to do

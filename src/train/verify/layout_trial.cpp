@@ -48,6 +48,7 @@ TrialTrace run_trial(Communicator& world, const TrialPlan& plan) {
     trace.norms.push_back(result.grad_norm);
     trace.grads.push_back(gathered_grads(registry, world));
   }
+  step.average_copies();
   trace.weights = gathered_weights(registry, world);
   for (const OptimizerSlot& slot : optimizer->slots()) {
     trace.moments.push_back(gathered(

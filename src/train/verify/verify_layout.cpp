@@ -98,6 +98,10 @@ LayoutVerdict verify_layout(Communicator& world, const RunConfig& config, std::i
   const std::int64_t length = plan.model.max_seq_len;
   Problems problems;
   check_layout(config.parallel, {plan.model, {length}, world.size()}, problems);
+  if (config.parallel.local_steps > 1) {
+    problems.add("parallel.local_steps", config.parallel.local_steps,
+                 "must be 1 here: ranks that train on their own are not one process's training");
+  }
   problems.throw_if_any();
   const int data = data_ranks(config.parallel, world.size());
   const std::int64_t accumulation =

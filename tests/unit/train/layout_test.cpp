@@ -12,6 +12,7 @@ struct Given {
   bool sequence_parallel = false;
   int ranks = 8;
   std::int64_t length = 64;
+  std::int64_t local_steps = 1;
   bool hierarchical = false;
 };
 
@@ -23,6 +24,7 @@ std::string refusal(const Given& given) {
   config.zero = given.zero;
   config.zero_shard = given.zero_shard;
   config.sequence_parallel = given.sequence_parallel;
+  config.local_steps = given.local_steps;
   config.hierarchical = given.hierarchical;
   Problems problems;
   check_layout(config, {model, {given.length}, given.ranks}, problems);
@@ -46,6 +48,7 @@ TEST(Layout, WhatCanBeIsTaken) {
   EXPECT_EQ(refusal({.tp = 4, .sequence_parallel = true}), "");
   EXPECT_EQ(refusal({.tp = 3, .ranks = 6}), "") << "heads need not divide evenly";
   EXPECT_EQ(refusal({.zero = 3, .zero_shard = 4}), "");
+  EXPECT_EQ(refusal({.tp = 2, .local_steps = 4}), "");
   EXPECT_EQ(refusal({.hierarchical = true}), "");
 }
 
@@ -58,6 +61,18 @@ TEST(Layout, EveryReasonIsGivenAndTheNearestThatWorks) {
                  {"parallel.zero_shard = 3", "dp x cp = 8", "--parallel.zero_shard"});
   expect_refused({.tp = 5, .sequence_parallel = true, .ranks = 8},
                  {"num_heads", "8 ranks", "length of the sequences, 64", "--parallel.tp 4"});
+}
+
+TEST(Layout, FormsOfDataParallelismThatExcludeOneAnotherAreRefused) {
+  expect_refused({.zero = 1, .local_steps = 4},
+                 {"parallel.local_steps = 4", "parallel.zero = 1", "--parallel.local_steps 1"});
+  expect_refused(
+      {.tp = 8, .zero = 3, .local_steps = 4, .hierarchical = true},
+      {"num_heads", "parallel.local_steps = 4", "parallel.hierarchical = true", "zero_shard",
+       "--parallel.tp 4 --parallel.local_steps 1 --parallel.hierarchical false"});
+  expect_refused({.local_steps = 2, .hierarchical = true},
+                 {"parallel.hierarchical = true", "parallel.local_steps = 2",
+                  "--parallel.hierarchical false"});
 }
 
 }  // namespace
