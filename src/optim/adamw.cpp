@@ -19,7 +19,7 @@ AdamW::AdamW(const Config& config, ParamRegistry& registry)
       groups_(2) {
   groups_[0].decay = config.weight_decay;
   const at::Tensor step =
-      at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(registry.device()));
+      at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(exp_avg_.device()));
   for (const ParamRange& range : param_ranges(registry)) {
     Group& group = groups_[range.decay ? 0 : 1];
     group.weights.push_back(range.weights(registry));

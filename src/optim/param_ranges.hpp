@@ -19,7 +19,7 @@ struct ParamRange {
   }
 
   [[nodiscard]] at::Tensor grads(const ParamRegistry& registry) const {
-    return registry.grad_part(unit).narrow(0, begin, count);
+    return registry.update_grad(unit).narrow(0, begin, count);
   }
 
   /// Of a buffer that registry.make_state() made.

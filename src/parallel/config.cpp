@@ -44,6 +44,8 @@ void check(const ParallelConfig& config, Problems& problems) {
     problems.add("parallel.zero_persist", config.zero_persist, "must be 0 (none) or more");
   if (config.local_steps < 1)
     problems.add("parallel.local_steps", config.local_steps, "must be 1 or more");
+  problems.one_of("parallel.offload", config.offload,
+                  std::vector<std::string>{"none", "optimizer"});
   problems.supported("parallel.schedule", config.schedule, {"1f1b"});
   problems.supported("parallel.recompute", config.recompute, {"none", "full"});
   if (!(config.bucket_mb >= 0 || config.bucket_mb == -1))

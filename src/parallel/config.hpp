@@ -26,6 +26,7 @@ struct ParallelConfig {
   double bucket_mb = -1;
   bool hierarchical = false;
   std::int64_t local_steps = 1;
+  std::string offload = "none";
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
@@ -52,6 +53,8 @@ struct ParallelConfig {
     visit("hierarchical", self.hierarchical, "reduce inside a node first, then between nodes");
     visit("local_steps", self.local_steps,
           "steps that data ranks train on their own before weights and moments are averaged");
+    visit("offload", self.offload,
+          "what lies in host memory: none, or optimizer (main weights and moments)");
   }
 };
 

@@ -43,15 +43,29 @@ void ParamRegistry::allocate(const Mesh& mesh, ParamDTypes dtypes, at::Device de
   weights_ = UnitWeights(layout_, mesh.group(Axis::shard), dtypes.compute, device,
                          {sharded, parallel.zero_reshard, parallel.zero_prefetch});
   grads_ = UnitGrads(layout_, dtypes.main, device, parallel.zero >= 2 && layout_.grid().shards > 1);
-  if (dtypes.compute != dtypes.main) main_ = make_state();
+  offload_ = parallel.offload == "optimizer";
+  if (offload_) host_grads_ = make_state();
+  if (offload_ || dtypes.compute != dtypes.main) main_ = make_state();
   uses_seen_.assign(size(), 0);
   by_unit_ = mesh.size(Axis::tp) > 1;
   shared_grads_ = SharedGrads(specs_, layout_, mesh.group(Axis::tp));
 }
 
 at::Tensor ParamRegistry::make_state() const {
-  return at::zeros({layout_.parts_count()},
-                   at::TensorOptions().dtype(dtypes_.main).device(device_));
+  const auto options = at::TensorOptions().dtype(dtypes_.main);
+  if (!offload_) return at::zeros({layout_.parts_count()}, options.device(device_));
+  return at::zeros({layout_.parts_count()}, options.pinned_memory(device_.is_cuda()));
+}
+
+at::Tensor ParamRegistry::update_grad(std::size_t unit) const {
+  return offload_ ? part_of(host_grads_, unit) : grads_.part(unit);
+}
+
+void ParamRegistry::fetch_grads() {
+  if (!offload_) return;
+  const at::NoGradGuard no_grad;
+  for (std::size_t unit = 0; unit < layout_.units().size(); ++unit)
+    update_grad(unit).copy_(grads_.part(unit));
 }
 
 at::Tensor ParamRegistry::part_of(const at::Tensor& state, std::size_t unit) const {

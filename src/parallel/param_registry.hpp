@@ -64,10 +64,17 @@ class ParamRegistry {
 
   [[nodiscard]] at::Tensor grad_part(std::size_t unit) const { return grads_.part(unit); }
 
+  /// The gradients of a part where its main weights lie: grad_part, or with offload a copy in host
+  /// memory.
+  [[nodiscard]] at::Tensor update_grad(std::size_t unit) const;
+
+  /// With offload, brings final gradients there; call before an optimizer's step.
+  void fetch_grads();
+
   /// The same part of a buffer of all parts (optimizer state: make_state).
   [[nodiscard]] at::Tensor part_of(const at::Tensor& state, std::size_t unit) const;
 
-  /// Zeros for every element this rank updates.
+  /// Zeros for every element this rank updates; in host memory with offload.
   [[nodiscard]] at::Tensor make_state() const;
 
   [[nodiscard]] UnitWeights& weights() { return weights_; }
@@ -107,7 +114,9 @@ class ParamRegistry {
   at::Device device_ = at::kCPU;
   UnitWeights weights_;
   UnitGrads grads_;
-  at::Tensor main_;  // all parts; undefined where weights are main weights
+  bool offload_ = false;
+  at::Tensor main_;        // all parts; undefined where weights are main weights
+  at::Tensor host_grads_;  // all parts; with offload
   std::vector<int> uses_seen_;
   bool by_unit_ = false;  // the ready events
   SharedGrads shared_grads_;

@@ -195,5 +195,47 @@ TEST(Hierarchical, TrainsAsOneProcessDoes) {
   }
 }
 
+/// Weights and moments after three updates of what two ranks or more hold together.
+std::vector<at::Tensor> trained(const ParallelConfig& parallel, int ranks, ParamDTypes dtypes,
+                                bool one_place) {
+  std::vector<at::Tensor> state;
+  run_ranks(ranks, [&](Communicator& world) {
+    Trainer trainer(world, parallel, adamw_that_clips(), dtypes);
+    for (std::int64_t number = 1; number <= 3; ++number)
+      trainer.update(number, ((number - 1) * ranks + world.rank()) * kRows, kTargetsOfUpdate);
+    const bool same = trainer.registry.main_part(0).is_alias_of(trainer.registry.weights().part(0));
+    EXPECT_EQ(same, one_place && dtypes.compute == dtypes.main);
+    const std::vector<at::Tensor> mine = trainer.state();
+    if (world.rank() == 0) state = mine;
+  });
+  return state;
+}
+
+TEST(Offload, OfTheOptimizerGivesTheSameBits) {
+  for (const ParamDTypes dtypes :
+       {ParamDTypes{at::kFloat, at::kFloat}, ParamDTypes{at::kBFloat16, at::kFloat}}) {
+    for (const std::int64_t zero : {0, 1, 2, 3}) {
+      ParallelConfig parallel;
+      parallel.zero = zero;
+      parallel.zero_persist = 20;
+      const std::vector<at::Tensor> expected = trained(parallel, 2, dtypes, /*one_place=*/true);
+      parallel.offload = "optimizer";
+      const std::vector<at::Tensor> offloaded = trained(parallel, 2, dtypes, /*one_place=*/false);
+      ASSERT_EQ(offloaded.size(), 3U);
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        EXPECT_TRUE(offloaded[i].equal(expected[i])) << "zero " << zero << ", " << i;
+    }
+  }
+}
+
+TEST(Offload, GoesWithLocalSteps) {
+  ParallelConfig parallel;
+  parallel.local_steps = 3;
+  const auto expected = trained(parallel, 2, {at::kFloat, at::kFloat}, /*one_place=*/true);
+  parallel.offload = "optimizer";
+  const auto offloaded = trained(parallel, 2, {at::kFloat, at::kFloat}, /*one_place=*/false);
+  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(offloaded[i].equal(expected[i]));
+}
+
 }  // namespace
 }  // namespace trireme

@@ -75,6 +75,7 @@ TEST_F(Usage, LayoutsWithoutAnEngineAreRefused) {
                                                       {"--parallel.zero", "4"},
                                                       {"--parallel.zero_persist", "-1"},
                                                       {"--parallel.local_steps", "0"},
+                                                      {"--parallel.offload", "all"},
                                                       {"--parallel.recompute", "selective"}}) {
     expect_refused(pretrain("layout", keys), 2, {keys[0].substr(2), keys[1]});
   }

@@ -17,7 +17,7 @@ double bytes_of(at::ScalarType type) {
 }  // namespace
 
 std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes,
-                                    std::int64_t data_ranks) {
+                                    std::int64_t data_ranks, bool offloaded) {
   const ModelConfig& model = config.model;
   const double parameters = model.num_parameters_wide() / static_cast<double>(config.parallel.tp);
   const std::int64_t zero = config.parallel.zero;
@@ -28,15 +28,17 @@ std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes,
   };
   const double whole = parameters * bytes_of(dtypes.main);
   const double moments = held(static_cast<double>(num_optimizer_slots(config.optim)) * whole, 1);
-  const bool two_copies = dtypes.compute != dtypes.main;
+  const bool two_copies = offloaded || dtypes.compute != dtypes.main;
   const double tokens =
       static_cast<double>(config.train.micro_batch) * static_cast<double>(config.train.seq_len);
   const std::vector<std::string> shape{"model.num_layers",        "model.hidden_size",
                                        "model.intermediate_size", "model.num_heads",
                                        "model.head_dim",          "model.vocab_size"};
-  std::vector<MemoryPart> parts{{"weights", held(whole, two_copies ? 1 : 3), shape},
-                                {"gradients", held(whole, 2), shape},
-                                {"moments", moments, shape}};
+  std::vector<MemoryPart> parts{{"gradients", held(whole, 2), shape}};
+  if (!offloaded) {
+    parts.insert(parts.begin(), {"weights", held(whole, two_copies ? 1 : 3), shape});
+    parts.push_back({"moments", moments, shape});
+  }
   if (two_copies) {
     parts.push_back(
         {"weights to compute with", held(parameters * bytes_of(dtypes.compute), 3), shape});

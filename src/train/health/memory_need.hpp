@@ -19,9 +19,10 @@ struct MemoryPart {
 /// What one rank of `data_ranks` (dp x cp) surely holds at once while it trains: weights,
 /// gradients, moments, as ZeRO leaves them, rotary tables and each block's input of one
 /// micro-batch. All else (activations inside a block, buckets,
-/// LibTorch itself) comes on top. The configuration is resolved.
+/// LibTorch itself) comes on top. `offloaded`: main weights and moments lie elsewhere. The
+/// configuration is resolved.
 std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes,
-                                    std::int64_t data_ranks = 1);
+                                    std::int64_t data_ranks = 1, bool offloaded = false);
 
 /// Throws if `ranks`, which share the memory called `place` ("host a7"), need more: Error(usage) if
 /// it could never hold them, Error(resource) if it is taken at the moment. The message has the sum,

@@ -22,8 +22,19 @@ TransformerOptions model_options(const RunConfig& config, const Mesh& mesh) {
           context_group(mesh)};
 }
 
-Mesh make_mesh(const RunRequest& run, Communicator& world) {
-  const ParallelConfig& config = run.config.parallel;
+/// What of the configuration makes a difference on this device.
+ParallelConfig parallel_on(const RunRequest& run, at::Device device) {
+  ParallelConfig config = run.config.parallel;
+  if (device.is_cpu() && config.offload != "none") {
+    if (run.ranks.world.rank() == 0)
+      log::info("parallel.offload changes nothing on a CPU: host memory is where all of it lies");
+    config.offload = "none";
+  }
+  return config;
+}
+
+Mesh make_mesh(const RunRequest& run, Communicator& world, at::Device device) {
+  const ParallelConfig config = parallel_on(run, device);
   std::vector<int> nodes;
   if (config.hierarchical)
     nodes = all_gather_value(run.ranks.world, run.ranks.launch.node, "nodes");
@@ -39,7 +50,7 @@ Mesh make_mesh(const RunRequest& run, Communicator& world) {
 
 RunModel::RunModel(const RunRequest& run, at::Device device, Measures& measures)
     : device_world(make_device_world(run.ranks, device)),
-      mesh(make_mesh(run, device_world ? *device_world : run.ranks.world)),
+      mesh(make_mesh(run, device_world ? *device_world : run.ranks.world, device)),
       transformer(registry, run.config.model, ModelPart::whole(run.config.model),
                   model_options(run.config, mesh)),
       objective(run.task.make_objective(run.config, transformer, measures)),

@@ -79,8 +79,9 @@ void check_room(const RunRequest& run) {
   const int sharing = device.is_cpu() ? launch.local_size : 1;
   const ParallelConfig& parallel = run.config.parallel;
   const std::int64_t data = data_ranks(parallel, run.ranks.world.size()) * parallel.cp;
-  check_memory(memory_need(run.config, precision_dtypes(run.config.train.precision), data), sharing,
-               device_memory(device),
+  check_memory(memory_need(run.config, precision_dtypes(run.config.train.precision), data,
+                           device.is_cuda() && parallel.offload == "optimizer"),
+               sharing, device_memory(device),
                device.is_cpu() ? "this machine" : formatted("device {}", device), run.keys);
 }
 

@@ -99,8 +99,10 @@ void StateView::spread(Communicator& copies) {
   for (const std::vector<at::Tensor>& parts : parts_) {
     for (const at::Tensor& part : parts) {
       const std::int64_t size = part.numel() / copies.size();
-      const at::Tensor share = part.narrow(0, size * copies.rank(), size);
-      all_gather(copies, share, part, "loaded state")->wait();
+      const at::Tensor whole = part.to(registry_.device());  // no copy unless it is offloaded
+      all_gather(copies, whole.narrow(0, size * copies.rank(), size), whole, "loaded state")
+          ->wait();
+      if (part.device() != whole.device()) at::Tensor(part).copy_(whole);
     }
   }
 }

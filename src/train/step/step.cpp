@@ -100,6 +100,7 @@ UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_targe
     const double own_norm = summary.own_norm / parts_.scaler.scale();
     scale_grads(registry_, clip_factor(own_norm, clip_norm_) / parts_.scaler.scale());
     before_update_();
+    registry_.fetch_grads();
     copies_equal_ = !alone;
     parts_.optimizer.step(update, lr);
     registry_.refresh_weights();

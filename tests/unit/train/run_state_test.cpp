@@ -206,6 +206,10 @@ TEST(MemoryNeed, CountsWhatTrainingHolds) {
   EXPECT_EQ(bf16, 18 * P + 4 * tables + 2 * inputs);
   EXPECT_EQ(fp64, 32 * P + 8 * tables + 8 * inputs);
 
+  EXPECT_EQ(sum_of(memory_need(config, {at::kFloat, at::kFloat}, 1, /*offloaded=*/true)),
+            8 * P + 4 * tables + 4 * inputs)
+      << "gradients, and weights to compute with";
+
   const auto with = [&](const char* optimizer, double momentum = 0) {
     RunConfig other = config;
     other.optim = optimizer_defaults(optimizer);
