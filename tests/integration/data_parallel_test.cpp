@@ -211,6 +211,30 @@ std::vector<at::Tensor> trained(const ParallelConfig& parallel, int ranks, Param
   return state;
 }
 
+TEST(ZeroPersist, LeavesTheOtherUnitsGatheredForEachUse) {
+  const auto gathers_of_update = [](std::int64_t persist) {
+    TrafficRow row;
+    run_ranks(2, [&](Communicator& world) {
+      ParallelConfig parallel;
+      parallel.zero = 3;
+      parallel.zero_persist = persist;
+      Trainer trainer(world, parallel, adamw_that_clips());
+      const Communicator& group = trainer.mesh.group(Axis::shard);
+      const std::vector<TrafficRow> before = group.traffic();
+      trainer.update(1, world.rank() * kRows, kTargetsOfUpdate);
+      if (world.rank() == 0)
+        row = total_traffic(traffic_between(before, group.traffic()), "all_gather");
+    });
+    return row;
+  };
+  const TrafficRow plain = gathers_of_update(0);
+  const TrafficRow persistent = gathers_of_update(20);
+
+  // The head's unit is a norm alone, whose gather becomes that of all norms after the update.
+  EXPECT_EQ(persistent.count, plain.count);
+  EXPECT_LT(persistent.payload_bytes, plain.payload_bytes);
+}
+
 TEST(Offload, OfTheOptimizerGivesTheSameBits) {
   for (const ParamDTypes dtypes :
        {ParamDTypes{at::kFloat, at::kFloat}, ParamDTypes{at::kBFloat16, at::kFloat}}) {
