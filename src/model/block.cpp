@@ -6,6 +6,7 @@
 #include "ops/attention.hpp"
 #include "ops/dropout.hpp"
 #include "ops/gated_activation.hpp"
+#include "ops/rms_norm.hpp"
 
 namespace trireme {
 namespace {
@@ -13,6 +14,11 @@ namespace {
 constexpr double kInitStd = 0.02;
 
 enum DropoutOp : std::uint32_t { kAttentionOutput = 1, kMlpOutput = 2, kAttentionProbability = 16 };
+
+/// [B, heads, T, D] to [B, T, heads D].
+at::Tensor merged(const at::Tensor& heads) {
+  return heads.transpose(1, 2).flatten(2);
+}
 
 }  // namespace
 
@@ -91,34 +97,51 @@ Block::Block(ParamRegistry& registry, const LayerContext& context, std::int64_t 
   }
 }
 
-ops::QueryKeyValue Block::project(const Microbatch& batch, const at::Tensor& x) const {
-  const ModelConfig& c = context_.config;
+Again Block::normed_again(const at::Tensor& x, WeightRef norm) const {
+  if (context_.recompute != Recompute::selective) return {};
+  return [this, norm, kept = x.detach()] {
+    return context_.tensor.whole(
+        ops::rms_norm_forward(kept, registry_.weight(norm), context_.config.norm_eps, context_.path)
+            .y);
+  };
+}
+
+Again Block::activated_again(const at::Tensor& gate_up) const {
+  if (context_.recompute != Recompute::selective) return {};
+  return [this, kept = gate_up.detach()] {
+    return ops::gated_forward(kept, activation_, context_.path);
+  };
+}
+
+at::Tensor Block::project(const at::Tensor& x) const {
   const at::Tensor normed = context_.tensor.enter(
-      weighted::rms_norm(x, registry_, input_norm_, c.norm_eps, context_.path));
-  const at::Tensor qkv =
-      weighted::linear(normed, registry_, qkv_);  // [B, T, (heads + 2 kv_heads) D]
-  return weighted::qkv_norm_rope(qkv, heads_.query.count(), heads_.key.count(), registry_,
-                                 qk_norms_, {{}, {}, c.norm_eps, context_.rope, batch.positions},
-                                 context_.path);
+      weighted::rms_norm(x, registry_, input_norm_, context_.config.norm_eps, context_.path));
+  return weighted::linear(normed, registry_, qkv_, normed_again(x, input_norm_));
+}
+
+ops::QueryKeyValue Block::split_heads(const Microbatch& batch, const at::Tensor& qkv) const {
+  return weighted::qkv_norm_rope(
+      qkv, heads_.query.count(), heads_.key.count(), registry_, qk_norms_,
+      {{}, {}, context_.config.norm_eps, context_.rope, batch.positions}, context_.path);
 }
 
 at::Tensor Block::finish(const Microbatch& batch, const at::Tensor& x,
-                         const at::Tensor& attended) const {
+                         const Recomputed& attended) const {
   const ModelConfig& c = context_.config;
   const TensorGroup& tensor = context_.tensor;
-  const at::Tensor flat = attended.transpose(1, 2).reshape(
-      {batch.rows(), batch.length(), heads_.query.count() * c.head_dim});
-  const at::Tensor attention =
-      residual_dropout(context_, batch, tensor.leave(weighted::linear(flat, registry_, output_)),
-                       index_, kAttentionOutput);
+  const at::Tensor attention = residual_dropout(
+      context_, batch,
+      tensor.leave(weighted::linear(attended.y, registry_, output_, attended.again)), index_,
+      kAttentionOutput);
   const auto [sum, normed] =
       weighted::add_rms_norm(attention, x, registry_, post_norm_, c.norm_eps, context_.path);
+  const at::Tensor gate_up =
+      weighted::linear(tensor.enter(normed), registry_, gate_up_, normed_again(sum, post_norm_));
   const at::Tensor hidden =  // [B, T, intermediate]
-      ops::gated_activation(weighted::linear(tensor.enter(normed), registry_, gate_up_),
-                            activation_, context_.path);
-  return sum + residual_dropout(context_, batch,
-                                tensor.leave(weighted::linear(hidden, registry_, down_)), index_,
-                                kMlpOutput);
+      ops::gated_activation(gate_up, activation_, context_.path);
+  const at::Tensor mlp =
+      tensor.leave(weighted::linear(hidden, registry_, down_, activated_again(gate_up)));
+  return sum + residual_dropout(context_, batch, mlp, index_, kMlpOutput);
 }
 
 at::Tensor Block::plain_attention(const Microbatch& batch, const ops::QueryKeyValue& heads) const {
@@ -163,21 +186,30 @@ at::Tensor Block::attend(const Microbatch& batch, const ops::QueryKeyValue& head
   return ops::attention(heads.q, heads.k, heads.v, {scale, true, batch.bounds}, context_.path);
 }
 
-at::Tensor Block::forward(const Microbatch& batch, const at::Tensor& x) const {
-  ops::QueryKeyValue heads = project(batch, x);
+at::Tensor Block::attention_core(const Microbatch& batch, const at::Tensor& qkv) const {
+  ops::QueryKeyValue heads = split_heads(batch, qkv);
   if (!heads_.key_of_query.empty()) {  // a key head for each query head
     const at::Tensor key_of_query =
-        at::tensor(heads_.key_of_query, at::TensorOptions().dtype(at::kLong)).to(x.device());
+        at::tensor(heads_.key_of_query, at::TensorOptions().dtype(at::kLong)).to(qkv.device());
     heads.k = heads.k.index_select(1, key_of_query);
     heads.v = heads.v.index_select(1, key_of_query);
   }
-  return finish(batch, x, attend(batch, heads));
+  return merged(attend(batch, heads));
+}
+
+at::Tensor Block::forward(const Microbatch& batch, const at::Tensor& x) const {
+  const at::Tensor qkv = project(x);
+  if (context_.recompute != Recompute::selective)
+    return finish(batch, x, {attention_core(batch, qkv), {}});
+  return finish(batch, x, recomputed(qkv, [this, batch](const at::Tensor& again) {
+                  return attention_core(batch, again);
+                }));
 }
 
 at::Tensor Block::forward_cached(const Microbatch& batch, const at::Tensor& x,
                                  KvCache& cache) const {
   const ModelConfig& c = context_.config;
-  const ops::QueryKeyValue heads = project(batch, x);
+  const ops::QueryKeyValue heads = split_heads(batch, project(x));
   KvCache::LayerCache& layer = cache.layers[static_cast<std::size_t>(index_)];
   const std::int64_t end = cache.length + batch.length();
   layer.keys.narrow(2, cache.length, batch.length()).copy_(heads.k);
@@ -189,9 +221,9 @@ at::Tensor Block::forward_cached(const Microbatch& batch, const at::Tensor& x,
   const ops::AttentionSetup setup{.scale = 1.0 / std::sqrt(static_cast<double>(c.head_dim)),
                                   .query_places = ops::RowPlaces(rows, next),
                                   .key_places = ops::RowPlaces(rows, seen)};
-  return finish(batch, x,
-                ops::attention(heads.q, layer.keys.narrow(2, 0, end),
-                               layer.values.narrow(2, 0, end), setup, context_.path));
+  const at::Tensor attended = ops::attention(heads.q, layer.keys.narrow(2, 0, end),
+                                             layer.values.narrow(2, 0, end), setup, context_.path);
+  return finish(batch, x, {merged(attended), {}});
 }
 
 }  // namespace trireme

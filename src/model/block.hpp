@@ -2,6 +2,7 @@
 #include "model/config.hpp"
 #include "model/kv_cache.hpp"
 #include "model/layer.hpp"
+#include "model/recompute.hpp"
 #include "model/weighted.hpp"
 #include "ops/activations.hpp"
 #include "ops/path.hpp"
@@ -17,6 +18,7 @@ struct LayerContext {
   ops::RopeTables rope;
   ops::Path path = ops::Path::fast;
   std::uint64_t dropout_key = 0;  // philox_key(seed, "dropout")
+  Recompute recompute = Recompute::none;
   TensorGroup tensor = {};
   ContextGroup context = {};
 };
@@ -47,14 +49,23 @@ class Block : public Layer {
                                           KvCache& cache) const;
 
  private:
-  [[nodiscard]] ops::QueryKeyValue project(const Microbatch& batch, const at::Tensor& x) const;
-  /// From attention's result [B, heads, T, D] to the block's.
+  /// The input to [B, T, (heads + 2 kv_heads) D].
+  [[nodiscard]] at::Tensor project(const at::Tensor& x) const;
+  [[nodiscard]] ops::QueryKeyValue split_heads(const Microbatch& batch,
+                                               const at::Tensor& qkv) const;
+  /// From qkv to attention's result [B, T, heads D].
+  [[nodiscard]] at::Tensor attention_core(const Microbatch& batch, const at::Tensor& qkv) const;
+  /// From attention's result to the block's.
   [[nodiscard]] at::Tensor finish(const Microbatch& batch, const at::Tensor& x,
-                                  const at::Tensor& attended) const;
+                                  const Recomputed& attended) const;
   /// Attention of this rank's heads.
   [[nodiscard]] at::Tensor attend(const Microbatch& batch, const ops::QueryKeyValue& heads) const;
   [[nodiscard]] at::Tensor plain_attention(const Microbatch& batch,
                                            const ops::QueryKeyValue& heads) const;
+  /// Under selective recompute: the norm of x, entered into tensor parallelism, once more.
+  [[nodiscard]] Again normed_again(const at::Tensor& x, WeightRef norm) const;
+  /// And the MLP's hidden values.
+  [[nodiscard]] Again activated_again(const at::Tensor& gate_up) const;
 
   const LayerContext& context_;
   std::int64_t index_;

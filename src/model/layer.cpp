@@ -14,9 +14,9 @@ at::Tensor run_with_graph(const Layer& layer, const Microbatch& batch, const at:
 }  // namespace
 
 at::Tensor layer_forward(const Layer& layer, const Microbatch& batch, const at::Tensor& x,
-                         bool recompute, LayerTape& tape) {
+                         Recompute recompute, LayerTape& tape) {
   tape.input = x.detach();
-  if (recompute) {
+  if (recompute == Recompute::full) {
     const at::NoGradGuard no_grad;
     return layer.forward(batch, tape.input);
   }

@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 
 #include "parallel/microbatch.hpp"
+#include "parallel/recompute.hpp"
 
 namespace trireme {
 
@@ -22,10 +23,11 @@ struct LayerTape {
   at::Tensor output;
 };
 
-/// Runs one layer and records what backward needs: autograd sees one layer at a time. `recompute`:
-/// keep the input only and run forward again in backward (random masks are functions of position).
+/// Runs one layer and records what backward needs: autograd sees one layer at a time. Recompute
+/// full: keeps the input only and runs forward again in backward (random masks are functions of
+/// position); selective is the layer's own.
 at::Tensor layer_forward(const Layer& layer, const Microbatch& batch, const at::Tensor& x,
-                         bool recompute, LayerTape& tape);
+                         Recompute recompute, LayerTape& tape);
 
 /// Returns the gradient of the input, while the weights give theirs to the registry; clears the
 /// tape.

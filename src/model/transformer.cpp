@@ -15,11 +15,14 @@ constexpr std::uint32_t kEmbeddingOutput = 0;
 Transformer::Transformer(ParamRegistry& registry, const ModelConfig& config, const ModelPart& part,
                          const TransformerOptions& options)
     : registry_(registry),
-      context_{config,         {},
-               options.path,   philox_key(options.seed, "dropout"),
-               options.tensor, options.context},
-      part_(part),
-      recompute_(options.recompute) {
+      context_{config,
+               {},
+               options.path,
+               philox_key(options.seed, "dropout"),
+               options.recompute,
+               options.tensor,
+               options.context},
+      part_(part) {
   const auto table = [&](const char* name) {
     ParamSpec spec{
         name, {config.vocab_size, config.hidden_size}, {InitLaw::Kind::normal, kInitStd}};
@@ -106,7 +109,7 @@ at::Tensor Transformer::forward(const Microbatch& batch, ForwardTape& tape) {
   at::Tensor x = embed(batch);
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     const UnitUse use(registry_.weights(), block_units_[i]);
-    x = layer_forward(*blocks_[i], batch, x, recompute_, tape.blocks[i]);
+    x = layer_forward(*blocks_[i], batch, x, context_.recompute, tape.blocks[i]);
   }
   for (const std::size_t unit : head_units_) registry_.weights().use(unit);  // until backward
   auto normed =

@@ -18,7 +18,7 @@ struct ModelPart {
 
 struct TransformerOptions {
   ops::Path path = ops::Path::fast;
-  bool recompute = false;  // blocks keep their input only
+  Recompute recompute = Recompute::none;
   std::uint64_t seed = 0;  // of dropout masks
   TensorGroup tensor = {};
   ContextGroup context = {};
@@ -79,7 +79,6 @@ class Transformer {
   ParamRegistry& registry_;
   LayerContext context_;
   ModelPart part_;
-  bool recompute_;
   ParamId embedding_ = 0;
   ParamId norm_ = 0;
   ParamId head_ = 0;  // the embedding where the two are tied

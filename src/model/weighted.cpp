@@ -43,19 +43,39 @@ ops::Path kept_path(AutogradContext* ctx) {
   return ctx->saved_data["fast"].toBool() ? ops::Path::fast : ops::Path::plain;
 }
 
+struct KeptAgain : torch::CustomClassHolder {
+  explicit KeptAgain(Again given) : make(std::move(given)) {}
+
+  Again make;
+};
+
 struct Linear : torch::autograd::Function<Linear> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Source& source) {
-    ctx->save_for_backward({x});
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Source& source,
+                            const Again& again) {
+    if (again) {
+      ctx->saved_data["again"] = c10::IValue::make_capsule(c10::make_intrusive<KeptAgain>(again));
+    } else {
+      ctx->save_for_backward({x});
+    }
     source.keep(ctx, "weight");
     return at::linear(x, source.weight());
   }
 
   static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
     const Source source = Source::kept(ctx, "weight");
-    const at::Tensor x = ctx->get_saved_variables()[0];
     const at::Tensor grad_x = grads[0].matmul(source.weight());
+    const at::Tensor x = input(ctx);
     source.registry->add_gradient_of_linear(source.ref, x, grads[0]);
-    return {grad_x, {}};
+    return {grad_x, {}, {}};
+  }
+
+  /// In backward; what it is made from is let go.
+  static at::Tensor input(AutogradContext* ctx) {
+    const auto kept = ctx->saved_data.find("again");
+    if (kept == ctx->saved_data.end()) return ctx->get_saved_variables()[0];
+    const auto holder = kept->second.toCapsule();
+    ctx->saved_data.erase("again");
+    return static_cast<const KeptAgain&>(*holder).make();
   }
 };
 
@@ -140,8 +160,9 @@ struct QkvNormRope : torch::autograd::Function<QkvNormRope> {
 
 }  // namespace
 
-at::Tensor linear(const at::Tensor& x, ParamRegistry& registry, WeightRef weight) {
-  return Linear::apply(x, Source{&registry, weight});
+at::Tensor linear(const at::Tensor& x, ParamRegistry& registry, WeightRef weight,
+                  const Again& again) {
+  return Linear::apply(x, Source{&registry, weight}, again);
 }
 
 at::Tensor rms_norm(const at::Tensor& x, ParamRegistry& registry, WeightRef weight, double eps,

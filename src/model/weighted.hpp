@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "model/recompute.hpp"
 #include "ops/path.hpp"
 #include "ops/rope.hpp"
 #include "parallel/param_registry.hpp"
@@ -15,8 +16,10 @@
 /// while the rest of the layer is still to come.
 namespace trireme::weighted {
 
-/// x [.., in] -> x W^T [.., out]; W [out, in], fused parameters one below another.
-at::Tensor linear(const at::Tensor& x, ParamRegistry& registry, WeightRef weight);
+/// x [.., in] -> x W^T [.., out]; W [out, in], fused parameters one below another. With `again`, x
+/// is not kept for backward but made again.
+at::Tensor linear(const at::Tensor& x, ParamRegistry& registry, WeightRef weight,
+                  const Again& again = {});
 
 /// ops::rms_norm_forward over a registry weight [D].
 at::Tensor rms_norm(const at::Tensor& x, ParamRegistry& registry, WeightRef weight, double eps,

@@ -9,6 +9,7 @@
 #include "core/problems.hpp"
 #include "parallel/context/attention.hpp"
 #include "parallel/context/dealing.hpp"
+#include "parallel/recompute.hpp"
 
 namespace trireme {
 namespace {
@@ -47,7 +48,7 @@ void check(const ParallelConfig& config, Problems& problems) {
   problems.one_of("parallel.offload", config.offload,
                   std::vector<std::string>{"none", "optimizer"});
   problems.supported("parallel.schedule", config.schedule, {"1f1b"});
-  problems.supported("parallel.recompute", config.recompute, {"none", "full"});
+  problems.one_of("parallel.recompute", config.recompute, names_of(kRecomputes));
   if (!(config.bucket_mb >= 0 || config.bucket_mb == -1))
     problems.add("parallel.bucket_mb", config.bucket_mb,
                  "must be 0 (one bucket), more, or -1 (by the number of data ranks)");

@@ -41,14 +41,14 @@ TEST_F(Usage, AllWrongValuesAreReportedAtOnce) {
   std::ofstream(file) << "[optim]\nbeta1 = 1.5\n[train]\nmicro_batch = 0\nprecison = \"fp32\"\n";
 
   const Exit exit = pretrain(
-      "none", {"--config", file.string(), "--parallel.recompute", "selective",
+      "none", {"--config", file.string(), "--parallel.recompute", "selectiv",
                "--model.num_kv_heads", "3", "--model.preset", "tinny", "--train.global_batch", "-1",
                "--optim.schedule", "cosin", "--train.threads", "x", "--train.steps"});
 
   expect_refused(exit, 2,
                  {"optim.beta1 = 1.5", "wrong.toml:2", "train.precison", "train.precision",
                   "train.global_batch", "--train.global_batch", "optim.schedule", "train.threads",
-                  "--train.steps needs a value", "parallel.recompute = selective",
+                  "--train.steps needs a value", "parallel.recompute = selectiv",
                   "model.preset = tinny", "did you mean 'tiny'"});
   EXPECT_FALSE(fs::exists(path("none")));
 }
@@ -75,8 +75,7 @@ TEST_F(Usage, LayoutsWithoutAnEngineAreRefused) {
                                                       {"--parallel.zero", "4"},
                                                       {"--parallel.zero_persist", "-1"},
                                                       {"--parallel.local_steps", "0"},
-                                                      {"--parallel.offload", "all"},
-                                                      {"--parallel.recompute", "selective"}}) {
+                                                      {"--parallel.offload", "all"}}) {
     expect_refused(pretrain("layout", keys), 2, {keys[0].substr(2), keys[1]});
   }
   EXPECT_FALSE(fs::exists(path("layout")));
@@ -364,10 +363,12 @@ TEST_F(Usage, HelpVersionAndConfiguration) {
     EXPECT_NE(help.out.find(word), std::string::npos) << word;
   const Exit pretrain_help = trireme({"pretrain", "--help"});
   EXPECT_EQ(pretrain_help.code, 0);
-  for (const char* word : {"--run", " pp=1 ", "recompute=none|full", "precision=", "preset=tiny|"})
+  for (const char* word :
+       {"--run", " pp=1 ", "recompute=none|selective|full", "precision=", "preset=tiny|"})
     EXPECT_NE(pretrain_help.out.find(word), std::string::npos) << word << pretrain_help.out;
   const Exit script = trireme({"completion", "bash"});
-  EXPECT_NE(script.out.find("--parallel.recompute) value=1 words='none full'"), std::string::npos);
+  EXPECT_NE(script.out.find("--parallel.recompute) value=1 words='none selective full'"),
+            std::string::npos);
   const Exit version = trireme({"--version"});
   EXPECT_EQ(version.code, 0);
   EXPECT_EQ(version.out.rfind("trireme ", 0), 0U);

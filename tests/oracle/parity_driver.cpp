@@ -17,6 +17,7 @@
 #include "comm/factory.hpp"
 #include "comm/self/self_communicator.hpp"
 #include "config/command_line.hpp"
+#include "core/by_name.hpp"
 #include "core/fields.hpp"
 #include "core/files/file.hpp"
 #include "core/files/hdf5.hpp"
@@ -125,10 +126,11 @@ struct Driver {
     const std::unique_ptr<Communicator> world = make_world("self", {});
     const Mesh mesh(*world, config.parallel);
     ParamRegistry registry;
-    Transformer transformer(registry, config.model, ModelPart::whole(config.model),
-                            {.path = train.fused_ops ? ops::Path::fast : ops::Path::plain,
-                             .recompute = config.parallel.recompute == "full",
-                             .seed = static_cast<std::uint64_t>(train.seed)});
+    Transformer transformer(
+        registry, config.model, ModelPart::whole(config.model),
+        {.path = train.fused_ops ? ops::Path::fast : ops::Path::plain,
+         .recompute = by_name<Recompute>(kRecomputes, config.parallel.recompute),
+         .seed = static_cast<std::uint64_t>(train.seed)});
     registry.allocate(mesh, precision_dtypes(train.precision), at::kCPU);
     transformer.prepare();
     registry.initialize(static_cast<std::uint64_t>(train.seed));

@@ -1,22 +1,9 @@
 #include "parallel/context/deal_tokens.hpp"
 
-#include <algorithm>
-
-#include "core/error.hpp"
+#include "core/by_name.hpp"
 #include "parallel/context/dealing.hpp"
 
 namespace trireme {
-namespace {
-
-/// Of a name that check(ParallelConfig) has let through.
-template <class Enum, class Names>
-Enum by_name(const Names& names, std::string_view name) {
-  const auto found = std::find(names.begin(), names.end(), name);
-  TRIREME_ASSERT(found != names.end());
-  return static_cast<Enum>(found - names.begin());
-}
-
-}  // namespace
 
 ContextGroup context_group(const Mesh& mesh) {
   if (mesh.size(Axis::cp) == 1) return {};

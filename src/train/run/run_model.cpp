@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "comm/scalars.hpp"
+#include "core/by_name.hpp"
 #include "core/log.hpp"
 #include "parallel/device.hpp"
 
@@ -16,7 +17,7 @@ std::unique_ptr<Communicator> make_device_world(const RunRanks& ranks, at::Devic
 
 TransformerOptions model_options(const RunConfig& config, const Mesh& mesh) {
   return {config.train.fused_ops ? ops::Path::fast : ops::Path::plain,
-          config.parallel.recompute == "full",
+          by_name<Recompute>(kRecomputes, config.parallel.recompute),
           static_cast<std::uint64_t>(config.train.seed),
           {mesh.group(Axis::tp), config.parallel.sequence_parallel},
           context_group(mesh)};

@@ -1,5 +1,6 @@
 #include "train/verify/layout_trial.hpp"
 
+#include "core/by_name.hpp"
 #include "objective/cross_entropy.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/collectives.hpp"
@@ -23,7 +24,7 @@ TrialTrace run_trial(Communicator& world, const TrialPlan& plan) {
   ParamRegistry registry;
   Transformer model(registry, plan.model, ModelPart::whole(plan.model),
                     {plan.path,
-                     plan.parallel.recompute == "full",
+                     by_name<Recompute>(kRecomputes, plan.parallel.recompute),
                      kSeed,
                      {mesh.group(Axis::tp), plan.parallel.sequence_parallel},
                      context_group(mesh)});

@@ -33,7 +33,7 @@ struct SmallModel {
     config.max_seq_len = 16;
     resolve(config, kVocab);
     model = std::make_unique<Transformer>(registry, config, ModelPart::whole(config),
-                                          TransformerOptions{path, false, 0});
+                                          TransformerOptions{.path = path});
     registry.allocate(mesh, {dtype, dtype}, at::kCPU);
     model->prepare();
     registry.initialize(11);

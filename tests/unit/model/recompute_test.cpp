@@ -1,0 +1,219 @@
+#include "model/recompute.hpp"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <gtest/gtest.h>
+
+#include "comm/thread/thread_world.hpp"
+#include "model/transformer.hpp"
+#include "parallel/memory_count.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::int64_t kRows = 2;
+constexpr std::int64_t kLength = 36;
+constexpr std::int64_t kVocab = 40;
+
+struct Case {
+  std::string what;
+  const char* preset = "tiny";
+  at::ScalarType dtype = at::kFloat;
+  ops::Path path = ops::Path::fast;
+  double dropout = 0;
+  double attention_dropout = 0;
+  ParallelConfig parallel = {};
+  bool documents = false;
+};
+
+ModelConfig shape(const Case& c) {
+  ModelConfig config = model_preset(c.preset);
+  config.hidden_size = 48;
+  config.num_layers = 2;
+  config.num_heads = 6;
+  config.num_kv_heads = 2;
+  config.head_dim = 16;
+  config.intermediate_size = 40;
+  config.max_seq_len = kLength;
+  config.dropout = c.dropout;
+  config.attention_dropout = c.attention_dropout;
+  resolve(config, kVocab);
+  return config;
+}
+
+/// Of one rank: LibTorch's own is shared by all threads.
+at::Generator generator(std::uint64_t seed) {
+  return at::make_generator<at::CPUGeneratorImpl>(seed);
+}
+
+Microbatch batch_of(const Case& c, const Mesh& mesh) {
+  Microbatch batch;
+  batch.tokens = at::randint(kVocab, {kRows, kLength}, generator(3), at::kLong);
+  batch.places = at::arange(kLength, at::kLong).expand({kRows, kLength}).contiguous();
+  batch.positions = batch.places;
+  batch.samples = at::arange(5, 5 + kRows, at::kLong);
+  if (c.documents) batch.bounds = {{0, 9, kLength}, {0, 20, 21, kLength}};
+  batch.step = 4;
+  batch.training = true;
+  batch.targets = batch.tokens;
+  return deal_tokens(batch, mesh);
+}
+
+/// A model on this rank, and what one micro-batch makes of it.
+struct Trial {
+  Trial(const Case& c, Communicator& world, Recompute recompute)
+      : mesh(world, c.parallel),
+        config(shape(c)),
+        model(registry, config, ModelPart::whole(config),
+              {c.path,
+               recompute,
+               7,
+               {mesh.group(Axis::tp), c.parallel.sequence_parallel},
+               context_group(mesh)}),
+        batch(batch_of(c, mesh)) {
+    registry.allocate(mesh, {c.dtype, c.dtype == at::kDouble ? at::kDouble : at::kFloat}, at::kCPU);
+    model.prepare();
+    registry.initialize(11);
+    registry.refresh_weights();
+    registry.begin_update(1);
+  }
+
+  /// Hidden states, then this rank's gradient of each parameter.
+  std::vector<at::Tensor> run() {
+    ForwardTape tape;
+    std::vector<at::Tensor> results{model.forward(batch, tape)};
+    model.backward(batch, tape,
+                   at::randn(results[0].sizes(), generator(4)).to(results[0].scalar_type()));
+    for (ParamId id = 0; id < registry.size(); ++id) results.push_back(registry.main_grad(id));
+    return results;
+  }
+
+  Mesh mesh;
+  ModelConfig config;
+  ParamRegistry registry;
+  Transformer model;
+  Microbatch batch;
+};
+
+ParallelConfig split(std::int64_t tp, bool sequence_parallel, std::int64_t cp = 1,
+                     const char* form = "ring") {
+  ParallelConfig config;
+  config.tp = tp;
+  config.sequence_parallel = sequence_parallel;
+  config.cp = cp;
+  config.cp_form = form;
+  return config;
+}
+
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.what;
+}
+
+class RecomputeCases : public ::testing::TestWithParam<Case> {};
+
+TEST_P(RecomputeCases, EveryFormGivesTheSameBits) {
+  const Case& c = GetParam();
+  run_ranks(static_cast<int>(c.parallel.tp * c.parallel.cp), [&](Communicator& world) {
+    const std::vector<at::Tensor> expected = Trial(c, world, Recompute::none).run();
+    for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
+      Trial trial(c, world, recompute);
+      const std::vector<at::Tensor> actual = trial.run();
+      ASSERT_EQ(actual.size(), expected.size());
+      EXPECT_TRUE(actual[0].equal(expected[0])) << "hidden states";
+      for (ParamId id = 0; id < trial.registry.size(); ++id) {
+        EXPECT_GT(expected[id + 1].abs().max().item<double>(), 0);
+        EXPECT_TRUE(actual[id + 1].equal(expected[id + 1]))
+            << kRecomputes.at(static_cast<std::size_t>(recompute)) << ", rank " << world.rank()
+            << ", " << trial.registry.spec(id).name;
+      }
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, RecomputeCases,
+    ::testing::Values(
+        Case{"fp32"}, Case{"fp32_plain", "minimind-2", at::kFloat, ops::Path::plain},
+        Case{"bf16", "tiny", at::kBFloat16}, Case{"fp64", "tiny", at::kDouble},
+        Case{"bf16_documents", "tiny", at::kBFloat16, ops::Path::fast, 0, 0, {}, true},
+        Case{"dropout", "tiny", at::kFloat, ops::Path::fast, 0.1},
+        Case{"attention_dropout_bf16", "minimind-2", at::kBFloat16, ops::Path::fast, 0.1, 0.2},
+        Case{"tp", "tiny", at::kFloat, ops::Path::fast, 0.1, 0, split(2, false)},
+        Case{"tp_sequence", "tiny", at::kBFloat16, ops::Path::fast, 0.1, 0, split(2, true)},
+        Case{"tp_replicated_keys", "tiny", at::kFloat, ops::Path::fast, 0, 0, split(4, true)},
+        Case{"cp_ring", "tiny", at::kFloat, ops::Path::fast, 0.1, 0, split(1, false, 2), true},
+        Case{"cp_ulysses_tp", "minimind-2", at::kFloat, ops::Path::plain, 0, 0,
+             split(2, true, 3, "ulysses")},
+        Case{"cp_all_gather", "tiny", at::kBFloat16, ops::Path::fast, 0, 0,
+             split(1, false, 2, "all_gather")}),
+    [](const auto& one) { return one.param.what; });
+
+/// Bytes that a forward pass keeps, by shape: for each block, then once.
+struct KeptBytes {
+  std::int64_t rows;     // tokens of this rank's residual stream
+  std::int64_t tokens;   // between enter and leave: t times as many with sequence parallelism
+  std::int64_t width;    // of the residual stream
+  std::int64_t queries;  // elements a token, of this rank
+  std::int64_t keys;
+  std::int64_t heads;
+  std::int64_t mlp;
+  std::int64_t element;
+  std::int64_t statistic;
+
+  [[nodiscard]] std::int64_t selective() const {
+    const std::int64_t stream = 2 * rows * (width * element + statistic);  // x, sum and their norms
+    return stream + tokens * (queries + 2 * keys + 2 * mlp) * element;     // qkv, gate and up
+  }
+
+  [[nodiscard]] std::int64_t none() const {
+    const std::int64_t inputs = tokens * (2 * width + mlp) * element;        // normed twice, hidden
+    const std::int64_t turned = tokens * (queries + keys) * element;         // q, k; v lies in qkv
+    const std::int64_t attended = tokens * (queries * element + heads * 4);  // out, lse
+    return selective() + inputs + turned + attended;
+  }
+
+  [[nodiscard]] std::int64_t full() const { return rows * width * element; }
+};
+
+std::int64_t kept_after_forward(const Case& c, Communicator& world, Recompute recompute) {
+  Trial trial(c, world, recompute);
+  const MemoryCount count;
+  ForwardTape tape;
+  at::Tensor hidden = trial.model.forward(trial.batch, tape);
+  hidden.reset();
+  return count.live_bytes();
+}
+
+TEST(RecomputeMemory, AForwardPassKeepsWhatTheShapesSay) {
+  for (const Case& c :
+       {Case{"fp32"}, Case{"bf16", "tiny", at::kBFloat16},
+        Case{"bf16, tp 2", "tiny", at::kBFloat16, ops::Path::fast, 0, 0, split(2, false)},
+        Case{"fp32, tp 2, sequence", "tiny", at::kFloat, ops::Path::fast, 0, 0, split(2, true)}}) {
+    const ModelConfig config = shape(c);
+    const std::int64_t tp = c.parallel.tp;
+    const std::int64_t tokens = kRows * kLength;
+    const std::int64_t rows = c.parallel.sequence_parallel ? tokens / tp : tokens;
+    const std::int64_t element = c.dtype == at::kBFloat16 ? 2 : 4;
+    const KeptBytes bytes{rows,
+                          tokens,
+                          config.hidden_size,
+                          config.num_heads * config.head_dim / tp,
+                          config.num_kv_heads * config.head_dim / tp,
+                          config.num_heads / tp,
+                          config.intermediate_size / tp,
+                          element,
+                          4};
+    // What the final norm is of, and its statistic.
+    const std::int64_t last = rows * (config.hidden_size * element + 4);
+    run_ranks(static_cast<int>(tp), [&](Communicator& world) {
+      for (const auto& [recompute, block] : {std::pair{Recompute::none, bytes.none()},
+                                             {Recompute::selective, bytes.selective()},
+                                             {Recompute::full, bytes.full()}}) {
+        EXPECT_EQ(kept_after_forward(c, world, recompute), config.num_layers * block + last)
+            << c.what << ", " << kRecomputes.at(static_cast<std::size_t>(recompute));
+      }
+    });
+  }
+}
+
+}  // namespace
+}  // namespace trireme
