@@ -15,7 +15,7 @@ inline constexpr std::array<std::string_view, 20> kProgramVariables{
     // where the build finds libraries
     "TRIREME_MPI_ROOT", "TRIREME_HDF5_ROOT", "TRIREME_TORCH_ROOT", "TRIREME_CUDA_ROOT",
     "TRIREME_NCCL_ROOT",
-    // tests
+    // tests; TRIREME_TEST_MATRIX=K/N: part K of N of all layouts
     "TRIREME_TEST_DATA", "TRIREME_TEST_KILLS", "TRIREME_TEST_MATRIX", "TRIREME_FAULT_SWEEPS",
     "TRIREME_FAULT_FIRST_SWEEP", "TRIREME_FUZZ_CASES", "TRIREME_CHAT_TEMPLATES"};
 

@@ -1,169 +1,130 @@
-/// Every layout trains as one process does: a covering set by default (every pair of values of two
-/// factors), all combinations with TRIREME_TEST_MATRIX=1 (label matrix).
+/// Every layout trains as one process does, in fp64: losses, norms, every gathered gradient, weights
+/// and moments of 5 updates. By default a covering set (every pair of values of two factors); with
+/// TRIREME_TEST_MATRIX=K/N part K of N of all layouts (label matrix).
 
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <array>
-#include <cstdlib>
+#include <chrono>
 #include <iostream>
+#include <map>
 #include <set>
 
+#include "comm/self/self_communicator.hpp"
 #include "comm/thread/thread_world.hpp"
 #include "core/error.hpp"
-#include "optim/optimizer.hpp"
-#include "parallel/context/attention.hpp"
+#include "support/layout_cases.hpp"
 #include "train/verify/verify_layout.hpp"
 
-namespace trireme {
+namespace trireme::testing {
 namespace {
 
-constexpr std::int64_t kSteps = 3;
-constexpr std::int64_t kPersist = 64;  // elements: norms, and no matrix
-constexpr int kMostRanks = 8;
-constexpr int kMostRanksByDefault = 4;
+/// The worst of all cases, and which it was.
+struct Worst {
+  double distance = -1;
+  std::string where = "none";
 
-/// One value of each factor.
-struct Case {
-  std::int64_t dp = 1;
-  std::int64_t tp = 1;
-  std::int64_t cp = 1;
-  std::int64_t form = 0;  // of context parallelism
-  bool by_work = false;
-  std::int64_t zero = 0;  // 4: stage 3 with small parameters whole
-  bool sequence = false;
-  bool recompute = false;
-  std::int64_t accumulation = 1;
-  bool sgd = false;  // clipped; else AdamW
-  int shape = 0;
-
-  [[nodiscard]] std::array<std::int64_t, 11> values() const {
-    return {dp, tp, cp, form, by_work, zero, sequence, recompute, accumulation, sgd, shape};
-  }
-
-  [[nodiscard]] int ranks() const { return static_cast<int>(dp * tp * cp); }
-
-  [[nodiscard]] std::string name() const {
-    return formatted(
-        "dp {} tp {} cp {} {} {} zero {} sequence {} recompute {} accumulation {} {} shape {}", dp,
-        tp, cp, kContextForms.at(static_cast<std::size_t>(form)), by_work ? "work" : "zigzag", zero,
-        sequence, recompute, accumulation, sgd ? "sgd" : "adamw", shape);
+  void keep(double other, const std::string& name) {
+    if (other <= distance) return;
+    distance = other;
+    where = name;
   }
 };
 
-/// Tied with normed heads; untied with one key head and dropout; 6 heads that read 2.
-ModelConfig shape_of(int shape) {
-  ModelConfig model = model_preset(shape == 1 ? "minimind-2" : "tiny");
-  model.num_heads = shape == 2 ? 6 : shape == 1 ? 5 : 4;
-  model.num_kv_heads = shape == 1 ? 1 : 2;
-  model.dropout = shape == 1 ? 0.1 : 0;
-  return model;
-}
-
-/// Ulysses deals whole heads of a rank of tp.
-bool can_be(const Case& one) {
-  if (one.cp == 1) return one.form == 0 && !one.by_work;
-  if (one.form != 2) return true;
-  const std::int64_t heads = shape_of(one.shape).num_heads;
-  return heads % (one.tp * one.cp) == 0;
-}
-
-std::vector<Case> all_cases(int most_ranks) {
-  std::vector<Case> cases;
-  const auto add_rest = [&](Case one) {
-    for (const bool recompute : {false, true})
-      for (const std::int64_t accumulation : {1, 3})
-        for (const bool sgd : {false, true})
-          for (const int shape : {0, 1, 2}) {
-            one.recompute = recompute;
-            one.accumulation = accumulation;
-            one.sgd = sgd;
-            one.shape = shape;
-            if (can_be(one)) cases.push_back(one);
-          }
-  };
-  for (const std::int64_t dp : {1, 2, 3, 4, 6, 8})
-    for (const std::int64_t tp : {1, 2, 3, 4})
-      for (const std::int64_t cp : {1, 2, 3, 4, 8}) {
-        if (dp * tp * cp > most_ranks) continue;
-        for (const std::int64_t form : {0, 1, 2})
-          for (const bool by_work : {false, true})
-            for (const std::int64_t zero : {0, 1, 2, 3, 4})
-              for (const bool sequence : {false, true}) {
-                if ((dp * cp == 1 && zero > 0) || (tp == 1 && sequence)) continue;
-                add_rest({dp, tp, cp, form, by_work, zero, sequence});
-              }
-      }
-  return cases;
-}
-
-using Pair = std::array<std::int64_t, 4>;  // factor, value, factor, value
-
-std::vector<Pair> pairs_of(const Case& one) {
-  const auto values = one.values();
-  std::vector<Pair> pairs;
-  for (std::size_t a = 0; a < values.size(); ++a)
-    for (std::size_t b = a + 1; b < values.size(); ++b)
-      pairs.push_back(
-          {static_cast<std::int64_t>(a), values[a], static_cast<std::int64_t>(b), values[b]});
-  return pairs;
-}
-
-/// Greedily: always the case with the most pairs that no case before has.
-std::vector<Case> covering_set(const std::vector<Case>& cases) {
-  std::set<Pair> missing;
-  for (const Case& one : cases)
-    for (const Pair& pair : pairs_of(one)) missing.insert(pair);
-  std::vector<Case> chosen;
-  while (!missing.empty()) {
-    const auto news = [&](const Case& one) {
-      const auto pairs = pairs_of(one);
-      return std::count_if(pairs.begin(), pairs.end(),
-                           [&](const Pair& pair) { return missing.contains(pair); });
-    };
-    const Case& best =
-        *std::max_element(cases.begin(), cases.end(),
-                          [&](const Case& a, const Case& b) { return news(a) < news(b); });
-    for (const Pair& pair : pairs_of(best)) missing.erase(pair);
-    chosen.push_back(best);
+class LayoutsAndOneProcess {
+ public:
+  void compare(const LayoutCase& one) {
+    const TrialTrace& expected = one_process(one);
+    const TrialPlan plan = layout_plan(one);
+    run_ranks(one.ranks(), [&](Communicator& world) {
+      at::set_num_threads(1);
+      const TrialTrace trace = run_trial(world, plan);
+      if (world.rank() != 0) return;
+      const LayoutVerdict verdict = compare_trials(trace, expected);
+      EXPECT_TRUE(verdict.equal())
+          << name_of(one) << ": loss " << verdict.loss_rel << ", gradients " << verdict.grad_rel
+          << " (" << verdict.grad_worst << "), norm " << verdict.norm_rel << ", weights "
+          << verdict.weight_rel << ", moments " << verdict.moment_rel;
+      worst_["loss"].keep(verdict.loss_rel, name_of(one));
+      worst_["gradient"].keep(verdict.grad_rel, verdict.grad_worst + ", " + name_of(one));
+      worst_["norm"].keep(verdict.norm_rel, name_of(one));
+      worst_["weight"].keep(verdict.weight_rel, name_of(one));
+      worst_["moment"].keep(verdict.moment_rel, name_of(one));
+    });
   }
-  return chosen;
+
+  void print() const {
+    for (const auto& [what, worst] : worst_)
+      std::cout << "largest distance of a " << what << ": " << worst.distance << " (" << worst.where
+                << ")\n";
+    std::cout << one_process_.size() << " trainings on one process\n";
+  }
+
+ private:
+  const TrialTrace& one_process(const LayoutCase& one) {
+    const std::string key = one_process_key(one);
+    const auto found = one_process_.find(key);
+    if (found != one_process_.end()) return found->second;
+    at::set_num_threads(1);
+    SelfCommunicator alone;
+    return one_process_.emplace(key, run_trial(alone, one_process_plan(one))).first->second;
+  }
+
+  std::map<std::string, TrialTrace> one_process_;
+  std::map<std::string, Worst> worst_;
+};
+
+TEST(Layouts, AreAsManyAsCounted) {
+  const std::vector<LayoutCase> cases = all_layout_cases();
+  std::set<std::array<std::int64_t, 3>> factorizations;
+  for (const LayoutCase& one : cases) factorizations.insert({one.dp, one.tp, one.cp});
+
+  EXPECT_EQ(factorizations.size(), 32U);
+  EXPECT_EQ(cases.size(), 2U * 2010U);  // of each layout clipped SGD and AdamW
 }
 
-void expect_equal_to_one_process(const Case& one) {
-  RunConfig config;
-  config.model = shape_of(one.shape);
-  config.parallel.tp = one.tp;
-  config.parallel.cp = one.cp;
-  config.parallel.cp_form = kContextForms.at(static_cast<std::size_t>(one.form));
-  config.parallel.cp_balance = one.by_work ? "work" : "zigzag";
-  config.parallel.zero = std::min<std::int64_t>(one.zero, 3);
-  config.parallel.zero_persist = one.zero == 4 ? kPersist : 0;
-  config.parallel.sequence_parallel = one.sequence;
-  if (one.recompute) config.parallel.recompute = "full";
-  config.parallel.bucket_mb = 0.01;
-  config.train.accumulation = one.accumulation;
-  if (one.sgd) {
-    config.optim = optimizer_defaults("sgd");
-    config.optim.clip_norm = 0.01;  // bites
+TEST(Layouts, OfTheCoveringSetHaveEveryTurn) {
+  std::set<std::size_t> shapes;
+  std::set<RowKind> rows;
+  std::set<bool> by_work;
+  std::set<std::int64_t> shards;
+  std::set<std::int64_t> persists;
+  std::set<bool> hierarchical;
+  std::set<bool> offload;
+  for (const LayoutCase& one : covering_set(supported_of(all_layout_cases()))) {
+    const LayoutTurns turns = turns_of(one);
+    shapes.insert(turns.shape);
+    rows.insert(turns.rows);
+    by_work.insert(turns.by_work);
+    shards.insert(turns.zero_shard);
+    persists.insert(turns.zero_persist);
+    hierarchical.insert(turns.hierarchical);
+    offload.insert(turns.offload);
   }
-  run_ranks(one.ranks(), [&](Communicator& world) {
-    const LayoutVerdict verdict = verify_layout(world, config, kSteps, at::kCPU);
-    if (world.rank() != 0) return;
-    EXPECT_TRUE(verdict.equal()) << one.name() << ": loss " << verdict.loss_rel << ", gradients "
-                                 << verdict.grad_rel << " (" << verdict.grad_worst << "), norm "
-                                 << verdict.norm_rel << ", weights " << verdict.weight_rel
-                                 << ", moments " << verdict.moment_rel;
-  });
+
+  EXPECT_EQ(shapes.size(), kNumShapes);
+  EXPECT_EQ(rows.size(), kRowKindNames.size());
+  EXPECT_EQ(by_work.size(), 2U);
+  EXPECT_EQ(persists.size(), 2U);
+  EXPECT_EQ(hierarchical.size(), 2U);
+  EXPECT_EQ(offload.size(), 2U);
+  EXPECT_EQ(shards, (std::set<std::int64_t>{0, 2, 3, 4}));
 }
 
 TEST(Layouts, EqualOneProcess) {
-  const bool matrix = std::getenv("TRIREME_TEST_MATRIX") != nullptr;
-  const std::vector<Case> cases =
-      matrix ? all_cases(kMostRanks) : covering_set(all_cases(kMostRanksByDefault));
-  for (const Case& one : cases) expect_equal_to_one_process(one);
-  std::cout << cases.size() << " layouts\n";
+  const std::vector<LayoutCase> all = supported_of(all_layout_cases());
+  const std::vector<LayoutCase> cases = cases_of_this_run(covering_set(all), all);
+  std::cout << all.size() << " runs have all engines that they need\n";
+  LayoutsAndOneProcess layouts;
+  const auto begin = std::chrono::steady_clock::now();
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    layouts.compare(cases[i]);
+    if ((i + 1) % 100 == 0) std::cout << i + 1 << " of " << cases.size() << " runs" << std::endl;
+  }
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
+  std::cout << cases.size() << " runs in " << spent.count() << " s\n";
+  layouts.print();
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::testing

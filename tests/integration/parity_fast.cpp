@@ -3,17 +3,7 @@
 ///
 /// An error is a relative distance |x - x64| / |x64|. Two bounds hold it.
 ///
-/// 1. From depth and width. u is the unit roundoff, 2^-24 in fp32 and 2^-8 in bf16. A block stores
-/// 11 tensors on the way forward (norm, qkv, turned heads, attention, its projection, sum,
-/// norm, gate and up, SwiGLU, down, sum), reads 4 matrices that were rounded once, and
-/// as many on the way back; embedding, last norm, logits and their gradient make 4 more.
-/// So a gradient has been rounded R = 2 (15 L + 4) times. Roundings to nearest are independent
-/// with mean 0, so their squares add: the error grows as sqrt(R), not as R, and a bound linear
-/// in depth would let a wrong term through. In fp32 the sums of matrix products round as well:
-/// H terms of random sign, added one by one, give sqrt(H / 2) u, in all u sqrt(R (1 + H / 2)).
-/// In bf16 they are added in fp32, 2^16 times finer, and count nothing. Queries and keys
-/// get differences of like numbers (softmax and norm take the mean away), which are up
-/// to kCondition times less exact than what they are made of.
+/// 1. From depth and width: support/rounding.hpp.
 ///
 /// 2. From the error of plain operations in the same precision on the same batches: they store the
 /// same tensors, so they have the same error up to chance and the order of sums (measured:
@@ -26,18 +16,24 @@
 #include <map>
 
 #include "core/error.hpp"
+#include "support/rounding.hpp"
 #include "support/train_layout.hpp"
 
 namespace trireme {
 namespace {
 
+using testing::kBf16;
+using testing::kFp32;
 using testing::Layout;
+using testing::num_roundings;
+using testing::Precision;
+using testing::root_of_squares;
+using testing::rounding_error;
 using testing::Shape;
 using testing::Trace;
 using testing::train;
 using testing::Training;
 
-constexpr double kCondition = 3;
 /// AdamW moves a weight whose gradient is next to nothing by the gradient's sign, so a few weights
 /// decide the distance that the way ends apart.
 constexpr double kWayFactor = 8;
@@ -46,16 +42,10 @@ constexpr double kLossFactor = 8;
 
 using Errors = std::map<std::string, double>;
 
-struct Precision {
-  const char* name;
-  ParamDTypes dtypes;
-  double roundoff;
-  double factor;     // of bound 2
-  bool narrow_sums;  // matrix products are summed in this precision
-};
-
-const Precision kFp32{"fp32", {at::kFloat, at::kFloat}, 0x1p-24, 2, true};
-const Precision kBf16{"bf16", {at::kBFloat16, at::kFloat}, 0x1p-8, 1.5, false};
+/// Of bound 2.
+double plain_factor(const Precision& precision) {
+  return precision.narrow_sums ? 2 : 1.5;
+}
 
 /// No size but head_dim 32 is a multiple of a vector or of an attention tile.
 const Shape kQwen{.dropout = 0,
@@ -118,12 +108,6 @@ Training moving(ParamDTypes dtypes) {
 
 constexpr ParamDTypes kFp64{at::kDouble, at::kDouble};
 
-double root_of_squares(const std::vector<at::Tensor>& tensors) {
-  double sum = 0;
-  for (const at::Tensor& x : tensors) sum += x.to(at::kDouble).square().sum().item<double>();
-  return std::sqrt(sum);
-}
-
 Errors errors_of(const Trace& run, const Trace& exact) {
   Errors errors;
   double losses = 0;
@@ -147,19 +131,14 @@ double error_of_way(const Trace& run, const Trace& exact) {
          root_of_squares({exact.weights - exact.first_weights});
 }
 
-double bound_from_depth(const Shape& shape, const Precision& precision) {
-  const double roundings = 2.0 * (15.0 * static_cast<double>(shape.num_layers) + 4.0);
-  const double of_sums = precision.narrow_sums ? static_cast<double>(shape.hidden_size) / 2 : 0;
-  return kCondition * precision.roundoff * std::sqrt(roundings * (1 + of_sums));
-}
-
 void expect_within(const Layout& layout, const Shape& shape, const Precision& precision,
                    const Trace& exact, const Errors& plain) {
-  const double from_depth = bound_from_depth(shape, precision);
+  const double from_depth =
+      rounding_error(num_roundings(shape.num_layers), shape.hidden_size, precision);
   for (const Trace& trace : train(layout, shape, at_one_place(precision.dtypes))) {
     for (const auto& [what, error] : errors_of(trace, exact)) {
       EXPECT_LE(error, from_depth) << what;
-      const double factor = what == "losses" ? kLossFactor : precision.factor;
+      const double factor = what == "losses" ? kLossFactor : plain_factor(precision);
       EXPECT_LE(error, factor * plain.at(what)) << what;
     }
   }

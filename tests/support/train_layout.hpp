@@ -9,6 +9,7 @@
 #include "comm/thread/thread_world.hpp"
 #include "objective/cross_entropy.hpp"
 #include "optim/optimizer.hpp"
+#include "support/layout_cases.hpp"
 #include "train/step/step.hpp"
 #include "train/verify/layout_trial.hpp"
 #include "train/verify/trial_batches.hpp"
@@ -47,9 +48,7 @@ struct Training {
   ParamDTypes dtypes{at::kDouble, at::kDouble};
   std::int64_t steps = 4;
   double lr = 1e-2;
-  /// Weights of a model that has learned: activations and scores of order 1, norms that are not
-  /// all ones. The same in every precision, up to the rounding of bf16.
-  bool learned = false;
+  bool learned = false;  // set_learned_weights
 };
 
 using Trace = TrialTrace;
@@ -90,28 +89,6 @@ inline std::int64_t targets_of_update(const Shape& shape, std::int64_t first) {
   std::vector<std::int64_t> indices(static_cast<std::size_t>(shape.samples));
   std::iota(indices.begin(), indices.end(), first);
   return make_rows(indices, shape.length, shape.vocab).num_targets;
-}
-
-inline void set_learned_weights(ParamRegistry& registry) {
-  const at::NoGradGuard no_grad;
-  const UnitLayout& layout = registry.layout();
-  for (std::size_t unit = 0; unit < layout.units().size(); ++unit) {
-    const IndexRange part = layout.part(unit);
-    for (const ParamSpan& span : layout.spans(unit, part)) {
-      const std::vector<std::int64_t>& shape = registry.spec(span.id).shape;
-      const at::Generator random = at::detail::createCPUGenerator(1000 + span.id);
-      at::Tensor normal = at::randn(shape, random, at::kFloat);
-      if (shape.size() == 1) {
-        normal = normal.mul(0.2F).add(1.0F);
-      } else {
-        normal = normal.mul(1.0F / std::sqrt(static_cast<float>(shape[1])));
-      }
-      registry.main_part(unit)
-          .narrow(0, span.begin - part.begin, span.count)
-          .copy_(normal.flatten().narrow(0, span.first, span.count));
-    }
-  }
-  registry.refresh_weights();
 }
 
 inline Trace train_rank(Communicator& world, const Layout& layout, const Shape& shape,

@@ -36,7 +36,21 @@ void keep_worst(double& worst, double distance) {
     worst = std::isnan(distance) ? std::numeric_limits<double>::infinity() : distance;
 }
 
-LayoutVerdict compare(const TrialTrace& trace, const TrialTrace& expected) {
+/// Sequences [first, first + count) in micro-batches.
+std::vector<Batch> micro_batches(std::int64_t first, std::int64_t count, std::int64_t length,
+                                 std::int64_t vocab) {
+  std::vector<Batch> batches;
+  for (std::int64_t begin = first; begin < first + count; begin += kMicroBatch) {
+    std::vector<std::int64_t> indices(kMicroBatch);
+    std::iota(indices.begin(), indices.end(), begin);
+    batches.push_back(make_rows(indices, length, vocab));
+  }
+  return batches;
+}
+
+}  // namespace
+
+LayoutVerdict compare_trials(const TrialTrace& trace, const TrialTrace& expected) {
   LayoutVerdict verdict;
   for (std::size_t step = 0; step < expected.losses.size(); ++step) {
     keep_worst(verdict.loss_rel, distance(trace.losses[step], expected.losses[step]));
@@ -57,20 +71,6 @@ LayoutVerdict compare(const TrialTrace& trace, const TrialTrace& expected) {
   }
   return verdict;
 }
-
-/// Sequences [first, first + count) in micro-batches.
-std::vector<Batch> micro_batches(std::int64_t first, std::int64_t count, std::int64_t length,
-                                 std::int64_t vocab) {
-  std::vector<Batch> batches;
-  for (std::int64_t begin = first; begin < first + count; begin += kMicroBatch) {
-    std::vector<std::int64_t> indices(kMicroBatch);
-    std::iota(indices.begin(), indices.end(), begin);
-    batches.push_back(make_rows(indices, length, vocab));
-  }
-  return batches;
-}
-
-}  // namespace
 
 ModelConfig small_model_like(const ModelConfig& model, const ParallelConfig& parallel) {
   ModelConfig small = model;
@@ -126,7 +126,7 @@ LayoutVerdict verify_layout(Communicator& world, const RunConfig& config, std::i
     return micro_batches(step * data * share, data * share, length, vocab);
   };
   SelfCommunicator alone;
-  return compare(trace, run_trial(alone, plan));
+  return compare_trials(trace, run_trial(alone, plan));
 }
 
 }  // namespace trireme

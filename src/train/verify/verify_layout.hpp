@@ -6,6 +6,7 @@
 #include "comm/communicator.hpp"
 #include "parallel/device.hpp"
 #include "train/config/config.hpp"
+#include "train/verify/layout_trial.hpp"
 
 namespace trireme {
 
@@ -25,6 +26,9 @@ struct LayoutVerdict {
            moment_rel <= bound;
   }
 };
+
+/// Of the same updates, on a layout and on one process.
+LayoutVerdict compare_trials(const TrialTrace& trace, const TrialTrace& expected);
 
 /// A small model of the same shape as `model`: its heads, activation, norms, ties and dropout; two
 /// layers, odd sizes that every axis can be cut by.

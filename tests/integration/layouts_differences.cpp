@@ -1,0 +1,87 @@
+/// Gradients of a layout are those of its loss: finite differences in fp64, of no other program.
+
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "comm/thread/thread_world.hpp"
+#include "core/error.hpp"
+#include "support/layout_cases.hpp"
+#include "support/rounding.hpp"
+
+namespace trireme::testing {
+namespace {
+
+/// Of steps h and 2h, exact up to h^4; of the largest curvature here, some 1e8, h = 1e-4 leaves 1e-8,
+/// and of rounding 1e-15 / h.
+constexpr double kStep = 1e-4;
+constexpr double kBound = 1e-8;
+
+at::Tensor direction_of(const ParamRegistry& registry, ParamId id) {
+  return at::randn(registry.spec(id).shape, at::detail::createCPUGenerator(5000 + id), at::kDouble);
+}
+
+/// One update's loss and gradients at learned weights, of which parameter `moved` is moved by
+/// `distance` along its direction.
+TrialTrace trace_at(TrialPlan plan, int ranks, ParamId moved, double distance) {
+  plan.steps = 1;
+  plan.lr = 0;
+  plan.optim.clip_norm = 0;
+  plan.prepare = [=](ParamRegistry& registry) {
+    set_weights(registry, [&](ParamId id) {
+      const at::Tensor values = learned_values(registry, id).to(at::kDouble);
+      if (moved != id) return values;
+      return values + direction_of(registry, id) * distance;
+    });
+  };
+  TrialTrace trace;
+  run_ranks(ranks, [&](Communicator& world) {
+    at::set_num_threads(1);
+    const TrialTrace own = run_trial(world, plan);
+    if (world.rank() == 0) trace = own;
+  });
+  return trace;
+}
+
+void expect_gradients_of_the_loss(const LayoutCase& one) {
+  SCOPED_TRACE(name_of(one));
+  const TrialPlan plan = layout_plan(one);
+  const TrialTrace here = trace_at(plan, one.ranks(), 0, 0);
+  const auto slope = [&](ParamId moved) {
+    const auto loss = [&](double steps) {
+      return trace_at(plan, one.ranks(), moved, steps * kStep).losses.front();
+    };
+    return (8 * (loss(1) - loss(-1)) - (loss(2) - loss(-2))) / (12 * kStep);
+  };
+  for (ParamId id = 0; id < here.params.size(); ++id) {
+    const at::Tensor grad = here.params[id].of(here.grads.front());
+    const at::Tensor direction =
+        at::randn({grad.numel()}, at::detail::createCPUGenerator(5000 + id), at::kDouble);
+    const double along = grad.dot(direction).item<double>();
+    const double size = root_of_squares({grad}) * root_of_squares({direction});
+    EXPECT_NEAR(slope(id), along, kBound * size) << here.params[id].name;
+  }
+}
+
+/// dp 2, tp 2, cp 2 with sequence parallelism and ZeRO-3.
+LayoutCase case_with_head(bool tied) {
+  const std::vector<LayoutCase> cases = supported_of(all_layout_cases());
+  const auto found = std::find_if(cases.begin(), cases.end(), [&](const LayoutCase& one) {
+    return one.dp == 2 && one.tp == 2 && one.cp == 2 && one.zero == 3 && one.sequence &&
+           one.accumulation == 1 && layout_plan(one).model.tie_embeddings == tied;
+  });
+  if (found == cases.end()) fail(ErrorKind::internal, "no case of 8 ranks, tied: {}", tied);
+  return *found;
+}
+
+TEST(LayoutGradients, AreThoseOfTheLossWithATiedHead) {
+  expect_gradients_of_the_loss(case_with_head(/*tied=*/true));
+}
+
+TEST(LayoutGradients, AreThoseOfTheLossWithItsOwnHead) {
+  expect_gradients_of_the_loss(case_with_head(/*tied=*/false));
+}
+
+}  // namespace
+}  // namespace trireme::testing

@@ -1,0 +1,245 @@
+/// What moves numbers between ranks changes none of them: a network of small whole numbers, all of
+/// whose sums are exact in fp32, has the same bits on every layout. It goes through the same seams
+/// as the transformer: units, gathers, linear layers and their sink, tensor and sequence
+/// parallelism, dealt tokens, gradient sums, norm and optimizer; what rounds (softmax, norms) it
+/// has not.
+
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <iostream>
+
+#include "comm/thread/thread_world.hpp"
+#include "core/error.hpp"
+#include "model/layer.hpp"
+#include "model/weighted.hpp"
+#include "optim/grad_norm.hpp"
+#include "optim/optimizer.hpp"
+#include "parallel/collectives.hpp"
+#include "parallel/context/deal_tokens.hpp"
+#include "parallel/tensor/tensor_group.hpp"
+#include "parallel/units/grad_reduction.hpp"
+#include "support/layout_cases.hpp"
+
+namespace trireme::testing {
+namespace {
+
+constexpr std::int64_t kRows = 24;  // of the update
+constexpr std::int64_t kLength = 48;
+constexpr std::int64_t kWidth = 4;
+constexpr std::int64_t kHidden = 9;  // odd, as kVocab
+constexpr std::int64_t kVocab = 11;
+constexpr double kRate = 0x1p-12;
+
+/// -1, 0 or 1.
+at::Tensor signs(const at::Tensor& numbers, at::ScalarType dtype) {
+  return numbers.remainder(3).sub(1).to(dtype);
+}
+
+/// x + B (relu(A x') * (C x')), x' = R x.
+class ExactLayer : public Layer {
+ public:
+  ExactLayer(ParamRegistry& registry, const TensorGroup& tensor)
+      : registry_(registry), tensor_(tensor) {
+    registry.begin_unit("layer");
+    whole_ = {registry.declare(
+        {.name = "whole", .shape = {kWidth, kWidth}, .partial = tensor.sequence_parallel()})};
+    column_ = {registry.declare({.name = "a", .shape = {kHidden, kWidth}, .split = DimSplit{0}}),
+               2};
+    registry.declare({.name = "c",
+                      .shape = {kHidden, kWidth},
+                      .split = DimSplit{0},
+                      .fuse_with_previous = true});
+    row_ = {registry.declare({.name = "b", .shape = {kWidth, kHidden}, .split = DimSplit{1}})};
+  }
+
+  [[nodiscard]] at::Tensor forward(const Microbatch&, const at::Tensor& x) const override {
+    const at::Tensor entered = tensor_.enter(weighted::linear(x, registry_, whole_));
+    const std::vector<at::Tensor> parts =
+        weighted::linear(entered, registry_, column_).chunk(2, -1);
+    return x + tensor_.leave(weighted::linear(parts[0].relu() * parts[1], registry_, row_));
+  }
+
+ private:
+  ParamRegistry& registry_;
+  TensorGroup tensor_;
+  WeightRef whole_;
+  WeightRef column_;
+  WeightRef row_;
+};
+
+/// The layer between an embedding and a head that are tied and dealt by vocabulary; the loss is the
+/// sum of all logits, each times a sign.
+class ExactNet {
+ public:
+  ExactNet(ParamRegistry& registry, const TensorGroup& tensor)
+      : registry_(registry), tensor_(tensor) {
+    registry.begin_unit("embedding");
+    table_ = declare_table();
+    layer_ = std::make_unique<ExactLayer>(registry, tensor);
+    declare_table();  // one more use
+  }
+
+  /// Forward and backward; returns this rank's part of the loss.
+  [[nodiscard]] at::Tensor run(const Microbatch& batch, bool recompute) {
+    const at::NoGradGuard no_grad;
+    const at::ScalarType dtype = registry_.dtypes().compute;
+    registry_.weights().begin({0, 1, 0, 1, 0});
+    const Slice& slice = registry_.layout().param(table_).slice;
+    const at::Tensor classes = at::arange(slice.offset[0], slice.offset[0] + slice.extent[0]);
+    const at::Tensor chosen = batch.tokens.unsqueeze(-1).eq(classes).to(dtype);  // [B, T, V/t]
+    LayerTape tape;
+    at::Tensor x;
+    {
+      const UnitUse use(registry_.weights(), 0);
+      x = tensor_.sum(chosen.matmul(registry_.weight(table_)));
+    }
+    {
+      const UnitUse use(registry_.weights(), 1);
+      x = tensor_.whole(layer_forward(*layer_, batch, x, recompute, tape));
+    }
+    const at::Tensor sample = batch.samples.view({-1, 1, 1});
+    const at::Tensor place = batch.places.unsqueeze(-1);
+    const at::Tensor grad_logits = signs(
+        sample * sample * 7 + place * 5 + classes * classes * 3 + sample * place * classes, dtype);
+    at::Tensor loss;
+    at::Tensor grad;
+    {
+      const UnitUse use(registry_.weights(), 0);
+      const at::Tensor table = registry_.weight(table_);
+      loss = x.matmul(table.t()).mul(grad_logits).sum();
+      grad = tensor_.sum(grad_logits.matmul(table));
+      registry_.add_gradient_of_linear({table_}, x, grad_logits);
+    }
+    {
+      const UnitUse use(registry_.weights(), 1);
+      grad = layer_backward(*layer_, batch, tape, grad);
+    }
+    const UnitUse use(registry_.weights(), 0);
+    const at::Tensor whole = tensor_.whole(grad);
+    registry_.add_gradient({table_}, chosen.flatten(0, 1).t().matmul(whole.flatten(0, 1)));
+    return loss;
+  }
+
+ private:
+  ParamId declare_table() {
+    return registry_.declare({.name = "table", .shape = {kVocab, kWidth}, .split = DimSplit{0}});
+  }
+
+  ParamRegistry& registry_;
+  TensorGroup tensor_;
+  ParamId table_ = 0;
+  std::unique_ptr<ExactLayer> layer_;
+};
+
+Microbatch rows_from(std::int64_t first, std::int64_t count) {
+  Microbatch batch;
+  batch.samples = at::arange(first, first + count);
+  batch.places = at::arange(kLength).expand({count, kLength});
+  const at::Tensor sample = batch.samples.unsqueeze(-1);
+  batch.tokens = (sample * sample * 3 + batch.places * 5 + sample * batch.places).remainder(kVocab);
+  batch.targets = batch.tokens;
+  batch.positions = batch.places;
+  return batch;
+}
+
+struct ExactTrace {
+  double loss = 0;
+  double norm = 0;
+  at::Tensor grads;
+  at::Tensor weights;
+};
+
+struct ExactLayout {
+  ParallelConfig parallel = {};
+  std::vector<int> node_of_rank = {};
+  std::int64_t accumulation = 1;
+};
+
+/// One update, of plain SGD.
+ExactTrace train_exactly(Communicator& world, const ExactLayout& layout,
+                         at::ScalarType dtype = at::kFloat) {
+  at::set_num_threads(1);
+  const Mesh mesh(world, layout.parallel, layout.node_of_rank);
+  ParamRegistry registry;
+  ExactNet net(registry, {mesh.group(Axis::tp), layout.parallel.sequence_parallel});
+  registry.allocate(mesh, {dtype, dtype}, at::kCPU);
+  set_weights(registry, [&](ParamId id) {
+    const std::int64_t count = Slice::whole(registry.spec(id).shape).count();
+    const at::Tensor number = at::arange(count) + 11 * static_cast<std::int64_t>(id);
+    return signs(number * number * 7 + number.div(5, "floor"), dtype);
+  });
+  OptimConfig optim = optimizer_defaults("sgd");
+  for (OptimizerKey& key : optim.keys)
+    if (key.name == "weight_decay") key.value = 0.0;
+  const auto optimizer = make_optimizer(optim, registry);
+  const auto reduction = make_grad_reduction(registry, mesh);
+  registry.on_ready([&](ParamId id) { reduction->ready(id); });
+
+  const std::int64_t share = kRows / mesh.size(Axis::dp) / layout.accumulation;
+  at::Tensor loss = at::zeros({1}, at::kDouble);
+  reduction->begin();
+  registry.begin_update(static_cast<int>(layout.accumulation));
+  for (std::int64_t i = 0; i < layout.accumulation; ++i) {
+    const std::int64_t first = (mesh.rank(Axis::dp) * layout.accumulation + i) * share;
+    loss +=
+        net.run(deal_tokens(rows_from(first, share), mesh), layout.parallel.recompute == "full");
+  }
+  reduction->finish();
+  ExactTrace trace;
+  trace.norm = summarize_grads(registry, world, loss.squeeze()).norm;
+  trace.grads = gathered_grads(registry, world);
+  registry.fetch_grads();
+  optimizer->step(1, kRate);
+  registry.refresh_weights();
+  trace.weights = gathered_weights(registry, world);
+  all_reduce(world, loss, ReduceOp::sum, "loss")->wait();
+  trace.loss = loss.item<double>();
+  return trace;
+}
+
+ExactTrace train_exactly(int ranks, const ExactLayout& layout, at::ScalarType dtype = at::kFloat) {
+  ExactTrace trace;
+  run_ranks(ranks, [&](Communicator& world) {
+    const ExactTrace own = train_exactly(world, layout, dtype);
+    if (world.rank() == 0) trace = own;
+  });
+  return trace;
+}
+
+/// `trace` has the same bits.
+void expect_bits(const ExactTrace& trace, const ExactTrace& expected, const std::string& name) {
+  EXPECT_EQ(trace.loss, expected.loss) << name;
+  EXPECT_EQ(trace.norm, expected.norm) << name;
+  EXPECT_TRUE(trace.grads.equal(expected.grads)) << name;
+  EXPECT_TRUE(trace.weights.equal(expected.weights)) << name;
+}
+
+TEST(ExactLayouts, OfOneProcessRoundNothing) {
+  const ExactTrace narrow = train_exactly(1, {});
+  const ExactTrace wide = train_exactly(1, {}, at::kDouble);
+
+  expect_bits(narrow, wide, "fp32 next to fp64");
+  EXPECT_GT(narrow.grads.abs().max().item<double>(), 100);
+  EXPECT_GT(narrow.grads.ne(0).sum().item<std::int64_t>(), narrow.grads.numel() / 2);
+  EXPECT_GT(narrow.norm, 0);
+}
+
+TEST(ExactLayouts, HaveTheBitsOfOneProcess) {
+  const ExactTrace expected = train_exactly(1, {});
+  std::size_t count = 0;
+  for (const LayoutCase& one : all_layout_cases()) {
+    const bool rows_divide = kRows % (one.dp * one.accumulation) == 0;
+    if (one.sgd || one.form != 0 || one.recompute == 1 || !rows_divide) continue;
+    const TrialPlan plan = layout_plan(one);
+    ExactLayout layout{plan.parallel, plan.node_of_rank, one.accumulation};
+    layout.parallel.zero_persist = 0;  // all parameters are small
+    expect_bits(train_exactly(one.ranks(), layout), expected, name_of(one));
+    ++count;
+  }
+  std::cout << count << " layouts\n";
+  EXPECT_GT(count, 200U);
+}
+
+}  // namespace
+}  // namespace trireme::testing

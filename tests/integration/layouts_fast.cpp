@@ -1,0 +1,92 @@
+/// The layouts in fp32 and bf16 on the fast kernels, next to one process of the same precision: the
+/// losses, norms and gradients of one place. By default each value of each factor once, in the
+/// matrix the covering set.
+
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <iostream>
+
+#include "comm/self/self_communicator.hpp"
+#include "comm/thread/thread_world.hpp"
+#include "support/layout_cases.hpp"
+#include "support/rounding.hpp"
+
+namespace trireme::testing {
+namespace {
+
+/// Both ways of the same training are that far from the exact one, and what a layout cuts is
+/// rounded on the way once more, independently, so that all squares add:
+///   tp   of every block two sums of partial results forward and two backward, of embedding and
+///        head one each; every partial result and every sum is rounded
+///   cp   of every block cp partial results of attention, and of its three gradients, are added up
+///   dp   so are the gradients of the ranks, and those of micro-batches, once
+double bound_of(const LayoutCase& one, const TrialPlan& plan, const Precision& precision) {
+  const auto layers = static_cast<double>(plan.model.num_layers);
+  double roundings = 2 * num_roundings(plan.model.num_layers);
+  if (one.tp > 1) roundings += 2 * (4 * layers + 2);
+  if (one.cp > 1) roundings += 4 * layers * static_cast<double>(one.cp);
+  roundings += static_cast<double>(one.dp + one.accumulation);
+  return rounding_error(roundings, plan.model.hidden_size, precision);
+}
+
+double distance(const std::vector<double>& values, const std::vector<double>& expected) {
+  double worst = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    worst = std::max(worst, std::abs(values[i] / expected[i] - 1));
+  return worst;
+}
+
+TrialPlan in_precision(TrialPlan plan, const Precision& precision) {
+  plan.dtypes = precision.dtypes;
+  plan.path = ops::Path::fast;
+  plan.lr = 0;  // gradients of several updates at one place
+  return plan;
+}
+
+/// Returns the largest of the distances, as a share of the bound.
+double expect_within_rounding(const LayoutCase& one, const Precision& precision) {
+  SelfCommunicator alone;
+  at::set_num_threads(1);
+  const TrialPlan plan = in_precision(layout_plan(one), precision);
+  const TrialTrace expected = run_trial(alone, in_precision(one_process_plan(one), precision));
+  const double bound = bound_of(one, plan, precision);
+  double worst = 0;
+  run_ranks(one.ranks(), [&](Communicator& world) {
+    at::set_num_threads(1);
+    const TrialTrace trace = run_trial(world, plan);
+    if (world.rank() != 0) return;
+    const auto expect = [&](double distance, const std::string& what) {
+      EXPECT_LE(distance, bound) << precision.name << ", " << what << ", " << name_of(one);
+      worst = std::max(worst, distance / bound);
+    };
+    expect(distance(trace.losses, expected.losses), "loss");
+    expect(distance(trace.norms, expected.norms), "norm");
+    for (const GatheredParam& param : expected.params) {
+      std::vector<at::Tensor> apart;
+      std::vector<at::Tensor> whole;
+      for (std::size_t i = 0; i < expected.grads.size(); ++i) {
+        whole.push_back(param.of(expected.grads[i]));
+        apart.push_back(param.of(trace.grads[i]) - whole.back());
+      }
+      expect(root_of_squares(apart) / root_of_squares(whole), "gradient of " + param.name);
+    }
+  });
+  return worst;
+}
+
+TEST(FastLayouts, AreWithinRoundingOfOneProcess) {
+  const std::vector<LayoutCase> all = supported_of(all_layout_cases());
+  const std::vector<LayoutCase> cases = cases_of_this_run(each_value_once(all), covering_set(all));
+  for (const Precision& precision : {kFp32, kBf16}) {
+    double worst = 0;
+    for (const LayoutCase& one : cases)
+      worst = std::max(worst, expect_within_rounding(one, precision));
+    std::cout << precision.name << ": " << cases.size()
+              << " cases, largest distance over its bound: " << worst << '\n';
+  }
+}
+
+}  // namespace
+}  // namespace trireme::testing

@@ -1,0 +1,42 @@
+/// 8 of the layouts that integration/layouts_test has ranks as threads for, on real ranks: the first 3
+/// of a covering set of 2 ranks, 2 of one of 3, and 3 of one of 4.
+
+#include <ATen/Parallel.h>
+
+#include <iostream>
+
+#include "comm/factory.hpp"
+#include "comm/self/self_communicator.hpp"
+#include "mpi/launch_main.hpp"
+#include "support/layout_cases.hpp"
+#include "train/verify/verify_layout.hpp"
+
+namespace trireme::testing {
+namespace {
+
+TEST(LayoutsOverMpi, EqualOneProcess) {
+  at::set_num_threads(1);
+  const auto world = make_world("mpi", *g_launch);
+  std::vector<LayoutCase> cases = supported_of(all_layout_cases());
+  std::erase_if(cases, [&](const LayoutCase& one) { return one.ranks() != world->size(); });
+  cases = covering_set(cases);
+  const std::size_t count = world->size() == 3 ? 2 : 3;
+  ASSERT_GE(cases.size(), count);
+  cases.resize(count);
+  for (const LayoutCase& one : cases) {
+    const TrialTrace trace = run_trial(*world, layout_plan(one));
+    if (world->rank() != 0) continue;
+    SelfCommunicator alone;
+    const LayoutVerdict verdict = compare_trials(trace, run_trial(alone, one_process_plan(one)));
+    EXPECT_TRUE(verdict.equal()) << name_of(one) << ": gradients " << verdict.grad_rel << " ("
+                                 << verdict.grad_worst << "), weights " << verdict.weight_rel;
+    std::cout << name_of(one) << ": gradients " << verdict.grad_rel << '\n';
+  }
+}
+
+}  // namespace
+}  // namespace trireme::testing
+
+int main(int argc, char** argv) {
+  return trireme::testing::run_launched_tests(argc, argv);
+}

@@ -1,0 +1,328 @@
+#include "support/layout_cases.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bitset>
+#include <cmath>
+#include <cstdlib>
+#include <optional>
+
+#include "core/error.hpp"
+#include "core/number.hpp"
+#include "core/philox.hpp"
+#include "optim/optimizer.hpp"
+#include "parallel/context/attention.hpp"
+#include "train/config/layout.hpp"
+
+namespace trireme::testing {
+namespace {
+
+constexpr std::int64_t kSteps = 5;
+constexpr std::int64_t kPersist = 64;  // elements: norms, and no matrix
+
+constexpr std::array kRecomputes{"none", "selective", "full"};
+
+// ---- factors
+
+constexpr std::size_t kNumFactors = 9;
+constexpr std::size_t kMostValues = 9;  // a value is below
+using Factors = std::array<std::int64_t, kNumFactors>;
+
+Factors factors_of(const LayoutCase& one) {
+  const std::int64_t form = one.cp > 1 ? one.form : 3;  // none
+  return {one.dp, one.tp,        one.cp,           one.zero, one.sequence,
+          form,   one.recompute, one.accumulation, one.sgd};
+}
+
+using Covered = std::bitset<kNumFactors * kMostValues * kNumFactors * kMostValues>;
+
+/// Every pair of values of two factors; a factor with itself is its value alone.
+std::vector<std::size_t> pairs_of(const LayoutCase& one, bool single) {
+  const Factors values = factors_of(one);
+  const auto place = [&](std::size_t factor) {
+    return factor * kMostValues + static_cast<std::size_t>(values[factor]);
+  };
+  std::vector<std::size_t> pairs;
+  for (std::size_t a = 0; a < kNumFactors; ++a)
+    for (std::size_t b = a; b < (single ? a + 1 : kNumFactors); ++b)
+      pairs.push_back(place(a) * kNumFactors * kMostValues + place(b));
+  return pairs;
+}
+
+/// Greedily: always the case with the most pairs that no case before has.
+std::vector<LayoutCase> chosen_from(const std::vector<LayoutCase>& cases, bool single) {
+  Covered missing;
+  for (const LayoutCase& one : cases)
+    for (const std::size_t pair : pairs_of(one, single)) missing.set(pair);
+  std::vector<LayoutCase> chosen;
+  while (missing.any()) {
+    const LayoutCase* best = nullptr;
+    std::size_t most = 0;
+    for (const LayoutCase& one : cases) {
+      std::size_t news = 0;
+      for (const std::size_t pair : pairs_of(one, single)) news += missing.test(pair) ? 1 : 0;
+      if (news <= most) continue;
+      most = news;
+      best = &one;
+    }
+    for (const std::size_t pair : pairs_of(*best, single)) missing.reset(pair);
+    chosen.push_back(*best);
+  }
+  return chosen;
+}
+
+void add_cases_of(LayoutCase one, std::vector<LayoutCase>& cases) {
+  for (one.zero = 0; one.zero <= (one.dp * one.cp > 1 ? 3 : 0); ++one.zero)
+    for (const bool sequence : {false, true})
+      for (one.form = 0; one.form < (one.cp > 1 ? 3 : 1); ++one.form)
+        for (one.recompute = 0; one.recompute < 3; ++one.recompute)
+          for (const std::int64_t accumulation : {1, 3})
+            for (const bool sgd : {false, true}) {
+              if (sequence && one.tp == 1) continue;
+              one.sequence = sequence;
+              one.accumulation = accumulation;
+              one.sgd = sgd;
+              one.number = static_cast<std::int64_t>(cases.size());
+              cases.push_back(one);
+            }
+}
+
+// ---- model
+
+/// 24 heads fit every factorization and form; 9 and 5 only some. The MLP and all vocabularies but 64
+/// are odd.
+ModelConfig shape_of(std::size_t shape) {
+  struct Sizes {
+    const char* preset;
+    std::int64_t heads, key_heads, vocab;
+    bool tied;
+    double dropout;
+  };
+
+  constexpr std::array<Sizes, kNumShapes> kShapes{{{"tiny", 24, 8, 61, true, 0},
+                                                   {"minimind-2", 24, 1, 67, false, 0.1},
+                                                   {"tiny", 24, 3, 64, false, 0.1},
+                                                   {"minimind-2", 9, 3, 61, true, 0.1},
+                                                   {"tiny", 5, 5, 67, false, 0}}};
+  const Sizes& sizes = kShapes.at(shape);
+  ModelConfig model = model_preset(sizes.preset);
+  model.num_layers = 2;
+  model.hidden_size = 16;
+  model.num_heads = sizes.heads;
+  model.num_kv_heads = sizes.key_heads;
+  model.head_dim = 4;
+  model.intermediate_size = 27;
+  model.max_seq_len = kRowLength;
+  model.tie_embeddings = sizes.tied;
+  model.dropout = sizes.dropout;
+  resolve(model, sizes.vocab);
+  return model;
+}
+
+bool fits(const ModelConfig& model, const ParallelConfig& parallel, int ranks) {
+  Problems problems;
+  check_layout(parallel, {model, {kRowLength}, ranks}, problems);
+  return problems.empty();
+}
+
+ParallelConfig factors_as_keys(const LayoutCase& one) {
+  ParallelConfig keys;
+  keys.tp = one.tp;
+  keys.cp = one.cp;
+  keys.zero = one.zero;
+  keys.sequence_parallel = one.sequence;
+  keys.cp_form = kContextForms.at(static_cast<std::size_t>(one.form));
+  keys.recompute = kRecomputes.at(static_cast<std::size_t>(one.recompute));
+  return keys;
+}
+
+LayoutRows rows_of(const LayoutCase& one, const LayoutTurns& turns) {
+  return {turns.rows, shape_of(turns.shape).vocab_size, one.dp, one.accumulation};
+}
+
+TrialPlan plan_without_layout(const LayoutCase& one, const LayoutTurns& turns) {
+  TrialPlan plan;
+  plan.model = shape_of(turns.shape);
+  plan.steps = kSteps;
+  plan.lr = 1e-2;
+  // AdamW's first step makes lr g / (|g| + eps) of a gradient g that may be nothing but rounding.
+  for (OptimizerKey& key : plan.optim.keys)
+    if (key.name == "eps") key.value = 1e-6;
+  if (one.sgd) {
+    plan.optim = optimizer_defaults("sgd");
+    plan.optim.clip_norm = 0.01;
+    plan.lr = 1;
+  }
+  plan.prepare = set_learned_weights;
+  const LayoutRows rows = rows_of(one, turns);
+  plan.targets = [=](std::int64_t step) { return rows.of(step, 0, rows.in_update()).num_targets; };
+  return plan;
+}
+
+}  // namespace
+
+LayoutTurns turns_of(const LayoutCase& one) {
+  const auto layout = static_cast<std::uint64_t>(one.number / 2);  // the same for both optimizers
+  const auto turn = [&](std::uint64_t what, std::size_t count) {
+    return philox4x32(philox_key(12, "turns"), layout, what)[0] % count;
+  };
+  LayoutTurns turns;
+  turns.rows = static_cast<RowKind>(turn(0, kRowKindNames.size()));
+  turns.by_work = one.cp > 1 && turn(1, 2) == 1;
+  turns.zero_reshard = turn(2, 2) == 0;
+  turns.zero_prefetch = static_cast<std::int64_t>(turn(3, 3));
+  turns.bucket_mb = std::array{0.0, 1e-9, 0.01}.at(turn(4, 3));  // one, the smallest, some
+  const std::int64_t data = one.dp * one.cp;
+  if (one.zero > 0) {
+    std::vector<std::int64_t> shards{0};
+    for (std::int64_t shard = 2; shard < data; ++shard)
+      if (data % shard == 0) shards.push_back(shard);
+    turns.zero_shard = shards[turn(5, shards.size())];
+  }
+  turns.zero_persist = one.zero == 3 && turn(7, 2) == 1 ? kPersist : 0;
+  turns.hierarchical = one.zero == 0 && data >= 4 && turn(8, 2) == 1;
+  turns.offload = turn(9, 4) == 3;
+  turns.shape = turn(6, kNumShapes);
+  while (!fits(shape_of(turns.shape), factors_as_keys(one), one.ranks()))
+    turns.shape = (turns.shape + 1) % kNumShapes;
+  return turns;
+}
+
+std::string name_of(const LayoutCase& one) {
+  const LayoutTurns turns = turns_of(one);
+  const ParallelConfig keys = factors_as_keys(one);
+  return formatted(
+      "case {}: dp {} tp {} cp {} {} {} zero {} shard {} reshard {} prefetch {} persist {} "
+      "sequence {} recompute {} accumulation {} {} bucket {} hierarchical {} offload {} shape {} "
+      "rows {}",
+      one.number, one.dp, one.tp, one.cp, keys.cp_form, turns.by_work ? "work" : "zigzag", one.zero,
+      turns.zero_shard, turns.zero_reshard, turns.zero_prefetch, turns.zero_persist, one.sequence,
+      keys.recompute, one.accumulation, one.sgd ? "sgd" : "adamw", turns.bucket_mb,
+      turns.hierarchical, turns.offload, turns.shape,
+      kRowKindNames.at(static_cast<std::size_t>(turns.rows)));
+}
+
+std::vector<LayoutCase> all_layout_cases() {
+  std::vector<LayoutCase> cases;
+  for (const std::int64_t ranks : {1, 2, 3, 4, 6, 8})
+    for (std::int64_t dp = 1; dp <= ranks; ++dp)
+      for (std::int64_t tp = 1; tp <= ranks / dp; ++tp)
+        if (ranks % (dp * tp) == 0) add_cases_of({0, dp, tp, ranks / (dp * tp)}, cases);
+  return cases;
+}
+
+std::vector<LayoutCase> supported_of(std::vector<LayoutCase> cases) {
+  std::erase_if(cases, [](const LayoutCase& one) {
+    Problems problems;
+    check(factors_as_keys(one), problems);
+    return !problems.empty();
+  });
+  return cases;
+}
+
+std::vector<LayoutCase> covering_set(const std::vector<LayoutCase>& cases) {
+  return chosen_from(cases, /*single=*/false);
+}
+
+std::vector<LayoutCase> each_value_once(const std::vector<LayoutCase>& cases) {
+  return chosen_from(cases, /*single=*/true);
+}
+
+std::vector<LayoutCase> cases_of_this_run(const std::vector<LayoutCase>& by_default,
+                                          const std::vector<LayoutCase>& in_matrix) {
+  const char* text = std::getenv("TRIREME_TEST_MATRIX");
+  if (text == nullptr) return by_default;
+  const std::string_view value = text;
+  const std::size_t slash = value.find('/');
+  std::optional<std::int64_t> part;
+  std::optional<std::int64_t> parts;
+  if (slash != std::string_view::npos) {
+    part = parse_integer(value.substr(0, slash));
+    parts = parse_integer(value.substr(slash + 1));
+  }
+  if (!part || !parts || *part < 1 || *part > *parts) {
+    fail(ErrorKind::usage, "TRIREME_TEST_MATRIX = {}, must be K/N: part K of N, 1 <= K <= N",
+         value);
+  }
+  std::vector<LayoutCase> cases;
+  for (const LayoutCase& one : in_matrix)
+    if (one.number / 2 % *parts == *part - 1) cases.push_back(one);
+  return cases;
+}
+
+TrialPlan layout_plan(const LayoutCase& one) {
+  const LayoutTurns turns = turns_of(one);
+  TrialPlan plan = plan_without_layout(one, turns);
+  plan.parallel = factors_as_keys(one);
+  plan.parallel.cp_balance = turns.by_work ? "work" : "zigzag";
+  plan.parallel.zero_shard = turns.zero_shard;
+  plan.parallel.zero_reshard = turns.zero_reshard;
+  plan.parallel.zero_prefetch = turns.zero_prefetch;
+  plan.parallel.zero_persist = turns.zero_persist;
+  plan.parallel.hierarchical = turns.hierarchical;
+  if (turns.offload) plan.parallel.offload = "optimizer";
+  plan.parallel.bucket_mb = turns.bucket_mb;
+  for (int rank = 0; turns.hierarchical && rank < one.ranks(); ++rank)
+    plan.node_of_rank.push_back(2 * rank / one.ranks());
+  const LayoutRows rows = rows_of(one, turns);
+  plan.batches = [=](int rank, std::int64_t step) {
+    std::vector<Batch> batches;
+    for (std::int64_t i = 0; i < rows.accumulation; ++i)
+      batches.push_back(rows.of(step, rows.before(rank, i), rows.in_micro_batch(rank, i)));
+    return batches;
+  };
+  return plan;
+}
+
+TrialPlan one_process_plan(const LayoutCase& one) {
+  const LayoutTurns turns = turns_of(one);
+  TrialPlan plan = plan_without_layout(one, turns);
+  const LayoutRows rows = rows_of(one, turns);
+  plan.batches = [=](int, std::int64_t step) {
+    return std::vector<Batch>{rows.of(step, 0, rows.in_update())};
+  };
+  return plan;
+}
+
+std::string one_process_key(const LayoutCase& one) {
+  const LayoutTurns turns = turns_of(one);
+  const LayoutRows rows = rows_of(one, turns);
+  return formatted("{} {} {} {} {}", one.sgd, turns.shape, static_cast<int>(turns.rows),
+                   rows.in_update(), rows.first_without_targets());
+}
+
+at::Tensor learned_values(const ParamRegistry& registry, ParamId id) {
+  const std::vector<std::int64_t>& shape = registry.spec(id).shape;
+  const at::Generator random = at::detail::createCPUGenerator(1000 + id);
+  const at::Tensor normal = at::randn(shape, random, at::kFloat);
+  if (shape.size() == 1) return normal.mul(0.2F).add(1.0F);
+  return normal.mul(1.0F / std::sqrt(static_cast<float>(shape[1])));
+}
+
+void set_weights(ParamRegistry& registry, const std::function<at::Tensor(ParamId)>& values_of) {
+  registry.weights().settle();
+  const at::NoGradGuard no_grad;
+  const UnitLayout& layout = registry.layout();
+  for (std::size_t unit = 0; unit < layout.units().size(); ++unit) {
+    const IndexRange part = layout.part(unit);
+    for (const ParamSpan& span : layout.spans(unit, part)) {
+      const std::vector<std::int64_t>& shape = registry.spec(span.id).shape;
+      const at::Tensor whole = values_of(span.id).flatten();
+      Slice slice = layout.param(span.id).slice;
+      slice.flat_begin = span.first;
+      slice.flat_end = span.first + span.count;
+      for (const SliceRun& run : intersect(shape, slice, Slice::whole(shape))) {
+        registry.main_part(unit)
+            .narrow(0, span.begin - part.begin + run.source_index, run.count)
+            .copy_(whole.narrow(0, run.target_index, run.count));
+      }
+    }
+  }
+  registry.refresh_weights();
+}
+
+void set_learned_weights(ParamRegistry& registry) {
+  set_weights(registry, [&](ParamId id) { return learned_values(registry, id); });
+}
+
+}  // namespace trireme::testing

@@ -1,0 +1,51 @@
+#pragma once
+#include <cmath>
+#include <vector>
+
+#include "parallel/param_registry.hpp"
+
+/// How far rounding may take a training from the exact one.
+///
+/// An error is a relative distance |x - x64| / |x64|. u is the unit roundoff, 2^-24 in fp32 and 2^-8
+/// in bf16. A block stores 11 tensors on the way forward (norm, qkv, turned heads, attention, its
+/// projection, sum, norm, gate and up, SwiGLU, down, sum), reads 4 matrices that were rounded once,
+/// and as many on the way back; embedding, last norm, logits and their gradient make 4 more. So a
+/// gradient has been rounded R = 2 (15 L + 4) times. Roundings to nearest are independent with mean
+/// 0, so their squares add: the error grows as sqrt(R), not as R, and a bound linear in depth would
+/// let a wrong term through. In fp32 the sums of matrix products round as well: H terms of random
+/// sign, added one by one, give sqrt(H / 2) u, in all u sqrt(R (1 + H / 2)). In bf16 they are added
+/// in fp32, 2^16 times finer, and count nothing. Queries and keys get differences of like numbers
+/// (softmax and norm take the mean away), which are up to kCondition times less exact than what they
+/// are made of.
+namespace trireme::testing {
+
+struct Precision {
+  const char* name;
+  ParamDTypes dtypes;
+  double roundoff;
+  bool narrow_sums;  // matrix products are summed in this precision
+};
+
+inline const Precision kFp32{"fp32", {at::kFloat, at::kFloat}, 0x1p-24, true};
+inline const Precision kBf16{"bf16", {at::kBFloat16, at::kFloat}, 0x1p-8, false};
+
+/// R of a model of that depth.
+inline double num_roundings(std::int64_t num_layers) {
+  return 2.0 * (15.0 * static_cast<double>(num_layers) + 4.0);
+}
+
+/// The error of a gradient that was rounded so many times in a model of that width.
+inline double rounding_error(double roundings, std::int64_t hidden_size,
+                             const Precision& precision) {
+  constexpr double kCondition = 3;
+  const double of_sums = precision.narrow_sums ? static_cast<double>(hidden_size) / 2 : 0;
+  return kCondition * precision.roundoff * std::sqrt(roundings * (1 + of_sums));
+}
+
+inline double root_of_squares(const std::vector<at::Tensor>& tensors) {
+  double sum = 0;
+  for (const at::Tensor& x : tensors) sum += x.to(at::kDouble).square().sum().item<double>();
+  return std::sqrt(sum);
+}
+
+}  // namespace trireme::testing
