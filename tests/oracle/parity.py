@@ -5,7 +5,7 @@ usage: parity.py PARITY_DRIVER TRIREME_DATA [--steps N] [--keep DIR]
 
 Both start from the same weights and take the same batches; torch.optim.AdamW and SGD (their loop forms) and a clip by global norm
 stand for our optimizer. For each shape (Qwen3, Llama), tied or not, with 3 micro-batches an update and rows of several
-documents, and once with rows that are one document each:
+documents, once with rows that are one document each, and on layouts of 4 ranks that each hold a part of the model (LAYOUTS):
   loss of every step      |ours - theirs| <= bound * |theirs|
   gradients of step 1     after the clip, for each parameter ||ours - theirs|| <= bound * ||theirs||
   final weights           as gradients; this is where a wrong decay shows
@@ -54,6 +54,15 @@ OPTIMIZERS = [
     {"name": "sgd by Nesterov", "keys": {"optim.name": "sgd", "optim.lr": 0.1, "optim.momentum": 0.9, "optim.nesterov": "true"}, **QWEN},
     {"name": "lion", "keys": {"optim.name": "lion", "optim.lr": 1e-3}, **QWEN},
 ]
+# tp x cp: of 4 ranks none holds whole rows, whole heads' weights or whole units.
+LAYOUTS = [
+    {"name": "qwen3 tied, tp 2 cp 2 zero 3", "ranks": 4, "keys": {"parallel.tp": 2, "parallel.cp": 2, "parallel.zero": 3, "parallel.sequence_parallel": "true"}, **QWEN},
+    {"name": "llama untied, tp 2 cp 2 zero 3, all_gather", "ranks": 4,
+     "keys": {"parallel.tp": 2, "parallel.cp": 2, "parallel.zero": 3, "parallel.cp_form": "all_gather", "parallel.cp_balance": "work"},
+     "preset": "minimind-2-small", "tie": "false", "head_dim": 16, "data": "short"},
+    {"name": "qwen3 tied, one document a row, cp 2 ulysses", "ranks": 2, "keys": {"parallel.cp": 2, "parallel.cp_form": "ulysses"},
+     "preset": "tiny", "tie": "true", "head_dim": 24, "data": "long"},
+]
 # head_dim 32: the bf16 attention kernel, whose tiles the rows are longer than.
 TILES = {"name": "tiles of 64 keys", "preset": "minimind-2-small", "tie": "true", "head_dim": 32, "data": "long"}
 
@@ -79,7 +88,7 @@ def run_driver(driver, work, case, precision, steps):
                  "model.max_seq_len": 96, "train.steps": steps, "train.precision": precision, "train.micro_batch": 2,
                  "train.global_batch": 6, "train.threads": 1, "optim.lr": 1e-3, "optim.warmup_steps": 5})
     keys.update(case.get("keys", {}))
-    command = [driver, "train", "--data", os.path.join(work, case["data"]), "--out", out]
+    command = [driver, "train", "--data", os.path.join(work, case["data"]), "--out", out, "--ranks", str(case.get("ranks", 1))]
     for key, value in keys.items():
         command += [f"--{key}", str(value)]
     subprocess.run(command, check=True)
@@ -244,6 +253,7 @@ def main():
         runs = [(case, precision) for precision in BOUND for case in CASES]
         runs += [(case, precision) for precision in ("fp32", "fp64", "bf16") for case in ACTIVATIONS]
         runs += [(case, "fp64") for case in OPTIMIZERS]
+        runs += [(case, precision) for case in LAYOUTS for precision in ("fp64", "fp32")] + [(LAYOUTS[0], "bf16")]
         runs += [(case, "bf16") for case in (CASES[0], CASES[3], ODD, TILES)] + [(ODD, "fp32")]
         good = [compare(args.driver, work, case, precision, args.steps) for case, precision in runs]
     print(f"parity over {args.steps} steps: {sum(good)} of {len(good)} within bounds")

@@ -1,6 +1,7 @@
-// usage: parity_driver train --data DIR --out DIR [--batches-only] [--section.key value ...]
-// Runs train.steps updates of the real Step on one rank and leaves in --out all that another
-// implementation needs to do the same:
+// usage: parity_driver train --data DIR --out DIR [--ranks N] [--batches-only]
+//                            [--section.key value ...]
+// Runs train.steps updates of the real Step, on thread ranks that each hold a part of the model,
+// and leaves in --out all that another implementation needs to do the same, whole:
 //   initial.safetensors, final.safetensors   main weights
 //   grads.safetensors                        main gradients of step 1, after the clip
 //   batches.safetensors                      tokens, targets, positions [steps, micro-steps, B, T]
@@ -14,8 +15,9 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/hf/safetensors.hpp"
-#include "comm/factory.hpp"
+#include "comm/scalars.hpp"
 #include "comm/self/self_communicator.hpp"
+#include "comm/thread/thread_world.hpp"
 #include "config/command_line.hpp"
 #include "core/by_name.hpp"
 #include "core/fields.hpp"
@@ -28,6 +30,7 @@
 #include "optim/schedule.hpp"
 #include "parallel/device.hpp"
 #include "parallel/torch_bridge.hpp"
+#include "parallel/units/gathered.hpp"
 #include "train/run/run_keys.hpp"
 #include "train/step/step.hpp"
 
@@ -52,13 +55,14 @@ SafetensorsSource source(const std::string& name, const at::Tensor& tensor) {
           }};
 }
 
-enum class Part { weights, grads };
-
-void write_parameters(const std::filesystem::path& path, ParamRegistry& registry, Part part) {
+/// `all`: of all parameters, gathered.
+void write_parameters(const std::filesystem::path& path, const ParamRegistry& registry,
+                      const at::Tensor& all) {
   std::vector<SafetensorsSource> sources;
-  for (ParamId id = 0; id < registry.size(); ++id) {
-    sources.push_back(source(registry.spec(id).name,
-                             part == Part::weights ? registry.main(id) : registry.main_grad(id)));
+  for (const GatheredParam& param : gathered_params(registry)) {
+    sources.push_back(
+        source(param.name,
+               param.of(all).view(registry.spec(sources.size()).shape).to(registry.dtypes().main)));
   }
   SelfCommunicator alone;
   write_safetensors(path, sources, alone);
@@ -96,24 +100,16 @@ class BatchLog {
   std::vector<std::int64_t> bounds_begin_{0};
 };
 
+using Updates = std::vector<std::vector<Batch>>;
+
 struct Driver {
   RunConfig config;
   std::string out;
+  std::int64_t ranks = 1;
   bool batches_only = false;
 
-  Json update(Step& step, std::span<const Batch> batches, std::int64_t number) const {
-    const double lr = learning_rate(config.optim, number, config.train.steps);
-    const UpdateResult result =
-        step.run(batches, batches.front().update_targets, number, number, lr);
-    return {{"loss", result.loss_sum / static_cast<double>(batches.front().update_targets)},
-            {"grad_norm", result.grad_norm},
-            {"lr", lr}};
-  }
-
-  int run() {
-    const std::filesystem::path folder = out;
-    std::filesystem::create_directories(folder);
-    set_cpu_threads(config.train.threads, 1);
+  /// Of all steps, the micro-batches: every rank reads the same (dp is 1).
+  Updates read_updates() {
     const TokenSet set = TokenSet::open(config.data.path);
     if (config.train.seq_len == 0) config.train.seq_len = set.seq_len();
     resolve(config.model, static_cast<std::int64_t>(set.vocab_size()));
@@ -122,41 +118,83 @@ struct Driver {
     const SampleStream stream(samples, {.seed = static_cast<std::uint64_t>(train.seed)});
     DataLoader loader(stream,
                       {.micro_batch = train.micro_batch, .global_batch = train.global_batch});
+    Updates updates(static_cast<std::size_t>(train.steps));
+    for (std::vector<Batch>& batches : updates)
+      for (std::int64_t i = 0; i < loader.micro_steps(); ++i) batches.push_back(loader.next());
+    return updates;
+  }
 
-    const std::unique_ptr<Communicator> world = make_world("self", {});
-    const Mesh mesh(*world, config.parallel);
+  Json update(Step& step, const Mesh& mesh, std::span<const Batch> batches,
+              std::int64_t number) const {
+    const double lr = learning_rate(config.optim, number, config.train.steps);
+    const std::int64_t targets = batches.front().update_targets;
+    const UpdateResult result = step.run(batches, targets, number, number, lr);
+    const double loss_sum =
+        all_reduce_value(mesh.group(Axis::data), result.loss_sum, ReduceOp::sum, "loss");
+    return {{"loss", loss_sum / static_cast<double>(targets)},
+            {"grad_norm", result.grad_norm},
+            {"lr", lr}};
+  }
+
+  /// Trains, and writes weights and gradients; the values of each step.
+  Json train_on(Communicator& world, const Updates& updates) const {
+    const TrainConfig& train = config.train;
+    const ops::Path path = train.fused_ops ? ops::Path::fast : ops::Path::plain;
+    const Mesh mesh(world, config.parallel);
+    if (mesh.size(Axis::dp) != 1)
+      fail(ErrorKind::usage, "--ranks {} leaves {} ranks of dp, must be 1", ranks,
+           mesh.size(Axis::dp));
     ParamRegistry registry;
     Transformer transformer(
         registry, config.model, ModelPart::whole(config.model),
-        {.path = train.fused_ops ? ops::Path::fast : ops::Path::plain,
+        {.path = path,
          .recompute = by_name<Recompute>(kRecomputes, config.parallel.recompute),
-         .seed = static_cast<std::uint64_t>(train.seed)});
+         .seed = static_cast<std::uint64_t>(train.seed),
+         .tensor = {mesh.group(Axis::tp), config.parallel.sequence_parallel},
+         .context = context_group(mesh)});
     registry.allocate(mesh, precision_dtypes(train.precision), at::kCPU);
     transformer.prepare();
     registry.initialize(static_cast<std::uint64_t>(train.seed));
     const std::unique_ptr<Optimizer> optimizer = make_optimizer(config.optim, registry);
     LossScaler scaler(train.precision == "fp16");
-    CrossEntropy objective(registry, transformer.head_weight(),
-                           train.fused_ops ? ops::Path::fast : ops::Path::plain);
+    CrossEntropy objective(registry, transformer.head_weight(), path, transformer.tensor());
     Measures measures;
     Step step({transformer, objective, *optimizer, scaler, mesh, measures}, config.optim.clip_norm);
 
-    write_parameters(folder / "initial.safetensors", registry, Part::weights);
+    const auto write = [&](const char* name, const at::Tensor& all) {
+      if (world.rank() != 0) return;
+      const std::filesystem::path folder = out;
+      write_parameters(folder / formatted("{}.safetensors", name), registry, all);
+    };
+    write("initial", gathered_weights(registry, world));
+    Json steps = Json::array();
+    if (batches_only) return steps;
+    for (const std::vector<Batch>& batches : updates) {
+      steps.push_back(update(step, mesh, batches, static_cast<std::int64_t>(steps.size()) + 1));
+      if (steps.size() == 1) write("grads", gathered_grads(registry, world));
+    }
+    write("final", gathered_weights(registry, world));
+    return steps;
+  }
+
+  int run() {
+    const std::filesystem::path folder = out;
+    std::filesystem::create_directories(folder);
+    set_cpu_threads(config.train.threads, 1);
+    const Updates updates = read_updates();
     BatchLog log;
+    for (const std::vector<Batch>& batches : updates)
+      for (const Batch& batch : batches) log.add(batch);
     Json report{{"model", values_of("model", config.model)},
                 {"optim", values_of("optim", config.optim)},
                 {"train", values_of("train", config.train)}};
-    for (std::int64_t number = 1; number <= train.steps; ++number) {
-      std::vector<Batch> batches;
-      for (std::int64_t i = 0; i < loader.micro_steps(); ++i)
-        log.add(batches.emplace_back(loader.next()));
-      if (batches_only) continue;
-      report["steps"].push_back(update(step, batches, number));
-      if (number == 1) write_parameters(folder / "grads.safetensors", registry, Part::grads);
-    }
+    run_ranks(static_cast<int>(ranks), [&](Communicator& world) {
+      const Json steps = train_on(world, updates);
+      if (world.rank() == 0 && !batches_only) report["steps"] = steps;
+    });
     log.write(folder / "batches.safetensors",
-              {train.steps, loader.micro_steps(), train.micro_batch, train.seq_len});
-    if (!batches_only) write_parameters(folder / "final.safetensors", registry, Part::weights);
+              {config.train.steps, static_cast<std::int64_t>(updates.front().size()),
+               config.train.micro_batch, config.train.seq_len});
     write_file_atomic(folder / "run.json", report.dump(1));
     return kExitDone;
   }
@@ -175,6 +213,7 @@ int main(int argc, char** argv) {
                      [] { return std::string("test program"); });
     line.command("train", "run updates and leave weights, batches and losses")
         .option("--out", &driver.out, "DIR", "folder to write", Need::required)
+        .option("--ranks", &driver.ranks, "N", "thread ranks: parallel.tp x parallel.cp")
         .flag("--batches-only", driver.batches_only,
               "write initial weights and batches, train nothing")
         .config(*keys, [&](ConfigSet& set) { finish_run_keys(driver.config, set); })
