@@ -26,7 +26,11 @@ struct Trainer {
         mesh(ranks, parallel),
         model(registry, testing::model_config(shape),
               ModelPart::whole(testing::model_config(shape)),
-              {ops::Path::plain, false, 7, {mesh.group(Axis::tp), false}, context_group(mesh)}) {
+              {ops::Path::plain,
+               Recompute::none,
+               7,
+               {mesh.group(Axis::tp), false},
+               context_group(mesh)}) {
     registry.allocate(mesh, dtypes, at::kCPU);
     model.prepare();
     registry.initialize(7);

@@ -10,13 +10,14 @@
 #include <iostream>
 
 #include "comm/thread/thread_world.hpp"
-#include "core/error.hpp"
+#include "core/by_name.hpp"
 #include "model/layer.hpp"
 #include "model/weighted.hpp"
 #include "optim/grad_norm.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/context/deal_tokens.hpp"
+#include "parallel/recompute.hpp"
 #include "parallel/tensor/tensor_group.hpp"
 #include "parallel/units/grad_reduction.hpp"
 #include "support/layout_cases.hpp"
@@ -81,7 +82,7 @@ class ExactNet {
   }
 
   /// Forward and backward; returns this rank's part of the loss.
-  [[nodiscard]] at::Tensor run(const Microbatch& batch, bool recompute) {
+  [[nodiscard]] at::Tensor run(const Microbatch& batch, Recompute recompute) {
     const at::NoGradGuard no_grad;
     const at::ScalarType dtype = registry_.dtypes().compute;
     registry_.weights().begin({0, 1, 0, 1, 0});
@@ -182,8 +183,8 @@ ExactTrace train_exactly(Communicator& world, const ExactLayout& layout,
   registry.begin_update(static_cast<int>(layout.accumulation));
   for (std::int64_t i = 0; i < layout.accumulation; ++i) {
     const std::int64_t first = (mesh.rank(Axis::dp) * layout.accumulation + i) * share;
-    loss +=
-        net.run(deal_tokens(rows_from(first, share), mesh), layout.parallel.recompute == "full");
+    loss += net.run(deal_tokens(rows_from(first, share), mesh),
+                    by_name<Recompute>(kRecomputes, layout.parallel.recompute));
   }
   reduction->finish();
   ExactTrace trace;

@@ -12,6 +12,7 @@
 #include "core/philox.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/context/attention.hpp"
+#include "parallel/recompute.hpp"
 #include "train/config/layout.hpp"
 
 namespace trireme::testing {
@@ -19,8 +20,6 @@ namespace {
 
 constexpr std::int64_t kSteps = 5;
 constexpr std::int64_t kPersist = 64;  // elements: norms, and no matrix
-
-constexpr std::array kRecomputes{"none", "selective", "full"};
 
 // ---- factors
 
@@ -208,15 +207,6 @@ std::vector<LayoutCase> all_layout_cases() {
     for (std::int64_t dp = 1; dp <= ranks; ++dp)
       for (std::int64_t tp = 1; tp <= ranks / dp; ++tp)
         if (ranks % (dp * tp) == 0) add_cases_of({0, dp, tp, ranks / (dp * tp)}, cases);
-  return cases;
-}
-
-std::vector<LayoutCase> supported_of(std::vector<LayoutCase> cases) {
-  std::erase_if(cases, [](const LayoutCase& one) {
-    Problems problems;
-    check(factors_as_keys(one), problems);
-    return !problems.empty();
-  });
   return cases;
 }
 

@@ -19,7 +19,7 @@ struct LayoutCase {
   std::int64_t zero = 0;
   bool sequence = false;
   std::int64_t form = 0;       // of context parallelism, where cp > 1
-  std::int64_t recompute = 0;  // none, selective, full
+  std::int64_t recompute = 0;  // kRecomputes
   std::int64_t accumulation = 1;
   bool sgd = false;  // plain, with a clip that bites; else AdamW
 
@@ -51,9 +51,6 @@ std::string name_of(const LayoutCase& one);
 /// 32 factorizations of 1, 2, 3, 4, 6 and 8 ranks over (dp, tp, cp), with every value of the other
 /// factors that can be; fewest ranks first.
 std::vector<LayoutCase> all_layout_cases();
-
-/// Of `cases` those that this version has the engines for.
-std::vector<LayoutCase> supported_of(std::vector<LayoutCase> cases);
 
 /// Of `cases` few that have every pair of values of two factors which any of them has.
 std::vector<LayoutCase> covering_set(const std::vector<LayoutCase>& cases);
