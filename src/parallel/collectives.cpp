@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <vector>
+
 #include "core/error.hpp"
 #include "parallel/torch_bridge.hpp"
 
@@ -46,6 +48,20 @@ WorkPtr all_gather(Communicator& group, const at::Tensor& part, const at::Tensor
                            .count = count_of(part),
                            .dtype = to_dtype(part.scalar_type()),
                            .stream = current_stream(part.device()),
+                           .tag = tag});
+}
+
+WorkPtr all_to_all(Communicator& group, const at::Tensor& sent, const at::Tensor& received,
+                   std::string_view tag) {
+  TRIREME_ASSERT(sent.numel() == received.numel() && received.is_contiguous());
+  const auto ranks = static_cast<std::uint64_t>(group.size());
+  const std::vector<std::uint64_t> counts(ranks, count_of(sent) / ranks);
+  return group.all_to_all({.input = sent.const_data_ptr(),
+                           .send_counts = counts,
+                           .output = received.mutable_data_ptr(),
+                           .receive_counts = counts,
+                           .dtype = to_dtype(sent.scalar_type()),
+                           .stream = current_stream(sent.device()),
                            .tag = tag});
 }
 

@@ -21,4 +21,8 @@ namespace trireme {
 [[nodiscard]] WorkPtr all_gather(Communicator& group, const at::Tensor& part, const at::Tensor& all,
                                  std::string_view tag);
 
+/// received [size, n]: row r is row group.rank() of what rank r sends, [size, n].
+[[nodiscard]] WorkPtr all_to_all(Communicator& group, const at::Tensor& sent,
+                                 const at::Tensor& received, std::string_view tag);
+
 }  // namespace trireme

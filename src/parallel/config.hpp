@@ -27,6 +27,7 @@ struct ParallelConfig {
   bool hierarchical = false;
   std::int64_t local_steps = 1;
   std::string offload = "none";
+  bool reproducible = false;
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
@@ -55,6 +56,8 @@ struct ParallelConfig {
           "steps that data ranks train on their own before weights and moments are averaged");
     visit("offload", self.offload,
           "what lies in host memory: none, or optimizer (main weights and moments)");
+    visit("reproducible", self.reproducible,
+          "the same weights, bit for bit, for every dp, ZeRO stage and accumulation");
   }
 };
 

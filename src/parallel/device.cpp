@@ -121,6 +121,10 @@ void use_deterministic_kernels(at::Device device) {
   context.setBenchmarkCuDNN(false);
 }
 
+void use_thread_independent_products() {
+  ::setenv("MKL_CBWR", "AUTO,STRICT", /*overwrite=*/0);  // read with the first product
+}
+
 std::int64_t set_cpu_threads(std::int64_t threads, int local_size) {
   if (threads == 0) {
     const char* omp = std::getenv("OMP_NUM_THREADS");

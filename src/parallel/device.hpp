@@ -24,6 +24,10 @@ at::Device choose_device(const std::string& device, int local_rank);
 /// algorithm. Before the first operation on the device. Source: PyTorch's notes on reproducibility.
 void use_deterministic_kernels(at::Device device);
 
+/// Matrix products on a CPU whose bits do not depend on the number of threads, before the first of
+/// them. Source: Intel oneMKL developer guide, conditional numerical reproducibility (strict mode).
+void use_thread_independent_products();
+
 /// Sets LibTorch's CPU threads, before its first operation. threads 0: OMP_NUM_THREADS, else cores
 /// / ranks on the node. Returns the number.
 std::int64_t set_cpu_threads(std::int64_t threads, int local_size);

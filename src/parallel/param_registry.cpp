@@ -42,7 +42,8 @@ void ParamRegistry::allocate(const Mesh& mesh, ParamDTypes dtypes, at::Device de
                        sharded ? parallel.zero_persist : 0);
   weights_ = UnitWeights(layout_, mesh.group(Axis::shard), dtypes.compute, device,
                          {sharded, parallel.zero_reshard, parallel.zero_prefetch});
-  grads_ = UnitGrads(layout_, dtypes.main, device, parallel.zero >= 2 && layout_.grid().shards > 1);
+  const bool parts = parallel.zero >= 2 && layout_.grid().shards > 1;
+  grads_ = UnitGrads(layout_, dtypes.main, device, parts || parallel.reproducible);
   offload_ = parallel.offload == "optimizer";
   if (offload_) host_grads_ = make_state();
   if (offload_ || dtypes.compute != dtypes.main) main_ = make_state();

@@ -74,6 +74,11 @@ class ParamRegistry {
   /// The same part of a buffer of all parts (optimizer state: make_state).
   [[nodiscard]] at::Tensor part_of(const at::Tensor& state, std::size_t unit) const;
 
+  /// Bytes of main weights that are a copy of their own.
+  [[nodiscard]] std::int64_t main_bytes() const {
+    return main_.defined() ? static_cast<std::int64_t>(main_.nbytes()) : 0;
+  }
+
   /// Zeros for every element this rank updates; in host memory with offload.
   [[nodiscard]] at::Tensor make_state() const;
 
@@ -96,7 +101,7 @@ class ParamRegistry {
   void gradient_added(WeightRef ref);
 
   /// Called with every parameter whose gradient is complete, in backward order: of the update, or
-  /// where gradients are sharded, of each backward pass. With tensor parallelism unit by unit, when
+  /// where grads().sharded(), of each backward pass. With tensor parallelism unit by unit, when
   /// the ranks of tp have added up what they share.
   void on_ready(std::function<void(ParamId)> callback) { ready_ = std::move(callback); }
 

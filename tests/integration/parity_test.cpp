@@ -186,6 +186,66 @@ TEST(Parity, ZeroStagesGiveTheBitsOfDataParallel) {
   }
 }
 
+/// Trains reproducibly on `ranks` data ranks that take micro-batches of two samples in turn, as the
+/// loader deals them.
+Trace train_reproducibly(int ranks, const ParallelConfig& parallel, const Shape& shape,
+                         const ParamDTypes& dtypes) {
+  Trace result;
+  run_ranks(ranks, [&](Communicator& world) {
+    at::set_num_threads(1);
+    TrialPlan plan;
+    plan.model = testing::model_config(shape);
+    plan.parallel = parallel;
+    plan.parallel.reproducible = true;
+    plan.optim.clip_norm = 0.1;  // bites
+    plan.dtypes = dtypes;
+    plan.path = ops::Path::fast;
+    plan.targets = [&](std::int64_t step) {
+      return testing::targets_of_update(shape, step * shape.samples);
+    };
+    plan.batches = [&](int rank, std::int64_t step) {
+      std::vector<Batch> batches;
+      for (std::int64_t at = 2 * rank; at < shape.samples; at += 2 * ranks) {
+        const std::int64_t first = step * shape.samples + at;
+        batches.push_back(make_rows({first, first + 1}, shape.length, shape.vocab));
+      }
+      return batches;
+    };
+    Trace trace = run_trial(world, plan);
+    if (world.rank() == 0) result = std::move(trace);
+  });
+  return result;
+}
+
+TEST(Parity, ReproducibleSumsGiveTheBitsOfOneProcessOnEveryNumberOfDataRanks) {
+  const Shape tied;
+  const Shape untied{"minimind-2", false, 0.1, 0};
+  for (const Shape& shape : {tied, untied}) {
+    for (const ParamDTypes dtypes : {ParamDTypes{at::kFloat}, ParamDTypes{at::kBFloat16}}) {
+      const Trace expected = train_reproducibly(1, {}, shape, dtypes);
+      const auto expect_bits = [&](int ranks, const ParallelConfig& parallel) {
+        const Trace trace = train_reproducibly(ranks, parallel, shape, dtypes);
+        EXPECT_TRUE(trace.weights.equal(expected.weights))
+            << ranks << " ranks, ZeRO " << parallel.zero << ", shard " << parallel.zero_shard;
+        EXPECT_EQ(trace.norms, expected.norms);
+      };
+      for (const std::int64_t stage : {0, 1, 2, 3}) {
+        for (const int ranks : {2, 3, 6}) expect_bits(ranks, zero(stage));
+      }
+      expect_bits(6, zero(3, 2));
+      expect_bits(6, zero(1, 3));
+    }
+  }
+}
+
+TEST(Parity, ReproducibleSumsAreAsExactWhereWeightsAreCutOverTheirDimensions) {
+  ParallelConfig config = zero(3);
+  config.tp = 2;
+  config.sequence_parallel = true;
+  config.reproducible = true;
+  expect_same({{6, 6}, 3, config, ops::Path::plain}, {}, train({}, {}).front(), "dp 2 tp 2");
+}
+
 TEST(Parity, RepeatedRunsGiveTheSameBits) {
   const Layout layout{{6, 6}, 2, cut(kFewBuckets), ops::Path::plain};
   const std::vector<Trace> first = train(layout, {});

@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -65,24 +66,57 @@ class BucketAllReduce final : public GradReduction {
   std::size_t next_launch_ = 0;
 };
 
-/// ZeRO: reduce-scatter of each unit, when backward has left it: every backward pass where whole
-/// gradients are not kept (ZeRO-2 and 3), else the last one. The sums of several copies are added
-/// up at the end.
-class UnitReduceScatter final : public GradReduction {
+/// Units that leave whole, when backward has left them.
+class UnitReduction : public GradReduction {
  public:
-  UnitReduceScatter(ParamRegistry& registry, const Mesh& mesh);
+  UnitReduction(ParamRegistry& registry, const Mesh& mesh);
 
   void begin() override;
   void ready(ParamId id) override;
+
+ protected:
+  /// All gradients of the unit are complete: of the update, or where they are sharded, of one
+  /// backward pass.
+  virtual void launch(std::size_t unit) = 0;
+
+  /// `work` sums a whole unit that was taken; `then` uses what came. At most one unit waits for its
+  /// sums beside the one that backward fills: what a rank has room for, whatever the timing.
+  void add_taken(WorkPtr work, std::int64_t bytes, std::function<void()> then);
+  void wait_for_taken();
+
+  ParamRegistry& registry_;
+  const Mesh& mesh_;
+
+ private:
+  std::vector<std::size_t> missing_;  // parameters, by unit
+  std::int64_t waiting_bytes_ = 0;    // of the unit in flight
+};
+
+/// ZeRO: reduce-scatter of each unit, every backward pass where whole gradients are not kept
+/// (ZeRO-2 and 3), else the last one. The sums of several copies are added up at the end.
+class UnitReduceScatter final : public UnitReduction {
+ public:
+  using UnitReduction::UnitReduction;
+
   void finish() override;
 
  private:
-  void launch(std::size_t unit);
+  void launch(std::size_t unit) override;
+};
 
-  ParamRegistry& registry_;
-  Communicator& shard_;
-  Communicator& replica_;
-  std::vector<std::size_t> missing_;  // parameters, by unit
+/// Reproducible sums: the gradient of every micro-batch is formed alone, and the rank that answers
+/// for a share adds them in the order of the micro-batches' global numbers, one after another, as
+/// one process does. The micro-batches of a pass are neighbours in that order (DataLoader), those
+/// of a later pass come later. The sums are the same bits for every number of data ranks, ZeRO
+/// stage and accumulation.
+class UnitOrderedSum final : public UnitReduction {
+ public:
+  using UnitReduction::UnitReduction;
+
+  void finish() override;
+
+ private:
+  void launch(std::size_t unit) override;
 };
 
 }  // namespace trireme

@@ -9,9 +9,9 @@ namespace trireme {
 
 /// The main gradients of a rank, in units.
 ///
-/// Not sharded, one buffer holds all units whole. Sharded (ZeRO-2 and 3), a rank keeps the sums of
-/// its parts; a unit is whole only while a backward pass fills it, from its first gradient until
-/// take().
+/// Not sharded, one buffer holds all units whole. Sharded (ZeRO-2 and 3; reproducible sums), a rank
+/// keeps the sums of its parts; a unit is whole only while a backward pass fills it, from its first
+/// gradient until take().
 class UnitGrads {
  public:
   UnitGrads() = default;
@@ -33,10 +33,16 @@ class UnitGrads {
 
   void zero();
 
-  /// Bytes of whole units while sharded, the most at any time.
+  /// Bytes that a rank holds all the time.
+  [[nodiscard]] std::int64_t held_bytes() const {
+    return static_cast<std::int64_t>(flat_.nbytes());
+  }
+
+  /// Bytes of whole units while sharded, those that wait for their sums included, the most at any
+  /// time.
   [[nodiscard]] std::int64_t live_peak_bytes() const { return peak_bytes_; }
 
-  /// What was taken is free again.
+  /// What was taken may be free again.
   void returned(std::int64_t bytes) { live_bytes_ -= bytes; }
 
  private:

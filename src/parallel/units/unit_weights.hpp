@@ -48,7 +48,14 @@ class UnitWeights {
   /// The parts have changed: what was gathered of them before is gone.
   void publish();
 
-  /// Bytes of gathered copies, the most at any time.
+  /// Bytes that a rank holds all the time.
+  [[nodiscard]] std::int64_t held_bytes() const {
+    return static_cast<std::int64_t>(flat_.nbytes());
+  }
+
+  /// Bytes of gathered copies: now, and the most at any time.
+  [[nodiscard]] std::int64_t gathered_bytes() const { return live_bytes_; }
+
   [[nodiscard]] std::int64_t gathered_peak_bytes() const { return peak_bytes_; }
 
  private:

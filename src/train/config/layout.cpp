@@ -35,6 +35,11 @@ void add_data_reasons(const ParallelConfig& config, std::vector<Reason>& reasons
                    "parallel.zero_shard = the ranks of a node reduces inside it first",
                    config.zero)});
   }
+  if (config.reproducible && (config.hierarchical || config.local_steps > 1)) {
+    reasons.push_back({"parallel.reproducible", "true",
+                       "must be false with parallel.hierarchical or local_steps: sums in another "
+                       "order, or of each rank alone"});
+  }
   if (config.hierarchical && config.local_steps > 1) {
     reasons.push_back({"parallel.hierarchical", "true",
                        formatted("must be false with parallel.local_steps = {}: gradients do not "
@@ -131,6 +136,10 @@ std::optional<ParallelConfig> nearest_possible(const ParallelConfig& wanted,
         one.zero_shard = shard;
         if (one.zero > 0) one.local_steps = 1;
         if (one.zero > 0 || one.local_steps > 1) one.hierarchical = false;
+        if (one.reproducible) {
+          one.local_steps = 1;
+          one.hierarchical = false;
+        }
         if (!reasons_against(one, facts).empty()) continue;
         if (!best || distance(wanted, one) < distance(wanted, *best)) best = one;
       }

@@ -82,6 +82,7 @@ std::unique_ptr<RunModel> build_model(const RunRequest& run, Measures& measures)
   set_cpu_threads(run.config.train.threads, run.ranks.launch.local_size);
   const at::Device device = choose_device(run.config.train.device, run.ranks.launch.local_rank);
   use_deterministic_kernels(device);
+  if (run.config.parallel.reproducible) use_thread_independent_products();
   return std::make_unique<RunModel>(run, device, measures);
 }
 
