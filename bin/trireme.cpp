@@ -3,12 +3,14 @@
 #include <list>
 
 #include "bin/run_command.hpp"
+#include "bin/trireme/bench_step_command.hpp"
 #include "bin/trireme/checkpoint_commands.hpp"
 #include "bin/trireme/config_command.hpp"
 #include "bin/trireme/generate_command.hpp"
 #include "bin/trireme/train_command.hpp"
 #include "bin/trireme/verify_layout_command.hpp"
 #include "bin/version.hpp"
+#include "comm/liveness/activity.hpp"
 #include "core/files/hdf5.hpp"
 #include "core/process/run_main.hpp"
 #include "parallel/torch_errors.hpp"
@@ -18,6 +20,7 @@ int main(int argc, char** argv) {
   return run_main("trireme", [&] {
     hdf5_init();
     CommOptions options;
+    options.activity = std::make_shared<Activity>();
     // A trainer makes a world of its own; in the others ranks meet after hours of work, and the
     // slowest one sets the pace.
     if (!TrainCommand::is_chosen(argc, argv)) options.timeout_s = kNoTimeout_s;
@@ -29,6 +32,7 @@ int main(int argc, char** argv) {
     const CheckpointCommands checkpoint(line, launch.world());
     const ConfigCommand config(line);
     const VerifyLayoutCommand verify_layout(line, launch);
+    const BenchStepCommand bench_step(line, launch, *options.activity);
     return launch.run(
         [&] { return with_torch_errors([&] { return run_command(line, launch, argc, argv); }); });
   });

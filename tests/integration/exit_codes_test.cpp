@@ -49,6 +49,7 @@ const std::vector<Row>& rows() {
       {"trireme",
        {"bench", "checkpoint"},
        {"--bytes", "1000", "--repeats", "1", "--folder", ">bench"}},
+      {"trireme", {"bench", "step"}, {"--steps", "1", "--train.seq_len", "32"}},
       {"trireme", {"plan-interval"}, {"--stall-s", "1", "--mtbf-h", "5"}},
       {"trireme", {"export"}, {"--checkpoint", "<run", "--output", ">hf"}},
       {"trireme", {"import"}, {"--hf", "<hf", "--output", ">run"}},

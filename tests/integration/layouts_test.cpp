@@ -35,11 +35,13 @@ class LayoutsAndOneProcess {
  public:
   void compare(const LayoutCase& one) {
     const TrialTrace& expected = one_process(one);
-    const TrialPlan plan = layout_plan(one);
+    TrialPlan plan = layout_plan(one);
+    plan.audit = true;
     run_ranks(one.ranks(), [&](Communicator& world) {
       at::set_num_threads(1);
       const TrialTrace trace = run_trial(world, plan);
       if (world.rank() != 0) return;
+      EXPECT_EQ(trace.audit, "") << name_of(one);
       const LayoutVerdict verdict = compare_trials(trace, expected);
       EXPECT_TRUE(verdict.equal())
           << name_of(one) << ": loss " << verdict.loss_rel << ", gradients " << verdict.grad_rel

@@ -1,3 +1,5 @@
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -5,11 +7,13 @@
 #include "comm/agree.hpp"
 #include "comm/liveness/activity.hpp"
 #include "core/error.hpp"
+#include "core/files/file.hpp"
 #include "core/hash/xxh3.hpp"
 #include "core/join.hpp"
 #include "core/process/failpoints.hpp"
 #include "optim/schedule.hpp"
 #include "parallel/device.hpp"
+#include "train/audit/layout_record.hpp"
 #include "train/run/training_run.hpp"
 
 /// One step of a run: data, update, trace, report.
@@ -69,6 +73,20 @@ std::uint64_t trace_of(const TrainingRun& run, std::int64_t step, const std::vec
                     hashed ? weights_hash(run.model.registry) : 0);
 }
 
+/// RUN/layout.json, of the first update of this process.
+void record_layout(TrainingRun& run, const UpdateCount& count, const std::vector<Batch>& batches) {
+  const RunConfig& config = run.config();
+  const UpdateFacts facts = update_facts(
+      config.model, config.optim, run.model.registry.dtypes(), run.model.mesh,
+      {batches.front().B, batches.front().T, static_cast<std::int64_t>(batches.size()),
+       run.progress.step + 1, config.train.fused_ops ? ops::Path::fast : ops::Path::plain});
+  const Json record = layout_record(run.world(), run.model.mesh, facts, count);
+  all_or_none(run.world(), [&] {
+    if (run.world().rank() == 0)
+      write_file_atomic(run.request.folder.layout(), record.dump(2) + "\n");
+  });
+}
+
 void report(TrainingRun& run, const UpdateResult& result, double lr, std::int64_t step_tokens) {
   Metrics& metrics = run.keepers.metrics;
   RunMeasures& measures = run.measures;
@@ -108,10 +126,18 @@ bool do_step(TrainingRun& run) {
   run.enter("step");
   const double lr = learning_rate(config.optim, step, config.train.steps);
 
+  std::optional<UpdateCount> count;
+  if (!run.layout_recorded)
+    count.emplace(run.model.mesh, run.model.registry, *run.model.optimizer, run.model.step);
   const UpdateResult result =
       run.model.step.run(batches, batches.front().update_targets, step, progress.update + 1, lr);
 
   if (result.dropped) return false;
+  if (count && !result.skipped) {
+    count->end(result);
+    record_layout(run, *count, batches);
+    run.layout_recorded = true;
+  }
   run.keepers.skipped.note(step, result, batches);
   run.trace = trace_of(run, step, batches, result, lr);
   const std::int64_t step_tokens = config.train.global_batch * batches.front().T;

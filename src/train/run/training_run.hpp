@@ -47,6 +47,7 @@ struct TrainingRun {
   Timer since_save{};                            // the last one's start
   std::int64_t steps_since_report = 0;
   double waited_reported_s = 0;  // of all that this rank waited for others
+  bool layout_recorded = false;  // what an update of this process took
 
   [[nodiscard]] const RunConfig& config() const { return request.config; }
 

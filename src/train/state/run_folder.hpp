@@ -14,6 +14,9 @@ struct RunFolder {
 
   [[nodiscard]] std::filesystem::path metrics() const { return root / "metrics.jsonl"; }
 
+  /// What the ranks hold and send, counted in an update beside the formulas.
+  [[nodiscard]] std::filesystem::path layout() const { return root / "layout.json"; }
+
   [[nodiscard]] std::filesystem::path status() const { return root / "status.json"; }
 
   [[nodiscard]] std::filesystem::path chain() const { return root / "chain.txt"; }

@@ -8,6 +8,7 @@
 #include "optim/grad_norm.hpp"
 #include "parallel/context/deal_tokens.hpp"
 #include "parallel/units/average.hpp"
+#include "train/step/activation_count.hpp"
 #include "train/step/microbatches.hpp"
 #include "train/step/schedule.hpp"
 
@@ -61,6 +62,8 @@ UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_targe
   at::Tensor loss_sum =
       at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(registry_.device()));
 
+  ActivationCount activations(registry_.weights(), counts_activations_);
+
   reduction_->begin();
   registry_.begin_update(static_cast<int>(batches.size()));
   const int last = static_cast<int>(batches.size()) - 1;
@@ -73,14 +76,19 @@ UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_targe
         return result;
       }
       failpoint("train.forward");
-      const at::Tensor hidden = parts_.model.forward(micro_batches[i], tapes[i]);
-      loss_sum.add_(parts_.objective.forward(micro_batches[i], hidden, grad_scale, loss_tapes[i]));
+      activations.before_forward();
+      loss_sum.add_(parts_.objective.forward(micro_batches[i],
+                                             parts_.model.forward(micro_batches[i], tapes[i]),
+                                             grad_scale, loss_tapes[i]));
+      activations.after_forward(i);
     } else {
       failpoint("train.backward");
       if (operation.micro_batch == last) trigger_failpoints(registry_, loss_sum);
       parts_.model.backward(micro_batches[i], tapes[i], parts_.objective.backward(loss_tapes[i]));
+      activations.after_backward(i);
     }
   }
+  result.activation_bytes = activations.peak_bytes();
   failpoint("train.reduce");
   reduction_->finish();
   result.overlap = reduction_->times();

@@ -21,6 +21,7 @@ struct UpdateResult {
   bool overflow = false;         // skipped, and the fp16 loss scaler has a lower scale to try
   bool dropped = false;  // given up between micro-batches: nothing changed, all else is empty
   OverlapTimes overlap;
+  std::int64_t activation_bytes = 0;  // what forward left for backward, the most at any time
 };
 
 /// What a step works on; all of it outlives the step.
@@ -61,6 +62,8 @@ class Step {
   /// Weights and moments of all dp ranks become their mean, where they are not equal already. Before
   /// whatever takes them for one model: a validation, a save, the end of a run.
   void average_copies();
+  /// Fills UpdateResult::activation_bytes from here on.
+  void count_activations(bool on) { counts_activations_ = on; }
 
   /// `batches`: this rank's share of the update, possibly none. `update_targets`: valid targets of
   /// the whole update, over all ranks and micro-steps; all gradients are those of loss sum /
@@ -75,6 +78,7 @@ class Step {
   ParamRegistry& registry_;
   double clip_norm_;
   bool copies_equal_ = true;  // the dp ranks have the same weights
+  bool counts_activations_ = false;
   std::unique_ptr<GradReduction> reduction_;
   Measures::Id comm_s_;          // a gradient collective was in flight
   Measures::Id comm_exposed_s_;  // of it, with nothing else to do

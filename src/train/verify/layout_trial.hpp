@@ -1,27 +1,19 @@
 #pragma once
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "data/batch.hpp"
-#include "model/config.hpp"
-#include "ops/path.hpp"
-#include "optim/config.hpp"
-#include "parallel/config.hpp"
 #include "parallel/units/gathered.hpp"
+#include "train/verify/trial_model.hpp"
 
 namespace trireme {
 
 /// A few updates of a small model, cut in some way.
-struct TrialPlan {
-  ModelConfig model;  // resolved
-  ParallelConfig parallel = {};
-  std::vector<int> node_of_rank = {};  // for hierarchical sums
-  OptimConfig optim = {};
-  ParamDTypes dtypes{at::kDouble, at::kDouble};
-  ops::Path path = ops::Path::plain;
-  at::Device device = at::kCPU;
+struct TrialPlan : TrialShape {
   std::int64_t steps = 4;
   double lr = 1e-2;
+  bool audit = false;  // of the last step; every rank has the same number of equal micro-batches
   /// After the initial values are set; before the first step.
   std::function<void(ParamRegistry&)> prepare = [](ParamRegistry&) {};
   /// The micro-batches of one data rank in update `step` (from 0).
@@ -39,6 +31,7 @@ struct TrialTrace {
   at::Tensor first_weights;
   at::Tensor weights;
   std::vector<at::Tensor> moments;  // one an optimizer slot
+  std::string audit;  // what ranks sent or held in the last step and formulas do not say; "": none
 };
 
 /// Trains with the real Step. Collective over all of `world`.

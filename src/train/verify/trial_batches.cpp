@@ -6,8 +6,7 @@
 namespace trireme {
 namespace {
 
-void append_row(Batch& batch, std::int64_t index, std::int64_t length,
-                       std::int64_t vocab_size) {
+void append_row(Batch& batch, std::int64_t index, std::int64_t length, std::int64_t vocab_size) {
   std::mt19937_64 random(static_cast<std::uint64_t>(index) * 7919 + 1);
   const bool single_tokens = index % 5 == 4;
   const std::int64_t row_begin = batch.B * length;
@@ -43,7 +42,7 @@ void append_row(Batch& batch, std::int64_t index, std::int64_t length,
 }  // namespace
 
 Batch make_rows(const std::vector<std::int64_t>& indices, std::int64_t length,
-                       std::int64_t vocab_size) {
+                std::int64_t vocab_size) {
   Batch batch;
   batch.T = length;
   batch.segment_bounds.push_back(0);

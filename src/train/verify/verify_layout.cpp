@@ -117,16 +117,20 @@ LayoutVerdict verify_layout(Communicator& world, const RunConfig& config, std::i
   plan.batches = [=](int rank, std::int64_t step) {
     return micro_batches((step * data + rank) * share, share, length, vocab);
   };
+  plan.audit = true;
   const TrialTrace trace = run_trial(world, plan);
   if (world.rank() != 0) return {};
 
+  plan.audit = false;
   plan.parallel = {};
   plan.device = at::kCPU;
   plan.batches = [=](int, std::int64_t step) {
     return micro_batches(step * data * share, data * share, length, vocab);
   };
   SelfCommunicator alone;
-  return compare_trials(trace, run_trial(alone, plan));
+  LayoutVerdict verdict = compare_trials(trace, run_trial(alone, plan));
+  verdict.audit = trace.audit;
+  return verdict;
 }
 
 }  // namespace trireme

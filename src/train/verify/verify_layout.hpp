@@ -20,6 +20,7 @@ struct LayoutVerdict {
   double weight_rel = 0;
   double moment_rel = 0;
   double bound = 1e-10;
+  std::string audit;  // TrialTrace::audit
 
   [[nodiscard]] bool equal() const {
     return loss_rel <= bound && grad_rel <= bound && norm_rel <= bound && weight_rel <= bound &&

@@ -76,9 +76,10 @@ const std::map<std::string_view, Names>& room_rows() {
       {"train/control", {"train/state"}},
       {"train/health", {"train/config", "train/state", "train/step"}},
       {"train/report", {"train/health"}},
-      {"train/verify", {"train/config", "train/step"}},
+      {"train/audit", {"train/step"}},
+      {"train/verify", {"train/audit", "train/config", "train/step"}},
       {"train/run",
-       {"train/config", "train/control", "train/health", "train/report", "train/state",
+       {"train/audit", "train/config", "train/control", "train/health", "train/report", "train/state",
         "train/step", "train/task"}},
       {"bin/trireme", {"bin/*"}},
       {"bin/trireme_data", {"bin/*"}}};

@@ -1,0 +1,31 @@
+#pragma once
+#include <memory>
+
+#include "comm/launch.hpp"
+#include "config/command_line.hpp"
+#include "train/verify/bench_step.hpp"
+
+namespace trireme {
+
+/// `trireme bench step`: what a step of a layout takes on this machine, and whether ranks send what
+/// the formulas say.
+class BenchStepCommand {
+ public:
+  /// `activity`: of the ranks of `launch`.
+  BenchStepCommand(CommandLine& line, Launch& launch, Activity& activity);
+  BenchStepCommand(const BenchStepCommand&) = delete;
+  BenchStepCommand& operator=(const BenchStepCommand&) = delete;
+
+ private:
+  void complete(ConfigSet& keys);
+  int run();
+  [[nodiscard]] std::string text(const StepFigures& figures) const;
+
+  Launch& launch_;
+  Activity& activity_;
+  StepBench bench_;
+  std::unique_ptr<ConfigSet> keys_;
+  bool json_ = false;
+};
+
+}  // namespace trireme

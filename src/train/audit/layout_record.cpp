@@ -1,0 +1,69 @@
+#include "train/audit/layout_record.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "comm/agree.hpp"
+
+namespace trireme {
+namespace {
+
+Json rank_json(const UpdateFacts& facts, const UpdateCount& count, int rank) {
+  const RankCoords at = coords_of(facts, rank);
+  Json json{{"rank", rank},
+            {"coords", {{"tp", at.tp}, {"cp", at.cp}, {"dp", at.dp}, {"pp", at.pp}}}};
+  RankMemory::fields(count.memory(),
+                     [&](const char* name, std::int64_t value) { json[name] = value; });
+  const RankMemory formula = memory_formula(facts, rank);
+  RankMemory::fields(formula, [&](const char* name, std::int64_t value) {
+    json[cat(name, "_formula")] = value < 0 ? Json() : Json(value);
+  });
+  return json;
+}
+
+}  // namespace
+
+Json collectives_json(const std::vector<CollectiveRow>& counted,
+                      const std::vector<CollectiveRow>& formulas) {
+  Json rows = Json::array();
+  for (const CollectiveRow& row : counted) {
+    const auto formula =
+        std::find_if(formulas.begin(), formulas.end(), [&](const CollectiveRow& one) {
+          return one.group == row.group && one.operation == row.operation &&
+                 one.purpose == row.purpose;
+        });
+    rows.push_back(
+        {{"group", row.group},
+         {"size", row.size},
+         {"operation", row.operation},
+         {"purpose", row.purpose},
+         {"count", row.count},
+         {"payload_bytes", row.payload_bytes},
+         {"moved_bytes", row.moved_bytes ? Json(*row.moved_bytes) : Json()},
+         {"formula_bytes", formula == formulas.end() ? Json() : Json(*formula->moved_bytes)}});
+  }
+  return rows;
+}
+
+Json layout_record(Communicator& control, const Mesh& mesh, const UpdateFacts& facts,
+                   const UpdateCount& count) {
+  const std::vector<std::string> ranks =
+      gather_texts(control, rank_json(facts, count, control.rank()).dump());
+  if (control.rank() != 0) return {};
+  Json parallel;
+  ParallelConfig::fields(facts.parallel, [&](const char* name, const auto& value, const char*) {
+    parallel[name] = value;
+  });
+  parallel["dp"] = mesh.size(Axis::dp);
+  Json record{
+      {"ranks", facts.ranks},
+      {"backend", mesh.world().backend()},
+      {"parallel", parallel},
+      {"micro_steps", facts.micro_steps},
+      {"per_rank", Json::array()},
+      {"collectives", collectives_json(count.collectives(), collectives_formula(facts, 0))}};
+  for (const std::string& rank : ranks) record["per_rank"].push_back(Json::parse(rank));
+  return record;
+}
+
+}  // namespace trireme

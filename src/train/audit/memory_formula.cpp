@@ -1,0 +1,96 @@
+#include "train/audit/memory_formula.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "model/block.hpp"
+
+namespace trireme {
+namespace {
+
+std::int64_t bytes_of(at::ScalarType type) {
+  return static_cast<std::int64_t>(c10::elementSize(type));
+}
+
+/// Whole units of gradients at once: the one that backward fills, the one before it, which leaves,
+/// and what is filled from the head's gradient on until the end: a tied embedding, small parameters.
+std::int64_t grad_peak_elements(const UpdateFacts& facts,
+                                const std::vector<std::int64_t>& elements) {
+  if (!facts.grads_leave_each_pass()) return 0;
+  const auto walked = static_cast<std::size_t>(facts.model.num_layers) + 2;
+  const std::int64_t tied = facts.model.tie_embeddings ? elements.front() : 0;
+  const std::int64_t small = elements.size() > walked ? elements.back() : 0;
+  std::int64_t peak = 0;
+  for (std::size_t unit = 0; unit < walked; ++unit) {
+    std::int64_t before = unit + 1 < walked ? elements[unit + 1] : 0;
+    if (unit == 0 && small > 0)
+      before = 0;  // small parameters are complete last but one, and leave
+    peak = std::max(peak, elements[unit] + before + small + (unit > 0 ? tied : 0));
+  }
+  return peak;
+}
+
+/// What forward leaves for backward of a micro-batch: for every block its input, queries, keys and
+/// values before and after rotation, attention's result, the residual sum, both normed inputs of
+/// matrices, gate, up and their product, and statistics of rows; then the last norm's input, and
+/// the gradients that the loss has formed of hidden states and head. Selective recompute keeps the
+/// inputs of what is cheap, full recompute the block's input alone.
+std::int64_t activation_bytes(const UpdateFacts& facts, int rank) {
+  if (!facts.fused) return -1;
+  const ModelConfig& m = facts.model;
+  const ParallelConfig& parallel = facts.parallel;
+  const int at_tp = coords_of(facts, rank).tp;
+  const auto tp = static_cast<int>(parallel.tp);
+  const HeadShare heads = head_share(m, tp, at_tp);
+  const std::int64_t width = split_range(m.intermediate_size, {}, tp, at_tp).count();
+  const std::int64_t vocab = split_range(m.vocab_size, {}, tp, at_tp).count();
+  const std::int64_t queries = heads.query.count() * m.head_dim;
+  const std::int64_t keys = heads.key.count() * m.head_dim;
+  const std::int64_t tokens = facts.rows * facts.length / parallel.cp;
+  const std::int64_t rows = parallel.sequence_parallel ? tokens / tp : tokens;
+  const std::int64_t element = bytes_of(facts.dtypes.compute);
+  constexpr std::int64_t kStatistic = 4;
+
+  std::int64_t block = rows * m.hidden_size * element;  // full recompute
+  if (parallel.recompute != "full") {
+    block = 2 * rows * (m.hidden_size * element + kStatistic);
+    block += tokens * (queries + 2 * keys + 2 * width) * element;
+  }
+  if (parallel.recompute == "none") {
+    block += tokens * (2 * m.hidden_size + width) * element;
+    block += tokens * (2 * queries + keys) * element;
+    block += tokens * heads.query.count() * kStatistic;
+    // Where unequal numbers of queries read a key head, each has copies of its own.
+    if (!heads.key_of_query.empty()) block += tokens * (2 * queries - keys) * element;
+  }
+  const std::int64_t last = rows * (m.hidden_size * element + kStatistic);
+  const std::int64_t loss =
+      tokens * m.hidden_size * element + vocab * m.hidden_size * bytes_of(facts.dtypes.main);
+  return m.num_layers * block + last + loss;
+}
+
+}  // namespace
+
+RankMemory memory_formula(const UpdateFacts& facts, int rank) {
+  const std::vector<std::int64_t> elements = unit_elements(facts, coords_of(facts, rank).tp);
+  const std::int64_t all = std::accumulate(elements.begin(), elements.end(), std::int64_t{0});
+  const std::int64_t zero = facts.parallel.zero;
+  const auto held = [&](std::int64_t from_stage) {
+    return zero >= from_stage ? all / facts.shards() : all;
+  };
+  const std::int64_t compute = bytes_of(facts.dtypes.compute);
+  const std::int64_t main = bytes_of(facts.dtypes.main);
+  RankMemory memory;
+  memory.weight_bytes = held(3) * compute;
+  const bool two_copies =
+      facts.dtypes.compute != facts.dtypes.main || facts.parallel.offload == "optimizer";
+  memory.main_bytes = two_copies ? held(1) * main : 0;
+  memory.grad_bytes = (facts.parallel.reproducible ? held(1) : held(2)) * main;
+  memory.optimizer_bytes = facts.slots * held(1) * main;
+  memory.gathered_peak_bytes = plan_gathers(facts, elements).peak_elements * compute +
+                               grad_peak_elements(facts, elements) * main;
+  memory.activation_peak_bytes = activation_bytes(facts, rank);
+  return memory;
+}
+
+}  // namespace trireme

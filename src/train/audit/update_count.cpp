@@ -1,0 +1,113 @@
+#include "train/audit/update_count.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "comm/traffic.hpp"
+#include "core/error.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::array kAxes{Axis::tp, Axis::cp, Axis::dp, Axis::data, Axis::shard, Axis::replica};
+
+std::vector<CountedGroup> groups_of(const Mesh& mesh) {
+  std::vector<CountedGroup> groups;
+  for (const Axis axis : kAxes)
+    groups.push_back({kAxisNames[static_cast<std::size_t>(axis)], &mesh.group(axis), {}});
+  if (const NodeLevels* levels = mesh.node_levels()) {
+    groups.push_back({"node", levels->node.get(), {}});
+    groups.push_back({"across", levels->across.get(), {}});
+  }
+  std::erase_if(groups, [](const CountedGroup& one) { return one.group->size() == 1; });
+  return groups;
+}
+
+using Key = std::tuple<std::string, std::string, std::string>;
+
+Key key_of(const CollectiveRow& row) {
+  return {row.group, row.operation, row.purpose};
+}
+
+std::string numbers(const CollectiveRow& row) {
+  return formatted("{} calls, {} bytes, {} moved", row.count, row.payload_bytes,
+                   row.moved_bytes ? cat(*row.moved_bytes) : "unknown");
+}
+
+}  // namespace
+
+UpdateCount::UpdateCount(const Mesh& mesh, ParamRegistry& registry, Optimizer& optimizer,
+                         Step& step)
+    : mesh_(mesh),
+      registry_(registry),
+      optimizer_(optimizer),
+      step_(step),
+      groups_(groups_of(mesh)) {
+  registry.weights().settle();
+  world_before_ = mesh.world().traffic();
+  for (CountedGroup& one : groups_) one.before = one.group->traffic();
+  step.count_activations(true);
+}
+
+void UpdateCount::end(const UpdateResult& result) {
+  step_.count_activations(false);
+  registry_.weights().settle();
+  const auto add = [&](std::string_view group, int size, const TrafficRow& row) {
+    collectives_.push_back({std::string(group), size, row.operation, row.purpose, row.count,
+                            row.payload_bytes, row.moved_bytes});
+  };
+  for (const TrafficRow& row : traffic_between(world_before_, mesh_.world().traffic()))
+    if (row.purpose == "norm" && mesh_.world().size() > 1)  // a run's votes go there too
+      add("world", mesh_.world().size(), row);
+  for (const CountedGroup& one : groups_)
+    for (const TrafficRow& row : traffic_between(one.before, one.group->traffic()))
+      add(one.name, one.group->size(), row);
+  std::sort(collectives_.begin(), collectives_.end(),
+            [](const CollectiveRow& a, const CollectiveRow& b) { return key_of(a) < key_of(b); });
+  memory_ = {registry_.weights().held_bytes(),
+             registry_.main_bytes(),
+             registry_.grads().held_bytes(),
+             0,
+             registry_.weights().gathered_peak_bytes() + registry_.grads().live_peak_bytes(),
+             result.activation_bytes};
+  for (const OptimizerSlot& slot : optimizer_.slots())
+    memory_.optimizer_bytes += static_cast<std::int64_t>(slot.flat.nbytes());
+}
+
+std::string differences(const std::vector<CollectiveRow>& counted,
+                        const std::vector<CollectiveRow>& expected) {
+  std::map<Key, std::pair<std::string, std::string>> both;
+  for (const CollectiveRow& row : counted) both[key_of(row)].first = numbers(row);
+  for (CollectiveRow row : expected) {
+    const auto same = std::find_if(counted.begin(), counted.end(), [&](const CollectiveRow& one) {
+      return key_of(one) == key_of(row);
+    });
+    if (same != counted.end() && !same->moved_bytes) row.moved_bytes.reset();
+    both[key_of(row)].second = numbers(row);
+  }
+  std::string text;
+  for (const auto& [key, value] : both) {
+    if (value.first == value.second) continue;
+    const auto& [group, operation, purpose] = key;
+    text += formatted("{} of {} ({}): {}; the formula says {}\n", operation, group, purpose,
+                      value.first.empty() ? "nothing" : value.first,
+                      value.second.empty() ? "nothing" : value.second);
+  }
+  return text;
+}
+
+std::string differences(const RankMemory& counted, const RankMemory& expected) {
+  std::map<std::string, std::int64_t> wanted;
+  RankMemory::fields(expected, [&](const char* name, std::int64_t value) { wanted[name] = value; });
+  std::string text;
+  RankMemory::fields(counted, [&](const char* name, std::int64_t value) {
+    if (wanted[name] >= 0 && value != wanted[name])
+      text += formatted("{} = {}; the formula says {}\n", name, value, wanted[name]);
+  });
+  return text;
+}
+
+}  // namespace trireme

@@ -1,0 +1,77 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "model/config.hpp"
+#include "ops/path.hpp"
+#include "optim/config.hpp"
+#include "parallel/config.hpp"
+#include "parallel/param_registry.hpp"
+
+namespace trireme {
+
+/// What every formula of one update is a function of.
+struct UpdateFacts {
+  ModelConfig model;
+  ParallelConfig parallel;
+  ParamDTypes dtypes;
+  std::int64_t slots = 2;        // of the optimizer: tensors of the weights' size
+  std::int64_t rows = 1;         // sequences of a micro-batch
+  std::int64_t length = 1;       // tokens of a sequence
+  std::int64_t micro_steps = 1;  // of a rank
+  int ranks = 1;
+  int node_replicas = 0;  // hierarchical sums: copies on a node; 0: sums in one level
+  bool fused = true;      // fused kernels: what activations they keep is known
+  bool averages = false;  // local steps: the update ends with an average
+
+  [[nodiscard]] std::int64_t data_ranks() const;  // dp x cp
+  [[nodiscard]] std::int64_t shards() const;      // of them, those that hold one copy together
+
+  [[nodiscard]] std::int64_t replicas() const { return data_ranks() / shards(); }
+
+  /// The data ranks train on their own for some steps.
+  [[nodiscard]] bool trains_alone() const;
+
+  /// Backward passes leave whole units of gradients, one after another.
+  [[nodiscard]] bool grads_leave_each_pass() const;
+};
+
+/// The update of a rank: its micro-batches.
+struct UpdateShape {
+  std::int64_t rows = 1;
+  std::int64_t length = 1;
+  std::int64_t micro_steps = 1;
+  std::int64_t step = 1;  // from 1
+  ops::Path path = ops::Path::fast;
+};
+
+UpdateFacts update_facts(const ModelConfig& model, const OptimConfig& optim,
+                         const ParamDTypes& dtypes, const Mesh& mesh, const UpdateShape& update);
+
+/// Where a rank stands on each axis.
+struct RankCoords {
+  int tp = 0;
+  int cp = 0;
+  int dp = 0;
+  int pp = 0;
+};
+
+RankCoords coords_of(const UpdateFacts& facts, int rank);
+
+/// Elements of each unit on a rank of tp, from the model's shape: embedding, blocks, head; under
+/// ZeRO-3 one more of parameters smaller than `zero_persist`, if there are any. Matrices that are
+/// used as one lie back to back, others begin at multiples of 64 elements, and a unit is padded to
+/// 64 for each of its data ranks.
+std::vector<std::int64_t> unit_elements(const UpdateFacts& facts, int tp_rank);
+
+/// Gathers of one update under ZeRO-3 and the most elements that are gathered at once: units are
+/// used one after another, `zero_prefetch` of the next ones are gathered ahead; the one of small
+/// parameters is gathered once and stays.
+struct GatherPlan {
+  std::vector<std::int64_t> gathers;  // of each unit, in the whole update
+  std::int64_t peak_elements = 0;
+};
+
+GatherPlan plan_gathers(const UpdateFacts& facts, const std::vector<std::int64_t>& elements);
+
+}  // namespace trireme

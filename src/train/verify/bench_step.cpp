@@ -1,0 +1,104 @@
+#include "train/verify/bench_step.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <vector>
+
+#include "comm/agree.hpp"
+#include "comm/liveness/activity.hpp"
+#include "comm/scalars.hpp"
+#include "core/timer.hpp"
+#include "train/audit/update_count.hpp"
+#include "train/config/layout.hpp"
+#include "train/verify/trial_batches.hpp"
+#include "train/verify/trial_model.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::int64_t kWarmUpSteps = 2;
+
+/// This rank's micro-batches of update `step`, dealt as the loader deals them.
+std::vector<Batch> batches_of(const StepBench& bench, const Mesh& mesh, std::int64_t step) {
+  const TrainConfig& train = bench.config.train;
+  const std::int64_t dp = mesh.size(Axis::dp);
+  std::vector<Batch> batches;
+  for (std::int64_t i = 0; i < train.accumulation; ++i) {
+    std::vector<std::int64_t> samples(static_cast<std::size_t>(train.micro_batch));
+    const std::int64_t number = (step * train.accumulation + i) * dp + mesh.rank(Axis::dp);
+    std::iota(samples.begin(), samples.end(), number * train.micro_batch);
+    batches.push_back(make_rows(samples, train.seq_len, bench.config.model.vocab_size));
+  }
+  return batches;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+}  // namespace
+
+StepFigures measure_step(Communicator& control, Communicator& world, Activity& activity,
+                         const StepBench& bench) {
+  const RunConfig& config = bench.config;
+  Problems problems;
+  check_layout(config.parallel, {config.model, {config.train.seq_len}, world.size()}, problems);
+  problems.throw_if_any();
+  TrialShape shape{config.model, config.parallel};
+  shape.optim = config.optim;
+  shape.dtypes = precision_dtypes(config.train.precision);
+  shape.path = config.train.fused_ops ? ops::Path::fast : ops::Path::plain;
+  shape.device = bench.device;
+  TrialModel trial(world, shape);
+  std::vector<double> step_s;
+  double comm_s = 0;
+  double exposed_s = 0;
+  StepFigures figures;
+  for (std::int64_t i = 0; i < kWarmUpSteps + bench.steps; ++i) {
+    const std::vector<Batch> batches = batches_of(bench, trial.mesh, i);
+    std::int64_t targets = 0;
+    for (const Batch& batch : batches) targets += batch.num_targets;
+    targets = static_cast<std::int64_t>(
+        all_reduce_value(control, static_cast<double>(targets), ReduceOp::sum, "targets") /
+        static_cast<double>(config.parallel.tp * config.parallel.cp));
+    control.barrier();
+    const double waited_before_s = activity.waited_s();
+    const Timer timer;
+    const UpdateResult result = trial.step.run(batches, targets, i + 1, i + 1, config.optim.lr);
+    const double took_s = timer.seconds();  // the norm has waited for a device
+    if (i < kWarmUpSteps) continue;
+    step_s.push_back(all_reduce_value(control, took_s, ReduceOp::max, "step time"));
+    const double waited_s = activity.waited_s() - waited_before_s;
+    exposed_s += waited_s;
+    comm_s += waited_s + std::max(0.0, result.overlap.comm_s - result.overlap.exposed_s);
+  }
+  const double all = static_cast<double>(bench.steps) * control.size();
+  figures.step_time_s = median(step_s);
+  figures.comm_s = all_reduce_value(control, comm_s, ReduceOp::sum, "comm time") / all;
+  figures.comm_exposed_s = all_reduce_value(control, exposed_s, ReduceOp::sum, "comm time") / all;
+  figures.mem_peak_bytes = all_reduce_value(
+      control, static_cast<double>(peak_memory_bytes(bench.device)), ReduceOp::max, "memory");
+  const std::int64_t sequences =
+      config.train.micro_batch * config.train.accumulation * trial.mesh.size(Axis::dp);
+  figures.tokens_per_s =
+      static_cast<double>(sequences * config.train.seq_len) / figures.step_time_s;
+  if (!bench.audit) return figures;
+
+  const std::int64_t last = kWarmUpSteps + bench.steps;
+  const std::vector<Batch> batches = batches_of(bench, trial.mesh, last);
+  const UpdateFacts facts = facts_of(shape, trial.mesh, batches, last + 1);
+  UpdateCount count(trial.mesh, trial.registry, *trial.optimizer, trial.step);
+  const UpdateResult result = trial.step.run(batches, 1, last + 1, last + 1, config.optim.lr);
+  count.end(result);
+  figures.collectives = count.collectives();
+  figures.formulas = collectives_formula(facts, world.rank());
+  const std::string mine = differences(figures.collectives, figures.formulas);
+  for (const std::string& one : gather_texts(control, mine)) figures.differences += one;
+  figures.differences = broadcast_text(control, figures.differences);
+  return figures;
+}
+
+}  // namespace trireme

@@ -1,0 +1,45 @@
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "core/measures.hpp"
+#include "objective/cross_entropy.hpp"
+#include "optim/optimizer.hpp"
+#include "train/audit/update_facts.hpp"
+#include "train/step/step.hpp"
+
+namespace trireme {
+
+/// What a trial trains.
+struct TrialShape {
+  ModelConfig model;  // resolved
+  ParallelConfig parallel = {};
+  std::vector<int> node_of_rank = {};  // for hierarchical sums
+  OptimConfig optim = {};
+  ParamDTypes dtypes{at::kDouble, at::kDouble};
+  ops::Path path = ops::Path::plain;
+  at::Device device = at::kCPU;
+};
+
+/// Of update `step` (from 1) of such a model: its micro-batches are equal.
+UpdateFacts facts_of(const TrialShape& shape, const Mesh& mesh, const std::vector<Batch>& batches,
+                     std::int64_t step);
+
+/// A model with everything that an update needs, without a run around it; random weights.
+struct TrialModel {
+  static constexpr std::uint64_t kSeed = 7;
+
+  Mesh mesh;
+  ParamRegistry registry;
+  Transformer model;
+  CrossEntropy objective;
+  LossScaler scaler{false};
+  Measures measures;
+  std::unique_ptr<Optimizer> optimizer;
+  Step step;
+
+  /// Collective over `world`, which must outlive this.
+  TrialModel(Communicator& world, const TrialShape& shape);
+};
+
+}  // namespace trireme
