@@ -36,7 +36,7 @@ class LayoutsAndOneProcess {
   void compare(const LayoutCase& one) {
     const TrialTrace& expected = one_process(one);
     TrialPlan plan = layout_plan(one);
-    plan.audit = true;
+    plan.audit = turns_of(one).rows != RowKind::uneven;  // formulas are of equal micro-batches
     run_ranks(one.ranks(), [&](Communicator& world) {
       at::set_num_threads(1);
       const TrialTrace trace = run_trial(world, plan);
