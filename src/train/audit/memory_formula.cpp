@@ -56,12 +56,25 @@ std::int64_t activation_bytes(const UpdateFacts& facts, int rank) {
     block = 2 * rows * (m.hidden_size * element + kStatistic);
     block += tokens * (queries + 2 * keys + 2 * width) * element;
   }
+  // Dropout of a rank's own tokens of several rows has a copy of their places, twice a block.
+  if (parallel.recompute != "full" && m.dropout > 0 && parallel.sequence_parallel && facts.rows > 1)
+    block += 2 * rows * std::int64_t{sizeof(std::int64_t)};
   if (parallel.recompute == "none") {
     block += tokens * (2 * m.hidden_size + width) * element;
-    block += tokens * (2 * queries + keys) * element;
     block += tokens * heads.query.count() * kStatistic;
-    // Where unequal numbers of queries read a key head, each has copies of its own.
-    if (!heads.key_of_query.empty()) block += tokens * (2 * queries - keys) * element;
+    const bool each_has_key = !heads.key_of_query.empty();  // unequal numbers of queries read one
+    if (parallel.cp > 1 && parallel.cp_form == "ulysses") {
+      // Of some heads all places: queries, keys, values, result; and the result of all heads here.
+      const std::int64_t key_heads = each_has_key ? heads.query.count() : heads.key.count();
+      const IndexRange taken =
+          split_range(key_heads, {.readers = heads.query.count()}, static_cast<int>(parallel.cp),
+                      coords_of(facts, rank).cp);
+      block += tokens * 3 * queries * element;
+      block += facts.rows * facts.length * 2 * taken.count() * m.head_dim * element;
+    } else {
+      block += tokens * (2 * queries + keys) * element;
+      if (each_has_key) block += tokens * (2 * queries - keys) * element;
+    }
   }
   const std::int64_t last = rows * (m.hidden_size * element + kStatistic);
   const std::int64_t loss =
