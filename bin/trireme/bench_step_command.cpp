@@ -1,5 +1,9 @@
 #include "bin/trireme/bench_step_command.hpp"
 
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "comm/factory.hpp"
@@ -16,6 +20,12 @@ namespace {
 constexpr std::int64_t kVocabulary = 6400;  // of a model that no tokenizer gives one
 constexpr std::int64_t kLength = 512;
 constexpr int kExitDiffers = 1;
+
+std::string seconds_text(double seconds) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.3g s", seconds);
+  return text.data();
+}
 
 }  // namespace
 
@@ -44,6 +54,11 @@ void BenchStepCommand::complete(ConfigSet& keys) {
   if (config.train.precision == "auto") config.train.precision = "fp32";
   keys.problems().throw_if_any();
   resolve(config.model, config.model.vocab_size > 0 ? config.model.vocab_size : kVocabulary);
+  if (config.train.seq_len > config.model.max_seq_len) {
+    keys.problems().add(
+        "train.seq_len", config.train.seq_len,
+        formatted("must be at most model.max_seq_len = {}", config.model.max_seq_len));
+  }
 }
 
 int BenchStepCommand::run() {
@@ -87,11 +102,11 @@ std::string BenchStepCommand::text(const StepFigures& figures) const {
   }
   std::string table = formatted(
       "{} ranks, {} of {} tokens, {} micro-steps, {}, {} steps\n"
-      "  step {} s, {} tokens/s, communication {} s, of it waited for {} s, memory {} at most\n",
+      "  step {}, {} tokens/s, communication {}, of it waited for {}, memory {} at most\n",
       launch_.world().size(), config.train.micro_batch, config.train.seq_len,
       config.train.accumulation, config.train.precision, bench_.steps,
-      number_text(figures.step_time_s), number_text(figures.tokens_per_s),
-      number_text(figures.comm_s), number_text(figures.comm_exposed_s),
+      seconds_text(figures.step_time_s), cat(std::llround(figures.tokens_per_s)),
+      seconds_text(figures.comm_s), seconds_text(figures.comm_exposed_s),
       format_bytes(figures.mem_peak_bytes));
   if (!bench_.audit) return table;
   for (const CollectiveRow& row : figures.collectives) {
