@@ -6,12 +6,16 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "comm/agree.hpp"
 #include "comm/factory.hpp"
 #include "comm/nccl/nccl_backend.hpp"
 #include "comm/scalars.hpp"
 #include "core/number.hpp"
 #include "core/process/run_main.hpp"
+#include "data/loader.hpp"
 #include "train/audit/layout_record.hpp"
+#include "train/config/layout.hpp"
+#include "train/health/memory_need.hpp"
 #include "train/run/run_keys.hpp"
 
 namespace trireme {
@@ -48,34 +52,48 @@ void BenchStepCommand::complete(ConfigSet& keys) {
     keys.set("model.preset", "tiny", "default");
   finish_run_keys(config, keys);
   if (bench_.steps < 1) keys.problems().add("--steps", bench_.steps, "must be 1 or more");
-  if (config.train.seq_len == 0)
-    config.train.seq_len =
-        config.model.max_seq_len > 0 ? std::min(kLength, config.model.max_seq_len) : kLength;
-  if (config.train.precision == "auto") config.train.precision = "fp32";
-  keys.problems().throw_if_any();
+  TrainConfig& train = config.train;
+  if (train.seq_len != 0 && train.seq_len < 2)
+    keys.problems().add("train.seq_len", train.seq_len, "must be 2 or more");
+  if (train.precision == "auto") train.precision = "fp32";
+}
+
+void BenchStepCommand::settle(const LaunchInfo& launch, int ranks) {
+  RunConfig& config = bench_.config;
+  TrainConfig& train = config.train;
   resolve(config.model, config.model.vocab_size > 0 ? config.model.vocab_size : kVocabulary);
-  if (config.train.seq_len > config.model.max_seq_len) {
-    keys.problems().add(
-        "train.seq_len", config.train.seq_len,
-        formatted("must be at most model.max_seq_len = {}", config.model.max_seq_len));
+  if (train.seq_len == 0) train.seq_len = std::min(kLength, config.model.max_seq_len);
+  if (train.seq_len > config.model.max_seq_len) {
+    fail(ErrorKind::usage, "train.seq_len = {}, must be at most model.max_seq_len = {}",
+         train.seq_len, config.model.max_seq_len);
   }
+  Problems problems;
+  check_layout(config.parallel, {config.model, {train.seq_len}, ranks}, problems);
+  problems.throw_if_any();
+  const std::int64_t data = data_ranks(config.parallel, ranks);
+  const std::int64_t each = train.micro_batch * data;
+  if (train.global_batch == 0)
+    train.global_batch = each * std::max<std::int64_t>(train.accumulation, 1);
+  const std::int64_t micro_steps =
+      micro_steps_of(train.global_batch, train.micro_batch, static_cast<int>(data));
+  if (train.accumulation > 0 && train.accumulation != micro_steps) {
+    fail(ErrorKind::usage, "train.accumulation = {}, but train.global_batch = {} makes it {}",
+         train.accumulation, train.global_batch, micro_steps);
+  }
+  train.accumulation = micro_steps;
+  bench_.device = choose_device(train.device, launch.local_rank);
+  const bool on_cpu = bench_.device.is_cpu();
+  check_memory(memory_need(config, precision_dtypes(train.precision), data * config.parallel.cp,
+                           !on_cpu && config.parallel.offload == "optimizer"),
+               on_cpu ? launch.local_size : 1, device_memory(bench_.device),
+               on_cpu ? "this machine" : formatted("device {}", bench_.device), *keys_);
 }
 
 int BenchStepCommand::run() {
-  RunConfig& config = bench_.config;
+  const RunConfig& config = bench_.config;
   Communicator& world = launch_.world();
-  const std::int64_t each = config.train.micro_batch * data_ranks(config.parallel, world.size());
-  if (config.train.accumulation == 0) {
-    config.train.accumulation =
-        config.train.global_batch > 0 ? config.train.global_batch / each : 1;
-    if (config.train.global_batch % each != 0 || config.train.accumulation == 0) {
-      fail(ErrorKind::usage,
-           "train.global_batch = {}, must be a multiple of {} (train.micro_batch {} x data ranks)",
-           config.train.global_batch, each, config.train.micro_batch);
-    }
-  }
   set_cpu_threads(config.train.threads, launch_.info().local_size);
-  bench_.device = choose_device(config.train.device, launch_.info().local_rank);
+  all_or_none(world, [&] { settle(launch_.info(), world.size()); });
   std::unique_ptr<Communicator> on_device;
   if (bench_.device.is_cuda()) on_device = make_world("nccl", launch_.info(), {}, nccl_backends());
   const StepFigures figures =
@@ -88,6 +106,12 @@ std::string BenchStepCommand::text(const StepFigures& figures) const {
   const RunConfig& config = bench_.config;
   if (json_) {
     Json json{{"ranks", launch_.world().size()},
+              {"parameters", static_cast<std::int64_t>(config.model.num_parameters_wide())},
+              {"precision", config.train.precision},
+              {"micro_batch", config.train.micro_batch},
+              {"seq_len", config.train.seq_len},
+              {"micro_steps", config.train.accumulation},
+              {"steps", bench_.steps},
               {"tokens_per_s", figures.tokens_per_s},
               {"step_time_s", figures.step_time_s},
               {"comm_s", figures.comm_s},

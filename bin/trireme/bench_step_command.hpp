@@ -18,6 +18,9 @@ class BenchStepCommand {
 
  private:
   void complete(ConfigSet& keys);
+  /// What a run finds out when the ranks are up: shape, size of the update, device. Throws
+  /// Error(usage) for what `ranks` cannot train, Error(resource) where it has no room.
+  void settle(const LaunchInfo& launch, int ranks);
   int run();
   [[nodiscard]] std::string text(const StepFigures& figures) const;
 

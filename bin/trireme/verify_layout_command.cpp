@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "comm/agree.hpp"
 #include "comm/factory.hpp"
 #include "comm/nccl/nccl_backend.hpp"
 #include "comm/scalars.hpp"
@@ -68,6 +69,7 @@ int VerifyLayoutCommand::run() {
     print_verdict(verdict, ranks, "thread", at::kCPU);
     return verdict.equal() ? kExitDone : kExitUnequal;
   }
+  all_or_none(world, [&] { check_verifiable(config_, world.size()); });
   set_cpu_threads(config_.train.threads, launch_.info().local_size);
   const at::Device device = choose_device(config_.train.device, launch_.info().local_rank);
   std::unique_ptr<Communicator> on_device;

@@ -27,6 +27,20 @@ class Commands : public testing::RunProgram {
   }
 };
 
+TEST_F(Commands, BenchStepRefusesWhatNoRunCouldTrain) {
+  const auto bench = [&](const Arguments& options) {
+    Arguments arguments{"bench", "step", "--steps", "1"};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    return trireme(arguments);
+  };
+  expect_refused(bench({"--train.seq_len", "1"}), 2, {"train.seq_len = 1"});
+  expect_refused(bench({"--train.seq_len", "40000"}), 2, {"train.seq_len = 40000", "32768"});
+  expect_refused(bench({"--train.accumulation", "3", "--train.global_batch", "16"}), 2,
+                 {"train.accumulation = 3"});
+  expect_refused(bench({"--train.micro_batch", "100000000", "--train.seq_len", "512"}), 2,
+                 {"train.micro_batch = 100000000"});
+}
+
 TEST_F(Commands, NoFileTakesThePlaceOfAPipeOrOfTheInput) {
   const fs::path pipe = path("pipe");
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);

@@ -113,6 +113,31 @@ TEST(Layouts, OfTheCoveringSetHaveEveryTurn) {
   EXPECT_EQ(shards, (std::set<std::int64_t>{0, 2, 3, 4}));
 }
 
+TEST(Layouts, CountUnitsThatWaitForTheirSumsAcrossPasses) {
+  // The last unit of a pass still waits when the next pass begins: untied, that is the peak.
+  RunConfig untied;
+  untied.model = model_preset("minimind-2");
+  untied.parallel.reproducible = true;
+  untied.train.accumulation = 3;
+  RunConfig small = untied;  // everything lies in the unit of small parameters
+  small.model = model_preset("tiny");
+  small.parallel.zero = 3;
+  small.parallel.zero_persist = 1000000;
+  RunConfig some = small;
+  some.parallel.reproducible = false;
+  some.parallel.zero_persist = 500;
+  for (const RunConfig& config : {untied, small, some}) {
+    for (const int ranks : {1, 2}) {
+      run_ranks(ranks, [&](Communicator& world) {
+        const LayoutVerdict verdict = verify_layout(world, config, 1, at::kCPU);
+        if (world.rank() == 0) {
+          EXPECT_EQ(verdict.audit, "") << ranks << ", " << config.parallel.zero_persist;
+        }
+      });
+    }
+  }
+}
+
 TEST(Layouts, EqualOneProcess) {
   const std::vector<LayoutCase> all = all_layout_cases();
   const std::vector<LayoutCase> cases = cases_of_this_run(covering_set(all), all);

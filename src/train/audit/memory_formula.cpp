@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <vector>
 
 #include "model/block.hpp"
 
@@ -12,20 +13,32 @@ std::int64_t bytes_of(at::ScalarType type) {
   return static_cast<std::int64_t>(c10::elementSize(type));
 }
 
-/// Whole units of gradients at once: the one that backward fills, the one before it, which leaves,
-/// and what is filled from the head's gradient on until the end: a tied embedding, small parameters.
+/// Whole units of gradients at once: the one that backward fills, the one that left last and waits
+/// for its sums (at a pass's start the last of the pass before), and those that are filled from the
+/// head's gradient on until the end: a tied embedding, small parameters.
 std::int64_t grad_peak_elements(const UpdateFacts& facts,
                                 const std::vector<std::int64_t>& elements) {
   if (!facts.grads_leave_each_pass()) return 0;
   const auto walked = static_cast<std::size_t>(facts.model.num_layers) + 2;
-  const std::int64_t tied = facts.model.tie_embeddings ? elements.front() : 0;
-  const std::int64_t small = elements.size() > walked ? elements.back() : 0;
+
+  struct Leaving {
+    std::int64_t elements;
+    bool filled_from_start;
+  };
+
+  std::vector<Leaving> order;
+  for (std::size_t unit = walked; unit-- > 1;) order.push_back({elements[unit], false});
+  if (elements.size() > walked) order.push_back({elements.back(), true});
+  order.push_back({elements.front(), facts.model.tie_embeddings});
+  std::erase_if(order, [](const Leaving& one) { return one.elements == 0; });
+  std::int64_t filled = 0;  // from the start on, and not gone
+  for (const Leaving& one : order) filled += one.filled_from_start ? one.elements : 0;
+  std::int64_t waiting = facts.micro_steps > 1 ? order.back().elements : 0;
   std::int64_t peak = 0;
-  for (std::size_t unit = 0; unit < walked; ++unit) {
-    std::int64_t before = unit + 1 < walked ? elements[unit + 1] : 0;
-    if (unit == 0 && small > 0)
-      before = 0;  // small parameters are complete last but one, and leave
-    peak = std::max(peak, elements[unit] + before + small + (unit > 0 ? tied : 0));
+  for (const Leaving& one : order) {
+    peak = std::max(peak, waiting + filled + (one.filled_from_start ? 0 : one.elements));
+    filled -= one.filled_from_start ? one.elements : 0;
+    waiting = one.elements;
   }
   return peak;
 }

@@ -90,6 +90,15 @@ std::string describe_continuation(const Continuation& continuation) {
          "within rounding",
          later});
   }
+  const std::int64_t local_steps = continuation.config.parallel.local_steps;
+  if (local_steps > 1 && machine->find("layout") != std::string::npos) {
+    return said(
+        {formatted("the state is exact, the steps to come are another training: ranks train "
+                   "on their own for parallel.local_steps = {}, and these are others: "
+                   "changed {}",
+                   local_steps, joined(rounding, ", ")),
+         later});
+  }
   if (!rounding.empty())
     return said({formatted("the state is exact, losses go on within rounding: changed {}",
                            joined(rounding, ", ")),

@@ -10,7 +10,6 @@
 #include "comm/scalars.hpp"
 #include "core/timer.hpp"
 #include "train/audit/update_count.hpp"
-#include "train/config/layout.hpp"
 #include "train/verify/trial_batches.hpp"
 #include "train/verify/trial_model.hpp"
 
@@ -44,9 +43,6 @@ double median(std::vector<double> values) {
 StepFigures measure_step(Communicator& control, Communicator& world, Activity& activity,
                          const StepBench& bench) {
   const RunConfig& config = bench.config;
-  Problems problems;
-  check_layout(config.parallel, {config.model, {config.train.seq_len}, world.size()}, problems);
-  problems.throw_if_any();
   TrialShape shape{config.model, config.parallel};
   shape.optim = config.optim;
   shape.dtypes = precision_dtypes(config.train.precision);
@@ -87,7 +83,9 @@ StepFigures measure_step(Communicator& control, Communicator& world, Activity& a
       static_cast<double>(sequences * config.train.seq_len) / figures.step_time_s;
   if (!bench.audit) return figures;
 
-  const std::int64_t last = kWarmUpSteps + bench.steps;
+  // With local steps one that ends with an average.
+  const std::int64_t every = config.parallel.local_steps;
+  const std::int64_t last = (kWarmUpSteps + bench.steps + every) / every * every - 1;
   const std::vector<Batch> batches = batches_of(bench, trial.mesh, last);
   const UpdateFacts facts = facts_of(shape, trial.mesh, batches, last + 1);
   UpdateCount count(trial.mesh, trial.registry, *trial.optimizer, trial.step);

@@ -25,7 +25,7 @@ struct StepFigures {
 };
 
 struct StepBench {
-  RunConfig config;  // resolved: shape, precision, lengths
+  RunConfig config;  // resolved: shape, precision, lengths, accumulation; check_layout has passed
   std::int64_t steps = 5;
   bool audit = false;
   at::Device device = at::kCPU;
@@ -33,8 +33,7 @@ struct StepBench {
 
 /// Trains the configured model from random weights on random documents for `bench.steps` updates,
 /// after two to warm up. Collective. `control`: ranks on the host; `world`: those that train, the
-/// same or a GPU's; `activity`: this rank's, for the time that it waited. Throws Error(usage) as
-/// check_layout.
+/// same or a GPU's; `activity`: this rank's, for the time that it waited.
 StepFigures measure_step(Communicator& control, Communicator& world, Activity& activity,
                          const StepBench& bench);
 

@@ -85,6 +85,17 @@ ModelConfig small_model_like(const ModelConfig& model, const ParallelConfig& par
   return small;
 }
 
+void check_verifiable(const RunConfig& config, int ranks) {
+  const ModelConfig model = small_model_like(config.model, config.parallel);
+  Problems problems;
+  check_layout(config.parallel, {model, {model.max_seq_len}, ranks}, problems);
+  if (config.parallel.local_steps > 1) {
+    problems.add("parallel.local_steps", config.parallel.local_steps,
+                 "must be 1 here: ranks that train on their own are not one process's training");
+  }
+  problems.throw_if_any();
+}
+
 LayoutVerdict verify_layout(Communicator& world, const RunConfig& config, std::int64_t steps,
                             at::Device device, const std::vector<int>& node_of_rank) {
   TrialPlan plan;
@@ -96,13 +107,7 @@ LayoutVerdict verify_layout(Communicator& world, const RunConfig& config, std::i
   plan.steps = steps;
   plan.lr = kLearningRate;
   const std::int64_t length = plan.model.max_seq_len;
-  Problems problems;
-  check_layout(config.parallel, {plan.model, {length}, world.size()}, problems);
-  if (config.parallel.local_steps > 1) {
-    problems.add("parallel.local_steps", config.parallel.local_steps,
-                 "must be 1 here: ranks that train on their own are not one process's training");
-  }
-  problems.throw_if_any();
+  check_verifiable(config, world.size());
   const int data = data_ranks(config.parallel, world.size());
   const std::int64_t accumulation =
       config.train.accumulation > 0 ? config.train.accumulation : kDefaultAccumulation;

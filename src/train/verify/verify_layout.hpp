@@ -35,6 +35,9 @@ LayoutVerdict compare_trials(const TrialTrace& trace, const TrialTrace& expected
 /// layers, odd sizes that every axis can be cut by.
 ModelConfig small_model_like(const ModelConfig& model, const ParallelConfig& parallel);
 
+/// Throws Error(usage) as check_layout, or where the layout trains otherwise by intent.
+void check_verifiable(const RunConfig& config, int ranks);
+
 /// Trains that model for `steps` updates on the layout config.parallel, over all ranks of `world`,
 /// and on one process, and compares. `node_of_rank`: Mesh's. Collective; the verdict is
 /// rank 0's. Throws Error(usage) as check_layout, and with local steps.
