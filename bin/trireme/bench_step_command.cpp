@@ -1,9 +1,7 @@
 #include "bin/trireme/bench_step_command.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "comm/agree.hpp"
@@ -15,6 +13,7 @@
 #include "data/loader.hpp"
 #include "train/audit/layout_record.hpp"
 #include "train/config/layout.hpp"
+#include "train/config/open_values.hpp"
 #include "train/health/memory_need.hpp"
 #include "train/run/run_keys.hpp"
 
@@ -24,12 +23,6 @@ namespace {
 constexpr std::int64_t kVocabulary = 6400;  // of a model that no tokenizer gives one
 constexpr std::int64_t kLength = 512;
 constexpr int kExitDiffers = 1;
-
-std::string seconds_text(double seconds) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.3g s", seconds);
-  return text.data();
-}
 
 }  // namespace
 
@@ -48,14 +41,13 @@ BenchStepCommand::BenchStepCommand(CommandLine& line, Launch& launch, Activity& 
 
 void BenchStepCommand::complete(ConfigSet& keys) {
   RunConfig& config = bench_.config;
+  TrainConfig& train = config.train;
   if (config.model.num_heads == 0 && config.model.preset.empty())
     keys.set("model.preset", "tiny", "default");
   finish_run_keys(config, keys);
   if (bench_.steps < 1) keys.problems().add("--steps", bench_.steps, "must be 1 or more");
-  TrainConfig& train = config.train;
   if (train.seq_len != 0 && train.seq_len < 2)
     keys.problems().add("train.seq_len", train.seq_len, "must be 2 or more");
-  if (train.precision == "auto") train.precision = "fp32";
 }
 
 void BenchStepCommand::settle(const LaunchInfo& launch, int ranks) {
@@ -70,23 +62,13 @@ void BenchStepCommand::settle(const LaunchInfo& launch, int ranks) {
   Problems problems;
   check_layout(config.parallel, {config.model, {train.seq_len}, ranks}, problems);
   problems.throw_if_any();
-  const std::int64_t data = data_ranks(config.parallel, ranks);
-  const std::int64_t each = train.micro_batch * data;
-  if (train.global_batch == 0)
-    train.global_batch = each * std::max<std::int64_t>(train.accumulation, 1);
-  const std::int64_t micro_steps =
-      micro_steps_of(train.global_batch, train.micro_batch, static_cast<int>(data));
-  if (train.accumulation > 0 && train.accumulation != micro_steps) {
-    fail(ErrorKind::usage, "train.accumulation = {}, but train.global_batch = {} makes it {}",
-         train.accumulation, train.global_batch, micro_steps);
-  }
-  train.accumulation = micro_steps;
+  const int data = data_ranks(config.parallel, ranks);
+  if (train.global_batch == 0 && train.accumulation == 0) train.accumulation = 1;
+  fill_open_values(config, {data}, problems);
+  problems.throw_if_any();
+  train.accumulation = micro_steps_of(train.global_batch, train.micro_batch, data);
   bench_.device = choose_device(train.device, launch.local_rank);
-  const bool on_cpu = bench_.device.is_cpu();
-  check_memory(memory_need(config, precision_dtypes(train.precision), data * config.parallel.cp,
-                           !on_cpu && config.parallel.offload == "optimizer"),
-               on_cpu ? launch.local_size : 1, device_memory(bench_.device),
-               on_cpu ? "this machine" : formatted("device {}", bench_.device), *keys_);
+  check_room(config, launch, ranks, *keys_);
 }
 
 int BenchStepCommand::run() {
@@ -129,8 +111,8 @@ std::string BenchStepCommand::text(const StepFigures& figures) const {
       "  step {}, {} tokens/s, communication {}, of it waited for {}, memory {} at most\n",
       launch_.world().size(), config.train.micro_batch, config.train.seq_len,
       config.train.accumulation, config.train.precision, bench_.steps,
-      seconds_text(figures.step_time_s), cat(std::llround(figures.tokens_per_s)),
-      seconds_text(figures.comm_s), seconds_text(figures.comm_exposed_s),
+      format_seconds(figures.step_time_s), cat(std::llround(figures.tokens_per_s)),
+      format_seconds(figures.comm_s), format_seconds(figures.comm_exposed_s),
       format_bytes(figures.mem_peak_bytes));
   if (!bench_.audit) return table;
   for (const CollectiveRow& row : figures.collectives) {

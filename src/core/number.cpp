@@ -43,6 +43,12 @@ std::string format_duration(double seconds) {
   return formatted("{}s", total);
 }
 
+std::string format_seconds(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g s", seconds);
+  return text;
+}
+
 std::string format_bytes(double bytes) {
   constexpr std::array<const char*, 5> kUnits{"B", "kB", "MB", "GB", "TB"};
   std::size_t unit = 0;

@@ -14,6 +14,9 @@ std::string number_text(double value);
 /// Seconds for people, rounded: 3723 -> "1h02m"; 75 -> "1m15s"; 7 -> "7s".
 std::string format_duration(double seconds);
 
+/// Seconds to three digits: 0.04177 -> "0.0418 s".
+std::string format_seconds(double seconds);
+
 /// A size for people, in powers of 1000: 1234567 -> "1.2 MB".
 std::string format_bytes(double bytes);
 

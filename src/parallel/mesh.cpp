@@ -37,6 +37,13 @@ std::optional<NodePlace> place_in_nodes(const std::vector<int>& members,
 
 }  // namespace
 
+RankCoords rank_coords(const ParallelConfig& config, int world_size, int rank) {
+  const auto tp = static_cast<int>(config.tp);
+  const auto cp = static_cast<int>(config.cp);
+  const int dp = data_ranks(config, world_size);
+  return {rank % tp, rank / tp % cp, rank / (tp * cp) % dp, rank / (tp * cp * dp)};
+}
+
 Mesh::Mesh(Communicator& world, const ParallelConfig& config, const std::vector<int>& node_of_rank)
     : world_(world), config_(config) {
   Problems problems;
@@ -45,10 +52,7 @@ Mesh::Mesh(Communicator& world, const ParallelConfig& config, const std::vector<
   const auto tp = static_cast<int>(config.tp);
   const auto cp = static_cast<int>(config.cp);
   const int dp = data_ranks(config, world.size());
-  const int at_tp = world.rank() % tp;
-  const int at_cp = world.rank() / tp % cp;
-  const int at_dp = world.rank() / (tp * cp) % dp;
-  const int at_pp = world.rank() / (tp * cp * dp);
+  const auto [at_tp, at_cp, at_dp, at_pp] = rank_coords(config, world.size(), world.rank());
   const auto shards = static_cast<int>(shard_ranks(config, cp * dp));
   const int at_data = at_cp + cp * at_dp;
   const int at_model = at_tp + tp * at_pp;

@@ -18,6 +18,17 @@ enum class Axis { tp, cp, dp, pp, data, shard, replica };
 inline constexpr std::array<std::string_view, 7> kAxisNames{"tp",   "cp",    "dp",     "pp",
                                                             "data", "shard", "replica"};
 
+/// Where a rank stands on each axis of its own.
+struct RankCoords {
+  int tp = 0;
+  int cp = 0;
+  int dp = 0;
+  int pp = 0;
+};
+
+/// Of rank `rank` of `world_size`. Throws Error(usage) as data_ranks.
+RankCoords rank_coords(const ParallelConfig& config, int world_size, int rank);
+
 /// The ranks of `replica` in two levels.
 struct NodeLevels {
   std::unique_ptr<Communicator> node;    // those on this rank's node

@@ -73,6 +73,12 @@ class UnitLayout {
   [[nodiscard]] IndexRange part(std::size_t unit) const;
   [[nodiscard]] IndexRange share(std::size_t unit) const;
 
+  /// The share, relative to the part's begin.
+  [[nodiscard]] IndexRange share_of_part(std::size_t unit) const {
+    const std::int64_t begin = part(unit).begin;
+    return {share(unit).begin - begin, share(unit).end - begin};
+  }
+
   /// Where the part of a unit lies in a buffer of all parts.
   [[nodiscard]] std::int64_t part_begin(std::size_t unit) const {
     return units_[unit].begin / grid_.shards;

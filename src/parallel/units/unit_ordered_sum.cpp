@@ -7,9 +7,8 @@ void UnitOrderedSum::launch(std::size_t unit) {
   UnitGrads& grads = registry_.grads();
   const UnitLayout& layout = registry_.layout();
   const ShareGrid& grid = layout.grid();
-  const IndexRange share = layout.share(unit);
-  const at::Tensor sum =
-      grads.part(unit).narrow(0, share.begin - layout.part(unit).begin, share.count());
+  const IndexRange share = layout.share_of_part(unit);
+  const at::Tensor sum = grads.part(unit).narrow(0, share.begin, share.count());
   // Shares lie by shard, then by copy; data ranks are numbered by copy, then by shard.
   const at::Tensor whole = grads.take(unit);
   const at::Tensor sent =
@@ -28,12 +27,11 @@ void UnitOrderedSum::finish() {
   Communicator& copies = mesh_.group(Axis::replica);
   const UnitLayout& layout = registry_.layout();
   for (std::size_t unit = 0; copies.size() > 1 && unit < layout.units().size(); ++unit) {
-    const IndexRange share = layout.share(unit);
+    const IndexRange share = layout.share_of_part(unit);
     if (share.count() == 0) continue;
     const at::Tensor part = registry_.grad_part(unit);
-    in_flight_.add(all_gather(copies,
-                              part.narrow(0, share.begin - layout.part(unit).begin, share.count()),
-                              part, "grads of copies"));
+    in_flight_.add(
+        all_gather(copies, part.narrow(0, share.begin, share.count()), part, "grads of copies"));
   }
   in_flight_.finish();
 }

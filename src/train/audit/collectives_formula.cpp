@@ -247,8 +247,7 @@ class Formula {
     std::int64_t held = 0;
     for (int rank = 0; rank < tp.size(); ++rank)
       held += split_range(m.num_kv_heads, keys, tp.size(), rank).count();
-    const bool sharded = facts_.parallel.zero == 3 && facts_.shards() > 1;
-    const std::int64_t persist = sharded ? facts_.parallel.zero_persist : 0;
+    const std::int64_t persist = facts_.persist();
     std::int64_t small = 0;  // of all layers, in the unit of small parameters
     std::int64_t of_block = 0;
     std::int64_t of_head = 0;

@@ -102,10 +102,7 @@ bool UpdateFacts::grads_leave_each_pass() const {
 }
 
 RankCoords coords_of(const UpdateFacts& facts, int rank) {
-  const auto tp = static_cast<int>(facts.parallel.tp);
-  const auto cp = static_cast<int>(facts.parallel.cp);
-  const int dp = data_ranks(facts.parallel, facts.ranks);
-  return {rank % tp, rank / tp % cp, rank / (tp * cp) % dp, rank / (tp * cp * dp)};
+  return rank_coords(facts.parallel, facts.ranks, rank);
 }
 
 std::vector<std::int64_t> unit_elements(const UpdateFacts& facts, int tp_rank) {
@@ -116,8 +113,7 @@ std::vector<std::int64_t> unit_elements(const UpdateFacts& facts, int tp_rank) {
       split_range(m.num_kv_heads, {.readers = m.num_heads}, tp, tp_rank).count();
   const std::int64_t width = split_range(m.intermediate_size, {}, tp, tp_rank).count();
   const std::int64_t vocab = split_range(m.vocab_size, {}, tp, tp_rank).count();
-  const bool sharded = facts.parallel.zero == 3 && facts.shards() > 1;
-  UnitSums units(sharded ? facts.parallel.zero_persist : 0);
+  UnitSums units(facts.persist());
   const std::int64_t hidden = m.hidden_size;
   units.add(m.vocab_size * hidden, vocab * hidden);
   units.end_unit();
@@ -140,7 +136,7 @@ std::vector<std::int64_t> unit_elements(const UpdateFacts& facts, int tp_rank) {
 
 GatherPlan plan_gathers(const UpdateFacts& facts, const std::vector<std::int64_t>& elements) {
   GatherPlan plan{std::vector<std::int64_t>(elements.size()), 0};
-  if (facts.parallel.zero != 3 || facts.shards() == 1) return plan;
+  if (!facts.weights_sharded()) return plan;
   const bool reshard = facts.parallel.zero_reshard;
   const std::vector<UnitEvent> events = events_of(facts.model);
   std::vector<std::size_t> walk;

@@ -27,6 +27,14 @@ struct UpdateFacts {
   [[nodiscard]] std::int64_t data_ranks() const;  // dp x cp
   [[nodiscard]] std::int64_t shards() const;      // of them, those that hold one copy together
 
+  /// ZeRO-3: a rank keeps its parts of the weights alone.
+  [[nodiscard]] bool weights_sharded() const { return parallel.zero == 3 && shards() > 1; }
+
+  /// Parameters of fewer elements lie in a unit of their own; 0: there is none.
+  [[nodiscard]] std::int64_t persist() const {
+    return weights_sharded() ? parallel.zero_persist : 0;
+  }
+
   [[nodiscard]] std::int64_t replicas() const { return data_ranks() / shards(); }
 
   /// The data ranks train on their own for some steps.
@@ -47,14 +55,6 @@ struct UpdateShape {
 
 UpdateFacts update_facts(const ModelConfig& model, const OptimConfig& optim,
                          const ParamDTypes& dtypes, const Mesh& mesh, const UpdateShape& update);
-
-/// Where a rank stands on each axis.
-struct RankCoords {
-  int tp = 0;
-  int cp = 0;
-  int dp = 0;
-  int pp = 0;
-};
 
 RankCoords coords_of(const UpdateFacts& facts, int rank);
 

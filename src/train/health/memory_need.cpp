@@ -6,6 +6,7 @@
 #include "core/join.hpp"
 #include "core/number.hpp"
 #include "optim/optimizer.hpp"
+#include "parallel/device.hpp"
 
 namespace trireme {
 namespace {
@@ -79,6 +80,19 @@ void check_memory(const std::vector<MemoryPart>& parts, int ranks, const Machine
                   : formatted("{} ranks share {}, which has ", ranks, place),
        format_bytes(memory.total),
        never ? "" : formatted(", {} of it free now", format_bytes(memory.available)), causes);
+}
+
+void check_room(const RunConfig& config, const LaunchInfo& launch, int ranks,
+                const ConfigSet& keys) {
+  const at::Device device = choose_device(config.train.device, launch.local_rank);
+  // A GPU may be this rank's alone under the name that all ranks see (CUDA_VISIBLE_DEVICES).
+  const int sharing = device.is_cpu() ? launch.local_size : 1;
+  const ParallelConfig& parallel = config.parallel;
+  const std::int64_t data = data_ranks(parallel, ranks) * parallel.cp;
+  check_memory(memory_need(config, precision_dtypes(config.train.precision), data,
+                           device.is_cuda() && parallel.offload == "optimizer"),
+               sharing, device_memory(device),
+               device.is_cpu() ? "this machine" : formatted("device {}", device), keys);
 }
 
 }  // namespace trireme

@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/session.hpp"
 #include "config/config_set.hpp"
 #include "core/process/machine_memory.hpp"
 #include "parallel/param_registry.hpp"
@@ -29,5 +30,10 @@ std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes,
 /// its parts and the keys of the largest one.
 void check_memory(const std::vector<MemoryPart>& parts, int ranks, const MachineMemory& memory,
                   const std::string& place, const ConfigSet& keys);
+
+/// The same for a run on `ranks` ranks, before this one allocates on its device. `config` is
+/// resolved, `keys` are its.
+void check_room(const RunConfig& config, const LaunchInfo& launch, int ranks,
+                const ConfigSet& keys);
 
 }  // namespace trireme

@@ -53,11 +53,9 @@ std::uint64_t weights_hash(const ParamRegistry& registry) {
   const UnitLayout& layout = registry.layout();
   std::vector<std::uint64_t> hashes;
   for (std::size_t unit = 0; unit < layout.units().size(); ++unit) {
-    const IndexRange share = layout.share(unit);
+    const IndexRange share = layout.share_of_part(unit);
     const at::Tensor weights =  // no copy where it is on the host already
-        registry.main_part(unit)
-            .narrow(0, share.begin - layout.part(unit).begin, share.count())
-            .to(at::kCPU);
+        registry.main_part(unit).narrow(0, share.begin, share.count()).to(at::kCPU);
     hashes.push_back(
         xxh3_64({static_cast<const std::byte*>(weights.const_data_ptr()), weights.nbytes()}));
   }

@@ -72,19 +72,6 @@ void resolve_config(const RunRequest& run, const RunData& data) {
   if (start.kind == RunStart::Kind::weights) config.checkpoint.start = "weights";
 }
 
-void check_room(const RunRequest& run) {
-  const LaunchInfo& launch = run.ranks.launch;
-  const at::Device device = choose_device(run.config.train.device, launch.local_rank);
-  // A GPU may be this rank's alone under the name that all ranks see (CUDA_VISIBLE_DEVICES).
-  const int sharing = device.is_cpu() ? launch.local_size : 1;
-  const ParallelConfig& parallel = run.config.parallel;
-  const std::int64_t data = data_ranks(parallel, run.ranks.world.size()) * parallel.cp;
-  check_memory(memory_need(run.config, precision_dtypes(run.config.train.precision), data,
-                           device.is_cuda() && parallel.offload == "optimizer"),
-               sharing, device_memory(device),
-               device.is_cpu() ? "this machine" : formatted("device {}", device), run.keys);
-}
-
 }  // namespace
 
 std::int64_t data_began(const std::map<std::string, std::string>& values, std::int64_t done) {
@@ -132,7 +119,8 @@ std::unique_ptr<RunData> open_data(const RunRequest& run) {
   }
   auto opened = std::make_unique<RunData>(run.config, run.task.set_kind());
   resolve_config(run, *opened);
-  with_torch_errors([&] { check_room(run); });
+  with_torch_errors(
+      [&] { check_room(run.config, run.ranks.launch, run.ranks.world.size(), run.keys); });
   return opened;
 }
 

@@ -25,12 +25,6 @@ double bytes_in(const std::filesystem::path& folder) {
   return total;
 }
 
-std::string seconds_text(double seconds) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.3g s", seconds);
-  return text.data();
-}
-
 }  // namespace
 
 CheckpointSaver::CheckpointSaver(std::filesystem::path folder, std::string run_id,
@@ -52,7 +46,7 @@ void CheckpointSaver::save(std::int64_t step, const StateDict& state) {
   if (!config_.async) {
     all_or_none(world_,
                 [&] { published_ = save_checkpoint(folder_, step, state, world_, borrowed); });
-    announce(step, formatted(" in {}", seconds_text(since_start_.seconds())));
+    announce(step, formatted(" in {}", format_seconds(since_start_.seconds())));
     return;
   }
   all_or_none(world_,
@@ -81,7 +75,7 @@ void CheckpointSaver::commit() {
   announce(
       staged_step_,
       formatted(" behind training in {}, which waited {}; the copy keeps {} of this rank's memory",
-                seconds_text(since_start_.seconds()), seconds_text(waited_s_),
+                format_seconds(since_start_.seconds()), format_seconds(waited_s_),
                 format_bytes(static_cast<double>(writer_.memory_bytes()))));
 }
 
