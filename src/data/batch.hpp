@@ -16,6 +16,9 @@ inline constexpr std::int64_t kNoSample = -1;
 /// Row b is tokens[b*T .. b*T+T). A row is a run of segments (pieces of documents); a token sees
 /// only its own segment, and the last token of a segment has no target. What is left of a row is
 /// one segment of padding without targets.
+///
+/// Of pairs (sets of kind dpo) B is 1: the row holds 2 * num_pairs segments, chosen then rejected of
+/// one pair after another, and T is what they need.
 struct Batch {
   std::int64_t B = 0;
   std::int64_t T = 0;
@@ -24,10 +27,18 @@ struct Batch {
   std::vector<std::int64_t> positions;  // [B*T] from 0 at the start of each segment
   std::vector<std::int32_t>
       segment_bounds;  // [S+1] over the B*T flat tokens: 0, ..., B*T, strictly rising
-  std::vector<std::int64_t> sample_indices;  // [B] global sample index of each row, or kNoSample
-  std::int64_t num_targets = 0;              // targets of this batch that are not kIgnoreTarget
+  // [B] global sample index of each row, or kNoSample; of pairs [num_pairs], of each pair
+  std::vector<std::int64_t> sample_indices;
+  std::int64_t num_targets = 0;  // targets of this batch that are not kIgnoreTarget
   std::int64_t update_targets =
       0;  // the same over the whole update, all ranks and micro-steps (loader only)
+  std::vector<float> target_weights;  // [B*T] factor of each target's loss; empty: all 1
+
+  // Of pairs alone:
+  std::vector<std::int32_t> sequence_of;   // [B*T] 2 * pair + side (1: rejected); -1: padding
+  std::int64_t num_pairs = 0;              // of this batch
+  std::vector<std::int64_t> pair_records;  // [num_pairs] documents, counted over shards and sets
+  std::int64_t update_pairs = 0;           // of the whole update, as update_targets (loader only)
 };
 
 }  // namespace trireme

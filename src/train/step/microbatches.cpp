@@ -1,13 +1,22 @@
 #include "train/step/microbatches.hpp"
 
+#include <algorithm>
+#include <array>
+
+#include "core/error.hpp"
+#include "core/philox.hpp"
+
 namespace trireme {
 namespace {
 
-at::Tensor to_tensor(const std::vector<std::int64_t>& values, at::IntArrayRef shape,
-                     at::Device device) {
+/// Values as elements of type T.
+template <class T, class Value>
+at::Tensor to_tensor(const std::vector<Value>& values, at::IntArrayRef shape, at::Device device) {
+  const auto dtype = c10::CppTypeToScalarType<T>::value;
   at::Tensor tensor =
-      at::empty(shape, at::TensorOptions().dtype(at::kLong).pinned_memory(device.is_cuda()));
-  std::copy(values.begin(), values.end(), tensor.mutable_data_ptr<std::int64_t>());
+      at::empty(shape, at::TensorOptions().dtype(dtype).pinned_memory(device.is_cuda()));
+  TRIREME_ASSERT(tensor.numel() == static_cast<std::int64_t>(values.size()));
+  std::copy(values.begin(), values.end(), tensor.mutable_data_ptr<T>());
   return tensor.to(device, /*non_blocking=*/true);
 }
 
@@ -24,15 +33,47 @@ std::vector<std::vector<std::int64_t>> row_bounds(const Batch& batch) {
   return rows;
 }
 
+/// A number of each token of a batch of pairs, a function of its pair's global index, its side and
+/// its position: dropout masks drawn for it are the same on any layout. Equal numbers of two tokens
+/// are as rare as chance has it, and harmless.
+std::vector<std::int64_t> pair_places(const Batch& batch) {
+  std::vector<std::int64_t> places(batch.tokens.size(), 0);
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const auto sequence = static_cast<std::uint64_t>(batch.sequence_of[i]);
+    if (batch.sequence_of[i] < 0) continue;
+    const auto pair = static_cast<std::uint64_t>(batch.sample_indices[sequence / 2]);
+    const auto position = static_cast<std::uint64_t>(batch.positions[i]);
+    places[i] = philox4x32(0, 2 * pair + sequence % 2, position)[0];
+  }
+  return places;
+}
+
+void add_pairs(const Batch& batch, at::Device device, Microbatch& result) {
+  TRIREME_ASSERT(batch.B == 1 && batch.num_pairs == std::ssize(batch.sample_indices) &&
+                 batch.num_pairs == std::ssize(batch.pair_records));
+  result.sequence_of = to_tensor<std::int64_t>(batch.sequence_of, {1, batch.T}, device);
+  result.num_pairs = batch.num_pairs;
+  result.pair_records = batch.pair_records;
+  result.places = to_tensor<std::int64_t>(pair_places(batch), {1, batch.T}, device);
+  result.samples = at::zeros({1}, result.places.options());
+}
+
 }  // namespace
 
 Microbatch to_microbatch(const Batch& batch, at::Device device, std::int64_t step, bool training) {
   Microbatch result;
-  result.tokens = to_tensor(batch.tokens, {batch.B, batch.T}, device);
-  result.targets = to_tensor(batch.targets, {batch.B, batch.T}, device);
-  result.positions = to_tensor(batch.positions, {batch.B, batch.T}, device);
-  result.places = at::arange(batch.T, result.positions.options()).expand({batch.B, batch.T});
-  result.samples = to_tensor(batch.sample_indices, {batch.B}, device);
+  const std::array<std::int64_t, 2> shape{batch.B, batch.T};
+  result.tokens = to_tensor<std::int64_t>(batch.tokens, shape, device);
+  result.targets = to_tensor<std::int64_t>(batch.targets, shape, device);
+  if (!batch.target_weights.empty())
+    result.target_weights = to_tensor<float>(batch.target_weights, shape, device);
+  result.positions = to_tensor<std::int64_t>(batch.positions, shape, device);
+  if (batch.sequence_of.empty()) {
+    result.places = at::arange(batch.T, result.positions.options()).expand(shape);
+    result.samples = to_tensor<std::int64_t>(batch.sample_indices, {batch.B}, device);
+  } else {
+    add_pairs(batch, device, result);
+  }
   result.bounds = row_bounds(batch);
   result.step = step;
   result.training = training;

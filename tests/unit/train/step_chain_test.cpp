@@ -10,12 +10,14 @@
 #include "core/files/file.hpp"
 #include "core/hash/xxh3.hpp"
 #include "core/log.hpp"
+#include "parallel/context/deal_tokens.hpp"
 #include "support/optim_keys.hpp"
 #include "train/health/spike.hpp"
 #include "train/run/run_keys.hpp"
 #include "train/state/continuation.hpp"
 #include "train/state/fingerprint.hpp"
 #include "train/state/resume.hpp"
+#include "train/step/microbatches.hpp"
 #include "unit/core/scratch.hpp"
 
 namespace trireme {
@@ -114,6 +116,73 @@ TEST_F(StepChainTest, EveryFactOfAStepMatters) {
   EXPECT_NE(step_trace(0, std::span(&batch, 1), 1, 2, 3, 0), base);
   batch.sample_indices = {5, 4};
   EXPECT_NE(trace(0, 1, 2, 3), base);
+}
+
+/// Two pairs of 3 + 2 and 1 + 3 tokens, and padding up to 12.
+Batch two_pairs() {
+  Batch batch;
+  batch.B = 1;
+  batch.T = 12;
+  batch.tokens = {1, 2, 3, 1, 4, 5, 5, 6, 7, 0, 0, 0};
+  batch.targets = {2, 3, -100, 4, -100, -100, 6, 7, -100, -100, -100, -100};
+  batch.positions = {0, 1, 2, 0, 1, 0, 0, 1, 2, 0, 1, 2};
+  batch.segment_bounds = {0, 3, 5, 6, 9, 12};
+  batch.sample_indices = {7, 8};
+  batch.sequence_of = {0, 0, 0, 1, 1, 2, 3, 3, 3, -1, -1, -1};
+  batch.target_weights = {1, 10, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+  batch.num_pairs = 2;
+  batch.pair_records = {30, 4};
+  return batch;
+}
+
+TEST(MicrobatchesTest, PairsAreDealtWithTheirTokens) {
+  const Microbatch whole = to_microbatch(two_pairs(), at::kCPU, 5, true);
+  EXPECT_EQ(whole.num_pairs, 2);
+  EXPECT_EQ(whole.pair_records, (std::vector<std::int64_t>{30, 4}));
+  EXPECT_EQ(whole.bounds, (std::vector<std::vector<std::int64_t>>{{0, 3, 5, 6, 9, 12}}));
+  EXPECT_EQ(whole.samples.sizes(), at::IntArrayRef{1});
+  EXPECT_EQ(whole.sequence_of.scalar_type(), at::kLong);
+  EXPECT_EQ(whole.target_weights.scalar_type(), at::kFloat);
+
+  run_ranks(2, [&](Communicator& world) {
+    const Mesh mesh(world, {.cp = 2});
+    const Microbatch own = deal_tokens(to_microbatch(two_pairs(), at::kCPU, 5, true), mesh);
+    const ops::RowPlaces& places = own.places_of_ranks[static_cast<std::size_t>(world.rank())];
+    EXPECT_EQ(own.length(), 6);
+    std::int64_t at = 0;
+    for (const ops::TokenRange& range : places[0]) {
+      for (std::int64_t i = range.first; i < range.first + range.length; ++i, ++at) {
+        for (const auto field : {&Microbatch::sequence_of, &Microbatch::target_weights,
+                                 &Microbatch::targets, &Microbatch::places})
+          EXPECT_TRUE((own.*field)[0][at].equal((whole.*field)[0][i])) << i;
+      }
+    }
+    EXPECT_EQ(own.num_pairs, 2);
+  });
+}
+
+TEST(MicrobatchesTest, DropoutOfAPairIsThatOfThePairAlone) {
+  const Microbatch both = to_microbatch(two_pairs(), at::kCPU, 5, true);
+  Batch second = two_pairs();
+  second.T = 4;
+  for (auto* values : {&second.tokens, &second.targets, &second.positions})
+    *values = {values->begin() + 5, values->begin() + 9};
+  second.segment_bounds = {0, 1, 4};
+  second.sample_indices = {8};
+  second.sequence_of = {0, 1, 1, 1};
+  second.target_weights = {};
+  second.num_pairs = 1;
+  second.pair_records = {4};
+
+  const Microbatch alone = to_microbatch(second, at::kCPU, 5, true);
+
+  EXPECT_TRUE(alone.places.equal(both.places.narrow(1, 5, 4)));
+  EXPECT_TRUE(alone.samples.equal(both.samples));
+  EXPECT_FALSE(alone.target_weights.defined());
+  const at::Tensor all = std::get<0>(at::_unique(both.places.narrow(1, 0, 9)));
+  EXPECT_EQ(all.numel(), 9) << "tokens of one batch have masks of their own";
+  EXPECT_GE(both.places.min().item<std::int64_t>(), 0);
+  EXPECT_LT(both.places.max().item<std::int64_t>(), std::int64_t{1} << 32);
 }
 
 TEST(FingerprintTest, SaysWhatEqualityToExpect) {
