@@ -13,7 +13,34 @@ namespace {
 
 constexpr double kInitStd = 0.02;
 
-enum DropoutOp : std::uint32_t { kAttentionOutput = 1, kMlpOutput = 2, kAttentionProbability = 16 };
+enum DropoutOp : std::uint32_t {
+  kAttentionOutput = 1,
+  kMlpOutput = 2,
+  kQkvAdapters = 3,
+  kOutputAdapters = 4,
+  kGateUpAdapters = 5,
+  kDownAdapters = 6,
+  kAttentionProbability = 16
+};
+
+/// How tensor parallelism cuts the matrices: whole heads; the key heads that a rank's query heads
+/// read.
+struct BlockSplits {
+  explicit BlockSplits(const ModelConfig& c)
+      : queries{0, Axis::tp, c.head_dim},
+        keys{0, Axis::tp, c.head_dim, c.num_heads},
+        output{1, Axis::tp, c.head_dim} {}
+
+  DimSplit queries;
+  DimSplit keys;
+  DimSplit output;
+  DimSplit width{0};
+  DimSplit down{1};
+};
+
+std::string prefix_of(std::int64_t layer) {
+  return formatted("model.layers.{}.", layer);
+}
 
 /// [B, heads, T, D] to [B, T, heads D].
 at::Tensor merged(const at::Tensor& heads) {
@@ -58,43 +85,79 @@ Block::Block(ParamRegistry& registry, const LayerContext& context, std::int64_t 
       activation_(ops::find_activation(context.config.activation)),
       heads_(head_share(context.config, context.tensor.size(), context.tensor.rank())),
       registry_(registry) {
-  const ModelConfig& c = context.config;
-  const std::string prefix = formatted("model.layers.{}.", index);
-  const auto matrix = [&](const char* name, std::int64_t rows, std::int64_t columns,
-                          const DimSplit& split, bool fused) {
-    ParamSpec spec{
-        formatted("{}{}.weight", prefix, name), {rows, columns}, {InitLaw::Kind::normal, kInitStd}};
+  declare_base();
+  declare_lora();
+}
+
+void Block::declare_base() {
+  const ModelConfig& c = context_.config;
+  const std::string prefix = prefix_of(index_);
+  const LinearShapes shapes = block_linears(c);
+  const auto matrix = [&](BlockLinear which, const DimSplit& split, bool fused) {
+    const LinearShape& shape = shapes.at(static_cast<std::size_t>(which));
+    ParamSpec spec{formatted("{}{}.weight", prefix, shape.module),
+                   {shape.rows, shape.columns},
+                   {InitLaw::Kind::normal, kInitStd}};
     spec.split = split;
     spec.fuse_with_previous = fused;
-    return registry.declare(std::move(spec));
+    spec.frozen = context_.lora.on();
+    return registry_.declare(std::move(spec));
   };
   const auto norm = [&](const char* name, std::int64_t size, bool partial) {
     ParamSpec spec{formatted("{}{}.weight", prefix, name), {size}, {InitLaw::Kind::ones, 1.0}};
     spec.decay = false;
     spec.group = "vector";
     spec.partial = partial;
-    return registry.declare(std::move(spec));
+    spec.frozen = context_.lora.on();
+    return registry_.declare(std::move(spec));
   };
-  const std::int64_t query_rows = c.num_heads * c.head_dim;
-  const std::int64_t kv_rows = c.num_kv_heads * c.head_dim;
-  const bool own_tokens = context.tensor.sequence_parallel();
+  const BlockSplits splits(c);
+  const bool own_tokens = context_.tensor.sequence_parallel();
   input_norm_ = {norm("input_layernorm", c.hidden_size, own_tokens)};
-  // Whole heads; the key heads that a rank's query heads read.
-  const DimSplit query_heads{0, Axis::tp, c.head_dim};
-  const DimSplit key_heads{0, Axis::tp, c.head_dim, c.num_heads};
-  qkv_ = {matrix("self_attn.q_proj", query_rows, c.hidden_size, query_heads, false), 3};
-  matrix("self_attn.k_proj", kv_rows, c.hidden_size, key_heads, true);
-  matrix("self_attn.v_proj", kv_rows, c.hidden_size, key_heads, true);
-  output_ = {
-      matrix("self_attn.o_proj", c.hidden_size, query_rows, {1, Axis::tp, c.head_dim}, false)};
+  qkv_ = {matrix(BlockLinear::q, splits.queries, false), 3};
+  matrix(BlockLinear::k, splits.keys, true);
+  matrix(BlockLinear::v, splits.keys, true);
+  output_ = {matrix(BlockLinear::o, splits.output, false)};
   post_norm_ = {norm("post_attention_layernorm", c.hidden_size, own_tokens)};
-  gate_up_ = {matrix("mlp.gate_proj", c.intermediate_size, c.hidden_size, {0}, false), 2};
-  matrix("mlp.up_proj", c.intermediate_size, c.hidden_size, {0}, true);
-  down_ = {matrix("mlp.down_proj", c.hidden_size, c.intermediate_size, {1}, false)};
+  gate_up_ = {matrix(BlockLinear::gate, splits.width, false), 2};
+  matrix(BlockLinear::up, splits.width, true);
+  down_ = {matrix(BlockLinear::down, splits.down, false)};
   if (c.qk_norm) {
     qk_norms_.query = WeightRef{norm("self_attn.q_norm", c.head_dim, /*partial=*/true)};
     qk_norms_.key = WeightRef{norm("self_attn.k_norm", c.head_dim, /*partial=*/true)};
   }
+}
+
+void Block::declare_lora() {
+  const BlockSplits splits(context_.config);
+  const auto adapters = [&](const std::vector<AdaptedLinear>& linears) {
+    return declare_adapters(registry_, context_.lora, context_.config, context_.tensor,
+                            prefix_of(index_), linears);
+  };
+  using enum BlockLinear;
+  qkv_adapters_ = adapters({{q, splits.queries}, {k, splits.keys}, {v, splits.keys}});
+  output_adapters_ = adapters({{o, splits.output}});
+  gate_up_adapters_ = adapters({{gate, splits.width}, {up, splits.width}});
+  down_adapters_ = adapters({{down, splits.down}});
+}
+
+weighted::AdaptersUse Block::with_adapters(const Microbatch& batch,
+                                           const weighted::Adapters& adapters,
+                                           std::uint32_t dropout_op,
+                                           std::int64_t first_feature) const {
+  if (!batch.adapters || adapters.terms.empty()) return {};
+  weighted::AdaptersUse use{&adapters, {}, context_.path};
+  if (batch.training && context_.lora.dropout > 0) {
+    use.dropout = {context_.lora.dropout,
+                   context_.dropout_key,
+                   static_cast<std::uint64_t>(batch.step),
+                   static_cast<std::uint32_t>(index_),
+                   dropout_op,
+                   first_feature,
+                   batch.samples,
+                   batch.places};
+  }
+  return use;
 }
 
 Again Block::normed_again(const at::Tensor& x, WeightRef norm) const {
@@ -113,10 +176,11 @@ Again Block::activated_again(const at::Tensor& gate_up) const {
   };
 }
 
-at::Tensor Block::project(const at::Tensor& x) const {
+at::Tensor Block::project(const Microbatch& batch, const at::Tensor& x) const {
   const at::Tensor normed = context_.tensor.enter(
       weighted::rms_norm(x, registry_, input_norm_, context_.config.norm_eps, context_.path));
-  return weighted::linear(normed, registry_, qkv_, normed_again(x, input_norm_));
+  return weighted::linear(normed, registry_, qkv_, normed_again(x, input_norm_),
+                          with_adapters(batch, qkv_adapters_, kQkvAdapters));
 }
 
 ops::QueryKeyValue Block::split_heads(const Microbatch& batch, const at::Tensor& qkv) const {
@@ -129,19 +193,24 @@ at::Tensor Block::finish(const Microbatch& batch, const at::Tensor& x,
                          const Recomputed& attended) const {
   const ModelConfig& c = context_.config;
   const TensorGroup& tensor = context_.tensor;
-  const at::Tensor attention = residual_dropout(
-      context_, batch,
-      tensor.leave(weighted::linear(attended.y, registry_, output_, attended.again)), index_,
-      kAttentionOutput);
+  const at::Tensor projected = weighted::linear(
+      attended.y, registry_, output_, attended.again,
+      with_adapters(batch, output_adapters_, kOutputAdapters, heads_.query.begin * c.head_dim));
+  const at::Tensor attention =
+      residual_dropout(context_, batch, tensor.leave(projected), index_, kAttentionOutput);
   const auto [sum, normed] =
       weighted::add_rms_norm(attention, x, registry_, post_norm_, c.norm_eps, context_.path);
   const at::Tensor gate_up =
-      weighted::linear(tensor.enter(normed), registry_, gate_up_, normed_again(sum, post_norm_));
+      weighted::linear(tensor.enter(normed), registry_, gate_up_, normed_again(sum, post_norm_),
+                       with_adapters(batch, gate_up_adapters_, kGateUpAdapters));
   const at::Tensor hidden =  // [B, T, intermediate]
       ops::gated_activation(gate_up, activation_, context_.path);
+  const std::int64_t first_hidden =
+      split_range(c.intermediate_size, BlockSplits(c).width, tensor.size(), tensor.rank()).begin;
   const at::Tensor mlp =
-      tensor.leave(weighted::linear(hidden, registry_, down_, activated_again(gate_up)));
-  return sum + residual_dropout(context_, batch, mlp, index_, kMlpOutput);
+      weighted::linear(hidden, registry_, down_, activated_again(gate_up),
+                       with_adapters(batch, down_adapters_, kDownAdapters, first_hidden));
+  return sum + residual_dropout(context_, batch, tensor.leave(mlp), index_, kMlpOutput);
 }
 
 at::Tensor Block::plain_attention(const Microbatch& batch, const ops::QueryKeyValue& heads) const {
@@ -198,7 +267,7 @@ at::Tensor Block::attention_core(const Microbatch& batch, const at::Tensor& qkv)
 }
 
 at::Tensor Block::forward(const Microbatch& batch, const at::Tensor& x) const {
-  const at::Tensor qkv = project(x);
+  const at::Tensor qkv = project(batch, x);
   if (context_.recompute != Recompute::selective)
     return finish(batch, x, {attention_core(batch, qkv), {}});
   return finish(batch, x, recomputed(qkv, [this, batch](const at::Tensor& again) {
@@ -209,7 +278,7 @@ at::Tensor Block::forward(const Microbatch& batch, const at::Tensor& x) const {
 at::Tensor Block::forward_cached(const Microbatch& batch, const at::Tensor& x,
                                  KvCache& cache) const {
   const ModelConfig& c = context_.config;
-  const ops::QueryKeyValue heads = split_heads(batch, project(x));
+  const ops::QueryKeyValue heads = split_heads(batch, project(batch, x));
   KvCache::LayerCache& layer = cache.layers[static_cast<std::size_t>(index_)];
   const std::int64_t end = cache.length + batch.length();
   layer.keys.narrow(2, cache.length, batch.length()).copy_(heads.k);

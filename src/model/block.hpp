@@ -2,6 +2,7 @@
 #include "model/config.hpp"
 #include "model/kv_cache.hpp"
 #include "model/layer.hpp"
+#include "model/lora.hpp"
 #include "model/recompute.hpp"
 #include "model/weighted.hpp"
 #include "ops/activations.hpp"
@@ -21,6 +22,7 @@ struct LayerContext {
   Recompute recompute = Recompute::none;
   TensorGroup tensor = {};
   ContextGroup context = {};
+  LoraConfig lora = {};
 };
 
 /// The heads of a rank: query heads [query.begin, query.end) of all, the key heads that they read,
@@ -35,7 +37,8 @@ HeadShare head_share(const ModelConfig& config, int ranks, int rank);
 
 /// One transformer block: x + Attention(RMSNorm(x)), then + gated MLP(RMSNorm(.)). GQA, RoPE
 /// (rotate-half), optional QK-norm. Weights in storage order: input norm; q, k, v as one matrix; o;
-/// q norm, k norm; post norm; gate, up as one matrix; down.
+/// q norm, k norm; post norm; gate, up as one matrix; down. With LoRA all these are frozen, and
+/// adapters follow.
 class Block : public Layer {
  public:
   /// Declares its weights. `index` is the global number of the layer.
@@ -49,8 +52,15 @@ class Block : public Layer {
                                           KvCache& cache) const;
 
  private:
+  void declare_base();
+  void declare_lora();
+  /// `first_feature`: global index of the first that this rank has of the adapters' input.
+  [[nodiscard]] weighted::AdaptersUse with_adapters(const Microbatch& batch,
+                                                    const weighted::Adapters& adapters,
+                                                    std::uint32_t dropout_op,
+                                                    std::int64_t first_feature = 0) const;
   /// The input to [B, T, (heads + 2 kv_heads) D].
-  [[nodiscard]] at::Tensor project(const at::Tensor& x) const;
+  [[nodiscard]] at::Tensor project(const Microbatch& batch, const at::Tensor& x) const;
   [[nodiscard]] ops::QueryKeyValue split_heads(const Microbatch& batch,
                                                const at::Tensor& qkv) const;
   /// From qkv to attention's result [B, T, heads D].
@@ -79,6 +89,10 @@ class Block : public Layer {
   WeightRef gate_up_;
   WeightRef down_;
   weighted::QkNormWeights qk_norms_;
+  weighted::Adapters qkv_adapters_;
+  weighted::Adapters output_adapters_;
+  weighted::Adapters gate_up_adapters_;
+  weighted::Adapters down_adapters_;
 };
 
 /// Dropout of the residual stream; returns x itself when it is off.

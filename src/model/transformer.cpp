@@ -21,13 +21,15 @@ Transformer::Transformer(ParamRegistry& registry, const ModelConfig& config, con
                philox_key(options.seed, "dropout"),
                options.recompute,
                options.tensor,
-               options.context},
+               options.context,
+               options.lora},
       part_(part) {
   const auto table = [&](const char* name) {
     ParamSpec spec{
         name, {config.vocab_size, config.hidden_size}, {InitLaw::Kind::normal, kInitStd}};
     spec.group = "embedding";
     spec.split = DimSplit{0};
+    spec.frozen = options.lora.on();
     return registry.declare(std::move(spec));
   };
   if (part.has_embedding) {
@@ -45,6 +47,7 @@ Transformer::Transformer(ParamRegistry& registry, const ModelConfig& config, con
     norm.decay = false;
     norm.group = "vector";
     norm.partial = options.tensor.sequence_parallel();
+    norm.frozen = options.lora.on();
     norm_ = registry.declare(std::move(norm));
     head_ = table(config.tie_embeddings ? "model.embed_tokens.weight" : "lm_head.weight");
   }
@@ -123,14 +126,14 @@ void Transformer::backward(const Microbatch& batch, ForwardTape& tape, const at:
   const at::NoGradGuard no_grad;
   const auto norm = ops::rms_norm_backward(context_.tensor.sum(grad), tape.last,
                                            registry_.weight(norm_), tape.rstd, context_.path);
-  registry_.add_gradient({norm_}, norm.weight);
+  if (registry_.trained({norm_})) registry_.add_gradient({norm_}, norm.weight);
   for (const std::size_t unit : head_units_) registry_.weights().done(unit);
   at::Tensor x_grad = norm.x;
   for (std::size_t i = blocks_.size(); i-- > 0;) {
     const UnitUse use(registry_.weights(), block_units_[i]);
     x_grad = layer_backward(*blocks_[i], batch, tape.blocks[i], x_grad);
   }
-  embed_backward(batch, x_grad);
+  if (registry_.trained({embedding_})) embed_backward(batch, x_grad);
   tape = {};
 }
 

@@ -22,6 +22,7 @@ struct TransformerOptions {
   std::uint64_t seed = 0;  // of dropout masks
   TensorGroup tensor = {};
   ContextGroup context = {};
+  LoraConfig lora = {};  // on: adapters are trained, all else is frozen
 };
 
 /// What backward of one micro-batch needs; T / t tokens with sequence parallelism.
@@ -47,7 +48,8 @@ class Transformer {
   /// Hidden states [B, T, D] after the final norm, on every rank of tp; leaves on the tape what
   /// backward needs.
   at::Tensor forward(const Microbatch& batch, ForwardTape& tape);
-  /// Adds all gradients of the model's own parameters to the registry; grad [B, T, D] is that of
+  /// Adds all gradients of the model's own trained parameters to the registry, and forms no other;
+  /// grad [B, T, D] is that of
   /// the hidden states, of which each rank of tp has the part of its vocabulary. Clears the tape.
   void backward(const Microbatch& batch, ForwardTape& tape, const at::Tensor& grad);
 

@@ -32,7 +32,11 @@ struct Source {
             {static_cast<ParamId>(ref[0]), static_cast<std::size_t>(ref[1])}};
   }
 
-  void give(const at::Tensor& grad) const { registry->add_gradient(ref, grad); }
+  [[nodiscard]] bool trained() const { return registry->trained(ref); }
+
+  void give(const at::Tensor& grad) const {
+    if (trained()) registry->add_gradient(ref, grad);
+  }
 };
 
 void keep(AutogradContext* ctx, ops::Path path) {
@@ -43,39 +47,114 @@ ops::Path kept_path(AutogradContext* ctx) {
   return ctx->saved_data["fast"].toBool() ? ops::Path::fast : ops::Path::plain;
 }
 
-struct KeptAgain : torch::CustomClassHolder {
-  explicit KeptAgain(Again given) : make(std::move(given)) {}
+/// [.., features] as rows.
+at::Tensor as_rows(const at::Tensor& x) {
+  return x.reshape({-1, x.size(-1)});
+}
 
-  Again make;
+/// The adapters of one linear, with the arithmetic of all their terms.
+struct LowRank {
+  ParamRegistry* registry;
+  AdaptersUse use;
+
+  [[nodiscard]] at::Tensor dropped(const at::Tensor& x) const {
+    return use.dropout ? ops::dropout_apply(x, *use.dropout, use.path) : x;
+  }
+
+  /// scale * A x: [tokens, terms * rank].
+  [[nodiscard]] at::Tensor inner(const at::Tensor& x) const {
+    const at::Tensor a = registry->weight(use.adapters->a);
+    return as_rows(dropped(x)).mm(a.t()).mul_(use.adapters->scale);
+  }
+
+  /// Calls with each term, its B, its columns of `inner` and its columns of `y`, as rows.
+  template <class Call>
+  void for_each_term(const at::Tensor& inner, const at::Tensor& y, Call call) const {
+    const std::int64_t rank = use.adapters->rank;
+    std::int64_t first = 0;
+    for (const Adapters::Term& term : use.adapters->terms) {
+      const at::Tensor b = registry->weight(term.b);  // [rows, rank]
+      call(term, b, inner.narrow(1, first, rank), y.narrow(1, term.first_row, b.size(0)));
+      first += rank;
+    }
+  }
+
+  void add_output(const at::Tensor& inner, const at::Tensor& y) const {
+    for_each_term(inner, as_rows(y), [](const auto&, auto& b, const auto& of_a, at::Tensor of_y) {
+      of_y.addmm_(of_a, b.t());
+    });
+  }
+
+  /// Of grad_y: [tokens, terms * rank], that of A x.
+  [[nodiscard]] at::Tensor inner_grad(const at::Tensor& inner, const at::Tensor& grad_y) const {
+    const at::Tensor grad = at::empty_like(inner);
+    for_each_term(grad, as_rows(grad_y), [](const auto&, auto& b, at::Tensor of_a, auto of_y) {
+      at::mm_out(of_a, of_y, b);
+    });
+    return grad.mul_(use.adapters->scale);
+  }
+
+  void add_input_grad(const at::Tensor& inner_grad, const at::Tensor& grad_x) const {
+    const at::Tensor a = registry->weight(use.adapters->a);
+    if (use.dropout) {
+      const at::Tensor dropped = inner_grad.mm(a).view_as(grad_x);
+      at::Tensor(grad_x).add_(ops::dropout_apply(dropped, *use.dropout, use.path));
+    } else {
+      grad_x.view({-1, grad_x.size(-1)}).addmm_(inner_grad, a);
+    }
+  }
+
+  void give(const at::Tensor& x, const at::Tensor& inner, const at::Tensor& inner_grad,
+            const at::Tensor& grad_y) const {
+    for_each_term(inner, as_rows(grad_y), [&](auto& term, auto&, auto of_a, auto of_y) {
+      registry->add_gradient_of_linear(term.b, of_a, of_y);
+    });
+    registry->add_gradient_of_linear(use.adapters->a, dropped(x), inner_grad);
+  }
+};
+
+struct KeptForLinear : torch::CustomClassHolder {
+  Again again;
+  AdaptersUse adapters;
 };
 
 struct Linear : torch::autograd::Function<Linear> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Source& source,
-                            const Again& again) {
-    if (again) {
-      ctx->saved_data["again"] = c10::IValue::make_capsule(c10::make_intrusive<KeptAgain>(again));
-    } else {
-      ctx->save_for_backward({x});
+                            const Again& again, const AdaptersUse& adapters) {
+    const auto kept = c10::make_intrusive<KeptForLinear>();
+    kept->adapters = adapters;
+    at::Tensor y = at::linear(x, source.weight());
+    at::Tensor inner;
+    if (adapters.adapters != nullptr) {
+      const LowRank low_rank{source.registry, adapters};
+      inner = low_rank.inner(x);
+      low_rank.add_output(inner, y);
     }
+    const bool needs_x = source.trained() || adapters.adapters != nullptr;
+    if (needs_x) kept->again = again;
+    ctx->save_for_backward({needs_x && !again ? x : at::Tensor(), inner});
+    ctx->saved_data["kept"] = c10::IValue::make_capsule(kept);
     source.keep(ctx, "weight");
-    return at::linear(x, source.weight());
+    return y;
   }
 
   static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
     const Source source = Source::kept(ctx, "weight");
+    const auto holder = ctx->saved_data["kept"].toCapsule();
+    ctx->saved_data.erase("kept");  // what x is made from is let go
+    const auto& kept = static_cast<const KeptForLinear&>(*holder);
+    const auto saved = ctx->get_saved_variables();
     const at::Tensor grad_x = grads[0].matmul(source.weight());
-    const at::Tensor x = input(ctx);
-    source.registry->add_gradient_of_linear(source.ref, x, grads[0]);
-    return {grad_x, {}, {}};
-  }
-
-  /// In backward; what it is made from is let go.
-  static at::Tensor input(AutogradContext* ctx) {
-    const auto kept = ctx->saved_data.find("again");
-    if (kept == ctx->saved_data.end()) return ctx->get_saved_variables()[0];
-    const auto holder = kept->second.toCapsule();
-    ctx->saved_data.erase("again");
-    return static_cast<const KeptAgain&>(*holder).make();
+    if (kept.adapters.adapters == nullptr && !source.trained()) return {grad_x, {}, {}, {}};
+    const at::Tensor x = kept.again ? kept.again() : saved[0];
+    if (source.trained()) source.registry->add_gradient_of_linear(source.ref, x, grads[0]);
+    if (kept.adapters.adapters != nullptr) {
+      const LowRank low_rank{source.registry, kept.adapters};
+      const at::Tensor inner_grad = low_rank.inner_grad(saved[1], grads[0]);
+      low_rank.add_input_grad(inner_grad, grad_x);
+      low_rank.give(x, saved[1], inner_grad, grads[0]);
+    }
+    return {grad_x, {}, {}, {}};
   }
 };
 
@@ -161,8 +240,8 @@ struct QkvNormRope : torch::autograd::Function<QkvNormRope> {
 }  // namespace
 
 at::Tensor linear(const at::Tensor& x, ParamRegistry& registry, WeightRef weight,
-                  const Again& again) {
-  return Linear::apply(x, Source{&registry, weight}, again);
+                  const Again& again, const AdaptersUse& adapters) {
+  return Linear::apply(x, Source{&registry, weight}, again, adapters);
 }
 
 at::Tensor rms_norm(const at::Tensor& x, ParamRegistry& registry, WeightRef weight, double eps,

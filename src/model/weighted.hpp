@@ -2,8 +2,10 @@
 #include <ATen/core/Tensor.h>
 
 #include <optional>
+#include <vector>
 
 #include "model/recompute.hpp"
+#include "ops/dropout.hpp"
 #include "ops/path.hpp"
 #include "ops/rope.hpp"
 #include "parallel/param_registry.hpp"
@@ -13,13 +15,35 @@
 /// Each asks the registry for its weight when it runs, and again in backward: autograd keeps
 /// activations alone, so a weight may be gathered for each use and its memory given to another in
 /// between. In backward each gives what its weight's gradient is made of to the registry at once,
-/// while the rest of the layer is still to come.
+/// while the rest of the layer is still to come. A frozen weight has no gradient, and what only that
+/// would need is not kept.
 namespace trireme::weighted {
 
+/// Low-rank terms beside a linear whose weights may be fused: to the rows of y that one parameter
+/// makes is added scale * B (A x).
+struct Adapters {
+  struct Term {
+    WeightRef b;                 // [rows, rank]
+    std::int64_t first_row = 0;  // of y's, on this rank
+  };
+
+  WeightRef a{0, 0};  // of all terms, one below another: [terms * rank, in]
+  std::vector<Term> terms{};
+  std::int64_t rank = 0;
+  double scale = 1;
+};
+
+/// How a pass goes through adapters, which outlive it.
+struct AdaptersUse {
+  const Adapters* adapters = nullptr;         // null: none
+  std::optional<ops::DropoutMask> dropout{};  // of their input, [B, T, in]
+  ops::Path path = ops::Path::fast;
+};
+
 /// x [.., in] -> x W^T [.., out]; W [out, in], fused parameters one below another. With `again`, x
-/// is not kept for backward but made again.
+/// is not kept for backward but made again. Of adapters A x, [tokens, terms * rank], is kept.
 at::Tensor linear(const at::Tensor& x, ParamRegistry& registry, WeightRef weight,
-                  const Again& again = {});
+                  const Again& again = {}, const AdaptersUse& adapters = {});
 
 /// ops::rms_norm_forward over a registry weight [D].
 at::Tensor rms_norm(const at::Tensor& x, ParamRegistry& registry, WeightRef weight, double eps,

@@ -19,13 +19,14 @@ ops::LinearCrossEntropyOutput CrossEntropy::loss_of(
 
 at::Tensor CrossEntropy::forward(const Microbatch& batch, const at::Tensor& hidden,
                                  double grad_scale, ObjectiveTape& tape) {
-  const auto loss = loss_of(batch, hidden, {.grad_scale = grad_scale});
+  const auto loss = loss_of(
+      batch, hidden, {.grad_scale = grad_scale, .want_grad_weight = registry_.trained({head_})});
   tape = {loss.grad_x.view_as(hidden), loss.grad_weight};
   return loss.loss_sum;
 }
 
 at::Tensor CrossEntropy::backward(ObjectiveTape& tape) {
-  registry_.add_gradient({head_}, tape.grad_head);
+  if (registry_.trained({head_})) registry_.add_gradient({head_}, tape.grad_head);
   at::Tensor grad = std::move(tape.grad_hidden);
   tape = {};
   return grad;

@@ -74,7 +74,8 @@ at::Tensor row_losses(const at::Tensor& x, const at::Tensor& weight, const at::T
   const bool fast = kernel != nullptr;
   if (setup.want_grads) {
     out.grad_x = at::empty_like(x, at::MemoryFormat::Contiguous);
-    if (x.size(0) == 0) out.grad_weight = at::zeros(weight.sizes(), weight.options().dtype(type));
+    if (x.size(0) == 0 && setup.want_grad_weight)
+      out.grad_weight = at::zeros(weight.sizes(), weight.options().dtype(type));
   }
   const auto losses = at::empty({x.size(0)}, x.options().dtype(fast ? at::kDouble : type));
   const auto targets_in_order = targets.contiguous();
@@ -99,6 +100,7 @@ at::Tensor row_losses(const at::Tensor& x, const at::Tensor& weight, const at::T
     if (!setup.want_grads) continue;
     auto grad_rows = out.grad_x.narrow(0, first, rows);
     at::mm_out(grad_rows, grad, weight);
+    if (!setup.want_grad_weight) continue;
     const auto grad_weight = at::mm(grad.t(), inputs);
     if (first == 0) {
       out.grad_weight = grad_weight.to(type);

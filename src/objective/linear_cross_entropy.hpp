@@ -18,14 +18,15 @@ struct LinearCrossEntropySetup {
   double grad_scale = 1.0;
   std::int64_t chunk_rows = 1024;
   bool want_grads = true;
-  at::Tensor row_weights{};  // [N] fp32 (fp64 for fp64): of each row's loss; undefined: all 1
+  at::Tensor row_weights{};      // [N] fp32 (fp64 for fp64): of each row's loss; undefined: all 1
+  bool want_grad_weight = true;  // with want_grads; false for a head that is frozen
 };
 
 struct LinearCrossEntropyOutput {
   /// Scalar, fp32 or fp64: sum over valid targets of -row weight * log softmax(x W^T)[target].
   at::Tensor loss_sum;
   at::Tensor grad_x;       // [N, D], x's dtype: grad_scale * d loss_sum / dx, with want_grads
-  at::Tensor grad_weight;  // [V, D], fp32 or fp64: grad_scale * d loss_sum / dW
+  at::Tensor grad_weight;  // [V, D], fp32 or fp64: grad_scale * d loss_sum / dW, where wanted
 };
 
 /// Throws Error(data) for a target outside [0, classes) that is not kIgnoredTarget. Waits for a GPU.

@@ -8,7 +8,7 @@ namespace trireme {
 /// What an objective's backward of one micro-batch needs.
 struct ObjectiveTape {
   at::Tensor grad_hidden;  // [B, T, D], of the hidden states
-  at::Tensor grad_head;    // [V, D], of the head's weight
+  at::Tensor grad_head;    // [V, D], of the head's weight; undefined where that is frozen
 };
 
 /// What a model is trained for: owns the head, the loss and their gradients. The model ends at its

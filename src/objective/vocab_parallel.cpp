@@ -35,7 +35,8 @@ ops::LinearCrossEntropyOutput vocab_parallel_cross_entropy(
   const at::Tensor losses = at::zeros({x.size(0)}, x.options().dtype(type));
   if (setup.want_grads) {
     out.grad_x = at::empty_like(x, at::MemoryFormat::Contiguous);
-    out.grad_weight = at::zeros(weight.sizes(), weight.options().dtype(type));
+    if (setup.want_grad_weight)
+      out.grad_weight = at::zeros(weight.sizes(), weight.options().dtype(type));
   }
   for (std::int64_t first = 0; first < x.size(0); first += setup.chunk_rows) {
     const std::int64_t rows = std::min(setup.chunk_rows, x.size(0) - first);
@@ -65,7 +66,7 @@ ops::LinearCrossEntropyOutput vocab_parallel_cross_entropy(
     const at::Tensor grad = scores.mul_(factors.unsqueeze(1)).to(x.scalar_type());
     at::Tensor grad_rows = out.grad_x.narrow(0, first, rows);
     at::mm_out(grad_rows, grad, weight);
-    out.grad_weight.add_(at::mm(grad.t(), inputs));
+    if (setup.want_grad_weight) out.grad_weight.add_(at::mm(grad.t(), inputs));
   }
   out.loss_sum = losses.sum();
   return out;

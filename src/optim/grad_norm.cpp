@@ -23,7 +23,7 @@ at::Tensor words_of_squares(const ParamRegistry& registry, bool of_part,
   const at::Tensor words =
       at::zeros({kWords + 1}, at::TensorOptions().dtype(at::kLong).device(registry.device()));
   const UnitLayout& layout = registry.layout();
-  for (std::size_t unit = 0; unit < layout.units().size(); ++unit) {
+  for (const std::size_t unit : layout.trained_units()) {
     const at::Tensor grads = registry.grad_part(unit);
     const std::int64_t part_begin = layout.part(unit).begin;
     IndexRange range;

@@ -5,7 +5,7 @@ namespace trireme {
 std::vector<ParamRange> param_ranges(const ParamRegistry& registry) {
   const UnitLayout& layout = registry.layout();
   std::vector<ParamRange> ranges;
-  for (std::size_t unit = 0; unit < layout.units().size(); ++unit) {
+  for (const std::size_t unit : layout.trained_units()) {
     const IndexRange part = layout.part(unit);
     const std::size_t first = ranges.size();
     for (const ParamSpan& span : layout.spans(unit, part)) {

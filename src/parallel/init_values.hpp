@@ -15,4 +15,8 @@ namespace trireme {
 std::vector<double> normal_values(std::uint64_t seed, std::string_view name,
                                   const std::vector<std::int64_t>& shape, const Slice& slice);
 
+/// The same of values in [-1, 1), all equally likely: two a counter.
+std::vector<double> uniform_values(std::uint64_t seed, std::string_view name,
+                                   const std::vector<std::int64_t>& shape, const Slice& slice);
+
 }  // namespace trireme

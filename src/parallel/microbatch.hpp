@@ -28,6 +28,7 @@ struct Microbatch {
   std::vector<std::int64_t> pair_records;  // [num_pairs], see Batch
   std::int64_t step = 0;
   bool training = false;  // dropout is active
+  bool adapters = true;   // false: the base model, as if it had none
 
   [[nodiscard]] std::int64_t rows() const { return tokens.size(0); }
 

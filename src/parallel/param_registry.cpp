@@ -22,9 +22,10 @@ void ParamRegistry::begin_unit(std::string name) {
 
 ParamId ParamRegistry::declare(ParamSpec spec) {
   TRIREME_ASSERT(layout_.units().empty());
+  spec.frozen = spec.frozen || freezes_;
   for (ParamId id = 0; id < size(); ++id) {
     if (specs_[id].name != spec.name) continue;
-    TRIREME_ASSERT(specs_[id].shape == spec.shape);
+    TRIREME_ASSERT(specs_[id].shape == spec.shape && specs_[id].frozen == spec.frozen);
     specs_[id].uses += spec.uses;
     return id;
   }
@@ -54,8 +55,9 @@ void ParamRegistry::allocate(const Mesh& mesh, ParamDTypes dtypes, at::Device de
 
 at::Tensor ParamRegistry::make_state() const {
   const auto options = at::TensorOptions().dtype(dtypes_.main);
-  if (!offload_) return at::zeros({layout_.parts_count()}, options.device(device_));
-  return at::zeros({layout_.parts_count()}, options.pinned_memory(device_.is_cuda()));
+  const std::int64_t elements = layout_.trained_parts_count();
+  if (!offload_) return at::zeros({elements}, options.device(device_));
+  return at::zeros({elements}, options.pinned_memory(device_.is_cuda()));
 }
 
 at::Tensor ParamRegistry::update_grad(std::size_t unit) const {
@@ -65,16 +67,17 @@ at::Tensor ParamRegistry::update_grad(std::size_t unit) const {
 void ParamRegistry::fetch_grads() {
   if (!offload_) return;
   const at::NoGradGuard no_grad;
-  for (std::size_t unit = 0; unit < layout_.units().size(); ++unit)
-    update_grad(unit).copy_(grads_.part(unit));
+  for (const std::size_t unit : layout_.trained_units()) update_grad(unit).copy_(grads_.part(unit));
 }
 
 at::Tensor ParamRegistry::part_of(const at::Tensor& state, std::size_t unit) const {
-  return state.narrow(0, layout_.part_begin(unit), layout_.part(unit).count());
+  TRIREME_ASSERT(!layout_.units()[unit].frozen);
+  return state.narrow(0, layout_.trained_part_begin(unit), layout_.part(unit).count());
 }
 
 at::Tensor ParamRegistry::main_part(std::size_t unit) const {
-  return main_.defined() ? part_of(main_, unit) : weights_.part(unit);
+  const bool copied = main_.defined() && !layout_.units()[unit].frozen;
+  return copied ? part_of(main_, unit) : weights_.part(unit);
 }
 
 at::Tensor ParamRegistry::main(ParamId id) const {
@@ -93,15 +96,18 @@ void ParamRegistry::initialize(std::uint64_t seed) {
     for (const ParamSpan& span : layout_.spans(unit, part)) {
       const ParamSpec& spec = specs_[span.id];
       at::Tensor values = main_part(unit).narrow(0, span.begin - part.begin, span.count);
-      if (spec.init.kind == InitLaw::Kind::ones) {
-        values.fill_(1.0);
+      if (spec.init.kind == InitLaw::Kind::ones || spec.init.kind == InitLaw::Kind::zeros) {
+        values.fill_(spec.init.kind == InitLaw::Kind::ones ? 1.0 : 0.0);
         continue;
       }
       Slice slice = layout_.param(span.id).slice;
       slice.flat_begin = span.first;
       slice.flat_end = span.first + span.count;
-      std::vector<double> normal = normal_values(seed, spec.name, spec.shape, slice);
-      values.copy_(at::from_blob(normal.data(), {span.count}, at::kDouble).mul_(spec.init.scale));
+      const auto drawn = spec.init.kind == InitLaw::Kind::normal ? normal_values : uniform_values;
+      std::vector<double> unscaled = drawn(seed, spec.name, spec.shape, slice);
+      const at::Tensor scaled =
+          at::from_blob(unscaled.data(), {span.count}, at::kDouble).mul_(spec.init.scale);
+      values.copy_(scaled.to(dtypes_.main));  // frozen ones are rounded as often as others
     }
   }
   refresh_weights();
@@ -120,14 +126,14 @@ at::Tensor ParamRegistry::view(const at::Tensor& whole, WeightRef ref) const {
   return whole.narrow(0, head.begin, elements).view(shape);
 }
 
-void ParamRegistry::refresh_weights() {
+void ParamRegistry::refresh(bool frozen_too) {
   const at::NoGradGuard no_grad;
   weights_.settle();
   if (main_.defined()) {
-    for (std::size_t unit = 0; unit < layout_.units().size(); ++unit)
+    for (const std::size_t unit : layout_.trained_units())
       weights_.part(unit).copy_(main_part(unit));
   }
-  weights_.publish();
+  weights_.publish(frozen_too);
 }
 
 void ParamRegistry::begin_update(int num_backwards) {
@@ -137,7 +143,8 @@ void ParamRegistry::begin_update(int num_backwards) {
   missing_in_unit_.clear();
   for (const Unit& unit : layout_.units()) missing_in_unit_.push_back(unit.params.size());
   if (num_backwards > 0 || !ready_) return;
-  for (ParamId id = size(); id-- > 0;) ready_(id);  // a rank without samples takes part with zeros
+  for (ParamId id = size(); id-- > 0;)
+    if (trained({id})) ready_(id);  // a rank without samples takes part with zeros
 }
 
 void ParamRegistry::add_gradient(WeightRef ref, const at::Tensor& grad) {
@@ -155,6 +162,7 @@ void ParamRegistry::add_gradient_of_linear(WeightRef ref, const at::Tensor& x,
 }
 
 void ParamRegistry::gradient_added(WeightRef ref) {
+  TRIREME_ASSERT(trained(ref));
   for (ParamId id = ref.first + ref.count; id-- > ref.first;) {
     const int uses = specs_[id].uses;
     int& seen = uses_seen_[id];

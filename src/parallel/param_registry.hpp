@@ -25,11 +25,16 @@ struct ParamDTypes {
 ///
 /// Storage is in units, flat, in id order: weights, main weights (the same where the dtypes are),
 /// main gradients. How much of each a rank holds is the mesh's ZeRO stage; what it updates, its
-/// part of each unit, it always holds. Declare all, then allocate once.
+/// part of each unit, it always holds. Frozen parameters have weights alone; a model of nothing else
+/// runs forward only. Declare all, then allocate once.
 class ParamRegistry {
  public:
   /// What is declared from here on is shared as one. Without any, all parameters are one unit.
   void begin_unit(std::string name);
+
+  /// What is declared from here on is frozen, whatever its spec says.
+  void freeze() { freezes_ = true; }
+
   /// A name that is declared already is one more use of that parameter (tied weights).
   ParamId declare(ParamSpec spec);
   /// `mesh` must outlive this.
@@ -39,6 +44,8 @@ class ParamRegistry {
   [[nodiscard]] std::size_t size() const { return specs_.size(); }
 
   [[nodiscard]] const ParamSpec& spec(ParamId id) const { return specs_[id]; }
+
+  [[nodiscard]] bool trained(WeightRef ref) const { return !specs_[ref.first].frozen; }
 
   [[nodiscard]] const UnitLayout& layout() const { return layout_; }
 
@@ -59,7 +66,8 @@ class ParamRegistry {
   /// What backward adds a parameter's gradient to.
   [[nodiscard]] at::Tensor main_grad(ParamId id) { return view(grads_.whole(unit_of(id)), {id}); }
 
-  /// What this rank updates of a unit, and by what: [layout().part(unit).count()].
+  /// What this rank updates of a unit, and by what: [layout().part(unit).count()]. Of a frozen unit
+  /// the first is its weights, and there is no other.
   [[nodiscard]] at::Tensor main_part(std::size_t unit) const;
 
   [[nodiscard]] at::Tensor grad_part(std::size_t unit) const { return grads_.part(unit); }
@@ -71,7 +79,7 @@ class ParamRegistry {
   /// With offload, brings final gradients there; call before an optimizer's step.
   void fetch_grads();
 
-  /// The same part of a buffer of all parts (optimizer state: make_state).
+  /// The same part of a buffer of all trained parts (optimizer state: make_state).
   [[nodiscard]] at::Tensor part_of(const at::Tensor& state, std::size_t unit) const;
 
   /// Bytes of main weights that are a copy of their own.
@@ -86,14 +94,17 @@ class ParamRegistry {
 
   [[nodiscard]] UnitGrads& grads() { return grads_; }
 
-  /// From main weights to those the model computes with, on all ranks; call after every change of
-  /// main weights. Collective under ZeRO.
-  void refresh_weights();
+  /// From main weights to those the model computes with, on all ranks; call when any were set.
+  /// Collective under ZeRO.
+  void refresh_weights() { refresh(/*frozen_too=*/true); }
+
+  /// The same after an update, which leaves frozen ones as they are.
+  void refresh_trained() { refresh(/*frozen_too=*/false); }
 
   /// Starts an update of `num_backwards` backward passes: gradients to zero, use counts to zero.
   void begin_update(int num_backwards);
   /// Adds a gradient, W's shape, to the main gradient, then fires the ready event of each parameter
-  /// that has all its uses.
+  /// that has all its uses. Only of what is trained.
   void add_gradient(WeightRef ref, const at::Tensor& grad);
   /// The same for W of y = x W^T: x [.., in], grad_y [.., out].
   void add_gradient_of_linear(WeightRef ref, const at::Tensor& x, const at::Tensor& grad_y);
@@ -106,12 +117,14 @@ class ParamRegistry {
   void on_ready(std::function<void(ParamId)> callback) { ready_ = std::move(callback); }
 
  private:
+  void refresh(bool frozen_too);
   void fire_ready(ParamId id);
 
   /// `whole`: all of the unit that they lie in.
   [[nodiscard]] at::Tensor view(const at::Tensor& whole, WeightRef ref) const;
 
   std::vector<ParamSpec> specs_;
+  bool freezes_ = false;
   std::vector<ParamId> unit_starts_;
   std::vector<std::string> unit_names_;
   UnitLayout layout_;
@@ -120,8 +133,8 @@ class ParamRegistry {
   UnitWeights weights_;
   UnitGrads grads_;
   bool offload_ = false;
-  at::Tensor main_;        // all parts; undefined where weights are main weights
-  at::Tensor host_grads_;  // all parts; with offload
+  at::Tensor main_;        // all trained parts; undefined where weights are main weights
+  at::Tensor host_grads_;  // all trained parts; with offload
   std::vector<int> uses_seen_;
   bool by_unit_ = false;  // the ready events
   SharedGrads shared_grads_;

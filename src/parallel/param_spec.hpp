@@ -20,8 +20,8 @@ struct WeightRef {
 
 /// Law of initial values; the value of an element depends on (seed, name, global flat index) only.
 struct InitLaw {
-  enum class Kind { normal, ones } kind = Kind::normal;
-  double scale = 0.02;  // standard deviation
+  enum class Kind { normal, uniform, ones, zeros } kind = Kind::normal;
+  double scale = 0.02;  // normal: standard deviation; uniform: values in [-scale, scale)
 };
 
 /// Half-open.
@@ -60,6 +60,9 @@ struct ParamSpec {
   std::string group = "matrix";        // optimizer group: embedding, matrix, vector
   int uses = 1;                        // gradients that one backward pass adds
   bool partial = false;  // not split, and each rank of tp forms a part of its gradient
+  /// Has the weights that the model computes with and nothing else: no main copy, gradient or
+  /// optimizer state.
+  bool frozen = false;
   /// Lies directly behind the previous one, so that both are rows of one matrix.
   bool fuse_with_previous = false;
 };

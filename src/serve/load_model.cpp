@@ -71,6 +71,7 @@ std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place, Para
       new LoadedModel{std::move(self), std::move(mesh), {}, nullptr, tokenizer_of(checkpoint), {}});
   loaded->end_tokens = end_tokens_of(checkpoint, loaded->tokenizer, config.vocab_size);
   check_tokenizer_fits(loaded->tokenizer.vocab_size(), config, checkpoint.path().string());
+  loaded->registry.freeze();  // weights alone: no gradients
   loaded->transformer = std::make_unique<Transformer>(
       loaded->registry, config, ModelPart::whole(config), TransformerOptions{});
   loaded->registry.allocate(*loaded->mesh, dtypes, device);

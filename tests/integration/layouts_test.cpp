@@ -152,5 +152,23 @@ TEST(Layouts, EqualOneProcess) {
   layouts.print();
 }
 
+TEST(Layouts, OfAdaptersBesideFrozenWeightsEqualOneProcess) {
+  const std::vector<LayoutCase> all = all_layout_cases();
+  const std::vector<LayoutCase> cases =
+      with_adapters(cases_of_this_run(each_value_once(all), covering_set(all)));
+  std::set<std::string> targets;
+  std::set<double> dropouts;
+  LayoutsAndOneProcess layouts;
+  for (const LayoutCase& one : cases) {
+    layouts.compare(one);
+    targets.insert(turns_of(one).adapters.targets);
+    dropouts.insert(turns_of(one).adapters.dropout);
+  }
+  std::cout << cases.size() << " runs\n";
+  layouts.print();
+  EXPECT_EQ(targets.size(), 3U);
+  EXPECT_EQ(dropouts.size(), 2U);
+}
+
 }  // namespace
 }  // namespace trireme::testing

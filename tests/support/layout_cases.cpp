@@ -135,6 +135,11 @@ ParallelConfig factors_as_keys(const LayoutCase& one) {
   return keys;
 }
 
+std::string words_of(const LoraConfig& lora) {
+  return formatted("adapters of {}, dropout {}, rslora {}", lora.targets, lora.dropout,
+                   lora.rslora);
+}
+
 LayoutRows rows_of(const LayoutCase& one, const LayoutTurns& turns) {
   return {turns.rows, shape_of(turns.shape).vocab_size, one.dp, one.accumulation};
 }
@@ -153,6 +158,7 @@ TrialPlan plan_without_layout(const LayoutCase& one, const LayoutTurns& turns) {
     plan.lr = 1;
   }
   plan.prepare = set_learned_weights;
+  if (one.lora) plan.lora = turns.adapters;
   const LayoutRows rows = rows_of(one, turns);
   plan.targets = [=](std::int64_t step) { return rows.of(step, 0, rows.in_update()).num_targets; };
   return plan;
@@ -181,6 +187,13 @@ LayoutTurns turns_of(const LayoutCase& one) {
   turns.zero_persist = one.zero == 3 && turn(7, 2) == 1 ? kPersist : 0;
   turns.hierarchical = one.zero == 0 && data >= 4 && turn(8, 2) == 1;
   turns.offload = turn(9, 4) == 3;
+  turns.adapters.rank = 3;
+  turns.adapters.alpha = 6;
+  turns.adapters.rslora = turn(10, 2) == 1;
+  turns.adapters.dropout = turn(11, 2) == 1 ? 0.2 : 0;
+  turns.adapters.targets =
+      std::array{"all-linear", "v_proj,q_proj", "k_proj,o_proj,gate_proj,down_proj"}.at(
+          turn(12, 3));
   turns.shape = turn(6, kNumShapes);
   while (!fits(shape_of(turns.shape), factors_as_keys(one), one.ranks()))
     turns.shape = (turns.shape + 1) % kNumShapes;
@@ -191,14 +204,15 @@ std::string name_of(const LayoutCase& one) {
   const LayoutTurns turns = turns_of(one);
   const ParallelConfig keys = factors_as_keys(one);
   return formatted(
-      "case {}: dp {} tp {} cp {} {} {} zero {} shard {} reshard {} prefetch {} persist {} "
-      "sequence {} recompute {} accumulation {} {} bucket {} hierarchical {} offload {} shape {} "
-      "rows {}",
-      one.number, one.dp, one.tp, one.cp, keys.cp_form, turns.by_work ? "work" : "zigzag", one.zero,
-      turns.zero_shard, turns.zero_reshard, turns.zero_prefetch, turns.zero_persist, one.sequence,
-      keys.recompute, one.accumulation, one.sgd ? "sgd" : "adamw", turns.bucket_mb,
-      turns.hierarchical, turns.offload, turns.shape,
-      kRowKindNames.at(static_cast<std::size_t>(turns.rows)));
+             "case {}: dp {} tp {} cp {} {} {} zero {} shard {} reshard {} prefetch {} persist {} "
+             "sequence {} recompute {} accumulation {} {} bucket {} hierarchical {} offload {} shape {} "
+             "rows {}",
+             one.number, one.dp, one.tp, one.cp, keys.cp_form, turns.by_work ? "work" : "zigzag",
+             one.zero, turns.zero_shard, turns.zero_reshard, turns.zero_prefetch,
+             turns.zero_persist, one.sequence, keys.recompute, one.accumulation,
+             one.sgd ? "sgd" : "adamw", turns.bucket_mb, turns.hierarchical, turns.offload,
+             turns.shape, kRowKindNames.at(static_cast<std::size_t>(turns.rows))) +
+         (one.lora ? " " + words_of(turns.adapters) : "");
 }
 
 std::vector<LayoutCase> all_layout_cases() {
@@ -216,6 +230,11 @@ std::vector<LayoutCase> covering_set(const std::vector<LayoutCase>& cases) {
 
 std::vector<LayoutCase> each_value_once(const std::vector<LayoutCase>& cases) {
   return chosen_from(cases, /*single=*/true);
+}
+
+std::vector<LayoutCase> with_adapters(std::vector<LayoutCase> cases) {
+  for (LayoutCase& one : cases) one.lora = true;
+  return cases;
 }
 
 std::vector<LayoutCase> cases_of_this_run(const std::vector<LayoutCase>& by_default,
@@ -277,8 +296,9 @@ TrialPlan one_process_plan(const LayoutCase& one) {
 std::string one_process_key(const LayoutCase& one) {
   const LayoutTurns turns = turns_of(one);
   const LayoutRows rows = rows_of(one, turns);
-  return formatted("{} {} {} {} {}", one.sgd, turns.shape, static_cast<int>(turns.rows),
-                   rows.in_update(), rows.first_without_targets());
+  return formatted("{} {} {} {} {} {}", one.sgd, turns.shape, static_cast<int>(turns.rows),
+                   rows.in_update(), rows.first_without_targets(),
+                   one.lora ? words_of(turns.adapters) : "");
 }
 
 at::Tensor learned_values(const ParamRegistry& registry, ParamId id) {

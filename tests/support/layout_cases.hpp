@@ -21,7 +21,8 @@ struct LayoutCase {
   std::int64_t form = 0;       // of context parallelism, where cp > 1
   std::int64_t recompute = 0;  // kRecomputes
   std::int64_t accumulation = 1;
-  bool sgd = false;  // plain, with a clip that bites; else AdamW
+  bool sgd = false;   // plain, with a clip that bites; else AdamW
+  bool lora = false;  // adapters alone are trained; no factor
 
   [[nodiscard]] int ranks() const { return static_cast<int>(dp * tp * cp); }
 };
@@ -39,6 +40,7 @@ struct LayoutTurns {
   bool hierarchical = false;
   bool offload = false;
   double bucket_mb = 0;
+  LoraConfig adapters = {};  // where there are any
 };
 
 inline constexpr std::size_t kNumShapes = 5;
@@ -62,6 +64,9 @@ std::vector<LayoutCase> each_value_once(const std::vector<LayoutCase>& cases);
 /// Throws Error(usage) for another value.
 std::vector<LayoutCase> cases_of_this_run(const std::vector<LayoutCase>& by_default,
                                           const std::vector<LayoutCase>& in_matrix);
+
+/// The same layouts with adapters.
+std::vector<LayoutCase> with_adapters(std::vector<LayoutCase> cases);
 
 /// What the case trains, in fp64 on plain operations, for 5 updates.
 TrialPlan layout_plan(const LayoutCase& one);

@@ -30,6 +30,7 @@ SharedGrads::SharedGrads(std::span<const ParamSpec> specs, const UnitLayout& lay
   if (tp.size() == 1) return;
   for (std::size_t unit = 0; unit < of_unit_.size(); ++unit) {
     std::int64_t begin = 0;
+    if (layout.units()[unit].frozen) continue;
     for (const ParamId id : layout.units()[unit].params) {
       if (!is_shared(specs[id], tp.size())) continue;
       of_unit_[unit].push_back({id, begin, specs[id].shape});

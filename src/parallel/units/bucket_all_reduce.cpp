@@ -19,7 +19,7 @@ BucketAllReduce::BucketAllReduce(ParamRegistry& registry, Communicator& group,
   const std::int64_t alignment = kAlignment * (levels != nullptr ? levels->node->size() : 1);
   const UnitLayout& layout = registry.layout();
   const auto element_bytes = static_cast<std::int64_t>(at::elementSize(registry.dtypes().main));
-  for (std::int64_t end = layout.count(); end > 0;) {
+  for (std::int64_t end = layout.trained_count(); end > 0;) {
     const std::int64_t bytes =
         buckets_.empty() ? std::min(kFirstBytes, bucket_bytes) : bucket_bytes;
     const std::int64_t elements =
@@ -30,7 +30,12 @@ BucketAllReduce::BucketAllReduce(ParamRegistry& registry, Communicator& group,
   }
   for (ParamId id = 0; id < registry.size(); ++id) {
     const PlacedParam& param = layout.param(id);
-    const std::int64_t begin = layout.units()[param.unit].begin + param.begin;
+    const Unit& unit = layout.units()[param.unit];
+    if (unit.frozen) {
+      buckets_of_.emplace_back();
+      continue;
+    }
+    const std::int64_t begin = unit.trained_begin + param.begin;
     IndexRange in{static_cast<std::int64_t>(buckets_.size()), 0};
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
       const IndexRange& elements = buckets_[b].elements;

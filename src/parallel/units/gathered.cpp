@@ -12,7 +12,9 @@ at::Tensor gathered(const ParamRegistry& registry, Communicator& world,
     begins.push_back(begins.back() + Slice::whole(registry.spec(id).shape).count());
   at::Tensor all = at::zeros({begins.back()}, at::kDouble);
   for (std::size_t unit = 0; unit < layout.units().size(); ++unit) {
-    const at::Tensor part = part_of(unit).to(at::kCPU, at::kDouble);
+    at::Tensor part = part_of(unit);
+    if (!part.defined()) continue;
+    part = part.to(at::kCPU, at::kDouble);
     for (const ParamSpan& span : layout.owned_spans(unit)) {
       const std::vector<std::int64_t>& shape = registry.spec(span.id).shape;
       Slice slice = layout.param(span.id).slice;
@@ -30,12 +32,19 @@ at::Tensor gathered(const ParamRegistry& registry, Communicator& world,
   return sum.to(at::kCPU);
 }
 
+at::Tensor gathered_trained(const ParamRegistry& registry, Communicator& world,
+                            const std::function<at::Tensor(std::size_t)>& part_of) {
+  return gathered(registry, world, [&](std::size_t unit) {
+    return registry.layout().units()[unit].frozen ? at::Tensor() : part_of(unit);
+  });
+}
+
 at::Tensor gathered_weights(const ParamRegistry& registry, Communicator& world) {
   return gathered(registry, world, [&](std::size_t unit) { return registry.main_part(unit); });
 }
 
 at::Tensor gathered_grads(const ParamRegistry& registry, Communicator& world) {
-  return gathered(registry, world, [&](std::size_t unit) { return registry.grad_part(unit); });
+  return gathered_trained(registry, world, [&](auto unit) { return registry.grad_part(unit); });
 }
 
 std::vector<GatheredParam> gathered_params(const ParamRegistry& registry) {

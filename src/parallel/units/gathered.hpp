@@ -10,9 +10,13 @@
 namespace trireme {
 
 /// Every logical element of every parameter, in id order, as fp64 on the host. `part_of(unit)`:
-/// this rank's part of a unit, as ParamRegistry::main_part. Collective over `world`, all ranks.
+/// this rank's part of a unit, as ParamRegistry::main_part; undefined: zeros. Collective over `world`, all ranks.
 at::Tensor gathered(const ParamRegistry& registry, Communicator& world,
                     const std::function<at::Tensor(std::size_t)>& part_of);
+
+/// Of what frozen parameters lack (gradients, moments): zeros for them.
+at::Tensor gathered_trained(const ParamRegistry& registry, Communicator& world,
+                            const std::function<at::Tensor(std::size_t)>& part_of);
 
 at::Tensor gathered_weights(const ParamRegistry& registry, Communicator& world);
 at::Tensor gathered_grads(const ParamRegistry& registry, Communicator& world);

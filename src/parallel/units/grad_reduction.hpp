@@ -34,7 +34,7 @@ std::unique_ptr<GradReduction> make_grad_reduction(ParamRegistry& registry, cons
 
 /// Without ZeRO: all-reduce of buckets, after an update's last backward pass has filled them.
 ///
-/// A bucket is a range of the buffer of all units, cut from its end (backward reaches the last
+/// A bucket is a range of the buffer of all trained units, cut from its end (backward reaches the last
 /// layers first), wherever its size is full: large parameters lie in several. The first one is
 /// small, so that communication starts early. Source: Li et al., "PyTorch Distributed: experiences
 /// on accelerating data parallel training", VLDB 2020, section 3.2.
@@ -51,7 +51,7 @@ class BucketAllReduce final : public GradReduction {
 
  private:
   struct Bucket {
-    IndexRange elements;     // of the buffer of all units
+    IndexRange elements;     // of the buffer of all trained units
     std::size_t params = 0;  // that lie in it
     std::size_t missing = 0;
   };

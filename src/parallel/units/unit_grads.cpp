@@ -11,13 +11,14 @@ namespace trireme {
 UnitGrads::UnitGrads(const UnitLayout& layout, at::ScalarType dtype, at::Device device,
                      bool sharded)
     : layout_(&layout), sharded_(sharded), live_(layout.units().size()) {
-  const std::int64_t elements = sharded ? layout.parts_count() : layout.count();
+  const std::int64_t elements = sharded ? layout.trained_parts_count() : layout.trained_count();
   flat_ = at::zeros({elements}, at::TensorOptions().dtype(dtype).device(device));
 }
 
 at::Tensor UnitGrads::whole(std::size_t unit) {
   const Unit& what = layout_->units()[unit];
-  if (!sharded_) return flat_.narrow(0, what.begin, what.count);
+  TRIREME_ASSERT(!what.frozen);
+  if (!sharded_) return flat_.narrow(0, what.trained_begin, what.count);
   at::Tensor& live = live_[unit];
   if (!live.defined()) {
     live = at::zeros({what.count}, flat_.options());
@@ -29,8 +30,10 @@ at::Tensor UnitGrads::whole(std::size_t unit) {
 
 at::Tensor UnitGrads::part(std::size_t unit) const {
   const IndexRange range = layout_->part(unit);
+  const Unit& what = layout_->units()[unit];
+  TRIREME_ASSERT(!what.frozen);
   const std::int64_t begin =
-      sharded_ ? layout_->part_begin(unit) : layout_->units()[unit].begin + range.begin;
+      sharded_ ? layout_->trained_part_begin(unit) : what.trained_begin + range.begin;
   return flat_.narrow(0, begin, range.count());
 }
 

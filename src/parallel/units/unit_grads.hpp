@@ -7,7 +7,7 @@
 
 namespace trireme {
 
-/// The main gradients of a rank, in units.
+/// The main gradients of a rank, in units; frozen ones have none.
 ///
 /// Not sharded, one buffer holds all units whole. Sharded (ZeRO-2 and 3; reproducible sums), a rank
 /// keeps the sums of its parts; a unit is whole only while a backward pass fills it, from its first
@@ -25,7 +25,7 @@ class UnitGrads {
   /// What this rank updates with, [part(unit).count()].
   [[nodiscard]] at::Tensor part(std::size_t unit) const;
 
-  /// Not sharded: `count` elements from `begin` on of the buffer of all units.
+  /// Not sharded: `count` elements from `begin` on of the buffer of all trained units.
   [[nodiscard]] at::Tensor range(std::int64_t begin, std::int64_t count) const;
 
   /// Sharded: a complete unit, which the caller reduces and adds to part().
@@ -48,7 +48,7 @@ class UnitGrads {
  private:
   const UnitLayout* layout_ = nullptr;
   bool sharded_ = false;
-  at::Tensor flat_;  // all units, or all parts
+  at::Tensor flat_;  // all trained units, or all their parts
   std::vector<at::Tensor> live_;
   std::int64_t live_bytes_ = 0;
   std::int64_t peak_bytes_ = 0;

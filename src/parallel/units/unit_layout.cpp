@@ -82,23 +82,33 @@ UnitLayout::UnitLayout(std::span<const ParamSpec> specs, std::span<const ParamId
     : grid_(grid) {
   const std::vector<bool> small = smaller_than(persist, specs);
   params_.resize(specs.size());
+  Unit small_trained{.name = "persistent", .persistent = true};
+  Unit small_frozen{.name = "persistent frozen", .persistent = true, .frozen = true};
+  std::vector<Unit> beside;  // trained, of units whose other parameters are frozen
   for (std::size_t u = 0; u < starts.size(); ++u) {
     const ParamId last = u + 1 < starts.size() ? starts[u + 1] : specs.size();
+    const auto all = specs.subspan(starts[u], last - starts[u]);
     Unit unit{names[u]};
+    unit.frozen = std::ranges::any_of(all, &ParamSpec::frozen);
+    Unit trained{.name = names[u] + " trained", .persistent = true};
     for (ParamId id = starts[u]; id < last; ++id) {
       params_[id].used_with = u;
-      if (!small[id]) unit.params.push_back(id);
+      const bool frozen = specs[id].frozen;
+      Unit& small_unit = frozen ? small_frozen : small_trained;
+      Unit& with = frozen != unit.frozen ? trained : small[id] ? small_unit : unit;
+      with.params.push_back(id);
     }
     place(std::move(unit), specs);
+    if (!trained.params.empty()) beside.push_back(std::move(trained));
   }
-  Unit persistent{.name = "persistent", .persistent = true};
-  for (ParamId id = 0; id < specs.size(); ++id)
-    if (small[id]) persistent.params.push_back(id);
-  if (!persistent.params.empty()) place(std::move(persistent), specs);
+  for (Unit* persistent : {&small_trained, &small_frozen})
+    if (!persistent->params.empty()) place(std::move(*persistent), specs);
+  for (Unit& unit : beside) place(std::move(unit), specs);
 }
 
 void UnitLayout::place(Unit unit, std::span<const ParamSpec> specs) {
   unit.begin = count_;
+  unit.trained_begin = trained_count_;
   for (const ParamId id : unit.params) {
     PlacedParam param = placed(specs[id], grid_);
     param.unit = units_.size();
@@ -110,6 +120,10 @@ void UnitLayout::place(Unit unit, std::span<const ParamSpec> specs) {
   }
   unit.count = rounded_up(unit.count, kAlignment * grid_.shards * grid_.replicas);
   count_ += unit.count;
+  if (!unit.frozen) {
+    trained_units_.push_back(units_.size());
+    trained_count_ += unit.count;
+  }
   units_.push_back(std::move(unit));
 }
 

@@ -26,7 +26,9 @@ struct Unit {
   std::vector<ParamId> params = {};  // rising
   std::int64_t begin = 0;            // element in a buffer of all units
   std::int64_t count = 0;
-  bool persistent = false;  // whole on every rank between uses, also under ZeRO-3
+  bool persistent = false;         // whole on every rank between uses, also under ZeRO-3
+  bool frozen = false;             // all its parameters are; else none is
+  std::int64_t trained_begin = 0;  // not frozen: element in a buffer of all that are trained
 };
 
 /// One parameter as this rank holds it.
@@ -57,8 +59,9 @@ struct ParamSpan {
 class UnitLayout {
  public:
   /// `starts[u]`: the first parameter of unit u, named `names[u]`. Parameters of fewer than
-  /// `persist` elements (fused ones together) lie in one more unit behind all others, if there are
-  /// any: a persistent one.
+  /// `persist` elements (fused ones together) lie in one more unit behind these, if there are any: a
+  /// persistent one; frozen ones in another. What is trained beside frozen parameters of its unit
+  /// (adapters) is a persistent unit behind all others.
   UnitLayout(std::span<const ParamSpec> specs, std::span<const ParamId> starts,
              std::span<const std::string> names, const ShareGrid& grid, std::int64_t persist = 0);
   UnitLayout() = default;
@@ -68,6 +71,11 @@ class UnitLayout {
   [[nodiscard]] const PlacedParam& param(ParamId id) const { return params_[id]; }
 
   [[nodiscard]] std::int64_t count() const { return count_; }  // elements of all units, padding too
+
+  [[nodiscard]] std::int64_t trained_count() const { return trained_count_; }
+
+  /// Those with gradients, main weights and optimizer state, rising.
+  [[nodiscard]] const std::vector<std::size_t>& trained_units() const { return trained_units_; }
 
   /// Elements of unit u, relative to its begin.
   [[nodiscard]] IndexRange part(std::size_t unit) const;
@@ -85,6 +93,13 @@ class UnitLayout {
   }
 
   [[nodiscard]] std::int64_t parts_count() const { return count_ / grid_.shards; }
+
+  /// The same of a buffer of all trained parts.
+  [[nodiscard]] std::int64_t trained_part_begin(std::size_t unit) const {
+    return units_[unit].trained_begin / grid_.shards;
+  }
+
+  [[nodiscard]] std::int64_t trained_parts_count() const { return trained_count_ / grid_.shards; }
 
   /// The parameters' elements in `range` of a unit, in order.
   [[nodiscard]] std::vector<ParamSpan> spans(std::size_t unit, const IndexRange& range) const;
@@ -106,6 +121,8 @@ class UnitLayout {
   std::vector<Unit> units_;
   std::vector<PlacedParam> params_;
   std::int64_t count_ = 0;
+  std::vector<std::size_t> trained_units_;
+  std::int64_t trained_count_ = 0;
 };
 
 }  // namespace trireme

@@ -26,7 +26,8 @@ void UnitOrderedSum::finish() {
   wait_for_taken();
   Communicator& copies = mesh_.group(Axis::replica);
   const UnitLayout& layout = registry_.layout();
-  for (std::size_t unit = 0; copies.size() > 1 && unit < layout.units().size(); ++unit) {
+  for (const std::size_t unit : layout.trained_units()) {
+    if (copies.size() == 1) break;
     const IndexRange share = layout.share_of_part(unit);
     if (share.count() == 0) continue;
     const at::Tensor part = registry_.grad_part(unit);

@@ -22,8 +22,8 @@ void UnitReduceScatter::launch(std::size_t unit) {
 void UnitReduceScatter::finish() {
   wait_for_taken();
   Communicator& copies = mesh_.group(Axis::replica);
-  for (std::size_t unit = 0; copies.size() > 1 && unit < registry_.layout().units().size();
-       ++unit) {
+  for (const std::size_t unit : registry_.layout().trained_units()) {
+    if (copies.size() == 1) break;
     const at::Tensor part = registry_.grad_part(unit);
     if (part.numel() == 0) continue;
     in_flight_.add(all_reduce(copies, part, ReduceOp::sum, "grads of copies"));

@@ -86,12 +86,14 @@ void UnitWeights::settle() {
   for (Copy& copy : copies_) copy.gather.reset();
 }
 
-void UnitWeights::publish() {
+void UnitWeights::publish(bool frozen_too) {
   settle();
   for (std::size_t unit = 0; unit < copies_.size(); ++unit) {
+    const Unit& what = layout_->units()[unit];
+    const bool stays = !options_.sharded || what.persistent;  // whole between uses
+    if (what.frozen && !frozen_too && stays) continue;
     if (options_.sharded) drop(unit);
-    if (group_->size() > 1 && (!options_.sharded || layout_->units()[unit].persistent))
-      gather(unit);
+    if (group_->size() > 1 && stays) gather(unit);
   }
 }
 

@@ -45,8 +45,9 @@ class UnitWeights {
 
   /// Waits for every gather in flight: the parts may change.
   void settle();
-  /// The parts have changed: what was gathered of them before is gone.
-  void publish();
+  /// The parts have changed, those of frozen units only with `frozen_too`: what was gathered of
+  /// them before is gone.
+  void publish(bool frozen_too);
 
   /// Bytes that a rank holds all the time.
   [[nodiscard]] std::int64_t held_bytes() const {

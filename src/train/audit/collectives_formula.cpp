@@ -70,6 +70,7 @@ class Formula {
         coords_(coords_of(facts, rank)),
         rank_(rank),
         elements_(unit_elements(facts, coords_.tp)),
+        trained_(trained_elements(facts, elements_)),
         compute_(static_cast<std::int64_t>(c10::elementSize(facts.dtypes.compute))),
         main_(static_cast<std::int64_t>(c10::elementSize(facts.dtypes.main))),
         wide_(std::max<std::int64_t>(compute_, 4)) {}
@@ -128,7 +129,7 @@ class Formula {
     const std::int64_t parts = facts_.shards();
     if (facts_.parallel.reproducible) {
       const Group data = data_group();
-      for (const std::int64_t unit : elements_) {
+      for (const std::int64_t unit : trained_) {
         if (unit == 0) continue;  // all its parameters lie with the small ones
         const std::int64_t share = unit * main_ / data.size();
         data.add_all_to_all(
@@ -142,7 +143,7 @@ class Formula {
       buckets();
       return;
     }
-    for (const std::int64_t unit : elements_) {
+    for (const std::int64_t unit : trained_) {
       if (unit == 0) continue;
       shard_group().add("reduce_scatter", "grads", passes(), unit * main_);
       replica_group().add("all_reduce", "grads of copies", 1, unit / parts * main_);
@@ -151,7 +152,7 @@ class Formula {
 
   void buckets() {
     const std::int64_t all =
-        std::accumulate(elements_.begin(), elements_.end(), std::int64_t{0}) * main_;
+        std::accumulate(trained_.begin(), trained_.end(), std::int64_t{0}) * main_;
     const std::int64_t bytes = bucket_bytes(facts_.parallel, facts_.data_ranks());
     const std::int64_t grain = 64 * std::max(facts_.node_replicas, 1);
     if (bytes == 0) {
@@ -187,17 +188,19 @@ class Formula {
     if (!facts_.averages) return;
     const auto size = static_cast<int>(facts_.data_ranks() / facts_.parallel.cp);
     const Group dp{"dp", size, coords_.dp, rows_};
-    const std::int64_t all = std::accumulate(elements_.begin(), elements_.end(), std::int64_t{0});
-    for (const std::int64_t unit : elements_) dp.add("all_reduce", "average", 1, unit * main_);
+    const std::int64_t all = std::accumulate(trained_.begin(), trained_.end(), std::int64_t{0});
+    for (const std::int64_t unit : trained_) dp.add("all_reduce", "average", 1, unit * main_);
     dp.add("all_reduce", "average", facts_.slots, all * main_);
   }
 
   void weights() {
     if (facts_.shards() == 1) return;
     const GatherPlan plan = plan_gathers(facts_, elements_);
+    const std::size_t first_trained = elements_.size() - trained_.size();
     for (std::size_t unit = 0; unit < elements_.size(); ++unit) {
       if (elements_[unit] == 0) continue;
-      const std::int64_t times = facts_.parallel.zero == 3 ? plan.gathers[unit] : 1;
+      const std::int64_t after_update = unit < first_trained ? 0 : 1;
+      const std::int64_t times = facts_.parallel.zero == 3 ? plan.gathers[unit] : after_update;
       shard_group().add("all_gather", "weights", times,
                         elements_[unit] / facts_.shards() * compute_);
     }
@@ -227,9 +230,12 @@ class Formula {
       tp.add("all_reduce", "activations", forward + backward, whole);
     } else {
       // Selective: what entered a matrix is gathered again for its backward.
-      const std::int64_t again = parallel.recompute == "selective" ? 2 * block_backwards() : 0;
+      const std::int64_t again =
+          parallel.recompute == "selective" ? inputs_wanted() * block_backwards() : 0;
+      // The embedding's backward, where it is trained.
+      const std::int64_t below = facts_.lora.on() ? facts_.micro_steps : 0;
       tp.add("reduce_scatter", "activations", forward + backward, whole);
-      tp.add("all_gather", "activations", forward + backward + again, whole / size);
+      tp.add("all_gather", "activations", forward + backward + again - below, whole / size);
     }
     for (std::int64_t first = 0; first < tokens; first += kLossRows) {
       const std::int64_t rows = std::min(kLossRows, tokens - first);
@@ -239,9 +245,23 @@ class Formula {
     shared_gradients(tp);
   }
 
+  /// Of the two inputs that enter a block's matrices, those that their backward reads.
+  [[nodiscard]] std::int64_t inputs_wanted() const {
+    if (!facts_.lora.on()) return 2;
+    const auto adapters = adapter_elements(facts_, coords_.tp);
+    return (adapters[0].terms > 0 ? 1 : 0) + (adapters[2].terms > 0 ? 1 : 0);
+  }
+
   /// Of parameters that ranks of tp hold as copies, each with a part of the gradient.
   void shared_gradients(const Group& tp) const {
     const ModelConfig& m = facts_.model;
+    if (facts_.lora.on()) {
+      std::int64_t shared = 0;
+      for (const AdapterElements& group : adapter_elements(facts_, coords_.tp))
+        shared += group.shared;
+      tp.add("all_reduce", "shared grads", passes() * m.num_layers, shared * main_);
+      return;
+    }
     const bool sequence = facts_.parallel.sequence_parallel;
     const DimSplit keys{.readers = m.num_heads};
     std::int64_t held = 0;
@@ -346,6 +366,7 @@ class Formula {
   RankCoords coords_;
   int rank_;
   std::vector<std::int64_t> elements_;
+  std::vector<std::int64_t> trained_;
   std::int64_t compute_;  // bytes of an element
   std::int64_t main_;
   std::int64_t wide_;  // of sums: fp32, or fp64

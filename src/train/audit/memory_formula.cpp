@@ -27,9 +27,14 @@ std::int64_t grad_peak_elements(const UpdateFacts& facts,
   };
 
   std::vector<Leaving> order;
-  for (std::size_t unit = walked; unit-- > 1;) order.push_back({elements[unit], false});
-  if (elements.size() > walked) order.push_back({elements.back(), true});
-  order.push_back({elements.front(), facts.model.tie_embeddings});
+  if (facts.lora.on()) {
+    for (const std::int64_t adapters : trained_elements(facts, elements))
+      order.push_back({adapters, false});
+  } else {
+    for (std::size_t unit = walked; unit-- > 1;) order.push_back({elements[unit], false});
+    if (elements.size() > walked) order.push_back({elements.back(), true});
+    order.push_back({elements.front(), facts.model.tie_embeddings});
+  }
   std::erase_if(order, [](const Leaving& one) { return one.elements == 0; });
   std::int64_t filled = 0;  // from the start on, and not gone
   for (const Leaving& one : order) filled += one.filled_from_start ? one.elements : 0;
@@ -47,7 +52,8 @@ std::int64_t grad_peak_elements(const UpdateFacts& facts,
 /// values before and after rotation, attention's result, the residual sum, both normed inputs of
 /// matrices, gate, up and their product, and statistics of rows; then the last norm's input, and
 /// the gradients that the loss has formed of hidden states and head. Selective recompute keeps the
-/// inputs of what is cheap, full recompute the block's input alone.
+/// inputs of what is cheap, full recompute the block's input alone. With LoRA inputs of matrices
+/// without adapters go, the head has no gradient, and each adapter keeps its inner product.
 std::int64_t activation_bytes(const UpdateFacts& facts, int rank) {
   if (!facts.fused) return -1;
   const ModelConfig& m = facts.model;
@@ -72,8 +78,16 @@ std::int64_t activation_bytes(const UpdateFacts& facts, int rank) {
   // Dropout of a rank's own tokens of several rows has a copy of their places, twice a block.
   if (parallel.recompute != "full" && m.dropout > 0 && parallel.sequence_parallel && facts.rows > 1)
     block += 2 * rows * std::int64_t{sizeof(std::int64_t)};
+  const std::array<AdapterElements, 4> adapters = adapter_elements(facts, at_tp);
+  const auto wanted = [&](std::size_t group) {
+    return !facts.lora.on() || adapters[group].terms > 0 ? 1 : 0;
+  };
+  if (parallel.recompute != "full") {
+    for (const AdapterElements& group : adapters)
+      block += tokens * group.terms * facts.lora.rank * element;
+  }
   if (parallel.recompute == "none") {
-    block += tokens * (2 * m.hidden_size + width) * element;
+    block += tokens * ((wanted(0) + wanted(2)) * m.hidden_size + wanted(3) * width) * element;
     block += tokens * heads.query.count() * kStatistic;
     const bool each_has_key = !heads.key_of_query.empty();  // unequal numbers of queries read one
     if (parallel.cp > 1 && parallel.cp_form == "ulysses") {
@@ -90,8 +104,8 @@ std::int64_t activation_bytes(const UpdateFacts& facts, int rank) {
     }
   }
   const std::int64_t last = rows * (m.hidden_size * element + kStatistic);
-  const std::int64_t loss =
-      tokens * m.hidden_size * element + vocab * m.hidden_size * bytes_of(facts.dtypes.main);
+  const std::int64_t head = facts.lora.on() ? 0 : vocab * m.hidden_size;
+  const std::int64_t loss = tokens * m.hidden_size * element + head * bytes_of(facts.dtypes.main);
   return m.num_layers * block + last + loss;
 }
 
@@ -99,15 +113,18 @@ std::int64_t activation_bytes(const UpdateFacts& facts, int rank) {
 
 RankMemory memory_formula(const UpdateFacts& facts, int rank) {
   const std::vector<std::int64_t> elements = unit_elements(facts, coords_of(facts, rank).tp);
-  const std::int64_t all = std::accumulate(elements.begin(), elements.end(), std::int64_t{0});
-  const std::int64_t zero = facts.parallel.zero;
-  const auto held = [&](std::int64_t from_stage) {
-    return zero >= from_stage ? all / facts.shards() : all;
+  const std::vector<std::int64_t> trained = trained_elements(facts, elements);
+  const auto sum_of = [](const std::vector<std::int64_t>& units) {
+    return std::accumulate(units.begin(), units.end(), std::int64_t{0});
   };
+  const auto held_of = [&](std::int64_t all, std::int64_t from_stage) {
+    return facts.parallel.zero >= from_stage ? all / facts.shards() : all;
+  };
+  const auto held = [&](std::int64_t from_stage) { return held_of(sum_of(trained), from_stage); };
   const std::int64_t compute = bytes_of(facts.dtypes.compute);
   const std::int64_t main = bytes_of(facts.dtypes.main);
   RankMemory memory;
-  memory.weight_bytes = held(3) * compute;
+  memory.weight_bytes = held_of(sum_of(elements), 3) * compute;
   const bool two_copies =
       facts.dtypes.compute != facts.dtypes.main || facts.parallel.offload == "optimizer";
   memory.main_bytes = two_copies ? held(1) * main : 0;

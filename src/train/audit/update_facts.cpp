@@ -69,7 +69,8 @@ std::vector<UnitEvent> events_of(const ModelConfig& model) {
 }  // namespace
 
 UpdateFacts update_facts(const ModelConfig& model, const OptimConfig& optim,
-                         const ParamDTypes& dtypes, const Mesh& mesh, const UpdateShape& update) {
+                         const ParamDTypes& dtypes, const Mesh& mesh, const UpdateShape& update,
+                         const LoraConfig& lora) {
   UpdateFacts facts{model,
                     mesh.config(),
                     dtypes,
@@ -78,6 +79,7 @@ UpdateFacts update_facts(const ModelConfig& model, const OptimConfig& optim,
                     update.length,
                     update.micro_steps,
                     mesh.world().size()};
+  facts.lora = lora;
   if (const NodeLevels* levels = mesh.node_levels()) facts.node_replicas = levels->node->size();
   facts.fused = update.path == ops::Path::fast && dtypes.compute != at::kDouble &&
                 model.attention_dropout == 0;
@@ -131,7 +133,67 @@ std::vector<std::int64_t> unit_elements(const UpdateFacts& facts, int tp_rank) {
   units.add(hidden, hidden);
   if (!m.tie_embeddings) units.add(m.vocab_size * hidden, vocab * hidden);
   units.end_unit();
-  return units.padded(facts.data_ranks());
+  std::vector<std::int64_t> elements = units.padded(facts.data_ranks());
+  if (!facts.lora.on()) return elements;
+  UnitSums adapters(/*persist=*/0);
+  for (const AdapterElements& group : adapter_elements(facts, tp_rank)) {
+    if (group.terms > 0) adapters.add(group.a, group.a);
+    for (const std::int64_t b : group.b) adapters.add(b, b);
+  }
+  adapters.end_unit();
+  elements.insert(elements.end(), static_cast<std::size_t>(m.num_layers),
+                  adapters.padded(facts.data_ranks()).front());
+  return elements;
+}
+
+std::vector<std::int64_t> trained_elements(const UpdateFacts& facts,
+                                           const std::vector<std::int64_t>& elements) {
+  return {facts.lora.on() ? elements.end() - facts.model.num_layers : elements.begin(),
+          elements.end()};
+}
+
+std::array<AdapterElements, 4> adapter_elements(const UpdateFacts& facts, int tp_rank) {
+  const ModelConfig& m = facts.model;
+  const auto tp = static_cast<int>(facts.parallel.tp);
+  const std::array<bool, 7> targets = lora_targets(facts.lora, m);
+  const LinearShapes shapes = block_linears(m);
+  const DimSplit key_heads{.readers = m.num_heads};
+  std::int64_t keys_held = 0;  // by all ranks
+  for (int rank = 0; rank < tp; ++rank)
+    keys_held += split_range(m.num_kv_heads, key_heads, tp, rank).count();
+  const std::int64_t queries = split_range(m.num_heads, {}, tp, tp_rank).count() * m.head_dim;
+  const std::int64_t keys =
+      split_range(m.num_kv_heads, key_heads, tp, tp_rank).count() * m.head_dim;
+  const std::int64_t width = split_range(m.intermediate_size, {}, tp, tp_rank).count();
+
+  struct Cut {
+    std::size_t group;
+    std::int64_t rows;  // of this rank
+    std::int64_t columns;
+    bool shares_rows = false;
+  };
+
+  const bool shares_keys = keys_held > m.num_kv_heads;
+  const std::array<Cut, 7> cuts{{{0, queries, m.hidden_size},
+                                 {0, keys, m.hidden_size, shares_keys},
+                                 {0, keys, m.hidden_size, shares_keys},
+                                 {1, m.hidden_size, queries, true},
+                                 {2, width, m.hidden_size},
+                                 {2, width, m.hidden_size},
+                                 {3, m.hidden_size, width, true}}};
+  std::array<AdapterElements, 4> groups;
+  for (std::size_t i = 0; i < cuts.size(); ++i) {
+    if (!targets[i]) continue;
+    const Cut& cut = cuts[i];
+    AdapterElements& group = groups[cut.group];
+    ++group.terms;
+    group.a += facts.lora.rank * cut.columns;
+    group.b.push_back(facts.lora.rank * cut.rows);
+    const bool by_rows = cut.group == 0 || cut.group == 2;  // W is cut there
+    if (by_rows) group.shared += facts.lora.rank * m.hidden_size;
+    if (cut.shares_rows) group.shared += facts.lora.rank * shapes[i].rows;
+  }
+  return groups;
 }
 
 GatherPlan plan_gathers(const UpdateFacts& facts, const std::vector<std::int64_t>& elements) {
@@ -145,9 +207,10 @@ GatherPlan plan_gathers(const UpdateFacts& facts, const std::vector<std::int64_t
   std::vector<bool> here(elements.size());
   const auto walked = static_cast<std::size_t>(facts.model.num_layers) + 2;
   std::int64_t persistent = 0;
-  if (elements.size() > walked) {
-    persistent = elements.back();
-    plan.gathers.back() = 1;
+  const std::size_t first_trained = elements.size() - trained_elements(facts, elements).size();
+  for (std::size_t unit = walked; unit < elements.size(); ++unit) {
+    persistent += elements[unit];
+    plan.gathers[unit] = unit >= first_trained ? 1 : 0;
   }
   std::int64_t live = persistent;
   for (std::int64_t step = 0; step < facts.micro_steps; ++step) {

@@ -1,8 +1,9 @@
 #pragma once
+#include <array>
 #include <cstdint>
 #include <vector>
 
-#include "model/config.hpp"
+#include "model/lora_config.hpp"
 #include "ops/path.hpp"
 #include "optim/config.hpp"
 #include "parallel/config.hpp"
@@ -23,6 +24,7 @@ struct UpdateFacts {
   int node_replicas = 0;  // hierarchical sums: copies on a node; 0: sums in one level
   bool fused = true;      // fused kernels: what activations they keep is known
   bool averages = false;  // local steps: the update ends with an average
+  LoraConfig lora = {};   // on: adapters alone are trained
 
   [[nodiscard]] std::int64_t data_ranks() const;  // dp x cp
   [[nodiscard]] std::int64_t shards() const;      // of them, those that hold one copy together
@@ -54,15 +56,31 @@ struct UpdateShape {
 };
 
 UpdateFacts update_facts(const ModelConfig& model, const OptimConfig& optim,
-                         const ParamDTypes& dtypes, const Mesh& mesh, const UpdateShape& update);
+                         const ParamDTypes& dtypes, const Mesh& mesh, const UpdateShape& update,
+                         const LoraConfig& lora = {});
 
 RankCoords coords_of(const UpdateFacts& facts, int rank);
 
 /// Elements of each unit on a rank of tp, from the model's shape: embedding, blocks, head; under
 /// ZeRO-3 one more of parameters smaller than `zero_persist`, if there are any. Matrices that are
 /// used as one lie back to back, others begin at multiples of 64 elements, and a unit is padded to
-/// 64 for each of its data ranks.
+/// 64 for each of its data ranks. With LoRA the adapters of each block are a unit behind these.
 std::vector<std::int64_t> unit_elements(const UpdateFacts& facts, int tp_rank);
+
+/// Of these units the trained ones: all, or with LoRA the last.
+std::vector<std::int64_t> trained_elements(const UpdateFacts& facts,
+                                           const std::vector<std::int64_t>& elements);
+
+/// Adapters of the linears of a block that share an input, on a rank of tp.
+struct AdapterElements {
+  std::int64_t terms = 0;
+  std::int64_t a = 0;                // of all, one below another
+  std::vector<std::int64_t> b = {};  // of each
+  std::int64_t shared = 0;           // of those that several ranks hold, in logical elements
+};
+
+/// Of q k v, o, gate up, down.
+std::array<AdapterElements, 4> adapter_elements(const UpdateFacts& facts, int tp_rank);
 
 /// Gathers of one update under ZeRO-3 and the most elements that are gathered at once: units are
 /// used one after another, `zero_prefetch` of the next ones are gathered ahead; the one of small

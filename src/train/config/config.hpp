@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <string>
 
-#include "model/config.hpp"
+#include "model/lora_config.hpp"
 #include "optim/config.hpp"
 #include "parallel/config.hpp"
 
@@ -135,6 +135,7 @@ struct RunConfig {
   ParallelConfig parallel;
   CheckpointConfig checkpoint;
   DataConfig data;
+  LoraConfig lora;  // of tasks that can train adapters alone
 };
 
 }  // namespace trireme

@@ -20,7 +20,11 @@ double bytes_of(at::ScalarType type) {
 std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes,
                                     std::int64_t data_ranks, bool offloaded) {
   const ModelConfig& model = config.model;
-  const double parameters = model.num_parameters_wide() / static_cast<double>(config.parallel.tp);
+  const auto tp = static_cast<double>(config.parallel.tp);
+  const double base = model.num_parameters_wide() / tp;
+  const bool adapters = config.lora.on();
+  const double parameters =  // that are trained
+      adapters ? static_cast<double>(num_lora_parameters(config.lora, model)) / tp : base;
   const std::int64_t zero = config.parallel.zero;
   const auto shards = static_cast<double>(shard_ranks(config.parallel, data_ranks));
   // What a rank holds one part of, from a stage on.
@@ -44,6 +48,8 @@ std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes,
     parts.push_back(
         {"weights to compute with", held(parameters * bytes_of(dtypes.compute), 3), shape});
   }
+  if (adapters)
+    parts.push_back({"frozen weights", held(base * bytes_of(dtypes.compute), 3), shape});
   // cos and sin of half a head each, at every position
   const double angle = dtypes.compute == at::kDouble ? sizeof(double) : sizeof(float);
   parts.push_back(

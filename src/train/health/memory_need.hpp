@@ -17,8 +17,8 @@ struct MemoryPart {
   std::vector<std::string> keys = {};  // what makes it large
 };
 
-/// What one rank of `data_ranks` (dp x cp) surely holds at once while it trains: weights,
-/// gradients, moments, as ZeRO leaves them, rotary tables and each block's input of one
+/// What one rank of `data_ranks` (dp x cp) surely holds at once while it trains: weights, with LoRA
+/// frozen ones too, gradients, moments, as ZeRO leaves them, rotary tables and each block's input of one
 /// micro-batch. All else (activations inside a block, buckets,
 /// LibTorch itself) comes on top. `offloaded`: main weights and moments lie elsewhere. The
 /// configuration is resolved.

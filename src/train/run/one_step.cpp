@@ -48,11 +48,11 @@ std::vector<Batch> next_batches(TrainingRun& run) {
   return batches;
 }
 
-/// Of this rank's share of the main weights.
+/// Of this rank's share of the main weights, those that are trained.
 std::uint64_t weights_hash(const ParamRegistry& registry) {
   const UnitLayout& layout = registry.layout();
   std::vector<std::uint64_t> hashes;
-  for (std::size_t unit = 0; unit < layout.units().size(); ++unit) {
+  for (const std::size_t unit : layout.trained_units()) {
     const IndexRange share = layout.share_of_part(unit);
     const at::Tensor weights =  // no copy where it is on the host already
         registry.main_part(unit).narrow(0, share.begin, share.count()).to(at::kCPU);
@@ -77,7 +77,8 @@ void record_layout(TrainingRun& run, const UpdateCount& count, const std::vector
   const UpdateFacts facts = update_facts(
       config.model, config.optim, run.model.registry.dtypes(), run.model.mesh,
       {batches.front().B, batches.front().T, static_cast<std::int64_t>(batches.size()),
-       run.progress.step + 1, config.train.fused_ops ? ops::Path::fast : ops::Path::plain});
+       run.progress.step + 1, config.train.fused_ops ? ops::Path::fast : ops::Path::plain},
+      config.lora);
   const Json record = layout_record(run.world(), run.model.mesh, facts, count);
   all_or_none(run.world(), [&] {
     if (run.world().rank() == 0)

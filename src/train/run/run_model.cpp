@@ -20,7 +20,8 @@ TransformerOptions model_options(const RunConfig& config, const Mesh& mesh) {
           by_name<Recompute>(kRecomputes, config.parallel.recompute),
           static_cast<std::uint64_t>(config.train.seed),
           {mesh.group(Axis::tp), config.parallel.sequence_parallel},
-          context_group(mesh)};
+          context_group(mesh),
+          config.lora};
 }
 
 /// What of the configuration makes a difference on this device.

@@ -37,23 +37,34 @@ T number(const std::map<std::string, std::string>& values, const char* key) {
 
 }  // namespace
 
-StateView::StateView(ParamRegistry& registry, Optimizer& optimizer) : registry_(registry) {
-  const std::size_t num_units = registry.layout().units().size();
-  const auto parts_of = [&](auto&& part_of) {
-    std::vector<at::Tensor> parts;
-    for (std::size_t unit = 0; unit < num_units; ++unit) parts.push_back(part_of(unit));
-    return parts;
-  };
-  add("param/", parts_of([&](std::size_t unit) { return registry.main_part(unit); }));
+StateView::StateView(ParamRegistry& registry, StateOf of) : registry_(registry) {
+  const std::vector<Unit>& all = registry.layout().units();
+  std::vector<std::size_t> units;
+  std::vector<at::Tensor> parts;
+  for (std::size_t unit = 0; unit < all.size(); ++unit) {
+    if (of != StateOf::all && all[unit].frozen != (of == StateOf::frozen)) continue;
+    units.push_back(unit);
+    parts.push_back(registry.main_part(unit));
+  }
+  add("param/", units, std::move(parts));
+}
+
+StateView::StateView(ParamRegistry& registry, Optimizer& optimizer, StateOf of)
+    : StateView(registry, of) {
+  if (of == StateOf::frozen) return;
+  const std::vector<std::size_t>& units = registry.layout().trained_units();
   for (const OptimizerSlot& slot : optimizer.slots()) {
-    add(formatted("optim/{}/", slot.name),
-        parts_of([&](std::size_t unit) { return registry.part_of(slot.flat, unit); }));
+    std::vector<at::Tensor> parts;
+    for (const std::size_t unit : units) parts.push_back(registry.part_of(slot.flat, unit));
+    add(formatted("optim/{}/", slot.name), units, std::move(parts));
   }
 }
 
-void StateView::add(const std::string& prefix, std::vector<at::Tensor> parts) {
+void StateView::add(const std::string& prefix, const std::vector<std::size_t>& units,
+                    std::vector<at::Tensor> parts) {
   const UnitLayout& layout = registry_.layout();
-  for (std::size_t unit = 0; unit < parts.size(); ++unit) {
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const std::size_t unit = units[i];
     const std::int64_t part_begin = layout.part(unit).begin;
     for (const ParamSpan& span : layout.spans(unit, layout.share(unit))) {
       const IndexRange& owned = layout.param(span.id).owned;
@@ -66,7 +77,7 @@ void StateView::add(const std::string& prefix, std::vector<at::Tensor> parts) {
         if (count <= 0) continue;
         const std::int64_t begin = span.begin + first - span.first;
         add_piece(prefix + registry_.spec(span.id).name, {span.id, first, count, begin},
-                  parts[unit].narrow(0, begin - part_begin, count), owner);
+                  parts[i].narrow(0, begin - part_begin, count), owner);
         first += count;
       }
     }

@@ -18,13 +18,18 @@ struct Progress {
   std::int64_t tokens = 0;       // positions trained on, all ranks
 };
 
-/// This rank's share of the training state as a StateDict: "param/<name>" (main weights) and
-/// "optim/<slot>/<name>". Of elements that several ranks of tp hold, one saves them and all load
+/// Which parameters a StateView has.
+enum class StateOf { all, trained, frozen };
+
+/// This rank's share of the training state as a StateDict: "param/<name>" (main weights; of frozen
+/// parameters those that the model computes with) and "optim/<slot>/<name>". Of elements that several ranks of tp hold, one saves them and all load
 /// them. CPU tensors are described in place; GPU tensors through host copies that live in this
 /// object.
 class StateView {
  public:
-  StateView(ParamRegistry& registry, Optimizer& optimizer);
+  StateView(ParamRegistry& registry, Optimizer& optimizer, StateOf of = StateOf::all);
+  /// Weights alone.
+  explicit StateView(ParamRegistry& registry, StateOf of = StateOf::all);
 
   [[nodiscard]] std::vector<StateTensor>& tensors() { return tensors_; }
 
@@ -43,8 +48,9 @@ class StateView {
     at::Tensor host;
   };
 
-  /// Shares of `parts[unit]`, this rank's part of each unit.
-  void add(const std::string& prefix, std::vector<at::Tensor> parts);
+  /// Shares of `parts[i]`, this rank's part of units[i].
+  void add(const std::string& prefix, const std::vector<std::size_t>& units,
+           std::vector<at::Tensor> parts);
   void add_piece(const std::string& name, const ParamSpan& piece, const at::Tensor& values,
                  bool owner);
 

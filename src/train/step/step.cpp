@@ -20,13 +20,15 @@ void trigger_failpoints(ParamRegistry& registry, at::Tensor& loss_sum) {
   if (failpoint_triggered("train.bad_loss"))
     loss_sum.fill_(std::numeric_limits<double>::infinity());
   if (failpoint_triggered("train.overflow")) {
-    registry.main_grad(0).view({-1}).narrow(0, 0, 1).fill_(std::numeric_limits<float>::infinity());
+    ParamId first = 0;
+    while (!registry.trained({first})) ++first;
+    registry.main_grad(first).view({-1})[0].fill_(std::numeric_limits<float>::infinity());
   }
 }
 
 void scale_grads(const ParamRegistry& registry, double factor) {
   if (factor == 1.0) return;
-  for (std::size_t unit = 0; unit < registry.layout().units().size(); ++unit)
+  for (const std::size_t unit : registry.layout().trained_units())
     registry.grad_part(unit).mul_(factor);
 }
 
@@ -111,7 +113,7 @@ UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_targe
     registry_.fetch_grads();
     copies_equal_ = !alone;
     parts_.optimizer.step(update, lr);
-    registry_.refresh_weights();
+    registry_.refresh_trained();
   }
   parts_.scaler.update(result.skipped);
   if (alone && step % parts_.mesh.config().local_steps == 0) average_copies();
@@ -123,11 +125,11 @@ void Step::average_copies() {
   const Timer timer;
   before_update_();
   std::vector<at::Tensor> values;
-  for (std::size_t unit = 0; unit < registry_.layout().units().size(); ++unit)
+  for (const std::size_t unit : registry_.layout().trained_units())
     values.push_back(registry_.main_part(unit));
   for (const OptimizerSlot& slot : parts_.optimizer.slots()) values.push_back(slot.flat);
   average(parts_.mesh.group(Axis::dp), values, registry_.device());
-  registry_.refresh_weights();
+  registry_.refresh_trained();
   copies_equal_ = true;
   parts_.measures.record(comm_s_, timer.seconds());
   parts_.measures.record(comm_exposed_s_, timer.seconds());

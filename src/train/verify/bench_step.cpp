@@ -44,6 +44,7 @@ StepFigures measure_step(Communicator& control, Communicator& world, Activity& a
                          const StepBench& bench) {
   const RunConfig& config = bench.config;
   TrialShape shape{config.model, config.parallel};
+  shape.lora = config.lora;
   shape.optim = config.optim;
   shape.dtypes = precision_dtypes(config.train.precision);
   shape.path = config.train.fused_ops ? ops::Path::fast : ops::Path::plain;

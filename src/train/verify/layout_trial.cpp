@@ -53,7 +53,7 @@ TrialTrace run_trial(Communicator& world, const TrialPlan& plan) {
   trial.step.average_copies();
   trace.weights = gathered_weights(registry, world);
   for (const OptimizerSlot& slot : trial.optimizer->slots()) {
-    trace.moments.push_back(gathered(
+    trace.moments.push_back(gathered_trained(
         registry, world, [&](std::size_t unit) { return registry.part_of(slot.flat, unit); }));
   }
   return trace;

@@ -19,7 +19,8 @@ UpdateFacts facts_of(const TrialShape& shape, const Mesh& mesh, const std::vecto
                      std::int64_t step) {
   return update_facts(shape.model, shape.optim, shape.dtypes, mesh,
                       {batches.front().B, batches.front().T,
-                       static_cast<std::int64_t>(batches.size()), step, shape.path});
+                       static_cast<std::int64_t>(batches.size()), step, shape.path},
+                      shape.lora);
 }
 
 TrialModel::TrialModel(Communicator& world, const TrialShape& shape)
@@ -29,7 +30,8 @@ TrialModel::TrialModel(Communicator& world, const TrialShape& shape)
              by_name<Recompute>(kRecomputes, shape.parallel.recompute),
              kSeed,
              {mesh.group(Axis::tp), shape.parallel.sequence_parallel},
-             context_group(mesh)}),
+             context_group(mesh),
+             shape.lora}),
       objective(registry, model.head_weight(), shape.path, model.tensor()),
       optimizer(allocate(registry, model, mesh, shape)),
       step({model, objective, *optimizer, scaler, mesh, measures}, shape.optim.clip_norm) {}

@@ -19,6 +19,7 @@ struct TrialShape {
   ParamDTypes dtypes{at::kDouble, at::kDouble};
   ops::Path path = ops::Path::plain;
   at::Device device = at::kCPU;
+  LoraConfig lora = {};
 };
 
 /// Of update `step` (from 1) of such a model: its micro-batches are equal.

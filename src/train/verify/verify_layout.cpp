@@ -103,6 +103,7 @@ LayoutVerdict verify_layout(Communicator& world, const RunConfig& config, std::i
   plan.parallel = config.parallel;
   plan.node_of_rank = node_of_rank;
   plan.optim = config.optim;
+  plan.lora = config.lora;
   plan.device = device;
   plan.steps = steps;
   plan.lr = kLearningRate;

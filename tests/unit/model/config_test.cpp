@@ -4,6 +4,7 @@
 
 #include "core/error.hpp"
 #include "core/problems.hpp"
+#include "model/lora_config.hpp"
 
 namespace trireme {
 namespace {
@@ -135,6 +136,71 @@ TEST(ModelConfig, AllProblemsAreNamedAtOnce) {
 TEST(ModelConfig, VocabularyComesFromTheTokenizerOrMustBeGiven) {
   EXPECT_EQ(resolved("tiny", 1234).vocab_size, 1234);
   EXPECT_NE(error_of(model_preset("tiny"), 0).find("vocab_size"), std::string::npos);
+}
+
+std::vector<std::string> targets_of(const std::string& targets, const ModelConfig& model) {
+  LoraConfig config;
+  config.rank = 4;
+  config.targets = targets;
+  const LinearShapes linears = block_linears(model);
+  const std::array<bool, 7> chosen = lora_targets(config, model);
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < linears.size(); ++i)
+    if (chosen[i]) names.emplace_back(linears[i].name());
+  return names;
+}
+
+TEST(LoraConfig, TargetsAreNamesAllOrThoseThatAreSquare) {
+  using Names = std::vector<std::string>;
+  const ModelConfig model = resolved("minimind-2", 6400);
+  EXPECT_EQ(targets_of("all-linear", model).size(), 7U);
+  EXPECT_EQ(targets_of("square", model), (Names{"q_proj", "o_proj"})) << "as MiniMind's";
+  EXPECT_EQ(targets_of("v_proj, q_proj", model), (Names{"q_proj", "v_proj"}));
+  LoraConfig off;
+  EXPECT_EQ(num_lora_parameters(off, model), 0);
+  LoraConfig square;
+  square.rank = 16;
+  square.targets = "square";
+  EXPECT_EQ(num_lora_parameters(square, model), 16 * 2 * 2 * 768 * 16);
+}
+
+TEST(LoraConfig, ScaleIsAlphaOverRankOrItsRoot) {
+  LoraConfig config;
+  config.rank = 4;
+  EXPECT_EQ(config.scale(), 1) << "alpha is the rank";
+  config.alpha = 8;
+  EXPECT_EQ(config.scale(), 2);
+  config.rslora = true;
+  EXPECT_EQ(config.scale(), 4);
+}
+
+TEST(LoraConfig, WhatIsWrongIsNamedWithWhatIsKnown) {
+  LoraConfig config;
+  config.rank = -1;
+  config.alpha = -2;
+  config.dropout = 1;
+  config.targets = "q_proj,wq,";
+  Problems problems;
+  check(config, problems);
+  std::string text;
+  for (const std::string& line : problems.lines()) text += line + '\n';
+  for (const char* part : {"lora.rank = -1", "lora.alpha = -2", "lora.dropout = 1",
+                           "lora.targets = wq", "lora.targets = ''", "all-linear", "down_proj"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << " not in: " << text;
+  }
+  EXPECT_EQ(problems.lines().size(), 5U);
+
+  ModelConfig wide = model_preset("tiny");
+  wide.head_dim = 64;
+  resolve(wide, 100);
+  Problems none;
+  LoraConfig square;
+  square.rank = 2;
+  square.targets = "square";
+  check(square, none);
+  EXPECT_TRUE(none.empty());
+  check_targets(square, wide, none);
+  EXPECT_EQ(none.lines().size(), 1U) << "this model has no square weight";
 }
 
 TEST(ModelConfig, CountsFlopsOfATokenAsThePalmPaperDoes) {

@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "comm/thread/thread_world.hpp"
+#include "comm/traffic.hpp"
+#include "core/error.hpp"
 #include "parallel/init_values.hpp"
+#include "parallel/memory_count.hpp"
 
 namespace trireme {
 namespace {
@@ -102,6 +105,78 @@ TEST(ParamRegistry, WithoutBackwardAllAreReadyWithZeros) {
 
     EXPECT_EQ(ready, f.registry.size());
     EXPECT_EQ(f.registry.grad_part(0).abs().sum().item<double>(), 0.0);
+  });
+}
+
+TEST(ParamRegistry, UniformValuesFillTheirRange) {
+  const std::vector<std::int64_t> shape{100000};
+
+  const std::vector<double> values = uniform_values(3, "w", shape, Slice::whole(shape));
+
+  double sum = 0;
+  double squares = 0;
+  for (const double value : values) {
+    ASSERT_TRUE(value >= -1 && value < 1) << value;
+    sum += value;
+    squares += value * value;
+  }
+  EXPECT_NEAR(sum / 1e5, 0.0, 0.0074);          // 4 standard errors of the mean
+  EXPECT_NEAR(squares / 1e5, 1.0 / 3, 0.0038);  // 4 of the mean square
+  EXPECT_EQ(uniform_values(3, "w", shape, Slice{{7}, {2}, 0, 2}),
+            (std::vector<double>{values[7], values[8]}));
+}
+
+TEST(ParamRegistry, FrozenParametersHaveWeightsAlone) {
+  run_ranks(1, [](Communicator& world) {
+    const Mesh mesh(world, {});
+    ParamRegistry registry;
+    registry.declare({.name = "base", .shape = {500, 3}, .frozen = true});
+    registry.declare({.name = "beside", .shape = {4, 3}});
+    const MemoryCount count;
+
+    registry.allocate(mesh, {at::kBFloat16, at::kFloat}, at::kCPU);
+
+    const std::int64_t base = 1536;  // elements, padding included
+    const std::int64_t beside = 64;
+    EXPECT_EQ(registry.layout().count(), base + beside);
+    EXPECT_EQ(count.live_bytes(), 2 * base + beside * (2 + 4 + 4)) << "weights, main, gradients";
+    EXPECT_EQ(registry.make_state().numel(), beside);
+    registry.initialize(5);
+    EXPECT_TRUE(registry.weight(ParamId{0}).equal(registry.main(0)));
+    std::vector<ParamId> ready;
+    registry.on_ready([&](ParamId id) { ready.push_back(id); });
+    registry.begin_update(1);
+    EXPECT_THROW(registry.add_gradient({0}, at::ones({500, 3})), Error) << "it has none";
+    registry.add_gradient({1}, at::ones({4, 3}));
+    EXPECT_EQ(ready, std::vector<ParamId>{1});
+    registry.begin_update(0);
+    EXPECT_EQ(ready, (std::vector<ParamId>{1, 1})) << "a rank without samples";
+  });
+}
+
+TEST(ParamRegistry, AnUpdateGathersNoFrozenWeights) {
+  run_ranks(2, [](Communicator& world) {
+    ParallelConfig parallel;
+    parallel.zero = 1;
+    const Mesh mesh(world, parallel);
+    ParamRegistry registry;
+    registry.declare({.name = "base", .shape = {256}, .frozen = true});
+    registry.declare({.name = "beside", .shape = {128}});
+    registry.allocate(mesh, {at::kFloat, at::kFloat}, at::kCPU);
+    for (const std::size_t unit : {0, 1}) registry.main_part(unit).fill_(1.0 + world.rank());
+    registry.refresh_weights();
+    registry.weights().settle();
+    const auto gathered = [&] {
+      return total_traffic(mesh.group(Axis::shard).traffic(), "all_gather").payload_bytes;
+    };
+    const std::uint64_t before = gathered();
+
+    registry.refresh_trained();
+    registry.weights().settle();
+
+    EXPECT_EQ(gathered() - before, 64U * 4U);
+    EXPECT_EQ(registry.weight(ParamId{0}).sum().item<double>(), 128 + 2 * 128);
+    EXPECT_EQ(registry.weight(ParamId{1}).sum().item<double>(), 64 + 2 * 64);
   });
 }
 

@@ -114,6 +114,30 @@ TEST(UnitLayout, SmallParametersLieInAUnitOfTheirOwn) {
       << "what is fused counts as one";
 }
 
+TEST(UnitLayout, WhatIsTrainedBesideFrozenParametersIsAUnitBehindAllOthers) {
+  Declared declared;
+  for (ParamSpec& spec : declared.specs) spec.frozen = spec.name != "q" && spec.name != "k";
+  const UnitLayout layout = declared.layout({2, 1, 3, 1, 1, 0}, 7);
+
+  ASSERT_EQ(layout.units().size(), 4U);
+  const Unit& base = layout.units()[1];
+  const Unit& small = layout.units()[2];
+  const Unit& trained = layout.units()[3];
+  EXPECT_EQ(base.params, std::vector<ParamId>{4});
+  EXPECT_EQ(small.params, std::vector<ParamId>{1});
+  EXPECT_TRUE(base.frozen && small.frozen && layout.units()[0].frozen);
+  EXPECT_EQ(trained.params, (std::vector<ParamId>{2, 3}));
+  EXPECT_EQ(trained.name, "layer 0 trained");
+  EXPECT_TRUE(trained.persistent);
+  EXPECT_FALSE(trained.frozen);
+  EXPECT_EQ(layout.param(2).used_with, 1U);
+  EXPECT_EQ(layout.trained_units(), std::vector<std::size_t>{3});
+  EXPECT_EQ(trained.begin, layout.count() - trained.count) << "among all weights";
+  EXPECT_EQ(trained.trained_begin, 0) << "among gradients and optimizer state";
+  EXPECT_EQ(layout.trained_count(), trained.count);
+  EXPECT_EQ(layout.trained_parts_count() * 3, trained.count);
+}
+
 TEST(UnitLayout, ABlockOfALargeModelIsFewSlicesARank) {
   Declared declared;
   const UnitLayout layout = declared.layout({1, 0, 1024, 17, 1, 0});

@@ -221,6 +221,16 @@ TEST(MemoryNeed, CountsWhatTrainingHolds) {
   EXPECT_EQ(fp32 - with("sgd", 0.9), 4 * P);
 }
 
+TEST(MemoryNeed, OfFrozenWeightsIsTheirOwnBytesAlone) {
+  RunConfig config = tiny_run();
+  config.lora.rank = 2;
+  const auto P = static_cast<double>(config.model.num_parameters());
+  const auto A = static_cast<double>(num_lora_parameters(config.lora, config.model));
+  const double others = 4.0 * 32768.0 * 32 + 2 * 4.0 * 512 * 128 * 4;
+
+  EXPECT_EQ(sum_of(memory_need(config, {at::kBFloat16, at::kFloat})), 2 * P + 18 * A + others);
+}
+
 TEST(MemoryNeed, WhatNeverFitsIsUsageAndWhatDoesNotFitNowAResource) {
   RunConfig config = tiny_run();
   const std::unique_ptr<ConfigSet> keys = make_run_keys(config);

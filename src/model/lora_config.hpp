@@ -1,0 +1,67 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "model/config.hpp"
+
+namespace trireme {
+
+/// The linears of a block, in storage order.
+enum class BlockLinear : std::size_t { q, k, v, o, gate, up, down };
+
+/// y = x W^T, W [rows, columns]: "self_attn.q_proj".
+struct LinearShape {
+  std::string_view module;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+
+  /// Without its folder: "q_proj".
+  [[nodiscard]] std::string_view name() const { return module.substr(module.find('.') + 1); }
+};
+
+using LinearShapes = std::array<LinearShape, 7>;
+
+/// By BlockLinear.
+LinearShapes block_linears(const ModelConfig& model);
+
+/// Low-rank adapters beside frozen weights: y = W x + scale * B (A dropout(x)), A [rank, columns], B
+/// [rows, rank] for each targeted linear of every block. Source: Hu et al., "LoRA", ICLR 2022;
+/// rslora: Kalajdzievski, "A rank stabilization scaling factor for fine-tuning with LoRA", 2023.
+struct LoraConfig {
+  std::int64_t rank = 0;
+  double alpha = 0;
+  double dropout = 0;
+  std::string targets = "all-linear";
+  bool rslora = false;
+
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("rank", self.rank, "of the adapters; 0: none, all weights are trained");
+    visit("alpha", self.alpha, "an adapter's term is multiplied by alpha / rank; 0: the rank");
+    visit("dropout", self.dropout, "on the adapters' input, in [0, 1)");
+    visit("targets", self.targets,
+          "linears with an adapter: all-linear, square (as many rows as columns), or names between "
+          "commas (q_proj,v_proj)");
+    visit("rslora", self.rslora, "multiply by alpha / sqrt(rank) in place of alpha / rank");
+  }
+
+  [[nodiscard]] bool on() const { return rank > 0; }
+
+  [[nodiscard]] double scale() const;
+};
+
+/// By BlockLinear: those with an adapter; none without rank. A name that is unknown is no target.
+std::array<bool, 7> lora_targets(const LoraConfig& config, const ModelConfig& model);
+
+/// Adds every value that is out of range, every name of no linear.
+void check(const LoraConfig& config, Problems& problems);
+
+/// The same for a resolved model: targets that leave nothing to train.
+void check_targets(const LoraConfig& config, const ModelConfig& model, Problems& problems);
+
+/// Trained elements, of all blocks.
+std::int64_t num_lora_parameters(const LoraConfig& config, const ModelConfig& model);
+
+}  // namespace trireme
