@@ -189,6 +189,22 @@ run_with_requeue() {
   end_job "$(program_exit "$run" "$stamp" "$srun_code")" "$srun_code" "$before" "$after" "last committed step $after, $run" "$run"
 }
 
+# train_job TASK ARGUMENT...: all of a training job; without --run the folder is TRIREME_RUNS/<job name>-<job id>.
+train_job() {
+  local task=$1 run command
+  shift
+  run=$(option_value run "$@")
+  if [[ -z $run ]]; then
+    run=$TRIREME_RUNS/${SLURM_JOB_NAME:-$task}-$(job_id)
+    set -- "$@" --run "$run"
+  fi
+  prepare_srun
+  command=("${srun_command[@]}" "$TRIREME_BIN/trireme" "$task" "$@")
+  dry_run_or_job "${command[@]}"
+  banner "${command[@]}"
+  run_with_requeue "$run" "${command[@]}"
+}
+
 num_shards() { # num_shards SET: shards that lie in the folder
   local files
   files=$(compgen -G "$1/shard-*.h5") || true

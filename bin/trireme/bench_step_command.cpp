@@ -98,7 +98,9 @@ std::string BenchStepCommand::text(const StepFigures& figures) const {
               {"step_time_s", figures.step_time_s},
               {"comm_s", figures.comm_s},
               {"comm_exposed_s", figures.comm_exposed_s},
-              {"mem_peak_bytes", static_cast<std::int64_t>(figures.mem_peak_bytes)}};
+              {"mem_peak_bytes", static_cast<std::int64_t>(figures.mem_peak_bytes)},
+              {"mem_before_bytes", static_cast<std::int64_t>(figures.mem_before_bytes)},
+              {"mem_counted_bytes", static_cast<std::int64_t>(figures.mem_counted_bytes)}};
     if (bench_.audit) {
       json["collectives"] = collectives_json(figures.collectives, figures.formulas);
       json["equal"] = figures.differences.empty();

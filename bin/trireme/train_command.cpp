@@ -71,8 +71,7 @@ void TrainCommand::take_init(ConfigSet& keys) const {
 void TrainCommand::complete(ConfigSet& keys) {
   take_init(keys);
   if (!run_.empty()) start_ = read_start(config_, keys, RunFolder{run_}, launch_.world());
-  finish_run_keys(config_, keys, start_);
-  task_->check(keys.problems());
+  finish_task_keys(*task_, name_, config_, keys, start_);
 }
 
 int TrainCommand::train() {

@@ -79,8 +79,10 @@ RankSlices read_rank(const Checkpoint& from, const ReshardLayout& layout, int ra
   RankSlices mine;
   std::vector<SliceJob> jobs;
   for (const auto& [name, tensor] : from.manifest().tensors) {
+    const auto slices = layout.tensors.find(name);
+    if (slices == layout.tensors.end()) continue;
     std::vector<ReadTarget> targets;
-    for (const ReshardLayout::RankSlice& slice : layout.tensors.at(name)) {
+    for (const ReshardLayout::RankSlice& slice : slices->second) {
       if (slice.rank != rank) continue;
       mine.memory.emplace_back(static_cast<std::size_t>(slice.part.count()) *
                                size_of(tensor.dtype));
@@ -107,6 +109,36 @@ std::vector<std::uint64_t> bytes_of_ranks(const ReshardLayout& layout,
           static_cast<std::uint64_t>(slice.part.count()) * element;
   }
   return bytes;
+}
+
+/// Collective: tensors of `from` in that layout, as the checkpoint that `whole` says.
+std::filesystem::path write_checkpoint(const Checkpoint& from, const ReshardLayout& layout,
+                                       Unpublished whole, Communicator& world) {
+  const CheckpointManifest& manifest = from.manifest();
+  whole.temporary = whole.folder / (".tmp-" + step_folder_name(whole.step));
+  on_first_rank(world, [&] {
+    for (const SavedFile& file : manifest.files) whole.files[file.name] = from.file(file.name);
+    make_temporary(whole);
+  });
+  try {
+    const std::vector<std::string> parts =
+        share_work(world, bytes_of_ranks(layout, manifest), [&](std::size_t rank) {
+          const RankSlices mine = read_rank(from, layout, static_cast<int>(rank));
+          return manifest_part_text(write_shard_file(
+              whole.temporary, {whole.run_id, whole.step, static_cast<int>(rank), layout.num_ranks},
+              mine.slices));
+        });
+    return text_of_first_rank(world, [&] {
+      std::vector<CheckpointManifest> parsed;
+      for (const std::string& part : parts)
+        parsed.push_back(parse_manifest_part(part, "a shard's part of the manifest"));
+      return publish_checkpoint(whole, parsed).string();
+    });
+  } catch (...) {
+    std::error_code ignored;
+    if (world.rank() == 0) std::filesystem::remove_all(whole.temporary, ignored);
+    throw;
+  }
 }
 
 }  // namespace
@@ -181,33 +213,19 @@ std::string layout_text(const CheckpointManifest& manifest) {
 std::filesystem::path reshard_checkpoint(const Checkpoint& from, const ReshardLayout& layout,
                                          const std::filesystem::path& folder, Communicator& world) {
   const CheckpointManifest& manifest = from.manifest();
-  Unpublished whole{folder,          folder / (".tmp-" + step_folder_name(manifest.step)),
-                    manifest.run_id, manifest.step,
-                    manifest.values, {}};
-  on_first_rank(world, [&] {
-    for (const SavedFile& file : manifest.files) whole.files[file.name] = from.file(file.name);
-    make_temporary(whole);
-  });
-  try {
-    const std::vector<std::string> parts =
-        share_work(world, bytes_of_ranks(layout, manifest), [&](std::size_t rank) {
-          const RankSlices mine = read_rank(from, layout, static_cast<int>(rank));
-          return manifest_part_text(write_shard_file(
-              whole.temporary,
-              {manifest.run_id, manifest.step, static_cast<int>(rank), layout.num_ranks},
-              mine.slices));
-        });
-    return text_of_first_rank(world, [&] {
-      std::vector<CheckpointManifest> parsed;
-      for (const std::string& part : parts)
-        parsed.push_back(parse_manifest_part(part, "a shard's part of the manifest"));
-      return publish_checkpoint(whole, parsed).string();
-    });
-  } catch (...) {
-    std::error_code ignored;
-    if (world.rank() == 0) std::filesystem::remove_all(whole.temporary, ignored);
-    throw;
-  }
+  return write_checkpoint(from, layout,
+                          {folder, {}, manifest.run_id, manifest.step, manifest.values, {}}, world);
+}
+
+std::filesystem::path publish_weights(const Checkpoint& from, const std::filesystem::path& folder,
+                                      const std::function<bool(std::string_view)>& keep,
+                                      Communicator& world) {
+  CheckpointManifest weights = from.manifest();
+  std::erase_if(weights.tensors,
+                [](const auto& named) { return !named.first.starts_with("param/"); });
+  std::erase_if(weights.values, [&](const auto& named) { return !keep(named.first); });
+  return write_checkpoint(from, spread_layout(weights, world.size()),
+                          {folder, {}, weights.run_id, 0, weights.values, {}}, world);
 }
 
 }  // namespace trireme

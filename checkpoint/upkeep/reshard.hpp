@@ -1,15 +1,17 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "checkpoint/load/load.hpp"
 
 namespace trireme {
 
-/// Which rank writes which slices of which tensor.
+/// Which rank writes which slices of which tensor; tensors without a list are left out.
 struct ReshardLayout {
   struct RankSlice {
     int rank = 0;
@@ -47,5 +49,11 @@ std::string layout_text(const CheckpointManifest& manifest);
 /// save_checkpoint.
 std::filesystem::path reshard_checkpoint(const Checkpoint& from, const ReshardLayout& layout,
                                          const std::filesystem::path& folder, Communicator& world);
+
+/// Collective: the weights alone ("param/"), with the values `keep` says true of and the carried
+/// files, as step 0 of `folder`, a shard for each rank of `world`; as reshard_checkpoint otherwise.
+std::filesystem::path publish_weights(const Checkpoint& from, const std::filesystem::path& folder,
+                                      const std::function<bool(std::string_view)>& keep,
+                                      Communicator& world);
 
 }  // namespace trireme

@@ -167,11 +167,13 @@ std::string hash_tensor(const Checkpoint& checkpoint, const std::string& name) {
   return hash.hex();
 }
 
-std::string hash_tensors(const Checkpoint& checkpoint, Communicator& world) {
+std::string hash_tensors(const Checkpoint& checkpoint, Communicator& world,
+                         std::string_view prefix) {
   check_undamaged(checkpoint, find_damage({&checkpoint, 1}, world).front());
   std::vector<std::string> names;
   std::vector<std::uint64_t> bytes;
   for (const auto& [name, tensor] : checkpoint.manifest().tensors) {
+    if (!name.starts_with(prefix)) continue;
     names.push_back(name);
     bytes.push_back(static_cast<std::uint64_t>(tensor.count()) * size_of(tensor.dtype));
   }

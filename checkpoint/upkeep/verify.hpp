@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "checkpoint/load/load.hpp"
@@ -36,7 +37,8 @@ std::string hash_tensor(const Checkpoint& checkpoint, const std::string& name);
 
 /// Collective: SHA-256 of the hashes of all tensors, a line each, in name order: equal for two
 /// checkpoints of any layouts exactly when every tensor is. The ranks share the tensors by bytes.
-/// Verifies everything first; throws Error(data).
-std::string hash_tensors(const Checkpoint& checkpoint, Communicator& world);
+/// Verifies everything first; throws Error(data). `prefix`: of those tensors alone ("param/").
+std::string hash_tensors(const Checkpoint& checkpoint, Communicator& world,
+                         std::string_view prefix = "");
 
 }  // namespace trireme

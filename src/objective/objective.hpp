@@ -11,11 +11,17 @@ struct ObjectiveTape {
   at::Tensor grad_head;    // [V, D], of the head's weight; undefined where that is frozen
 };
 
+/// What a loss sum has terms of; the loss of an update, and all means beside it, are sums divided by
+/// their number.
+enum class LossTerm { target, pair };
+
 /// What a model is trained for: owns the head, the loss and their gradients. The model ends at its
 /// hidden states, and neither it nor the step knows which objective it serves.
 class Objective {
  public:
   virtual ~Objective() = default;
+
+  [[nodiscard]] virtual LossTerm term() const { return LossTerm::target; }
 
   /// hidden [B, T, D]: the model's states after its last norm. Returns the sum of the losses of the
   /// batch's valid targets (scalar, fp32 or fp64) and leaves on the tape the gradients of

@@ -10,6 +10,11 @@ namespace trireme::ops {
 ///   plain  ATen operations only: every device and dtype, fp64 included; the oracle
 enum class Path { fast, plain };
 
+/// What train.fused_ops asks for.
+inline Path path_of(bool fused) {
+  return fused ? Path::fast : Path::plain;
+}
+
 /// fp64 for fp64, else fp32: the type of sums, of saved statistics and of weight gradients.
 at::ScalarType accumulate_type(const at::Tensor& x);
 

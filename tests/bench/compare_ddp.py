@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Speed of `trireme pretrain` on 2 ranks against PyTorch DDP over gloo, measured in one run, in interleaved pairs.
+"""Speed of `trireme pretrain` on 2 ranks against PyTorch DDP and FSDP2 over gloo, and of our layouts against each other, measured in
+one run, in interleaved pairs.
 
-usage: compare_ddp.py BUILD_DIR [--pairs 5] [--steps 5] [--warmup 2] [--port 29571] [--skip-compile] [--cpu-time]
+usage: compare_ddp.py BUILD_DIR [--only eager,plain,compile,fsdp,zero,cp] [--pairs 5] [--steps 5] [--warmup 2] [--port 29571] [--cpu-time]
 
 A 30 M model (Qwen3 shape, 512 x 8), T = 512, bf16, one thread a rank, on the built-in corpus as one document, so that each
 row is one document. Both sides start from the same weights and see the same batches; before timing, the first step's
@@ -24,6 +25,8 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 LOSS_BOUND = 1e-3
 RANKS, T, MICRO, GLOBAL = 2, 512, 4, 16
+SECTIONS = ("eager", "plain", "compile", "fsdp", "zero", "cp")
+COMMUNICATION = []
 KEYS = {"model.preset": "minimind-3", "model.hidden_size": 512, "model.num_layers": 8, "model.num_heads": 8, "model.num_kv_heads": 4,
         "model.head_dim": 64, "model.vocab_size": 6400, "model.max_seq_len": T, "train.seq_len": T, "train.micro_batch": MICRO,
         "train.global_batch": GLOBAL, "train.precision": "bf16", "train.threads": 1, "train.device": "cpu", "optim.lr": 3e-4,
@@ -64,7 +67,16 @@ def run_ours(args, work, packed, extra=None):
           "--train.log_every", 0] + keys_of({"train.steps": args.steps, **(extra or {})}), env=environment, stderr=subprocess.DEVNULL)
     with open(os.path.join(run, "metrics.jsonl"), encoding="utf-8") as file:
         lines = [line for line in map(json.loads, file) if "step" in line]
+    timed = lines[args.warmup:]
+    COMMUNICATION.append(tuple(statistics.median(line[name] for line in timed) for name in ("comm_s", "comm_exposed_s")))
     return [line["loss"] for line in lines], [line["step_time_s"] for line in lines]
+
+
+def print_hidden(title):
+    """Of our runs since the last call."""
+    comm, exposed = (statistics.median(values) for values in zip(*COMMUNICATION))
+    COMMUNICATION.clear()
+    print(f"\n{title}: {comm:.4f} s of an update in communication, {exposed:.4f} s of it exposed: {1 - exposed / comm:.0%} hidden.", flush=True)
 
 
 def run_peer(args, work, dump, flags=(), size=RANKS):
@@ -147,24 +159,57 @@ def main():
     parser.add_argument("build")
     for name, value in (("pairs", 5), ("steps", 5), ("warmup", 2), ("port", 29571), ("other-pairs", 2)):
         parser.add_argument(f"--{name}", type=int, default=value)
-    parser.add_argument("--skip-compile", action="store_true")
+    parser.add_argument("--only", default=",".join(SECTIONS))
     parser.add_argument("--cpu-time", action="store_true")
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)
+    sections = args.only.split(",")
+    if unknown := set(sections) - set(SECTIONS):
+        parser.error(f"--only {args.only}: no section {', '.join(sorted(unknown))}; there are {', '.join(SECTIONS)}")
     layout = "1 rank" if args.cpu_time else f"{RANKS} ranks, 1 thread each, global batch {GLOBAL}; {args.steps} steps a run, the first {args.warmup} not counted"
     print(f"{datetime.date.today()}, {cpu_model()}, {os.cpu_count()} cores; 512 x 8, vocabulary 6400, T {T}, micro-batch {MICRO}, bf16; {layout}.", flush=True)
     with tempfile.TemporaryDirectory() as work:
         if args.cpu_time:
             measure_cpu_time(args, work)
             return
-        packed, dump = make_inputs(args, work)
-        ours, eager = (lambda: run_ours(args, work, packed)), (lambda: run_peer(args, work, dump))
-        check_losses(ours()[0], eager()[0])
-        measure_pairs(args, "PyTorch eager DDP", ours, eager, args.pairs)
-        measure_pairs(args, "Ours with train.fused_ops false", ours, lambda: run_ours(args, work, packed, {"train.fused_ops": "false"}),
+        measure_sections(args, sections, work)
+
+
+def measure_sections(args, sections, work):
+    packed, dump = make_inputs(args, work)
+
+    def ours(**layout):
+        return lambda: run_ours(args, work, packed, {f"parallel.{key}": value for key, value in layout.items()})
+
+    def peer(*flags):
+        return lambda: run_peer(args, work, dump, flags)
+
+    check_losses(ours()()[0], peer()()[0])
+    COMMUNICATION.clear()
+    if "eager" in sections:
+        measure_pairs(args, "PyTorch eager DDP", ours(), peer(), args.pairs)
+        print_hidden("Ours")
+    if "plain" in sections:
+        measure_pairs(args, "Ours with train.fused_ops false", ours(), lambda: run_ours(args, work, packed, {"train.fused_ops": "false"}),
                       args.other_pairs)
-        if not args.skip_compile:
-            measure_pairs(args, "PyTorch torch.compile DDP", ours, lambda: run_peer(args, work, dump, ["--compile"]), args.other_pairs)
+    if "compile" in sections:
+        measure_pairs(args, "PyTorch torch.compile DDP", ours(), peer("--compile"), args.other_pairs)
+    if "fsdp" in sections:
+        for when in ("each", "last"):
+            print(f"\nFSDP2, gradients reduced {'after each micro-batch' if when == 'each' else 'once an update'}:")
+            check_losses(ours(zero=3)()[0], peer("--fsdp", when)()[0])
+            measure_pairs(args, f"ZeRO-3 beside FSDP2 ({when})", ours(zero=3), peer("--fsdp", when), args.pairs)
+    if "zero" in sections:
+        for stage in (1, 2, 3):
+            COMMUNICATION.clear()
+            ratio = measure_pairs(args, f"DDP beside ZeRO-{stage}", ours(), ours(zero=stage), args.pairs)
+            print(f"\nStep time of ZeRO-{stage}: {ratio:.3f} of DDP's.")
+            COMMUNICATION.clear()
+            ours(zero=stage)()
+            print_hidden(f"ZeRO-{stage}")
+    if "cp" in sections:
+        for form in ("all_gather", "ulysses"):
+            measure_pairs(args, f"cp 2: ring beside {form}", ours(cp=2), ours(cp=2, cp_form=form), args.pairs)
 
 
 if __name__ == "__main__":

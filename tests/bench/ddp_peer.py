@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
-"""One rank of the peer that compare_ddp.py measures: PyTorch DDP over gloo, fp32 weights under bf16 autocast, fused AdamW.
+"""One rank of the peer that compare_ddp.py measures: PyTorch DDP over gloo, fp32 weights under bf16 autocast, fused AdamW; or FSDP2.
 
-usage: ddp_peer.py --dump DIR --rank R --size N --port P --out FILE [--compile] [--cpu-clock]
+usage: ddp_peer.py --dump DIR --rank R --size N --port P --out FILE [--compile] [--fsdp each|last] [--cpu-clock]
+
+--fsdp: fully_shard of each block and of the rest, bf16 parameters, fp32 reduction; gradients are reduced after each
+micro-batch, or kept whole up to the last one.
 
 DIR is what `parity_driver train --batches-only` left. Batches are in memory before the clock starts, so data loading costs
 the peer nothing. Rank r takes micro-step a * size + r of an update, as our loader deals them. A step, timed from
@@ -19,6 +22,7 @@ import time
 import torch
 import torch.distributed as dist
 from safetensors.torch import load_file
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "oracle"))
@@ -53,8 +57,10 @@ def step(ddp, optimizer, micro_batches, num_targets, args, clip_norm):
     total = torch.zeros((), dtype=torch.float64)
     for i, (tokens, targets, positions) in enumerate(micro_batches):
         last = i + 1 == len(micro_batches)
-        with contextlib.nullcontext() if last else ddp.no_sync():
-            with torch.autocast("cpu", dtype=torch.bfloat16):
+        if args.fsdp == "last":
+            ddp.set_requires_gradient_sync(last)
+        with contextlib.nullcontext() if last or args.fsdp else ddp.no_sync():
+            with contextlib.nullcontext() if args.fsdp else torch.autocast("cpu", dtype=torch.bfloat16):
                 loss = ddp(tokens, targets, positions)
             # DDP averages over ranks: times size makes it the sum that the token-regime loss wants.
             (loss * (args.size / num_targets)).backward()
@@ -65,6 +71,14 @@ def step(ddp, optimizer, micro_batches, num_targets, args, clip_norm):
     return total
 
 
+def shard(net):
+    """FSDP2. Inputs are not cast: the rotary tables stay in fp32."""
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=False)
+    for layer in net.model.layers:
+        fully_shard(layer, mp_policy=policy)
+    return fully_shard(net, mp_policy=policy)
+
+
 def main():
     parser = argparse.ArgumentParser()
     for name in ("dump", "out"):
@@ -72,6 +86,7 @@ def main():
     for name in ("rank", "size", "port"):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--fsdp", choices=("each", "last"))
     parser.add_argument("--cpu-clock", action="store_true")
     args = parser.parse_args()
     clock = time.process_time if args.cpu_clock else time.perf_counter
@@ -82,8 +97,11 @@ def main():
     net = oracle.Model(config["model"], config["train"]["seq_len"], torch.float32)
     net.load(load_file(os.path.join(args.dump, "initial.safetensors")))
     updates = load_batches(args, load_file(os.path.join(args.dump, "batches.safetensors")))
+    if args.fsdp:
+        ddp = shard(net)
+    else:
+        ddp = DistributedDataParallel(torch.compile(net) if args.compile else net, gradient_as_bucket_view=True)
     optimizer = make_optimizer(net, config["optim"])
-    ddp = DistributedDataParallel(torch.compile(net) if args.compile else net, gradient_as_bucket_view=True)
     losses, times = [], []
     for micro_batches, num_targets in updates:
         start = clock()

@@ -45,8 +45,7 @@ RunStart configure(const ForkedRun& run, const Task& task, RunConfig& config, Co
   all.insert(all.end(), run.settings.begin(), run.settings.end());
   for (const auto& [key, value] : all) keys.set(key, value, "test");
   RunStart start = read_start(config, keys, RunFolder{run.folder}, world);
-  finish_run_keys(config, keys, start);
-  task.check(keys.problems());
+  finish_task_keys(task, "pretrain", config, keys, start);
   keys.finish();
   return start;
 }

@@ -59,7 +59,7 @@ class ScaledEntropy final : public Objective {
 
 class ScaledTask final : public Task {
  public:
-  [[nodiscard]] std::string_view set_kind() const override { return "pretrain"; }
+  [[nodiscard]] std::vector<std::string_view> set_kinds() const override { return {"pretrain"}; }
 
   [[nodiscard]] std::vector<Field> section() override { return fields_of("scaled", config_); }
 
@@ -67,10 +67,9 @@ class ScaledTask final : public Task {
     if (!(config_.factor > 0)) problems.add("scaled.factor", config_.factor, "must be more than 0");
   }
 
-  [[nodiscard]] std::unique_ptr<Objective> make_objective(const RunConfig& /*config*/,
-                                                          Transformer& model,
-                                                          Measures& measures) const override {
-    return std::make_unique<ScaledEntropy>(model, config_.factor, measures);
+  [[nodiscard]] std::unique_ptr<Objective> make_objective(
+      const TaskContext& context) const override {
+    return std::make_unique<ScaledEntropy>(context.model, config_.factor, context.measures);
   }
 
  private:

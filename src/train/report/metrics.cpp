@@ -29,8 +29,8 @@ Metrics::Metrics(Communicator& world, Measures& measures, const ComputeRates& ra
       loss_(measures.declare({"loss", Combine::weighted_mean})),
       num_targets_(measures.declare({"num_targets", Combine::sum, /*whole=*/true})) {}
 
-void Metrics::loss(double sum, std::int64_t num_targets) {
-  measures_.record(loss_, sum, static_cast<double>(num_targets));
+void Metrics::loss(double sum, std::int64_t num_terms, std::int64_t num_targets) {
+  measures_.record(loss_, sum, static_cast<double>(num_terms));
   measures_.record(num_targets_, static_cast<double>(num_targets));
 }
 

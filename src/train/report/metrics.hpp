@@ -36,7 +36,7 @@ struct ComputeRates {
 /// ends when its last rank ends it, so that step times add up to the clock.
 class Metrics {
  public:
-  /// Declares "loss" (weighted by the targets) and "num_targets"; others declare theirs beside it.
+  /// Declares "loss" (weighted by its terms) and "num_targets"; others declare theirs beside it.
   Metrics(Communicator& world, Measures& measures, const ComputeRates& rates);
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
@@ -44,8 +44,9 @@ class Metrics {
   /// Before the first line.
   void add(std::unique_ptr<MetricsSink> sink) { sinks_.push_back(std::move(sink)); }
 
-  /// Of the step to be reported, on this rank: sum over its valid targets, and their number.
-  void loss(double sum, std::int64_t num_targets);
+  /// Of the step to be reported, on this rank: sum over its terms, their number, and that of its
+  /// valid targets.
+  void loss(double sum, std::int64_t num_terms, std::int64_t num_targets);
 
   /// Starts the reduction of a report. `ended_s`: the last step's end, since the run's first step
   /// began. Completes the one before it and returns its line (on every rank).

@@ -13,6 +13,7 @@
 #include "train/run/settle.hpp"
 #include "train/run/weights_start.hpp"
 #include "train/state/continuation.hpp"
+#include "train/state/load_converted.hpp"
 #include "train/state/resume.hpp"
 
 namespace trireme {

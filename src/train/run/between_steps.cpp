@@ -30,9 +30,13 @@ bool validate(TrainingRun& run) {
                [&](std::int64_t i, std::int64_t n) { return keepers.stop_between.before(i, n); });
   if (!validation) return false;
   MetricsLine line{MetricsLine::Kind::validation, {}};
+  const Objective& objective = *run.model.objective;
   line.add("eval_step", run.progress.step)
       .add("valid_loss", validation->loss)
-      .add("valid_targets", static_cast<std::int64_t>(validation->num_targets));
+      .add(objective.term() == LossTerm::pair ? "valid_pairs" : "valid_targets",
+           static_cast<std::int64_t>(validation->num_terms));
+  for (std::size_t i = 0; i < validation->means.size(); ++i)
+    line.add(cat("valid_", objective.evaluated()[i]), validation->means[i]);
   keepers.metrics.write(line);
   run.valid_loss = {run.progress.step, validation->loss};
   keepers.metrics.pause();

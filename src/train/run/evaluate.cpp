@@ -16,8 +16,9 @@ std::optional<Validation> evaluate(
     const std::function<bool(std::int64_t, std::int64_t)>& stop_before) {
   const std::int64_t stride = micro_batch * mesh.size(Axis::dp);
   const at::Device device = model.registry().device();
-  at::Tensor sums =
-      at::zeros({2}, at::TensorOptions().dtype(at::kDouble).device(device));  // loss, targets
+  const auto num_sums = static_cast<std::int64_t>(1 + objective.evaluated().size());
+  at::Tensor sums =  // of the loss and what is evaluated beside it; terms
+      at::zeros({num_sums + 1}, at::TensorOptions().dtype(at::kDouble).device(device));
   for (const SampleSet& samples : sets) {
     const SampleOrder in_file_order(samples.size(), 0, /*shuffle=*/false);
     const auto total = static_cast<std::int64_t>(samples.size());
@@ -32,13 +33,17 @@ std::optional<Validation> evaluate(
       if (indices.empty()) indices.push_back(kNoSample);  // all ranks gather weights alike
       const Batch batch = samples.make_batch(indices, in_file_order);
       const Microbatch one = deal_tokens(to_microbatch(batch, device, 0, /*training=*/false), mesh);
-      sums[0].add_(objective.evaluate(one, model.hidden(one)));
-      if (mesh.rank(Axis::cp) == 0) sums[1].add_(static_cast<double>(batch.num_targets));
+      sums.narrow(0, 0, num_sums).add_(objective.evaluate(one, model.hidden(one)));
+      if (mesh.rank(Axis::cp) == 0)
+        sums[num_sums].add_(static_cast<double>(num_terms(batch, objective.term())));
     }
   }
   all_reduce(mesh.group(Axis::data), sums, ReduceOp::sum, "validation")->wait();
-  const double num_targets = sums[1].item<double>();
-  return Validation{sums[0].item<double>() / num_targets, num_targets};
+  const at::Tensor all = sums.to(at::kCPU);
+  const double* values = all.const_data_ptr<double>();
+  Validation result{values[0] / values[num_sums], values[num_sums], {}};
+  for (std::int64_t i = 1; i < num_sums; ++i) result.means.push_back(values[i] / values[num_sums]);
+  return result;
 }
 
 }  // namespace trireme

@@ -15,6 +15,7 @@
 #include "parallel/device.hpp"
 #include "train/audit/layout_record.hpp"
 #include "train/run/training_run.hpp"
+#include "train/step/microbatches.hpp"
 
 /// One step of a run: data, update, trace, report.
 namespace trireme {
@@ -77,7 +78,7 @@ void record_layout(TrainingRun& run, const UpdateCount& count, const std::vector
   const UpdateFacts facts = update_facts(
       config.model, config.optim, run.model.registry.dtypes(), run.model.mesh,
       {batches.front().B, batches.front().T, static_cast<std::int64_t>(batches.size()),
-       run.progress.step + 1, config.train.fused_ops ? ops::Path::fast : ops::Path::plain},
+       run.progress.step + 1, ops::path_of(config.train.fused_ops)},
       config.lora);
   const Json record = layout_record(run.world(), run.model.mesh, facts, count);
   all_or_none(run.world(), [&] {
@@ -93,7 +94,8 @@ void report(TrainingRun& run, const UpdateResult& result, double lr, std::int64_
   // Ranks of tp have the same loss, those of cp the same rows: one of them tells it.
   const bool tells_loss = run.model.mesh.rank(Axis::tp) == 0;
   const bool tells_targets = tells_loss && run.model.mesh.rank(Axis::cp) == 0;
-  metrics.loss(tells_loss ? result.loss_sum : 0, tells_targets ? result.num_targets : 0);
+  metrics.loss(tells_loss ? result.loss_sum : 0, tells_targets ? result.num_terms : 0,
+               tells_targets ? result.num_targets : 0);
   ++run.steps_since_report;
   if (run.progress.step % train.metrics_every != 0 && run.progress.step != train.steps) return;
   const double ended_s = run.run_time.seconds();
@@ -129,7 +131,8 @@ bool do_step(TrainingRun& run) {
   if (!run.layout_recorded)
     count.emplace(run.model.mesh, run.model.registry, *run.model.optimizer, run.model.step);
   const UpdateResult result =
-      run.model.step.run(batches, batches.front().update_targets, step, progress.update + 1, lr);
+      run.model.step.run(batches, update_terms(batches.front(), run.model.objective->term()), step,
+                         progress.update + 1, lr);
 
   if (result.dropped) return false;
   if (count && !result.skipped) {

@@ -1,42 +1,51 @@
 #include "train/run/run_data.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/error.hpp"
+#include "core/join.hpp"
 
 namespace trireme {
 namespace {
 
-void require_kind(std::string_view kind, const char* name, const std::string& path,
-                  const TokenSet& set) {
-  if (set.kind() != kind)
-    fail(ErrorKind::usage, "{} {} is of kind {}, {} is needed", name, path, set.kind(), kind);
+void require_kind(std::span<const std::string_view> kinds, const char* name,
+                  const std::string& path, const TokenSet& set) {
+  if (std::find(kinds.begin(), kinds.end(), set.kind()) == kinds.end()) {
+    fail(ErrorKind::usage, "{} {} is of kind {}, {} is needed", name, path, set.kind(),
+         joined(kinds, " or "));
+  }
 }
 
-SampleStream open_stream(const RunConfig& config) {
+SampleStream open_stream(const RunConfig& config,
+                         const std::function<void(StreamConfig&)>& choose) {
   const DataConfig& data = config.data;
-  return SampleStream::open({.phases = read_plan(data.path, "data.path"),
-                             .seq_len = config.train.seq_len,
-                             .global_batch = config.train.global_batch,
-                             .seed = static_cast<std::uint64_t>(config.train.seed),
-                             .shuffle_block = static_cast<std::uint64_t>(data.shuffle_block),
-                             .blend_rule = parse_blend_rule(data.blend_rule, "data.blend_rule"),
-                             .packing = parse_packing(data.packing, "data.packing"),
-                             .cross_documents = data.cross_documents,
-                             .split = data.split});
+  StreamConfig stream{.phases = read_plan(data.path, "data.path"),
+                      .seq_len = config.train.seq_len,
+                      .global_batch = config.train.global_batch,
+                      .seed = static_cast<std::uint64_t>(config.train.seed),
+                      .shuffle_block = static_cast<std::uint64_t>(data.shuffle_block),
+                      .blend_rule = parse_blend_rule(data.blend_rule, "data.blend_rule"),
+                      .packing = parse_packing(data.packing, "data.packing"),
+                      .cross_documents = data.cross_documents,
+                      .split = data.split};
+  choose(stream);
+  return SampleStream::open(stream);
 }
 
 }  // namespace
 
-RunData::RunData(RunConfig& config, std::string_view kind) : stream_(open_stream(config)) {
+RunData::RunData(RunConfig& config, std::span<const std::string_view> kinds,
+                 const std::function<void(StreamConfig&)>& choose)
+    : stream_(open_stream(config, choose)) {
   const TokenSet& set = stream_.first_set();
-  require_kind(kind, "--data", config.data.path, set);
+  require_kind(kinds, "--data", config.data.path, set);
   if (config.train.seq_len == 0) config.train.seq_len = set.seq_len();
   tokenizer_files_ = set.tokenizer_files();  // damage in them is told before the first step
-  open_validation(config, kind);
+  open_validation(config, kinds);
 }
 
-void RunData::open_validation(const RunConfig& config, std::string_view kind) {
+void RunData::open_validation(const RunConfig& config, std::span<const std::string_view> kinds) {
   const DataConfig& data = config.data;
   SampleConfig view{.seq_len = config.train.seq_len,
                     .packing = parse_packing(data.packing, "data.packing"),
@@ -44,7 +53,7 @@ void RunData::open_validation(const RunConfig& config, std::string_view kind) {
   refuse_texts(data.valid_path, "data.valid_path");
   if (!data.valid_path.empty()) {
     valid_set_.emplace(TokenSet::open(data.valid_path));
-    require_kind(kind, "data.valid_path", data.valid_path, *valid_set_);
+    require_kind(kinds, "data.valid_path", data.valid_path, *valid_set_);
     if (valid_set_->manifest().tokenizer_hash != stream_.first_set().manifest().tokenizer_hash) {
       fail(ErrorKind::usage, "data.valid_path {} was packed with another tokenizer than {}",
            data.valid_path, data.path);

@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -16,10 +17,11 @@ namespace trireme {
 /// What a run draws from: the stream of its samples, and what it is validated on.
 class RunData {
  public:
-  /// Opens the sets of config.data, which must be of `kind`, and settles train.seq_len where it is
-  /// 0. Throws as SampleStream::open; Error(usage) for a set of another kind, a validation set of
+  /// Opens the sets of config.data, which must be of one of `kinds`, and settles train.seq_len where
+  /// it is 0. `choose`: sets what of the stream is the task's own. Throws as SampleStream::open; Error(usage) for a set of another kind, a validation set of
   /// another tokenizer, or validation without anything to validate on.
-  RunData(RunConfig& config, std::string_view kind);
+  RunData(RunConfig& config, std::span<const std::string_view> kinds,
+          const std::function<void(StreamConfig&)>& choose = [](StreamConfig&) {});
   RunData(const RunData&) = delete;
   RunData& operator=(const RunData&) = delete;
 
@@ -40,7 +42,7 @@ class RunData {
   [[nodiscard]] std::string size_text() const;
 
  private:
-  void open_validation(const RunConfig& config, std::string_view kind);
+  void open_validation(const RunConfig& config, std::span<const std::string_view> kinds);
 
   SampleStream stream_;
   std::map<std::string, std::string> tokenizer_files_;

@@ -44,4 +44,22 @@ void finish_run_keys(RunConfig& config, ConfigSet& keys, const RunStart& start) 
   }
 }
 
+void finish_task_keys(const Task& task, std::string_view name, RunConfig& config, ConfigSet& keys,
+                      const RunStart& start) {
+  if (const auto lr = task.default_lr()) {
+    OptimConfig own;
+    own.lr = *lr;
+    std::vector<Field> fields = fields_of("optim", own);
+    std::erase_if(fields, [](const Field& field) { return field.key != "optim.lr"; });
+    keys.apply_preset(fields, formatted("default of {}", name));
+  }
+  if (task.needs_start()) check_init(name, config, start, keys);
+  const auto need = task.frozen();
+  if (need && need->checkpoint.empty() && !need->or_start) {
+    keys.problems().add(need->key, need->checkpoint, "must name a checkpoint, or a run's folder");
+  }
+  finish_run_keys(config, keys, start);
+  task.check(keys.problems());
+}
+
 }  // namespace trireme

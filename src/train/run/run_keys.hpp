@@ -5,6 +5,7 @@
 #include "config/config_set.hpp"
 #include "train/config/config.hpp"
 #include "train/run/run_start.hpp"
+#include "train/task/task.hpp"
 
 namespace trireme {
 
@@ -14,5 +15,9 @@ std::unique_ptr<ConfigSet> make_run_keys(RunConfig& config, const std::vector<Fi
 /// Once all sources are read, the start of the run among them: fills model.* from its preset where
 /// nothing else set them, and checks every value.
 void finish_run_keys(RunConfig& config, ConfigSet& keys, const RunStart& start = {});
+
+/// The same of a run of `task`, the command `name`: with its own defaults and checks.
+void finish_task_keys(const Task& task, std::string_view name, RunConfig& config, ConfigSet& keys,
+                      const RunStart& start);
 
 }  // namespace trireme

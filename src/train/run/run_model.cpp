@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "checkpoint/format/model_values.hpp"
 #include "comm/scalars.hpp"
 #include "core/by_name.hpp"
 #include "core/log.hpp"
@@ -16,7 +17,7 @@ std::unique_ptr<Communicator> make_device_world(const RunRanks& ranks, at::Devic
 }
 
 TransformerOptions model_options(const RunConfig& config, const Mesh& mesh) {
-  return {config.train.fused_ops ? ops::Path::fast : ops::Path::plain,
+  return {ops::path_of(config.train.fused_ops),
           by_name<Recompute>(kRecomputes, config.parallel.recompute),
           static_cast<std::uint64_t>(config.train.seed),
           {mesh.group(Axis::tp), config.parallel.sequence_parallel},
@@ -48,14 +49,29 @@ Mesh make_mesh(const RunRequest& run, Communicator& world, at::Device device) {
   return mesh;
 }
 
+std::unique_ptr<FrozenModel> make_frozen(const RunConfig& config, const KeptWeights* kept,
+                                         const Mesh& mesh, at::Device device) {
+  if (kept == nullptr) return nullptr;
+  ModelConfig shape =
+      model_from_values(kept->checkpoint.manifest().values, kept->checkpoint.path().string());
+  shape.max_seq_len = std::max(shape.max_seq_len, config.model.max_seq_len);
+  TransformerOptions options = model_options(config, mesh);
+  options.lora = {};
+  return std::make_unique<FrozenModel>(shape, options, mesh,
+                                       precision_dtypes(config.train.precision).compute, device);
+}
+
 }  // namespace
 
-RunModel::RunModel(const RunRequest& run, at::Device device, Measures& measures)
+RunModel::RunModel(const RunRequest& run, const RunData& data, const KeptWeights* kept,
+                   at::Device device, Measures& measures)
     : device_world(make_device_world(run.ranks, device)),
       mesh(make_mesh(run, device_world ? *device_world : run.ranks.world, device)),
       transformer(registry, run.config.model, ModelPart::whole(run.config.model),
                   model_options(run.config, mesh)),
-      objective(run.task.make_objective(run.config, transformer, measures)),
+      frozen(make_frozen(run.config, kept, mesh, device)),
+      objective(run.task.make_objective(
+          {run.config, transformer, frozen.get(), mesh, data.stream(), measures})),
       optimizer((registry.allocate(mesh, precision_dtypes(run.config.train.precision), device),
                  make_optimizer(run.config.optim, registry))),
       scaler(run.config.train.precision == "fp16"),
@@ -79,12 +95,13 @@ std::string RunModel::layout(const RunRequest& run) const {
   return text;
 }
 
-std::unique_ptr<RunModel> build_model(const RunRequest& run, Measures& measures) {
+std::unique_ptr<RunModel> build_model(const RunRequest& run, const RunData& data,
+                                      const KeptWeights* kept, Measures& measures) {
   set_cpu_threads(run.config.train.threads, run.ranks.launch.local_size);
   const at::Device device = choose_device(run.config.train.device, run.ranks.launch.local_rank);
   use_deterministic_kernels(device);
   if (run.config.parallel.reproducible) use_thread_independent_products();
-  return std::make_unique<RunModel>(run, device, measures);
+  return std::make_unique<RunModel>(run, data, kept, device, measures);
 }
 
 }  // namespace trireme

@@ -8,6 +8,8 @@
 #include "optim/loss_scaler.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/mesh.hpp"
+#include "train/run/frozen_start.hpp"
+#include "train/run/run_data.hpp"
 #include "train/run/run_request.hpp"
 #include "train/state/run_state.hpp"
 #include "train/step/step.hpp"
@@ -20,6 +22,7 @@ struct RunModel {
   Mesh mesh;
   ParamRegistry registry;
   Transformer transformer;
+  std::unique_ptr<FrozenModel> frozen;  // the task's; null: it needs none
   std::unique_ptr<Objective> objective;
   std::unique_ptr<Optimizer> optimizer;
   LossScaler scaler;
@@ -27,7 +30,8 @@ struct RunModel {
   StateView state;
 
   /// Allocates; no weight is set. The objective and the step declare their measures.
-  RunModel(const RunRequest& run, at::Device device, Measures& measures);
+  RunModel(const RunRequest& run, const RunData& data, const KeptWeights* kept, at::Device device,
+           Measures& measures);
 
   /// Bytes of the state that this rank saves.
   [[nodiscard]] std::size_t state_bytes() const;
@@ -36,7 +40,9 @@ struct RunModel {
   [[nodiscard]] std::string layout(const RunRequest& run) const;
 };
 
-/// Threads, kernels and device of this rank, then the model on it.
-std::unique_ptr<RunModel> build_model(const RunRequest& run, Measures& measures);
+/// Threads, kernels and device of this rank, then the model on it. `kept`: of the task's frozen
+/// model; null: none.
+std::unique_ptr<RunModel> build_model(const RunRequest& run, const RunData& data,
+                                      const KeptWeights* kept, Measures& measures);
 
 }  // namespace trireme

@@ -201,6 +201,28 @@ RunStart read_start(RunConfig& config, ConfigSet& keys, const RunFolder& folder,
   return start;
 }
 
+void check_init(std::string_view name, const RunConfig& config, const RunStart& start,
+                ConfigSet& keys) {
+  if (start.error) return;
+  const std::string& place = config.checkpoint.resume;
+  if (start.kind == RunStart::Kind::nothing && !start.own && start.committed < 0) {
+    keys.problems().add("checkpoint.resume", place,
+                        formatted("{} goes on from a trained model: give --init a checkpoint, or "
+                                  "the folder of its run",
+                                  name));
+  }
+  const auto begun = start.values.find("config.checkpoint.resume");
+  if (start.kind != RunStart::Kind::go_on || begun == start.values.end() ||
+      !config.checkpoint.names_checkpoint())
+    return;
+  if (fs::weakly_canonical(place) != fs::weakly_canonical(begun->second)) {
+    keys.problems().add("checkpoint.resume", place,
+                        formatted("but this run began from {}: leave it out to go on, or give "
+                                  "another --run",
+                                  begun->second));
+  }
+}
+
 void check_start_kind(const RunConfig& config, const RunStart& start, ConfigSet& keys) {
   if (start.error || !keys.is_set("checkpoint.start")) return;
   const std::string& wanted = config.checkpoint.start;

@@ -3,6 +3,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "comm/communicator.hpp"
 #include "config/config_set.hpp"
@@ -45,6 +46,11 @@ struct RunStart {
 /// A config.toml that cannot be read is passed over with a warning (ConfigSet::warnings).
 RunStart read_start(RunConfig& config, ConfigSet& keys, const RunFolder& folder,
                     Communicator& world);
+
+/// Of the task `name`, which goes on from a trained model: adds that there is none, or that this run
+/// began from another one than the command names.
+void check_init(std::string_view name, const RunConfig& config, const RunStart& start,
+                ConfigSet& keys);
 
 /// Adds what checkpoint.start asks for and the start does not have.
 void check_start_kind(const RunConfig& config, const RunStart& start, ConfigSet& keys);

@@ -117,7 +117,9 @@ std::unique_ptr<RunData> open_data(const RunRequest& run) {
                         data.valid_path.empty() ? "data.split = " + data.split
                                                 : "data.valid_path = " + data.valid_path));
   }
-  auto opened = std::make_unique<RunData>(run.config, run.task.set_kind());
+  const std::vector<std::string_view> kinds = run.task.set_kinds();
+  auto opened = std::make_unique<RunData>(
+      run.config, kinds, [&](StreamConfig& stream) { run.task.choose_data(stream); });
   resolve_config(run, *opened);
   with_torch_errors(
       [&] { check_room(run.config, run.ranks.launch, run.ranks.world.size(), run.keys); });

@@ -20,8 +20,4 @@ void check_same_tokenizer(const Checkpoint& checkpoint, const std::string& set_t
 /// Throws Error(usage) if a state tensor that the run needs ("optim/...") is not in the checkpoint.
 void check_has_moments(const Checkpoint& checkpoint, const StateDict& state);
 
-/// Collective: as load_tensors, but floats of another dtype are converted, and moments that
-/// `state` does not name stay unread.
-void load_converted(const Checkpoint& checkpoint, StateDict& state, Communicator& world);
-
 }  // namespace trireme

@@ -60,6 +60,14 @@ void add_pairs(const Batch& batch, at::Device device, Microbatch& result) {
 
 }  // namespace
 
+std::int64_t num_terms(const Batch& batch, LossTerm term) {
+  return term == LossTerm::pair ? batch.num_pairs : batch.num_targets;
+}
+
+std::int64_t update_terms(const Batch& batch, LossTerm term) {
+  return term == LossTerm::pair ? batch.update_pairs : batch.update_targets;
+}
+
 Microbatch to_microbatch(const Batch& batch, at::Device device, std::int64_t step, bool training) {
   Microbatch result;
   const std::array<std::int64_t, 2> shape{batch.B, batch.T};

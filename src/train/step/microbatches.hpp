@@ -1,10 +1,15 @@
 #pragma once
 #include "data/batch.hpp"
+#include "objective/objective.hpp"
 #include "parallel/microbatch.hpp"
 
 namespace trireme {
 
 /// A batch as tensors on `device`. `step` and `training` are what dropout reads.
 Microbatch to_microbatch(const Batch& batch, at::Device device, std::int64_t step, bool training);
+
+/// How many terms of a loss a batch has, and the whole update that it is of.
+std::int64_t num_terms(const Batch& batch, LossTerm term);
+std::int64_t update_terms(const Batch& batch, LossTerm term);
 
 }  // namespace trireme

@@ -46,19 +46,20 @@ Step::Step(const StepParts& parts, double clip_norm)
   registry_.on_ready([this](ParamId id) { reduction_->ready(id); });
 }
 
-UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_targets,
-                       std::int64_t step, std::int64_t update, double lr) {
+UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_terms, std::int64_t step,
+                       std::int64_t update, double lr) {
   UpdateResult result;
   std::vector<Microbatch> micro_batches;
   for (const Batch& batch : batches) {
     micro_batches.push_back(deal_tokens(
         to_microbatch(batch, registry_.device(), step, /*training=*/true), parts_.mesh));
     result.num_targets += batch.num_targets;
+    result.num_terms += num_terms(batch, parts_.objective.term());
   }
   const bool alone = parts_.mesh.trains_alone();
   const double copies = alone ? parts_.mesh.size(Axis::dp) : 1;
-  const double grad_scale = copies * parts_.scaler.scale() /
-                            static_cast<double>(std::max<std::int64_t>(update_targets, 1));
+  const double grad_scale =
+      copies * parts_.scaler.scale() / static_cast<double>(std::max<std::int64_t>(update_terms, 1));
   std::vector<ForwardTape> tapes(batches.size());
   std::vector<ObjectiveTape> loss_tapes(batches.size());
   at::Tensor loss_sum =

@@ -14,7 +14,8 @@ namespace trireme {
 
 /// What one update left, on this rank unless said otherwise.
 struct UpdateResult {
-  double loss_sum = 0;           // of this rank's valid targets
+  double loss_sum = 0;           // of this rank's terms
+  std::int64_t num_terms = 0;    // of this rank: what the loss is a mean over (Objective::term)
   std::int64_t num_targets = 0;  // of this rank
   double grad_norm = 0;          // global, before the clip
   bool skipped = false;          // a loss or gradient was not finite: no rank changed its weights
@@ -39,7 +40,7 @@ struct StepParts {
 ///
 /// With parallel.local_steps K > 1 (local SGD) the dp ranks train on their own, each with its tp and
 /// cp: gradients, norm and clip are of their tokens alone, and their loss sum is divided by the
-/// mean of what dp ranks have, update_targets / dp: the mean of all dp ranks' gradients is that of
+/// mean of what dp ranks have, update_terms / dp: the mean of all dp ranks' gradients is that of
 /// the whole update. After every step whose number K divides, and by average_copies(), weights and
 /// moments become their mean over the dp ranks. An update that is not finite on one is skipped on
 /// all. Source: Stich, "Local SGD converges fast and communicates little", ICLR 2019.
@@ -65,12 +66,12 @@ class Step {
   /// Fills UpdateResult::activation_bytes from here on.
   void count_activations(bool on) { counts_activations_ = on; }
 
-  /// `batches`: this rank's share of the update, possibly none. `update_targets`: valid targets of
-  /// the whole update, over all ranks and micro-steps; all gradients are those of loss sum /
-  /// update_targets (without local steps). `step` seeds dropout, `update` counts updates that were
+  /// `batches`: this rank's share of the update, possibly none. `update_terms`: what the loss is a
+  /// mean over (Objective::term), of the whole update: over all ranks and micro-steps; all gradients
+  /// are those of loss sum / update_terms (without local steps). `step` seeds dropout, `update` counts updates that were
   /// not skipped (from 1), both the same on all ranks. A loss or gradient that is not finite on any
   /// rank leaves the weights and the optimizer's state of all ranks as they are (skipped).
-  UpdateResult run(std::span<const Batch> batches, std::int64_t update_targets, std::int64_t step,
+  UpdateResult run(std::span<const Batch> batches, std::int64_t update_terms, std::int64_t step,
                    std::int64_t update, double lr);
 
  private:

@@ -7,18 +7,20 @@ namespace {
 
 class Pretrain final : public Task {
  public:
-  [[nodiscard]] std::string_view set_kind() const override { return "pretrain"; }
+  [[nodiscard]] std::vector<std::string_view> set_kinds() const override { return {"pretrain"}; }
 
-  [[nodiscard]] std::unique_ptr<Objective> make_objective(const RunConfig& config,
-                                                          Transformer& model,
-                                                          Measures& /*measures*/) const override {
-    const auto path = config.train.fused_ops ? ops::Path::fast : ops::Path::plain;
-    return std::make_unique<CrossEntropy>(model.registry(), model.head_weight(), path,
-                                          model.tensor());
+  [[nodiscard]] std::unique_ptr<Objective> make_objective(
+      const TaskContext& context) const override {
+    return make_cross_entropy(context);
   }
 };
 
 }  // namespace
+
+std::unique_ptr<Objective> make_cross_entropy(const TaskContext& context) {
+  return std::make_unique<CrossEntropy>(context.model.registry(), context.model.head_weight(),
+                                        ops::path_of(context.config.train.fused_ops), context.model.tensor());
+}
 
 std::unique_ptr<Task> make_pretrain() {
   return std::make_unique<Pretrain>();

@@ -1,17 +1,39 @@
 #pragma once
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/fields.hpp"
 #include "core/measures.hpp"
 #include "core/problems.hpp"
+#include "data/order/stream.hpp"
 #include "model/transformer.hpp"
 #include "objective/objective.hpp"
 #include "train/config/config.hpp"
+#include "train/state/frozen_model.hpp"
 
 namespace trireme {
+
+/// A model that a task holds beside the one it trains, and never changes.
+struct FrozenNeed {
+  std::string name;        // the run keeps its weights as RUN/<name>: "teacher"
+  std::string key;         // that names it: "distill.teacher"
+  std::string checkpoint;  // or a run's folder
+  bool or_start = false;   // where that is "": what the run itself started from
+};
+
+/// What an objective is made from.
+struct TaskContext {
+  const RunConfig& config;  // whole
+  Transformer& model;
+  FrozenModel* frozen;  // of Task::frozen(); null where that is none
+  const Mesh& mesh;
+  const SampleStream& data;
+  Measures& measures;
+};
 
 /// What is trained. All else (the loop, saving, resume, signals, chain, validation, metrics) is the
 /// same for all tasks and knows none of them.
@@ -20,7 +42,7 @@ class Task {
   virtual ~Task() = default;
 
   /// Of the token sets that it trains on, which decides what a batch holds: "pretrain".
-  [[nodiscard]] virtual std::string_view set_kind() const = 0;
+  [[nodiscard]] virtual std::vector<std::string_view> set_kinds() const = 0;
 
   /// A section of the configuration that only this task has, kept in the task itself; its keys
   /// are saved and compared like all others. None: {}.
@@ -29,10 +51,20 @@ class Task {
   /// Adds what is wrong with the section.
   virtual void check(Problems& /*problems*/) const {}
 
-  /// Once the configuration is whole. The objective declares what it reports in `measures`.
-  [[nodiscard]] virtual std::unique_ptr<Objective> make_objective(const RunConfig& config,
-                                                                  Transformer& model,
-                                                                  Measures& measures) const = 0;
+  /// It goes on from a trained model: `--init`, whose shape, tokenizer and chat format are given.
+  [[nodiscard]] virtual bool needs_start() const { return false; }
+
+  /// Of optim.lr, where nobody sets it; none: the optimizer's.
+  [[nodiscard]] virtual std::optional<double> default_lr() const { return std::nullopt; }
+
+  /// Sets what of the data is the task's own.
+  virtual void choose_data(StreamConfig& /*stream*/) const {}
+
+  [[nodiscard]] virtual std::optional<FrozenNeed> frozen() const { return std::nullopt; }
+
+  /// Once the configuration is whole. The objective declares what it reports in the measures.
+  [[nodiscard]] virtual std::unique_ptr<Objective> make_objective(
+      const TaskContext& context) const = 0;
 };
 
 /// A task as a command: `trireme NAME`.

@@ -9,6 +9,7 @@
 #include "comm/liveness/activity.hpp"
 #include "comm/scalars.hpp"
 #include "core/timer.hpp"
+#include "parallel/memory_count.hpp"
 #include "train/audit/update_count.hpp"
 #include "train/verify/trial_batches.hpp"
 #include "train/verify/trial_model.hpp"
@@ -32,6 +33,21 @@ std::vector<Batch> batches_of(const StepBench& bench, const Mesh& mesh, std::int
   return batches;
 }
 
+double memory_high_water(at::Device device) {
+  return static_cast<double>(peak_memory_bytes(device));
+}
+
+/// Of the rank whose peak is the highest.
+void take_memory(Communicator& control, double before_bytes, double counted_bytes,
+                 at::Device device, StepFigures& figures) {
+  const auto peaks = all_gather_value(control, memory_high_water(device), "memory");
+  const auto most = std::max_element(peaks.begin(), peaks.end());
+  const auto rank = static_cast<std::size_t>(most - peaks.begin());
+  figures.mem_peak_bytes = *most;
+  figures.mem_before_bytes = all_gather_value(control, before_bytes, "memory")[rank];
+  figures.mem_counted_bytes = all_gather_value(control, counted_bytes, "memory")[rank];
+}
+
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const std::size_t half = values.size() / 2;
@@ -47,8 +63,10 @@ StepFigures measure_step(Communicator& control, Communicator& world, Activity& a
   shape.lora = config.lora;
   shape.optim = config.optim;
   shape.dtypes = precision_dtypes(config.train.precision);
-  shape.path = config.train.fused_ops ? ops::Path::fast : ops::Path::plain;
+  shape.path = ops::path_of(config.train.fused_ops);
   shape.device = bench.device;
+  const double before_bytes = memory_high_water(bench.device);
+  const MemoryCount memory;
   TrialModel trial(world, shape);
   std::vector<double> step_s;
   double comm_s = 0;
@@ -76,8 +94,8 @@ StepFigures measure_step(Communicator& control, Communicator& world, Activity& a
   figures.step_time_s = median(step_s);
   figures.comm_s = all_reduce_value(control, comm_s, ReduceOp::sum, "comm time") / all;
   figures.comm_exposed_s = all_reduce_value(control, exposed_s, ReduceOp::sum, "comm time") / all;
-  figures.mem_peak_bytes = all_reduce_value(
-      control, static_cast<double>(peak_memory_bytes(bench.device)), ReduceOp::max, "memory");
+  take_memory(control, before_bytes, static_cast<double>(memory.peak_bytes()), bench.device,
+              figures);
   const std::int64_t sequences =
       config.train.micro_batch * config.train.accumulation * trial.mesh.size(Axis::dp);
   figures.tokens_per_s =

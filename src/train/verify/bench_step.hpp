@@ -19,6 +19,10 @@ struct StepFigures {
   double comm_s = 0;          // of it, with bytes under way or waited for; mean over ranks
   double comm_exposed_s = 0;  // of it, in which a rank only waited
   double mem_peak_bytes = 0;  // of the rank with most
+  /// Of it, what was there before the model; and the most that tensors took since, as they are
+  /// counted where they are allocated. The same rank's.
+  double mem_before_bytes = 0;
+  double mem_counted_bytes = 0;
   std::vector<CollectiveRow> collectives;  // of this rank in one update, with audit
   std::vector<CollectiveRow> formulas;     // what they should be
   std::string differences;  // what a rank sent or held and formulas do not say; "": none

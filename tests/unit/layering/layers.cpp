@@ -70,7 +70,7 @@ const std::map<std::string_view, Names>& room_rows() {
       {"data_prep/bench",
        {"data_prep/*", "data_prep/documents", "data_prep/input", "data_prep/pack"}},
       {"train/config", {}},
-      {"train/task", {"train/config"}},
+      {"train/task", {"train/config", "train/state"}},
       {"train/step", {}},
       {"train/state", {"train/config"}},
       {"train/control", {"train/state"}},

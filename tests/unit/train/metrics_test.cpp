@@ -46,7 +46,7 @@ TEST_F(MetricsTest, OneLineHoldsSumsOfLossTheLastRanksEndMeansOfPartsAndTheLarge
   run_ranks(3, [&](Communicator& world) {
     Own own(world, at("metrics.jsonl"), {10.0, 1000.0});
     const double r = world.rank();
-    own.metrics.loss(10 + r, 4);
+    own.metrics.loss(10 + r, 4, 4);
     own.measures.record(own.save_s, r / 2);
     own.measures.record(own.save_s, r / 2);  // a second step's
     own.measures.record(own.peer_wait_s, r == 1 ? 0.1 : 2);
@@ -89,10 +89,10 @@ TEST_F(MetricsTest, StepTimesAddUpToTheEndOfTheLastRank) {
 TEST_F(MetricsTest, ALineComesOneReportLaterAndNumbersRoundTrip) {
   run_ranks(1, [&](Communicator& world) {
     Own own(world, at("metrics.jsonl"));
-    own.metrics.loss(0.1, 3);
+    own.metrics.loss(0.1, 3, 3);
     EXPECT_FALSE(own.metrics.report({1, 1, 1, 1, std::nan(""), 1e-3, 1, true}, 1));
     EXPECT_TRUE(lines().empty());
-    own.metrics.loss(0.1, 3);
+    own.metrics.loss(0.1, 3, 3);
     const auto first = own.metrics.report({2, 2, 1, 1, 1.0 / 3, 1e-3, 1, false}, 1);
     ASSERT_TRUE(first);
     EXPECT_EQ(first->value("step"), 1);
@@ -110,7 +110,7 @@ TEST_F(MetricsTest, ALineComesOneReportLaterAndNumbersRoundTrip) {
 TEST_F(MetricsTest, AnUpdateWithoutTargetsHasNoLoss) {
   run_ranks(1, [&](Communicator& world) {
     Own own(world, at("metrics.jsonl"));
-    own.metrics.loss(0, 0);
+    own.metrics.loss(0, 0, 0);
     own.metrics.report({1, 1, 1, 1, 0, 1e-3, 1, false}, 1);
     own.metrics.flush();
   });

@@ -1,0 +1,35 @@
+#pragma once
+#include "checkpoint/load/load.hpp"
+#include "model/transformer.hpp"
+#include "objective/head.hpp"
+#include "parallel/mesh.hpp"
+
+namespace trireme {
+
+/// A model that is read and never trained (a reference, a teacher), on the layout of the one beside
+/// it: the weights that it computes with and nothing else.
+class FrozenModel {
+ public:
+  /// Allocates; no weight is set. `mesh` must outlive this. `config`: resolved.
+  FrozenModel(const ModelConfig& config, const TransformerOptions& options, const Mesh& mesh,
+              at::ScalarType dtype, at::Device device);
+
+  /// Collective over `world`, as load_converted.
+  void load(const Checkpoint& checkpoint, Communicator& world);
+
+  /// Hidden states [B, T, D], without dropout.
+  [[nodiscard]] at::Tensor hidden(const Microbatch& batch) const;
+
+  [[nodiscard]] Head head(ops::Path path) const;
+
+  [[nodiscard]] const ModelConfig& config() const { return transformer_.config(); }
+
+  [[nodiscard]] at::Device device() const { return registry_.device(); }
+
+ private:
+  const Mesh& mesh_;
+  mutable ParamRegistry registry_;  // gathers what it is asked for
+  Transformer transformer_;
+};
+
+}  // namespace trireme
