@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "comm/self/self_communicator.hpp"
+#include "core/error.hpp"
 #include "model/transformer.hpp"
 #include "parallel/memory_count.hpp"
 #include "unit/ops/support.hpp"

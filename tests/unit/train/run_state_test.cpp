@@ -65,6 +65,35 @@ TEST(RunState, NumbersWithoutSenseAreRefusedByName) {
   }
 }
 
+TEST(StateView, HasWhatIsTrainedOrWhatIsFrozenOrAll) {
+  const auto world = make_world("self", {});
+  const Mesh mesh(*world, {});
+  ParamRegistry registry;
+  registry.declare({.name = "base", .shape = {3, 2}, .frozen = true});
+  registry.declare({.name = "beside", .shape = {2, 2}});
+  registry.allocate(mesh, {at::kBFloat16, at::kFloat}, at::kCPU);
+  const std::unique_ptr<Optimizer> optimizer =
+      make_optimizer(optimizer_defaults("adamw"), registry);
+  using Names = std::vector<std::string>;
+  const auto names_of = [](const StateView& view) {
+    Names names;
+    for (const StateTensor& tensor : view.tensors()) names.push_back(tensor.name);
+    return names;
+  };
+  const Names trained{"param/beside", "optim/exp_avg/beside", "optim/exp_avg_sq/beside"};
+
+  EXPECT_EQ(names_of(StateView(registry, *optimizer, StateOf::trained)), trained);
+  EXPECT_EQ(names_of(StateView(registry, *optimizer, StateOf::frozen)), Names{"param/base"});
+  EXPECT_EQ(names_of(StateView(registry, *optimizer)),
+            (Names{"param/base", trained[0], trained[1], trained[2]}));
+  EXPECT_EQ(names_of(StateView(registry)), (Names{"param/base", "param/beside"}));
+  StateView base(registry, StateOf::frozen);
+  EXPECT_EQ(base.tensors()[0].dtype, DType::bf16) << "the weights that the model computes with";
+  EXPECT_EQ(base.tensors()[0].bytes.size(), 3U * 2U * 2U);
+  EXPECT_EQ(static_cast<const void*>(base.tensors()[0].bytes.data()),
+            registry.weight(ParamId{0}).const_data_ptr());
+}
+
 std::string problems_of(const RunConfig& config) {
   Problems problems;
   check(config, problems);
