@@ -177,10 +177,11 @@ Again Block::activated_again(const at::Tensor& gate_up) const {
 }
 
 at::Tensor Block::project(const Microbatch& batch, const at::Tensor& x) const {
-  const at::Tensor normed = context_.tensor.enter(
-      weighted::rms_norm(x, registry_, input_norm_, context_.config.norm_eps, context_.path));
-  return weighted::linear(normed, registry_, qkv_, normed_again(x, input_norm_),
-                          with_adapters(batch, qkv_adapters_, kQkvAdapters));
+  const at::Tensor normed =
+      weighted::rms_norm(x, registry_, input_norm_, context_.config.norm_eps, context_.path);
+  return weighted::enter_linear(context_.tensor, normed, registry_, qkv_,
+                                normed_again(x, input_norm_),
+                                with_adapters(batch, qkv_adapters_, kQkvAdapters));
 }
 
 ops::QueryKeyValue Block::split_heads(const Microbatch& batch, const at::Tensor& qkv) const {
@@ -193,24 +194,25 @@ at::Tensor Block::finish(const Microbatch& batch, const at::Tensor& x,
                          const Recomputed& attended) const {
   const ModelConfig& c = context_.config;
   const TensorGroup& tensor = context_.tensor;
-  const at::Tensor projected = weighted::linear(
-      attended.y, registry_, output_, attended.again,
-      with_adapters(batch, output_adapters_, kOutputAdapters, heads_.query.begin * c.head_dim));
-  const at::Tensor attention =
-      residual_dropout(context_, batch, tensor.leave(projected), index_, kAttentionOutput);
+  const at::Tensor attention = residual_dropout(
+      context_, batch,
+      weighted::linear_leave(
+          tensor, attended.y, registry_, output_, attended.again,
+          with_adapters(batch, output_adapters_, kOutputAdapters, heads_.query.begin * c.head_dim)),
+      index_, kAttentionOutput);
   const auto [sum, normed] =
       weighted::add_rms_norm(attention, x, registry_, post_norm_, c.norm_eps, context_.path);
   const at::Tensor gate_up =
-      weighted::linear(tensor.enter(normed), registry_, gate_up_, normed_again(sum, post_norm_),
-                       with_adapters(batch, gate_up_adapters_, kGateUpAdapters));
+      weighted::enter_linear(tensor, normed, registry_, gate_up_, normed_again(sum, post_norm_),
+                             with_adapters(batch, gate_up_adapters_, kGateUpAdapters));
   const at::Tensor hidden =  // [B, T, intermediate]
       ops::gated_activation(gate_up, activation_, context_.path);
   const std::int64_t first_hidden =
       split_range(c.intermediate_size, BlockSplits(c).width, tensor.size(), tensor.rank()).begin;
   const at::Tensor mlp =
-      weighted::linear(hidden, registry_, down_, activated_again(gate_up),
-                       with_adapters(batch, down_adapters_, kDownAdapters, first_hidden));
-  return sum + residual_dropout(context_, batch, tensor.leave(mlp), index_, kMlpOutput);
+      weighted::linear_leave(tensor, hidden, registry_, down_, activated_again(gate_up),
+                             with_adapters(batch, down_adapters_, kDownAdapters, first_hidden));
+  return sum + residual_dropout(context_, batch, mlp, index_, kMlpOutput);
 }
 
 at::Tensor Block::plain_attention(const Microbatch& batch, const ops::QueryKeyValue& heads) const {

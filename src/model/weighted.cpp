@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "ops/rms_norm.hpp"
+#include "parallel/tensor/token_products.hpp"
 
 namespace trireme::weighted {
 namespace {
@@ -94,14 +95,12 @@ struct LowRank {
     return grad.mul_(use.adapters->scale);
   }
 
-  void add_input_grad(const at::Tensor& inner_grad, const at::Tensor& grad_x) const {
+  /// [B, T, in] of grad_y [B, T, out].
+  [[nodiscard]] at::Tensor input_grad(const at::Tensor& inner_grad,
+                                      const at::Tensor& grad_y) const {
     const at::Tensor a = registry->weight(use.adapters->a);
-    if (use.dropout) {
-      const at::Tensor dropped = inner_grad.mm(a).view_as(grad_x);
-      at::Tensor(grad_x).add_(ops::dropout_apply(dropped, *use.dropout, use.path));
-    } else {
-      grad_x.view({-1, grad_x.size(-1)}).addmm_(inner_grad, a);
-    }
+    at::Tensor grad = inner_grad.mm(a).view({grad_y.size(0), grad_y.size(1), a.size(1)});
+    return use.dropout ? ops::dropout_apply(grad, *use.dropout, use.path) : grad;
   }
 
   void give(const at::Tensor& x, const at::Tensor& inner, const at::Tensor& inner_grad,
@@ -113,48 +112,122 @@ struct LowRank {
   }
 };
 
-struct KeptForLinear : torch::CustomClassHolder {
-  Again again;
-  AdaptersUse adapters;
-};
+/// What backward of a linear needs of its input.
+struct LinearTape {
+  static LowRank low_rank(const Source& source, const AdaptersUse& adapters) {
+    return {source.registry, adapters};
+  }
 
-struct Linear : torch::autograd::Function<Linear> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Source& source,
-                            const Again& again, const AdaptersUse& adapters) {
-    const auto kept = c10::make_intrusive<KeptForLinear>();
+  /// `inner`: LowRank's; undefined without adapters. Keeps x only where a gradient is made of it.
+  static void keep(AutogradContext* ctx, const Source& source, const TensorGroup* group,
+                   const at::Tensor& x, const Again& again, const AdaptersUse& adapters,
+                   const at::Tensor& inner) {
+    const auto kept = c10::make_intrusive<Kept>();
+    kept->group = group;
     kept->adapters = adapters;
-    at::Tensor y = at::linear(x, source.weight());
-    at::Tensor inner;
-    if (adapters.adapters != nullptr) {
-      const LowRank low_rank{source.registry, adapters};
-      inner = low_rank.inner(x);
-      low_rank.add_output(inner, y);
-    }
     const bool needs_x = source.trained() || adapters.adapters != nullptr;
     if (needs_x) kept->again = again;
     ctx->save_for_backward({needs_x && !again ? x : at::Tensor(), inner});
     ctx->saved_data["kept"] = c10::IValue::make_capsule(kept);
     source.keep(ctx, "weight");
-    return y;
+  }
+
+  /// In backward, once: what x is made from is let go with it.
+  explicit LinearTape(AutogradContext* ctx)
+      : source(Source::kept(ctx, "weight")),
+        holder(ctx->saved_data["kept"].toCapsule()),
+        saved(ctx->get_saved_variables()) {
+    ctx->saved_data.erase("kept");
+  }
+
+  [[nodiscard]] const TensorGroup& group() const { return *kept().group; }
+
+  [[nodiscard]] bool adapted() const { return kept().adapters.adapters != nullptr; }
+
+  /// Of grad_y: that of A x, [tokens, terms * rank].
+  [[nodiscard]] at::Tensor inner_grad(const at::Tensor& grad_y) const {
+    return adapted() ? low_rank(source, kept().adapters).inner_grad(saved[1], grad_y)
+                     : at::Tensor();
+  }
+
+  /// The adapters' part of x's gradient.
+  [[nodiscard]] at::Tensor input_grad(const at::Tensor& inner_grad,
+                                      const at::Tensor& grad_y) const {
+    if (!adapted()) return {};
+    return low_rank(source, kept().adapters).input_grad(inner_grad, grad_y);
+  }
+
+  /// Gives the gradients of all that is trained; makes x again where it was not kept.
+  void give(const at::Tensor& inner_grad, const at::Tensor& grad_y) const {
+    if (!adapted() && !source.trained()) return;
+    const at::Tensor x = kept().again ? kept().again() : saved[0];
+    if (source.trained()) source.registry->add_gradient_of_linear(source.ref, x, grad_y);
+    if (adapted()) low_rank(source, kept().adapters).give(x, saved[1], inner_grad, grad_y);
+  }
+
+  Source source;
+
+ private:
+  struct Kept : torch::CustomClassHolder {
+    const TensorGroup* group = nullptr;  // outlives every graph over it
+    Again again;
+    AdaptersUse adapters;
+  };
+
+  [[nodiscard]] const Kept& kept() const { return static_cast<const Kept&>(*holder); }
+
+  c10::intrusive_ptr<torch::CustomClassHolder> holder;
+  tensor_list saved;
+};
+
+struct EnterLinear : torch::autograd::Function<EnterLinear> {
+  static at::Tensor forward(AutogradContext* ctx, const TensorGroup* group, const at::Tensor& x,
+                            const Source& source, const Again& again, const AdaptersUse& adapters) {
+    const auto [whole, product] = whole_and_product(*group, x, source.weight().t());
+    at::Tensor inner;
+    if (adapters.adapters != nullptr) {
+      const LowRank low_rank{source.registry, adapters};
+      inner = low_rank.inner(whole);
+      low_rank.add_output(inner, product);
+    }
+    LinearTape::keep(ctx, source, group, whole, again, adapters, inner);
+    return product;
   }
 
   static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
-    const Source source = Source::kept(ctx, "weight");
-    const auto holder = ctx->saved_data["kept"].toCapsule();
-    ctx->saved_data.erase("kept");  // what x is made from is let go
-    const auto& kept = static_cast<const KeptForLinear&>(*holder);
-    const auto saved = ctx->get_saved_variables();
-    const at::Tensor grad_x = grads[0].matmul(source.weight());
-    if (kept.adapters.adapters == nullptr && !source.trained()) return {grad_x, {}, {}, {}};
-    const at::Tensor x = kept.again ? kept.again() : saved[0];
-    if (source.trained()) source.registry->add_gradient_of_linear(source.ref, x, grads[0]);
-    if (kept.adapters.adapters != nullptr) {
-      const LowRank low_rank{source.registry, kept.adapters};
-      const at::Tensor inner_grad = low_rank.inner_grad(saved[1], grads[0]);
-      low_rank.add_input_grad(inner_grad, grad_x);
-      low_rank.give(x, saved[1], inner_grad, grads[0]);
+    const LinearTape tape(ctx);
+    const at::Tensor inner_grad = tape.inner_grad(grads[0]);
+    ProductSum grad_x(tape.group(), grads[0], tape.source.weight(),
+                      tape.input_grad(inner_grad, grads[0]));
+    tape.give(inner_grad, grads[0]);
+    return {{}, grad_x.wait(), {}, {}, {}};
+  }
+};
+
+struct LinearLeave : torch::autograd::Function<LinearLeave> {
+  static at::Tensor forward(AutogradContext* ctx, const TensorGroup* group, const at::Tensor& x,
+                            const Source& source, const Again& again, const AdaptersUse& adapters) {
+    at::Tensor inner;
+    at::Tensor low;
+    const at::Tensor weight = source.weight();
+    if (adapters.adapters != nullptr) {
+      const LowRank low_rank{source.registry, adapters};
+      inner = low_rank.inner(x);
+      low = at::zeros({x.size(0), x.size(1), weight.size(0)}, x.options());
+      low_rank.add_output(inner, low);
     }
-    return {grad_x, {}, {}, {}};
+    LinearTape::keep(ctx, source, group, x, again, adapters, inner);
+    return ProductSum(*group, x, weight.t(), low).wait();
+  }
+
+  static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
+    const LinearTape tape(ctx);
+    const auto [grad_y, product] = whole_and_product(tape.group(), grads[0], tape.source.weight());
+    const at::Tensor inner_grad = tape.inner_grad(grad_y);
+    at::Tensor grad_x = product;
+    if (tape.adapted()) grad_x.add_(tape.input_grad(inner_grad, grad_y));
+    tape.give(inner_grad, grad_y);
+    return {{}, grad_x, {}, {}, {}};
   }
 };
 
@@ -241,7 +314,18 @@ struct QkvNormRope : torch::autograd::Function<QkvNormRope> {
 
 at::Tensor linear(const at::Tensor& x, ParamRegistry& registry, WeightRef weight,
                   const Again& again, const AdaptersUse& adapters) {
-  return Linear::apply(x, Source{&registry, weight}, again, adapters);
+  static const TensorGroup alone;
+  return enter_linear(alone, x, registry, weight, again, adapters);
+}
+
+at::Tensor enter_linear(const TensorGroup& group, const at::Tensor& x, ParamRegistry& registry,
+                        WeightRef weight, const Again& again, const AdaptersUse& adapters) {
+  return EnterLinear::apply(&group, x, Source{&registry, weight}, again, adapters);
+}
+
+at::Tensor linear_leave(const TensorGroup& group, const at::Tensor& x, ParamRegistry& registry,
+                        WeightRef weight, const Again& again, const AdaptersUse& adapters) {
+  return LinearLeave::apply(&group, x, Source{&registry, weight}, again, adapters);
 }
 
 at::Tensor rms_norm(const at::Tensor& x, ParamRegistry& registry, WeightRef weight, double eps,

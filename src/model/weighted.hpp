@@ -9,6 +9,7 @@
 #include "ops/path.hpp"
 #include "ops/rope.hpp"
 #include "parallel/param_registry.hpp"
+#include "parallel/tensor/tensor_group.hpp"
 
 /// The operations of a layer that have weights: the seam between layers and the registry.
 ///
@@ -44,6 +45,17 @@ struct AdaptersUse {
 /// is not kept for backward but made again. Of adapters A x, [tokens, terms * rank], is kept.
 at::Tensor linear(const at::Tensor& x, ParamRegistry& registry, WeightRef weight,
                   const Again& again = {}, const AdaptersUse& adapters = {});
+
+/// linear of x, tokens of the residual stream, that enter tensor parallelism; `again` makes what
+/// entered: every rank's. In backward the weight's gradient is formed while tokens are on their way.
+at::Tensor enter_linear(const TensorGroup& group, const at::Tensor& x, ParamRegistry& registry,
+                        WeightRef weight, const Again& again = {},
+                        const AdaptersUse& adapters = {});
+
+/// linear of x [B, T, in], whose results leave tensor parallelism to the residual stream.
+at::Tensor linear_leave(const TensorGroup& group, const at::Tensor& x, ParamRegistry& registry,
+                        WeightRef weight, const Again& again = {},
+                        const AdaptersUse& adapters = {});
 
 /// ops::rms_norm_forward over a registry weight [D].
 at::Tensor rms_norm(const at::Tensor& x, ParamRegistry& registry, WeightRef weight, double eps,

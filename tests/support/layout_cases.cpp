@@ -194,6 +194,7 @@ LayoutTurns turns_of(const LayoutCase& one) {
   turns.adapters.targets =
       std::array{"all-linear", "v_proj,q_proj", "k_proj,o_proj,gate_proj,down_proj"}.at(
           turn(12, 3));
+  if (one.tp > 1) turns.tp_chunks = std::array{1, 2, 3, 5}.at(turn(13, 4));  // 6 tokens at least
   turns.shape = turn(6, kNumShapes);
   while (!fits(shape_of(turns.shape), factors_as_keys(one), one.ranks()))
     turns.shape = (turns.shape + 1) % kNumShapes;
@@ -205,11 +206,11 @@ std::string name_of(const LayoutCase& one) {
   const ParallelConfig keys = factors_as_keys(one);
   return formatted(
              "case {}: dp {} tp {} cp {} {} {} zero {} shard {} reshard {} prefetch {} persist {} "
-             "sequence {} recompute {} accumulation {} {} bucket {} hierarchical {} offload {} shape {} "
+             "sequence {} chunks {} recompute {} accumulation {} {} bucket {} hierarchical {} offload {} shape {} "
              "rows {}",
              one.number, one.dp, one.tp, one.cp, keys.cp_form, turns.by_work ? "work" : "zigzag",
              one.zero, turns.zero_shard, turns.zero_reshard, turns.zero_prefetch,
-             turns.zero_persist, one.sequence, keys.recompute, one.accumulation,
+             turns.zero_persist, one.sequence, turns.tp_chunks, keys.recompute, one.accumulation,
              one.sgd ? "sgd" : "adamw", turns.bucket_mb, turns.hierarchical, turns.offload,
              turns.shape, kRowKindNames.at(static_cast<std::size_t>(turns.rows))) +
          (one.lora ? " " + words_of(turns.adapters) : "");
@@ -264,6 +265,7 @@ TrialPlan layout_plan(const LayoutCase& one) {
   TrialPlan plan = plan_without_layout(one, turns);
   plan.parallel = factors_as_keys(one);
   plan.parallel.cp_balance = turns.by_work ? "work" : "zigzag";
+  plan.parallel.tp_chunks = turns.tp_chunks;
   plan.parallel.zero_shard = turns.zero_shard;
   plan.parallel.zero_reshard = turns.zero_reshard;
   plan.parallel.zero_prefetch = turns.zero_prefetch;

@@ -20,7 +20,7 @@ TransformerOptions model_options(const RunConfig& config, const Mesh& mesh) {
   return {ops::path_of(config.train.fused_ops),
           by_name<Recompute>(kRecomputes, config.parallel.recompute),
           static_cast<std::uint64_t>(config.train.seed),
-          {mesh.group(Axis::tp), config.parallel.sequence_parallel},
+          {mesh.group(Axis::tp), config.parallel.sequence_parallel, config.parallel.tp_chunks},
           context_group(mesh),
           config.lora};
 }
