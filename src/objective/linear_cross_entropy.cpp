@@ -65,10 +65,11 @@ void fast_chunk(Kernel kernel, const at::Tensor& logits, const at::Tensor& targe
   });
 }
 
-/// The loss of every row, [N] (fast path: fp64), and the gradients that are wanted.
+/// The loss of every row, [N] (fast path: fp64), and the gradients that are wanted. `correct`
+/// [N], where defined, becomes whether the target has the first of the largest logits.
 at::Tensor row_losses(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
                       const LinearCrossEntropySetup& setup, Path path,
-                      LinearCrossEntropyOutput& out) {
+                      LinearCrossEntropyOutput& out, const at::Tensor& correct = {}) {
   const auto type = accumulate_type(x);
   const auto kernel = find_kernel(path, x, &kernels::Table::cross_entropy);
   const bool fast = kernel != nullptr;
@@ -91,6 +92,7 @@ at::Tensor row_losses(const at::Tensor& x, const at::Tensor& weight, const at::T
     const auto chunk_losses = losses.narrow(0, first, rows);
     const auto chunk_weights =
         weights_in_order.defined() ? weights_in_order.narrow(0, first, rows) : at::Tensor();
+    if (correct.defined()) correct.narrow(0, first, rows).copy_(logits.argmax(1).eq(chunk_targets));
     auto grad = logits;
     if (fast) {
       fast_chunk(kernel, logits, chunk_targets, chunk_weights, chunk_losses, setup);
@@ -133,13 +135,18 @@ LinearCrossEntropyOutput linear_cross_entropy(const at::Tensor& x, const at::Ten
   return out;
 }
 
-at::Tensor token_log_probs(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
-                           std::int64_t chunk_rows, Path path) {
-  const LinearCrossEntropySetup setup{.chunk_rows = chunk_rows, .want_grads = false};
-  check_inputs(x, weight, targets, setup);
+TokenScores token_scores(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
+                         const TokenScoresSetup& setup, Path path) {
+  const LinearCrossEntropySetup losses{.chunk_rows = setup.chunk_rows, .want_grads = false};
+  check_inputs(x, weight, targets, losses);
   const at::NoGradGuard no_grad;
+  TokenScores scores;
+  if (setup.want_correct)
+    scores.correct = at::empty({x.size(0)}, targets.options().dtype(at::kBool));
   LinearCrossEntropyOutput unused;
-  return row_losses(x, weight, targets, setup, path, unused).to(at::kDouble).neg();
+  scores.log_probs =
+      row_losses(x, weight, targets, losses, path, unused, scores.correct).to(at::kDouble).neg();
+  return scores;
 }
 
 }  // namespace trireme::ops

@@ -1,6 +1,9 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <span>
+#include <string_view>
+
 #include "parallel/microbatch.hpp"
 
 namespace trireme {
@@ -24,8 +27,9 @@ class Objective {
   [[nodiscard]] virtual LossTerm term() const { return LossTerm::target; }
 
   /// hidden [B, T, D]: the model's states after its last norm. Returns the sum of the losses of the
-  /// batch's valid targets (scalar, fp32 or fp64) and leaves on the tape the gradients of
-  /// grad_scale * that sum; no parameter's gradient is touched.
+  /// batch's terms (scalar, fp32 or fp64) and leaves on the tape the gradients of grad_scale * that
+  /// sum; no parameter's gradient is touched. Ranks of cp hold parts of a batch: their losses add
+  /// up to the batch's. Ranks of tp all have it.
   virtual at::Tensor forward(const Microbatch& batch, const at::Tensor& hidden, double grad_scale,
                              ObjectiveTape& tape) = 0;
 
@@ -33,7 +37,13 @@ class Objective {
   /// tape.
   virtual at::Tensor backward(ObjectiveTape& tape) = 0;
 
-  /// The loss sum alone, for validation.
+  /// What evaluate() gives beside the loss: "accuracy", which a validation reports as
+  /// "valid_accuracy".
+  [[nodiscard]] virtual std::span<const std::string_view> evaluated() const { return {}; }
+
+  /// For validation, without gradients: the loss sum, then a sum for each of evaluated(), all of
+  /// which add up over batches and ranks and are then divided by the number of terms. Scalar, or
+  /// where evaluated() has names [1 + names] fp64.
   [[nodiscard]] virtual at::Tensor evaluate(const Microbatch& batch,
                                             const at::Tensor& hidden) const = 0;
 };

@@ -19,7 +19,8 @@ namespace {
 std::vector<double> bytes_of_tokens(const Tokenizer& tokenizer) {
   std::vector<double> bytes(tokenizer.vocab_size());
   for (std::uint32_t id = 0; id < bytes.size(); ++id)
-    bytes[id] = tokenizer.is_special(id) ? 0 : static_cast<double>(tokenizer.token_bytes(id).size());
+    bytes[id] =
+        tokenizer.is_special(id) ? 0 : static_cast<double>(tokenizer.token_bytes(id).size());
   return bytes;
 }
 
@@ -29,8 +30,8 @@ void add_scores(const FrozenModel& model, const Batch& batch, const std::vector<
   const at::Device device = model.device();
   const Microbatch micro = to_microbatch(batch, device, /*step=*/0, /*training=*/false);
   const TargetRows targets(micro, model.hidden(micro));
-  const ops::TokenScores said = token_scores(model.head(path), targets.rows, targets.targets,
-                                             {.want_correct = true});
+  const ops::TokenScores said =
+      token_scores(model.head(path), targets.rows, targets.targets, {.want_correct = true});
   const at::Tensor index = targets.index.to(at::kCPU);
   const at::Tensor ids = targets.targets.to(at::kCPU);
   const at::Tensor log_probs = said.log_probs.to(at::kCPU);
@@ -45,7 +46,7 @@ void add_scores(const FrozenModel& model, const Batch& batch, const std::vector<
   }
 }
 
-/// Those of all ranks, in order, on every rank.
+/// Those of all ranks, in order, on rank 0.
 std::vector<SequenceScore> gather(Communicator& world, const std::vector<SequenceScore>& mine) {
   static_assert(std::is_trivially_copyable_v<SequenceScore>);
   std::string bytes(mine.size() * sizeof(SequenceScore), '\0');
@@ -56,9 +57,8 @@ std::vector<SequenceScore> gather(Communicator& world, const std::vector<Sequenc
     all.resize(first + part.size() / sizeof(SequenceScore));
     if (!part.empty()) std::memcpy(all.data() + first, part.data(), part.size());
   }
-  std::sort(all.begin(), all.end(), [](const SequenceScore& a, const SequenceScore& b) {
-    return a.index < b.index;
-  });
+  std::sort(all.begin(), all.end(),
+            [](const SequenceScore& a, const SequenceScore& b) { return a.index < b.index; });
   return all;
 }
 

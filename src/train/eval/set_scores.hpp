@@ -11,14 +11,14 @@ namespace trireme {
 
 /// What a model says of one sequence of a set.
 struct SequenceScore {
-  std::int64_t index = 0;     // of the sequence, in file order
-  double loss_sum = 0;        // of -log p over its targets
-  double target_bytes = 0;    // of text that its targets stand for; special tokens have none
+  std::int64_t index = 0;   // of the sequence, in file order
+  double loss_sum = 0;      // of -log p over its targets
+  double target_bytes = 0;  // of text that its targets stand for; special tokens have none
   std::int64_t num_targets = 0;
   std::int64_t num_correct = 0;  // targets that were the likeliest token
 };
 
-/// Scores of all sequences of `samples`, in file order, on every rank. Collective over `world`,
+/// Scores of all sequences of `samples`, in file order, on rank 0; none elsewhere. Collective over `world`,
 /// whose ranks each have the whole model. Batch i of `rows` sequences is the work of rank i modulo
 /// their number, so that the scores are the same bit for bit on any number of ranks.
 std::vector<SequenceScore> score_set(const FrozenModel& model, const SampleSet& samples,

@@ -41,9 +41,7 @@ class Distill final : public Task {
 
   [[nodiscard]] std::vector<Field> section() override { return fields_of("distill", config_); }
 
-  void check(Problems& problems) const override {
-    trireme::check(config_.loss, problems);
-  }
+  void check(Problems& problems) const override { trireme::check(config_.loss, problems); }
 
   [[nodiscard]] bool needs_start() const override { return true; }
 

@@ -4,7 +4,7 @@
 
 #include "objective/preference.hpp"
 #include "objective/sequence_scores.hpp"
-#include "parallel/context/context_group.hpp"
+#include "parallel/context/deal_tokens.hpp"
 
 namespace trireme {
 namespace {
@@ -56,7 +56,8 @@ class Dpo final : public Task {
   [[nodiscard]] std::optional<FrozenNeed> frozen() const override {
     if (std::filesystem::is_regular_file(config_.reference)) return std::nullopt;
     const bool is_start = config_.reference.empty();
-    return FrozenNeed{is_start ? "base" : "reference", "dpo.reference", config_.reference, is_start};
+    return FrozenNeed{is_start ? "base" : "reference", "dpo.reference", config_.reference,
+                      is_start};
   }
 
   [[nodiscard]] std::unique_ptr<Objective> make_objective(

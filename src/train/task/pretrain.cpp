@@ -19,7 +19,8 @@ class Pretrain final : public Task {
 
 std::unique_ptr<Objective> make_cross_entropy(const TaskContext& context) {
   return std::make_unique<CrossEntropy>(context.model.registry(), context.model.head_weight(),
-                                        ops::path_of(context.config.train.fused_ops), context.model.tensor());
+                                        ops::path_of(context.config.train.fused_ops),
+                                        context.model.tensor());
 }
 
 std::unique_ptr<Task> make_pretrain() {

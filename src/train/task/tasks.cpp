@@ -1,5 +1,7 @@
 #include <array>
 
+#include "train/task/distill.hpp"
+#include "train/task/dpo.hpp"
 #include "train/task/pretrain.hpp"
 #include "train/task/sft.hpp"
 
@@ -8,7 +10,9 @@ namespace {
 
 constexpr std::array kTasks{
     TaskRow{"pretrain", "train a model on a token set", make_pretrain},
-    TaskRow{"sft", "fine-tune a model on chats (--init)", make_sft},
+    TaskRow{"sft", "fine-tune a model on chats", make_sft},
+    TaskRow{"dpo", "train a model on preferred and rejected answers", make_dpo},
+    TaskRow{"distill", "train a model on what a teacher model says", make_distill},
 };
 
 }  // namespace
