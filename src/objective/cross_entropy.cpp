@@ -1,38 +1,42 @@
 #include "objective/cross_entropy.hpp"
 
-#include "objective/vocab_parallel.hpp"
+#include "objective/head.hpp"
 
 namespace trireme {
 
-ops::LinearCrossEntropyOutput CrossEntropy::loss_of(
-    const Microbatch& batch, const at::Tensor& hidden,
-    const ops::LinearCrossEntropySetup& setup) const {
-  const at::Tensor rows = hidden.reshape({-1, hidden.size(-1)});  // [B * T, D]
-  const at::Tensor targets = batch.targets.flatten();
-  const at::Tensor weight = registry_.weight(head_);
-  if (tensor_.size() == 1) return ops::linear_cross_entropy(rows, weight, targets, setup, path_);
-  const Slice& slice = registry_.layout().param(head_).slice;
-  return vocab_parallel_cross_entropy(
-      rows, weight, targets, {tensor_.group(), slice.offset[0], registry_.spec(head_).shape[0]},
-      setup);
-}
-
 at::Tensor CrossEntropy::forward(const Microbatch& batch, const at::Tensor& hidden,
                                  double grad_scale, ObjectiveTape& tape) {
-  const auto loss = loss_of(batch, hidden, {.grad_scale = grad_scale});
-  tape = {loss.grad_x.view_as(hidden), loss.grad_weight};
-  return loss.loss_sum;
+  return loss_of(batch, hidden, {.grad_scale = grad_scale}, tape);
 }
 
 at::Tensor CrossEntropy::backward(ObjectiveTape& tape) {
-  registry_.add_gradient({head_}, tape.grad_head);
-  at::Tensor grad = std::move(tape.grad_hidden);
-  tape = {};
-  return grad;
+  return add_head_gradient(registry_, head_, tape);
 }
 
 at::Tensor CrossEntropy::evaluate(const Microbatch& batch, const at::Tensor& hidden) const {
-  return loss_of(batch, hidden, {.want_grads = false}).loss_sum;
+  ObjectiveTape unused;
+  return loss_of(batch, hidden, {.want_grads = false}, unused);
+}
+
+at::Tensor CrossEntropy::loss_of(const Microbatch& batch, const at::Tensor& hidden,
+                                 ops::LinearCrossEntropySetup setup, ObjectiveTape& tape) const {
+  const at::NoGradGuard no_grad;
+  const Head head = head_of(registry_, head_, tensor_, path_);
+  const auto type = ops::accumulate_type(hidden);
+  const bool weighted = batch.target_weights.defined();
+  ops::LinearCrossEntropyOutput loss;
+  if (rows_ == LossRows::all) {
+    if (weighted) setup.row_weights = batch.target_weights.flatten().to(type);
+    const at::Tensor rows = hidden.reshape({-1, hidden.size(-1)});  // [B * T, D]
+    loss = cross_entropy(head, rows, batch.targets.flatten(), setup);
+    if (setup.want_grads) tape = {loss.grad_x.view_as(hidden), loss.grad_weight};
+  } else {
+    const TargetRows targets(batch, hidden);
+    if (weighted) setup.row_weights = targets.of(batch.target_weights).to(type);
+    loss = cross_entropy(head, targets.rows, targets.targets, setup);
+    if (setup.want_grads) tape = {targets.spread(loss.grad_x, hidden), loss.grad_weight};
+  }
+  return loss.loss_sum;
 }
 
 }  // namespace trireme

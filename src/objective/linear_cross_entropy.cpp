@@ -65,16 +65,18 @@ void fast_chunk(Kernel kernel, const at::Tensor& logits, const at::Tensor& targe
   });
 }
 
-/// The loss of every row, [N] (fast path: fp64), and the gradients that are wanted.
+/// The loss of every row, [N] (fast path: fp64), and the gradients that are wanted. `correct`
+/// [N], where defined, becomes whether the target has the first of the largest logits.
 at::Tensor row_losses(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
                       const LinearCrossEntropySetup& setup, Path path,
-                      LinearCrossEntropyOutput& out) {
+                      LinearCrossEntropyOutput& out, const at::Tensor& correct = {}) {
   const auto type = accumulate_type(x);
   const auto kernel = find_kernel(path, x, &kernels::Table::cross_entropy);
   const bool fast = kernel != nullptr;
   if (setup.want_grads) {
     out.grad_x = at::empty_like(x, at::MemoryFormat::Contiguous);
-    if (x.size(0) == 0) out.grad_weight = at::zeros(weight.sizes(), weight.options().dtype(type));
+    if (x.size(0) == 0 && setup.want_grad_weight)
+      out.grad_weight = at::zeros(weight.sizes(), weight.options().dtype(type));
   }
   const auto losses = at::empty({x.size(0)}, x.options().dtype(fast ? at::kDouble : type));
   const auto targets_in_order = targets.contiguous();
@@ -90,6 +92,7 @@ at::Tensor row_losses(const at::Tensor& x, const at::Tensor& weight, const at::T
     const auto chunk_losses = losses.narrow(0, first, rows);
     const auto chunk_weights =
         weights_in_order.defined() ? weights_in_order.narrow(0, first, rows) : at::Tensor();
+    if (correct.defined()) correct.narrow(0, first, rows).copy_(logits.argmax(1).eq(chunk_targets));
     auto grad = logits;
     if (fast) {
       fast_chunk(kernel, logits, chunk_targets, chunk_weights, chunk_losses, setup);
@@ -99,6 +102,7 @@ at::Tensor row_losses(const at::Tensor& x, const at::Tensor& weight, const at::T
     if (!setup.want_grads) continue;
     auto grad_rows = out.grad_x.narrow(0, first, rows);
     at::mm_out(grad_rows, grad, weight);
+    if (!setup.want_grad_weight) continue;
     const auto grad_weight = at::mm(grad.t(), inputs);
     if (first == 0) {
       out.grad_weight = grad_weight.to(type);
@@ -131,13 +135,18 @@ LinearCrossEntropyOutput linear_cross_entropy(const at::Tensor& x, const at::Ten
   return out;
 }
 
-at::Tensor token_log_probs(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
-                           std::int64_t chunk_rows, Path path) {
-  const LinearCrossEntropySetup setup{.chunk_rows = chunk_rows, .want_grads = false};
-  check_inputs(x, weight, targets, setup);
+TokenScores token_scores(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
+                         const TokenScoresSetup& setup, Path path) {
+  const LinearCrossEntropySetup losses{.chunk_rows = setup.chunk_rows, .want_grads = false};
+  check_inputs(x, weight, targets, losses);
   const at::NoGradGuard no_grad;
+  TokenScores scores;
+  if (setup.want_correct)
+    scores.correct = at::empty({x.size(0)}, targets.options().dtype(at::kBool));
   LinearCrossEntropyOutput unused;
-  return row_losses(x, weight, targets, setup, path, unused).to(at::kDouble).neg();
+  scores.log_probs =
+      row_losses(x, weight, targets, losses, path, unused, scores.correct).to(at::kDouble).neg();
+  return scores;
 }
 
 }  // namespace trireme::ops

@@ -1,6 +1,9 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <span>
+#include <string_view>
+
 #include "parallel/microbatch.hpp"
 
 namespace trireme {
@@ -11,15 +14,22 @@ struct ObjectiveTape {
   at::Tensor grad_head;    // [V, D], of the head's weight
 };
 
+/// What a batch counts: the loss of an update, and all means of it, are sums divided by their
+/// number.
+enum class LossUnit { target, pair };
+
 /// What a model is trained for: owns the head, the loss and their gradients. The model ends at its
 /// hidden states, and neither it nor the step knows which objective it serves.
 class Objective {
  public:
   virtual ~Objective() = default;
 
+  [[nodiscard]] virtual LossUnit unit() const { return LossUnit::target; }
+
   /// hidden [B, T, D]: the model's states after its last norm. Returns the sum of the losses of the
-  /// batch's valid targets (scalar, fp32 or fp64) and leaves on the tape the gradients of
-  /// grad_scale * that sum; no parameter's gradient is touched.
+  /// batch's units (scalar, fp32 or fp64) and leaves on the tape the gradients of grad_scale * that
+  /// sum; no parameter's gradient is touched. Ranks of cp hold parts of a batch: their losses add
+  /// up to the batch's. Ranks of tp all have it.
   virtual at::Tensor forward(const Microbatch& batch, const at::Tensor& hidden, double grad_scale,
                              ObjectiveTape& tape) = 0;
 
@@ -27,7 +37,13 @@ class Objective {
   /// tape.
   virtual at::Tensor backward(ObjectiveTape& tape) = 0;
 
-  /// The loss sum alone, for validation.
+  /// What evaluate() gives beside the loss: "accuracy", which a validation reports as
+  /// "valid_accuracy".
+  [[nodiscard]] virtual std::span<const std::string_view> evaluated() const { return {}; }
+
+  /// For validation, without gradients: the loss sum, then a sum for each of evaluated(), all of
+  /// which add up over batches and ranks and are then divided by the number of units. Scalar, or
+  /// where evaluated() has names [1 + names] fp64.
   [[nodiscard]] virtual at::Tensor evaluate(const Microbatch& batch,
                                             const at::Tensor& hidden) const = 0;
 };

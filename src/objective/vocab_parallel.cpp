@@ -23,6 +23,13 @@ RowTargets row_targets(const at::Tensor& targets, const VocabPart& part, std::in
   return {valid, own, local.masked_fill(own.logical_not(), 0).unsqueeze(1)};
 }
 
+/// Of each row the distance of `scores` from the largest of all ranks.
+void subtract_largest(const at::Tensor& scores, Communicator& group) {
+  const at::Tensor largest = scores.amax(1);
+  all_reduce(group, largest, ReduceOp::max, "loss maxima")->wait();
+  scores.sub_(largest.unsqueeze(1));
+}
+
 }  // namespace
 
 ops::LinearCrossEntropyOutput vocab_parallel_cross_entropy(
@@ -35,7 +42,8 @@ ops::LinearCrossEntropyOutput vocab_parallel_cross_entropy(
   const at::Tensor losses = at::zeros({x.size(0)}, x.options().dtype(type));
   if (setup.want_grads) {
     out.grad_x = at::empty_like(x, at::MemoryFormat::Contiguous);
-    out.grad_weight = at::zeros(weight.sizes(), weight.options().dtype(type));
+    if (setup.want_grad_weight)
+      out.grad_weight = at::zeros(weight.sizes(), weight.options().dtype(type));
   }
   for (std::int64_t first = 0; first < x.size(0); first += setup.chunk_rows) {
     const std::int64_t rows = std::min(setup.chunk_rows, x.size(0) - first);
@@ -43,9 +51,7 @@ ops::LinearCrossEntropyOutput vocab_parallel_cross_entropy(
     const auto [valid, own, picks] =
         row_targets(targets.narrow(0, first, rows), part, weight.size(0));
     at::Tensor scores = at::mm(inputs, weight.t()).to(type);  // [rows, this rank's classes]
-    const at::Tensor largest = scores.amax(1);
-    all_reduce(part.group, largest, ReduceOp::max, "loss maxima")->wait();
-    scores.sub_(largest.unsqueeze(1));
+    subtract_largest(scores, part.group);
     const at::Tensor sums = at::empty({2, rows}, scores.options());
     sums[1].copy_(scores.gather(1, picks).squeeze(1).masked_fill_(own.logical_not(), 0));
     scores.exp_();
@@ -65,9 +71,44 @@ ops::LinearCrossEntropyOutput vocab_parallel_cross_entropy(
     const at::Tensor grad = scores.mul_(factors.unsqueeze(1)).to(x.scalar_type());
     at::Tensor grad_rows = out.grad_x.narrow(0, first, rows);
     at::mm_out(grad_rows, grad, weight);
-    out.grad_weight.add_(at::mm(grad.t(), inputs));
+    if (setup.want_grad_weight) out.grad_weight.add_(at::mm(grad.t(), inputs));
   }
   out.loss_sum = losses.sum();
+  return out;
+}
+
+ops::TokenScores vocab_parallel_token_scores(const at::Tensor& x, const at::Tensor& weight,
+                                             const at::Tensor& targets, const VocabPart& part,
+                                             const ops::TokenScoresSetup& setup) {
+  const at::NoGradGuard no_grad;
+  ops::check_targets(targets, part.classes);
+  const auto type = ops::accumulate_type(x);
+  ops::TokenScores out;
+  out.log_probs = at::empty({x.size(0)}, x.options().dtype(at::kDouble));
+  if (setup.want_correct) out.correct = at::empty({x.size(0)}, targets.options().dtype(at::kBool));
+  const at::Tensor classes = at::arange(weight.size(0), targets.options());
+  for (std::int64_t first = 0; first < x.size(0); first += setup.chunk_rows) {
+    const std::int64_t rows = std::min(setup.chunk_rows, x.size(0) - first);
+    const at::Tensor chunk_targets = targets.narrow(0, first, rows);
+    const auto [valid, own, picks] = row_targets(chunk_targets, part, weight.size(0));
+    const at::Tensor scores = at::mm(x.narrow(0, first, rows), weight.t()).to(type);
+    subtract_largest(scores, part.group);
+    // Sums of exponentials, the target's score, and how many of its rivals come before it.
+    const at::Tensor sums = at::zeros({setup.want_correct ? 3 : 2, rows}, scores.options());
+    sums[1].copy_(scores.gather(1, picks).squeeze(1).masked_fill_(own.logical_not(), 0));
+    if (setup.want_correct) {
+      const at::Tensor before = classes.lt((chunk_targets - part.first).unsqueeze(1));
+      sums[2].copy_(scores.eq(0).logical_and_(before).sum(1));
+    }
+    sums[0].copy_(scores.exp().sum(1));
+    all_reduce(part.group, sums, ReduceOp::sum, "loss sums")->wait();
+    const at::Tensor log_probs = sums[1] - sums[0].log();
+    out.log_probs.narrow(0, first, rows).copy_(log_probs.masked_fill_(valid.logical_not(), 0));
+    if (setup.want_correct) {
+      out.correct.narrow(0, first, rows)
+          .copy_(valid.logical_and(sums[1].eq(0)).logical_and_(sums[2].eq(0)));
+    }
+  }
   return out;
 }
 

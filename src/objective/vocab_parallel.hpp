@@ -21,4 +21,9 @@ ops::LinearCrossEntropyOutput vocab_parallel_cross_entropy(
     const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets, const VocabPart& part,
     const ops::LinearCrossEntropySetup& setup);
 
+/// ops::token_scores with the classes dealt so: whole on every rank.
+ops::TokenScores vocab_parallel_token_scores(const at::Tensor& x, const at::Tensor& weight,
+                                             const at::Tensor& targets, const VocabPart& part,
+                                             const ops::TokenScoresSetup& setup);
+
 }  // namespace trireme

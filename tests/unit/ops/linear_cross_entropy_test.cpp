@@ -66,22 +66,64 @@ TEST(LinearCrossEntropy, EqualsTheCompositeAndItsAutograd) {
   }
 }
 
-TEST(LinearCrossEntropy, TokenLogProbsAreTheLogSoftmaxOfTheTargets) {
+TEST(LinearCrossEntropy, TokenScoresAreTheLogSoftmaxOfTheTargets) {
   at::manual_seed(7);
-  const auto targets = some_targets(37, 90);
+  auto targets = some_targets(37, 90);
   for (const auto& c : kCases) {
     const auto x = random({37, 16}).to(c.dtype);
     const auto weight = random({90, 16}).to(c.dtype);
-    const auto exact =
-        at::log_softmax(at::matmul(x.to(at::kDouble), weight.to(at::kDouble).t()), -1);
-    const auto expected = exact.gather(1, targets.clamp_min(0).unsqueeze(1))
+    const auto logits = at::matmul(x.to(at::kDouble), weight.to(at::kDouble).t());
+    for (std::int64_t row = 1; row < 37; row += 4) targets[row] = logits[row].argmax();
+    const auto expected = at::log_softmax(logits, -1)
+                              .gather(1, targets.clamp_min(0).unsqueeze(1))
                               .squeeze(1)
                               .masked_fill(targets.eq(kIgnoredTarget), 0);
 
-    const auto log_probs = token_log_probs(x, weight, targets, 8, c.path);
+    const auto scores =
+        token_scores(x, weight, targets, {.chunk_rows = 8, .want_correct = true}, c.path);
 
-    EXPECT_EQ(log_probs.scalar_type(), at::kDouble);
-    expect_close(log_probs, expected, c.tolerance, name(c) + " log-probabilities");
+    EXPECT_EQ(scores.log_probs.scalar_type(), at::kDouble);
+    expect_close(scores.log_probs, expected, c.tolerance, name(c) + " log-probabilities");
+    if (c.dtype != at::kBFloat16) {  // its rounding makes others the likeliest
+      EXPECT_TRUE(scores.correct.equal(logits.argmax(1).eq(targets))) << name(c);
+    }
+    EXPECT_TRUE(token_scores(x, weight, targets, {.chunk_rows = 8}, c.path)
+                    .log_probs.equal(scores.log_probs));
+  }
+}
+
+TEST(LinearCrossEntropy, OfEqualLogitsTheFirstIsTheLikeliest) {
+  const auto scores = token_scores(at::ones({2, 4}), at::ones({5, 4}), at::arange(2, at::kLong),
+                                   {.want_correct = true});
+  EXPECT_TRUE(scores.correct[0].item<bool>());
+  EXPECT_FALSE(scores.correct[1].item<bool>());
+}
+
+TEST(LinearCrossEntropy, OfNoRowsIsEmpty) {
+  const auto none = at::empty({0}, at::kLong);
+  for (const auto& c : kCases) {
+    const auto x = random({0, 8}).to(c.dtype);
+    const auto weight = random({40, 8}).to(c.dtype);
+    const auto out = linear_cross_entropy(x, weight, none, {}, c.path);
+    EXPECT_EQ(out.loss_sum.item<double>(), 0);
+    EXPECT_EQ(out.grad_weight.count_nonzero().item<std::int64_t>(), 0);
+    const auto scores = token_scores(x, weight, none, {.want_correct = true}, c.path);
+    EXPECT_EQ(scores.log_probs.numel() + scores.correct.numel(), 0);
+  }
+}
+
+TEST(LinearCrossEntropy, OfAFrozenHeadHasTheSameGradientOfItsInput) {
+  at::manual_seed(8);
+  const auto targets = some_targets(20, 40);
+  for (const auto& c : kCases) {
+    const auto x = random({20, 8}).to(c.dtype);
+    const auto weight = random({40, 8}).to(c.dtype);
+    const auto both = linear_cross_entropy(x, weight, targets, {.chunk_rows = 8}, c.path);
+    const auto frozen = linear_cross_entropy(x, weight, targets,
+                                             {.chunk_rows = 8, .want_grad_weight = false}, c.path);
+
+    EXPECT_TRUE(frozen.grad_x.equal(both.grad_x));
+    EXPECT_FALSE(frozen.grad_weight.defined());
   }
 }
 

@@ -32,8 +32,7 @@ Problem problem(double size) {
 
 /// The same loss and, put together, the same gradients as with all classes in one place.
 void expect_same_as_whole(const Problem& p, int ranks) {
-  const auto whole =
-      ops::linear_cross_entropy(p.x, p.weight, p.targets, p.setup, ops::Path::plain);
+  const auto whole = ops::linear_cross_entropy(p.x, p.weight, p.targets, p.setup, ops::Path::plain);
   std::vector<at::Tensor> grads_x(static_cast<std::size_t>(ranks));
   run_ranks(ranks, [&](Communicator& world) {
     const std::int64_t first = kClasses * world.rank() / ranks;
@@ -61,6 +60,49 @@ TEST(VocabParallel, EqualsTheWholeForAnyDealOfTheClasses) {
 
 TEST(VocabParallel, LargeScoresDoNotOverflow) {
   expect_same_as_whole(problem(1e4), 3);
+}
+
+/// With every other target the likeliest class.
+TEST(VocabParallel, TokenScoresEqualTheWholeForAnyDealOfTheClasses) {
+  for (const auto dtype : {at::kDouble, at::kFloat, at::kBFloat16}) {
+    Problem p = problem(1);
+    const at::Tensor x = p.x.to(dtype);
+    at::Tensor weight = p.weight.to(dtype);
+    weight[kClasses - 1].copy_(weight[0]);  // always equal: the first counts
+    const at::Tensor likeliest = at::mm(x, weight.t()).argmax(1);
+    for (std::int64_t row = 0; row < kRows; row += 2)
+      if (row != 2) p.targets[row] = likeliest[row];
+    p.targets[1] = kClasses - 1;
+    const ops::TokenScoresSetup setup{.chunk_rows = 4, .want_correct = true};
+    const auto whole = ops::token_scores(x, weight, p.targets, setup, ops::Path::plain);
+    EXPECT_GE(whole.correct.sum().item<std::int64_t>(), 5);
+    for (const int ranks : {1, 2, 3, 5}) {
+      run_ranks(ranks, [&](Communicator& world) {
+        const std::int64_t first = kClasses * world.rank() / ranks;
+        const std::int64_t end = kClasses * (world.rank() + 1) / ranks;
+        const auto scores = vocab_parallel_token_scores(x, weight.narrow(0, first, end - first),
+                                                        p.targets, {world, first, kClasses}, setup);
+        const double bound = dtype == at::kDouble ? 1e-13 : 1e-5;
+        EXPECT_TRUE(at::allclose(scores.log_probs, whole.log_probs, 0, bound)) << ranks;
+        EXPECT_TRUE(scores.correct.equal(whole.correct)) << ranks;
+      });
+    }
+  }
+}
+
+TEST(VocabParallel, OfAFrozenHeadHasTheSameGradientOfItsInput) {
+  const Problem p = problem(1);
+  run_ranks(2, [&](Communicator& world) {
+    const std::int64_t first = world.rank() == 0 ? 0 : 6;
+    const at::Tensor weight = p.weight.narrow(0, first, world.rank() == 0 ? 6 : 7);
+    ops::LinearCrossEntropySetup setup = p.setup;
+    const VocabPart part{world, first, kClasses};
+    const auto both = vocab_parallel_cross_entropy(p.x, weight, p.targets, part, setup);
+    setup.want_grad_weight = false;
+    const auto frozen = vocab_parallel_cross_entropy(p.x, weight, p.targets, part, setup);
+    EXPECT_TRUE(frozen.grad_x.equal(both.grad_x));
+    EXPECT_FALSE(frozen.grad_weight.defined());
+  });
 }
 
 TEST(VocabParallel, ATargetOutsideTheVocabularyIsDataError) {

@@ -1,0 +1,51 @@
+#include "objective/head.hpp"
+
+#include "objective/vocab_parallel.hpp"
+
+namespace trireme {
+
+Head head_of(ParamRegistry& registry, ParamId id, const TensorGroup& tensor, ops::Path path) {
+  const Slice& slice = registry.layout().param(id).slice;
+  return {registry.weight(id), tensor, slice.offset[0], registry.spec(id).shape[0], path};
+}
+
+at::Tensor add_head_gradient(ParamRegistry& registry, ParamId head, ObjectiveTape& tape) {
+  registry.add_gradient({head}, tape.grad_head);
+  at::Tensor grad = std::move(tape.grad_hidden);
+  tape = {};
+  return grad;
+}
+
+ops::LinearCrossEntropyOutput cross_entropy(const Head& head, const at::Tensor& rows,
+                                            const at::Tensor& targets,
+                                            const ops::LinearCrossEntropySetup& setup) {
+  if (head.tensor.size() == 1)
+    return ops::linear_cross_entropy(rows, head.weight, targets, setup, head.path);
+  return vocab_parallel_cross_entropy(rows, head.weight, targets,
+                                      {head.tensor.group(), head.first, head.classes}, setup);
+}
+
+ops::TokenScores token_scores(const Head& head, const at::Tensor& rows, const at::Tensor& targets,
+                              const ops::TokenScoresSetup& setup) {
+  if (head.tensor.size() == 1)
+    return ops::token_scores(rows, head.weight, targets, setup, head.path);
+  return vocab_parallel_token_scores(rows, head.weight, targets,
+                                     {head.tensor.group(), head.first, head.classes}, setup);
+}
+
+TargetRows::TargetRows(const Microbatch& batch, const at::Tensor& hidden)
+    : index(batch.targets.flatten().ne(ops::kIgnoredTarget).nonzero().squeeze(1)),
+      rows(hidden.reshape({-1, hidden.size(-1)}).index_select(0, index)),
+      targets(of(batch.targets)) {}
+
+at::Tensor TargetRows::of(const at::Tensor& per_token) const {
+  return per_token.flatten().index_select(0, index);
+}
+
+at::Tensor TargetRows::spread(const at::Tensor& grad_rows, const at::Tensor& hidden) const {
+  const at::Tensor grad =
+      at::zeros({hidden.numel() / hidden.size(-1), hidden.size(-1)}, hidden.options());
+  return grad.index_copy_(0, index, grad_rows).view_as(hidden);
+}
+
+}  // namespace trireme

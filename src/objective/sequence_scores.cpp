@@ -1,0 +1,87 @@
+#include "objective/sequence_scores.hpp"
+
+#include <cmath>
+
+#include "core/error.hpp"
+#include "parallel/collectives.hpp"
+
+namespace trireme {
+namespace {
+
+at::Tensor zeros_of_sequences(std::int64_t num_pairs) {
+  return at::zeros({2 * num_pairs}, at::TensorOptions().dtype(at::kDouble));
+}
+
+}  // namespace
+
+at::Tensor sequences_of(const Microbatch& batch, const TargetRows& targets) {
+  if (!batch.sequence_of.defined())
+    fail(ErrorKind::internal, "a loss of pairs was given a batch that has none");
+  at::Tensor sequences = targets.of(batch.sequence_of).to(at::kCPU);
+  if (sequences.numel() > 0) {
+    const auto least = sequences.min().item<std::int64_t>();
+    const auto most = sequences.max().item<std::int64_t>();
+    if (least < 0 || most >= 2 * batch.num_pairs) {
+      fail(ErrorKind::internal, "targets of sequences {} to {} in a batch of {} pairs", least, most,
+           batch.num_pairs);
+    }
+  }
+  return sequences;
+}
+
+SequenceScores sum_sequences(std::int64_t num_pairs, const at::Tensor& sequences,
+                             const at::Tensor& log_probs, const ContextGroup& context) {
+  // On the host: a GPU adds in no fixed order.
+  const at::Tensor values = log_probs.to(at::kCPU);
+  SequenceScores scores{zeros_of_sequences(num_pairs), zeros_of_sequences(num_pairs)};
+  scores.sums.index_add_(0, sequences, values);
+  scores.counts.index_add_(0, sequences, at::ones_like(values));
+  if (context.size() == 1) return scores;
+  const at::Tensor both = at::stack({scores.sums, scores.counts}).to(log_probs.device());
+  all_reduce(*context.group, both, ReduceOp::sum, "log-probabilities")->wait();
+  const at::Tensor of_all = both.to(at::kCPU);
+  return {of_all[0], of_all[1]};
+}
+
+SequenceScores sequence_scores(const Microbatch& batch, const at::Tensor& hidden, const Head& head,
+                               const ContextGroup& context) {
+  const at::NoGradGuard no_grad;
+  const TargetRows targets(batch, hidden);
+  const at::Tensor log_probs = token_scores(head, targets.rows, targets.targets).log_probs;
+  return sum_sequences(batch.num_pairs, sequences_of(batch, targets), log_probs, context);
+}
+
+StoredReference::StoredReference(std::vector<double> sums, std::vector<std::int32_t> counts,
+                                 std::string where, const ContextGroup& context)
+    : sums_(std::move(sums)),
+      counts_(std::move(counts)),
+      where_(std::move(where)),
+      context_(context) {
+  TRIREME_ASSERT(sums_.size() == counts_.size());
+}
+
+at::Tensor StoredReference::sums(const Microbatch& batch) {
+  const at::Tensor targets = batch.targets.flatten();
+  const at::Tensor index = targets.ne(ops::kIgnoredTarget).nonzero().squeeze(1);
+  const at::Tensor sequences = batch.sequence_of.flatten().index_select(0, index).to(at::kCPU);
+  const at::Tensor none = at::zeros({sequences.numel()}, targets.options().dtype(at::kDouble));
+  const at::Tensor counts = sum_sequences(batch.num_pairs, sequences, none, context_).counts;
+  at::Tensor result = zeros_of_sequences(batch.num_pairs);
+  auto values = result.accessor<double, 1>();
+  const auto count_of = counts.accessor<double, 1>();
+  for (std::int64_t i = 0; i < 2 * batch.num_pairs; ++i) {
+    const std::int64_t record = batch.pair_records[static_cast<std::size_t>(i / 2)];
+    const auto at = static_cast<std::size_t>(2 * record + i % 2);
+    if (record < 0 || at >= sums_.size() || std::isnan(sums_[at]))
+      fail(ErrorKind::data, "{}: no log-probabilities of pair {} of the set", where_, record);
+    if (static_cast<double>(counts_[at]) != count_of[i]) {
+      fail(ErrorKind::data,
+           "{}: pair {} of the set has {} targets there and {} here: made of other data", where_,
+           record, counts_[at], count_of[i]);
+    }
+    values[i] = sums_[at];
+  }
+  return result;
+}
+
+}  // namespace trireme

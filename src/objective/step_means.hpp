@@ -1,0 +1,31 @@
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/measures.hpp"
+
+namespace trireme {
+
+/// Numbers of an objective that a step reports: each a sum over its micro-batches and ranks divided
+/// by one weight (targets, pairs), summed alike.
+class StepMeans {
+ public:
+  /// Declares one measure for each name.
+  StepMeans(Measures& measures, std::span<const std::string_view> names);
+
+  /// One micro-batch of step `step`. A rank whose numbers another one tells too gives zeros.
+  void add(std::int64_t step, std::span<const double> sums, double weight);
+
+  [[nodiscard]] double weight() const { return weight_; }
+
+ private:
+  Measures& measures_;
+  std::vector<Measures::Id> ids_;
+  std::vector<double> sums_;
+  double weight_ = 0;
+  std::int64_t step_ = -1;
+};
+
+}  // namespace trireme

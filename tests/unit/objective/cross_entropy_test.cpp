@@ -1,0 +1,75 @@
+#include "objective/cross_entropy.hpp"
+
+#include "unit/objective/support.hpp"
+
+namespace trireme::testing {
+namespace {
+
+constexpr double kScale = 0.25;
+
+at::Tensor plain_loss(const Microbatch& batch, const at::Tensor& x, const at::Tensor& w) {
+  const at::Tensor losses =
+      at::nll_loss_nd(at::log_softmax(at::matmul(x, w.t()), -1).flatten(0, 1),
+                      batch.targets.flatten(), {}, at::Reduction::None, ops::kIgnoredTarget);
+  return (batch.target_weights.defined() ? losses * batch.target_weights.flatten() : losses).sum();
+}
+
+MakeObjective with(LossRows rows) {
+  return [rows](RankOfLayout& rank) {
+    return std::make_unique<CrossEntropy>(rank.registry, 0, ops::Path::plain, rank.tensor, rows);
+  };
+}
+
+TEST(CrossEntropy, WeightsOfTargetsAreFactorsOfTheirLosses) {
+  Microbatch batch = batch_of_rows(2);
+  const at::Tensor hidden = normal({2, kLength, kWidth}, 1);
+  const at::Tensor weight = normal({kClasses, kWidth}, 2);
+  for (const bool weighted : {false, true}) {
+    // Weights that fp32 holds exactly: 10 where a tag stands, as the reason trainer has it.
+    if (weighted) {
+      batch.target_weights = at::ones({2, kLength}, at::kFloat);
+      batch.target_weights.flatten().slice(0, 0, 2 * kLength, 5).fill_(10);
+      batch.target_weights[1][2] = 0;
+    }
+    const LossAndGrads expected = by_autograd(
+        hidden, weight,
+        [&](const at::Tensor& x, const at::Tensor& w) { return plain_loss(batch, x, w); });
+    for (const Ranks& ranks : kLayouts) {
+      for (const LossRows rows : {LossRows::all, LossRows::targets}) {
+        const LossAndGrads actual = by_ranks(ranks, batch, hidden, weight, kScale, with(rows));
+        expect_same(actual, expected, kScale, 1e-12, name(ranks) + (weighted ? " weighted" : ""));
+      }
+    }
+  }
+}
+
+TEST(CrossEntropy, WeightsCountInValidationToo) {
+  Microbatch batch = batch_of_rows(1);
+  batch.target_weights = at::full({1, kLength}, 2.5, at::kFloat);
+  const at::Tensor hidden = normal({1, kLength, kWidth}, 1);
+  const at::Tensor weight = normal({kClasses, kWidth}, 2);
+  const double expected = plain_loss(batch, hidden, weight).item<double>();
+  run_ranks(2, [&](Communicator& world) {
+    RankOfLayout rank(world, {2, 1}, weight);
+    for (const LossRows rows : {LossRows::all, LossRows::targets})
+      EXPECT_NEAR(with(rows)(rank)->evaluate(batch, hidden).item<double>(), expected, 1e-11);
+  });
+}
+
+TEST(CrossEntropy, OfNoTargetsIsZero) {
+  Microbatch batch = batch_of_rows(1);
+  batch.targets.fill_(ops::kIgnoredTarget);
+  const at::Tensor hidden = normal({1, kLength, kWidth}, 1);
+  const at::Tensor weight = normal({kClasses, kWidth}, 2);
+  for (const Ranks& ranks : kLayouts) {
+    for (const LossRows rows : {LossRows::all, LossRows::targets}) {
+      const LossAndGrads actual = by_ranks(ranks, batch, hidden, weight, kScale, with(rows));
+      EXPECT_EQ(actual.loss.item<double>(), 0);
+      EXPECT_EQ(actual.hidden.count_nonzero().item<std::int64_t>(), 0);
+      EXPECT_EQ(actual.weight.count_nonzero().item<std::int64_t>(), 0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme::testing

@@ -1,0 +1,260 @@
+#include "objective/distillation.hpp"
+
+#include <cmath>
+
+#include "core/error.hpp"
+#include "unit/objective/support.hpp"
+
+namespace trireme::testing {
+namespace {
+
+constexpr double kScale = 0.125;
+constexpr std::int64_t kTeacherWidth = 9;
+
+/// A teacher of another width, its head cut as the student's.
+class FixedTeacher final : public Teacher {
+ public:
+  FixedTeacher(RankOfLayout& rank, at::Tensor hidden, const at::Tensor& weight)
+      : rank_(rank), hidden_(std::move(hidden)), weight_(weight) {}
+
+  TeacherStates states(const Microbatch& batch) override {
+    const std::int64_t rows =
+        rank_.mesh.size(Axis::tp) == 1 ? weight_.size(0) : rank_.classes;  // alone: all it has
+    return {rank_.own(hidden_, batch),
+            {weight_.narrow(0, rank_.first, rows), rank_.tensor, rank_.first, weight_.size(0)}};
+  }
+
+ private:
+  RankOfLayout& rank_;
+  at::Tensor hidden_;
+  at::Tensor weight_;
+};
+
+class OwnedDistillation final : public Objective {
+ public:
+  OwnedDistillation(RankOfLayout& rank, const DistillationConfig& config, const at::Tensor& hidden,
+                    const at::Tensor& weight)
+      : teacher_(rank, hidden, weight),
+        objective_(rank.registry, {.tensor = rank.tensor, .config = config}, teacher_, measures) {}
+
+  at::Tensor forward(const Microbatch& batch, const at::Tensor& hidden, double grad_scale,
+                     ObjectiveTape& tape) override {
+    return objective_.forward(batch, hidden, grad_scale, tape);
+  }
+
+  at::Tensor backward(ObjectiveTape& tape) override { return objective_.backward(tape); }
+
+  [[nodiscard]] at::Tensor evaluate(const Microbatch& batch,
+                                    const at::Tensor& hidden) const override {
+    return objective_.evaluate(batch, hidden);
+  }
+
+  Measures measures;
+
+ private:
+  FixedTeacher teacher_;
+  DistillationObjective objective_;
+};
+
+struct Problem {
+  Microbatch batch = batch_of_rows(2);
+  at::Tensor hidden = normal({2, kLength, kWidth}, 1);
+  at::Tensor weight = normal({kClasses, kWidth}, 2);
+  at::Tensor teacher_hidden = normal({2, kLength, kTeacherWidth}, 3);
+  at::Tensor teacher_weight = normal({kClasses, kTeacherWidth}, 4);
+};
+
+MakeObjective with(const DistillationConfig& config, const Problem& p) {
+  return [config, p](RankOfLayout& rank) {
+    return std::make_unique<OwnedDistillation>(rank, config, p.teacher_hidden, p.teacher_weight);
+  };
+}
+
+struct Losses {
+  at::Tensor ce;
+  at::Tensor kl;
+};
+
+/// Of each target, weighted, summed; from the definition.
+Losses plain_losses(double temperature, const Problem& p, const at::Tensor& x,
+                    const at::Tensor& w) {
+  const at::Tensor logits = at::matmul(x, w.t()).flatten(0, 1);
+  const at::Tensor teacher = at::matmul(p.teacher_hidden, p.teacher_weight.t())
+                                 .flatten(0, 1)
+                                 .narrow(1, 0, w.size(0))
+                                 .to(at::kDouble);
+  const at::Tensor targets = p.batch.targets.flatten();
+  at::Tensor factor = targets.ne(ops::kIgnoredTarget).to(at::kDouble);
+  if (p.batch.target_weights.defined()) factor = factor * p.batch.target_weights.flatten();
+  const at::Tensor log_p = at::log_softmax(logits / temperature, -1);
+  const at::Tensor log_q = at::log_softmax(teacher / temperature, -1);
+  const at::Tensor ce =
+      -at::log_softmax(logits, -1).gather(1, targets.clamp_min(0).unsqueeze(1)).squeeze(1);
+  return {(ce * factor).sum(), ((log_q.exp() * (log_q - log_p)).sum(1) * factor).sum()};
+}
+
+at::Tensor plain_loss(const DistillationConfig& config, const Problem& p, const at::Tensor& x,
+                      const at::Tensor& w) {
+  const Losses losses = plain_losses(config.temperature, p, x, w);
+  return config.alpha * losses.ce +
+         (1 - config.alpha) * config.temperature * config.temperature * losses.kl;
+}
+
+const std::vector<DistillationConfig> kConfigs{{}, {0, 1}, {1, 2}, {0.25, 3}};
+
+LossAndGrads expected_of(const DistillationConfig& config, const Problem& p) {
+  return by_autograd(p.hidden, p.weight, [&](const at::Tensor& x, const at::Tensor& w) {
+    return plain_loss(config, p, x, w);
+  });
+}
+
+TEST(Distillation, EqualsItsAutogradOnAnyLayout) {
+  Problem p;
+  for (const bool weighted : {false, true}) {
+    if (weighted) p.batch.target_weights = at::rand({2, kLength}, random_of(6), at::kFloat);
+    for (const DistillationConfig& config : kConfigs) {
+      const LossAndGrads expected = expected_of(config, p);
+      for (const Ranks& ranks : kLayouts) {
+        const LossAndGrads actual =
+            by_ranks(ranks, p.batch, p.hidden, p.weight, kScale, with(config, p));
+        expect_same(actual, expected, kScale, 1e-11, name(ranks));
+      }
+    }
+  }
+}
+
+TEST(Distillation, IsChunkedOverRows) {
+  Problem p;
+  const TargetRows targets(p.batch, p.hidden);
+  const at::Tensor teacher_rows = p.teacher_hidden.flatten(0, 1).index_select(0, targets.index);
+  const Head head{p.weight, {}, 0, kClasses};
+  const Head teacher{p.teacher_weight, {}, 0, kClasses};
+  const auto of_chunks = [&](std::int64_t rows) {
+    return linear_distillation(targets.rows, head, teacher_rows, teacher, targets.targets,
+                               {.chunk_rows = rows});
+  };
+  const DistillationOutput whole = of_chunks(1000);
+  for (const std::int64_t rows : {1, 5, 31}) {
+    const DistillationOutput chunked = of_chunks(rows);
+    expect_close(chunked.loss_sum, whole.loss_sum, 1e-13, "loss");
+    expect_close(chunked.grad_x, whole.grad_x, 1e-13, "grad of hidden");
+    expect_close(chunked.grad_weight, whole.grad_weight, 1e-13, "grad of head");
+  }
+}
+
+TEST(Distillation, GradientsAreTheSlopeOfTheEvaluatedLoss) {
+  const Problem p;
+  const DistillationConfig config{0.3, 2};
+  const LossAndGrads grads = by_ranks({}, p.batch, p.hidden, p.weight, 1, with(config, p));
+  expect_differences(grads, p.hidden, p.weight, [&](const at::Tensor& x, const at::Tensor& w) {
+    double loss = 0;
+    run_ranks(1, [&](Communicator& world) {
+      RankOfLayout rank(world, {}, w);
+      loss = with(config, p)(rank)->evaluate(p.batch, x).item<double>();
+    });
+    return loss;
+  });
+}
+
+TEST(Distillation, InLowPrecisionStaysNearFp64) {
+  Problem p;
+  p.teacher_hidden = p.teacher_hidden.to(at::kBFloat16);
+  p.teacher_weight = p.teacher_weight.to(at::kBFloat16);
+  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+    Problem low = p;
+    low.hidden = p.hidden.to(dtype);
+    low.weight = p.weight.to(dtype).to(at::kFloat);
+    // bf16 logits of the teacher are rounded in both cases: 2^-9 of up to 12.
+    for (const Ranks& ranks : {Ranks{1, 1}, {2, 1}}) {
+      const LossAndGrads actual = by_ranks(ranks, low.batch, low.hidden, low.weight, kScale,
+                                           with({}, low), {dtype, at::kFloat});
+      expect_same(actual, expected_of({}, low), kScale, 3e-2, name(ranks) + at::toString(dtype));
+    }
+  }
+}
+
+TEST(Distillation, OfItselfHasNoDivergenceAndOfNoTargetsNothing) {
+  Problem p;
+  p.teacher_hidden = p.hidden;
+  p.teacher_weight = p.weight;
+  for (const Ranks& ranks : kLayouts) {
+    const LossAndGrads same = by_ranks(ranks, p.batch, p.hidden, p.weight, 1, with({0, 1.5}, p));
+    EXPECT_EQ(same.loss.item<double>(), 0);
+    EXPECT_LE(same.hidden.abs().max().item<double>(), 1e-14);
+  }
+  Problem none;
+  none.batch.targets.fill_(ops::kIgnoredTarget);
+  const LossAndGrads nothing =
+      by_ranks({2, 2}, none.batch, none.hidden, none.weight, 1, with({}, none));
+  EXPECT_EQ(nothing.loss.item<double>(), 0);
+  EXPECT_EQ(nothing.hidden.count_nonzero().item<std::int64_t>(), 0);
+  EXPECT_EQ(nothing.weight.count_nonzero().item<std::int64_t>(), 0);
+}
+
+TEST(Distillation, MoreClassesOfTheTeacherDoNotCount) {
+  Problem p;
+  p.teacher_weight = normal({kClasses + 3, kTeacherWidth}, 4);
+  const LossAndGrads actual = by_ranks({}, p.batch, p.hidden, p.weight, kScale, with({}, p));
+  expect_same(actual, expected_of({}, p), kScale, 1e-11, "padded teacher");
+
+  const auto refused = [](const Problem& bad, const Ranks& ranks) {
+    run_ranks(ranks.tp, [&](Communicator& world) {
+      RankOfLayout rank(world, ranks, bad.weight);
+      ObjectiveTape tape;
+      try {
+        (void)with({}, bad)(rank)->forward(bad.batch, bad.hidden, 1, tape);
+        FAIL() << "accepted";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::usage);
+      }
+    });
+  };
+  refused(p, {2, 1});
+  Problem few;
+  few.teacher_weight = few.teacher_weight.narrow(0, 0, kClasses - 1);
+  refused(few, {1, 1});
+}
+
+TEST(Distillation, MeasuresAreMeansOverTheTargetsOfAStep) {
+  const Problem p;
+  const DistillationConfig config{};
+  const Losses losses = plain_losses(config.temperature, p, p.hidden, p.weight);
+  const double targets = p.batch.targets.ne(ops::kIgnoredTarget).sum().item<double>();
+  for (const Ranks& ranks : kLayouts) {
+    std::vector<double> packed;
+    std::mutex mutex;
+    run_ranks(ranks.tp * ranks.cp, [&](Communicator& world) {
+      RankOfLayout rank(world, ranks, p.weight);
+      OwnedDistillation objective(rank, config, p.teacher_hidden, p.teacher_weight);
+      const Microbatch mine = deal_tokens(p.batch, rank.mesh);
+      ObjectiveTape tape;
+      (void)objective.forward(mine, rank.own(p.hidden, mine), 1, tape);
+      const std::lock_guard lock(mutex);
+      std::vector<double> own(objective.measures.packed_size());
+      objective.measures.pack(own);
+      packed.insert(packed.end(), own.begin(), own.end());
+      if (static_cast<int>(packed.size() / own.size()) < ranks.tp * ranks.cp) return;
+      const auto metrics = objective.measures.combine(packed, 1);
+      ASSERT_EQ(metrics.size(), 2U);
+      EXPECT_EQ(metrics[0].name, "ce");
+      EXPECT_NEAR(metrics[0].value, losses.ce.item<double>() / targets, 1e-12) << name(ranks);
+      EXPECT_EQ(metrics[1].name, "kl");
+      EXPECT_NEAR(metrics[1].value, losses.kl.item<double>() / targets, 1e-12) << name(ranks);
+    });
+  }
+}
+
+TEST(Distillation, EveryBadValueIsOneProblem) {
+  for (const DistillationConfig& config :
+       {DistillationConfig{-0.1, 1}, {1.1, 1}, {std::nan(""), 1}, {0.5, 0}, {0.5, INFINITY}}) {
+    Problems problems;
+    check(config, problems);
+    EXPECT_EQ(problems.lines().size(), 1U);
+  }
+  Problems problems;
+  check(DistillationConfig{}, problems);
+  EXPECT_TRUE(problems.empty());
+}
+
+}  // namespace
+}  // namespace trireme::testing

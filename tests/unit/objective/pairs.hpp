@@ -1,0 +1,94 @@
+#pragma once
+#include "objective/preference.hpp"
+#include "unit/objective/support.hpp"
+
+/// Batches of pairs, and their loss from its definition.
+namespace trireme::testing {
+
+inline constexpr std::int64_t kSeqLen = 17;
+
+/// Chosen and rejected of 3 pairs in one row; `lengths` of the 6 sequences, then padding. A sequence
+/// of one token has no target; every third target is masked.
+inline Microbatch pairs(const std::vector<std::int64_t>& lengths = {5, 3, 2, 6, 4, 3}) {
+  Microbatch batch = batch_of_rows(1);
+  batch.num_pairs = static_cast<std::int64_t>(lengths.size()) / 2;
+  batch.sequence_of = at::full({1, kLength}, -1, at::kLong);
+  std::vector<std::int64_t> bounds{0};
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    const std::int64_t end = bounds.back() + lengths[i];
+    batch.sequence_of[0].slice(0, bounds.back(), end).fill_(static_cast<std::int64_t>(i));
+    batch.targets[0][end - 1] = ops::kIgnoredTarget;
+    bounds.push_back(end);
+  }
+  batch.targets[0].slice(0, bounds.back(), kLength).fill_(ops::kIgnoredTarget);
+  bounds.push_back(kLength);
+  batch.bounds = {bounds};
+  for (std::int64_t pair = 0; pair < batch.num_pairs; ++pair)
+    batch.pair_records.push_back(10 - pair);
+  return batch;
+}
+
+/// [2 P] each.
+inline SequenceScores plain_scores(const Microbatch& batch, const at::Tensor& x,
+                                   const at::Tensor& w) {
+  const at::Tensor log_probs = at::log_softmax(at::matmul(x, w.t()), -1).flatten(0, 1);
+  const at::Tensor targets = batch.targets.flatten();
+  const at::Tensor valid = targets.ne(ops::kIgnoredTarget).to(at::kDouble);
+  const at::Tensor picked =
+      log_probs.gather(1, targets.clamp_min(0).unsqueeze(1)).squeeze(1) * valid;
+  const at::Tensor of =
+      batch.sequence_of.flatten().unsqueeze(0).eq(at::arange(2 * batch.num_pairs).unsqueeze(1));
+  return {at::where(of, picked, at::zeros({}, at::kDouble)).sum(1),
+          (of.to(at::kDouble) * valid).sum(1)};
+}
+
+/// The loss of a batch, written down from its definition, one pair after another.
+inline at::Tensor plain_loss(const PreferenceConfig& config, const Microbatch& batch,
+                             const at::Tensor& reference, const at::Tensor& x,
+                             const at::Tensor& w) {
+  const auto [sums, counts] = plain_scores(batch, x, w);
+  const auto form = [&](const at::Tensor& of, std::int64_t i) {
+    const double n = counts[i].item<double>();
+    if (config.logprob == "mean") return n > 0 ? of[i] / n : of[i] * 0;
+    return config.logprob == "sum" ? of[i] * 1 : of[i] / static_cast<double>(kSeqLen - 1);
+  };
+  at::Tensor total = at::zeros({}, at::kDouble);
+  for (std::int64_t p = 0; p < batch.num_pairs; ++p) {
+    const at::Tensor m = (form(sums, 2 * p) - form(sums, 2 * p + 1)) -
+                         (form(reference, 2 * p) - form(reference, 2 * p + 1));
+    if (config.loss == "ipo") {
+      total = total + (m - 1 / (2 * config.beta)).square();
+    } else {
+      const double e = config.label_smoothing;
+      total = total - (1 - e) * at::log(at::sigmoid(config.beta * m)) -
+              e * at::log(at::sigmoid(-config.beta * m));
+    }
+    const double n = counts[2 * p].item<double>();
+    if (n > 0) total = total - config.sft_weight * sums[2 * p] / n;
+  }
+  return total;
+}
+
+/// Numbers that were written down.
+class FixedReference final : public ReferenceScores {
+ public:
+  explicit FixedReference(at::Tensor sums) : sums_(std::move(sums)) {}
+
+  at::Tensor sums(const Microbatch& /*batch*/) override { return sums_; }
+
+ private:
+  at::Tensor sums_;
+};
+
+inline at::Tensor some_reference(std::int64_t num_pairs) {
+  return normal({2 * num_pairs}, 5).mul(3).sub(7);
+}
+
+/// With which some pairs are right and some wrong.
+inline at::Tensor mixed_reference(std::int64_t num_pairs) {
+  return at::tensor({-40.0, -2.0, -2.0, -40.0, -35.0, -3.0})
+      .to(at::kDouble)
+      .slice(0, 0, 2 * num_pairs);
+}
+
+}  // namespace trireme::testing

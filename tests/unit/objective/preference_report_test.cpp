@@ -1,0 +1,164 @@
+#include <cmath>
+#include <map>
+#include <mutex>
+
+#include "core/error.hpp"
+#include "unit/objective/pairs.hpp"
+
+namespace trireme::testing {
+namespace {
+
+TEST(Preference, MeasuresAreMeansOverThePairsOfAStep) {
+  const PreferenceConfig config{.beta = 0.2};
+  const at::Tensor hidden = normal({1, kLength, kWidth}, 1);
+  const at::Tensor weight = normal({kClasses, kWidth}, 2);
+  const std::vector<Microbatch> batches{pairs(), pairs({4, 6})};
+  for (const Ranks& ranks : kLayouts) {
+    // Sums of three pairs, then of one more in the same step.
+    std::map<std::string, double> expected;
+    double loss = 0;
+    for (const Microbatch& batch : batches) {
+      const at::Tensor reference = mixed_reference(batch.num_pairs);
+      const at::Tensor sums = plain_scores(batch, hidden, weight).sums;
+      const at::Tensor rewards = ((sums - reference) * config.beta).view({-1, 2});
+      const at::Tensor margins = rewards.select(1, 0) - rewards.select(1, 1);
+      expected["reward_chosen"] += rewards.select(1, 0).sum().item<double>() / 4;
+      expected["reward_rejected"] += rewards.select(1, 1).sum().item<double>() / 4;
+      expected["logp_chosen"] += sums.view({-1, 2}).select(1, 0).sum().item<double>() / 4;
+      expected["logp_rejected"] += sums.view({-1, 2}).select(1, 1).sum().item<double>() / 4;
+      expected["margin"] += margins.sum().item<double>() / 4;
+      expected["accuracy"] += margins.gt(0).sum().item<double>() / 4;
+      loss += plain_loss(config, batch, reference, hidden, weight).item<double>();
+    }
+    ASSERT_GT(expected["accuracy"], 0);
+    ASSERT_LT(expected["accuracy"], 1);
+    expected["num_pairs"] = 4;
+    std::vector<double> packed;
+    std::mutex mutex;
+    at::Tensor evaluated = at::zeros({3}, at::kDouble);
+    run_ranks(ranks.tp * ranks.cp, [&](Communicator& world) {
+      RankOfLayout rank(world, ranks, weight);
+      // A reference that knows each batch by its number of pairs.
+      class ByPairs final : public ReferenceScores {
+       public:
+        at::Tensor sums(const Microbatch& batch) override {
+          return mixed_reference(batch.num_pairs);
+        }
+      } reference;
+
+      Measures measures;
+      PreferenceObjective objective(rank.registry,
+                                    {.tensor = rank.tensor,
+                                     .context = context_group(rank.mesh),
+                                     .config = config,
+                                     .seq_len = kSeqLen},
+                                    reference, measures);
+      ASSERT_EQ(objective.unit(), LossUnit::pair);
+      ASSERT_EQ(objective.evaluated().size(), 2U);
+      at::Tensor sums = at::zeros({3}, at::kDouble);
+      ObjectiveTape tape;
+      Microbatch before = batches[0];  // of the step before: forgotten
+      before.step = 0;
+      const Microbatch early = deal_tokens(before, rank.mesh);
+      (void)objective.forward(early, rank.own(hidden, early), 1, tape);
+      for (const Microbatch& batch : batches) {
+        const Microbatch mine = deal_tokens(batch, rank.mesh);
+        (void)objective.forward(mine, rank.own(hidden, mine), 1, tape);
+        sums.add_(objective.evaluate(mine, rank.own(hidden, mine)));
+      }
+      const std::lock_guard lock(mutex);
+      std::vector<double> own(measures.packed_size());
+      measures.pack(own);
+      packed.insert(packed.end(), own.begin(), own.end());
+      if (rank.mesh.rank(Axis::tp) == 0) evaluated.add_(sums);
+      if (static_cast<int>(packed.size() / own.size()) < ranks.tp * ranks.cp) return;
+      std::map<std::string, double> values;
+      for (const Metric& metric : measures.combine(packed, 1)) values[metric.name] = metric.value;
+      for (const auto& [what, value] : expected)
+        EXPECT_NEAR(values.at(what), value, 1e-11) << what << " " << name(ranks);
+      EXPECT_EQ(values.size(), expected.size());
+    });
+    EXPECT_NEAR(evaluated[0].item<double>(), loss, 1e-11) << name(ranks);
+    EXPECT_NEAR(evaluated[1].item<double>() / 4, expected["accuracy"], 1e-11);
+    EXPECT_NEAR(evaluated[2].item<double>() / 4, expected["margin"], 1e-11);
+  }
+}
+
+TEST(Preference, AStoredReferenceGivesTheSumsOfItsPairs) {
+  const Microbatch batch = pairs();  // pairs 10, 9 and 8 of the set
+  const at::Tensor counts =
+      plain_scores(batch, normal({1, kLength, kWidth}, 1), normal({kClasses, kWidth}, 2)).counts;
+  std::vector<double> sums(22, std::nan(""));
+  std::vector<std::int32_t> targets(22, 0);
+  for (std::int64_t i = 0; i < 6; ++i) {
+    const auto at = static_cast<std::size_t>(2 * (10 - i / 2) + i % 2);
+    sums[at] = -1.5 * static_cast<double>(i);
+    targets[at] = static_cast<std::int32_t>(counts[i].item<double>());
+  }
+  for (const Ranks& ranks : {Ranks{1, 1}, {1, 2}}) {
+    run_ranks(ranks.cp, [&](Communicator& world) {
+      const Mesh mesh(world, RankOfLayout::config(ranks));
+      const Microbatch mine = deal_tokens(batch, mesh);
+      StoredReference stored(sums, targets, "FILE", context_group(mesh));
+      const at::Tensor got = stored.sums(mine);
+      for (std::int64_t i = 0; i < 6; ++i)
+        EXPECT_EQ(got[i].item<double>(), -1.5 * static_cast<double>(i));
+    });
+  }
+  const auto message = [&](const Microbatch& asked, std::vector<std::int32_t> of) {
+    try {
+      StoredReference stored(sums, std::move(of), "FILE");
+      (void)stored.sums(asked);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::data);
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  Microbatch unknown = batch;
+  unknown.pair_records[1] = 3;
+  EXPECT_NE(message(unknown, targets).find("FILE: no log-probabilities of pair 3"),
+            std::string::npos);
+  unknown.pair_records[1] = 11;
+  EXPECT_NE(message(unknown, targets).find("pair 11"), std::string::npos);
+  std::vector<std::int32_t> others = targets;
+  ++others[18];
+  EXPECT_NE(message(batch, others).find("pair 9 of the set has"), std::string::npos);
+}
+
+TEST(Preference, EveryBadValueIsOneProblem) {
+  const auto problems_of = [](const PreferenceConfig& config) {
+    Problems problems;
+    check(config, problems);
+    return problems.lines();
+  };
+  EXPECT_TRUE(problems_of({}).empty());
+  EXPECT_TRUE(problems_of({.loss = "ipo"}).empty());
+  const double nan = std::nan("");
+  const std::vector<std::pair<PreferenceConfig, std::string>> bad{
+      {{.beta = 0}, "dpo.beta = 0, must be more than 0"},
+      {{.beta = nan}, "dpo.beta"},
+      {{.logprob = "average"}, "dpo.logprob = average, must be"},
+      {{.loss = "hinge"}, "dpo.loss = hinge, must be"},
+      {{.label_smoothing = 0.5}, "dpo.label_smoothing = 0.5, must be in [0, 0.5)"},
+      {{.loss = "ipo", .label_smoothing = 0.1}, "must be 0 with dpo.loss = ipo"},
+      {{.sft_weight = -1}, "dpo.sft_weight = -1, must be 0 or more"},
+      {{.sft_weight = nan}, "dpo.sft_weight"}};
+  for (const auto& [config, text] : bad) {
+    const auto lines = problems_of(config);
+    ASSERT_EQ(lines.size(), 1U) << text;
+    EXPECT_NE(lines[0].find(text), std::string::npos) << lines[0];
+  }
+}
+
+TEST(Preference, ABatchWithoutPairsIsOurBug) {
+  const Microbatch rows = batch_of_rows(1);
+  const TargetRows targets(rows, normal({1, kLength, kWidth}, 1));
+  EXPECT_THROW((void)sequences_of(rows, targets), Error);
+  Microbatch few = pairs();
+  few.num_pairs = 2;
+  EXPECT_THROW((void)sequences_of(few, TargetRows(few, normal({1, kLength, kWidth}, 1))), Error);
+}
+
+}  // namespace
+}  // namespace trireme::testing

@@ -1,0 +1,222 @@
+#include <atomic>
+#include <map>
+
+#include "unit/objective/pairs.hpp"
+
+namespace trireme::testing {
+namespace {
+
+constexpr double kScale = 0.125;
+constexpr double kLn2 = 0.69314718055994530942;
+
+/// An objective with what it needs; the reference is another network's, written down.
+class OwnedPreference final : public Objective {
+ public:
+  OwnedPreference(RankOfLayout& rank, const PreferenceConfig& config, const at::Tensor& reference,
+                  ops::Path path = ops::Path::plain)
+      : reference_(reference),
+        objective_(rank.registry,
+                   {.path = path,
+                    .tensor = rank.tensor,
+                    .context = context_group(rank.mesh),
+                    .config = config,
+                    .seq_len = kSeqLen},
+                   reference_, measures) {}
+
+  at::Tensor forward(const Microbatch& batch, const at::Tensor& hidden, double grad_scale,
+                     ObjectiveTape& tape) override {
+    return objective_.forward(batch, hidden, grad_scale, tape);
+  }
+
+  at::Tensor backward(ObjectiveTape& tape) override { return objective_.backward(tape); }
+
+  [[nodiscard]] std::span<const std::string_view> evaluated() const override {
+    return objective_.evaluated();
+  }
+
+  [[nodiscard]] at::Tensor evaluate(const Microbatch& batch,
+                                    const at::Tensor& hidden) const override {
+    return objective_.evaluate(batch, hidden);
+  }
+
+  Measures measures;
+
+ private:
+  FixedReference reference_;
+  PreferenceObjective objective_;
+};
+
+MakeObjective with(const PreferenceConfig& config, const at::Tensor& reference,
+                   ops::Path path = ops::Path::plain) {
+  return [=](RankOfLayout& rank) {
+    return std::make_unique<OwnedPreference>(rank, config, reference, path);
+  };
+}
+
+std::vector<PreferenceConfig> all_configs() {
+  std::vector<PreferenceConfig> configs;
+  for (const char* logprob : {"sum", "mean", "padded_mean"}) {
+    configs.push_back({.beta = 0.3, .logprob = logprob});
+    configs.push_back({.beta = 0.3, .logprob = logprob, .label_smoothing = 0.2, .sft_weight = 0.5});
+    configs.push_back({.beta = 0.3, .logprob = logprob, .loss = "ipo", .sft_weight = 1.5});
+  }
+  return configs;
+}
+
+std::string name(const PreferenceConfig& config) {
+  return config.logprob + " " + config.loss;
+}
+
+void expect_autograd(const Microbatch& batch, const std::vector<Ranks>& layouts) {
+  const at::Tensor hidden = normal({1, kLength, kWidth}, 1);
+  const at::Tensor weight = normal({kClasses, kWidth}, 2);
+  at::Tensor reference = some_reference(batch.num_pairs);  // 0 of sequences without targets
+  reference.mul_(plain_scores(batch, hidden, weight).counts.gt(0));
+  for (const PreferenceConfig& config : all_configs()) {
+    const LossAndGrads expected =
+        by_autograd(hidden, weight, [&](const at::Tensor& x, const at::Tensor& w) {
+          return plain_loss(config, batch, reference, x, w);
+        });
+    for (const Ranks& ranks : layouts) {
+      const LossAndGrads actual =
+          by_ranks(ranks, batch, hidden, weight, kScale, with(config, reference));
+      expect_same(actual, expected, kScale, 1e-11, name(config) + " " + name(ranks));
+    }
+  }
+}
+
+TEST(Preference, EveryFormAndLossEqualsItsAutogradOnAnyLayout) {
+  expect_autograd(pairs(), kLayouts);
+}
+
+TEST(Preference, SequencesWithoutTargetsCountNothing) {
+  expect_autograd(pairs({5, 1, 1, 6, 1, 1}), {{1, 1}, {2, 2}});  // one side, the other, both
+  Microbatch masked = pairs();
+  masked.targets.fill_(ops::kIgnoredTarget);
+  expect_autograd(masked, {{1, 1}, {2, 2}});
+}
+
+TEST(Preference, ABatchOfNoPairsIsZero) {
+  const Microbatch none = pairs({});
+  const at::Tensor hidden = normal({1, kLength, kWidth}, 1);
+  const at::Tensor weight = normal({kClasses, kWidth}, 2);
+  const LossAndGrads actual =
+      by_ranks({2, 1}, none, hidden, weight, kScale, with({}, at::zeros({0}, at::kDouble)));
+  EXPECT_EQ(actual.loss.item<double>(), 0);
+  EXPECT_EQ(actual.hidden.count_nonzero().item<std::int64_t>(), 0);
+}
+
+TEST(Preference, GradientsAreTheSlopeOfTheEvaluatedLoss) {
+  const Microbatch batch = pairs();
+  const at::Tensor hidden = normal({1, kLength, kWidth}, 1);
+  const at::Tensor weight = normal({kClasses, kWidth}, 2);
+  const at::Tensor reference = some_reference(batch.num_pairs);
+  for (const PreferenceConfig& config : all_configs()) {
+    const LossAndGrads grads = by_ranks({}, batch, hidden, weight, 1, with(config, reference));
+    expect_differences(grads, hidden, weight, [&](const at::Tensor& x, const at::Tensor& w) {
+      double loss = 0;
+      run_ranks(1, [&](Communicator& world) {
+        RankOfLayout rank(world, {}, w);
+        loss = OwnedPreference(rank, config, reference).evaluate(batch, x)[0].item<double>();
+      });
+      return loss;
+    });
+  }
+}
+
+TEST(Preference, InLowPrecisionStaysNearFp64) {
+  struct Low {
+    ParamDTypes dtypes;
+    double bound;  // of gradients: bf16 keeps 8 bits of logits, of their gradient and of the result
+  };
+
+  const Microbatch batch = pairs();
+  const at::Tensor reference = some_reference(batch.num_pairs);
+  for (const Low& low :
+       {Low{{at::kFloat, at::kFloat}, 2e-6}, {{at::kBFloat16, at::kFloat}, 3e-2}}) {
+    const at::Tensor hidden = normal({1, kLength, kWidth}, 1).to(low.dtypes.compute);
+    const at::Tensor weight = normal({kClasses, kWidth}, 2).to(low.dtypes.compute).to(at::kFloat);
+    for (const PreferenceConfig& config : all_configs()) {
+      const LossAndGrads expected =
+          by_autograd(hidden, weight, [&](const at::Tensor& x, const at::Tensor& w) {
+            return plain_loss(config, batch, reference, x, w);
+          });
+      for (const ops::Path path : {ops::Path::plain, ops::Path::fast}) {
+        const LossAndGrads actual =
+            by_ranks({}, batch, hidden, weight, kScale, with(config, reference, path), low.dtypes);
+        expect_same(actual, expected, kScale, low.bound,
+                    name(config) + " " + at::toString(low.dtypes.compute));
+      }
+    }
+  }
+}
+
+/// The model itself, frozen.
+class SameModel final : public ReferenceScores {
+ public:
+  SameModel(RankOfLayout& rank, const at::Tensor& hidden, ops::Path path)
+      : rank_(rank), hidden_(hidden), path_(path) {}
+
+  at::Tensor sums(const Microbatch& batch) override {
+    return sequence_scores(batch, hidden_, head_of(rank_.registry, 0, rank_.tensor, path_),
+                           context_group(rank_.mesh))
+        .sums;
+  }
+
+ private:
+  RankOfLayout& rank_;
+  at::Tensor hidden_;
+  ops::Path path_;
+};
+
+std::map<std::string, double> values_of(Measures& measures) {
+  std::vector<double> packed(measures.packed_size());
+  measures.pack(packed);
+  std::map<std::string, double> values;
+  for (const Metric& metric : measures.combine(packed, 1)) values[metric.name] = metric.value;
+  return values;
+}
+
+TEST(Preference, WithItselfAsReferenceMarginsAreExactlyZero) {
+  const Microbatch batch = pairs();
+  const at::Tensor hidden = normal({1, kLength, kWidth}, 1).mul(3);
+  const at::Tensor weight = normal({kClasses, kWidth}, 2);
+  for (const auto dtype : {at::kDouble, at::kFloat, at::kBFloat16}) {
+    const ParamDTypes dtypes{dtype, dtype == at::kDouble ? at::kDouble : at::kFloat};
+    for (const Ranks& ranks : kLayouts) {
+      for (const char* logprob : {"sum", "mean", "padded_mean"}) {
+        std::atomic<int> gave_loss = 0;
+        run_ranks(ranks.tp * ranks.cp, [&](Communicator& world) {
+          RankOfLayout rank(world, ranks, weight, dtypes);
+          const Microbatch mine = deal_tokens(batch, rank.mesh);
+          const at::Tensor own = rank.own(hidden, mine).to(dtype);
+          SameModel reference(rank, own, ops::Path::fast);
+          Measures measures;
+          PreferenceObjective objective(rank.registry,
+                                        {.tensor = rank.tensor,
+                                         .context = context_group(rank.mesh),
+                                         .config = {.logprob = logprob},
+                                         .seq_len = kSeqLen},
+                                        reference, measures);
+          ObjectiveTape tape;
+          const double loss = objective.forward(mine, own, 1, tape).item<double>();
+          if (rank.mesh.rank(Axis::cp) != 0) {
+            EXPECT_EQ(loss, 0);
+            return;
+          }
+          ++gave_loss;
+          EXPECT_NEAR(loss / 3, kLn2, 1e-12);
+          if (rank.mesh.rank(Axis::tp) != 0) return;
+          const auto values = values_of(measures);
+          EXPECT_EQ(values.at("margin"), 0);
+          EXPECT_EQ(values.at("accuracy"), 0);
+          EXPECT_EQ(values.at("reward_chosen"), 0);
+        });
+        EXPECT_EQ(gave_loss, ranks.tp);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme::testing
