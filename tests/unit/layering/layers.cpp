@@ -57,6 +57,7 @@ const std::map<std::string_view, Names>& room_rows() {
       {"checkpoint/load", {"checkpoint/disk", "checkpoint/format"}},
       {"checkpoint/hf",
        {"checkpoint/disk", "checkpoint/format", "checkpoint/load", "checkpoint/save"}},
+      {"checkpoint/reference", {"checkpoint/hf"}},
       {"checkpoint/upkeep",
        {"checkpoint/disk", "checkpoint/format", "checkpoint/hf", "checkpoint/load",
         "checkpoint/save"}},
