@@ -114,9 +114,10 @@ Again Block::activated_again(const at::Tensor& gate_up) const {
 }
 
 at::Tensor Block::project(const at::Tensor& x) const {
-  const at::Tensor normed = context_.tensor.enter(
-      weighted::rms_norm(x, registry_, input_norm_, context_.config.norm_eps, context_.path));
-  return weighted::linear(normed, registry_, qkv_, normed_again(x, input_norm_));
+  const at::Tensor normed =
+      weighted::rms_norm(x, registry_, input_norm_, context_.config.norm_eps, context_.path);
+  return weighted::enter_linear(context_.tensor, normed, registry_, qkv_,
+                                normed_again(x, input_norm_));
 }
 
 ops::QueryKeyValue Block::split_heads(const Microbatch& batch, const at::Tensor& qkv) const {
@@ -131,16 +132,16 @@ at::Tensor Block::finish(const Microbatch& batch, const at::Tensor& x,
   const TensorGroup& tensor = context_.tensor;
   const at::Tensor attention = residual_dropout(
       context_, batch,
-      tensor.leave(weighted::linear(attended.y, registry_, output_, attended.again)), index_,
+      weighted::linear_leave(tensor, attended.y, registry_, output_, attended.again), index_,
       kAttentionOutput);
   const auto [sum, normed] =
       weighted::add_rms_norm(attention, x, registry_, post_norm_, c.norm_eps, context_.path);
   const at::Tensor gate_up =
-      weighted::linear(tensor.enter(normed), registry_, gate_up_, normed_again(sum, post_norm_));
+      weighted::enter_linear(tensor, normed, registry_, gate_up_, normed_again(sum, post_norm_));
   const at::Tensor hidden =  // [B, T, intermediate]
       ops::gated_activation(gate_up, activation_, context_.path);
   const at::Tensor mlp =
-      tensor.leave(weighted::linear(hidden, registry_, down_, activated_again(gate_up)));
+      weighted::linear_leave(tensor, hidden, registry_, down_, activated_again(gate_up));
   return sum + residual_dropout(context_, batch, mlp, index_, kMlpOutput);
 }
 

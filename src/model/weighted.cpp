@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "ops/rms_norm.hpp"
+#include "parallel/tensor/token_products.hpp"
 
 namespace trireme::weighted {
 namespace {
@@ -49,33 +50,68 @@ struct KeptAgain : torch::CustomClassHolder {
   Again make;
 };
 
-struct Linear : torch::autograd::Function<Linear> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Source& source,
-                            const Again& again) {
+/// The input of a linear: kept, or made again.
+struct Input {
+  static void keep(AutogradContext* ctx, const at::Tensor& x, const Again& again) {
     if (again) {
       ctx->saved_data["again"] = c10::IValue::make_capsule(c10::make_intrusive<KeptAgain>(again));
     } else {
       ctx->save_for_backward({x});
     }
+  }
+
+  /// In backward; what it is made from is let go.
+  static at::Tensor kept(AutogradContext* ctx) {
+    const auto found = ctx->saved_data.find("again");
+    if (found == ctx->saved_data.end()) return ctx->get_saved_variables()[0];
+    const auto holder = found->second.toCapsule();
+    ctx->saved_data.erase("again");
+    return static_cast<const KeptAgain&>(*holder).make();
+  }
+};
+
+/// The group as a graph keeps it: it outlives every graph over it.
+void keep(AutogradContext* ctx, const TensorGroup* group) {
+  ctx->saved_data["group"] = static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(group));
+}
+
+const TensorGroup& kept_group(AutogradContext* ctx) {
+  return *reinterpret_cast<const TensorGroup*>(
+      static_cast<std::intptr_t>(ctx->saved_data["group"].toInt()));
+}
+
+struct EnterLinear : torch::autograd::Function<EnterLinear> {
+  static at::Tensor forward(AutogradContext* ctx, const TensorGroup* group, const at::Tensor& x,
+                            const Source& source, const Again& again) {
+    const auto [whole, product] = whole_and_product(*group, x, source.weight().t());
+    Input::keep(ctx, whole, again);
     source.keep(ctx, "weight");
-    return at::linear(x, source.weight());
+    keep(ctx, group);
+    return product;
   }
 
   static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
     const Source source = Source::kept(ctx, "weight");
-    const at::Tensor grad_x = grads[0].matmul(source.weight());
-    const at::Tensor x = input(ctx);
-    source.registry->add_gradient_of_linear(source.ref, x, grads[0]);
-    return {grad_x, {}, {}};
+    ProductSum grad_x(kept_group(ctx), grads[0], source.weight());
+    source.registry->add_gradient_of_linear(source.ref, Input::kept(ctx), grads[0]);
+    return {{}, grad_x.wait(), {}, {}};
+  }
+};
+
+struct LinearLeave : torch::autograd::Function<LinearLeave> {
+  static at::Tensor forward(AutogradContext* ctx, const TensorGroup* group, const at::Tensor& x,
+                            const Source& source, const Again& again) {
+    Input::keep(ctx, x, again);
+    source.keep(ctx, "weight");
+    keep(ctx, group);
+    return ProductSum(*group, x, source.weight().t()).wait();
   }
 
-  /// In backward; what it is made from is let go.
-  static at::Tensor input(AutogradContext* ctx) {
-    const auto kept = ctx->saved_data.find("again");
-    if (kept == ctx->saved_data.end()) return ctx->get_saved_variables()[0];
-    const auto holder = kept->second.toCapsule();
-    ctx->saved_data.erase("again");
-    return static_cast<const KeptAgain&>(*holder).make();
+  static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
+    const Source source = Source::kept(ctx, "weight");
+    const auto [grad_y, grad_x] = whole_and_product(kept_group(ctx), grads[0], source.weight());
+    source.registry->add_gradient_of_linear(source.ref, Input::kept(ctx), grad_y);
+    return {{}, grad_x, {}, {}};
   }
 };
 
@@ -162,7 +198,18 @@ struct QkvNormRope : torch::autograd::Function<QkvNormRope> {
 
 at::Tensor linear(const at::Tensor& x, ParamRegistry& registry, WeightRef weight,
                   const Again& again) {
-  return Linear::apply(x, Source{&registry, weight}, again);
+  static const TensorGroup alone;
+  return enter_linear(alone, x, registry, weight, again);
+}
+
+at::Tensor enter_linear(const TensorGroup& group, const at::Tensor& x, ParamRegistry& registry,
+                        WeightRef weight, const Again& again) {
+  return EnterLinear::apply(&group, x, Source{&registry, weight}, again);
+}
+
+at::Tensor linear_leave(const TensorGroup& group, const at::Tensor& x, ParamRegistry& registry,
+                        WeightRef weight, const Again& again) {
+  return LinearLeave::apply(&group, x, Source{&registry, weight}, again);
 }
 
 at::Tensor rms_norm(const at::Tensor& x, ParamRegistry& registry, WeightRef weight, double eps,

@@ -7,6 +7,7 @@
 #include "ops/path.hpp"
 #include "ops/rope.hpp"
 #include "parallel/param_registry.hpp"
+#include "parallel/tensor/tensor_group.hpp"
 
 /// The operations of a layer that have weights: the seam between layers and the registry.
 ///
@@ -20,6 +21,15 @@ namespace trireme::weighted {
 /// is not kept for backward but made again.
 at::Tensor linear(const at::Tensor& x, ParamRegistry& registry, WeightRef weight,
                   const Again& again = {});
+
+/// linear of x, tokens of the residual stream, that enter tensor parallelism; `again` makes what
+/// entered: every rank's. In backward the weight's gradient is formed while tokens are on their way.
+at::Tensor enter_linear(const TensorGroup& group, const at::Tensor& x, ParamRegistry& registry,
+                        WeightRef weight, const Again& again = {});
+
+/// linear of x [B, T, in], whose results leave tensor parallelism to the residual stream.
+at::Tensor linear_leave(const TensorGroup& group, const at::Tensor& x, ParamRegistry& registry,
+                        WeightRef weight, const Again& again = {});
 
 /// ops::rms_norm_forward over a registry weight [D].
 at::Tensor rms_norm(const at::Tensor& x, ParamRegistry& registry, WeightRef weight, double eps,

@@ -31,6 +31,8 @@ std::vector<std::string> names_of(const Names& names) {
 void check(const ParallelConfig& config, Problems& problems) {
   if (config.tp < 1) problems.add("parallel.tp", config.tp, "must be 1 or more");
   if (config.cp < 1) problems.add("parallel.cp", config.cp, "must be 1 or more");
+  if (config.tp_chunks < 1)
+    problems.add("parallel.tp_chunks", config.tp_chunks, "must be 1 or more");
   problems.one_of("parallel.cp_form", config.cp_form, names_of(kContextForms));
   problems.one_of("parallel.cp_balance", config.cp_balance, names_of(kContextBalances));
   problems.supported("parallel.pp", config.pp, {"1"});

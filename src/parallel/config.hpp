@@ -19,6 +19,7 @@ struct ParallelConfig {
   std::int64_t zero_prefetch = 1;
   std::int64_t zero_persist = 0;
   bool sequence_parallel = false;
+  std::int64_t tp_chunks = 1;
   std::string cp_form = "ring";
   std::string cp_balance = "zigzag";
   std::string recompute = "none";
@@ -47,6 +48,8 @@ struct ParallelConfig {
     visit("zero_persist", self.zero_persist,
           "ZeRO-3: parameters of fewer elements stay whole on every rank");
     visit("sequence_parallel", self.sequence_parallel, "split norms and residuals over tp");
+    visit("tp_chunks", self.tp_chunks,
+          "pieces in which a row's tokens enter and leave a block over tp, beside its products");
     visit("recompute", self.recompute, "what backward computes again: none, selective or full");
     visit("schedule", self.schedule, "order of pipeline operations: 1f1b");
     visit("bucket_mb", self.bucket_mb,

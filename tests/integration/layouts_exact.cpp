@@ -55,10 +55,10 @@ class ExactLayer : public Layer {
   }
 
   [[nodiscard]] at::Tensor forward(const Microbatch&, const at::Tensor& x) const override {
-    const at::Tensor entered = tensor_.enter(weighted::linear(x, registry_, whole_));
+    const at::Tensor own = weighted::linear(x, registry_, whole_);
     const std::vector<at::Tensor> parts =
-        weighted::linear(entered, registry_, column_).chunk(2, -1);
-    return x + tensor_.leave(weighted::linear(parts[0].relu() * parts[1], registry_, row_));
+        weighted::enter_linear(tensor_, own, registry_, column_).chunk(2, -1);
+    return x + weighted::linear_leave(tensor_, parts[0].relu() * parts[1], registry_, row_);
   }
 
  private:
@@ -163,7 +163,8 @@ ExactTrace train_exactly(Communicator& world, const ExactLayout& layout,
   at::set_num_threads(1);
   const Mesh mesh(world, layout.parallel, layout.node_of_rank);
   ParamRegistry registry;
-  ExactNet net(registry, {mesh.group(Axis::tp), layout.parallel.sequence_parallel});
+  ExactNet net(registry, {mesh.group(Axis::tp), layout.parallel.sequence_parallel,
+                          layout.parallel.tp_chunks});
   registry.allocate(mesh, {dtype, dtype}, at::kCPU);
   set_weights(registry, [&](ParamId id) {
     const std::int64_t count = Slice::whole(registry.spec(id).shape).count();

@@ -93,6 +93,7 @@ TEST(Layouts, OfTheCoveringSetHaveEveryTurn) {
   std::set<std::int64_t> persists;
   std::set<bool> hierarchical;
   std::set<bool> offload;
+  std::set<std::pair<bool, std::int64_t>> chunks;  // with and without sequence parallelism
   for (const LayoutCase& one : covering_set(all_layout_cases())) {
     const LayoutTurns turns = turns_of(one);
     shapes.insert(turns.shape);
@@ -102,6 +103,7 @@ TEST(Layouts, OfTheCoveringSetHaveEveryTurn) {
     persists.insert(turns.zero_persist);
     hierarchical.insert(turns.hierarchical);
     offload.insert(turns.offload);
+    if (one.tp > 1) chunks.insert({one.sequence, turns.tp_chunks});
   }
 
   EXPECT_EQ(shapes.size(), kNumShapes);
@@ -110,6 +112,7 @@ TEST(Layouts, OfTheCoveringSetHaveEveryTurn) {
   EXPECT_EQ(persists.size(), 2U);
   EXPECT_EQ(hierarchical.size(), 2U);
   EXPECT_EQ(offload.size(), 2U);
+  EXPECT_EQ(chunks.size(), 2U * 4U);
   EXPECT_EQ(shards, (std::set<std::int64_t>{0, 2, 3, 4}));
 }
 

@@ -181,6 +181,7 @@ LayoutTurns turns_of(const LayoutCase& one) {
   turns.zero_persist = one.zero == 3 && turn(7, 2) == 1 ? kPersist : 0;
   turns.hierarchical = one.zero == 0 && data >= 4 && turn(8, 2) == 1;
   turns.offload = turn(9, 4) == 3;
+  if (one.tp > 1) turns.tp_chunks = std::array{1, 2, 3, 5}.at(turn(10, 4));  // 6 tokens at least
   turns.shape = turn(6, kNumShapes);
   while (!fits(shape_of(turns.shape), factors_as_keys(one), one.ranks()))
     turns.shape = (turns.shape + 1) % kNumShapes;
@@ -192,11 +193,11 @@ std::string name_of(const LayoutCase& one) {
   const ParallelConfig keys = factors_as_keys(one);
   return formatted(
       "case {}: dp {} tp {} cp {} {} {} zero {} shard {} reshard {} prefetch {} persist {} "
-      "sequence {} recompute {} accumulation {} {} bucket {} hierarchical {} offload {} shape {} "
+      "sequence {} chunks {} recompute {} accumulation {} {} bucket {} hierarchical {} offload {} shape {} "
       "rows {}",
       one.number, one.dp, one.tp, one.cp, keys.cp_form, turns.by_work ? "work" : "zigzag", one.zero,
       turns.zero_shard, turns.zero_reshard, turns.zero_prefetch, turns.zero_persist, one.sequence,
-      keys.recompute, one.accumulation, one.sgd ? "sgd" : "adamw", turns.bucket_mb,
+      turns.tp_chunks, keys.recompute, one.accumulation, one.sgd ? "sgd" : "adamw", turns.bucket_mb,
       turns.hierarchical, turns.offload, turns.shape,
       kRowKindNames.at(static_cast<std::size_t>(turns.rows)));
 }
@@ -245,6 +246,7 @@ TrialPlan layout_plan(const LayoutCase& one) {
   TrialPlan plan = plan_without_layout(one, turns);
   plan.parallel = factors_as_keys(one);
   plan.parallel.cp_balance = turns.by_work ? "work" : "zigzag";
+  plan.parallel.tp_chunks = turns.tp_chunks;
   plan.parallel.zero_shard = turns.zero_shard;
   plan.parallel.zero_reshard = turns.zero_reshard;
   plan.parallel.zero_prefetch = turns.zero_prefetch;

@@ -38,6 +38,7 @@ struct LayoutTurns {
   std::int64_t zero_persist = 0;
   bool hierarchical = false;
   bool offload = false;
+  std::int64_t tp_chunks = 1;
   double bucket_mb = 0;
 };
 

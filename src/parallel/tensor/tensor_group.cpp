@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
+
 #include "core/error.hpp"
 #include "parallel/collectives.hpp"
 
@@ -85,6 +87,13 @@ at::Tensor TensorGroup::own_tokens(const at::Tensor& per_token) const {
   if (!sequence_parallel_) return per_token;
   const std::int64_t length = per_token.size(1) / size();
   return per_token.narrow(1, length * rank(), length).contiguous();
+}
+
+std::vector<IndexRange> token_pieces(std::int64_t tokens, std::int64_t chunks) {
+  const auto count = static_cast<int>(std::clamp<std::int64_t>(tokens, 1, chunks));
+  std::vector<IndexRange> pieces;
+  for (int i = 0; i < count; ++i) pieces.push_back(split_range(tokens, {}, count, i));
+  return pieces;
 }
 
 }  // namespace trireme

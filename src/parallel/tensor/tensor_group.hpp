@@ -1,7 +1,10 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <vector>
+
 #include "comm/communicator.hpp"
+#include "parallel/param_spec.hpp"
 
 namespace trireme {
 
@@ -21,14 +24,19 @@ class TensorGroup {
   TensorGroup() = default;
 
   /// `group` must outlive this.
-  TensorGroup(Communicator& group, bool sequence_parallel)
-      : group_(&group), sequence_parallel_(sequence_parallel && group.size() > 1) {}
+  TensorGroup(Communicator& group, bool sequence_parallel, std::int64_t chunks = 1)
+      : group_(&group),
+        sequence_parallel_(sequence_parallel && group.size() > 1),
+        chunks_(chunks) {}
 
   [[nodiscard]] int size() const { return group_ == nullptr ? 1 : group_->size(); }
 
   [[nodiscard]] int rank() const { return group_ == nullptr ? 0 : group_->rank(); }
 
   [[nodiscard]] bool sequence_parallel() const { return sequence_parallel_; }
+
+  /// In how many pieces tokens enter and leave a linear (token_products.hpp).
+  [[nodiscard]] std::int64_t chunks() const { return chunks_; }
 
   /// Of more than one rank.
   [[nodiscard]] Communicator& group() const { return *group_; }
@@ -47,6 +55,10 @@ class TensorGroup {
  private:
   Communicator* group_ = nullptr;
   bool sequence_parallel_ = false;
+  std::int64_t chunks_ = 1;
 };
+
+/// [0, tokens) in `chunks` pieces of about equal length, without empty ones.
+std::vector<IndexRange> token_pieces(std::int64_t tokens, std::int64_t chunks);
 
 }  // namespace trireme

@@ -8,6 +8,7 @@
 #include "comm/p2p/volume.hpp"
 #include "core/exact_sum.hpp"
 #include "model/block.hpp"
+#include "parallel/tensor/tensor_group.hpp"
 
 namespace trireme {
 namespace {
@@ -219,17 +220,25 @@ class Formula {
     const Group tp{"tp", size, coords_.tp, rows_};
     if (size == 1) return;
     const std::int64_t tokens = facts_.rows * facts_.length / parallel.cp;
-    const std::int64_t whole = tokens * facts_.model.hidden_size * compute_;
-    // Twice a block; once the embedding's sum, once what enters or leaves the head.
-    const std::int64_t forward = 2 * block_forwards() + facts_.micro_steps;
-    const std::int64_t backward = 2 * block_backwards() + facts_.micro_steps;
+    const std::int64_t token = facts_.model.hidden_size * compute_;
+    // Of blocks twice, in pieces; once the embedding's sum, once what enters or leaves the head.
+    const std::int64_t in_blocks = 2 * (block_forwards() + block_backwards());
+    const std::int64_t outside = 2 * facts_.micro_steps;
     if (!parallel.sequence_parallel) {
-      tp.add("all_reduce", "activations", forward + backward, whole);
+      tp.add("all_reduce", "activations", outside, tokens * token);
+      for (const IndexRange& piece : token_pieces(tokens, parallel.tp_chunks))
+        tp.add("all_reduce", "activations", in_blocks, piece.count() * token);
     } else {
       // Selective: what entered a matrix is gathered again for its backward.
       const std::int64_t again = parallel.recompute == "selective" ? 2 * block_backwards() : 0;
-      tp.add("reduce_scatter", "activations", forward + backward, whole);
-      tp.add("all_gather", "activations", forward + backward + again, whole / size);
+      tp.add("reduce_scatter", "activations", outside, tokens * token);
+      tp.add("all_gather", "activations", outside + again, tokens * token / size);
+      const std::int64_t own = facts_.length / parallel.cp / size;  // of a row
+      for (const IndexRange& piece : token_pieces(own, parallel.tp_chunks)) {
+        const std::int64_t bytes = facts_.rows * piece.count() * token;
+        tp.add("reduce_scatter", "activations", in_blocks, bytes * size);
+        tp.add("all_gather", "activations", in_blocks, bytes);
+      }
     }
     for (std::int64_t first = 0; first < tokens; first += kLossRows) {
       const std::int64_t rows = std::min(kLossRows, tokens - first);

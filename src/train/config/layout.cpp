@@ -48,6 +48,11 @@ void add_data_reasons(const ParallelConfig& config, std::vector<Reason>& reasons
   }
 }
 
+/// Tokens of a sequence of `length` that enter a block on a rank: of them pieces are made.
+std::int64_t entering_tokens(const ParallelConfig& config, std::int64_t length) {
+  return length / config.cp / (config.sequence_parallel ? config.tp : 1);
+}
+
 std::vector<Reason> reasons_against(const ParallelConfig& config, const LayoutFacts& facts) {
   std::vector<Reason> reasons;
   const ModelConfig& model = facts.model;
@@ -84,6 +89,14 @@ std::vector<Reason> reasons_against(const ParallelConfig& config, const LayoutFa
                                    "with parallel.sequence_parallel",
                                    length / config.cp)});
     }
+  }
+  for (const std::int64_t length : facts.seq_lens) {
+    const std::int64_t tokens = entering_tokens(config, length);
+    if (config.tp == 1 || config.tp_chunks <= std::max<std::int64_t>(tokens, 1)) continue;
+    reasons.push_back({"parallel.tp_chunks", cat(config.tp_chunks),
+                       formatted("must be at most the {} tokens that a rank has of a sequence of "
+                                 "{} where it enters a block",
+                                 tokens, length)});
   }
   if (config.cp > 1 && model.attention_dropout > 0) {
     reasons.push_back({"parallel.cp", cat(config.cp),
@@ -134,6 +147,8 @@ std::optional<ParallelConfig> nearest_possible(const ParallelConfig& wanted,
         one.tp = tp;
         one.cp = cp;
         one.zero_shard = shard;
+        for (const std::int64_t length : facts.seq_lens)
+          one.tp_chunks = std::clamp<std::int64_t>(entering_tokens(one, length), 1, one.tp_chunks);
         if (one.zero > 0) one.local_steps = 1;
         if (one.zero > 0 || one.local_steps > 1) one.hierarchical = false;
         if (one.reproducible) {
@@ -156,6 +171,7 @@ std::string as_options(const ParallelConfig& config, const ParallelConfig& wante
   };
   add("tp", config.tp, wanted.tp);
   add("cp", config.cp, wanted.cp);
+  add("tp_chunks", config.tp_chunks, wanted.tp_chunks);
   add("zero_shard", config.zero_shard, wanted.zero_shard);
   add("local_steps", config.local_steps, wanted.local_steps);
   if (config.hierarchical != wanted.hierarchical)

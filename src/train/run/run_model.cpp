@@ -19,7 +19,7 @@ TransformerOptions model_options(const RunConfig& config, const Mesh& mesh) {
   return {config.train.fused_ops ? ops::Path::fast : ops::Path::plain,
           by_name<Recompute>(kRecomputes, config.parallel.recompute),
           static_cast<std::uint64_t>(config.train.seed),
-          {mesh.group(Axis::tp), config.parallel.sequence_parallel},
+          {mesh.group(Axis::tp), config.parallel.sequence_parallel, config.parallel.tp_chunks},
           context_group(mesh)};
 }
 

@@ -28,7 +28,7 @@ TrialModel::TrialModel(Communicator& world, const TrialShape& shape)
             {shape.path,
              by_name<Recompute>(kRecomputes, shape.parallel.recompute),
              kSeed,
-             {mesh.group(Axis::tp), shape.parallel.sequence_parallel},
+             {mesh.group(Axis::tp), shape.parallel.sequence_parallel, shape.parallel.tp_chunks},
              context_group(mesh)}),
       objective(registry, model.head_weight(), shape.path, model.tensor()),
       optimizer(allocate(registry, model, mesh, shape)),

@@ -16,6 +16,7 @@ namespace {
 constexpr std::int64_t kMicroBatch = 2;
 constexpr std::int64_t kDefaultAccumulation = 2;
 constexpr std::int64_t kLeastLength = 12;
+constexpr std::int64_t kMostChunks = 64;  // that the small model's length is made for
 constexpr double kLearningRate = 1e-2;
 
 /// Largest difference over the largest element; all-zero tensors are equal or infinitely far.
@@ -79,7 +80,9 @@ ModelConfig small_model_like(const ModelConfig& model, const ParallelConfig& par
   small.head_dim = 4;
   small.intermediate_size = std::max<std::int64_t>(27, parallel.tp);
   const std::int64_t cut = 2 * parallel.tp * parallel.cp;  // what a row's length is divided by
-  small.max_seq_len = (kLeastLength + cut - 1) / cut * cut;
+  const std::int64_t chunks = parallel.tp > 1 ? std::min(parallel.tp_chunks, kMostChunks) : 1;
+  const std::int64_t least = std::max(kLeastLength, chunks * parallel.tp * parallel.cp);
+  small.max_seq_len = (least + cut - 1) / cut * cut;
   small.vocab_size = 0;
   resolve(small, std::max<std::int64_t>(61, parallel.tp));
   return small;

@@ -67,7 +67,7 @@ struct Trial {
               {c.path,
                recompute,
                7,
-               {mesh.group(Axis::tp), c.parallel.sequence_parallel},
+               {mesh.group(Axis::tp), c.parallel.sequence_parallel, c.parallel.tp_chunks},
                context_group(mesh)}),
         batch(batch_of(c, mesh)) {
     registry.allocate(mesh, {c.dtype, c.dtype == at::kDouble ? at::kDouble : at::kFloat}, at::kCPU);
@@ -95,12 +95,13 @@ struct Trial {
 };
 
 ParallelConfig split(std::int64_t tp, bool sequence_parallel, std::int64_t cp = 1,
-                     const char* form = "ring") {
+                     const char* form = "ring", std::int64_t chunks = 1) {
   ParallelConfig config;
   config.tp = tp;
   config.sequence_parallel = sequence_parallel;
   config.cp = cp;
   config.cp_form = form;
+  config.tp_chunks = chunks;
   return config;
 }
 
@@ -139,6 +140,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"attention_dropout_bf16", "minimind-2", at::kBFloat16, ops::Path::fast, 0.1, 0.2},
         Case{"tp", "tiny", at::kFloat, ops::Path::fast, 0.1, 0, split(2, false)},
         Case{"tp_sequence", "tiny", at::kBFloat16, ops::Path::fast, 0.1, 0, split(2, true)},
+        Case{"tp_chunks", "tiny", at::kBFloat16, ops::Path::fast, 0.1, 0,
+             split(2, true, 1, "ring", 4)},
         Case{"tp_replicated_keys", "tiny", at::kFloat, ops::Path::fast, 0, 0, split(4, true)},
         Case{"cp_ring", "tiny", at::kFloat, ops::Path::fast, 0.1, 0, split(1, false, 2), true},
         Case{"cp_ulysses_tp", "minimind-2", at::kFloat, ops::Path::plain, 0, 0,
@@ -187,7 +190,9 @@ TEST(RecomputeMemory, AForwardPassKeepsWhatTheShapesSay) {
   for (const Case& c :
        {Case{"fp32"}, Case{"bf16", "tiny", at::kBFloat16},
         Case{"bf16, tp 2", "tiny", at::kBFloat16, ops::Path::fast, 0, 0, split(2, false)},
-        Case{"fp32, tp 2, sequence", "tiny", at::kFloat, ops::Path::fast, 0, 0, split(2, true)}}) {
+        Case{"fp32, tp 2, sequence", "tiny", at::kFloat, ops::Path::fast, 0, 0, split(2, true)},
+        Case{"fp32, tp 2, chunks", "tiny", at::kFloat, ops::Path::fast, 0, 0,
+             split(2, true, 1, "ring", 4)}}) {
     const ModelConfig config = shape(c);
     const std::int64_t tp = c.parallel.tp;
     const std::int64_t tokens = kRows * kLength;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "comm/self/self_communicator.hpp"
+#include "comm/thread/thread_world.hpp"
 #include "core/error.hpp"
 #include "unit/ops/support.hpp"
 
@@ -216,6 +217,62 @@ TEST(Weighted, GradientsLeaveOneByOneInTheOrderOfBackward) {
   weighted::linear(normed, weights.registry, {2}).sum().backward();
 
   EXPECT_EQ(ready, (std::vector<ParamId>{2, 1, 0}));
+}
+
+/// A rank's result, input gradient and weight gradient of two linears between which it holds a part.
+Tensors enter_and_leave(Communicator& world, bool sequence_parallel, std::int64_t chunks,
+                        std::int64_t rows, at::ScalarType dtype) {
+  const TensorGroup group(world, sequence_parallel, chunks);
+  const auto random_on = [&](std::uint64_t seed, at::IntArrayRef shape) {
+    return at::randn(shape, at::detail::createCPUGenerator(seed), at::kDouble);
+  };
+  const auto rank = static_cast<std::uint64_t>(world.rank());
+  const std::int64_t tokens = sequence_parallel ? 7 : 14;  // of a row on this rank
+  const std::uint64_t whose = sequence_parallel ? rank : 0;
+  Weights weights({random_on(10 + rank, {5, 6}), random_on(20 + rank, {4, 5})}, dtype);
+  const auto x = random_on(30 + whose, {rows, tokens, 6}).to(dtype).requires_grad_();
+  const auto grad = random_on(40 + whose, {rows, tokens, 4}).to(dtype);
+
+  const auto inside = weighted::enter_linear(group, x, weights.registry, {0});
+  const auto y = weighted::linear_leave(group, inside.tanh(), weights.registry, {1});
+  Tensors results{y.detach(), torch::autograd::grad({y}, {x}, {grad})[0]};
+  for (const at::Tensor& one : weights.grads()) results.push_back(one);
+  return results;
+}
+
+std::uint64_t calls_of(const Communicator& world) {
+  std::uint64_t calls = 0;
+  for (const TrafficRow& row : world.traffic()) calls += row.count;
+  return calls;
+}
+
+TEST(Weighted, TokensThatEnterAndLeaveInPiecesGiveTheSame) {
+  run_ranks(2, [&](Communicator& world) {
+    for (const bool sequence_parallel : {false, true}) {
+      for (const std::int64_t rows : {1, 3}) {
+        for (const at::ScalarType dtype : {at::kDouble, at::kFloat, at::kBFloat16}) {
+          const auto run = [&](std::int64_t chunks) {
+            const std::uint64_t before = calls_of(world);
+            Tensors results = enter_and_leave(world, sequence_parallel, chunks, rows, dtype);
+            return std::pair{results, calls_of(world) - before};
+          };
+          const auto [expected, calls] = run(1);
+          EXPECT_EQ(calls, sequence_parallel ? 4U : 2U);
+          for (const std::int64_t chunks : {2, 3, 7}) {  // of 7 tokens
+            const auto [results, more_calls] = run(chunks);
+            EXPECT_EQ(more_calls, calls * static_cast<std::uint64_t>(chunks));
+            const double bound = dtype == at::kDouble ? 1e-13 : dtype == at::kFloat ? 1e-5 : 2e-2;
+            for (std::size_t i = 0; i < results.size(); ++i) {
+              const double distance = (results[i] - expected[i]).abs().max().item<double>();
+              EXPECT_LE(distance, bound * expected[i].abs().max().item<double>())
+                  << "result " << i << ", chunks " << chunks << ", rows " << rows << ", sequence "
+                  << sequence_parallel << ", " << dtype;
+            }
+          }
+        }
+      }
+    }
+  });
 }
 
 }  // namespace

@@ -14,6 +14,7 @@ struct Given {
   std::int64_t length = 64;
   std::int64_t local_steps = 1;
   bool hierarchical = false;
+  std::int64_t tp_chunks = 1;
 };
 
 std::string refusal(const Given& given) {
@@ -26,6 +27,7 @@ std::string refusal(const Given& given) {
   config.sequence_parallel = given.sequence_parallel;
   config.local_steps = given.local_steps;
   config.hierarchical = given.hierarchical;
+  config.tp_chunks = given.tp_chunks;
   Problems problems;
   check_layout(config, {model, {given.length}, given.ranks}, problems);
   try {
@@ -50,6 +52,7 @@ TEST(Layout, WhatCanBeIsTaken) {
   EXPECT_EQ(refusal({.zero = 3, .zero_shard = 4}), "");
   EXPECT_EQ(refusal({.tp = 2, .local_steps = 4}), "");
   EXPECT_EQ(refusal({.hierarchical = true}), "");
+  EXPECT_EQ(refusal({.tp = 2, .sequence_parallel = true, .tp_chunks = 32}), "");
 }
 
 TEST(Layout, EveryReasonIsGivenAndTheNearestThatWorks) {
@@ -61,6 +64,16 @@ TEST(Layout, EveryReasonIsGivenAndTheNearestThatWorks) {
                  {"parallel.zero_shard = 3", "dp x cp = 8", "--parallel.zero_shard"});
   expect_refused({.tp = 5, .sequence_parallel = true, .ranks = 8},
                  {"num_heads", "8 ranks", "length of the sequences, 64", "--parallel.tp 4"});
+}
+
+TEST(Layout, MoreChunksThanTokensAreRefused) {
+  expect_refused({.tp = 2, .tp_chunks = 65},
+                 {"parallel.tp_chunks = 65", "64 tokens", "--parallel.tp_chunks 64"});
+  expect_refused({.tp = 4, .sequence_parallel = true, .tp_chunks = 17},
+                 {"parallel.tp_chunks = 17", "16 tokens", "--parallel.tp_chunks 16"});
+  expect_refused({.tp = 3, .sequence_parallel = true, .tp_chunks = 99},
+                 {"length of the sequences", "8 ranks", "21 tokens",
+                  "--parallel.tp 4 --parallel.tp_chunks 16"});
 }
 
 TEST(Layout, FormsOfDataParallelismThatExcludeOneAnotherAreRefused) {
