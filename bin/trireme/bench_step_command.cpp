@@ -8,6 +8,8 @@
 #include "comm/factory.hpp"
 #include "comm/nccl/nccl_backend.hpp"
 #include "comm/scalars.hpp"
+#include "core/join.hpp"
+#include "core/log.hpp"
 #include "core/number.hpp"
 #include "core/process/run_main.hpp"
 #include "data/loader.hpp"
@@ -71,11 +73,24 @@ void BenchStepCommand::settle(const LaunchInfo& launch, int ranks) {
   check_room(config, launch, ranks, *keys_);
 }
 
+void BenchStepCommand::warn_of_idle_keys() const {
+  const std::string idle = keys_without_effect(bench_.config.parallel);
+  if (!idle.empty()) log::warn(idle);
+  std::vector<std::string> unread;
+  for (const std::string& key : keys_->keys())
+    if ((key.starts_with("data.") || key.starts_with("checkpoint.")) && keys_->is_set(key))
+      unread.push_back(key);
+  if (!unread.empty())
+    log::warn(formatted("without effect here, where tokens and weights are made up: {}",
+                        joined(unread, ", ")));
+}
+
 int BenchStepCommand::run() {
   const RunConfig& config = bench_.config;
   Communicator& world = launch_.world();
   set_cpu_threads(config.train.threads, launch_.info().local_size);
   all_or_none(world, [&] { settle(launch_.info(), world.size()); });
+  if (world.rank() == 0) warn_of_idle_keys();
   std::unique_ptr<Communicator> on_device;
   if (bench_.device.is_cuda()) on_device = make_world("nccl", launch_.info(), {}, nccl_backends());
   const StepFigures figures =

@@ -21,6 +21,7 @@ class BenchStepCommand {
   /// What a run finds out when the ranks are up: shape, size of the update, device. Throws
   /// Error(usage) for what `ranks` cannot train, Error(resource) where it has no room.
   void settle(const LaunchInfo& launch, int ranks);
+  void warn_of_idle_keys() const;
   int run();
   [[nodiscard]] std::string text(const StepFigures& figures) const;
 

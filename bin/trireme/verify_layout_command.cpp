@@ -8,14 +8,34 @@
 #include "comm/scalars.hpp"
 #include "comm/thread/thread_world.hpp"
 #include "core/files/json.hpp"
+#include "core/log.hpp"
 #include "core/number.hpp"
 #include "core/process/run_main.hpp"
+#include "train/config/layout.hpp"
 #include "train/run/run_keys.hpp"
 
 namespace trireme {
 namespace {
 
 constexpr int kExitUnequal = 1;
+constexpr std::int64_t kMostThreadRanks = 256;
+
+/// Ranks for two copies or more of the model. Throws Error(usage) if they are more than threads.
+int fewest_ranks(const ParallelConfig& parallel) {
+  const std::int64_t copies = parallel.hierarchical ? 4 : 2;
+  const std::int64_t data = parallel.zero_shard > 0 ? parallel.zero_shard : copies;
+  std::int64_t ranks = 1;
+  for (const std::int64_t factor : {parallel.tp, parallel.cp, parallel.pp, data}) {
+    if (factor > kMostThreadRanks / ranks) {
+      fail(ErrorKind::usage,
+           "parallel.tp = {}, cp = {}, zero_shard = {} need more than {} ranks, the most that are "
+           "threads; under mpirun -n N there may be more",
+           parallel.tp, parallel.cp, parallel.zero_shard, kMostThreadRanks);
+    }
+    ranks *= factor;
+  }
+  return static_cast<int>(ranks);
+}
 
 }  // namespace
 
@@ -38,7 +58,8 @@ void VerifyLayoutCommand::complete(ConfigSet& keys) {
   const bool has_shape = config_.model.num_heads > 0 || !config_.model.preset.empty();
   if (!has_shape) keys.set("model.preset", "tiny", "default");
   finish_run_keys(config_, keys);
-  if (ranks_ < 0) keys.problems().add("--ranks", ranks_, "must be 0 or more");
+  if (ranks_ < 0 || ranks_ > kMostThreadRanks)
+    keys.problems().add("--ranks", ranks_, formatted("must be in [0, {}]", kMostThreadRanks));
   if (steps_ < 1) keys.problems().add("--steps", steps_, "must be 1 or more");
   if (ranks_ > 0 && launch_.world().size() > 1)
     keys.problems().add("--ranks", ranks_, "is of a process alone; mpirun -n says it here");
@@ -60,11 +81,11 @@ int VerifyLayoutCommand::run() {
   const ParallelConfig& parallel = config_.parallel;
   Communicator& world = launch_.world();
   LayoutVerdict verdict;
+  const std::string idle = keys_without_effect(parallel);
+  if (!idle.empty() && world.rank() == 0) log::warn(idle);
   if (world.size() == 1) {
-    const std::int64_t copies = parallel.hierarchical ? 4 : 2;
-    const std::int64_t data = parallel.zero_shard > 0 ? parallel.zero_shard : copies;
-    const auto ranks =
-        static_cast<int>(ranks_ > 0 ? ranks_ : parallel.tp * parallel.cp * parallel.pp * data);
+    const int ranks = ranks_ > 0 ? static_cast<int>(ranks_) : fewest_ranks(parallel);
+    check_verifiable(config_, ranks);
     verdict = verify_on_threads(ranks);
     print_verdict(verdict, ranks, "thread", at::kCPU);
     return verdict.equal() ? kExitDone : kExitUnequal;

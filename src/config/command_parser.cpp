@@ -190,10 +190,6 @@ class Parser {
         problems.add(names_nothing);
       return;
     }
-    if (spec.is_flag) {
-      *std::get<bool*>(spec.target) = true;
-      return;
-    }
     const std::vector<std::string> values = bound.option->results();
     if (names_a_place(spec) && std::find(values.begin(), values.end(), "") != values.end()) {
       problems.add(names_nothing);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "core/error.hpp"
@@ -14,12 +15,8 @@
 namespace trireme {
 namespace {
 
-std::vector<std::int64_t> divisors(std::int64_t number) {
-  std::vector<std::int64_t> found;
-  for (std::int64_t i = 1; i <= number; ++i)
-    if (number % i == 0) found.push_back(i);
-  return found;
-}
+/// So that products of sizes stay within 64 bits.
+constexpr std::int64_t kMostRanks = std::int64_t{1} << 20;
 
 template <class Names>
 std::vector<std::string> names_of(const Names& names) {
@@ -29,8 +26,11 @@ std::vector<std::string> names_of(const Names& names) {
 }  // namespace
 
 void check(const ParallelConfig& config, Problems& problems) {
-  if (config.tp < 1) problems.add("parallel.tp", config.tp, "must be 1 or more");
-  if (config.cp < 1) problems.add("parallel.cp", config.cp, "must be 1 or more");
+  for (const auto& [key, ranks] :
+       {std::pair{"parallel.tp", config.tp}, {"parallel.cp", config.cp}}) {
+    if (ranks < 1 || ranks > kMostRanks)
+      problems.add(key, ranks, formatted("must be in [1, {}]", kMostRanks));
+  }
   if (config.tp_chunks < 1)
     problems.add("parallel.tp_chunks", config.tp_chunks, "must be 1 or more");
   problems.one_of("parallel.cp_form", config.cp_form, names_of(kContextForms));
@@ -39,8 +39,9 @@ void check(const ParallelConfig& config, Problems& problems) {
   problems.supported("parallel.ep", config.ep, {"1"});
   if (config.zero < 0 || config.zero > 3)
     problems.add("parallel.zero", config.zero, "must be 0, 1, 2 or 3");
-  if (config.zero_shard < 0)
-    problems.add("parallel.zero_shard", config.zero_shard, "must be 0 (dp x cp) or more");
+  if (config.zero_shard < 0 || config.zero_shard > kMostRanks)
+    problems.add("parallel.zero_shard", config.zero_shard,
+                 formatted("must be in [0, {}]; 0: dp x cp", kMostRanks));
   if (config.zero_prefetch < 0)
     problems.add("parallel.zero_prefetch", config.zero_prefetch, "must be 0 or more");
   if (config.zero_persist < 0)
@@ -56,19 +57,31 @@ void check(const ParallelConfig& config, Problems& problems) {
                  "must be 0 (one bucket), more, or -1 (by the number of data ranks)");
 }
 
-int data_ranks(const ParallelConfig& config, int world_size) {
+std::vector<std::int64_t> divisors(std::int64_t number) {
+  std::vector<std::int64_t> found;
+  for (std::int64_t i = 1; i <= number; ++i)
+    if (number % i == 0) found.push_back(i);
+  return found;
+}
+
+bool divides(const ParallelConfig& config, int world_size) {
   std::int64_t left = world_size;
   for (const std::int64_t ranks :
        {config.tp, config.cp, config.pp}) {  // their product may overflow
-    if (ranks < 1 || left % ranks != 0) {
-      fail(
-          ErrorKind::usage,
-          "parallel.tp = {}, cp = {}, pp = {}: their product must divide the {} ranks started, so it can be {}; or start a multiple of it. A run that goes on keeps its own layout unless these keys are given",
-          config.tp, config.cp, config.pp, world_size, joined(divisors(world_size), ", "));
-    }
+    if (ranks < 1 || left % ranks != 0) return false;
     left /= ranks;
   }
-  return static_cast<int>(left);
+  return true;
+}
+
+int data_ranks(const ParallelConfig& config, int world_size) {
+  if (!divides(config, world_size)) {
+    fail(
+        ErrorKind::usage,
+        "parallel.tp = {}, cp = {}, pp = {}: their product must divide the {} ranks started, so it can be {}; or start a multiple of it. A run that goes on keeps its own layout unless these keys are given",
+        config.tp, config.cp, config.pp, world_size, joined(divisors(world_size), ", "));
+  }
+  return static_cast<int>(world_size / (config.tp * config.cp * config.pp));
 }
 
 std::int64_t shard_ranks(const ParallelConfig& config, std::int64_t data_ranks) {

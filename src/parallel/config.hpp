@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace trireme {
 
@@ -67,6 +68,12 @@ struct ParallelConfig {
 /// Adds every value that is out of range or needs an engine that this version lacks:
 /// refused rather than ignored.
 void check(const ParallelConfig& config, Problems& problems);
+
+/// Rising.
+std::vector<std::int64_t> divisors(std::int64_t number);
+
+/// Whether tp x cp x pp divides `world_size` ranks.
+bool divides(const ParallelConfig& config, int world_size);
 
 /// Ranks of the dp axis when `world_size` are started. Throws Error(usage) if they do not divide.
 int data_ranks(const ParallelConfig& config, int world_size);

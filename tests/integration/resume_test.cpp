@@ -134,6 +134,12 @@ TEST_F(Resume, WithLocalStepsIsBitwiseFromASaveBetweenTwoAverages) {
       pretrain("whole_local", {"--train.steps", "11", "--parallel.local_steps", "2"}, {.ranks = 2});
   EXPECT_EQ(other.code, 2);
   EXPECT_NE(other.err.find("parallel.local_steps = 2"), std::string::npos) << other.err;
+
+  const Exit sharded =
+      pretrain("whole_local", {"--train.steps", "11", "--parallel.zero", "1"}, {.ranks = 2});
+  EXPECT_EQ(sharded.code, 2);
+  EXPECT_NE(sharded.err.find("nearest layout that works: --parallel.zero 0"), std::string::npos)
+      << sharded.err;
 }
 
 TEST_F(Resume, LocalStepsSkipAnUpdateThatIsNotFiniteOnOneRankOnAll) {

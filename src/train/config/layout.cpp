@@ -9,6 +9,7 @@
 
 #include "core/error.hpp"
 #include "core/join.hpp"
+#include "core/number.hpp"
 #include "parallel/param_spec.hpp"
 
 namespace trireme {
@@ -35,10 +36,15 @@ void add_data_reasons(const ParallelConfig& config, std::vector<Reason>& reasons
                    "parallel.zero_shard = the ranks of a node reduces inside it first",
                    config.zero)});
   }
-  if (config.reproducible && (config.hierarchical || config.local_steps > 1)) {
+  if (config.reproducible && config.hierarchical) {
     reasons.push_back({"parallel.reproducible", "true",
-                       "must be false with parallel.hierarchical or local_steps: sums in another "
-                       "order, or of each rank alone"});
+                       "must be false with parallel.hierarchical: it adds up in another order"});
+  }
+  if (config.reproducible && config.local_steps > 1) {
+    reasons.push_back({"parallel.reproducible", "true",
+                       formatted("must be false with parallel.local_steps = {}: each data rank "
+                                 "adds up its own gradients alone",
+                                 config.local_steps)});
   }
   if (config.hierarchical && config.local_steps > 1) {
     reasons.push_back({"parallel.hierarchical", "true",
@@ -100,7 +106,9 @@ std::vector<Reason> reasons_against(const ParallelConfig& config, const LayoutFa
   }
   if (config.cp > 1 && model.attention_dropout > 0) {
     reasons.push_back({"parallel.cp", cat(config.cp),
-                       "must be 1 with model.attention_dropout: no rank has whole rows of scores"});
+                       formatted("must be 1 with model.attention_dropout = {}: attention over "
+                                 "tokens of several ranks ({}) drops no probabilities",
+                                 number_text(model.attention_dropout), config.cp_form)});
   }
   for (int rank = 0; config.cp_form == "ulysses" && config.cp > 1 && rank < config.tp; ++rank) {
     const std::int64_t heads =
@@ -116,7 +124,9 @@ std::vector<Reason> reasons_against(const ParallelConfig& config, const LayoutFa
   const std::int64_t model_ranks = config.tp * config.cp * config.pp;
   if (facts.ranks % model_ranks != 0) {
     reasons.push_back({"parallel.tp * cp * pp", cat(model_ranks),
-                       formatted("must divide the {} ranks started", facts.ranks)});
+                       formatted("must divide the {} ranks started (a run that goes on keeps "
+                                 "its own layout unless these keys are given)",
+                                 facts.ranks)});
   } else if (config.zero > 0 && config.zero_shard > 0) {
     const std::int64_t data = facts.ranks / (config.tp * config.pp);
     if (data % config.zero_shard != 0)
@@ -137,24 +147,37 @@ double distance(const ParallelConfig& a, const ParallelConfig& b) {
   return ratio(a.tp, b.tp) + ratio(a.cp, b.cp) + ratio(shards(a), shards(b));
 }
 
+/// Takes back what excludes another form of data parallelism, or exchanges too few tokens.
+void leave_out_contradictions(ParallelConfig& config, const LayoutFacts& facts) {
+  if (facts.local_steps) config.local_steps = *facts.local_steps;
+  if (config.local_steps > 1 && (config.zero > 0 || config.reproducible)) {
+    if (facts.local_steps) {
+      config.zero = 0;
+      config.reproducible = false;
+    } else {
+      config.local_steps = 1;
+    }
+  }
+  if (config.zero > 0 || config.local_steps > 1 || config.reproducible) config.hierarchical = false;
+  for (const std::int64_t length : facts.seq_lens)
+    config.tp_chunks =
+        std::clamp<std::int64_t>(entering_tokens(config, length), 1, config.tp_chunks);
+}
+
 std::optional<ParallelConfig> nearest_possible(const ParallelConfig& wanted,
                                                const LayoutFacts& facts) {
   std::optional<ParallelConfig> best;
-  for (std::int64_t tp = 1; tp <= facts.ranks; ++tp) {
-    for (std::int64_t cp = 1; cp * tp <= (wanted.cp > 1 ? facts.ranks : tp); ++cp) {
-      for (std::int64_t shard = 0; shard <= (wanted.zero_shard > 0 ? facts.ranks : 0); ++shard) {
+  for (const std::int64_t tp : divisors(facts.ranks)) {
+    for (const std::int64_t cp : divisors(wanted.cp > 1 ? facts.ranks / tp : 1)) {
+      std::vector<std::int64_t> shards{0};
+      if (wanted.zero_shard > 0)
+        for (const std::int64_t shard : divisors(facts.ranks / tp)) shards.push_back(shard);
+      for (const std::int64_t shard : shards) {
         ParallelConfig one = wanted;
         one.tp = tp;
         one.cp = cp;
         one.zero_shard = shard;
-        for (const std::int64_t length : facts.seq_lens)
-          one.tp_chunks = std::clamp<std::int64_t>(entering_tokens(one, length), 1, one.tp_chunks);
-        if (one.zero > 0) one.local_steps = 1;
-        if (one.zero > 0 || one.local_steps > 1) one.hierarchical = false;
-        if (one.reproducible) {
-          one.local_steps = 1;
-          one.hierarchical = false;
-        }
+        leave_out_contradictions(one, facts);
         if (!reasons_against(one, facts).empty()) continue;
         if (!best || distance(wanted, one) < distance(wanted, *best)) best = one;
       }
@@ -172,10 +195,13 @@ std::string as_options(const ParallelConfig& config, const ParallelConfig& wante
   add("tp", config.tp, wanted.tp);
   add("cp", config.cp, wanted.cp);
   add("tp_chunks", config.tp_chunks, wanted.tp_chunks);
+  add("zero", config.zero, wanted.zero);
   add("zero_shard", config.zero_shard, wanted.zero_shard);
   add("local_steps", config.local_steps, wanted.local_steps);
   if (config.hierarchical != wanted.hierarchical)
     options.push_back("--parallel.hierarchical false");
+  if (config.reproducible != wanted.reproducible)
+    options.push_back("--parallel.reproducible false");
   return joined(options, " ");
 }
 
@@ -191,6 +217,27 @@ void check_layout(const ParallelConfig& config, const LayoutFacts& facts, Proble
       text += formatted("; the nearest layout that works: {}", as_options(*nearest, config));
     problems.add(reasons[i].key, reasons[i].value, text);
   }
+}
+
+std::string keys_without_effect(const ParallelConfig& config) {
+  const ParallelConfig usual;
+  std::vector<std::string> keys;
+  const auto add = [&](bool is_idle, const char* key, const auto& value, const char* without) {
+    if (is_idle) keys.push_back(formatted("parallel.{} = {} ({})", key, value, without));
+  };
+  const bool alone = config.tp == 1;
+  add(alone && config.sequence_parallel, "sequence_parallel", "true", "tp is 1");
+  add(alone && config.tp_chunks > 1, "tp_chunks", config.tp_chunks, "tp is 1");
+  add(config.cp == 1 && config.cp_form != usual.cp_form, "cp_form", config.cp_form, "cp is 1");
+  add(config.cp == 1 && config.cp_balance != usual.cp_balance, "cp_balance", config.cp_balance,
+      "cp is 1");
+  add(config.zero == 0 && config.zero_shard > 0, "zero_shard", config.zero_shard, "zero is 0");
+  const bool whole = config.zero != 3;
+  add(whole && config.zero_persist > 0, "zero_persist", config.zero_persist, "zero is not 3");
+  add(whole && !config.zero_reshard, "zero_reshard", "false", "zero is not 3");
+  add(whole && config.zero_prefetch != usual.zero_prefetch, "zero_prefetch", config.zero_prefetch,
+      "zero is not 3");
+  return keys.empty() ? "" : formatted("without effect here: {}", joined(keys, ", "));
 }
 
 }  // namespace trireme

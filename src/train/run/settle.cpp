@@ -6,6 +6,7 @@
 #include "comm/scalars.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "core/number.hpp"
 #include "data/loader.hpp"
 #include "optim/schedule.hpp"
 #include "parallel/device.hpp"
@@ -47,6 +48,13 @@ std::int64_t steps_before_data(const RunRequest& run, const SampleStream& stream
   return data_began(start.values, start.step());
 }
 
+/// Of a run that goes on.
+std::optional<std::int64_t> kept_local_steps(const RunStart& start) {
+  if (start.kind != RunStart::Kind::go_on) return std::nullopt;
+  const auto saved = start.values.find("config.parallel.local_steps");
+  return saved == start.values.end() ? 1 : parse_integer(saved->second);
+}
+
 void resolve_config(const RunRequest& run, const RunData& data) {
   RunConfig& config = run.config;
   const RunStart& start = run.start;
@@ -58,9 +66,13 @@ void resolve_config(const RunRequest& run, const RunData& data) {
          longest, config.model.max_seq_len);
   }
   Problems problems;
-  check_layout(config.parallel, {config.model, data.stream().seq_lens(), run.ranks.world.size()},
-               problems);
+  check_layout(
+      config.parallel,
+      {config.model, data.stream().seq_lens(), run.ranks.world.size(), kept_local_steps(start)},
+      problems);
   problems.throw_if_any();
+  const std::string idle = keys_without_effect(config.parallel);
+  if (!idle.empty() && run.ranks.world.rank() == 0) log::warn(idle);
   micro_steps_of(config.train.global_batch, config.train.micro_batch,
                  data_ranks(config.parallel, run.ranks.world.size()));
   check_start(run, data);
@@ -82,9 +94,13 @@ std::string choose_values(const RunRequest& run) {
   Communicator& world = run.ranks.world;
   RunConfig& config = run.config;
   std::int64_t bf16 = 0;
+  bool layout_divides = true;
   OpenValueFacts facts;
   all_or_none(world, [&] {
-    facts.data_ranks = data_ranks(config.parallel, world.size());
+    // A layout that does not divide the ranks is refused with all that is known against it: when
+    // the data is open.
+    layout_divides = divides(config.parallel, world.size());
+    if (layout_divides) facts.data_ranks = data_ranks(config.parallel, world.size());
     bf16 = with_torch_errors([&] {
       return has_bf16(choose_device(config.train.device, run.ranks.launch.local_rank)) ? 1 : 0;
     });
@@ -98,7 +114,8 @@ std::string choose_values(const RunRequest& run) {
     config.train.global_batch = 0;
   std::string note;
   all_or_none(world, [&] {
-    note = fill_open_values(config, facts, run.keys.problems());
+    Problems unsaid;
+    note = fill_open_values(config, facts, layout_divides ? run.keys.problems() : unsaid);
     run.keys.finish();
   });
   return note;

@@ -201,6 +201,19 @@ TEST(CommandLine, NamesWrongValuesAndMissingOnes) {
   EXPECT_TRUE(Program().error({"checkpoint", "list"}).starts_with("RUN is required"));
 }
 
+TEST(CommandLine, AFlagMayBeGivenItsValue) {
+  Program off;
+  off.run({"pretrain", "--run", "r", "--dry-run=false"});
+  EXPECT_FALSE(off.dry_run);
+  Program on;
+  on.run({"pretrain", "--run", "r", "--dry-run=true"});
+  EXPECT_TRUE(on.dry_run);
+  EXPECT_TRUE(Program()
+                  .error({"pretrain", "--run", "r", "--dry-run=no"})
+                  .starts_with("--dry-run no: must be true or false"))
+      << Program().error({"pretrain", "--run", "r", "--dry-run=no"});
+}
+
 TEST(CommandLine, AnEmptyValueIsAValueButNamesNoFolder) {
   Program program;
 

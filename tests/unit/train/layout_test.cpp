@@ -15,10 +15,16 @@ struct Given {
   std::int64_t local_steps = 1;
   bool hierarchical = false;
   std::int64_t tp_chunks = 1;
+  std::int64_t cp = 1;
+  const char* cp_form = "ring";
+  double attention_dropout = 0;
+  bool reproducible = false;
+  std::optional<std::int64_t> kept_local_steps = {};
 };
 
 std::string refusal(const Given& given) {
   ModelConfig model = model_preset("tiny");
+  model.attention_dropout = given.attention_dropout;
   resolve(model, 100);
   ParallelConfig config;
   config.tp = given.tp;
@@ -28,8 +34,11 @@ std::string refusal(const Given& given) {
   config.local_steps = given.local_steps;
   config.hierarchical = given.hierarchical;
   config.tp_chunks = given.tp_chunks;
+  config.cp = given.cp;
+  config.cp_form = given.cp_form;
+  config.reproducible = given.reproducible;
   Problems problems;
-  check_layout(config, {model, {given.length}, given.ranks}, problems);
+  check_layout(config, {model, {given.length}, given.ranks, given.kept_local_steps}, problems);
   try {
     problems.throw_if_any();
   } catch (const Error& error) {
@@ -86,6 +95,51 @@ TEST(Layout, FormsOfDataParallelismThatExcludeOneAnotherAreRefused) {
   expect_refused({.local_steps = 2, .hierarchical = true},
                  {"parallel.hierarchical = true", "parallel.local_steps = 2",
                   "--parallel.hierarchical false"});
+}
+
+TEST(Layout, AllContradictionsAreNamedAndNoneIsInTheNearest) {
+  expect_refused({.local_steps = 4, .hierarchical = true, .reproducible = true},
+                 {"parallel.reproducible = true, must be false with parallel.hierarchical",
+                  "parallel.reproducible = true, must be false with parallel.local_steps = 4",
+                  "parallel.hierarchical = true", "--parallel.local_steps 1",
+                  "--parallel.hierarchical false"});
+  expect_refused({.tp = 3, .ranks = 4, .cp = 2},
+                 {"parallel.tp * cp * pp = 6", "4 ranks", "--parallel.tp 2"});
+  expect_refused(
+      {.tp = 3, .zero = 1, .zero_shard = 5, .ranks = 1 << 14, .local_steps = 2, .cp = 5},
+      {"parallel.tp * cp * pp = 15", "parallel.local_steps = 2", "--parallel.zero_shard"});
+}
+
+TEST(Layout, ARunThatGoesOnIsOfferedItsOwnLocalSteps) {
+  expect_refused({.zero = 1, .local_steps = 4, .kept_local_steps = 4}, {"--parallel.zero 0"});
+  expect_refused({.zero = 1, .local_steps = 4, .kept_local_steps = 1},
+                 {"--parallel.local_steps 1"});
+  expect_refused({.local_steps = 4, .reproducible = true, .kept_local_steps = 4},
+                 {"--parallel.reproducible false"});
+}
+
+TEST(Layout, AttentionDropoutIsRefusedWithAReasonOfEveryForm) {
+  for (const char* form : {"ring", "all_gather", "ulysses"})
+    expect_refused({.cp = 2, .cp_form = form, .attention_dropout = 0.1},
+                   {"model.attention_dropout = 0.1", form, "--parallel.cp 1"});
+}
+
+TEST(Layout, KeysThatChangeNothingAreNamed) {
+  ParallelConfig config;
+  EXPECT_EQ(keys_without_effect(config), "");
+  config.zero_persist = 64;
+  config.zero_shard = 2;
+  config.sequence_parallel = true;
+  config.tp_chunks = 4;
+  config.cp_form = "ulysses";
+  EXPECT_EQ(keys_without_effect(config),
+            "without effect here: parallel.sequence_parallel = true (tp is 1), parallel.tp_chunks "
+            "= 4 (tp is 1), parallel.cp_form = ulysses (cp is 1), parallel.zero_shard = 2 (zero is "
+            "0), parallel.zero_persist = 64 (zero is not 3)");
+  config.zero = 3;
+  config.tp = 2;
+  config.cp = 2;
+  EXPECT_EQ(keys_without_effect(config), "");
 }
 
 }  // namespace
