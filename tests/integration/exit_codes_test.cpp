@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <fstream>
 #include <set>
@@ -38,6 +39,17 @@ const std::vector<Row>& rows() {
       {"trireme",
        {"pretrain"},
        {"--data", "<set", "--run", ">run", "--model.preset", "tiny", "--train.steps", "1"}},
+      {"trireme",
+       {"sft"},
+       {"--init", "<run", "--data", "<chats", "--run", ">run", "--train.steps", "1"}},
+      {"trireme",
+       {"dpo"},
+       {"--init", "<run", "--data", "<pairs", "--run", ">run", "--train.steps", "1"}},
+      {"trireme",
+       {"distill"},
+       {"--init", "<run", "--distill.teacher", "<run", "--data", "<chats", "--run", ">run",
+        "--train.steps", "1"}},
+      {"trireme", {"eval"}, {"--checkpoint", "<run", "--data", "<set"}},
       {"trireme", {"generate"}, {"--checkpoint", "<run", "--prompt", "x", "--max-tokens", "1"}},
       {"trireme", {"checkpoint", "list"}, {"<run"}},
       {"trireme", {"checkpoint", "verify"}, {"<run"}},
@@ -113,7 +125,9 @@ class ExitCodes : public testing::RunProgram {
                     trainer ? TRIREME_PROGRAM : TRIREME_DATA_PROGRAM};
     words.insert(words.end(), row.command.begin(), row.command.end());
     words.insert(words.end(), arguments.begin(), arguments.end());
-    if (row.command.front() == "pretrain") words.insert(words.end(), {"--train.device", "cpu"});
+    static const std::set<std::string> trainers{"pretrain", "sft", "dpo", "distill"};
+    if (trainers.contains(row.command.front()))
+      words.insert(words.end(), {"--train.device", "cpu"});
     return Process(words, {{"OMP_NUM_THREADS", "1"}}, path("command.log")).wait(kLimit_s);
   }
 
@@ -171,6 +185,19 @@ class ExitCodes : public testing::RunProgram {
     make("export ", {"--checkpoint", in("run"), "--output", in("hf")});
     make("tokenizer encode ", {"--tokenizer", in("tokenizer"), "--input", in("corpus.jsonl"),
                                "--output", in("ids.jsonl")});
+    std::ofstream(in("chats.jsonl"))
+        << R"({"conversations": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b c"}]})"
+        << "\n";
+    std::ofstream(in("pairs.jsonl")) << R"({"prompt": "a", "chosen": "b c", "rejected": "d"})"
+                                     << "\n";
+    for (const auto& [kind, input, fields] :
+         {std::array{"sft", "chats", ""}, std::array{"dpo", "pairs", "prompt,chosen,rejected"}}) {
+      Arguments words{
+          "--kind",    kind, "--tokenizer", in("tokenizer"), "--input", in(input) + ".jsonl",
+          "--seq-len", "32", "--output",    in(input)};
+      if (*fields != '\0') words.insert(words.end(), {"--fields", fields});
+      make("pack ", words);
+    }
     // llm.c: 256 numbers of 32 bits, then ids of 16 bits.
     std::string tokens(1024 + 200, '\0');
     const std::int32_t head[] = {20240520, 1, 100};

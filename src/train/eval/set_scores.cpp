@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <numbers>
 #include <numeric>
 #include <string>
 
@@ -24,14 +23,18 @@ std::vector<double> bytes_of_tokens(const Tokenizer& tokenizer) {
   return bytes;
 }
 
+Head head(Transformer& model, ops::Path path) {
+  return head_of(model.registry(), model.head_weight(), model.tensor(), path);
+}
+
 /// Adds what the model says of the targets of `batch`, whose row i is scores[i].
-void add_scores(const FrozenModel& model, const Batch& batch, const std::vector<double>& bytes,
+void add_scores(Transformer& model, const Batch& batch, const std::vector<double>& bytes,
                 ops::Path path, std::span<SequenceScore> scores) {
-  const at::Device device = model.device();
-  const Microbatch micro = to_microbatch(batch, device, /*step=*/0, /*training=*/false);
+  const Microbatch micro =
+      to_microbatch(batch, model.registry().device(), /*step=*/0, /*training=*/false);
   const TargetRows targets(micro, model.hidden(micro));
   const ops::TokenScores said =
-      token_scores(model.head(path), targets.rows, targets.targets, {.want_correct = true});
+      token_scores(head(model, path), targets.rows, targets.targets, {.want_correct = true});
   const at::Tensor index = targets.index.to(at::kCPU);
   const at::Tensor ids = targets.targets.to(at::kCPU);
   const at::Tensor log_probs = said.log_probs.to(at::kCPU);
@@ -46,25 +49,51 @@ void add_scores(const FrozenModel& model, const Batch& batch, const std::vector<
   }
 }
 
-/// Those of all ranks, in order, on rank 0.
-std::vector<SequenceScore> gather(Communicator& world, const std::vector<SequenceScore>& mine) {
-  static_assert(std::is_trivially_copyable_v<SequenceScore>);
-  std::string bytes(mine.size() * sizeof(SequenceScore), '\0');
+/// The values of all ranks on rank 0, one rank after another.
+template <class T>
+std::vector<T> gather(Communicator& world, const std::vector<T>& mine) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  std::string bytes(mine.size() * sizeof(T), '\0');
   if (!mine.empty()) std::memcpy(bytes.data(), mine.data(), bytes.size());
-  std::vector<SequenceScore> all;
+  std::vector<T> all;
   for (const std::string& part : gather_texts(world, bytes)) {
     const std::size_t first = all.size();
-    all.resize(first + part.size() / sizeof(SequenceScore));
+    all.resize(first + part.size() / sizeof(T));
     if (!part.empty()) std::memcpy(all.data() + first, part.data(), part.size());
   }
-  std::sort(all.begin(), all.end(),
-            [](const SequenceScore& a, const SequenceScore& b) { return a.index < b.index; });
   return all;
 }
 
+/// Sums of log p of the endings in a batch_of_endings.
+std::vector<double> ending_scores(Transformer& model, const Batch& batch, std::size_t count,
+                                  ops::Path path) {
+  Batch plain = batch;  // one row of segments
+  plain.sequence_of.clear();
+  const Microbatch micro =
+      to_microbatch(plain, model.registry().device(), /*step=*/0, /*training=*/false);
+  const TargetRows targets(micro, model.hidden(micro));
+  const at::Tensor log_probs =
+      token_scores(head(model, path), targets.rows, targets.targets).log_probs.to(at::kCPU);
+  const at::Tensor index = targets.index.to(at::kCPU);
+  std::vector<double> sums(count);
+  for (std::int64_t i = 0; i < index.numel(); ++i) {
+    const auto token = static_cast<std::size_t>(index.const_data_ptr<std::int64_t>()[i]);
+    sums.at(static_cast<std::size_t>(batch.sequence_of[token])) +=
+        log_probs.const_data_ptr<double>()[i];
+  }
+  return sums;
+}
+
+/// The score of one ending.
+struct EndingScore {
+  std::int64_t item = 0;
+  std::int64_t ending = 0;
+  double sum = 0;
+};
+
 }  // namespace
 
-std::vector<SequenceScore> score_set(const FrozenModel& model, const SampleSet& samples,
+std::vector<SequenceScore> score_set(Transformer& model, const SampleSet& samples,
                                      const Tokenizer& tokenizer, std::int64_t rows, ops::Path path,
                                      Communicator& world) {
   const auto total = static_cast<std::int64_t>(samples.size());
@@ -81,7 +110,46 @@ std::vector<SequenceScore> score_set(const FrozenModel& model, const SampleSet& 
                  std::span(mine).subspan(at));
     }
   });
-  return gather(world, mine);
+  std::vector<SequenceScore> all = gather(world, mine);
+  std::sort(all.begin(), all.end(),
+            [](const SequenceScore& a, const SequenceScore& b) { return a.index < b.index; });
+  return all;
+}
+
+std::vector<ChoiceResult> score_choices(Transformer& model, const std::vector<ChoiceItem>& items,
+                                        const Tokenizer& tokenizer, std::int64_t rows,
+                                        ops::Path path, Communicator& world) {
+  const auto total = static_cast<std::int64_t>(items.size());
+  const std::int64_t longest = model.config().max_seq_len;
+  std::vector<EndingScore> mine;
+  all_or_none(world, [&] {
+    const std::uint32_t prefix = prefix_id(tokenizer);
+    for (std::int64_t first = world.rank() * rows; first < total; first += world.size() * rows) {
+      std::vector<ContextAndEnding> texts;
+      const std::size_t at = mine.size();
+      for (std::int64_t i = first; i < std::min(first + rows, total); ++i) {
+        const ChoiceItem& item = items[static_cast<std::size_t>(i)];
+        for (std::size_t ending = 0; ending < item.endings.size(); ++ending) {
+          texts.push_back(
+              encode_pair(tokenizer, prefix, item.context, item.endings[ending], item.where));
+          mine.push_back({i, static_cast<std::int64_t>(ending)});
+        }
+      }
+      const std::vector<double> sums =
+          ending_scores(model, batch_of_endings(texts, longest), texts.size(), path);
+      for (std::size_t i = 0; i < sums.size(); ++i) mine[at + i].sum = sums[i];
+    }
+  });
+  const std::vector<EndingScore> all = gather(world, mine);
+  std::vector<std::vector<double>> scores;
+  for (const ChoiceItem& item : items) scores.emplace_back(item.endings.size());
+  for (const EndingScore& one : all)
+    scores[static_cast<std::size_t>(one.item)][static_cast<std::size_t>(one.ending)] = one.sum;
+  std::vector<ChoiceResult> results;
+  if (world.rank() != 0) return results;
+  for (std::size_t i = 0; i < items.size(); ++i)
+    results.push_back(choose(items[i], std::move(scores[i])));
+  return results;
 }
 
 SetFigures summarize(const std::vector<SequenceScore>& scores) {
@@ -98,7 +166,7 @@ SetFigures summarize(const std::vector<SequenceScore>& scores) {
     fail(ErrorKind::data, "the set has nothing to predict: no sequence has a target");
   figures.loss = loss_sum / static_cast<double>(figures.num_targets);
   figures.perplexity = std::exp(figures.loss);
-  figures.bits_per_byte = loss_sum / std::numbers::ln2 / bytes;
+  figures.bits_per_byte = bits_per_byte(loss_sum, bytes);
   return figures;
 }
 

@@ -4,8 +4,9 @@
 
 #include "comm/communicator.hpp"
 #include "data/order/samples.hpp"
+#include "model/transformer.hpp"
 #include "text/tokenizer.hpp"
-#include "train/state/frozen_model.hpp"
+#include "train/eval/choices.hpp"
 
 namespace trireme {
 
@@ -21,9 +22,15 @@ struct SequenceScore {
 /// Scores of all sequences of `samples`, in file order, on rank 0; none elsewhere. Collective over `world`,
 /// whose ranks each have the whole model. Batch i of `rows` sequences is the work of rank i modulo
 /// their number, so that the scores are the same bit for bit on any number of ranks.
-std::vector<SequenceScore> score_set(const FrozenModel& model, const SampleSet& samples,
+std::vector<SequenceScore> score_set(Transformer& model, const SampleSet& samples,
                                      const Tokenizer& tokenizer, std::int64_t rows, ops::Path path,
                                      Communicator& world);
+
+/// What a model says of the endings of each item, in order, on rank 0; none elsewhere. Collective as
+/// score_set; `rows`: items a batch.
+std::vector<ChoiceResult> score_choices(Transformer& model, const std::vector<ChoiceItem>& items,
+                                        const Tokenizer& tokenizer, std::int64_t rows,
+                                        ops::Path path, Communicator& world);
 
 /// Means over a set, added up in the order of its sequences.
 struct SetFigures {

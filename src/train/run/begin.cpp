@@ -109,6 +109,15 @@ void log_start(const RunRequest& run, const RunData& data, const Beginning& begi
     log::info(formatted("configuration other than in {}: {}", where, changes_text(changes)));
 }
 
+/// Collective: the weights that adapters are added to.
+void load_base(const RunRequest& run, const Checkpoint& base, RunModel& model) {
+  StateView view(model.registry, StateOf::frozen);
+  StateDict state{view.tensors(), {}, {}};
+  load_converted(base, state, run.ranks.world);
+  view.spread(model.mesh.group(Axis::replica));
+  model.registry.refresh_weights();
+}
+
 /// Collective: takes what the run wants of it into the model and `beginning`.
 void load(const RunRequest& run, const RunData& data, const Checkpoint& checkpoint, RunModel& model,
           Beginning& beginning) {
@@ -118,8 +127,10 @@ void load(const RunRequest& run, const RunData& data, const Checkpoint& checkpoi
   beginning.goes_on = kind != RunStart::Kind::weights && values.contains("update");
   std::string fresh_data;
   StateDict state;
+  const bool new_adapters = run.config.lora.on() && !beginning.goes_on;
   for (StateTensor& tensor : model.state.tensors()) {
-    if (beginning.goes_on || tensor.name.starts_with("param/")) state.tensors.push_back(tensor);
+    if (beginning.goes_on || (!new_adapters && tensor.name.starts_with("param/")))
+      state.tensors.push_back(tensor);
   }
   all_or_none(run.ranks.world, [&] {
     for (const char* name : kCarriedFiles) {
@@ -146,15 +157,18 @@ void load(const RunRequest& run, const RunData& data, const Checkpoint& checkpoi
     beginning.valid_loss = valid_loss_of(run, values, beginning.progress.step);
     beginning.history = values;
   });
-  load_converted(checkpoint, state, run.ranks.world);
-  model.state.spread(model.mesh.group(Axis::replica));
-  model.registry.refresh_weights();
+  if (!new_adapters) {
+    load_converted(checkpoint, state, run.ranks.world);
+    model.state.spread(model.mesh.group(Axis::replica));
+    model.registry.refresh_weights();
+  }
   log_start(run, data, beginning, checkpoint, fresh_data);
 }
 
 }  // namespace
 
-Beginning begin(const RunRequest& run, const RunData& data, RunModel& model) {
+Beginning begin(const RunRequest& run, const RunData& data, const FrozenStart& frozen,
+                RunModel& model) {
   Communicator& world = run.ranks.world;
   const CheckpointConfig& config = run.config.checkpoint;
   Beginning beginning;
@@ -168,11 +182,12 @@ Beginning begin(const RunRequest& run, const RunData& data, RunModel& model) {
         world, [&] { return open_newest_good(config.resume, world, /*allow_older=*/true); });
   }
   beginning.fingerprint = take_fingerprint(world, model.registry.device(), model.layout(run));
-  if (found) {
-    load(run, data, *found, model, beginning);
-  } else {
+  const bool new_adapters = frozen.base && run.start.kind == RunStart::Kind::weights;
+  if (!found || new_adapters)
     model.registry.initialize(static_cast<std::uint64_t>(run.config.train.seed));
-  }
+  if (frozen.base) load_base(run, frozen.base->checkpoint, model);
+  if (found) load(run, data, *found, model, beginning);
+  put_frozen(frozen, beginning.values);
   return beginning;
 }
 

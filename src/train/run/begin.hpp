@@ -4,6 +4,7 @@
 #include <string>
 
 #include "train/run/run_data.hpp"
+#include "train/run/frozen_start.hpp"
 #include "train/run/run_model.hpp"
 #include "train/run/run_request.hpp"
 #include "train/state/fingerprint.hpp"
@@ -26,11 +27,13 @@ struct Beginning {
   std::int64_t data_began = 0;  // the step at which its data was at sample 0
   std::map<std::string, std::string> history;  // values of that checkpoint
   std::map<std::string, std::string> files;    // carried on from it, by name
+  std::map<std::string, std::string> values;   // carried on from it: what exports need
 };
 
 /// Collective: sets the weights, and all else of the state, from the checkpoint that the run begins
 /// with (its own newest good one, else the one that checkpoint.resume names), or initializes them.
-/// Damaged checkpoints of later steps are moved out of the way. Throws on all ranks.
-Beginning begin(const RunRequest& run, const RunData& data, RunModel& model);
+/// Adapters: what they are added to comes from `frozen`, and new ones are initialized. Damaged checkpoints of later steps are moved out of the way. Throws on all ranks.
+Beginning begin(const RunRequest& run, const RunData& data, const FrozenStart& frozen,
+                RunModel& model);
 
 }  // namespace trireme

@@ -62,6 +62,7 @@ void save(TrainingRun& run) {
   put_progress(state.values, run.progress, run.model.scaler);
   put_config(state.values, run.request.keys);
   put_model_values(run.config().model, state.values);
+  state.values.insert(run.beginning.values.begin(), run.beginning.values.end());
   state.values.merge(run.data.stream().state(run.progress.next_sample));
   run.keepers.put_history(state.values);
   put_fingerprint(state.values, run.beginning.fingerprint);

@@ -5,9 +5,12 @@
 #include "checkpoint/load/load.hpp"
 #include "train/run/run_request.hpp"
 
-/// The model that a run's task holds frozen: its weights are kept in the run's folder, so that the
-/// run goes on when what it began from is gone.
+/// Weights that a run reads and never changes are kept in its folder, so that it goes on when what
+/// it began from is gone.
 namespace trireme {
+
+/// Value of a run's checkpoints: hash_tensors of the weights that the run started from.
+inline constexpr const char* kInitWeightsValue = "init.weights_sha256";
 
 struct KeptWeights {
   Checkpoint checkpoint;  // RUN/<name>/step-000000000
@@ -15,10 +18,19 @@ struct KeptWeights {
   std::string sha256;     // hash_tensors of the weights
 };
 
-/// Collective: the weights of the task's frozen model, in RUN/<name>: what is there already, else a
-/// copy of what the task names or the run starts from, made now. None where the task needs none.
-/// Call with the run's lock. Throws Error(data) if they are gone, damaged, or not those that the run
-/// began with.
-std::optional<KeptWeights> keep_frozen(const RunRequest& run);
+/// What a run holds frozen beside what it trains.
+struct FrozenStart {
+  std::string init_sha256;           // of what it started from; "": random weights
+  std::optional<KeptWeights> base;   // that its adapters are added to: RUN/base
+  std::optional<KeptWeights> model;  // of the task's own model
+};
+
+/// Collective, with the run's lock: what lies in the run's folder already, else copies of what the
+/// task names or the run starts from, made now. Throws Error(data) if they are gone, damaged, or not
+/// those that the run began with; Error(usage) for a start that holds adapters alone.
+FrozenStart keep_frozen(const RunRequest& run);
+
+/// The hashes as values of a checkpoint.
+void put_frozen(const FrozenStart& frozen, std::map<std::string, std::string>& values);
 
 }  // namespace trireme

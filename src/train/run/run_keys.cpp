@@ -1,6 +1,7 @@
 #include "train/run/run_keys.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +11,22 @@
 #include "train/config/optimizer_keys.hpp"
 
 namespace trireme {
+namespace {
+
+constexpr std::optional<double> kLoraLr = 1e-4;  // MiniMind V3's trainer/train_lora.py
+
+void leave_out_lora(std::string_view task, ConfigSet& keys) {
+  for (const std::string& name : keys.names("lora")) {
+    const std::string key = cat("lora.", name);
+    if (keys.is_set(key)) {
+      keys.problems().add(key, keys.value(key),
+                          formatted("is no key of {}: sft, dpo and distill train adapters", task));
+    }
+    keys.leave_out(key);
+  }
+}
+
+}  // namespace
 
 std::unique_ptr<ConfigSet> make_run_keys(RunConfig& config, const std::vector<Field>& section) {
   std::vector<Field> fields;
@@ -22,6 +39,7 @@ std::unique_ptr<ConfigSet> make_run_keys(RunConfig& config, const std::vector<Fi
   add(fields_of("parallel", config.parallel));
   add(fields_of("checkpoint", config.checkpoint));
   add(fields_of("data", config.data));
+  add(fields_of("lora", config.lora));
   add(section);
   return std::make_unique<ConfigSet>(std::move(fields));
 }
@@ -46,7 +64,8 @@ void finish_run_keys(RunConfig& config, ConfigSet& keys, const RunStart& start) 
 
 void finish_task_keys(const Task& task, std::string_view name, RunConfig& config, ConfigSet& keys,
                       const RunStart& start) {
-  if (const auto lr = task.default_lr()) {
+  if (!task.trains_adapters()) leave_out_lora(name, keys);
+  if (const auto lr = config.lora.on() ? kLoraLr : task.default_lr()) {
     OptimConfig own;
     own.lr = *lr;
     std::vector<Field> fields = fields_of("optim", own);
@@ -54,7 +73,7 @@ void finish_task_keys(const Task& task, std::string_view name, RunConfig& config
     keys.apply_preset(fields, formatted("default of {}", name));
   }
   if (task.needs_start()) check_init(name, config, start, keys);
-  const auto need = task.frozen();
+  const auto need = task.frozen(config);
   if (need && need->checkpoint.empty() && !need->or_start) {
     keys.problems().add(need->key, need->checkpoint, "must name a checkpoint, or a run's folder");
   }

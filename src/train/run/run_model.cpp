@@ -49,9 +49,10 @@ Mesh make_mesh(const RunRequest& run, Communicator& world, at::Device device) {
   return mesh;
 }
 
-std::unique_ptr<FrozenModel> make_frozen(const RunConfig& config, const KeptWeights* kept,
-                                         const Mesh& mesh, at::Device device) {
-  if (kept == nullptr) return nullptr;
+std::unique_ptr<FrozenModel> make_frozen(const RunConfig& config,
+                                         const std::optional<KeptWeights>& kept, const Mesh& mesh,
+                                         at::Device device) {
+  if (!kept) return nullptr;
   ModelConfig shape =
       model_from_values(kept->checkpoint.manifest().values, kept->checkpoint.path().string());
   shape.max_seq_len = std::max(shape.max_seq_len, config.model.max_seq_len);
@@ -63,21 +64,21 @@ std::unique_ptr<FrozenModel> make_frozen(const RunConfig& config, const KeptWeig
 
 }  // namespace
 
-RunModel::RunModel(const RunRequest& run, const RunData& data, const KeptWeights* kept,
+RunModel::RunModel(const RunRequest& run, const RunData& data, const FrozenStart& frozen_start,
                    at::Device device, Measures& measures)
     : device_world(make_device_world(run.ranks, device)),
       mesh(make_mesh(run, device_world ? *device_world : run.ranks.world, device)),
       transformer(registry, run.config.model, ModelPart::whole(run.config.model),
                   model_options(run.config, mesh)),
-      frozen(make_frozen(run.config, kept, mesh, device)),
-      objective(run.task.make_objective(
-          {run.config, transformer, frozen.get(), mesh, data.stream(), measures})),
+      frozen(make_frozen(run.config, frozen_start.model, mesh, device)),
+      objective(run.task.make_objective({run.config, transformer, frozen.get(), mesh, data.stream(),
+                                         frozen_start.init_sha256, measures})),
       optimizer((registry.allocate(mesh, precision_dtypes(run.config.train.precision), device),
                  make_optimizer(run.config.optim, registry))),
       scaler(run.config.train.precision == "fp16"),
       step({transformer, *objective, *optimizer, scaler, mesh, measures},
            run.config.optim.clip_norm),
-      state(registry, *optimizer) {
+      state(registry, *optimizer, run.config.lora.on() ? StateOf::trained : StateOf::all) {
   transformer.prepare();
 }
 
@@ -96,12 +97,12 @@ std::string RunModel::layout(const RunRequest& run) const {
 }
 
 std::unique_ptr<RunModel> build_model(const RunRequest& run, const RunData& data,
-                                      const KeptWeights* kept, Measures& measures) {
+                                      const FrozenStart& frozen_start, Measures& measures) {
   set_cpu_threads(run.config.train.threads, run.ranks.launch.local_size);
   const at::Device device = choose_device(run.config.train.device, run.ranks.launch.local_rank);
   use_deterministic_kernels(device);
   if (run.config.parallel.reproducible) use_thread_independent_products();
-  return std::make_unique<RunModel>(run, data, kept, device, measures);
+  return std::make_unique<RunModel>(run, data, frozen_start, device, measures);
 }
 
 }  // namespace trireme

@@ -30,8 +30,8 @@ struct RunModel {
   StateView state;
 
   /// Allocates; no weight is set. The objective and the step declare their measures.
-  RunModel(const RunRequest& run, const RunData& data, const KeptWeights* kept, at::Device device,
-           Measures& measures);
+  RunModel(const RunRequest& run, const RunData& data, const FrozenStart& frozen_start,
+           at::Device device, Measures& measures);
 
   /// Bytes of the state that this rank saves.
   [[nodiscard]] std::size_t state_bytes() const;
@@ -40,9 +40,8 @@ struct RunModel {
   [[nodiscard]] std::string layout(const RunRequest& run) const;
 };
 
-/// Threads, kernels and device of this rank, then the model on it. `kept`: of the task's frozen
-/// model; null: none.
+/// Threads, kernels and device of this rank, then the model on it.
 std::unique_ptr<RunModel> build_model(const RunRequest& run, const RunData& data,
-                                      const KeptWeights* kept, Measures& measures);
+                                      const FrozenStart& frozen_start, Measures& measures);
 
 }  // namespace trireme

@@ -55,16 +55,15 @@ int train_on(const RunRequest& run, RunRecord& record) {
     return opened;
   });
   record.claim();
-  const std::optional<KeptWeights> kept = keep_frozen(run);
+  const FrozenStart frozen = keep_frozen(run);
   RunMeasures measures;
   const auto model = all_or_none(world, [&] {
-    auto built = with_torch_errors(
-        [&] { return build_model(run, *data, kept ? &*kept : nullptr, measures.all); });
+    auto built = with_torch_errors([&] { return build_model(run, *data, frozen, measures.all); });
     leave_if_stop_asked();
     return built;
   });
-  if (kept) model->frozen->load(kept->checkpoint, world);
-  const Beginning beginning = begin(run, *data, *model);
+  if (frozen.model) model->frozen->load(frozen.model->checkpoint, world);
+  const Beginning beginning = begin(run, *data, frozen, *model);
   const auto keepers = all_or_none(world, [&] {
     return std::make_unique<Keepers>(run, *data, *model, beginning, measures, record);
   });

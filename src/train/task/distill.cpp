@@ -47,7 +47,7 @@ class Distill final : public Task {
 
   [[nodiscard]] std::optional<double> default_lr() const override { return kLr; }
 
-  [[nodiscard]] std::optional<FrozenNeed> frozen() const override {
+  [[nodiscard]] std::optional<FrozenNeed> frozen(const RunConfig& /*config*/) const override {
     return FrozenNeed{"teacher", "distill.teacher", config_.teacher};
   }
 

@@ -1,7 +1,6 @@
 #include "train/task/dpo.hpp"
 
-#include <filesystem>
-
+#include "checkpoint/reference/reference_scores.hpp"
 #include "objective/preference.hpp"
 #include "objective/sequence_scores.hpp"
 #include "parallel/context/deal_tokens.hpp"
@@ -19,8 +18,8 @@ struct DpoConfig {
   static void fields(Self& self, Visit&& visit) {
     PreferenceConfig::fields(self.loss, visit);
     visit("reference", self.reference,
-          "a checkpoint, a run's folder, or a file that `trireme dpo-reference` wrote; empty: the "
-          "model that the run starts from");
+          "a checkpoint, a run's folder, or what `trireme dpo-reference` wrote; empty: the model "
+          "that the run starts from");
   }
 };
 
@@ -41,6 +40,29 @@ class LiveReference final : public ReferenceScores {
   ContextGroup context_;
 };
 
+/// The model itself without its adapters.
+class BaseReference final : public ReferenceScores {
+ public:
+  BaseReference(Transformer& model, ops::Path path, const ContextGroup& context)
+      : model_(model), path_(path), context_(context) {}
+
+  [[nodiscard]] at::Tensor sums(const Microbatch& batch) override {
+    Microbatch base = batch;
+    base.training = false;
+    base.adapters = false;
+    const at::Tensor hidden = model_.hidden(base);
+    return sequence_scores(batch, hidden,
+                           head_of(model_.registry(), model_.head_weight(), model_.tensor(), path_),
+                           context_)
+        .sums;
+  }
+
+ private:
+  Transformer& model_;
+  ops::Path path_;
+  ContextGroup context_;
+};
+
 class Dpo final : public Task {
  public:
   [[nodiscard]] std::vector<std::string_view> set_kinds() const override { return {"dpo"}; }
@@ -53,9 +75,10 @@ class Dpo final : public Task {
 
   [[nodiscard]] std::optional<double> default_lr() const override { return kLr; }
 
-  [[nodiscard]] std::optional<FrozenNeed> frozen() const override {
-    if (std::filesystem::is_regular_file(config_.reference)) return std::nullopt;
+  /// None of adapters beside their own base, nor of scores that were computed before.
+  [[nodiscard]] std::optional<FrozenNeed> frozen(const RunConfig& config) const override {
     const bool is_start = config_.reference.empty();
+    if (is_start ? config.lora.on() : is_reference(config_.reference)) return std::nullopt;
     return FrozenNeed{is_start ? "base" : "reference", "dpo.reference", config_.reference,
                       is_start};
   }
@@ -68,10 +91,24 @@ class Dpo final : public Task {
         context.model.registry(),
         PreferenceObjective::Setup{context.model.head_weight(), path, context.model.tensor(), group,
                                    config_.loss, context.config.train.seq_len},
-        std::make_unique<LiveReference>(*context.frozen, path, group), context.measures);
+        make_reference(context, path, group), context.measures);
   }
 
  private:
+  [[nodiscard]] std::unique_ptr<ReferenceScores> make_reference(const TaskContext& context,
+                                                                ops::Path path,
+                                                                const ContextGroup& group) const {
+    if (context.frozen != nullptr)
+      return std::make_unique<LiveReference>(*context.frozen, path, group);
+    if (config_.reference.empty())
+      return std::make_unique<BaseReference>(context.model, path, group);
+    ReferenceTable table = load_reference(
+        config_.reference,
+        {context.data.content_hash(), context.config.train.seq_len, context.start_sha256});
+    return std::make_unique<StoredReference>(std::move(table.sums), std::move(table.counts),
+                                             config_.reference, group);
+  }
+
   DpoConfig config_;
 };
 

@@ -32,6 +32,7 @@ struct TaskContext {
   FrozenModel* frozen;  // of Task::frozen(); null where that is none
   const Mesh& mesh;
   const SampleStream& data;
+  std::string start_sha256;  // hash_tensors of the weights that the run started from; "": none
   Measures& measures;
 };
 
@@ -54,13 +55,18 @@ class Task {
   /// It goes on from a trained model: `--init`, whose shape, tokenizer and chat format are given.
   [[nodiscard]] virtual bool needs_start() const { return false; }
 
+  /// It can train adapters beside frozen weights (section [lora]).
+  [[nodiscard]] virtual bool trains_adapters() const { return needs_start(); }
+
   /// Of optim.lr, where nobody sets it; none: the optimizer's.
   [[nodiscard]] virtual std::optional<double> default_lr() const { return std::nullopt; }
 
   /// Sets what of the data is the task's own.
   virtual void choose_data(StreamConfig& /*stream*/) const {}
 
-  [[nodiscard]] virtual std::optional<FrozenNeed> frozen() const { return std::nullopt; }
+  [[nodiscard]] virtual std::optional<FrozenNeed> frozen(const RunConfig& /*config*/) const {
+    return std::nullopt;
+  }
 
   /// Once the configuration is whole. The objective declares what it reports in the measures.
   [[nodiscard]] virtual std::unique_ptr<Objective> make_objective(

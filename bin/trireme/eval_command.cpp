@@ -1,0 +1,157 @@
+#include "bin/trireme/eval_command.hpp"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "checkpoint/upkeep/commands.hpp"
+#include "comm/agree.hpp"
+#include "core/files/file.hpp"
+#include "core/process/run_main.hpp"
+#include "data/shards/schema.hpp"
+#include "parallel/device.hpp"
+#include "serve/load_model.hpp"
+
+namespace trireme {
+namespace {
+
+void write_lines(const std::string& path, const std::vector<Json>& lines) {
+  std::string text;
+  for (const Json& line : lines) text += line.dump() + "\n";
+  write_file_atomic(path, text);
+}
+
+/// Null for a sequence without targets.
+Json mean_of(double sum, std::int64_t count) {
+  return count == 0 ? Json(nullptr) : Json(sum / static_cast<double>(count));
+}
+
+}  // namespace
+
+EvalCommand::EvalCommand(CommandLine& line, Launch& launch) : launch_(launch) {
+  line.command("eval", "how well a model predicts a token set, or chooses among answers")
+      .option("--checkpoint", &checkpoint_, "DIR", "checkpoint or run folder", Need::required)
+      .flag("--allow-older", allow_older_, kAllowOlderHelp)
+      .option("--data", &data_, "SET",
+              "token set of kind pretrain or sft: loss, perplexity, bits per byte")
+      .option("--choices", &choices_, "FILE",
+              "or: one {\"ctx\", \"endings\", \"label\"} a line: acc, acc_norm (per character)")
+      .option("--predictions", &predictions_, "FILE",
+              "also a line for every sequence, or item, in input order")
+      .option("--batch", &batch_, "N", "sequences, or items, of one forward pass")
+      .option("--seq-len", &seq_len_, "N", "with --data: tokens of a sequence; 0: the set's own")
+      .option("--device", &device_, "auto|cpu|cuda", "where it runs")
+      .option("--precision", &precision_, "fp32|bf16|fp16|fp64", "of the weights")
+      .flag("--json", json_, "one JSON object instead of a table")
+      .example("trireme eval --checkpoint runs/first --data sets/held-out --json")
+      .example(
+          "mpirun -n 2 trireme eval --checkpoint runs/first --choices items.jsonl "
+          "--predictions scores.jsonl")
+      .ranks(Ranks::all)
+      .run([this] { return run(); });
+}
+
+void EvalCommand::check() const {
+  if (data_.empty() == choices_.empty())
+    fail(ErrorKind::usage, "give either --data SET or --choices FILE");
+  if (batch_ < 1) fail(ErrorKind::usage, "--batch {}, must be 1 or more", batch_);
+  if (seq_len_ != 0 && seq_len_ < 2)
+    fail(ErrorKind::usage, "--seq-len {}, must be 2 or more", seq_len_);
+}
+
+int EvalCommand::run() {
+  check();
+  Communicator& world = launch_.world();
+  set_cpu_threads(0, launch_.info().local_size);
+  std::optional<TokenSet> set;
+  std::optional<SampleSet> samples;
+  std::vector<ChoiceItem> items;
+  const auto model = all_or_none(world, [&] {
+    auto loaded = load_model(checkpoint_, precision_dtypes(precision_),
+                             choose_device(device_, launch_.info().local_rank), allow_older_);
+    if (data_.empty()) {
+      items = read_choices(choices_);
+      return loaded;
+    }
+    set.emplace(TokenSet::open(data_));
+    if (set->kind() != schema::kKindPretrain && set->kind() != schema::kKindSft) {
+      fail(ErrorKind::usage, "--data {} is of kind {}, {} or {} is needed", data_, set->kind(),
+           schema::kKindPretrain, schema::kKindSft);
+    }
+    if (set->manifest().tokenizer_hash != loaded->tokenizer.content_hash())
+      fail(ErrorKind::usage, "--data {} was packed with another tokenizer than that of {}", data_,
+           checkpoint_);
+    const std::int64_t length = seq_len_ == 0 ? set->seq_len() : seq_len_;
+    if (length > loaded->transformer->config().max_seq_len) {
+      fail(ErrorKind::usage, "{}: sequences of {} tokens, the model takes {}: give --seq-len",
+           data_, length, loaded->transformer->config().max_seq_len);
+    }
+    samples.emplace(*set, length);
+    return loaded;
+  });
+  std::string text;
+  if (samples) {
+    const auto scores =
+        score_set(*model->transformer, *samples, model->tokenizer, batch_, ops::Path::fast, world);
+    all_or_none(world, [&] { text = world.rank() == 0 ? of_set(scores) : ""; });
+  } else {
+    const auto results =
+        score_choices(*model->transformer, items, model->tokenizer, batch_, ops::Path::fast, world);
+    all_or_none(world, [&] { text = world.rank() == 0 ? of_choices(items, results) : ""; });
+  }
+  if (world.rank() == 0) print(text);
+  return kExitDone;
+}
+
+std::string EvalCommand::of_set(const std::vector<SequenceScore>& scores) const {
+  const SetFigures figures = summarize(scores);
+  if (!predictions_.empty()) {
+    std::vector<Json> lines;
+    for (const SequenceScore& one : scores) {
+      lines.push_back({{"index", one.index},
+                       {"loss", mean_of(one.loss_sum, one.num_targets)},
+                       {"num_targets", one.num_targets},
+                       {"num_correct", one.num_correct}});
+    }
+    write_lines(predictions_, lines);
+  }
+  if (!json_) {
+    return formatted("{}: loss {}, perplexity {}, {} bits per byte, {} targets\n", data_,
+                     figures.loss, figures.perplexity, figures.bits_per_byte, figures.num_targets);
+  }
+  return Json{{"loss", figures.loss},
+              {"perplexity", figures.perplexity},
+              {"bits_per_byte", figures.bits_per_byte},
+              {"num_targets", figures.num_targets},
+              {"num_correct", figures.num_correct}}
+             .dump(2) +
+         "\n";
+}
+
+std::string EvalCommand::of_choices(const std::vector<ChoiceItem>& items,
+                                    const std::vector<ChoiceResult>& results) const {
+  std::int64_t right = 0;
+  std::int64_t right_norm = 0;
+  std::vector<Json> lines;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    right += results[i].choice == items[i].label ? 1 : 0;
+    right_norm += results[i].choice_norm == items[i].label ? 1 : 0;
+    lines.push_back({{"index", i},
+                     {"scores", results[i].scores},
+                     {"choice", results[i].choice},
+                     {"label", items[i].label}});
+  }
+  if (!predictions_.empty()) write_lines(predictions_, lines);
+  const auto share = [&](std::int64_t count) {
+    return static_cast<double>(count) / static_cast<double>(items.size());
+  };
+  if (!json_) {
+    return formatted("{}: acc {}, acc_norm {}, {} items\n", choices_, share(right),
+                     share(right_norm), items.size());
+  }
+  return Json{{"acc", share(right)}, {"acc_norm", share(right_norm)}, {"num_items", items.size()}}
+             .dump(2) +
+         "\n";
+}
+
+}  // namespace trireme
