@@ -37,27 +37,11 @@ std::vector<Span> shifted(const std::vector<Span>& spans, std::size_t cut) {
   return result;
 }
 
-/// What is kept of a pair: tokens [begin, end) of each side.
-struct PairCut {
-  std::size_t prompt = 0;  // tokens that both sides begin with
-  std::size_t begin = 0;   // as many of them are cut
-  std::size_t chosen_end = 0;
-  std::size_t rejected_end = 0;
-};
-
-/// At most `seq_len` tokens a side. The prompt gives first, but its last token stays: with nothing
-/// before it the first token of an answer would be no target.
-PairCut cut_pair(std::span<const std::uint32_t> chosen, std::span<const std::uint32_t> rejected,
-                 std::size_t seq_len) {
+/// Tokens that both sides begin with.
+std::size_t common_prompt(std::span<const std::uint32_t> chosen,
+                          std::span<const std::uint32_t> rejected) {
   const auto differ = std::mismatch(chosen.begin(), chosen.end(), rejected.begin(), rejected.end());
-  PairCut cut;
-  cut.prompt = static_cast<std::size_t>(differ.first - chosen.begin());
-  const std::size_t longer = std::max(chosen.size(), rejected.size());
-  const std::size_t excess = longer > seq_len ? longer - seq_len : 0;
-  cut.begin = std::min(excess, cut.prompt == 0 ? 0 : cut.prompt - 1);
-  cut.chosen_end = std::min(chosen.size(), cut.begin + seq_len);
-  cut.rejected_end = std::min(rejected.size(), cut.begin + seq_len);
-  return cut;
+  return static_cast<std::size_t>(differ.first - chosen.begin());
 }
 
 /// How often `part` is in the texts of a conversation.
@@ -153,10 +137,11 @@ class ChatDocuments : public DocumentMaker {
   void add_pair(const Line& line, ChunkResult& result) {
     const std::span<const std::uint32_t> chosen = chats_[0].encoded.ids;
     const std::span<const std::uint32_t> rejected = chats_[1].encoded.ids;
-    const PairCut cut = cut_pair(chosen, rejected, seq_len_);
+    const std::size_t prompt = common_prompt(chosen, rejected);
+    const PairCut cut = cut_pair(prompt, chosen.size(), rejected.size(), seq_len_);
     const auto chosen_spans = shifted(targets(chats_[0], cut.chosen_end), cut.begin);
     const auto rejected_spans = shifted(targets(chats_[1], cut.rejected_end), cut.begin);
-    const bool equal = cut.prompt == chosen.size() && cut.prompt == rejected.size();
+    const bool equal = prompt == chosen.size() && prompt == rejected.size();
     if (equal || chosen_spans.empty() || rejected_spans.empty()) {
       ++result.counts.dropped;
       if (equal) {
@@ -169,12 +154,12 @@ class ChatDocuments : public DocumentMaker {
     const bool answer_cut = cut.chosen_end < chosen.size() || cut.rejected_end < rejected.size();
     if (cut.begin != 0 || answer_cut) ++result.counts.truncated;
     if (answer_cut) ++result.counts.cut_answers;
-    const std::size_t chosen_len = cut.chosen_end - cut.prompt;
-    const std::size_t rejected_len = cut.rejected_end - cut.prompt;
+    const std::size_t chosen_len = cut.chosen_end - prompt;
+    const std::size_t rejected_len = cut.rejected_end - prompt;
     add_tokens(chosen.subspan(cut.begin, cut.chosen_end - cut.begin), result);  // with the prompt
-    add_tokens(rejected.subspan(cut.prompt, rejected_len), result);
+    add_tokens(rejected.subspan(prompt, rejected_len), result);
     PairTable& pairs = result.pairs;
-    pairs.prompt_len.push_back(static_cast<std::uint32_t>(cut.prompt - cut.begin));
+    pairs.prompt_len.push_back(static_cast<std::uint32_t>(prompt - cut.begin));
     pairs.chosen_len.push_back(static_cast<std::uint32_t>(chosen_len));
     pairs.rejected_len.push_back(static_cast<std::uint32_t>(rejected_len));
     pairs.chosen.add(chosen_spans);

@@ -31,14 +31,14 @@ struct Batch {
   std::vector<std::int64_t> sample_indices;
   std::int64_t num_targets = 0;  // targets of this batch that are not kIgnoreTarget
   std::int64_t update_targets =
-      0;  // the same over the whole update, all ranks and micro-steps (loader only)
+      0;  // the same over the whole update, all ranks and micro-steps (UpdateTargets)
   std::vector<float> target_weights;  // [B*T] factor of each target's loss; empty: all 1
 
   // Of pairs alone:
   std::vector<std::int32_t> sequence_of;   // [B*T] 2 * pair + side (1: rejected); -1: padding
   std::int64_t num_pairs = 0;              // of this batch
   std::vector<std::int64_t> pair_records;  // [num_pairs] documents, counted over shards and sets
-  std::int64_t update_pairs = 0;           // of the whole update, as update_targets (loader only)
+  std::int64_t update_pairs = 0;           // of the whole update, all ranks (loader only)
 };
 
 }  // namespace trireme

@@ -39,22 +39,39 @@ DataLoader::~DataLoader() {
   thread_.join();
 }
 
-Batch DataLoader::make(std::int64_t micro_step, std::int64_t& update_targets) const {
+std::int64_t DataLoader::first_sample(std::int64_t micro_step) const {
   const std::int64_t update = micro_step / micro_steps_;
   const std::int64_t step = micro_step % micro_steps_;
-  const std::int64_t begin = config_.next_sample + update * config_.global_batch;
-  if (step == 0) update_targets = stream_.count_targets(begin, config_.global_batch);
-  Batch batch = stream_.make_batch(
-      begin + (step * config_.size + config_.rank) * config_.micro_batch, config_.micro_batch);
-  batch.update_targets = update_targets;
+  return config_.next_sample + update * config_.global_batch +
+         (step * config_.size + config_.rank) * config_.micro_batch;
+}
+
+std::int64_t DataLoader::count_share(std::int64_t update) const {
+  std::int64_t targets = 0;
+  for (std::int64_t step = 0; step < micro_steps_; ++step) {
+    targets +=
+        stream_.count_targets(first_sample(update * micro_steps_ + step), config_.micro_batch);
+  }
+  return targets;
+}
+
+Batch DataLoader::make(std::int64_t micro_step) const {
+  Batch batch = stream_.make_batch(first_sample(micro_step), config_.micro_batch);
+  if (stream_.of_pairs()) batch.update_pairs = config_.global_batch;
   return batch;
 }
 
 void DataLoader::produce() {
   try {
-    std::int64_t update_targets = 0;
+    std::int64_t counted = 0;  // updates
     for (std::int64_t micro_step = 0;; ++micro_step) {
-      Batch batch = make(micro_step, update_targets);
+      for (; counted <= micro_step / micro_steps_ + 1; ++counted) {
+        const std::int64_t share = count_share(counted);
+        const std::lock_guard lock(mutex_);
+        shares_.push_back(share);
+        changed_.notify_all();
+      }
+      Batch batch = make(micro_step);
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] {
         return stop_ || ready_.size() < static_cast<std::size_t>(config_.prefetch);
@@ -70,17 +87,27 @@ void DataLoader::produce() {
   }
 }
 
-Batch DataLoader::next() {
+template <class T>
+T DataLoader::take(std::deque<T>& queue) {
   const Timer timer;
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return error_ || !ready_.empty(); });
-  if (ready_.empty()) std::rethrow_exception(error_);
-  Batch batch = std::move(ready_.front());
-  ready_.pop_front();
-  ++taken_;
+  changed_.wait(lock, [&] { return error_ || !queue.empty(); });
+  if (queue.empty()) std::rethrow_exception(error_);
+  T first = std::move(queue.front());
+  queue.pop_front();
   wait_s_ += timer.seconds();
   changed_.notify_all();
+  return first;
+}
+
+Batch DataLoader::next() {
+  Batch batch = take(ready_);
+  ++taken_;
   return batch;
+}
+
+std::int64_t DataLoader::next_share() {
+  return take(shares_);
 }
 
 std::int64_t DataLoader::next_sample() const {

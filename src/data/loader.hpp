@@ -12,8 +12,8 @@
 namespace trireme {
 
 struct LoaderConfig {
-  std::int64_t micro_batch = 1;   // sequences a batch of one rank
-  std::int64_t global_batch = 1;  // sequences an update, over all ranks and micro-steps
+  std::int64_t micro_batch = 1;   // samples (sequences or pairs) a batch of one rank
+  std::int64_t global_batch = 1;  // samples an update, over all ranks and micro-steps
   int rank = 0;                   // on the data-parallel axis
   int size = 1;
   std::int64_t next_sample = 0;  // global sample index of the first update
@@ -24,7 +24,8 @@ struct LoaderConfig {
 /// that is a whole number.
 std::int64_t micro_steps_of(std::int64_t global_batch, std::int64_t micro_batch, int data_ranks);
 
-/// This rank's batches, made ahead by one thread.
+/// This rank's batches, made ahead by one thread, and how many targets its share of an update has,
+/// counted from tables an update ahead of the batches.
 ///
 /// Update u, counted from the start, is the global samples [n + u*G, n + (u+1)*G), n = next_sample,
 /// G = global_batch. It has G / (size * micro_batch) micro-steps; micro-step a of rank r is the
@@ -42,21 +43,31 @@ class DataLoader {
   DataLoader(DataLoader&&) = delete;
   DataLoader& operator=(DataLoader&&) = delete;
 
-  /// The next micro-step's batch, with update_targets filled. Rethrows what the thread met.
+  /// The next micro-step's batch, with update_pairs filled; update_targets is for whoever adds up
+  /// the shares of all ranks. Rethrows what the thread met.
   Batch next();
+
+  /// Targets of this rank's share of the next update that was not asked for yet. May be asked for
+  /// one update before its first batch. Rethrows what the thread met.
+  std::int64_t next_share();
 
   /// First global sample of the update that next() will go on with:
   /// equal on all ranks at an update's end.
   [[nodiscard]] std::int64_t next_sample() const;
 
-  /// Seconds that next() has waited for the thread, so far.
+  /// Seconds that next() and next_share() have waited for the thread, so far.
   [[nodiscard]] double wait_s() const noexcept { return wait_s_; }
 
   [[nodiscard]] std::int64_t micro_steps() const noexcept { return micro_steps_; }
 
  private:
   void produce();
-  [[nodiscard]] Batch make(std::int64_t micro_step, std::int64_t& update_targets) const;
+  /// Of `micro_step`, counted from the start: this rank's first sample.
+  [[nodiscard]] std::int64_t first_sample(std::int64_t micro_step) const;
+  [[nodiscard]] std::int64_t count_share(std::int64_t update) const;
+  [[nodiscard]] Batch make(std::int64_t micro_step) const;
+  template <class T>
+  T take(std::deque<T>& queue);
 
   const SampleStream& stream_;
   LoaderConfig config_;
@@ -67,6 +78,7 @@ class DataLoader {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Batch> ready_;
+  std::deque<std::int64_t> shares_;  // of updates, in order
   std::exception_ptr error_;
   bool stop_ = false;
   std::thread thread_;

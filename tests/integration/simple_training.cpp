@@ -13,6 +13,7 @@
 #include "parallel/device.hpp"
 #include "train/state/run_state.hpp"
 #include "train/step/step.hpp"
+#include "train/step/update_targets.hpp"
 
 int main(int argc, char** argv) {
   using namespace trireme;
@@ -37,6 +38,7 @@ int main(int argc, char** argv) {
                                .global_batch = 8,
                                .rank = mesh.rank(Axis::dp),
                                .size = mesh.size(Axis::dp)});
+    UpdateTargets update_targets(loader, *world, mesh);
 
     // Every parameter is declared once, then allocated and set: the same values on any layout.
     ModelConfig config = model_preset("tiny");
@@ -58,7 +60,7 @@ int main(int argc, char** argv) {
     for (std::int64_t number = 1; number <= kSteps; ++number) {
       std::vector<Batch> batches;
       for (std::int64_t i = 0; i < loader.micro_steps(); ++i) batches.push_back(loader.next());
-      const std::int64_t targets = batches.front().update_targets;  // of all ranks
+      const std::int64_t targets = update_targets.of(batches);  // of all ranks
       const double lr = learning_rate(optim, number, kSteps);
 
       // Forward, backward with gradients on their way meanwhile, clip, update.

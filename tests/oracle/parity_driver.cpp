@@ -119,8 +119,11 @@ struct Driver {
     DataLoader loader(stream,
                       {.micro_batch = train.micro_batch, .global_batch = train.global_batch});
     Updates updates(static_cast<std::size_t>(train.steps));
-    for (std::vector<Batch>& batches : updates)
+    for (std::vector<Batch>& batches : updates) {
       for (std::int64_t i = 0; i < loader.micro_steps(); ++i) batches.push_back(loader.next());
+      const std::int64_t targets = loader.next_share();  // of the only data rank
+      for (Batch& batch : batches) batch.update_targets = targets;
+    }
     return updates;
   }
 

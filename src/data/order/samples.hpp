@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -8,6 +9,8 @@
 
 #include "data/batch.hpp"
 #include "data/order/order.hpp"
+#include "data/order/token_weights.hpp"
+#include "data/sequences/pairs.hpp"
 #include "data/sequences/sequences.hpp"
 #include "data/shards/token_set.hpp"
 
@@ -19,20 +22,32 @@ enum class Packing { best_fit, concat };
 Packing parse_packing(std::string_view text, std::string_view name);
 std::string_view name_of(Packing packing);
 
-/// How the documents of a set become sequences.
+/// How the documents of a set become samples.
 struct SampleConfig {
   std::int64_t seq_len = 0;
   Packing packing = Packing::best_fit;
   bool cross_documents = false;  // concat only: a sequence is one segment across its documents
   std::optional<DocumentRange> documents = {};  // none: all
+  TokenWeights token_weights = {};              // empty: batches hold no weights
+  std::int64_t row_multiple = 1;                // of pairs: what T of a batch is a multiple of
+  std::int64_t first_record = 0;                // of pairs: Batch::pair_records of document 0
 };
 
-/// A token set cut into sequences of `seq_len`: what training draws from.
+class SampleSet;
+
+/// A sample by its global index (kNoSample: none, whatever its position) and where it lies.
+struct DrawnSample {
+  std::int64_t index = kNoSample;
+  const SampleSet* samples = nullptr;
+  std::uint64_t position = 0;
+};
+
+/// A token set as samples: what training draws from. An epoch has size() of them.
 ///
-/// best_fit: whole documents where they fit, see packed_sequences. concat:
-/// one stream cut every seq_len, see ConcatSequences. An epoch has size() sequences,
-/// and each token of the set lies in exactly one. The set must outlive this.
-/// Functions may be called from several threads; they throw as TokenSet.
+/// Kinds pretrain and sft: sequences of `seq_len` tokens, a row of a batch each. best_fit: whole
+/// documents where they fit, see packed_sequences; concat: one stream cut every seq_len, see
+/// ConcatSequences. Kind dpo: pairs, whose sides have at most `seq_len` tokens, see Pairs. The set
+/// must outlive this. Functions may be called from several threads; they throw as TokenSet.
 class SampleSet {
  public:
   /// Throws Error(usage) for a bad length or cross_documents without concat, Error(data) for
@@ -42,54 +57,62 @@ class SampleSet {
   SampleSet(const TokenSet& set, std::int64_t seq_len)
       : SampleSet(set, SampleConfig{.seq_len = seq_len}) {}
 
-  /// The same with sequences of the caller's making, which may be none.
-  SampleSet(const TokenSet& set, std::int64_t seq_len, std::unique_ptr<Sequences> sequences);
+  /// What those samples for which `taken` is false hold, at another length; may be none.
+  [[nodiscard]] SampleSet rest(const std::function<bool(std::uint64_t)>& taken,
+                               std::int64_t seq_len) const;
 
   [[nodiscard]] const TokenSet& set() const noexcept { return *set_; }
 
-  [[nodiscard]] const Sequences& sequences() const noexcept { return *sequences_; }
-
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
 
-  [[nodiscard]] std::int64_t seq_len() const noexcept { return seq_len_; }
+  [[nodiscard]] std::int64_t seq_len() const noexcept { return config_.seq_len; }
 
-  /// True when pack prepared this length.
-  [[nodiscard]] bool prepared() const { return sequences_->prepared(); }
+  /// Whether a sample is a pair.
+  [[nodiscard]] bool of_pairs() const noexcept { return pairs_ != nullptr; }
 
-  /// Targets of the sequence at `position` in [0, size()), from a table: reads no token.
+  /// True when nothing was packed at opening.
+  [[nodiscard]] bool prepared() const { return of_pairs() || sequences_->prepared(); }
+
+  /// Targets of the sample at `position` in [0, size()), from tables: reads no token.
   [[nodiscard]] std::int64_t num_targets(std::uint64_t position) const;
 
   /// As a rule the first sequence has one; all are looked at only where there is none.
   [[nodiscard]] bool has_targets() const;
 
-  /// One row per global sample index; kNoSample gives a row of padding. `order` must be over size()
-  /// samples. update_targets is left 0.
+  /// The samples of these global indices; kNoSample gives a row of padding, or no pair. `order` must
+  /// be over size() samples. What is of the whole update is left 0.
   [[nodiscard]] Batch make_batch(std::span<const std::int64_t> indices,
                                  const SampleOrder& order) const;
 
-  /// Writes the sequence at `position` into row `row` of a batch from start_batch.
-  /// Rows are filled in order.
-  void fill_row(std::uint64_t position, std::int64_t row, Batch& batch) const;
-
  private:
+  friend Batch gather_batch(std::span<const DrawnSample> drawn);
+
+  SampleSet(const TokenSet& set, const SampleConfig& config, std::unique_ptr<Sequences> sequences,
+            std::unique_ptr<Pairs> pairs);
+
+  /// Writes the sequence at `position` into row `row` of a batch. Rows are filled in order.
+  void fill_row(std::uint64_t position, std::int64_t row, Batch& batch) const;
+  /// Adds the pair at `position` behind what the batch holds.
+  void add_pair(std::uint64_t position, Batch& batch) const;
+  /// Pads a batch of pairs.
+  void finish_pairs(Batch& batch) const;
+  void weigh_targets(Batch& batch) const;
   void fill_segment(const Piece& piece, std::int64_t at, Batch& batch) const;
   void fill_joined_row(std::uint64_t position, std::int64_t row, Batch& batch) const;
   void read_checked(const TokenShard& shard, std::uint64_t begin,
                     std::span<std::int64_t> ids) const;
 
   const TokenSet* set_;
-  std::int64_t seq_len_;
+  SampleConfig config_;
   std::int64_t pad_id_;
   std::unique_ptr<Sequences> sequences_;
+  std::unique_ptr<Pairs> pairs_;             // kind dpo: instead of sequences_
   const ConcatSequences* joined_ = nullptr;  // with cross_documents: sequences_
   std::uint64_t size_ = 0;
 };
 
-/// A batch of `indices.size()` rows that are still to be filled, in order.
-/// Error(usage) if it is too large.
-Batch start_batch(std::span<const std::int64_t> indices, std::int64_t seq_len);
-
-/// Fills row `row` with padding, from `begin` tokens on.
-void pad_row(std::int64_t begin, std::int64_t row, std::int64_t pad_id, Batch& batch);
+/// One batch of samples that lie in sets of one kind, length and configuration. What is of the whole
+/// update is left 0. Throws Error(usage) if it is too large.
+Batch gather_batch(std::span<const DrawnSample> drawn);
 
 }  // namespace trireme

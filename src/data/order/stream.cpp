@@ -82,6 +82,10 @@ std::vector<std::int64_t> SampleStream::seq_lens() const {
   return lengths;
 }
 
+bool SampleStream::of_pairs() const {
+  return parts_->sources.front().legs.front().whole.sets.front()->of_pairs();
+}
+
 std::optional<std::uint64_t> SampleStream::epoch_size() const {
   if (parts_->phases.size() != 1 || parts_->sources.size() != 1) return std::nullopt;
   return parts_->sources.front().legs.front().whole.size();
@@ -97,15 +101,12 @@ std::int64_t SampleStream::count_targets(std::int64_t first, std::int64_t count)
 }
 
 Batch SampleStream::make_batch(std::int64_t first, std::int64_t count) const {
-  std::vector<std::int64_t> indices;
-  for (std::int64_t i = first; i < first + count; ++i) indices.push_back(i);
-  Batch batch = start_batch(indices, seq_len(first));
-  for (std::int64_t row = 0; row < count; ++row) {
-    const StreamPlace at = place(first + row);
-    TRIREME_ASSERT(at.samples->seq_len() == batch.T);
-    at.samples->fill_row(at.position, row, batch);
+  std::vector<DrawnSample> drawn;
+  for (std::int64_t i = first; i < first + count; ++i) {
+    const StreamPlace at = place(i);
+    drawn.push_back({i, at.samples, at.position});
   }
-  return batch;
+  return gather_batch(drawn);
 }
 
 std::vector<std::uint64_t> SampleStream::consumed(std::int64_t index) const {

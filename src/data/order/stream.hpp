@@ -24,7 +24,9 @@ struct StreamConfig {
   BlendRule blend_rule = BlendRule::table;
   Packing packing = Packing::best_fit;
   bool cross_documents = false;
-  std::string split;  // "969,30,1"; "": all documents
+  std::string split;                // "969,30,1"; "": all documents
+  TokenWeights token_weights = {};  // see SampleConfig; the next one too
+  std::int64_t row_multiple = 1;
 };
 
 /// Where a global sample lies.
@@ -63,7 +65,10 @@ class SampleStream {
 
   [[nodiscard]] StreamPlace place(std::int64_t index) const;
 
-  /// Length of sample `index`: the same for all samples of a step.
+  /// Whether a sample is a pair (sets of kind dpo) rather than a sequence.
+  [[nodiscard]] bool of_pairs() const;
+
+  /// Length of sample `index`, of pairs the most of a side: the same for all samples of a step.
   [[nodiscard]] std::int64_t seq_len(std::int64_t index) const;
   [[nodiscard]] std::int64_t max_seq_len() const;
   /// Of the phases, in their order.
@@ -76,7 +81,7 @@ class SampleStream {
   /// Targets of all `count` samples from `first` on, without reading a token.
   [[nodiscard]] std::int64_t count_targets(std::int64_t first, std::int64_t count) const;
 
-  /// The `count` samples from `first` on, all of one phase. update_targets is left 0.
+  /// The `count` samples from `first` on, all of one phase. What is of the whole update is left 0.
   [[nodiscard]] Batch make_batch(std::int64_t first, std::int64_t count) const;
 
   /// Samples of each source among the first `index` of the run.

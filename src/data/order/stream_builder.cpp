@@ -150,18 +150,22 @@ class SampleStream::Builder {
     }
     std::vector<const SampleSet*> rest;
     for (std::size_t i = 0; i < from.sets.size(); ++i) {
-      const TokenSet& set = from.sets[i]->set();
       rest.push_back(keep(
-          SampleSet(set, seq_len,
-                    rest_of_sequences(
-                        set, from.sets[i]->sequences(),
-                        [&](std::uint64_t position) { return taken[i][position]; }, seq_len))));
+          from.sets[i]->rest([&](std::uint64_t position) { return taken[i][position]; }, seq_len)));
     }
     return rest;
   }
 
   [[nodiscard]] SampleConfig view(const TokenSet& set, std::int64_t seq_len) const {
-    SampleConfig view{seq_len, config_.packing, config_.cross_documents, {}};
+    SampleConfig view{.seq_len = seq_len,
+                      .packing = config_.packing,
+                      .cross_documents = config_.cross_documents,
+                      .token_weights = config_.token_weights,
+                      .row_multiple = config_.row_multiple};
+    for (const auto& before : parts_->sets) {
+      if (before.get() == &set) break;
+      view.first_record += static_cast<std::int64_t>(before->num_documents());
+    }
     if (split_) view.documents = split_->part(SplitPart::train, set.num_documents());
     return view;
   }

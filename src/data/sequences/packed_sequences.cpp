@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "core/error.hpp"
 #include "data/sequences/pack_documents.hpp"
@@ -19,7 +20,6 @@ class PackedSequences : public Sequences {
   }
 
   void add_table(std::size_t shard, PackTable table) {
-    if (set_.shard(shard).has_spans()) count_span_targets(set_.shard(shard).target_spans(), table);
     first_.push_back(first_.back() + table.num_sequences());
     parts_.push_back({shard, false, std::move(table)});
     prepared_ = false;
@@ -106,6 +106,47 @@ PackTable pack_pieces(const std::vector<Segment>& pieces, std::int64_t seq_len) 
   return table;
 }
 
+/// Documents [begin, end) of a shard of texts.
+PackTable pack_texts(const TokenShard& shard, std::uint64_t begin, std::uint64_t end,
+                     std::int64_t seq_len) {
+  const std::vector<std::uint64_t> offsets = shard.document_offsets();
+  PackTable table = pack_documents(std::span(offsets).subspan(begin, end - begin + 1), seq_len);
+  for (std::uint32_t& doc : table.seg_doc) doc += static_cast<std::uint32_t>(begin);
+  return table;
+}
+
+/// Conversations as `pack` would have packed them for this length: they lose their end, and those
+/// without a target in what is left are left out.
+PackTable pack_chats(const TokenShard& shard, const std::vector<std::uint32_t>& documents,
+                     std::int64_t seq_len) {
+  const std::vector<std::uint64_t> offsets = shard.document_offsets();
+  const SpanTable targets = shard.target_spans();
+  std::vector<Segment> kept;
+  for (const std::uint32_t doc : documents) {
+    const std::uint64_t length = offsets[doc + 1] - offsets[doc];
+    const auto left =
+        static_cast<std::uint32_t>(std::min(length, static_cast<std::uint64_t>(seq_len)));
+    if (count_targets(targets.of(doc), 0, left) > 0) kept.push_back({doc, 0, left});
+  }
+  PackTable table = pack_pieces(kept, seq_len);
+  count_span_targets(targets, table);
+  return table;
+}
+
+std::vector<std::uint32_t> documents_between(std::uint64_t begin, std::uint64_t end) {
+  std::vector<std::uint32_t> documents(end - begin);
+  std::iota(documents.begin(), documents.end(), static_cast<std::uint32_t>(begin));
+  return documents;
+}
+
+/// Whole documents, in order, of the pieces of one shard that are left.
+std::vector<std::uint32_t> documents_of(const std::vector<Segment>& pieces) {
+  std::vector<std::uint32_t> documents;
+  for (const Segment& piece : pieces) documents.push_back(piece.doc);
+  std::sort(documents.begin(), documents.end());
+  return documents;
+}
+
 }  // namespace
 
 std::unique_ptr<Sequences> packed_sequences(const TokenSet& set, std::int64_t seq_len,
@@ -121,10 +162,10 @@ std::unique_ptr<Sequences> packed_sequences(const TokenSet& set, std::int64_t se
     if (end - begin == count && shard.packs.contains(seq_len)) {
       result->add_prepared(i);
     } else if (begin < end) {
-      const std::vector<std::uint64_t> offsets = set.shard(i).document_offsets();
-      PackTable table = pack_documents(std::span(offsets).subspan(begin, end - begin + 1), seq_len);
-      for (std::uint32_t& doc : table.seg_doc) doc += static_cast<std::uint32_t>(begin);
-      result->add_table(i, std::move(table));
+      const TokenShard& opened = set.shard(i);
+      result->add_table(i, opened.has_spans()
+                               ? pack_chats(opened, documents_between(begin, end), seq_len)
+                               : pack_texts(opened, begin, end, seq_len));
     }
   }
   return result;
@@ -139,8 +180,12 @@ std::unique_ptr<Sequences> rest_of_sequences(const TokenSet& set, const Sequence
     for (const Piece& piece : before.pieces(position)) left[piece.shard].push_back(piece.segment);
   }
   auto result = std::make_unique<PackedSequences>(set, seq_len);
-  for (auto& [shard, pieces] : left)
-    result->add_table(shard, pack_pieces(join_neighbours(std::move(pieces)), seq_len));
+  for (auto& [shard, pieces] : left) {
+    const TokenShard& opened = set.shard(shard);
+    result->add_table(shard, opened.has_spans()
+                                 ? pack_chats(opened, documents_of(pieces), seq_len)
+                                 : pack_pieces(join_neighbours(std::move(pieces)), seq_len));
+  }
   return result;
 }
 

@@ -23,7 +23,7 @@ struct TokenRun {
 };
 
 /// How the documents of a set (or a range of them) are cut into sequences of one length: each token
-/// lies in exactly one. Functions may be called from several threads; they throw as TokenSet.
+/// of a text lies in exactly one, a conversation in at most one. Functions may be called from several threads; they throw as TokenSet.
 class Sequences {
  public:
   virtual ~Sequences() = default;
@@ -47,12 +47,15 @@ class Sequences {
 
 /// Sequences of pack_documents over the documents of each shard, shards one after another. Where
 /// pack prepared this length for a whole shard its tables are read as needed; otherwise they are
-/// computed here at once (time O(D log L), about 20 bytes a document). `set` must outlive it.
+/// computed here at once (time O(D log L), about 20 bytes a document). A conversation (kind sft)
+/// longer than seq_len loses its end, and is left out where that leaves no target, as in `pack`.
+/// `set` must outlive it.
 std::unique_ptr<Sequences> packed_sequences(const TokenSet& set, std::int64_t seq_len,
                                             const DocumentRange& documents);
 
 /// The tokens of those sequences of `before` for which `taken` is false, packed anew at another
-/// length: neighbouring pieces of one document are joined before they are cut. May be empty.
+/// length: neighbouring pieces of one document are joined before they are cut; conversations are
+/// taken whole, with the end that the former length cut. May be empty.
 /// Memory: about 30 bytes a piece.
 std::unique_ptr<Sequences> rest_of_sequences(const TokenSet& set, const Sequences& before,
                                              const std::function<bool(std::uint64_t)>& taken,

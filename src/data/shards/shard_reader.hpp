@@ -23,6 +23,15 @@ struct Segment {
   std::uint32_t length = 0;  // tokens
 };
 
+/// One pair of a shard of kind dpo but its tokens.
+struct PairShape {
+  std::uint32_t prompt_len = 0;  // tokens that both sides begin with
+  std::uint32_t chosen_len = 0;  // that follow
+  std::uint32_t rejected_len = 0;
+  std::vector<Span> chosen;  // targets, counted from the start of the prompt
+  std::vector<Span> rejected;
+};
+
 /// One pair of a shard of kind dpo.
 struct Pair {
   struct Side {
@@ -84,7 +93,10 @@ class TokenShard {
 
   /// Document `doc` of a shard of kind dpo.
   [[nodiscard]] Pair pair(std::uint64_t doc) const;
-  /// Tokens of the prompt, and of what follows it on the two sides, for all pairs.
+  [[nodiscard]] PairShape pair_shape(std::uint64_t doc) const;
+  /// All pairs.
+  [[nodiscard]] PairTable pairs() const;
+  /// The same without spans: tokens of the prompt, and of what follows it on the two sides.
   [[nodiscard]] PairTable pair_lengths() const;
 
   /// Of the packing prepared for `seq_len`, which must be among prepared().
@@ -118,6 +130,9 @@ class TokenShard {
   /// Of kind sft and dpo: names of their tables, and the check of their shapes.
   [[nodiscard]] std::vector<const char*> target_tables() const;
   void check_target_shape() const;
+  /// The whole table; document d has limits[d] tokens.
+  [[nodiscard]] SpanTable read_span_table(const char* ptr, const char* span,
+                                          std::span<const std::uint64_t> limits) const;
   [[nodiscard]] std::vector<Span> read_spans(const char* ptr, const char* span, std::uint64_t doc,
                                              std::uint64_t limit) const;
   [[nodiscard]] int file() const;  // the caller holds live_->mutex

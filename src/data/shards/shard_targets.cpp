@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "core/error.hpp"
 #include "data/shards/schema.hpp"
 #include "data/shards/shard_reader.hpp"
@@ -64,44 +66,75 @@ std::vector<Span> TokenShard::target_spans(std::uint64_t doc) const {
   return read_spans(schema::kLossPtr, schema::kLossSpan, doc, ends[1] - ends[0]);
 }
 
-SpanTable TokenShard::target_spans() const {
-  const auto offsets = document_offsets();
+SpanTable TokenShard::read_span_table(const char* ptr, const char* span,
+                                      std::span<const std::uint64_t> limits) const {
   SpanTable result;
-  result.ptr = read_table<std::uint64_t>(schema::kLossPtr, 0, num_documents() + 1);
-  result.spans =
-      to_spans(read_table<std::uint32_t>(schema::kLossSpan, 0, table(schema::kLossSpan).count));
-  const std::string where = formatted("{}: {}", path_.string(), schema::kLossSpan);
+  result.ptr = read_table<std::uint64_t>(ptr, 0, num_documents() + 1);
+  result.spans = to_spans(read_table<std::uint32_t>(span, 0, table(span).count));
+  const std::string where = formatted("{}: {}", path_.string(), span);
   for (std::uint64_t doc = 0; doc < num_documents(); ++doc) {
     if (result.ptr[doc + 1] < result.ptr[doc] || result.ptr[doc + 1] > result.spans.size())
-      fail(ErrorKind::data, "{}: {} falls or jumps at {}", path_.string(), schema::kLossPtr, doc);
-    check_spans(result.of(doc), offsets[doc + 1] - offsets[doc], where);
+      fail(ErrorKind::data, "{}: {} falls or jumps at {}", path_.string(), ptr, doc);
+    check_spans(result.of(doc), limits[doc], where);
   }
   return result;
 }
 
+SpanTable TokenShard::target_spans() const {
+  const auto offsets = document_offsets();
+  std::vector<std::uint64_t> limits;
+  for (std::uint64_t doc = 0; doc < num_documents(); ++doc)
+    limits.push_back(offsets[doc + 1] - offsets[doc]);
+  return read_span_table(schema::kLossPtr, schema::kLossSpan, limits);
+}
+
+PairShape TokenShard::pair_shape(std::uint64_t doc) const {
+  PairShape shape;
+  shape.prompt_len = read_table<std::uint32_t>(schema::kPairPrompt, doc, 1)[0];
+  shape.chosen_len = read_table<std::uint32_t>(schema::kPairChosen, doc, 1)[0];
+  shape.rejected_len = read_table<std::uint32_t>(schema::kPairRejected, doc, 1)[0];
+  const std::uint64_t prompt = shape.prompt_len;
+  shape.chosen =
+      read_spans(schema::kChosenPtr, schema::kChosenSpan, doc, prompt + shape.chosen_len);
+  shape.rejected =
+      read_spans(schema::kRejectedPtr, schema::kRejectedSpan, doc, prompt + shape.rejected_len);
+  return shape;
+}
+
 Pair TokenShard::pair(std::uint64_t doc) const {
-  Pair result;
-  result.prompt_len = read_table<std::uint32_t>(schema::kPairPrompt, doc, 1)[0];
-  const auto chosen_len = read_table<std::uint32_t>(schema::kPairChosen, doc, 1)[0];
-  const auto rejected_len = read_table<std::uint32_t>(schema::kPairRejected, doc, 1)[0];
+  PairShape shape = pair_shape(doc);
   const auto ends = read_table<std::uint64_t>(schema::kDocOffset, doc, 2);
-  const std::uint64_t total = std::uint64_t{result.prompt_len} + chosen_len + rejected_len;
+  const std::uint64_t total =
+      std::uint64_t{shape.prompt_len} + shape.chosen_len + shape.rejected_len;
   if (ends[1] < ends[0] || ends[1] - ends[0] != total) {
     fail(ErrorKind::data, "{}: the lengths of pair {} are not those of its document",
          path_.string(), doc);
   }
+  Pair result;
+  result.prompt_len = shape.prompt_len;
   const auto fill = [&](Pair::Side& side, std::uint64_t begin, std::uint32_t length) {
-    side.ids.resize(std::size_t{result.prompt_len} + length);
-    read_tokens(ends[0], std::span(side.ids).first(result.prompt_len));
+    side.ids.resize(std::size_t{shape.prompt_len} + length);
+    read_tokens(ends[0], std::span(side.ids).first(shape.prompt_len));
     read_tokens(begin, std::span(side.ids).last(length));
   };
-  fill(result.chosen, ends[0] + result.prompt_len, chosen_len);
-  fill(result.rejected, ends[0] + result.prompt_len + chosen_len, rejected_len);
-  result.chosen.targets =
-      read_spans(schema::kChosenPtr, schema::kChosenSpan, doc, result.chosen.ids.size());
-  result.rejected.targets =
-      read_spans(schema::kRejectedPtr, schema::kRejectedSpan, doc, result.rejected.ids.size());
+  fill(result.chosen, ends[0] + shape.prompt_len, shape.chosen_len);
+  fill(result.rejected, ends[0] + shape.prompt_len + shape.chosen_len, shape.rejected_len);
+  result.chosen.targets = std::move(shape.chosen);
+  result.rejected.targets = std::move(shape.rejected);
   return result;
+}
+
+PairTable TokenShard::pairs() const {
+  PairTable table = pair_lengths();
+  std::vector<std::uint64_t> chosen;
+  std::vector<std::uint64_t> rejected;
+  for (std::uint64_t doc = 0; doc < num_documents(); ++doc) {
+    chosen.push_back(std::uint64_t{table.prompt_len[doc]} + table.chosen_len[doc]);
+    rejected.push_back(std::uint64_t{table.prompt_len[doc]} + table.rejected_len[doc]);
+  }
+  table.chosen = read_span_table(schema::kChosenPtr, schema::kChosenSpan, chosen);
+  table.rejected = read_span_table(schema::kRejectedPtr, schema::kRejectedSpan, rejected);
+  return table;
 }
 
 PairTable TokenShard::pair_lengths() const {

@@ -38,6 +38,14 @@ void PairTable::append(const PairTable& other) {
   rejected.append(other.rejected);
 }
 
+PairCut cut_pair(std::uint64_t prompt, std::uint64_t chosen, std::uint64_t rejected,
+                 std::uint64_t seq_len) {
+  const std::uint64_t longer = std::max(chosen, rejected);
+  const std::uint64_t excess = longer > seq_len ? longer - seq_len : 0;
+  const std::uint64_t begin = std::min(excess, prompt == 0 ? 0 : prompt - 1);
+  return {begin, std::min(chosen, begin + seq_len), std::min(rejected, begin + seq_len)};
+}
+
 std::uint32_t count_targets(std::span<const Span> spans, std::uint32_t begin,
                             std::uint32_t length) {
   std::uint32_t count = 0;

@@ -49,6 +49,21 @@ struct PairTable {
   void append(const PairTable& other);
 };
 
+/// What a sequence length leaves of a pair: tokens [begin, end of that side), counted from the start
+/// of the prompt.
+struct PairCut {
+  std::uint64_t begin = 0;
+  std::uint64_t chosen_end = 0;
+  std::uint64_t rejected_end = 0;
+};
+
+/// At most `seq_len` tokens a side, of sides of `chosen` and `rejected` tokens that both begin with
+/// `prompt` ones. The prompt gives first, from its beginning, the same on both sides, but its last
+/// token stays: with nothing before it the first token of an answer would be no target. Then a side
+/// loses its end. Cut at one length, then at a shorter one: the same as at the shorter one alone.
+PairCut cut_pair(std::uint64_t prompt, std::uint64_t chosen, std::uint64_t rejected,
+                 std::uint64_t seq_len);
+
 /// Tokens of a document's piece [begin, begin + length) that are targets:
 /// in a span, and not the piece's first.
 std::uint32_t count_targets(std::span<const Span> spans, std::uint32_t begin, std::uint32_t length);

@@ -45,6 +45,7 @@ std::vector<Batch> next_batches(TrainingRun& run) {
   std::vector<Batch> batches;
   for (std::int64_t i = 0; i < run.loader.micro_steps(); ++i) batches.push_back(run.loader.next());
   run.measures.all.record(run.measures.data_wait_s, run.loader.wait_s() - waited_before_s);
+  run.targets.of(batches);
   check_targets(run, batches.front());
   return batches;
 }
@@ -130,6 +131,7 @@ bool do_step(TrainingRun& run) {
   std::optional<UpdateCount> count;
   if (!run.layout_recorded)
     count.emplace(run.model.mesh, run.model.registry, *run.model.optimizer, run.model.step);
+  if (step < config.train.steps) run.targets.begin_next();
   const UpdateResult result =
       run.model.step.run(batches, update_terms(batches.front(), run.model.objective->term()), step,
                          progress.update + 1, lr);

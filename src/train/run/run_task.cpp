@@ -72,7 +72,8 @@ int train_on(const RunRequest& run, RunRecord& record) {
                             beginning.progress.next_sample};
   const auto loader =
       all_or_none(world, [&] { return std::make_unique<DataLoader>(data->stream(), shares); });
-  TrainingRun training{run, record, measures, *data, *model, *keepers, *loader, beginning};
+  UpdateTargets targets(*loader, world, model->mesh);
+  TrainingRun training{run, record, measures, *data, *model, *keepers, *loader, targets, beginning};
   announce(training, batch_note);
   return train_loop(training);
 }

@@ -8,6 +8,7 @@
 #include "train/run/run_data.hpp"
 #include "train/run/run_model.hpp"
 #include "train/run/run_record.hpp"
+#include "train/step/update_targets.hpp"
 
 namespace trireme {
 
@@ -37,6 +38,7 @@ struct TrainingRun {
   RunModel& model;
   Keepers& keepers;
   DataLoader& loader;
+  UpdateTargets& targets;
   const Beginning& beginning;
 
   Progress progress = beginning.progress;

@@ -257,17 +257,18 @@ TEST_F(Samples, LoaderGivesTheSameUpdatesToAnyNumberOfRanks) {
   for (const int size : {1, 2, 4}) {
     for (const std::int64_t micro_batch : {1, 2}) {
       std::map<std::int64_t, std::vector<std::int64_t>> rows;  // global sample -> its tokens
+      std::map<std::int64_t, std::int64_t> targets;            // of each update
       for (int rank = 0; rank < size; ++rank) {
         DataLoader loader(
             stream, {.micro_batch = micro_batch, .global_batch = 8, .rank = rank, .size = size});
         for (std::int64_t update = 0; update < 30; ++update) {
           ASSERT_EQ(loader.next_sample(), update * 8);
-          std::vector<std::int64_t> all(8);
-          std::iota(all.begin(), all.end(), update * 8);
+          const std::int64_t share = loader.next_share();
+          std::int64_t trained = 0;
           for (std::int64_t step = 0; step < loader.micro_steps(); ++step) {
             const Batch batch = loader.next();
 
-            ASSERT_EQ(batch.update_targets, count_targets(samples, all, order));
+            trained += batch.num_targets;
             check_batch(batch, starts_);
             for (std::int64_t row = 0; row < batch.B; ++row) {
               const std::int64_t index = batch.sample_indices[static_cast<std::size_t>(row)];
@@ -277,9 +278,16 @@ TEST_F(Samples, LoaderGivesTheSameUpdatesToAnyNumberOfRanks) {
                   rows.emplace(index, std::vector<std::int64_t>(begin, begin + batch.T)).second);
             }
           }
+          ASSERT_EQ(share, trained);
+          targets[update] += share;
         }
       }
       ASSERT_EQ(rows.size(), 240U);
+      for (const auto& [update, count] : targets) {
+        std::vector<std::int64_t> all(8);
+        std::iota(all.begin(), all.end(), update * 8);
+        ASSERT_EQ(count, count_targets(samples, all, order));
+      }
       for (const auto& [index, tokens] : rows) {
         ASSERT_EQ(samples.make_batch(std::vector<std::int64_t>{index}, order).tokens, tokens);
       }
@@ -299,6 +307,26 @@ TEST_F(Samples, LoaderGoesOnWhereAnotherStopped) {
 
   EXPECT_EQ(rest.next().sample_indices, (std::vector<std::int64_t>{24, 25, 26, 27}));
   EXPECT_EQ(whole.next().sample_indices, (std::vector<std::int64_t>{24, 25}));
+}
+
+TEST(LoaderTest, ARankLooksUpItsOwnShareAlone) {
+  const TemporaryFolder folder("shares");
+  const testing::Documents documents(20, std::vector<std::uint16_t>(16, 7));  // a sequence each
+  for (const std::uint64_t shard : {0U, 1U})
+    write_documents(folder.path(), documents, shard, 2, {16});
+  write_manifest(folder.path(), 2);
+  std::filesystem::remove(folder.path() / schema::shard_name(1));  // what rank 1 trains on
+  const TokenSet set = TokenSet::open(folder.path());
+  const SampleSet samples(set, 16);
+  const SampleStream stream(samples, {.shuffle = false});
+
+  DataLoader loader(stream, {.micro_batch = 20, .global_batch = 40, .size = 2});
+  for (int update = 0; update < 5; ++update) {
+    EXPECT_EQ(loader.next_share(), 20 * 15);
+    EXPECT_EQ(loader.next().num_targets, 20 * 15);
+  }
+  DataLoader other(stream, {.micro_batch = 20, .global_batch = 40, .rank = 1, .size = 2});
+  EXPECT_THROW(other.next_share(), Error);
 }
 
 TEST_F(Samples, LoaderRethrowsDamageAndRefusesOddBatches) {

@@ -80,13 +80,14 @@ inline std::filesystem::path write_documents(const std::filesystem::path& folder
 }
 
 /// The manifest of the shards that lie in `folder`.
-inline void write_manifest(const std::filesystem::path& folder, std::uint64_t num_shards) {
+inline void write_manifest(const std::filesystem::path& folder, std::uint64_t num_shards,
+                           const std::string& kind = "pretrain", std::int64_t seq_len = 16) {
   Manifest manifest;
-  manifest.kind = "pretrain";
+  manifest.kind = kind;
   manifest.identity = "test";
   manifest.vocab_size = 65536;
   manifest.pad_id = 0;
-  manifest.seq_len = 16;
+  manifest.seq_len = seq_len;
   manifest.config_json = "{}";
   for (std::uint64_t i = 0; i < num_shards; ++i) {
     const TokenShard shard = TokenShard::open(folder / schema::shard_name(i));
@@ -118,6 +119,86 @@ inline void write_numbered_set(const std::filesystem::path& folder, std::uint16_
     write_documents(folder, documents, shard, num_shards, seq_lens);
   }
   write_manifest(folder, num_shards);
+}
+
+/// A document of a set of kind sft, or a side of a pair, with a flag for each token: a target?
+struct MaskedTokens {
+  std::vector<std::int64_t> ids;
+  std::vector<bool> mask;
+};
+
+struct MaskedPair {
+  std::uint32_t prompt = 0;  // tokens that both sides begin with
+  MaskedTokens chosen;
+  MaskedTokens rejected;
+};
+
+inline std::vector<Span> spans_of(const std::vector<bool>& mask) {
+  std::vector<Span> spans;
+  for (std::uint32_t at = 0; at < mask.size(); ++at) {
+    if (!mask[at]) continue;
+    if (at == 0 || !mask[at - 1]) spans.push_back({at, at});
+    spans.back().end = at + 1;
+  }
+  return spans;
+}
+
+/// Content of a shard of `kind` without tokens: add_document, then write_masked_shard.
+struct MaskedShard {
+  explicit MaskedShard(const std::string& kind) { content.meta.kind = kind; }
+
+  void add_document(const std::vector<std::int64_t>& ids) {
+    tokens.insert(tokens.end(), ids.begin(), ids.end());
+    content.documents.offset.push_back(tokens.size());
+    content.documents.source.push_back(0);
+    content.documents.source_offset.push_back(0);
+    content.documents.text_xxh3.push_back(0);
+    ++content.meta.counts.documents;
+  }
+
+  void add(const MaskedTokens& chat) {
+    add_document(chat.ids);
+    content.loss.add(spans_of(chat.mask));
+  }
+
+  void add(const MaskedPair& pair) {
+    std::vector<std::int64_t> ids = pair.chosen.ids;
+    ids.insert(ids.end(), pair.rejected.ids.begin() + pair.prompt, pair.rejected.ids.end());
+    add_document(ids);
+    PairTable& pairs = content.pairs;
+    pairs.prompt_len.push_back(pair.prompt);
+    pairs.chosen_len.push_back(static_cast<std::uint32_t>(pair.chosen.ids.size()) - pair.prompt);
+    pairs.rejected_len.push_back(static_cast<std::uint32_t>(pair.rejected.ids.size()) -
+                                 pair.prompt);
+    pairs.chosen.add(spans_of(pair.chosen.mask));
+    pairs.rejected.add(spans_of(pair.rejected.mask));
+  }
+
+  void write(const std::filesystem::path& folder, std::uint64_t index, std::uint64_t count) {
+    content.token_parts = {std::as_bytes(std::span(tokens))};
+    content.meta.vocab_size = 65536;
+    content.meta.identity = "test";
+    content.meta.shard_index = index;
+    content.meta.shard_count = count;
+    content.meta.counts.tokens = tokens.size();
+    write_shard(folder, content);
+  }
+
+  std::vector<std::uint16_t> tokens;
+  ShardContent content;
+};
+
+/// A set of these documents, shard by shard.
+template <class Document>
+void write_masked_set(const std::filesystem::path& folder, const std::string& kind,
+                      const std::vector<std::vector<Document>>& shards, std::int64_t seq_len) {
+  std::filesystem::create_directories(folder);
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    MaskedShard shard(kind);
+    for (const Document& document : shards[i]) shard.add(document);
+    shard.write(folder, i, shards.size());
+  }
+  write_manifest(folder, shards.size(), kind, seq_len);
 }
 
 }  // namespace trireme::testing

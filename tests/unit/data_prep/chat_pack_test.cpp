@@ -87,6 +87,15 @@ TEST_F(ChatPack, CutsAndDropsButNeverKeepsAChatWithoutTargets) {
   EXPECT_EQ(trained(line(3)), "<think>\n\n</think>\n\n<|im_end|>");
 }
 
+TEST_F(ChatPack, AShorterLengthTrainsOnWhatPackWouldHaveKept) {
+  std::vector<std::string> lines;
+  for (int i = 0; i < 60; ++i) {
+    lines.push_back(sft(talk({repeated("why ", i % 31), repeated("the tree ", i % 17), "and?",
+                              repeated("no ", 40 - i % 23)})));
+  }
+  expect_cut_as_packed("sft", lines, {21, 34, 63});
+}
+
 TEST_F(ChatPack, FieldsThatAreNotNamedAreNotLookedAt) {
   const Json found = pack_lines(
       "sft", {R"({"conversations": [{"role": "user", "content": "q", "x": "\ud800"},)"

@@ -29,7 +29,7 @@ TEST_F(ChatPairs, StoreTheirPromptOnce) {
   EXPECT_EQ(found["target_tokens"],
             std::count(chosen["target"].begin(), chosen["target"].end(), Json(1)) +
                 std::count(rejected["target"].begin(), rejected["target"].end(), Json(1)));
-  EXPECT_THROW(SampleSet(*set_, 64), Error);
+  EXPECT_EQ(SampleSet(*set_, 64).size(), 1U);
 }
 
 TEST_F(ChatPairs, LongOnesLoseTheBeginningOfTheirPrompt) {
@@ -156,6 +156,15 @@ TEST_F(ChatPairs, AreCutTheSameOnAnyRanksAndThreads) {
   });
 
   EXPECT_EQ(files_below(path_ / "ranks"), expected);
+}
+
+TEST_F(ChatPairs, AreCutToAShorterLengthAsPackCutsThem) {
+  std::vector<std::string> lines;
+  for (int i = 0; i < 60; ++i)
+    lines.push_back(dpo(repeated("why ", i), repeated("the tree ", i), repeated("no ", 60 - i)));
+  for (int i = 0; i < 20; ++i)
+    lines.push_back(dpo("Why?", repeated("the tree ", i) + "x", repeated("the tree ", i + 1)));
+  expect_cut_as_packed("dpo", lines, {8, 21, 55});
 }
 
 TEST_F(ChatPairs, MayHaveNoPromptInCommon) {

@@ -3,8 +3,10 @@
 
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "core/error.hpp"
+#include "data/order/samples.hpp"
 #include "data_prep/inspect/inspect.hpp"
 #include "data_prep/inspect/inspect_document.hpp"
 #include "text/tokenizer.hpp"
@@ -69,6 +71,39 @@ class ChatPack : public ::testing::Test {
 
   Json line(std::uint64_t number) {
     return Json::parse(document_json(*set_, find_line(*set_, number)));
+  }
+
+  /// All samples of the set that was packed last, cut to this length, as one batch.
+  Batch cut_to(std::int64_t seq_len) {
+    const SampleSet samples(*set_, seq_len);
+    std::vector<std::int64_t> indices(samples.size());
+    std::iota(indices.begin(), indices.end(), 0);
+    return samples.make_batch(indices, SampleOrder(samples.size(), 0, /*shuffle=*/false));
+  }
+
+  /// A set packed for 64 tokens trains at a shorter length as one packed for that length.
+  void expect_cut_as_packed(const std::string& kind, const std::vector<std::string>& lines,
+                            const std::vector<std::int64_t>& lengths) {
+    const auto small = [](PackConfig& config) { config.unit_bytes = 4000; };
+    for (const std::int64_t seq_len : lengths) {
+      pack_lines(kind, lines, [&](PackConfig& config) {
+        small(config);
+        config.seq_len = seq_len;
+      });
+      const Batch packed = cut_to(seq_len);
+      const std::uint64_t documents = set_->num_documents();
+      pack_lines(kind, lines, small);
+      EXPECT_GT(set_->num_shards(), 2U);
+      EXPECT_GE(set_->num_documents(), documents);
+      const Batch cut = cut_to(seq_len);
+
+      ASSERT_EQ(cut.tokens, packed.tokens) << seq_len;
+      ASSERT_EQ(cut.targets, packed.targets) << seq_len;
+      ASSERT_EQ(cut.segment_bounds, packed.segment_bounds);
+      ASSERT_EQ(cut.sequence_of, packed.sequence_of);
+      ASSERT_EQ(cut.num_targets, packed.num_targets);
+      ASSERT_EQ(cut.num_pairs, packed.num_pairs);
+    }
   }
 
   /// The decoded targets.

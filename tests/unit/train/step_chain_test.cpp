@@ -18,7 +18,9 @@
 #include "train/state/fingerprint.hpp"
 #include "train/state/resume.hpp"
 #include "train/step/microbatches.hpp"
+#include "train/step/update_targets.hpp"
 #include "unit/core/scratch.hpp"
+#include "unit/data/small_set.hpp"
 
 namespace trireme {
 namespace {
@@ -183,6 +185,59 @@ TEST(MicrobatchesTest, DropoutOfAPairIsThatOfThePairAlone) {
   EXPECT_EQ(all.numel(), 9) << "tokens of one batch have masks of their own";
   EXPECT_GE(both.places.min().item<std::int64_t>(), 0);
   EXPECT_LT(both.places.max().item<std::int64_t>(), std::int64_t{1} << 32);
+}
+
+TEST(UpdateTargetsTest, AreThoseOfAllDataRanksOnEveryRank) {
+  const testing::TemporaryFolder folder("update_targets");
+  testing::write_numbered_set(folder.path(), 1, 3000, 50, 2, {16});
+  const TokenSet set = TokenSet::open(folder.path());
+  const SampleSet samples(set, 16);
+  const SampleStream stream(samples, {.seed = 5});
+  for (const ParallelConfig& layout : {ParallelConfig{}, ParallelConfig{.tp = 2},
+                                       ParallelConfig{.cp = 2}, ParallelConfig{.tp = 4}}) {
+    for (const bool ahead : {false, true}) {
+      run_ranks(4, [&](Communicator& world) {
+        const Mesh mesh(world, layout);
+        DataLoader loader(stream, {.micro_batch = 2,
+                                   .global_batch = 16,
+                                   .rank = mesh.rank(Axis::dp),
+                                   .size = mesh.size(Axis::dp),
+                                   .next_sample = 32});
+        UpdateTargets targets(loader, world, mesh);
+        for (std::int64_t update = 0; update < 6; ++update) {
+          std::vector<Batch> batches;
+          for (std::int64_t i = 0; i < loader.micro_steps(); ++i) batches.push_back(loader.next());
+
+          const std::int64_t total = targets.of(batches);
+
+          EXPECT_EQ(total, stream.count_targets(32 + update * 16, 16));
+          for (const Batch& batch : batches) EXPECT_EQ(batch.update_targets, total);
+          if (ahead) targets.begin_next();
+        }
+      });
+    }
+  }
+}
+
+TEST(UpdateTargetsTest, RefuseBatchesThatHoldOthersThanWereCounted) {
+  const testing::TemporaryFolder folder("update_targets");
+  testing::write_numbered_set(folder.path(), 1, 3000, 50, 1, {16});
+  const TokenSet set = TokenSet::open(folder.path());
+  const SampleSet samples(set, 16);
+  const SampleStream stream(samples, {.seed = 5});
+  run_ranks(1, [&](Communicator& world) {
+    const Mesh mesh(world, {});
+    DataLoader loader(stream, {.micro_batch = 2, .global_batch = 2});
+    UpdateTargets targets(loader, world, mesh);
+    std::vector<Batch> batches{loader.next()};
+    batches.front().num_targets -= 1;
+    try {
+      targets.of(batches);
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::data) << error.what();
+    }
+  });
 }
 
 TEST(FingerprintTest, SaysWhatEqualityToExpect) {

@@ -1,0 +1,66 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "data/sequences/split.hpp"
+#include "data/shards/token_set.hpp"
+
+namespace trireme {
+
+/// A pair as a run of some length sees it: what cut_pair leaves.
+struct CutPair {
+  std::uint32_t begin = 0;  // tokens that both sides lost at their beginning
+  Pair::Side chosen;        // ids that are left; targets counted before the cut
+  Pair::Side rejected;
+};
+
+/// The pairs of a set of kind dpo (or of a range of its documents) with sides of at most seq_len
+/// tokens, cut as `pack` cuts them, in file order. Pairs that keep no target on a side are left
+/// out, as `pack` leaves them out. Functions may be called from several threads; they throw as
+/// TokenSet.
+///   memory  4 bytes a pair where the length is shorter than what `pack` prepared, else nothing
+class Pairs {
+ public:
+  /// `set` must outlive this.
+  Pairs(const TokenSet& set, std::int64_t seq_len, const DocumentRange& documents);
+
+  /// Those of `before` for which `taken` is false, at another length.
+  Pairs(const Pairs& before, const std::function<bool(std::uint64_t)>& taken, std::int64_t seq_len);
+
+  [[nodiscard]] std::uint64_t size() const noexcept { return first_.back(); }
+
+  /// Of both sides of the pair at `position` in [0, size()); reads no token.
+  [[nodiscard]] std::int64_t num_targets(std::uint64_t position) const;
+
+  /// Throws Error(data) for a side without tokens.
+  [[nodiscard]] CutPair pair(std::uint64_t position) const;
+
+  /// Its document, counted over the shards of the set.
+  [[nodiscard]] std::uint64_t document(std::uint64_t position) const;
+
+ private:
+  struct Part {
+    std::size_t shard = 0;
+    std::uint64_t begin = 0;                         // its first document
+    std::optional<std::vector<std::uint32_t>> kept;  // documents; none: all from `begin` on
+  };
+
+  struct Place {
+    std::size_t shard = 0;
+    std::uint64_t document = 0;  // of the shard
+  };
+
+  void add(std::size_t shard, std::uint64_t begin, std::uint64_t count);
+  void add(std::size_t shard, std::vector<std::uint32_t> documents);
+  [[nodiscard]] bool cuts() const;
+  [[nodiscard]] Place locate(std::uint64_t position) const;
+
+  const TokenSet& set_;
+  std::uint64_t seq_len_;
+  std::vector<Part> parts_;
+  std::vector<std::uint64_t> first_{0};  // [parts+1] first pair of each part
+};
+
+}  // namespace trireme

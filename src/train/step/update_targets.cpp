@@ -1,0 +1,43 @@
+#include "train/step/update_targets.hpp"
+
+#include "core/error.hpp"
+
+namespace trireme {
+
+UpdateTargets::UpdateTargets(DataLoader& loader, Communicator& world, const Mesh& mesh)
+    : loader_(loader),
+      world_(world),
+      counts_(mesh.rank(Axis::tp) == 0 && mesh.rank(Axis::cp) == 0) {}
+
+void UpdateTargets::begin_next() {
+  TRIREME_ASSERT(!pending_);
+  share_ = loader_.next_share();
+  counted_ = counts_ ? share_ : 0;
+  pending_ = world_.all_reduce({.input = &counted_,
+                                .output = &total_,
+                                .count = 1,
+                                .dtype = DType::i64,
+                                .op = ReduceOp::sum,
+                                .tag = "targets"});
+}
+
+std::int64_t UpdateTargets::of(std::vector<Batch>& batches) {
+  if (!pending_) begin_next();
+  pending_->wait();
+  pending_.reset();
+  std::int64_t held = 0;
+  for (Batch& batch : batches) {
+    held += batch.num_targets;
+    batch.update_targets = total_;
+  }
+  if (held != share_) {
+    fail(
+        ErrorKind::data,
+        "the set's tables count {} targets in samples from {} on, which hold {}: pack the set again (`trireme-data verify` looks for damage)",
+        share_, batches.front().sample_indices.empty() ? 0 : batches.front().sample_indices.front(),
+        held);
+  }
+  return total_;
+}
+
+}  // namespace trireme

@@ -1,0 +1,358 @@
+#include "data/sequences/pairs.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <numeric>
+#include <random>
+
+#include "core/error.hpp"
+#include "data/loader.hpp"
+#include "unit/data/small_set.hpp"
+
+namespace trireme {
+namespace {
+
+using testing::MaskedPair;
+using testing::MaskedTokens;
+using testing::TemporaryFolder;
+using testing::write_masked_set;
+
+using PairShards = std::vector<std::vector<MaskedPair>>;
+
+constexpr std::int64_t kLongest = 40;
+
+/// Pairs with sides of up to 40 tokens. Targets also lie in the prompt, and some come late. Some
+/// pairs share no token, of some one side is the beginning of the other.
+PairShards random_pairs(const std::vector<int>& sizes, unsigned seed) {
+  std::mt19937 random(seed);
+  const auto tokens = [&](MaskedTokens& side, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      side.ids.push_back(2 + static_cast<std::int64_t>(random() % 60000));
+      side.mask.push_back(!side.mask.empty() && random() % 4 == 0);
+    }
+  };
+  PairShards shards;
+  for (const int size : sizes) {
+    auto& pairs = shards.emplace_back();
+    while (std::ssize(pairs) < size) {
+      MaskedPair pair;
+      pair.prompt = random() % 5 == 0 ? 0 : static_cast<std::uint32_t>(random() % 25);
+      tokens(pair.chosen, pair.prompt);
+      pair.rejected = pair.chosen;
+      tokens(pair.chosen, random() % 16);
+      tokens(pair.rejected, random() % 16);
+      const std::size_t shorter = std::min(pair.chosen.ids.size(), pair.rejected.ids.size());
+      if (shorter < 2 || pair.chosen.ids == pair.rejected.ids) continue;
+      if (shorter > pair.prompt) pair.chosen.ids[pair.prompt] = pair.rejected.ids[pair.prompt] ^ 1;
+      pair.chosen.mask.back() = true;
+      pair.rejected.mask.back() = true;
+      pairs.push_back(pair);
+    }
+  }
+  return shards;
+}
+
+void drop_first(MaskedTokens& side) {
+  side.ids.erase(side.ids.begin());
+  side.mask.erase(side.mask.begin());
+  if (!side.mask.empty()) side.mask[0] = false;
+}
+
+void drop_last(MaskedTokens& side) {
+  side.ids.pop_back();
+  side.mask.pop_back();
+}
+
+bool has_target(const MaskedTokens& side) {
+  return std::find(side.mask.begin(), side.mask.end(), true) != side.mask.end();
+}
+
+/// What `pack --seq-len` leaves of a pair, token by token.
+MaskedPair cut(MaskedPair pair, std::int64_t seq_len) {
+  while (std::max(std::ssize(pair.chosen.ids), std::ssize(pair.rejected.ids)) > seq_len &&
+         pair.prompt > 1) {
+    drop_first(pair.chosen);
+    drop_first(pair.rejected);
+    --pair.prompt;
+  }
+  for (MaskedTokens* side : {&pair.chosen, &pair.rejected}) {
+    while (std::ssize(side->ids) > seq_len) drop_last(*side);
+  }
+  return pair;
+}
+
+/// Of every pair that keeps targets on both sides: its document in the set, and what is left of it.
+std::map<std::int64_t, MaskedPair> kept_pairs(const PairShards& shards, std::int64_t seq_len) {
+  std::map<std::int64_t, MaskedPair> kept;
+  std::int64_t document = 0;
+  for (const auto& shard : shards) {
+    for (const MaskedPair& pair : shard) {
+      const MaskedPair left = cut(pair, seq_len);
+      if (has_target(left.chosen) && has_target(left.rejected)) kept[document] = left;
+      ++document;
+    }
+  }
+  return kept;
+}
+
+/// The batch that these pairs make, token by token.
+Batch expected_batch(const std::vector<std::pair<std::int64_t, MaskedPair>>& pairs,
+                     std::int64_t row_multiple) {
+  Batch batch;
+  batch.B = 1;
+  batch.segment_bounds = {0};
+  for (const auto& [record, pair] : pairs) {
+    for (const MaskedTokens* side : {&pair.chosen, &pair.rejected}) {
+      const std::int32_t sequence =
+          static_cast<std::int32_t>(2 * batch.num_pairs) + (side == &pair.rejected ? 1 : 0);
+      for (std::size_t i = 0; i < side->ids.size(); ++i) {
+        const bool predicts = i + 1 < side->ids.size() && side->mask[i + 1];
+        batch.tokens.push_back(side->ids[i]);
+        batch.targets.push_back(predicts ? side->ids[i + 1] : kIgnoreTarget);
+        batch.positions.push_back(static_cast<std::int64_t>(i));
+        batch.sequence_of.push_back(sequence);
+        batch.num_targets += predicts;
+      }
+      batch.segment_bounds.push_back(static_cast<std::int32_t>(batch.tokens.size()));
+    }
+    batch.pair_records.push_back(record);
+    ++batch.num_pairs;
+  }
+  std::int64_t padding = 0;
+  while (batch.tokens.empty() || std::ssize(batch.tokens) % row_multiple != 0) {
+    batch.tokens.push_back(0);
+    batch.targets.push_back(kIgnoreTarget);
+    batch.positions.push_back(padding++);
+    batch.sequence_of.push_back(-1);
+  }
+  batch.T = std::ssize(batch.tokens);
+  if (padding > 0) batch.segment_bounds.push_back(static_cast<std::int32_t>(batch.T));
+  return batch;
+}
+
+void expect_equal(const Batch& batch, const Batch& expected) {
+  ASSERT_EQ(batch.B, expected.B);
+  ASSERT_EQ(batch.T, expected.T);
+  ASSERT_EQ(batch.tokens, expected.tokens);
+  ASSERT_EQ(batch.targets, expected.targets);
+  ASSERT_EQ(batch.positions, expected.positions);
+  ASSERT_EQ(batch.segment_bounds, expected.segment_bounds);
+  ASSERT_EQ(batch.sequence_of, expected.sequence_of);
+  ASSERT_EQ(batch.num_targets, expected.num_targets);
+  ASSERT_EQ(batch.num_pairs, expected.num_pairs);
+  ASSERT_EQ(batch.pair_records, expected.pair_records);
+}
+
+class PairSet : public ::testing::Test {
+ protected:
+  PairSet() { write_masked_set(at("a"), schema::kKindDpo, pairs_, kLongest); }
+
+  [[nodiscard]] std::filesystem::path at(const char* name) const { return folder_.path() / name; }
+
+  [[nodiscard]] StreamConfig config(std::string plan) const {
+    for (std::size_t i = plan.find('$'); i != std::string::npos; i = plan.find('$'))
+      plan.replace(i, 1, folder_.path().string() + "/");
+    StreamConfig config;
+    config.phases = parse_plan(plan, "data.path");
+    config.global_batch = 12;
+    config.seed = 5;
+    config.row_multiple = 4;
+    return config;
+  }
+
+  TemporaryFolder folder_{"pair_set"};
+  PairShards pairs_ = random_pairs({50, 3, 29}, 7);
+};
+
+TEST_F(PairSet, BatchesAreThePairsCutTokenByTokenAtAnyLength) {
+  const TokenSet set = TokenSet::open(at("a"));
+  for (std::int64_t seq_len = 2; seq_len <= kLongest + 3; ++seq_len) {
+    const std::int64_t row_multiple = 1 + seq_len % 9;
+    const SampleSet samples(set, {.seq_len = seq_len, .row_multiple = row_multiple});
+    const auto kept = kept_pairs(pairs_, seq_len);
+    const std::vector<std::pair<std::int64_t, MaskedPair>> all(kept.begin(), kept.end());
+    ASSERT_EQ(samples.size(), all.size()) << seq_len;
+    const SampleOrder order(all.size(), 9);
+    for (const std::int64_t size : {1, 3, 8}) {
+      for (std::int64_t first = 0; first < std::ssize(all); first += size) {
+        std::vector<std::int64_t> indices;
+        std::vector<std::pair<std::int64_t, MaskedPair>> drawn;
+        std::int64_t targets = 0;
+        for (std::int64_t i = first; i < first + size; ++i) {
+          const auto position = order.place(static_cast<std::uint64_t>(i)).position;
+          indices.push_back(i);
+          drawn.push_back(all[position]);
+          targets += samples.num_targets(position);
+        }
+
+        const Batch batch = samples.make_batch(indices, order);
+
+        expect_equal(batch, expected_batch(drawn, row_multiple));
+        ASSERT_FALSE(HasFatalFailure()) << "length " << seq_len;
+        ASSERT_EQ(batch.sample_indices, indices);
+        ASSERT_EQ(batch.num_targets, targets);
+        ASSERT_EQ(batch.T % row_multiple, 0);
+      }
+    }
+  }
+}
+
+TEST_F(PairSet, APartOfASetHoldsItsPairsAlone) {
+  const TokenSet set = TokenSet::open(at("a"));
+  for (const std::int64_t seq_len : {std::int64_t{9}, kLongest}) {
+    for (const DocumentRange range : {DocumentRange{0, 50}, {7, 51}, {49, 54}, {60, 82}}) {
+      const SampleSet samples(set, {.seq_len = seq_len, .documents = range, .first_record = 1000});
+      auto kept = kept_pairs(pairs_, seq_len);
+      std::vector<std::pair<std::int64_t, MaskedPair>> expected;
+      for (const auto& [document, pair] : kept) {
+        const auto at = static_cast<std::uint64_t>(document);
+        if (at >= range.begin && at < range.end) expected.emplace_back(1000 + document, pair);
+      }
+      std::vector<std::int64_t> indices(samples.size());
+      std::iota(indices.begin(), indices.end(), 0);
+
+      const Batch batch = samples.make_batch(indices, SampleOrder(samples.size(), 0, false));
+
+      expect_equal(batch, expected_batch(expected, 1));
+    }
+  }
+}
+
+TEST_F(PairSet, NoSampleIsNoPair) {
+  const TokenSet set = TokenSet::open(at("a"));
+  const SampleSet samples(set, {.seq_len = kLongest, .row_multiple = 8});
+  const SampleOrder order(samples.size(), 0, false);
+  const auto kept = kept_pairs(pairs_, kLongest);
+
+  expect_equal(samples.make_batch(std::vector<std::int64_t>{kNoSample, 0, kNoSample}, order),
+               expected_batch({*kept.begin()}, 8));
+  const Batch none = samples.make_batch(std::vector<std::int64_t>{kNoSample}, order);
+  expect_equal(none, expected_batch({}, 8));
+  EXPECT_EQ(none.T, 8);
+  EXPECT_TRUE(none.sample_indices.empty());
+}
+
+/// Global sample -> what its pair holds, of `updates` updates over all ranks.
+using Seen = std::map<std::int64_t, std::vector<std::int64_t>>;
+
+void see(const Batch& batch, Seen& seen) {
+  for (std::int64_t pair = 0; pair < batch.num_pairs; ++pair) {
+    const auto side = static_cast<std::size_t>(2 * pair);
+    const auto index = static_cast<std::size_t>(pair);
+    std::vector<std::int64_t> held(batch.tokens.begin() + batch.segment_bounds[side],
+                                   batch.tokens.begin() + batch.segment_bounds[side + 2]);
+    held.push_back(batch.pair_records[index]);
+    ASSERT_TRUE(seen.emplace(batch.sample_indices[index], held).second) << "one pair twice";
+  }
+}
+
+TEST_F(PairSet, AnyNumberOfRanksAndAResumeSeeTheSamePairs) {
+  write_masked_set(at("b"), schema::kKindDpo, random_pairs({31}, 8), kLongest);
+  const std::string plan = "0.7 $a + 0.3 $b; from 8 at 11: 1 $a + 1 $b; from 12 at 30: 1 $a";
+  const SampleStream whole = SampleStream::open(config(plan));
+  EXPECT_TRUE(whole.of_pairs());
+  constexpr std::int64_t kSteps = 20;
+  Seen expected;
+  {
+    DataLoader loader(whole, {.micro_batch = 12, .global_batch = 12});
+    for (std::int64_t step = 0; step < kSteps; ++step) {
+      const Batch batch = loader.next();
+      ASSERT_EQ(batch.update_pairs, 12);
+      see(batch, expected);
+    }
+  }
+  for (const int size : {1, 2, 3, 6}) {
+    for (const std::int64_t stop : {0, 5, 9, 13}) {
+      const SampleStream resumed = SampleStream::open(config(plan));
+      resumed.check_state(whole.state(stop * 12), stop * 12, "checkpoint");
+      Seen rest;
+      for (int rank = 0; rank < size; ++rank) {
+        DataLoader loader(resumed, {.micro_batch = 2,
+                                    .global_batch = 12,
+                                    .rank = rank,
+                                    .size = size,
+                                    .next_sample = stop * 12});
+        for (std::int64_t i = stop * loader.micro_steps(); i < kSteps * loader.micro_steps(); ++i) {
+          const Batch batch = loader.next();
+          ASSERT_EQ(batch.num_pairs, 2);
+          ASSERT_EQ(batch.update_pairs, 12);
+          ASSERT_EQ(batch.T % 4, 0);
+          see(batch, rest);
+        }
+      }
+      ASSERT_EQ(rest, Seen(expected.lower_bound(stop * 12), expected.end()));
+    }
+  }
+}
+
+TEST_F(PairSet, AtAnotherLengthTheEpochGoesOnWithTheOtherPairs) {
+  const SampleStream stream = SampleStream::open(config("$a; from 3 at 12: $a; from 4 at 30: $a"));
+  std::map<std::int64_t, int> seen;  // document -> how often
+  const auto see_records = [&](std::int64_t first, std::int64_t count) {
+    for (const std::int64_t record : stream.make_batch(first, count).pair_records) ++seen[record];
+  };
+  see_records(0, 24);
+  see_records(24, 12);
+  // What has no target at length 12 is left to the next epoch.
+  std::size_t left = 0;
+  for (const auto& [document, pair] : kept_pairs(pairs_, 12)) left += !seen.contains(document);
+  see_records(36, static_cast<std::int64_t>(left));
+  for (const auto& [document, count] : seen) ASSERT_EQ(count, 1) << document;
+
+  seen.clear();
+  const auto epoch = kept_pairs(pairs_, 30);
+  see_records(36 + static_cast<std::int64_t>(left), std::ssize(epoch));
+  ASSERT_EQ(seen.size(), epoch.size());
+  for (const auto& [document, count] : seen) ASSERT_TRUE(epoch.contains(document));
+}
+
+TEST_F(PairSet, RecordsCountOnThroughTheSetsOfARun) {
+  const PairShards other = random_pairs({10, 12}, 8);
+  write_masked_set(at("b"), schema::kKindDpo, other, kLongest);
+  const SampleStream stream = SampleStream::open(config("$a + $b"));
+  const auto size = static_cast<std::int64_t>(stream.epoch_size().value());
+  std::map<std::int64_t, MaskedPair> expected = kept_pairs(pairs_, kLongest);
+  for (const auto& [document, pair] : kept_pairs(other, kLongest)) expected[82 + document] = pair;
+  ASSERT_EQ(size, std::ssize(expected));
+  for (std::int64_t i = 0; i < size; ++i) {
+    const Batch batch = stream.make_batch(i, 1);
+    const auto found = expected.find(batch.pair_records.front());
+    ASSERT_NE(found, expected.end());
+    expect_equal(batch, expected_batch({*found}, 4));
+    expected.erase(found);
+  }
+}
+
+TEST_F(PairSet, TrainsOnTheFirstPartOfASplitOnly) {
+  StreamConfig asked = config("$a");
+  asked.split = "80,20";
+  const SampleStream stream = SampleStream::open(asked);
+  const std::uint64_t train = Split::parse("80,20", "").part(SplitPart::train, 82).end;
+  const auto size = static_cast<std::int64_t>(stream.epoch_size().value());
+  EXPECT_EQ(size, static_cast<std::int64_t>(train));
+  for (const std::int64_t record : stream.make_batch(0, size).pair_records)
+    EXPECT_LT(record, static_cast<std::int64_t>(train));
+}
+
+TEST_F(PairSet, WhatCannotBeIsRefused) {
+  const TokenSet set = TokenSet::open(at("a"));
+  EXPECT_THROW(SampleSet(set, {.seq_len = 16, .packing = Packing::concat}), Error);
+  EXPECT_THROW(SampleSet(set, 1), Error);
+  MaskedPair late;  // its only targets are the last tokens of long answers
+  late.chosen = {{2, 3, 4, 5}, {false, false, false, true}};
+  late.rejected = {{6, 7, 8, 9}, {false, false, false, true}};
+  write_masked_set(at("late"), schema::kKindDpo, PairShards{{late}}, kLongest);
+  const TokenSet none = TokenSet::open(at("late"));
+  EXPECT_EQ(SampleSet(none, 4).size(), 1U);
+  try {
+    const SampleSet cut(none, 3);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::data);
+    EXPECT_NE(std::string(error.what()).find("no pair keeps a target"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace trireme
