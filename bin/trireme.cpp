@@ -14,12 +14,14 @@
 #include "comm/liveness/activity.hpp"
 #include "core/files/hdf5.hpp"
 #include "core/process/run_main.hpp"
+#include "parallel/device.hpp"
 #include "parallel/torch_errors.hpp"
 
 int main(int argc, char** argv) {
   using namespace trireme;
   return run_main("trireme", [&] {
     hdf5_init();
+    give_large_tensors_pages();
     CommOptions options;
     options.activity = std::make_shared<Activity>();
     // A trainer makes a world of its own; in the others ranks meet after hours of work, and the

@@ -1,6 +1,7 @@
 #include "parallel/device.hpp"
 
 #include <ATen/Parallel.h>
+#include <malloc.h>
 #include <sys/resource.h>
 
 #ifdef TRIREME_HAVE_CUDA
@@ -162,6 +163,13 @@ MachineMemory device_memory([[maybe_unused]] at::Device device) {
   }
 #endif
   return machine_memory();
+}
+
+void give_large_tensors_pages() {
+  // By default the heap grows into the place of whatever was freed, up to 32 MiB: with ZeRO-3 gathered
+  // units left holes as large as half of all that was in use.
+  constexpr int kLargeBytes = 4 << 20;
+  ::mallopt(M_MMAP_THRESHOLD, kLargeBytes);
 }
 
 std::int64_t peak_memory_bytes(at::Device device) {

@@ -42,4 +42,9 @@ MachineMemory device_memory(at::Device device);
 /// Largest memory this rank has used: the allocator's peak on a GPU, resident set on a CPU.
 std::int64_t peak_memory_bytes(at::Device device);
 
+/// Large tensors in host memory get pages of their own from here on, which go back to the system
+/// when they are freed: the heap keeps no holes between them. Costs the zeroing of their pages at each
+/// use, which is little beside what is computed in tensors of this size.
+void give_large_tensors_pages();
+
 }  // namespace trireme

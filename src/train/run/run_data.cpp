@@ -5,6 +5,7 @@
 
 #include "core/error.hpp"
 #include "core/join.hpp"
+#include "text/tokenizer.hpp"
 
 namespace trireme {
 namespace {
@@ -17,8 +18,19 @@ void require_kind(std::span<const std::string_view> kinds, const char* name,
   }
 }
 
-SampleStream open_stream(const RunConfig& config,
-                         const std::function<void(StreamConfig&)>& choose) {
+/// Ids of a word, of the tokenizer of the first set of a plan.
+std::vector<std::uint32_t> encode_word(const StreamConfig& stream, std::string_view word) {
+  const std::string& set = stream.phases.front().sources.front().folders.front();
+  const Tokenizer tokenizer = Tokenizer::from_files(TokenSet::open(set).tokenizer_files(), set);
+  return tokenizer.encode(word, {.add_special_tokens = false});
+}
+
+/// Of a row whose length is its content's: what every layout can cut it into.
+std::int64_t row_multiple(const ParallelConfig& parallel) {
+  return parallel.tp * (parallel.cp == 1 ? 1 : 2 * parallel.cp);
+}
+
+SampleStream open_stream(const RunConfig& config, const RunData::Choose& choose) {
   const DataConfig& data = config.data;
   StreamConfig stream{.phases = read_plan(data.path, "data.path"),
                       .seq_len = config.train.seq_len,
@@ -29,14 +41,14 @@ SampleStream open_stream(const RunConfig& config,
                       .packing = parse_packing(data.packing, "data.packing"),
                       .cross_documents = data.cross_documents,
                       .split = data.split};
-  choose(stream);
+  stream.row_multiple = row_multiple(config.parallel);
+  choose(stream, [&](std::string_view word) { return encode_word(stream, word); });
   return SampleStream::open(stream);
 }
 
 }  // namespace
 
-RunData::RunData(RunConfig& config, std::span<const std::string_view> kinds,
-                 const std::function<void(StreamConfig&)>& choose)
+RunData::RunData(RunConfig& config, std::span<const std::string_view> kinds, const Choose& choose)
     : stream_(open_stream(config, choose)) {
   const TokenSet& set = stream_.first_set();
   require_kind(kinds, "--data", config.data.path, set);

@@ -18,10 +18,12 @@ namespace trireme {
 class RunData {
  public:
   /// Opens the sets of config.data, which must be of one of `kinds`, and settles train.seq_len where
-  /// it is 0. `choose`: sets what of the stream is the task's own. Throws as SampleStream::open; Error(usage) for a set of another kind, a validation set of
+  /// it is 0. `choose`: sets what of the stream is the task's own; it may ask the first set's
+  /// tokenizer. Throws as SampleStream::open; Error(usage) for a set of another kind, a validation set of
   /// another tokenizer, or validation without anything to validate on.
-  RunData(RunConfig& config, std::span<const std::string_view> kinds,
-          const std::function<void(StreamConfig&)>& choose = [](StreamConfig&) {});
+  using Choose = std::function<void(StreamConfig&, const EncodeWord&)>;
+
+  RunData(RunConfig& config, std::span<const std::string_view> kinds, const Choose& choose);
   RunData(const RunData&) = delete;
   RunData& operator=(const RunData&) = delete;
 

@@ -135,8 +135,10 @@ std::unique_ptr<RunData> open_data(const RunRequest& run) {
                                                 : "data.valid_path = " + data.valid_path));
   }
   const std::vector<std::string_view> kinds = run.task.set_kinds();
-  auto opened = std::make_unique<RunData>(
-      run.config, kinds, [&](StreamConfig& stream) { run.task.choose_data(stream); });
+  auto opened = std::make_unique<RunData>(run.config, kinds,
+                                          [&](StreamConfig& stream, const EncodeWord& encode) {
+                                            run.task.choose_data(stream, encode);
+                                          });
   resolve_config(run, *opened);
   with_torch_errors(
       [&] { check_room(run.config, run.ranks.launch, run.ranks.world.size(), run.keys); });

@@ -7,18 +7,38 @@ namespace {
 
 constexpr double kLr = 1e-5;  // MiniMind V3's trainer/train_full_sft.py
 
+struct SftConfig {
+  std::string token_weights;
+
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("token_weights", self.token_weights,
+          "factors of the loss of single tokens, as in <think>=10,</think>=10; the mean is still "
+          "over all targets");
+  }
+};
+
 class Sft final : public Task {
  public:
   [[nodiscard]] std::vector<std::string_view> set_kinds() const override { return {"sft"}; }
+
+  [[nodiscard]] std::vector<Field> section() override { return fields_of("sft", config_); }
 
   [[nodiscard]] bool needs_start() const override { return true; }
 
   [[nodiscard]] std::optional<double> default_lr() const override { return kLr; }
 
+  void choose_data(StreamConfig& stream, const EncodeWord& encode) const override {
+    stream.token_weights = parse_token_weights(config_.token_weights, "sft.token_weights", encode);
+  }
+
   [[nodiscard]] std::unique_ptr<Objective> make_objective(
       const TaskContext& context) const override {
     return make_cross_entropy(context);
   }
+
+ private:
+  SftConfig config_;
 };
 
 }  // namespace

@@ -61,8 +61,8 @@ class Task {
   /// Of optim.lr, where nobody sets it; none: the optimizer's.
   [[nodiscard]] virtual std::optional<double> default_lr() const { return std::nullopt; }
 
-  /// Sets what of the data is the task's own.
-  virtual void choose_data(StreamConfig& /*stream*/) const {}
+  /// Sets what of the data is the task's own; `encode` asks the tokenizer of the first set.
+  virtual void choose_data(StreamConfig& /*stream*/, const EncodeWord& /*encode*/) const {}
 
   [[nodiscard]] virtual std::optional<FrozenNeed> frozen(const RunConfig& /*config*/) const {
     return std::nullopt;
