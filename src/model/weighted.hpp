@@ -57,15 +57,6 @@ at::Tensor linear_leave(const TensorGroup& group, const at::Tensor& x, ParamRegi
                         WeightRef weight, const Again& again = {},
                         const AdaptersUse& adapters = {});
 
-/// linear of x, tokens of the residual stream, that enter tensor parallelism; `again` makes what
-/// entered: every rank's. In backward the weight's gradient is formed while tokens are on their way.
-at::Tensor enter_linear(const TensorGroup& group, const at::Tensor& x, ParamRegistry& registry,
-                        WeightRef weight, const Again& again = {});
-
-/// linear of x [B, T, in], whose results leave tensor parallelism to the residual stream.
-at::Tensor linear_leave(const TensorGroup& group, const at::Tensor& x, ParamRegistry& registry,
-                        WeightRef weight, const Again& again = {});
-
 /// ops::rms_norm_forward over a registry weight [D].
 at::Tensor rms_norm(const at::Tensor& x, ParamRegistry& registry, WeightRef weight, double eps,
                     ops::Path path);
