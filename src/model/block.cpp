@@ -194,12 +194,11 @@ at::Tensor Block::finish(const Microbatch& batch, const at::Tensor& x,
                          const Recomputed& attended) const {
   const ModelConfig& c = context_.config;
   const TensorGroup& tensor = context_.tensor;
-  const at::Tensor attention = residual_dropout(
-      context_, batch,
-      weighted::linear_leave(
-          tensor, attended.y, registry_, output_, attended.again,
-          with_adapters(batch, output_adapters_, kOutputAdapters, heads_.query.begin * c.head_dim)),
-      index_, kAttentionOutput);
+  const at::Tensor projected = weighted::linear_leave(
+      tensor, attended.y, registry_, output_, attended.again,
+      with_adapters(batch, output_adapters_, kOutputAdapters, heads_.query.begin * c.head_dim));
+  const at::Tensor attention =
+      residual_dropout(context_, batch, projected, index_, kAttentionOutput);
   const auto [sum, normed] =
       weighted::add_rms_norm(attention, x, registry_, post_norm_, c.norm_eps, context_.path);
   const at::Tensor gate_up =

@@ -64,12 +64,12 @@ void Transformer::prepare() {
   if (unit_of(head_) != head_units_.front()) head_units_.push_back(unit_of(head_));
 }
 
-void Transformer::begin_walk(bool training) const {
+UnitWeights::Walk Transformer::begin_walk(bool training) const {
   std::vector<std::size_t> walk{embedding_unit_};
   walk.insert(walk.end(), block_units_.begin(), block_units_.end());
   walk.insert(walk.end(), head_units_.begin(), head_units_.end());
   if (training) walk.insert(walk.end(), block_units_.rbegin(), block_units_.rend());
-  registry_.weights().begin(std::move(walk));
+  return registry_.weights().begin(std::move(walk));
 }
 
 at::Tensor Transformer::embed(const Microbatch& batch) const {
@@ -139,7 +139,7 @@ void Transformer::backward(const Microbatch& batch, ForwardTape& tape, const at:
 
 at::Tensor Transformer::hidden(const Microbatch& batch) const {
   const at::NoGradGuard no_grad;
-  begin_walk(/*training=*/false);
+  UnitWeights::Walk around = begin_walk(/*training=*/false);
   at::Tensor x = embed(batch);
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     const UnitUse use(registry_.weights(), block_units_[i]);
@@ -147,6 +147,7 @@ at::Tensor Transformer::hidden(const Microbatch& batch) const {
   }
   for (const std::size_t unit : head_units_)
     registry_.weights().use(unit);  // until the next walk: the objective reads the head
+  registry_.weights().resume(std::move(around));
   return context_.tensor.whole(final_norm(x));
 }
 

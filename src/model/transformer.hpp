@@ -53,7 +53,8 @@ class Transformer {
   /// the hidden states, of which each rank of tp has the part of its vocabulary. Clears the tape.
   void backward(const Microbatch& batch, ForwardTape& tape, const at::Tensor& grad);
 
-  /// Hidden states without a tape (validation).
+  /// Hidden states without a tape: for validation, or as a reference, also between a forward and
+  /// its backward.
   [[nodiscard]] at::Tensor hidden(const Microbatch& batch) const;
   /// Logits [B, vocab] of the last position of the next tokens; extends the cache.
   at::Tensor next_logits(const Microbatch& batch, KvCache& cache);
@@ -70,7 +71,7 @@ class Transformer {
 
  private:
   /// The units in the order in which one micro-batch reads them.
-  void begin_walk(bool training) const;
+  UnitWeights::Walk begin_walk(bool training) const;
   [[nodiscard]] at::Tensor embed(const Microbatch& batch) const;
   void embed_backward(const Microbatch& batch, const at::Tensor& grad);
   /// Rows of this rank's part of the embedding that the tokens read, and true where it lies

@@ -187,14 +187,14 @@ LayoutTurns turns_of(const LayoutCase& one) {
   turns.zero_persist = one.zero == 3 && turn(7, 2) == 1 ? kPersist : 0;
   turns.hierarchical = one.zero == 0 && data >= 4 && turn(8, 2) == 1;
   turns.offload = turn(9, 4) == 3;
+  if (one.tp > 1) turns.tp_chunks = std::array{1, 2, 3, 5}.at(turn(10, 4));  // 6 tokens at least
   turns.adapters.rank = 3;
-  turns.adapters.alpha = 6;
-  turns.adapters.rslora = turn(10, 2) == 1;
-  turns.adapters.dropout = turn(11, 2) == 1 ? 0.2 : 0;
+  turns.adapters.alpha = 1.5;  // terms smaller than what they are added to
+  turns.adapters.rslora = turn(11, 2) == 1;
+  turns.adapters.dropout = turn(12, 2) == 1 ? 0.2 : 0;
   turns.adapters.targets =
       std::array{"all-linear", "v_proj,q_proj", "k_proj,o_proj,gate_proj,down_proj"}.at(
-          turn(12, 3));
-  if (one.tp > 1) turns.tp_chunks = std::array{1, 2, 3, 5}.at(turn(13, 4));  // 6 tokens at least
+          turn(13, 3));
   turns.shape = turn(6, kNumShapes);
   while (!fits(shape_of(turns.shape), factors_as_keys(one), one.ranks()))
     turns.shape = (turns.shape + 1) % kNumShapes;

@@ -28,10 +28,11 @@ void multiply(at::Tensor result, const at::Tensor& tokens, const at::Tensor& mat
   at::bmm_out(result, tokens, matrix.expand({tokens.size(0), -1, -1}));
 }
 
-at::Tensor whole_product(const at::Tensor& tokens, const at::Tensor& matrix,
-                         const at::Tensor& addend) {
-  at::Tensor product = tokens.matmul(matrix);
-  return addend.defined() ? product.add_(addend) : product;
+/// y [.., in] times matrix [in, out], added to `onto` where that is defined.
+at::Tensor product_onto(const at::Tensor& onto, const at::Tensor& y, const at::Tensor& matrix) {
+  if (!onto.defined()) return y.matmul(matrix);
+  onto.view({-1, onto.size(-1)}).addmm_(y.reshape({-1, y.size(-1)}), matrix);
+  return onto;
 }
 
 /// A piece of every rank's tokens on its way to all.
@@ -79,49 +80,53 @@ WholeAndProduct whole_and_product(const TensorGroup& group, const at::Tensor& x,
 }
 
 ProductSum::ProductSum(const TensorGroup& group, const at::Tensor& y, const at::Tensor& matrix,
-                       const at::Tensor& addend) {
+                       const at::Tensor& onto) {
   if (group.size() == 1) {
-    sum_ = whole_product(y, matrix, addend);
+    sum_ = product_onto(onto, y, matrix);
   } else if (group.sequence_parallel()) {
-    scatter_tokens(group, y, matrix, addend);
+    scatter_tokens(group, y, matrix, onto);
   } else {
-    sum_tokens(group, y, matrix, addend);
+    sum_tokens(group, y, matrix, onto);
   }
 }
 
 void ProductSum::sum_tokens(const TensorGroup& group, const at::Tensor& y, const at::Tensor& matrix,
-                            const at::Tensor& addend) {
+                            const at::Tensor& onto) {
   if (group.chunks() == 1) {
-    sum_ = whole_product(y, matrix, addend).contiguous();
+    sum_ = product_onto(onto, y, matrix).contiguous();
     pieces_.push_back({{}, sum_, {}, all_reduce(group.group(), sum_, ReduceOp::sum, kPurpose)});
     return;
   }
-  sum_ = at::empty({y.size(0), y.size(1), matrix.size(1)}, y.options());
+  sum_ = onto.defined() ? onto : at::empty({y.size(0), y.size(1), matrix.size(1)}, y.options());
   const at::Tensor from = y.reshape({-1, y.size(2)});
   const at::Tensor to = sum_.view({-1, matrix.size(1)});
   for (const IndexRange& range : token_pieces(from.size(0), group.chunks())) {
     at::Tensor piece = to.narrow(0, range.begin, range.count());
-    at::mm_out(piece, from.narrow(0, range.begin, range.count()), matrix);
-    if (addend.defined()) piece.add_(addend.view(to.sizes()).narrow(0, range.begin, range.count()));
+    const at::Tensor rows = from.narrow(0, range.begin, range.count());
+    if (onto.defined()) {
+      piece.addmm_(rows, matrix);
+    } else {
+      at::mm_out(piece, rows, matrix);
+    }
     poll();
     pieces_.push_back({{}, piece, {}, all_reduce(group.group(), piece, ReduceOp::sum, kPurpose)});
   }
 }
 
 void ProductSum::scatter_tokens(const TensorGroup& group, const at::Tensor& y,
-                                const at::Tensor& matrix, const at::Tensor& addend) {
+                                const at::Tensor& matrix, const at::Tensor& onto) {
   const at::Tensor from = by_rank(y, group);
   const std::int64_t own = from.size(2);
   sum_ = at::empty({y.size(0), own, matrix.size(1)}, y.options());
   for (const IndexRange& range : token_pieces(own, group.chunks())) {
     Piece piece;
     if (group.chunks() == 1) {
-      piece.sent = by_rank(whole_product(y, matrix, addend), group).transpose(0, 1).contiguous();
+      piece.sent = by_rank(product_onto(onto, y, matrix), group).transpose(0, 1).contiguous();
     } else {
       piece.sent = at::empty({group.size(), y.size(0), range.count(), matrix.size(1)}, y.options());
       for (int rank = 0; rank < group.size(); ++rank) {
         multiply(piece.sent[rank], of_rank(from, rank, range), matrix);
-        if (addend.defined()) piece.sent[rank].add_(of_rank(by_rank(addend, group), rank, range));
+        if (onto.defined()) piece.sent[rank].add_(of_rank(by_rank(onto, group), rank, range));
         poll();
       }
     }

@@ -21,12 +21,13 @@ struct WholeAndProduct {
 WholeAndProduct whole_and_product(const TensorGroup& group, const at::Tensor& x,
                                   const at::Tensor& matrix);
 
-/// TensorGroup::sum of y [B, T, in] times matrix [in, out], plus addend [B, T, out] where that is
-/// given: the products are formed at once, their sums are on their way until they are waited for.
+/// TensorGroup::sum of y [B, T, in] times matrix [in, out]: the products are formed at once, their
+/// sums are on their way until they are waited for. `onto` [B, T, out], where defined, is a part of
+/// this rank's that the products are added to; it is used up.
 class ProductSum {
  public:
   ProductSum(const TensorGroup& group, const at::Tensor& y, const at::Tensor& matrix,
-             const at::Tensor& addend = {});
+             const at::Tensor& onto = {});
 
   /// The sum, of this rank's tokens of the residual stream; once.
   [[nodiscard]] at::Tensor wait();
@@ -40,10 +41,10 @@ class ProductSum {
   };
 
   void sum_tokens(const TensorGroup& group, const at::Tensor& y, const at::Tensor& matrix,
-                  const at::Tensor& addend);
+                  const at::Tensor& onto);
   void poll();
   void scatter_tokens(const TensorGroup& group, const at::Tensor& y, const at::Tensor& matrix,
-                      const at::Tensor& addend);
+                      const at::Tensor& onto);
 
   at::Tensor sum_;
   std::vector<Piece> pieces_;

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/error.hpp"
 #include "parallel/collectives.hpp"
@@ -56,30 +57,36 @@ void UnitWeights::drop(std::size_t unit) {
   copy.whole.reset();
 }
 
-void UnitWeights::begin(std::vector<std::size_t> walk) {
-  if (!options_.sharded) return;
+UnitWeights::Walk UnitWeights::begin(std::vector<std::size_t> units) {
+  if (!options_.sharded) return {};
   if (options_.reshard) {
     for (std::size_t unit = 0; unit < copies_.size(); ++unit)
       if (!layout_->units()[unit].persistent) drop(unit);
   }
-  walk_ = std::move(walk);
-  next_use_ = 0;
+  return std::exchange(walk_, {std::move(units)});
+}
+
+void UnitWeights::resume(Walk walk) {
+  if (options_.sharded) walk_ = std::move(walk);
 }
 
 void UnitWeights::use(std::size_t unit) {
   if (!options_.sharded) return;
-  TRIREME_ASSERT(next_use_ < walk_.size() && walk_[next_use_] == unit);
+  TRIREME_ASSERT(is_next(unit));
   const std::size_t ahead = static_cast<std::size_t>(options_.prefetch) + 1;
-  const std::size_t end = std::min(walk_.size(), next_use_ + ahead);
-  for (std::size_t i = next_use_; i < end; ++i)
-    if (!copies_[walk_[i]].whole.defined()) gather(walk_[i]);
-  ++next_use_;
+  const std::size_t end = std::min(walk_.units.size(), walk_.next_use + ahead);
+  for (std::size_t i = walk_.next_use; i < end; ++i)
+    if (!copies_[walk_.units[i]].whole.defined()) gather(walk_.units[i]);
+  ++walk_.next_use;
+}
+
+bool UnitWeights::is_next(std::size_t unit) const {
+  return walk_.next_use < walk_.units.size() && walk_.units[walk_.next_use] == unit;
 }
 
 void UnitWeights::done(std::size_t unit) {
   if (!options_.sharded || !options_.reshard) return;
-  const bool is_next = next_use_ < walk_.size() && walk_[next_use_] == unit;
-  if (!is_next) drop(unit);
+  if (!is_next(unit)) drop(unit);
 }
 
 void UnitWeights::settle() {

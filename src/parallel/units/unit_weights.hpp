@@ -35,9 +35,17 @@ class UnitWeights {
   /// All of a unit, [unit.count], complete. Sharded: gathers it if use() has not.
   [[nodiscard]] at::Tensor whole(std::size_t unit);
 
-  /// The units in the order of the uses to come, each time it is used; what the walk before left
-  /// gathered goes. Sharded only, as the next two: else nothing happens.
-  void begin(std::vector<std::size_t> walk);
+  /// Units in the order of their uses, each time one is used.
+  struct Walk {
+    std::vector<std::size_t> units;
+    std::size_t next_use = 0;
+  };
+
+  /// The uses to come; what the walk before left gathered goes. Returns that walk. Sharded only, as
+  /// the next three: else nothing happens.
+  Walk begin(std::vector<std::size_t> units);
+  /// After a walk in the middle of another: goes on with that.
+  void resume(Walk walk);
   /// The next unit of the walk is about to be read.
   void use(std::size_t unit);
   /// It has been: unless it is next again, its memory may be given to another.
@@ -67,14 +75,14 @@ class UnitWeights {
 
   void gather(std::size_t unit);
   void drop(std::size_t unit);
+  [[nodiscard]] bool is_next(std::size_t unit) const;
 
   const UnitLayout* layout_ = nullptr;
   Communicator* group_ = nullptr;
   GatherOptions options_;
   at::Tensor flat_;  // all units, or all parts
   std::vector<Copy> copies_;
-  std::vector<std::size_t> walk_;
-  std::size_t next_use_ = 0;  // in it
+  Walk walk_;
   std::int64_t live_bytes_ = 0;
   std::int64_t peak_bytes_ = 0;
 };

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "comm/self/self_communicator.hpp"
+#include "comm/thread/thread_world.hpp"
 #include "core/error.hpp"
 #include "model/transformer.hpp"
 #include "parallel/memory_count.hpp"
@@ -240,6 +241,50 @@ TEST(Adapters, GradientsAndStateAreOfThemAlone) {
   EXPECT_EQ(model.registry.main_bytes(), 4 * layout.trained_count());
   EXPECT_EQ(model.registry.make_state().numel(), layout.trained_count());
   EXPECT_EQ(model.registry.weights().held_bytes(), 2 * layout.count());
+}
+
+TEST(Adapters, TheBaseMayRunBetweenForwardAndBackward) {
+  for (const std::int64_t zero : {0, 3}) {
+    run_ranks(2, [&](Communicator& world) {
+      ParallelConfig parallel;
+      parallel.zero = zero;
+      const Mesh mesh(world, parallel);
+      const auto grads_with = [&](bool reference) {
+        ParamRegistry registry;
+        TransformerOptions options;
+        options.lora = rank_2();
+        Transformer model(registry, small_model(), ModelPart::whole(small_model()), options);
+        registry.allocate(mesh, {}, at::kCPU);
+        model.prepare();
+        registry.initialize(5);
+        Microbatch batch;
+        batch.tokens = at::arange(24, at::kLong).view({2, 12});
+        batch.places = at::arange(12, at::kLong).expand({2, 12}).contiguous();
+        batch.positions = batch.places;
+        batch.samples = at::arange(2, at::kLong);
+        registry.begin_update(1);
+        ForwardTape tape;
+        const at::Tensor hidden = model.forward(batch, tape);
+        Microbatch of_base = batch;
+        of_base.adapters = false;
+        if (reference) {
+          EXPECT_TRUE(model.hidden(of_base).equal(hidden));
+        }
+        model.backward(batch, tape, at::ones_like(hidden));
+        std::vector<at::Tensor> grads;
+        for (const std::size_t unit : registry.layout().trained_units())
+          grads.push_back(registry.grads().whole(unit));
+        return grads;
+      };
+      const std::vector<at::Tensor> expected = grads_with(false);
+      const std::vector<at::Tensor> grads = grads_with(true);
+      ASSERT_EQ(grads.size(), 2U);
+      for (std::size_t i = 0; i < grads.size(); ++i) {
+        EXPECT_GT(grads[i].abs().max().item<double>(), 0);
+        EXPECT_TRUE(grads[i].equal(expected[i])) << "zero " << zero;
+      }
+    });
+  }
 }
 
 TEST(FrozenModel, TakesTwoBytesAParameterInBf16) {

@@ -191,7 +191,7 @@ TEST(LoraConfig, WhatIsWrongIsNamedWithWhatIsKnown) {
   EXPECT_EQ(problems.lines().size(), 5U);
 
   ModelConfig wide = model_preset("tiny");
-  wide.head_dim = 64;
+  wide.head_dim = 48;
   resolve(wide, 100);
   Problems none;
   LoraConfig square;
