@@ -6,8 +6,7 @@ namespace trireme {
 
 at::Tensor CrossEntropy::forward(const Microbatch& batch, const at::Tensor& hidden,
                                  double grad_scale, ObjectiveTape& tape) {
-  return loss_of(batch, hidden,
-                 {.grad_scale = grad_scale, .want_grad_weight = registry_.trained({head_})}, tape);
+  return loss_of(batch, hidden, {.grad_scale = grad_scale}, tape);
 }
 
 at::Tensor CrossEntropy::backward(ObjectiveTape& tape) {

@@ -43,9 +43,7 @@ at::Tensor DistillationObjective::forward(const Microbatch& batch, const at::Ten
                                           double grad_scale, ObjectiveTape& tape) {
   const at::NoGradGuard no_grad;
   const TargetRows targets(batch, hidden);
-  const auto loss =
-      loss_of(batch, hidden, targets,
-              {.grad_scale = grad_scale, .want_grad_weight = registry_.trained({setup_.head})});
+  const auto loss = loss_of(batch, hidden, targets, {.grad_scale = grad_scale});
   tape = {targets.spread(loss.grad_x, hidden), loss.grad_weight};
   const bool tells = setup_.tensor.rank() == 0;
   const std::array<double, 2> sums{tells ? loss.ce_sum.item<double>() : 0,

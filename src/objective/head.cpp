@@ -6,7 +6,8 @@ namespace trireme {
 
 Head head_of(ParamRegistry& registry, ParamId id, const TensorGroup& tensor, ops::Path path) {
   const Slice& slice = registry.layout().param(id).slice;
-  return {registry.weight(id), tensor, slice.offset[0], registry.spec(id).shape[0], path};
+  return {registry.weight(id),        tensor, slice.offset[0],
+          registry.spec(id).shape[0], path,   registry.trained({id})};
 }
 
 at::Tensor add_head_gradient(ParamRegistry& registry, ParamId head, ObjectiveTape& tape) {
@@ -18,7 +19,8 @@ at::Tensor add_head_gradient(ParamRegistry& registry, ParamId head, ObjectiveTap
 
 ops::LinearCrossEntropyOutput cross_entropy(const Head& head, const at::Tensor& rows,
                                             const at::Tensor& targets,
-                                            const ops::LinearCrossEntropySetup& setup) {
+                                            ops::LinearCrossEntropySetup setup) {
+  setup.want_grad_weight = setup.want_grad_weight && head.trained;
   if (head.tensor.size() == 1)
     return ops::linear_cross_entropy(rows, head.weight, targets, setup, head.path);
   return vocab_parallel_cross_entropy(rows, head.weight, targets,

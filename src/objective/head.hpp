@@ -14,6 +14,7 @@ struct Head {
   std::int64_t first = 0;
   std::int64_t classes = 0;
   ops::Path path = ops::Path::fast;
+  bool trained = true;  // has a gradient
 };
 
 /// Of a parameter [V, D] of `registry`; a view, to be taken anew for every use.
@@ -24,10 +25,10 @@ Head head_of(ParamRegistry& registry, ParamId id, const TensorGroup& tensor, ops
 at::Tensor add_head_gradient(ParamRegistry& registry, ParamId head, ObjectiveTape& tape);
 
 /// ops::linear_cross_entropy of rows [N, D] and this head. grad_x is the part of this rank's
-/// classes, grad_weight that of its rows.
+/// classes, grad_weight that of its rows, of a trained head.
 ops::LinearCrossEntropyOutput cross_entropy(const Head& head, const at::Tensor& rows,
                                             const at::Tensor& targets,
-                                            const ops::LinearCrossEntropySetup& setup);
+                                            ops::LinearCrossEntropySetup setup);
 
 /// ops::token_scores of rows [N, D] and this head, the same on all ranks.
 ops::TokenScores token_scores(const Head& head, const at::Tensor& rows, const at::Tensor& targets,

@@ -85,8 +85,7 @@ DistillationOutput linear_distillation(const at::Tensor& x, const Head& head,
   DistillationOutput out;
   if (setup.want_grads) {
     out.grad_x = at::empty_like(x, at::MemoryFormat::Contiguous);
-    if (setup.want_grad_weight)
-      out.grad_weight = at::zeros(head.weight.sizes(), x.options().dtype(type));
+    if (head.trained) out.grad_weight = at::zeros(head.weight.sizes(), x.options().dtype(type));
   }
   for (std::int64_t first = 0; first < x.size(0); first += setup.chunk_rows) {
     const std::int64_t rows = std::min(setup.chunk_rows, x.size(0) - first);
@@ -105,7 +104,7 @@ DistillationOutput linear_distillation(const at::Tensor& x, const Head& head,
     const at::Tensor grad = terms.grad.mul_(setup.grad_scale).to(x.scalar_type());
     at::Tensor grad_rows = out.grad_x.narrow(0, first, rows);
     at::mm_out(grad_rows, grad, head.weight);
-    if (setup.want_grad_weight) out.grad_weight.add_(at::mm(grad.t(), inputs));
+    if (head.trained) out.grad_weight.add_(at::mm(grad.t(), inputs));
   }
   out.ce_sum = sums[0];
   out.kl_sum = sums[1];

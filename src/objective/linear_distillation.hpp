@@ -9,8 +9,7 @@ struct DistillationSetup {
   double grad_scale = 1.0;   // factor of the gradients; the sums do not contain it
   std::int64_t chunk_rows = 256;
   bool want_grads = true;
-  bool want_grad_weight = true;  // with want_grads
-  at::Tensor row_weights{};      // [N] fp32 (fp64 for fp64): of each row's loss; undefined: all 1
+  at::Tensor row_weights{};  // [N] fp32 (fp64 for fp64): of each row's loss; undefined: all 1
 };
 
 /// Sums over the rows, each times its weight.
@@ -19,7 +18,7 @@ struct DistillationOutput {
   at::Tensor ce_sum;       // scalar fp64: -log p[target]
   at::Tensor kl_sum;       // scalar fp64: KL(teacher || student), both at temperature T
   at::Tensor grad_x;       // [N, D], of this rank's classes, as ops::LinearCrossEntropyOutput
-  at::Tensor grad_weight;  // [V, D], of this rank's rows
+  at::Tensor grad_weight;  // [V, D], of this rank's rows; undefined of a frozen head
 };
 
 /// Output projections of a student x [N, D] and of a teacher [N, its width], and the distillation

@@ -57,8 +57,7 @@ at::Tensor PreferenceObjective::forward(const Microbatch& batch, const at::Tenso
       cross_entropy(head(), targets.rows, targets.targets,
                     {.grad_scale = grad_scale,
                      .row_weights = terms.row_weights.index_select(0, sequences)
-                                        .to(hidden.device(), ops::accumulate_type(hidden)),
-                     .want_grad_weight = registry_.trained({setup_.head})});
+                                        .to(hidden.device(), ops::accumulate_type(hidden))});
   tape = {targets.spread(loss.grad_x, hidden), loss.grad_weight};
 
   const bool tells = gives_loss() && setup_.tensor.rank() == 0;

@@ -15,6 +15,7 @@ at::Tensor zeros_of_sequences(std::int64_t num_pairs) {
 }  // namespace
 
 at::Tensor sequences_of(const Microbatch& batch, const TargetRows& targets) {
+  if (batch.num_pairs == 0 && targets.index.numel() == 0) return at::empty({0}, at::kLong);
   if (!batch.sequence_of.defined())
     fail(ErrorKind::internal, "a loss of pairs was given a batch that has none");
   at::Tensor sequences = targets.of(batch.sequence_of).to(at::kCPU);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numbers>
+#include <numeric>
 
 #include "core/error.hpp"
 #include "core/files/file.hpp"
@@ -124,8 +125,7 @@ Batch batch_of_endings(std::span<const ContextAndEnding> texts, std::int64_t max
   Batch batch;
   batch.B = 1;
   batch.segment_bounds.push_back(0);
-  for (std::size_t i = 0; i < texts.size(); ++i) {
-    const auto& [context, ending] = texts[i];
+  for (const auto& [context, ending] : texts) {
     if (std::ssize(ending) > max_length) {
       fail(ErrorKind::data, "an ending of {} tokens, the model takes {}: model.max_seq_len",
            ending.size(), max_length);
@@ -141,7 +141,6 @@ Batch batch_of_endings(std::span<const ContextAndEnding> texts, std::int64_t max
                                   ? static_cast<std::int64_t>(ids[static_cast<std::size_t>(at + 1)])
                                   : kIgnoreTarget);
       batch.positions.push_back(at - first);
-      batch.sequence_of.push_back(static_cast<std::int32_t>(i));
     }
     batch.num_targets += std::ssize(ending);
     batch.segment_bounds.push_back(static_cast<std::int32_t>(batch.tokens.size()));
@@ -150,6 +149,18 @@ Batch batch_of_endings(std::span<const ContextAndEnding> texts, std::int64_t max
   batch.sample_indices = {0};
   batch.update_targets = batch.num_targets;
   return batch;
+}
+
+std::vector<double> sums_of_endings(std::span<const ContextAndEnding> texts,
+                                    std::span<const double> log_probs) {
+  std::vector<double> sums;
+  for (const auto& [context, ending] : texts) {
+    TRIREME_ASSERT(log_probs.size() >= ending.size());
+    sums.push_back(std::accumulate(log_probs.begin(), log_probs.begin() + std::ssize(ending), 0.0));
+    log_probs = log_probs.subspan(ending.size());
+  }
+  TRIREME_ASSERT(log_probs.empty());
+  return sums;
 }
 
 ChoiceResult choose(const ChoiceItem& item, std::vector<double> scores) {

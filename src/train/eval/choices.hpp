@@ -44,9 +44,13 @@ ContextAndEnding encode_pair(const Tokenizer& tokenizer, std::uint32_t prefix,
 std::uint32_t prefix_id(const Tokenizer& tokenizer);
 
 /// One row of a segment for each text, whose targets are the ids of its ending; a text longer than
-/// `max_length` + 1 ids loses its beginning. sequence_of numbers the texts, for their sums; there is
-/// no other field of pairs. Throws Error(data) for an ending longer than max_length.
+/// `max_length` + 1 ids loses its beginning. Throws Error(data) for an ending longer than max_length.
 Batch batch_of_endings(std::span<const ContextAndEnding> texts, std::int64_t max_length);
+
+/// The score of each text's ending, from the log-probabilities of the batch's targets, in their
+/// order.
+std::vector<double> sums_of_endings(std::span<const ContextAndEnding> texts,
+                                    std::span<const double> log_probs);
 
 struct ChoiceResult {
   std::vector<double> scores;    // of each ending: sum of log p

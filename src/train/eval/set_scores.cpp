@@ -64,24 +64,17 @@ std::vector<T> gather(Communicator& world, const std::vector<T>& mine) {
   return all;
 }
 
-/// Sums of log p of the endings in a batch_of_endings.
-std::vector<double> ending_scores(Transformer& model, const Batch& batch, std::size_t count,
+/// Sums of log p of the endings.
+std::vector<double> ending_scores(Transformer& model, std::span<const ContextAndEnding> texts,
                                   ops::Path path) {
-  Batch plain = batch;  // one row of segments
-  plain.sequence_of.clear();
+  const Batch batch = batch_of_endings(texts, model.config().max_seq_len);
   const Microbatch micro =
-      to_microbatch(plain, model.registry().device(), /*step=*/0, /*training=*/false);
+      to_microbatch(batch, model.registry().device(), /*step=*/0, /*training=*/false);
   const TargetRows targets(micro, model.hidden(micro));
   const at::Tensor log_probs =
       token_scores(head(model, path), targets.rows, targets.targets).log_probs.to(at::kCPU);
-  const at::Tensor index = targets.index.to(at::kCPU);
-  std::vector<double> sums(count);
-  for (std::int64_t i = 0; i < index.numel(); ++i) {
-    const auto token = static_cast<std::size_t>(index.const_data_ptr<std::int64_t>()[i]);
-    sums.at(static_cast<std::size_t>(batch.sequence_of[token])) +=
-        log_probs.const_data_ptr<double>()[i];
-  }
-  return sums;
+  return sums_of_endings(
+      texts, {log_probs.const_data_ptr<double>(), static_cast<std::size_t>(log_probs.numel())});
 }
 
 /// The score of one ending.
@@ -120,7 +113,6 @@ std::vector<ChoiceResult> score_choices(Transformer& model, const std::vector<Ch
                                         const Tokenizer& tokenizer, std::int64_t rows,
                                         ops::Path path, Communicator& world) {
   const auto total = static_cast<std::int64_t>(items.size());
-  const std::int64_t longest = model.config().max_seq_len;
   std::vector<EndingScore> mine;
   all_or_none(world, [&] {
     const std::uint32_t prefix = prefix_id(tokenizer);
@@ -135,8 +127,7 @@ std::vector<ChoiceResult> score_choices(Transformer& model, const std::vector<Ch
           mine.push_back({i, static_cast<std::int64_t>(ending)});
         }
       }
-      const std::vector<double> sums =
-          ending_scores(model, batch_of_endings(texts, longest), texts.size(), path);
+      const std::vector<double> sums = ending_scores(model, texts, path);
       for (std::size_t i = 0; i < sums.size(); ++i) mine[at + i].sum = sums[i];
     }
   });

@@ -139,6 +139,12 @@ TEST(Distillation, IsChunkedOverRows) {
     expect_close(chunked.grad_x, whole.grad_x, 1e-13, "grad of hidden");
     expect_close(chunked.grad_weight, whole.grad_weight, 1e-13, "grad of head");
   }
+  Head frozen = head;
+  frozen.trained = false;
+  const DistillationOutput of_frozen = linear_distillation(
+      targets.rows, frozen, teacher_rows, teacher, targets.targets, {.chunk_rows = 1000});
+  EXPECT_TRUE(of_frozen.grad_x.equal(whole.grad_x));
+  EXPECT_FALSE(of_frozen.grad_weight.defined());
 }
 
 TEST(Distillation, GradientsAreTheSlopeOfTheEvaluatedLoss) {

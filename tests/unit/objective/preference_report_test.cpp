@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "core/error.hpp"
+#include "objective/score_table.hpp"
 #include "unit/objective/pairs.hpp"
 
 namespace trireme::testing {
@@ -124,6 +125,27 @@ TEST(Preference, AStoredReferenceGivesTheSumsOfItsPairs) {
   std::vector<std::int32_t> others = targets;
   ++others[18];
   EXPECT_NE(message(batch, others).find("pair 9 of the set has"), std::string::npos);
+}
+
+TEST(Preference, ScoresThatRanksComputeMakeAStoredReference) {
+  const std::vector<Microbatch> batches{pairs(), pairs({4, 6})};  // pairs 10, 9, 8; then 0
+  const at::Tensor hidden = normal({1, kLength, kWidth}, 1);
+  const at::Tensor weight = normal({kClasses, kWidth}, 2);
+  run_ranks(2, [&](Communicator& world) {
+    ScoreTable table(12);
+    Microbatch mine = batches[static_cast<std::size_t>(world.rank())];
+    if (world.rank() == 1) mine.pair_records = {0};
+    const SequenceScores scores =
+        sequence_scores(mine, hidden, {weight, {}, 0, kClasses, ops::Path::plain}, {});
+    table.put(mine, scores);
+    table.gather(world);
+    EXPECT_TRUE(std::isnan(table.sums()[2 * 5]));
+    EXPECT_EQ(table.sums().size(), 24U);
+    StoredReference stored(table.sums(), table.counts(), "FILE");
+    EXPECT_TRUE(stored.sums(mine).equal(scores.sums));
+    mine.pair_records[0] = 12;
+    EXPECT_THROW(table.put(mine, scores), Error);
+  });
 }
 
 TEST(Preference, EveryBadValueIsOneProblem) {

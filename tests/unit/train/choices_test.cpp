@@ -65,11 +65,12 @@ TEST(Choices, BatchesScoreEndingsAloneAndCutContextsFromTheirBeginning) {
   const std::int64_t no = kIgnoreTarget;
   EXPECT_EQ(batch.targets, (std::vector<std::int64_t>{no, no, 4, 5, 7, no, no, 5, 6}));
   EXPECT_EQ(batch.positions, (std::vector<std::int64_t>{0, 1, 2, 3, 0, 0, 1, 2, 3}));
-  EXPECT_EQ(batch.sequence_of, (std::vector<std::int32_t>{0, 0, 0, 0, 1, 2, 2, 2, 2}));
   EXPECT_EQ(batch.segment_bounds, (std::vector<std::int32_t>{0, 4, 5, 9}));
   EXPECT_EQ(batch.num_targets, 5);
   EXPECT_EQ(batch_of_endings(texts, 2).targets, (std::vector<std::int64_t>{4, 5, 7, 5, 6}));
   EXPECT_THROW((void)batch_of_endings(texts, 1), Error);
+  EXPECT_EQ(sums_of_endings(texts, std::vector<double>{-1, -2, -4, -8, -16}),
+            (std::vector<double>{-3, -4, -24}));
 }
 
 TEST(Choices, TheHighestScoreIsChosenPerCharacterToo) {
