@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "checkpoint/disk/disk_reader.hpp"
+#include "checkpoint/load/replicas.hpp"
 #include "checkpoint/load/slice_reader.hpp"
 #include "comm/agree.hpp"
 #include "comm/share.hpp"
@@ -181,7 +182,9 @@ void load_tensors(const Checkpoint& checkpoint, StateDict& into, Communicator& w
           raise(checkpoint,
                 wanted.problems + extra_tensors(checkpoint.manifest(), wanted.flags, options));
         }));
-  agree(world, capture([&] { read_tensors(checkpoint, into); }));
+  Replicas replicas(checkpoint.manifest(), into, world);
+  agree(world, capture([&] { read_tensors(checkpoint, replicas.to_read()); }));
+  replicas.exchange();
   into.values = checkpoint.manifest().values;
 }
 

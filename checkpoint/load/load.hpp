@@ -55,7 +55,8 @@ struct LoadOptions {
 void load_tensors(const Checkpoint& checkpoint, StateDict& into, const LoadOptions& options = {});
 
 /// Collective: as above, each rank its own slices; a tensor is extra only if no rank wants it, and
-/// all ranks throw if one does.
+/// all ranks throw if one does. Slices that are not owned come from the rank that owns and reads
+/// them, if there is one.
 void load_tensors(const Checkpoint& checkpoint, StateDict& into, Communicator& world,
                   const LoadOptions& options = {});
 

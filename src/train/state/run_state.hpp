@@ -22,9 +22,9 @@ struct Progress {
 enum class StateOf { all, trained, frozen };
 
 /// This rank's share of the training state as a StateDict: "param/<name>" (main weights; of frozen
-/// parameters those that the model computes with) and "optim/<slot>/<name>". Of elements that several ranks of tp hold, one saves them and all load
-/// them. CPU tensors are described in place; GPU tensors through host copies that live in this
-/// object.
+/// parameters those that the model computes with) and "optim/<slot>/<name>". Of elements that
+/// several ranks of tp hold, one saves and reads them (load_tensors gives them to the others). CPU
+/// tensors are described in place; GPU tensors through host copies that live in this object.
 class StateView {
  public:
   StateView(ParamRegistry& registry, Optimizer& optimizer, StateOf of = StateOf::all);

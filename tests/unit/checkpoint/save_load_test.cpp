@@ -1,9 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <thread>
 
 #include "checkpoint/format/folder.hpp"
+#include "checkpoint/load/replicas.hpp"
 #include "checkpoint/upkeep/verify.hpp"
 #include "support/hdf5_values.hpp"
 #include "unit/checkpoint/one_rank.hpp"
@@ -42,6 +44,64 @@ TEST(SaveLoad, ReshardThereAndBackKeepsEveryByteAndTheHash) {
     EXPECT_EQ(hash_tensors(Checkpoint::open(folder / "step-000000008")), hash) << "trial " << trial;
     EXPECT_EQ(differing(folder / "again/step-000000007", folder / "step-000000007"), "")
         << "trial " << trial;
+  }
+}
+
+TEST(SaveLoad, AByteIsReadOnceForAllReplicas) {
+  for (unsigned trial = 0; trial < 24; ++trial) {
+    const TempFolder folder;
+    const int ranks = 1 + static_cast<int>(trial % 4);
+    const std::vector<Logical> logicals = make_logicals(trial);
+    save_layout(folder.path(), 7, logicals, 2, trial);
+    std::size_t all = 0;
+    for (const Logical& logical : logicals) all += logical.bytes.size();
+    std::atomic<std::size_t> read = 0;
+    std::atomic<std::size_t> held = 0;
+    run_ranks(ranks, [&](Communicator& world) {
+      const Checkpoint checkpoint = Checkpoint::open(folder / "step-000000007");
+      RankState mine = make_rank_state(logicals, world.rank(), ranks, trial + 100, false);
+      for (const auto& bytes : mine.storage) held += bytes.size();
+      const Replicas replicas(checkpoint.manifest(), mine.state, world);
+      const StateDict own = replicas.to_read();
+      for (const StateTensor& tensor : own.tensors) read += tensor.bytes.size();
+    });
+    EXPECT_EQ(read, all) << "trial " << trial << ", of " << held << " that ranks hold";
+  }
+}
+
+/// A tensor of 5 rows: rank 0 owns rows 0 to 2, rank 1 the rest; rank 1 also holds rows 1 and 2,
+/// rank 2 rows 2 and 3, rank 3 all of it.
+TEST(SaveLoad, CopiesComeFromAllTheirOwners) {
+  const TempFolder folder;
+  const std::vector<Logical> logicals{{"param/kv", DType::f32, {5, 3}, std::vector<std::byte>(60)}};
+  std::vector<Logical> filled = logicals;
+  for (std::size_t i = 0; i < 60; ++i) filled[0].bytes[i] = static_cast<std::byte>(i + 1);
+  save_layout(folder.path(), 7, filled, 1, 1);
+  for (const bool owners : {true, false}) {
+    run_ranks(4, [&](Communicator& world) {
+      struct Rows {
+        std::int64_t begin, end;
+        bool owner;
+      };
+      const std::vector<std::vector<Rows>> rows{
+          {{0, 3, true}}, {{1, 3, false}, {3, 5, true}}, {{2, 4, false}}, {{0, 5, false}}};
+      StateDict state;
+      std::vector<std::vector<std::byte>> storage;
+      storage.reserve(2);
+      for (const Rows& part : rows[static_cast<std::size_t>(world.rank())]) {
+        const std::int64_t count = 3 * (part.end - part.begin);
+        storage.emplace_back(static_cast<std::size_t>(4 * count));
+        const Slice slice{{part.begin, 0}, {part.end - part.begin, 3}, 0, count};
+        state.tensors.push_back(
+            {"param/kv", DType::f32, {5, 3}, slice, storage.back(), part.owner && owners});
+      }
+      load_tensors(Checkpoint::open(folder / "step-000000007"), state, world);
+      for (const StateTensor& tensor : state.tensors) {
+        const auto first = static_cast<std::size_t>(12 * tensor.slice.offset[0]);
+        for (std::size_t i = 0; i < tensor.bytes.size(); ++i)
+          ASSERT_EQ(tensor.bytes[i], static_cast<std::byte>(first + i + 1)) << world.rank();
+      }
+    });
   }
 }
 
