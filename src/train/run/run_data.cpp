@@ -17,6 +17,19 @@ void require_kind(std::span<const std::string_view> kinds, const char* name,
   }
 }
 
+/// A model answers in one format.
+std::string common_chat_template(const SampleStream& stream, const std::string& path) {
+  const std::string first = stream.first_set().manifest().chat_template();
+  for (const TokenSet* set : stream.sets()) {
+    const std::string name = set->manifest().chat_template();
+    if (name == first) continue;
+    fail(ErrorKind::usage,
+         "--data {}: {} was packed as {}, {} as {}: pack them with one --template", path,
+         stream.first_set().folder().string(), first, set->folder().string(), name);
+  }
+  return first;
+}
+
 SampleStream open_stream(const RunConfig& config,
                          const std::function<void(StreamConfig&)>& choose) {
   const DataConfig& data = config.data;
@@ -41,6 +54,7 @@ RunData::RunData(RunConfig& config, std::span<const std::string_view> kinds,
   const TokenSet& set = stream_.first_set();
   require_kind(kinds, "--data", config.data.path, set);
   if (config.train.seq_len == 0) config.train.seq_len = set.seq_len();
+  chat_template_ = common_chat_template(stream_, config.data.path);
   tokenizer_files_ = set.tokenizer_files();  // damage in them is told before the first step
   open_validation(config, kinds);
 }

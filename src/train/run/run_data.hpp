@@ -18,8 +18,9 @@ namespace trireme {
 class RunData {
  public:
   /// Opens the sets of config.data, which must be of one of `kinds`, and settles train.seq_len where
-  /// it is 0. `choose`: sets what of the stream is the task's own. Throws as SampleStream::open; Error(usage) for a set of another kind, a validation set of
-  /// another tokenizer, or validation without anything to validate on.
+  /// it is 0. `choose`: sets what of the stream is the task's own. Throws as SampleStream::open;
+  /// Error(usage) for a set of another kind, sets of several chat formats, a validation set of another
+  /// tokenizer, or validation without anything to validate on.
   RunData(RunConfig& config, std::span<const std::string_view> kinds,
           const std::function<void(StreamConfig&)>& choose = [](StreamConfig&) {});
   RunData(const RunData&) = delete;
@@ -35,6 +36,9 @@ class RunData {
     return tokenizer_files_;
   }
 
+  /// The chat format of the training sets; "" for texts.
+  [[nodiscard]] const std::string& chat_template() const { return chat_template_; }
+
   /// train.epochs as steps. Throws Error(usage) where one pass over the data is not defined.
   [[nodiscard]] std::int64_t steps_of_epochs(const TrainConfig& train) const;
 
@@ -46,6 +50,7 @@ class RunData {
 
   SampleStream stream_;
   std::map<std::string, std::string> tokenizer_files_;
+  std::string chat_template_;
   std::optional<TokenSet> valid_set_;
   std::vector<SampleSet> valid_samples_;
 };
