@@ -108,6 +108,8 @@ void read_hf_rope(const Json& config, ModelConfig& model, HfReader& reader) {
       reader.problem(key, " must be an object");
       continue;
     }
+    if (std::any_of(found->begin(), found->end(), [](const Json& one) { return one.is_object(); }))
+      reader.problem(key, " differs from layer to layer, which is not supported");
     model.rope_theta = reader.number(*found, "rope_theta", model.rope_theta);
     check_whole(*found, reader);
     const std::string scaling = read_scaling(*found, key, model.max_seq_len, reader);

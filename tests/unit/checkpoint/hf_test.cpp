@@ -237,6 +237,7 @@ TEST(HuggingFace, UnsupportedFieldsAreRefusedByName) {
       {"rope_scaling", {{"type", "dynamic"}, {"factor", 16}}},
       {"rope_scaling", {{"type", "yarn"}, {"factor", 16}, {"short_factor", {1}}}},
       {"partial_rotary_factor", 0.5},
+      {"rope_parameters", {{"full_attention", {{"rope_theta", 1e5}}}}},
       {"rope_parameters", {{"rope_type", "llama3"}}},
       {"quantization_config", {{"bits", 4}}},
       {"num_key_value_heads", 3},
