@@ -1,5 +1,7 @@
 #include "bin/trireme/checkpoint_commands.hpp"
 
+#include <algorithm>
+
 #include "checkpoint/bench/measure.hpp"
 #include "comm/agree.hpp"
 #include "core/error.hpp"
@@ -12,7 +14,8 @@ constexpr const char* kPlaceHelp = "checkpoint, folder of checkpoints, or run fo
 
 }  // namespace
 
-CheckpointCommands::CheckpointCommands(CommandLine& line, Communicator& world) : world_(world) {
+CheckpointCommands::CheckpointCommands(CommandLine& line, Communicator& world)
+    : world_(world), model_keys_(fields_of("model", import_.model)) {
   line.group("checkpoint", "look at the checkpoints of a run, and change them");
   line.group("bench", "measure this machine");
   add_inspection(line);
@@ -145,19 +148,50 @@ void CheckpointCommands::add_hugging_face(CommandLine& line) {
               Need::required)
       .option("--output", &export_.output, "DIR", "folder to write; must not exist", Need::required)
       .option("--dtype", &export_.dtype, "f32|bf16|f16", "of the weights; f32 is exact")
+      .flag("--adapter", export_.adapter,
+            "of a LoRA run: the adapters alone, as a folder for Hugging Face peft; without it they "
+            "are added to the weights")
+      .option("--base", &export_.base, "DIR",
+              "of a LoRA run: what its adapters were trained on; else the run's own `base`")
       .flag("--allow-older", export_.allow_older, kAllowOlderHelp)
       .example("trireme export --checkpoint runs/first --output hf/first")
+      .example("trireme export --checkpoint runs/lora --adapter --output peft/lora")
       .ranks(Ranks::all)
       .run(shared([this](Communicator& world) { return export_command(export_, world); }));
-  line.command("import", "make a checkpoint from a Hugging Face model folder")
+  line.command("import",
+               "make a checkpoint from Hugging Face folders (models, adapters) or MiniMind weights")
       .option("--hf", &import_.hf, "DIR",
-              "folder with config.json and safetensors (Qwen3 or Llama shape)", Need::required)
+              "folder with config.json and safetensors (Qwen3, Llama or Mistral)")
+      .option("--peft", &import_.peft, "DIR", "folder of adapters, as peft writes it (LoRA)")
+      .option("--base", &import_.base, "DIR",
+              "with --peft: checkpoint or run folder that the adapters were trained on")
+      .option("--minimind", &import_.minimind, "FILE",
+              "weights of MiniMind's trainers (V1, V2, V2.1 and later), .pth or .safetensors; "
+              "their shape is --model.preset, or --model.hidden_size and so on")
+      .option("--tokenizer", &import_.tokenizer, "DIR",
+              "with --minimind: folder of its tokenizer, kept with the weights")
       .option("--output", &import_.output, "DIR", "run folder to write", Need::required)
+      .config(model_keys_, [this](ConfigSet& keys) { complete_model(keys); })
       .example("trireme import --hf hf/first --output runs/imported")
+      .example("trireme import --peft peft/lora --base runs/first --output runs/adapted")
+      .example(
+          "trireme import --minimind pretrain_512.pth --model.preset minimind-2-small "
+          "--output runs/old")
       .run([this] {
         print(import_command(import_));
         return kExitDone;
       });
+}
+
+void CheckpointCommands::complete_model(ConfigSet& keys) {
+  ModelConfig& model = import_.model;
+  if (import_.minimind.empty()) return;
+  const std::vector<std::string> known = model_preset_names();
+  if (std::find(known.begin(), known.end(), model.preset) != known.end()) {
+    ModelConfig preset = model_preset(model.preset);
+    keys.apply_preset(fields_of("model", preset), formatted("preset {}", model.preset));
+  }
+  check(model, keys.problems());
 }
 
 }  // namespace trireme

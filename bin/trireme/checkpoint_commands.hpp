@@ -7,6 +7,7 @@
 #include "checkpoint/upkeep/plan_interval.hpp"
 #include "comm/communicator.hpp"
 #include "config/command_line.hpp"
+#include "config/config_set.hpp"
 
 namespace trireme {
 
@@ -28,6 +29,7 @@ class CheckpointCommands {
   void add_changes(CommandLine& line);
   void add_planning(CommandLine& line);
   void add_hugging_face(CommandLine& line);
+  void complete_model(ConfigSet& keys);
 
   Communicator& world_;
   std::string place_;
@@ -43,6 +45,7 @@ class CheckpointCommands {
   IntervalQuestion interval_;
   ExportCommand export_;
   ImportCommand import_;
+  ConfigSet model_keys_;  // of import_.model
 };
 
 }  // namespace trireme

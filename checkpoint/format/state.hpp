@@ -25,6 +25,12 @@ struct StateTensor {
 /// known: by it the best checkpoints are kept.
 inline constexpr const char* kValidLossValue = "valid_loss";
 
+/// Key of the chat format that the model was trained with, a name of text/chat; absent: none.
+inline constexpr const char* kChatTemplateValue = "chat.template";
+
+/// Key of the Hugging Face model_type that the weights came from ("mistral"); absent: ours.
+inline constexpr const char* kHfFamilyValue = "hf.model_type";
+
 /// Everything an exact resume needs. Tensors may be in slices; `values` and `files`
 /// are equal on all ranks.
 struct StateDict {

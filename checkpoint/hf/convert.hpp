@@ -6,8 +6,11 @@
 
 namespace trireme {
 
-/// Converts floating-point elements; f64, f32, bf16 and f16 each way, through f32 (f64 to f64 is a
-/// copy). Exact when widening. Throws Error(internal) for other dtypes or sizes that do not match.
+/// f64, f32, bf16 or f16.
+bool is_float(DType dtype) noexcept;
+
+/// Converts floating-point elements; f64, f32, bf16 and f16 each way. Exact when widening, rounded
+/// once, to nearest even, when narrowing. Throws Error(internal) for other dtypes or sizes that do not match.
 void convert_floats(DType from, std::span<const std::byte> source, DType to,
                     std::span<std::byte> target);
 

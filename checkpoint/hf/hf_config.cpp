@@ -1,10 +1,12 @@
 #include "checkpoint/hf/hf_config.hpp"
 
-#include <cmath>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 
+#include "checkpoint/hf/hf_reader.hpp"
+#include "checkpoint/hf/hf_rope.hpp"
 #include "core/error.hpp"
 #include "core/join.hpp"
 
@@ -24,87 +26,6 @@ const char* hf_dtype(DType dtype) {
   }
 }
 
-/// Absent, null, false, 0 or an empty list: the feature is off.
-bool is_off(const Json& config, const char* key) {
-  const auto found = config.find(key);
-  if (found == config.end() || found->is_null()) return true;
-  if (found->is_boolean()) return !found->get<bool>();
-  if (found->is_number()) return found->get<double>() == 0;
-  return (found->is_array() || found->is_object()) && found->empty();
-}
-
-/// Reads what is there and collects what cannot be read, to name all of it at once.
-class HfReader {
- public:
-  HfReader(const Json& config, std::string_view where) : config_(config), where_(where) {}
-
-  std::int64_t size(const char* key, std::optional<std::int64_t> fallback = std::nullopt) {
-    const auto found = config_.find(key);
-    if (found == config_.end() || found->is_null()) {
-      if (!fallback) problem(key, " is missing");
-      return fallback.value_or(0);
-    }
-    if (found->is_number_integer() && found->get<std::int64_t>() > 0)
-      return found->get<std::int64_t>();
-    problem(key, formatted(" = {}, must be a positive integer", found->dump()));
-    return 0;
-  }
-
-  double number(const Json& object, const char* key, double fallback) {
-    const auto found = object.find(key);
-    if (found == object.end() || found->is_null()) return fallback;
-    if (found->is_number()) return found->get<double>();
-    problem(key, formatted(" = {}, must be a number", found->dump()));
-    return fallback;
-  }
-
-  bool flag(const char* key, bool fallback) {
-    const auto found = config_.find(key);
-    if (found == config_.end() || found->is_null()) return fallback;
-    if (found->is_boolean()) return found->get<bool>();
-    problem(key, formatted(" = {}, must be true or false", found->dump()));
-    return fallback;
-  }
-
-  void must_be_off(const char* key) {
-    if (!is_off(config_, key))
-      problem(key, formatted(" = {} is not supported", config_.at(key).dump().substr(0, 100)));
-  }
-
-  void problem(std::string_view key, const std::string& text) {
-    problems_ += formatted("\n  {}{}", key, text);
-  }
-
-  void raise() const {
-    if (!problems_.empty()) fail(ErrorKind::data, "{} cannot be imported:{}", where_, problems_);
-  }
-
- private:
-  const Json& config_;
-  std::string where_;
-  std::string problems_;
-};
-
-/// Transformers 4 keeps rope_theta at the top, 5 inside rope_parameters; either may be scaled.
-double read_rope_theta(const Json& config, HfReader& reader) {
-  double theta = reader.number(config, "rope_theta", 10000.0);
-  for (const char* key : {"rope_parameters", "rope_scaling"}) {
-    const auto found = config.find(key);
-    if (found == config.end() || found->is_null()) continue;
-    if (!found->is_object()) {
-      reader.problem(key, " must be an object");
-      continue;
-    }
-    theta = reader.number(*found, "rope_theta", theta);
-    for (const char* type_key : {"rope_type", "type"}) {
-      const auto type = found->find(type_key);
-      if (type != found->end() && *type != "default")
-        reader.problem(key, formatted(".{} = {} is not supported", type_key, type->dump()));
-    }
-  }
-  return theta;
-}
-
 std::string hf_activation(const std::string& name) {
   for (const ActivationName& one : activation_names()) {
     if (one.name == name) return one.hf_name;
@@ -112,7 +33,64 @@ std::string hf_activation(const std::string& name) {
   fail(ErrorKind::internal, "no Hugging Face name for activation {}", name);
 }
 
-/// Absent: silu, the default of both architectures.
+enum class HfName { qwen3, llama, mistral };
+
+/// What differs between the architectures, and their defaults where config.json says nothing.
+struct Family {
+  HfName name;
+  const char* model_type;
+  const char* architecture;
+  bool qk_norm;
+  std::int64_t num_kv_heads;  // 0: as many as query heads
+  std::int64_t head_dim;      // 0: width / heads
+  std::int64_t max_positions;
+  std::int64_t window;  // of Mistral, where the key is absent
+};
+
+/// The first row of a shape is its family where nothing else is said.
+constexpr std::array<Family, 3> kFamilies{
+    {{HfName::qwen3, "qwen3", "Qwen3ForCausalLM", true, 32, 128, 32768, 0},
+     {HfName::llama, "llama", "LlamaForCausalLM", false, 0, 0, 2048, 0},
+     {HfName::mistral, "mistral", "MistralForCausalLM", false, 8, 0, 131072, 4096}}};
+
+const Family& family_of(const ModelConfig& config, std::string_view wanted) {
+  const Family* first = nullptr;
+  for (const Family& family : kFamilies) {
+    if (family.qk_norm != config.qk_norm) continue;
+    if (family.model_type == wanted) return family;
+    if (first == nullptr) first = &family;
+  }
+  return *first;
+}
+
+const Family& family_named(const Json& config, std::string_view where) {
+  const auto type = config.find("model_type");
+  for (const Family& family : kFamilies) {
+    if (type != config.end() && *type == family.model_type) return family;
+  }
+  fail(ErrorKind::data, "{}: model_type {} cannot be imported; supported: {}", where,
+       type == config.end() ? "nothing" : type->dump(),
+       joined(kFamilies, ", ", [](const Family& f) { return formatted("\"{}\"", f.model_type); }));
+}
+
+/// Attention inside a window is attention to all where no text is longer.
+void check_window(const Json& config, const Family& family, HfReader& reader) {
+  if (family.name == HfName::qwen3)
+    return;  // writes a width even where use_sliding_window is false
+  if (family.name == HfName::llama) return reader.must_be_off("sliding_window");
+  const bool said = config.contains("sliding_window");
+  if (said && config.at("sliding_window").is_null()) return;
+  const std::int64_t window = reader.size("sliding_window", family.window);
+  const std::int64_t longest = reader.size("max_position_embeddings", family.max_positions);
+  if (window >= longest) return;
+  reader.problem("sliding_window",
+                 formatted(" = {}{} is below max_position_embeddings = {}: attention inside a "
+                           "window is not supported; for texts of at most {} tokens set "
+                           "max_position_embeddings to {}",
+                           window, said ? "" : " (the default)", longest, window, window));
+}
+
+/// Absent: silu, the default of all architectures.
 std::string read_activation(const Json& config, HfReader& reader) {
   const auto found = config.find("hidden_act");
   if (found == config.end()) return ModelConfig{}.activation;
@@ -156,11 +134,16 @@ std::vector<HfTensor> hf_tensors(const ModelConfig& config) {
   return tensors;
 }
 
+std::string hf_family(const ModelConfig& config, std::string_view wanted) {
+  return family_of(config, wanted).model_type;
+}
+
 std::string hf_config_text(const ModelConfig& config, DType dtype,
-                           const SpecialTokenIds& special_ids) {
+                           const SpecialTokenIds& special_ids, std::string_view wanted_family) {
+  const Family& family = family_of(config, wanted_family);
   Json json;
-  json["architectures"] = {config.qk_norm ? "Qwen3ForCausalLM" : "LlamaForCausalLM"};
-  json["model_type"] = config.qk_norm ? "qwen3" : "llama";
+  json["architectures"] = {family.architecture};
+  json["model_type"] = family.model_type;
   json["vocab_size"] = config.vocab_size;
   json["hidden_size"] = config.hidden_size;
   json["intermediate_size"] = config.intermediate_size;
@@ -176,18 +159,16 @@ std::string hf_config_text(const ModelConfig& config, DType dtype,
   json["tie_word_embeddings"] = config.tie_embeddings;
   json["attention_bias"] = false;
   json["attention_dropout"] = config.attention_dropout;
-  if (config.qk_norm) {
+  if (family.name == HfName::qwen3) {
     json["use_sliding_window"] = false;
-    json["sliding_window"] = nullptr;
     json["max_window_layers"] = config.num_layers;
-  } else {
+  }
+  if (family.name != HfName::llama) json["sliding_window"] = nullptr;
+  if (family.name == HfName::llama) {
     json["mlp_bias"] = false;
     json["pretraining_tp"] = 1;
   }
-  json["rope_theta"] = config.rope_theta;  // transformers 4
-  json["rope_scaling"] = nullptr;
-  json["rope_parameters"] = {{"rope_theta", config.rope_theta},
-                             {"rope_type", "default"}};  // transformers 5
+  put_hf_rope(config, json);
   json["torch_dtype"] = hf_dtype(dtype);
   json["dtype"] = hf_dtype(dtype);
   for (const char* role : {"bos", "eos", "pad"}) {
@@ -201,21 +182,12 @@ std::string hf_config_text(const ModelConfig& config, DType dtype,
 ModelConfig model_from_hf(const Json& config, std::string_view where) {
   if (!config.is_object()) fail(ErrorKind::data, "{}: not a JSON object", where);
   HfReader reader(config, where);
-  const std::string type =
-      config.contains("model_type") ? config.at("model_type").dump() : "nothing";
-  const bool qwen = type == "\"qwen3\"";
-  if (!qwen && type != "\"llama\"") {
-    fail(ErrorKind::data, "{}: model_type {} cannot be imported; supported: \"qwen3\", \"llama\"",
-         where, type);
-  }
-  for (const char* key :
-       {"attention_bias", "mlp_bias", "use_sliding_window", "num_experts", "num_local_experts",
-        "n_routed_experts", "quantization_config", "partial_rotary_factor"}) {
+  const Family& family = family_named(config, where);
+  for (const char* key : {"attention_bias", "mlp_bias", "use_sliding_window", "num_experts",
+                          "num_local_experts", "n_routed_experts", "quantization_config"}) {
     reader.must_be_off(key);
   }
-  if (!qwen)
-    reader.must_be_off(
-        "sliding_window");  // qwen3 writes a width even where use_sliding_window is false
+  check_window(config, family, reader);
   const auto layers = config.find("layer_types");
   if (layers != config.end() && layers->is_array()) {
     for (const Json& layer : *layers) {
@@ -230,21 +202,21 @@ ModelConfig model_from_hf(const Json& config, std::string_view where) {
   model.hidden_size = reader.size("hidden_size");
   model.num_layers = reader.size("num_hidden_layers");
   model.num_heads = reader.size("num_attention_heads");
-  model.num_kv_heads = reader.size("num_key_value_heads", model.num_heads);
-  // Qwen3's own default is 128; Llama's follows from the width.
-  model.head_dim =
-      reader.size("head_dim", qwen                  ? 128
-                              : model.num_heads > 0 ? model.hidden_size / model.num_heads
-                                                    : 0);
+  const bool has_kv_heads = config.contains("num_key_value_heads");  // null: as many as queries
+  model.num_kv_heads =
+      reader.size("num_key_value_heads",
+                  has_kv_heads || family.num_kv_heads == 0 ? model.num_heads : family.num_kv_heads);
+  const std::int64_t derived = model.num_heads > 0 ? model.hidden_size / model.num_heads : 0;
+  model.head_dim = reader.size("head_dim", family.head_dim == 0 ? derived : family.head_dim);
   model.intermediate_size = reader.size("intermediate_size");
   model.vocab_size = reader.size("vocab_size");
-  model.max_seq_len = reader.size("max_position_embeddings", qwen ? 32768 : 2048);
+  model.max_seq_len = reader.size("max_position_embeddings", family.max_positions);
   model.tie_embeddings = reader.flag("tie_word_embeddings", false);
-  model.qk_norm = qwen;
+  model.qk_norm = family.qk_norm;
   model.activation = read_activation(config, reader);
   model.norm_eps = reader.number(config, "rms_norm_eps", 1e-6);
   model.attention_dropout = reader.number(config, "attention_dropout", 0.0);
-  model.rope_theta = read_rope_theta(config, reader);
+  read_hf_rope(config, model, reader);
   reader.raise();
   try {
     resolve(model, 0);

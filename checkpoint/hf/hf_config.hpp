@@ -10,7 +10,7 @@
 #include "model/config.hpp"
 
 /// Between ModelConfig and the files of a Hugging Face model folder.
-/// Source: transformers 5.23 and 4.57, configuration_{llama,qwen3}.py (names
+/// Source: transformers 5.23 and 4.57, configuration_{llama,qwen3,mistral}.py (names
 /// and defaults of the keys).
 namespace trireme {
 
@@ -22,14 +22,18 @@ struct HfTensor {
 /// Every tensor of the shape, in the order of the forward pass; lm_head.weight only when not tied.
 std::vector<HfTensor> hf_tensors(const ModelConfig& config);
 
-/// config.json: Qwen3ForCausalLM with QK-norm, else LlamaForCausalLM;
-/// keys of both transformers generations.
-std::string hf_config_text(const ModelConfig& config, DType dtype,
-                           const SpecialTokenIds& special_ids);
+/// The model_type of an export: `wanted` where the shape is of that family too, else qwen3 with
+/// QK-norm, llama without.
+std::string hf_family(const ModelConfig& config, std::string_view wanted = "");
 
-/// The shape that a config.json describes. Throws Error(data) naming every key that
-/// this program has no equal for (sliding window, rope scaling, biases, experts,
-/// other activations, other architectures).
+/// config.json of that family, with keys of both transformers generations.
+std::string hf_config_text(const ModelConfig& config, DType dtype,
+                           const SpecialTokenIds& special_ids, std::string_view wanted_family = "");
+
+/// The shape that a config.json describes, of model_type qwen3, llama or mistral. Throws
+/// Error(data) naming every key that this program has no equal for (a window that does not cover
+/// all positions, rope scaling other than yarn and llama3, biases, experts, other activations,
+/// other architectures).
 ModelConfig model_from_hf(const Json& config, std::string_view where);
 
 }  // namespace trireme

@@ -7,6 +7,10 @@
 #include "checkpoint/disk/run_lock.hpp"
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/hf/hf_export.hpp"
+#include "checkpoint/hf/lora.hpp"
+#include "checkpoint/minimind/minimind_import.hpp"
+#include "checkpoint/peft/peft.hpp"
+#include "checkpoint/save/save.hpp"
 #include "checkpoint/upkeep/diff.hpp"
 #include "checkpoint/upkeep/newest.hpp"
 #include "checkpoint/upkeep/reshard.hpp"
@@ -80,6 +84,25 @@ void check_may_hold_steps(const fs::path& folder) {
     fail(ErrorKind::usage, "--output {} holds '{}', it is no folder of checkpoints: give {}",
          folder.string(), name, is_run ? inside.string() : "a new folder");
   }
+}
+
+/// Where a checkpoint of adapters has its base: in the folder of its run.
+fs::path base_place(const Checkpoint& adapters) {
+  return adapters.path().parent_path().parent_path() / "base";
+}
+
+/// The base's weights as OUTPUT/base, the adapters as step 0: what a run with adapters leaves.
+fs::path import_adapters(const ImportCommand& options) {
+  SelfCommunicator alone;
+  const Checkpoint base = open_newest_good(options.base);
+  PeftAdapters adapters = read_peft(options.peft, base);
+  const fs::path run = options.output;
+  const RunLock lock(run, RunLockOptions{});
+  const Checkpoint kept =
+      Checkpoint::open(publish_weights(base, run / "base", is_model_value, alone));
+  adapters.state.values["base.weights_sha256"] = hash_tensors(kept, alone, "param/");
+  return save_checkpoint(run / "checkpoints", 0, adapters.state, alone,
+                         {.run_id = adapters.run_id});
 }
 
 }  // namespace
@@ -224,20 +247,45 @@ std::string export_command(const ExportCommand& options, Communicator& world) {
   const auto dtype = dtype_from_name(options.dtype);
   if (!dtype) fail(ErrorKind::usage, "--dtype {}, must be one of f32, bf16, f16", options.dtype);
   const Checkpoint checkpoint = open_newest_good(options.checkpoint, world, options.allow_older);
-  export_hf(checkpoint, options.output, world, {.dtype = *dtype});
+  if (options.adapter) {
+    export_peft(checkpoint, options.output, world, *dtype);
+  } else if (holds_adapters(checkpoint)) {
+    const Checkpoint base = open_newest_good(
+        options.base.empty() ? base_place(checkpoint) : fs::path(options.base), world);
+    export_hf(checkpoint, options.output, world, {.dtype = *dtype, .base = &base});
+  } else {
+    export_hf(checkpoint, options.output, world, {.dtype = *dtype});
+  }
   return formatted("{} -> {}\n", checkpoint.path().string(), options.output);
 }
 
 std::string import_command(const ImportCommand& options) {
-  if (options.hf.empty() || options.output.empty())
-    fail(ErrorKind::usage, "import needs --hf DIR and --output DIR");
+  const int sources = static_cast<int>(!options.hf.empty()) +
+                      static_cast<int>(!options.peft.empty()) +
+                      static_cast<int>(!options.minimind.empty());
+  if (sources != 1 || options.output.empty())
+    fail(ErrorKind::usage,
+         "import needs --output DIR and one of --hf DIR, --peft DIR (with --base CHECKPOINT) and "
+         "--minimind FILE (with --model.preset NAME)");
+  if (options.peft.empty() != options.base.empty())
+    fail(ErrorKind::usage, "import: --peft and --base need each other");
+  if (options.minimind.empty() && !options.tokenizer.empty())
+    fail(ErrorKind::usage, "import: --tokenizer is for --minimind; other folders have their own");
   if (!is_vacant(options.output)) {
     fail(ErrorKind::usage,
          "--output {} is not empty: weights are imported into a new run folder only",
          options.output);
   }
-  return formatted("{} -> {}\n", options.hf,
-                   import_hf(options.hf, fs::path(options.output) / "checkpoints").string());
+  const fs::path folder = fs::path(options.output) / "checkpoints";
+  if (!options.peft.empty()) {
+    return formatted("{} -> {}\n", options.peft, import_adapters(options).string());
+  }
+  if (!options.minimind.empty()) {
+    const fs::path made =
+        import_minimind({options.minimind, options.model, options.tokenizer}, folder);
+    return formatted("{} -> {}\n", options.minimind, made.string());
+  }
+  return formatted("{} -> {}\n", options.hf, import_hf(options.hf, folder).string());
 }
 
 }  // namespace trireme

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "comm/communicator.hpp"
+#include "model/config.hpp"
 
 /// What `trireme checkpoint ...`, `export` and `import` do, as functions: options in, text for
 /// standard output back, problems thrown. DIR is a step folder, a folder of step folders or a run
@@ -69,13 +70,21 @@ struct ExportCommand {
   std::string checkpoint;  // DIR as above
   std::string output;
   std::string dtype = "f32";
+  bool adapter = false;  // a PEFT folder of the adapters alone
+  std::string base;      // of adapters; "": "base" in their run
   bool allow_older = false;
 };
 
 std::string export_command(const ExportCommand& options, Communicator& world);
 
+/// One of `hf`, `peft` and `minimind`.
 struct ImportCommand {
   std::string hf;
+  std::string peft;
+  std::string base;  // with peft
+  std::string minimind;
+  ModelConfig model;      // with minimind
+  std::string tokenizer;  // with minimind; "": none
   std::string output;
 };
 

@@ -14,10 +14,6 @@
 namespace trireme {
 namespace {
 
-bool is_float(DType dtype) {
-  return dtype == DType::f64 || dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
-}
-
 /// What two equally shaped tensors do not share.
 class ElementDifferences {
  public:

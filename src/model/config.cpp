@@ -9,6 +9,7 @@
 #include "core/error.hpp"
 #include "core/join.hpp"
 #include "core/problems.hpp"
+#include "model/rope_scaling.hpp"
 #include "ops/activations.hpp"
 
 namespace trireme {
@@ -94,6 +95,11 @@ void check_values(const ModelConfig& config, Problems& problems) {
   };
   above_0("model.rope_theta", config.rope_theta);
   above_0("model.norm_eps", config.norm_eps);
+  try {
+    (void)parse_rope_scaling(config.rope_scaling);
+  } catch (const Error& error) {
+    problems.add(error.what());
+  }
   const auto probability = [&](const char* key, double value) {
     if (!(value >= 0 && value < 1)) problems.add(key, value, "must be in [0, 1)");
   };
@@ -197,7 +203,7 @@ std::string matching_preset(const ModelConfig& config) {
   const auto shape_of = [](const ModelConfig& c) {
     return std::tuple(c.hidden_size, c.num_layers, c.num_heads, c.num_kv_heads, c.head_dim,
                       c.intermediate_size, c.tie_embeddings, c.qk_norm, c.activation, c.rope_theta,
-                      c.norm_eps);
+                      c.rope_scaling, c.norm_eps);
   };
   for (const Preset& preset : kPresets) {
     ModelConfig named = model_preset(preset.name);

@@ -25,6 +25,7 @@ struct ModelConfig {
   bool qk_norm = true;
   std::string activation = "silu";  // that of every checkpoint without the value
   double rope_theta = 1e6;
+  std::string rope_scaling;  // parse_rope_scaling; "": none
   double norm_eps = 1e-6;
   double dropout = 0.0;            // embedding, residual and MLP outputs
   double attention_dropout = 0.0;  // plain attention path only
@@ -47,6 +48,9 @@ struct ModelConfig {
     visit("qk_norm", self.qk_norm, "RMSNorm on each query and key head (Qwen3)");
     visit("activation", self.activation, "of the MLP's gate, which is multiplied with up");
     visit("rope_theta", self.rope_theta, "base of the rotary frequencies");
+    visit("rope_scaling", self.rope_scaling,
+          "frequencies for longer texts: yarn,factor=F,original_max_position_embeddings=N or "
+          "llama3,factor=F,original_max_position_embeddings=N, and transformers' other values");
     visit("norm_eps", self.norm_eps, "epsilon of every RMSNorm");
     visit("dropout", self.dropout, "on embedding, residual and MLP outputs, in [0, 1)");
     visit("attention_dropout", self.attention_dropout,

@@ -2,6 +2,7 @@
 
 #include "core/error.hpp"
 #include "core/philox.hpp"
+#include "model/rope_scaling.hpp"
 #include "ops/rms_norm.hpp"
 
 namespace trireme {
@@ -55,8 +56,16 @@ Transformer::Transformer(ParamRegistry& registry, const ModelConfig& config, con
 
 void Transformer::prepare() {
   const auto dtype = registry_.dtypes().compute == at::kDouble ? at::kDouble : at::kFloat;
-  context_.rope = ops::rope_tables(context_.config.max_seq_len, context_.config.head_dim,
-                                   context_.config.rope_theta, dtype, registry_.device());
+  const ModelConfig& config = context_.config;
+  const RopeScaling scaling = parse_rope_scaling(config.rope_scaling);
+  if (scaling.kind == RopeScaling::Kind::none) {
+    context_.rope = ops::rope_tables(config.max_seq_len, config.head_dim, config.rope_theta, dtype,
+                                     registry_.device());
+  } else {
+    context_.rope = ops::rope_tables(config.max_seq_len,
+                                     rope_frequencies(config.head_dim, config.rope_theta, scaling),
+                                     scaling.attention_factor, dtype, registry_.device());
+  }
   const auto unit_of = [this](ParamId id) { return registry_.layout().param(id).used_with; };
   embedding_unit_ = unit_of(embedding_);
   for (const ParamId first : first_weights_) block_units_.push_back(unit_of(first));

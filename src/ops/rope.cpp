@@ -196,6 +196,15 @@ RopeTables rope_tables(std::int64_t max_positions, std::int64_t head_dim, double
   return {angles.cos().to(device, dtype), angles.sin().to(device, dtype)};
 }
 
+RopeTables rope_tables(std::int64_t max_positions, std::span<const double> frequencies,
+                       double scale, at::ScalarType dtype, at::Device device) {
+  const at::NoGradGuard no_grad;
+  const auto turns = at::tensor(at::ArrayRef<double>(frequencies.data(), frequencies.size()),
+                                at::kDouble);  // [D/2]
+  const auto angles = at::outer(at::arange(max_positions, at::kDouble), turns);
+  return {(angles.cos() * scale).to(device, dtype), (angles.sin() * scale).to(device, dtype)};
+}
+
 QueryKey qk_norm_rope_forward(const at::Tensor& q, const at::Tensor& k, const QkNormRope& setup,
                               Path path) {
   check_heads(q, setup.q_weight, setup);

@@ -1,6 +1,8 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <span>
+
 #include "ops/path.hpp"
 
 /// Rotary position embedding in the rotate-half convention (element i pairs with i + D/2), with the
@@ -17,6 +19,11 @@ struct RopeTables {
 /// Angles are computed in fp64, then rounded to `dtype` (kFloat or kDouble).
 RopeTables rope_tables(std::int64_t max_positions, std::int64_t head_dim, double theta,
                        at::ScalarType dtype, at::Device device = at::kCPU);
+
+/// For other frequencies than theta^(-2i/D), radians a position [D/2]; cos and sin are multiplied
+/// with `scale`, as transformers' attention_factor.
+RopeTables rope_tables(std::int64_t max_positions, std::span<const double> frequencies,
+                       double scale, at::ScalarType dtype, at::Device device = at::kCPU);
 
 /// What queries and keys share. Weights [D] or undefined (no norm), in q's dtype.
 struct QkNormRope {

@@ -122,6 +122,8 @@ TEST_F(Begin, ARunFromImportedWeightsGoesOn) {
   EXPECT_EQ(second.code, 0) << second.err;
   EXPECT_EQ(metrics("tuned").resumed_from, std::vector<std::int64_t>{2});
   EXPECT_EQ(trireme({"pretrain", "--run", path("tuned").string()}).code, 0);
+  const Exit inspected = trireme({"checkpoint", "inspect", path("tuned").string()});
+  EXPECT_NE(inspected.out.find("\n  hf.model_type = qwen3\n"), std::string::npos);
   Arguments by_hand = arguments;
   by_hand[6] = path("by_hand").string();
   by_hand.insert(by_hand.end(), {"--checkpoint.start", "state"});

@@ -3,6 +3,7 @@
 // KEPT: tokens of a chat that masks are made for; 0: all. A line may hold "generation_prompt" and
 // "thinking". Output lines: {"problem"} or {"chats": [{"text", "ids", "answer", "minimind"}]}, the
 // masks as 0 or 1 a kept token.
+//   chat_driver jinja TEMPLATE     the Jinja text that exports have
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -80,6 +81,10 @@ class Driver {
 int main(int argc, char** argv) {
   try {
     const std::vector<std::string> args(argv + 1, argv + argc);
+    if (args.size() == 2 && args[0] == "jinja") {
+      std::cout << trireme::chat_template(args[1]).jinja();
+      return 0;
+    }
     if (args.size() != 7) trireme::fail(trireme::ErrorKind::usage, "usage: see chat_driver.cpp");
     Driver driver(args);
     std::ifstream in(args[5]);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares our chats with transformers' apply_chat_template (jinja2) and with MiniMind's search for masks.
+"""Compares our chats, and the Jinja texts of exports, with transformers' apply_chat_template and with MiniMind's search for masks.
 
 usage: chat_oracle.py DRIVER TRIREME_DATA [--chats N] [--seed S] [--all]
 
@@ -124,7 +124,7 @@ class Reference:
             extra = {"enable_thinking": chat["thinking"], "open_thinking": chat["thinking"]}
         return self.true.apply_chat_template(
             messages, tools=tools, tokenize=False, add_generation_prompt=chat.get("generation_prompt", False),
-            TOOLS0=marks_in(TOOL_WORDS_BEFORE, marks), TOOLS1=tool_words_after(marks), A0=ANSWER_BEGIN if spans else "",
+            TOOLS0=marks_in(TOOL_WORDS_BEFORE, marks), TOOLS1=tool_words_after(marks) if marks else "", A0=ANSWER_BEGIN if spans else "",
             A1=ANSWER_END if spans else "", **marks, **extra)
 
     def structure(self, chat, messages):
@@ -170,7 +170,7 @@ class Reference:
 
 def marks_in(text, marks):
     for key, mark in MARKS.items():
-        text = text.replace(mark, marks[key])
+        text = text.replace(mark, marks.get(key, mark))
     return text
 
 
@@ -332,12 +332,18 @@ def main():
         true_json, secret_json = make_tokenizers(folder, texts)
         for template in TEMPLATES:
             reference = Reference(template, true_json, secret_json)
+            exported = subprocess.run([options.driver, "jinja", template], check=True, capture_output=True).stdout.decode()
+            jinja = Reference(template, true_json, secret_json, exported)
             for name, (kind, chats) in sets.items():
                 every = 1 if options.all or not name.endswith(".jsonl") else 8
                 kept = rng.choice([3, 20, 50])
                 allowed, shortened, ours = (drive(options.driver, folder, template, kind, special, count, chats)
                                             for special, count in (("allow", 0), ("text", kept), ("text", 0)))
                 compare(checks, reference, chats, ours, allowed, shortened, kept, every)
+                for chat, result in zip(chats, ours):
+                    for side, messages in enumerate(sides_of(chat) if "chats" in result else []):
+                        text = jinja.text(chat, messages, {}, False)
+                        checks.equal("text, exported template", result["chats"][side]["text"], text, (template, chat))
                 if published and os.path.exists(f"{published}/{template}.jinja"):
                     with open(f"{published}/{template}.jinja", encoding="utf-8") as source:
                         theirs = Reference(template, true_json, secret_json, source.read())

@@ -3,7 +3,7 @@
 
 usage: export_logits.py TRIREME TRIREME_DATA LOGITS_DRIVER
 
-For Qwen3 and Llama shapes, tied and not, and each activation: ids of AutoTokenizer equal those of `tokenizer encode`; largest difference of
+For Qwen3 and Llama shapes, tied and not, each activation and scaling of rotary frequencies: ids of AutoTokenizer equal those of `tokenizer encode`; largest difference of
 fp32 logits under 1e-4; the greedy continuation of several prompts equals that of `trireme generate --temperature 0`. The
 weights are trained a few steps, so that logits are not those of noise. Exits 1 and prints what differs.
 """
@@ -20,7 +20,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 BOUND = 1e-4
 NEW_TOKENS = 24
 PROMPTS = ["Once upon a time", "What is 2 + 3?", "The", "小猫"]
-CASES = [("tiny", "true", "silu"), ("tiny", "false", "gelu_tanh"), ("minimind-2-small", "true", "relu2"), ("minimind-2-small", "false", "silu")]
+CASES = [("tiny", "true", "silu", ""), ("tiny", "false", "gelu_tanh", "yarn,factor=4,original_max_position_embeddings=128"),
+         ("minimind-2-small", "true", "relu2", ""),
+         ("minimind-2-small", "false", "silu", "llama3,factor=4,original_max_position_embeddings=128")]
 SIZES = {"hidden_size": 96, "num_layers": 3, "num_heads": 4, "num_kv_heads": 2, "head_dim": 32, "max_seq_len": 512}
 
 
@@ -54,11 +56,12 @@ def greedy(model, tokenizer, prompt):
     return tokenizer.decode(out[0, len(ids):], skip_special_tokens=True)
 
 
-def check_case(trireme, trireme_data, logits_driver, work, made, preset, tie, activation):
+def check_case(trireme, trireme_data, logits_driver, work, made, preset, tie, activation, scaling):
     corpus, tokenizer_folder, packed = made
     run, hf = os.path.join(work, f"run-{preset}-{tie}"), os.path.join(work, f"hf-{preset}-{tie}")
     keys = [word for key, value in SIZES.items() for word in (f"--model.{key}", value)]
-    call(trireme, "pretrain", "--data", packed, "--run", run, "--model.preset", preset, "--model.tie_embeddings", tie, "--model.activation", activation, *keys,
+    call(trireme, "pretrain", "--data", packed, "--run", run, "--model.preset", preset, "--model.tie_embeddings", tie, "--model.activation", activation,
+         "--model.rope_scaling", scaling, *keys,
          "--train.steps", 40, "--train.micro_batch", 4, "--train.global_batch", 8, "--train.device", "cpu", "--train.threads", 1,
          "--optim.lr", 3e-3, "--train.log_every", 0)
     call(trireme, "export", "--checkpoint", run, "--output", hf)
@@ -82,7 +85,7 @@ def check_case(trireme, trireme_data, logits_driver, work, made, preset, tie, ac
                     "--device", "cpu")
         texts.append((prompt, text.removesuffix("\n"), greedy(model, tokenizer, prompt)))
     wrong = [item for item in texts if item[1] != item[2]]
-    print(f"{type(model).__name__} tied {tie} {activation}: max |logit difference| {difference:.2e} of logits to {float(theirs.abs().max()):.1f}, "
+    print(f"{type(model).__name__} tied {tie} {activation} {scaling}: max |logit difference| {difference:.2e} of logits to {float(theirs.abs().max()):.1f}, "
           f"greedy texts equal {len(texts) - len(wrong)} of {len(texts)}, for example {texts[0][1]!r}")
     for prompt, mine, other in wrong:
         print(f"  OUT OF BOUNDS: {prompt!r}: trireme {mine!r}, transformers {other!r}")

@@ -1,27 +1,35 @@
 // usage: hf_export_driver export OUT qwen3|llama tied|untied f32|bf16|f16   random small model ->
 // checkpoint -> OUT
-//        hf_export_driver import HF OUT                                     folder -> checkpoint ->
-//        OUT as f32
+//        hf_export_driver import HF OUT [f32|bf16]   folder -> checkpoint -> OUT
+//        hf_export_driver chat OUT TEMPLATE TOKENIZER   random model of a run with that chat
+//        template and the tokenizer of that folder -> OUT
+//        hf_export_driver rope HEAD_DIM THETA SCALING   prints {"frequencies", "attention_factor"}
 // For hf_export_oracle.py, which loads what is written here with transformers.
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/hf/hf_config.hpp"
+#include "checkpoint/hf/import_weights.hpp"
+#include "checkpoint/hf/tokenizer_size.hpp"
 #include "checkpoint/save/save.hpp"
 #include "checkpoint/upkeep/commands.hpp"
 #include "comm/self/self_communicator.hpp"
 #include "core/error.hpp"
+#include "core/files/json.hpp"
+#include "model/rope_scaling.hpp"
 
 namespace {
 
 using namespace trireme;
 
-void save_random(const std::filesystem::path& folder, bool qwen, bool tied) {
+void save_random(const std::filesystem::path& folder, bool qwen, bool tied,
+                 const StateDict& carried = {}, std::int64_t vocab_size = 96) {
   ModelConfig config = model_preset(qwen ? "tiny" : "minimind-2-small");
   config.hidden_size = 64;
   config.num_layers = 3;
@@ -30,10 +38,10 @@ void save_random(const std::filesystem::path& folder, bool qwen, bool tied) {
   config.head_dim = qwen ? 24 : 16;  // not hidden_size / num_heads: must come from config.json
   config.tie_embeddings = tied;
   config.rope_theta = 50000.0;
-  resolve(config, 96);
+  resolve(config, vocab_size);
   std::mt19937 random(11);
   std::normal_distribution<float> normal(0.0F, 0.1F);
-  StateDict state;
+  StateDict state = carried;
   put_model_values(config, state.values);
   std::vector<std::vector<float>> storage;
   for (const HfTensor& tensor : hf_tensors(config)) {
@@ -51,9 +59,26 @@ int run(const std::vector<std::string>& words) {
   const std::filesystem::path output = words.at(words[0] == "import" ? 2 : 1);
   const std::string checkpoint = output.string() + ".run";
   SelfCommunicator world;
+  if (words[0] == "rope") {
+    const RopeScaling scaling = parse_rope_scaling(words.at(3));
+    const auto frequencies =
+        rope_frequencies(std::stoll(words.at(1)), std::stod(words.at(2)), scaling);
+    const Json json{{"frequencies", frequencies}, {"attention_factor", scaling.attention_factor}};
+    std::printf("%s\n", json.dump().c_str());
+    return 0;
+  }
+  if (words[0] == "chat") {
+    StateDict carried;
+    carried.values[kChatTemplateValue] = words.at(2);
+    carried.files = tokenizer_files_of(words.at(3));
+    save_random(checkpoint, true, true, carried, num_token_ids(carried.files));
+    export_command({.checkpoint = checkpoint, .output = output}, world);
+    return 0;
+  }
   if (words[0] == "import") {
     import_command({.hf = words.at(1), .output = checkpoint});
-    export_command({.checkpoint = checkpoint, .output = output}, world);
+    const std::string dtype = words.size() > 3 ? words[3] : "f32";
+    export_command({.checkpoint = checkpoint, .output = output, .dtype = dtype}, world);
     return 0;
   }
   save_random(checkpoint, words.at(2) == "qwen3", words.at(3) == "tied");

@@ -3,11 +3,12 @@
 
 usage: hf_export_oracle.py DRIVER
 
-For each shape (qwen3, llama), tied or not, and dtype: all keys matched, none missing, unexpected or re-initialised, and
+For Mistral and for scaled rotary frequencies: what transformers writes comes in and goes out again, equal. For each shape (qwen3, llama), tied or not, and dtype: all keys matched, none missing, unexpected or re-initialised, and
 no remote code; values equal to the float32 export rounded by torch. Then the other way: save_pretrained, in several
 files too, through our import and export, equal bit for bit. Exits 1 and prints what differs.
 """
 import itertools
+import json
 import os
 import subprocess
 import sys
@@ -15,7 +16,8 @@ import tempfile
 
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 CLASSES = {"qwen3": "Qwen3ForCausalLM", "llama": "LlamaForCausalLM"}
@@ -33,7 +35,8 @@ def check_export(driver, work, shape, tie, name, reference):
     subprocess.run([driver, "export", folder, shape, tie, name], check=True)
     model = load(folder, DTYPES[name])
     assert type(model).__name__ == CLASSES[shape], type(model).__name__
-    assert model.config.rope_parameters["rope_theta"] == 50000.0
+    assert getattr(model.config, "rope_parameters", None) is None or model.config.rope_parameters["rope_theta"] == 50000.0
+    assert hasattr(model.config, "rope_parameters") or model.config.rope_theta == 50000.0  # transformers 4
     assert model.config.tie_word_embeddings == (tie == "tied")
     assert next(model.parameters()).dtype == DTYPES[name]
     state = model.state_dict()
@@ -59,10 +62,70 @@ def check_import(driver, work, shape, tie, model, logits):
         assert torch.equal(again(torch.arange(20).unsqueeze(0) % 96).logits, logits), f"{back}: logits differ"
 
 
+def check_mistral(driver, work):
+    """What transformers writes as Mistral comes back as Mistral, with the same tensors and logits."""
+    torch.manual_seed(1)
+    config = MistralConfig(vocab_size=96, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
+                           num_key_value_heads=2, max_position_embeddings=64, sliding_window=64)
+    model = MistralForCausalLM(config).eval()
+    for dtype, name in ((torch.float32, "f32"), (torch.bfloat16, "bf16")):
+        written = os.path.join(work, f"mistral-{name}")
+        model.to(dtype).save_pretrained(written)
+        back = written + "-back"
+        subprocess.run([driver, "import", written, back, name], check=True)
+        again = load(back, dtype)
+        assert type(again).__name__ == "MistralForCausalLM" and again.config.sliding_window is None
+        before, after = (load_file(os.path.join(folder, "model.safetensors")) for folder in (written, back))
+        assert before.keys() == after.keys() and all(before[key].view(torch.uint8).equal(after[key].view(torch.uint8)) for key in before)
+        tokens = torch.arange(60).unsqueeze(0) % 96
+        # A window that covers all takes another path of attention: rounding differs.
+        difference = float((again(tokens).logits - model(tokens).logits).abs().max())
+        assert difference < (1e-5 if name == "f32" else 0.02), f"mistral {name}: logits differ by {difference}"
+    print(f"mistral: {len(before)} tensors equal, imported and exported, f32 and bf16")
+
+
+def frequencies_in_double(rope_type, config):
+    narrow = torch.float, torch.float32
+    torch.float = torch.float32 = torch.float64  # what the formulas ask for by name
+    try:
+        return ROPE_INIT_FUNCTIONS[rope_type](config, "cpu")
+    finally:
+        torch.float, torch.float32 = narrow
+
+
+def check_rope(driver, work):
+    """Frequencies of transformers, computed in fp64, from the config that transformers reads back."""
+    cases = [{"rope_type": "yarn", "factor": 16.0, "original_max_position_embeddings": 2048, "attention_factor": 1.0},
+             {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512, "beta_fast": 20.0, "beta_slow": 2.0},
+             {"rope_type": "yarn", "factor": 40.0, "original_max_position_embeddings": 4096, "mscale": 1.0, "mscale_all_dim": 0.7},
+             {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 64, "truncate": False},
+             {"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 8192, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
+             {"rope_type": "llama3", "factor": 32.0, "original_max_position_embeddings": 256, "low_freq_factor": 2.0, "high_freq_factor": 3.0}]
+    for i, scaling in enumerate(cases):
+        for head_dim, theta in ((64, 1e6), (128, 5e5), (24, 1e4)):
+            config = LlamaConfig(vocab_size=96, hidden_size=2 * head_dim, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+                                 num_key_value_heads=1, max_position_embeddings=8192, rope_theta=theta, rope_scaling=dict(scaling))
+            written = os.path.join(work, f"rope-{i}-{head_dim}")
+            LlamaForCausalLM(config).save_pretrained(written)
+            subprocess.run([driver, "import", written, written + "-back"], check=True)
+            with open(os.path.join(written + "-back", "config.json"), encoding="utf-8") as file:
+                ours = json.load(file)["rope_scaling"]
+            text = ",".join([ours.pop("rope_type")] + [f"{key}={str(value).lower()}" for key, value in ours.items()])
+            found = json.loads(subprocess.run([driver, "rope", str(head_dim), str(theta), text], check=True, stdout=subprocess.PIPE).stdout)
+            got = torch.tensor(found["frequencies"], dtype=torch.float64)
+            for folder in (written, written + "-back"):
+                wanted, factor = frequencies_in_double(scaling["rope_type"], AutoConfig.from_pretrained(folder))
+                assert torch.allclose(got, wanted, rtol=1e-14, atol=0), f"{text}: {((got - wanted) / wanted).abs().max()}"
+                assert abs(found["attention_factor"] - factor) < 1e-15 * factor, f"{text}: {factor}"
+    print(f"rope: {len(cases)} scalings equal in fp64")
+
+
 def main():
     driver = sys.argv[1]
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as work, torch.no_grad():
+        check_mistral(driver, work)
+        check_rope(driver, work)
         for shape, tie in itertools.product(CLASSES, ("tied", "untied")):
             folder, reference, logits = check_export(driver, work, shape, tie, "f32", None)
             for name in ("bf16", "f16"):

@@ -100,6 +100,13 @@ std::string Manifest::to_text() {
   return formatted("{}{}{}\"\n}}\n", text, kHashKey, hash);
 }
 
+std::string Manifest::chat_template() const {
+  const Json config = parse_json(config_json, "config");
+  const auto name = config.is_object() ? config.find("template") : config.end();
+  return config.is_object() && name != config.end() && name->is_string() ? name->get<std::string>()
+                                                                         : std::string();
+}
+
 Manifest Manifest::from_text(std::string_view text, const std::filesystem::path& path) {
   const std::string where = path.string();
   check_self_hash(text, path);

@@ -47,6 +47,9 @@ struct Manifest {
 
   /// Fills content_xxh3 and renders the file; the last key is the hash of all that is before it.
   [[nodiscard]] std::string to_text();
+
+  /// The name that `pack --template` was given; "" for texts.
+  [[nodiscard]] std::string chat_template() const;
   static Manifest from_text(std::string_view text, const std::filesystem::path& path);
 };
 

@@ -6,41 +6,52 @@
 #include "core/join.hpp"
 #include "text/chat/chatml.hpp"
 #include "text/chat/header_templates.hpp"
+#include "text/chat/jinja.hpp"
 
 namespace trireme {
 namespace {
 
-template <int version>
-RenderedChat minimind(const Conversation& conversation, const RenderOptions& options) {
-  constexpr ChatMlStyle kStyle = version == 25 ? kMinimindV25 : kMinimindV3;
-  return render_chatml(kStyle, conversation, options);
+template <const ChatMlStyle& style>
+RenderedChat chatml_as(const Conversation& conversation, const RenderOptions& options) {
+  return render_chatml(style, conversation, options);
 }
 
-RenderedChat chatml(const Conversation& conversation, const RenderOptions& options) {
-  return render_chatml(kPlainChatMl, conversation, options);
-}
-
-RenderedChat qwen3(const Conversation& conversation, const RenderOptions& options) {
-  return render_chatml(kQwen3, conversation, options);
+template <const ChatMlStyle& style>
+std::string chatml_jinja_as() {
+  return chatml_jinja(style);
 }
 
 const std::array<ChatTemplate, 8>& templates() {
   using enum MaskSearch;
   static const std::array<ChatTemplate, 8> table{{
-      {"minimind-v1", {"<s>", "</s>"}, last_answer, render_minimind_v1},
-      {"minimind-v2", {"<s>", "</s>"}, after_line, render_minimind_v2},
-      {"minimind-v2.5", {"<|im_start|>", "<|im_end|>"}, whole_header, minimind<25>},
+      {"minimind-v1", {"<s>", "</s>"}, last_answer, render_minimind_v1, minimind_v1_jinja},
+      {"minimind-v2", {"<s>", "</s>"}, after_line, render_minimind_v2, minimind_v2_jinja},
+      {"minimind-v2.5",
+       {"<|im_start|>", "<|im_end|>"},
+       whole_header,
+       chatml_as<kMinimindV25>,
+       chatml_jinja_as<kMinimindV25>},
       {"minimind-v3",
        {"<|im_start|>", "<|im_end|>", "<think>", "</think>"},
        whole_header,
-       minimind<3>},
-      {"chatml", {"<|im_start|>", "<|im_end|>"}, whole_header, chatml},
-      {"qwen3", {"<|im_start|>", "<|im_end|>", "<think>", "</think>"}, whole_header, qwen3},
+       chatml_as<kMinimindV3>,
+       chatml_jinja_as<kMinimindV3>},
+      {"chatml",
+       {"<|im_start|>", "<|im_end|>"},
+       whole_header,
+       chatml_as<kPlainChatMl>,
+       chatml_jinja_as<kPlainChatMl>},
+      {"qwen3",
+       {"<|im_start|>", "<|im_end|>", "<think>", "</think>"},
+       whole_header,
+       chatml_as<kQwen3>,
+       chatml_jinja_as<kQwen3>},
       {"llama3",
        {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"},
        every_answer,
-       render_llama3},
-      {"plain", {}, every_answer, render_plain},
+       render_llama3,
+       llama3_jinja},
+      {"plain", {}, every_answer, render_plain, plain_jinja},
   }};
   return table;
 }

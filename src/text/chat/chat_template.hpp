@@ -42,6 +42,7 @@ struct ChatTemplate {
   std::vector<std::string_view> markers;  // what should be single tokens of the tokenizer
   MaskSearch search;
   RenderedChat (*render)(const Conversation& conversation, const RenderOptions& options);
+  std::string (*jinja)();  // the text that renders the same in apply_chat_template (jinja.hpp)
 };
 
 /// Throws Error(usage) that lists the names.

@@ -6,16 +6,6 @@ namespace {
 constexpr std::string_view kStart = "<|im_start|>";
 constexpr std::string_view kEnd = "<|im_end|>";
 
-// The words around the tools, as Qwen2.5, Qwen3 and MiniMind write them:
-// they are part of the format.
-constexpr std::string_view kBeforeTools =
-    "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
-    "You are provided with function signatures within <tools></tools> XML tags:\n<tools>";
-constexpr std::string_view kAfterTools =
-    "\n</tools>\n\nFor each function call, return a json object with function name and arguments "
-    "within <tool_call></tool_call> XML tags:\n<tool_call>\n"
-    "{\"name\": <function-name>, \"arguments\": <args-json-object>}\n</tool_call>";
-
 std::string_view without_leading_lines(std::string_view text) {
   const std::size_t at = text.find_first_not_of('\n');
   return at == std::string_view::npos ? std::string_view() : text.substr(at);

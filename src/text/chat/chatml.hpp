@@ -29,6 +29,16 @@ inline constexpr ChatMlStyle kPlainChatMl{
     .default_system = "", .think = Thoughts::if_given, .prompt_has_thoughts = false};
 inline constexpr ChatMlStyle kQwen3{.default_system = "", .think = Thoughts::qwen3};
 
+/// The words around the tools, as Qwen2.5, Qwen3 and MiniMind write them: they are part of the
+/// format.
+inline constexpr std::string_view kBeforeTools =
+    "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
+    "You are provided with function signatures within <tools></tools> XML tags:\n<tools>";
+inline constexpr std::string_view kAfterTools =
+    "\n</tools>\n\nFor each function call, return a json object with function name and arguments "
+    "within <tool_call></tool_call> XML tags:\n<tool_call>\n"
+    "{\"name\": <function-name>, \"arguments\": <args-json-object>}\n</tool_call>";
+
 RenderedChat render_chatml(const ChatMlStyle& style, const Conversation& conversation,
                            const RenderOptions& options);
 

@@ -69,7 +69,7 @@ RenderedChat render_minimind_v2(const Conversation& conversation, const RenderOp
   if (has_system(conversation)) {
     out.content(conversation.messages[0].content);
   } else {
-    out.fixed("你是 MiniMind，是一个有用的人工智能助手。");
+    out.fixed(kMinimindV2System);
   }
   out.turn_end("</s>", "\n");
   add_s_turns(conversation, options, out);

@@ -1,8 +1,13 @@
 #pragma once
+#include <string_view>
+
 #include "text/chat/chat_template.hpp"
 
 /// The templates that are not ChatML. See ChatTemplate for what they are.
 namespace trireme {
+
+/// The system message of minimind-v2 where there is none.
+inline constexpr std::string_view kMinimindV2System = "你是 MiniMind，是一个有用的人工智能助手。";
 
 RenderedChat render_minimind_v1(const Conversation& conversation, const RenderOptions& options);
 RenderedChat render_minimind_v2(const Conversation& conversation, const RenderOptions& options);

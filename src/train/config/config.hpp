@@ -69,6 +69,7 @@ struct DataConfig {
   bool cross_documents = false;
   std::string blend_rule = "table";
   std::int64_t shuffle_block = 0;
+  bool allow_template_change = false;
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
@@ -89,6 +90,8 @@ struct DataConfig {
           "sample as Megatron-LM blends)");
     visit("shuffle_block", self.shuffle_block,
           "neighbouring sequences that stay near each other, for slow file systems; 0: none");
+    visit("allow_template_change", self.allow_template_change,
+          "go on from a model that was trained on chats in another format than these");
   }
 };
 

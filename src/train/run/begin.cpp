@@ -22,6 +22,9 @@ namespace {
 /// What an imported model says of its generation, which no token set has.
 constexpr std::array kCarriedFiles{kGenerationConfigFile, "special_tokens_map.json"};
 
+/// What the model is to others, which training does not change.
+constexpr std::array kCarriedValues{kChatTemplateValue, kHfFamilyValue};
+
 /// As the run's own checkpoint keeps it, where the run still validates on the same.
 ValidLoss valid_loss_of(const RunRequest& run, const std::map<std::string, std::string>& values,
                         std::int64_t step) {
@@ -135,6 +138,10 @@ void load(const RunRequest& run, const RunData& data, const Checkpoint& checkpoi
   all_or_none(run.ranks.world, [&] {
     for (const char* name : kCarriedFiles) {
       if (checkpoint.has_file(name)) beginning.files[name] = checkpoint.file(name);
+    }
+    for (const char* key : kCarriedValues) {
+      if (const auto value = values.find(key); value != values.end())
+        beginning.values.insert(*value);
     }
     if (kind == RunStart::Kind::go_on) {
       data.stream().check_state(values, saved_next_sample(values), where);

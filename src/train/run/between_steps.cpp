@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "checkpoint/format/folder.hpp"
+#include "checkpoint/format/lora_values.hpp"
 #include "checkpoint/format/model_values.hpp"
 #include "comm/liveness/activity.hpp"
 #include "core/log.hpp"
@@ -63,6 +64,9 @@ void save(TrainingRun& run) {
   put_config(state.values, run.request.keys);
   put_model_values(run.config().model, state.values);
   state.values.insert(run.beginning.values.begin(), run.beginning.values.end());
+  if (!run.data.chat_template().empty())
+    state.values[kChatTemplateValue] = run.data.chat_template();
+  if (run.config().lora.on()) put_lora_values(run.config().lora, state.values);
   state.values.merge(run.data.stream().state(run.progress.next_sample));
   run.keepers.put_history(state.values);
   put_fingerprint(state.values, run.beginning.fingerprint);

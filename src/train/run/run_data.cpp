@@ -30,6 +30,19 @@ std::int64_t row_multiple(const ParallelConfig& parallel) {
   return parallel.tp * (parallel.cp == 1 ? 1 : 2 * parallel.cp);
 }
 
+/// A model answers in one format.
+std::string common_chat_template(const SampleStream& stream, const std::string& path) {
+  const std::string first = stream.first_set().manifest().chat_template();
+  for (const TokenSet* set : stream.sets()) {
+    const std::string name = set->manifest().chat_template();
+    if (name == first) continue;
+    fail(ErrorKind::usage,
+         "--data {}: {} was packed as {}, {} as {}: pack them with one --template", path,
+         stream.first_set().folder().string(), first, set->folder().string(), name);
+  }
+  return first;
+}
+
 SampleStream open_stream(const RunConfig& config, const RunData::Choose& choose) {
   const DataConfig& data = config.data;
   StreamConfig stream{.phases = read_plan(data.path, "data.path"),
@@ -53,6 +66,7 @@ RunData::RunData(RunConfig& config, std::span<const std::string_view> kinds, con
   const TokenSet& set = stream_.first_set();
   require_kind(kinds, "--data", config.data.path, set);
   if (config.train.seq_len == 0) config.train.seq_len = set.seq_len();
+  chat_template_ = common_chat_template(stream_, config.data.path);
   tokenizer_files_ = set.tokenizer_files();  // damage in them is told before the first step
   open_validation(config, kinds);
 }
@@ -61,7 +75,8 @@ void RunData::open_validation(const RunConfig& config, std::span<const std::stri
   const DataConfig& data = config.data;
   SampleConfig view{.seq_len = config.train.seq_len,
                     .packing = parse_packing(data.packing, "data.packing"),
-                    .cross_documents = data.cross_documents};
+                    .cross_documents = data.cross_documents,
+                    .row_multiple = row_multiple(config.parallel)};
   refuse_texts(data.valid_path, "data.valid_path");
   if (!data.valid_path.empty()) {
     valid_set_.emplace(TokenSet::open(data.valid_path));

@@ -19,8 +19,9 @@ class RunData {
  public:
   /// Opens the sets of config.data, which must be of one of `kinds`, and settles train.seq_len where
   /// it is 0. `choose`: sets what of the stream is the task's own; it may ask the first set's
-  /// tokenizer. Throws as SampleStream::open; Error(usage) for a set of another kind, a validation set of
-  /// another tokenizer, or validation without anything to validate on.
+  /// tokenizer. Throws as SampleStream::open; Error(usage) for a set of another kind, sets of several
+  /// chat formats, a validation set of another tokenizer, or validation without anything to validate
+  /// on.
   using Choose = std::function<void(StreamConfig&, const EncodeWord&)>;
 
   RunData(RunConfig& config, std::span<const std::string_view> kinds, const Choose& choose);
@@ -37,6 +38,9 @@ class RunData {
     return tokenizer_files_;
   }
 
+  /// The chat format of the training sets; "" for texts.
+  [[nodiscard]] const std::string& chat_template() const { return chat_template_; }
+
   /// train.epochs as steps. Throws Error(usage) where one pass over the data is not defined.
   [[nodiscard]] std::int64_t steps_of_epochs(const TrainConfig& train) const;
 
@@ -48,6 +52,7 @@ class RunData {
 
   SampleStream stream_;
   std::map<std::string, std::string> tokenizer_files_;
+  std::string chat_template_;
   std::optional<TokenSet> valid_set_;
   std::vector<SampleSet> valid_samples_;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "checkpoint/format/state.hpp"
 #include "comm/agree.hpp"
 #include "comm/scalars.hpp"
 #include "core/error.hpp"
@@ -21,6 +22,17 @@
 namespace trireme {
 namespace {
 
+/// A model that was taught one chat format answers in it.
+void check_template(const RunRequest& run, const std::string& chat_template) {
+  const auto taught = run.start.values.find(kChatTemplateValue);
+  if (taught == run.start.values.end() || chat_template.empty() ||
+      taught->second == chat_template || run.config.data.allow_template_change)
+    return;
+  fail(ErrorKind::usage,
+       "--data holds chats in the format {}, {} was trained on {}: pack with --template {}, or give --data.allow_template_change true",
+       chat_template, run.start.checkpoint, taught->second, taught->second);
+}
+
 /// That the resolved configuration goes with the start. Throws Error(usage); nothing is touched.
 void check_start(const RunRequest& run, const RunData& data) {
   const RunStart& start = run.start;
@@ -35,6 +47,7 @@ void check_start(const RunRequest& run, const RunData& data) {
     data.stream().check_state(start.values, saved_next_sample(start.values), start.checkpoint);
   } else if (start.kind != RunStart::Kind::nothing) {
     check_same_model(start, run.config.model, run.keys);
+    check_template(run, data.chat_template());
   }
 }
 

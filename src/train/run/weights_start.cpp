@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kMayDiffer{
     "model.preset", "model.dropout", "model.attention_dropout", "model.max_seq_len"};
-constexpr std::array<std::string_view, 2> kFitAnyShape{"model.rope_theta", "model.norm_eps"};
+constexpr std::array<std::string_view, 3> kFitAnyShape{"model.rope_theta", "model.rope_scaling",
+                                                       "model.norm_eps"};
 
 template <std::size_t N>
 bool is_one_of(const std::array<std::string_view, N>& keys, const std::string& key) {

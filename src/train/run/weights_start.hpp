@@ -9,8 +9,8 @@
 namespace trireme {
 
 /// Throws Error(usage) naming every field in which the resolved `model` would not be the one of
-/// `start`. Dropout and max_seq_len may differ; rope_theta and norm_eps, which fit any shape, where
-/// they were given for themselves and not by a preset.
+/// `start`. Dropout and max_seq_len may differ; rope_theta, rope_scaling and norm_eps, which fit any
+/// shape, where they were given for themselves and not by a preset.
 void check_same_model(const RunStart& start, const ModelConfig& model, const ConfigSet& keys);
 
 /// Throws Error(usage) if the weights know another tokenizer than the set's

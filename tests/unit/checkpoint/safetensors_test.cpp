@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -202,6 +204,24 @@ TEST(ConvertFloats, RoundsToNearestEvenBetweenNeighbours) {
     EXPECT_EQ(to_f16_bits(std::nextafter(middle, 0.0F)), bits) << bits;
     EXPECT_EQ(to_f16_bits(std::nextafter(middle, 1e9F)), bits + 1) << bits;
   }
+}
+
+/// 1 + 2^-8 + 2^-40 is above the middle of two bf16; as a float it is the middle.
+TEST(ConvertFloats, DoublesAreRoundedOnce) {
+  const auto rounded = [](DType to, double value) {
+    std::array<std::byte, 2> bytes{};
+    convert_floats(DType::f64, std::as_bytes(std::span(&value, 1)), to, bytes);
+    return std::bit_cast<std::uint16_t>(bytes);
+  };
+  EXPECT_EQ(rounded(DType::bf16, 1 + 0x1p-8 + 0x1p-40), 0x3f81);
+  EXPECT_EQ(rounded(DType::bf16, 1 + 0x1p-8 - 0x1p-40), 0x3f80);
+  EXPECT_EQ(rounded(DType::bf16, -(1 + 0x3p-8 - 0x1p-40)), 0xbf81);
+  EXPECT_EQ(rounded(DType::f16, 1 + 0x1p-11 + 0x1p-50), 0x3c01);
+  EXPECT_EQ(rounded(DType::f16, 0x1p-25 + 0x1p-60), 0x0001);
+  EXPECT_EQ(rounded(DType::f16, 0x1p-25), 0x0000);
+  EXPECT_EQ(rounded(DType::bf16, 1e300), 0x7f80);
+  EXPECT_EQ(rounded(DType::bf16, -1e-300), 0x8000);
+  EXPECT_EQ(rounded(DType::bf16, 0.0), 0x0000);
 }
 
 TEST(ConvertFloats, EndsOfTheHalfRange) {

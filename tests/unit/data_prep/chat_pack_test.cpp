@@ -26,6 +26,7 @@ TEST_F(ChatPack, FindsTheDocumentOfALine) {
   ASSERT_GT(set_->num_shards(), 3U);
   EXPECT_EQ(found["documents"], 90);
   EXPECT_EQ(found["bad_lines"], 8);
+  EXPECT_EQ(set_->manifest().chat_template(), "minimind-v3");
 
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (lines[i].find("question") == std::string::npos) {

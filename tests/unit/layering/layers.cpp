@@ -14,8 +14,8 @@ const std::map<std::string_view, Names>& module_rows() {
       {"objective", {"core", "comm", "parallel", "ops"}},
       {"optim", {"core", "comm", "parallel", "ops"}},
       {"model", {"core", "comm", "parallel", "ops"}},
-      {"checkpoint", {"core", "comm", "parallel", "model"}},      // host bytes: no LibTorch
-      {"data_prep", {"core", "config", "comm", "text", "data"}},  // runs without LibTorch
+      {"checkpoint", {"core", "comm", "parallel", "text", "model"}},  // host bytes: no LibTorch
+      {"data_prep", {"core", "config", "comm", "text", "data"}},      // runs without LibTorch
       {"train",
        {"core", "config", "comm", "parallel", "text", "data", "optim", "ops", "objective", "model",
         "checkpoint"}},
@@ -58,9 +58,11 @@ const std::map<std::string_view, Names>& room_rows() {
       {"checkpoint/hf",
        {"checkpoint/disk", "checkpoint/format", "checkpoint/load", "checkpoint/save"}},
       {"checkpoint/reference", {"checkpoint/hf"}},
+      {"checkpoint/minimind", {"checkpoint/hf"}},
+      {"checkpoint/peft", {"checkpoint/format", "checkpoint/hf", "checkpoint/load"}},
       {"checkpoint/upkeep",
        {"checkpoint/disk", "checkpoint/format", "checkpoint/hf", "checkpoint/load",
-        "checkpoint/save"}},
+        "checkpoint/minimind", "checkpoint/peft", "checkpoint/save"}},
       {"checkpoint/bench", {"checkpoint/load", "checkpoint/save"}},
       {"data_prep/input", {"data_prep/*"}},
       {"data_prep/documents", {"data_prep/*", "data_prep/input"}},
@@ -81,8 +83,8 @@ const std::map<std::string_view, Names>& room_rows() {
       {"train/audit", {"train/step"}},
       {"train/verify", {"train/audit", "train/config", "train/step"}},
       {"train/run",
-       {"train/audit", "train/config", "train/control", "train/health", "train/report", "train/state",
-        "train/step", "train/task"}},
+       {"train/audit", "train/config", "train/control", "train/health", "train/report",
+        "train/state", "train/step", "train/task"}},
       {"bin/trireme", {"bin/*"}},
       {"bin/trireme_data", {"bin/*"}}};
   return table;

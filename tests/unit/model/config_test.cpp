@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "core/error.hpp"
 #include "core/problems.hpp"
 #include "model/lora_config.hpp"
+#include "model/rope_scaling.hpp"
 
 namespace trireme {
 namespace {
@@ -46,6 +49,49 @@ TEST(ModelConfig, AShapeIsThatOfAPresetOrOfNone) {
   ModelConfig other = resolved("minimind-3", 777);
   other.rope_theta = 10000;
   EXPECT_EQ(matching_preset(other), "");
+}
+
+TEST(RopeScaling, TextsParseToWhatTheySay) {
+  const RopeScaling yarn =
+      parse_rope_scaling("yarn,factor=4,original_max_position_embeddings=512,truncate=false");
+  EXPECT_EQ(yarn.kind, RopeScaling::Kind::yarn);
+  EXPECT_EQ(yarn.original_max, 512);
+  EXPECT_FALSE(yarn.truncate);
+  EXPECT_EQ(yarn.attention_factor, 0.1 * std::log(4.0) + 1.0);
+  EXPECT_EQ(rope_scaling_text(parse_rope_scaling(rope_scaling_text(yarn))),
+            rope_scaling_text(yarn));
+  EXPECT_EQ(rope_scaling_text(parse_rope_scaling("")), "");
+
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {"linear,factor=2", "'linear' is not known"},
+      {"yarn", "factor is missing"},
+      {"yarn,factor=2", "original_max_position_embeddings is missing"},
+      {"yarn,factor=0.5,original_max_position_embeddings=8", "factor is below 1"},
+      {"yarn,factor=x,original_max_position_embeddings=8", "factor = 'x'"},
+      {"yarn,factor=2,factor=3,original_max_position_embeddings=8", "is there twice"},
+      {"yarn,factor=2,original_max_position_embeddings=8,low_freq_factor=1",
+       "no 'low_freq_factor'"},
+      {"yarn,factor=2,original_max_position_embeddings=8,beta_slow=64", "beta_fast is below"},
+      {"llama3,factor=2,original_max_position_embeddings=8,low_freq_factor=4", "is not above"}};
+  for (const auto& [text, words] : cases) {
+    ModelConfig config = model_preset("tiny");
+    config.rope_scaling = text;
+    const std::string error = error_of(config);
+    EXPECT_NE(error.find(words), std::string::npos) << text << ": " << error;
+    EXPECT_NE(error.find("model.rope_scaling = '" + text + "'"), std::string::npos) << error;
+  }
+}
+
+/// What turns often over the old length stays, what turns less than once is stretched by factor.
+TEST(RopeScaling, StretchesSlowFrequenciesAlone) {
+  const auto plain = rope_frequencies(64, 1e6, {});
+  for (const char* name : {"yarn", "llama3"}) {
+    const auto scaled = rope_frequencies(
+        64, 1e6, parse_rope_scaling(cat(name, ",factor=8,original_max_position_embeddings=1024")));
+    EXPECT_EQ(scaled.front(), plain.front());
+    EXPECT_DOUBLE_EQ(scaled.back(), plain.back() / 8);
+    for (std::size_t i = 1; i < scaled.size(); ++i) EXPECT_LT(scaled[i], scaled[i - 1]) << name;
+  }
 }
 
 TEST(ModelConfig, FfnWidthsFollowTheGeneration) {

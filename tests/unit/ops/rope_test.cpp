@@ -142,6 +142,15 @@ TEST(QkNormRope, NamesAPositionOutsideTheTables) {
   }
 }
 
+TEST(RopeTables, OfGivenFrequenciesAreThoseTimesTheScale) {
+  const std::vector<double> frequencies{1.0, 0.25};
+  const auto tables = rope_tables(9, frequencies, 1.5, at::kDouble);
+
+  EXPECT_EQ(tables.cos.sizes(), (std::vector<std::int64_t>{9, 2}));
+  EXPECT_EQ(tables.cos[8][1].item<double>(), 1.5 * std::cos(2.0));
+  EXPECT_EQ(tables.sin[8][0].item<double>(), 1.5 * std::sin(8.0));
+}
+
 TEST(RopeTables, AreExactAtLargePositions) {
   const auto tables = rope_tables(32768, 64, 1e6, at::kFloat);
 

@@ -1,0 +1,113 @@
+#include "checkpoint/hf/export_files.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/format/model_values.hpp"
+#include "checkpoint/hf/hf_config.hpp"
+#include "comm/agree.hpp"
+#include "core/error.hpp"
+#include "core/files/json.hpp"
+#include "model/rope_scaling.hpp"
+#include "text/chat/chat_template.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr const char* kTokenizerConfigFile = "tokenizer_config.json";
+constexpr const char* kChatTemplateFile = "chat_template.jinja";
+
+std::string family_value(const Checkpoint& checkpoint) {
+  const auto found = checkpoint.manifest().values.find(kHfFamilyValue);
+  return found == checkpoint.manifest().values.end() ? "" : found->second;
+}
+
+std::map<std::string, std::string> carried_files(const Checkpoint& checkpoint) {
+  std::map<std::string, std::string> files;
+  for (const SavedFile& file : checkpoint.manifest().files)
+    files[file.name] = checkpoint.file(file.name);
+  return files;
+}
+
+std::string model_card(const Checkpoint& checkpoint, const ModelConfig& config, DType dtype) {
+  return formatted(
+      "---\nlibrary_name: transformers\npipeline_tag: text-generation\n---\n\n# Model exported by Trireme\n\n| | |\n|---|---|\n| parameters | {} |\n| shape | {} layers, width {}, {} query and {} key-value heads of {}, MLP {} |\n| vocabulary | {} |\n| architecture | {}{} |\n| weights | {} |\n| run | {}, step {} |\n\n```python\nfrom transformers import AutoModelForCausalLM, AutoTokenizer\nmodel = AutoModelForCausalLM.from_pretrained(\"path/to/this/folder\")\ntokenizer = AutoTokenizer.from_pretrained(\"path/to/this/folder\")\n```\n",
+      config.num_parameters(), config.num_layers, config.hidden_size, config.num_heads,
+      config.num_kv_heads, config.head_dim, config.intermediate_size, config.vocab_size,
+      hf_family(config, family_value(checkpoint)), config.tie_embeddings ? ", tied embedding" : "",
+      dtype_name(dtype), checkpoint.manifest().run_id, checkpoint.step());
+}
+
+/// tokenizer.json is what the model was trained with: a class of one family's own, or none, would
+/// have transformers build its tokenizer from the vocabulary alone, with that family's rules.
+void name_tokenizer_class(std::map<std::string, std::string>& files, const std::string& where) {
+  constexpr const char* kFast = "PreTrainedTokenizerFast";
+  if (!files.contains("tokenizer.json")) return;
+  Json config =
+      files.contains(kTokenizerConfigFile)
+          ? parse_json(files[kTokenizerConfigFile], formatted("{}/{}", where, kTokenizerConfigFile))
+          : Json{};
+  const auto known = config.find("tokenizer_class");
+  if (known != config.end() && (*known == kFast || *known == "TokenizersBackend")) return;
+  config["tokenizer_class"] = kFast;
+  files[kTokenizerConfigFile] = config.dump(2) + "\n";
+}
+
+/// In both places where transformers looks for it.
+void put_chat_template(const Checkpoint& checkpoint, std::map<std::string, std::string>& files) {
+  const auto name = checkpoint.manifest().values.find(kChatTemplateValue);
+  if (name == checkpoint.manifest().values.end()) return;
+  const std::string where = checkpoint.path().string();
+  std::string jinja;
+  if (capture([&] { jinja = chat_template(name->second).jinja(); })) {
+    fail(ErrorKind::data,
+         "{}: value {} = '{}' is unknown (known: {}); was it written by a newer version?", where,
+         kChatTemplateValue, name->second, chat_template_names());
+  }
+  files[kChatTemplateFile] = jinja;
+  const auto config = files.find(kTokenizerConfigFile);
+  if (config == files.end()) return;
+  Json json = parse_json(config->second, formatted("{}/{}", where, kTokenizerConfigFile));
+  json["chat_template"] = jinja;
+  config->second = json.dump(2) + "\n";
+}
+
+}  // namespace
+
+std::map<std::string, std::string> export_files(const Checkpoint& checkpoint,
+                                                const ModelConfig& config, DType dtype) {
+  std::map<std::string, std::string> files = carried_files(checkpoint);
+  const auto special_ids = special_token_ids(files);
+  name_tokenizer_class(files, checkpoint.path().string());
+  put_chat_template(checkpoint, files);
+  if (!files.contains("special_tokens_map.json")) {
+    const std::string text = special_tokens_map_text(files);
+    if (!text.empty()) files["special_tokens_map.json"] = text;
+  }
+  if (!files.contains(kGenerationConfigFile))
+    files[kGenerationConfigFile] = hf_generation_text(special_ids);
+  files.erase("config.toml");  // the run's, not the model's
+  files["config.json"] = hf_config_text(config, dtype, special_ids, family_value(checkpoint));
+  files["README.md"] = model_card(checkpoint, config, dtype);
+  return files;
+}
+
+void check_exported_config(const std::filesystem::path& folder, const ModelConfig& config) {
+  const std::filesystem::path path = folder / "config.json";
+  std::map<std::string, std::string> wanted;
+  std::map<std::string, std::string> found;
+  put_model_values(config, wanted);
+  put_model_values(model_from_hf(read_json(path), path.string()), found);
+  for (const char* key : {"model.preset", "model.dropout"}) {  // what a config.json cannot say
+    wanted.erase(key);
+    found.erase(key);
+  }
+  const RopeScaling scaling = parse_rope_scaling(config.rope_scaling);
+  wanted["model.rope_scaling"] = rope_scaling_text(scaling);
+  for (const auto& [key, value] : wanted) {
+    if (found[key] != value)
+      fail(ErrorKind::internal, "{}: {} = {} reads back as {}", path.string(), key, value,
+           found[key]);
+  }
+}
+
+}  // namespace trireme

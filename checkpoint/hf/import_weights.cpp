@@ -1,0 +1,143 @@
+#include "checkpoint/hf/import_weights.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "checkpoint/disk/run_lock.hpp"
+#include "checkpoint/format/folder.hpp"
+#include "checkpoint/format/model_values.hpp"
+#include "checkpoint/hf/convert.hpp"
+#include "checkpoint/hf/hf_config.hpp"
+#include "checkpoint/hf/tokenizer_size.hpp"
+#include "checkpoint/save/save.hpp"
+#include "comm/self/self_communicator.hpp"
+#include "core/error.hpp"
+#include "core/files/file.hpp"
+#include "core/hash/xxh3.hpp"
+#include "core/join.hpp"
+#include "core/log.hpp"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr const char* kEmbedding = "model.embed_tokens.weight";
+constexpr const char* kOutput = "lm_head.weight";
+
+/// What a tokenizer needs; anything else of the folder (other formats of the
+/// weights, pictures) stays behind.
+constexpr const char* kCarried[] = {
+    "tokenizer.json",      "tokenizer_config.json", "special_tokens_map.json",
+    kGenerationConfigFile, "chat_template.jinja",   "vocab.json",
+    "merges.txt",          "added_tokens.json"};
+
+void check_weights(const WeightSource& weights, const std::vector<HfTensor>& tensors, bool tied,
+                   const std::string& where) {
+  std::string problems;
+  std::set<std::string> known;
+  for (const HfTensor& tensor : tensors) {
+    known.insert(tensor.name);
+    const auto found = weights.find(tensor.name);
+    if (found == weights.end()) {
+      problems += formatted("\n  missing: {}", tensor.name);
+      continue;
+    }
+    const WeightTensor& weight = found->second;
+    if (weight.shape != tensor.shape)
+      problems += formatted("\n  {}: shape [{}], the model's is [{}]", tensor.name,
+                            joined(weight.shape, ", "), joined(tensor.shape, ", "));
+    if (!is_float(weight.dtype))
+      problems +=
+          formatted("\n  {}: dtype {} is not supported", tensor.name, dtype_name(weight.dtype));
+  }
+  for (const auto& [name, weight] : weights) {
+    // Some writers store the tied output matrix again, and old ones the rotary frequencies; both
+    // follow from the rest.
+    const bool redundant = (tied && name == kOutput) || name.ends_with(".rotary_emb.inv_freq");
+    if (!known.contains(name) && !redundant) problems += formatted("\n  extra: {}", name);
+  }
+  if (!problems.empty()) fail(ErrorKind::data, "{} cannot be imported:{}", where, problems);
+}
+
+std::vector<std::byte> raw(const WeightTensor& tensor) {
+  std::size_t bytes = size_of(tensor.dtype);
+  for (const std::int64_t size : tensor.shape) bytes *= static_cast<std::size_t>(size);
+  std::vector<std::byte> elements(bytes);
+  tensor.read(elements);
+  return elements;
+}
+
+/// transformers does not tie what differs, whatever config.json says.
+bool has_another_output_matrix(const WeightSource& weights) {
+  return weights.contains(kEmbedding) && weights.contains(kOutput) &&
+         raw(weights.at(kEmbedding)) != raw(weights.at(kOutput));
+}
+
+}  // namespace
+
+WeightSource weights_of(
+    const std::map<std::string, std::shared_ptr<const SafetensorsFile>>& tensors) {
+  WeightSource weights;
+  for (const auto& [name, file] : tensors) {
+    const SafetensorsEntry& entry = file->entries().at(name);
+    weights[name] = {entry.dtype, entry.shape,
+                     [file, name](std::span<std::byte> bytes) { file->read(name, bytes); }};
+  }
+  return weights;
+}
+
+std::map<std::string, std::string> tokenizer_files_of(const fs::path& folder) {
+  std::map<std::string, std::string> files;
+  for (const char* name : kCarried) {
+    if (fs::exists(folder / name)) files[name] = read_file(folder / name);
+  }
+  return files;
+}
+
+std::vector<std::byte> read_f32(const WeightTensor& tensor, const std::string& name) {
+  const std::vector<std::byte> elements = raw(tensor);
+  std::vector<std::byte> converted(elements.size() / size_of(tensor.dtype) * size_of(DType::f32));
+  convert_floats(tensor.dtype, elements, DType::f32, converted);
+  const std::span values(reinterpret_cast<const float*>(converted.data()),
+                         converted.size() / sizeof(float));
+  if (!std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); }))
+    fail(ErrorKind::data, "{} holds values that are not finite (NaN or infinity)", name);
+  return converted;
+}
+
+fs::path save_imported(ImportedModel model, const WeightSource& weights, const fs::path& folder) {
+  ModelConfig& config = model.config;
+  if (config.num_layers > static_cast<std::int64_t>(weights.size())) {
+    fail(ErrorKind::data, "{}: num_hidden_layers = {}, but the weights are {} tensors in all",
+         model.where, config.num_layers, weights.size());
+  }
+  if (config.tie_embeddings && has_another_output_matrix(weights)) {
+    config.tie_embeddings = false;
+    log::warn(formatted(
+        "{}: tie_word_embeddings is true, but lm_head.weight is not the embedding: imported untied, as transformers loads it",
+        model.where));
+  }
+  const std::vector<HfTensor> tensors = hf_tensors(config);
+  check_weights(weights, tensors, config.tie_embeddings, model.where);
+  check_tokenizer_fits(num_token_ids(model.files), config, model.where);
+
+  StateDict state{{}, std::move(model.values), std::move(model.files)};
+  put_model_values(config, state.values);
+  state.values.emplace("step", "0");
+  std::vector<std::vector<std::byte>> storage;
+  Hasher content;
+  for (const HfTensor& tensor : tensors) {
+    storage.push_back(read_f32(weights.at(tensor.name), tensor.name));
+    content.update(storage.back());
+    state.tensors.push_back({formatted("param/{}", tensor.name), DType::f32, tensor.shape,
+                             Slice::whole(tensor.shape), storage.back(), /*owner=*/true});
+  }
+  // Two imports into one folder: the second is refused.
+  const RunLock lock(locked_folder(folder), RunLockOptions{});
+  SelfCommunicator alone;
+  return save_checkpoint(folder, 0, state, alone,
+                         {.run_id = formatted("import-{}", content.hex().substr(0, 16))});
+}
+
+}  // namespace trireme

@@ -1,0 +1,42 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+
+#include "core/files/file.hpp"
+
+namespace trireme {
+
+/// Reads a ZIP archive of stored (not compressed) records, as torch.save writes it; also of more
+/// than 4 GiB (ZIP64). Every place is checked to lie in the file before it is read. Throws
+/// Error(data) naming file and record. Source: PKWARE APPNOTE 6.3.10.
+class ZipFile {
+ public:
+  struct Record {
+    std::uint64_t header = 0;  // place of its local header
+    std::uint64_t bytes = 0;
+    std::uint32_t crc32 = 0;
+  };
+
+  static ZipFile open(const std::filesystem::path& path);
+
+  [[nodiscard]] const std::map<std::string, Record>& records() const noexcept { return records_; }
+
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+
+  /// bytes.size() is the record's; its checksum is compared.
+  void read(const std::string& name, std::span<std::byte> bytes) const;
+
+ private:
+  void read_directory(std::uint64_t begin, std::uint64_t bytes, std::uint64_t count);
+
+  std::filesystem::path path_;
+  Fd fd_;
+  std::uint64_t size_ = 0;
+  std::map<std::string, Record> records_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,213 @@
+#include "checkpoint/peft/peft.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "checkpoint/format/lora_values.hpp"
+#include "checkpoint/format/model_values.hpp"
+#include "checkpoint/hf/checked_weights.hpp"
+#include "checkpoint/hf/convert.hpp"
+#include "checkpoint/hf/hf_reader.hpp"
+#include "checkpoint/hf/import_weights.hpp"
+#include "checkpoint/hf/lora.hpp"
+#include "checkpoint/hf/whole_folder.hpp"
+#include "comm/share.hpp"
+#include "core/error.hpp"
+#include "core/files/file.hpp"
+#include "core/hash/xxh3.hpp"
+#include "core/join.hpp"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr const char* kConfigFile = "adapter_config.json";
+constexpr const char* kWeightsFile = "adapter_model.safetensors";
+constexpr std::string_view kPrefix = "base_model.model.";
+constexpr std::array kHalves{".lora_A.weight", ".lora_B.weight"};
+constexpr std::string_view kParam = "param/";
+
+std::vector<std::string> target_names(const LoraConfig& lora, const ModelConfig& model) {
+  const LinearShapes linears = block_linears(model);
+  const auto targeted = lora_targets(lora, model);
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < linears.size(); ++i) {
+    if (targeted[i]) names.emplace_back(linears[i].name());
+  }
+  return names;
+}
+
+std::string config_text(const LoraConfig& lora, const ModelConfig& model) {
+  Json json;
+  json["peft_type"] = "LORA";
+  json["task_type"] = "CAUSAL_LM";
+  json["base_model_name_or_path"] = nullptr;
+  const double alpha = lora.alpha == 0 ? static_cast<double>(lora.rank) : lora.alpha;
+  json["r"] = lora.rank;
+  json["lora_alpha"] = alpha;
+  if (alpha == std::floor(alpha) && alpha < 1e15)
+    json["lora_alpha"] = static_cast<std::int64_t>(alpha);
+  json["lora_dropout"] = lora.dropout;
+  json["use_rslora"] = lora.rslora;
+  json["target_modules"] = target_names(lora, model);
+  json["bias"] = "none";
+  json["fan_in_fan_out"] = false;
+  json["init_lora_weights"] = true;
+  json["inference_mode"] = true;
+  return json.dump(2) + "\n";
+}
+
+/// Throws Error(data) naming all that is not plain LoRA.
+LoraConfig lora_in(const Json& config, const std::string& where) {
+  if (!config.is_object()) fail(ErrorKind::data, "{}: not a JSON object", where);
+  HfReader reader(config, where);
+  if (config.value("peft_type", Json()) != "LORA")
+    reader.problem("peft_type",
+                   formatted(" = {}, must be \"LORA\"", config.value("peft_type", Json()).dump()));
+  if (const Json bias = config.value("bias", Json("none")); bias != "none")
+    reader.problem("bias", formatted(" = {}, must be \"none\"", bias.dump()));
+  for (const char* key :
+       {"use_dora", "fan_in_fan_out", "modules_to_save", "rank_pattern", "alpha_pattern",
+        "lora_bias", "trainable_token_indices", "layer_replication", "target_parameters",
+        "use_qalora", "alora_invocation_tokens", "arrow_config"}) {
+    reader.must_be_off(key);
+  }
+  LoraConfig lora;
+  lora.rank = reader.size("r");
+  lora.alpha = reader.number(config, "lora_alpha", 8);
+  lora.rslora = reader.flag("use_rslora", false);
+  lora.dropout = reader.number(config, "lora_dropout", 0);
+  reader.raise();
+  return lora;
+}
+
+/// Names as in our checkpoints, without "param/".
+WeightSource adapter_weights(const fs::path& folder) {
+  const fs::path path = folder / kWeightsFile;
+  const auto file = std::make_shared<const SafetensorsFile>(SafetensorsFile::open(path));
+  std::map<std::string, std::shared_ptr<const SafetensorsFile>> tensors;
+  for (const auto& [name, entry] : file->entries()) tensors.emplace(name, file);
+  WeightSource weights;
+  for (auto& [name, tensor] : weights_of(tensors)) {
+    if (!name.starts_with(kPrefix))
+      fail(ErrorKind::data, "{}: tensor '{}' does not begin with {}", path.string(),
+           name.substr(0, 200), kPrefix);
+    weights[name.substr(kPrefix.size())] = std::move(tensor);
+  }
+  return weights;
+}
+
+/// The last names of the modules that have an adapter, between commas.
+std::string targets_in(const WeightSource& weights, const ModelConfig& model) {
+  std::vector<std::string> names;
+  for (const LinearShape& linear : block_linears(model)) {
+    const bool is_there = std::any_of(weights.begin(), weights.end(), [&](const auto& one) {
+      return one.first.find(cat(".", linear.module, ".lora_")) != std::string::npos;
+    });
+    if (is_there) names.emplace_back(linear.name());
+  }
+  return joined(names, ",");
+}
+
+void check_fit(const WeightSource& weights, const std::vector<LoraAdapter>& adapters,
+               std::int64_t rank, const std::string& where) {
+  std::string problems;
+  std::set<std::string> known;
+  for (const LoraAdapter& one : adapters) {
+    const std::array<std::vector<std::int64_t>, 2> shapes{{{rank, one.in}, {one.out, rank}}};
+    for (std::size_t i = 0; i < kHalves.size(); ++i) {
+      const std::string name = one.module + kHalves[i];
+      known.insert(name);
+      const auto found = weights.find(name);
+      if (found == weights.end()) {
+        problems += formatted("\n  missing: {}{}", kPrefix, name);
+      } else if (found->second.shape != shapes[i] || !is_float(found->second.dtype)) {
+        problems += formatted("\n  {}{}: wrong shape or dtype", kPrefix, name);
+      }
+    }
+  }
+  for (const auto& [name, tensor] : weights) {
+    if (!known.contains(name)) problems += formatted("\n  extra: {}{}", kPrefix, name);
+  }
+  if (adapters.empty()) problems += "\n  no adapter of a linear of the blocks";
+  if (!problems.empty())
+    fail(ErrorKind::data, "{}: its adapters of rank {} do not fit the base:{}", where, rank,
+         problems);
+}
+
+}  // namespace
+
+void export_peft(const Checkpoint& checkpoint, const fs::path& folder, Communicator& world,
+                 DType dtype) {
+  const std::string where = checkpoint.path().string();
+  if (!holds_adapters(checkpoint))
+    fail(ErrorKind::usage, "--adapter: {} holds no adapters, its weights are whole; leave it out",
+         where);
+  const ModelConfig config = model_from_values(checkpoint.manifest().values, where);
+  const LoraConfig lora = lora_of(checkpoint);
+  const std::vector<LoraAdapter> adapters = lora_adapters(lora, config);
+  check_adapters(checkpoint, adapters, lora.rank);
+  std::vector<SafetensorsSource> sources;
+  for (const LoraAdapter& adapter : adapters) {
+    for (const char* half : kHalves) {
+      const std::string name = adapter.module + half;
+      const auto& saved = checkpoint.manifest().tensors.at(cat(kParam, name));
+      sources.push_back({cat(kPrefix, name), dtype, saved.shape,
+                         [&checkpoint, name, dtype, from = saved.dtype](std::span<std::byte> to) {
+                           convert_floats(from, checkpoint.read_logical(cat(kParam, name)), dtype,
+                                          to);
+                         }});
+    }
+  }
+  write_whole_folder(folder, world, [&](const fs::path& temporary) {
+    write_checked_file(temporary / kWeightsFile, sources, world);
+    on_first_rank(world,
+                  [&] { write_file_atomic(temporary / kConfigFile, config_text(lora, config)); });
+  });
+}
+
+PeftAdapters read_peft(const fs::path& folder, const Checkpoint& base) {
+  const fs::path config_path = folder / kConfigFile;
+  LoraConfig lora = lora_in(read_json(config_path), config_path.string());
+  const WeightSource weights = adapter_weights(folder);
+  const std::string where = base.path().string();
+  if (holds_adapters(base))
+    fail(ErrorKind::usage, "--base {} holds adapters itself: export it (merged) and import that",
+         where);
+  const ModelConfig model = model_from_values(base.manifest().values, where);
+  lora.targets = targets_in(weights, model);
+  const std::vector<LoraAdapter> adapters = lora_adapters(lora, model);
+  check_fit(weights, adapters, lora.rank, folder.string());
+  PeftAdapters read;
+  for (const auto& [key, value] : base.manifest().values) {
+    if (is_model_value(key)) read.state.values[key] = value;
+  }
+  read.state.values["step"] = "0";
+  put_lora_values(lora, read.state.values);
+  for (const SavedFile& file : base.manifest().files) {
+    if (file.name != "config.toml") read.state.files[file.name] = base.file(file.name);
+  }
+  Hasher content;
+  read.storage.reserve(2 * adapters.size());
+  for (const LoraAdapter& adapter : adapters) {
+    for (const char* half : kHalves) {
+      const std::string name = adapter.module + half;
+      const std::vector<std::int64_t>& shape = weights.at(name).shape;
+      read.storage.push_back(read_f32(weights.at(name), name));
+      content.update(read.storage.back());
+      read.state.tensors.push_back({cat(kParam, name), DType::f32, shape, Slice::whole(shape),
+                                    read.storage.back(), /*owner=*/true});
+    }
+  }
+  read.run_id = formatted("import-{}", content.hex().substr(0, 16));
+  return read;
+}
+
+bool is_model_value(std::string_view key) {
+  return key.starts_with("model.") || key == kChatTemplateValue || key == kHfFamilyValue;
+}
+
+}  // namespace trireme

@@ -1,0 +1,188 @@
+#include "checkpoint/hf/lora.hpp"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/format/lora_values.hpp"
+#include "checkpoint/format/model_values.hpp"
+#include "checkpoint/hf/hf_config.hpp"
+#include "checkpoint/hf/safetensors.hpp"
+#include "checkpoint/peft/peft.hpp"
+#include "core/files/json.hpp"
+#include "unit/checkpoint/one_rank.hpp"
+#include "unit/checkpoint/support.hpp"
+
+namespace trireme {
+namespace {
+
+using namespace test;
+
+constexpr std::int64_t kRank = 3;
+
+ModelConfig small_model() {
+  ModelConfig config = model_preset("minimind-2-small");
+  config.hidden_size = 32;
+  config.num_layers = 2;
+  config.num_heads = 4;
+  config.num_kv_heads = 2;
+  config.intermediate_size = 48;
+  resolve(config, 50);
+  return config;
+}
+
+StateDict state_of(const std::vector<HfTensor>& tensors, std::vector<std::vector<float>>& storage,
+                   unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0.0F, 0.5F);
+  StateDict state;
+  put_model_values(small_model(), state.values);
+  storage.reserve(tensors.size());
+  for (const HfTensor& tensor : tensors) {
+    storage.emplace_back(static_cast<std::size_t>(Slice::whole(tensor.shape).count()));
+    for (float& value : storage.back()) value = normal(random);
+    state.tensors.push_back({"param/" + tensor.name, DType::f32, tensor.shape,
+                             Slice::whole(tensor.shape),
+                             std::as_writable_bytes(std::span(storage.back())), true});
+  }
+  return state;
+}
+
+/// A run of adapters of q_proj and down_proj of both layers, and its base.
+void save_run(const fs::path& run, bool rslora) {
+  SelfCommunicator alone;
+  std::vector<std::vector<float>> base;
+  save_checkpoint(run / "base", 0, state_of(hf_tensors(small_model()), base, 1), alone, {});
+  std::vector<HfTensor> halves;
+  const LoraConfig lora{
+      .rank = kRank, .alpha = 5, .dropout = 0, .targets = "q_proj,down_proj", .rslora = rslora};
+  for (const LoraAdapter& one : lora_adapters(lora, small_model())) {
+    halves.push_back({one.module + ".lora_A.weight", {kRank, one.in}});
+    halves.push_back({one.module + ".lora_B.weight", {one.out, kRank}});
+  }
+  std::vector<std::vector<float>> adapters;
+  StateDict state = state_of(halves, adapters, 2);
+  put_lora_values(lora, state.values);
+  save_checkpoint(run / "checkpoints", 7, state, alone, {});
+}
+
+std::vector<float> values_in(const fs::path& file, const std::string& name) {
+  const SafetensorsFile weights = SafetensorsFile::open(file);
+  const SafetensorsEntry& entry = weights.entries().at(name);
+  std::vector<float> values((entry.end - entry.begin) / sizeof(float));
+  weights.read(name, std::as_writable_bytes(std::span(values)));
+  return values;
+}
+
+std::vector<float> values_in(const Checkpoint& checkpoint, const std::string& name) {
+  const std::vector<std::byte> bytes = checkpoint.read_logical(name);
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+TEST(Lora, ExportAddsTheAdaptersInDoubleAndRoundsOnce) {
+  for (const bool rslora : {false, true}) {
+    const TempFolder folder;
+    save_run(folder / "run", rslora);
+    export_command({.checkpoint = folder / "run", .output = folder / "hf"});
+
+    const Checkpoint base = Checkpoint::open(folder / "run/base/step-000000000");
+    const Checkpoint mine = Checkpoint::open(folder / "run/checkpoints/step-000000007");
+    const std::string module = "model.layers.1.self_attn.q_proj";
+    const auto w = values_in(base, "param/" + module + ".weight");
+    const auto a = values_in(mine, "param/" + module + ".lora_A.weight");
+    const auto b = values_in(mine, "param/" + module + ".lora_B.weight");
+    const double scale = 5 / (rslora ? std::sqrt(3.0) : 3.0);
+    const auto merged = values_in(folder / "hf/model.safetensors", module + ".weight");
+    ASSERT_EQ(merged.size(), w.size());
+    for (std::size_t o = 0; o < 32; ++o) {
+      for (std::size_t i = 0; i < 32; ++i) {
+        double sum = 0;
+        for (std::size_t r = 0; r < 3; ++r)
+          sum += static_cast<double>(b[o * 3 + r]) * static_cast<double>(a[r * 32 + i]);
+        EXPECT_FLOAT_EQ(merged[o * 32 + i],
+                        static_cast<float>(static_cast<double>(w[o * 32 + i]) + scale * sum));
+      }
+    }
+    const std::string untouched = "model.layers.1.self_attn.k_proj.weight";
+    EXPECT_EQ(values_in(folder / "hf/model.safetensors", untouched),
+              values_in(base, "param/" + untouched));
+  }
+}
+
+TEST(Lora, PeftFoldersGoOutAndComeIn) {
+  const TempFolder folder;
+  save_run(folder / "run", true);
+  export_command({.checkpoint = folder / "run", .output = folder / "peft", .adapter = true});
+  const Json config = read_json(folder / "peft/adapter_config.json");
+  EXPECT_EQ(config.at("r"), 3);
+  EXPECT_EQ(config.at("lora_alpha"), 5);
+  EXPECT_EQ(config.at("use_rslora"), true);
+  EXPECT_EQ(config.at("target_modules"), Json({"q_proj", "down_proj"}));
+  const auto names = SafetensorsFile::open(folder / "peft/adapter_model.safetensors").entries();
+  EXPECT_EQ(names.size(), 8U);
+  EXPECT_TRUE(names.contains("base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"));
+
+  import_command({.peft = folder / "peft", .base = folder / "run/base", .output = folder / "back"});
+
+  EXPECT_EQ(checkpoint_hash(folder / "back"), checkpoint_hash(folder / "run"));
+  EXPECT_EQ(checkpoint_hash(folder / "back/base"), checkpoint_hash(folder / "run/base"));
+  const Checkpoint back = Checkpoint::open(folder / "back/checkpoints/step-000000000");
+  const auto& values = back.manifest().values;
+  EXPECT_EQ(values.at("lora.targets"), "q_proj,down_proj");
+  EXPECT_EQ(values.at("lora.rslora"), "true");
+  fs::remove_all(folder / "run");  // what is imported stands for itself
+  export_command({.checkpoint = folder / "back", .output = folder / "hf"});
+  EXPECT_TRUE(fs::exists(folder / "hf/model.safetensors"));
+}
+
+TEST(Lora, WhatIsNotPlainLoraIsRefusedByName) {
+  const TempFolder folder;
+  save_run(folder / "run", false);
+  export_command({.checkpoint = folder / "run", .output = folder / "peft", .adapter = true});
+  const fs::path config_path = folder / "peft/adapter_config.json";
+  const Json good = read_json(config_path);
+  const auto refused = [&](const Json& config) {
+    overwrite(config_path, config.dump());
+    return message_of(ErrorKind::data, [&] {
+      import_command(
+          {.peft = folder / "peft", .base = folder / "run/base", .output = folder / "x"});
+    });
+  };
+  const std::vector<std::pair<std::string, Json>> cases{{"peft_type", "IA3"},
+                                                        {"bias", "all"},
+                                                        {"use_dora", true},
+                                                        {"modules_to_save", {"lm_head"}},
+                                                        {"rank_pattern", {{"q_proj", 4}}},
+                                                        {"r", 0},
+                                                        {"lora_alpha", "much"}};
+  for (const auto& [key, value] : cases) {
+    Json config = good;
+    config[key] = value;
+    const std::string text = refused(config);
+    EXPECT_NE(text.find(key), std::string::npos) << key << ": " << text;
+  }
+  Json config = good;
+  config["r"] = 4;
+  EXPECT_NE(refused(config).find("q_proj.lora_A.weight: wrong shape"), std::string::npos);
+  EXPECT_FALSE(fs::exists(folder / "x"));
+}
+
+TEST(Lora, ACheckpointOfAdaptersNeedsItsBaseAndOthersHaveNone) {
+  const TempFolder folder;
+  save_run(folder / "run", false);
+  const std::string whole = message_of(ErrorKind::usage, [&] {
+    export_command({.checkpoint = folder / "run/base", .output = folder / "x", .adapter = true});
+  });
+  EXPECT_NE(whole.find("holds no adapters"), std::string::npos) << whole;
+  fs::rename(folder / "run/base", folder / "elsewhere");
+  message_of(ErrorKind::data,
+             [&] { export_command({.checkpoint = folder / "run", .output = folder / "x"}); });
+  export_command(
+      {.checkpoint = folder / "run", .output = folder / "x", .base = folder / "elsewhere"});
+  EXPECT_TRUE(fs::exists(folder / "x/config.json"));
+}
+
+}  // namespace
+}  // namespace trireme
