@@ -28,6 +28,10 @@ bool holds_adapters(const Checkpoint& checkpoint) {
   return holds_adapters(checkpoint.manifest().values);
 }
 
+std::filesystem::path base_place(const Checkpoint& adapters) {
+  return adapters.path().parent_path().parent_path() / "base";
+}
+
 LoraConfig lora_of(const Checkpoint& checkpoint) {
   return lora_from_values(checkpoint.manifest().values, checkpoint.path().string());
 }

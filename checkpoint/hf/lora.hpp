@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,9 @@ struct LoraAdapter {
 };
 
 [[nodiscard]] bool holds_adapters(const Checkpoint& checkpoint);
+
+/// Where a checkpoint of adapters has its base: "base" in the folder of its run.
+std::filesystem::path base_place(const Checkpoint& adapters);
 
 /// Its values "lora.*".
 LoraConfig lora_of(const Checkpoint& checkpoint);

@@ -86,11 +86,6 @@ void check_may_hold_steps(const fs::path& folder) {
   }
 }
 
-/// Where a checkpoint of adapters has its base: in the folder of its run.
-fs::path base_place(const Checkpoint& adapters) {
-  return adapters.path().parent_path().parent_path() / "base";
-}
-
 /// The base's weights as OUTPUT/base, the adapters as step 0: what a run with adapters leaves.
 fs::path import_adapters(const ImportCommand& options) {
   SelfCommunicator alone;

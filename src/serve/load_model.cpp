@@ -2,8 +2,10 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "checkpoint/format/model_values.hpp"
+#include "checkpoint/hf/lora.hpp"
 #include "checkpoint/hf/special_tokens.hpp"
 #include "checkpoint/hf/tokenizer_size.hpp"
 #include "checkpoint/load/load.hpp"
@@ -40,10 +42,14 @@ std::vector<std::uint32_t> end_tokens_of(const Checkpoint& checkpoint, const Tok
   return ids;
 }
 
-/// Copies each parameter from the checkpoint, converted from its saved dtype.
-void load_weights(const Checkpoint& checkpoint, ParamRegistry& registry) {
+/// Copies each parameter from the checkpoint, converted from its saved dtype; what adapters lack from
+/// their base.
+void load_weights(const Checkpoint& newest, const std::optional<Checkpoint>& base,
+                  ParamRegistry& registry) {
   for (ParamId id = 0; id < registry.size(); ++id) {
     const std::string name = formatted("param/{}", registry.spec(id).name);
+    const Checkpoint& checkpoint =
+        base && !newest.manifest().tensors.contains(name) ? *base : newest;
     const auto found = checkpoint.manifest().tensors.find(name);
     if (found == checkpoint.manifest().tensors.end() ||
         found->second.shape != registry.spec(id).shape) {
@@ -72,11 +78,17 @@ std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place, Para
   loaded->end_tokens = end_tokens_of(checkpoint, loaded->tokenizer, config.vocab_size);
   check_tokenizer_fits(loaded->tokenizer.vocab_size(), config, checkpoint.path().string());
   loaded->registry.freeze();  // weights alone: no gradients
-  loaded->transformer = std::make_unique<Transformer>(
-      loaded->registry, config, ModelPart::whole(config), TransformerOptions{});
+  TransformerOptions model_options;
+  std::optional<Checkpoint> base;
+  if (holds_adapters(checkpoint)) {
+    model_options.lora = lora_of(checkpoint);
+    base = open_newest_good(base_place(checkpoint));
+  }
+  loaded->transformer = std::make_unique<Transformer>(loaded->registry, config,
+                                                      ModelPart::whole(config), model_options);
   loaded->registry.allocate(*loaded->mesh, dtypes, device);
   loaded->transformer->prepare();
-  load_weights(checkpoint, loaded->registry);
+  load_weights(checkpoint, base, loaded->registry);
   return loaded;
 }
 

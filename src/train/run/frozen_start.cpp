@@ -1,5 +1,6 @@
 #include "train/run/frozen_start.hpp"
 
+#include "checkpoint/hf/lora.hpp"
 #include "checkpoint/upkeep/newest.hpp"
 #include "checkpoint/upkeep/reshard.hpp"
 #include "checkpoint/upkeep/verify.hpp"
@@ -26,15 +27,6 @@ std::optional<std::string> value_of(const RunRequest& run, const std::string& ke
   return found == run.start.values.end() ? std::nullopt : std::optional(found->second);
 }
 
-bool has_adapters(const Checkpoint& checkpoint) {
-  return checkpoint.manifest().values.contains("lora.rank");
-}
-
-/// Where a checkpoint of adapters has its base: in the folder of its run.
-fs::path base_place(const Checkpoint& adapters) {
-  return adapters.path().parent_path().parent_path() / kBase;
-}
-
 [[noreturn]] void refuse_adapters(const Checkpoint& checkpoint) {
   fail(
       ErrorKind::usage,
@@ -54,7 +46,7 @@ Checkpoint open_source(const RunRequest& run, const std::string& place, const fs
     }
     Checkpoint source =
         open_newest_good(place.empty() ? run.config.checkpoint.resume : place, world);
-    if (!has_adapters(source)) return source;
+    if (!holds_adapters(source)) return source;
     if (run.start.kind != RunStart::Kind::state) refuse_adapters(source);
     return open_newest_good(base_place(source), world);
   });
@@ -96,7 +88,7 @@ std::string init_hash(const RunRequest& run) {
   Communicator& world = run.ranks.world;
   const Checkpoint start = all_or_none(world, [&] {
     Checkpoint found = open_newest_good(run.config.checkpoint.resume, world, /*allow_older=*/true);
-    if (has_adapters(found) && run.start.kind == RunStart::Kind::weights) refuse_adapters(found);
+    if (holds_adapters(found) && run.start.kind == RunStart::Kind::weights) refuse_adapters(found);
     return found;
   });
   return hash_tensors(start, world, kWeights);

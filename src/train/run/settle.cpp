@@ -28,9 +28,10 @@ void check_template(const RunRequest& run, const std::string& chat_template) {
   if (taught == run.start.values.end() || chat_template.empty() ||
       taught->second == chat_template || run.config.data.allow_template_change)
     return;
-  fail(ErrorKind::usage,
-       "--data holds chats in the format {}, {} was trained on {}: pack with --template {}, or give --data.allow_template_change true",
-       chat_template, run.start.checkpoint, taught->second, taught->second);
+  fail(
+      ErrorKind::usage,
+      "--data holds chats in the format {}, {} was trained on {}: pack with --template {}, or give --data.allow_template_change true",
+      chat_template, run.start.checkpoint, taught->second, taught->second);
 }
 
 /// That the resolved configuration goes with the start. Throws Error(usage); nothing is touched.

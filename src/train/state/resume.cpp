@@ -38,7 +38,8 @@ struct LaterKey {
 /// Keys that came after version 0.1, and the value that every checkpoint without them has.
 constexpr std::array kLaterKeys{LaterKey{"model.activation", "silu"},
                                 LaterKey{"model.rope_scaling", ""},
-                                LaterKey{"parallel.local_steps", "1"}};
+                                LaterKey{"parallel.local_steps", "1"},
+                                LaterKey{"lora.rank", "0"}};
 
 /// The texts, or the numbers that they are.
 bool is_equal(const std::string& one, const std::string& other) {
