@@ -6,6 +6,7 @@
 #include "bin/trireme/bench_step_command.hpp"
 #include "bin/trireme/checkpoint_commands.hpp"
 #include "bin/trireme/config_command.hpp"
+#include "bin/trireme/dpo_reference_command.hpp"
 #include "bin/trireme/eval_command.hpp"
 #include "bin/trireme/generate_command.hpp"
 #include "bin/trireme/train_command.hpp"
@@ -37,6 +38,7 @@ int main(int argc, char** argv) {
     const VerifyLayoutCommand verify_layout(line, launch);
     const BenchStepCommand bench_step(line, launch, *options.activity);
     const EvalCommand eval(line, launch);
+    const DpoReferenceCommand dpo_reference(line, launch);
     return launch.run(
         [&] { return with_torch_errors([&] { return run_command(line, launch, argc, argv); }); });
   });

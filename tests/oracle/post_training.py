@@ -4,7 +4,8 @@
 usage: post_training.py TRIREME TRIREME_DATA [--tasks sft,dpo,distill,lora] [--steps 3] [--keep DIR]
 
 A model is trained for two steps and exported; `trireme sft`, `dpo` and `distill` go on from it in fp64, an update of which is the whole
-set, so that the order of samples counts for nothing. The oracle reads the export, takes the documents as `trireme-data inspect` prints
+set, so that the order of samples counts for nothing. LoRA starts from adapters that it
+imports, so that both sides have the same. The oracle reads the export, takes the documents as `trireme-data inspect` prints
 them, each on its own, and trains with torch.optim.AdamW. Of every step the loss, the gradient norm and, where the task has some, its
 other measures must agree within 1e-10 of the value; final weights of one fp32 run within 1e-6 of the tensor's norm.
 Exits 1 and prints every line that is out of bounds.
@@ -19,7 +20,7 @@ import sys
 import tempfile
 
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
 import model as oracle
@@ -202,19 +203,59 @@ def train(net, task, steps):
     return lines
 
 
+class LoraLinear(torch.nn.Module):
+    def __init__(self, base, a, b, scale):
+        super().__init__()
+        self.weight = base.weight.detach()
+        self.a, self.b, self.scale = torch.nn.Parameter(a.double()), torch.nn.Parameter(b.double()), scale
+
+    def forward(self, x):
+        return F.linear(x, self.weight) + self.scale * F.linear(F.linear(x, self.a), self.b)
+
+
+class Adapters:
+    """Random adapters of all linears, as a folder that `trireme import --peft` reads, and in a plain model."""
+
+    RANK, ALPHA = 3, 6
+
+    def __init__(self, net, folder):
+        generator = torch.Generator().manual_seed(4)
+        self.values = {}
+        for name, module in net.named_modules():
+            if name.startswith("model.layers.") and isinstance(module, torch.nn.Linear):
+                rows, columns = module.weight.shape
+                self.values[name] = (torch.randn(self.RANK, columns, generator=generator) / 8, torch.randn(rows, self.RANK, generator=generator) / 8)
+        os.makedirs(folder)
+        targets = sorted({name.rsplit(".", 1)[1] for name in self.values})
+        config = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": self.RANK, "lora_alpha": self.ALPHA, "lora_dropout": 0.0, "bias": "none",
+                  "target_modules": targets, "use_rslora": False, "inference_mode": True, "base_model_name_or_path": ""}
+        with open(os.path.join(folder, "adapter_config.json"), "w", encoding="utf-8") as file:
+            json.dump(config, file)
+        save_file({f"base_model.model.{name}.lora_{half}.weight": value for name, pair in self.values.items() for half, value in zip("AB", pair)},
+                  os.path.join(folder, "adapter_model.safetensors"))
+
+    def put(self, net):
+        for parameter in net.parameters():
+            parameter.requires_grad_(False)
+        for name, (a, b) in self.values.items():
+            parent, last = name.rsplit(".", 1)
+            setattr(net.get_submodule(parent), last, LoraLinear(net.get_submodule(name), a, b, self.ALPHA / self.RANK))
+        return net
+
+
 class Comparison:
     def __init__(self, args, sets, start, exported):
         self.args, self.sets, self.start, self.exported, self.wrong = args, sets, start, exported, 0
 
-    def run(self, name, task, kind, theirs, keys=None, precision="fp64"):
+    def run(self, name, task, kind, theirs, keys=None, precision="fp64", start=None, net=None):
         facts = self.sets.facts(kind)
         samples = facts["documents"] if kind == "dpo" else facts["sequences"]
         run = self.sets.path(f"run-{name}".replace(" ", "-"))
-        call([self.args.trireme, task, "--init", self.start, "--data", self.sets.path(kind), "--run", run, "--train.steps", self.args.steps,
+        call([self.args.trireme, task, "--init", start or self.start, "--data", self.sets.path(kind), "--run", run, "--train.steps", self.args.steps,
               "--train.micro_batch", samples, "--train.global_batch", samples, "--train.precision", precision] + keys_of(OPTIM, keys or {}))
         with open(os.path.join(run, "metrics.jsonl"), encoding="utf-8") as file:
             ours = [line for line in map(json.loads, file) if "loss" in line]
-        expected = train(load_model(self.exported), theirs, self.args.steps) if not isinstance(theirs, list) else theirs
+        expected = train(net or load_model(self.exported), theirs, self.args.steps)
         worst = 0.0
         for step, (mine, other) in enumerate(zip(ours, expected, strict=True), 1):
             for key, value in other.items():
@@ -241,11 +282,22 @@ def compare_dpo(comparison, pairs):
                    {"dpo.label_smoothing": 0.2, "dpo.sft_weight": 0.3})
 
 
+def compare_lora(comparison, sets, tied):
+    folder, run = (sets.path(f"{name}-{tied}") for name in ("adapters", "adapted"))
+    adapters = Adapters(load_model(comparison.exported), folder)
+    call([comparison.args.trireme, "import", "--peft", folder, "--base", comparison.start, "--output", run])
+    keys = {"lora.rank": Adapters.RANK, "lora.alpha": Adapters.ALPHA}
+    comparison.run(f"lora sft, tied {tied}", "sft", "sft", SftOracle(list(sets.documents("sft"))), keys, start=run,
+                   net=adapters.put(load_model(comparison.exported)))
+    comparison.run(f"lora dpo, tied {tied}", "dpo", "dpo", DpoOracle(list(sets.documents("dpo")), load_model(comparison.exported)),
+                   {**keys, "dpo.reference": comparison.start}, start=run, net=adapters.put(load_model(comparison.exported)))
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("trireme")
     parser.add_argument("trireme_data")
-    parser.add_argument("--tasks", default="sft,dpo,distill")
+    parser.add_argument("--tasks", default="sft,dpo,distill,lora")
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--keep")
     args = parser.parse_args()
@@ -269,6 +321,8 @@ def main():
             if "distill" in tasks:
                 comparison.run(f"distill, tied {tied}", "distill", "sft", DistillOracle(list(sets.documents("sft")), load_model(exported)),
                                {"distill.teacher": start})
+            if "lora" in tasks:
+                compare_lora(comparison, sets, tied)
             wrong += comparison.wrong
     sys.exit(1 if wrong else 0)
 

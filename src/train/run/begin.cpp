@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "checkpoint/format/folder.hpp"
+#include "checkpoint/format/lora_values.hpp"
 #include "checkpoint/hf/special_tokens.hpp"
 #include "checkpoint/upkeep/newest.hpp"
 #include "comm/agree.hpp"
@@ -112,6 +113,10 @@ void log_start(const RunRequest& run, const RunData& data, const Beginning& begi
     log::info(formatted("configuration other than in {}: {}", where, changes_text(changes)));
 }
 
+bool starts_with_adapters(const RunRequest& run) {
+  return holds_adapters(run.start.values);
+}
+
 /// Collective: the weights that adapters are added to.
 void load_base(const RunRequest& run, const Checkpoint& base, RunModel& model) {
   StateView view(model.registry, StateOf::frozen);
@@ -130,7 +135,7 @@ void load(const RunRequest& run, const RunData& data, const Checkpoint& checkpoi
   beginning.goes_on = kind != RunStart::Kind::weights && values.contains("update");
   std::string fresh_data;
   StateDict state;
-  const bool new_adapters = run.config.lora.on() && !beginning.goes_on;
+  const bool new_adapters = run.config.lora.on() && !starts_with_adapters(run);
   for (StateTensor& tensor : model.state.tensors()) {
     if (beginning.goes_on || (!new_adapters && tensor.name.starts_with("param/")))
       state.tensors.push_back(tensor);
@@ -189,7 +194,7 @@ Beginning begin(const RunRequest& run, const RunData& data, const FrozenStart& f
         world, [&] { return open_newest_good(config.resume, world, /*allow_older=*/true); });
   }
   beginning.fingerprint = take_fingerprint(world, model.registry.device(), model.layout(run));
-  const bool new_adapters = frozen.base && run.start.kind == RunStart::Kind::weights;
+  const bool new_adapters = frozen.base && !starts_with_adapters(run);
   if (!found || new_adapters)
     model.registry.initialize(static_cast<std::uint64_t>(run.config.train.seed));
   if (frozen.base) load_base(run, frozen.base->checkpoint, model);

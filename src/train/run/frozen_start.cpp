@@ -30,7 +30,7 @@ std::optional<std::string> value_of(const RunRequest& run, const std::string& ke
 [[noreturn]] void refuse_adapters(const Checkpoint& checkpoint) {
   fail(
       ErrorKind::usage,
-      "{} holds adapters alone: `trireme export --checkpoint {} --output DIR` writes the merged model, `trireme import --hf DIR --output RUN` makes a start of it",
+      "{} holds adapters alone (to train them on, give their lora.* keys): `trireme export --checkpoint {} --output DIR` writes the merged model, `trireme import --hf DIR --output RUN` makes a start of it",
       checkpoint.path().string(), checkpoint.path().string());
 }
 
@@ -47,7 +47,7 @@ Checkpoint open_source(const RunRequest& run, const std::string& place, const fs
     Checkpoint source =
         open_newest_good(place.empty() ? run.config.checkpoint.resume : place, world);
     if (!holds_adapters(source)) return source;
-    if (run.start.kind != RunStart::Kind::state) refuse_adapters(source);
+    if (!place.empty() || !run.config.lora.on()) refuse_adapters(source);
     return open_newest_good(base_place(source), world);
   });
 }
@@ -88,7 +88,14 @@ std::string init_hash(const RunRequest& run) {
   Communicator& world = run.ranks.world;
   const Checkpoint start = all_or_none(world, [&] {
     Checkpoint found = open_newest_good(run.config.checkpoint.resume, world, /*allow_older=*/true);
-    if (holds_adapters(found) && run.start.kind == RunStart::Kind::weights) refuse_adapters(found);
+    if (!holds_adapters(found)) return found;
+    if (!run.config.lora.on()) refuse_adapters(found);
+    if (run.task.compares_with_start(run.config)) {
+      fail(
+          ErrorKind::usage,
+          "{} holds adapters, which are trained on: name the model to compare with (dpo.reference)",
+          found.path().string());
+    }
     return found;
   });
   return hash_tensors(start, world, kWeights);

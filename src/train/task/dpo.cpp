@@ -83,6 +83,10 @@ class Dpo final : public Task {
                       is_start};
   }
 
+  [[nodiscard]] bool compares_with_start(const RunConfig& /*config*/) const override {
+    return config_.reference.empty();
+  }
+
   [[nodiscard]] std::unique_ptr<Objective> make_objective(
       const TaskContext& context) const override {
     const ops::Path path = ops::path_of(context.config.train.fused_ops);

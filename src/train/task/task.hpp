@@ -68,6 +68,9 @@ class Task {
     return std::nullopt;
   }
 
+  /// It compares the model with what the run started from, which must be a whole model then.
+  [[nodiscard]] virtual bool compares_with_start(const RunConfig& /*config*/) const { return false; }
+
   /// Once the configuration is whole. The objective declares what it reports in the measures.
   [[nodiscard]] virtual std::unique_ptr<Objective> make_objective(
       const TaskContext& context) const = 0;
