@@ -19,6 +19,7 @@
 #include "core/files/file.hpp"
 #include "core/hash/xxh3.hpp"
 #include "core/join.hpp"
+#include "core/number.hpp"
 
 namespace trireme {
 namespace {
@@ -80,6 +81,8 @@ LoraConfig lora_in(const Json& config, const std::string& where) {
   lora.alpha = reader.number(config, "lora_alpha", 8);
   lora.rslora = reader.flag("use_rslora", false);
   lora.dropout = reader.number(config, "lora_dropout", 0);
+  if (lora.alpha <= 0)
+    reader.problem("lora_alpha", formatted(" = {}, must be above 0", number_text(lora.alpha)));
   reader.raise();
   return lora;
 }

@@ -67,11 +67,11 @@ struct PruneCommand {
 std::string checkpoint_prune(const PruneCommand& options);
 
 struct ExportCommand {
-  std::string checkpoint;  // DIR as above
-  std::string output;
+  std::string checkpoint = {};  // DIR as above
+  std::string output = {};
   std::string dtype = "f32";
-  bool adapter = false;  // a PEFT folder of the adapters alone
-  std::string base;      // of adapters; "": "base" in their run
+  bool adapter = false;   // a PEFT folder of the adapters alone
+  std::string base = {};  // of adapters; "": "base" in their run
   bool allow_older = false;
 };
 
@@ -79,13 +79,13 @@ std::string export_command(const ExportCommand& options, Communicator& world);
 
 /// One of `hf`, `peft` and `minimind`.
 struct ImportCommand {
-  std::string hf;
-  std::string peft;
-  std::string base;  // with peft
-  std::string minimind;
-  ModelConfig model;      // with minimind
-  std::string tokenizer;  // with minimind; "": none
-  std::string output;
+  std::string hf = {};
+  std::string peft = {};
+  std::string base = {};  // with peft
+  std::string minimind = {};
+  ModelConfig model = {};      // with minimind
+  std::string tokenizer = {};  // with minimind; "": none
+  std::string output = {};
 };
 
 std::string import_command(const ImportCommand& options);

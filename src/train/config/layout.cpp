@@ -169,8 +169,8 @@ std::optional<ParallelConfig> nearest_possible(const ParallelConfig& wanted,
   std::optional<ParallelConfig> best;
   for (const std::int64_t tp : divisors(facts.ranks)) {
     for (const std::int64_t cp : divisors(wanted.cp > 1 ? facts.ranks / tp : 1)) {
-      std::vector<std::int64_t> shards{0};
-      if (wanted.zero_shard > 0)
+      std::vector<std::int64_t> shards{wanted.zero > 0 ? 0 : wanted.zero_shard};
+      if (wanted.zero > 0 && wanted.zero_shard > 0)
         for (const std::int64_t shard : divisors(facts.ranks / tp)) shards.push_back(shard);
       for (const std::int64_t shard : shards) {
         ParallelConfig one = wanted;

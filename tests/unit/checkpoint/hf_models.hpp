@@ -28,7 +28,7 @@ inline ModelConfig small(bool qwen, bool tied) {
 /// A checkpoint with random parameters, cut over `ranks` ranks, and some optimizer state that
 /// export must ignore.
 inline void save_model(const fs::path& folder, const ModelConfig& config, int ranks,
-                       const std::map<std::string, std::string>& values = {}) {
+                       const std::map<std::string, std::string>& more = {}) {
   std::vector<Logical> logicals;
   std::mt19937 random(5);
   std::normal_distribution<float> normal(0.0F, 0.02F);
@@ -41,7 +41,7 @@ inline void save_model(const fs::path& folder, const ModelConfig& config, int ra
   }
   run_ranks(ranks, [&](Communicator& world) {
     RankState mine = make_rank_state(logicals, world.rank(), ranks, 3, true);
-    mine.state.values = values;
+    mine.state.values = more;
     put_model_values(config, mine.state.values);
     mine.state.files["tokenizer.json"] =
         R"({"added_tokens":[{"id":1,"content":"<|im_start|>"},{"id":2,"content":"<|im_end|>"}]})";

@@ -156,6 +156,7 @@ TEST(Lora, WhatIsNotPlainLoraIsRefusedByName) {
                                                         {"modules_to_save", {"lm_head"}},
                                                         {"rank_pattern", {{"q_proj", 4}}},
                                                         {"r", 0},
+                                                        {"lora_alpha", 0},
                                                         {"lora_alpha", "much"}};
   for (const auto& [key, value] : cases) {
     Json config = good;

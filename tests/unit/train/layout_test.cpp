@@ -85,6 +85,12 @@ TEST(Layout, MoreChunksThanTokensAreRefused) {
                   "--parallel.tp 4 --parallel.tp_chunks 16"});
 }
 
+TEST(Layout, TheNearestLeavesAloneWhatIsNotInItsWay) {
+  EXPECT_TRUE(refusal({.tp = 2, .zero_shard = 3, .ranks = 2, .tp_chunks = 65})
+                  .ends_with("the nearest layout that works: --parallel.tp_chunks 64"))
+      << refusal({.tp = 2, .zero_shard = 3, .ranks = 2, .tp_chunks = 65});
+}
+
 TEST(Layout, FormsOfDataParallelismThatExcludeOneAnotherAreRefused) {
   expect_refused({.zero = 1, .local_steps = 4},
                  {"parallel.local_steps = 4", "parallel.zero = 1", "--parallel.local_steps 1"});
