@@ -122,6 +122,23 @@ std::vector<std::uint64_t> SampleStream::consumed(std::int64_t index) const {
   return consumed;
 }
 
+SampleConfig SampleStream::Parts::view(const TokenSet& set, std::int64_t seq_len) const {
+  SampleConfig view{.seq_len = seq_len,
+                    .packing = config.packing,
+                    .cross_documents = config.cross_documents,
+                    .row_multiple = config.row_multiple};
+  std::int64_t documents = 0;
+  for (const auto& one : sets) {
+    if (one.get() == &set) view.first_record = documents;
+    documents += static_cast<std::int64_t>(one->num_documents());
+  }
+  return view;
+}
+
+SampleConfig SampleStream::view(const TokenSet& set, std::int64_t seq_len) const {
+  return parts_->view(set, seq_len);
+}
+
 const TokenSet& SampleStream::first_set() const {
   return *parts_->sets.front();
 }

@@ -87,6 +87,10 @@ class SampleStream {
   /// Samples of each source among the first `index` of the run.
   [[nodiscard]] std::vector<std::uint64_t> consumed(std::int64_t index) const;
 
+  /// How a set is looked at beside the stream, for validation: as the stream does, all documents,
+  /// targets of equal weight; records of its own sets are numbered alike.
+  [[nodiscard]] SampleConfig view(const TokenSet& set, std::int64_t seq_len) const;
+
   /// The first set of the first phase: kind, tokenizer and vocabulary of all.
   /// Not for a stream of one SampleSet.
   [[nodiscard]] const TokenSet& first_set() const;

@@ -157,15 +157,8 @@ class SampleStream::Builder {
   }
 
   [[nodiscard]] SampleConfig view(const TokenSet& set, std::int64_t seq_len) const {
-    SampleConfig view{.seq_len = seq_len,
-                      .packing = config_.packing,
-                      .cross_documents = config_.cross_documents,
-                      .token_weights = config_.token_weights,
-                      .row_multiple = config_.row_multiple};
-    for (const auto& before : parts_->sets) {
-      if (before.get() == &set) break;
-      view.first_record += static_cast<std::int64_t>(before->num_documents());
-    }
+    SampleConfig view = parts_->view(set, seq_len);
+    view.token_weights = config_.token_weights;
     if (split_) view.documents = split_->part(SplitPart::train, set.num_documents());
     return view;
   }

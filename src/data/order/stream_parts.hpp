@@ -64,6 +64,8 @@ struct SampleStream::Parts {
   std::vector<std::unique_ptr<SampleSet>> samples;
   std::vector<Source> sources;
   std::vector<Phase> phases;
+
+  [[nodiscard]] SampleConfig view(const TokenSet& set, std::int64_t seq_len) const;
 };
 
 }  // namespace trireme

@@ -73,10 +73,6 @@ RunData::RunData(RunConfig& config, std::span<const std::string_view> kinds, con
 
 void RunData::open_validation(const RunConfig& config, std::span<const std::string_view> kinds) {
   const DataConfig& data = config.data;
-  SampleConfig view{.seq_len = config.train.seq_len,
-                    .packing = parse_packing(data.packing, "data.packing"),
-                    .cross_documents = data.cross_documents,
-                    .row_multiple = row_multiple(config.parallel)};
   refuse_texts(data.valid_path, "data.valid_path");
   if (!data.valid_path.empty()) {
     valid_set_.emplace(TokenSet::open(data.valid_path));
@@ -85,7 +81,7 @@ void RunData::open_validation(const RunConfig& config, std::span<const std::stri
       fail(ErrorKind::usage, "data.valid_path {} was packed with another tokenizer than {}",
            data.valid_path, data.path);
     }
-    valid_samples_.emplace_back(*valid_set_, view);
+    valid_samples_.emplace_back(*valid_set_, stream_.view(*valid_set_, config.train.seq_len));
   } else if (config.train.eval_every > 0 && data.split.empty()) {
     fail(ErrorKind::usage, "train.eval_every = {} needs data.valid_path or data.split",
          config.train.eval_every);
@@ -93,6 +89,7 @@ void RunData::open_validation(const RunConfig& config, std::span<const std::stri
     const Split split = Split::parse(data.split, "data.split");
     const SplitPart part = data.valid_part == "test" ? SplitPart::test : SplitPart::valid;
     for (const TokenSet* set : stream_.sets()) {
+      SampleConfig view = stream_.view(*set, config.train.seq_len);
       view.documents = split.part(part, set->num_documents());
       valid_samples_.emplace_back(*set, view);
     }

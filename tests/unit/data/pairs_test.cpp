@@ -333,6 +333,15 @@ TEST_F(PairSet, TrainsOnTheFirstPartOfASplitOnly) {
   EXPECT_EQ(size, static_cast<std::int64_t>(train));
   for (const std::int64_t record : stream.make_batch(0, size).pair_records)
     EXPECT_LT(record, static_cast<std::int64_t>(train));
+  // Validation sees the rest as the stream would.
+  const TokenSet& set = stream.first_set();
+  SampleConfig view = stream.view(set, kLongest);
+  view.documents = DocumentRange{train, 82};
+  const SampleSet held_out(set, view);
+  const Batch batch = held_out.make_batch(std::vector<std::int64_t>{0, 1, kNoSample},
+                                          SampleOrder(held_out.size(), 0, false));
+  EXPECT_EQ(batch.pair_records.front(), static_cast<std::int64_t>(train));
+  EXPECT_EQ(batch.T % 4, 0);
 }
 
 TEST_F(PairSet, WhatCannotBeIsRefused) {
