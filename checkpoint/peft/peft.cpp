@@ -188,7 +188,7 @@ PeftAdapters read_peft(const fs::path& folder, const Checkpoint& base) {
   for (const auto& [key, value] : base.manifest().values) {
     if (is_model_value(key)) read.state.values[key] = value;
   }
-  read.state.values["step"] = "0";
+  read.state.values.emplace("step", "0");
   put_lora_values(lora, read.state.values);
   for (const SavedFile& file : base.manifest().files) {
     if (file.name != "config.toml") read.state.files[file.name] = base.file(file.name);

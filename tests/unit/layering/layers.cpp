@@ -76,7 +76,7 @@ const std::map<std::string_view, Names>& room_rows() {
       {"train/task", {"train/config", "train/state"}},
       {"train/step", {}},
       {"train/state", {"train/config"}},
-      {"train/eval", {}},
+      {"train/eval", {"train/step"}},
       {"train/control", {"train/state"}},
       {"train/health", {"train/config", "train/state", "train/step"}},
       {"train/report", {"train/health"}},

@@ -66,16 +66,21 @@ TEST(VocabParallel, LargeScoresDoNotOverflow) {
 TEST(VocabParallel, TokenScoresEqualTheWholeForAnyDealOfTheClasses) {
   for (const auto dtype : {at::kDouble, at::kFloat, at::kBFloat16}) {
     Problem p = problem(1);
-    const at::Tensor x = p.x.to(dtype);
-    at::Tensor weight = p.weight.to(dtype);
-    weight[kClasses - 1].copy_(weight[0]);  // always equal: the first counts
+    const at::Tensor x = p.x.to(dtype, false, /*copy=*/true);
+    at::Tensor weight = p.weight.to(dtype, false, /*copy=*/true);
+    weight[kClasses - 1].copy_(weight[0]);  // of equals the first counts
+    x[1].copy_(weight[0]).mul_(20);         // whose likeliest classes these two are
+    x[3].copy_(x[1]);
     const at::Tensor likeliest = at::mm(x, weight.t()).argmax(1);
     for (std::int64_t row = 0; row < kRows; row += 2)
       if (row != 2) p.targets[row] = likeliest[row];
     p.targets[1] = kClasses - 1;
+    p.targets[3] = 0;
     const ops::TokenScoresSetup setup{.chunk_rows = 4, .want_correct = true};
     const auto whole = ops::token_scores(x, weight, p.targets, setup, ops::Path::plain);
     EXPECT_GE(whole.correct.sum().item<std::int64_t>(), 5);
+    EXPECT_FALSE(whole.correct[1].item<bool>());
+    EXPECT_TRUE(whole.correct[3].item<bool>());
     for (const int ranks : {1, 2, 3, 5}) {
       run_ranks(ranks, [&](Communicator& world) {
         const std::int64_t first = kClasses * world.rank() / ranks;

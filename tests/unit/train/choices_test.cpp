@@ -74,11 +74,11 @@ TEST(Choices, BatchesScoreEndingsAloneAndCutContextsFromTheirBeginning) {
 }
 
 TEST(Choices, TheHighestScoreIsChosenPerCharacterToo) {
-  const ChoiceItem item{"", {"ab", "世界世界", "c"}, 1, ""};
-  const ChoiceResult result = choose(item, {-3, -4, -3});
+  const ChoiceItem item{"", {"ab", "世界", "cde", "f"}, 1, ""};
+  const ChoiceResult result = choose(item, {-3, -5, -4, -3});
   EXPECT_EQ(result.choice, 0);       // the first of equals
-  EXPECT_EQ(result.choice_norm, 1);  // -1.5, -1 (4 characters of 12 bytes), -3
-  EXPECT_EQ(result.scores, (std::vector<double>{-3, -4, -3}));
+  EXPECT_EQ(result.choice_norm, 2);  // -1.5, -2.5 (2 characters of 6 bytes), -1.33, -3
+  EXPECT_EQ(result.scores, (std::vector<double>{-3, -5, -4, -3}));
 }
 
 TEST(Choices, BitsPerByteCountTheTextOfTargets) {

@@ -16,6 +16,7 @@
 #include "train/health/memory_need.hpp"
 #include "train/run/run_keys.hpp"
 #include "train/run/weights_start.hpp"
+#include "train/state/load_converted.hpp"
 #include "unit/core/scratch.hpp"
 
 namespace trireme {
