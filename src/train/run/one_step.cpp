@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -6,6 +7,7 @@
 
 #include "comm/agree.hpp"
 #include "comm/liveness/activity.hpp"
+#include "comm/scalars.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/hash/xxh3.hpp"
@@ -73,14 +75,28 @@ std::uint64_t trace_of(const TrainingRun& run, std::int64_t step, const std::vec
                     hashed ? weights_hash(run.model.registry) : 0);
 }
 
+/// Positions that all ranks trained on. Rows of pairs are as long as their pairs: there it takes a
+/// sum over the ranks (collective), of one of those that share a row.
+std::int64_t tokens_of_step(const TrainingRun& run, const std::vector<Batch>& batches) {
+  if (run.model.objective->term() == LossTerm::target)
+    return run.config().train.global_batch * batches.front().T;
+  const Mesh& mesh = run.model.mesh;
+  std::int64_t mine = 0;
+  for (const Batch& batch : batches)
+    mine += std::count_if(batch.sequence_of.begin(), batch.sequence_of.end(),
+                          [](std::int32_t sequence) { return sequence >= 0; });
+  if (mesh.rank(Axis::tp) != 0 || mesh.rank(Axis::cp) != 0) mine = 0;
+  return all_reduce_value(run.world(), mine, ReduceOp::sum, "tokens");
+}
+
 /// RUN/layout.json, of the first update of this process.
 void record_layout(TrainingRun& run, const UpdateCount& count, const std::vector<Batch>& batches) {
   const RunConfig& config = run.config();
-  const UpdateFacts facts = update_facts(
-      config.model, config.optim, run.model.registry.dtypes(), run.model.mesh,
-      {batches.front().B, batches.front().T, static_cast<std::int64_t>(batches.size()),
-       run.progress.step + 1, ops::path_of(config.train.fused_ops)},
-      config.lora);
+  const UpdateFacts facts =
+      update_facts(config.model, config.optim, run.model.registry.dtypes(), run.model.mesh,
+                   {batches.front().B, batches.front().T, static_cast<std::int64_t>(batches.size()),
+                    run.progress.step + 1, ops::path_of(config.train.fused_ops)},
+                   config.lora);
   const Json record = layout_record(run.world(), run.model.mesh, facts, count);
   all_or_none(run.world(), [&] {
     if (run.world().rank() == 0)
@@ -144,7 +160,7 @@ bool do_step(TrainingRun& run) {
   }
   run.keepers.skipped.note(step, result, batches);
   run.trace = trace_of(run, step, batches, result, lr);
-  const std::int64_t step_tokens = config.train.global_batch * batches.front().T;
+  const std::int64_t step_tokens = tokens_of_step(run, batches);
   progress = {step, progress.update + (result.skipped ? 0 : 1), run.loader.next_sample(),
               progress.tokens + step_tokens};
   run.record.reached(step);

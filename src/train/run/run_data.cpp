@@ -113,7 +113,8 @@ std::int64_t RunData::steps_of_epochs(const TrainConfig& train) const {
 }
 
 std::string RunData::size_text() const {
-  if (const auto size = stream_.epoch_size()) return formatted("{} sequences in ", *size);
+  if (const auto size = stream_.epoch_size())
+    return formatted("{} {} in ", *size, stream_.of_pairs() ? "pairs" : "sequences");
   return formatted("{} sources in ", stream_.num_sources());
 }
 

@@ -32,10 +32,11 @@ void announce(const TrainingRun& run, const std::string& batch_note) {
                       config.model.preset.empty() ? "" : " " + config.model.preset,
                       format_count(static_cast<double>(config.model.num_parameters()))));
   if (!batch_note.empty()) log::info(batch_note);
-  log::info(formatted(
-      "global batch {} = {} data ranks x {} sequences x {} micro-steps of {} tokens; {}{}",
-      train.global_batch, run.model.mesh.size(Axis::data), train.micro_batch,
-      run.loader.micro_steps(), train.seq_len, run.data.size_text(), config.data.path));
+  log::info(formatted("global batch {} = {} data ranks x {} {} x {} micro-steps of {} tokens; {}{}",
+                      train.global_batch, run.model.mesh.size(Axis::dp), train.micro_batch,
+                      run.data.stream().of_pairs() ? "pairs" : "sequences",
+                      run.loader.micro_steps(), train.seq_len, run.data.size_text(),
+                      config.data.path));
   log::info(formatted("steps {} to {} ({} tokens a step), run folder {}", run.progress.step,
                       train.steps,
                       format_count(static_cast<double>(train.global_batch * train.seq_len)),
