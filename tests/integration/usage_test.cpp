@@ -17,13 +17,6 @@ using testing::Exit;
 
 class Usage : public testing::RunProgram {
  protected:
-  static void expect_refused(const Exit& exit, int code, const std::vector<std::string>& words) {
-    EXPECT_EQ(exit.code, code) << exit.err;
-    EXPECT_EQ(count(exit.err, "trireme: error:"), 1U) << exit.err;
-    for (const std::string& word : words)
-      EXPECT_NE(exit.err.find(word), std::string::npos) << "no '" << word << "' in: " << exit.err;
-  }
-
   static fs::path checkpoint(const std::string& run, const char* step) {
     return path(run) / "checkpoints" / step;
   }
@@ -66,59 +59,6 @@ TEST_F(Usage, AKeyOfAnotherOptimizerAndAnUnknownActivationAreRefused) {
   for (const char* word : {"one of adamw sgd", "sgd: share of the last direction",
                            "lion: decay of the momentum, in [0, 1), default 0.99"})
     EXPECT_NE(help.out.find(word), std::string::npos) << word << help.out;
-}
-
-TEST_F(Usage, LayoutsWithoutAnEngineAreRefused) {
-  for (const Arguments& keys : std::vector<Arguments>{{"--parallel.pp", "2"},
-
-                                                      {"--parallel.ep", "2"},
-                                                      {"--parallel.zero", "4"},
-                                                      {"--parallel.zero_persist", "-1"},
-                                                      {"--parallel.local_steps", "0"},
-                                                      {"--parallel.offload", "all"}}) {
-    expect_refused(pretrain("layout", keys), 2, {keys[0].substr(2), keys[1]});
-  }
-  EXPECT_FALSE(fs::exists(path("layout")));
-}
-
-TEST_F(Usage, LayoutsThatCannotBeComeWithAllReasonsAndTheNearest) {
-  const auto verify = [](Arguments keys) {
-    keys.insert(keys.begin(), {"verify-layout", "--steps", "1"});
-    return trireme(keys);
-  };
-  expect_refused(pretrain("layout", {"--parallel.tp", "3", "--parallel.cp", "5"}, {.ranks = 2}), 2,
-                 {"parallel.tp * cp * pp = 15", "2 ranks", "2 cp = 10",
-                  "the nearest layout that works: --parallel."});
-  expect_refused(
-      pretrain("layout", {"--parallel.tp", "2", "--parallel.tp_chunks", "5000"}, {.ranks = 2}), 2,
-      {"parallel.tp_chunks = 5000", "--parallel.tp_chunks "});
-  EXPECT_FALSE(fs::exists(path("layout")));
-  expect_refused(verify({"--parallel.tp", "1000000000"}), 2,
-                 {"parallel.tp = 1000000000", "[1, 1048576]"});
-  expect_refused(verify({"--parallel.tp", "1000000", "--parallel.cp", "1000000"}), 2,
-                 {"parallel.tp = 1000000", "256 ranks", "mpirun"});
-  expect_refused(verify({"--parallel.tp", "8"}), 2, {"parallel.tp = 8", "model.num_heads = 4"});
-  expect_refused(verify({"--ranks", "100000"}), 2, {"--ranks 100000", "256"});
-}
-
-TEST_F(Usage, KeysWithoutEffectAreNamedOnce) {
-  const Exit verify =
-      trireme({"verify-layout", "--steps", "1", "--ranks", "2", "--parallel.sequence_parallel",
-               "true", "--parallel.zero_shard", "2"});
-  EXPECT_EQ(verify.code, 0) << verify.err;
-  EXPECT_EQ(count(verify.err,
-                  "without effect here: parallel.sequence_parallel = true (tp is 1), "
-                  "parallel.zero_shard = 2 (zero is 0)"),
-            1U)
-      << verify.err;
-  const Exit bench = trireme({"bench", "step", "--steps", "1", "--train.seq_len", "32",
-                              "--data.path", "set", "--checkpoint.resume", "never", "--json"});
-  EXPECT_EQ(bench.code, 0) << bench.err;
-  EXPECT_EQ(count(bench.err, "checkpoint.resume, data.path"), 1U) << bench.err;
-  const Exit train =
-      pretrain("idle", {"--train.steps", "1", "--parallel.zero_persist", "64"}, {.ranks = 2});
-  EXPECT_EQ(train.code, 0) << train.err;
-  EXPECT_EQ(count(train.err, "without effect here: parallel.zero_persist = 64"), 1U) << train.err;
 }
 
 TEST_F(Usage, WhatIsMissingOrElsewhereIsNamed) {
