@@ -5,6 +5,7 @@
 namespace trireme {
 namespace {
 
+namespace fs = std::filesystem;
 using testing::Arguments;
 using testing::Exit;
 using testing::Process;

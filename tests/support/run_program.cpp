@@ -165,6 +165,13 @@ std::size_t RunProgram::count(const std::string& text, const std::string& part) 
   return number;
 }
 
+void RunProgram::expect_refused(const Exit& exit, int code, const std::vector<std::string>& words) {
+  EXPECT_EQ(exit.code, code) << exit.err;
+  EXPECT_EQ(count(exit.err, "trireme: error:"), 1U) << exit.err;
+  for (const std::string& word : words)
+    EXPECT_NE(exit.err.find(word), std::string::npos) << "no '" << word << "' in: " << exit.err;
+}
+
 void RunProgram::damage(const fs::path& step) {
   std::vector<fs::path> shards;
   for (const auto& entry : fs::directory_iterator(step)) {

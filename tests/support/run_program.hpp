@@ -66,6 +66,8 @@ class RunProgram : public ::testing::Test {
   static int rank_code(int rank);
 
   static std::size_t count(const std::string& text, const std::string& part);
+  /// One message that has all of `words`, and this code.
+  static void expect_refused(const Exit& exit, int code, const std::vector<std::string>& words);
   /// Flips one byte in the middle of a checkpoint's first shard.
   static void damage(const std::filesystem::path& step);
 

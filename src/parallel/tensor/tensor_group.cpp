@@ -1,7 +1,6 @@
 #include "parallel/tensor/tensor_group.hpp"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 
@@ -11,53 +10,9 @@
 namespace trireme {
 namespace {
 
-using torch::autograd::AutogradContext;
-using torch::autograd::tensor_list;
-
 constexpr const char* kPurpose = "activations";
 
-/// The group as a graph keeps it: it outlives every graph over it.
-void keep(AutogradContext* ctx, const TensorGroup* group) {
-  ctx->saved_data["group"] = static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(group));
-}
-
-const TensorGroup& kept(AutogradContext* ctx) {
-  return *reinterpret_cast<const TensorGroup*>(
-      static_cast<std::intptr_t>(ctx->saved_data["group"].toInt()));
-}
-
-struct Enter : torch::autograd::Function<Enter> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const TensorGroup* group) {
-    keep(ctx, group);
-    const at::Tensor whole = group->whole(x);
-    return whole.is_same(x) ? x.view_as(x) : whole;
-  }
-
-  static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
-    return {kept(ctx).sum(grads[0]), {}};
-  }
-};
-
-struct Leave : torch::autograd::Function<Leave> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& y, const TensorGroup* group) {
-    keep(ctx, group);
-    return group->sum(y);
-  }
-
-  static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
-    return {kept(ctx).whole(grads[0]), {}};
-  }
-};
-
 }  // namespace
-
-at::Tensor TensorGroup::enter(const at::Tensor& x) const {
-  return size() == 1 ? x : Enter::apply(x, this);
-}
-
-at::Tensor TensorGroup::leave(const at::Tensor& y) const {
-  return size() == 1 ? y : Leave::apply(y, this);
-}
 
 at::Tensor TensorGroup::whole(const at::Tensor& x) const {
   if (!sequence_parallel_) return x;

@@ -8,15 +8,15 @@
 
 namespace trireme {
 
-/// Tensor parallelism as a layer sees it: between enter() and leave() a rank computes with its part
-/// of the heads, of the MLP or of the vocabulary; outside, in the residual stream, all ranks hold
-/// the same tokens, or with sequence parallelism each its part of them.
+/// Tensor parallelism as a layer sees it: between entering (whole) and leaving (sum) a rank
+/// computes with its part of the heads, of the MLP or of the vocabulary; outside, in the residual
+/// stream, all ranks hold the same tokens, or with sequence parallelism each its part of them.
 ///
-///                     residual stream   enter           leave
+///                     residual stream   whole           sum
 ///   tensor            [B, T, D], whole  as it is        sum over ranks
 ///   and sequence      [B, T / t, D]     all-gather      reduce-scatter
 ///
-/// Backward of each is the other. Sources: Shoeybi et al., "Megatron-LM", 2019, section 3;
+/// Backward of each is the other (model/weighted.hpp). Sources: Shoeybi et al., "Megatron-LM", 2019, section 3;
 /// Korthikanti et al., "Reducing activation recomputation in large transformer models", 2022.
 class TensorGroup {
  public:
@@ -41,12 +41,9 @@ class TensorGroup {
   /// Of more than one rank.
   [[nodiscard]] Communicator& group() const { return *group_; }
 
-  /// With autograd.
-  [[nodiscard]] at::Tensor enter(const at::Tensor& x) const;
-  [[nodiscard]] at::Tensor leave(const at::Tensor& y) const;
-
-  /// What enter and leave do, without autograd.
+  /// What enters, without autograd, as all here.
   [[nodiscard]] at::Tensor whole(const at::Tensor& x) const;
+  /// What leaves.
   [[nodiscard]] at::Tensor sum(const at::Tensor& y) const;
 
   /// Of per [B, T, ..] what belongs to this rank's tokens of the residual stream.

@@ -1,0 +1,179 @@
+/// Fine-tuning as a user starts it: on several ranks, killed, resumed after what it began from is
+/// gone; and what is refused.
+
+#include <array>
+#include <fstream>
+
+#include "core/files/file.hpp"
+#include "support/run_program.hpp"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::Arguments;
+using testing::Exit;
+using testing::Start;
+
+struct TaskCase {
+  const char* name;
+  const char* task;
+  const char* set;
+  Arguments keys;
+};
+
+const std::vector<TaskCase>& cases() {
+  static const std::vector<TaskCase> all{
+      {"sft", "sft", "chats", {"--sft.token_weights", "<think>=3"}},
+      {"dpo", "dpo", "pairs", {"--dpo.sft_weight", "0.1"}},
+      {"distill", "distill", "chats", {}},
+      {"sft with adapters", "sft", "chats", {"--lora.rank", "2", "--lora.dropout", "0.1"}},
+      {"dpo with adapters", "dpo", "pairs", {"--lora.rank", "2"}}};
+  return all;
+}
+
+class PostTraining : public testing::RunProgram {
+ protected:
+  static void SetUpTestSuite() {
+    RunProgram::SetUpTestSuite();
+    ASSERT_EQ(pretrain("start", {"--train.steps", "2"}).code, 0);
+    write_records();
+    for (const auto& [kind, name] : {std::array{"sft", "chats"}, std::array{"dpo", "pairs"}})
+      ASSERT_EQ(pack(kind, name, "minimind-v3", name).code, 0);
+    ASSERT_EQ(pack("sft", "chats", "chatml", "chatml").code, 0);
+  }
+
+  static Exit pack(const std::string& kind, const std::string& records,
+                   const std::string& chat_template, const std::string& name) {
+    return testing::Process(
+               {TRIREME_DATA_PROGRAM, "pack", "--kind", kind, "--tokenizer",
+                (set() / "tokenizer").string(), "--input", path(records + ".jsonl").string(),
+                "--template", chat_template, "--seq-len", "48", "--output", path(name).string()},
+               {}, path("pack.log"))
+        .wait(kLimit_s);
+  }
+
+  static void write_records() {
+    std::ofstream chats(path("chats.jsonl"));
+    std::ofstream pairs(path("pairs.jsonl"));
+    for (int i = 0; i < 24; ++i) {
+      const std::string user = formatted(R"({{"role": "user", "content": "what is {}"}})", i);
+      const auto says = [&](int number) {
+        return formatted(R"([{}, {{"role": "assistant", "content": "it is {}"}}])", user, number);
+      };
+      chats << formatted("{{\"conversations\": {}}}\n", says(i * i));
+      pairs << formatted("{{\"chosen\": {}, \"rejected\": {}}}\n", says(i * i), says(i));
+    }
+  }
+
+  /// Four steps of a case; `start`: what it begins from and is taught by.
+  static Exit train(const TaskCase& one, const std::string& run, const std::string& start,
+                    const Start& how, const Arguments& more = {}) {
+    Arguments words{TRIREME_PROGRAM,
+                    one.task,
+                    "--init",
+                    path(start).string(),
+                    "--data",
+                    path(one.set).string(),
+                    "--run",
+                    path(run).string(),
+                    "--train.steps",
+                    "4",
+                    "--train.micro_batch",
+                    "2",
+                    "--train.global_batch",
+                    "8",
+                    "--train.device",
+                    "cpu",
+                    "--checkpoint.every",
+                    "2",
+                    "--optim.lr",
+                    "1e-3"};
+    if (std::string(one.task) == "distill")
+      words.insert(words.end(), {"--distill.teacher", path(start).string()});
+    words.insert(words.end(), one.keys.begin(), one.keys.end());
+    words.insert(words.end(), more.begin(), more.end());
+    std::map<std::string, std::string> environment;
+    if (!how.fault.empty())
+      environment = {{"TRIREME_FAULT", how.fault}, {"TRIREME_ALLOW_FAULTS", "1"}};
+    return mpirun(how.ranks, words, environment);
+  }
+
+  static std::string file(const std::string& run, const char* name) {
+    return read_file(path(run) / name);
+  }
+};
+
+TEST_F(PostTraining, AKilledRunGoesOnBitForBitWhenItsStartIsGone) {
+  for (const TaskCase& one : cases()) {
+    SCOPED_TRACE(one.name);
+    const std::string start = formatted("start of {}", one.name);
+    fs::copy(path("start"), path(start), fs::copy_options::recursive);
+    const std::string whole = formatted("whole {}", one.name);
+    const std::string broken = formatted("broken {}", one.name);
+    ASSERT_EQ(train(one, whole, start, {.ranks = 2}).code, 0);
+    ASSERT_NE(train(one, broken, start, {.ranks = 2, .fault = "train.step:1:4:kill9"}).code, 0);
+    fs::remove_all(path(start));
+    const Exit resumed = mpirun(2, {TRIREME_PROGRAM, one.task, "--run", path(broken).string()});
+    EXPECT_EQ(resumed.code, 0) << resumed.err;
+    EXPECT_EQ(file(broken, "chain.txt"), file(whole, "chain.txt"));
+    EXPECT_EQ(hash(broken), hash(whole));
+    const Exit said = trireme(
+        {"generate", "--checkpoint", path(broken).string(), "--prompt", "a", "--max-tokens", "2"});
+    EXPECT_EQ(said.code, 0) << said.err;
+  }
+}
+
+TEST_F(PostTraining, LossesAreThoseOfOneRank) {
+  for (const TaskCase& one : cases()) {
+    SCOPED_TRACE(one.name);
+    const Arguments fp64{"--train.precision", "fp64"};
+    const std::string alone = formatted("alone {}", one.name);
+    const std::string cut = formatted("cut {}", one.name);
+    ASSERT_EQ(train(one, alone, "start", {.ranks = 1}, fp64).code, 0);
+    Arguments layout = fp64;
+    layout.insert(layout.end(), {"--parallel.tp", "2", "--parallel.sequence_parallel", "true",
+                                 "--parallel.zero", "3", "--parallel.recompute", "full"});
+    ASSERT_EQ(train(one, cut, "start", {.ranks = 4}, layout).code, 0);
+    const auto expected = metrics(alone).steps;
+    const auto found = metrics(cut).steps;
+    ASSERT_EQ(found.size(), expected.size());
+    for (const auto& [step, line] : expected) {
+      for (const char* key : {"loss", "grad_norm"}) {
+        const auto value = line.at(key).get<double>();
+        EXPECT_NEAR(found.at(step).at(key).get<double>(), value, 1e-10 * value) << key << step;
+      }
+    }
+  }
+}
+
+TEST_F(PostTraining, WhatItCannotGoOnFromIsRefused) {
+  const auto sft = [](const Arguments& more) {
+    Arguments words{
+        "sft",           "--data", path("chats").string(), "--run", path("refused").string(),
+        "--train.steps", "1",      "--train.device",       "cpu"};
+    words.insert(words.end(), more.begin(), more.end());
+    return trireme(words);
+  };
+  const std::string start = path("start").string();
+  expect_refused(sft({}), 2, {"sft goes on from a trained model", "--init"});
+  expect_refused(sft({"--init", start, "--data", set().string()}), 2, {"of kind pretrain, sft"});
+  expect_refused(sft({"--init", start, "--model.hidden_size", "64"}), 2, {"model.hidden_size"});
+  expect_refused(sft({"--init", start, "--sft.token_weights", "what is=2"}), 2,
+                 {"sft.token_weights"});
+  EXPECT_FALSE(fs::exists(path("refused")));
+
+  ASSERT_EQ(sft({"--init", start}).code, 0);
+  fs::copy(path("start"), path("other"), fs::copy_options::recursive);
+  expect_refused(sft({"--init", path("other").string()}), 2, {"this run began from"});
+  const Arguments other_format{"--init", path("refused").string(),
+                               "--data", path("chatml").string(),
+                               "--run",  path("formats").string()};
+  expect_refused(sft(other_format), 2, {"chatml", "minimind-v3", "data.allow_template_change"});
+  Arguments allowed = other_format;
+  allowed.insert(allowed.end(), {"--data.allow_template_change", "true"});
+  EXPECT_EQ(sft(allowed).code, 0);
+}
+
+}  // namespace
+}  // namespace trireme
