@@ -199,8 +199,8 @@ class ExitCodes : public testing::RunProgram {
     for (const auto& [kind, input, fields] :
          {std::array{"sft", "chats", ""}, std::array{"dpo", "pairs", "prompt,chosen,rejected"}}) {
       Arguments words{
-          "--kind",    kind, "--tokenizer", in("tokenizer"), "--input", in(input) + ".jsonl",
-          "--seq-len", "32", "--output",    in(input)};
+          "--kind",    kind, "--tokenizer", in("tokenizer"), "--input",    in(input) + ".jsonl",
+          "--seq-len", "32", "--output",    in(input),       "--template", "plain"};
       if (*fields != '\0') words.insert(words.end(), {"--fields", fields});
       make("pack ", words);
     }

@@ -4,6 +4,7 @@
 #include <array>
 #include <fstream>
 
+#include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "support/run_program.hpp"
 
