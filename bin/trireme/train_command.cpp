@@ -27,6 +27,9 @@ TrainCommand::TrainCommand(CommandLine& line, Launch& launch, std::string progra
       task_(task.make()),
       keys_(make_run_keys(config_, task_->section())) {
   const std::string command = formatted("trireme {}", name_);
+  const std::string begins = task_->needs_start()
+                                 ? " --init runs/base --data sets/train --run runs/first"
+                                 : " --data sets/train --run runs/first --model.preset tiny";
   line.command(std::string(name_), std::string(task.help))
       .option("--run", &run_, "DIR",
               "run folder: configuration, metrics, checkpoints; made, or resumed", Need::required)
@@ -36,13 +39,11 @@ TrainCommand::TrainCommand(CommandLine& line, Launch& launch, std::string progra
       .config(*keys_, [this](ConfigSet& keys) { complete(keys); })
       .alias("--data", "data.path")
       .alias("--resume", "checkpoint.resume")
-      .example(command +
-               " --data sets/train --run runs/first --model.preset tiny --train.steps 200")
+      .example(command + begins + " --train.steps 200")
       .example(command + " --run runs/first")
       .example(command +
                " --resume runs/first/checkpoints/step-000000100 --run runs/second --optim.lr 1e-4")
-      .example("mpirun -n 2 " + command +
-               " --config run.toml --data sets/train --run runs/first --optim.lr 1e-3")
+      .example("mpirun -n 2 " + command + " --config run.toml" + begins + " --optim.lr 1e-3")
       .ranks(Ranks::all)
       .run([this] { return train(); });
 }

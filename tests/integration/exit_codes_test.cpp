@@ -70,7 +70,9 @@ const std::vector<Row>& rows() {
       {"trireme", {"import"}, {"--hf", "<hf", "--output", ">run"}},
       {"trireme",
        {"import"},
-       {"--minimind", "<hf/model.safetensors", "--model.preset", "tiny", "--output", ">run"}},
+       {"--minimind", "<hf/model.safetensors", "--model.preset", "tiny", "--model.hidden_size",
+        "32", "--model.num_layers", "2", "--model.num_heads", "2", "--model.num_kv_heads", "1",
+        "--model.intermediate_size", "64", "--output", ">run"}},
       {"trireme", {"config", "show"}, {}},
       {"trireme", {"verify-layout"}, {"--ranks", "2", "--steps", "1", "--parallel.zero", "1"}},
       {"trireme", {"completion"}, {"bash"}},
@@ -103,6 +105,11 @@ const std::vector<Row>& rows() {
   return table;
 }
 
+bool is_trainer(const Row& row) {
+  static const std::set<std::string> trainers{"pretrain", "sft", "dpo", "distill"};
+  return trainers.contains(row.command.front());
+}
+
 class ExitCodes : public testing::RunProgram {
  protected:
   static void SetUpTestSuite() {
@@ -131,9 +138,7 @@ class ExitCodes : public testing::RunProgram {
                     trainer ? TRIREME_PROGRAM : TRIREME_DATA_PROGRAM};
     words.insert(words.end(), row.command.begin(), row.command.end());
     words.insert(words.end(), arguments.begin(), arguments.end());
-    static const std::set<std::string> trainers{"pretrain", "sft", "dpo", "distill"};
-    if (trainers.contains(row.command.front()))
-      words.insert(words.end(), {"--train.device", "cpu"});
+    if (is_trainer(row)) words.insert(words.end(), {"--train.device", "cpu"});
     return Process(words, {{"OMP_NUM_THREADS", "1"}}, path("command.log")).wait(kLimit_s);
   }
 
@@ -278,7 +283,8 @@ TEST_F(ExitCodes, WhatIsToBeReadAndIsAbsentOrDamagedIs3) {
       if (word[0] != '<') continue;
       expect(row, placed(row, i, path("absent")), 3, "absent");
       expect(row, placed(row, i, strange[turn++ % strange.size()]), 3, "to be read");
-      const bool any_text_will_do = word == "<corpus.jsonl" || row.command.front() == "pretrain";
+      const bool is_plan = is_trainer(row) && i > 0 && row.arguments[i - 1] == "--data";
+      const bool any_text_will_do = word == "<corpus.jsonl" || is_plan;
       if (!any_text_will_do) expect(row, placed(row, i, path("file")), 3, "another kind of file");
     }
   }

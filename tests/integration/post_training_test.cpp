@@ -148,6 +148,50 @@ TEST_F(PostTraining, LossesAreThoseOfOneRank) {
   }
 }
 
+TEST_F(PostTraining, EvaluatesAlikeOnAnyNumberOfRanks) {
+  std::ofstream(path("items.jsonl"))
+      << R"({"ctx": "what is 3", "endings": [" it is 9", " no"], "label": 0})"
+      << "\n"
+      << R"({"ctx": "", "endings": ["a", "b c", "d"], "label": 2})"
+      << "\n";
+  const auto evaluate = [](int ranks, const Arguments& what) {
+    Arguments words{TRIREME_PROGRAM, "eval", "--checkpoint",  path("start").string(),
+                    "--batch",       "1",    "--predictions", path("predictions").string(),
+                    "--json"};
+    words.insert(words.end(), what.begin(), what.end());
+    const Exit exit = mpirun(ranks, words);
+    EXPECT_EQ(exit.code, 0) << exit.err;
+    return exit.out + read_file(path("predictions"));
+  };
+  for (const Arguments& what : {Arguments{"--data", path("chats").string()},
+                                Arguments{"--choices", path("items.jsonl").string()}}) {
+    const std::string alone = evaluate(1, what);
+    EXPECT_EQ(evaluate(3, what), alone);
+    EXPECT_NE(alone.find(what[0] == "--data" ? "bits_per_byte" : "acc_norm"), std::string::npos);
+  }
+}
+
+TEST_F(PostTraining, AStoredReferenceTrainsAsALiveOne) {
+  const TaskCase& dpo = cases()[1];
+  const Arguments fp64{"--train.precision", "fp64"};
+  const std::string stored = path("reference").string();
+  const Exit made =
+      mpirun(2, {TRIREME_PROGRAM, "dpo-reference", "--init", path("start").string(), "--data",
+                 path("pairs").string(), "--output", stored, "--precision", "fp64"});
+  ASSERT_EQ(made.code, 0) << made.err;
+  Arguments keys = fp64;
+  keys.insert(keys.end(), {"--dpo.reference", stored});
+  ASSERT_EQ(train(dpo, "live", "start", {.ranks = 1}, fp64).code, 0);
+  ASSERT_EQ(train(dpo, "stored", "start", {.ranks = 1}, keys).code, 0);
+  const auto found = metrics("stored").losses();
+  const auto expected = metrics("live").losses();
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-10);
+
+  ASSERT_EQ(pretrain("stranger", {"--train.steps", "1"}).code, 0);
+  expect_refused(train(dpo, "other start", "stranger", {.ranks = 1}, keys), 2, {"reference"});
+}
+
 TEST_F(PostTraining, WhatItCannotGoOnFromIsRefused) {
   const auto sft = [](const Arguments& more) {
     Arguments words{
