@@ -11,8 +11,6 @@
 namespace trireme {
 namespace {
 
-constexpr double kInitStd = 0.02;
-
 enum DropoutOp : std::uint32_t {
   kAttentionOutput = 1,
   kMlpOutput = 2,
@@ -97,7 +95,7 @@ void Block::declare_base() {
     const LinearShape& shape = shapes.at(static_cast<std::size_t>(which));
     ParamSpec spec{formatted("{}{}.weight", prefix, shape.module),
                    {shape.rows, shape.columns},
-                   {InitLaw::Kind::normal, kInitStd}};
+                   {InitLaw::Kind::normal}};
     spec.split = split;
     spec.fuse_with_previous = fused;
     spec.frozen = context_.lora.on();

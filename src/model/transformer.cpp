@@ -8,7 +8,6 @@
 namespace trireme {
 namespace {
 
-constexpr double kInitStd = 0.02;
 constexpr std::uint32_t kEmbeddingOutput = 0;
 
 }  // namespace
@@ -26,8 +25,7 @@ Transformer::Transformer(ParamRegistry& registry, const ModelConfig& config, con
                options.lora},
       part_(part) {
   const auto table = [&](const char* name) {
-    ParamSpec spec{
-        name, {config.vocab_size, config.hidden_size}, {InitLaw::Kind::normal, kInitStd}};
+    ParamSpec spec{name, {config.vocab_size, config.hidden_size}, {InitLaw::Kind::normal}};
     spec.group = "embedding";
     spec.split = DimSplit{0};
     spec.frozen = options.lora.on();

@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-constexpr const char* kPurpose = "activations";
+constexpr const char* kTokensPurpose = "activations";
 
 /// Tokens [B, T, D] as those of each rank: [B, t, T / t, D].
 at::Tensor by_rank(const at::Tensor& tokens, const TensorGroup& group) {
@@ -46,7 +46,7 @@ Gather begin_gather(const TensorGroup& group, const at::Tensor& x, const IndexRa
   Gather gather;
   gather.mine = x.narrow(1, piece.begin, piece.count()).contiguous();
   gather.parts = at::empty({group.size(), x.size(0), piece.count(), x.size(2)}, x.options());
-  gather.work = all_gather(group.group(), gather.mine, gather.parts, kPurpose);
+  gather.work = all_gather(group.group(), gather.mine, gather.parts, kTokensPurpose);
   return gather;
 }
 
@@ -94,7 +94,7 @@ void ProductSum::sum_tokens(const TensorGroup& group, const at::Tensor& y, const
                             const at::Tensor& onto) {
   if (group.chunks() == 1) {
     sum_ = product_onto(onto, y, matrix).contiguous();
-    pieces_.push_back({{}, sum_, {}, all_reduce(group.group(), sum_, ReduceOp::sum, kPurpose)});
+    pieces_.push_back({{}, sum_, {}, all_reduce(group.group(), sum_, ReduceOp::sum, kTokensPurpose)});
     return;
   }
   sum_ = onto.defined() ? onto : at::empty({y.size(0), y.size(1), matrix.size(1)}, y.options());
@@ -109,7 +109,7 @@ void ProductSum::sum_tokens(const TensorGroup& group, const at::Tensor& y, const
       at::mm_out(piece, rows, matrix);
     }
     poll();
-    pieces_.push_back({{}, piece, {}, all_reduce(group.group(), piece, ReduceOp::sum, kPurpose)});
+    pieces_.push_back({{}, piece, {}, all_reduce(group.group(), piece, ReduceOp::sum, kTokensPurpose)});
   }
 }
 
@@ -134,7 +134,7 @@ void ProductSum::scatter_tokens(const TensorGroup& group, const at::Tensor& y,
     piece.received = piece.place.is_contiguous()
                          ? piece.place
                          : at::empty_like(piece.place, at::MemoryFormat::Contiguous);
-    piece.work = reduce_scatter(group.group(), piece.sent, piece.received, kPurpose);
+    piece.work = reduce_scatter(group.group(), piece.sent, piece.received, kTokensPurpose);
     pieces_.push_back(std::move(piece));
   }
 }

@@ -8,7 +8,7 @@ namespace trireme {
 namespace {
 
 constexpr std::int64_t kFirstBytes = 1024 * 1024;
-constexpr std::int64_t kAlignment = 64;  // elements
+constexpr std::int64_t kBucketAlignment = 64;  // elements
 
 }  // namespace
 
@@ -16,7 +16,7 @@ BucketAllReduce::BucketAllReduce(ParamRegistry& registry, Communicator& group,
                                  std::int64_t bucket_bytes, const NodeLevels* levels)
     : registry_(registry), group_(group) {
   if (levels != nullptr) hierarchical_.emplace(*levels, in_flight_);
-  const std::int64_t alignment = kAlignment * (levels != nullptr ? levels->node->size() : 1);
+  const std::int64_t alignment = kBucketAlignment * (levels != nullptr ? levels->node->size() : 1);
   const UnitLayout& layout = registry.layout();
   const auto element_bytes = static_cast<std::int64_t>(at::elementSize(registry.dtypes().main));
   for (std::int64_t end = layout.trained_count(); end > 0;) {

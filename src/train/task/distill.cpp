@@ -5,7 +5,7 @@
 namespace trireme {
 namespace {
 
-constexpr double kLr = 5e-6;  // MiniMind V3's trainer/train_distillation.py
+constexpr double kDistillLr = 5e-6;  // MiniMind V3's trainer/train_distillation.py
 
 struct DistillConfig {
   std::string teacher;
@@ -45,7 +45,7 @@ class Distill final : public Task {
 
   [[nodiscard]] bool needs_start() const override { return true; }
 
-  [[nodiscard]] std::optional<double> default_lr() const override { return kLr; }
+  [[nodiscard]] std::optional<double> default_lr() const override { return kDistillLr; }
 
   [[nodiscard]] std::optional<FrozenNeed> frozen(const RunConfig& /*config*/) const override {
     return FrozenNeed{"teacher", "distill.teacher", config_.teacher};

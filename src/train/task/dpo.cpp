@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-constexpr double kLr = 4e-8;  // MiniMind V3's trainer/train_dpo.py
+constexpr double kDpoLr = 4e-8;  // MiniMind V3's trainer/train_dpo.py
 
 struct DpoConfig {
   PreferenceConfig loss;
@@ -73,7 +73,7 @@ class Dpo final : public Task {
 
   [[nodiscard]] bool needs_start() const override { return true; }
 
-  [[nodiscard]] std::optional<double> default_lr() const override { return kLr; }
+  [[nodiscard]] std::optional<double> default_lr() const override { return kDpoLr; }
 
   /// None of adapters beside their own base, nor of scores that were computed before.
   [[nodiscard]] std::optional<FrozenNeed> frozen(const RunConfig& config) const override {

@@ -5,7 +5,7 @@
 namespace trireme {
 namespace {
 
-constexpr double kLr = 1e-5;  // MiniMind V3's trainer/train_full_sft.py
+constexpr double kSftLr = 1e-5;  // MiniMind V3's trainer/train_full_sft.py
 
 struct SftConfig {
   std::string token_weights;
@@ -26,7 +26,7 @@ class Sft final : public Task {
 
   [[nodiscard]] bool needs_start() const override { return true; }
 
-  [[nodiscard]] std::optional<double> default_lr() const override { return kLr; }
+  [[nodiscard]] std::optional<double> default_lr() const override { return kSftLr; }
 
   void choose_data(StreamConfig& stream, const EncodeWord& encode) const override {
     stream.token_weights = parse_token_weights(config_.token_weights, "sft.token_weights", encode);
