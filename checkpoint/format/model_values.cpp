@@ -3,6 +3,7 @@
 #include <charconv>
 #include <set>
 
+#include "checkpoint/format/state.hpp"
 #include "core/error.hpp"
 #include "core/fields.hpp"
 
@@ -90,6 +91,10 @@ ModelConfig model_from_values(const std::map<std::string, std::string>& values,
     fail(ErrorKind::data, "{}: {}", where, error.what());
   }
   return config;
+}
+
+bool is_model_value(std::string_view key) {
+  return key.starts_with("model.") || key == kChatTemplateValue || key == kHfFamilyValue;
 }
 
 }  // namespace trireme

@@ -19,4 +19,8 @@ void put_model_values(const ModelConfig& config, std::map<std::string, std::stri
 ModelConfig model_from_values(const std::map<std::string, std::string>& values,
                               std::string_view where);
 
+/// True for values of a checkpoint that are its model's, not its run's: the shape, the chat format,
+/// the family that it was imported as.
+[[nodiscard]] bool is_model_value(std::string_view key);
+
 }  // namespace trireme

@@ -1,7 +1,6 @@
 #include "checkpoint/hf/lora.hpp"
 
 #include <algorithm>
-#include <set>
 
 #include "checkpoint/format/lora_values.hpp"
 #include "checkpoint/hf/convert.hpp"
@@ -52,26 +51,8 @@ std::vector<LoraAdapter> lora_adapters(const LoraConfig& lora, const ModelConfig
 
 void check_adapters(const Checkpoint& checkpoint, const std::vector<LoraAdapter>& adapters,
                     std::int64_t rank) {
-  const auto& tensors = checkpoint.manifest().tensors;
-  std::string problems;
-  std::set<std::string> known;
-  const auto look = [&](const std::string& name, const std::vector<std::int64_t>& shape) {
-    known.insert(name);
-    const auto found = tensors.find(name);
-    if (found == tensors.end()) {
-      problems += formatted("\n  missing: {}", name);
-    } else if (found->second.shape != shape || !is_float(found->second.dtype)) {
-      problems += formatted("\n  {}: wrong shape or dtype", name);
-    }
-  };
-  for (const LoraAdapter& one : adapters) {
-    look(half_name(one, 'A'), {rank, one.in});
-    look(half_name(one, 'B'), {one.out, rank});
-  }
-  for (const auto& [name, tensor] : tensors) {
-    if (name.starts_with("param/") && !known.contains(name))
-      problems += formatted("\n  extra: {}", name);
-  }
+  const std::string problems =
+      adapter_problems(checkpoint.manifest().tensors, adapters, rank, "param/");
   if (!problems.empty())
     fail(ErrorKind::data,
          "{}: adapters of rank {} do not fit lora.targets and the model's shape:{}",

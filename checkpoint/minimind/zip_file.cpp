@@ -1,6 +1,7 @@
 #include "checkpoint/minimind/zip_file.hpp"
 
 #include <sys/stat.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <array>
@@ -30,24 +31,6 @@ T number_at(std::span<const std::byte> bytes, std::size_t at) {
   if (at + sizeof value > bytes.size()) fail(ErrorKind::data, "its directory ends early");
   std::memcpy(&value, bytes.data() + at, sizeof value);
   return value;
-}
-
-/// CRC-32 as ZIP has it (reflected polynomial 0xedb88320).
-std::uint32_t crc32_of(std::span<const std::byte> bytes) {
-  static const auto table = [] {
-    std::array<std::uint32_t, 256> made{};
-    for (std::uint32_t i = 0; i < 256; ++i) {
-      std::uint32_t value = i;
-      for (int bit = 0; bit < 8; ++bit)
-        value = (value & 1U) != 0 ? 0xedb88320U ^ (value >> 1) : value >> 1;
-      made[i] = value;
-    }
-    return made;
-  }();
-  std::uint32_t sum = 0xffffffffU;
-  for (const std::byte byte : bytes)
-    sum = table[(sum ^ static_cast<std::uint32_t>(byte)) & 0xffU] ^ (sum >> 8);
-  return ~sum;
 }
 
 /// Takes what a directory entry has no room for from its ZIP64 field.
@@ -162,7 +145,8 @@ void ZipFile::read(const std::string& name, std::span<std::byte> bytes) const {
   if (begin > size_ || record.bytes > size_ - begin)
     fail(ErrorKind::data, "{}: record '{}' lies outside the file", path_.string(), name);
   read_all(fd_.get(), bytes, begin, path_);
-  if (crc32_of(bytes) != record.crc32)
+  const auto* content = reinterpret_cast<const Bytef*>(bytes.data());
+  if (::crc32_z(0, content, bytes.size()) != record.crc32)
     fail(ErrorKind::data, "{}: record '{}' is damaged (its checksum differs)", path_.string(),
          name);
 }

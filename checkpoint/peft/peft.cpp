@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "checkpoint/format/lora_values.hpp"
 #include "checkpoint/format/model_values.hpp"
@@ -117,24 +116,7 @@ std::string targets_in(const WeightSource& weights, const ModelConfig& model) {
 
 void check_fit(const WeightSource& weights, const std::vector<LoraAdapter>& adapters,
                std::int64_t rank, const std::string& where) {
-  std::string problems;
-  std::set<std::string> known;
-  for (const LoraAdapter& one : adapters) {
-    const std::array<std::vector<std::int64_t>, 2> shapes{{{rank, one.in}, {one.out, rank}}};
-    for (std::size_t i = 0; i < kHalves.size(); ++i) {
-      const std::string name = one.module + kHalves[i];
-      known.insert(name);
-      const auto found = weights.find(name);
-      if (found == weights.end()) {
-        problems += formatted("\n  missing: {}{}", kPrefix, name);
-      } else if (found->second.shape != shapes[i] || !is_float(found->second.dtype)) {
-        problems += formatted("\n  {}{}: wrong shape or dtype", kPrefix, name);
-      }
-    }
-  }
-  for (const auto& [name, tensor] : weights) {
-    if (!known.contains(name)) problems += formatted("\n  extra: {}{}", kPrefix, name);
-  }
+  std::string problems = adapter_problems(weights, adapters, rank, "", kPrefix);
   if (adapters.empty()) problems += "\n  no adapter of a linear of the blocks";
   if (!problems.empty())
     fail(ErrorKind::data, "{}: its adapters of rank {} do not fit the base:{}", where, rank,
@@ -207,10 +189,6 @@ PeftAdapters read_peft(const fs::path& folder, const Checkpoint& base) {
   }
   read.run_id = formatted("import-{}", content.hex().substr(0, 16));
   return read;
-}
-
-bool is_model_value(std::string_view key) {
-  return key.starts_with("model.") || key == kChatTemplateValue || key == kHfFamilyValue;
 }
 
 }  // namespace trireme

@@ -33,7 +33,4 @@ struct PeftAdapters {
 /// itself.
 PeftAdapters read_peft(const std::filesystem::path& folder, const Checkpoint& base);
 
-/// Values of a checkpoint that are its model's, not its run's.
-[[nodiscard]] bool is_model_value(std::string_view key);
-
 }  // namespace trireme

@@ -6,9 +6,9 @@
 #include <string_view>
 
 #include "checkpoint/hf/safetensors.hpp"
+#include "checkpoint/hf/whole_folder.hpp"
 #include "comm/self/self_communicator.hpp"
 #include "core/error.hpp"
-#include "core/files/folders.hpp"
 #include "core/files/json.hpp"
 #include "core/files/refusal.hpp"
 #include "core/hash/xxh3.hpp"
@@ -21,10 +21,6 @@ constexpr std::int64_t kReferenceVersion = 1;
 constexpr const char* kTableName = "reference.safetensors";
 constexpr const char* kHeadName = "reference.json";
 constexpr const char* kSelfHash = "self_hash";
-
-std::filesystem::path temporary_of(const std::filesystem::path& folder) {
-  return folder.parent_path() / formatted(".tmp-{}", folder.filename().string());
-}
 
 /// One member a line, the last is the hash of all that is before its line.
 std::string sealed(const Json& head) {
@@ -94,26 +90,22 @@ void check_origin(const std::filesystem::path& folder, const ReferenceOrigin& ma
 
 void save_reference(const std::filesystem::path& folder, const ReferenceTable& table) {
   TRIREME_ASSERT(table.sums.size() == table.counts.size() && table.sums.size() % 2 == 0);
-  std::error_code code;
-  if (std::filesystem::exists(folder, code)) fail_to_write("make", folder, EEXIST);
-  const std::filesystem::path temporary = temporary_of(folder);
-  remove_tree(temporary);
-  make_folders(temporary);
   SelfCommunicator alone;
-  const std::filesystem::path path = temporary / kTableName;
-  const std::array tensors{table_of("sums", DType::f64, table.sums),
-                           table_of("counts", DType::i32, table.counts)};
-  write_safetensors(path, tensors, alone);
-  const Json head = {{"format", kReferenceFormat},
-                     {"version", kReferenceVersion},
-                     {"set_xxh3_128", table.origin.set_xxh3_128},
-                     {"seq_len", table.origin.seq_len},
-                     {"weights_sha256", table.origin.weights_sha256},
-                     {"num_pairs", table.sums.size() / 2},
-                     {"bytes", file_bytes(path)},
-                     {"xxh3_128", hash_file(path)}};
-  write_file_atomic(temporary / kHeadName, sealed(head));
-  publish(temporary, folder);
+  write_whole_folder(folder, alone, [&](const std::filesystem::path& temporary) {
+    const std::filesystem::path path = temporary / kTableName;
+    const std::array tensors{table_of("sums", DType::f64, table.sums),
+                             table_of("counts", DType::i32, table.counts)};
+    write_safetensors(path, tensors, alone);
+    const Json head = {{"format", kReferenceFormat},
+                       {"version", kReferenceVersion},
+                       {"set_xxh3_128", table.origin.set_xxh3_128},
+                       {"seq_len", table.origin.seq_len},
+                       {"weights_sha256", table.origin.weights_sha256},
+                       {"num_pairs", table.sums.size() / 2},
+                       {"bytes", file_bytes(path)},
+                       {"xxh3_128", hash_file(path)}};
+    write_file_atomic(temporary / kHeadName, sealed(head));
+  });
 }
 
 bool is_reference(const std::filesystem::path& folder) {

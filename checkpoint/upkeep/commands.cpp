@@ -93,8 +93,7 @@ fs::path import_adapters(const ImportCommand& options) {
   PeftAdapters adapters = read_peft(options.peft, base);
   const fs::path run = options.output;
   const RunLock lock(run, RunLockOptions{});
-  const Checkpoint kept =
-      Checkpoint::open(publish_weights(base, run / "base", is_model_value, alone));
+  const Checkpoint kept = Checkpoint::open(publish_weights(base, run / "base", alone));
   adapters.state.values["base.weights_sha256"] = hash_tensors(kept, alone, "param/");
   return save_checkpoint(run / "checkpoints", 0, adapters.state, alone,
                          {.run_id = adapters.run_id});

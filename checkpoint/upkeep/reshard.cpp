@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/format/cover.hpp"
+#include "checkpoint/format/model_values.hpp"
 #include "checkpoint/load/slice_reader.hpp"
 #include "checkpoint/save/publish.hpp"
 #include "checkpoint/save/shard_file.hpp"
@@ -218,12 +219,11 @@ std::filesystem::path reshard_checkpoint(const Checkpoint& from, const ReshardLa
 }
 
 std::filesystem::path publish_weights(const Checkpoint& from, const std::filesystem::path& folder,
-                                      const std::function<bool(std::string_view)>& keep,
                                       Communicator& world) {
   CheckpointManifest weights = from.manifest();
   std::erase_if(weights.tensors,
                 [](const auto& named) { return !named.first.starts_with("param/"); });
-  std::erase_if(weights.values, [&](const auto& named) { return !keep(named.first); });
+  std::erase_if(weights.values, [&](const auto& named) { return !is_model_value(named.first); });
   return write_checkpoint(from, spread_layout(weights, world.size()),
                           {folder, {}, weights.run_id, 0, weights.values, {}}, world);
 }

@@ -1,10 +1,8 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "checkpoint/load/load.hpp"
@@ -50,10 +48,9 @@ std::string layout_text(const CheckpointManifest& manifest);
 std::filesystem::path reshard_checkpoint(const Checkpoint& from, const ReshardLayout& layout,
                                          const std::filesystem::path& folder, Communicator& world);
 
-/// Collective: the weights alone ("param/"), with the values `keep` says true of and the carried
+/// Collective: the weights alone ("param/"), with the model's values (is_model_value) and the carried
 /// files, as step 0 of `folder`, a shard for each rank of `world`; as reshard_checkpoint otherwise.
 std::filesystem::path publish_weights(const Checkpoint& from, const std::filesystem::path& folder,
-                                      const std::function<bool(std::string_view)>& keep,
                                       Communicator& world);
 
 }  // namespace trireme

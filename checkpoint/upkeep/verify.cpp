@@ -170,6 +170,11 @@ std::string hash_tensor(const Checkpoint& checkpoint, const std::string& name) {
 std::string hash_tensors(const Checkpoint& checkpoint, Communicator& world,
                          std::string_view prefix) {
   check_undamaged(checkpoint, find_damage({&checkpoint, 1}, world).front());
+  return hash_verified(checkpoint, world, prefix);
+}
+
+std::string hash_verified(const Checkpoint& checkpoint, Communicator& world,
+                          std::string_view prefix) {
   std::vector<std::string> names;
   std::vector<std::uint64_t> bytes;
   for (const auto& [name, tensor] : checkpoint.manifest().tensors) {

@@ -41,4 +41,8 @@ std::string hash_tensor(const Checkpoint& checkpoint, const std::string& name);
 std::string hash_tensors(const Checkpoint& checkpoint, Communicator& world,
                          std::string_view prefix = "");
 
+/// The same of a checkpoint that was verified before (find_newest_good).
+std::string hash_verified(const Checkpoint& checkpoint, Communicator& world,
+                          std::string_view prefix = "");
+
 }  // namespace trireme

@@ -1,13 +1,12 @@
 #include "serve/prompts.hpp"
 
-#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "core/error.hpp"
 #include "core/files/file.hpp"
-#include "core/files/json.hpp"
+#include "core/files/json_lines.hpp"
 
 namespace trireme {
 namespace {
@@ -29,19 +28,11 @@ std::string read_stream(std::FILE* stream, std::size_t max_bytes) {
 
 std::vector<Prompt> parse_prompts(const std::string& content, const std::string& name) {
   std::vector<Prompt> prompts;
-  std::size_t number = 0;
-  for (std::size_t begin = 0; begin < content.size();) {
-    const std::size_t end = std::min(content.find('\n', begin), content.size());
-    const auto line = std::string_view(content).substr(begin, end - begin);
-    begin = end + 1;
-    ++number;
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    const std::string where = formatted("{}:{}", name, number);
-    const Json record = parse_json(line, where);
+  for_each_json_line(content, name, [&](const Json& record, const std::string& where) {
     if (!record.is_object())
       fail(ErrorKind::data, "{} is {}, must be {{\"prompt\": \"...\"}}", where, record.type_name());
     prompts.push_back({json_get<std::string>(record, "prompt", where), where});
-  }
+  });
   if (prompts.empty())
     fail(ErrorKind::data, "{} holds no prompt; a line is {{\"prompt\": \"...\"}}", name);
   return prompts;

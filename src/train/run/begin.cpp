@@ -113,17 +113,9 @@ void log_start(const RunRequest& run, const RunData& data, const Beginning& begi
     log::info(formatted("configuration other than in {}: {}", where, changes_text(changes)));
 }
 
-bool starts_with_adapters(const RunRequest& run) {
-  return holds_adapters(run.start.values);
-}
-
-/// Collective: the weights that adapters are added to.
-void load_base(const RunRequest& run, const Checkpoint& base, RunModel& model) {
-  StateView view(model.registry, StateOf::frozen);
-  StateDict state{view.tensors(), {}, {}};
-  load_converted(base, state, run.ranks.world);
-  view.spread(model.mesh.group(Axis::replica));
-  model.registry.refresh_weights();
+/// Adapters of which the checkpoint that the run begins with has none.
+bool makes_adapters(const RunRequest& run) {
+  return run.config.lora.on() && !holds_adapters(run.start.values);
 }
 
 /// Collective: takes what the run wants of it into the model and `beginning`.
@@ -135,7 +127,7 @@ void load(const RunRequest& run, const RunData& data, const Checkpoint& checkpoi
   beginning.goes_on = kind != RunStart::Kind::weights && values.contains("update");
   std::string fresh_data;
   StateDict state;
-  const bool new_adapters = run.config.lora.on() && !starts_with_adapters(run);
+  const bool new_adapters = makes_adapters(run);
   for (StateTensor& tensor : model.state.tensors()) {
     if (beginning.goes_on || (!new_adapters && tensor.name.starts_with("param/")))
       state.tensors.push_back(tensor);
@@ -194,10 +186,10 @@ Beginning begin(const RunRequest& run, const RunData& data, const FrozenStart& f
         world, [&] { return open_newest_good(config.resume, world, /*allow_older=*/true); });
   }
   beginning.fingerprint = take_fingerprint(world, model.registry.device(), model.layout(run));
-  const bool new_adapters = frozen.base && !starts_with_adapters(run);
-  if (!found || new_adapters)
+  if (!found || makes_adapters(run))
     model.registry.initialize(static_cast<std::uint64_t>(run.config.train.seed));
-  if (frozen.base) load_base(run, frozen.base->checkpoint, model);
+  if (frozen.base)
+    load_weights(model.registry, StateOf::frozen, frozen.base->checkpoint, model.mesh, world);
   if (found) load(run, data, *found, model, beginning);
   put_frozen(frozen, beginning.values);
   return beginning;

@@ -3,8 +3,8 @@
 #include <map>
 #include <string>
 
-#include "train/run/run_data.hpp"
 #include "train/run/frozen_start.hpp"
+#include "train/run/run_data.hpp"
 #include "train/run/run_model.hpp"
 #include "train/run/run_request.hpp"
 #include "train/state/fingerprint.hpp"
@@ -32,7 +32,8 @@ struct Beginning {
 
 /// Collective: sets the weights, and all else of the state, from the checkpoint that the run begins
 /// with (its own newest good one, else the one that checkpoint.resume names), or initializes them.
-/// Adapters: what they are added to comes from `frozen`, and new ones are initialized. Damaged checkpoints of later steps are moved out of the way. Throws on all ranks.
+/// Adapters: what they are added to comes from `frozen`, and new ones are initialized. Damaged
+/// checkpoints of later steps are moved out of the way. Throws on all ranks.
 Beginning begin(const RunRequest& run, const RunData& data, const FrozenStart& frozen,
                 RunModel& model);
 

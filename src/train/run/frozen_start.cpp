@@ -16,11 +16,6 @@ namespace fs = std::filesystem;
 constexpr const char* kBase = "base";
 constexpr std::string_view kWeights = "param/";
 
-/// Of a checkpoint's values, what a model is read by.
-bool describes_model(std::string_view key) {
-  return key.starts_with("model.") || key.starts_with("chat.") || key.starts_with("hf.");
-}
-
 std::optional<std::string> value_of(const RunRequest& run, const std::string& key) {
   if (run.start.kind != RunStart::Kind::go_on) return std::nullopt;
   const auto found = run.start.values.find(key);
@@ -61,7 +56,7 @@ KeptWeights keep(const RunRequest& run, const std::string& name, const std::stri
   auto checkpoint = find();
   if (!checkpoint) {
     const Checkpoint source = open_source(run, place, folder);
-    publish_weights(source, folder, describes_model, world);
+    publish_weights(source, folder, world);
     if (world.rank() == 0)
       log::info(formatted("{}: the weights of {}, kept for this run", folder.string(),
                           source.path().string()));
@@ -69,7 +64,7 @@ KeptWeights keep(const RunRequest& run, const std::string& name, const std::stri
     TRIREME_ASSERT(checkpoint);
   }
   const std::string key = name + ".weights_sha256";
-  const std::string hash = hash_tensors(*checkpoint, world, kWeights);
+  const std::string hash = hash_verified(*checkpoint, world, kWeights);
   const auto begun_with = value_of(run, key);
   all_or_none(world, [&] {
     if (begun_with && *begun_with != hash) {

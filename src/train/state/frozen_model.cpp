@@ -1,7 +1,6 @@
 #include "train/state/frozen_model.hpp"
 
 #include "train/state/load_converted.hpp"
-#include "train/state/run_state.hpp"
 
 namespace trireme {
 namespace {
@@ -13,6 +12,15 @@ ParamRegistry& frozen(ParamRegistry& registry) {
 }
 
 }  // namespace
+
+void load_weights(ParamRegistry& registry, StateOf of, const Checkpoint& checkpoint,
+                  const Mesh& mesh, Communicator& world) {
+  StateView view(registry, of);
+  StateDict state{view.tensors(), {}, {}};
+  load_converted(checkpoint, state, world);
+  view.spread(mesh.group(Axis::replica));
+  registry.refresh_weights();
+}
 
 FrozenModel::FrozenModel(const ModelConfig& config, const TransformerOptions& options,
                          const Mesh& mesh, at::ScalarType dtype, at::Device device)
@@ -32,11 +40,7 @@ Head FrozenModel::head(ops::Path path) const {
 }
 
 void FrozenModel::load(const Checkpoint& checkpoint, Communicator& world) {
-  StateView view(registry_);
-  StateDict state{view.tensors(), {}, {}};
-  load_converted(checkpoint, state, world);
-  view.spread(mesh_.group(Axis::replica));
-  registry_.refresh_weights();
+  load_weights(registry_, StateOf::all, checkpoint, mesh_, world);
 }
 
 }  // namespace trireme

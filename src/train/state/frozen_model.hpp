@@ -3,8 +3,14 @@
 #include "model/transformer.hpp"
 #include "objective/head.hpp"
 #include "parallel/mesh.hpp"
+#include "train/state/run_state.hpp"
 
 namespace trireme {
+
+/// Collective over `world`: sets the weights of a registry, all or the frozen ones, from a checkpoint
+/// that has them and no other, as load_converted.
+void load_weights(ParamRegistry& registry, StateOf of, const Checkpoint& checkpoint,
+                  const Mesh& mesh, Communicator& world);
 
 /// A model that is read and never trained (a reference, a teacher), on the layout of the one beside
 /// it: the weights that it computes with and nothing else.

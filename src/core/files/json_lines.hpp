@@ -1,0 +1,15 @@
+#pragma once
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "core/files/json.hpp"
+
+namespace trireme {
+
+/// Calls with the value of each line of `content` that is not blank, and with its place, "NAME:3".
+/// Throws Error(data) as parse_json.
+void for_each_json_line(std::string_view content, std::string_view name,
+                        const std::function<void(const Json&, const std::string&)>& call);
+
+}  // namespace trireme
