@@ -1,22 +1,22 @@
 #include "bin/trireme/dpo_reference_command.hpp"
 
-#include <algorithm>
-#include <numeric>
+#include <array>
 #include <optional>
 
 #include "checkpoint/reference/reference_scores.hpp"
-#include "checkpoint/upkeep/newest.hpp"
 #include "checkpoint/upkeep/verify.hpp"
 #include "comm/agree.hpp"
 #include "core/process/run_main.hpp"
-#include "data/order/samples.hpp"
-#include "data/shards/schema.hpp"
-#include "objective/score_table.hpp"
 #include "parallel/device.hpp"
 #include "serve/load_model.hpp"
-#include "train/step/microbatches.hpp"
+#include "train/eval/set_scores.hpp"
 
 namespace trireme {
+namespace {
+
+constexpr std::array<std::string_view, 1> kKinds{"dpo"};
+
+}  // namespace
 
 DpoReferenceCommand::DpoReferenceCommand(CommandLine& line, Launch& launch) : launch_(launch) {
   line.command("dpo-reference", "what a frozen model says of every pair, for dpo.reference")
@@ -41,47 +41,22 @@ int DpoReferenceCommand::run() {
     fail(ErrorKind::usage, "--seq-len {}, must be 2 or more", seq_len_);
   Communicator& world = launch_.world();
   set_cpu_threads(0, launch_.info().local_size);
-  std::optional<TokenSet> set;
-  std::optional<SampleSet> pairs;
+  std::optional<ScoredSet> pairs;
   const auto model = all_or_none(world, [&] {
     auto loaded = load_model(init_, precision_dtypes(precision_),
                              choose_device(device_, launch_.info().local_rank));
-    set.emplace(TokenSet::open(data_));
-    if (set->kind() != schema::kKindDpo) {
-      fail(ErrorKind::usage, "--data {} is of kind {}, {} is needed", data_, set->kind(),
-           schema::kKindDpo);
-    }
-    if (set->manifest().tokenizer_hash != loaded->tokenizer.content_hash()) {
-      fail(ErrorKind::usage, "--data {} was packed with another tokenizer than that of {}", data_,
-           init_);
-    }
-    pairs.emplace(*set, seq_len_ == 0 ? set->seq_len() : seq_len_);
+    pairs.emplace(data_, kKinds, seq_len_, *loaded->transformer, loaded->tokenizer);
     return loaded;
   });
-  Transformer& transformer = *model->transformer;
-  const auto total = static_cast<std::int64_t>(pairs->size());
-  const SampleOrder in_file_order(pairs->size(), 0, /*shuffle=*/false);
-  ScoreTable table(static_cast<std::int64_t>(set->num_documents()));
-  all_or_none(world, [&] {
-    for (std::int64_t first = world.rank() * batch_; first < total;
-         first += world.size() * batch_) {
-      std::vector<std::int64_t> indices(static_cast<std::size_t>(std::min(batch_, total - first)));
-      std::iota(indices.begin(), indices.end(), first);
-      const Microbatch batch =
-          to_microbatch(pairs->make_batch(indices, in_file_order), transformer.registry().device(),
-                        /*step=*/0, /*training=*/false);
-      const Head head = head_of(transformer.registry(), transformer.head_weight(),
-                                transformer.tensor(), ops::Path::fast);
-      table.put(batch, sequence_scores(batch, transformer.hidden(batch), head, {}));
-    }
-  });
-  table.gather(world);
-  const std::string weights = hash_tensors(open_newest_good(init_, world), world, "param/");
+  const ScoreTable table = score_pairs(*model->transformer, *pairs, batch_, ops::Path::fast, world);
+  const std::string weights =
+      hash_tensors(Checkpoint::open(model->checkpoint, world), world, "param/");
   all_or_none(world, [&] {
     if (world.rank() != 0) return;
-    save_reference(
-        output_, {{set->content_hash(), pairs->seq_len(), weights}, table.sums(), table.counts()});
-    print(formatted("{}: {} pairs -> {}\n", data_, total, output_));
+    save_reference(output_, {{pairs->set.content_hash(), pairs->samples.seq_len(), weights},
+                             table.sums(),
+                             table.counts()});
+    print(formatted("{}: {} pairs -> {}\n", data_, pairs->samples.size(), output_));
   });
   return kExitDone;
 }

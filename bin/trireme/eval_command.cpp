@@ -1,5 +1,6 @@
 #include "bin/trireme/eval_command.hpp"
 
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -8,12 +9,13 @@
 #include "comm/agree.hpp"
 #include "core/files/file.hpp"
 #include "core/process/run_main.hpp"
-#include "data/shards/schema.hpp"
 #include "parallel/device.hpp"
 #include "serve/load_model.hpp"
 
 namespace trireme {
 namespace {
+
+constexpr std::array<std::string_view, 2> kKinds{"pretrain", "sft"};
 
 void write_lines(const std::string& path, const std::vector<Json>& lines) {
   std::string text;
@@ -63,8 +65,7 @@ int EvalCommand::run() {
   check();
   Communicator& world = launch_.world();
   set_cpu_threads(0, launch_.info().local_size);
-  std::optional<TokenSet> set;
-  std::optional<SampleSet> samples;
+  std::optional<ScoredSet> set;
   std::vector<ChoiceItem> items;
   const auto model = all_or_none(world, [&] {
     auto loaded = load_model(checkpoint_, precision_dtypes(precision_),
@@ -73,26 +74,13 @@ int EvalCommand::run() {
       items = read_choices(choices_);
       return loaded;
     }
-    set.emplace(TokenSet::open(data_));
-    if (set->kind() != schema::kKindPretrain && set->kind() != schema::kKindSft) {
-      fail(ErrorKind::usage, "--data {} is of kind {}, {} or {} is needed", data_, set->kind(),
-           schema::kKindPretrain, schema::kKindSft);
-    }
-    if (set->manifest().tokenizer_hash != loaded->tokenizer.content_hash())
-      fail(ErrorKind::usage, "--data {} was packed with another tokenizer than that of {}", data_,
-           checkpoint_);
-    const std::int64_t length = seq_len_ == 0 ? set->seq_len() : seq_len_;
-    if (length > loaded->transformer->config().max_seq_len) {
-      fail(ErrorKind::usage, "{}: sequences of {} tokens, the model takes {}: give --seq-len",
-           data_, length, loaded->transformer->config().max_seq_len);
-    }
-    samples.emplace(*set, length);
+    set.emplace(data_, kKinds, seq_len_, *loaded->transformer, loaded->tokenizer);
     return loaded;
   });
   std::string text;
-  if (samples) {
-    const auto scores =
-        score_set(*model->transformer, *samples, model->tokenizer, batch_, ops::Path::fast, world);
+  if (set) {
+    const auto scores = score_set(*model->transformer, set->samples, model->tokenizer, batch_,
+                                  ops::Path::fast, world);
     all_or_none(world, [&] { text = world.rank() == 0 ? of_set(scores) : ""; });
   } else {
     const auto results =

@@ -73,8 +73,13 @@ std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place, Para
       model_from_values(checkpoint.manifest().values, checkpoint.path().string());
   std::unique_ptr<Communicator> self = make_world("self", {});
   auto mesh = std::make_unique<Mesh>(*self, ParallelConfig{});
-  auto loaded = std::unique_ptr<LoadedModel>(
-      new LoadedModel{std::move(self), std::move(mesh), {}, nullptr, tokenizer_of(checkpoint), {}});
+  auto loaded = std::unique_ptr<LoadedModel>(new LoadedModel{std::move(self),
+                                                             std::move(mesh),
+                                                             {},
+                                                             nullptr,
+                                                             tokenizer_of(checkpoint),
+                                                             {},
+                                                             checkpoint.path()});
   loaded->end_tokens = end_tokens_of(checkpoint, loaded->tokenizer, config.vocab_size);
   check_tokenizer_fits(loaded->tokenizer.vocab_size(), config, checkpoint.path().string());
   loaded->registry.freeze();  // weights alone: no gradients

@@ -21,6 +21,7 @@ struct LoadedModel {
   Tokenizer tokenizer;
   /// The tokenizer's own, and those that generation_config.json lists.
   std::vector<std::uint32_t> end_tokens;
+  std::filesystem::path checkpoint;  // the step folder that it was read from
 };
 
 /// `place` and `allow_older` as in open_newest_good. Throws Error(data) for what is damaged or

@@ -4,6 +4,7 @@
 
 #include "core/error.hpp"
 #include "core/hash/xxh3.hpp"
+#include "core/join.hpp"
 #include "data/shards/schema.hpp"
 
 namespace trireme {
@@ -118,6 +119,14 @@ void TokenSet::verify(bool fast) const {
   if (counts != manifest_.counts) {
     fail(ErrorKind::data, "{}: its counts are not the sum of its shards",
          (folder_ / schema::kManifest).string());
+  }
+}
+
+void require_kind(const TokenSet& set, std::span<const std::string_view> kinds,
+                  std::string_view named) {
+  if (std::find(kinds.begin(), kinds.end(), set.kind()) == kinds.end()) {
+    fail(ErrorKind::usage, "{} is of kind {}, {} is needed", named, set.kind(),
+         joined(kinds, " or "));
   }
 }
 

@@ -5,7 +5,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/shards/shard_reader.hpp"
@@ -113,5 +115,9 @@ class TokenSet {
   Manifest manifest_;
   std::unique_ptr<Live> live_;
 };
+
+/// Throws Error(usage) unless the set is of one of `kinds`; `named`: what the user gave, "--data X".
+void require_kind(const TokenSet& set, std::span<const std::string_view> kinds,
+                  std::string_view named);
 
 }  // namespace trireme

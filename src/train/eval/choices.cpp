@@ -9,7 +9,7 @@
 
 #include "core/error.hpp"
 #include "core/files/file.hpp"
-#include "core/files/json.hpp"
+#include "core/files/json_lines.hpp"
 #include "text/unicode/utf8.hpp"
 
 namespace trireme {
@@ -71,16 +71,9 @@ ChoiceItem choice_item(const Json& record, const std::string& where) {
 std::vector<ChoiceItem> read_choices(const std::filesystem::path& file) {
   const std::string content = read_text(file, kMaxChoiceBytes);
   std::vector<ChoiceItem> items;
-  std::size_t number = 0;
-  for (std::size_t begin = 0; begin < content.size();) {
-    const std::size_t end = std::min(content.find('\n', begin), content.size());
-    const auto line = std::string_view(content).substr(begin, end - begin);
-    begin = end + 1;
-    ++number;
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    const std::string where = formatted("{}:{}", file.string(), number);
-    items.push_back(choice_item(parse_json(line, where), where));
-  }
+  for_each_json_line(content, file.string(), [&](const Json& record, const std::string& where) {
+    items.push_back(choice_item(record, where));
+  });
   if (items.empty())
     fail(ErrorKind::data, "{} holds no item; a line is {}", file.string(), kChoiceForm);
   return items;
@@ -172,12 +165,10 @@ ChoiceResult choose(const ChoiceItem& item, std::vector<double> scores) {
   return {std::move(scores), choice, index_of_largest(per_character)};
 }
 
-std::int64_t target_bytes(const Tokenizer& tokenizer, const Batch& batch) {
-  std::int64_t bytes = 0;
-  for (const std::int64_t target : batch.targets) {
-    if (target == kIgnoreTarget) continue;
-    bytes += std::ssize(tokenizer.token_bytes(static_cast<std::uint32_t>(target)));
-  }
+std::vector<std::int64_t> bytes_of_tokens(const Tokenizer& tokenizer) {
+  std::vector<std::int64_t> bytes(tokenizer.vocab_size());
+  for (std::uint32_t id = 0; id < bytes.size(); ++id)
+    bytes[id] = tokenizer.is_special(id) ? 0 : std::ssize(tokenizer.token_bytes(id));
   return bytes;
 }
 

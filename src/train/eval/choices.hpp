@@ -61,8 +61,8 @@ struct ChoiceResult {
 /// `scores`: one of each ending of `item`.
 ChoiceResult choose(const ChoiceItem& item, std::vector<double> scores);
 
-/// Bytes of text that the targets of a batch stand for.
-std::int64_t target_bytes(const Tokenizer& tokenizer, const Batch& batch);
+/// Bytes of text that each id stands for; special tokens have none.
+std::vector<std::int64_t> bytes_of_tokens(const Tokenizer& tokenizer);
 
 /// `loss_sum` in nats over all targets, which stand for `bytes` of text.
 double bits_per_byte(double loss_sum, double bytes);

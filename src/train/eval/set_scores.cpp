@@ -14,13 +14,17 @@
 namespace trireme {
 namespace {
 
-/// Bytes of text behind each id.
-std::vector<double> bytes_of_tokens(const Tokenizer& tokenizer) {
-  std::vector<double> bytes(tokenizer.vocab_size());
-  for (std::uint32_t id = 0; id < bytes.size(); ++id)
-    bytes[id] =
-        tokenizer.is_special(id) ? 0 : static_cast<double>(tokenizer.token_bytes(id).size());
-  return bytes;
+/// Calls with the numbers of each batch of `rows` of `total` that is this rank's: batch i is rank i
+/// modulo their number's. All ranks agree on errors.
+template <class Call>
+void for_own_batches(Communicator& world, std::int64_t total, std::int64_t rows, Call call) {
+  all_or_none(world, [&] {
+    for (std::int64_t first = world.rank() * rows; first < total; first += world.size() * rows) {
+      std::vector<std::int64_t> numbers(static_cast<std::size_t>(std::min(rows, total - first)));
+      std::iota(numbers.begin(), numbers.end(), first);
+      call(numbers);
+    }
+  });
 }
 
 Head head(Transformer& model, ops::Path path) {
@@ -28,7 +32,7 @@ Head head(Transformer& model, ops::Path path) {
 }
 
 /// Adds what the model says of the targets of `batch`, whose row i is scores[i].
-void add_scores(Transformer& model, const Batch& batch, const std::vector<double>& bytes,
+void add_scores(Transformer& model, const Batch& batch, const std::vector<std::int64_t>& bytes,
                 ops::Path path, std::span<SequenceScore> scores) {
   const Microbatch micro =
       to_microbatch(batch, model.registry().device(), /*step=*/0, /*training=*/false);
@@ -43,7 +47,7 @@ void add_scores(Transformer& model, const Batch& batch, const std::vector<double
     const auto row = static_cast<std::size_t>(index.const_data_ptr<std::int64_t>()[i] / batch.T);
     const auto id = static_cast<std::size_t>(ids.const_data_ptr<std::int64_t>()[i]);
     scores[row].loss_sum -= log_probs.const_data_ptr<double>()[i];
-    scores[row].target_bytes += id < bytes.size() ? bytes[id] : 0;
+    scores[row].target_bytes += id < bytes.size() ? static_cast<double>(bytes[id]) : 0;
     scores[row].num_targets += 1;
     scores[row].num_correct += correct.const_data_ptr<bool>()[i] ? 1 : 0;
   }
@@ -77,6 +81,24 @@ std::vector<double> ending_scores(Transformer& model, std::span<const ContextAnd
       texts, {log_probs.const_data_ptr<double>(), static_cast<std::size_t>(log_probs.numel())});
 }
 
+void check_set(const TokenSet& set, const std::string& folder,
+               std::span<const std::string_view> kinds, const Tokenizer& tokenizer) {
+  require_kind(set, kinds, cat("--data ", folder));
+  if (set.manifest().tokenizer_hash != tokenizer.content_hash())
+    fail(ErrorKind::usage, "--data {} was packed with another tokenizer than the model's", folder);
+}
+
+/// Tokens of a sequence, or of a side of a pair.
+std::int64_t checked_length(const TokenSet& set, const std::string& folder, std::int64_t seq_len,
+                            std::int64_t most) {
+  const std::int64_t length = seq_len == 0 ? set.seq_len() : seq_len;
+  if (length > most) {
+    fail(ErrorKind::usage, "{}: sequences of {} tokens, the model takes {}: give --seq-len", folder,
+         length, most);
+  }
+  return length;
+}
+
 /// The score of one ending.
 struct EndingScore {
   std::int64_t item = 0;
@@ -86,22 +108,24 @@ struct EndingScore {
 
 }  // namespace
 
+ScoredSet::ScoredSet(const std::string& folder, std::span<const std::string_view> kinds,
+                     std::int64_t seq_len, const Transformer& model, const Tokenizer& tokenizer)
+    : set(TokenSet::open(folder)),
+      samples((check_set(set, folder, kinds, tokenizer),
+               SampleSet(set, checked_length(set, folder, seq_len, model.config().max_seq_len)))) {}
+
 std::vector<SequenceScore> score_set(Transformer& model, const SampleSet& samples,
                                      const Tokenizer& tokenizer, std::int64_t rows, ops::Path path,
                                      Communicator& world) {
-  const auto total = static_cast<std::int64_t>(samples.size());
   const SampleOrder in_file_order(samples.size(), 0, /*shuffle=*/false);
-  const std::vector<double> bytes = bytes_of_tokens(tokenizer);
+  const std::vector<std::int64_t> bytes = bytes_of_tokens(tokenizer);
   std::vector<SequenceScore> mine;
-  all_or_none(world, [&] {
-    for (std::int64_t first = world.rank() * rows; first < total; first += world.size() * rows) {
-      std::vector<std::int64_t> indices(static_cast<std::size_t>(std::min(rows, total - first)));
-      std::iota(indices.begin(), indices.end(), first);
-      const std::size_t at = mine.size();
-      for (const std::int64_t index : indices) mine.push_back({.index = index});
-      add_scores(model, samples.make_batch(indices, in_file_order), bytes, path,
-                 std::span(mine).subspan(at));
-    }
+  const auto total = static_cast<std::int64_t>(samples.size());
+  for_own_batches(world, total, rows, [&](const std::vector<std::int64_t>& numbers) {
+    const std::size_t at = mine.size();
+    for (const std::int64_t number : numbers) mine.push_back({.index = number});
+    add_scores(model, samples.make_batch(numbers, in_file_order), bytes, path,
+               std::span(mine).subspan(at));
   });
   std::vector<SequenceScore> all = gather(world, mine);
   std::sort(all.begin(), all.end(),
@@ -114,22 +138,20 @@ std::vector<ChoiceResult> score_choices(Transformer& model, const std::vector<Ch
                                         ops::Path path, Communicator& world) {
   const auto total = static_cast<std::int64_t>(items.size());
   std::vector<EndingScore> mine;
-  all_or_none(world, [&] {
+  for_own_batches(world, total, rows, [&](const std::vector<std::int64_t>& numbers) {
     const std::uint32_t prefix = prefix_id(tokenizer);
-    for (std::int64_t first = world.rank() * rows; first < total; first += world.size() * rows) {
-      std::vector<ContextAndEnding> texts;
-      const std::size_t at = mine.size();
-      for (std::int64_t i = first; i < std::min(first + rows, total); ++i) {
-        const ChoiceItem& item = items[static_cast<std::size_t>(i)];
-        for (std::size_t ending = 0; ending < item.endings.size(); ++ending) {
-          texts.push_back(
-              encode_pair(tokenizer, prefix, item.context, item.endings[ending], item.where));
-          mine.push_back({i, static_cast<std::int64_t>(ending)});
-        }
+    std::vector<ContextAndEnding> texts;
+    const std::size_t at = mine.size();
+    for (const std::int64_t number : numbers) {
+      const ChoiceItem& item = items[static_cast<std::size_t>(number)];
+      for (std::size_t ending = 0; ending < item.endings.size(); ++ending) {
+        texts.push_back(
+            encode_pair(tokenizer, prefix, item.context, item.endings[ending], item.where));
+        mine.push_back({number, static_cast<std::int64_t>(ending)});
       }
-      const std::vector<double> sums = ending_scores(model, texts, path);
-      for (std::size_t i = 0; i < sums.size(); ++i) mine[at + i].sum = sums[i];
     }
+    const std::vector<double> sums = ending_scores(model, texts, path);
+    for (std::size_t i = 0; i < sums.size(); ++i) mine[at + i].sum = sums[i];
   });
   const std::vector<EndingScore> all = gather(world, mine);
   std::vector<std::vector<double>> scores;
@@ -141,6 +163,21 @@ std::vector<ChoiceResult> score_choices(Transformer& model, const std::vector<Ch
   for (std::size_t i = 0; i < items.size(); ++i)
     results.push_back(choose(items[i], std::move(scores[i])));
   return results;
+}
+
+ScoreTable score_pairs(Transformer& model, const ScoredSet& pairs, std::int64_t rows,
+                       ops::Path path, Communicator& world) {
+  const SampleOrder in_file_order(pairs.samples.size(), 0, /*shuffle=*/false);
+  ScoreTable table(static_cast<std::int64_t>(pairs.set.num_documents()));
+  const auto total = static_cast<std::int64_t>(pairs.samples.size());
+  for_own_batches(world, total, rows, [&](const std::vector<std::int64_t>& numbers) {
+    const Microbatch batch =
+        to_microbatch(pairs.samples.make_batch(numbers, in_file_order), model.registry().device(),
+                      /*step=*/0, /*training=*/false);
+    table.put(batch, sequence_scores(batch, model.hidden(batch), head(model, path), {}));
+  });
+  table.gather(world);
+  return table;
 }
 
 SetFigures summarize(const std::vector<SequenceScore>& scores) {

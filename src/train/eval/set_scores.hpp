@@ -1,10 +1,14 @@
 #pragma once
 #include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "comm/communicator.hpp"
 #include "data/order/samples.hpp"
 #include "model/transformer.hpp"
+#include "objective/score_table.hpp"
 #include "text/tokenizer.hpp"
 #include "train/eval/choices.hpp"
 
@@ -19,6 +23,19 @@ struct SequenceScore {
   std::int64_t num_correct = 0;  // targets that were the likeliest token
 };
 
+/// A token set as a model is asked about it.
+struct ScoredSet {
+  TokenSet set;
+  SampleSet samples;
+
+  /// `seq_len` 0: the set's own. Throws as TokenSet and SampleSet; Error(usage) for a set of another
+  /// kind or tokenizer, or for more tokens than the model takes.
+  ScoredSet(const std::string& folder, std::span<const std::string_view> kinds,
+            std::int64_t seq_len, const Transformer& model, const Tokenizer& tokenizer);
+  ScoredSet(const ScoredSet&) = delete;  // the samples refer to the set
+  ScoredSet& operator=(const ScoredSet&) = delete;
+};
+
 /// Scores of all sequences of `samples`, in file order, on rank 0; none elsewhere. Collective over `world`,
 /// whose ranks each have the whole model. Batch i of `rows` sequences is the work of rank i modulo
 /// their number, so that the scores are the same bit for bit on any number of ranks.
@@ -31,6 +48,11 @@ std::vector<SequenceScore> score_set(Transformer& model, const SampleSet& sample
 std::vector<ChoiceResult> score_choices(Transformer& model, const std::vector<ChoiceItem>& items,
                                         const Tokenizer& tokenizer, std::int64_t rows,
                                         ops::Path path, Communicator& world);
+
+/// What a model says of all pairs of `pairs`, on every rank. Collective as score_set; `rows`: pairs a
+/// batch.
+ScoreTable score_pairs(Transformer& model, const ScoredSet& pairs, std::int64_t rows,
+                       ops::Path path, Communicator& world);
 
 /// Means over a set, added up in the order of its sequences.
 struct SetFigures {

@@ -1,28 +1,17 @@
 #include "train/run/run_data.hpp"
 
-#include <algorithm>
 #include <cmath>
 
 #include "core/error.hpp"
-#include "core/join.hpp"
 #include "text/tokenizer.hpp"
 
 namespace trireme {
 namespace {
 
-void require_kind(std::span<const std::string_view> kinds, const char* name,
-                  const std::string& path, const TokenSet& set) {
-  if (std::find(kinds.begin(), kinds.end(), set.kind()) == kinds.end()) {
-    fail(ErrorKind::usage, "{} {} is of kind {}, {} is needed", name, path, set.kind(),
-         joined(kinds, " or "));
-  }
-}
-
-/// Ids of a word, of the tokenizer of the first set of a plan.
-std::vector<std::uint32_t> encode_word(const StreamConfig& stream, std::string_view word) {
+/// Of the first set of a plan.
+Tokenizer first_tokenizer(const StreamConfig& stream) {
   const std::string& set = stream.phases.front().sources.front().folders.front();
-  const Tokenizer tokenizer = Tokenizer::from_files(TokenSet::open(set).tokenizer_files(), set);
-  return tokenizer.encode(word, {.add_special_tokens = false});
+  return Tokenizer::from_files(TokenSet::open(set).tokenizer_files(), set);
 }
 
 /// Of a row whose length is its content's: what every layout can cut it into.
@@ -55,7 +44,11 @@ SampleStream open_stream(const RunConfig& config, const RunData::Choose& choose)
                       .cross_documents = data.cross_documents,
                       .split = data.split};
   stream.row_multiple = row_multiple(config.parallel);
-  choose(stream, [&](std::string_view word) { return encode_word(stream, word); });
+  std::optional<Tokenizer> tokenizer;  // opened by the first word, for all
+  choose(stream, [&](std::string_view word) {
+    if (!tokenizer) tokenizer = first_tokenizer(stream);
+    return tokenizer->encode(word, {.add_special_tokens = false});
+  });
   return SampleStream::open(stream);
 }
 
@@ -64,7 +57,7 @@ SampleStream open_stream(const RunConfig& config, const RunData::Choose& choose)
 RunData::RunData(RunConfig& config, std::span<const std::string_view> kinds, const Choose& choose)
     : stream_(open_stream(config, choose)) {
   const TokenSet& set = stream_.first_set();
-  require_kind(kinds, "--data", config.data.path, set);
+  require_kind(set, kinds, cat("--data ", config.data.path));
   if (config.train.seq_len == 0) config.train.seq_len = set.seq_len();
   chat_template_ = common_chat_template(stream_, config.data.path);
   tokenizer_files_ = set.tokenizer_files();  // damage in them is told before the first step
@@ -76,7 +69,7 @@ void RunData::open_validation(const RunConfig& config, std::span<const std::stri
   refuse_texts(data.valid_path, "data.valid_path");
   if (!data.valid_path.empty()) {
     valid_set_.emplace(TokenSet::open(data.valid_path));
-    require_kind(kinds, "data.valid_path", data.valid_path, *valid_set_);
+    require_kind(*valid_set_, kinds, cat("data.valid_path ", data.valid_path));
     if (valid_set_->manifest().tokenizer_hash != stream_.first_set().manifest().tokenizer_hash) {
       fail(ErrorKind::usage, "data.valid_path {} was packed with another tokenizer than {}",
            data.valid_path, data.path);
