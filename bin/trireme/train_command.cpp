@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "comm/factory.hpp"
+#include "comm/liveness/network_settings.hpp"
 #include "comm/nccl/nccl_backend.hpp"
 #include "core/log.hpp"
 #include "train/run/run_keys.hpp"
@@ -80,9 +81,20 @@ int TrainCommand::train() {
   if (launch.rank == 0) {
     for (const std::string& warning : keys_->warnings()) log::warn(warning);
   }
+  const std::string network = gather_network_settings(launch_.world(), launch.hostname);
+  try {
+    return train_watched(network);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::comm) log::error(network_advice(network));
+    throw;
+  }
+}
+
+int TrainCommand::train_watched(const std::string& network) {
+  const LaunchInfo& launch = launch_.info();
   const CommOptions options = watched_comm(config_.train.comm_timeout_s);
   watch_ = std::make_unique<RankWatch>(launch_.world(), launch, RunFolder{run_}, options.activity,
-                                       watch_options(config_.train.comm_timeout_s));
+                                       watch_options(config_.train.comm_timeout_s), network);
   launch_.before_abort([this](int code) { watch_->announce_failure(code); });
   const std::unique_ptr<Communicator> world =
       make_world("auto", launch, options);  // its groups report to the heartbeat

@@ -30,6 +30,7 @@ class TrainCommand {
   void complete(ConfigSet& keys);
   void take_init(ConfigSet& keys) const;
   int train();
+  int train_watched(const std::string& network);
 
   Launch& launch_;
   std::string program_;

@@ -96,15 +96,19 @@ bool has_bf16([[maybe_unused]] at::Device device) {
   return false;
 }
 
+int num_visible_gpus() {
+#ifdef TRIREME_HAVE_CUDA
+  return at::cuda::device_count();
+#else
+  return 0;
+#endif
+}
+
 at::Device choose_device(const std::string& device, int local_rank) {
   if (device != "auto" && device != "cpu" && device != "cuda") {
     fail(ErrorKind::usage, "train.device = {}, must be auto, cpu or cuda", device);
   }
-#ifdef TRIREME_HAVE_CUDA
-  const int visible = device == "cpu" ? 0 : at::cuda::device_count();
-#else
-  const int visible = 0;
-#endif
+  const int visible = device == "cpu" ? 0 : num_visible_gpus();
   if (visible > 0) return {at::kCUDA, static_cast<at::DeviceIndex>(local_rank % visible)};
   if (device == "cuda")
     fail(ErrorKind::usage,

@@ -16,6 +16,9 @@ bool has_bf16(at::Device device);
 /// naming the allowed.
 ParamDTypes precision_dtypes(const std::string& precision);
 
+/// GPUs that this process sees; 0 in a build without CUDA.
+int num_visible_gpus();
+
 /// train.device as a device of this rank: cuda:(local rank modulo visible devices). Throws
 /// Error(usage) for a GPU asked for where there is none.
 at::Device choose_device(const std::string& device, int local_rank);

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "comm/launch.hpp"
+#include "comm/liveness/network_settings.hpp"
 #include "config/config_set.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
@@ -66,7 +67,8 @@ int rank_main(const ForkedRun& run, int rank, std::vector<Fd> row) {
     const auto task = run.make_task();
     const auto keys = make_run_keys(config, task->section());
     RunStart start = configure(run, *task, config, *keys, *world);
-    watch.emplace(*world, launch, RunFolder{run.folder}, options.activity, beat);
+    watch.emplace(*world, launch, RunFolder{run.folder}, options.activity, beat,
+                  gather_network_settings(*world, launch.hostname));
     return run_task({"trireme",
                      "pretrain",
                      *task,

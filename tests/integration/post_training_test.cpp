@@ -3,9 +3,11 @@
 
 #include <array>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
 #include "core/files/file.hpp"
+#include "core/files/json.hpp"
 #include "support/run_program.hpp"
 
 namespace trireme {
@@ -100,6 +102,22 @@ class PostTraining : public testing::RunProgram {
     return mpirun(how.ranks, words, environment);
   }
 
+  /// Every number that layout.json has a formula for is what the formula says.
+  static void expect_formulas(const std::string& text) {
+    const Json layout = parse_json(text, "layout.json");
+    std::size_t compared = 0;
+    for (const Json& row : layout.at("collectives")) {
+      if (row.at("formula_bytes").is_null()) continue;
+      EXPECT_EQ(row.at("moved_bytes"), row.at("formula_bytes")) << row.dump();
+      ++compared;
+    }
+    EXPECT_GT(compared, 1U);
+    for (const Json& rank : layout.at("per_rank")) {
+      for (const char* key : {"weight_bytes", "grad_bytes", "optimizer_bytes"})
+        EXPECT_EQ(rank.at(key), rank.at(cat(key, "_formula"))) << key;
+    }
+  }
+
   static std::string file(const std::string& run, const char* name) {
     return read_file(path(run) / name);
   }
@@ -136,6 +154,7 @@ TEST_F(PostTraining, LossesAreThoseOfOneRank) {
     layout.insert(layout.end(), {"--parallel.tp", "2", "--parallel.sequence_parallel", "true",
                                  "--parallel.zero", "3", "--parallel.recompute", "full"});
     ASSERT_EQ(train(one, cut, "start", {.ranks = 4}, layout).code, 0);
+    expect_formulas(file(cut, "layout.json"));
     const auto expected = metrics(alone).steps;
     const auto found = metrics(cut).steps;
     ASSERT_EQ(found.size(), expected.size());

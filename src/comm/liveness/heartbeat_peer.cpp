@@ -165,7 +165,8 @@ void connect_all(Communicator& world, const LaunchInfo& launch, double connect_s
   Invitation mine;
   if (rank == 0) {
     listener = listen_anywhere(world.size());
-    mine = {hex(random_cookie()), listener.port, own_addresses()};
+    mine = {hex(random_cookie()), listener.port, {}};
+    for (const Interface& one : own_interfaces()) mine.addresses.push_back(one.address);
   }
   Invitation invitation = share_invitation(world, mine);
   if (launch.node == 0) {  // the same node as rank 0: loopback works whatever the network

@@ -97,8 +97,8 @@ Listener listen_anywhere(int backlog) {
   return listener;
 }
 
-std::vector<std::string> own_addresses() {
-  std::vector<std::string> found;
+std::vector<Interface> own_interfaces() {
+  std::vector<Interface> found;
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) == 0) {
     for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
@@ -107,11 +107,11 @@ std::vector<std::string> own_addresses() {
       std::array<char, INET_ADDRSTRLEN> text{};
       const auto* address = reinterpret_cast<const sockaddr_in*>(i->ifa_addr);
       ::inet_ntop(AF_INET, &address->sin_addr, text.data(), text.size());
-      found.emplace_back(text.data());
+      found.push_back({i->ifa_name, text.data()});
     }
     ::freeifaddrs(list);
   }
-  found.emplace_back("127.0.0.1");
+  found.push_back({"lo", "127.0.0.1"});
   return found;
 }
 

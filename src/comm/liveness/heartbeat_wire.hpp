@@ -60,8 +60,14 @@ struct Listener {
 /// Listens on all IPv4 interfaces at a free port. Throws Error(resource).
 Listener listen_anywhere(int backlog);
 
-/// IPv4 addresses of this node that are up, most reachable first, loopback last.
-std::vector<std::string> own_addresses();
+/// An IPv4 interface of this node that is up.
+struct Interface {
+  std::string name;
+  std::string address;
+};
+
+/// Most reachable first, loopback last.
+std::vector<Interface> own_interfaces();
 
 /// A connection to the address, or null if it does not answer in time.
 std::optional<Connection> connect_to(const std::string& address, int port, double timeout_s);

@@ -80,9 +80,9 @@ class Formula {
     norm();
     gradients();
     averages();
-    weights();
+    if (!facts_.tokens_vary || facts_.parallel.zero < 3) weights();
     tensor();
-    context();
+    if (!facts_.tokens_vary) context();
     std::sort(rows_.begin(), rows_.end(), [](const CollectiveRow& a, const CollectiveRow& b) {
       return std::tie(a.group, a.operation, a.purpose) < std::tie(b.group, b.operation, b.purpose);
     });
@@ -222,6 +222,14 @@ class Formula {
     const auto size = static_cast<int>(parallel.tp);
     const Group tp{"tp", size, coords_.tp, rows_};
     if (size == 1) return;
+    if (!facts_.tokens_vary) activations(tp);
+    shared_gradients(tp);
+  }
+
+  /// Over tp, of what the tokens of a micro-batch are in blocks, at their ends and in the loss.
+  void activations(const Group& tp) {
+    const ParallelConfig& parallel = facts_.parallel;
+    const int size = tp.size();
     const std::int64_t tokens = facts_.rows * facts_.length / parallel.cp;
     const std::int64_t token = facts_.model.hidden_size * compute_;
     // Of blocks twice, in pieces; once the embedding's sum, once what enters or leaves the head.
@@ -251,7 +259,6 @@ class Formula {
       tp.add("all_reduce", "loss maxima", facts_.micro_steps, rows * wide_);
       tp.add("all_reduce", "loss sums", facts_.micro_steps, 2 * rows * wide_);
     }
-    shared_gradients(tp);
   }
 
   /// Of the two inputs that enter a block's matrices, those that their backward reads.

@@ -55,7 +55,7 @@ std::int64_t grad_peak_elements(const UpdateFacts& facts,
 /// inputs of what is cheap, full recompute the block's input alone. With LoRA inputs of matrices
 /// without adapters go, the head has no gradient, and each adapter keeps its inner product.
 std::int64_t activation_bytes(const UpdateFacts& facts, int rank) {
-  if (!facts.fused) return -1;
+  if (!facts.fused || facts.tokens_vary) return -1;
   const ModelConfig& m = facts.model;
   const ParallelConfig& parallel = facts.parallel;
   const int at_tp = coords_of(facts, rank).tp;

@@ -25,6 +25,9 @@ struct UpdateFacts {
   bool fused = true;      // fused kernels: what activations they keep is known
   bool averages = false;  // local steps: the update ends with an average
   LoraConfig lora = {};   // on: adapters alone are trained
+  // Rows are as long as their pairs, or a frozen model runs beside: no formula for what follows
+  // from tokens.
+  bool tokens_vary = false;
 
   [[nodiscard]] std::int64_t data_ranks() const;  // dp x cp
   [[nodiscard]] std::int64_t shards() const;      // of them, those that hold one copy together

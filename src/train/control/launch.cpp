@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/error.hpp"
 #include "core/log.hpp"
 #include "train/control/leave_run.hpp"
 
@@ -13,8 +14,12 @@ namespace {
 constexpr double kHeartbeatFirst_s = 10;
 
 HeartbeatOptions leaving_run(HeartbeatOptions options, const LaunchInfo& launch,
-                             const RunFolder& folder, const std::shared_ptr<Activity>& activity) {
-  options.on_loss = [launch, folder, activity](const PeerLoss& loss) {
+                             const RunFolder& folder, const std::shared_ptr<Activity>& activity,
+                             const std::string& network) {
+  options.on_loss = [launch, folder, activity, network](const PeerLoss& loss) {
+    const int speaker = loss.rank == 0 ? 1 : 0;
+    if (launch.rank == speaker && loss.exit_code == exit_code(ErrorKind::comm))
+      log::error(network_advice(network));
     // The step under way is not done; 0: the run folder is not ours yet.
     const std::int64_t step = activity->snapshot().step;
     if (step > 0) leave_run(folder, launch, loss, step - 1);
@@ -40,10 +45,17 @@ HeartbeatOptions watch_options(double timeout_s) {
   return options;
 }
 
+std::string network_advice(const std::string& network) {
+  return formatted(
+      "if the system killed that rank (out of memory: dmesg or sacct say so), the network is well. If not, look at the network between the hosts: NCCL_SOCKET_IFNAME and OMPI_MCA_btl_tcp_if_include must name an interface that all of them have, firewalls must let its ports through, NCCL_DEBUG=INFO shows what is chosen. Interfaces and settings now:{}",
+      network);
+}
+
 RankWatch::RankWatch(Communicator& world, const LaunchInfo& launch, const RunFolder& folder,
-                     std::shared_ptr<Activity> activity, HeartbeatOptions options)
+                     std::shared_ptr<Activity> activity, HeartbeatOptions options,
+                     const std::string& network)
     : heartbeat_(world, launch, activity,
-                 leaving_run(std::move(options), launch, folder, activity)),
+                 leaving_run(std::move(options), launch, folder, activity, network)),
       stack_requests_([folder, activity, rank = launch.rank] {
         write_own_stacks(folder, rank, activity->snapshot().step, "SIGUSR1");
       }) {}

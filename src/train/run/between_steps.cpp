@@ -1,3 +1,5 @@
+#include <ATen/Parallel.h>
+
 #include <cmath>
 
 #include "checkpoint/format/folder.hpp"
@@ -88,6 +90,15 @@ void heed(TrainingRun& run, const MetricsLine& line) {
   const double step_s =
       line.value("step_time_s") - line.value("save_s") - line.value("validation_s");
   run.keepers.stop_between.piece_takes(step_s / static_cast<double>(run.loader.micro_steps()));
+  run.shares.add(
+      {line.value("step_time_s"), line.value("data_wait_s"), line.value("comm_exposed_s"),
+       line.value("peer_wait_s"), line.value("save_s"), line.value("validation_s")},
+      run.config().train.metrics_every);
+  if (!run.shares.data_became_slow() || run.world().rank() != 0) return;
+  const TrainConfig& train = run.config().train;
+  run.keepers.metrics.pause();
+  log::warn(data_advice(run.shares, static_cast<double>(train.global_batch * train.seq_len),
+                        at::get_num_threads(), run.config().data.path));
 }
 
 void show_last_metrics(TrainingRun& run) {
@@ -125,6 +136,8 @@ void close(const TrainingRun& run, bool done) {
         time_s < 60 ? formatted("{} s", std::round(10 * time_s) / 10) : format_duration(time_s),
         format_count(tokens_per_s));
   }
+  if (const std::string shares = run.shares.text(); !shares.empty())
+    log::info(formatted("of the time: {}", shares));
   log::info(formatted("{} at step {}/{}: {}; {}, {}{}", how, run.progress.step,
                       run.config().train.steps, what, folder.root.string(), newest,
                       done ? "" : "; the same command resumes"));

@@ -15,8 +15,10 @@ namespace trireme {
 
 /// The numbers that the loop itself measures; seconds are of this rank.
 struct RunMeasures {
-  Measures all;                                               // components declare theirs here, too
-  Measures::Id data_wait_s = all.declare({"data_wait_s"});    // for the loader
+  Measures all;                                             // components declare theirs here, too
+  Measures::Id data_wait_s = all.declare({"data_wait_s"});  // for the loader
+  Measures::Id comm_s = all.declare({"comm_s"});            // of the update (CommSeconds)
+  Measures::Id comm_exposed_s = all.declare({"comm_exposed_s"});
   Measures::Id save_s = all.declare({"save_s"});              // checkpoints, and their copies
   Measures::Id validation_s = all.declare({"validation_s"});  // since the step before
   /// Waiting for other ranks, wherever that was; who waited least kept the others waiting.

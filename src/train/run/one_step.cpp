@@ -52,6 +52,11 @@ std::vector<Batch> next_batches(TrainingRun& run) {
   return batches;
 }
 
+/// In all collectives of this rank so far.
+double waited_s(const TrainingRun& run) {
+  return run.activity() != nullptr ? run.activity()->waited_s() : 0;
+}
+
 /// Of this rank's share of the main weights, those that are trained.
 std::uint64_t weights_hash(const ParamRegistry& registry) {
   const UnitLayout& layout = registry.layout();
@@ -92,11 +97,12 @@ std::int64_t tokens_of_step(const TrainingRun& run, const std::vector<Batch>& ba
 /// RUN/layout.json, of the first update of this process.
 void record_layout(TrainingRun& run, const UpdateCount& count, const std::vector<Batch>& batches) {
   const RunConfig& config = run.config();
-  const UpdateFacts facts =
+  UpdateFacts facts =
       update_facts(config.model, config.optim, run.model.registry.dtypes(), run.model.mesh,
                    {batches.front().B, batches.front().T, static_cast<std::int64_t>(batches.size()),
                     run.progress.step + 1, ops::path_of(config.train.fused_ops)},
                    config.lora);
+  facts.tokens_vary = run.data.stream().of_pairs() || run.model.frozen != nullptr;
   const Json record = layout_record(run.world(), run.model.mesh, facts, count);
   all_or_none(run.world(), [&] {
     if (run.world().rank() == 0)
@@ -118,11 +124,9 @@ void report(TrainingRun& run, const UpdateResult& result, double lr, std::int64_
   const double ended_s = run.run_time.seconds();
   measures.all.record(measures.mem_peak_bytes,
                       static_cast<double>(peak_memory_bytes(run.model.registry.device())));
-  if (run.activity() != nullptr) {
-    const double waited_s = run.activity()->waited_s();
-    measures.all.record(measures.peer_wait_s, waited_s - run.waited_reported_s);
-    run.waited_reported_s = waited_s;
-  }
+  const double waited_now_s = waited_s(run);
+  measures.all.record(measures.peer_wait_s, waited_now_s - run.waited_reported_s);
+  run.waited_reported_s = waited_now_s;
   const StepFacts facts{run.progress.step,        run.progress.tokens, step_tokens,
                         run.steps_since_report,   result.grad_norm,    lr,
                         run.model.scaler.scale(), result.skipped};
@@ -148,11 +152,14 @@ bool do_step(TrainingRun& run) {
   if (!run.layout_recorded)
     count.emplace(run.model.mesh, run.model.registry, *run.model.optimizer, run.model.step);
   if (step < config.train.steps) run.targets.begin_next();
+  const double waited_before_s = waited_s(run);
   const UpdateResult result =
       run.model.step.run(batches, update_terms(batches.front(), run.model.objective->term()), step,
                          progress.update + 1, lr);
-
   if (result.dropped) return false;
+  const CommSeconds comm = comm_seconds(result.overlap, waited_s(run) - waited_before_s);
+  run.measures.all.record(run.measures.comm_s, comm.all);
+  run.measures.all.record(run.measures.comm_exposed_s, comm.exposed);
   if (count && !result.skipped) {
     count->end(result);
     record_layout(run, *count, batches);

@@ -8,8 +8,11 @@
 #include "core/files/refusal.hpp"
 #include "core/log.hpp"
 #include "core/process/stop_signals.hpp"
+#include "parallel/device.hpp"
 #include "parallel/torch_errors.hpp"
 #include "train/health/divergence_advice.hpp"
+#include "train/health/memory_advice.hpp"
+#include "train/report/device_use.hpp"
 #include "train/report/progress_line.hpp"
 #include "train/run/settle.hpp"
 #include "train/run/training_run.hpp"
@@ -21,6 +24,11 @@ void announce(const TrainingRun& run, const std::string& batch_note) {
   const RunConfig& config = run.config();
   const TrainConfig& train = config.train;
   run.record.begin(run.progress.step);
+  const LaunchInfo& launch = run.request.ranks.launch;
+  const at::Device device = run.model.registry.device();
+  const std::string devices = describe_devices(
+      gather_device_use(run.world(), {launch.node, device.is_cuda() ? device.index() : -1,
+                                      num_visible_gpus(), at::get_num_threads(), allowed_cpus()}));
   if (run.world().rank() == 0) {
     run.record.running(run.progress.step, run.saved_step);
     write_file_atomic(run.request.folder.config(), run.request.keys.to_toml());
@@ -28,6 +36,7 @@ void announce(const TrainingRun& run, const std::string& batch_note) {
   log::info(formatted("{} ranks ({}) on {} nodes, device {}, {}, {} CPU threads a rank",
                       run.world().size(), run.world().backend(), run.request.ranks.launch.num_nodes,
                       run.model.registry.device(), train.precision, at::get_num_threads()));
+  log::info(cat("devices: ", devices));
   log::info(formatted("model{}: {} parameters",
                       config.model.preset.empty() ? "" : " " + config.model.preset,
                       format_count(static_cast<double>(config.model.num_parameters()))));
@@ -103,6 +112,7 @@ int run_task(const RunRequest& run) {
     const Error error = current_error();
     record.failed("error", exit_code(error.kind()), error.what());
     if (error.kind() == ErrorKind::numeric) end_diverged(run, error);
+    if (is_out_of_memory(error)) log::error(memory_advice(run.config, run.ranks.world.size()));
     throw;
   }
   run.ranks.world.barrier();

@@ -1,5 +1,6 @@
 #include "train/step/step.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <vector>
 
@@ -39,8 +40,6 @@ Step::Step(const StepParts& parts, double clip_norm)
       registry_(parts.model.registry()),
       clip_norm_(clip_norm),
       reduction_(make_grad_reduction(registry_, parts.mesh)),
-      comm_s_(parts.measures.declare({"comm_s", Combine::mean})),
-      comm_exposed_s_(parts.measures.declare({"comm_exposed_s", Combine::mean})),
       first_bucket_s_(parts.measures.declare({"first_bucket_s", Combine::mean})),
       last_grad_s_(parts.measures.declare({"last_grad_s", Combine::mean})) {
   registry_.on_ready([this](ParamId id) { reduction_->ready(id); });
@@ -95,8 +94,6 @@ UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_terms
   failpoint("train.reduce");
   reduction_->finish();
   result.overlap = reduction_->times();
-  parts_.measures.record(comm_s_, result.overlap.comm_s);
-  parts_.measures.record(comm_exposed_s_, result.overlap.exposed_s);
   parts_.measures.record(first_bucket_s_, result.overlap.first_launch_s);
   parts_.measures.record(last_grad_s_, result.overlap.last_ready_s);
 
@@ -123,7 +120,6 @@ UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_terms
 
 void Step::average_copies() {
   if (copies_equal_) return;
-  const Timer timer;
   before_update_();
   std::vector<at::Tensor> values;
   for (const std::size_t unit : registry_.layout().trained_units())
@@ -132,8 +128,10 @@ void Step::average_copies() {
   average(parts_.mesh.group(Axis::dp), values, registry_.device());
   registry_.refresh_trained();
   copies_equal_ = true;
-  parts_.measures.record(comm_s_, timer.seconds());
-  parts_.measures.record(comm_exposed_s_, timer.seconds());
+}
+
+CommSeconds comm_seconds(const OverlapTimes& gradients, double waited_s) {
+  return {waited_s + std::max(0.0, gradients.comm_s - gradients.exposed_s), waited_s};
 }
 
 }  // namespace trireme

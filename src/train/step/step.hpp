@@ -12,6 +12,15 @@
 
 namespace trireme {
 
+/// Of an update, in seconds.
+struct CommSeconds {
+  double all = 0;      // with bytes under way, or waited for
+  double exposed = 0;  // of it, in which this rank only waited
+};
+
+/// `gradients`: of the update's; `waited_s`: in all collectives of the update.
+CommSeconds comm_seconds(const OverlapTimes& gradients, double waited_s);
+
 /// What one update left, on this rank unless said otherwise.
 struct UpdateResult {
   double loss_sum = 0;           // of this rank's terms
@@ -63,6 +72,7 @@ class Step {
   /// Weights and moments of all dp ranks become their mean, where they are not equal already. Before
   /// whatever takes them for one model: a validation, a save, the end of a run.
   void average_copies();
+
   /// Fills UpdateResult::activation_bytes from here on.
   void count_activations(bool on) { counts_activations_ = on; }
 
@@ -81,8 +91,6 @@ class Step {
   bool copies_equal_ = true;  // the dp ranks have the same weights
   bool counts_activations_ = false;
   std::unique_ptr<GradReduction> reduction_;
-  Measures::Id comm_s_;          // a gradient collective was in flight
-  Measures::Id comm_exposed_s_;  // of it, with nothing else to do
   Measures::Id first_bucket_s_;  // from the step's start until its first gradient bucket left
   Measures::Id last_grad_s_;     // from the step's start until its last gradient was complete
   std::function<void()> before_update_ = [] {};

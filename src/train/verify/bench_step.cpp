@@ -87,8 +87,9 @@ StepFigures measure_step(Communicator& control, Communicator& world, Activity& a
     if (i < kWarmUpSteps) continue;
     step_s.push_back(all_reduce_value(control, took_s, ReduceOp::max, "step time"));
     const double waited_s = activity.waited_s() - waited_before_s;
-    exposed_s += waited_s;
-    comm_s += waited_s + std::max(0.0, result.overlap.comm_s - result.overlap.exposed_s);
+    const CommSeconds comm = comm_seconds(result.overlap, waited_s);
+    exposed_s += comm.exposed;
+    comm_s += comm.all;
   }
   const double all = static_cast<double>(bench.steps) * control.size();
   figures.step_time_s = median(step_s);

@@ -78,7 +78,7 @@ const std::map<std::string_view, Names>& room_rows() {
       {"train/state", {"train/config"}},
       {"train/eval", {"train/step"}},
       {"train/control", {"train/state"}},
-      {"train/health", {"train/config", "train/state", "train/step"}},
+      {"train/health", {"train/audit", "train/config", "train/state", "train/step"}},
       {"train/report", {"train/health"}},
       {"train/audit", {"train/step"}},
       {"train/verify", {"train/audit", "train/config", "train/step"}},

@@ -1,0 +1,73 @@
+#include "train/health/step_shares.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.hpp"
+#include "core/number.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr double kTokenBytes = 4;  // of a shard, at most: an id, and a bit of mask beside it
+
+/// In percent, with one decimal.
+double percent(double part, double whole) {
+  return std::round(1000 * part / whole) / 10;
+}
+
+}  // namespace
+
+void StepShares::add(const StepSeconds& mean, std::int64_t steps) {
+  if (!begun_) {
+    begun_ = true;
+    return;
+  }
+  const auto count = static_cast<double>(steps);
+  steps_ += steps;
+  sums_.step += count * mean.step;
+  sums_.data_wait += count * mean.data_wait;
+  sums_.comm_exposed += count * mean.comm_exposed;
+  sums_.peer_wait += count * mean.peer_wait;
+  sums_.save += count * mean.save;
+  sums_.validation += count * mean.validation;
+}
+
+bool StepShares::data_became_slow() {
+  if (told_ || steps_ < kLeastSteps || sums_.data_wait <= kSlowData * sums_.step) return false;
+  told_ = true;
+  return true;
+}
+
+std::string StepShares::text() const {
+  if (steps_ == 0) return "";
+  const double all = sums_.step;
+  // Exposed communication is waiting for other ranks, too.
+  return formatted(
+      "data wait {} %, exposed communication {} %, other ranks {} %, saves {} %, validation {} %",
+      percent(sums_.data_wait, all), percent(sums_.comm_exposed, all),
+      percent(std::max(0.0, sums_.peer_wait - sums_.comm_exposed), all), percent(sums_.save, all),
+      percent(sums_.validation, all));
+}
+
+std::string data_advice(const StepShares& shares, double batch_tokens, int threads,
+                        const std::string& path) {
+  const StepSeconds& sums = shares.sums();
+  const auto steps = static_cast<double>(shares.steps());
+  const double step_s = sums.step / steps;
+  const double bytes_per_s = batch_tokens * kTokenBytes / (step_s - sums.data_wait / steps);
+  std::string text = formatted(
+      "waiting for data takes {} % of {} steps ({} of {} a step). All ranks together read at most {}/s from {}: a disk that is slower (dd if=SHARD of=/dev/null bs=8M) wants a copy of the set on a local one (cp -r, then --data there)",
+      percent(sums.data_wait, sums.step), shares.steps(), format_seconds(sums.data_wait / steps),
+      format_seconds(step_s), format_bytes(bytes_per_s), path);
+  text +=
+      threads > 1
+          ? formatted(
+                ", a fast one leaves too little processor to the thread that makes batches: --train.threads {} instead of {}",
+                threads - 1, threads)
+          : std::string(
+                ", a fast one leaves too little processor to the thread that makes batches: a second core for each rank (--cpus-per-task)");
+  return text;
+}
+
+}  // namespace trireme

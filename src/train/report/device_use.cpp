@@ -1,0 +1,107 @@
+#include "train/report/device_use.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <set>
+
+#include "comm/scalars.hpp"
+#include "core/error.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::size_t kMaskWords = CPU_SETSIZE / 64;
+
+/// One node's share of describe_devices.
+std::string describe_node(const std::vector<const DeviceUse*>& ranks) {
+  const auto on_gpu = [](const DeviceUse* one) { return one->gpu >= 0; };
+  const auto count = ranks.size();
+  if (std::all_of(ranks.begin(), ranks.end(), on_gpu)) {
+    std::set<int> used;
+    int seen = 0;
+    for (const DeviceUse* one : ranks) {
+      used.insert(one->gpu);
+      seen = std::max(seen, one->num_gpus);
+    }
+    if (seen == 1 && count > 1) return formatted("{} GPUs, one that each rank sees alone", count);
+    const auto idle = static_cast<std::size_t>(seen) - used.size();
+    return formatted("{} of {} GPUs, {}{}", used.size(), seen,
+                     idle == 0 ? "none idle" : formatted("{} idle", idle),
+                     count > used.size() ? formatted(", shared by {} ranks", count) : "");
+  }
+  std::size_t threads = 0;
+  std::vector<std::uint64_t> mask(kMaskWords);
+  for (const DeviceUse* one : ranks) {
+    threads += static_cast<std::size_t>(one->threads);
+    for (std::size_t i = 0; i < std::min(mask.size(), one->cpus.size()); ++i)
+      mask[i] |= one->cpus[i];
+  }
+  std::size_t cpus = 0;
+  for (const std::uint64_t word : mask) cpus += static_cast<std::size_t>(std::popcount(word));
+  return formatted("{} threads on {} CPUs, {}", threads, cpus,
+                   threads < cpus   ? formatted("{} idle", cpus - threads)
+                   : threads > cpus ? std::string("more threads than CPUs: lower train.threads")
+                                    : std::string("none idle"));
+}
+
+}  // namespace
+
+std::string describe_devices(const std::vector<DeviceUse>& ranks) {
+  std::map<int, std::vector<const DeviceUse*>> nodes;
+  for (const DeviceUse& rank : ranks) nodes[rank.node].push_back(&rank);
+  std::map<std::string, std::vector<int>> same;
+  for (const auto& [node, its] : nodes) same[describe_node(its)].push_back(node);
+  std::string text;
+  for (const auto& [what, its] : same) {
+    if (!text.empty()) text += "; ";
+    text += its.size() == 1 && nodes.size() > 1 ? formatted("on node {}: ", its.front())
+            : its.size() > 1                    ? formatted("on each of {} nodes: ", its.size())
+                                                : std::string();
+    text += what;
+  }
+  return text;
+}
+
+std::vector<DeviceUse> gather_device_use(Communicator& world, const DeviceUse& mine) {
+  const auto nodes = all_gather_value(world, mine.node, "devices");
+  const auto gpus = all_gather_value(world, mine.gpu, "devices");
+  const auto seen = all_gather_value(world, mine.num_gpus, "devices");
+  const auto threads = all_gather_value(world, mine.threads, "devices");
+  const auto size = static_cast<std::size_t>(world.size());
+  std::vector<std::uint64_t> own = mine.cpus;
+  own.resize(kMaskWords);
+  std::vector<std::uint64_t> cpus(size * kMaskWords);
+  world
+      .all_gather({.input = own.data(),
+                   .output = cpus.data(),
+                   .count = kMaskWords,
+                   .dtype = DType::u64,
+                   .tag = "devices"})
+      ->wait();
+  std::vector<DeviceUse> all;
+  for (std::size_t rank = 0; rank < size; ++rank) {
+    const auto begin = cpus.begin() + static_cast<std::ptrdiff_t>(rank * kMaskWords);
+    all.push_back({nodes[rank],
+                   gpus[rank],
+                   seen[rank],
+                   threads[rank],
+                   {begin, begin + static_cast<std::ptrdiff_t>(kMaskWords)}});
+  }
+  return all;
+}
+
+std::vector<std::uint64_t> allowed_cpus() {
+  std::vector<std::uint64_t> mask(kMaskWords);
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return mask;
+  for (std::size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) mask[cpu / 64] |= std::uint64_t{1} << (cpu % 64);
+  }
+  return mask;
+}
+
+}  // namespace trireme
