@@ -43,7 +43,7 @@ prepare_srun() {
 banner() { # banner PROGRAM ARGUMENT...
   printf 'job       %s, restart %s, %s\n' "$(job_id)" "${SLURM_RESTART_COUNT:-0}" "$(date '+%Y-%m-%d %H:%M:%S %z')"
   printf 'nodes     %s (%s tasks, %s CPUs a task)\n' "${SLURM_JOB_NODELIST:-none}" "${SLURM_NTASKS:-1}" "${SLURM_CPUS_PER_TASK:-1}"
-  printf 'revision  %s\n' "$(git describe --always --dirty 2>/dev/null || printf unknown)"
+  printf 'revision  %s\n' "$(git -C "$(dirname "${BASH_SOURCE[0]}")" describe --always --dirty 2>/dev/null || printf unknown)"
   printf 'command  '
   printf ' %q' "$@"
   printf '\n'
@@ -57,7 +57,7 @@ dry_run_or_job() {
     exit 0
   fi
   if [[ -z ${SLURM_JOB_ID:-} ]]; then
-    job_error "not inside a Slurm job: submit with 'sbatch $0 ...' from the checkout's top folder, or print the command with DRY_RUN=1"
+    job_error "not inside a Slurm job: submit with 'sbatch $0 ...', or print the command with DRY_RUN=1"
     exit 2
   fi
 }

@@ -27,10 +27,43 @@ outside_a_job_is_an_error() {
   slurm/pretrain_a100.sbatch --data d >"$work/out" 2>&1 || rc=$?
   expect_equal "exit without Slurm" 2 "$rc"
   expect_match "its message" 'submit with .sbatch' "$(<"$work/out")"
-  rc=0
-  SLURM_SUBMIT_DIR=$work slurm/pretrain_a100.sbatch --data d >"$work/out" 2>&1 || rc=$?
-  expect_equal "exit from a wrong folder" 2 "$rc"
-  expect_match "its message" 'no slurm/env.sh in' "$(<"$work/out")"
+}
+
+# What a job sees: a copy of the script in Slurm's spool, a working folder of its own, and scontrol that knows the script's path.
+a_job_finds_its_checkout() {
+  local checkout=$PWD line rc=0
+  mkdir -p "$work/spool" "$work/elsewhere" "$work/path"
+  cp slurm/export.sbatch "$work/spool/slurm_script"
+  fake scontrol <<'EOF'
+printf 'JobId=7 JobName=x Command=%s --checkpoint my.sbatch/run WorkDir=/x\n' "$COMMAND"
+EOF
+  cd "$work/elsewhere"
+  line=$(job_of_copy "$checkout/slurm/export.sbatch")
+  expect_match "the program of a job submitted elsewhere" " $checkout/build/release/bin/trireme export --checkpoint a \$" "$line"
+  ln -sfn "$checkout/slurm/export.sbatch" "$work/elsewhere/mine.sbatch"
+  line=$(DRY_RUN=1 ./mine.sbatch --checkpoint a)
+  expect_match "the program by a link" " $checkout/build/release/bin/trireme export --checkpoint a \$" "$line"
+  line=$(job_of_copy "$work/elsewhere/mine.sbatch")
+  expect_match "the program of a job submitted by a link" " $checkout/build/release/bin/trireme export --checkpoint a \$" "$line"
+  job_of_copy "(null)" >"$work/out" 2>&1 || rc=$?
+  expect_equal "exit of a job whose script lies nowhere" 2 "$rc"
+  expect_match "its message" 'no env.sh beside this script' "$(<"$work/out")"
+  cd "$checkout"
+  line=$(job_of_copy "(null)")
+  expect_match "the program of a copied script in the checkout" " $checkout/build/release/bin/trireme export --checkpoint a \$" "$line"
+}
+
+fake() { # fake PROGRAM: the script on standard input stands for it where PATH begins with $work/path
+  mkdir -p "$work/path"
+  { printf '#!/usr/bin/env bash\n' && cat; } >"$work/path/$1"
+  chmod +x "$work/path/$1"
+}
+
+job_of_copy() { # job_of_copy COMMAND: what the job would run
+  (
+    unset TRIREME_BIN
+    PATH=$work/path:$PATH DRY_RUN=1 SLURM_JOB_ID=7 COMMAND=$1 bash "$work/spool/slurm_script" --checkpoint a
+  )
 }
 
 run_folder_is_read_from_the_arguments() {
@@ -193,6 +226,7 @@ one_lost_start_is_forgiven_at_each_step
 a_lost_start_that_cannot_be_remembered_ends_the_job
 commands_are_printed_and_arguments_kept
 outside_a_job_is_an_error
+a_job_finds_its_checkout
 run_folder_is_read_from_the_arguments
 newest_step_ignores_unfinished_ones
 exit_code_comes_from_a_new_status_file
