@@ -66,6 +66,58 @@ job_of_copy() { # job_of_copy COMMAND: what the job would run
   )
 }
 
+# sbatch as a file that keeps its arguments, answers 1, 2, 3 ... and refuses from the job REFUSE on
+chain() { # chain FOLDER ARGUMENT...
+  local output=$1
+  shift
+  mkdir -p "$work/elsewhere/in"
+  touch "$work/elsewhere/in/"{tok,a.jsonl}
+  fake sbatch <<'EOF'
+printf '%s\n' "$*" >>"$CALLS"
+n=$(wc -l <"$CALLS")
+((n < ${REFUSE:-99})) || exit 1
+printf '%s\n' "$n"
+EOF
+  fake scancel <<'EOF'
+printf 'scancel %s\n' "$(printf '%s\n' "$@" | sort | xargs)" >>"$CALLS"
+EOF
+  rm -f "$work/calls"
+  (
+    slurm=$PWD/slurm
+    cd "$work/elsewhere"
+    CALLS=$work/calls PATH=$work/path:$PATH "$slurm/pipeline_a100.sh" --tokenizer in/tok --pretrain in/a.jsonl --sft-512 in/a.jsonl \
+      --sft-2048 in/a.jsonl --dpo in/a.jsonl --output "$output" "$@"
+  )
+}
+
+a_chain_is_submitted_from_any_folder() {
+  local calls
+  chain out -- --train.steps 2 >"$work/out"
+  mapfile -t calls <"$work/calls"
+  expect_equal "jobs" 9 "${#calls[@]}"
+  expect_match "the second" "--nodes=1 --output=out/logs/%x-%j.out .*$PWD/slurm/prep.sbatch --kind sft .*--input in/a.jsonl .*--output out/data/sft-512\$" "${calls[1]}"
+  expect_match "pretrain" "--dependency=afterok:1 $PWD/slurm/pretrain_a100.sbatch --data out/data/pretrain .*--config $PWD/slurm/configs/.*--train.steps 2\$" \
+    "${calls[4]}"
+  expect_match "sft" "--dependency=afterok:5:2 .*sft_a100.sbatch --init out/runs/pretrain .*--train.steps 2\$" "${calls[5]}"
+  expect_match "dpo" "--dependency=afterok:7:4 .*dpo_a100.sbatch --init out/runs/sft-2048 " "${calls[7]}"
+  expect_match "export" "--kill-on-invalid-dep=yes --dependency=afterok:8 .*--checkpoint out/runs/dpo --output out/exported\$" "${calls[8]}"
+  expect_match "what is printed" 'sft 2048  7' "$(<"$work/out")"
+  expect_equal "the folder of the jobs' outputs" yes "$([[ -d $work/elsewhere/out/logs ]] && printf yes || printf no)"
+}
+
+a_chain_refused_in_part_is_withdrawn() {
+  local rc=0
+  REFUSE=6 chain refused >"$work/out" 2>&1 || rc=$?
+  expect_equal "its exit" 1 "$rc"
+  expect_equal "what is cancelled" 'scancel 1 2 3 4 5' "$(tail -n1 "$work/calls")"
+  mkdir -p "$work/elsewhere/done/exported"
+  rc=0
+  chain "done" >"$work/out" 2>&1 || rc=$?
+  expect_equal "exit of a chain that is there already" 2 "$rc"
+  expect_match "its message" 'done/exported exists already' "$(<"$work/out")"
+  expect_equal "jobs of it" no "$([[ -e $work/calls ]] && printf yes || printf no)"
+}
+
 run_folder_is_read_from_the_arguments() {
   expect_equal "--run DIR" b "$(option_value run --run a --data d --run b)"
   expect_equal "--run=DIR" 'a b' "$(option_value run '--run=a b' --data d)"
@@ -227,6 +279,8 @@ a_lost_start_that_cannot_be_remembered_ends_the_job
 commands_are_printed_and_arguments_kept
 outside_a_job_is_an_error
 a_job_finds_its_checkout
+a_chain_is_submitted_from_any_folder
+a_chain_refused_in_part_is_withdrawn
 run_folder_is_read_from_the_arguments
 newest_step_ignores_unfinished_ones
 exit_code_comes_from_a_new_status_file
