@@ -180,12 +180,15 @@ packs_end_is_told_by_its_folder() {
   expect_equal "empty folder" 0 "$(num_shards "$set")"
   touch "$set"/shard-0000{0,1,2}.h5 "$set"/.tmp.shard-00003.h5.7 "$set/.tmp.unit-3"
   expect_equal "three shards" 3 "$(num_shards "$set")"
-  expect_equal "asked to stop" 75 "$(pack_exit "$set" 75)"
-  expect_equal "bad data" 3 "$(pack_exit "$set" 3)"
-  expect_equal "killed by srun after a rank's end" 137 "$(pack_exit "$set" 143)"
-  expect_equal "a failed launch" 137 "$(pack_exit "$set" 0)"
+  expect_equal "asked to stop" 75 "$(pack_exit "$set" none 75)"
+  expect_equal "bad data" 3 "$(pack_exit "$set" none 3)"
+  expect_equal "killed by srun after a rank's end" 137 "$(pack_exit "$set" none 143)"
+  expect_equal "a failed launch" 137 "$(pack_exit "$set" none 0)"
   touch "$set/manifest.json"
-  expect_equal "a manifest" 0 "$(pack_exit "$set" 143)"
+  expect_equal "a new manifest" 0 "$(pack_exit "$set" none 143)"
+  expect_equal "a manifest from before, nothing to do" 0 "$(pack_exit "$set" "$(manifest_stamp "$set")" 0)"
+  expect_equal "a manifest from before, of another set" 2 "$(pack_exit "$set" "$(manifest_stamp "$set")" 2)"
+  expect_equal "a manifest from before, and a crash" 137 "$(pack_exit "$set" "$(manifest_stamp "$set")" 143)"
 }
 
 # The starts of a requeued job one after another, each told by its exit code or by the step that it commits before it is
