@@ -1,12 +1,12 @@
 # shellcheck shell=bash
-# Facts of this site; the job scripts hold none. Sourced by them, from the checkout's top folder.
+# Facts of this site; the job scripts hold none. Sourced by them, in the folder where sbatch was typed.
 # Every value can also come from the environment of `sbatch`, which wins over this file.
 # Partition and account are Slurm's own variables: export SBATCH_PARTITION=gpu SBATCH_ACCOUNT=mygroup
 
 # Modules to load, for example "gcc/13 openmpi/4.1.6 hdf5/1.14". Use the ones the build used.
 : "${TRIREME_MODULES:=}"
 # Where the programs are, and where runs go (a parallel file system with room for checkpoints).
-: "${TRIREME_BIN:=build/release/bin}"
+: "${TRIREME_BIN:=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")/build/release/bin}"
 : "${TRIREME_RUNS:=runs}"
 # What srun starts before the program: empty, or a container, for example "apptainer exec --nv image.sif".
 : "${TRIREME_LAUNCH:=}"

@@ -43,7 +43,7 @@ prepare_srun() {
 banner() { # banner PROGRAM ARGUMENT...
   printf 'job       %s, restart %s, %s\n' "$(job_id)" "${SLURM_RESTART_COUNT:-0}" "$(date '+%Y-%m-%d %H:%M:%S %z')"
   printf 'nodes     %s (%s tasks, %s CPUs a task)\n' "${SLURM_JOB_NODELIST:-none}" "${SLURM_NTASKS:-1}" "${SLURM_CPUS_PER_TASK:-1}"
-  printf 'revision  %s\n' "$(git describe --always --dirty 2>/dev/null || printf unknown)"
+  printf 'revision  %s\n' "$(git -C "$(dirname "${BASH_SOURCE[0]}")" describe --always --dirty 2>/dev/null || printf unknown)"
   printf 'command  '
   printf ' %q' "$@"
   printf '\n'
@@ -57,7 +57,7 @@ dry_run_or_job() {
     exit 0
   fi
   if [[ -z ${SLURM_JOB_ID:-} ]]; then
-    job_error "not inside a Slurm job: submit with 'sbatch $0 ...' from the checkout's top folder, or print the command with DRY_RUN=1"
+    job_error "not inside a Slurm job: submit with 'sbatch $0 ...', or print the command with DRY_RUN=1"
     exit 2
   fi
 }
@@ -74,10 +74,10 @@ last_committed_step() { # last_committed_step RUN
   printf '%s\n' "$last"
 }
 
-# What tells one status.json from another: it is always a new file, renamed into place. "none" when absent.
-status_stamp() { # status_stamp RUN
-  stat -c '%i %y' "$1/status.json" 2>/dev/null || printf 'none\n'
-}
+# What tells one status.json (or manifest.json) from another: it is always a new file, renamed into place. "none" when absent.
+file_stamp() { stat -c '%i %y' "$1" 2>/dev/null || printf 'none\n'; }
+status_stamp() { file_stamp "$1/status.json"; }      # status_stamp RUN
+manifest_stamp() { file_stamp "$1/manifest.json"; }  # manifest_stamp SET
 
 status_number() { # status_number RUN KEY: an integer of status.json, nothing when absent
   sed -nE "s/.*\"$2\": *(-?[0-9]+).*/\1/p" "$1/status.json" 2>/dev/null | head -n1
@@ -211,14 +211,17 @@ num_shards() { # num_shards SET: shards that lie in the folder
   printf '%s\n' "$files" | grep -c . || true
 }
 
-# pack_exit SET SRUN_CODE: the exit code of pack. Its manifest comes last: with it pack is done, whatever srun says;
-# without it srun's code counts if pack ends with it on purpose, all else is a crash (137).
+# pack_exit SET STAMP_BEFORE SRUN_CODE: the exit code of pack. Its manifest comes last: with a new one pack is done, whatever
+# srun says, and with one from before if srun says so too (the set may be another one, or damaged). Otherwise srun's code
+# counts if pack ends with it on purpose, all else is a crash (137).
 pack_exit() {
-  if [[ -e $1/manifest.json ]]; then
+  local stamp
+  stamp=$(manifest_stamp "$1")
+  if [[ $stamp != none && ($stamp != "$2" || $3 == 0) ]]; then
     printf '0\n'
   else
-    case $2 in
-      1 | 2 | 3 | 4 | 5 | 75) printf '%s\n' "$2" ;;
+    case $3 in
+      1 | 2 | 3 | 4 | 5 | 75) printf '%s\n' "$3" ;;
       *) printf '137\n' ;;
     esac
   fi
@@ -226,12 +229,13 @@ pack_exit() {
 
 # run_pack_with_requeue SET COMMAND...: runs a pack that writes to the folder SET, then end_job.
 run_pack_with_requeue() {
-  local set=$1 before after srun_code=0
+  local set=$1 stamp before after srun_code=0
   shift
   before=$(num_shards "$set")
+  stamp=$(manifest_stamp "$set")
   trap ':' USR1 TERM  # the ranks answer these; the script only waits for them
   "$@" || srun_code=$?
   trap - USR1 TERM
   after=$(num_shards "$set")
-  end_job "$(pack_exit "$set" "$srun_code")" "$srun_code" "$before" "$after" "$after shards (before: $before) in $set" "$set"
+  end_job "$(pack_exit "$set" "$stamp" "$srun_code")" "$srun_code" "$before" "$after" "$after shards (before: $before) in $set" "$set"
 }

@@ -6,11 +6,11 @@
 #                          [--template NAME] [-- --section.key value ...]
 #   DRY_RUN=1 slurm/pipeline_a100.sh ...              prints what it would submit
 #
-# Configurations are those of slurm/configs; what follows -- goes to every training stage. DIR gets data/, runs/ and
+# Configurations are those of slurm/configs; what follows -- goes to every training stage. DIR gets data/, runs/, logs/ and
 # exported/. A stage that lost its node goes back in the queue by itself and resumes; the ones after it go on waiting.
 set -euo pipefail
 
-cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
+here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 
 declare -A given=([template]=minimind-v3)
 keys=()
@@ -28,43 +28,59 @@ for name in tokenizer pretrain sft-512 sft-2048 dpo output; do
   [[ -n ${given[$name]:-} ]] || { printf 'error: --%s is missing\n' "$name" >&2; exit 2; }
   [[ $name == output || -e ${given[$name]} ]] || { printf 'error: --%s %s does not exist\n' "$name" "${given[$name]}" >&2; exit 2; }
 done
-data=${given[output]}/data runs=${given[output]}/runs
+data=${given[output]}/data runs=${given[output]}/runs logs=${given[output]}/logs exported=${given[output]}/exported
+[[ ! -e $exported ]] || { printf 'error: %s exists already, the last stage would end there: move it away\n' "$exported" >&2; exit 2; }
+[[ ${DRY_RUN:-0} == 1 ]] || mkdir -p "$logs"
 
-# submit NAME AFTER SCRIPT ARGUMENT...: puts one stage in the queue; prints its job's id. AFTER: ids joined by colons, or "".
+# All stages or none: what Slurm accepted of a chain that it refused in part would be in the way of the next one.
+declare -A job
+withdraw() {
+  local rc=$?
+  if ((rc != 0 && ${#job[@]} > 0)); then
+    printf 'error: Slurm refused a stage, the others are cancelled: %s\n' "${job[*]}" >&2
+    scancel "${job[@]}"
+  fi
+  exit "$rc"
+}
+
+# submit NAME AFTER SCRIPT ARGUMENT...: puts one stage in the queue, its job's id is job[NAME]. AFTER: ids joined by colons, or "".
 submit() {
-  local command=(sbatch --parsable "--job-name=$1" --kill-on-invalid-dep=yes)
+  local command=(sbatch --parsable "--job-name=$1" --nodes=1 "--output=$logs/%x-%j.out" --kill-on-invalid-dep=yes) id
   [[ -z $2 ]] || command+=("--dependency=afterok:$2")
-  command+=("${@:3}")
+  command+=("$here/$3" "${@:4}")
   if [[ ${DRY_RUN:-0} == 1 ]]; then
+    id="<$1>"
     printf '%q ' "${command[@]}" >&2
     printf '\n' >&2
-    printf '<%s>\n' "$1"
   else
-    "${command[@]}"
+    id=$("${command[@]}")
   fi
+  job[$1]=$id
 }
 
 pack() { # pack NAME KIND SEQ_LEN
   local template=()
   [[ $2 == pretrain ]] || template=(--template "${given[template]}")
-  submit "prep-$1" "" slurm/prep.sbatch --kind "$2" --tokenizer "${given[tokenizer]}" --input "${given[$1]}" --seq-len "$3" \
+  submit "prep-$1" "" prep.sbatch --kind "$2" --tokenizer "${given[tokenizer]}" --input "${given[$1]}" --seq-len "$3" \
     "${template[@]}" --output "$data/$1"
 }
 
-set_pretrain=$(pack pretrain pretrain 1024)
-set_512=$(pack sft-512 sft 512)
-set_2048=$(pack sft-2048 sft 2048)
-set_dpo=$(pack dpo dpo 2048)
+train() { # train NAME BEFORE SCRIPT CONFIG: on the set NAME, from the run BEFORE where there is one
+  local after=${job[prep-$1]} init=()
+  [[ -z $2 ]] || after=${job[$2]}:$after init=(--init "$runs/$2")
+  submit "$1" "$after" "$3" "${init[@]}" --data "$data/$1" --run "$runs/$1" --config "$here/configs/$4" "${keys[@]}"
+}
 
-pretrain=$(submit pretrain "$set_pretrain" --nodes=1 slurm/pretrain_a100.sbatch --data "$data/pretrain" --run "$runs/pretrain" \
-  --config slurm/configs/pretrain_1024.toml "${keys[@]}")
-sft_512=$(submit sft-512 "$pretrain:$set_512" slurm/sft_a100.sbatch --init "$runs/pretrain" --data "$data/sft-512" \
-  --run "$runs/sft-512" --config slurm/configs/sft_512.toml "${keys[@]}")
-sft_2048=$(submit sft-2048 "$sft_512:$set_2048" slurm/sft_a100.sbatch --init "$runs/sft-512" --data "$data/sft-2048" \
-  --run "$runs/sft-2048" --config slurm/configs/sft_2048.toml "${keys[@]}")
-dpo=$(submit dpo "$sft_2048:$set_dpo" slurm/dpo_a100.sbatch --init "$runs/sft-2048" --data "$data/dpo" --run "$runs/dpo" \
-  --config slurm/configs/dpo_2048.toml "${keys[@]}")
-exported=$(submit export "$dpo" slurm/export.sbatch --checkpoint "$runs/dpo" --output "${given[output]}/exported")
+[[ ${DRY_RUN:-0} == 1 ]] || trap withdraw EXIT
+pack pretrain pretrain 1024
+pack sft-512 sft 512
+pack sft-2048 sft 2048
+pack dpo dpo 2048
+train pretrain '' pretrain_a100.sbatch pretrain_1024.toml
+train sft-512 pretrain sft_a100.sbatch sft_512.toml
+train sft-2048 sft-512 sft_a100.sbatch sft_2048.toml
+train dpo sft-2048 dpo_a100.sbatch dpo_2048.toml
+submit export "${job[dpo]}" export.sbatch --checkpoint "$runs/dpo" --output "$exported"
 
-printf 'prepare   %s %s %s %s\npretrain  %s\nsft 512   %s\nsft 2048  %s\ndpo       %s\nexport    %s\n' \
-  "$set_pretrain" "$set_512" "$set_2048" "$set_dpo" "$pretrain" "$sft_512" "$sft_2048" "$dpo" "$exported"
+printf 'prepare   %s %s %s %s\n' "${job[prep-pretrain]}" "${job[prep-sft-512]}" "${job[prep-sft-2048]}" "${job[prep-dpo]}"
+printf 'pretrain  %s\nsft 512   %s\nsft 2048  %s\ndpo       %s\nexport    %s\n' "${job[pretrain]}" "${job[sft-512]}" "${job[sft-2048]}" "${job[dpo]}" "${job[export]}"

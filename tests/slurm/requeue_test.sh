@@ -5,6 +5,7 @@
 # weights of a run that was never stopped. A killed rank: the same, and so is a start that is lost after that. A wrong
 # option or scancel: no second try.
 # srun without a PMI: a message that says what to type.
+# slurm/pipeline_a100.sh: the chain waits while a stage goes back in the queue; a stage that fails for good ends it.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 source tests/support/shell.sh
@@ -110,7 +111,7 @@ killed_rank_means_requeue() {
   job=$(submit killed)
   await 120 "a checkpoint" has_checkpoint "$work/killed"
   await 120 "step 12" logged_step "$work/killed" 12
-  kill_one_rank
+  kill_one_rank "$work/killed"
   await 240 "the requeue" grep -q ': requeue$' "$work/killed.out"
   await 240 "the second end" ended "$job"
   expect_equal "state" COMPLETED "$(job_field "$job" JobState)"
@@ -144,11 +145,11 @@ a_lost_start_after_progress_is_forgiven() {
   expect_equal "what is left beside the run" '' "$(compgen -G "$work/lost.lost-start")"
 }
 
-kill_one_rank() { # a rank of the job in $work/killed, found by its arguments
+kill_one_rank() { # kill_one_rank RUN: found by its arguments
   local process
   for process in /proc/[0-9]*; do
     if [[ $(readlink "$process/exe" 2>/dev/null) == "$bin/trireme" ]] &&
-      tr '\0' '\n' 2>/dev/null <"$process/cmdline" | grep -qxF "$work/killed"; then
+      tr '\0' '\n' 2>/dev/null <"$process/cmdline" | grep -qxF "$1"; then
       kill -KILL "${process#/proc/}"
       return
     fi
@@ -188,6 +189,59 @@ cancelled_job_stays_cancelled() {
   expect_equal "restarts" 0 "$(job_field "$job" Restarts)"
 }
 
+# What a chain needs beside the texts; and sbatch for nodes that are smaller than its own.
+make_chats() {
+  local i
+  mkdir -p "$work/in" "$work/path"
+  for ((i = 0; i < 60; i++)); do
+    printf '{"conversations": [{"role": "user", "content": "%s plus 2?"}, {"role": "assistant", "content": "It is %s."}]}\n' $i $((i + 2))
+  done >"$work/in/chats.jsonl"
+  for ((i = 0; i < 60; i++)); do
+    printf '{"chosen": [{"role": "user", "content": "%s plus 2?"}, {"role": "assistant", "content": "It is %s."}], ' $i $((i + 2))
+    printf '"rejected": [{"role": "user", "content": "%s plus 2?"}, {"role": "assistant", "content": "No."}]}\n' $i
+  done >"$work/in/pairs.jsonl"
+  printf '#!/usr/bin/env bash\nexec %q --ntasks-per-node=2 --cpus-per-task=1 --gpus-per-node=0 "$@"\n' "$(command -v sbatch)" >"$work/path/sbatch"
+  chmod +x "$work/path/sbatch"
+}
+
+chain() { # chain OUTPUT KEY...: prints the ids of its nine jobs
+  local checkout=$PWD
+  (
+    cd "$work/in"
+    PATH=$work/path:$PATH TRIREME_BIN=$bin on "$checkout/slurm/pipeline_a100.sh" --tokenizer ../tokenizer --pretrain ../corpus.jsonl \
+      --sft-512 chats.jsonl --sft-2048 chats.jsonl --dpo pairs.jsonl --output "$work/$1" -- --train.device cpu --train.precision fp32 \
+      --model.hidden_size 32 --model.num_layers 2 --train.micro_batch 1 --train.accumulation 1 --train.steps 10 --optim.warmup_steps 2 \
+      --checkpoint.every 2 "${@:2}" | sed -E 's/^(sft [0-9]+|[a-z]+) +//' | xargs
+  )
+}
+
+states_of() { # states_of JOB...
+  local job
+  for job in "$@"; do printf '%s ' "$(job_field "$job" JobState)"; done
+}
+
+a_chain_waits_for_its_requeued_stage() {
+  local jobs output=$work/chain
+  make_chats
+  read -ra jobs <<<"$(chain chain)"
+  await 120 "a checkpoint of sft-2048" has_checkpoint "$output/runs/sft-2048"
+  kill_one_rank "$output/runs/sft-2048"
+  await 240 "the end of the chain" ended "${jobs[8]}"
+  expect_equal "states" "$(printf 'COMPLETED %.0s' {1..9})" "$(states_of "${jobs[@]}")"
+  expect_match "restarts of sft-2048" '^[1-9]' "$(job_field "${jobs[6]}" Restarts)"
+  "$bin/trireme" import --hf "$output/exported" --output "$work/imported"
+  "$bin/trireme" generate --checkpoint "$work/imported" --prompt "1 plus" --max-tokens 4 >/dev/null
+}
+
+a_chain_ends_with_a_stage_that_fails_for_good() {
+  local jobs
+  read -ra jobs <<<"$(chain broken --optim.lr -1)"
+  await 120 "the end of the chain" ended "${jobs[8]}"
+  expect_equal "states" 'FAILED CANCELLED CANCELLED CANCELLED CANCELLED ' "$(states_of "${jobs[@]:4}")"
+  expect_equal "exit code" 2:0 "$(job_field "${jobs[4]}" ExitCode)"
+  expect_equal "what waits for ever" '' "$(on squeue -h)"
+}
+
 uninterrupted_run() {
   local job
   job=$(submit whole)
@@ -197,7 +251,8 @@ uninterrupted_run() {
 
 tests/slurm/cluster/up.sh "$cluster" "${mode[@]}"
 for scenario in make_set uninterrupted_run signalled_job_resumes_to_the_same_weights killed_rank_means_requeue \
-  a_lost_start_after_progress_is_forgiven wrong_option_fails_at_once missing_pmi_says_what_to_type cancelled_job_stays_cancelled; do
+  a_lost_start_after_progress_is_forgiven wrong_option_fails_at_once missing_pmi_says_what_to_type cancelled_job_stays_cancelled \
+  a_chain_waits_for_its_requeued_stage a_chain_ends_with_a_stage_that_fails_for_good; do
   start=$SECONDS
   "$scenario"
   printf '%s: %d s\n' "$scenario" $((SECONDS - start))

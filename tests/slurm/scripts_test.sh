@@ -27,10 +27,95 @@ outside_a_job_is_an_error() {
   slurm/pretrain_a100.sbatch --data d >"$work/out" 2>&1 || rc=$?
   expect_equal "exit without Slurm" 2 "$rc"
   expect_match "its message" 'submit with .sbatch' "$(<"$work/out")"
+}
+
+# What a job sees: a copy of the script in Slurm's spool, a working folder of its own, and scontrol that knows the script's path.
+a_job_finds_its_checkout() {
+  local checkout=$PWD line rc=0
+  mkdir -p "$work/spool" "$work/elsewhere" "$work/path"
+  cp slurm/export.sbatch "$work/spool/slurm_script"
+  fake scontrol <<'EOF'
+printf 'JobId=7 JobName=x Command=%s --checkpoint my.sbatch/run WorkDir=/x\n' "$COMMAND"
+EOF
+  cd "$work/elsewhere"
+  line=$(job_of_copy "$checkout/slurm/export.sbatch")
+  expect_match "the program of a job submitted elsewhere" " $checkout/build/release/bin/trireme export --checkpoint a \$" "$line"
+  ln -sfn "$checkout/slurm/export.sbatch" "$work/elsewhere/mine.sbatch"
+  line=$(DRY_RUN=1 ./mine.sbatch --checkpoint a)
+  expect_match "the program by a link" " $checkout/build/release/bin/trireme export --checkpoint a \$" "$line"
+  line=$(job_of_copy "$work/elsewhere/mine.sbatch")
+  expect_match "the program of a job submitted by a link" " $checkout/build/release/bin/trireme export --checkpoint a \$" "$line"
+  job_of_copy "(null)" >"$work/out" 2>&1 || rc=$?
+  expect_equal "exit of a job whose script lies nowhere" 2 "$rc"
+  expect_match "its message" 'no env.sh beside this script' "$(<"$work/out")"
+  cd "$checkout"
+  line=$(job_of_copy "(null)")
+  expect_match "the program of a copied script in the checkout" " $checkout/build/release/bin/trireme export --checkpoint a \$" "$line"
+}
+
+fake() { # fake PROGRAM: the script on standard input stands for it where PATH begins with $work/path
+  mkdir -p "$work/path"
+  { printf '#!/usr/bin/env bash\n' && cat; } >"$work/path/$1"
+  chmod +x "$work/path/$1"
+}
+
+job_of_copy() { # job_of_copy COMMAND: what the job would run
+  (
+    unset TRIREME_BIN
+    PATH=$work/path:$PATH DRY_RUN=1 SLURM_JOB_ID=7 COMMAND=$1 bash "$work/spool/slurm_script" --checkpoint a
+  )
+}
+
+# sbatch as a file that keeps its arguments, answers 1, 2, 3 ... and refuses from the job REFUSE on
+chain() { # chain FOLDER ARGUMENT...
+  local output=$1
+  shift
+  mkdir -p "$work/elsewhere/in"
+  touch "$work/elsewhere/in/"{tok,a.jsonl}
+  fake sbatch <<'EOF'
+printf '%s\n' "$*" >>"$CALLS"
+n=$(wc -l <"$CALLS")
+((n < ${REFUSE:-99})) || exit 1
+printf '%s\n' "$n"
+EOF
+  fake scancel <<'EOF'
+printf 'scancel %s\n' "$(printf '%s\n' "$@" | sort | xargs)" >>"$CALLS"
+EOF
+  rm -f "$work/calls"
+  (
+    slurm=$PWD/slurm
+    cd "$work/elsewhere"
+    CALLS=$work/calls PATH=$work/path:$PATH "$slurm/pipeline_a100.sh" --tokenizer in/tok --pretrain in/a.jsonl --sft-512 in/a.jsonl \
+      --sft-2048 in/a.jsonl --dpo in/a.jsonl --output "$output" "$@"
+  )
+}
+
+a_chain_is_submitted_from_any_folder() {
+  local calls
+  chain out -- --train.steps 2 >"$work/out"
+  mapfile -t calls <"$work/calls"
+  expect_equal "jobs" 9 "${#calls[@]}"
+  expect_match "the second" "--nodes=1 --output=out/logs/%x-%j.out .*$PWD/slurm/prep.sbatch --kind sft .*--input in/a.jsonl .*--output out/data/sft-512\$" "${calls[1]}"
+  expect_match "pretrain" "--dependency=afterok:1 $PWD/slurm/pretrain_a100.sbatch --data out/data/pretrain .*--config $PWD/slurm/configs/.*--train.steps 2\$" \
+    "${calls[4]}"
+  expect_match "sft" "--dependency=afterok:5:2 .*sft_a100.sbatch --init out/runs/pretrain .*--train.steps 2\$" "${calls[5]}"
+  expect_match "dpo" "--dependency=afterok:7:4 .*dpo_a100.sbatch --init out/runs/sft-2048 " "${calls[7]}"
+  expect_match "export" "--kill-on-invalid-dep=yes --dependency=afterok:8 .*--checkpoint out/runs/dpo --output out/exported\$" "${calls[8]}"
+  expect_match "what is printed" 'sft 2048  7' "$(<"$work/out")"
+  expect_equal "the folder of the jobs' outputs" yes "$([[ -d $work/elsewhere/out/logs ]] && printf yes || printf no)"
+}
+
+a_chain_refused_in_part_is_withdrawn() {
+  local rc=0
+  REFUSE=6 chain refused >"$work/out" 2>&1 || rc=$?
+  expect_equal "its exit" 1 "$rc"
+  expect_equal "what is cancelled" 'scancel 1 2 3 4 5' "$(tail -n1 "$work/calls")"
+  mkdir -p "$work/elsewhere/done/exported"
   rc=0
-  SLURM_SUBMIT_DIR=$work slurm/pretrain_a100.sbatch --data d >"$work/out" 2>&1 || rc=$?
-  expect_equal "exit from a wrong folder" 2 "$rc"
-  expect_match "its message" 'no slurm/env.sh in' "$(<"$work/out")"
+  chain "done" >"$work/out" 2>&1 || rc=$?
+  expect_equal "exit of a chain that is there already" 2 "$rc"
+  expect_match "its message" 'done/exported exists already' "$(<"$work/out")"
+  expect_equal "jobs of it" no "$([[ -e $work/calls ]] && printf yes || printf no)"
 }
 
 run_folder_is_read_from_the_arguments() {
@@ -95,12 +180,15 @@ packs_end_is_told_by_its_folder() {
   expect_equal "empty folder" 0 "$(num_shards "$set")"
   touch "$set"/shard-0000{0,1,2}.h5 "$set"/.tmp.shard-00003.h5.7 "$set/.tmp.unit-3"
   expect_equal "three shards" 3 "$(num_shards "$set")"
-  expect_equal "asked to stop" 75 "$(pack_exit "$set" 75)"
-  expect_equal "bad data" 3 "$(pack_exit "$set" 3)"
-  expect_equal "killed by srun after a rank's end" 137 "$(pack_exit "$set" 143)"
-  expect_equal "a failed launch" 137 "$(pack_exit "$set" 0)"
+  expect_equal "asked to stop" 75 "$(pack_exit "$set" none 75)"
+  expect_equal "bad data" 3 "$(pack_exit "$set" none 3)"
+  expect_equal "killed by srun after a rank's end" 137 "$(pack_exit "$set" none 143)"
+  expect_equal "a failed launch" 137 "$(pack_exit "$set" none 0)"
   touch "$set/manifest.json"
-  expect_equal "a manifest" 0 "$(pack_exit "$set" 143)"
+  expect_equal "a new manifest" 0 "$(pack_exit "$set" none 143)"
+  expect_equal "a manifest from before, nothing to do" 0 "$(pack_exit "$set" "$(manifest_stamp "$set")" 0)"
+  expect_equal "a manifest from before, of another set" 2 "$(pack_exit "$set" "$(manifest_stamp "$set")" 2)"
+  expect_equal "a manifest from before, and a crash" 137 "$(pack_exit "$set" "$(manifest_stamp "$set")" 143)"
 }
 
 # The starts of a requeued job one after another, each told by its exit code or by the step that it commits before it is
@@ -193,6 +281,9 @@ one_lost_start_is_forgiven_at_each_step
 a_lost_start_that_cannot_be_remembered_ends_the_job
 commands_are_printed_and_arguments_kept
 outside_a_job_is_an_error
+a_job_finds_its_checkout
+a_chain_is_submitted_from_any_folder
+a_chain_refused_in_part_is_withdrawn
 run_folder_is_read_from_the_arguments
 newest_step_ignores_unfinished_ones
 exit_code_comes_from_a_new_status_file
