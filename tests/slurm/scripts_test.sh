@@ -48,6 +48,8 @@ EOF
   job_of_copy "(null)" >"$work/out" 2>&1 || rc=$?
   expect_equal "exit of a job whose script lies nowhere" 2 "$rc"
   expect_match "its message" 'no env.sh beside this script' "$(<"$work/out")"
+  line=$(TRIREME_HOME=$checkout job_of_copy "(null)")
+  expect_match "the program of TRIREME_HOME" " $checkout/build/release/bin/trireme export --checkpoint a \$" "$line"
   cd "$checkout"
   line=$(job_of_copy "(null)")
   expect_match "the program of a copied script in the checkout" " $checkout/build/release/bin/trireme export --checkpoint a \$" "$line"
