@@ -19,6 +19,7 @@ constexpr std::string_view kFormat = "trireme-checkpoint";
 constexpr std::string_view kSelfHashKey = "\"self_hash\": \"";
 constexpr std::string_view kSelfHashEnd = "\"\n}\n";
 constexpr std::size_t kHashDigits = 32;
+constexpr std::size_t kHeadBytes = 100;  // that hold the format's name
 constexpr std::int64_t kMaxStep = 999'999'999;
 constexpr std::size_t kMaxSlices = std::size_t{1} << 24;
 // A parsed value takes up to 50 bytes: about 1.2 GB for a text made to take the most. Room for more
@@ -229,6 +230,8 @@ CheckpointManifest parse_manifest(std::string_view text, std::string_view where)
   const std::size_t tail = kSelfHashKey.size() + kHashDigits + kSelfHashEnd.size();
   const bool ends = text.size() > tail && text.ends_with(kSelfHashEnd) &&
                     text.substr(text.size() - tail, kSelfHashKey.size()) == kSelfHashKey;
+  if (text.substr(0, kHeadBytes).find("\"trireme-tokens\"") != std::string_view::npos)
+    fail(ErrorKind::data, "{} is of a token set, a checkpoint is needed", where);
   if (!ends) fail(ErrorKind::data, "{}: incomplete or damaged (no self hash at its end)", where);
   const std::string_view body = text.substr(0, text.size() - tail);
   const std::string_view stored =

@@ -72,7 +72,7 @@ LoraConfig lora_in(const Json& config, const std::string& where) {
   for (const char* key :
        {"use_dora", "fan_in_fan_out", "modules_to_save", "rank_pattern", "alpha_pattern",
         "lora_bias", "trainable_token_indices", "layer_replication", "target_parameters",
-        "use_qalora", "alora_invocation_tokens", "arrow_config"}) {
+        "use_qalora", "alora_invocation_tokens", "arrow_config", "layers_to_transform"}) {
     reader.must_be_off(key);
   }
   LoraConfig lora;
@@ -82,8 +82,34 @@ LoraConfig lora_in(const Json& config, const std::string& where) {
   lora.dropout = reader.number(config, "lora_dropout", 0);
   if (lora.alpha <= 0)
     reader.problem("lora_alpha", formatted(" = {}, must be above 0", number_text(lora.alpha)));
+  if (!(lora.dropout >= 0 && lora.dropout < 1))
+    reader.problem("lora_dropout",
+                   formatted(" = {}, must be in [0, 1)", number_text(lora.dropout)));
+  // Others change the base that the adapters belong to ("pissa", "olora", "loftq", "corda").
+  const Json begun = config.value("init_lora_weights", Json(true));
+  if (!begun.is_boolean() && !begun.is_null() && begun != "gaussian" && begun != "orthogonal")
+    reader.problem(
+        "init_lora_weights",
+        formatted(" = {}: these adapters belong to a base that it changed", begun.dump()));
   reader.raise();
   return lora;
+}
+
+/// Throws Error(data) for a linear with adapters that "target_modules", a list of names, leaves out:
+/// PEFT would not load them.
+void check_named(const Json& config, const std::vector<std::string>& targets,
+                 const std::string& where) {
+  const Json named = config.value("target_modules", Json());
+  if (!named.is_array()) return;
+  for (const std::string& target : targets) {
+    const bool is_named = std::any_of(named.begin(), named.end(), [&](const Json& one) {
+      return one.is_string() &&
+             (one.get<std::string>() == target || one.get<std::string>().ends_with("." + target));
+    });
+    if (!is_named)
+      fail(ErrorKind::data, "{}: target_modules {} leaves out {}, of which the file has adapters",
+           where, named.dump(), target);
+  }
 }
 
 /// Names as in our checkpoints, without "param/".
@@ -102,8 +128,8 @@ WeightSource adapter_weights(const fs::path& folder) {
   return weights;
 }
 
-/// The last names of the modules that have an adapter, between commas.
-std::string targets_in(const WeightSource& weights, const ModelConfig& model) {
+/// The last names of the modules that have an adapter.
+std::vector<std::string> targets_in(const WeightSource& weights, const ModelConfig& model) {
   std::vector<std::string> names;
   for (const LinearShape& linear : block_linears(model)) {
     const bool is_there = std::any_of(weights.begin(), weights.end(), [&](const auto& one) {
@@ -111,7 +137,7 @@ std::string targets_in(const WeightSource& weights, const ModelConfig& model) {
     });
     if (is_there) names.emplace_back(linear.name());
   }
-  return joined(names, ",");
+  return names;
 }
 
 void check_fit(const WeightSource& weights, const std::vector<LoraAdapter>& adapters,
@@ -163,7 +189,9 @@ PeftAdapters read_peft(const fs::path& folder, const Checkpoint& base) {
     fail(ErrorKind::usage, "--base {} holds adapters itself: export it (merged) and import that",
          where);
   const ModelConfig model = model_from_values(base.manifest().values, where);
-  lora.targets = targets_in(weights, model);
+  const std::vector<std::string> targets = targets_in(weights, model);
+  check_named(read_json(config_path), targets, config_path.string());
+  lora.targets = joined(targets, ",");
   const std::vector<LoraAdapter> adapters = lora_adapters(lora, model);
   check_fit(weights, adapters, lora.rank, folder.string());
   PeftAdapters read;

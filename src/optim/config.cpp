@@ -89,6 +89,8 @@ const char* optimizer_help() {
 
 void check(const OptimConfig& config, Problems& problems) {
   if (!(config.lr > 0)) problems.add("optim.lr", config.lr, "must be more than 0");
+  if (config.lr > kMostLr)
+    problems.add("optim.lr", config.lr, formatted("must be at most {}", kMostLr));
   if (config.min_lr != kTenthOfLr && !(config.min_lr >= 0))
     problems.add("optim.min_lr", config.min_lr, "must be 0 or more, or -1: 0.1 optim.lr");
   check_not_negative("optim.clip_norm", config.clip_norm, problems);

@@ -12,6 +12,7 @@ namespace trireme {
 
 /// optim.min_lr that nobody set.
 inline constexpr double kTenthOfLr = -1;
+inline constexpr double kMostLr = 1e6;
 
 /// A key of [optim] that belongs to some optimizers: "beta2" of adamw and lion.
 struct OptimizerKey {

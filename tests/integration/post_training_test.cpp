@@ -199,16 +199,76 @@ TEST_F(PostTraining, AStoredReferenceTrainsAsALiveOne) {
                  path("pairs").string(), "--output", stored, "--precision", "fp64"});
   ASSERT_EQ(made.code, 0) << made.err;
   Arguments keys = fp64;
-  keys.insert(keys.end(), {"--dpo.reference", stored});
+  keys.insert(keys.end(), {"--dpo.reference", fs::relative(stored).string()});
   ASSERT_EQ(train(dpo, "live", "start", {.ranks = 1}, fp64).code, 0);
   ASSERT_EQ(train(dpo, "stored", "start", {.ranks = 1}, keys).code, 0);
   const auto found = metrics("stored").losses();
   const auto expected = metrics("live").losses();
   ASSERT_EQ(found.size(), expected.size());
   for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-10);
+  // So that the run goes on from any folder.
+  EXPECT_EQ(count(file("stored", "config.toml"), stored), 1U);
 
   ASSERT_EQ(pretrain("stranger", {"--train.steps", "1"}).code, 0);
   expect_refused(train(dpo, "other start", "stranger", {.ranks = 1}, keys), 2, {"reference"});
+}
+
+TEST_F(PostTraining, WhatIsOfAnotherModelOrTaskIsRefused) {
+  const TaskCase sft{"sft", "sft", "chats", {}};
+  const auto refused = [&](const TaskCase& one, const std::string& start, const Arguments& keys,
+                           const std::vector<std::string>& words) {
+    expect_refused(train(one, "foreign", start, {.ranks = 1}, keys), 2, words);
+  };
+  refused(sft, "start", {"--lora.rank", "2", "--lora.targets", "nope"}, {"lora.targets", "q_proj"});
+  refused(sft, "start", {"--lora.rank", "2", "--lora.dropout", "1"}, {"lora.dropout"});
+  refused(sft, "start", {"--lora.rank", "-1"}, {"lora.rank"});
+  EXPECT_FALSE(fs::exists(path("foreign")));
+
+  ASSERT_EQ(train(sft, "adapted", "start", {.ranks = 1},
+                  {"--lora.rank", "2", "--lora.alpha", "6", "--lora.targets", "q_proj,v_proj"})
+                .code,
+            0);
+  // What adapters mean goes with them; how they are trained does not.
+  ASSERT_EQ(train(sft, "adapted on", "adapted", {.ranks = 1}, {"--lora.rank", "2"}).code, 0);
+  EXPECT_EQ(count(file("adapted on", "config.toml"), "alpha = 6"), 1U);
+  EXPECT_EQ(count(file("adapted on", "config.toml"), "q_proj,v_proj"), 1U);
+  refused(sft, "adapted", {"--lora.rank", "3"}, {"lora.rank = 3", "have 2"});
+  refused(sft, "adapted", {"--lora.rank", "2", "--lora.alpha", "5"}, {"lora.alpha", "6"});
+
+  expect_refused(mpirun(1, {TRIREME_PROGRAM, "distill", "--run", path("adapted").string(),
+                            "--distill.teacher", path("start").string()}),
+                 2, {"of a run of `trireme sft`", "--init"});
+
+  testing::Process(
+      {TRIREME_DATA_PROGRAM, "tokenizer", "train", "--input", path("chats.jsonl").string(),
+       "--vocab-size", "400", "--output", path("other tokenizer").string()},
+      {}, path("pack.log"))
+      .wait(kLimit_s);
+  ASSERT_EQ(testing::Process({TRIREME_DATA_PROGRAM, "pack", "--kind", "sft", "--tokenizer",
+                              path("other tokenizer").string(), "--input",
+                              path("chats.jsonl").string(), "--template", "minimind-v3",
+                              "--seq-len", "48", "--output", path("other chats").string()},
+                             {}, path("pack.log"))
+                .wait(kLimit_s)
+                .code,
+            0);
+  const TaskCase distill{"distill", "distill", "other chats", {}};
+  refused(distill, "start", {}, {"distill.teacher", "another tokenizer"});
+}
+
+TEST_F(PostTraining, AnImportedRunIsTrainedOnWhereItLies) {
+  ASSERT_EQ(trireme({"export", "--checkpoint", path("start").string(), "--output",
+                     path("exported").string()})
+                .code,
+            0);
+  ASSERT_EQ(
+      trireme({"import", "--hf", path("exported").string(), "--output", path("imported").string()})
+          .code,
+      0);
+  const Exit trained =
+      trireme({"sft", "--run", path("imported").string(), "--data", path("chats").string(),
+               "--train.steps", "1", "--train.device", "cpu"});
+  EXPECT_EQ(trained.code, 0) << trained.err;
 }
 
 TEST_F(PostTraining, WhatItCannotGoOnFromIsRefused) {

@@ -61,6 +61,7 @@ void check(const RunConfig& config, Problems& problems) {
   check_train(config.train, problems);
   check(config.optim, problems);
   check(config.parallel, problems);
+  check(config.lora, problems);
   check_data(config.data, problems);
   if (config.checkpoint.resume.empty())
     problems.add("checkpoint.resume", "''", "must be auto, never or a checkpoint's path");

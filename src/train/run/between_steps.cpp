@@ -61,6 +61,7 @@ void save(TrainingRun& run) {
   run.model.state.stage();
   StateDict state{run.model.state.tensors(), {}, run.data.tokenizer_files()};
   state.files.insert(run.beginning.files.begin(), run.beginning.files.end());
+  state.values[kTaskValue] = run.request.name;
   state.files["config.toml"] = run.request.keys.to_toml();
   put_progress(state.values, run.progress, run.model.scaler);
   put_config(state.values, run.request.keys);
@@ -136,6 +137,10 @@ void close(const TrainingRun& run, bool done) {
         time_s < 60 ? formatted("{} s", std::round(10 * time_s) / 10) : format_duration(time_s),
         format_count(tokens_per_s));
   }
+  if (const std::int64_t skipped = run.keepers.skipped.in_a_row(); skipped > 0)
+    log::warn(formatted(
+        "the last {} steps changed nothing: loss or gradient was not finite (skipped/ in the run folder has the samples)",
+        skipped));
   if (const std::string shares = run.shares.text(); !shares.empty())
     log::info(formatted("of the time: {}", shares));
   log::info(formatted("{} at step {}/{}: {}; {}, {}{}", how, run.progress.step,

@@ -1,5 +1,7 @@
 #include "train/run/frozen_start.hpp"
 
+#include "checkpoint/format/folder.hpp"
+#include "checkpoint/format/model_values.hpp"
 #include "checkpoint/hf/lora.hpp"
 #include "checkpoint/upkeep/newest.hpp"
 #include "checkpoint/upkeep/reshard.hpp"
@@ -7,6 +9,7 @@
 #include "comm/agree.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "train/run/weights_start.hpp"
 
 namespace trireme {
 namespace {
@@ -29,33 +32,64 @@ std::optional<std::string> value_of(const RunRequest& run, const std::string& ke
       checkpoint.path().string(), checkpoint.path().string());
 }
 
-/// Whole weights to copy. `place`: "" for what the run starts from.
-Checkpoint open_source(const RunRequest& run, const std::string& place, const fs::path& kept) {
+/// What the run starts from: what the command names, else what lies in its own folder (imported).
+std::string start_place(const RunRequest& run) {
+  return run.config.checkpoint.names_checkpoint() ? run.config.checkpoint.resume
+                                                  : run.folder.root.string();
+}
+
+/// That the model reads the tokens of the run's data. Throws Error(usage).
+void check_reads(const Checkpoint& checkpoint, const FrozenNeed& need, const RunRequest& run,
+                 const RunData& data) {
+  const TokenSet& set = data.stream().first_set();
+  check_same_tokenizer(checkpoint, set.manifest().tokenizer_hash);
+  const std::string where = checkpoint.path().string();
+  const std::int64_t rows = model_from_values(checkpoint.manifest().values, where).vocab_size;
+  const std::int64_t least = need.same_vocabulary ? run.config.model.vocab_size
+                                                  : static_cast<std::int64_t>(set.vocab_size());
+  if (rows < least || (need.same_vocabulary && rows != least)) {
+    fail(ErrorKind::usage, "{} has a vocabulary of {} tokens, must be {}{}", where, rows, least,
+         need.same_vocabulary ? ", that of the model which is trained" : " or more");
+  }
+}
+
+/// Whole weights to copy, into `kept`.
+Checkpoint open_source(const RunRequest& run, const RunData& data, const FrozenNeed& need,
+                       const fs::path& kept) {
   Communicator& world = run.ranks.world;
+  const bool is_start = need.checkpoint.empty();
   return all_or_none(world, [&] {
-    if (place.empty() && run.start.kind == RunStart::Kind::go_on) {
+    if (is_start && run.start.kind == RunStart::Kind::go_on) {
       fail(
           ErrorKind::data,
-          "{} is gone, and with it the weights that this run began from: put it back, or begin anew with --init and another --run",
-          kept.string());
+          "{} is {}, and with it the weights that this run began from: put it back, or begin anew with --init and another --run",
+          kept.string(), list_steps(kept).empty() ? "gone" : "damaged");
     }
-    Checkpoint source =
-        open_newest_good(place.empty() ? run.config.checkpoint.resume : place, world);
-    if (!holds_adapters(source)) return source;
-    if (!place.empty() || !run.config.lora.on()) refuse_adapters(source);
-    return open_newest_good(base_place(source), world);
+    try {
+      Checkpoint source = open_newest_good(is_start ? start_place(run) : need.checkpoint, world);
+      if (holds_adapters(source)) {
+        if (!is_start || !run.config.lora.on()) refuse_adapters(source);
+        source = open_newest_good(base_place(source), world);
+      }
+      check_reads(source, need, run, data);
+      return source;
+    } catch (const Error& error) {
+      if (is_start) throw;
+      fail(error.kind(), "{} = {}: {}", need.key, need.checkpoint, error.what());
+    }
   });
 }
 
-KeptWeights keep(const RunRequest& run, const std::string& name, const std::string& place) {
+KeptWeights keep(const RunRequest& run, const RunData& data, const FrozenNeed& need) {
   Communicator& world = run.ranks.world;
+  const std::string& name = need.name;
   const fs::path folder = run.folder.root / name;
   const auto find = [&] {
     return find_newest_good(folder, world, [](std::string_view text) { log::warn(text); });
   };
   auto checkpoint = find();
   if (!checkpoint) {
-    const Checkpoint source = open_source(run, place, folder);
+    const Checkpoint source = open_source(run, data, need, folder);
     publish_weights(source, folder, world);
     if (world.rank() == 0)
       log::info(formatted("{}: the weights of {}, kept for this run", folder.string(),
@@ -82,7 +116,7 @@ std::string init_hash(const RunRequest& run) {
   if (run.start.kind == RunStart::Kind::go_on) return value_of(run, kInitWeightsValue).value_or("");
   Communicator& world = run.ranks.world;
   const Checkpoint start = all_or_none(world, [&] {
-    Checkpoint found = open_newest_good(run.config.checkpoint.resume, world, /*allow_older=*/true);
+    Checkpoint found = open_newest_good(start_place(run), world, /*allow_older=*/true);
     if (!holds_adapters(found)) return found;
     if (!run.config.lora.on()) refuse_adapters(found);
     if (run.task.compares_with_start(run.config)) {
@@ -98,12 +132,11 @@ std::string init_hash(const RunRequest& run) {
 
 }  // namespace
 
-FrozenStart keep_frozen(const RunRequest& run) {
+FrozenStart keep_frozen(const RunRequest& run, const RunData& data) {
   FrozenStart frozen;
   frozen.init_sha256 = init_hash(run);
-  if (run.config.lora.on()) frozen.base = keep(run, kBase, "");
-  if (const auto need = run.task.frozen(run.config))
-    frozen.model = keep(run, need->name, need->checkpoint);
+  if (run.config.lora.on()) frozen.base = keep(run, data, {.name = kBase});
+  if (const auto need = run.task.frozen(run.config)) frozen.model = keep(run, data, *need);
   return frozen;
 }
 

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "checkpoint/load/load.hpp"
+#include "train/run/run_data.hpp"
 #include "train/run/run_request.hpp"
 
 /// Weights that a run reads and never changes are kept in its folder, so that it goes on when what
@@ -25,10 +26,10 @@ struct FrozenStart {
   std::optional<KeptWeights> model;  // of the task's own model
 };
 
-/// Collective, with the run's lock: what lies in the run's folder already, else copies of what the
+/// Collective, with the run's lock; weights are held to the tokenizer of `data`: what lies in the run's folder already, else copies of what the
 /// task names or the run starts from, made now. Throws Error(data) if they are gone, damaged, or not
 /// those that the run began with; Error(usage) for a start that holds adapters alone.
-FrozenStart keep_frozen(const RunRequest& run);
+FrozenStart keep_frozen(const RunRequest& run, const RunData& data);
 
 /// The hashes as values of a checkpoint.
 void put_frozen(const FrozenStart& frozen, std::map<std::string, std::string>& values);

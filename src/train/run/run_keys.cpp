@@ -62,8 +62,10 @@ void finish_run_keys(RunConfig& config, ConfigSet& keys, const RunStart& start) 
   }
 }
 
-void finish_task_keys(const Task& task, std::string_view name, RunConfig& config, ConfigSet& keys,
+void finish_task_keys(Task& task, std::string_view name, RunConfig& config, ConfigSet& keys,
                       const RunStart& start) {
+  check_task(name, start);
+  task.make_paths_absolute();
   if (!task.trains_adapters()) leave_out_lora(name, keys);
   if (const auto lr = config.lora.on() ? kLoraLr : task.default_lr()) {
     OptimConfig own;

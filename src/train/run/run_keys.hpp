@@ -17,7 +17,7 @@ std::unique_ptr<ConfigSet> make_run_keys(RunConfig& config, const std::vector<Fi
 void finish_run_keys(RunConfig& config, ConfigSet& keys, const RunStart& start = {});
 
 /// The same of a run of `task`, the command `name`: with its own defaults and checks.
-void finish_task_keys(const Task& task, std::string_view name, RunConfig& config, ConfigSet& keys,
+void finish_task_keys(Task& task, std::string_view name, RunConfig& config, ConfigSet& keys,
                       const RunStart& start);
 
 }  // namespace trireme

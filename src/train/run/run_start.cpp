@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "checkpoint/format/folder.hpp"
+#include "checkpoint/format/lora_values.hpp"
 #include "checkpoint/load/load.hpp"
 #include "comm/agree.hpp"
 #include "core/files/file.hpp"
@@ -146,7 +147,11 @@ void apply_checkpoint(ConfigSet& keys, RunStart& start) {
   std::vector<EarlierValue> values;
   for (const auto& [name, text] : start.values) {
     if (start.kind == RunStart::Kind::weights) {
-      if (name.starts_with("model.")) values.push_back({name, text, start.checkpoint});
+      // Of adapters that are trained on: what they mean, not how they are trained.
+      const bool of_adapters = keys.is_set("lora.rank") && holds_adapters(start.values) &&
+                               name.starts_with("lora.") && name != "lora.dropout";
+      if (name.starts_with("model.") || of_adapters)
+        values.push_back({name, text, start.checkpoint});
       continue;
     }
     if (!name.starts_with(kConfigPrefix)) continue;
@@ -221,6 +226,16 @@ void check_init(std::string_view name, const RunConfig& config, const RunStart& 
                                   "another --run",
                                   begun->second));
   }
+}
+
+void check_task(std::string_view name, const RunStart& start) {
+  if (start.kind != RunStart::Kind::go_on) return;
+  const auto task = start.values.find(kTaskValue);
+  if (task == start.values.end() || task->second == name) return;
+  fail(ErrorKind::usage,
+       "{} is of a run of `trireme {}`, which {} cannot go on: give --init that checkpoint, and "
+       "another --run",
+       start.checkpoint, task->second, name);
 }
 
 void check_start_kind(const RunConfig& config, const RunStart& start, ConfigSet& keys) {

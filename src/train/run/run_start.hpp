@@ -39,7 +39,7 @@ struct RunStart {
 };
 
 /// Collective: rank 0 reads, all get the same. Fills `keys` where this command says nothing: from
-/// the run's config.toml, then from the checkpoint; with weights alone only the model's shape. A
+/// the run's config.toml, then from the checkpoint; with weights alone only the model's shape, and what adapters mean. A
 /// run that has committed nothing is begun anew as the command says; one that names neither data
 /// nor a start takes config.toml.
 ///   config  what `keys` fill: checkpoint.resume and checkpoint.start decide
@@ -51,6 +51,12 @@ RunStart read_start(RunConfig& config, ConfigSet& keys, const RunFolder& folder,
 /// began from another one than the command names.
 void check_init(std::string_view name, const RunConfig& config, const RunStart& start,
                 ConfigSet& keys);
+
+/// Value of a run's checkpoints: the name of its task.
+inline constexpr const char* kTaskValue = "task";
+
+/// Throws Error(usage) if the run that `name` would go on with is one of another task.
+void check_task(std::string_view name, const RunStart& start);
 
 /// Adds what checkpoint.start asks for and the start does not have.
 void check_start_kind(const RunConfig& config, const RunStart& start, ConfigSet& keys);

@@ -65,7 +65,7 @@ int train_on(const RunRequest& run, RunRecord& record) {
     return opened;
   });
   record.claim();
-  const FrozenStart frozen = keep_frozen(run);
+  const FrozenStart frozen = keep_frozen(run, *data);
   RunMeasures measures;
   const auto model = all_or_none(world, [&] {
     auto built = with_torch_errors([&] { return build_model(run, *data, frozen, measures.all); });

@@ -48,6 +48,7 @@ void check_start(const RunRequest& run, const RunData& data) {
     data.stream().check_state(start.values, saved_next_sample(start.values), start.checkpoint);
   } else if (start.kind != RunStart::Kind::nothing) {
     check_same_model(start, run.config.model, run.keys);
+    check_same_adapters(start, run.config.lora, run.config.model);
     check_template(run, data.chat_template());
   }
 }
@@ -84,6 +85,7 @@ void resolve_config(const RunRequest& run, const RunData& data) {
       config.parallel,
       {config.model, data.stream().seq_lens(), run.ranks.world.size(), kept_local_steps(start)},
       problems);
+  check_targets(config.lora, config.model, problems);
   problems.throw_if_any();
   const std::string idle = keys_without_effect(config.parallel);
   if (!idle.empty() && run.ranks.world.rank() == 0) log::warn(idle);

@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 
+#include "checkpoint/format/lora_values.hpp"
 #include "checkpoint/format/model_values.hpp"
 #include "core/error.hpp"
 #include "text/tokenizer.hpp"
@@ -42,6 +43,22 @@ void check_same_model(const RunStart& start, const ModelConfig& model, const Con
         ErrorKind::usage,
         "this model is not the one of the weights in {}:{}\nLeave these keys out, and they are taken from there.",
         start.checkpoint, differences);
+  }
+}
+
+void check_same_adapters(const RunStart& start, const LoraConfig& lora, const ModelConfig& model) {
+  if (!lora.on() || !holds_adapters(start.values)) return;
+  const LoraConfig theirs = lora_from_values(start.values, start.checkpoint);
+  const auto differs = [&](const char* key, const auto& mine, const auto& has) {
+    fail(ErrorKind::usage, "{} = {}, but the adapters of {} have {}: give that", key, mine,
+         start.checkpoint, has);
+  };
+  if (theirs.rank != lora.rank) differs("lora.rank", lora.rank, theirs.rank);
+  if (lora_targets(theirs, model) != lora_targets(lora, model))
+    differs("lora.targets", lora.targets, theirs.targets);
+  if (theirs.scale() != lora.scale()) {
+    differs("lora.alpha (with lora.rslora)", formatted("{} ({})", lora.alpha, lora.rslora),
+            formatted("{} ({})", theirs.alpha, theirs.rslora));
   }
 }
 

@@ -13,6 +13,9 @@ namespace trireme {
 /// shape, where they were given for themselves and not by a preset.
 void check_same_model(const RunStart& start, const ModelConfig& model, const ConfigSet& keys);
 
+/// Throws Error(usage) if the start holds adapters, and those of the run would be others.
+void check_same_adapters(const RunStart& start, const LoraConfig& lora, const ModelConfig& model);
+
 /// Throws Error(usage) if the weights know another tokenizer than the set's
 /// (Tokenizer's content_hash).
 void check_same_tokenizer(const Checkpoint& checkpoint, const std::string& set_tokenizer_hash);

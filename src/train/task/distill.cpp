@@ -41,6 +41,8 @@ class Distill final : public Task {
 
   [[nodiscard]] std::vector<Field> section() override { return fields_of("distill", config_); }
 
+  void make_paths_absolute() override { config_.teacher = absolute_place(config_.teacher); }
+
   void check(Problems& problems) const override { trireme::check(config_.loss, problems); }
 
   [[nodiscard]] bool needs_start() const override { return true; }
@@ -48,7 +50,8 @@ class Distill final : public Task {
   [[nodiscard]] std::optional<double> default_lr() const override { return kDistillLr; }
 
   [[nodiscard]] std::optional<FrozenNeed> frozen(const RunConfig& /*config*/) const override {
-    return FrozenNeed{"teacher", "distill.teacher", config_.teacher};
+    return FrozenNeed{"teacher", "distill.teacher", config_.teacher, /*or_start=*/false,
+                      /*same_vocabulary=*/true};
   }
 
   [[nodiscard]] std::unique_ptr<Objective> make_objective(

@@ -69,6 +69,8 @@ class Dpo final : public Task {
 
   [[nodiscard]] std::vector<Field> section() override { return fields_of("dpo", config_); }
 
+  void make_paths_absolute() override { config_.reference = absolute_place(config_.reference); }
+
   void check(Problems& problems) const override { trireme::check(config_.loss, problems); }
 
   [[nodiscard]] bool needs_start() const override { return true; }

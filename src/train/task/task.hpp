@@ -17,12 +17,16 @@
 
 namespace trireme {
 
+/// "" stays.
+std::string absolute_place(const std::string& place);
+
 /// A model that a task holds beside the one it trains, and never changes.
 struct FrozenNeed {
-  std::string name;        // the run keeps its weights as RUN/<name>: "teacher"
-  std::string key;         // that names it: "distill.teacher"
-  std::string checkpoint;  // or a run's folder
-  bool or_start = false;   // where that is "": what the run itself started from
+  std::string name{};            // the run keeps its weights as RUN/<name>: "teacher"
+  std::string key{};             // that names it: "distill.teacher"
+  std::string checkpoint{};      // or a run's folder
+  bool or_start = false;         // where that is "": what the run itself started from
+  bool same_vocabulary = false;  // its distribution is compared with the model's
 };
 
 /// What an objective is made from.
@@ -49,6 +53,9 @@ class Task {
   /// are saved and compared like all others. None: {}.
   [[nodiscard]] virtual std::vector<Field> section() { return {}; }
 
+  /// So that the run goes on from any folder with what its config.toml says.
+  virtual void make_paths_absolute() {}
+
   /// Adds what is wrong with the section.
   virtual void check(Problems& /*problems*/) const {}
 
@@ -69,7 +76,9 @@ class Task {
   }
 
   /// It compares the model with what the run started from, which must be a whole model then.
-  [[nodiscard]] virtual bool compares_with_start(const RunConfig& /*config*/) const { return false; }
+  [[nodiscard]] virtual bool compares_with_start(const RunConfig& /*config*/) const {
+    return false;
+  }
 
   /// Once the configuration is whole. The objective declares what it reports in the measures.
   [[nodiscard]] virtual std::unique_ptr<Objective> make_objective(

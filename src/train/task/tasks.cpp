@@ -1,4 +1,5 @@
 #include <array>
+#include <filesystem>
 
 #include "train/task/distill.hpp"
 #include "train/task/dpo.hpp"
@@ -19,6 +20,10 @@ constexpr std::array kTasks{
 
 std::span<const TaskRow> task_rows() noexcept {
   return kTasks;
+}
+
+std::string absolute_place(const std::string& place) {
+  return place.empty() ? place : std::filesystem::absolute(place).lexically_normal().string();
 }
 
 }  // namespace trireme
