@@ -32,7 +32,7 @@
 namespace trireme::testing {
 namespace {
 
-RunStart configure(const ForkedRun& run, const Task& task, RunConfig& config, ConfigSet& keys,
+RunStart configure(const ForkedRun& run, Task& task, RunConfig& config, ConfigSet& keys,
                    Communicator& world) {
   Settings all{{"data.path", run.set.string()}, {"train.device", "cpu"},
                {"model.preset", "tiny"},        {"model.hidden_size", "16"},

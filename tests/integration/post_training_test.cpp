@@ -239,9 +239,11 @@ TEST_F(PostTraining, WhatIsOfAnotherModelOrTaskIsRefused) {
                             "--distill.teacher", path("start").string()}),
                  2, {"of a run of `trireme sft`", "--init"});
 
+  std::ofstream(path("texts.jsonl")) << R"({"text": "what is it"})"
+                                     << "\n";
   testing::Process(
-      {TRIREME_DATA_PROGRAM, "tokenizer", "train", "--input", path("chats.jsonl").string(),
-       "--vocab-size", "400", "--output", path("other tokenizer").string()},
+      {TRIREME_DATA_PROGRAM, "tokenizer", "train", "--input", path("texts.jsonl").string(),
+       "--vocab-size", "294", "--output", path("other tokenizer").string()},
       {}, path("pack.log"))
       .wait(kLimit_s);
   ASSERT_EQ(testing::Process({TRIREME_DATA_PROGRAM, "pack", "--kind", "sft", "--tokenizer",

@@ -41,14 +41,15 @@ void announce(const TrainingRun& run, const std::string& batch_note) {
                       config.model.preset.empty() ? "" : " " + config.model.preset,
                       format_count(static_cast<double>(config.model.num_parameters()))));
   if (!batch_note.empty()) log::info(batch_note);
-  log::info(formatted("global batch {} = {} data ranks x {} {} x {} micro-steps of {} tokens; {}{}",
-                      train.global_batch, run.model.mesh.size(Axis::dp), train.micro_batch,
-                      run.data.stream().of_pairs() ? "pairs" : "sequences",
-                      run.loader.micro_steps(), train.seq_len, run.data.size_text(),
-                      config.data.path));
-  log::info(formatted("steps {} to {} ({} tokens a step), run folder {}", run.progress.step,
-                      train.steps,
-                      format_count(static_cast<double>(train.global_batch * train.seq_len)),
+  const bool pairs = run.data.stream().of_pairs();
+  log::info(
+      formatted("global batch {} = {} data ranks x {} {} x {} micro-steps of {} tokens{}; {}{}",
+                train.global_batch, run.model.mesh.size(Axis::dp), train.micro_batch,
+                pairs ? "pairs" : "sequences", run.loader.micro_steps(), train.seq_len,
+                pairs ? " a side at most" : "", run.data.size_text(), config.data.path));
+  const double tokens = static_cast<double>(train.global_batch * train.seq_len) * (pairs ? 2 : 1);
+  log::info(formatted("steps {} to {} ({}{} tokens a step), run folder {}", run.progress.step,
+                      train.steps, pairs ? "at most " : "", format_count(tokens),
                       run.request.folder.root.string()));
 }
 
