@@ -101,6 +101,7 @@ void save_reference(const std::filesystem::path& folder, const ReferenceTable& t
                        {"set_xxh3_128", table.origin.set_xxh3_128},
                        {"seq_len", table.origin.seq_len},
                        {"weights_sha256", table.origin.weights_sha256},
+                       {"precision", table.origin.precision},
                        {"num_pairs", table.sums.size() / 2},
                        {"bytes", file_bytes(path)},
                        {"xxh3_128", hash_file(path)}};
@@ -127,7 +128,8 @@ ReferenceTable load_reference(const std::filesystem::path& folder,
   ReferenceTable table;
   table.origin = {json_get<std::string>(head, "set_xxh3_128", where),
                   json_get<std::int64_t>(head, "seq_len", where),
-                  json_get<std::string>(head, "weights_sha256", where)};
+                  json_get<std::string>(head, "weights_sha256", where),
+                  head.value("precision", "")};
   check_origin(folder, table.origin, expected);
   const std::filesystem::path path = folder / kTableName;
   if (file_bytes(path) != json_get<std::uint64_t>(head, "bytes", where) ||

@@ -18,6 +18,7 @@ struct ReferenceOrigin {
   std::string set_xxh3_128;  // content hash of the token set, or of all of a mixture's
   std::int64_t seq_len = 0;  // tokens that pairs are cut at
   std::string weights_sha256;
+  std::string precision = {};  // of the weights, "bf16"; not compared here, "": not known
 };
 
 struct ReferenceTable {

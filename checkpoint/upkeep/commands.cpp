@@ -267,8 +267,13 @@ std::string import_command(const ImportCommand& options) {
     fail(ErrorKind::usage, "import: --tokenizer is for --minimind; other folders have their own");
   if (!is_vacant(options.output)) {
     fail(ErrorKind::usage,
-         "--output {} is not empty: weights are imported into a new run folder only",
-         options.output);
+         "--output {} is not empty: weights are imported into a new run folder only{}",
+         options.output,
+         list_steps(fs::path(options.output) / "checkpoints").empty()
+             ? std::string()
+             : formatted(" (it has checkpoints: `trireme checkpoint verify {}` says whether an "
+                         "import that was killed had ended)",
+                         options.output));
   }
   const fs::path folder = fs::path(options.output) / "checkpoints";
   if (!options.peft.empty()) {

@@ -47,7 +47,7 @@ struct TrainConfig {
     visit("log_every", self.log_every, "steps between progress lines; 0: none");
     visit("metrics_every", self.metrics_every, "steps between lines of metrics.jsonl");
     visit("eval_every", self.eval_every,
-          "steps between validation losses (needs data.valid_path); 0: none");
+          "steps between validation losses (needs data.valid_path or data.split); 0: none");
     visit("threads", self.threads,
           "CPU threads of one rank; 0: OMP_NUM_THREADS, else cores / ranks of the node");
     visit("fused_ops", self.fused_ops, "our fused CPU kernels instead of plain operations");

@@ -6,9 +6,8 @@
 #include <vector>
 
 #include "core/number.hpp"
-#include "optim/optimizer.hpp"
-#include "parallel/device.hpp"
 #include "train/audit/memory_formula.hpp"
+#include "train/health/memory_need.hpp"
 
 namespace trireme {
 namespace {
@@ -21,16 +20,7 @@ struct Change {
 
 /// Of the rank that holds most, which is the first: it has a share of everything.
 double rank_bytes(const RunConfig& config, int ranks) {
-  UpdateFacts facts{config.model,
-                    config.parallel,
-                    precision_dtypes(config.train.precision),
-                    static_cast<std::int64_t>(num_optimizer_slots(config.optim)),
-                    config.train.micro_batch,
-                    config.train.seq_len,
-                    /*micro_steps=*/1,
-                    ranks};
-  facts.lora = config.lora;
-  const RankMemory memory = memory_formula(facts, 0);
+  const RankMemory memory = memory_formula(facts_of_run(config, ranks), 0);
   double sum = 0;
   RankMemory::fields(memory, [&](const char*, std::int64_t bytes) {
     sum += static_cast<double>(std::max<std::int64_t>(bytes, 0));

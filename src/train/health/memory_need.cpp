@@ -7,6 +7,7 @@
 #include "core/number.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/device.hpp"
+#include "train/audit/memory_formula.hpp"
 
 namespace trireme {
 namespace {
@@ -64,6 +65,30 @@ std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes,
   return parts;
 }
 
+UpdateFacts facts_of_run(const RunConfig& config, int ranks) {
+  UpdateFacts facts{config.model,
+                    config.parallel,
+                    precision_dtypes(config.train.precision),
+                    static_cast<std::int64_t>(num_optimizer_slots(config.optim)),
+                    config.train.micro_batch,
+                    config.train.seq_len,
+                    /*micro_steps=*/1,
+                    ranks};
+  facts.lora = config.lora;
+  facts.fused = config.train.fused_ops && facts.dtypes.compute != at::kDouble &&
+                config.model.attention_dropout == 0;
+  return facts;
+}
+
+void count_activations(const RunConfig& config, int ranks, int rank,
+                       std::vector<MemoryPart>& parts) {
+  const auto bytes =
+      static_cast<double>(memory_formula(facts_of_run(config, ranks), rank).activation_peak_bytes);
+  if (bytes < parts.back().bytes) return;  // -1: not known
+  parts.back().what = "activations";
+  parts.back().bytes = bytes;
+}
+
 void check_memory(const std::vector<MemoryPart>& parts, int ranks, const MachineMemory& memory,
                   const std::string& place, const ConfigSet& keys) {
   double sum = 0;
@@ -88,17 +113,24 @@ void check_memory(const std::vector<MemoryPart>& parts, int ranks, const Machine
        never ? "" : formatted(", {} of it free now", format_bytes(memory.available)), causes);
 }
 
-void check_room(const RunConfig& config, const LaunchInfo& launch, int ranks,
-                const ConfigSet& keys) {
+void check_room(const RunConfig& config, const LaunchInfo& launch, int ranks, const ConfigSet& keys,
+                bool whole_rows) {
   const at::Device device = choose_device(config.train.device, launch.local_rank);
   // A GPU may be this rank's alone under the name that all ranks see (CUDA_VISIBLE_DEVICES).
   const int sharing = device.is_cpu() ? launch.local_size : 1;
   const ParallelConfig& parallel = config.parallel;
   const std::int64_t data = data_ranks(parallel, ranks) * parallel.cp;
-  check_memory(memory_need(config, precision_dtypes(config.train.precision), data,
-                           device.is_cuda() && parallel.offload == "optimizer"),
-               sharing, device_memory(device),
-               device.is_cpu() ? "this machine" : formatted("device {}", device), keys);
+  std::vector<MemoryPart> parts =
+      memory_need(config, precision_dtypes(config.train.precision), data,
+                  device.is_cuda() && parallel.offload == "optimizer");
+  const auto check_parts = [&] {
+    check_memory(parts, sharing, device_memory(device),
+                 device.is_cpu() ? "this machine" : formatted("device {}", device), keys);
+  };
+  check_parts();
+  if (!whole_rows || !device.is_cpu()) return;
+  count_activations(config, ranks, launch.rank, parts);
+  check_parts();
 }
 
 }  // namespace trireme

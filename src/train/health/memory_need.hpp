@@ -6,6 +6,7 @@
 #include "config/config_set.hpp"
 #include "core/process/machine_memory.hpp"
 #include "parallel/param_registry.hpp"
+#include "train/audit/update_facts.hpp"
 #include "train/config/config.hpp"
 
 /// Bytes of a run, counted before they are taken.
@@ -25,15 +26,25 @@ struct MemoryPart {
 std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes,
                                     std::int64_t data_ranks = 1, bool offloaded = false);
 
+/// A run before its first update, for the formulas of train/audit: of micro-batches whose rows are
+/// as long as train.seq_len.
+UpdateFacts facts_of_run(const RunConfig& config, int ranks);
+
+/// Of `parts` (memory_need), inputs of the blocks become all activations of `rank`, where their
+/// formula is known.
+void count_activations(const RunConfig& config, int ranks, int rank,
+                       std::vector<MemoryPart>& parts);
+
 /// Throws if `ranks`, which share the memory called `place` ("host a7"), need more: Error(usage) if
 /// it could never hold them, Error(resource) if it is taken at the moment. The message has the sum,
 /// its parts and the keys of the largest one.
 void check_memory(const std::vector<MemoryPart>& parts, int ranks, const MachineMemory& memory,
                   const std::string& place, const ConfigSet& keys);
 
-/// The same for a run on `ranks` ranks, before this one allocates on its device. `config` is
-/// resolved, `keys` are its.
-void check_room(const RunConfig& config, const LaunchInfo& launch, int ranks,
-                const ConfigSet& keys);
+/// The same for a run on `ranks` ranks, before this one allocates on its device, on a CPU with all
+/// activations of a micro-batch. `config` is resolved, `keys` are its; `whole_rows`: rows are as long
+/// as train.seq_len, not as their pairs.
+void check_room(const RunConfig& config, const LaunchInfo& launch, int ranks, const ConfigSet& keys,
+                bool whole_rows = true);
 
 }  // namespace trireme

@@ -156,8 +156,10 @@ std::unique_ptr<RunData> open_data(const RunRequest& run) {
                                             run.task.choose_data(stream, encode);
                                           });
   resolve_config(run, *opened);
-  with_torch_errors(
-      [&] { check_room(run.config, run.ranks.launch, run.ranks.world.size(), run.keys); });
+  with_torch_errors([&] {
+    check_room(run.config, run.ranks.launch, run.ranks.world.size(), run.keys,
+               !opened->stream().of_pairs());
+  });
   return opened;
 }
 

@@ -1,6 +1,7 @@
 #include "train/task/dpo.hpp"
 
 #include "checkpoint/reference/reference_scores.hpp"
+#include "core/log.hpp"
 #include "objective/preference.hpp"
 #include "objective/sequence_scores.hpp"
 #include "parallel/context/deal_tokens.hpp"
@@ -111,6 +112,12 @@ class Dpo final : public Task {
     ReferenceTable table = load_reference(
         config_.reference,
         {context.data.content_hash(), context.config.train.seq_len, context.start_sha256});
+    const std::string& precision = context.config.train.precision;
+    const std::string& made_in = table.origin.precision;
+    if (!made_in.empty() && made_in != precision && context.mesh.world().rank() == 0)
+      log::warn(formatted(
+          "dpo.reference = {} was computed in {}, this run is in {}: margins do not begin at 0",
+          config_.reference, made_in, precision));
     return std::make_unique<StoredReference>(std::move(table.sums), std::move(table.counts),
                                              config_.reference, group);
   }

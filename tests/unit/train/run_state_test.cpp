@@ -305,6 +305,21 @@ TEST(MemoryNeed, AbsurdSizesAreCountedAndTheirKeysNamed) {
   }
 }
 
+TEST(MemoryNeed, OfActivationsIsCountedWhereItIsKnown) {
+  RunConfig config = tiny_run([](RunConfig& c) { c.train.seq_len = 64; });
+  const ParamDTypes fp32{at::kFloat, at::kFloat};
+  const std::vector<MemoryPart> inputs = memory_need(config, fp32);
+  std::vector<MemoryPart> all = inputs;
+  config.train.precision = "fp32";
+  count_activations(config, 1, 0, all);
+  EXPECT_EQ(all.back().what, "activations");
+  EXPECT_GT(all.back().bytes, 5 * inputs.back().bytes);
+  all = inputs;
+  config.train.precision = "fp64";
+  count_activations(config, 1, 0, all);
+  EXPECT_EQ(all.back().what, "inputs of the blocks");
+}
+
 /// A checkpoint of "param/w" (bf16) and its first moment (f64), and room for them in f32.
 class LoadConverted : public Scratch {
  protected:
