@@ -53,9 +53,10 @@ int DpoReferenceCommand::run() {
       hash_tensors(Checkpoint::open(model->checkpoint, world), world, "param/");
   all_or_none(world, [&] {
     if (world.rank() != 0) return;
-    save_reference(output_, {{pairs->set.content_hash(), pairs->samples.seq_len(), weights, precision_},
-                             table.sums(),
-                             table.counts()});
+    save_reference(output_,
+                   {{pairs->set.content_hash(), pairs->samples.seq_len(), weights, precision_},
+                    table.sums(),
+                    table.counts()});
     print(formatted("{}: {} pairs -> {}\n", data_, pairs->samples.size(), output_));
   });
   return kExitDone;

@@ -182,7 +182,8 @@ void export_peft(const Checkpoint& checkpoint, const fs::path& folder, Communica
 
 PeftAdapters read_peft(const fs::path& folder, const Checkpoint& base) {
   const fs::path config_path = folder / kConfigFile;
-  LoraConfig lora = lora_in(read_json(config_path), config_path.string());
+  const Json config = read_json(config_path);
+  LoraConfig lora = lora_in(config, config_path.string());
   const WeightSource weights = adapter_weights(folder);
   const std::string where = base.path().string();
   if (holds_adapters(base))
@@ -190,7 +191,7 @@ PeftAdapters read_peft(const fs::path& folder, const Checkpoint& base) {
          where);
   const ModelConfig model = model_from_values(base.manifest().values, where);
   const std::vector<std::string> targets = targets_in(weights, model);
-  check_named(read_json(config_path), targets, config_path.string());
+  check_named(config, targets, config_path.string());
   lora.targets = joined(targets, ",");
   const std::vector<LoraAdapter> adapters = lora_adapters(lora, model);
   check_fit(weights, adapters, lora.rank, folder.string());

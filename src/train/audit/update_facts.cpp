@@ -69,20 +69,28 @@ std::vector<UnitEvent> events_of(const ModelConfig& model) {
 }  // namespace
 
 UpdateFacts update_facts(const ModelConfig& model, const OptimConfig& optim,
-                         const ParamDTypes& dtypes, const Mesh& mesh, const UpdateShape& update,
-                         const LoraConfig& lora) {
+                         const ParamDTypes& dtypes, const ParallelConfig& parallel, int ranks,
+                         const UpdateShape& update, const LoraConfig& lora) {
   UpdateFacts facts{model,
-                    mesh.config(),
+                    parallel,
                     dtypes,
                     static_cast<std::int64_t>(num_optimizer_slots(optim)),
                     update.rows,
                     update.length,
                     update.micro_steps,
-                    mesh.world().size()};
+                    ranks};
   facts.lora = lora;
-  if (const NodeLevels* levels = mesh.node_levels()) facts.node_replicas = levels->node->size();
   facts.fused = update.path == ops::Path::fast && dtypes.compute != at::kDouble &&
                 model.attention_dropout == 0;
+  return facts;
+}
+
+UpdateFacts update_facts(const ModelConfig& model, const OptimConfig& optim,
+                         const ParamDTypes& dtypes, const Mesh& mesh, const UpdateShape& update,
+                         const LoraConfig& lora) {
+  UpdateFacts facts =
+      update_facts(model, optim, dtypes, mesh.config(), mesh.world().size(), update, lora);
+  if (const NodeLevels* levels = mesh.node_levels()) facts.node_replicas = levels->node->size();
   facts.averages = mesh.trains_alone() && update.step % mesh.config().local_steps == 0;
   return facts;
 }

@@ -58,6 +58,11 @@ struct UpdateShape {
   ops::Path path = ops::Path::fast;
 };
 
+/// Without what a mesh adds: levels of nodes, averages of local steps.
+UpdateFacts update_facts(const ModelConfig& model, const OptimConfig& optim,
+                         const ParamDTypes& dtypes, const ParallelConfig& parallel, int ranks,
+                         const UpdateShape& update, const LoraConfig& lora);
+
 UpdateFacts update_facts(const ModelConfig& model, const OptimConfig& optim,
                          const ParamDTypes& dtypes, const Mesh& mesh, const UpdateShape& update,
                          const LoraConfig& lora = {});

@@ -66,18 +66,11 @@ std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes,
 }
 
 UpdateFacts facts_of_run(const RunConfig& config, int ranks) {
-  UpdateFacts facts{config.model,
-                    config.parallel,
-                    precision_dtypes(config.train.precision),
-                    static_cast<std::int64_t>(num_optimizer_slots(config.optim)),
-                    config.train.micro_batch,
-                    config.train.seq_len,
-                    /*micro_steps=*/1,
-                    ranks};
-  facts.lora = config.lora;
-  facts.fused = config.train.fused_ops && facts.dtypes.compute != at::kDouble &&
-                config.model.attention_dropout == 0;
-  return facts;
+  const TrainConfig& train = config.train;
+  return update_facts(
+      config.model, config.optim, precision_dtypes(train.precision), config.parallel, ranks,
+      {.rows = train.micro_batch, .length = train.seq_len, .path = ops::path_of(train.fused_ops)},
+      config.lora);
 }
 
 void count_activations(const RunConfig& config, int ranks, int rank,
