@@ -45,14 +45,14 @@ using RequestId = std::uint64_t;
 /// Source: Kwon et al., "PagedAttention", SOSP 2023; Yu et al., "Orca", OSDI 2022.
 ///
 /// One thread runs the steps; submit, cancel and counters may be called from any.
-class Engine {
+class GenerationEngine {
  public:
   /// All must outlive this. Throws Error(usage) for a budget without room for one text of max_context,
   /// Error(resource) where memory is not there.
-  Engine(Transformer& model, const Tokenizer& tokenizer, const EngineConfig& config);
-  Engine(const Engine&) = delete;
-  Engine& operator=(const Engine&) = delete;
-  ~Engine();
+  GenerationEngine(Transformer& model, const Tokenizer& tokenizer, const EngineConfig& config);
+  GenerationEngine(const GenerationEngine&) = delete;
+  GenerationEngine& operator=(const GenerationEngine&) = delete;
+  ~GenerationEngine();
 
   /// What is wrong with a request; none: submit takes it.
   [[nodiscard]] std::optional<RequestProblem> find_problem(const Request& request) const;

@@ -48,7 +48,7 @@ struct TokenReport {
 enum class FinishReason {
   stop,       // an end token or a stop string
   length,     // max_tokens, or the longest context
-  cancelled,  // Engine::cancel
+  cancelled,  // GenerationEngine::cancel
   error,      // Delta::error says which
 };
 
