@@ -3,6 +3,7 @@
 #include <list>
 
 #include "bin/run_command.hpp"
+#include "bin/trireme/bench_generate_command.hpp"
 #include "bin/trireme/bench_step_command.hpp"
 #include "bin/trireme/checkpoint_commands.hpp"
 #include "bin/trireme/config_command.hpp"
@@ -36,6 +37,7 @@ int main(int argc, char** argv) {
     const CheckpointCommands checkpoint(line, launch.world());
     const ConfigCommand config(line);
     const VerifyLayoutCommand verify_layout(line, launch);
+    const BenchGenerateCommand bench_generate(line);
     const BenchStepCommand bench_step(line, launch, *options.activity);
     const EvalCommand eval(line, launch);
     const DpoReferenceCommand dpo_reference(line, launch);

@@ -16,13 +16,15 @@ const std::map<std::string_view, Names>& module_rows() {
       {"model", {"core", "comm", "parallel", "ops"}},
       {"checkpoint", {"core", "comm", "parallel", "text", "model"}},  // host bytes: no LibTorch
       {"data_prep", {"core", "config", "comm", "text", "data"}},      // runs without LibTorch
+      {"generate", {"core", "config", "comm", "parallel", "text", "ops", "model", "checkpoint"}},
       {"train",
        {"core", "config", "comm", "parallel", "text", "data", "optim", "ops", "objective", "model",
-        "checkpoint"}},
-      {"serve", {"core", "config", "comm", "parallel", "text", "ops", "model", "checkpoint"}},
+        "checkpoint", "generate"}},
+      {"serve",
+       {"core", "config", "comm", "parallel", "text", "ops", "model", "checkpoint", "generate"}},
       {"bin",
        {"core", "config", "comm", "parallel", "text", "data", "optim", "ops", "objective", "model",
-        "checkpoint", "data_prep", "train", "serve"}}};
+        "checkpoint", "data_prep", "generate", "train", "serve"}}};
   return table;
 }
 
@@ -94,7 +96,7 @@ const std::vector<Library>& libraries() {
   static const std::vector<Library> table{
       {{"torch/", "ATen/", "c10/", "caffe2/"},
        {"src/parallel/", "src/model/", "src/ops/", "src/objective/", "src/optim/", "src/train/",
-        "src/serve/"}},
+        "src/generate/", "src/serve/"}},
       {{"spdlog/", "fmt/"}, {"src/core/log.cpp"}},
       {{"CLI/"}, {"src/config/command_parser.cpp"}},
       {{"toml++/", "toml.hpp"}, {"src/config/toml_file.cpp"}},
