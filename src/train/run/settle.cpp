@@ -15,6 +15,7 @@
 #include "train/config/layout.hpp"
 #include "train/config/open_values.hpp"
 #include "train/health/memory_need.hpp"
+#include "train/run/frozen_start.hpp"
 #include "train/run/weights_start.hpp"
 #include "train/state/resume.hpp"
 #include "train/state/run_state.hpp"
@@ -158,7 +159,7 @@ std::unique_ptr<RunData> open_data(const RunRequest& run) {
   resolve_config(run, *opened);
   with_torch_errors([&] {
     check_room(run.config, run.ranks.launch, run.ranks.world.size(), run.keys,
-               !opened->stream().of_pairs());
+               !opened->stream().of_pairs(), frozen_parameters(run));
   });
   return opened;
 }

@@ -5,7 +5,7 @@
 namespace trireme::testing {
 namespace {
 
-constexpr double kScale = 0.25;
+constexpr double kLossScale = 0.25;
 
 at::Tensor plain_loss(const Microbatch& batch, const at::Tensor& x, const at::Tensor& w) {
   const at::Tensor losses =
@@ -36,8 +36,9 @@ TEST(CrossEntropy, WeightsOfTargetsAreFactorsOfTheirLosses) {
         [&](const at::Tensor& x, const at::Tensor& w) { return plain_loss(batch, x, w); });
     for (const Ranks& ranks : kLayouts) {
       for (const LossRows rows : {LossRows::all, LossRows::targets}) {
-        const LossAndGrads actual = by_ranks(ranks, batch, hidden, weight, kScale, with(rows));
-        expect_same(actual, expected, kScale, 1e-12, name(ranks) + (weighted ? " weighted" : ""));
+        const LossAndGrads actual = by_ranks(ranks, batch, hidden, weight, kLossScale, with(rows));
+        expect_same(actual, expected, kLossScale, 1e-12,
+                    name(ranks) + (weighted ? " weighted" : ""));
       }
     }
   }
@@ -63,7 +64,7 @@ TEST(CrossEntropy, OfNoTargetsIsZero) {
   const at::Tensor weight = normal({kClasses, kWidth}, 2);
   for (const Ranks& ranks : kLayouts) {
     for (const LossRows rows : {LossRows::all, LossRows::targets}) {
-      const LossAndGrads actual = by_ranks(ranks, batch, hidden, weight, kScale, with(rows));
+      const LossAndGrads actual = by_ranks(ranks, batch, hidden, weight, kLossScale, with(rows));
       EXPECT_EQ(actual.loss.item<double>(), 0);
       EXPECT_EQ(actual.hidden.count_nonzero().item<std::int64_t>(), 0);
       EXPECT_EQ(actual.weight.count_nonzero().item<std::int64_t>(), 0);
