@@ -92,8 +92,8 @@ Losses plain_losses(double temperature, const Problem& p, const at::Tensor& x,
   return {(ce * factor).sum(), ((log_q.exp() * (log_q - log_p)).sum(1) * factor).sum()};
 }
 
-at::Tensor plain_loss(const DistillationConfig& config, const Problem& p, const at::Tensor& x,
-                      const at::Tensor& w) {
+at::Tensor plain_distillation(const DistillationConfig& config, const Problem& p,
+                              const at::Tensor& x, const at::Tensor& w) {
   const Losses losses = plain_losses(config.temperature, p, x, w);
   return config.alpha * losses.ce +
          (1 - config.alpha) * config.temperature * config.temperature * losses.kl;
@@ -103,7 +103,7 @@ const std::vector<DistillationConfig> kConfigs{{}, {0, 1}, {1, 2}, {0.25, 3}};
 
 LossAndGrads expected_of(const DistillationConfig& config, const Problem& p) {
   return by_autograd(p.hidden, p.weight, [&](const at::Tensor& x, const at::Tensor& w) {
-    return plain_loss(config, p, x, w);
+    return plain_distillation(config, p, x, w);
   });
 }
 
