@@ -38,12 +38,6 @@ void check_template(const RunRequest& run, const std::string& chat_template) {
 /// That the resolved configuration goes with the start. Throws Error(usage); nothing is touched.
 void check_start(const RunRequest& run, const RunData& data) {
   const RunStart& start = run.start;
-  if (!start.own && start.committed >= 0 && run.config.checkpoint.resume != "never") {
-    fail(
-        ErrorKind::data,
-        "{} has committed step {}, and {} holds no checkpoint: put them back, or give --resume never to start anew, or another --run",
-        run.folder.root.string(), start.committed, run.folder.checkpoints().string());
-  }
   if (start.kind == RunStart::Kind::go_on) {
     check_same_run(start.values, run.keys, start.checkpoint);
     data.stream().check_state(start.values, saved_next_sample(start.values), start.checkpoint);
