@@ -51,4 +51,12 @@ class RunningTimer {
   double asked_at_s_ = 0;
 };
 
+/// Of the day, to the millisecond, which is what a reader can use. It may be set back: durations are
+/// a Timer's.
+inline double unix_time_s() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const auto milli = std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+  return static_cast<double>(milli) / 1000;
+}
+
 }  // namespace trireme

@@ -16,12 +16,13 @@ const std::map<std::string_view, Names>& module_rows() {
       {"model", {"core", "comm", "parallel", "ops"}},
       {"checkpoint", {"core", "comm", "parallel", "text", "model"}},  // host bytes: no LibTorch
       {"data_prep", {"core", "config", "comm", "text", "data"}},      // runs without LibTorch
+      {"job", {"core", "config", "comm", "checkpoint"}},              // runs without LibTorch
       {"train",
-       {"core", "config", "comm", "parallel", "text", "data", "optim", "ops", "objective", "model",
+       {"core", "job", "config", "comm", "parallel", "text", "data", "optim", "ops", "objective", "model",
         "checkpoint"}},
       {"serve", {"core", "config", "comm", "parallel", "text", "ops", "model", "checkpoint"}},
       {"bin",
-       {"core", "config", "comm", "parallel", "text", "data", "optim", "ops", "objective", "model",
+       {"core", "job", "config", "comm", "parallel", "text", "data", "optim", "ops", "objective", "model",
         "checkpoint", "data_prep", "train", "serve"}}};
   return table;
 }
@@ -72,6 +73,9 @@ const std::map<std::string_view, Names>& room_rows() {
       {"data_prep/inspect", {"data_prep/input"}},
       {"data_prep/bench",
        {"data_prep/*", "data_prep/documents", "data_prep/input", "data_prep/pack"}},
+      {"job/doctor", {"job/*"}},
+      {"job/finish", {"job/*"}},
+      {"job/watch", {"job/*"}},
       {"train/config", {}},
       {"train/task", {"train/config", "train/state"}},
       {"train/step", {}},
