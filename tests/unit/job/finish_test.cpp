@@ -14,10 +14,6 @@
 namespace trireme {
 namespace {
 
-bool always() {
-  return true;
-}
-
 class FinishTest : public Scratch {
  protected:
   [[nodiscard]] RunFolder run() const { return {at("run")}; }
@@ -27,7 +23,7 @@ class FinishTest : public Scratch {
     run().prepare();
     write_status(run(), "running", 0, committed, committed);
     Journal journal(run().journal());
-    journal.open(always);
+    journal.open([] { return true; });
     journal.start({{"7", restart, 0}, {"n1"}, 2, {}, -1});
     journal.ready({1, 1});
     if (committed < 0) return;

@@ -12,10 +12,6 @@
 namespace trireme {
 namespace {
 
-bool always() {
-  return true;
-}
-
 class JournalTest : public Scratch {
  protected:
   [[nodiscard]] std::filesystem::path file() const { return at("journal.jsonl"); }
@@ -27,7 +23,7 @@ class JournalTest : public Scratch {
   /// Two legs of one job, the second one begun alone.
   void write_two_legs() const {
     Journal first(file());
-    first.open(always);
+    first.open([] { return true; });
     first.start({{"7", 0, 0}, {"n1", "n2"}, 4, {{"binary", "ab"}, {"config", "cd"}}, -1});
     first.ready({1, 2.5});
     first.commit(5);
@@ -35,7 +31,7 @@ class JournalTest : public Scratch {
     first.commit(7);
     first.end({"stopped", 75, 7});
     Journal second(file());
-    second.open(always);
+    second.open([] { return true; });
     second.verdict({2, "n2", "error", 4, 6, "disk \xff full"}, 1);
     second.start({{"7", 1, 0}, {"n1"}, 2, {}, 7});
   }
@@ -102,7 +98,7 @@ TEST_F(JournalTest, WhatFollowsADamagedLineIsCutOffByTheNextWriter) {
 
     EXPECT_EQ(read_journal(file()).lines, 2) << damage;
     Journal next(file());
-    next.open(always);
+    next.open([] { return true; });
     next.start({{"8", 0, 0}, {"n3"}, 1, {}, -1});
 
     const JournalContent content = read_journal(file());
@@ -129,7 +125,7 @@ TEST_F(JournalTest, AFencedWritersLinesArePassedOver) {
   old.open([&] { return is_held; });
   old.start({{"7", 0, 0}, {"n1"}, 1, {}, -1});
   Journal young(file());
-  young.open(always);
+  young.open([] { return true; });
   old.commit(5);  // it had not noticed yet
   young.start({{"7", 1, 0}, {"n2"}, 1, {}, -1});
   old.commit(6);
@@ -148,7 +144,7 @@ TEST_F(JournalTest, AFencedWritersLinesArePassedOver) {
 
 TEST_F(JournalTest, ThreadsWriteWholeLines) {
   Journal journal(file());
-  journal.open(always);
+  journal.open([] { return true; });
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([&] {

@@ -13,24 +13,20 @@
 namespace trireme {
 namespace {
 
-bool always() {
-  return true;
-}
-
 class RunViewTest : public Scratch {
  protected:
   [[nodiscard]] RunFolder run() const { return {at("run")}; }
 
   void write_leg(std::int64_t restart) const {
     Journal journal(run().journal());
-    journal.open(always);
+    journal.open([] { return true; });
     journal.start({{"7", restart, 0}, {"n1"}, 2, {}, -1, unix_time_s() + 600});
     journal.commit(5);
   }
 
   void end_leg(const LegEnd& end) const {
     Journal journal(run().journal());
-    journal.open_newest_leg(always);
+    journal.open_newest_leg([] { return true; });
     journal.end(end);
   }
 
@@ -82,7 +78,7 @@ TEST_F(RunViewTest, TellsHowItEnded) {
   EXPECT_TRUE(view_run(run(), unix_time_s()).has_ended());
   {
     Journal journal(run().journal());
-    journal.open_newest_leg(always);
+    journal.open_newest_leg([] { return true; });
     journal.decision({.verdict = "requeue"}, {"7", 0, 0});
   }
   EXPECT_EQ(view_run(run(), unix_time_s()).state, "queued");
