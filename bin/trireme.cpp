@@ -7,9 +7,11 @@
 #include "bin/trireme/bench_step_command.hpp"
 #include "bin/trireme/checkpoint_commands.hpp"
 #include "bin/trireme/config_command.hpp"
+#include "bin/trireme/doctor_command.hpp"
 #include "bin/trireme/dpo_reference_command.hpp"
 #include "bin/trireme/eval_command.hpp"
 #include "bin/trireme/generate_command.hpp"
+#include "bin/trireme/job_commands.hpp"
 #include "bin/trireme/train_command.hpp"
 #include "bin/trireme/verify_layout_command.hpp"
 #include "bin/version.hpp"
@@ -40,6 +42,8 @@ int main(int argc, char** argv) {
     const BenchGenerateCommand bench_generate(line);
     const BenchStepCommand bench_step(line, launch, *options.activity);
     const EvalCommand eval(line, launch);
+    const JobCommands job(line);
+    const DoctorCommand doctor(line, launch);
     const DpoReferenceCommand dpo_reference(line, launch);
     return launch.run(
         [&] { return with_torch_errors([&] { return run_command(line, launch, argc, argv); }); });

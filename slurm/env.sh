@@ -8,12 +8,19 @@
 # Where the programs are, and where runs go (a parallel file system with room for checkpoints).
 : "${TRIREME_BIN:=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")/build/release/bin}"
 : "${TRIREME_RUNS:=runs}"
-# What srun starts before the program: empty, or a container, for example "apptainer exec --nv image.sif".
+# What srun starts before the program: empty, or a container, for example "apptainer exec --nv --env 'A=b c' image.sif".
 : "${TRIREME_LAUNCH:=}"
 # How Slurm and MPI find each other: `srun --mpi=list` shows what this cluster has.
 : "${TRIREME_MPI:=pmix}"
-# A job puts itself back in the queue at most this often, and only while it moves on. 0: never.
-: "${TRIREME_MAX_RESTARTS:=20}"
+# So many legs of a run in a row may bring nothing (no committed step, or less training than the start took) before its jobs
+# give up; "unlimited": any number. Legs that help are not counted.
+: "${TRIREME_MAX_FAILURES:=3}"
+# So long a job that has ended waits for a silent controller, in seconds.
+: "${TRIREME_CONTROLLER_WAIT:=600}"
+# Nodes that a training job has more than it uses. After a lost rank or node the same job starts its step again on the others:
+#   TRIREME_SPARES=1 sbatch --no-kill --nodes=3 ...      trains on two; 0: again on the same nodes. Empty: back to the queue.
+: "${TRIREME_SPARES:=}"
+export TRIREME_MAX_FAILURES
 
 # NCCL and MPI between nodes. On a cluster with several networks name the fast one, for example
 #   NCCL_SOCKET_IFNAME=ib0 NCCL_IB_HCA=mlx5 OMPI_MCA_btl_tcp_if_include=ib0

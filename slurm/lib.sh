@@ -26,17 +26,29 @@ job_id() {
   fi
 }
 
-# Sets the array srun_command. --cpus-per-task is given again because srun does not take it from sbatch in
-# Slurm 22.05 to 23.02; distribution block puts neighbouring ranks on one node.
+# Sets the arrays launcher (what starts a program here: a container, or nothing) and srun_command (what follows srun). --cpus-per-task is given
+# again because srun does not take it from sbatch in Slurm 22.05 to 23.02; --export because a site's `sbatch --export=NONE`
+# would go on to the ranks; distribution block puts neighbouring ranks on one node.
 prepare_srun() {
-  local cpus=${SLURM_CPUS_PER_TASK:-1}
+  local cpus=${SLURM_CPUS_PER_TASK:-1} words
   export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$cpus} SRUN_CPUS_PER_TASK=$cpus
-  srun_command=(srun "--mpi=$TRIREME_MPI" "--cpus-per-task=$cpus" --cpu-bind=cores --distribution=block:block
+  step_options=()
+  srun_command=("--mpi=$TRIREME_MPI" "--cpus-per-task=$cpus" --export=ALL --cpu-bind=cores --distribution=block:block
     --kill-on-bad-exit=1 --wait=60 --unbuffered --label)
+  launcher=()
   if [[ -n $TRIREME_LAUNCH ]]; then
-    local words
-    read -ra words <<<"$TRIREME_LAUNCH"
-    srun_command+=("${words[@]}")
+    # Words as a shell reads them, but nothing is expanded.
+    words=$(xargs printf '%s\n' <<<"$TRIREME_LAUNCH") || { job_error "TRIREME_LAUNCH=$TRIREME_LAUNCH: a quote is not closed"; exit 2; }
+    mapfile -t launcher <<<"$words"
+    srun_command+=("${launcher[@]}")
+  fi
+  if [[ ! $TRIREME_SPARES =~ ^[0-9]*$ ]]; then
+    job_error "TRIREME_SPARES=$TRIREME_SPARES, must be a number of nodes"
+    exit 2
+  fi
+  if [[ ! $TRIREME_MAX_FAILURES =~ ^([0-9]+|unlimited)$ ]]; then
+    job_error "TRIREME_MAX_FAILURES=$TRIREME_MAX_FAILURES, must be a number or unlimited"
+    exit 2
   fi
 }
 
@@ -62,45 +74,167 @@ dry_run_or_job() {
   fi
 }
 
-# The last step whose checkpoint is complete (unfinished ones never match step-*); -1 when there is none.
-last_committed_step() { # last_committed_step RUN
-  local folder step last=-1
-  for folder in "$1"/checkpoints/step-*; do
-    step=${folder##*/step-}
-    if [[ -d $folder && $step =~ ^[0-9]+$ ]] && ((10#$step > last)); then
-      last=$((10#$step))
+# What tells one manifest.json from another: it is always a new file, renamed into place. "none" when absent.
+manifest_stamp() { stat -c '%i %y' "$1/manifest.json" 2>/dev/null || printf 'none\n'; }  # manifest_stamp SET
+
+# controller ARGUMENT...: scontrol, asked again while the controller is silent, until controller_until. 1: refused; 3: silent.
+controller() {
+  local said rc
+  while :; do
+    rc=0
+    said=$(timeout 60 scontrol "$@" 2>&1) || rc=$?
+    if ((rc == 0)); then
+      printf '%s\n' "$said"
+      return 0
     fi
+    if ((rc != 124)) && [[ ! $said =~ [Uu]nable\ to\ contact|timed\ out|[Cc]onnection\ (refused|failure)|not\ responding ]]; then
+      printf '%s\n' "$said" >&2
+      return 1
+    fi
+    ((SECONDS < controller_until)) || return 3
+    sleep 5
   done
-  printf '%s\n' "$last"
 }
 
-# What tells one status.json (or manifest.json) from another: it is always a new file, renamed into place. "none" when absent.
-file_stamp() { stat -c '%i %y' "$1" 2>/dev/null || printf 'none\n'; }
-status_stamp() { file_stamp "$1/status.json"; }      # status_stamp RUN
-manifest_stamp() { file_stamp "$1/manifest.json"; }  # manifest_stamp SET
+wait_for_controller() { controller_until=$((SECONDS + TRIREME_CONTROLLER_WAIT)); }
 
-status_number() { # status_number RUN KEY: an integer of status.json, nothing when absent
-  sed -nE "s/.*\"$2\": *(-?[0-9]+).*/\1/p" "$1/status.json" 2>/dev/null | head -n1
+# Puts this job back in the queue, or says what to type.
+requeue_job() {
+  local rc=0 id
+  id=$(job_id)
+  controller requeue "$id" || rc=$?
+  case $rc in
+    0) ;;
+    3) job_error "the controller has been silent for $TRIREME_CONTROLLER_WAIT s; when it is back: scontrol requeue $id, or submit the same command again" ;;
+    *) job_error "scontrol requeue $id failed; to go on: submit the same command again" ;;
+  esac
 }
 
-# program_exit RUN STAMP_BEFORE SRUN_CODE: the exit code of the program as rank 0 left it in status.json.
-#
-# srun's own code is no evidence: a rank that ends with 3 makes it 143 under --kill-on-bad-exit, and a failed
-# launch can make it 0. Without a new status.json, or with one that still says "running" (rank 0 was killed), srun's
-# code counts if it is one that the program ends with on purpose; all else is a crash (137).
-program_exit() {
-  local code=
-  if [[ $(status_stamp "$1") != "$2" ]] && ! grep -q '"state": *"running"' "$1/status.json"; then
-    code=$(status_number "$1" exit_code)
+# Sets job_start and job_end (Unix time) from the controller; empty where it does not tell. An inherited SLURM_JOB_END_TIME is
+# another job's: sbatch passes its own environment on, and Slurm 22.05 sets none.
+export_job_end() {
+  local facts start end
+  job_start='' job_end=''
+  facts=$(timeout 30 scontrol -o show job "$(job_id)" 2>/dev/null) || facts=
+  start=${facts#* StartTime=} end=${facts#* EndTime=}
+  if [[ $start != "$facts" && $end != "$facts" ]]; then
+    job_start=$(date -d "${start%% *}" +%s 2>/dev/null) || job_start=
+    job_end=$(date -d "${end%% *}" +%s 2>/dev/null) || job_end=
   fi
-  if [[ -z $code ]]; then
-    case $3 in
-      1 | 2 | 3 | 6 | 93) code=$3 ;;
-      *) code=137 ;;
-    esac
-  fi
-  printf '%s\n' "$code"
+  if [[ -n $job_end ]]; then export SLURM_JOB_END_TIME=$job_end; else unset SLURM_JOB_END_TIME; fi
 }
+
+# Slurm's warning before the time limit (--signal=B:USR2@300), which comes at once in a job of a few minutes: it counts from
+# the middle of the job's time on. Before that the program goes by the clock, and saves as late as it can.
+pass_warning() { # pass_warning PID
+  local now
+  now=$(date +%s)
+  if [[ -n $job_start && -n $job_end ]] && ((2 * now < job_start + job_end)); then
+    printf 'job       the warning before the time limit came in its first half: the program itself watches the clock\n'
+  else
+    kill -USR2 "$1" 2>/dev/null || true
+  fi
+}
+
+# run_and_wait COMMAND...: sets srun_code. Signals to the ranks are answered by them; the script waits for their end.
+run_and_wait() {
+  local interrupted
+  trap 'interrupted=1; pass_warning "$step_pid"' USR2
+  trap 'interrupted=1; kill -USR1 "$step_pid" 2>/dev/null || true' USR1
+  trap 'interrupted=1' TERM
+  "$@" &
+  step_pid=$!
+  while :; do
+    interrupted=
+    wait "$step_pid" && srun_code=0 || srun_code=$?
+    [[ -n $interrupted ]] || break
+  done
+  trap - USR1 USR2 TERM
+}
+
+json_text() { sed -nE "s/.*\"$1\": *\"([^\"]*)\".*/\1/p" <<<"$2"; }   # json_text KEY JSON
+json_number() { sed -nE "s/.*\"$1\": *(-?[0-9]+).*/\1/p" <<<"$2"; }      # json_number KEY JSON
+
+# Nodes of this job that Slurm has lost, one a line.
+lost_nodes() {
+  timeout 30 sinfo -h -N -n "${SLURM_JOB_NODELIST:-}" -o '%N %T' 2>/dev/null | awk '$2 ~ /\*$|^(down|fail|unknown|reboot)/ { print $1 }' | sort -u
+}
+
+# Sets step_options for a step on the nodes that are left, TRIREME_SPARES fewer than the job has; 1: they are too few.
+choose_nodes() { # choose_nodes NODE...: to leave out
+  local needed left=$((${SLURM_JOB_NUM_NODES:-1} - $#))
+  needed=$((${SLURM_JOB_NUM_NODES:-1} - TRIREME_SPARES))
+  ((needed > 0 && left >= needed)) || return 1
+  step_options=("--nodes=$needed" "--ntasks=$((needed * ${SLURM_NTASKS_PER_NODE:-1}))")
+  if (($#)); then step_options+=("--exclude=$(printf '%s\n' "$@" | paste -sd,)"); fi
+}
+
+# finish_leg RUN: what `trireme job finish` says of the step that ended with srun_code. Ends the script, unless the verdict is
+# to start the step again on nodes of this job.
+finish_leg() {
+  local facts decision verdict command code=0 lost out
+  wait_for_controller
+  facts=$(controller -o show job "$(job_id)") || facts=
+  mapfile -t lost < <(lost_nodes)
+  command=("$TRIREME_BIN/trireme" job finish --run "$1" --srun-code "$srun_code" --job-says "$facts" --lost-nodes "${lost[*]}")
+  if [[ -n $TRIREME_SPARES ]] && choose_nodes "${lost[@]}"; then command+=(--may-restart); fi
+  # What starts the ranks may be a container, where there is no controller, or the only place where the program runs.
+  decision=$("${command[@]}") || code=$?
+  if [[ -z $decision ]] && ((${#launcher[@]} > 0)); then
+    code=0
+    decision=$("${launcher[@]}" "${command[@]}") || code=$?
+  fi
+  verdict=$(json_text verdict "$decision")
+  if [[ -z $verdict ]]; then
+    job_error "nothing was decided about $1 (trireme job finish ended with $code); to go on: submit the same command again"
+    exit $((code > 0 ? code : 1))
+  fi
+  printf 'job       %s\n' "$decision"
+  printf 'job       exit %s (srun %s), last committed step %s, %s: %s\n' "$code" "$srun_code" \
+    "$(json_number step_after "$decision")" "$1" "$verdict"
+  if [[ $verdict == restart ]]; then
+    read -ra out <<<"$(sed -nE 's/.*"exclude": *\[([^]]*)\].*/\1/p' <<<"$decision" | tr -d '"' | tr , ' ')"
+    mapfile -t out < <(printf '%s\n' "${lost[@]}" "${out[@]}" | grep . | sort -u)
+    choose_nodes "${out[@]}" || choose_nodes "${lost[@]}"
+    return
+  fi
+  [[ $verdict != requeue || $decision == *'"is_requeued":true'* ]] || requeue_job
+  exit "$code"
+}
+
+# run_with_requeue RUN COMMAND...: steps of a training command that writes to the folder RUN, one after another; ends the script.
+run_with_requeue() {
+  local run=$1
+  shift
+  export_job_end
+  for ((TRIREME_ATTEMPT = 0; ; TRIREME_ATTEMPT++)); do
+    export TRIREME_ATTEMPT
+    run_and_wait srun "${step_options[@]}" "${srun_command[@]}" "$@"
+    finish_leg "$run"
+  done
+}
+
+# train_job TASK ARGUMENT...: all of a training job; without --run the folder is TRIREME_RUNS/<job name>-<job id>.
+train_job() {
+  local task=$1 run command
+  shift
+  run=$(option_value run "$@")
+  if [[ -z $run ]]; then
+    run=$TRIREME_RUNS/${SLURM_JOB_NAME:-$task}-$(job_id)
+    set -- "$@" --run "$run"
+  fi
+  prepare_srun
+  if [[ -n $TRIREME_SPARES ]] && ! choose_nodes; then
+    job_error "TRIREME_SPARES=$TRIREME_SPARES leaves no node of ${SLURM_JOB_NUM_NODES:-1}"
+    exit 2
+  fi
+  command=("$TRIREME_BIN/trireme" "$task" "$@")
+  dry_run_or_job srun "${step_options[@]}" "${srun_command[@]}" "${command[@]}"
+  banner srun "${step_options[@]}" "${srun_command[@]}" "${command[@]}"
+  run_with_requeue "$run" "${command[@]}"
+}
+
+# --- pack: what becomes of a set that is not done ----------------------------------------------------------------
 
 # A start that was lost before it brought anything (a bad node, a launch that failed: one in a hundred under some MPIs) is
 # remembered beside the folder it would have written to, which takes no files of others, until the job has moved on.
@@ -119,18 +253,14 @@ remember_lost_start() { # remember_lost_start FOLDER STEP
   mkdir -p "${file%/*}" && printf '%s %s\n' "$(job_id)" "$2" >"$file.tmp" && mv -f "$file.tmp" "$file"
 }
 
-# requeue_decision CODE STEP_BEFORE STEP_AFTER RESTARTS MAX [LOST]: prints "done", "requeue" or "stop REASON". LOST is the
-# step of the last start that was lost: at each step one is forgiven.
-requeue_decision() {
+# pack_decision CODE SHARDS_BEFORE SHARDS_AFTER [LOST]: prints "done", "requeue" or "stop REASON". LOST is what there was when
+# the last start was lost: one is forgiven each time.
+pack_decision() {
   case $1 in
     0) printf 'done\n' ;;
     4 | 5 | 75 | 137 | 139)
-      if (($5 == 0)); then
-        printf 'stop TRIREME_MAX_RESTARTS is 0\n'
-      elif (($4 >= $5)); then
-        printf 'stop restarted %s times already, TRIREME_MAX_RESTARTS is %s\n' "$4" "$5"
-      elif (($3 <= $2)) && { (($1 == 4 || $1 == 75)) || [[ $2 == "${6:-}" ]]; }; then
-        printf 'stop no progress: the last committed step was %s before and is %s now\n' "$2" "$3"
+      if (($3 <= $2)) && { (($1 == 4 || $1 == 75)) || [[ $2 == "${4:-}" ]]; }; then
+        printf 'stop no progress: %s shards before, %s now\n' "$2" "$3"
       else
         printf 'requeue\n'
       fi ;;
@@ -138,71 +268,29 @@ requeue_decision() {
   esac
 }
 
-# scontrol would put a job that the user cancelled back in the queue as well, so look first. Such a job shows as
-# COMPLETING, and so does one at its time limit, which names that as the reason.
-may_be_requeued() {
-  local facts
-  facts=$(scontrol -o show job "$(job_id)" 2>/dev/null) || return 1
-  [[ $facts =~ JobState=RUNNING || $facts =~ Reason=TimeLimit ]]
-}
+# A job that scancel ended shows as COMPLETING, and so does one at its time limit, which names that as the reason.
+is_cancelled() { [[ ! $1 =~ JobState=(RUNNING|SUSPENDED) && ! $1 =~ Reason=TimeLimit ]]; }
 
-# end_job CODE SRUN_CODE BEFORE AFTER WHERE FOLDER: ends the script with the program's exit code (93: no progress since the
-# last restart), after putting the job back in the queue where that can help. BEFORE and AFTER count what is done.
-end_job() {
-  local code=$1 decision restarts=${SLURM_RESTART_COUNT:-0}
-  decision=$(requeue_decision "$code" "$3" "$4" "$restarts" "$TRIREME_MAX_RESTARTS" "$(lost_start "$6")")
-  printf 'job       exit %s (srun %s), %s: %s\n' "$code" "$2" "$5" "$decision"
-  rm -f "$(lost_start_file "$6")" 2>/dev/null || true
+# end_pack CODE SRUN_CODE BEFORE AFTER SET: ends the script with pack's exit code (93: no progress since the last restart), after
+# putting the job back in the queue where that can help. BEFORE and AFTER count shards.
+end_pack() {
+  local code=$1 decision facts
+  decision=$(pack_decision "$code" "$3" "$4" "$(lost_start "$5")")
+  printf 'job       exit %s (srun %s), %s shards (before: %s) in %s: %s\n' "$code" "$2" "$4" "$3" "$5" "$decision"
+  rm -f "$(lost_start_file "$5")" 2>/dev/null || true
   if [[ $decision == requeue ]]; then
-    if ! may_be_requeued; then
+    wait_for_controller
+    if facts=$(controller -o show job "$(job_id)") && is_cancelled "$facts"; then
       printf 'job       ended from outside (scancel), not put back in the queue\n'
-    elif (($4 <= $3)) && ! remember_lost_start "$6" "$4" 2>/dev/null; then
-      job_error "cannot write $(lost_start_file "$6"), so this lost start gets no other; to go on: submit the same command again"
-    elif ! scontrol requeue "$(job_id)"; then
-      job_error "scontrol requeue $(job_id) failed; to go on: submit the same command again"
+    elif (($4 <= $3)) && ! remember_lost_start "$5" "$4" 2>/dev/null; then
+      job_error "cannot write $(lost_start_file "$5"), so this lost start gets no other; to go on: submit the same command again"
+    else
+      requeue_job
     fi
-  elif [[ $decision == 'stop no progress'* ]] && ((restarts > 0)); then
+  elif [[ $decision == 'stop no progress'* ]] && ((${SLURM_RESTART_COUNT:-0} > 0)); then
     code=93
   fi
   exit "$code"
-}
-
-# Older Slurm does not tell a job when it ends; the program saves in time by this.
-export_job_end() {
-  local end
-  [[ -z ${SLURM_JOB_END_TIME:-} ]] || return 0
-  end=$(squeue -h -j "$(job_id)" -o %e 2>/dev/null) && end=$(date -d "$end" +%s 2>/dev/null) || return 0
-  export SLURM_JOB_END_TIME=$end
-}
-
-# run_with_requeue RUN COMMAND...: runs a training command that writes to the folder RUN, then end_job.
-run_with_requeue() {
-  local run=$1 stamp before after srun_code=0
-  shift
-  before=$(last_committed_step "$run")
-  stamp=$(status_stamp "$run")
-  export_job_end
-  trap ':' USR2 TERM  # the ranks answer these; the script only waits for them
-  "$@" || srun_code=$?
-  trap - USR2 TERM
-  after=$(last_committed_step "$run")
-  end_job "$(program_exit "$run" "$stamp" "$srun_code")" "$srun_code" "$before" "$after" "last committed step $after, $run" "$run"
-}
-
-# train_job TASK ARGUMENT...: all of a training job; without --run the folder is TRIREME_RUNS/<job name>-<job id>.
-train_job() {
-  local task=$1 run command
-  shift
-  run=$(option_value run "$@")
-  if [[ -z $run ]]; then
-    run=$TRIREME_RUNS/${SLURM_JOB_NAME:-$task}-$(job_id)
-    set -- "$@" --run "$run"
-  fi
-  prepare_srun
-  command=("${srun_command[@]}" "$TRIREME_BIN/trireme" "$task" "$@")
-  dry_run_or_job "${command[@]}"
-  banner "${command[@]}"
-  run_with_requeue "$run" "${command[@]}"
 }
 
 num_shards() { # num_shards SET: shards that lie in the folder
@@ -227,15 +315,13 @@ pack_exit() {
   fi
 }
 
-# run_pack_with_requeue SET COMMAND...: runs a pack that writes to the folder SET, then end_job.
+# run_pack_with_requeue SET COMMAND...: runs a pack that writes to the folder SET, then end_pack.
 run_pack_with_requeue() {
-  local set=$1 stamp before after srun_code=0
+  local set=$1 stamp before after
   shift
   before=$(num_shards "$set")
   stamp=$(manifest_stamp "$set")
-  trap ':' USR1 TERM  # the ranks answer these; the script only waits for them
-  "$@" || srun_code=$?
-  trap - USR1 TERM
+  run_and_wait srun "${srun_command[@]}" "$@"
   after=$(num_shards "$set")
-  end_job "$(pack_exit "$set" "$stamp" "$srun_code")" "$srun_code" "$before" "$after" "$after shards (before: $before) in $set" "$set"
+  end_pack "$(pack_exit "$set" "$stamp" "$srun_code")" "$srun_code" "$before" "$after" "$set"
 }

@@ -1,7 +1,6 @@
 #include "bin/trireme/train_command.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "comm/factory.hpp"
 #include "comm/liveness/network_settings.hpp"
@@ -11,14 +10,6 @@
 #include "train/run/run_task.hpp"
 
 namespace trireme {
-namespace {
-
-std::string scheduler_job() {
-  const char* job = std::getenv("SLURM_JOB_ID");
-  return job == nullptr ? "" : job;
-}
-
-}  // namespace
 
 TrainCommand::TrainCommand(CommandLine& line, Launch& launch, std::string program,
                            const TaskRow& task)
@@ -93,7 +84,9 @@ int TrainCommand::train() {
 int TrainCommand::train_watched(const std::string& network) {
   const LaunchInfo& launch = launch_.info();
   const CommOptions options = watched_comm(config_.train.comm_timeout_s);
-  watch_ = std::make_unique<RankWatch>(launch_.world(), launch, RunFolder{run_}, options.activity,
+  const RunFolder folder{run_};
+  const auto journal = std::make_shared<Journal>(folder.journal());
+  watch_ = std::make_unique<RankWatch>(launch_.world(), launch, folder, journal, options.activity,
                                        watch_options(config_.train.comm_timeout_s), network);
   launch_.before_abort([this](int code) { watch_->announce_failure(code); });
   const std::unique_ptr<Communicator> world =
@@ -103,9 +96,10 @@ int TrainCommand::train_watched(const std::string& network) {
                    *task_,
                    config_,
                    *keys_,
-                   RunFolder{run_},
+                   folder,
                    std::move(start_),
-                   {launch, *world, nccl_backends(), options, scheduler_job()}});
+                   {launch, *world, nccl_backends(), options, JobPlace::from_environment()},
+                   journal});
 }
 
 }  // namespace trireme

@@ -31,7 +31,12 @@ namespace fs = std::filesystem;
 struct Holder {
   std::string host, boot_id, pid_space, start_time, job_id, nonce;
   std::int64_t pid = 0;
+  std::uint64_t order = 0;
   std::uint64_t counter = 0;
+
+  [[nodiscard]] bool is_fenced_by(const Holder& other) const {
+    return !job_id.empty() && job_id == other.job_id && order < other.order;
+  }
 
   [[nodiscard]] std::string words() const {
     return formatted("process {} on host {}{}", pid, host,
@@ -71,14 +76,19 @@ std::string host_name() {
   return name;
 }
 
-Holder myself(const std::string& job_id) {
+Holder myself(const RunLockOptions& options) {
   std::random_device random;
   char nonce[40];
   std::snprintf(nonce, sizeof nonce, "%08x%08x%08x%08x", random(), random(), random(), random());
-  Holder me{host_name(), first_line("/proc/sys/kernel/random/boot_id"),
-            pid_space(), "",
-            job_id,      nonce,
-            ::getpid(),  0};
+  Holder me{host_name(),
+            first_line("/proc/sys/kernel/random/boot_id"),
+            pid_space(),
+            "",
+            options.job_id,
+            nonce,
+            ::getpid(),
+            options.order,
+            0};
   me.start_time = process_start(me.pid);
   return me;
 }
@@ -92,9 +102,13 @@ std::string record(const std::string& owner, std::uint64_t counter) {
 
 std::string owner_text(const Holder& me) {
   const std::string object = Json{
-      {"host", me.host},           {"pid", me.pid},
-      {"job_id", me.job_id},       {"boot_id", me.boot_id},
-      {"pid_space", me.pid_space}, {"start_time", me.start_time},
+      {"host", me.host},
+      {"pid", me.pid},
+      {"job_id", me.job_id},
+      {"order", me.order},
+      {"boot_id", me.boot_id},
+      {"pid_space", me.pid_space},
+      {"start_time", me.start_time},
       {"nonce", me.nonce}}.dump();
   return object.substr(1, object.size() - 2);
 }
@@ -117,6 +131,8 @@ std::optional<Holder> read_holder(const fs::path& path) {
   holder.host = json_get<std::string>(json, "host", where);
   holder.pid = json_get<std::int64_t>(json, "pid", where);
   holder.job_id = json_get<std::string>(json, "job_id", where);
+  // Absent in locks of version 0.1.
+  if (json.contains("order")) holder.order = json_get<std::uint64_t>(json, "order", where);
   holder.boot_id = json_get<std::string>(json, "boot_id", where);
   holder.pid_space = json_get<std::string>(json, "pid_space", where);
   holder.start_time = json_get<std::string>(json, "start_time", where);
@@ -175,7 +191,7 @@ void take(const fs::path& lock, const fs::path& mine, const Holder& me, double t
     fs::path seat = lock;
     std::optional<Holder> holder = read_holder(seat);
     while (holder) {
-      if (is_alive(seat, *holder, me, takeover_s)) {
+      if (!holder->is_fenced_by(me) && is_alive(seat, *holder, me, takeover_s)) {
         const auto now = read_holder(lock);
         if (now) refuse(lock, seat == lock ? *now : *holder);
         break;
@@ -195,7 +211,8 @@ void take(const fs::path& lock, const fs::path& mine, const Holder& me, double t
       fs::remove(seat);
       continue;
     }
-    log::warn(formatted("taking over {} from {}, which is dead", lock.string(), now->words()));
+    log::warn(formatted("taking over {} from {}, which is {}", lock.string(), now->words(),
+                        now->is_fenced_by(me) ? "an earlier leg of this job" : "dead"));
     failpoint("run_lock.takeover");
     if (std::rename(seat.c_str(), lock.c_str()) != 0) fail_to_write("replace", lock, errno);
     chain.pop_back();
@@ -208,7 +225,7 @@ void take(const fs::path& lock, const fs::path& mine, const Holder& me, double t
 
 RunLock::RunLock(const std::filesystem::path& run_folder, const RunLockOptions& options)
     : path_(run_folder / "LOCK") {
-  const Holder me = myself(options.job_id);
+  const Holder me = myself(options);
   owner_ = owner_text(me);
   nonce_ = me.nonce;
   make_folders(run_folder);
@@ -250,8 +267,13 @@ void RunLock::check() const {
 }
 
 void RunLock::confirm() {
-  (void)capture([&] { look(); });  // a file that cannot be read now says nothing
+  (void)is_held();
   check();
+}
+
+bool RunLock::is_held() {
+  (void)capture([&] { look(); });  // a file that cannot be read now says nothing
+  return !lost_;
 }
 
 void RunLock::look() {

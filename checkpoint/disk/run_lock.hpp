@@ -11,6 +11,7 @@ namespace trireme {
 
 struct RunLockOptions {
   std::string job_id;        // shown to whoever is refused; "" outside a scheduler
+  std::uint64_t order = 0;   // of this leg among those of the job: a later one fences an earlier
   double heartbeat_s = 1.0;  // how often the holder's counter grows
   double takeover_s =
       5.0;  // a holder on another host is dead if its counter stands still for so long
@@ -20,7 +21,9 @@ struct RunLockOptions {
 /// boot id and a heartbeat counter.
 ///
 /// A holder on this host is dead when its process is gone; one elsewhere when its counter stands
-/// still. A dead one is taken over, by exactly one of any number of contenders. No clocks are
+/// still. A dead one is taken over, by exactly one of any number of contenders. So is, at once and
+/// alive or not, one of the same job and an earlier leg: the scheduler has begun the job anew and
+/// gave its old processes up (a node that it lost sight of may train on). No clocks are
 /// compared, no flock (some cluster file systems lack it): the file appears by link(2), which
 /// either makes it whole or fails. Taken by rank 0 before anything is written. A thread of its own
 /// writes the heartbeat until the destructor, which removes the file if it is still ours.
@@ -40,6 +43,9 @@ class RunLock {
   /// The same, from the file as it is now: this process may have stood still
   /// since the last heartbeat.
   void confirm();
+
+  /// The same as an answer.
+  [[nodiscard]] bool is_held();
 
  private:
   void beat(double period_s);

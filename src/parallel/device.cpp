@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/hash/hex.hpp"
 #include "core/timer.hpp"
 
 namespace trireme {
@@ -102,6 +103,30 @@ int num_visible_gpus() {
 #else
   return 0;
 #endif
+}
+
+CudaVersions cuda_versions() {
+#ifdef TRIREME_HAVE_CUDA
+  int driver = 0;
+  int runtime = 0;
+  if (cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;
+  if (cudaRuntimeGetVersion(&runtime) != cudaSuccess) runtime = 0;
+  return {driver, runtime};
+#else
+  return {};
+#endif
+}
+
+std::string gpu_identity([[maybe_unused]] at::Device device) {
+#ifdef TRIREME_HAVE_CUDA
+  if (device.is_cuda()) {
+    std::string text;
+    for (const char byte : at::cuda::getDeviceProperties(device.index())->uuid.bytes)
+      text += hex_text(static_cast<std::uint8_t>(byte));
+    return text;
+  }
+#endif
+  return "";
 }
 
 at::Device choose_device(const std::string& device, int local_rank) {

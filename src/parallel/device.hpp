@@ -19,6 +19,18 @@ ParamDTypes precision_dtypes(const std::string& precision);
 /// GPUs that this process sees; 0 in a build without CUDA.
 int num_visible_gpus();
 
+/// CUDA versions as 12020 for 12.2: the highest that the driver knows (0: no driver), and that of the
+/// runtime that is loaded (0: a build without CUDA). A driver older than the runtime shows no GPU.
+struct CudaVersions {
+  std::int64_t driver = 0;
+  std::int64_t runtime = 0;
+};
+
+CudaVersions cuda_versions();
+
+/// Tells a GPU of this machine from its others, whatever it is numbered here; "" for a CPU.
+std::string gpu_identity(at::Device device);
+
 /// train.device as a device of this rank: cuda:(local rank modulo visible devices). Throws
 /// Error(usage) for a GPU asked for where there is none.
 at::Device choose_device(const std::string& device, int local_rank);

@@ -67,16 +67,19 @@ int rank_main(const ForkedRun& run, int rank, std::vector<Fd> row) {
     const auto task = run.make_task();
     const auto keys = make_run_keys(config, task->section());
     RunStart start = configure(run, *task, config, *keys, *world);
-    watch.emplace(*world, launch, RunFolder{run.folder}, options.activity, beat,
+    const RunFolder folder{run.folder};
+    const auto journal = std::make_shared<Journal>(folder.journal());
+    watch.emplace(*world, launch, folder, journal, options.activity, beat,
                   gather_network_settings(*world, launch.hostname));
     return run_task({"trireme",
                      "pretrain",
                      *task,
                      config,
                      *keys,
-                     RunFolder{run.folder},
+                     folder,
                      std::move(start),
-                     {launch, *world, {}, options, ""}});
+                     {launch, *world, {}, options, {}},
+                     journal});
   };
   const int code = run_rank("trireme", body, [&](int failure) {
     if (watch) watch->announce_failure(failure);

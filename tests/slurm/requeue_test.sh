@@ -10,84 +10,16 @@ set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 source tests/support/shell.sh
 bin=$(cd "$1" && pwd)
-PATH=$PATH:/usr/sbin:/sbin
 
-for program in munged slurmctld slurmd srun sbatch; do
-  command -v "$program" >/dev/null || skip "$program is not installed (bin/test installs it as root)"
-done
-((EUID == 0)) || skip "the cluster of this test needs root"
-find /usr/lib -name 'mpi_pmix*.so' -path '*slurm*' | grep -q . || skip "this Slurm has no PMIx plugin (slurm-wlm-basic-plugins)"
-
-work=$(mktemp -d /tmp/trireme-slurm.XXXXXX)
-cluster=$work/c
-mode=()
-if unshare --net --mount --pid --fork true 2>/dev/null && command -v ip >/dev/null; then mode=(--netns); fi
-
-cleanup() {
-  local rc=$?
-  tests/slurm/cluster/down.sh "$cluster" || true
-  if ((rc != 0 && rc != kSkipped)); then
-    printf 'kept for a look: %s\n' "$work" >&2
-  else
-    rm -rf "$work"
-  fi
-}
-trap cleanup EXIT
-
-on() { timeout 60 "$cluster/on" ctl "$@"; }
-
-# job_field JOB FIELD
-job_field() { on scontrol -o show job "$1" | sed -nE "1s/.*(^| )$2=([^ ]*).*/\2/p"; }
-
-await() { # await SECONDS WHAT COMMAND...: until the command succeeds
-  local deadline=$((SECONDS + $1)) what=$2
-  shift 2
-  until "$@"; do
-    if ((SECONDS > deadline)); then
-      broken "waited in vain for $what"
-      tail -n 20 "$work"/*.out >&2 || true
-      finish
-    fi
-    sleep 0.2
-  done
-}
-
-ended() { [[ -z $(on squeue -h -j "$1" -o %t 2>/dev/null) ]]; }
-logged_step() { # logged_step RUN STEP: has it logged this step or a later one
-  [[ -s $1/metrics.jsonl ]] &&
-    awk -v want="$2" 'match($0, /"step": *[0-9]+/) { s = substr($0, RSTART, RLENGTH); sub(/.*: */, "", s); if (s + 0 >= want) found = 1 }
-      END { exit !found }' "$1/metrics.jsonl"
-}
-has_checkpoint() { [[ -n $(compgen -G "$1/checkpoints/step-*") ]]; }
-resumed_from() { sed -nE 's/.*"resumed_from": *([0-9]+).*/\1/p' "$1/metrics.jsonl" | tail -n1; }
-first_committed() { sed -nE 's/.*last committed step ([0-9]+),.*/\1/p' "$work/$1.out" | head -n1; }
-final_hash() {
-  local all=("$1"/checkpoints/step-*)
-  "$bin/trireme" checkpoint hash "${all[-1]}"
-}
-
-kSteps=60
-submit() { # [steps=N] submit NAME [OPTION...]: prints the job id; the run folder is WORK/NAME
-  local name=$1
-  shift
-  TRIREME_BIN=$bin on sbatch --parsable --nodes=2 --ntasks-per-node=2 --gpus-per-node=0 --cpus-per-task=1 --time=20 \
-    --job-name="$name" --output="$work/$name.out" slurm/pretrain_a100.sbatch --data "$work/set" --run "$work/$name" \
-    --train.device cpu --train.precision fp32 --train.seed 1 --train.steps "${steps:-$kSteps}" --train.seq_len 64 \
-    --train.micro_batch 1 --train.global_batch 8 --model.preset tiny --checkpoint.every 5 "$@"
-}
+source tests/slurm/with_cluster.sh
 
 make_set() {
-  "$bin/trireme-data" synth --output "$work/corpus.jsonl" --documents 400 --seed 1
-  "$bin/trireme-data" tokenizer train --input "$work/corpus.jsonl" --vocab-size 600 --output "$work/tokenizer"
   TRIREME_BIN=$bin on sbatch --parsable --ntasks-per-node=2 --output="$work/prep.out" slurm/prep.sbatch --kind pretrain \
     --tokenizer "$work/tokenizer" --input "$work/corpus.jsonl" --seq-len 64 --output "$work/set" >"$work/prep.id"
   await 120 "the end of prep.sbatch" ended "$(<"$work/prep.id")"
   expect_equal "prep's state" COMPLETED "$(job_field "$(<"$work/prep.id")" JobState)"
   "$bin/trireme-data" verify "$work/set"
 }
-
-# Starts that died by themselves: about one in a hundred does, inside MPI_Init.
-lost_starts() { grep -c '^job  *exit 13[79] (srun 139).*: requeue$' "$work/$1.out" || true; }
 
 # the stopping signal, as --signal=USR2@300 sends it before the time limit
 signalled_job_resumes_to_the_same_weights() {
@@ -139,22 +71,9 @@ a_lost_start_after_progress_is_forgiven() {
   await 240 "the end" ended "$job"
   expect_equal "state" COMPLETED "$(job_field "$job" JobState)"
   expect_equal "restarts" 2 "$(job_field "$job" Restarts)"
-  expect_match "the lost start" "job +exit 137 .*, last committed step $(first_committed lost), .*: requeue" \
+  expect_match "the lost start" "job +exit 5 .*, last committed step $(first_committed lost), .*: requeue" \
     "$(grep 'job  *exit' "$work/lost.out" | sed -n 2p)"
   expect_equal "weights after the lost start" "$(final_hash "$work/whole")" "$(final_hash "$work/lost")"
-  expect_equal "what is left beside the run" '' "$(compgen -G "$work/lost.lost-start")"
-}
-
-kill_one_rank() { # kill_one_rank RUN: found by its arguments
-  local process
-  for process in /proc/[0-9]*; do
-    if [[ $(readlink "$process/exe" 2>/dev/null) == "$bin/trireme" ]] &&
-      tr '\0' '\n' 2>/dev/null <"$process/cmdline" | grep -qxF "$1"; then
-      kill -KILL "${process#/proc/}"
-      return
-    fi
-  done
-  broken "found no rank to kill"
 }
 
 wrong_option_fails_at_once() {
@@ -249,12 +168,8 @@ uninterrupted_run() {
   expect_equal "state" COMPLETED "$(job_field "$job" JobState)"
 }
 
-tests/slurm/cluster/up.sh "$cluster" "${mode[@]}"
-for scenario in make_set uninterrupted_run signalled_job_resumes_to_the_same_weights killed_rank_means_requeue \
+cluster_up
+run_scenarios make_set uninterrupted_run signalled_job_resumes_to_the_same_weights killed_rank_means_requeue \
   a_lost_start_after_progress_is_forgiven wrong_option_fails_at_once missing_pmi_says_what_to_type cancelled_job_stays_cancelled \
-  a_chain_waits_for_its_requeued_stage a_chain_ends_with_a_stage_that_fails_for_good; do
-  start=$SECONDS
-  "$scenario"
-  printf '%s: %d s\n' "$scenario" $((SECONDS - start))
-done
+  a_chain_waits_for_its_requeued_stage a_chain_ends_with_a_stage_that_fails_for_good
 finish

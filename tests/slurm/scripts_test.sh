@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # The job scripts without a cluster: what they would run, and when a job goes back in the queue.
+# shellcheck disable=SC2030,SC2031  # a job's environment ends with its subshell
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 source tests/support/shell.sh
@@ -68,6 +69,15 @@ job_of_copy() { # job_of_copy COMMAND: what the job would run
   )
 }
 
+# srun as a file that starts what follows its options
+fake_srun() {
+  fake srun <<'EOF'
+[[ -z ${CALLS:-} ]] || printf 'srun %s\n' "$*" >>"$CALLS.steps"
+while [[ ${1:-} == --* ]]; do shift; done
+exec "$@"
+EOF
+}
+
 # sbatch as a file that keeps its arguments, answers 1, 2, 3 ... and refuses from the job REFUSE on
 chain() { # chain FOLDER ARGUMENT...
   local output=$1
@@ -126,53 +136,97 @@ run_folder_is_read_from_the_arguments() {
   expect_equal "no --run" '' "$(option_value run --data d --runs x)"
 }
 
-newest_step_ignores_unfinished_ones() {
-  local run=$work/steps
-  expect_equal "no folder" -1 "$(last_committed_step "$run")"
-  mkdir -p "$run"/checkpoints/{step-000000008,step-000000040,tmp-step-000000050,step-000000060.tmp}
-  expect_equal "newest step" 40 "$(last_committed_step "$run")"
+# A job whose step ends with SRUN_CODE and about which `trireme job finish` says VERDICT: prints what scontrol was told to do.
+# SILENT: so often the controller does not answer. SAYS: more of the decision.
+job_ends() { # [SILENT=N] [SAYS=JSON] job_ends VERDICT EXIT_CODE SRUN_CODE
+  mkdir -p "$work/bin"
+  printf '#!/usr/bin/env bash\nprintf "%%s\\n" "$@" >%q\nprintf %%s %q\nexit %s\n' "$work/asked" \
+    "{\"verdict\":\"$1\",\"exit_code\":$2,\"step_after\":12${SAYS:+,$SAYS}}" "$2" >"$work/bin/trireme"
+  chmod +x "$work/bin/trireme"
+  fake scontrol <<'EOF'
+if [[ $1 == requeue ]]; then printf '%s\n' "$*" >>"$CALLS"; fi
+silent=$(cat "$CALLS.silent")
+if ((silent > 0)); then
+  printf '%s\n' $((silent - 1)) >"$CALLS.silent"
+  printf 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n' >&2
+  exit 1
+fi
+printf 'JobId=7 JobState=%s Reason=None Restarts=0 StartTime=2026-01-31T12:00:00 EndTime=2026-01-31T13:00:00\n' "${STATE:-RUNNING}"
+EOF
+  fake sleep <<<'exit 0'
+  rm -f "$work/calls"
+  printf '%s\n' "${SILENT:-0}" >"$work/calls.silent"
+  local rc=0
+  (
+    export CALLS=$work/calls PATH=$work/path:$PATH SLURM_JOB_ID=7
+    TRIREME_BIN=$work/bin launcher=() srun_command=() step_options=() TRIREME_SPARES=${SPARES:-}
+    : "${TRIREME_CONTROLLER_WAIT:=600}"
+    run_with_requeue "$work/run" sh -c "exit $3"
+  ) >"$work/out" 2>&1 || rc=$?
+  printf '%s %s\n' "$rc" "$(if [[ -e $work/calls ]]; then xargs <"$work/calls"; fi)"
 }
 
-exit_code_comes_from_a_new_status_file() {
-  local run=$work/status stamp
-  mkdir -p "$run"
-  stamp=$(status_stamp "$run")
-  expect_equal "no status, srun 143" 137 "$(program_exit "$run" "$stamp" 143)"
-  expect_equal "no status, srun 0" 137 "$(program_exit "$run" "$stamp" 0)"
-  expect_equal "no status, usage error" 2 "$(program_exit "$run" "$stamp" 2)"
-  printf '{"state":"stopped","exit_code":75,"step":40}\n' >"$run/tmp" && mv "$run/tmp" "$run/status.json"
-  expect_equal "new status, srun 143" 75 "$(program_exit "$run" "$stamp" 143)"
-  stamp=$(status_stamp "$run")
-  expect_equal "old status, srun 143" 137 "$(program_exit "$run" "$stamp" 143)"
-  printf '{"state": "done", "exit_code": 0, "step": 80}\n' >"$run/tmp" && mv "$run/tmp" "$run/status.json"
-  expect_equal "new status, srun 0" 0 "$(program_exit "$run" "$stamp" 0)"
-  printf '{"state":"running","exit_code":0,"step":0}\n' >"$run/tmp" && mv "$run/tmp" "$run/status.json"
-  expect_equal "rank 0 was killed" 137 "$(program_exit "$run" "$stamp" 137)"
-  expect_equal "rank 0 was killed, srun 0" 137 "$(program_exit "$run" "$stamp" 0)"
+a_job_ends_as_is_decided() {
+  expect_equal "a run that is done" '0 ' "$(job_ends "done" 0 143)"
+  expect_equal "a stop" '6 ' "$(job_ends stop 6 143)"
+  expect_equal "STOP" '0 ' "$(job_ends stop 0 75)"
+  expect_equal "a leg that comes back" '75 requeue 7' "$(job_ends requeue 75 143)"
+  expect_match "what is told" 'job +exit 75 \(srun 143\), last committed step 12, .*/run: requeue' "$(<"$work/out")"
+  expect_match "what finish is asked" "job finish --run $work/run --srun-code 143 --job-says JobId=7 JobState=RUNNING" "$(xargs <"$work/asked")"
+  expect_equal "one that Slurm has put back" '5 ' "$(SAYS='"is_requeued":true' job_ends requeue 5 143)"
+  expect_equal "an array's task" '75 requeue 9_2' "$(SLURM_ARRAY_JOB_ID=9 SLURM_ARRAY_TASK_ID=2 job_ends requeue 75 143)"
 }
 
-only_curable_ends_with_progress_requeue() {
-  local code
-  for code in 4 5 75 137 139; do
-    expect_equal "code $code with progress" requeue "$(requeue_decision "$code" 10 20 0 20)"
-    expect_equal "code $code with progress after a lost start" requeue "$(requeue_decision "$code" 10 20 3 20 10)"
-    expect_match "code $code, the second without progress" '^stop no progress' "$(requeue_decision "$code" 20 20 2 20 20)"
-    expect_match "code $code at the cap" '^stop restarted 20 times' "$(requeue_decision "$code" 10 20 20 20)"
-  done
-  for code in 4 75; do
-    expect_match "code $code of a first start" '^stop no progress' "$(requeue_decision "$code" -1 -1 0 20)"
-    expect_match "code $code without progress" '^stop no progress' "$(requeue_decision "$code" 20 20 1 20)"
-  done
-  for code in 5 137 139; do
-    expect_equal "code $code of a first start" requeue "$(requeue_decision "$code" -1 -1 0 20)"
-    expect_equal "code $code, the first without progress" requeue "$(requeue_decision "$code" 20 20 1 20)"
-    expect_equal "code $code, the first at this step" requeue "$(requeue_decision "$code" 20 20 2 20 10)"
-  done
-  for code in 1 2 3 6 93 134; do
-    expect_match "code $code" '^stop another try' "$(requeue_decision "$code" 10 20 0 20)"
-  done
-  expect_equal "code 0" "done" "$(requeue_decision 0 10 20 0 20)"
-  expect_match "requeue switched off" '^stop TRIREME_MAX_RESTARTS is 0' "$(requeue_decision 75 10 20 0 0)"
+a_silent_controller_is_no_cancel() {
+  expect_equal "one that answers later" '75 requeue 7' "$(SILENT=4 job_ends requeue 75 143)"
+  expect_match "what finish is told" 'JobState=RUNNING' "$(xargs <"$work/asked")"
+  expect_match "one that stays silent" '^75 requeue 7' "$(TRIREME_CONTROLLER_WAIT=0 SILENT=99 job_ends requeue 75 143)"
+  expect_match "what is told" 'silent for 0 s; when it is back: scontrol requeue 7, or submit' "$(<"$work/out")"
+}
+
+a_job_about_which_nothing_is_decided_says_what_to_do() {
+  expect_equal "its end" '127 ' "$(job_ends '' 127 143)"
+  expect_match "its message" 'nothing was decided .*submit the same command again' "$(<"$work/out")"
+}
+
+a_warning_counts_from_the_middle_of_a_jobs_time_on() {
+  expect_equal "five minutes before the end of an hour" 75 "$(warned_in_a_job -3300 300)"
+  expect_equal "after half a minute of three" 0 "$(warned_in_a_job -30 150)"
+}
+
+warned_in_a_job() { # warned_in_a_job START END: the exit code of a step whose job is warned; both in seconds from now
+  local now rc=0
+  now=$(date +%s)
+  bash -c '
+    source slurm/lib.sh
+    job_start=$1 job_end=$2
+    (sleep 0.5; kill -USR2 $$) &
+    run_and_wait sh -c "trap \"exit 75\" USR2; for i in 1 2 3 4 5 6 7 8 9 10 11 12; do sleep 0.1; done"
+    exit "$srun_code"' warned $((now + $1)) $((now + $2)) >"$work/out" || rc=$?
+  printf '%s\n' "$rc"
+}
+
+the_time_limit_is_this_jobs() {
+  # shellcheck disable=SC2016  # expanded where it runs
+  fake scontrol <<<'printf "JobId=7 StartTime=2026-01-31T12:00:00 EndTime=%s Deadline=N/A\n" "$END"'
+  local line
+  line=$(PATH=$work/path:$PATH SLURM_JOB_ID=7 SLURM_JOB_END_TIME=1 END=2026-01-31T13:00:00Z bash -c 'source slurm/lib.sh; export_job_end; printf %s "$SLURM_JOB_END_TIME"')
+  expect_equal "its end, whatever was inherited" "$(date -d 2026-01-31T13:00:00Z +%s)" "$line"
+  line=$(PATH=$work/path:$PATH SLURM_JOB_ID=7 SLURM_JOB_END_TIME=1 END=Unknown bash -c 'source slurm/lib.sh; export_job_end; printf %s "${SLURM_JOB_END_TIME:-none}"')
+  expect_equal "a job without one" none "$line"
+}
+
+a_step_has_the_scripts_environment_and_the_words_of_the_launcher() {
+  local line rc=0
+  line=$(DRY_RUN=1 TRIREME_LAUNCH='apptainer exec --env "A=b c" x.sif' slurm/prep.sbatch --input a.jsonl)
+  expect_match "a quoted word" ' --export=ALL .* apptainer exec --env A=b\\ c x.sif [^ ]*/trireme-data pack' "$line"
+  DRY_RUN=1 TRIREME_LAUNCH="x 'y" slurm/prep.sbatch --input a.jsonl >"$work/out" 2>&1 || rc=$?
+  expect_equal "exit with an open quote" 2 "$rc"
+  rc=0
+  DRY_RUN=1 TRIREME_MAX_FAILURES=many slurm/pretrain_a100.sbatch --data d >"$work/out" 2>&1 || rc=$?
+  expect_equal "exit with a limit that is none" 2 "$rc"
+  expect_match "its message" 'TRIREME_MAX_FAILURES=many, must be a number or unlimited' "$(<"$work/out")"
+  DRY_RUN=1 TRIREME_MAX_FAILURES=unlimited slurm/pretrain_a100.sbatch --data d >/dev/null || broken "unlimited is refused"
 }
 
 packs_end_is_told_by_its_folder() {
@@ -193,101 +247,96 @@ packs_end_is_told_by_its_folder() {
   expect_equal "a manifest from before, and a crash" 137 "$(pack_exit "$set" "$(manifest_stamp "$set")" 143)"
 }
 
-# The starts of a requeued job one after another, each told by its exit code or by the step that it commits before it is
-# killed: prints where the job stands after each ("requeue", or its exit code), scontrol being a function here.
-starts_of_a_job() { # starts_of_a_job RUN START...
-  local run=$1 restart=0 start rc
-  shift
-  for start in "$@"; do
-    rm -f "$work/requeued"
-    rc=0
-    (
-      scontrol() { if [[ $1 == requeue ]]; then touch "$work/requeued"; else printf 'JobState=RUNNING\n'; fi; }
-      TRIREME_MAX_RESTARTS=20 SLURM_RESTART_COUNT=$restart SLURM_JOB_END_TIME=1
-      case $start in
-        step-*) run_with_requeue "$run" sh -c "mkdir -p '$run/checkpoints/$start'; exit 137" ;;
-        done) run_with_requeue "$run" sh -c "printf '{\"state\": \"done\", \"exit_code\": 0}' >'$run/status.json'" ;;
-        *) run_with_requeue "$run" sh -c "exit $start" ;;
-      esac
-    ) >>"$work/starts" || rc=$?
-    if [[ -e $work/requeued ]]; then printf 'requeue '; else printf '%s ' "$rc"; fi
-    restart=$((restart + 1))
+packs_that_move_on_come_back() {
+  local code
+  for code in 4 5 75 137 139; do
+    expect_equal "code $code with new shards" requeue "$(pack_decision "$code" 10 20)"
+    expect_equal "code $code with new shards after a lost start" requeue "$(pack_decision "$code" 10 20 10)"
+    expect_match "code $code, the second without" '^stop no progress' "$(pack_decision "$code" 20 20 20)"
   done
+  for code in 5 137 139; do expect_equal "code $code, the first without" requeue "$(pack_decision "$code" 20 20 10)"; done
+  for code in 1 2 3 6 93 134; do expect_match "code $code" '^stop another try' "$(pack_decision "$code" 10 20)"; done
+  expect_equal "code 0" "done" "$(pack_decision 0 10 20)"
 }
 
-one_lost_start_is_forgiven_at_each_step() {
-  local -x SLURM_JOB_ID=7
-  local run=$work/new/lost
-  expect_equal "a first start lost twice" 'requeue 93 ' "$(starts_of_a_job "$run" 139 139)"
-  expect_equal "one lost start at each step" 'requeue requeue requeue requeue requeue requeue 0 ' \
-    "$(starts_of_a_job "$run" 139 step-10 143 step-20 step-30 137 "done")"
-  expect_equal "what is left beside the run" '' "$(compgen -G "$run.*")"
-  expect_equal "two lost starts at one step" 'requeue requeue 93 ' "$(starts_of_a_job "$run" step-40 139 143)"
-  expect_equal "what is left beside the run" '' "$(compgen -G "$run.*")"
-  expect_equal "a lost start with a slash after the folder" 'requeue ' "$(starts_of_a_job "$run/" 139)"
-  expect_equal "what is left beside the run" "$run.lost-start" "$(compgen -G "$run.*")"
-  expect_equal "another job's lost start" 'requeue 93 ' "$(SLURM_JOB_ID=8 starts_of_a_job "$run" 139 139)"
-  expect_equal "what is left inside the run" 'checkpoints status.json' "$(cd "$run" && echo *)"
+# A pack in a job: its end, and what scontrol was told. COMMAND is its step.
+pack_ends() { # [STATE=S] pack_ends SET COMMAND
+  local rc=0
+  fake scontrol <<'EOF'
+if [[ $1 == requeue ]]; then printf '%s\n' "$*" >>"$CALLS"; else printf 'JobState=%s Reason=None\n' "${STATE:-RUNNING}"; fi
+EOF
+  rm -f "$work/calls"
+  (
+    export CALLS=$work/calls PATH=$work/path:$PATH SLURM_JOB_ID=7
+    srun_command=()
+    : "${TRIREME_CONTROLLER_WAIT:=600}"
+    run_pack_with_requeue "$1" sh -c "$2"
+  ) >"$work/out" 2>&1 || rc=$?
+  printf '%s %s\n' "$rc" "$(if [[ -e $work/calls ]]; then xargs <"$work/calls"; fi)"
 }
 
-a_lost_start_that_cannot_be_remembered_ends_the_job() {
-  printf 'a file\n' >"$work/file"
-  local -x SLURM_JOB_ID=7
-  expect_equal "no place beside the run" '137 ' "$(starts_of_a_job "$work/file/run" 139 2>"$work/out")"
-  expect_match "its message" 'cannot write .*/file/run.lost-start' "$(<"$work/out")"
-}
-
-# A pack that Slurm stops, in a job of our own making: scontrol is a function here.
 a_stopped_pack_goes_back_in_the_queue() {
-  local set=$work/stopped rc=0
+  local set=$work/stopped
   mkdir -p "$set"
-  (
-    scontrol() { if [[ $1 == requeue ]]; then touch "$work/requeued"; else printf 'JobState=RUNNING\n'; fi; }
-    TRIREME_MAX_RESTARTS=3
-    run_pack_with_requeue "$set" sh -c "touch '$set/shard-00000.h5'; exit 75"
-  ) >"$work/out" || rc=$?
-  expect_equal "exit of a stopped pack" 75 "$rc"
-  expect_equal "put back in the queue" yes "$([[ -e $work/requeued ]] && printf yes || printf no)"
-  rm -f "$work/requeued"
-  rc=0
-  (
-    scontrol() { touch "$work/requeued"; }
-    TRIREME_MAX_RESTARTS=3 SLURM_RESTART_COUNT=1
-    run_pack_with_requeue "$set" sh -c 'exit 75'
-  ) >"$work/out" || rc=$?
-  expect_equal "exit without progress" 93 "$rc"
-  expect_equal "not put back" no "$([[ -e $work/requeued ]] && printf yes || printf no)"
+  expect_equal "a stopped pack" '75 requeue 7' "$(pack_ends "$set" "touch '$set/shard-00000.h5'; exit 75")"
+  expect_equal "a cancelled one" '75 ' "$(STATE=COMPLETING pack_ends "$set" "touch '$set/shard-00001.h5'; exit 75")"
+  expect_equal "one without progress" '93 ' "$(SLURM_RESTART_COUNT=1 pack_ends "$set" 'exit 75')"
 }
 
 a_packs_lost_start_is_forgiven_once() {
-  local set=$work/lost-pack restart rc
-  for restart in 1 2; do
-    rc=0
-    rm -f "$work/requeued"
-    (
-      scontrol() { if [[ $1 == requeue ]]; then touch "$work/requeued"; else printf 'JobState=RUNNING\n'; fi; }
-      TRIREME_MAX_RESTARTS=3 SLURM_RESTART_COUNT=$restart SLURM_JOB_ID=7
-      run_pack_with_requeue "$set" sh -c 'exit 139'
-    ) >"$work/out" || rc=$?
-    ((restart == 2)) || expect_equal "put back in the queue" yes "$([[ -e $work/requeued ]] && printf yes || printf no)"
-  done
-  expect_equal "put back a second time" no "$([[ -e $work/requeued ]] && printf yes || printf no)"
-  expect_equal "exit of the second" 93 "$rc"
+  local set=$work/new/lost-pack
+  expect_equal "the first" '137 requeue 7' "$(SLURM_RESTART_COUNT=1 pack_ends "$set" 'exit 139')"
+  expect_equal "the second" '93 ' "$(SLURM_RESTART_COUNT=2 pack_ends "$set" 'exit 139')"
   expect_equal "the folder that pack makes itself" no "$([[ -e $set ]] && printf yes || printf no)"
+  printf 'a file\n' >"$work/file"
+  expect_equal "where it cannot be remembered" '137 ' "$(pack_ends "$work/file/set" 'exit 139')"
+  expect_match "its message" 'cannot write .*/file/set.lost-start' "$(<"$work/out")"
 }
 
+# A node is lost, and the decision is to go on here: the second step leaves it out, and ends the job.
+a_step_starts_again_on_the_nodes_that_are_left() {
+  mkdir -p "$work/bin"
+  cat >"$work/bin/trireme" <<'EOF'
+#!/usr/bin/env bash
+if [[ $TRIREME_ATTEMPT == 0 && " $* " == *" --may-restart "* ]]; then
+  printf '{"verdict":"restart","exit_code":5,"step_after":12,"exclude":["n2"]}'
+  exit 5
+fi
+printf '{"verdict":"done","exit_code":0,"step_after":20,"exclude":[]}'
+EOF
+  chmod +x "$work/bin/trireme"
+  fake scontrol <<<'printf "JobId=7 JobState=RUNNING Restarts=0\n"'
+  fake sinfo <<<'printf "n1 allocated\nn2 down*\nn3 allocated\n"'
+  rm -f "$work/calls.steps"
+  (
+    export CALLS=$work/calls PATH=$work/path:$PATH SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=3 SLURM_NTASKS_PER_NODE=2
+    TRIREME_BIN=$work/bin launcher=() srun_command=(--label) TRIREME_SPARES=1 TRIREME_CONTROLLER_WAIT=600
+    choose_nodes
+    run_with_requeue "$work/run" sh -c 'exit 137'
+  ) >"$work/out" 2>&1 || broken "its exit is $?: $(<"$work/out")"
+  expect_equal "its steps" "srun --nodes=2 --ntasks=4 --label sh -c exit 137 srun --nodes=2 --ntasks=4 --exclude=n2 --label sh -c exit 137" \
+    "$(xargs <"$work/calls.steps")"
+  SLURM_JOB_NUM_NODES=2 TRIREME_SPARES=1 choose_nodes n1 n2 && broken "two lost nodes of two are too many"
+  DRY_RUN=1 TRIREME_SPARES=2 SLURM_JOB_NUM_NODES=2 slurm/pretrain_a100.sbatch --data d >"$work/out" 2>&1 && broken "no node is left"
+  expect_match "its message" 'TRIREME_SPARES=2 leaves no node of 2' "$(<"$work/out")"
+}
+
+fake_srun
 packs_end_is_told_by_its_folder
+packs_that_move_on_come_back
+a_step_starts_again_on_the_nodes_that_are_left
 a_stopped_pack_goes_back_in_the_queue
 a_packs_lost_start_is_forgiven_once
-one_lost_start_is_forgiven_at_each_step
-a_lost_start_that_cannot_be_remembered_ends_the_job
+a_job_ends_as_is_decided
+a_silent_controller_is_no_cancel
+a_job_about_which_nothing_is_decided_says_what_to_do
+a_warning_counts_from_the_middle_of_a_jobs_time_on
+the_time_limit_is_this_jobs
+a_step_has_the_scripts_environment_and_the_words_of_the_launcher
 commands_are_printed_and_arguments_kept
 outside_a_job_is_an_error
 a_job_finds_its_checkout
 a_chain_is_submitted_from_any_folder
 a_chain_refused_in_part_is_withdrawn
 run_folder_is_read_from_the_arguments
-newest_step_ignores_unfinished_ones
-exit_code_comes_from_a_new_status_file
-only_curable_ends_with_progress_requeue
 finish

@@ -279,7 +279,7 @@ class Heartbeat::Monitor {
   heartbeat::Socket wake_;
   bool finished_ = false;  // of the thread only, as are the timers below
   Timer since_report_;
-  Timer since_start_;
+  RunningTimer since_start_;
   StallWatch stall_;
   bool timeout_reported_ = false;
 

@@ -17,7 +17,7 @@ struct Peer {
       connection;  // none: this rank itself, not known to us, or has said goodbye
   std::string host = "?";
   int pid = 0;
-  Timer heard;
+  RunningTimer heard;
   ActivitySnapshot now;
 };
 

@@ -37,7 +37,7 @@ NcclWatch::~NcclWatch() {
 void NcclWatch::add(ncclComm_t comm, Call call, std::shared_ptr<const CommEvent> done) {
   {
     const std::lock_guard lock(mutex_);
-    entries_.push_back({comm, std::move(call), std::move(done), Timer()});
+    entries_.push_back({comm, std::move(call), std::move(done), RunningTimer()});
   }
   changed_.notify_all();
 }
@@ -79,7 +79,7 @@ std::string NcclWatch::look() {
     if (done) entry.call.complete();
     return done;
   });
-  for (const Entry& entry : entries_) {
+  for (Entry& entry : entries_) {
     ncclResult_t state = ncclSuccess;
     api_.comm_get_async_error(entry.comm, &state);
     if (state != ncclSuccess && state != ncclInProgress) {

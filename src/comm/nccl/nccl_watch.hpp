@@ -35,7 +35,7 @@ class NcclWatch {
     ncclComm_t comm;
     Call call;
     std::shared_ptr<const CommEvent> done;
-    Timer age;
+    RunningTimer age;
   };
 
   void run();

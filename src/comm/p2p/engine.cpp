@@ -82,7 +82,7 @@ class EngineWork final : public Work {
 
   void wait() override {
     if (poll()) return;
-    const Timer timer;
+    RunningTimer timer;
     const Waiting here(entry_->call.recorder->activity().get());
     while (!poll()) {
       if (timer.seconds() > entry_->call.timeout_s) {

@@ -68,4 +68,13 @@ MachineMemory machine_memory(const fs::path& root) {
           std::min(meminfo(root, "MemAvailable"), limit)};
 }
 
+std::int64_t num_oom_kills(const fs::path& root) {
+  std::ifstream file(root / "proc/vmstat");
+  std::string key;
+  for (std::int64_t count = 0; file >> key >> count;) {
+    if (key == "oom_kill") return count;
+  }
+  return 0;
+}
+
 }  // namespace trireme

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <filesystem>
 
 namespace trireme {
@@ -13,5 +14,9 @@ struct MachineMemory {
 /// or 2: Slurm's --mem, a container's). `root` holds proc and sys. A file that is absent or not
 /// readable sets no limit; without meminfo both are infinite.
 MachineMemory machine_memory(const std::filesystem::path& root = "/");
+
+/// Processes that the kernel of this machine has killed for want of memory since its boot; 0 where it
+/// does not tell. `root` holds proc.
+std::int64_t num_oom_kills(const std::filesystem::path& root = "/");
 
 }  // namespace trireme

@@ -6,6 +6,7 @@
 
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "core/process/machine_memory.hpp"
 #include "train/control/leave_run.hpp"
 
 namespace trireme {
@@ -14,15 +15,17 @@ namespace {
 constexpr double kHeartbeatFirst_s = 10;
 
 HeartbeatOptions leaving_run(HeartbeatOptions options, const LaunchInfo& launch,
-                             const RunFolder& folder, const std::shared_ptr<Activity>& activity,
+                             const RunFolder& folder, const std::shared_ptr<Journal>& journal,
+                             const std::shared_ptr<Activity>& activity,
                              const std::string& network) {
-  options.on_loss = [launch, folder, activity, network](const PeerLoss& loss) {
+  options.on_loss = [launch, folder, journal, activity, network,
+                     kills = num_oom_kills()](const PeerLoss& loss) {
     const int speaker = loss.rank == 0 ? 1 : 0;
     if (launch.rank == speaker && loss.exit_code == exit_code(ErrorKind::comm))
       log::error(network_advice(network));
     // The step under way is not done; 0: the run folder is not ours yet.
     const std::int64_t step = activity->snapshot().step;
-    if (step > 0) leave_run(folder, launch, loss, step - 1);
+    if (step > 0) leave_run(folder, *journal, launch, loss, step - 1, num_oom_kills() > kills);
     log::flush();
     ::_exit(loss.exit_code);
   };
@@ -52,10 +55,10 @@ std::string network_advice(const std::string& network) {
 }
 
 RankWatch::RankWatch(Communicator& world, const LaunchInfo& launch, const RunFolder& folder,
-                     std::shared_ptr<Activity> activity, HeartbeatOptions options,
-                     const std::string& network)
+                     std::shared_ptr<Journal> journal, std::shared_ptr<Activity> activity,
+                     HeartbeatOptions options, const std::string& network)
     : heartbeat_(world, launch, activity,
-                 leaving_run(std::move(options), launch, folder, activity, network)),
+                 leaving_run(std::move(options), launch, folder, journal, activity, network)),
       stack_requests_([folder, activity, rank = launch.rank] {
         write_own_stacks(folder, rank, activity->snapshot().step, "SIGUSR1");
       }) {}

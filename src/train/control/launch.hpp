@@ -6,7 +6,8 @@
 #include "comm/liveness/watchdog_stacks.hpp"
 #include "comm/options.hpp"
 #include "comm/session.hpp"
-#include "train/state/run_folder.hpp"
+#include "job/journal.hpp"
+#include "job/run_folder.hpp"
 
 /// What a rank of a trainer has beside comm/launch.hpp.
 namespace trireme {
@@ -22,15 +23,15 @@ HeartbeatOptions watch_options(double timeout_s);
 std::string network_advice(const std::string& network);
 
 /// Watches over one rank while it trains. When a peer is lost, this process leaves its verdict in
-/// the run folder (leave_run.hpp) and ends at once with the exit code of that loss; SIGUSR1 has its
+/// the run folder and its journal (leave_run.hpp) and ends at once with the exit code of that loss; SIGUSR1 has its
 /// stacks written there.
 class RankWatch {
  public:
   /// Collective. `activity`: of the groups to watch. `options.on_loss` is set here. `network`: what
   /// one rank shows beside a loss that may be the network's (comm/liveness/network_settings.hpp).
   RankWatch(Communicator& world, const LaunchInfo& launch, const RunFolder& folder,
-            std::shared_ptr<Activity> activity, HeartbeatOptions options,
-            const std::string& network);
+            std::shared_ptr<Journal> journal, std::shared_ptr<Activity> activity,
+            HeartbeatOptions options, const std::string& network);
 
   /// This rank ends by an error of its own: the others end with its code. Its message is out by
   /// now.

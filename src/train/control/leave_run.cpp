@@ -5,19 +5,34 @@
 #include "comm/liveness/watchdog_stacks.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
-#include "train/control/verdict.hpp"
+#include "job/verdict.hpp"
 
 namespace trireme {
 
-void leave_run(const RunFolder& folder, const LaunchInfo& launch, const PeerLoss& loss,
-               std::int64_t step) noexcept {
+namespace {
+
+const char* kind_of(const PeerLoss& loss, bool is_oom) {
+  if (loss.hung) return "hang";
+  if (loss.exit_code != exit_code(ErrorKind::comm)) return "error";
+  return is_oom ? "oom" : "killed";
+}
+
+}  // namespace
+
+void leave_run(const RunFolder& folder, Journal& journal, const LaunchInfo& launch,
+               const PeerLoss& loss, std::int64_t step, bool memory_ran_out) noexcept {
   const bool mine = loss.rank == launch.rank;
   const std::string message =
       formatted("rank {} (host {}, pid {}): {}", loss.rank, loss.hostname, loss.pid, loss.reason);
-  write_verdict(folder, {launch.rank, launch.hostname, mine ? "hang" : "peer", loss.exit_code, step,
-                         message});
-  if (launch.rank == 0) {
+  Verdict verdict{launch.rank, launch.hostname, mine ? "hang" : "peer", loss.exit_code,
+                  step,        message};
+  const bool is_oom = memory_ran_out && loss.hostname == launch.hostname;
+  if (!mine) verdict.lost = {loss.rank, loss.hostname, kind_of(loss, is_oom)};
+  write_verdict(folder, verdict);
+  if (launch.rank == 0 && journal.may_write()) {
     try {
+      journal.verdict(verdict, journal.leg());
+      journal.end({"failed", loss.exit_code, step});
       write_status(folder, "failed", loss.exit_code, step);
     } catch (const std::exception& error) {
       log::error(error.what());

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <string_view>
@@ -14,12 +13,10 @@
 namespace trireme {
 namespace {
 
+constexpr const char* kStopFile = "STOP";
+constexpr const char* kTimeLimit = "time limit";
 constexpr double kLeave_s = 10;           // metrics, status, MPI_Finalize
 constexpr double kLeastBandwidth = 50e6;  // bytes/s of a rank on a busy file system, for the guess
-
-double unix_time_s() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 }  // namespace
 
@@ -56,11 +53,19 @@ std::optional<double> TimeLimit::from_environment() {
   return static_cast<double>(value);
 }
 
+void TimeLimit::forget_past(double now_s) {
+  if (!end_s_ || now_s < *end_s_) return;
+  log::info("SLURM_JOB_END_TIME has passed: it is of another job, and no limit of this one");
+  end_s_.reset();
+}
+
 StopRequests::StopRequests(RunFolder folder, bool first_rank, TimeLimit limit)
     : folder_(std::move(folder)),
       first_rank_(first_rank),
       limit_(limit),
-      start_unix_s_(unix_time_s()) {}
+      start_unix_s_(unix_time_s()) {
+  limit_.forget_past(start_unix_s_);
+}
 
 void StopRequests::look() {
   if (!first_rank_ || (looked_ && since_look_.seconds() < kLook_s)) return;
@@ -73,15 +78,22 @@ void StopRequests::look() {
 
 bool StopRequests::asked() {
   look();
-  if (files_.stop) reason_ = "the file STOP";
-  if (const int number = stop_signal(); number != 0) reason_ = signal_name(number);
+  if (const int number = stop_signal(); number != 0) asked_by_ = signal_name(number);
+  if (files_.stop) asked_by_ = kStopFile;
   return files_.stop || stop_signal() != 0;
+}
+
+std::string StopRequests::reason() const {
+  if (asked_by_ == kStopFile) return "the file STOP";
+  if (asked_by_ == kTimeLimit)
+    return formatted("the time limit, {} s before it", limit_.margin_s());
+  return asked_by_ == "signal" ? "a signal to another rank" : asked_by_;
 }
 
 StopRequests::Wish StopRequests::poll() {
   Wish wish{asked(), files_.save};
   if (first_rank_ && !wish.stop && limit_.reached(start_unix_s_ + since_start_.seconds())) {
-    reason_ = formatted("the time limit, {} s before it", limit_.margin_s());
+    asked_by_ = kTimeLimit;
     wish.stop = true;
   }
   return wish;
@@ -91,9 +103,10 @@ void StopRequests::fulfilled(bool stopped) {
   if (!first_rank_) return;
   files_ = {};
   for (const auto& file : {folder_.save_file(), folder_.stop_file()}) {
-    if (file == folder_.stop_file() && !stopped) continue;
+    const bool is_stop = file == folder_.stop_file();
+    if (is_stop && !stopped) continue;
     std::error_code code;
-    std::filesystem::remove(file, code);
+    if (std::filesystem::remove(file, code) && is_stop) asked_by_ = kStopFile;
     if (code) log::warn(formatted("cannot remove {}: {}", file.string(), code.message()));
   }
 }

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "core/timer.hpp"
-#include "train/state/run_folder.hpp"
+#include "job/run_folder.hpp"
 
 namespace trireme {
 
@@ -26,6 +26,9 @@ class TimeLimit {
 
   /// SLURM_JOB_END_TIME, if it is there and a number.
   static std::optional<double> from_environment();
+
+  /// An end that has passed already is another job's, whose variables this one was submitted with.
+  void forget_past(double now_s);
 
  private:
   std::optional<double> end_s_;
@@ -51,13 +54,17 @@ class StopRequests {
   /// Whether somebody wants a stop now; the time limit, which reckons with whole steps, aside.
   [[nodiscard]] bool asked();
 
-  /// Why poll() says stop, on this rank: "SIGTERM", "the file STOP", "the time limit"; else "a
-  /// signal to another rank".
-  [[nodiscard]] const std::string& reason() const { return reason_; }
+  /// What made poll() say stop, on this rank: "STOP" (whatever else asked, too), "SIGTERM", "time
+  /// limit"; else "signal", to another rank.
+  [[nodiscard]] const std::string& asked_by() const { return asked_by_; }
+
+  /// The same in words.
+  [[nodiscard]] std::string reason() const;
 
   TimeLimit& limit() { return limit_; }
 
-  /// What was asked for is on disk: the files go.
+  /// What was asked for is on disk: the files go. A file STOP that nobody has looked at yet is told
+  /// by asked_by() from here on.
   void fulfilled(bool stopped);
 
  private:
@@ -73,7 +80,7 @@ class StopRequests {
   Timer since_look_;
   bool looked_ = false;
   Wish files_;
-  std::string reason_ = "a signal to another rank";
+  std::string asked_by_ = "signal";
 };
 
 }  // namespace trireme

@@ -2,7 +2,7 @@
 #include <string>
 
 #include "train/config/config.hpp"
-#include "train/state/run_folder.hpp"
+#include "job/run_folder.hpp"
 
 namespace trireme {
 

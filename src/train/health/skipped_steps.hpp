@@ -3,7 +3,7 @@
 #include <span>
 
 #include "data/batch.hpp"
-#include "train/state/run_folder.hpp"
+#include "job/run_folder.hpp"
 #include "train/step/step.hpp"
 
 namespace trireme {

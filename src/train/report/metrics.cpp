@@ -1,12 +1,12 @@
 #include "train/report/metrics.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "core/timer.hpp"
 
 namespace trireme {
 namespace {
@@ -15,12 +15,6 @@ constexpr std::int64_t kQuietSteps = 20;  // between two warnings of spikes
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace
-
-double unix_time_s() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  const auto milli = std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
-  return static_cast<double>(milli) / 1000;
-}
 
 Metrics::Metrics(Communicator& world, Measures& measures, const ComputeRates& rates)
     : world_(world),

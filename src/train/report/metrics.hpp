@@ -82,7 +82,4 @@ class Metrics {
   std::int64_t warned_step_ = 0;
 };
 
-/// Of the day, to the millisecond, which is what a reader can use.
-double unix_time_s();
-
 }  // namespace trireme

@@ -13,8 +13,8 @@
 namespace trireme {
 
 struct Validation {
-  double loss = 0;       // loss sum of all ranks / its terms on all ranks
-  double num_terms = 0;  // targets, or pairs
+  double loss = 0;            // loss sum of all ranks / its terms on all ranks
+  double num_terms = 0;       // targets, or pairs
   std::vector<double> means;  // of Objective::evaluated(), over the same
 };
 

@@ -38,7 +38,7 @@ Keepers::Keepers(const RunRequest& run, const RunData& data, const RunModel& mod
       stop_between(run.ranks.world, [this] { return requests.asked(); }) {
   saver.reserve(model.state_bytes());
   saver.on_commit([&record](std::int64_t step) {
-    if (const auto error = capture([&] { record.running(step, step); })) log::warn(error->what());
+    if (const auto error = capture([&] { record.committed(step); })) log::warn(error->what());
   });
   restore(run, beginning);
   if (run.ranks.world.rank() != 0) return;

@@ -64,6 +64,7 @@ bool take_steps(TrainingRun& run, StopVote& vote) {
       commit(run);
       keepers.requests.limit().save_took(run.since_save.seconds());
     }
+    if (result.save) run.record.requested("save", "SAVE");
     if (result.stop || dropped) return true;
     // Before the save, which keeps its result.
     if (owes_validation(run) && !validate(run)) return true;
@@ -87,12 +88,15 @@ int train(TrainingRun& run) {
   vote.post({.stop = has_work && keepers.requests.asked()});
   if (vote.take().stop) {
     keepers.requests.fulfilled(/*stopped=*/true);
+    run.record.requested("stop", keepers.requests.asked_by());
     throw StoppedEarly();
   }
   stop_saves_first();
   run.run_time.restart();
   if (run.activity() != nullptr) run.waited_reported_s = run.activity()->waited_s();
   const bool stopped = take_steps(run, vote);
+  const std::string asked_by = keepers.requests.asked_by();
+  if (stopped) run.record.requested("stop", asked_by);
   settle_chain(run, vote);
   const bool nothing_new = stopped && run.progress.step == run.beginning.progress.step;
   if (run.saved_step != run.progress.step && !nothing_new) save(run);
@@ -101,6 +105,8 @@ int train(TrainingRun& run) {
   // Also of a run that came to its end before it looked.
   keepers.requests.fulfilled(/*stopped=*/true);
   const bool done = run.progress.step >= run.config().train.steps && !owes_validation(run);
+  if (!done && keepers.requests.asked_by() != asked_by)  // STOP came during the save
+    run.record.requested("stop", keepers.requests.asked_by());
   close(run, done);
   run.record.ended(done);
   return done ? kExitDone : kExitStopped;

@@ -1,16 +1,37 @@
 #include "train/run/run_record.hpp"
 
+#include <algorithm>
+
 #include "checkpoint/format/folder.hpp"
 #include "comm/agree.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/log.hpp"
-#include "train/control/verdict.hpp"
+#include "core/process/process_age.hpp"
+#include "train/control/stop_requests.hpp"
 
 namespace trireme {
+namespace {
+
+/// What cannot be written of a record costs no run that goes well.
+void try_to(const std::function<void()>& write) {
+  if (const auto error = capture(write)) log::warn(error->what());
+}
+
+std::vector<std::string> each_once(const std::vector<std::string>& hosts) {
+  std::vector<std::string> nodes;
+  for (const std::string& host : hosts) {
+    if (std::find(nodes.begin(), nodes.end(), host) == nodes.end()) nodes.push_back(host);
+  }
+  return nodes;
+}
+
+}  // namespace
 
 RunRecord::RunRecord(const RunRequest& run)
-    : run_(run), step_(run.start.kind == RunStart::Kind::go_on ? run.start.step() : 0) {}
+    : run_(run),
+      journal_(run.journal ? run.journal : std::make_shared<Journal>(run.folder.journal())),
+      step_(run.start.kind == RunStart::Kind::go_on ? run.start.step() : 0) {}
 
 void RunRecord::claim() {
   all_or_none(run_.ranks.world, [&] {
@@ -25,9 +46,10 @@ void RunRecord::take_folder() {
   had_root_ = std::filesystem::exists(folder.root, refused);
   had_run_ = had_root_ && folder.holds_run();
   folder.prepare();
-  lock_.emplace(folder.root, RunLockOptions{.job_id = run_.ranks.job_id});
+  const JobPlace& place = run_.ranks.place;
+  lock_.emplace(folder.root, RunLockOptions{.job_id = place.job, .order = place.order()});
   // From here on a kill leaves a folder that the next start knows as its own.
-  if (!std::filesystem::exists(folder.status())) running(step_, -1);
+  if (!std::filesystem::exists(folder.status())) show("running", kExitDone, -1);
   remove_temporaries(folder.root);
   remove_temporaries(folder.checkpoints());
   if (run_.config.checkpoint.resume == "never" && !run_.start.begun_anew() &&
@@ -39,18 +61,69 @@ void RunRecord::take_folder() {
   }
 }
 
-void RunRecord::running(std::int64_t step, std::int64_t committed) const {
-  if (run_.ranks.world.rank() == 0)
-    write_status(run_.folder, "running", kExitDone, step, committed);
+void RunRecord::start(std::int64_t own_step, std::map<std::string, std::string> hashes) {
+  journal_->open([this] { return lock_ && lock_->is_held(); });
+  if (!journal_->legs().empty()) {
+    const Leg& before = journal_->legs().back();
+    for (const Verdict& verdict : not_told_yet(read_verdicts(run_.folder), before))
+      journal_->verdict(verdict, before.number);
+  }
+  journal_->start({run_.ranks.place, nodes_, run_.ranks.world.size(), std::move(hashes), own_step,
+                   TimeLimit::from_environment()});
+  started_ = true;
 }
 
-void RunRecord::ended(bool done) const {
-  if (run_.ranks.world.rank() == 0)
-    write_status(run_.folder, done ? "done" : "stopped", done ? kExitDone : kExitStopped, step_);
+void RunRecord::begin(std::int64_t step, std::int64_t own_step,
+                      std::map<std::string, std::string> hashes) {
+  nodes_ = each_once(gather_texts(run_.ranks.world, run_.ranks.launch.hostname));
+  begun_ = true;
+  step_ = step;
+  if (run_.ranks.world.rank() != 0) return;
+  start(own_step, std::move(hashes));
+  clear_verdicts(run_.folder);
+  show("running", kExitDone, own_step);
 }
 
-int RunRecord::stopped_before_first_step() const {
-  if (claimed_) ended(/*done=*/false);
+void RunRecord::reached(std::int64_t step) {
+  step_ = step;
+  if (stepped_) return;
+  stepped_ = true;
+  try_to([&] { journal_->ready({step, process_age_s()}); });
+}
+
+bool RunRecord::may_write() {
+  return run_.ranks.world.rank() == 0 && lock_ && lock_->is_held();
+}
+
+void RunRecord::show(const char* state, int code, std::int64_t committed) {
+  write_status(run_.folder, state, code, step_, committed);
+}
+
+void RunRecord::committed(std::int64_t step) {
+  if (!may_write()) return;
+  journal_->commit(step);
+  write_status(run_.folder, "running", kExitDone, step, step);
+}
+
+void RunRecord::requested(const std::string& want, const std::string& by) {
+  try_to([&] { journal_->request({want, by, step_}); });
+}
+
+void RunRecord::end(const char* state, int code) {
+  if (!may_write()) return;
+  try_to([&] { journal_->end({state, code, step_}); });
+  write_status(run_.folder, state, code, step_);
+}
+
+void RunRecord::ended(bool done) {
+  end(done ? "done" : "stopped", done ? kExitDone : kExitStopped);
+}
+
+int RunRecord::stopped_before_first_step() {
+  if (claimed_) {
+    if (run_.ranks.world.rank() == 0 && !started_) start(run_.start.own ? step_ : -1, {});
+    ended(/*done=*/false);
+  }
   log::info("stopped on request before the first step: nothing was begun; the same command starts");
   return kExitStopped;
 }
@@ -64,12 +137,6 @@ void RunRecord::leave_folder() {
   if (!had_root_) std::filesystem::remove(run_.folder.root, code);
 }
 
-void RunRecord::begin(std::int64_t step) {
-  begun_ = true;
-  step_ = step;
-  if (run_.ranks.world.rank() == 0) clear_verdicts(run_.folder);
-}
-
 void RunRecord::failed(const std::string& kind, int code, const std::string& message) {
   if (!claimed_) return;
   const int rank = run_.ranks.world.rank();
@@ -77,11 +144,15 @@ void RunRecord::failed(const std::string& kind, int code, const std::string& mes
     if (rank == 0) leave_folder();
     return;
   }
-  write_verdict(run_.folder, {rank, run_.ranks.launch.hostname, kind, code, step_, message});
-  if (rank != 0) return;
+  const Verdict verdict{rank, run_.ranks.launch.hostname, kind, code, step_, message};
+  write_verdict(run_.folder, verdict);
+  if (!may_write()) return;
   // What went wrong first is the news, also where the disk takes no more of it.
-  if (const auto error = capture([&] { write_status(run_.folder, "failed", code, step_); }))
-    log::warn(error->what());
+  try_to([&] {
+    if (!started_) start(run_.start.own ? step_ : -1, {});
+    journal_->verdict(verdict, journal_->leg());
+    end("failed", code);
+  });
 }
 
 }  // namespace trireme

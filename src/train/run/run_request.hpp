@@ -1,13 +1,15 @@
 #pragma once
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "comm/factory.hpp"
 #include "config/config_set.hpp"
+#include "job/journal.hpp"
+#include "job/run_folder.hpp"
 #include "train/config/config.hpp"
 #include "train/run/run_start.hpp"
-#include "train/state/run_folder.hpp"
 #include "train/task/task.hpp"
 
 namespace trireme {
@@ -18,7 +20,7 @@ struct RunRanks {
   Communicator& world;                           // CPU: control, agreement, metrics, checkpoints
   std::span<const CommBackend> device_backends;  // "nccl" where it was built
   CommOptions options;
-  std::string job_id;  // of the scheduler, "" outside one
+  JobPlace place;  // of this leg, where a scheduler started it
 };
 
 /// What a program hands to a run. `config` and `keys` are one configuration, which the run
@@ -32,6 +34,7 @@ struct RunRequest {
   RunFolder folder;
   RunStart start;
   RunRanks ranks;
+  std::shared_ptr<Journal> journal;  // of the folder, inert until that is claimed
 };
 
 }  // namespace trireme

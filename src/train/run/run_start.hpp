@@ -8,8 +8,8 @@
 #include "comm/communicator.hpp"
 #include "config/config_set.hpp"
 #include "core/error.hpp"
+#include "job/run_folder.hpp"
 #include "train/config/config.hpp"
-#include "train/state/run_folder.hpp"
 
 namespace trireme {
 

@@ -6,6 +6,7 @@
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/files/refusal.hpp"
+#include "core/hash/xxh3.hpp"
 #include "core/log.hpp"
 #include "core/process/stop_signals.hpp"
 #include "parallel/device.hpp"
@@ -23,16 +24,17 @@ namespace {
 void announce(const TrainingRun& run, const std::string& batch_note) {
   const RunConfig& config = run.config();
   const TrainConfig& train = config.train;
-  run.record.begin(run.progress.step);
-  const LaunchInfo& launch = run.request.ranks.launch;
+  const RunRequest& request = run.request;
+  run.record.begin(run.progress.step, run.beginning.own_step,
+                   {{"binary", run.beginning.fingerprint.at("binary")},
+                    {"config", xxh3_128_hex(request.keys.to_toml())},
+                    {"data", run.data.stream().content_hash()}});
+  const LaunchInfo& launch = request.ranks.launch;
   const at::Device device = run.model.registry.device();
   const std::string devices = describe_devices(
       gather_device_use(run.world(), {launch.node, device.is_cuda() ? device.index() : -1,
                                       num_visible_gpus(), at::get_num_threads(), allowed_cpus()}));
-  if (run.world().rank() == 0) {
-    run.record.running(run.progress.step, run.saved_step);
-    write_file_atomic(run.request.folder.config(), run.request.keys.to_toml());
-  }
+  if (run.world().rank() == 0) write_file_atomic(request.folder.config(), request.keys.to_toml());
   log::info(formatted("{} ranks ({}) on {} nodes, device {}, {}, {} CPU threads a rank",
                       run.world().size(), run.world().backend(), run.request.ranks.launch.num_nodes,
                       run.model.registry.device(), train.precision, at::get_num_threads()));

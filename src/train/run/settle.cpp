@@ -9,6 +9,7 @@
 #include "core/log.hpp"
 #include "core/number.hpp"
 #include "data/loader.hpp"
+#include "job/doctor/findings.hpp"
 #include "optim/schedule.hpp"
 #include "parallel/device.hpp"
 #include "parallel/torch_errors.hpp"
@@ -65,6 +66,30 @@ std::optional<std::int64_t> kept_local_steps(const RunStart& start) {
   return saved == start.values.end() ? 1 : parse_integer(saved->second);
 }
 
+/// Collective, before anything waits for all devices: what `trireme doctor` calls an error. Throws on
+/// all ranks.
+void check_places_of_ranks(const RunRequest& run) {
+  Communicator& world = run.ranks.world;
+  const LaunchInfo& launch = run.ranks.launch;
+  const std::string& wanted = run.config.train.device;
+  const at::Device device = choose_device(wanted, launch.local_rank);
+  RankFacts mine = own_facts(launch, run.config.train.threads);
+  mine.device.gpu = gpu_identity(device);
+  mine.device.num_gpus = device.is_cuda() ? num_visible_gpus() : 0;
+  mine.device.was_chosen = wanted != "auto";
+  const auto all = gather_texts(world, to_text(mine));
+  all_or_none(world, [&] {
+    if (world.rank() != 0) return;
+    std::vector<RankFacts> ranks;
+    for (const std::string& text : all) ranks.push_back(rank_facts_from(text));
+    Problems problems;
+    for (const Finding& one : findings_of(ranks)) {
+      if (one.severity == Finding::Severity::error) problems.add(one.line());
+    }
+    problems.throw_if_any();
+  });
+}
+
 void resolve_config(const RunRequest& run, const RunData& data) {
   RunConfig& config = run.config;
   const RunStart& start = run.start;
@@ -117,6 +142,7 @@ std::string choose_values(const RunRequest& run) {
     });
     if (run.start.kind == RunStart::Kind::go_on) facts.saved = run.start.values;
   });
+  check_places_of_ranks(run);
   // One precision for all, whatever GPUs the nodes have.
   facts.has_bf16 = all_reduce_value(world, bf16, ReduceOp::min, "bf16") != 0;
   // What a new run has from the checkpoint it starts from gives way to what this command says.

@@ -107,6 +107,28 @@ TEST(RunLock, HolderNoticesThatItLostTheRun) {
   message_of(ErrorKind::usage, [&] { lock.check(); });
 }
 
+TEST(RunLock, ALaterLegOfTheSameJobFencesALiveEarlierOne) {
+  const TempFolder run;
+  RunLockOptions later = fast();
+  later.order = 2;
+  const pid_t child = hold_in_child(run.path());
+  {
+    RunLock fencing(run.path(), later);
+    EXPECT_TRUE(fencing.is_held());
+    // The earlier one does not get it back, and neither does another job.
+    message_of(ErrorKind::usage, [&] { const RunLock earlier(run.path(), fast()); });
+    RunLockOptions other = fast();
+    other.job_id = "43";
+    other.order = 9;
+    message_of(ErrorKind::usage, [&] { const RunLock lock(run.path(), other); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // the child's heartbeats
+    EXPECT_TRUE(fencing.is_held());
+  }
+  EXPECT_EQ(::waitpid(child, nullptr, WNOHANG), 0) << "it lives, and knows by itself";
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+}
+
 TEST(RunLock, UnreadableRecordIsAnErrorNotATakeover) {
   const TempFolder run;
   overwrite(run / "LOCK", "not ours");

@@ -93,9 +93,9 @@ TEST_F(Environment, AMistypedSectionIsAProblem) {
 }
 
 TEST_F(Environment, AMistypedVariableOfOurScriptsIsAProblem) {
-  define("TRIREME_MAX_RESTART", "3");
+  define("TRIREME_MAX_FAILURE", "3");
 
-  EXPECT_NE(load().find("did you mean 'TRIREME_MAX_RESTARTS'?"), std::string::npos);
+  EXPECT_NE(load().find("did you mean 'TRIREME_MAX_FAILURES'?"), std::string::npos);
 }
 
 TEST_F(Environment, AVariableThatIsNearNothingIsAWarning) {

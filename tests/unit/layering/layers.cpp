@@ -16,15 +16,16 @@ const std::map<std::string_view, Names>& module_rows() {
       {"model", {"core", "comm", "parallel", "ops"}},
       {"checkpoint", {"core", "comm", "parallel", "text", "model"}},  // host bytes: no LibTorch
       {"data_prep", {"core", "config", "comm", "text", "data"}},      // runs without LibTorch
+      {"job", {"core", "config", "comm", "checkpoint"}},              // runs without LibTorch
       {"generate", {"core", "config", "comm", "parallel", "text", "ops", "model", "checkpoint"}},
       {"train",
-       {"core", "config", "comm", "parallel", "text", "data", "optim", "ops", "objective", "model",
-        "checkpoint", "generate"}},
+       {"core", "job", "config", "comm", "parallel", "text", "data", "optim", "ops", "objective",
+        "model", "checkpoint", "generate"}},
       {"serve",
        {"core", "config", "comm", "parallel", "text", "ops", "model", "checkpoint", "generate"}},
       {"bin",
-       {"core", "config", "comm", "parallel", "text", "data", "optim", "ops", "objective", "model",
-        "checkpoint", "data_prep", "generate", "train", "serve"}}};
+       {"core", "job", "config", "comm", "parallel", "text", "data", "optim", "ops", "objective",
+        "model", "checkpoint", "data_prep", "generate", "train", "serve"}}};
   return table;
 }
 
@@ -74,6 +75,9 @@ const std::map<std::string_view, Names>& room_rows() {
       {"data_prep/inspect", {"data_prep/input"}},
       {"data_prep/bench",
        {"data_prep/*", "data_prep/documents", "data_prep/input", "data_prep/pack"}},
+      {"job/doctor", {"job/*"}},
+      {"job/finish", {"job/*"}},
+      {"job/watch", {"job/*"}},
       {"train/config", {}},
       {"train/task", {"train/config", "train/state"}},
       {"train/step", {}},

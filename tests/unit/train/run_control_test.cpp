@@ -12,8 +12,8 @@
 #include "core/process/stop_signals.hpp"
 #include "train/control/stop_requests.hpp"
 #include "train/control/stop_vote.hpp"
-#include "train/control/verdict.hpp"
-#include "train/state/run_folder.hpp"
+#include "job/verdict.hpp"
+#include "job/run_folder.hpp"
 #include "train/step/schedule.hpp"
 #include "unit/core/scratch.hpp"
 

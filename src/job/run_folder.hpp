@@ -17,6 +17,10 @@ struct RunFolder {
   /// What the ranks hold and send, counted in an update beside the formulas.
   [[nodiscard]] std::filesystem::path layout() const { return root / "layout.json"; }
 
+  /// What happened, over all legs and jobs (journal.hpp).
+  [[nodiscard]] std::filesystem::path journal() const { return root / "journal.jsonl"; }
+
+  /// A view of the journal for scripts: how the run stands.
   [[nodiscard]] std::filesystem::path status() const { return root / "status.json"; }
 
   [[nodiscard]] std::filesystem::path chain() const { return root / "chain.txt"; }
@@ -37,6 +41,9 @@ struct RunFolder {
   /// A run of ours was here: a status.json of ours, or checkpoints/step-*.
   [[nodiscard]] bool holds_run() const;
 
+  /// Nothing is there, or nothing but what a start leaves that was lost before it began.
+  [[nodiscard]] bool is_blank() const;
+
   /// Makes the folder if it is absent or empty; accepts one that holds_run(). Throws Error(usage)
   /// for a folder that holds something else.
   void prepare() const;
@@ -51,7 +58,8 @@ std::string rank_file(int rank, const std::string& extension);
 void write_status(const RunFolder& folder, const std::string& state, int code, std::int64_t step,
                   std::optional<std::int64_t> committed = std::nullopt);
 
-/// The newest step that this run is known to have committed, whatever is left of it; -1: none.
+/// The newest step that this run is known to have committed, whatever is left of it; -1: none. From
+/// status.json, else from the journal.
 std::int64_t committed_step(const RunFolder& folder);
 
 }  // namespace trireme

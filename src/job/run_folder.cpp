@@ -1,4 +1,4 @@
-#include "train/state/run_folder.hpp"
+#include "job/run_folder.hpp"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -7,6 +7,7 @@
 #include "core/files/file.hpp"
 #include "core/files/folders.hpp"
 #include "core/files/json.hpp"
+#include "job/journal.hpp"
 
 namespace trireme {
 namespace {
@@ -31,17 +32,6 @@ bool is_status(const fs::path& file) {
   }
 }
 
-/// Nothing but what a start leaves that was killed before it wrote its state.
-bool is_blank(const RunFolder& folder) {
-  std::error_code code;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder.root, code)) {
-    const std::string name = entry.path().filename().string();
-    if (entry.path() == folder.checkpoints() && fs::is_empty(entry.path(), code)) continue;
-    if (!name.starts_with("LOCK") && !name.starts_with("status.json.tmp.")) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 // config.toml and metrics.jsonl are names that other programs use, too.
@@ -49,12 +39,24 @@ bool RunFolder::holds_run() const {
   return is_status(status()) || holds_step(checkpoints());
 }
 
+bool RunFolder::is_blank() const {
+  std::error_code code;
+  for (const fs::directory_entry& entry : fs::directory_iterator(root, code)) {
+    const std::string name = entry.path().filename().string();
+    if (entry.path() == checkpoints() && fs::is_empty(entry.path(), code)) continue;
+    const bool ours = name.starts_with("LOCK") || name.starts_with("status.json.tmp.") ||
+                      entry.path() == journal();
+    if (!ours) return false;
+  }
+  return true;
+}
+
 void RunFolder::prepare() const {
   std::error_code code;
   if (root.empty()) fail(ErrorKind::usage, "--run '' names no folder");
   if (fs::exists(root, code) && !fs::is_directory(root, code))
     fail(ErrorKind::usage, "--run {} is a file, must be a folder", root.string());
-  if (fs::exists(root, code) && !holds_run() && !is_blank(*this)) {
+  if (fs::exists(root, code) && !holds_run() && !is_blank()) {
     fail(ErrorKind::usage,
          "--run {} holds something that is not a run of trireme; give a new or an empty folder",
          root.string());
@@ -82,7 +84,7 @@ std::int64_t committed_step(const RunFolder& folder) {
     const Json status = read_json(folder.status(), {.max_bytes = kMaxStatusBytes});
     return json_get<std::int64_t>(status, "committed", folder.status().string());
   } catch (const Error&) {  // absent, or of a version that did not write it
-    return -1;
+    return read_journal(folder.journal()).committed();
   }
 }
 

@@ -1,0 +1,149 @@
+#include "bin/trireme/doctor_command.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "comm/agree.hpp"
+#include "comm/scalars.hpp"
+#include "core/files/json.hpp"
+#include "core/join.hpp"
+#include "core/number.hpp"
+#include "core/process/run_main.hpp"
+#include "core/timer.hpp"
+#include "job/doctor/shared_places.hpp"
+#include "parallel/device.hpp"
+#include "train/run/run_keys.hpp"
+
+namespace trireme {
+namespace {
+
+/// TRIREME_ variables that nobody reads: mistyped, or of another version.
+std::vector<Finding> unread_variables() {
+  RunConfig config;
+  std::vector<Field> sections;
+  std::vector<std::unique_ptr<Task>> tasks;
+  for (const TaskRow& row : task_rows()) {
+    tasks.push_back(row.make());
+    for (const Field& field : tasks.back()->section()) sections.push_back(field);
+  }
+  const auto keys = make_run_keys(config, sections);
+  keys->load_environment();
+  std::vector<Finding> findings;
+  for (const std::string& warning : keys->warnings()) {
+    findings.push_back({"variable-unread", Finding::Severity::warning, "", warning,
+                        "unset it, or give the name that was meant"});
+  }
+  if (const auto error = capture([&] { keys->finish(); })) {
+    findings.push_back(
+        {"variable-wrong", Finding::Severity::error, "", error->what(), "correct or unset it"});
+  }
+  return findings;
+}
+
+std::vector<std::string> hosts_of(const std::vector<RankFacts>& ranks) {
+  std::vector<std::string> hosts;
+  for (const RankFacts& one : ranks) {
+    if (std::find(hosts.begin(), hosts.end(), one.device.host) == hosts.end())
+      hosts.push_back(one.device.host);
+  }
+  return hosts;
+}
+
+bool has_error(const std::vector<Finding>& findings) {
+  return std::any_of(findings.begin(), findings.end(),
+                     [](const Finding& one) { return one.severity == Finding::Severity::error; });
+}
+
+}  // namespace
+
+DoctorCommand::DoctorCommand(CommandLine& line, Launch& launch) : launch_(launch) {
+  line.command("doctor",
+               "what is wrong with the place where ranks run: GPUs, CPUs, limits, folders, network")
+      .option("--run", &run_, "DIR", "a run folder that all ranks are to share, there or not")
+      .option("--data", &data_, "DIR", "a token set that all ranks are to see")
+      .flag("--json", json_, "findings and speeds as JSON")
+      .example("trireme doctor")
+      .example("srun --mpi=pmix trireme doctor --run runs/first --data data/pretrain")
+      .ranks(Ranks::all)
+      .run([this] { return run(); });
+}
+
+std::vector<RankFacts> DoctorCommand::gather() const {
+  const LaunchInfo& launch = launch_.info();
+  Communicator& world = launch_.world();
+  RankFacts mine = own_facts(launch, set_cpu_threads(0, launch.local_size));
+  const at::Device device = choose_device("auto", launch.local_rank);
+  mine.device.gpu = gpu_identity(device);
+  mine.device.num_gpus = num_visible_gpus();
+  mine.device.was_chosen = false;
+  const CudaVersions cuda = cuda_versions();
+  mine.cuda_driver = cuda.driver;
+  mine.cuda_runtime = cuda.runtime;
+  if (device.is_cuda()) {
+    const MachineMemory memory = device_memory(device);
+    mine.gpu_free_bytes = static_cast<std::int64_t>(memory.available);
+    mine.gpu_total_bytes = static_cast<std::int64_t>(memory.total);
+  }
+  world.barrier();
+  mine.clock_s = unix_time_s();
+  std::vector<RankFacts> all;
+  for (const std::string& text : gather_texts(world, to_text(mine)))
+    all.push_back(rank_facts_from(text));
+  return all;
+}
+
+int DoctorCommand::run() {
+  Communicator& world = launch_.world();
+  const bool is_first = world.rank() == 0;
+  const std::vector<RankFacts> ranks = gather();
+  std::vector<RankDevice> devices;
+  for (const RankFacts& one : ranks) devices.push_back(one.device);
+  std::vector<Finding> findings;
+  if (is_first) findings = findings_of(ranks);
+  for (const Finding& one : check_places(world, launch_.info(), devices, {run_, data_}))
+    findings.push_back(one);
+  const SpeedReport speeds = measure_nodes(world, launch_.info());
+  if (is_first) {
+    for (const Finding& one : speeds.findings) findings.push_back(one);
+    for (const Finding& one : unread_variables()) findings.push_back(one);
+    show(findings, speeds, ranks);
+  }
+  const std::int64_t failed = is_first && has_error(findings) ? 1 : 0;
+  const bool any = broadcast_value(world, failed, 0, "doctor") == 1;
+  return any ? exit_code(ErrorKind::usage) : kExitDone;
+}
+
+void DoctorCommand::show(const std::vector<Finding>& findings, const SpeedReport& speeds,
+                         const std::vector<RankFacts>& ranks) const {
+  const std::string exclude = joined(hosts_to_exclude(findings, hosts_of(ranks)), ",");
+  if (json_) {
+    Json json{{"ok", !has_error(findings)},
+              {"findings", Json::array()},
+              {"nodes", Json::array()},
+              {"exclude", exclude}};
+    for (const Finding& one : findings) {
+      json["findings"].push_back({{"id", one.id},
+                                  {"severity", severity_name(one.severity)},
+                                  {"where", one.where},
+                                  {"what", one.what},
+                                  {"do", one.advice}});
+    }
+    for (const NodeSpeed& one : speeds.nodes)
+      json["nodes"].push_back({{"host", one.host}, {"allreduce_gb_s", one.allreduce_gb_s}});
+    print(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+    return;
+  }
+  std::string text = formatted("{} ranks on {} nodes\n", ranks.size(), speeds.nodes.size());
+  for (const NodeSpeed& one : speeds.nodes) {
+    if (one.allreduce_gb_s > 0)
+      text += formatted("  {}: sums at {}/s\n", one.host, format_bytes(1e9 * one.allreduce_gb_s));
+  }
+  for (const Finding& one : findings)
+    text += formatted("{}: {} [{}]\n", severity_name(one.severity), one.line(), one.id);
+  if (!exclude.empty())
+    text += formatted("sbatch --exclude={} leaves out what is broken\n", exclude);
+  if (findings.empty()) text += "nothing is wrong\n";
+  print(text);
+}
+
+}  // namespace trireme

@@ -1,0 +1,96 @@
+#include "bin/trireme/job_commands.hpp"
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+#include <thread>
+
+#include "core/files/json.hpp"
+#include "core/process/run_main.hpp"
+#include "core/timer.hpp"
+#include "job/finish/finish.hpp"
+#include "job/journal.hpp"
+#include "job/watch/run_view.hpp"
+#include "job/watch/stacks.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::chrono::seconds kLookAgain(2);
+constexpr double kStacks_s = 5;
+
+}  // namespace
+
+JobCommands::JobCommands(CommandLine& line) {
+  line.group("job", "a run as a job of a scheduler");
+  line.command(
+          "job finish",
+          "decide what becomes of a run after its processes have ended; exits as the job shall")
+      .option("--run", &run_, "DIR", "run folder", Need::required)
+      .option("--srun-code", &srun_code_, "N", "exit code of srun or mpirun", Need::required)
+      .option("--job-says", &job_says_, "TEXT",
+              "what `scontrol -o show job` says of the job; without it, that it goes on")
+      .option("--lost-nodes", &lost_nodes_, "TEXT",
+              "nodes of the job that the scheduler has given up, separated by blanks")
+      .flag("--may-restart", may_restart_,
+            "the job keeps its nodes and can start the processes again")
+      .flag("--dry-run", dry_run_, "write nothing")
+      .example("trireme job finish --run runs/first --srun-code 143 --dry-run")
+      .run([this] { return finish(); });
+  line.command("job watch", "how a run stands: step, loss, time left, last checkpoint")
+      .positional("RUN", &run_, "run folder")
+      .flag("--once", once_, "one line, now; else a new one whenever something has changed")
+      .flag("--json", json_, "JSON, one object a line")
+      .example("trireme job watch runs/first --once --json")
+      .run([this] { return watch(); });
+  line.command("job stacks", "where all threads of all ranks stand, also of those that hang")
+      .positional("RUN", &run_, "run folder")
+      .option("--rank", &rank_, "N", "print this rank's; -1: none")
+      .example("trireme job stacks runs/first --rank 3")
+      .run([this] { return stacks(); });
+}
+
+int JobCommands::finish() const {
+  FinishFacts facts;
+  facts.place = JobPlace::from_environment();
+  facts.srun_code = static_cast<int>(srun_code_);
+  facts.job = SchedulerJob::parse(job_says_);
+  std::istringstream lost(lost_nodes_);
+  for (std::string node; lost >> node;) facts.lost_nodes.push_back(node);
+  facts.max_failures = max_failures_from_environment();
+  facts.may_restart = may_restart_;
+  const Decision decision = finish_leg(RunFolder{run_}, facts, dry_run_);
+  Json json = Json::object();
+  put_decision(json, decision);
+  print(json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+  return decision.exit_code;
+}
+
+int JobCommands::watch() const {
+  std::string shown;
+  while (true) {
+    const RunView view = view_run(RunFolder{run_}, unix_time_s());
+    const std::string text = json_ ? to_json_text(view) : to_line(view);
+    const std::string news = formatted("{} {} {}", view.state, view.leg, view.step.value_or(-1));
+    if (news != shown) print(text + "\n");
+    shown = news;
+    if (once_ || view.has_ended()) return kExitDone;
+    std::this_thread::sleep_for(kLookAgain);
+  }
+}
+
+int JobCommands::stacks() const {
+  const auto rank = rank_ < 0 ? std::nullopt : std::optional(rank_);
+  const StackReport report = ask_for_stacks(RunFolder{run_}, rank, kStacks_s);
+  if (report.ranks == 0) {
+    print("no leg of this run is under way\n");
+    return kExitDone;
+  }
+  if (!report.of_rank.empty()) print(report.of_rank);
+  print(formatted("{} of {} ranks wrote to {}\n", report.written.size(), report.ranks,
+                  RunFolder{run_}.stacks().string()));
+  return report.written.empty() ? exit_code(ErrorKind::comm) : kExitDone;
+}
+
+}  // namespace trireme

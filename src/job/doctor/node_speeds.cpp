@@ -1,0 +1,117 @@
+#include "job/doctor/node_speeds.hpp"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "comm/agree.hpp"
+#include "comm/scalars.hpp"
+#include "core/error.hpp"
+#include "core/number.hpp"
+#include "core/timer.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::uint64_t kCount = std::uint64_t{4} << 20;  // floats: 16 MiB
+constexpr int kRepeats = 3;
+
+struct Sum {
+  double gb_s = 0;
+  bool is_right = true;
+};
+
+/// Collective over `group`.
+Sum time_sums(Communicator& group) {
+  const auto size = static_cast<double>(group.size());
+  std::vector<float> values(kCount);
+  Sum sum;
+  for (int i = 0; i < kRepeats; ++i) {
+    std::fill(values.begin(), values.end(), static_cast<float>(group.rank() + 1));
+    group.barrier();
+    const Timer timer;
+    group
+        .all_reduce({.input = values.data(),
+                     .output = values.data(),
+                     .count = kCount,
+                     .dtype = DType::f32,
+                     .op = ReduceOp::sum,
+                     .tag = "doctor"})
+        ->wait();
+    // What each rank sends of it: Patarasuk and Yuan, JPDC 2009, section 3.
+    const double bytes = 2 * (size - 1) / size * 4 * static_cast<double>(kCount);
+    sum.gb_s = std::max(sum.gb_s, bytes / timer.seconds() / 1e9);
+  }
+  const auto expected = static_cast<float>(size * (size + 1) / 2);
+  sum.is_right = std::all_of(values.begin(), values.end(),
+                             [expected](float value) { return value == expected; });
+  return sum;
+}
+
+/// Collective: of this node's first rank with those of its neighbours.
+Sum time_neighbours(Communicator& world, const LaunchInfo& launch) {
+  const bool leads = launch.local_rank == 0;
+  Sum best{0, true};
+  for (int round = 0; round < 2; ++round) {
+    const int place = (launch.node + round) % launch.num_nodes;
+    const auto pair = world.split(leads ? place / 2 : -1, world.rank(), "doctor pair");
+    if (!pair || pair->size() < 2) continue;
+    const Sum one = time_sums(*pair);
+    best = {std::max(best.gb_s, one.gb_s), best.is_right && one.is_right};
+  }
+  return best;
+}
+
+}  // namespace
+
+std::vector<Finding> slow_nodes(const std::vector<NodeSpeed>& nodes) {
+  std::vector<Finding> findings;
+  if (nodes.size() < 3) return findings;
+  std::vector<double> speeds;
+  for (const NodeSpeed& one : nodes) speeds.push_back(one.allreduce_gb_s);
+  std::nth_element(speeds.begin(), speeds.begin() + static_cast<std::ptrdiff_t>(speeds.size() / 2),
+                   speeds.end());
+  const double median = speeds[speeds.size() / 2];
+  for (const NodeSpeed& one : nodes) {
+    if (one.allreduce_gb_s >= median / 2) continue;
+    findings.push_back({"node-slow",
+                        Finding::Severity::error,
+                        one.host,
+                        formatted("sums with its neighbours at {} GB/s, the middle one at {}",
+                                  number_text(one.allreduce_gb_s), number_text(median)),
+                        formatted("leave it out: --exclude={}", one.host),
+                        {one.host}});
+  }
+  return findings;
+}
+
+SpeedReport measure_nodes(Communicator& world, const LaunchInfo& launch) {
+  SpeedReport report;
+  Sum mine;
+  if (launch.num_nodes > 1) {
+    mine = time_neighbours(world, launch);
+  } else if (world.size() > 1) {
+    mine = time_sums(world);
+  }
+  const auto hosts = gather_texts(world, launch.hostname);
+  const auto nodes = all_gather_value<std::int64_t>(world, launch.node, "doctor nodes");
+  const auto speeds = all_gather_value(world, mine.gb_s, "doctor speeds");
+  const auto right = all_gather_value<std::int64_t>(world, mine.is_right ? 1 : 0, "doctor values");
+  if (world.rank() != 0) return report;
+  for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+    const auto node = static_cast<std::size_t>(nodes[rank]);
+    if (node >= report.nodes.size()) report.nodes.resize(node + 1);
+    report.nodes[node].host = hosts[rank];
+    report.nodes[node].allreduce_gb_s = std::max(report.nodes[node].allreduce_gb_s, speeds[rank]);
+    if (right[rank] == 1) continue;
+    report.findings.push_back({"allreduce-wrong",
+                               Finding::Severity::error,
+                               hosts[rank],
+                               "a sum over ranks came out wrong",
+                               "leave the node out: memory or network there damages data",
+                               {hosts[rank]}});
+  }
+  for (const Finding& slow : slow_nodes(report.nodes)) report.findings.push_back(slow);
+  return report;
+}
+
+}  // namespace trireme

@@ -1,0 +1,105 @@
+#include "job/doctor/rank_devices.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/files/json.hpp"
+#include "core/join.hpp"
+#include "core/number.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr const char* kWhereDevice = "a rank's device";
+
+std::string hosts_of(const std::vector<RankDevice>& ranks, const std::vector<std::size_t>& which) {
+  std::set<std::string> hosts;
+  for (const std::size_t rank : which) hosts.insert(ranks[rank].host);
+  return joined(hosts, ",");
+}
+
+std::string shared_gpu(const std::vector<RankDevice>& ranks) {
+  std::map<std::pair<std::string, std::string>, std::vector<std::size_t>> users;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+    users[{ranks[rank].host, ranks[rank].gpu}].push_back(rank);
+  for (const auto& [gpu, of_gpu] : users) {
+    if (of_gpu.size() < 2) continue;
+    return formatted(
+        "{} would share one GPU, of {} that each sees: start one rank a GPU (--ntasks-per-node, mpirun -n), or let them see more (CUDA_VISIBLE_DEVICES, --gpus-per-node)",
+        ranks_text(ranks, of_gpu), ranks[of_gpu.front()].num_gpus);
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string ranks_text(const std::vector<RankDevice>& ranks,
+                       const std::vector<std::size_t>& which) {
+  std::map<std::string, std::vector<std::size_t>> by_host;
+  for (const std::size_t rank : which) by_host[ranks[rank].host].push_back(rank);
+  return joined(by_host, "; ", [](const auto& one) {
+    return formatted("{} {} (host {})", one.second.size() == 1 ? "rank" : "ranks",
+                     joined(one.second, ", "), one.first);
+  });
+}
+
+std::string to_text(const RankDevice& device) {
+  return Json{{"host", device.host},
+              {"gpu", device.gpu},
+              {"num_gpus", device.num_gpus},
+              {"was_chosen", device.was_chosen},
+              {"has_gpus", device.has_gpus}}
+      .dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+RankDevice rank_device_from(const std::string& text) {
+  try {
+    const Json json = parse_json(text, kWhereDevice);
+    return {json_get<std::string>(json, "host", kWhereDevice),
+            json_get<std::string>(json, "gpu", kWhereDevice),
+            static_cast<int>(json_get<std::int64_t>(json, "num_gpus", kWhereDevice)),
+            json_get<bool>(json, "was_chosen", kWhereDevice),
+            json_get<bool>(json, "has_gpus", kWhereDevice)};
+  } catch (const Error& error) {
+    throw Error(ErrorKind::internal, error.what());
+  }
+}
+
+std::string device_problem(const std::vector<RankDevice>& ranks) {
+  std::vector<std::size_t> on_cpu;
+  std::vector<std::size_t> deprived;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (!ranks[rank].gpu.empty()) continue;
+    on_cpu.push_back(rank);
+    if (ranks[rank].has_gpus && !ranks[rank].was_chosen) deprived.push_back(rank);
+  }
+  if (on_cpu.empty()) return shared_gpu(ranks);
+  if (on_cpu.size() < ranks.size()) {
+    return formatted(
+        "{} {} no GPU, the others do: look at the driver there (nvidia-smi), or leave the node out (sbatch --exclude={})",
+        ranks_text(ranks, on_cpu), on_cpu.size() == 1 ? "sees" : "see", hosts_of(ranks, on_cpu));
+  }
+  if (deprived.empty()) return "";
+  return formatted(
+      "this job has GPUs, but {} {} none: a driver that does not answer (nvidia-smi), a container without --nv, an empty CUDA_VISIBLE_DEVICES or a build without CUDA; to train on CPUs give --train.device cpu",
+      ranks_text(ranks, deprived), deprived.size() == 1 ? "sees" : "see");
+}
+
+bool scheduler_gave_gpus() {
+  constexpr std::array kLists{"SLURM_STEP_GPUS", "SLURM_JOB_GPUS"};
+  const auto is_set = [](const char* name) {
+    const char* text = std::getenv(name);
+    return text != nullptr && *text != '\0';
+  };
+  if (std::any_of(kLists.begin(), kLists.end(), is_set)) return true;
+  const char* count = std::getenv("SLURM_GPUS_ON_NODE");
+  return count != nullptr && parse_integer(count).value_or(0) > 0;
+}
+
+}  // namespace trireme

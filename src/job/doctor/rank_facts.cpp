@@ -1,0 +1,172 @@
+#include "job/doctor/rank_facts.hpp"
+
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <thread>
+
+#include "comm/liveness/heartbeat_wire.hpp"
+#include "core/error.hpp"
+#include "core/files/file.hpp"
+#include "core/files/json.hpp"
+#include "core/hash/xxh3.hpp"
+
+extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX gives it no header
+
+namespace trireme {
+namespace {
+
+constexpr const char* kWhereFacts = "a rank's facts";
+
+/// What differs between ranks only by mistake.
+constexpr std::array<std::string_view, 6> kCompared{"NCCL_",    "OMPI_MCA_",        "UCX_",
+                                                    "OMP_NUM_", "LD_LIBRARY_PATH=", "TRIREME_"};
+
+/// What a launcher gives each rank or node for itself.
+constexpr std::array<std::string_view, 3> kOwn{"OMPI_MCA_orte_", "OMPI_MCA_ess_",
+                                               "OMPI_MCA_btl_vader"};
+
+std::map<std::string, std::string> compared_variables() {
+  std::map<std::string, std::string> found;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const auto begins = [&](std::string_view prefix) { return text.starts_with(prefix); };
+    if (std::none_of(kCompared.begin(), kCompared.end(), begins) ||
+        std::any_of(kOwn.begin(), kOwn.end(), begins))
+      continue;
+    const std::size_t equals = text.find('=');
+    found[std::string(text.substr(0, equals))] = text.substr(equals + 1);
+  }
+  return found;
+}
+
+std::vector<std::int64_t> allowed() {
+  std::vector<std::int64_t> cpus;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
+std::int64_t hard_limit(decltype(RLIMIT_NOFILE) what) {
+  rlimit limit{};
+  if (::getrlimit(what, &limit) != 0 || limit.rlim_max == RLIM_INFINITY) return -1;
+  return static_cast<std::int64_t>(limit.rlim_max);
+}
+
+std::int64_t free_in_shared_memory() {
+  struct statvfs info {};
+
+  if (::statvfs("/dev/shm", &info) != 0 || ::access("/dev/shm", W_OK) != 0) return -1;
+  return static_cast<std::int64_t>(info.f_bavail) * static_cast<std::int64_t>(info.f_frsize);
+}
+
+std::string program_hash() {
+  try {
+    return xxh3_128_hex(read_file("/proc/self/exe"));
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+std::vector<std::string> interfaces_up() {
+  std::vector<std::string> names;
+  for (const heartbeat::Interface& one : heartbeat::own_interfaces()) {
+    if (one.name != "lo") names.push_back(one.name);
+  }
+  return names;
+}
+
+template <class T>
+std::vector<T> list_in(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_array())
+    fail(ErrorKind::internal, "{}: {} must be an array", kWhereFacts, key);
+  return found->get<std::vector<T>>();
+}
+
+}  // namespace
+
+RankFacts own_facts(const LaunchInfo& launch, std::int64_t threads) {
+  RankFacts facts;
+  facts.device.host = launch.hostname;
+  facts.device.has_gpus = scheduler_gave_gpus();
+  facts.node = launch.node;
+  facts.cpus = allowed();
+  facts.node_cpus = std::thread::hardware_concurrency();
+  facts.threads = threads;
+  facts.max_files = hard_limit(RLIMIT_NOFILE);
+  facts.max_locked_bytes = hard_limit(RLIMIT_MEMLOCK);
+  std::error_code absent;
+  facts.has_infiniband = std::filesystem::exists("/sys/class/infiniband", absent) &&
+                         !std::filesystem::is_empty("/sys/class/infiniband", absent);
+  facts.shm_free_bytes = free_in_shared_memory();
+  facts.interfaces = interfaces_up();
+  facts.variables = compared_variables();
+  facts.binary = program_hash();
+  return facts;
+}
+
+std::string to_text(const RankFacts& facts) {
+  return Json{{"device", to_text(facts.device)},
+              {"node", facts.node},
+              {"gpu_free_bytes", facts.gpu_free_bytes},
+              {"gpu_total_bytes", facts.gpu_total_bytes},
+              {"cuda_driver", facts.cuda_driver},
+              {"cuda_runtime", facts.cuda_runtime},
+              {"cpus", facts.cpus},
+              {"node_cpus", facts.node_cpus},
+              {"threads", facts.threads},
+              {"max_files", facts.max_files},
+              {"max_locked_bytes", facts.max_locked_bytes},
+              {"has_infiniband", facts.has_infiniband},
+              {"shm_free_bytes", facts.shm_free_bytes},
+              {"interfaces", facts.interfaces},
+              {"variables", facts.variables},
+              {"binary", facts.binary},
+              {"clock_s", facts.clock_s}}
+      .dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+RankFacts rank_facts_from(const std::string& text) {
+  try {
+    const Json json = parse_json(text, kWhereFacts);
+    const auto integer = [&](const char* key) {
+      return json_get<std::int64_t>(json, key, kWhereFacts);
+    };
+    RankFacts facts;
+    facts.device = rank_device_from(json_get<std::string>(json, "device", kWhereFacts));
+    facts.node = integer("node");
+    facts.gpu_free_bytes = integer("gpu_free_bytes");
+    facts.gpu_total_bytes = integer("gpu_total_bytes");
+    facts.cuda_driver = integer("cuda_driver");
+    facts.cuda_runtime = integer("cuda_runtime");
+    facts.cpus = list_in<std::int64_t>(json, "cpus");
+    facts.node_cpus = integer("node_cpus");
+    facts.threads = integer("threads");
+    facts.max_files = integer("max_files");
+    facts.max_locked_bytes = integer("max_locked_bytes");
+    facts.has_infiniband = json_get<bool>(json, "has_infiniband", kWhereFacts);
+    facts.shm_free_bytes = integer("shm_free_bytes");
+    facts.interfaces = list_in<std::string>(json, "interfaces");
+    for (const auto& [name, value] : json.at("variables").items())
+      facts.variables[name] = value.get<std::string>();
+    facts.binary = json_get<std::string>(json, "binary", kWhereFacts);
+    facts.clock_s = json_get<double>(json, "clock_s", kWhereFacts);
+    return facts;
+  } catch (const Error& error) {
+    throw Error(ErrorKind::internal, error.what());
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,193 @@
+#include "job/doctor/shared_places.hpp"
+
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
+
+#include "checkpoint/format/folder.hpp"
+#include "checkpoint/format/manifest.hpp"
+#include "comm/agree.hpp"
+#include "core/error.hpp"
+#include "core/files/file.hpp"
+#include "core/files/json.hpp"
+#include "core/hash/xxh3.hpp"
+#include "core/number.hpp"
+#include "core/timer.hpp"
+#include "job/run_folder.hpp"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kWherePlaces = "a rank's places";
+constexpr double kAppears_s =
+    5;  // network file systems cache the absence of a file for some seconds
+constexpr double kLittleSpace = 1e9;
+constexpr double kFewFiles = 1000;
+
+fs::path nearest_folder(fs::path place) {
+  std::error_code code;
+  place = fs::absolute(place, code);
+  while (!fs::is_directory(place, code) && place.has_relative_path()) place = place.parent_path();
+  return place;
+}
+
+std::string file_name(const std::string& nonce, int rank) {
+  return formatted(".trireme-doctor.{}.{}", nonce, rank);
+}
+
+std::string why(const std::function<void()>& work) {
+  const auto error = capture(work);
+  return error ? error->what() : "";
+}
+
+/// "" once the file is there.
+std::string wait_for_file(const fs::path& file) {
+  const Timer timer;
+  std::error_code code;
+  do {
+    if (fs::exists(file, code)) return "";
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  } while (timer.seconds() < kAppears_s);
+  return formatted("a file of rank 0's in {} does not appear within {} s",
+                   file.parent_path().string(), kAppears_s);
+}
+
+std::string pack(const PlaceFacts& facts) {
+  return Json{{"seen", facts.seen},
+              {"written", facts.written},
+              {"has_data", facts.has_data},
+              {"config", facts.config}}
+      .dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+PlaceFacts unpack(const std::string& text) {
+  const Json json = parse_json(text, kWherePlaces);
+  return {json_get<std::string>(json, "seen", kWherePlaces),
+          json_get<std::string>(json, "written", kWherePlaces),
+          json_get<bool>(json, "has_data", kWherePlaces),
+          json_get<std::string>(json, "config", kWherePlaces)};
+}
+
+/// Of the newest checkpoint; 0 without one.
+double checkpoint_bytes(const RunFolder& run) {
+  const auto steps = list_steps(run.checkpoints());
+  double total = 0;
+  if (steps.empty()) return total;
+  std::error_code code;
+  for (const fs::path& file : list_folder(run.checkpoints() / step_folder_name(steps.front()))) {
+    const std::uintmax_t size = fs::file_size(file, code);
+    if (!code) total += static_cast<double>(size);
+  }
+  return total;
+}
+
+void look_at_space(const SharedPlaces& places, std::vector<Finding>& findings) {
+  const fs::path folder = nearest_folder(places.run);
+
+  struct statvfs info {};
+
+  if (::statvfs(folder.c_str(), &info) != 0) return;
+  const double free_bytes = static_cast<double>(info.f_bavail) * static_cast<double>(info.f_frsize);
+  const double one = checkpoint_bytes(RunFolder{places.run});
+  using enum Finding::Severity;
+  const std::string where = folder.string();
+  if (free_bytes < one) {
+    findings.push_back({"space-none", error, where,
+                        formatted("{} are free, a checkpoint takes {}", format_bytes(free_bytes),
+                                  format_bytes(one)),
+                        "delete something (trireme checkpoint prune), or give another --run"});
+  } else if (free_bytes < std::max(kLittleSpace, 3 * one)) {
+    findings.push_back({"space-little", warning, where,
+                        formatted("only {} are free", format_bytes(free_bytes)),
+                        "delete something (trireme checkpoint prune), or give another --run"});
+  }
+  // Some file systems count no files.
+  if (info.f_files > 0 && static_cast<double>(info.f_favail) < kFewFiles) {
+    findings.push_back({"files-none-left", warning, where,
+                        formatted("only {} more files can be made", info.f_favail),
+                        "delete some: each checkpoint is a file a rank and a few more"});
+  }
+}
+
+void add_ranks(std::vector<Finding>& findings, const std::vector<RankDevice>& ranks,
+               const std::vector<std::size_t>& which, Finding finding) {
+  if (which.empty()) return;
+  std::set<std::string> hosts;
+  for (const std::size_t rank : which) hosts.insert(ranks[rank].host);
+  finding.where = ranks_text(ranks, which);
+  finding.hosts = {hosts.begin(), hosts.end()};
+  findings.push_back(std::move(finding));
+}
+
+std::vector<Finding> judge(const std::vector<PlaceFacts>& all, const std::vector<RankDevice>& ranks,
+                           const SharedPlaces& places) {
+  using enum Finding::Severity;
+  std::vector<std::size_t> blind;
+  std::vector<std::size_t> mute;
+  std::vector<std::size_t> without_data;
+  std::vector<std::size_t> other_config;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (!all[rank].seen.empty()) blind.push_back(rank);
+    if (!all[rank].written.empty()) mute.push_back(rank);
+    if (!all[rank].has_data) without_data.push_back(rank);
+    if (all[rank].config != all[0].config) other_config.push_back(rank);
+  }
+  std::vector<Finding> findings;
+  if (!blind.empty())
+    add_ranks(findings, ranks, blind,
+              {"folder-not-shared", error, "", all[blind.front()].seen,
+               "give a --run on a file system that all nodes share"});
+  if (!mute.empty())
+    add_ranks(findings, ranks, mute,
+              {"folder-not-writable", error, "", all[mute.front()].written,
+               "give a --run where you may write"});
+  add_ranks(findings, ranks, without_data,
+            {"data-absent", error, "", formatted("{} is not there", places.data.string()),
+             "give a --data on a file system that all nodes share"});
+  add_ranks(findings, ranks, other_config,
+            {"config-differs", error, "",
+             formatted("{} is not what rank 0 sees", RunFolder{places.run}.config().string()),
+             "a stale cache of the file system, or another folder under the same name"});
+  if (!places.run.empty()) look_at_space(places, findings);
+  return findings;
+}
+
+}  // namespace
+
+std::vector<Finding> check_places(Communicator& world, const LaunchInfo& launch,
+                                  const std::vector<RankDevice>& ranks,
+                                  const SharedPlaces& places) {
+  const bool is_first = world.rank() == 0;
+  const std::string nonce =
+      broadcast_text(world, is_first ? formatted("{}-{}", launch.hostname, ::getpid()) : "");
+  PlaceFacts facts;
+  std::error_code code;
+  if (!places.run.empty()) {
+    const fs::path folder = nearest_folder(places.run);
+    const bool writes = launch.local_rank == 0;  // one of each node
+    const fs::path mine = folder / file_name(nonce, world.rank());
+    if (writes) facts.written = why([&] { write_file_atomic(mine, nonce); });
+    world.barrier();
+    const bool is_there = broadcast_text(world, facts.written).empty();
+    if (is_there) facts.seen = wait_for_file(folder / file_name(nonce, 0));
+    world.barrier();
+    if (writes) fs::remove(mine, code);
+    const fs::path config = RunFolder{places.run}.config();
+    if (fs::exists(config, code))
+      (void)capture([&] { facts.config = xxh3_128_hex(read_file(config)); });
+  }
+  facts.has_data = places.data.empty() || fs::exists(places.data, code);
+  std::vector<PlaceFacts> all;
+  for (const std::string& text : gather_texts(world, pack(facts))) all.push_back(unpack(text));
+  return is_first ? judge(all, ranks, places) : std::vector<Finding>{};
+}
+
+}  // namespace trireme

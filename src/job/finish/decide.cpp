@@ -1,0 +1,208 @@
+#include "job/finish/decide.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "core/error.hpp"
+#include "core/number.hpp"
+#include "job/finish/root_cause.hpp"
+
+namespace trireme {
+namespace {
+
+/// Another try ends the same: our own bug, usage, data, divergence.
+constexpr std::array kIncurable{1, 2, 3, 6};
+
+bool is_incurable(int code) {
+  return std::find(kIncurable.begin(), kIncurable.end(), code) != kIncurable.end();
+}
+
+/// A leg as far as the decision goes.
+struct Ending {
+  int code = 0;  // of the program; 5 for a crash
+  std::int64_t before = -1;
+  bool was_asked = false;  // to stop, and did
+  bool by_stop_file = false;
+  bool outlived_start = false;  // it trained longer than it took to start
+  std::string asked_by;
+};
+
+/// Of the launcher, where the program left nothing: on purpose, or a crash.
+int code_without_leg(int srun_code) {
+  const bool on_purpose = is_incurable(srun_code) || srun_code == exit_code(ErrorKind::resource) ||
+                          srun_code == kExitStopped;
+  return on_purpose ? srun_code : exit_code(ErrorKind::comm);
+}
+
+int code_of(const Leg& leg) {
+  if (leg.end) return leg.end->exit_code;
+  const auto error = std::find_if(leg.verdicts.begin(), leg.verdicts.end(),
+                                  [](const Verdict& one) { return one.kind == "error"; });
+  return error == leg.verdicts.end() ? exit_code(ErrorKind::comm) : error->exit_code;
+}
+
+Ending ending_of(const Leg& leg, std::int64_t committed_before, double now_s) {
+  Ending ending;
+  ending.code = code_of(leg);
+  ending.before = leg.start ? leg.start->resumed_from : committed_before;
+  const LegRequest* request = leg.stop_request();
+  ending.was_asked = ending.code == kExitStopped;
+  ending.asked_by = request == nullptr ? "signal" : request->by;
+  ending.by_stop_file = ending.was_asked && ending.asked_by == "STOP";
+  const double until = leg.end ? leg.ended_at : now_s;
+  ending.outlived_start = leg.ready && until - leg.ready_at > leg.ready->start_s;
+  return ending;
+}
+
+bool has_same_cause(const Leg& a, const Leg& b) {
+  return !a.start || !b.start || a.start->hashes == b.start->hashes;
+}
+
+/// Of a leg about which nobody decided: its job was cut off.
+std::int64_t failures_after(const Leg& leg, std::int64_t failures) {
+  if (leg.decision) return leg.decision->failures_in_a_row;
+  if (leg.place().job.empty()) return failures;  // started by hand
+  const Ending ending = ending_of(leg, -1, leg.last_at);
+  const bool helped = ending.was_asked ? ending.outlived_start : leg.committed > ending.before;
+  return ending.code == kExitDone || ending.by_stop_file || helped ? 0 : failures + 1;
+}
+
+std::int64_t failures_before(const std::vector<Leg>& legs, std::size_t end) {
+  std::int64_t failures = 0;
+  for (std::size_t i = 0; i < end; ++i) {
+    if (i > 0 && !has_same_cause(legs[i - 1], legs[i])) failures = 0;
+    failures = failures_after(legs[i], failures);
+  }
+  if (end > 0 && end < legs.size() && !has_same_cause(legs[end - 1], legs[end])) return 0;
+  return failures;
+}
+
+/// A rank that was killed or silent on a node that is gone was not the cause.
+void blame_lost_node(const std::vector<std::string>& lost, RootCause& cause) {
+  if (lost.empty() || (cause.kind != "killed" && cause.kind != "hang")) return;
+  const bool is_known = std::find(lost.begin(), lost.end(), cause.host) != lost.end();
+  if (!is_known && !cause.host.empty()) return;
+  cause.kind = "node";
+  cause.host = is_known ? cause.host : lost.front();
+}
+
+std::string steps_text(std::int64_t before, std::int64_t after) {
+  const auto name = [](std::int64_t step) { return step < 0 ? "none" : cat(step); };
+  return formatted("the last committed step was {} before and is {} now", name(before),
+                   name(after));
+}
+
+Decision ended(Decision decision, const char* verdict, const std::string& why, int code) {
+  decision.verdict = verdict;
+  decision.why = why;
+  decision.exit_code = code;
+  return decision;
+}
+
+/// The host, where the same one was the cause of the leg before: it is no accident.
+std::vector<std::string> hosts_to_leave(const std::vector<Leg>& legs, std::size_t end,
+                                        const RootCause& cause) {
+  if (cause.host.empty() || cause.kind == "request") return {};
+  if (cause.kind == "node") return {cause.host};
+  if (end == 0 || !legs[end - 1].decision) return {};
+  const RootCause& last = legs[end - 1].decision->root_cause;
+  const bool is_machine = cause.kind == "killed" || cause.kind == "hang";
+  if (is_machine && last.host == cause.host && last.kind == cause.kind) return {cause.host};
+  return {};
+}
+
+}  // namespace
+
+std::optional<std::size_t> ended_leg(const std::vector<Leg>& legs, const JobPlace& place) {
+  if (legs.empty()) return std::nullopt;
+  const Leg& newest = legs.back();
+  if (!place.job.empty() && (!newest.start || newest.place() != place)) return std::nullopt;
+  return legs.size() - 1;
+}
+
+Decision decide(const std::vector<Leg>& legs, const FinishFacts& facts) {
+  const std::optional<std::size_t> mine = ended_leg(legs, facts.place);
+  Decision decision;
+  decision.step_after = facts.newest_checkpoint;
+  Ending ending;
+  if (mine) {
+    ending = ending_of(legs[*mine], facts.newest_checkpoint, facts.now_s);
+  } else {
+    ending.code = code_without_leg(facts.srun_code);
+    ending.before = facts.newest_checkpoint;
+    ending.was_asked = ending.code == kExitStopped;
+    ending.asked_by = "signal";
+  }
+  decision.step_before = ending.before;
+  const std::size_t end = mine ? *mine : legs.size();
+  decision.failures_in_a_row = failures_before(legs, end);
+  if (ending.code == kExitDone) {
+    decision.failures_in_a_row = 0;
+    return ended(decision, "done", "the run has done its last step", kExitDone);
+  }
+  if (ending.was_asked) {
+    decision.root_cause = {-1, "", "request", ending.asked_by};
+  } else if (!mine && is_incurable(ending.code)) {
+    decision.root_cause = {-1, "", "error", "refused before it began: the job's output says why"};
+  } else {
+    decision.root_cause = root_cause_of(mine ? legs[*mine] : Leg{}, facts.srun_code);
+    blame_lost_node(facts.lost_nodes, decision.root_cause);
+    if (facts.job.is_out_of_memory() && decision.root_cause.kind == "killed")
+      decision.root_cause.kind = "oom";
+  }
+  const int code = ending.code;
+
+  const JobPlace& newest = legs.empty() ? facts.place : legs.back().place();
+  if (!facts.place.job.empty() && newest.job == facts.place.job &&
+      newest.order() > facts.place.order())
+    return ended(decision, "stop", "a later leg of this job has taken the run over", code);
+  if (ending.by_stop_file) {
+    decision.failures_in_a_row = 0;
+    return ended(decision, "stop", "the file STOP asked for it", kExitDone);
+  }
+  if (facts.job.is_requeued(facts.place.restart)) {
+    decision.is_requeued = true;
+    return ended(decision, "requeue", "the scheduler puts the job back by itself", code);
+  }
+  if (facts.job.is_cancelled(facts.place.restart)) {
+    if (!ending.was_asked) decision.root_cause = {-1, "", "request", "scancel"};
+    return ended(decision, "stop", "the job was cancelled (scancel)", code);
+  }
+  if (is_incurable(code)) return ended(decision, "stop", "another try would end the same", code);
+
+  const bool at_limit = facts.job.is_at_time_limit();
+  const bool was_asked = ending.was_asked || at_limit;
+  if (at_limit && !ending.was_asked)
+    decision.root_cause = {-1, "", "request", "time limit, before it had saved"};
+  const bool helped =
+      was_asked ? ending.outlived_start : decision.step_after > decision.step_before;
+  decision.failures_in_a_row = helped ? 0 : decision.failures_in_a_row + 1;
+  decision.exclude = hosts_to_leave(legs, end, decision.root_cause);
+  const std::string steps = steps_text(decision.step_before, decision.step_after);
+  if (!helped && facts.max_failures && decision.failures_in_a_row >= *facts.max_failures) {
+    return ended(decision, "stop",
+                 formatted("{} legs in a row did not help (TRIREME_MAX_FAILURES {}); {}",
+                           decision.failures_in_a_row, *facts.max_failures, steps),
+                 kExitNoProgress);
+  }
+  std::string why;
+  if (helped) {
+    why = was_asked ? "it trained longer than it took to start" : steps;
+  } else {
+    why = formatted(
+        "failure {} in a row, {}", decision.failures_in_a_row,
+        was_asked ? "it was ended before it had trained as long as it took to start" : steps);
+  }
+  if (facts.may_restart && !was_asked) return ended(decision, "restart", why, code);
+  if (!facts.job.may_requeue) {
+    return ended(
+        decision, "stop",
+        formatted("{}; but this job may not be requeued (Requeue=0): the same command goes "
+                  "on, or submit it as --array=1-N%1",
+                  why),
+        code);
+  }
+  return ended(decision, "requeue", why, code);
+}
+
+}  // namespace trireme

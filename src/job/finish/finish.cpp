@@ -1,0 +1,107 @@
+#include "job/finish/finish.hpp"
+
+#include <cstdlib>
+#include <optional>
+
+#include "checkpoint/disk/run_lock.hpp"
+#include "checkpoint/format/folder.hpp"
+#include "comm/agree.hpp"
+#include "core/error.hpp"
+#include "core/log.hpp"
+#include "core/number.hpp"
+#include "core/timer.hpp"
+#include "job/journal.hpp"
+#include "job/verdict.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::int64_t kMaxFailures = 3;
+
+void check_folder(const RunFolder& folder, bool dry_run) {
+  if (folder.holds_run()) return;
+  std::error_code code;
+  const bool exists = std::filesystem::is_directory(folder.root, code);
+  if (dry_run && !(exists && std::filesystem::exists(folder.journal(), code)))
+    fail(ErrorKind::data, "{} is no run folder", folder.root.string());
+  if (!exists || folder.is_blank()) return;  // of what else is in the way prepare() speaks
+  fail(ErrorKind::usage, "--run {} holds something that is not a run of trireme",
+       folder.root.string());
+}
+
+/// The legs with the verdicts that no line tells yet.
+std::vector<Leg> with_verdicts(std::vector<Leg> legs, const RunFolder& folder,
+                               const JobPlace& place) {
+  if (const auto mine = ended_leg(legs, place)) {
+    Leg& leg = legs[*mine];
+    for (const Verdict& one : not_told_yet(read_verdicts(folder), leg)) leg.verdicts.push_back(one);
+  }
+  return legs;
+}
+
+std::int64_t newest_checkpoint(const RunFolder& folder) {
+  const std::vector<std::int64_t> steps = list_steps(folder.checkpoints());
+  return steps.empty() ? -1 : steps.front();
+}
+
+void write_down(const RunFolder& folder, const FinishFacts& facts, const Decision& decision,
+                Journal& journal) {
+  const auto mine = ended_leg(journal.legs(), facts.place);
+  if (mine) {
+    const Leg& leg = journal.legs()[*mine];
+    for (const Verdict& one : not_told_yet(read_verdicts(folder), leg))
+      journal.verdict(one, leg.number);
+  } else {
+    journal.begin_leg();
+  }
+  journal.decision(decision, facts.place);
+  const bool ended_itself = mine && journal.legs()[*mine].end;
+  if (!ended_itself && std::filesystem::exists(folder.status())) {
+    const std::int64_t step = mine ? journal.legs()[*mine].committed : -1;
+    write_status(folder, "failed", decision.exit_code, std::max(step, decision.step_before));
+  }
+}
+
+}  // namespace
+
+Decision finish_leg(const RunFolder& folder, FinishFacts facts, bool dry_run) {
+  check_folder(folder, dry_run);
+  facts.now_s = unix_time_s();
+  facts.newest_checkpoint = newest_checkpoint(folder);
+  const auto decided = [&](const std::vector<Leg>& legs) {
+    return decide(with_verdicts(legs, folder, facts.place), facts);
+  };
+  Decision first = decided(read_journal(folder.journal()).legs);
+  std::error_code code;
+  const bool is_refusal =
+      first.exit_code == exit_code(ErrorKind::usage) && !std::filesystem::exists(folder.root, code);
+  if (dry_run || is_refusal) return first;  // what never began leaves nothing behind
+  folder.prepare();
+  std::optional<RunLock> lock;
+  const RunLockOptions options{.job_id = facts.place.job, .order = facts.place.order() + 1};
+  const auto in_use = capture([&] { lock.emplace(folder.root, options); });
+  if (in_use && in_use->kind() != ErrorKind::usage) throw Error(*in_use);
+  if (in_use) {  // somebody trains there already: nothing is left to decide
+    first.verdict = "stop";
+    first.why = in_use->what();
+    return first;
+  }
+  Journal journal(folder.journal());
+  journal.open_newest_leg([&lock] { return lock->is_held(); });
+  const Decision decision = decided(journal.legs());  // as it is under the lock
+  write_down(folder, facts, decision, journal);
+  return decision;
+}
+
+std::optional<std::int64_t> max_failures_from_environment() {
+  const char* text = std::getenv("TRIREME_MAX_FAILURES");
+  if (text == nullptr || *text == '\0') return kMaxFailures;
+  if (std::string_view(text) == "unlimited") return std::nullopt;
+  const auto number = parse_integer(text);
+  if (number && *number >= 0) return number;
+  log::warn(formatted("TRIREME_MAX_FAILURES = {}, must be a number or unlimited: {} is taken", text,
+                      kMaxFailures));
+  return kMaxFailures;
+}
+
+}  // namespace trireme

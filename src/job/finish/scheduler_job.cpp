@@ -1,0 +1,54 @@
+#include "job/finish/scheduler_job.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "core/number.hpp"
+
+namespace trireme {
+namespace {
+
+/// Of a job that goes on, or whose end was not a person's wish.
+constexpr std::array<std::string_view, 9> kNotCancelled{"RUNNING",     "SUSPENDED",     "STOPPED",
+                                                        "CONFIGURING", "TIMEOUT",       "NODE_FAIL",
+                                                        "PREEMPTED",   "OUT_OF_MEMORY", "REQUEUED"};
+
+}  // namespace
+
+std::string word_of(std::string_view line, std::string_view key) {
+  for (std::size_t at = 0; at < line.size();) {
+    const std::size_t end = std::min(line.find_first_of(" \n", at), line.size());
+    const std::string_view word = line.substr(at, end - at);
+    if (word.size() > key.size() && word.starts_with(key) && word[key.size()] == '=')
+      return std::string(word.substr(key.size() + 1));
+    at = end + 1;
+  }
+  return "";
+}
+
+SchedulerJob SchedulerJob::parse(std::string_view text) {
+  SchedulerJob job;
+  job.state = word_of(text, "JobState");
+  job.known = !job.state.empty();
+  job.reason = word_of(text, "Reason");
+  job.restarts = parse_integer(word_of(text, "Restarts")).value_or(0);
+  job.may_requeue = word_of(text, "Requeue") != "0";
+  const std::string preempted = word_of(text, "PreemptTime");
+  job.was_preempted = job.state == "PREEMPTED" || (!preempted.empty() && preempted != "None");
+  return job;
+}
+
+bool SchedulerJob::is_cancelled(std::int64_t restart) const {
+  if (!known || is_at_time_limit() || was_preempted || restarts > restart) return false;
+  return std::find(kNotCancelled.begin(), kNotCancelled.end(), state) == kNotCancelled.end();
+}
+
+bool SchedulerJob::is_requeued(std::int64_t restart) const {
+  return known && (restarts > restart || (was_preempted && may_requeue));
+}
+
+bool SchedulerJob::is_at_time_limit() const {
+  return state == "TIMEOUT" || reason == "TimeLimit";
+}
+
+}  // namespace trireme

@@ -1,0 +1,34 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace trireme {
+
+/// What the scheduler says of a job: one line of `scontrol -o show job ID`.
+struct SchedulerJob {
+  bool known = false;  // there was such a line
+  std::string state;   // "RUNNING", "COMPLETING", ...
+  std::string reason;  // "TimeLimit", "None", ...
+  std::int64_t restarts = 0;
+  bool may_requeue = true;
+  bool was_preempted = false;
+
+  static SchedulerJob parse(std::string_view text);
+
+  /// The job was ended by scancel: it leaves its nodes, and neither its time limit, nor a
+  /// preemption, nor a lost node is why. `restart`: which of its starts asks.
+  [[nodiscard]] bool is_cancelled(std::int64_t restart) const;
+
+  /// It will start again without our doing.
+  [[nodiscard]] bool is_requeued(std::int64_t restart) const;
+
+  [[nodiscard]] bool is_at_time_limit() const;
+
+  [[nodiscard]] bool is_out_of_memory() const { return state == "OUT_OF_MEMORY"; }
+};
+
+/// The value of KEY=VALUE among the words of such a line; "" if it is not there.
+std::string word_of(std::string_view line, std::string_view key);
+
+}  // namespace trireme

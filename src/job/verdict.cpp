@@ -1,0 +1,118 @@
+#include "job/verdict.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+#include "core/error.hpp"
+#include "core/files/file.hpp"
+#include "core/files/folders.hpp"
+#include "core/log.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::size_t kMaxVerdictBytes = std::size_t{1} << 20;
+
+/// "2026-01-31T12:00:00.123Z"
+std::string utc_now() {
+  const auto now = std::chrono::system_clock::now();
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
+  const auto milli =
+      std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count() % 1000;
+  std::tm parts{};
+  gmtime_r(&seconds, &parts);
+  std::array<char, 32> text{};
+  const std::size_t length = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &parts);
+  std::snprintf(text.data() + length, text.size() - length, ".%03dZ", static_cast<int>(milli));
+  return text.data();
+}
+
+}  // namespace
+
+void put_place(Json& object, const JobPlace& place) {
+  object["job"] = place.job;
+  object["restart"] = place.restart;
+  object["attempt"] = place.attempt;
+}
+
+JobPlace take_place(const Json& object, const std::string& where) {
+  return {json_get<std::string>(object, "job", where),
+          json_get<std::int64_t>(object, "restart", where),
+          json_get<std::int64_t>(object, "attempt", where)};
+}
+
+void put_verdict(Json& object, const Verdict& verdict) {
+  object["rank"] = verdict.rank;
+  object["host"] = verdict.host;
+  object["kind"] = verdict.kind;
+  object["exit_code"] = verdict.exit_code;
+  object["step"] = verdict.step;
+  object["message"] = verdict.message;
+  if (!verdict.lost.kind.empty()) {
+    object["lost"] = {
+        {"rank", verdict.lost.rank}, {"host", verdict.lost.host}, {"kind", verdict.lost.kind}};
+  }
+}
+
+Verdict take_verdict(const Json& object, const std::string& where) {
+  Verdict verdict;
+  verdict.rank = static_cast<int>(json_get<std::int64_t>(object, "rank", where));
+  verdict.host = json_get<std::string>(object, "host", where);
+  verdict.kind = json_get<std::string>(object, "kind", where);
+  verdict.exit_code = static_cast<int>(json_get<std::int64_t>(object, "exit_code", where));
+  verdict.step = json_get<std::int64_t>(object, "step", where);
+  verdict.message = json_get<std::string>(object, "message", where);
+  if (const auto lost = object.find("lost"); lost != object.end()) {
+    verdict.lost = {static_cast<int>(json_get<std::int64_t>(*lost, "rank", where)),
+                    json_get<std::string>(*lost, "host", where),
+                    json_get<std::string>(*lost, "kind", where)};
+  }
+  return verdict;
+}
+
+void write_verdict(const RunFolder& folder, const Verdict& verdict) noexcept {
+  try {
+    std::error_code ignored;
+    std::filesystem::create_directory(folder.verdicts(), ignored);
+    Json json = Json::object();
+    put_verdict(json, verdict);
+    put_place(json, JobPlace::from_environment());
+    json["pid"] = ::getpid();
+    json["time"] = utc_now();
+    const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+    write_file_atomic(folder.verdicts() / rank_file(verdict.rank, ".json"), text);
+  } catch (const std::exception& error) {
+    log::warn(formatted("no verdict is left: {}", error.what()));
+  }
+}
+
+std::vector<Verdict> read_verdicts(const RunFolder& folder) {
+  std::vector<Verdict> verdicts;
+  std::error_code code;
+  for (std::filesystem::directory_iterator it(folder.verdicts(), code), end; !code && it != end;
+       it.increment(code)) {
+    if (it->path().extension() != ".json") continue;
+    try {
+      const std::string where = it->path().string();
+      const Json json = read_json(where, {.max_bytes = kMaxVerdictBytes});
+      verdicts.push_back(take_verdict(json, where));
+      verdicts.back().place = take_place(json, where);
+    } catch (const Error&) {  // damaged, or another's
+    }
+  }
+  std::sort(verdicts.begin(), verdicts.end(),
+            [](const Verdict& a, const Verdict& b) { return a.rank < b.rank; });
+  return verdicts;
+}
+
+void clear_verdicts(const RunFolder& folder) {
+  remove_tree(folder.verdicts());
+}
+
+}  // namespace trireme

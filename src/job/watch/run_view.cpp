@@ -1,0 +1,156 @@
+#include "job/watch/run_view.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "config/config_set.hpp"
+#include "core/error.hpp"
+#include "core/files/file.hpp"
+#include "core/files/json.hpp"
+#include "core/number.hpp"
+#include "job/journal.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::size_t kTailBytes = std::size_t{64} << 10;
+constexpr std::size_t kMaxRunConfigBytes = std::size_t{16} << 20;
+constexpr double kLost_s = 60;  // a leg that holds no lock for so long, and said no end
+
+std::string tail_of(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary | std::ios::ate);
+  if (!in) return "";
+  const auto size = static_cast<std::size_t>(in.tellg());
+  const std::size_t begin = size > kTailBytes ? size - kTailBytes : 0;
+  in.seekg(static_cast<std::streamoff>(begin));
+  std::string text(size - begin, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  return text;
+}
+
+std::optional<double> number_of(const Json& line, const char* key) {
+  const auto found = line.find(key);
+  if (found == line.end() || !found->is_number()) return std::nullopt;
+  return found->get<double>();
+}
+
+/// The newest whole line of a step.
+void take_metrics(const RunFolder& folder, double now_s, RunView& view) {
+  const std::string text = tail_of(folder.metrics());
+  std::size_t end = text.rfind('\n');
+  while (end != std::string::npos) {
+    const std::size_t before = end == 0 ? std::string::npos : text.rfind('\n', end - 1);
+    const std::size_t begin = before == std::string::npos ? 0 : before + 1;
+    try {
+      const Json line = parse_json(std::string_view(text).substr(begin, end - begin), "metrics");
+      if (line.contains("step") && line.contains("loss")) {
+        view.step = json_get<std::int64_t>(line, "step", "metrics");
+        view.loss = number_of(line, "loss");
+        view.tokens_per_s = number_of(line, "tokens_per_s");
+        if (const auto slowest = number_of(line, "slowest_rank"))
+          view.slowest_rank = static_cast<std::int64_t>(*slowest);
+        if (const auto time = number_of(line, "time")) view.silent_s = std::max(0.0, now_s - *time);
+        const auto step_s = number_of(line, "step_time_s");
+        if (step_s && view.steps)
+          view.eta_s = *step_s * static_cast<double>(std::max<std::int64_t>(
+                                     0, *view.steps - view.step.value_or(0)));
+        return;
+      }
+    } catch (const Error&) {  // the beginning of the tail, or torn
+    }
+    end = before;
+  }
+}
+
+void take_configuration(const RunFolder& folder, RunView& view) {
+  try {
+    const std::string where = folder.config().string();
+    for (const EarlierValue& value : earlier_values(read_text(where, kMaxRunConfigBytes), where)) {
+      if (value.key == "train.steps") view.steps = parse_integer(value.text);
+    }
+  } catch (const Error&) {  // not there yet, or damaged
+  }
+}
+
+std::string state_of(const Leg& leg, const RunFolder& folder, double now_s) {
+  if (leg.decision && (leg.decision->verdict == "requeue" || leg.decision->verdict == "restart"))
+    return "queued";
+  if (leg.end) return leg.end->state;
+  if (leg.decision) return "failed";
+  std::error_code code;
+  const bool is_held = std::filesystem::exists(folder.root / "LOCK", code);
+  return is_held || now_s - leg.last_at < kLost_s ? "running" : "lost";
+}
+
+template <class T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+}  // namespace
+
+RunView view_run(const RunFolder& folder, double now_s) {
+  const JournalContent journal = read_journal(folder.journal());
+  if (!folder.holds_run() && journal.legs.empty())
+    fail(ErrorKind::data, "{} is no run folder", folder.root.string());
+  RunView view;
+  view.state = "new";
+  take_configuration(folder, view);
+  take_metrics(folder, now_s, view);
+  if (const std::int64_t committed = committed_step(folder); committed >= 0)
+    view.last_commit_step = committed;
+  for (const Leg& leg : journal.legs) {
+    if (leg.committed >= 0) view.last_commit_age_s = std::max(0.0, now_s - leg.committed_at);
+  }
+  if (journal.legs.empty()) return view;
+  const Leg& leg = journal.legs.back();
+  view.leg = leg.number;
+  view.job = leg.place().job;
+  view.state = state_of(leg, folder, now_s);
+  if (view.state == "running" && leg.start && leg.start->job_end)
+    view.job_left_s = *leg.start->job_end - now_s;
+  if (view.state == "done") view.eta_s = 0;
+  return view;
+}
+
+std::string to_line(const RunView& view) {
+  std::string line = formatted("{}  leg {}", view.state, view.leg);
+  if (!view.job.empty()) line += "  job " + view.job;
+  if (view.step) line += formatted("  step {}", *view.step);
+  if (view.step && view.steps) line += formatted("/{}", *view.steps);
+  if (view.loss) line += "  loss " + number_text(*view.loss);
+  if (view.tokens_per_s)
+    line += formatted("  {} tok/s", static_cast<std::int64_t>(*view.tokens_per_s));
+  if (view.state == "running") {
+    if (view.eta_s) line += "  ETA " + format_duration(*view.eta_s);
+    if (view.job_left_s)
+      line += "  job ends in " + format_duration(std::max(0.0, *view.job_left_s));
+    if (view.silent_s) line += formatted("  last line {} ago", format_duration(*view.silent_s));
+  }
+  if (view.last_commit_step) {
+    line += formatted("  committed {}", *view.last_commit_step);
+    if (view.last_commit_age_s)
+      line += formatted(" {} ago", format_duration(*view.last_commit_age_s));
+  }
+  if (view.slowest_rank) line += formatted("  slowest rank {}", *view.slowest_rank);
+  return line;
+}
+
+std::string to_json_text(const RunView& view) {
+  return Json{{"state", view.state},
+              {"leg", view.leg},
+              {"job", view.job},
+              {"step", or_null(view.step)},
+              {"steps", or_null(view.steps)},
+              {"loss", or_null(view.loss)},
+              {"tokens_per_s", or_null(view.tokens_per_s)},
+              {"eta_s", or_null(view.eta_s)},
+              {"job_left_s", or_null(view.job_left_s)},
+              {"last_commit_step", or_null(view.last_commit_step)},
+              {"last_commit_age_s", or_null(view.last_commit_age_s)},
+              {"slowest_rank", or_null(view.slowest_rank)}}
+      .dump();
+}
+
+}  // namespace trireme

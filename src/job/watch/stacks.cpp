@@ -1,0 +1,123 @@
+#include "job/watch/stacks.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <map>
+#include <thread>
+
+#include "core/error.hpp"
+#include "core/files/file.hpp"
+#include "core/process/run_program.hpp"
+#include "core/timer.hpp"
+#include "job/journal.hpp"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kScancel_s = 30;
+
+std::map<std::string, std::uintmax_t> sizes_of(const fs::path& folder) {
+  std::map<std::string, std::uintmax_t> sizes;
+  std::error_code code;
+  for (fs::directory_iterator it(folder, code), end; !code && it != end; it.increment(code))
+    sizes[it->path().string()] = it->file_size(code);
+  return sizes;
+}
+
+/// The arguments of a process of this machine; empty if it is gone or another user's.
+std::vector<std::string> arguments_of(const fs::path& process) {
+  std::ifstream file(process / "cmdline", std::ios::binary);
+  std::vector<std::string> words;
+  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+  return words;
+}
+
+bool trains_in(const fs::path& process, const RunFolder& folder) {
+  const std::vector<std::string> words = arguments_of(process);
+  std::error_code code;
+  const fs::path place = fs::read_symlink(process / "cwd", code);
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    std::string run;
+    if (words[i] == "--run" && i + 1 < words.size()) run = words[i + 1];
+    if (words[i].starts_with("--run=")) run = words[i].substr(6);
+    if (!run.empty() && fs::equivalent(place / run, folder.root, code)) return true;
+  }
+  return false;
+}
+
+/// Ranks on this machine, which have the program of this process. Returns how many were asked.
+int ask_here(const RunFolder& folder) {
+  std::error_code code;
+  const fs::path program = fs::read_symlink("/proc/self/exe", code);
+  int asked = 0;
+  for (fs::directory_iterator it("/proc", code), end; !code && it != end; it.increment(code)) {
+    const std::string name = it->path().filename().string();
+    int pid = 0;
+    const auto [rest, wrong] = std::from_chars(name.data(), name.data() + name.size(), pid);
+    if (wrong != std::errc{} || rest != name.data() + name.size() || pid <= 1) continue;
+    std::error_code gone;
+    if (fs::read_symlink(it->path() / "exe", gone) != program || gone) continue;
+    if (trains_in(it->path(), folder) && ::kill(pid, SIGUSR1) == 0) ++asked;
+  }
+  return asked;
+}
+
+void ask(const RunFolder& folder, const std::string& job) {
+  std::string refused;
+  if (!job.empty()) {
+    const ProgramEnd end = run_program({"scancel", "--signal=USR1", job}, kScancel_s);
+    if (end.code == 0) return;
+    refused = formatted("scancel --signal=USR1 {} ended with {}: {}", job, end.code, end.out);
+  }
+  if (ask_here(folder) > 0) return;
+  fail(ErrorKind::usage, "no rank of {} could be asked: {}", folder.root.string(),
+       refused.empty() ? "none runs on this machine; type this on the host of rank 0" : refused);
+}
+
+std::string from(const fs::path& file, std::uintmax_t offset) {
+  const std::string text = read_file(file);
+  return text.substr(std::min<std::size_t>(text.size(), offset));
+}
+
+}  // namespace
+
+StackReport ask_for_stacks(const RunFolder& folder, std::optional<std::int64_t> rank,
+                           double wait_s) {
+  const JournalContent journal = read_journal(folder.journal());
+  if (journal.legs.empty() && !folder.holds_run())
+    fail(ErrorKind::data, "{} is no run folder", folder.root.string());
+  if (journal.legs.empty() || !journal.legs.back().start || journal.legs.back().end) return {};
+  const LegStart& leg = *journal.legs.back().start;
+  const auto before = sizes_of(folder.stacks());
+  ask(folder, leg.place.job);
+  StackReport report;
+  report.ranks = leg.ranks;
+  const std::string wanted =
+      rank ? (folder.stacks() / rank_file(static_cast<int>(*rank), ".txt")).string() : "";
+  const Timer timer;
+  bool is_whole = false;
+  while (!is_whole && timer.seconds() < wait_s) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    report.written.clear();
+    for (const auto& [file, size] : sizes_of(folder.stacks())) {
+      const auto old = before.find(file);
+      if (old == before.end() ? size > 0 : size > old->second) report.written.push_back(file);
+    }
+    const bool has_wanted =
+        std::find(report.written.begin(), report.written.end(), wanted) != report.written.end();
+    is_whole = rank ? has_wanted : static_cast<std::int64_t>(report.written.size()) >= report.ranks;
+  }
+  if (rank && is_whole) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // the rest of its threads
+    const auto old = before.find(wanted);
+    report.of_rank = from(wanted, old == before.end() ? 0 : old->second);
+  }
+  return report;
+}
+
+}  // namespace trireme

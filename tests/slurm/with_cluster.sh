@@ -1,0 +1,107 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2154  # bin, num_nodes, and kSkipped of support/shell.sh
+# For tests under a real Slurm of two nodes on this machine, of runs with four ranks on CPUs. Sourced at the checkout's top
+# after support/shell.sh; bin is the folder of the programs. cluster_up starts it; it goes when the script ends.
+
+PATH=$PATH:/usr/sbin:/sbin
+for program in munged slurmctld slurmd srun sbatch; do
+  command -v "$program" >/dev/null || skip "$program is not installed (bin/test installs it as root)"
+done
+((EUID == 0)) || skip "the cluster of this test needs root"
+find /usr/lib -name 'mpi_pmix*.so' -path '*slurm*' | grep -q . || skip "this Slurm has no PMIx plugin (slurm-wlm-basic-plugins)"
+
+work=$(mktemp -d /tmp/trireme-slurm.XXXXXX)
+cluster=$work/c
+mode=()
+if unshare --net --mount --pid --fork true 2>/dev/null && command -v ip >/dev/null; then mode=(--netns); fi
+
+cleanup() {
+  local rc=$?
+  tests/slurm/cluster/down.sh "$cluster" || true
+  if ((rc != 0 && rc != kSkipped)); then
+    printf 'kept for a look: %s\n' "$work" >&2
+  else
+    rm -rf "$work"
+  fi
+}
+trap cleanup EXIT
+
+on() { timeout 60 "$cluster/on" ctl "$@"; }
+
+# job_field JOB FIELD
+job_field() { on scontrol -o show job "$1" | sed -nE "1s/.*(^| )$2=([^ ]*).*/\2/p"; }
+
+await() { # await SECONDS WHAT COMMAND...: until the command succeeds
+  local deadline=$((SECONDS + $1)) what=$2
+  shift 2
+  until "$@"; do
+    if ((SECONDS > deadline)); then
+      broken "waited in vain for $what"
+      tail -n 20 "$work"/*.out >&2 || true
+      finish
+    fi
+    sleep 0.2
+  done
+}
+
+ended() { [[ -z $(on squeue -h -j "$1" -o %t 2>/dev/null) ]]; }
+logged_step() { # logged_step RUN STEP: has it logged this step or a later one
+  [[ -s $1/metrics.jsonl ]] &&
+    awk -v want="$2" 'match($0, /"step": *[0-9]+/) { s = substr($0, RSTART, RLENGTH); sub(/.*: */, "", s); if (s + 0 >= want) found = 1 }
+      END { exit !found }' "$1/metrics.jsonl"
+}
+has_checkpoint() { [[ -n $(compgen -G "$1/checkpoints/step-*") ]]; }
+resumed_from() { sed -nE 's/.*"resumed_from": *([0-9]+).*/\1/p' "$1/metrics.jsonl" | tail -n1; }
+committed_of_ends() { sed -nE 's/.*last committed step (-?[0-9]+),.*/\1/p' "$work/$1.out"; }  # NAME: one a leg
+first_committed() { committed_of_ends "$1" | head -n1; }
+final_hash() {
+  local all=("$1"/checkpoints/step-*)
+  "$bin/trireme" checkpoint hash "${all[-1]}"
+}
+
+kSteps=60
+submit() { # [steps=N] [nodes=N] [limit=MINUTES] [gpus=N] [device=D] submit NAME [OPTION...]: prints the job id; the run folder is WORK/NAME
+  local name=$1
+  shift
+  TRIREME_BIN=$bin on sbatch --parsable --nodes="${nodes:-2}" --ntasks-per-node=2 --gpus-per-node="${gpus:-0}" --cpus-per-task=1 \
+    --time="${limit:-20}" --job-name="$name" --output="$work/$name.out" slurm/pretrain_a100.sbatch --data "$work/set" --run "$work/$name" \
+    --train.device "${device:-cpu}" --train.precision fp32 --train.seed 1 --train.steps "${steps:-$kSteps}" --train.seq_len 64 \
+    --train.micro_batch 1 --train.global_batch 8 --model.preset tiny --checkpoint.every 5 "$@"
+}
+
+break_node() { tests/slurm/cluster/node.sh "$cluster" "$@"; }
+
+# Starts the cluster, and makes the set that all runs train on.
+cluster_up() {
+  tests/slurm/cluster/up.sh "$cluster" --nodes "${num_nodes:-2}" "${mode[@]}"
+  "$bin/trireme-data" synth --output "$work/corpus.jsonl" --documents 400 --seed 1
+  "$bin/trireme-data" tokenizer train --input "$work/corpus.jsonl" --vocab-size 600 --output "$work/tokenizer"
+}
+
+# Starts that died by themselves: about one in a hundred does, inside MPI_Init.
+lost_starts() { grep -c '^job  *exit 5 (srun 139).*: requeue$' "$work/$1.out" || true; }
+
+ranks_of() { # ranks_of RUN: their processes, found by their arguments
+  local process
+  for process in /proc/[0-9]*; do
+    if [[ $(readlink "$process/exe" 2>/dev/null) == "$bin/trireme" ]] &&
+      tr '\0' '\n' 2>/dev/null <"$process/cmdline" | grep -qxF "$1"; then
+      printf '%s\n' "${process#/proc/}"
+    fi
+  done
+}
+
+kill_one_rank() { # kill_one_rank RUN [SIGNAL]
+  local rank
+  rank=$(ranks_of "$1" | head -n1)
+  if [[ -n $rank ]]; then kill "-${2:-KILL}" "$rank"; else broken "found no rank to kill"; fi
+}
+
+run_scenarios() { # run_scenarios NAME...
+  local start scenario
+  for scenario in "$@"; do
+    start=$SECONDS
+    "$scenario"
+    printf '%s: %d s\n' "$scenario" $((SECONDS - start))
+  done
+}

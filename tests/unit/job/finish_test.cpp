@@ -1,0 +1,121 @@
+#include "job/finish/finish.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/disk/run_lock.hpp"
+#include "core/files/json.hpp"
+#include "job/journal.hpp"
+#include "unit/core/scratch.hpp"
+
+namespace trireme {
+namespace {
+
+class FinishTest : public Scratch {
+ protected:
+  [[nodiscard]] RunFolder run() const { return {at("run")}; }
+
+  /// A leg of job 7 whose rank 0 was killed after it had committed `committed`.
+  void killed_leg(std::int64_t restart, std::int64_t committed) const {
+    run().prepare();
+    write_status(run(), "running", 0, committed, committed);
+    Journal journal(run().journal());
+    journal.open([] { return true; });
+    journal.start({{"7", restart, 0}, {"n1"}, 2, {}, -1});
+    journal.ready({1, 1});
+    if (committed < 0) return;
+    std::filesystem::create_directories(run().checkpoints() / "step-000000005");
+    journal.commit(committed);
+  }
+
+  static FinishFacts of(std::int64_t restart) {
+    FinishFacts facts;
+    facts.place = {"7", restart, 0};
+    facts.srun_code = 137;
+    return facts;
+  }
+};
+
+TEST_F(FinishTest, TakesInVerdictsAndWritesTheDecision) {
+  killed_leg(0, 5);
+  ::setenv("SLURM_JOB_ID", "7", 1);
+  write_verdict(run(), {1, "n2", "peer", 5, 6, "rank 0 (host n1)", {0, "n1", "killed"}});
+  ::unsetenv("SLURM_JOB_ID");
+
+  const Decision decision = finish_leg(run(), of(0), false);
+
+  EXPECT_EQ(decision.verdict, "requeue");
+  EXPECT_EQ(decision.exit_code, 5);
+  EXPECT_EQ(decision.root_cause.rank, 0);
+  EXPECT_EQ(decision.root_cause.kind, "killed");
+  EXPECT_EQ(decision.step_after, 5);
+  const JournalContent content = read_journal(run().journal());
+  ASSERT_EQ(content.legs.size(), 1U);
+  EXPECT_EQ(content.legs[0].verdicts.size(), 1U);
+  EXPECT_EQ(content.legs[0].decision->verdict, "requeue");
+  EXPECT_EQ(read_json(run().status())["state"], "failed") << "rank 0 could not say so";
+  EXPECT_FALSE(std::filesystem::exists(run().root / "LOCK"));
+}
+
+TEST_F(FinishTest, ADryRunTouchesNothing) {
+  killed_leg(0, 5);
+  const std::uint64_t bytes = read_journal(run().journal()).bytes;
+
+  EXPECT_EQ(finish_leg(run(), of(0), true).verdict, "requeue");
+
+  EXPECT_EQ(read_journal(run().journal()).bytes, bytes);
+  EXPECT_EQ(read_json(run().status())["state"], "running");
+  EXPECT_EQ(error_of([&] { finish_leg({at("none")}, of(0), true); }).kind(), ErrorKind::data);
+}
+
+TEST_F(FinishTest, LostStartsAreRememberedAlsoWhereThereIsNoFolderYet) {
+  EXPECT_EQ(finish_leg(run(), of(0), false).failures_in_a_row, 1);
+  EXPECT_EQ(finish_leg(run(), of(1), false).failures_in_a_row, 2);
+  const Decision third = finish_leg(run(), of(2), false);
+  EXPECT_EQ(third.verdict, "stop");
+  EXPECT_EQ(third.exit_code, 93);
+  EXPECT_EQ(read_journal(run().journal()).legs.size(), 3U);
+  run().prepare();  // a start still takes the folder for its own
+}
+
+TEST_F(FinishTest, WhatWasRefusedLeavesNothing) {
+  FinishFacts refused = of(0);
+  refused.srun_code = 2;
+
+  EXPECT_EQ(finish_leg(run(), refused, false).verdict, "stop");
+  EXPECT_FALSE(std::filesystem::exists(run().root));
+
+  std::filesystem::create_directories(at("photos"));
+  std::ofstream(at("photos") / "cat.jpg") << "x";
+  EXPECT_EQ(error_of([&] { finish_leg({at("photos")}, of(0), false); }).kind(), ErrorKind::usage);
+  EXPECT_FALSE(std::filesystem::exists(at("photos") / "journal.jsonl"));
+}
+
+TEST_F(FinishTest, ALaterLegThatTrainsIsLeftAlone) {
+  killed_leg(0, 5);
+  const RunLock later(run().root, {.job_id = "7", .order = JobPlace{"7", 1, 0}.order()});
+
+  const Decision decision = finish_leg(run(), of(0), false);
+
+  EXPECT_EQ(decision.verdict, "stop");
+  EXPECT_NE(decision.why.find("in use"), std::string::npos) << decision.why;
+  EXPECT_FALSE(read_journal(run().journal()).legs[0].decision);
+}
+
+TEST_F(FinishTest, MaxFailuresComeFromTheEnvironment) {
+  ::unsetenv("TRIREME_MAX_FAILURES");
+  EXPECT_EQ(max_failures_from_environment(), 3);
+  ::setenv("TRIREME_MAX_FAILURES", "5", 1);
+  EXPECT_EQ(max_failures_from_environment(), 5);
+  ::setenv("TRIREME_MAX_FAILURES", "unlimited", 1);
+  EXPECT_FALSE(max_failures_from_environment());
+  ::setenv("TRIREME_MAX_FAILURES", "a few", 1);
+  EXPECT_EQ(max_failures_from_environment(), 3);
+  ::unsetenv("TRIREME_MAX_FAILURES");
+}
+
+}  // namespace
+}  // namespace trireme

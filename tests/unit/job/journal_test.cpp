@@ -1,0 +1,168 @@
+#include "job/journal.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "core/files/file.hpp"
+#include "unit/core/scratch.hpp"
+
+namespace trireme {
+namespace {
+
+class JournalTest : public Scratch {
+ protected:
+  [[nodiscard]] std::filesystem::path file() const { return at("journal.jsonl"); }
+
+  void append_text(const std::string& text) const {
+    std::ofstream(file(), std::ios::app | std::ios::binary) << text;
+  }
+
+  /// Two legs of one job, the second one begun alone.
+  void write_two_legs() const {
+    Journal first(file());
+    first.open([] { return true; });
+    first.start({{"7", 0, 0}, {"n1", "n2"}, 4, {{"binary", "ab"}, {"config", "cd"}}, -1});
+    first.ready({1, 2.5});
+    first.commit(5);
+    first.request({"stop", "SIGUSR2", 7});
+    first.commit(7);
+    first.end({"stopped", 75, 7});
+    Journal second(file());
+    second.open([] { return true; });
+    second.verdict({2, "n2", "error", 4, 6, "disk \xff full"}, 1);
+    second.start({{"7", 1, 0}, {"n1"}, 2, {}, 7});
+  }
+};
+
+TEST_F(JournalTest, TellsWhatWasWritten) {
+  write_two_legs();
+
+  const JournalContent content = read_journal(file());
+
+  ASSERT_EQ(content.legs.size(), 2U);
+  EXPECT_EQ(content.lines, 8);
+  EXPECT_EQ(content.valid_bytes, content.bytes);
+  EXPECT_EQ(content.committed(), 7);
+  const Leg& leg = content.legs[0];
+  EXPECT_EQ(leg.number, 1);
+  EXPECT_EQ(leg.start->place, (JobPlace{"7", 0, 0}));
+  EXPECT_EQ(leg.start->nodes, (std::vector<std::string>{"n1", "n2"}));
+  EXPECT_EQ(leg.start->ranks, 4);
+  EXPECT_EQ(leg.start->hashes.at("config"), "cd");
+  EXPECT_EQ(leg.start->resumed_from, -1);
+  EXPECT_EQ(leg.ready->start_s, 2.5);
+  EXPECT_EQ(leg.stop_request()->by, "SIGUSR2");
+  EXPECT_EQ(leg.end->exit_code, 75);
+  ASSERT_EQ(leg.verdicts.size(), 1U) << "what the next leg found of it";
+  EXPECT_EQ(leg.verdicts[0].host, "n2");
+  EXPECT_EQ(content.legs[1].start->resumed_from, 7);
+  EXPECT_FALSE(content.legs[1].end);
+  // Each line for itself, as another program reads it.
+  std::ifstream lines(file());
+  std::int64_t seq = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const Json json = parse_json(line, "line");
+    EXPECT_EQ(json["seq"], ++seq);
+    EXPECT_GT(json["time"].get<double>(), 1.7e9);
+    EXPECT_TRUE(json.contains("leg") && json.contains("event"));
+  }
+}
+
+TEST_F(JournalTest, OfAnyBeginningTheWholeLinesCount) {
+  write_two_legs();
+  const std::string whole = read_file(file());
+
+  for (std::size_t size = 0; size <= whole.size(); ++size) {
+    std::ofstream(file(), std::ios::binary) << whole.substr(0, size);
+    const JournalContent content = read_journal(file());
+    const auto lines = std::count(whole.begin(), whole.begin() + static_cast<long>(size), '\n');
+    ASSERT_EQ(content.lines, lines) << size;
+  }
+}
+
+TEST_F(JournalTest, WhatFollowsADamagedLineIsCutOffByTheNextWriter) {
+  write_two_legs();
+  const std::string whole = read_file(file());
+  const std::size_t third = whole.find('\n', whole.find('\n') + 1) + 1;
+  for (const std::string& damage :
+       {std::string("garbage\n"), std::string("{\"seq\": 3}\n"), std::string(64, '\0') + "\n",
+        std::string("{\"seq\": 9, \"time\": 1, \"leg\": 1, \"event\": \"commit\", \"step\": 1}\n"),
+        std::string("{\"seq\": 3, \"time\": 1, \"leg\": 1, \"event\": \"commit\"}\n"),
+        std::string("{\"seq\": 3, \"time\": 1, \"leg\": 0, \"event\": \"commit\", \"step\": 1}\n"),
+        std::string("\n")}) {
+    std::ofstream(file(), std::ios::binary)
+        << whole.substr(0, third) << damage << whole.substr(third);
+
+    EXPECT_EQ(read_journal(file()).lines, 2) << damage;
+    Journal next(file());
+    next.open([] { return true; });
+    next.start({{"8", 0, 0}, {"n3"}, 1, {}, -1});
+
+    const JournalContent content = read_journal(file());
+    EXPECT_EQ(content.lines, 3) << damage;
+    EXPECT_EQ(content.bytes, content.valid_bytes);
+    EXPECT_EQ(content.legs.back().start->place.job, "8");
+    EXPECT_EQ(content.legs.back().number, 2);
+  }
+}
+
+TEST_F(JournalTest, AnEventOfANewerVersionIsASignOfLife) {
+  write_two_legs();
+  append_text("{\"seq\": 9, \"time\": 4e9, \"leg\": 2, \"event\": \"dance\"}\n");
+
+  const JournalContent content = read_journal(file());
+
+  EXPECT_EQ(content.lines, 9);
+  EXPECT_EQ(content.legs.back().last_at, 4e9);
+}
+
+TEST_F(JournalTest, AFencedWritersLinesArePassedOver) {
+  bool is_held = true;
+  Journal old(file());
+  old.open([&] { return is_held; });
+  old.start({{"7", 0, 0}, {"n1"}, 1, {}, -1});
+  Journal young(file());
+  young.open([] { return true; });
+  old.commit(5);  // it had not noticed yet
+  young.start({{"7", 1, 0}, {"n2"}, 1, {}, -1});
+  old.commit(6);
+  young.commit(3);
+  is_held = false;
+  old.commit(7);
+
+  const JournalContent content = read_journal(file());
+
+  ASSERT_EQ(content.legs.size(), 2U);
+  EXPECT_EQ(content.valid_bytes, content.bytes);
+  EXPECT_EQ(content.legs[1].committed, 3);
+  EXPECT_EQ(content.legs[0].committed, 5);
+  EXPECT_EQ(read_file(file()).find("\"step\":7"), std::string::npos);
+}
+
+TEST_F(JournalTest, ThreadsWriteWholeLines) {
+  Journal journal(file());
+  journal.open([] { return true; });
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 5; ++i) journal.commit(i);
+    });
+  for (std::thread& thread : threads) thread.join();
+
+  EXPECT_EQ(read_journal(file()).lines, 20);
+}
+
+TEST_F(JournalTest, IsInertUntilItIsOpened) {
+  Journal journal(file());
+  journal.commit(3);
+
+  EXPECT_FALSE(journal.may_write());
+  EXPECT_FALSE(std::filesystem::exists(file()));
+  EXPECT_EQ(read_journal(file()).lines, 0);
+}
+
+}  // namespace
+}  // namespace trireme
