@@ -13,7 +13,7 @@
 namespace trireme {
 
 struct ServiceConfig {
-  AccessRules access;
+  AccessRules access = {};
   double request_timeout_s = 600;
 };
 
