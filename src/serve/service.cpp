@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
-#include "serve/chat_job.hpp"
-#include "serve/completion_job.hpp"
+#include "serve/jobs/chat_job.hpp"
+#include "serve/jobs/completion_job.hpp"
 #include "serve/openai/json_text.hpp"
 #include "serve/page_files.hpp"
 #include "serve/text_routes.hpp"

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "serve/access.hpp"
-#include "serve/answer_job.hpp"
 #include "serve/http/http_message.hpp"
+#include "serve/jobs/answer_job.hpp"
 #include "serve/serve_metrics.hpp"
 #include "serve/served_model.hpp"
 

@@ -15,7 +15,7 @@
 
 #include "serve/http/http_server.hpp"
 
-/// What http_server.cpp and connection.cpp share: the only files that see Boost.
+/// What the sources of this room share: the only ones that see Boost.
 namespace trireme {
 
 /// What all connections of a server share.
@@ -68,7 +68,7 @@ class HttpConnection final : public std::enable_shared_from_this<HttpConnection>
   void read_body();
   void on_body(ErrorCode error);
   void on_read_error(ErrorCode error);
-  void dispatch();
+  void dispatch(HttpRequest request);
   void watch_peer();
 
   [[nodiscard]] std::string head_of(const HttpAnswer& answer,
@@ -113,5 +113,15 @@ class HttpConnection final : public std::enable_shared_from_this<HttpConnection>
   std::function<void()> gone_;
   bool is_gone_ = false;
 };
+
+template <class Action>
+void HttpConnection::set_deadline(boost::asio::steady_timer& timer, double seconds, Action action) {
+  timer.expires_after(
+      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds)));
+  timer.async_wait(
+      [self = shared_from_this(), &timer, action = std::move(action)](ErrorCode error) {
+        if (!error && timer.expiry() <= Clock::now()) std::invoke(action, *self);
+      });
+}
 
 }  // namespace trireme

@@ -16,14 +16,15 @@ const std::map<std::string_view, Names>& module_rows() {
       {"model", {"core", "comm", "parallel", "ops"}},
       {"checkpoint", {"core", "comm", "parallel", "text", "model"}},  // host bytes: no LibTorch
       {"data_prep", {"core", "config", "comm", "text", "data"}},      // runs without LibTorch
+      {"generate", {"core", "config", "comm", "parallel", "text", "ops", "model", "checkpoint"}},
       {"train",
        {"core", "config", "comm", "parallel", "text", "data", "optim", "ops", "objective", "model",
-        "checkpoint"}},
+        "checkpoint", "generate"}},
       {"serve",
        {"core", "config", "comm", "parallel", "text", "ops", "model", "checkpoint", "generate"}},
       {"bin",
        {"core", "config", "comm", "parallel", "text", "data", "optim", "ops", "objective", "model",
-        "checkpoint", "data_prep", "train", "serve"}}};
+        "checkpoint", "data_prep", "generate", "train", "serve"}}};
   return table;
 }
 
@@ -90,6 +91,7 @@ const std::map<std::string_view, Names>& room_rows() {
       {"serve/http", {}},
       {"serve/tools", {"serve/*"}},  // for random_id.hpp
       {"serve/openai", {"serve/tools"}},
+      {"serve/jobs", {"serve/*", "serve/grammar", "serve/http", "serve/openai", "serve/tools"}},
       {"bin/trireme", {"bin/*"}},
       {"bin/trireme_data", {"bin/*"}}};
   return table;

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "serve/answer_job.hpp"
+#include "serve/jobs/answer_job.hpp"
 #include "serve/openai/completion_request.hpp"
 #include "serve/openai/logprobs.hpp"
 

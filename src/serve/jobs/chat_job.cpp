@@ -1,10 +1,10 @@
-#include "serve/chat_job.hpp"
+#include "serve/jobs/chat_job.hpp"
 
 #include <iterator>
 #include <utility>
 
+#include "serve/jobs/request_forms.hpp"
 #include "serve/openai/logprobs.hpp"
-#include "serve/request_forms.hpp"
 
 namespace trireme {
 

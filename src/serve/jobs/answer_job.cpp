@@ -1,4 +1,4 @@
-#include "serve/answer_job.hpp"
+#include "serve/jobs/answer_job.hpp"
 
 #include <ctime>
 #include <iterator>

@@ -1,10 +1,10 @@
-#include "serve/completion_job.hpp"
+#include "serve/jobs/completion_job.hpp"
 
 #include <iterator>
 #include <utility>
 
 #include "core/error.hpp"
-#include "serve/request_forms.hpp"
+#include "serve/jobs/request_forms.hpp"
 
 namespace trireme {
 namespace {

@@ -1,4 +1,4 @@
-#include "serve/request_forms.hpp"
+#include "serve/jobs/request_forms.hpp"
 
 #include <random>
 
