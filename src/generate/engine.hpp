@@ -4,33 +4,13 @@
 #include <optional>
 #include <stop_token>
 
+#include "generate/engine_config.hpp"
 #include "generate/request.hpp"
 
 namespace trireme {
 
 class Tokenizer;
 class Transformer;
-
-struct EngineConfig {
-  std::int64_t kv_cache_mib = 0;  // of keys and values; 0: room for max_batch texts of 2,048 tokens
-  std::int64_t max_batch = 32;    // requests that run at once
-  std::int64_t max_queue = 0;     // requests that wait; 0: any number
-  std::int64_t max_context = 0;   // prompt and text; 0: model.max_seq_len, which is the most
-  std::int64_t block_tokens = 16;  // of a block of the cache
-  std::int64_t step_tokens = 256;  // prompt tokens of a step, beside a token of each text
-  bool share_prefixes = true;
-};
-
-struct EngineCounters {
-  std::int64_t running = 0;
-  std::int64_t waiting = 0;
-  std::int64_t kv_blocks_used = 0;  // by running requests; those kept for a prefix alone are free
-  std::int64_t kv_blocks_total = 0;
-  std::int64_t preemptions = 0;
-  std::int64_t prompt_tokens = 0;     // of requests that started, each once
-  std::int64_t cached_tokens = 0;     // of these, found in the cache
-  std::int64_t generated_tokens = 0;  // drawn, end tokens too
-};
 
 using RequestId = std::uint64_t;
 

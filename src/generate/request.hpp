@@ -70,8 +70,11 @@ using OnDelta = std::function<void(Delta)>;
 
 /// Why a request cannot be.
 struct RequestProblem {
-  std::string field;  // "prompt", "max_tokens", "top_p", "logit_bias", ..: as in an API
-  std::string message;
+  std::string field;    // "prompt", "max_tokens", "top_p", "logit_bias", ..: as in an API
+  std::string message;  // what follows "top_p = " or "--top-p ": "2, must be in (0, 1]"
 };
+
+std::optional<RequestProblem> find_problem(const Request& request, std::int64_t vocab_size,
+                                           std::int64_t max_context);
 
 }  // namespace trireme

@@ -90,8 +90,10 @@ void HttpConnection::watch_peer() {
         ErrorCode problem;
         self->socket_.non_blocking(true, problem);
         self->socket_.receive(net::buffer(&byte, 1), Socket::message_peek, problem);
-        if (problem && problem != net::error::would_block && problem != net::error::try_again)
-          self->close();
+        // A wait may end for bytes that were read before it began.
+        if (problem == net::error::would_block || problem == net::error::try_again)
+          return self->watch_peer();
+        if (problem) self->close();
       });
 }
 

@@ -101,7 +101,7 @@ const std::vector<Library>& libraries() {
   static const std::vector<Library> table{
       {{"torch/", "ATen/", "c10/", "caffe2/"},
        {"src/parallel/", "src/model/", "src/ops/", "src/objective/", "src/optim/", "src/train/",
-        "src/serve/"}},
+        "src/generate/", "src/serve/"}},
       {{"spdlog/", "fmt/"}, {"src/core/log.cpp"}},
       {{"CLI/"}, {"src/config/command_parser.cpp"}},
       {{"toml++/", "toml.hpp"}, {"src/config/toml_file.cpp"}},

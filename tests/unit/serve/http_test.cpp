@@ -222,6 +222,7 @@ TEST_F(Http, TellsThatThePeerHasGone) {
   kept_->write("x");
 
   gone_ = false;
+  late_ = false;
   HttpClient client(server_->port());
   client.send(get("/slow"));
   EXPECT_TRUE(eventually([&] { return late_.load(); }));
