@@ -54,6 +54,7 @@ const std::vector<Row>& rows() {
        {"--init", "<run", "--data", "<pairs", "--output", ">reference"}},
       {"trireme", {"eval"}, {"--checkpoint", "<run", "--data", "<set"}},
       {"trireme", {"generate"}, {"--checkpoint", "<run", "--prompt", "x", "--max-tokens", "1"}},
+      {"trireme", {"serve"}, {"--checkpoint", "<run", "--port", "0"}},
       {"trireme", {"checkpoint", "list"}, {"<run"}},
       {"trireme", {"checkpoint", "verify"}, {"<run"}},
       {"trireme", {"checkpoint", "hash"}, {"<run"}},
@@ -143,6 +144,9 @@ class ExitCodes : public testing::RunProgram {
     const bool trainer = std::string(row.program) == "trireme";
     Arguments words{"/bin/sh", "-c", limits + "exec \"$@\"" + (out.empty() ? "" : " >" + out), "sh",
                     trainer ? TRIREME_PROGRAM : TRIREME_DATA_PROGRAM};
+    // A server that works goes on till it is told to end.
+    if (row.command == Arguments{"serve"})
+      words.insert(words.end() - 1, {"timeout", "--preserve-status", "--signal=TERM", "10"});
     words.insert(words.end(), row.command.begin(), row.command.end());
     words.insert(words.end(), arguments.begin(), arguments.end());
     if (is_trainer(row)) words.insert(words.end(), {"--train.device", "cpu"});

@@ -1,54 +1,18 @@
 #include "text/chat/chat_reader.hpp"
 
-#include <simdjson.h>
-
 #include <algorithm>
 #include <unordered_map>
 #include <utility>
 
 #include "core/error.hpp"
+#include "text/chat/json_fields.hpp"
 #include "text/chat/odd_numbers.hpp"
 #include "text/chat/python_json.hpp"
 
 namespace trireme {
 namespace {
 
-using simdjson::dom::array;
-using simdjson::dom::element;
-using simdjson::dom::element_type;
-using simdjson::dom::object;
-
-/// Thrown and caught in this file: a record is left in the middle of nested lists.
-struct Refused {
-  std::string reason;
-  bool bad_text = false;
-};
-
-template <class... Args>
-[[noreturn]] void refuse(const Args&... args) {
-  throw Refused{cat(args...)};
-}
-
-/// Of equal keys the last counts, as in Python.
-std::optional<element> find(const object& parent, std::string_view key) {
-  std::optional<element> found;
-  for (const auto& member : parent) {
-    if (member.key == key) found = member.value;
-  }
-  return found;
-}
-
-/// Absent and null are the same.
-std::optional<element> find_value(const object& parent, std::string_view key) {
-  std::optional<element> found = find(parent, key);
-  return found && found->is_null() ? std::nullopt : found;
-}
-
-/// Of one that find_value does not find.
-[[noreturn]] void refuse_missing(const object& parent, std::string_view key) {
-  if (find(parent, key)) refuse("field '", key, "' is null");
-  refuse("no field '", key, "'");
-}
+using namespace chat_json;
 
 Conversation question_and_answer(std::string_view question, std::string_view answer) {
   Conversation conversation;

@@ -91,6 +91,11 @@ const std::map<std::string_view, Names>& room_rows() {
       {"train/run",
        {"train/audit", "train/config", "train/control", "train/health", "train/report",
         "train/state", "train/step", "train/task"}},
+      {"serve/grammar", {}},
+      {"serve/http", {}},
+      {"serve/tools", {"serve/*"}},  // for random_id.hpp
+      {"serve/openai", {"serve/tools"}},
+      {"serve/jobs", {"serve/*", "serve/grammar", "serve/http", "serve/openai", "serve/tools"}},
       {"bin/trireme", {"bin/*"}},
       {"bin/trireme_data", {"bin/*"}}};
   return table;
@@ -105,6 +110,7 @@ const std::vector<Library>& libraries() {
       {{"CLI/"}, {"src/config/command_parser.cpp"}},
       {{"toml++/", "toml.hpp"}, {"src/config/toml_file.cpp"}},
       {{"hdf5.h", "hdf5/", "H5"}, {"src/core/files/hdf5.cpp"}},
+      {{"boost/"}, {"src/serve/http/"}},
       {{"mpi.h"}, {"src/comm/"}},
       {{"nccl.h"}, {"src/comm/nccl/"}}};
   return table;

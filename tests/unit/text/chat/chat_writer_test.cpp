@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-std::size_t count(const std::vector<std::uint32_t>& ids, std::uint32_t id) {
+std::size_t times(const std::vector<std::uint32_t>& ids, std::uint32_t id) {
   return static_cast<std::size_t>(std::count(ids.begin(), ids.end(), id));
 }
 
@@ -26,7 +26,7 @@ TEST(ChatWriter, AsksForTheModelsTurnAndKeepsUserTextText) {
 
   EXPECT_TRUE(chat.text.ends_with("<|im_start|>assistant\n<think>\n\n</think>\n\n"));
   EXPECT_EQ(tokenizer.decode(ids), chat.text);
-  EXPECT_EQ(count(ids, start), 2U);  // the user's turn and the model's, not the forged one
+  EXPECT_EQ(times(ids, start), 2U);  // the user's turn and the model's, not the forged one
   EXPECT_TRUE(
       writer.render(samples::chat_of({{Role::user, "q"}}), true).text.ends_with("<think>\n"));
   EXPECT_TRUE(writer.render(samples::chat_of({{Role::user, "q"}}), true, false)
