@@ -13,3 +13,4 @@ add_executable(
   trireme_data/verify_command.cpp)
 target_compile_definitions(trireme-data PRIVATE TRIREME_VERSION="${PROJECT_VERSION}")
 target_link_libraries(trireme-data PRIVATE trireme::data_prep)
+trireme_compile_together(trireme-data)

@@ -50,4 +50,4 @@ kTestExtras=(
 kTorchWheel="torch==2.11.0"
 # Headers (crt/) that those of the CUDA runtime include; since CUDA 13 its wheel leaves them to this one.
 kCudaHeadersWheel="nvidia-cuda-crt==13.0.88"
-kTestWheels=("numpy==2.4.6" "transformers==5.23.0" "safetensors==0.8.0" "jinja2==3.1.6")
+kTestWheels=("numpy==2.4.6" "transformers==5.23.0" "safetensors==0.8.0" "jinja2==3.1.6" "peft==0.21.2")

@@ -14,7 +14,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::array<std::string_view, 1> kKinds{"dpo"};
+constexpr std::array<std::string_view, 1> kReferenceKinds{"dpo"};
 
 }  // namespace
 
@@ -45,7 +45,7 @@ int DpoReferenceCommand::run() {
   const auto model = all_or_none(world, [&] {
     auto loaded = load_model(init_, precision_dtypes(precision_),
                              choose_device(device_, launch_.info().local_rank));
-    pairs.emplace(data_, kKinds, seq_len_, *loaded->transformer, loaded->tokenizer);
+    pairs.emplace(data_, kReferenceKinds, seq_len_, *loaded->transformer, loaded->tokenizer);
     return loaded;
   });
   const ScoreTable table = score_pairs(*model->transformer, *pairs, batch_, ops::Path::fast, world);

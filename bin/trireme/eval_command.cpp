@@ -15,7 +15,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::array<std::string_view, 2> kKinds{"pretrain", "sft"};
+constexpr std::array<std::string_view, 2> kEvalKinds{"pretrain", "sft"};
 
 void write_lines(const std::string& path, const std::vector<Json>& lines) {
   std::string text;
@@ -74,7 +74,7 @@ int EvalCommand::run() {
       items = read_choices(choices_);
       return loaded;
     }
-    set.emplace(data_, kKinds, seq_len_, *loaded->transformer, loaded->tokenizer);
+    set.emplace(data_, kEvalKinds, seq_len_, *loaded->transformer, loaded->tokenizer);
     return loaded;
   });
   std::string text;

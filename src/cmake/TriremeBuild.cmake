@@ -28,6 +28,13 @@ if(TRIREME_SANITIZE)
   target_link_options(trireme_flags INTERFACE -fsanitize=${TRIREME_SANITIZE})
 endif()
 
+# Headers cost more than most files' code, so a few files of a program are one compilation: names of them must differ.
+function(trireme_compile_together target)
+  if(TRIREME_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+  endif()
+endfunction()
+
 # trireme_add_library(NAME SOURCES a.cpp ... LINKS trireme::core ...): a static library trireme_NAME, alias trireme::NAME.
 # Sources are listed by hand; a target links only to those below it (tests/unit/layering reads the include lines).
 function(trireme_add_library name)

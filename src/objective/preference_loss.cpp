@@ -10,6 +10,8 @@
 namespace trireme {
 namespace {
 
+constexpr double kMaxBeta = 1e6;
+
 template <std::size_t N>
 std::vector<std::string> texts(const std::array<std::string_view, N>& names) {
   return {names.begin(), names.end()};
@@ -48,8 +50,8 @@ MarginLoss margin_loss(const PreferenceConfig& config, const at::Tensor& margins
 }  // namespace
 
 void check(const PreferenceConfig& config, Problems& problems) {
-  if (!(config.beta > 0 && std::isfinite(config.beta)))
-    problems.add("dpo.beta", config.beta, "must be more than 0, and finite");
+  if (!(config.beta > 0 && config.beta <= kMaxBeta))
+    problems.add("dpo.beta", config.beta, formatted("must be more than 0, at most {}", kMaxBeta));
   problems.one_of("dpo.logprob", config.logprob, texts(kLogProbForms));
   problems.one_of("dpo.loss", config.loss, texts(kPairLosses));
   if (!(config.label_smoothing >= 0 && config.label_smoothing < 0.5)) {

@@ -2,9 +2,9 @@
 """Speed of `trireme pretrain` on 2 ranks against PyTorch DDP and FSDP2 over gloo, and of our layouts against each other, measured in
 one run, in interleaved pairs.
 
-usage: compare_ddp.py BUILD_DIR [--only eager,plain,compile,fsdp,zero,cp] [--pairs 5] [--steps 5] [--warmup 2] [--port 29571] [--cpu-time]
+usage: compare_ddp.py BUILD_DIR [--only eager,plain,compile,fsdp,zero,cp] [--pairs 5] [--steps 5] [--warmup 2] [--port 29571] [--precision bf16] [--cpu-time]
 
-A 30 M model (Qwen3 shape, 512 x 8), T = 512, bf16, one thread a rank, on the built-in corpus as one document, so that each
+A 30 M model (Qwen3 shape, 512 x 8), T = 512, bf16 (or fp32, for a CPU without its instructions), one thread a rank, on the built-in corpus as one document, so that each
 row is one document. Both sides start from the same weights and see the same batches; before timing, the first step's
 losses must agree within 1e-3 (relative: bf16 rounds each of about 100 operations by up to 2^-9, and the mean over 8,000
 targets cancels most of it). Tokens/s = tokens of the timed steps / their time on rank 0 (theirs) or by the clock, what lies between two steps included (ours),
@@ -84,7 +84,7 @@ def run_peer(args, work, dump, flags=(), size=RANKS):
     out = os.path.join(work, "peer.json")
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     ranks = [subprocess.Popen([sys.executable, os.path.join(HERE, "ddp_peer.py"), "--dump", dump, "--out", out, "--rank", str(rank), "--size",
-                               str(size), "--port", str(args.port), *flags], env=environment) for rank in range(size)]
+                               str(size), "--port", str(args.port), "--precision", args.precision, *flags], env=environment) for rank in range(size)]
     codes = [rank.wait() for rank in ranks]
     if any(codes):
         raise SystemExit(f"the peer failed: exit codes of its ranks {codes} (negative: ended by that signal)")
@@ -161,13 +161,15 @@ def main():
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--only", default=",".join(SECTIONS))
     parser.add_argument("--cpu-time", action="store_true")
+    parser.add_argument("--precision", choices=("bf16", "fp32"), default="bf16")
     args = parser.parse_args()
+    KEYS["train.precision"] = args.precision
     args.build = os.path.abspath(args.build)
     sections = args.only.split(",")
     if unknown := set(sections) - set(SECTIONS):
         parser.error(f"--only {args.only}: no section {', '.join(sorted(unknown))}; there are {', '.join(SECTIONS)}")
     layout = "1 rank" if args.cpu_time else f"{RANKS} ranks, 1 thread each, global batch {GLOBAL}; {args.steps} steps a run, the first {args.warmup} not counted"
-    print(f"{datetime.date.today()}, {cpu_model()}, {os.cpu_count()} cores; 512 x 8, vocabulary 6400, T {T}, micro-batch {MICRO}, bf16; {layout}.", flush=True)
+    print(f"{datetime.date.today()}, {cpu_model()}, {os.cpu_count()} cores; 512 x 8, vocabulary 6400, T {T}, micro-batch {MICRO}, {args.precision}; {layout}.", flush=True)
     with tempfile.TemporaryDirectory() as work:
         if args.cpu_time:
             measure_cpu_time(args, work)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""One rank of the peer that compare_ddp.py measures: PyTorch DDP over gloo, fp32 weights under bf16 autocast, fused AdamW; or FSDP2.
+"""One rank of the peer that compare_ddp.py measures: PyTorch DDP over gloo, fp32 weights under bf16 autocast (--precision fp32: without),
+fused AdamW; or FSDP2.
 
-usage: ddp_peer.py --dump DIR --rank R --size N --port P --out FILE [--compile] [--fsdp each|last] [--cpu-clock]
+usage: ddp_peer.py --dump DIR --rank R --size N --port P --out FILE [--precision bf16|fp32] [--compile] [--fsdp each|last] [--cpu-clock]
 
 --fsdp: fully_shard of each block and of the rest, bf16 parameters, fp32 reduction; gradients are reduced after each
 micro-batch, or kept whole up to the last one.
@@ -60,7 +61,7 @@ def step(ddp, optimizer, micro_batches, num_targets, args, clip_norm):
         if args.fsdp == "last":
             ddp.set_requires_gradient_sync(last)
         with contextlib.nullcontext() if last or args.fsdp else ddp.no_sync():
-            with contextlib.nullcontext() if args.fsdp else torch.autocast("cpu", dtype=torch.bfloat16):
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=args.precision == "bf16" and not args.fsdp):
                 loss = ddp(tokens, targets, positions)
             # DDP averages over ranks: times size makes it the sum that the token-regime loss wants.
             (loss * (args.size / num_targets)).backward()
@@ -71,9 +72,9 @@ def step(ddp, optimizer, micro_batches, num_targets, args, clip_norm):
     return total
 
 
-def shard(net):
+def shard(net, dtype):
     """FSDP2. Inputs are not cast: the rotary tables stay in fp32."""
-    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=False)
+    policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32, cast_forward_inputs=False)
     for layer in net.model.layers:
         fully_shard(layer, mp_policy=policy)
     return fully_shard(net, mp_policy=policy)
@@ -85,6 +86,7 @@ def main():
         parser.add_argument(f"--{name}", required=True)
     for name in ("rank", "size", "port"):
         parser.add_argument(f"--{name}", type=int, required=True)
+    parser.add_argument("--precision", choices=("bf16", "fp32"), default="bf16")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--fsdp", choices=("each", "last"))
     parser.add_argument("--cpu-clock", action="store_true")
@@ -98,7 +100,7 @@ def main():
     net.load(load_file(os.path.join(args.dump, "initial.safetensors")))
     updates = load_batches(args, load_file(os.path.join(args.dump, "batches.safetensors")))
     if args.fsdp:
-        ddp = shard(net)
+        ddp = shard(net, torch.bfloat16 if args.precision == "bf16" else torch.float32)
     else:
         ddp = DistributedDataParallel(torch.compile(net) if args.compile else net, gradient_as_bucket_view=True)
     optimizer = make_optimizer(net, config["optim"])

@@ -271,6 +271,10 @@ TEST_F(Begin, ARunWhoseCheckpointsAreGoneIsNotBegunAnewUnasked) {
   const Exit refused = pretrain("gone", arguments);
   EXPECT_EQ(refused.code, 3) << refused.err;
   expect_words(refused, {"has committed step 2", "--resume never"});
+  const Exit shapeless =
+      trireme({"pretrain", "--run", path("gone").string(), "--data", set().string()});
+  EXPECT_EQ(shapeless.code, 3) << shapeless.err;
+  expect_words(shapeless, {"has committed step 2"});
   EXPECT_EQ(status("gone")["state"], "done") << "nothing was touched";
 
   Arguments anew = arguments;

@@ -14,12 +14,14 @@ with bound 1e-5 in fp32 and 1e-10 in fp64. fp32 takes the fast kernels, fp64 has
 
 What the fast kernels round is then measured: distances of losses, gradients and the way that weights went (final less
 initial) from the oracle in fp64, in fp32 and bf16, next to those of the oracle in the same precision, which rounds
-after each operation as ours does. Ours may be at most FACTOR times the oracle's. The batches are checked on their own: positions and targets must follow from
+after each operation as ours does. Ours may be at most FACTOR times the oracle's, of a parameter the
+largest in any layer. The batches are checked on their own: positions and targets must follow from
 tokens and segment bounds. Exits 1 and prints every line that is out of bounds.
 """
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -196,11 +198,22 @@ def distances(run, exact, initial):
     return result
 
 
+def of_same_kind(errors):
+    """For each the largest of that parameter in any layer: a single error may be small by luck, and is so on some CPUs."""
+    def kind(what):
+        return re.sub(r"layers\.\d+", "layers", what)
+
+    largest = {}
+    for what, error in errors.items():
+        largest[kind(what)] = max(error, largest.get(kind(what), 0))
+    return {what: largest[kind(what)] for what in errors}
+
+
 def calibrate(case, precision, report, tensors, same):
     """`same`: replay in that precision. Whether ours is at most FACTOR times as far from fp64 as the oracle in the same precision."""
     losses, _, grads, final, _ = replay(report, tensors, torch.float64)
     exact = losses, grads, final
-    theirs = distances(same, exact, tensors["initial"])
+    theirs = of_same_kind(distances(same, exact, tensors["initial"]))
     ours = distances(([step["loss"] for step in report["steps"]], tensors["grads"], tensors["final"]), exact, tensors["initial"])
     ratio = {what: ours[what] / theirs[what] for what in ours}
     worst = max(ratio, key=ratio.get)

@@ -19,7 +19,8 @@ double bytes_of(at::ScalarType type) {
 }  // namespace
 
 std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes,
-                                    std::int64_t data_ranks, bool offloaded) {
+                                    std::int64_t data_ranks, bool offloaded,
+                                    const FrozenParameters& beside) {
   const ModelConfig& model = config.model;
   const auto tp = static_cast<double>(config.parallel.tp);
   const double base = model.num_parameters_wide() / tp;
@@ -51,6 +52,11 @@ std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes,
   }
   if (adapters)
     parts.push_back({"frozen weights", held(base * bytes_of(dtypes.compute), 3), shape});
+  if (beside.count > 0) {
+    parts.push_back({"a frozen model beside it",
+                     held(beside.count / tp * bytes_of(dtypes.compute), 3),
+                     beside.key.empty() ? shape : std::vector{beside.key}});
+  }
   // cos and sin of half a head each, at every position
   const double angle = dtypes.compute == at::kDouble ? sizeof(double) : sizeof(float);
   parts.push_back(
@@ -107,7 +113,7 @@ void check_memory(const std::vector<MemoryPart>& parts, int ranks, const Machine
 }
 
 void check_room(const RunConfig& config, const LaunchInfo& launch, int ranks, const ConfigSet& keys,
-                bool whole_rows) {
+                bool whole_rows, const FrozenParameters& beside) {
   const at::Device device = choose_device(config.train.device, launch.local_rank);
   // A GPU may be this rank's alone under the name that all ranks see (CUDA_VISIBLE_DEVICES).
   const int sharing = device.is_cpu() ? launch.local_size : 1;
@@ -115,7 +121,7 @@ void check_room(const RunConfig& config, const LaunchInfo& launch, int ranks, co
   const std::int64_t data = data_ranks(parallel, ranks) * parallel.cp;
   std::vector<MemoryPart> parts =
       memory_need(config, precision_dtypes(config.train.precision), data,
-                  device.is_cuda() && parallel.offload == "optimizer");
+                  device.is_cuda() && parallel.offload == "optimizer", beside);
   const auto check_parts = [&] {
     check_memory(parts, sharing, device_memory(device),
                  device.is_cpu() ? "this machine" : formatted("device {}", device), keys);

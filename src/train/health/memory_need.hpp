@@ -18,13 +18,20 @@ struct MemoryPart {
   std::vector<std::string> keys = {};  // what makes it large
 };
 
+/// Of a model that the task holds beside the one it trains.
+struct FrozenParameters {
+  double count = 0;
+  std::string key = {};  // that names it; "": it has the trained one's shape
+};
+
 /// What one rank of `data_ranks` (dp x cp) surely holds at once while it trains: weights, with LoRA
 /// frozen ones too, gradients, moments, as ZeRO leaves them, rotary tables and each block's input of one
 /// micro-batch. All else (activations inside a block, buckets,
 /// LibTorch itself) comes on top. `offloaded`: main weights and moments lie elsewhere. The
 /// configuration is resolved.
 std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes,
-                                    std::int64_t data_ranks = 1, bool offloaded = false);
+                                    std::int64_t data_ranks = 1, bool offloaded = false,
+                                    const FrozenParameters& beside = {});
 
 /// A run before its first update, for the formulas of train/audit: of micro-batches whose rows are
 /// as long as train.seq_len.
@@ -43,8 +50,8 @@ void check_memory(const std::vector<MemoryPart>& parts, int ranks, const Machine
 
 /// The same for a run on `ranks` ranks, before this one allocates on its device, on a CPU with all
 /// activations of a micro-batch. `config` is resolved, `keys` are its; `whole_rows`: rows are as long
-/// as train.seq_len, not as their pairs.
+/// as train.seq_len, not as their pairs; `beside` as above.
 void check_room(const RunConfig& config, const LaunchInfo& launch, int ranks, const ConfigSet& keys,
-                bool whole_rows = true);
+                bool whole_rows = true, const FrozenParameters& beside = {});
 
 }  // namespace trireme

@@ -130,7 +130,31 @@ std::string init_hash(const RunRequest& run) {
   return hash_tensors(start, world, kWeights);
 }
 
+/// The newest checkpoint of `place`, as its manifest says; nothing if there is none to read.
+std::optional<ModelConfig> shape_at(const fs::path& place) {
+  try {
+    const CheckpointPlace found = find_place(place);
+    const auto steps = found.is_step ? std::vector<std::int64_t>{} : list_steps(found.path);
+    if (!found.is_step && steps.empty()) return std::nullopt;
+    const fs::path folder =
+        found.is_step ? found.path : found.path / step_folder_name(steps.front());
+    return model_from_values(Checkpoint::open(folder).manifest().values, folder.string());
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 }  // namespace
+
+FrozenParameters frozen_parameters(const RunRequest& run) {
+  const auto need = run.task.frozen(run.config);
+  if (!need) return {};
+  if (need->checkpoint.empty()) return {run.config.model.num_parameters_wide()};
+  auto shape = shape_at(run.folder.root / need->name);  // of a run that goes on
+  if (!shape) shape = shape_at(need->checkpoint);
+  if (!shape) return {};
+  return {shape->num_parameters_wide(), need->key};
+}
 
 FrozenStart keep_frozen(const RunRequest& run, const RunData& data) {
   FrozenStart frozen;

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "checkpoint/load/load.hpp"
+#include "train/health/memory_need.hpp"
 #include "train/run/run_data.hpp"
 #include "train/run/run_request.hpp"
 
@@ -25,6 +26,10 @@ struct FrozenStart {
   std::optional<KeptWeights> base;   // that its adapters are added to: RUN/base
   std::optional<KeptWeights> model;  // of the task's own model
 };
+
+/// Of the model that the task of `run`, whose configuration is resolved, will hold beside its own, as
+/// manifests say; 0: none, or none can be read now, of which keep_frozen speaks.
+FrozenParameters frozen_parameters(const RunRequest& run);
 
 /// Collective, with the run's lock; weights are held to the tokenizer of `data`: what lies in the run's folder already, else copies of what the
 /// task names or the run starts from, made now. Throws Error(data) if they are gone, damaged, or not

@@ -163,6 +163,11 @@ void apply_checkpoint(ConfigSet& keys, RunStart& start) {
   apply(keys, std::move(values), start);
 }
 
+/// The run had checkpoints, and nobody says that it is to begin anew.
+bool is_lost(const RunStart& start, const CheckpointConfig& config) {
+  return !start.own && start.committed >= 0 && config.resume != "never";
+}
+
 RunStart::Kind kind_of(const RunStart& start, const CheckpointConfig& config) {
   using Kind = RunStart::Kind;
   if (start.checkpoint.empty()) return start.own ? Kind::go_on : Kind::nothing;
@@ -200,6 +205,13 @@ RunStart read_start(RunConfig& config, ConfigSet& keys, const RunFolder& folder,
       if (const auto newest = newest_readable(place.path)) put(out, *newest);
     });
     take(named, start);
+  }
+  if (!start.error && is_lost(start, config.checkpoint)) {
+    start.error = Error(
+        ErrorKind::data,
+        formatted("{} has committed step {}, and {} holds no checkpoint: put them back, or give "
+                  "--resume never to start anew, or another --run",
+                  folder.root.string(), start.committed, folder.checkpoints().string()));
   }
   start.kind = kind_of(start, config.checkpoint);
   apply_checkpoint(keys, start);

@@ -30,7 +30,8 @@ struct RunStart {
   std::int64_t committed = -1;                // newest step that status.json knows of; -1: none
   bool has_shape = false;                     // model.* was taken from here
   std::string preset;                         // its model.preset
-  std::optional<Error> error;                 // the checkpoint that was named cannot be read
+  std::optional<Error>
+      error;  // the checkpoint that was named cannot be read, or the run's are gone
 
   /// `--resume never` began this run: given again, it goes on.
   [[nodiscard]] bool begun_anew() const;

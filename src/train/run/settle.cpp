@@ -15,6 +15,7 @@
 #include "train/config/layout.hpp"
 #include "train/config/open_values.hpp"
 #include "train/health/memory_need.hpp"
+#include "train/run/frozen_start.hpp"
 #include "train/run/weights_start.hpp"
 #include "train/state/resume.hpp"
 #include "train/state/run_state.hpp"
@@ -37,12 +38,6 @@ void check_template(const RunRequest& run, const std::string& chat_template) {
 /// That the resolved configuration goes with the start. Throws Error(usage); nothing is touched.
 void check_start(const RunRequest& run, const RunData& data) {
   const RunStart& start = run.start;
-  if (!start.own && start.committed >= 0 && run.config.checkpoint.resume != "never") {
-    fail(
-        ErrorKind::data,
-        "{} has committed step {}, and {} holds no checkpoint: put them back, or give --resume never to start anew, or another --run",
-        run.folder.root.string(), start.committed, run.folder.checkpoints().string());
-  }
   if (start.kind == RunStart::Kind::go_on) {
     check_same_run(start.values, run.keys, start.checkpoint);
     data.stream().check_state(start.values, saved_next_sample(start.values), start.checkpoint);
@@ -158,7 +153,7 @@ std::unique_ptr<RunData> open_data(const RunRequest& run) {
   resolve_config(run, *opened);
   with_torch_errors([&] {
     check_room(run.config, run.ranks.launch, run.ranks.world.size(), run.keys,
-               !opened->stream().of_pairs());
+               !opened->stream().of_pairs(), frozen_parameters(run));
   });
   return opened;
 }

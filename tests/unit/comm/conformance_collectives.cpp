@@ -195,7 +195,7 @@ void one_number_a_rank(Communicator& world) {
   one_number_of<std::uint64_t>(world);
 }
 
-constexpr std::array kCases{
+constexpr std::array kCollectiveCases{
     ConformanceCase{"AllReduceSweep", all_reduce_sweep},
     ConformanceCase{"ReduceScatterSweep", reduce_scatter_sweep},
     ConformanceCase{"AllGatherSweep", all_gather_sweep},
@@ -208,7 +208,7 @@ constexpr std::array kCases{
 }  // namespace
 
 std::span<const ConformanceCase> collective_cases() {
-  return kCases;
+  return kCollectiveCases;
 }
 
 }  // namespace trireme::testing

@@ -109,7 +109,7 @@ void waiting_in_one_group_drives_the_other(Communicator& world) {
   third->barrier();
 }
 
-constexpr std::array kCases{
+constexpr std::array kGroupCases{
     ConformanceCase{"SeveralInFlight", several_in_flight},
     ConformanceCase{"PollAloneCompletes", poll_alone_completes},
     ConformanceCase{"SplitByParity", split_by_parity},
@@ -120,7 +120,7 @@ constexpr std::array kCases{
 }  // namespace
 
 std::span<const ConformanceCase> group_cases() {
-  return kCases;
+  return kGroupCases;
 }
 
 }  // namespace trireme::testing

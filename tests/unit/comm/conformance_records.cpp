@@ -87,7 +87,7 @@ void recorder_keeps_the_last(Communicator& world) {
   EXPECT_EQ(group->recent().back().tag, "together");
 }
 
-constexpr std::array kCases{
+constexpr std::array kRecordCases{
     ConformanceCase{"WrongUseIsRefused", wrong_use_is_refused},
     ConformanceCase{"RecorderKeepsTheLast", recorder_keeps_the_last},
 };
@@ -95,7 +95,7 @@ constexpr std::array kCases{
 }  // namespace
 
 std::span<const ConformanceCase> record_cases() {
-  return kCases;
+  return kRecordCases;
 }
 
 }  // namespace trireme::testing

@@ -79,7 +79,7 @@ void half_sums_round_once(Communicator& world) {
   }
 }
 
-constexpr std::array kCases{
+constexpr std::array kSumCases{
     ConformanceCase{"SameBitsEverywhere", same_bits_everywhere},
     ConformanceCase{"HalfSumsRoundOnce", half_sums_round_once},
 };
@@ -87,7 +87,7 @@ constexpr std::array kCases{
 }  // namespace
 
 std::span<const ConformanceCase> sum_cases() {
-  return kCases;
+  return kSumCases;
 }
 
 }  // namespace trireme::testing

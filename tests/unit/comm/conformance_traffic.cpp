@@ -239,7 +239,7 @@ void few_bytes_need_few_messages(Communicator& world) {
   EXPECT_LE(group.messages_of([&] { broadcast_value(*group, 1.0, 0, "step"); }), rounds);
 }
 
-constexpr std::array kCases{
+constexpr std::array kTrafficCases{
     ConformanceCase{"ReductionsSendTheFormula", reductions_send_the_formula},
     ConformanceCase{"CopiesSendTheFormula", copies_send_the_formula},
     ConformanceCase{"MessagesSendTheirBytes", messages_send_their_bytes},
@@ -250,7 +250,7 @@ constexpr std::array kCases{
 }  // namespace
 
 std::span<const ConformanceCase> traffic_cases() {
-  return kCases;
+  return kTrafficCases;
 }
 
 }  // namespace trireme::testing

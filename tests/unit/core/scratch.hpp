@@ -10,10 +10,10 @@
 namespace trireme {
 
 /// A fresh folder for each test, removed at its end.
-class Scratch : public testing::Test {
+class Scratch : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = std::filesystem::path(testing::TempDir()) /
+    folder_ = std::filesystem::path(::testing::TempDir()) /
               formatted("trireme_{}_{}", ::getpid(), counter_++);
     std::filesystem::create_directories(folder_);
   }

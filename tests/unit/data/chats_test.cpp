@@ -19,7 +19,7 @@ using testing::write_masked_set;
 
 using Chats = std::vector<std::vector<MaskedTokens>>;  // shard by shard
 
-constexpr std::int64_t kLongest = 60;
+constexpr std::int64_t kLongestChat = 60;
 
 /// Chats of up to 60 tokens, all different numbers from `token` on; some have their targets late.
 Chats random_chats(const std::vector<int>& sizes, std::uint16_t token, unsigned seed) {
@@ -29,7 +29,7 @@ Chats random_chats(const std::vector<int>& sizes, std::uint16_t token, unsigned 
     auto& chats = shards.emplace_back();
     for (int i = 0; i < size; ++i) {
       MaskedTokens& chat = chats.emplace_back();
-      const std::size_t length = 2 + random() % (kLongest - 1);
+      const std::size_t length = 2 + random() % (kLongestChat - 1);
       const std::size_t first = 1 + random() % (length - 1);
       for (std::size_t at = 0; at < length; ++at) {
         chat.ids.push_back(token++);
@@ -47,10 +47,6 @@ MaskedTokens cut(MaskedTokens chat, std::int64_t seq_len) {
     chat.mask.pop_back();
   }
   return chat;
-}
-
-bool has_target(const MaskedTokens& chat) {
-  return std::find(chat.mask.begin(), chat.mask.end(), true) != chat.mask.end();
 }
 
 /// First token -> the chat, of all that have a target at this length.
@@ -91,7 +87,7 @@ void take_chats(const Batch& batch, std::map<std::int64_t, MaskedTokens>& left) 
 
 class ChatSet : public ::testing::Test {
  protected:
-  ChatSet() { write_masked_set(folder_.path(), schema::kKindSft, chats_, kLongest); }
+  ChatSet() { write_masked_set(folder_.path(), schema::kKindSft, chats_, kLongestChat); }
 
   TemporaryFolder folder_{"chats"};
   Chats chats_ = random_chats({70, 1, 40}, 1, 3);

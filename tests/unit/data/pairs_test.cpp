@@ -20,7 +20,7 @@ using testing::write_masked_set;
 
 using PairShards = std::vector<std::vector<MaskedPair>>;
 
-constexpr std::int64_t kLongest = 40;
+constexpr std::int64_t kLongestSide = 40;
 
 /// Pairs with sides of up to 40 tokens. Targets also lie in the prompt, and some come late. Some
 /// pairs share no token, of some one side is the beginning of the other.
@@ -62,10 +62,6 @@ void drop_first(MaskedTokens& side) {
 void drop_last(MaskedTokens& side) {
   side.ids.pop_back();
   side.mask.pop_back();
-}
-
-bool has_target(const MaskedTokens& side) {
-  return std::find(side.mask.begin(), side.mask.end(), true) != side.mask.end();
 }
 
 /// What `pack --seq-len` leaves of a pair, token by token.
@@ -146,7 +142,7 @@ void expect_equal(const Batch& batch, const Batch& expected) {
 
 class PairSet : public ::testing::Test {
  protected:
-  PairSet() { write_masked_set(at("a"), schema::kKindDpo, pairs_, kLongest); }
+  PairSet() { write_masked_set(at("a"), schema::kKindDpo, pairs_, kLongestSide); }
 
   [[nodiscard]] std::filesystem::path at(const char* name) const { return folder_.path() / name; }
 
@@ -167,7 +163,7 @@ class PairSet : public ::testing::Test {
 
 TEST_F(PairSet, BatchesAreThePairsCutTokenByTokenAtAnyLength) {
   const TokenSet set = TokenSet::open(at("a"));
-  for (std::int64_t seq_len = 2; seq_len <= kLongest + 3; ++seq_len) {
+  for (std::int64_t seq_len = 2; seq_len <= kLongestSide + 3; ++seq_len) {
     const std::int64_t row_multiple = 1 + seq_len % 9;
     const SampleSet samples(set, {.seq_len = seq_len, .row_multiple = row_multiple});
     const auto kept = kept_pairs(pairs_, seq_len);
@@ -200,7 +196,7 @@ TEST_F(PairSet, BatchesAreThePairsCutTokenByTokenAtAnyLength) {
 
 TEST_F(PairSet, APartOfASetHoldsItsPairsAlone) {
   const TokenSet set = TokenSet::open(at("a"));
-  for (const std::int64_t seq_len : {std::int64_t{9}, kLongest}) {
+  for (const std::int64_t seq_len : {std::int64_t{9}, kLongestSide}) {
     for (const DocumentRange range : {DocumentRange{0, 50}, {7, 51}, {49, 54}, {60, 82}}) {
       const SampleSet samples(set, {.seq_len = seq_len, .documents = range, .first_record = 1000});
       auto kept = kept_pairs(pairs_, seq_len);
@@ -221,9 +217,9 @@ TEST_F(PairSet, APartOfASetHoldsItsPairsAlone) {
 
 TEST_F(PairSet, NoSampleIsNoPair) {
   const TokenSet set = TokenSet::open(at("a"));
-  const SampleSet samples(set, {.seq_len = kLongest, .row_multiple = 8});
+  const SampleSet samples(set, {.seq_len = kLongestSide, .row_multiple = 8});
   const SampleOrder order(samples.size(), 0, false);
-  const auto kept = kept_pairs(pairs_, kLongest);
+  const auto kept = kept_pairs(pairs_, kLongestSide);
 
   expect_equal(samples.make_batch(std::vector<std::int64_t>{kNoSample, 0, kNoSample}, order),
                expected_batch({*kept.begin()}, 8));
@@ -248,7 +244,7 @@ void see(const Batch& batch, Seen& seen) {
 }
 
 TEST_F(PairSet, AnyNumberOfRanksAndAResumeSeeTheSamePairs) {
-  write_masked_set(at("b"), schema::kKindDpo, random_pairs({31}, 8), kLongest);
+  write_masked_set(at("b"), schema::kKindDpo, random_pairs({31}, 8), kLongestSide);
   const std::string plan = "0.7 $a + 0.3 $b; from 8 at 11: 1 $a + 1 $b; from 12 at 30: 1 $a";
   const SampleStream whole = SampleStream::open(config(plan));
   EXPECT_TRUE(whole.of_pairs());
@@ -309,11 +305,12 @@ TEST_F(PairSet, AtAnotherLengthTheEpochGoesOnWithTheOtherPairs) {
 
 TEST_F(PairSet, RecordsCountOnThroughTheSetsOfARun) {
   const PairShards other = random_pairs({10, 12}, 8);
-  write_masked_set(at("b"), schema::kKindDpo, other, kLongest);
+  write_masked_set(at("b"), schema::kKindDpo, other, kLongestSide);
   const SampleStream stream = SampleStream::open(config("$a + $b"));
   const auto size = static_cast<std::int64_t>(stream.epoch_size().value());
-  std::map<std::int64_t, MaskedPair> expected = kept_pairs(pairs_, kLongest);
-  for (const auto& [document, pair] : kept_pairs(other, kLongest)) expected[82 + document] = pair;
+  std::map<std::int64_t, MaskedPair> expected = kept_pairs(pairs_, kLongestSide);
+  for (const auto& [document, pair] : kept_pairs(other, kLongestSide))
+    expected[82 + document] = pair;
   ASSERT_EQ(size, std::ssize(expected));
   for (std::int64_t i = 0; i < size; ++i) {
     const Batch batch = stream.make_batch(i, 1);
@@ -335,7 +332,7 @@ TEST_F(PairSet, TrainsOnTheFirstPartOfASplitOnly) {
     EXPECT_LT(record, static_cast<std::int64_t>(train));
   // Validation sees the rest as the stream would.
   const TokenSet& set = stream.first_set();
-  SampleConfig view = stream.view(set, kLongest);
+  SampleConfig view = stream.view(set, kLongestSide);
   view.documents = DocumentRange{train, 82};
   const SampleSet held_out(set, view);
   const Batch batch = held_out.make_batch(std::vector<std::int64_t>{0, 1, kNoSample},
@@ -351,7 +348,7 @@ TEST_F(PairSet, WhatCannotBeIsRefused) {
   MaskedPair late;  // its only targets are the last tokens of long answers
   late.chosen = {{2, 3, 4, 5}, {false, false, false, true}};
   late.rejected = {{6, 7, 8, 9}, {false, false, false, true}};
-  write_masked_set(at("late"), schema::kKindDpo, PairShards{{late}}, kLongest);
+  write_masked_set(at("late"), schema::kKindDpo, PairShards{{late}}, kLongestSide);
   const TokenSet none = TokenSet::open(at("late"));
   EXPECT_EQ(SampleSet(none, 4).size(), 1U);
   try {

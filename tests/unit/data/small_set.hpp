@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <filesystem>
 #include <random>
 #include <string>
@@ -126,6 +127,10 @@ struct MaskedTokens {
   std::vector<std::int64_t> ids;
   std::vector<bool> mask;
 };
+
+inline bool has_target(const MaskedTokens& tokens) {
+  return std::find(tokens.mask.begin(), tokens.mask.end(), true) != tokens.mask.end();
+}
 
 struct MaskedPair {
   std::uint32_t prompt = 0;  // tokens that both sides begin with

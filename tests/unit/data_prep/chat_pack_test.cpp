@@ -9,7 +9,6 @@ namespace trireme {
 namespace {
 
 using testing::ChatPack;
-using testing::Json;
 using testing::message;
 using testing::repeated;
 using testing::talk;
@@ -22,7 +21,8 @@ TEST_F(ChatPack, FindsTheDocumentOfALine) {
     if (i % 7 == 3) lines.push_back("");                              // blank
     if (i % 11 == 5) lines.push_back(R"({"conversations": "bad"})");  // bad
   }
-  const Json found = pack_lines("sft", lines, [](PackConfig& config) { config.unit_bytes = 2000; });
+  const SortedJson found =
+      pack_lines("sft", lines, [](PackConfig& config) { config.unit_bytes = 2000; });
   ASSERT_GT(set_->num_shards(), 3U);
   EXPECT_EQ(found["documents"], 90);
   EXPECT_EQ(found["bad_lines"], 8);
@@ -33,8 +33,8 @@ TEST_F(ChatPack, FindsTheDocumentOfALine) {
       EXPECT_THROW(find_line(*set_, i), Error) << i;
       continue;
     }
-    const std::string question = Json::parse(lines[i])["conversations"][0]["content"];
-    const std::string answer = Json::parse(lines[i])["conversations"][1]["content"];
+    const std::string question = SortedJson::parse(lines[i])["conversations"][0]["content"];
+    const std::string answer = SortedJson::parse(lines[i])["conversations"][1]["content"];
     ASSERT_EQ(line(i)["text"], "<|im_start|>user\n" + question +
                                    "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n" +
                                    answer + "<|im_end|>\n");
@@ -54,13 +54,13 @@ TEST_F(ChatPack, TargetsOfTheSetAreThoseOfItsBatches) {
   std::vector<std::string> lines;
   for (int i = 0; i < 40; ++i)
     lines.push_back(sft(talk({repeated("q", i), "some answer", "and", repeated("more ", i % 9)})));
-  const Json found = pack_lines("sft", lines);
+  const SortedJson found = pack_lines("sft", lines);
 
   std::uint64_t targets = 0;
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    const Json document = line(i);
+    const SortedJson document = line(i);
     targets += static_cast<std::uint64_t>(
-        std::count(document["target"].begin(), document["target"].end(), Json(1)));
+        std::count(document["target"].begin(), document["target"].end(), SortedJson(1)));
   }
   EXPECT_EQ(found["target_tokens"], targets);
   const SampleSet samples(*set_, 64);
@@ -74,7 +74,7 @@ TEST_F(ChatPack, TargetsOfTheSetAreThoseOfItsBatches) {
 
 TEST_F(ChatPack, CutsAndDropsButNeverKeepsAChatWithoutTargets) {
   const std::string words = repeated("the tree ", 100);
-  const Json found =
+  const SortedJson found =
       pack_lines("sft", {sft(talk({"short", "answer"})), sft(talk({"long", words})),  // cut
                          sft(talk({words, "answer"})),  // the answer is gone
                          sft(talk({"", ""}))});
@@ -98,7 +98,7 @@ TEST_F(ChatPack, AShorterLengthTrainsOnWhatPackWouldHaveKept) {
 }
 
 TEST_F(ChatPack, FieldsThatAreNotNamedAreNotLookedAt) {
-  const Json found = pack_lines(
+  const SortedJson found = pack_lines(
       "sft", {R"({"conversations": [{"role": "user", "content": "q", "x": "\ud800"},)"
               R"({"role": "assistant", "content": "a", "id": 123456789012345678901234567890}]})"});
 
@@ -108,8 +108,9 @@ TEST_F(ChatPack, FieldsThatAreNotNamedAreNotLookedAt) {
 
 TEST_F(ChatPack, MalformedRecordsAreBadLinesWithPlaceAndReason) {
   const std::string good = sft(talk({"q", "a"}));
-  const Json found = pack_lines("sft", {good, sft(Json::array({message("bot", "x")})),
-                                        sft(talk({"only a question"})), "{", sft(Json::array())});
+  const SortedJson found =
+      pack_lines("sft", {good, sft(SortedJson::array({message("bot", "x")})),
+                         sft(talk({"only a question"})), "{", sft(SortedJson::array())});
 
   EXPECT_EQ(found["documents"], 1);
   EXPECT_EQ(found["bad_lines"], 4);
@@ -131,7 +132,7 @@ TEST_F(ChatPack, MarkersInMessagesAreTextTokensOrErrors) {
   pack_lines("sft", {forged}, with("allow"));
   EXPECT_EQ(trained(line(0)), "<think>\n\n</think>\n\nyes<|im_end|>");
   EXPECT_LT(line(0)["ids"].size(), as_text);
-  const Json found = pack_lines("sft", {forged, sft(talk({"q", "a"}))}, with("error"));
+  const SortedJson found = pack_lines("sft", {forged, sft(talk({"q", "a"}))}, with("error"));
   EXPECT_EQ(found["bad"][0], "in.jsonl:0: a message holds the token '<|im_end|>'");
 }
 
@@ -161,11 +162,11 @@ TEST_F(ChatPack, AugmentationDependsOnlyOnRecordSeedAndCopy) {
   const auto texts = [&] {
     std::vector<std::string> all;
     for (std::uint64_t i = 0; i < 300; i += 1)
-      all.push_back(Json::parse(document_json(*set_, find_document(*set_, i)))["text"]);
+      all.push_back(SortedJson::parse(document_json(*set_, find_document(*set_, i)))["text"]);
     return all;
   };
 
-  const Json found = pack_lines("sft", lines, augmented(1, 1 << 20, 7));
+  const SortedJson found = pack_lines("sft", lines, augmented(1, 1 << 20, 7));
   const std::vector<std::string> one = texts();
   EXPECT_EQ(found["documents"], 300);
   EXPECT_EQ(set_->manifest().config_json,  // sets that exist are known by these very bytes
@@ -190,22 +191,22 @@ TEST_F(ChatPack, AugmentationDependsOnlyOnRecordSeedAndCopy) {
 TEST_F(ChatPack, KeepsTheTemplateTextOfTheTokenizerAndNamesItsOwn) {
   const std::filesystem::path config_path =
       std::filesystem::path(tokenizer_) / "tokenizer_config.json";
-  Json config = Json::parse(read_file(config_path));
+  SortedJson config = SortedJson::parse(read_file(config_path));
   config["chat_template"] = "{{ messages }}";
   write_text(config_path, config.dump());
-  const Json found = pack_lines("sft", {sft(talk({"q", "a"}))});
+  const SortedJson found = pack_lines("sft", {sft(talk({"q", "a"}))});
 
   EXPECT_EQ(found["config"]["template"], "minimind-v3");
-  EXPECT_EQ(Json::parse(set_->tokenizer_files().at("tokenizer_config.json"))["chat_template"],
+  EXPECT_EQ(SortedJson::parse(set_->tokenizer_files().at("tokenizer_config.json"))["chat_template"],
             "{{ messages }}");
 }
 
 TEST_F(ChatPack, InspectShowsLengthsAndADocumentWithItsMask) {
-  const Json found =
+  const SortedJson found =
       pack_lines("sft", {sft(talk({"q", "a"})), sft(talk({"q", repeated("tree ", 30)}))});
 
   std::uint64_t sum = 0;
-  for (const Json& bucket : found["lengths"]["buckets"])
+  for (const SortedJson& bucket : found["lengths"]["buckets"])
     sum += bucket["count"].get<std::uint64_t>();
   EXPECT_EQ(sum, 2U);
   EXPECT_EQ(found["lengths"]["shortest"], line(0)["ids"].size());
@@ -251,7 +252,7 @@ TEST_F(ChatPack, RefusesWrongOptions) {
 
 TEST_F(ChatPack, InspectShowsNoControlCharactersRaw) {
   const std::string odd = "a\x1b[31mb\rc" + std::string(1, '\0') + "d\u009be\x7f\tf\ng";
-  pack_lines("sft", {sft(talk({odd, odd})), sft(Json::array({message("b\x1bt", "x")}))});
+  pack_lines("sft", {sft(talk({odd, odd})), sft(SortedJson::array({message("b\x1bt", "x")}))});
 
   const std::string shown = "a\\x1b[31mb\\x0dc\\x00d\\x9be\\x7f\tf\ng";
   EXPECT_NE(document_text(*set_, find_line(*set_, 0), 1000).find("user\n" + shown + "<|im_end|>"),

@@ -7,7 +7,6 @@ namespace trireme {
 namespace {
 
 using testing::files_below;
-using testing::Json;
 using testing::pack_with;
 using testing::repeated;
 using testing::talk;
@@ -15,9 +14,10 @@ using testing::talk;
 using ChatPairs = testing::ChatPack;
 
 TEST_F(ChatPairs, StoreTheirPromptOnce) {
-  const Json found = pack_lines("dpo", {dpo("Where is the cat?", "In the garden.", "Nowhere")});
+  const SortedJson found =
+      pack_lines("dpo", {dpo("Where is the cat?", "In the garden.", "Nowhere")});
 
-  const Json pair = line(0);
+  const SortedJson pair = line(0);
   const auto& chosen = pair["chosen"];
   const auto& rejected = pair["rejected"];
   const std::size_t prompt = pair["prompt_len"];
@@ -27,30 +27,31 @@ TEST_F(ChatPairs, StoreTheirPromptOnce) {
   EXPECT_NE(chosen["ids"][prompt], rejected["ids"][prompt]);
   EXPECT_EQ(found["tokens"], chosen["ids"].size() + rejected["ids"].size() - prompt);
   EXPECT_EQ(found["target_tokens"],
-            std::count(chosen["target"].begin(), chosen["target"].end(), Json(1)) +
-                std::count(rejected["target"].begin(), rejected["target"].end(), Json(1)));
+            std::count(chosen["target"].begin(), chosen["target"].end(), SortedJson(1)) +
+                std::count(rejected["target"].begin(), rejected["target"].end(), SortedJson(1)));
   EXPECT_EQ(SampleSet(*set_, 64).size(), 1U);
 }
 
 TEST_F(ChatPairs, LongOnesLoseTheBeginningOfTheirPrompt) {
   const std::string words = repeated("the tree ", 100);
-  const Json found = pack_lines("dpo", {dpo(words + "Where is the cat?", "In the garden.", "No"),
-                                        dpo("Why?", words, "No"),  // the answer alone is too long
-                                        dpo("Why?", "Same", "Same"), dpo("Why?", "Yes", "No")});
+  const SortedJson found =
+      pack_lines("dpo", {dpo(words + "Where is the cat?", "In the garden.", "No"),
+                         dpo("Why?", words, "No"),  // the answer alone is too long
+                         dpo("Why?", "Same", "Same"), dpo("Why?", "Yes", "No")});
 
   EXPECT_EQ(found["documents"], 3);
   EXPECT_EQ(found["truncated"], 2);
   EXPECT_EQ(found["cut_answers"], 1);
   EXPECT_EQ(found["dropped"], 1);
   EXPECT_EQ(found["dropped_equal"], 1);
-  const Json pair = line(0);
+  const SortedJson pair = line(0);
   EXPECT_EQ(pair["chosen"]["ids"].size(), 64U);
   EXPECT_LT(pair["rejected"]["ids"].size(), 64U);
   EXPECT_TRUE(pair["chosen"]["text"].get<std::string>().ends_with("In the garden.<|im_end|>\n"));
   EXPECT_EQ(trained(pair["chosen"]), "<think>\n\n</think>\n\nIn the garden.<|im_end|>");
   EXPECT_EQ(trained(pair["rejected"]), "<think>\n\n</think>\n\nNo<|im_end|>");
   EXPECT_EQ(pair["chosen"]["ids"][0], pair["rejected"]["ids"][0]);
-  const Json answer = line(1);
+  const SortedJson answer = line(1);
   EXPECT_EQ(answer["prompt_len"], 1);  // the first token of the answer has one before it
   EXPECT_EQ(answer["chosen"]["ids"].size(), 64U);
   EXPECT_EQ(std::count(answer["chosen"]["target"].begin(), answer["chosen"]["target"].end(), 1),
@@ -60,36 +61,37 @@ TEST_F(ChatPairs, LongOnesLoseTheBeginningOfTheirPrompt) {
 }
 
 /// What is left of a side that is stored whole at another length: all of its rule, said again.
-Json cut_side(const Json& side, std::size_t cut, std::size_t seq_len) {
-  Json kept = {{"ids", Json::array()}, {"target", Json::array()}};
+SortedJson cut_side(const SortedJson& side, std::size_t cut, std::size_t seq_len) {
+  SortedJson kept = {{"ids", SortedJson::array()}, {"target", SortedJson::array()}};
   for (std::size_t i = cut; i < std::min(side["ids"].size(), cut + seq_len); ++i) {
     kept["ids"].push_back(side["ids"][i]);
-    kept["target"].push_back(i == cut ? Json(0) : side["target"][i]);
+    kept["target"].push_back(i == cut ? SortedJson(0) : side["target"][i]);
   }
   return kept;
 }
 
-bool has_target(const Json& side) {
-  return std::count(side["target"].begin(), side["target"].end(), Json(1)) != 0;
+bool has_target(const SortedJson& side) {
+  return std::count(side["target"].begin(), side["target"].end(), SortedJson(1)) != 0;
 }
 
 TEST_F(ChatPairs, CutOnesAreThePartOfTheWholeThatTheRuleNames) {
   const auto turns = [](int prompt, const std::string& last) {
-    Json messages = talk({"first", repeated("the cat ", prompt), repeated("a dog ", prompt), last});
+    SortedJson messages =
+        talk({"first", repeated("the cat ", prompt), repeated("a dog ", prompt), last});
     messages.insert(messages.begin(), testing::message("system", repeated("be good ", prompt)));
     return messages;
   };
   std::vector<std::string> lines;
   for (const int prompt : {0, 3, 20}) {
     for (const auto& [good, bad] : {std::pair(0, 1), {1, 9}, {40, 2}, {30, 31}}) {
-      lines.push_back(Json{{"chosen", turns(prompt, repeated("red ", good))},
-                           {"rejected", turns(prompt, repeated("red ", bad) + "!")}}
+      lines.push_back(SortedJson{{"chosen", turns(prompt, repeated("red ", good))},
+                                 {"rejected", turns(prompt, repeated("red ", bad) + "!")}}
                           .dump());
     }
   }
   lines.push_back(R"({"prompt": "q", "chosen": "same", "rejected": "same"})");
   for (const char* mask : {"answer", "minimind"}) {
-    std::vector<Json> whole;
+    std::vector<SortedJson> whole;
     pack_lines("dpo", lines, [&](PackConfig& config) {
       config.seq_len = 4096;
       config.documents.chat.mask = mask;
@@ -100,22 +102,22 @@ TEST_F(ChatPairs, CutOnesAreThePartOfTheWholeThatTheRuleNames) {
         config.seq_len = static_cast<std::int64_t>(seq_len);
         config.documents.chat.mask = mask;
       };
-      std::vector<std::optional<Json>> expected;
+      std::vector<std::optional<SortedJson>> expected;
       std::size_t kept = 0;
-      for (const Json& pair : whole) {
+      for (const SortedJson& pair : whole) {
         const std::size_t longer =
             std::max(pair["chosen"]["ids"].size(), pair["rejected"]["ids"].size());
         const std::size_t prompt = pair["prompt_len"];
         const std::size_t cut = std::min(longer - std::min(longer, seq_len), prompt - 1);
-        const Json chosen = cut_side(pair["chosen"], cut, seq_len);
-        const Json rejected = cut_side(pair["rejected"], cut, seq_len);
+        const SortedJson chosen = cut_side(pair["chosen"], cut, seq_len);
+        const SortedJson rejected = cut_side(pair["rejected"], cut, seq_len);
         const bool keeps = has_target(chosen) && has_target(rejected);
         kept += keeps ? 1 : 0;
-        expected.push_back(keeps ? std::optional(Json{chosen, rejected, prompt - cut})
+        expected.push_back(keeps ? std::optional(SortedJson{chosen, rejected, prompt - cut})
                                  : std::nullopt);
       }
       ASSERT_GT(kept, 0U) << seq_len;
-      const Json found = pack_lines("dpo", lines, at_length);
+      const SortedJson found = pack_lines("dpo", lines, at_length);
 
       EXPECT_EQ(found["documents"], kept);
       EXPECT_EQ(found["dropped"], lines.size() - kept);
@@ -125,9 +127,9 @@ TEST_F(ChatPairs, CutOnesAreThePartOfTheWholeThatTheRuleNames) {
           EXPECT_THROW(find_line(*set_, i), Error);
           continue;
         }
-        const Json pair = line(i);
+        const SortedJson pair = line(i);
         for (const int side : {0, 1}) {
-          const Json& found_side = pair[side == 0 ? "chosen" : "rejected"];
+          const SortedJson& found_side = pair[side == 0 ? "chosen" : "rejected"];
           ASSERT_EQ(found_side["ids"], expected[i]->at(side)["ids"]) << seq_len << " line " << i;
           ASSERT_EQ(found_side["target"], expected[i]->at(side)["target"]) << seq_len << " " << i;
         }
@@ -169,20 +171,21 @@ TEST_F(ChatPairs, AreCutToAShorterLengthAsPackCutsThem) {
 
 TEST_F(ChatPairs, MayHaveNoPromptInCommon) {
   const auto side = [](const std::string& first, const std::string& answer) {
-    return Json::array({{{"role", "system"}, {"content", first}},
-                        {{"role", "user"}, {"content", "q"}},
-                        {{"role", "assistant"}, {"content", answer}}});
+    return SortedJson::array({{{"role", "system"}, {"content", first}},
+                              {{"role", "user"}, {"content", "q"}},
+                              {{"role", "assistant"}, {"content", answer}}});
   };
-  const Json found = pack_lines(
-      "dpo",
-      {Json{{"chosen", side("x", "Yes")}, {"rejected", side("y", "No")}}.dump(),
-       Json{{"chosen", side(repeated("the tree ", 100), "Yes")}, {"rejected", side("y", "No")}}
-           .dump()},
-      [](PackConfig& config) { config.documents.chat.format = "plain"; });
+  const SortedJson found =
+      pack_lines("dpo",
+                 {SortedJson{{"chosen", side("x", "Yes")}, {"rejected", side("y", "No")}}.dump(),
+                  SortedJson{{"chosen", side(repeated("the tree ", 100), "Yes")},
+                             {"rejected", side("y", "No")}}
+                      .dump()},
+                 [](PackConfig& config) { config.documents.chat.format = "plain"; });
 
   EXPECT_EQ(found["documents"], 1);
   EXPECT_EQ(found["dropped"], 1);
-  const Json pair = line(0);
+  const SortedJson pair = line(0);
   EXPECT_EQ(pair["prompt_len"], 0);
   EXPECT_EQ(found["tokens"], pair["chosen"]["ids"].size() + pair["rejected"]["ids"].size());
   EXPECT_NE(trained(pair["chosen"]).find("Yes"), std::string::npos);
@@ -199,13 +202,14 @@ std::string losses_of(const PackReport& report) {
 TEST_F(ChatPairs, PackEndsByNamingWhatIsLost) {
   const std::string words = repeated("the tree ", 100);
   const auto other_starts = [&](const std::string& system) {
-    return Json::array({testing::message("system", system), testing::message("user", "q"),
-                        testing::message("assistant", "a" + system.substr(0, 1))});
+    return SortedJson::array({testing::message("system", system), testing::message("user", "q"),
+                              testing::message("assistant", "a" + system.substr(0, 1))});
   };
   pack_lines(
       "dpo",
       {dpo(words, "Yes", "No"), dpo("Why?", words, "No"), dpo("Why?", "Same", "Same"),
-       Json{{"chosen", other_starts("x" + words)}, {"rejected", other_starts("y")}}.dump(), "{"});
+       SortedJson{{"chosen", other_starts("x" + words)}, {"rejected", other_starts("y")}}.dump(),
+       "{"});
   EXPECT_EQ(losses_of(report_),
             "warn 1 bad line was left out; the first (FILE:BYTE): " + set_->manifest().bad[0] +
                 " (all in manifest.json; --max-bad 0 refuses them)\n"
@@ -247,17 +251,18 @@ TEST_F(ChatPairs, FieldsNameTheTextsOfARecord) {
   const auto with = [](const char* fields) {
     return [fields](PackConfig& config) { config.documents.chat.record_fields = fields; };
   };
-  Json found = pack_lines("sft",
-                          {R"({"id": 3, "question": "Why?", "answer": "So."})",
-                           R"({"question": "Why?"})", R"({"question": "Why?", "answer": 7})",
-                           R"({"conversations": []})", R"({"question": null, "answer": "So."})"},
-                          with("question,answer"));
+  SortedJson found =
+      pack_lines("sft",
+                 {R"({"id": 3, "question": "Why?", "answer": "So."})", R"({"question": "Why?"})",
+                  R"({"question": "Why?", "answer": 7})", R"({"conversations": []})",
+                  R"({"question": null, "answer": "So."})"},
+                 with("question,answer"));
   EXPECT_EQ(found["documents"], 1);
   EXPECT_EQ(line(0)["text"],
             "<|im_start|>user\nWhy?<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\nSo."
             "<|im_end|>\n");
   EXPECT_EQ(trained(line(0)), "<think>\n\n</think>\n\nSo.<|im_end|>");
-  EXPECT_EQ(found["config"]["fields"], Json({"question", "answer"}));
+  EXPECT_EQ(found["config"]["fields"], SortedJson({"question", "answer"}));
   const std::vector<std::string> reasons{"no field 'answer'", "field 'answer' is not a text",
                                          "no field 'question'", "field 'question' is null"};
   ASSERT_EQ(found["bad"].size(), reasons.size());

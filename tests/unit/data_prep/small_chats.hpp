@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/error.hpp"
+#include "core/files/json.hpp"
 #include "data/order/samples.hpp"
 #include "data_prep/inspect/inspect.hpp"
 #include "data_prep/inspect/inspect_document.hpp"
@@ -15,14 +16,12 @@
 /// Conversations and pairs, packed from lines that a test writes.
 namespace trireme::testing {
 
-using Json = nlohmann::json;
-
-inline Json message(const std::string& role, const std::string& content) {
+inline SortedJson message(const std::string& role, const std::string& content) {
   return {{"role", role}, {"content", content}};
 }
 
-inline Json talk(const std::vector<std::string>& contents) {
-  Json messages = Json::array();
+inline SortedJson talk(const std::vector<std::string>& contents) {
+  SortedJson messages = SortedJson::array();
   for (std::size_t i = 0; i < contents.size(); ++i)
     messages.push_back(message(i % 2 == 0 ? "user" : "assistant", contents[i]));
   return messages;
@@ -47,8 +46,8 @@ class ChatPack : public ::testing::Test {
   }
 
   /// Packs these lines; the set's summary.
-  Json pack_lines(const std::string& kind, const std::vector<std::string>& lines,
-                  const std::function<void(PackConfig&)>& change = {}) {
+  SortedJson pack_lines(const std::string& kind, const std::vector<std::string>& lines,
+                        const std::function<void(PackConfig&)>& change = {}) {
     std::string text;
     for (const std::string& line : lines) text += line + "\n";
     write_text(path_ / "in.jsonl", text);
@@ -60,17 +59,19 @@ class ChatPack : public ::testing::Test {
     report_ = pack_with(config, tokenizer_, nullptr);
     set_.emplace(TokenSet::open(config.output));
     set_->verify(false);
-    return Json::parse(inspect_json(*set_));
+    return SortedJson::parse(inspect_json(*set_));
   }
 
-  std::string sft(const Json& messages) { return Json{{"conversations", messages}}.dump(); }
+  std::string sft(const SortedJson& messages) {
+    return SortedJson{{"conversations", messages}}.dump();
+  }
 
   std::string dpo(const std::string& prompt, const std::string& good, const std::string& bad) {
-    return Json{{"chosen", talk({prompt, good})}, {"rejected", talk({prompt, bad})}}.dump();
+    return SortedJson{{"chosen", talk({prompt, good})}, {"rejected", talk({prompt, bad})}}.dump();
   }
 
-  Json line(std::uint64_t number) {
-    return Json::parse(document_json(*set_, find_line(*set_, number)));
+  SortedJson line(std::uint64_t number) {
+    return SortedJson::parse(document_json(*set_, find_line(*set_, number)));
   }
 
   /// All samples of the set that was packed last, cut to this length, as one batch.
@@ -107,7 +108,7 @@ class ChatPack : public ::testing::Test {
   }
 
   /// The decoded targets.
-  std::string trained(const Json& side) {
+  std::string trained(const SortedJson& side) {
     const Tokenizer tokenizer = Tokenizer::load(tokenizer_);
     std::vector<std::uint32_t> ids;
     for (std::size_t i = 0; i < side["ids"].size(); ++i) {

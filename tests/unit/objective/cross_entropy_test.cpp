@@ -5,9 +5,9 @@
 namespace trireme::testing {
 namespace {
 
-constexpr double kScale = 0.25;
+constexpr double kLossScale = 0.25;
 
-at::Tensor plain_loss(const Microbatch& batch, const at::Tensor& x, const at::Tensor& w) {
+at::Tensor plain_cross_entropy(const Microbatch& batch, const at::Tensor& x, const at::Tensor& w) {
   const at::Tensor losses =
       at::nll_loss_nd(at::log_softmax(at::matmul(x, w.t()), -1).flatten(0, 1),
                       batch.targets.flatten(), {}, at::Reduction::None, ops::kIgnoredTarget);
@@ -33,11 +33,12 @@ TEST(CrossEntropy, WeightsOfTargetsAreFactorsOfTheirLosses) {
     }
     const LossAndGrads expected = by_autograd(
         hidden, weight,
-        [&](const at::Tensor& x, const at::Tensor& w) { return plain_loss(batch, x, w); });
+        [&](const at::Tensor& x, const at::Tensor& w) { return plain_cross_entropy(batch, x, w); });
     for (const Ranks& ranks : kLayouts) {
       for (const LossRows rows : {LossRows::all, LossRows::targets}) {
-        const LossAndGrads actual = by_ranks(ranks, batch, hidden, weight, kScale, with(rows));
-        expect_same(actual, expected, kScale, 1e-12, name(ranks) + (weighted ? " weighted" : ""));
+        const LossAndGrads actual = by_ranks(ranks, batch, hidden, weight, kLossScale, with(rows));
+        expect_same(actual, expected, kLossScale, 1e-12,
+                    name(ranks) + (weighted ? " weighted" : ""));
       }
     }
   }
@@ -48,7 +49,7 @@ TEST(CrossEntropy, WeightsCountInValidationToo) {
   batch.target_weights = at::full({1, kLength}, 2.5, at::kFloat);
   const at::Tensor hidden = normal({1, kLength, kWidth}, 1);
   const at::Tensor weight = normal({kClasses, kWidth}, 2);
-  const double expected = plain_loss(batch, hidden, weight).item<double>();
+  const double expected = plain_cross_entropy(batch, hidden, weight).item<double>();
   run_ranks(2, [&](Communicator& world) {
     RankOfLayout rank(world, {2, 1}, weight);
     for (const LossRows rows : {LossRows::all, LossRows::targets})
@@ -63,7 +64,7 @@ TEST(CrossEntropy, OfNoTargetsIsZero) {
   const at::Tensor weight = normal({kClasses, kWidth}, 2);
   for (const Ranks& ranks : kLayouts) {
     for (const LossRows rows : {LossRows::all, LossRows::targets}) {
-      const LossAndGrads actual = by_ranks(ranks, batch, hidden, weight, kScale, with(rows));
+      const LossAndGrads actual = by_ranks(ranks, batch, hidden, weight, kLossScale, with(rows));
       EXPECT_EQ(actual.loss.item<double>(), 0);
       EXPECT_EQ(actual.hidden.count_nonzero().item<std::int64_t>(), 0);
       EXPECT_EQ(actual.weight.count_nonzero().item<std::int64_t>(), 0);

@@ -8,7 +8,7 @@
 namespace trireme::testing {
 namespace {
 
-constexpr double kScale = 0.125;
+constexpr double kMixScale = 0.125;
 constexpr std::int64_t kTeacherWidth = 9;
 
 /// A teacher of another width, its head cut as the student's.
@@ -92,8 +92,8 @@ Losses plain_losses(double temperature, const Problem& p, const at::Tensor& x,
   return {(ce * factor).sum(), ((log_q.exp() * (log_q - log_p)).sum(1) * factor).sum()};
 }
 
-at::Tensor plain_loss(const DistillationConfig& config, const Problem& p, const at::Tensor& x,
-                      const at::Tensor& w) {
+at::Tensor plain_distillation(const DistillationConfig& config, const Problem& p,
+                              const at::Tensor& x, const at::Tensor& w) {
   const Losses losses = plain_losses(config.temperature, p, x, w);
   return config.alpha * losses.ce +
          (1 - config.alpha) * config.temperature * config.temperature * losses.kl;
@@ -103,7 +103,7 @@ const std::vector<DistillationConfig> kConfigs{{}, {0, 1}, {1, 2}, {0.25, 3}};
 
 LossAndGrads expected_of(const DistillationConfig& config, const Problem& p) {
   return by_autograd(p.hidden, p.weight, [&](const at::Tensor& x, const at::Tensor& w) {
-    return plain_loss(config, p, x, w);
+    return plain_distillation(config, p, x, w);
   });
 }
 
@@ -115,8 +115,8 @@ TEST(Distillation, EqualsItsAutogradOnAnyLayout) {
       const LossAndGrads expected = expected_of(config, p);
       for (const Ranks& ranks : kLayouts) {
         const LossAndGrads actual =
-            by_ranks(ranks, p.batch, p.hidden, p.weight, kScale, with(config, p));
-        expect_same(actual, expected, kScale, 1e-11, name(ranks));
+            by_ranks(ranks, p.batch, p.hidden, p.weight, kMixScale, with(config, p));
+        expect_same(actual, expected, kMixScale, 1e-11, name(ranks));
       }
     }
   }
@@ -171,9 +171,9 @@ TEST(Distillation, InLowPrecisionStaysNearFp64) {
     low.weight = p.weight.to(dtype).to(at::kFloat);
     // bf16 logits of the teacher are rounded in both cases: 2^-9 of up to 12.
     for (const Ranks& ranks : {Ranks{1, 1}, {2, 1}}) {
-      const LossAndGrads actual = by_ranks(ranks, low.batch, low.hidden, low.weight, kScale,
+      const LossAndGrads actual = by_ranks(ranks, low.batch, low.hidden, low.weight, kMixScale,
                                            with({}, low), {dtype, at::kFloat});
-      expect_same(actual, expected_of({}, low), kScale, 3e-2, name(ranks) + at::toString(dtype));
+      expect_same(actual, expected_of({}, low), kMixScale, 3e-2, name(ranks) + at::toString(dtype));
     }
   }
 }
@@ -199,8 +199,8 @@ TEST(Distillation, OfItselfHasNoDivergenceAndOfNoTargetsNothing) {
 TEST(Distillation, MoreClassesOfTheTeacherDoNotCount) {
   Problem p;
   p.teacher_weight = normal({kClasses + 3, kTeacherWidth}, 4);
-  const LossAndGrads actual = by_ranks({}, p.batch, p.hidden, p.weight, kScale, with({}, p));
-  expect_same(actual, expected_of({}, p), kScale, 1e-11, "padded teacher");
+  const LossAndGrads actual = by_ranks({}, p.batch, p.hidden, p.weight, kMixScale, with({}, p));
+  expect_same(actual, expected_of({}, p), kMixScale, 1e-11, "padded teacher");
 
   const auto refused = [](const Problem& bad, const Ranks& ranks) {
     run_ranks(ranks.tp, [&](Communicator& world) {

@@ -160,6 +160,7 @@ TEST(Preference, EveryBadValueIsOneProblem) {
   const std::vector<std::pair<PreferenceConfig, std::string>> bad{
       {{.beta = 0}, "dpo.beta = 0, must be more than 0"},
       {{.beta = nan}, "dpo.beta"},
+      {{.beta = 1e30}, "dpo.beta"},
       {{.logprob = "average"}, "dpo.logprob = average, must be"},
       {{.loss = "hinge"}, "dpo.loss = hinge, must be"},
       {{.label_smoothing = 0.5}, "dpo.label_smoothing = 0.5, must be in [0, 0.5)"},

@@ -6,7 +6,7 @@
 namespace trireme::testing {
 namespace {
 
-constexpr double kScale = 0.125;
+constexpr double kPairScale = 0.125;
 constexpr double kLn2 = 0.69314718055994530942;
 
 /// An objective with what it needs; the reference is another network's, written down.
@@ -77,8 +77,8 @@ void expect_autograd(const Microbatch& batch, const std::vector<Ranks>& layouts)
         });
     for (const Ranks& ranks : layouts) {
       const LossAndGrads actual =
-          by_ranks(ranks, batch, hidden, weight, kScale, with(config, reference));
-      expect_same(actual, expected, kScale, 1e-11, name(config) + " " + name(ranks));
+          by_ranks(ranks, batch, hidden, weight, kPairScale, with(config, reference));
+      expect_same(actual, expected, kPairScale, 1e-11, name(config) + " " + name(ranks));
     }
   }
 }
@@ -99,7 +99,7 @@ TEST(Preference, ABatchOfNoPairsIsZero) {
   const at::Tensor hidden = normal({1, kLength, kWidth}, 1);
   const at::Tensor weight = normal({kClasses, kWidth}, 2);
   const LossAndGrads actual =
-      by_ranks({2, 1}, none, hidden, weight, kScale, with({}, at::zeros({0}, at::kDouble)));
+      by_ranks({2, 1}, none, hidden, weight, kPairScale, with({}, at::zeros({0}, at::kDouble)));
   EXPECT_EQ(actual.loss.item<double>(), 0);
   EXPECT_EQ(actual.hidden.count_nonzero().item<std::int64_t>(), 0);
 }
@@ -140,9 +140,9 @@ TEST(Preference, InLowPrecisionStaysNearFp64) {
             return plain_loss(config, batch, reference, x, w);
           });
       for (const ops::Path path : {ops::Path::plain, ops::Path::fast}) {
-        const LossAndGrads actual =
-            by_ranks({}, batch, hidden, weight, kScale, with(config, reference, path), low.dtypes);
-        expect_same(actual, expected, kScale, low.bound,
+        const LossAndGrads actual = by_ranks({}, batch, hidden, weight, kPairScale,
+                                             with(config, reference, path), low.dtypes);
+        expect_same(actual, expected, kPairScale, low.bound,
                     name(config) + " " + at::toString(low.dtypes.compute));
       }
     }

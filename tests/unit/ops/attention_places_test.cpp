@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-struct Shape {
+struct PlacedShape {
   const char* name;
   std::int64_t B, H, Hk, D;
   AttentionSetup setup;
@@ -26,7 +26,7 @@ struct Shape {
   }
 };
 
-std::vector<Shape> shapes() {
+std::vector<PlacedShape> shapes() {
   return {
       {"decode", 2, 4, 2, 64, {0.125, true, {}, {{{40, 1}}, {{40, 1}}}, {{{0, 41}}, {{0, 41}}}}},
       {"chunk of a prompt", 1, 2, 1, 32, {0.2, true, {}, {{{100, 70}}}, {{{0, 170}}}}},
@@ -69,20 +69,15 @@ std::vector<Shape> shapes() {
   };
 }
 
-const std::vector<Case> kCases{
-    {Path::plain, at::kDouble, 1e-11},  {Path::fast, at::kDouble, 1e-11},
-    {Path::plain, at::kFloat, 1e-5},    {Path::fast, at::kFloat, 1e-5},
-    {Path::plain, at::kBFloat16, 1e-2}, {Path::fast, at::kBFloat16, 2e-2}};
-
-Tensors inputs_of(const Shape& s) {
+Tensors inputs_of(const PlacedShape& s) {
   return {random({s.B, s.H, s.queries(), s.D}), random({s.B, s.Hk, s.keys(), s.D}),
           random({s.B, s.Hk, s.keys(), s.D})};
 }
 
 TEST(AttentionPlaces, EqualOneQueryAtATimeAndItsAutograd) {
   at::manual_seed(1);
-  for (const Shape& s : shapes()) {
-    for (const Case& c : kCases) {
+  for (const PlacedShape& s : shapes()) {
+    for (const Case& c : kAttentionCases) {
       expect_same_as_reference(
           c, inputs_of(s),
           [&](const Tensors& in) {
@@ -100,8 +95,8 @@ TEST(AttentionPlaces, EqualOneQueryAtATimeAndItsAutograd) {
 
 TEST(AttentionPlaces, LseIsTheLogOfTheSumAndMinusInfinityWithoutKeys) {
   at::manual_seed(2);
-  for (const Shape& s : shapes()) {
-    for (const Case& c : kCases) {
+  for (const PlacedShape& s : shapes()) {
+    for (const Case& c : kAttentionCases) {
       Tensors in = inputs_of(s);
       for (at::Tensor& x : in) x = x.to(c.dtype);
       const auto actual = attention_forward(in[0], in[1], in[2], s.setup, c.path);
@@ -123,7 +118,7 @@ TEST(AttentionPlaces, BlocksOfKeysMergeToTheWholeAndTheirGradientsSum) {
   const RowPlaces queries{{{20, 30}, {70, 40}}};
   const RowPlaces blocks[2]{{{{30, 40}, {100, 10}}}, {{{75, 20}}}};
   const RowBounds bounds{{0, 40, 110}};
-  for (const Case& c : kCases) {
+  for (const Case& c : kAttentionCases) {
     const auto q = random({1, 4, 70, 32}).to(c.dtype);
     const auto incoming = random({1, 4, 70, 32}).to(c.dtype);
     Tensors k{random({1, 2, 50, 32}).to(c.dtype), random({1, 2, 20, 32}).to(c.dtype)};
@@ -157,7 +152,7 @@ TEST(AttentionPlaces, BlocksOfKeysMergeToTheWholeAndTheirGradientsSum) {
 TEST(AttentionPlaces, GradientsAreFiniteDifferences) {
   at::manual_seed(4);
   constexpr double kStep = 1e-6;
-  for (const Shape& s : shapes()) {
+  for (const PlacedShape& s : shapes()) {
     Tensors in = inputs_of(s);
     for (at::Tensor& x : in) x = x * 0.5;
     const auto incoming = random(in[0].sizes());

@@ -1,11 +1,19 @@
 #pragma once
 #include <algorithm>
+#include <vector>
 
 #include "ops/attention.hpp"
 #include "unit/ops/support.hpp"
 
 /// Attention query by query in fp64: no mask, no plan, no shared code; autograd differentiates it.
 namespace trireme::ops::testing {
+
+// bf16: weights and their gradients are rounded before the second matmul, so twice the bound of one
+// rounding and more.
+inline const std::vector<Case> kAttentionCases{
+    {Path::plain, at::kDouble, 1e-11},  {Path::fast, at::kDouble, 1e-11},
+    {Path::plain, at::kFloat, 1e-5},    {Path::fast, at::kFloat, 1e-5},
+    {Path::plain, at::kBFloat16, 1e-2}, {Path::fast, at::kBFloat16, 2e-2}};
 
 struct Token {
   std::int64_t place;

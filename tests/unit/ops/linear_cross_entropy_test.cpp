@@ -21,7 +21,7 @@ at::Tensor some_targets(std::int64_t rows, std::int64_t vocab) {
 }
 
 // bf16 logits of up to 24 are rounded before the softmax: 2^-9 of that enters exp() as 4.7 %.
-const std::vector<Case> kCases{
+const std::vector<Case> kLossCases{
     {Path::plain, at::kDouble, 1e-12},    {Path::fast, at::kDouble, 1e-12},
     {Path::plain, at::kFloat, 1e-5},      {Path::fast, at::kFloat, 1e-5},
     {Path::plain, at::kBFloat16, 4.7e-2}, {Path::fast, at::kBFloat16, 4.7e-2}};
@@ -58,7 +58,7 @@ void expect_the_composite(const Case& c, const Size& s, const at::Tensor& row_we
 TEST(LinearCrossEntropy, EqualsTheCompositeAndItsAutograd) {
   at::manual_seed(1);
   for (const auto& s : kSizes) {
-    for (const auto& c : kCases) {
+    for (const auto& c : kLossCases) {
       if (s.V == 1 && c.dtype != at::kDouble) continue;  // all zero
       expect_the_composite(c, s, {});
       expect_the_composite(c, s, at::rand({s.N}, at::kDouble).mul(2).sub(0.5));
@@ -69,7 +69,7 @@ TEST(LinearCrossEntropy, EqualsTheCompositeAndItsAutograd) {
 TEST(LinearCrossEntropy, TokenScoresAreTheLogSoftmaxOfTheTargets) {
   at::manual_seed(7);
   auto targets = some_targets(37, 90);
-  for (const auto& c : kCases) {
+  for (const auto& c : kLossCases) {
     const auto x = random({37, 16}).to(c.dtype);
     const auto weight = random({90, 16}).to(c.dtype);
     const auto logits = at::matmul(x.to(at::kDouble), weight.to(at::kDouble).t());
@@ -101,7 +101,7 @@ TEST(LinearCrossEntropy, OfEqualLogitsTheFirstIsTheLikeliest) {
 
 TEST(LinearCrossEntropy, OfNoRowsIsEmpty) {
   const auto none = at::empty({0}, at::kLong);
-  for (const auto& c : kCases) {
+  for (const auto& c : kLossCases) {
     const auto x = random({0, 8}).to(c.dtype);
     const auto weight = random({40, 8}).to(c.dtype);
     const auto out = linear_cross_entropy(x, weight, none, {}, c.path);
@@ -115,7 +115,7 @@ TEST(LinearCrossEntropy, OfNoRowsIsEmpty) {
 TEST(LinearCrossEntropy, OfAFrozenHeadHasTheSameGradientOfItsInput) {
   at::manual_seed(8);
   const auto targets = some_targets(20, 40);
-  for (const auto& c : kCases) {
+  for (const auto& c : kLossCases) {
     const auto x = random({20, 8}).to(c.dtype);
     const auto weight = random({40, 8}).to(c.dtype);
     const auto both = linear_cross_entropy(x, weight, targets, {.chunk_rows = 8}, c.path);
@@ -130,7 +130,7 @@ TEST(LinearCrossEntropy, OfAFrozenHeadHasTheSameGradientOfItsInput) {
 TEST(LinearCrossEntropy, OfIgnoredTargetsIsZeroWithZeroGradients) {
   at::manual_seed(2);
   const auto targets = at::full({9}, kIgnoredTarget, at::kLong);
-  for (const auto& c : kCases) {
+  for (const auto& c : kLossCases) {
     const auto out = linear_cross_entropy(random({9, 8}).to(c.dtype), random({40, 8}).to(c.dtype),
                                           targets, {.grad_scale = 1.0, .chunk_rows = 4}, c.path);
 

@@ -9,12 +9,6 @@
 namespace trireme::ops::testing {
 namespace {
 
-constexpr double kEps = 1e-6;
-
-at::Tensor reference_norm(const at::Tensor& x, const at::Tensor& weight) {
-  return x / (x.pow(2).mean(-1, true) + kEps).sqrt() * weight;
-}
-
 TEST(RmsNorm, EqualsTheFormulaAndItsAutograd) {
   at::manual_seed(1);
   for (const auto& c : rounding_cases()) {

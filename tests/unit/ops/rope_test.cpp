@@ -9,7 +9,6 @@
 namespace trireme::ops::testing {
 namespace {
 
-constexpr double kEps = 1e-6;
 constexpr double kTheta = 1e4;
 
 /// Element i and i + D/2 as a complex number, turned by position * theta^(-2i/D).
@@ -24,18 +23,14 @@ at::Tensor reference_rope(const at::Tensor& x, const at::Tensor& positions) {
   return at::cat({at::real(turned), at::imag(turned)}, -1).transpose(1, 2);
 }
 
-at::Tensor reference_norm(const at::Tensor& x, const at::Tensor& weight) {
-  return x / (x.pow(2).mean(-1, true) + kEps).sqrt() * weight;
-}
-
-struct Shape {
+struct RopeShape {
   std::int64_t B, T, H, Hk, D;
 };
 
-const std::vector<Shape> kShapes{
+const std::vector<RopeShape> kRopeShapes{
     {1, 1, 1, 1, 2}, {2, 5, 4, 2, 64}, {1, 7, 8, 2, 128}, {3, 3, 3, 3, 6}};
 
-QkNormRope make_setup(const Shape& s, at::ScalarType dtype) {
+QkNormRope make_setup(const RopeShape& s, at::ScalarType dtype) {
   QkNormRope setup;
   setup.eps = kEps;
   setup.tables = rope_tables(64, s.D, kTheta, dtype == at::kDouble ? at::kDouble : at::kFloat);
@@ -46,7 +41,7 @@ QkNormRope make_setup(const Shape& s, at::ScalarType dtype) {
 TEST(QkNormRope, EqualsComplexRotationAndItsAutograd) {
   at::manual_seed(1);
   for (const auto& c : rounding_cases()) {
-    for (const auto& s : kShapes) {
+    for (const auto& s : kRopeShapes) {
       auto setup = make_setup(s, c.dtype);
       expect_same_as_reference(
           c,
@@ -70,7 +65,7 @@ TEST(QkNormRope, EqualsComplexRotationAndItsAutograd) {
 TEST(QkNormRope, WorksWithoutNorm) {
   at::manual_seed(2);
   for (const auto& c : rounding_cases()) {
-    for (const auto& s : kShapes) {
+    for (const auto& s : kRopeShapes) {
       const auto setup = make_setup(s, c.dtype);
       expect_same_as_reference(
           c, {random({s.B, s.T, s.H, s.D}), random({s.B, s.T, s.Hk, s.D})},
@@ -90,7 +85,7 @@ TEST(QkNormRope, WorksWithoutNorm) {
 TEST(QkNormRope, OfAFusedProjectionGivesOneGradient) {
   at::manual_seed(3);
   for (const auto& c : rounding_cases()) {
-    for (const auto& s : kShapes) {
+    for (const auto& s : kRopeShapes) {
       auto setup = make_setup(s, c.dtype);
       expect_same_as_reference(
           c, {random({s.B, s.T, (s.H + 2 * s.Hk) * s.D}), random({s.D}), random({s.D})},
@@ -114,7 +109,7 @@ TEST(QkNormRope, OfAFusedProjectionGivesOneGradient) {
 
 TEST(QkNormRope, IsAFunctionOfPositionNotOfPlace) {
   at::manual_seed(4);
-  const Shape s{1, 8, 2, 1, 16};
+  const RopeShape s{1, 8, 2, 1, 16};
   auto setup = make_setup(s, at::kFloat);
   const auto q = random({1, 8, 2, 16}).to(at::kFloat);
   const auto k = random({1, 8, 1, 16}).to(at::kFloat);
@@ -128,7 +123,7 @@ TEST(QkNormRope, IsAFunctionOfPositionNotOfPlace) {
 }
 
 TEST(QkNormRope, NamesAPositionOutsideTheTables) {
-  const Shape s{1, 1, 1, 1, 4};
+  const RopeShape s{1, 1, 1, 1, 4};
   auto setup = make_setup(s, at::kFloat);
   setup.positions.fill_(64);
   const auto x = at::ones({1, 1, 1, 4});

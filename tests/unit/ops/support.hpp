@@ -17,6 +17,13 @@ namespace trireme::ops::testing {
 using Tensors = std::vector<at::Tensor>;
 using Operation = std::function<Tensors(const Tensors&)>;
 
+inline constexpr double kEps = 1e-6;
+
+/// RMS norm by its formula.
+inline at::Tensor reference_norm(const at::Tensor& x, const at::Tensor& weight) {
+  return x / (x.pow(2).mean(-1, true) + kEps).sqrt() * weight;
+}
+
 struct Case {
   Path path;
   at::ScalarType dtype;

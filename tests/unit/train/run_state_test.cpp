@@ -239,6 +239,9 @@ TEST(MemoryNeed, CountsWhatTrainingHolds) {
   EXPECT_EQ(sum_of(memory_need(config, {at::kFloat, at::kFloat}, 1, /*offloaded=*/true)),
             8 * P + 4 * tables + 4 * inputs)
       << "gradients, and weights to compute with";
+  EXPECT_EQ(sum_of(memory_need(config, {at::kBFloat16, at::kFloat}, 1, /*offloaded=*/false, {P})),
+            bf16 + 2 * P)
+      << "a reference";
 
   const auto with = [&](const char* optimizer, double momentum = 0) {
     RunConfig other = config;
