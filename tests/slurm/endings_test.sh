@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# endings_test.sh BIN_FOLDER: how a leg of a run may end or be disturbed under a real Slurm, and what becomes of the run. Two
-# nodes, CPU; what requeue_test.sh has (a signal, a killed rank, scancel, a lost start) is not repeated.
+# endings_test.sh BIN_FOLDER [silence]: how a leg of a run may end or be disturbed under a real Slurm, and what becomes of the run. Two
+# nodes, CPU; what requeue_test.sh has (a signal, a killed rank, scancel, a lost start) is not repeated. silence: only the controller
+# that does not answer, which takes two minutes.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 source tests/support/shell.sh
@@ -150,8 +151,13 @@ a_killed_rank_starts_again_in_the_same_job() {
 }
 
 cluster_up
-run_scenarios make_set_here a_short_job_trains_on a_stop_file_ends_a_run_politely a_suspended_job_goes_on \
+run_scenarios make_set_here a_short_job_trains_on
+if [[ ${2:-} == silence ]]; then
+  run_scenarios a_controller_that_was_silent_at_the_end_still_requeues
+  finish
+  exit
+fi
+run_scenarios a_stop_file_ends_a_run_politely a_suspended_job_goes_on \
   a_step_has_its_environment_whatever_sbatch_exports gpus_that_no_rank_sees_are_told a_crash_loop_ends \
-  a_killed_rank_starts_again_in_the_same_job \
-  a_controller_that_was_silent_at_the_end_still_requeues a_later_leg_fences_the_earlier
+  a_killed_rank_starts_again_in_the_same_job a_later_leg_fences_the_earlier
 finish

@@ -92,9 +92,9 @@ ranks_of() { # ranks_of RUN: their processes, found by their arguments
 }
 
 kill_one_rank() { # kill_one_rank RUN [SIGNAL]
-  local rank
-  rank=$(ranks_of "$1" | head -n1)
-  if [[ -n $rank ]]; then kill "-${2:-KILL}" "$rank"; else broken "found no rank to kill"; fi
+  local ranks
+  mapfile -t ranks < <(ranks_of "$1")
+  if ((${#ranks[@]} > 0)); then kill "-${2:-KILL}" "${ranks[0]}"; else broken "found no rank to kill"; fi
 }
 
 run_scenarios() { # run_scenarios NAME...

@@ -49,7 +49,7 @@ TEST(RankDevices, CpusAreUsedUnaskedOnlyWhereThereAreNoGpus) {
 }
 
 TEST(RankDevices, GoBetweenRanksAsText) {
-  const RankDevice back = rank_device_from(to_text({"n1", "ab", 8, true, false}));
+  const RankDevice back = rank_device_from(to_text(RankDevice{"n1", "ab", 8, true, false}));
   EXPECT_EQ(back.host, "n1");
   EXPECT_EQ(back.gpu, "ab");
   EXPECT_EQ(back.num_gpus, 8);
