@@ -3,6 +3,7 @@
 #include <list>
 
 #include "bin/run_command.hpp"
+#include "bin/trireme/bench_generate_command.hpp"
 #include "bin/trireme/bench_step_command.hpp"
 #include "bin/trireme/checkpoint_commands.hpp"
 #include "bin/trireme/config_command.hpp"
@@ -11,6 +12,7 @@
 #include "bin/trireme/eval_command.hpp"
 #include "bin/trireme/generate_command.hpp"
 #include "bin/trireme/job_commands.hpp"
+#include "bin/trireme/serve_command.hpp"
 #include "bin/trireme/train_command.hpp"
 #include "bin/trireme/verify_layout_command.hpp"
 #include "bin/version.hpp"
@@ -35,9 +37,11 @@ int main(int argc, char** argv) {
     std::list<TrainCommand> trainers;
     for (const TaskRow& task : task_rows()) trainers.emplace_back(line, launch, argv[0], task);
     const GenerateCommand generate(line);
+    const ServeCommand serve(line);
     const CheckpointCommands checkpoint(line, launch.world());
     const ConfigCommand config(line);
     const VerifyLayoutCommand verify_layout(line, launch);
+    const BenchGenerateCommand bench_generate(line);
     const BenchStepCommand bench_step(line, launch, *options.activity);
     const EvalCommand eval(line, launch);
     const JobCommands job(line);

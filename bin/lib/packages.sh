@@ -26,6 +26,7 @@ kBuildPackages=(
   "libssl-dev         hdr:openssl/evp.h"
   "libzstd-dev        hdr:zstd.h"
   "zlib1g-dev         hdr:zlib.h"
+  "libboost-dev       hdr:boost/beast/http.hpp"
   "libgtest-dev       hdr:gtest/gtest.h"
 )
 

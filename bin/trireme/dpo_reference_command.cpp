@@ -3,12 +3,13 @@
 #include <array>
 #include <optional>
 
+#include "checkpoint/hf/hf_model.hpp"
 #include "checkpoint/reference/reference_scores.hpp"
 #include "checkpoint/upkeep/verify.hpp"
 #include "comm/agree.hpp"
 #include "core/process/run_main.hpp"
+#include "generate/load_model.hpp"
 #include "parallel/device.hpp"
-#include "serve/load_model.hpp"
 #include "train/eval/set_scores.hpp"
 
 namespace trireme {
@@ -39,6 +40,10 @@ int DpoReferenceCommand::run() {
   if (batch_ < 1) fail(ErrorKind::usage, "--batch {}, must be 1 or more", batch_);
   if (seq_len_ != 0 && seq_len_ < 2)
     fail(ErrorKind::usage, "--seq-len {}, must be 2 or more", seq_len_);
+  if (is_hf_folder(init_)) {
+    fail(ErrorKind::usage,
+         "--init {} is a Hugging Face folder: trireme import makes a checkpoint of it", init_);
+  }
   Communicator& world = launch_.world();
   set_cpu_threads(0, launch_.info().local_size);
   std::optional<ScoredSet> pairs;

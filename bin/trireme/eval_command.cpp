@@ -9,8 +9,8 @@
 #include "comm/agree.hpp"
 #include "core/files/file.hpp"
 #include "core/process/run_main.hpp"
+#include "generate/load_model.hpp"
 #include "parallel/device.hpp"
-#include "serve/load_model.hpp"
 
 namespace trireme {
 namespace {
@@ -32,7 +32,8 @@ Json mean_of(double sum, std::int64_t count) {
 
 EvalCommand::EvalCommand(CommandLine& line, Launch& launch) : launch_(launch) {
   line.command("eval", "how well a model predicts a token set, or chooses among answers")
-      .option("--checkpoint", &checkpoint_, "DIR", "checkpoint or run folder", Need::required)
+      .option("--checkpoint", &checkpoint_, "DIR", "checkpoint, run or Hugging Face folder",
+              Need::required)
       .flag("--allow-older", allow_older_, kAllowOlderHelp)
       .option("--data", &data_, "SET",
               "token set of kind pretrain or sft: loss, perplexity, bits per byte")

@@ -1,5 +1,6 @@
 #include "bin/trireme/generate_command.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -7,36 +8,104 @@
 #include "comm/agree.hpp"
 #include "core/files/json.hpp"
 #include "core/process/run_main.hpp"
+#include "generate/load_model.hpp"
+#include "generate/sampling.hpp"
 #include "parallel/device.hpp"
-#include "serve/load_model.hpp"
+#include "text/encode_text.hpp"
 
 namespace trireme {
+namespace {
+
+/// Prints what belongs to prompts in their order: of the first that has not ended as it comes, of others
+/// when it is their turn.
+class OrderedOutput {
+ public:
+  /// `heads`: printed before what belongs to each.
+  explicit OrderedOutput(std::vector<std::string> heads)
+      : waiting_(std::move(heads)), ended_(waiting_.size(), false) {
+    flush();
+  }
+
+  void add(std::size_t index, const std::string& text, bool last) {
+    waiting_[index] += text;
+    ended_[index] = last;
+    flush();
+  }
+
+ private:
+  void flush() {
+    for (; next_ < waiting_.size(); ++next_) {
+      print(std::exchange(waiting_[next_], {}));
+      if (!ended_[next_]) break;
+    }
+    std::fflush(stdout);
+  }
+
+  std::vector<std::string> waiting_;
+  std::vector<bool> ended_;
+  std::size_t next_ = 0;
+};
+
+}  // namespace
 
 GenerateCommand::GenerateCommand(CommandLine& line) {
-  line.command("generate", "continue a text with a trained model")
-      .option("--checkpoint", &checkpoint_, "DIR", "checkpoint or run folder", Need::required)
+  engine_.max_batch = 8;
+  line.command("generate", "continue texts, or answer chats, with a trained model")
+      .option("--checkpoint", &checkpoint_, "DIR", "checkpoint, run or Hugging Face folder",
+              Need::required)
       .flag("--allow-older", allow_older_, kAllowOlderHelp)
       .option("--prompt", &prompt_, "TEXT",
               "text to continue; special tokens in it count; -: standard input, without its last "
               "line end")
-      .option("--prompts", &prompts_file_, "FILE",
-              "or: one {\"prompt\": \"...\"} a line; -: standard input")
-      .flag("--json", json_, "a line {\"index\", \"text\", \"ids\"} for each prompt")
-      .option("--max-tokens", &options_.max_tokens, "N", "most new tokens")
-      .option("--temperature", &options_.sampling.temperature, "X",
+      .option(
+          "--prompts", &prompts_file_, "FILE",
+          "or: one {\"prompt\"}, {\"ids\"} or {\"messages\", \"tools\"} a line; -: standard input")
+      .flag("--chat", chat_, "a text is what a user says: the model answers in its chat format")
+      .flag("--json", json_,
+            "a line {\"index\", \"text\", \"ids\", \"logprobs\", \"finish_reason\", "
+            "\"prompt_tokens\", \"completion_tokens\"} for each prompt")
+      .option("--max-tokens", &max_tokens_, "N", "most new tokens")
+      .option("--temperature", &sampling_.temperature, "X",
               "spread of the draw; 0: always the most likely token")
-      .option("--top-k", &options_.sampling.top_k, "K",
-              "draw among the k most likely tokens; 0: all")
-      .option("--top-p", &options_.sampling.top_p, "P",
+      .option("--top-k", &sampling_.top_k, "K", "draw among the k most likely tokens; 0: all")
+      .option("--top-p", &sampling_.top_p, "P",
               "draw among the likeliest tokens of this total probability")
-      .option("--seed", &options_.sampling.seed, "N", "of the draws")
+      .option("--min-p", &sampling_.min_p, "P",
+              "draw among tokens with this share of the likeliest one's probability")
+      .option("--repetition-penalty", &sampling_.repetition_penalty, "X",
+              "above 1: tokens of prompt and text become less likely")
+      .option("--presence-penalty", &sampling_.presence_penalty, "X",
+              "subtracted from logits of tokens in the text")
+      .option("--frequency-penalty", &sampling_.frequency_penalty, "X",
+              "the same, for each time that the token is there")
+      .option("--stop", &stop_, "TEXT", "the text ends before it; several may be given")
+      .flag("--ignore-eos", ignore_eos_, "do not end at the model's end tokens")
+      .option("--seed", &sampling_.seed, "N", "of the draws")
+      .option("--batch", &engine_.max_batch, "N", "prompts at once: the texts stay the same")
+      .option("--kv-cache-mib", &engine_.kv_cache_mib, "N",
+              "memory for keys and values; 0: as much as the prompts need")
+      .option("--threads", &threads_, "N", "CPU threads; 0: OMP_NUM_THREADS, else all cores")
       .option("--device", &device_, "auto|cpu|cuda", "where it runs")
       .option("--precision", &precision_, "fp32|bf16|fp16|fp64", "of the weights")
       .example(
           "trireme generate --checkpoint runs/first --prompt \"Once upon a time\" --max-tokens 50 "
           "--temperature 0")
-      .example("trireme generate --checkpoint runs/first --prompts prompts.jsonl --json")
+      .example("trireme generate --checkpoint runs/sft --chat --prompt \"Who are you?\"")
+      .example("trireme generate --checkpoint hf/model --prompts prompts.jsonl --batch 16 --json")
       .run([this] { return run(); });
+}
+
+void GenerateCommand::check() const {
+  if (const auto problem = find_problem(sampling_)) {
+    std::string option = problem->field;
+    std::replace(option.begin(), option.end(), '_', '-');
+    fail(ErrorKind::usage, "--{} {}", option, problem->message);
+  }
+  if (max_tokens_ < 1) fail(ErrorKind::usage, "--max-tokens {}, must be 1 or more", max_tokens_);
+  if (engine_.max_batch < 1)
+    fail(ErrorKind::usage, "--batch {}, must be 1 or more", engine_.max_batch);
+  if (std::count(stop_.begin(), stop_.end(), "") > 0)
+    fail(ErrorKind::usage, "--stop is empty, must have a character");
 }
 
 std::vector<Prompt> GenerateCommand::prompts() const {
@@ -53,49 +122,115 @@ std::vector<Prompt> GenerateCommand::prompts() const {
   return {{prompt_.front() == "-" ? read_prompt(stdin) : prompt_.front(), ""}};
 }
 
-int GenerateCommand::run() {
-  check(options_.sampling);
-  if (options_.max_tokens < 1)
-    fail(ErrorKind::usage, "--max-tokens {}, must be 1 or more", options_.max_tokens);
-  const std::vector<Prompt> prompts = this->prompts();
-  set_cpu_threads(0, 1);
-  const at::Device device = choose_device(device_, 0);
-  const auto model = load_model(checkpoint_, precision_dtypes(precision_), device, allow_older_);
-  std::vector<std::vector<std::uint32_t>> ids;  // all at once: a bad one ends it before hours
+Request GenerateCommand::request_of(const LoadedModel& model, const Prompt& prompt) const {
+  Request request;
+  request.end_tokens = model.end_tokens;
+  const auto ask = [&](const Conversation& chat) {
+    const ChatWriter writer = chat_writer_of(model);
+    request.prompt = writer.encode(writer.render(chat));
+    if (const auto end = writer.turn_end_id()) request.end_tokens.push_back(*end);
+  };
+  if (const auto* ids = std::get_if<std::vector<std::uint32_t>>(&prompt.content)) {
+    request.prompt = *ids;
+  } else if (const auto* chat = std::get_if<Conversation>(&prompt.content)) {
+    ask(*chat);
+  } else if (const auto& text = std::get<std::string>(prompt.content); chat_) {
+    Conversation question;
+    question.messages.push_back({Role::user, text, {}, {}});
+    ask(question);
+  } else {
+    request.prompt = encode_text(model.tokenizer, text);
+  }
+  request.max_tokens = max_tokens_;
+  request.sampling = sampling_;
+  request.stop = stop_;
+  request.ignore_eos = ignore_eos_;
+  if (json_) request.top_logprobs = 0;
+  return request;
+}
+
+std::vector<Request> GenerateCommand::requests(const LoadedModel& model,
+                                               const std::vector<Prompt>& prompts) const {
+  const ModelConfig& config = model.transformer->config();
+  std::vector<Request> requests;
   for (const Prompt& prompt : prompts) {
     const auto error = capture([&] {
-      ids.push_back(
-          encode_prompt(model->tokenizer, prompt.text, model->transformer->config().max_seq_len));
+      Request request = request_of(model, prompt);
+      if (request.prompt.empty()) {
+        fail(ErrorKind::usage,
+             "the prompt is empty, and the tokenizer has no beginning-of-text token");
+      }
+      if (static_cast<std::int64_t>(request.prompt.size()) >= config.max_seq_len) {
+        fail(ErrorKind::usage,
+             "the prompt has {} tokens, the model takes less than {} (model.max_seq_len)",
+             request.prompt.size(), config.max_seq_len);
+      }
+      if (const auto problem = find_problem(request, config.vocab_size, config.max_seq_len))
+        fail(ErrorKind::usage, "{} = {}", problem->field, problem->message);
+      requests.push_back(std::move(request));
     });
     if (error && prompt.where.empty()) throw Error(*error);
     if (error) fail(ErrorKind::data, "{}: {}", prompt.where, error->what());
   }
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    if (!prompts_file_.empty() && !json_)
-      print(formatted("{}==> {} <==\n", i == 0 ? "" : "\n", prompts[i].where));
-    continue_prompt(*model, i, ids[i]);
-  }
-  return kExitDone;
+  return requests;
 }
 
-void GenerateCommand::continue_prompt(const LoadedModel& model, std::size_t index,
-                                      const std::vector<std::uint32_t>& ids) const {
-  StreamDecoder decoder(model.tokenizer, /*skip_special_tokens=*/true);
-  std::string text;
-  const auto take = [&](const std::string& piece) {
-    if (json_) {
-      text += piece;
-    } else {
-      print(piece);
-      std::fflush(stdout);
-    }
-  };
-  const std::vector<std::uint32_t> produced =
-      generate(*model.transformer, ids, model.end_tokens, options_,
-               [&](std::uint32_t token) { take(decoder.push(token)); });
-  take(decoder.finish());
-  print(json_ ? Json{{"index", index}, {"text", text}, {"ids", produced}}.dump() + "\n" : "\n");
-  std::fflush(stdout);
+std::string GenerateCommand::json_line(std::size_t index, std::size_t prompt_tokens,
+                                       const Answer& answer) const {
+  Json ids = Json::array();
+  Json logprobs = Json::array();
+  for (const TokenReport& token : answer.tokens) {
+    ids.push_back(token.id);
+    logprobs.push_back(*token.logprob);
+  }
+  Json line{{"index", index},
+            {"text", answer.text},
+            {"ids", std::move(ids)},
+            {"logprobs", std::move(logprobs)},
+            {"finish_reason", finish_reason_name(answer.finish)},
+            {"prompt_tokens", prompt_tokens},
+            {"completion_tokens", answer.tokens.size()}};
+  if (answer.error) line["error"] = answer.error->what();
+  return line.dump() + "\n";
+}
+
+int GenerateCommand::run() {
+  check();
+  const std::vector<Prompt> prompts = this->prompts();
+  set_cpu_threads(threads_, 1);
+  const at::Device device = choose_device(device_, 0);
+  const auto model = load_model(checkpoint_, precision_dtypes(precision_), device, allow_older_);
+  std::vector<Request> requests = this->requests(*model, prompts);
+
+  EngineConfig config = engine_;
+  config.max_batch = std::min(config.max_batch, static_cast<std::int64_t>(requests.size()));
+  std::vector<std::size_t> prompt_tokens;
+  for (const Request& request : requests) prompt_tokens.push_back(request.prompt.size());
+  const auto longest =
+      static_cast<std::int64_t>(*std::max_element(prompt_tokens.begin(), prompt_tokens.end()));
+  const std::int64_t most = model->transformer->config().max_seq_len;
+  config.max_context = longest + std::min(max_tokens_, most - longest);
+  GenerationEngine engine(*model->transformer, model->tokenizer, config);
+
+  std::vector<std::string> heads(prompts.size());
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    if (!json_ && !prompts_file_.empty())
+      heads[i] = formatted("{}==> {} <==\n", i == 0 ? "" : "\n", prompts[i].where);
+  }
+  OrderedOutput output(std::move(heads));
+  const std::vector<Answer> answers =
+      answer_all(engine, std::move(requests),
+                 [&](std::size_t index, const Delta& delta, const Answer& answer) {
+                   const bool last = delta.finish.has_value();
+                   const std::string end = !last   ? ""
+                                           : json_ ? json_line(index, prompt_tokens[index], answer)
+                                                   : "\n";
+                   output.add(index, json_ ? end : delta.text + end, last);
+                 });
+  for (const Answer& answer : answers) {
+    if (answer.error) throw Error(*answer.error);
+  }
+  return kExitDone;
 }
 
 }  // namespace trireme

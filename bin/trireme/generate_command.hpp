@@ -1,15 +1,17 @@
 #pragma once
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "config/command_line.hpp"
-#include "serve/generate.hpp"
-#include "serve/prompts.hpp"
+#include "generate/answers.hpp"
+#include "generate/load_model.hpp"
+#include "generate/prompts.hpp"
 
 namespace trireme {
 
-/// `trireme generate`: continues prompts with a checkpoint's model, each as if it were alone; only
-/// the new text goes to standard output, or with --json a line {"index", "text", "ids"} each.
+/// `trireme generate`: continues prompts with a checkpoint's model, several at once, each as if it were
+/// alone; only the new text goes to standard output, or with --json a line for each prompt, in order.
 class GenerateCommand {
  public:
   explicit GenerateCommand(CommandLine& line);
@@ -18,18 +20,29 @@ class GenerateCommand {
 
  private:
   int run();
+  void check() const;
   [[nodiscard]] std::vector<Prompt> prompts() const;
-  void continue_prompt(const struct LoadedModel& model, std::size_t index,
-                       const std::vector<std::uint32_t>& ids) const;
+  /// The requests, all at once: a bad prompt ends it before hours.
+  [[nodiscard]] std::vector<Request> requests(const LoadedModel& model,
+                                              const std::vector<Prompt>& prompts) const;
+  [[nodiscard]] Request request_of(const LoadedModel& model, const Prompt& prompt) const;
+  [[nodiscard]] std::string json_line(std::size_t index, std::size_t prompt_tokens,
+                                      const Answer& answer) const;
 
   std::string checkpoint_;
   bool allow_older_ = false;
   std::vector<std::string> prompt_;
   std::string prompts_file_;
+  bool chat_ = false;
   bool json_ = false;
   std::string device_ = "auto";
   std::string precision_ = "fp32";
-  GenerateOptions options_;
+  std::int64_t threads_ = 0;
+  std::vector<std::string> stop_;
+  std::int64_t max_tokens_ = 128;
+  bool ignore_eos_ = false;
+  SamplingConfig sampling_;
+  EngineConfig engine_;
 };
 
 }  // namespace trireme

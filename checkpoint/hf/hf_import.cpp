@@ -5,7 +5,7 @@
 #include "checkpoint/format/state.hpp"
 #include "checkpoint/hf/hf_config.hpp"
 #include "checkpoint/hf/hf_export.hpp"
-#include "checkpoint/hf/import_weights.hpp"
+#include "checkpoint/hf/hf_model.hpp"
 #include "core/error.hpp"
 
 namespace trireme {
@@ -28,17 +28,25 @@ void add_generation_config(const Json& config, const fs::path& model,
 
 }  // namespace
 
-std::filesystem::path import_hf(const std::filesystem::path& model,
-                                const std::filesystem::path& folder) {
-  const fs::path config_path = model / "config.json";
+bool is_hf_folder(const fs::path& folder) {
+  return fs::exists(folder / "config.json");
+}
+
+HfModel open_hf_model(const fs::path& folder) {
+  const fs::path config_path = folder / "config.json";
   const Json hf_config = read_json(config_path);
   ImportedModel imported{model_from_hf(hf_config, config_path.string()),
                          {},
-                         tokenizer_files_of(model),
-                         model.string()};
+                         tokenizer_files_of(folder),
+                         folder.string()};
   imported.values[kHfFamilyValue] = hf_config.at("model_type").get<std::string>();
-  add_generation_config(hf_config, model, imported.files);
-  return save_imported(std::move(imported), weights_of(open_safetensors_folder(model)), folder);
+  add_generation_config(hf_config, folder, imported.files);
+  return {std::move(imported), weights_of(open_safetensors_folder(folder))};
+}
+
+fs::path import_hf(const fs::path& model, const fs::path& folder) {
+  HfModel opened = open_hf_model(model);
+  return save_imported(std::move(opened.model), opened.weights, folder);
 }
 
 }  // namespace trireme

@@ -8,7 +8,6 @@
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/hf/convert.hpp"
-#include "checkpoint/hf/hf_config.hpp"
 #include "checkpoint/hf/tokenizer_size.hpp"
 #include "checkpoint/save/save.hpp"
 #include "comm/self/self_communicator.hpp"
@@ -106,7 +105,7 @@ std::vector<std::byte> read_f32(const WeightTensor& tensor, const std::string& n
   return converted;
 }
 
-fs::path save_imported(ImportedModel model, const WeightSource& weights, const fs::path& folder) {
+std::vector<HfTensor> checked_tensors(ImportedModel& model, const WeightSource& weights) {
   ModelConfig& config = model.config;
   if (config.num_layers > static_cast<std::int64_t>(weights.size())) {
     fail(ErrorKind::data, "{}: num_hidden_layers = {}, but the weights are {} tensors in all",
@@ -118,12 +117,16 @@ fs::path save_imported(ImportedModel model, const WeightSource& weights, const f
         "{}: tie_word_embeddings is true, but lm_head.weight is not the embedding: imported untied, as transformers loads it",
         model.where));
   }
-  const std::vector<HfTensor> tensors = hf_tensors(config);
+  std::vector<HfTensor> tensors = hf_tensors(config);
   check_weights(weights, tensors, config.tie_embeddings, model.where);
   check_tokenizer_fits(num_token_ids(model.files), config, model.where);
+  return tensors;
+}
 
+fs::path save_imported(ImportedModel model, const WeightSource& weights, const fs::path& folder) {
+  const std::vector<HfTensor> tensors = checked_tensors(model, weights);
   StateDict state{{}, std::move(model.values), std::move(model.files)};
-  put_model_values(config, state.values);
+  put_model_values(model.config, state.values);
   state.values.emplace("step", "0");
   std::vector<std::vector<std::byte>> storage;
   Hasher content;

@@ -1,4 +1,4 @@
-# Imported targets: trireme_dep_{mpi,hdf5,json,toml,cli,log,simdjson,xxhash,crypto,zstd,zlib,torch,nccl}.
+# Imported targets: trireme_dep_{mpi,hdf5,json,toml,cli,log,simdjson,xxhash,crypto,zstd,zlib,boost,torch,nccl}.
 #
 # Every root can be given as -DTRIREME_<NAME>_ROOT=DIR or as an environment variable of that name:
 #   TORCH  a Python wheel's `torch` folder or an unpacked LibTorch, 2.11, any CUDA build or CPU
@@ -46,6 +46,7 @@ trireme_find_headers(trireme_dep_xxhash "xxHash" libxxhash-dev xxhash.h xxhash)
 trireme_find_headers(trireme_dep_crypto "libcrypto" libssl-dev openssl/evp.h crypto)
 trireme_find_headers(trireme_dep_simdjson "simdjson" libsimdjson-dev simdjson.h simdjson)
 trireme_find_headers(trireme_dep_zstd "zstd" libzstd-dev zstd.h zstd)
+trireme_find_headers(trireme_dep_boost "Boost.Beast" libboost-dev boost/beast/http.hpp)
 trireme_find_headers(trireme_dep_zlib "zlib" zlib1g-dev zlib.h z)
 
 find_package(spdlog QUIET)

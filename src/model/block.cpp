@@ -274,24 +274,4 @@ at::Tensor Block::forward(const Microbatch& batch, const at::Tensor& x) const {
                 }));
 }
 
-at::Tensor Block::forward_cached(const Microbatch& batch, const at::Tensor& x,
-                                 KvCache& cache) const {
-  const ModelConfig& c = context_.config;
-  const ops::QueryKeyValue heads = split_heads(batch, project(batch, x));
-  KvCache::LayerCache& layer = cache.layers[static_cast<std::size_t>(index_)];
-  const std::int64_t end = cache.length + batch.length();
-  layer.keys.narrow(2, cache.length, batch.length()).copy_(heads.k);
-  layer.values.narrow(2, cache.length, batch.length()).copy_(heads.v);
-  // Query t of this call is token cache.length + t of its row.
-  const std::vector<ops::TokenRange> seen{{0, end}};
-  const std::vector<ops::TokenRange> next{{cache.length, batch.length()}};
-  const auto rows = static_cast<std::size_t>(batch.rows());
-  const ops::AttentionSetup setup{.scale = 1.0 / std::sqrt(static_cast<double>(c.head_dim)),
-                                  .query_places = ops::RowPlaces(rows, next),
-                                  .key_places = ops::RowPlaces(rows, seen)};
-  const at::Tensor attended = ops::attention(heads.q, layer.keys.narrow(2, 0, end),
-                                             layer.values.narrow(2, 0, end), setup, context_.path);
-  return finish(batch, x, {merged(attended), {}});
-}
-
 }  // namespace trireme

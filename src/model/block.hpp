@@ -46,10 +46,11 @@ class Block : public Layer {
 
   [[nodiscard]] at::Tensor forward(const Microbatch& batch, const at::Tensor& x) const override;
 
-  /// Inference: as forward for the next tokens of every row, attending to `cache` (one entry a
-  /// layer) and appending to it.
-  [[nodiscard]] at::Tensor forward_cached(const Microbatch& batch, const at::Tensor& x,
-                                          KvCache& cache) const;
+  /// Inference: x [rows, D] of the step's rows, attending to `cache` and adding to it. Returns rows
+  /// `kept`; undefined: all.
+  [[nodiscard]] at::Tensor forward_cached(const CachedStep& step, const at::Tensor& x,
+                                          const ops::PagedCache& cache,
+                                          const at::Tensor& kept) const;
 
  private:
   void declare_base();

@@ -158,26 +158,4 @@ at::Tensor Transformer::hidden(const Microbatch& batch) const {
   return context_.tensor.whole(final_norm(x));
 }
 
-at::Tensor Transformer::next_logits(const Microbatch& batch, KvCache& cache) {
-  const at::NoGradGuard no_grad;
-  at::Tensor x = embed(batch);
-  for (const auto& block : blocks_) {
-    x = block->forward_cached(batch, x, cache);
-  }
-  cache.length += batch.length();
-  const at::Tensor last = final_norm(x.select(1, batch.length() - 1).contiguous());
-  return at::linear(last, registry_.weight(head_weight())).to(at::kFloat);
-}
-
-KvCache Transformer::make_cache(std::int64_t rows, std::int64_t capacity) const {
-  const auto options =
-      at::TensorOptions().dtype(registry_.dtypes().compute).device(registry_.device());
-  const std::vector<std::int64_t> shape{rows, context_.config.num_kv_heads, capacity,
-                                        context_.config.head_dim};
-  KvCache cache;
-  for (std::size_t i = 0; i < blocks_.size(); ++i)
-    cache.layers.push_back({at::zeros(shape, options), at::zeros(shape, options)});
-  return cache;
-}
-
 }  // namespace trireme

@@ -56,9 +56,12 @@ class Transformer {
   /// Hidden states without a tape: for validation, or as a reference, also between a forward and
   /// its backward.
   [[nodiscard]] at::Tensor hidden(const Microbatch& batch) const;
-  /// Logits [B, vocab] of the last position of the next tokens; extends the cache.
-  at::Tensor next_logits(const Microbatch& batch, KvCache& cache);
-  [[nodiscard]] KvCache make_cache(std::int64_t rows, std::int64_t capacity) const;
+  /// Inference: hidden states [rows, D] after the final norm of the step's rows, or of those it keeps;
+  /// keys and values of all go to the cache.
+  [[nodiscard]] at::Tensor hidden_cached(const CachedStep& step, const KvCache& cache) const;
+  /// Logits [rows, vocab] of hidden states [rows, D], in fp32 (fp64 of fp64).
+  [[nodiscard]] at::Tensor logits(const at::Tensor& hidden) const;
+  [[nodiscard]] KvCache make_cache(std::int64_t num_blocks) const;
 
   [[nodiscard]] const ModelConfig& config() const { return context_.config; }
 

@@ -43,6 +43,14 @@ void for_row_chunks(std::int64_t rows, const Body& body) {
   });
 }
 
+/// The same for ranges of any length, where a row's result depends on no other's.
+template <class Body>
+void for_rows(std::int64_t rows, const Body& body) {
+  constexpr std::int64_t kFewRows = 8;
+  at::parallel_for(0, rows, kFewRows,
+                   [&](std::int64_t first, std::int64_t last) { body(first, last); });
+}
+
 /// One row of fp32 sums [width] for every chunk of rows, and their total in chunk order.
 class ChunkSums {
  public:

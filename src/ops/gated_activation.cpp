@@ -80,7 +80,7 @@ at::Tensor fast_forward(Kernel kernel, const at::Tensor& gate_up_in, Activation 
   auto shape = gate_up_in.sizes().vec();
   shape.back() /= 2;
   auto y = at::empty(shape, gate_up_in.options());
-  for_row_chunks(gate_up.size(0), [&](std::int64_t first, std::int64_t last) {
+  for_rows(gate_up.size(0), [&](std::int64_t first, std::int64_t last) {
     auto call = kernel_call(gate_up, activation, first, last);
     call.y = element_at(y, first * call.width);
     kernel(call);

@@ -50,7 +50,7 @@ AddRmsNormOutput fast_forward(Forward kernel, const at::Tensor& x_in, const at::
   const auto rows = width == 0 ? 0 : x.numel() / width;
   AddRmsNormOutput out{residual.defined() ? at::empty_like(x) : x, at::empty_like(x),
                        at::empty({rows}, x.options().dtype(at::kFloat))};
-  for_row_chunks(rows, [&](std::int64_t first, std::int64_t last) {
+  for_rows(rows, [&](std::int64_t first, std::int64_t last) {
     kernel({.element = element_of(x),
             .x = element_at(x, first * width),
             .residual = residual.defined() ? element_at(residual, first * width) : nullptr,

@@ -138,7 +138,7 @@ at::Tensor fast_forward(Kernel kernel, const at::Tensor& x_in, const at::Tensor&
   auto call = kernel_call(x, weight, angles, eps);
   call.out = out.data_ptr();
   call.out_strides = strides_bhtd(out);
-  for_row_chunks(x.size(0) * x.size(1), [&](std::int64_t first, std::int64_t last) {
+  for_rows(x.size(0) * x.size(1), [&](std::int64_t first, std::int64_t last) {
     auto part = call;
     part.first_token = first;
     part.last_token = last;

@@ -181,6 +181,30 @@ double peak_flops(at::Device device, at::ScalarType compute) {
   return measured_peak_flops(device, compute);
 }
 
+double memory_read_rate(at::Device device) {
+  constexpr std::int64_t kNumbers = std::int64_t{64} << 20;  // half a gigabyte: no cache holds it
+  const at::Tensor numbers = at::ones({kNumbers}, at::TensorOptions(device).dtype(at::kLong));
+  double best = 0;
+  for (int i = 0; i < 5; ++i) {
+    const Timer timer;
+    if (device.is_cpu()) {
+      at::parallel_for(0, kNumbers, kNumbers / 64, [&](std::int64_t first, std::int64_t last) {
+        const auto* p = numbers.const_data_ptr<std::int64_t>();
+        std::array<std::int64_t, 16> sums{};  // in registers, so that memory is what takes time
+        for (std::int64_t k = first; k + 16 <= last; k += 16) {
+          for (std::size_t lane = 0; lane < sums.size(); ++lane)
+            sums[lane] += p[k + static_cast<std::int64_t>(lane)];
+        }
+        TRIREME_ASSERT(sums[0] > 0);
+      });
+    } else {
+      TRIREME_ASSERT(numbers.sum().item<std::int64_t>() == kNumbers);
+    }
+    best = std::max(best, static_cast<double>(numbers.nbytes()) / timer.seconds());
+  }
+  return best;
+}
+
 MachineMemory device_memory([[maybe_unused]] at::Device device) {
 #ifdef TRIREME_HAVE_CUDA
   if (device.is_cuda()) {

@@ -51,6 +51,9 @@ std::int64_t set_cpu_threads(std::int64_t threads, int local_size);
 /// else measured here (a 1024^3 product, best of 5; 16 bits on a CPU: not below its fp32).
 double peak_flops(at::Device device, at::ScalarType compute);
 
+/// Bytes a second that reading large memory reaches, with all threads; the best of 5.
+double memory_read_rate(at::Device device);
+
 /// Memory of a GPU, or of this machine.
 MachineMemory device_memory(at::Device device);
 

@@ -3,9 +3,14 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <fstream>
+#include <list>
 #include <sstream>
 
+#include "checkpoint/format/folder.hpp"
+#include "checkpoint/save/save.hpp"
+#include "comm/self/self_communicator.hpp"
 #include "core/files/file.hpp"
 #include "support/run_program.hpp"
 #include "unit/checkpoint/support.hpp"
@@ -186,6 +191,88 @@ TEST_F(Commands, GenerateTakesPromptsFromOptionStandardInputAndFile) {
   expect_refused(generate({}), 2, {"--prompt", "--prompts"});
   expect_refused(generate({"--prompt", "x", "--prompts", file}), 2, {"either"});
   expect_refused(generate({"--prompt", "two", "texts"}), 2, {"quote it"});
+  expect_refused(generate({"--prompt", "x", "--top-p", "0"}), 2, {"--top-p 0", "(0, 1]"});
+}
+
+/// A run's newest checkpoint once more, with weights of the first block that are no numbers.
+void save_with_nans(const fs::path& run, const fs::path& folder) {
+  const Checkpoint good = Checkpoint::open(find_place(run).path / step_folder_name(2));
+  StateDict state;
+  state.values = good.manifest().values;
+  for (const SavedFile& file : good.manifest().files) state.files[file.name] = good.file(file.name);
+  std::list<std::vector<std::byte>> storage;
+  for (const auto& [name, tensor] : good.manifest().tensors) {
+    if (!name.starts_with("param/")) continue;
+    storage.push_back(good.read_logical(name));
+    if (name.find("layers.0.") != std::string::npos)
+      std::fill(storage.back().begin(), storage.back().end(), std::byte{0xff});
+    state.tensors.push_back({name, tensor.dtype, tensor.shape, Slice::whole(tensor.shape),
+                             storage.back(), /*owner=*/true});
+  }
+  SelfCommunicator alone;
+  save_checkpoint(folder, 2, state, alone, {.run_id = "nans"});
+}
+
+TEST_F(Commands, GenerateEndsWith6WhereLogitsAreNotFinite) {
+  ASSERT_EQ(pretrain("model", {"--train.steps", "2"}).code, 0);
+  save_with_nans(path("model"), path("nans"));
+  const Exit exit = trireme({"generate", "--checkpoint", path("nans").string(), "--prompt", "The",
+                             "--device", "cpu", "--json"});
+  expect_refused(exit, 6, {"not finite"});
+  EXPECT_EQ(parse_json(exit.out, "line")["finish_reason"], "error");
+}
+
+TEST_F(Commands, GenerateTakesIdsChatsAndHuggingFaceFolders) {
+  ASSERT_EQ(pretrain("model", {"--train.steps", "2"}).code, 0);
+  const auto generate = [](const std::string& place, const Arguments& more) {
+    Arguments all{TRIREME_PROGRAM,
+                  "generate",
+                  "--checkpoint",
+                  path(place).string(),
+                  "--json",
+                  "--max-tokens",
+                  "6",
+                  "--device",
+                  "cpu"};
+    all.insert(all.end(), more.begin(), more.end());
+    return Process(all, {{"OMP_NUM_THREADS", "1"}}, path("generate.log")).wait(kLimit_s);
+  };
+  ASSERT_EQ(Process({TRIREME_PROGRAM, "export", "--checkpoint", path("model").string(), "--output",
+                     path("exported").string()},
+                    {}, path("export.log"))
+                .wait(kLimit_s)
+                .code,
+            0);
+  std::ofstream(path("mixed.jsonl"))
+      << "{\"prompt\": \"The\"}\n{\"ids\": [5, 6, 7]}\n"
+         "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi <|im_end|>\"}]}\n";
+  std::ofstream(path("foreign.jsonl")) << "{\"ids\": [5, 999999]}\n";
+  std::ofstream(path("no_ids.jsonl")) << "{\"ids\": [5, -1]}\n";
+  const Arguments prompts{"--prompts", path("mixed.jsonl").string()};
+
+  const Exit run = generate("model", prompts);
+  Arguments one_by_one = prompts;
+  one_by_one.insert(one_by_one.end(), {"--batch", "1"});
+
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_EQ(generate("model", one_by_one).out, run.out);
+  EXPECT_EQ(generate("exported", prompts).out, run.out);
+  std::vector<Json> lines;
+  std::istringstream text(run.out);
+  for (std::string line; std::getline(text, line);) lines.push_back(parse_json(line, "line"));
+  ASSERT_EQ(lines.size(), 3U);
+  EXPECT_EQ(lines[1]["prompt_tokens"], 3);
+  EXPECT_EQ(lines[1]["completion_tokens"], lines[1]["ids"].size());
+  EXPECT_EQ(lines[1]["logprobs"].size(), lines[1]["ids"].size());
+  EXPECT_TRUE(lines[1]["finish_reason"] == "length" || lines[1]["finish_reason"] == "stop");
+  const Exit chat = generate("model", {"--chat", "--prompt", "Hi <|im_end|>"});
+  Json answer = parse_json(chat.out, "chat");
+  EXPECT_EQ(answer["prompt_tokens"], lines[2]["prompt_tokens"]);
+  EXPECT_EQ(answer["ids"], lines[2]["ids"]);
+  expect_refused(generate("model", {"--prompts", path("foreign.jsonl").string()}), 3,
+                 {"foreign.jsonl:1", "999999"});
+  expect_refused(generate("model", {"--prompts", path("no_ids.jsonl").string()}), 3,
+                 {"no_ids.jsonl:1", "ids"});
 }
 
 }  // namespace

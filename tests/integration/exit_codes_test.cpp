@@ -54,6 +54,7 @@ const std::vector<Row>& rows() {
        {"--init", "<run", "--data", "<pairs", "--output", ">reference"}},
       {"trireme", {"eval"}, {"--checkpoint", "<run", "--data", "<set"}},
       {"trireme", {"generate"}, {"--checkpoint", "<run", "--prompt", "x", "--max-tokens", "1"}},
+      {"trireme", {"serve"}, {"--checkpoint", "<run", "--port", "0"}},
       {"trireme", {"checkpoint", "list"}, {"<run"}},
       {"trireme", {"checkpoint", "verify"}, {"<run"}},
       {"trireme", {"checkpoint", "hash"}, {"<run"}},
@@ -64,6 +65,9 @@ const std::vector<Row>& rows() {
       {"trireme",
        {"bench", "checkpoint"},
        {"--bytes", "1000", "--repeats", "1", "--folder", ">bench"}},
+      {"trireme",
+       {"bench", "generate"},
+       {"--checkpoint", "<run", "--prompt-tokens", "4", "--new-tokens", "2", "--repeats", "1"}},
       {"trireme", {"bench", "step"}, {"--steps", "1", "--train.seq_len", "32"}},
       {"trireme", {"plan-interval"}, {"--stall-s", "1", "--mtbf-h", "5"}},
       {"trireme", {"export"}, {"--checkpoint", "<run", "--output", ">hf"}},
@@ -140,6 +144,9 @@ class ExitCodes : public testing::RunProgram {
     const bool trainer = std::string(row.program) == "trireme";
     Arguments words{"/bin/sh", "-c", limits + "exec \"$@\"" + (out.empty() ? "" : " >" + out), "sh",
                     trainer ? TRIREME_PROGRAM : TRIREME_DATA_PROGRAM};
+    // A server that works goes on till it is told to end.
+    if (row.command == Arguments{"serve"})
+      words.insert(words.end() - 1, {"timeout", "--preserve-status", "--signal=TERM", "10"});
     words.insert(words.end(), row.command.begin(), row.command.end());
     words.insert(words.end(), arguments.begin(), arguments.end());
     if (is_trainer(row)) words.insert(words.end(), {"--train.device", "cpu"});

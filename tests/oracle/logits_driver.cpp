@@ -6,7 +6,7 @@
 #include "comm/self/self_communicator.hpp"
 #include "core/files/hdf5.hpp"
 #include "core/process/run_main.hpp"
-#include "serve/load_model.hpp"
+#include "generate/load_model.hpp"
 #include "support/full_logits.hpp"
 
 namespace {

@@ -19,6 +19,10 @@ commands_are_printed_and_arguments_kept() {
   expect_match "an array task's run folder" '--run runs/pretrain-7_2 $' "$line"
   line=$(DRY_RUN=1 TRIREME_LAUNCH='apptainer exec --nv x.sif' slurm/prep.sbatch --input a.jsonl)
   expect_match "prep's command in a container" '--label apptainer exec --nv x.sif [^ ]*/trireme-data pack --input a.jsonl $' "$line"
+  line=$(DRY_RUN=1 SLURM_JOB_ID=7 slurm/serve.sbatch --checkpoint runs/x)
+  expect_match "serve's command" 'trireme serve --checkpoint runs/x --token-file runs/serve-7.token --host [^ ]+ --port 0 $' "$line"
+  line=$(DRY_RUN=1 slurm/serve.sbatch --checkpoint c --token-file=t --host n1 --port 80)
+  expect_match "serve's own arguments" 'trireme serve --checkpoint c --token-file=t --host n1 --port 80 $' "$line"
   line=$(DRY_RUN=1 slurm/debug.sh --nodes=2 -- prog --x 'a b')
   expect_match "debug's command" '^srun --mpi=pmix .*--nodes=2 .* prog --x a\\ b $' "$line"
 }
@@ -54,6 +58,20 @@ EOF
   cd "$checkout"
   line=$(job_of_copy "(null)")
   expect_match "the program of a copied script in the checkout" " $checkout/build/release/bin/trireme export --checkpoint a \$" "$line"
+}
+
+# The program's URL becomes the line that leads there, and the token is this job's own.
+a_server_says_how_to_reach_it() {
+  local output
+  mkdir -p "$work/serve"
+  fake srun <<'EOF2'
+printf '0: http://node7:4711\n'
+EOF2
+  output=$(PATH=$work/path:$PATH SLURM_JOB_ID=7 SLURM_SUBMIT_HOST=login1 TRIREME_RUNS=$work/serve slurm/serve.sbatch --checkpoint c)
+  expect_match "the ssh line" 'ssh -N -L 8000:node7:4711 login1' "$output"
+  expect_match "where the token is" "token +cat .*/serve/serve-7.token" "$output"
+  expect_equal "mode of the token" 600 "$(stat -c %a "$work/serve/serve-7.token")"
+  expect_match "the token" '^[0-9a-f]{48}$' "$(<"$work/serve/serve-7.token")"
 }
 
 fake() { # fake PROGRAM: the script on standard input stands for it where PATH begins with $work/path
@@ -335,6 +353,7 @@ the_time_limit_is_this_jobs
 a_step_has_the_scripts_environment_and_the_words_of_the_launcher
 commands_are_printed_and_arguments_kept
 outside_a_job_is_an_error
+a_server_says_how_to_reach_it
 a_job_finds_its_checkout
 a_chain_is_submitted_from_any_folder
 a_chain_refused_in_part_is_withdrawn

@@ -7,8 +7,8 @@
 
 namespace trireme {
 
-void for_each_json_line(std::string_view content, std::string_view name,
-                        const std::function<void(const Json&, const std::string&)>& call) {
+void for_each_line(std::string_view content, std::string_view name,
+                   const std::function<void(std::string_view, const std::string&)>& call) {
   std::size_t number = 0;
   for (std::size_t begin = 0; begin < content.size();) {
     const std::size_t end = std::min(content.find('\n', begin), content.size());
@@ -16,9 +16,15 @@ void for_each_json_line(std::string_view content, std::string_view name,
     begin = end + 1;
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    const std::string where = formatted("{}:{}", name, number);
-    call(parse_json(line, where), where);
+    call(line, formatted("{}:{}", name, number));
   }
+}
+
+void for_each_json_line(std::string_view content, std::string_view name,
+                        const std::function<void(const Json&, const std::string&)>& call) {
+  for_each_line(content, name, [&](std::string_view line, const std::string& where) {
+    call(parse_json(line, where), where);
+  });
 }
 
 }  // namespace trireme

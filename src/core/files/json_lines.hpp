@@ -7,6 +7,10 @@
 
 namespace trireme {
 
+/// Calls with each line of `content` that is not blank, and with its place, "NAME:3".
+void for_each_line(std::string_view content, std::string_view name,
+                   const std::function<void(std::string_view, const std::string&)>& call);
+
 /// Calls with the value of each line of `content` that is not blank, and with its place, "NAME:3".
 /// Throws Error(data) as parse_json.
 void for_each_json_line(std::string_view content, std::string_view name,

@@ -24,6 +24,7 @@ volatile std::sig_atomic_t saves_first = 0;
 constinit std::array<char, 16> rank_text{};  // under a launcher; else empty
 constinit bool speaks_for_all = true;
 constinit bool on_terminal = false;
+constinit bool is_told_here = true;  // what a first signal will do
 
 /// Text put together without the heap, for a signal handler.
 class Line {
@@ -62,7 +63,7 @@ void on_signal(int number, siginfo_t* info, void*) {
     if (speaks) say(number, "the second one: ends at once with 130");
     ::_exit(128 + SIGINT);
   }
-  if (requested == 0 && speaks) {
+  if (requested == 0 && speaks && is_told_here) {
     say(number, saves_first != 0
                     ? "will save and end with 75 after the micro-batch under way; SIGINT "
                       "twice ends at once"
@@ -89,13 +90,8 @@ const char* launched_rank(const char* const* environment) {
   return nullptr;
 }
 
-}  // namespace
-
-void install_stop_signals(const char* const* environment) noexcept {
-  if (const char* rank = launched_rank(environment)) {
-    std::strncpy(rank_text.data(), rank, rank_text.size() - 1);
-    speaks_for_all = std::string_view(rank) == "0";
-  }
+/// Sets the handler, and leaves SIGPIPE to those who write.
+void set_handler() noexcept {
   on_terminal = ::isatty(STDERR_FILENO) == 1;
 
   struct sigaction action {};
@@ -107,10 +103,25 @@ void install_stop_signals(const char* const* environment) noexcept {
   for (const int number : {SIGUSR2, SIGTERM, SIGINT}) sigaction(number, &action, nullptr);
   if (!is_ignored(SIGHUP)) sigaction(SIGHUP, &action, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
+}
+
+}  // namespace
+
+void install_stop_signals(const char* const* environment) noexcept {
+  if (const char* rank = launched_rank(environment)) {
+    std::strncpy(rank_text.data(), rank, rank_text.size() - 1);
+    speaks_for_all = std::string_view(rank) == "0";
+  }
+  set_handler();
   sigset_t stacks;
   sigemptyset(&stacks);
   sigaddset(&stacks, SIGUSR1);
   pthread_sigmask(SIG_BLOCK, &stacks, nullptr);
+}
+
+void watch_stop_signals() noexcept {
+  is_told_here = false;
+  set_handler();
 }
 
 int stop_signal() noexcept {

@@ -12,6 +12,10 @@ namespace trireme {
 /// main, where the C library knows no `environment` yet; a second call does nothing new.
 void install_stop_signals(const char* const* environment) noexcept;
 
+/// For programs that end by themselves when they are asked to, and say so: the same signals set the
+/// same flag, and nothing is said here but of a second SIGINT.
+void watch_stop_signals() noexcept;
+
 /// The number of the signal that asked for a stop; 0: none.
 int stop_signal() noexcept;
 

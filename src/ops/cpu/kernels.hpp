@@ -119,6 +119,84 @@ struct ScoreTile {
   float scale;
 };
 
+/// y = x W^T of some rows of W, without gradients.
+struct LinearRows {
+  Element element;  // of W
+  Element y_element;
+  const float* x;  // rows as spread_rows lays them out
+  std::int64_t x_stride;
+  const void* w;  // [out, in]
+  std::int64_t w_stride;
+  void* y;
+  std::int64_t y_stride;
+  std::int64_t rows;
+  std::int64_t in;
+  std::int64_t first_out;  // of W's rows, which are columns of y
+  std::int64_t last_out;
+};
+
+/// Rows of x become fp32 in the order in which a product with W of element `weights` reads them, with
+/// zeros up to the stride, a multiple of kRowAlign. Of fp32 with fp32 that is x itself, where its width
+/// is such a multiple.
+struct SpreadRows {
+  Element element;  // of x
+  Element weights;
+  const void* x;
+  std::int64_t x_stride;
+  float* out;
+  std::int64_t out_stride;
+  std::int64_t rows;
+  std::int64_t width;
+};
+
+inline constexpr std::int64_t kRowAlign = 32;
+
+/// Tokens of a block of keys and values.
+inline constexpr std::int64_t kBlockTokens = 16;
+/// Most query heads of all rows of one PagedAttention.
+inline constexpr std::int64_t kMaxPagedQueries = 64;
+
+/// Rows of one text for one key head: `group` query heads each. Row r is the text's token before + r.
+struct PagedAttention {
+  Element element;
+  const void* q;
+  std::int64_t q_row_stride;
+  std::int64_t q_head_stride;
+  const void* keys;    // [blocks, kv_heads, width, 16]
+  const void* values;  // [blocks, kv_heads, 16, width]
+  void* out;           // head h of a row at h * width
+  std::int64_t out_row_stride;
+  const std::int32_t* blocks;  // of the text, in order
+  float* scratch;              // (2 * width + 16) for each query head of each row
+  std::int64_t before;
+  std::int64_t first_row;
+  std::int64_t last_row;
+  std::int64_t kv_heads;
+  std::int64_t kv_head;
+  std::int64_t group;
+  std::int64_t width;  // a multiple of 16
+  float scale;
+};
+
+/// Keys and values of rows of one text into its blocks.
+struct PagedStore {
+  Element element;
+  const void* k;
+  std::int64_t k_row_stride;
+  std::int64_t k_head_stride;
+  const void* v;
+  std::int64_t v_row_stride;
+  std::int64_t v_head_stride;
+  void* keys;
+  void* values;
+  const std::int32_t* blocks;
+  std::int64_t before;
+  std::int64_t first_row;
+  std::int64_t last_row;
+  std::int64_t kv_heads;
+  std::int64_t width;
+};
+
 struct Table {
   const char* name;
   void (*rms_forward)(const RmsForward&);
@@ -154,6 +232,10 @@ struct Table {
   void (*row_products)(const std::uint16_t* a, std::int64_t a_stride, const std::uint16_t* b,
                        std::int64_t b_stride, float* products, std::int64_t rows,
                        std::int64_t width);
+  void (*linear_rows)(const LinearRows&);
+  void (*spread_rows)(const SpreadRows&);
+  void (*paged_attention)(const PagedAttention&);
+  void (*paged_store)(const PagedStore&);
 };
 
 extern const Table kGenericTable;

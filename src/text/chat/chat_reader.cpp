@@ -1,54 +1,18 @@
 #include "text/chat/chat_reader.hpp"
 
-#include <simdjson.h>
-
 #include <algorithm>
 #include <unordered_map>
 #include <utility>
 
 #include "core/error.hpp"
+#include "text/chat/json_fields.hpp"
 #include "text/chat/odd_numbers.hpp"
 #include "text/chat/python_json.hpp"
 
 namespace trireme {
 namespace {
 
-using simdjson::dom::array;
-using simdjson::dom::element;
-using simdjson::dom::element_type;
-using simdjson::dom::object;
-
-/// Thrown and caught in this file: a record is left in the middle of nested lists.
-struct Refused {
-  std::string reason;
-  bool bad_text = false;
-};
-
-template <class... Args>
-[[noreturn]] void refuse(const Args&... args) {
-  throw Refused{cat(args...)};
-}
-
-/// Of equal keys the last counts, as in Python.
-std::optional<element> find(const object& parent, std::string_view key) {
-  std::optional<element> found;
-  for (const auto& member : parent) {
-    if (member.key == key) found = member.value;
-  }
-  return found;
-}
-
-/// Absent and null are the same.
-std::optional<element> find_value(const object& parent, std::string_view key) {
-  std::optional<element> found = find(parent, key);
-  return found && found->is_null() ? std::nullopt : found;
-}
-
-/// Of one that find_value does not find.
-[[noreturn]] void refuse_missing(const object& parent, std::string_view key) {
-  if (find(parent, key)) refuse("field '", key, "' is null");
-  refuse("no field '", key, "'");
-}
+using namespace chat_json;
 
 Conversation question_and_answer(std::string_view question, std::string_view answer) {
   Conversation conversation;
@@ -91,6 +55,7 @@ struct ChatReader::Impl {
   std::optional<array> list_of(const object& parent, const char* key, const std::string& where);
   void read_tools(const object& parent, const std::string& where, Conversation& conversation);
   void read_calls(const object& parent, const std::string& where, ChatMessage& message);
+  void read_content(const element& value, const std::string& where, std::string& content) const;
   void read_message(const object& given, const std::string& where, Conversation& conversation);
   /// `prompt`: what came before, prepended unless the list repeats it.
   Conversation read_messages(const object& root, const element& value, std::string_view name,
@@ -249,13 +214,36 @@ void ChatReader::Impl::read_calls(const object& parent, const std::string& where
   }
 }
 
+void ChatReader::Impl::read_content(const element& value, const std::string& where,
+                                    std::string& content) const {
+  array parts;
+  if (value.get(parts) != simdjson::SUCCESS) {
+    content = text_of(value, where, "content");
+    return;
+  }
+  std::string_view before;
+  for (const element part : parts) {
+    object given;
+    if (part.get(given) != simdjson::SUCCESS) refuse(where, "a part of content is not an object");
+    const auto type = find_value(given, "type");
+    if (!type) refuse(where, "a part of content has no type");
+    if (const std::string_view name = text_of(*type, where, "the type of a part"); name != "text")
+      refuse(where, "a part of content is of type '", name, "', must be text");
+    const auto text = find_value(given, "text");
+    if (!text) refuse(where, "a part of content has no text");
+    content.append(std::exchange(before, "\n"));
+    content.append(text_of(*text, where, "the text of a part"));
+  }
+}
+
 void ChatReader::Impl::read_message(const object& given, const std::string& where,
                                     Conversation& conversation) {
   ChatMessage& message = conversation.messages.emplace_back();
   const auto role = find_value(given, "role");
   if (!role) refuse(where, "no role");
   const std::string_view role_text = text_of(*role, where, "role");
-  const std::optional<Role> known = role_from_name(role_text);
+  std::optional<Role> known = role_from_name(role_text);
+  if (form == ChatForm::request && role_text == "developer") known = Role::system;
   if (!known)
     refuse(where, "unknown role '", role_text, "', must be system, user, assistant or tool");
   message.role = *known;
@@ -264,7 +252,7 @@ void ChatReader::Impl::read_message(const object& given, const std::string& wher
   if (message.role == Role::assistant) read_calls(given, where, message);
   if (message.role == Role::system) read_tools(given, where, conversation);
   if (const auto content = find_value(given, "content")) {
-    message.content = text_of(*content, where, "content");
+    read_content(*content, where, message.content);
   } else if (!message.reasoning && message.tool_calls.empty()) {
     refuse(where, "no content");
   }
@@ -289,7 +277,8 @@ Conversation ChatReader::Impl::read_messages(const object& root, const element& 
                                              std::string_view name, Conversation prompt) {
   Conversation conversation = read_list(value, name);
   const auto answers = [](const ChatMessage& one) { return one.role == Role::assistant; };
-  if (std::none_of(conversation.messages.begin(), conversation.messages.end(), answers))
+  if (form != ChatForm::request &&
+      std::none_of(conversation.messages.begin(), conversation.messages.end(), answers))
     refuse("field '", name, "' has no assistant message");
   if (!begins_with(conversation.messages, prompt.messages)) {
     conversation.messages.insert(conversation.messages.begin(), prompt.messages.begin(),
@@ -335,6 +324,12 @@ void ChatReader::Impl::read(const object& root, std::vector<Conversation>& conve
   if (form == ChatForm::pair) {
     conversations.push_back(read_side(root, fields[1]));
     conversations.push_back(read_side(root, fields[2]));
+    return;
+  }
+  if (form == ChatForm::request) {
+    const auto value = find_value(root, "messages");
+    if (!value) refuse_missing(root, "messages");
+    conversations.push_back(read_messages(root, *value, "messages"));
     return;
   }
   if (!fields.empty()) {

@@ -13,6 +13,7 @@ namespace trireme {
 enum class ChatForm {
   conversation,  // "conversations" (or "messages"): one list of messages
   pair,          // "chosen", "rejected": lists, after a "prompt" list if any; or three texts
+  request,       // "messages": what a model is asked, so an answer is not needed
 };
 
 /// Why an object is no record.
@@ -27,8 +28,9 @@ struct ChatProblem {
 /// a system message, "tools"; both lists are JSON or a text that holds JSON. A call is {"name",
 /// "arguments"}, or an object whose "function" is one. Tools come from the last system message that
 /// has some, else from a field "tools" beside the messages. What is written into a chat as JSON is
-/// laid out as Python's json.dumps does it. Content may be null only beside a thought or a call.
-/// A conversation must have an answer. Of equal keys the last counts; fields that are not named
+/// laid out as Python's json.dumps does it. Content may be null only beside a thought or a call; a
+/// list of parts {"type": "text", "text"} is their texts, a line each, and parts of other types are
+/// refused. A conversation must have an answer; in a request, role developer is system. Of equal keys the last counts; fields that are not named
 /// here are not looked at. Numbers are read as Python's json reads them, so also integers beyond
 /// 64 bits, 1e999, NaN and Infinity. Source: MiniMind's data sets, OpenAI's chat API.
 class ChatReader {

@@ -23,35 +23,58 @@ std::string chatml_jinja_as() {
 
 const std::array<ChatTemplate, 8>& templates() {
   using enum MaskSearch;
+  using Switch = ThinkingSwitch;
   static const std::array<ChatTemplate, 8> table{{
-      {"minimind-v1", {"<s>", "</s>"}, last_answer, render_minimind_v1, minimind_v1_jinja},
-      {"minimind-v2", {"<s>", "</s>"}, after_line, render_minimind_v2, minimind_v2_jinja},
+      {"minimind-v1",
+       {"<s>", "</s>"},
+       last_answer,
+       CallForm::none,
+       Switch::none,
+       render_minimind_v1,
+       minimind_v1_jinja},
+      {"minimind-v2",
+       {"<s>", "</s>"},
+       after_line,
+       CallForm::none,
+       Switch::none,
+       render_minimind_v2,
+       minimind_v2_jinja},
       {"minimind-v2.5",
        {"<|im_start|>", "<|im_end|>"},
        whole_header,
+       CallForm::qwen,
+       Switch::on_by_default,
        chatml_as<kMinimindV25>,
        chatml_jinja_as<kMinimindV25>},
       {"minimind-v3",
        {"<|im_start|>", "<|im_end|>", "<think>", "</think>"},
        whole_header,
+       CallForm::qwen,
+       Switch::off_by_default,
        chatml_as<kMinimindV3>,
        chatml_jinja_as<kMinimindV3>},
       {"chatml",
        {"<|im_start|>", "<|im_end|>"},
        whole_header,
+       CallForm::qwen,
+       Switch::none,
        chatml_as<kPlainChatMl>,
        chatml_jinja_as<kPlainChatMl>},
       {"qwen3",
        {"<|im_start|>", "<|im_end|>", "<think>", "</think>"},
        whole_header,
+       CallForm::qwen,
+       Switch::on_by_default,
        chatml_as<kQwen3>,
        chatml_jinja_as<kQwen3>},
       {"llama3",
        {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"},
        every_answer,
+       CallForm::none,
+       Switch::none,
        render_llama3,
        llama3_jinja},
-      {"plain", {}, every_answer, render_plain, plain_jinja},
+      {"plain", {}, every_answer, CallForm::none, Switch::none, render_plain, plain_jinja},
   }};
   return table;
 }
@@ -81,6 +104,22 @@ std::optional<Role> role_from_name(std::string_view name) noexcept {
 
 std::string chat_template_names() {
   return joined(templates(), ", ", [](const ChatTemplate& each) { return each.name; });
+}
+
+const ChatTemplate* nearest_chat_template(std::string_view jinja) {
+  for (const ChatTemplate& each : templates()) {
+    if (jinja == each.jinja()) return &each;
+  }
+  const auto has = [&](std::string_view part) {
+    return jinja.find(part) != std::string_view::npos;
+  };
+  if (has("<|start_header_id|>")) return &chat_template("llama3");
+  if (has("<|im_start|>")) {
+    if (has("open_thinking")) return &chat_template("minimind-v3");
+    return &chat_template(has("enable_thinking") ? "qwen3" : "chatml");
+  }
+  if (has("<s>")) return &chat_template(has("MiniMind") ? "minimind-v2" : "minimind-v1");
+  return nullptr;
 }
 
 const ChatTemplate& chat_template(std::string_view name) {

@@ -17,6 +17,15 @@ enum class MaskSearch {
   every_answer,  // not MiniMind's: each answer with its end token and line end
 };
 
+/// How a format writes tools and calls, and so how an answer's calls are read.
+enum class CallForm {
+  none,  // not at all
+  qwen,  // <tool_call> JSON </tool_call>
+};
+
+/// Whether RenderOptions::thinking changes the generation prompt, and what holds without it.
+enum class ThinkingSwitch { none, on_by_default, off_by_default };
+
 struct RenderOptions {
   std::string begin_token =
       {};                      // of the tokenizer, for templates that write one; "" means the usual
@@ -41,12 +50,18 @@ struct ChatTemplate {
   const char* name;
   std::vector<std::string_view> markers;  // what should be single tokens of the tokenizer
   MaskSearch search;
+  CallForm calls;
+  ThinkingSwitch thinking;
   RenderedChat (*render)(const Conversation& conversation, const RenderOptions& options);
   std::string (*jinja)();  // the text that renders the same in apply_chat_template (jinja.hpp)
 };
 
 /// Throws Error(usage) that lists the names.
 const ChatTemplate& chat_template(std::string_view name);
+
+/// The format that renders as `jinja`, a tokenizer's chat template, does: that of our own text, else
+/// the one with its markers, which may differ in a default system message. Null: none has them.
+const ChatTemplate* nearest_chat_template(std::string_view jinja);
 
 /// "minimind-v1, minimind-v2, ..."
 std::string chat_template_names();

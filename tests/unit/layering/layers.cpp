@@ -17,13 +17,15 @@ const std::map<std::string_view, Names>& module_rows() {
       {"checkpoint", {"core", "comm", "parallel", "text", "model"}},  // host bytes: no LibTorch
       {"data_prep", {"core", "config", "comm", "text", "data"}},      // runs without LibTorch
       {"job", {"core", "config", "comm", "checkpoint"}},              // runs without LibTorch
+      {"generate", {"core", "config", "comm", "parallel", "text", "ops", "model", "checkpoint"}},
       {"train",
-       {"core", "job", "config", "comm", "parallel", "text", "data", "optim", "ops", "objective", "model",
-        "checkpoint"}},
-      {"serve", {"core", "config", "comm", "parallel", "text", "ops", "model", "checkpoint"}},
+       {"core", "job", "config", "comm", "parallel", "text", "data", "optim", "ops", "objective",
+        "model", "checkpoint", "generate"}},
+      {"serve",
+       {"core", "config", "comm", "parallel", "text", "ops", "model", "checkpoint", "generate"}},
       {"bin",
-       {"core", "job", "config", "comm", "parallel", "text", "data", "optim", "ops", "objective", "model",
-        "checkpoint", "data_prep", "train", "serve"}}};
+       {"core", "job", "config", "comm", "parallel", "text", "data", "optim", "ops", "objective",
+        "model", "checkpoint", "data_prep", "generate", "train", "serve"}}};
   return table;
 }
 
@@ -89,6 +91,11 @@ const std::map<std::string_view, Names>& room_rows() {
       {"train/run",
        {"train/audit", "train/config", "train/control", "train/health", "train/report",
         "train/state", "train/step", "train/task"}},
+      {"serve/grammar", {}},
+      {"serve/http", {}},
+      {"serve/tools", {"serve/*"}},  // for random_id.hpp
+      {"serve/openai", {"serve/tools"}},
+      {"serve/jobs", {"serve/*", "serve/grammar", "serve/http", "serve/openai", "serve/tools"}},
       {"bin/trireme", {"bin/*"}},
       {"bin/trireme_data", {"bin/*"}}};
   return table;
@@ -98,11 +105,12 @@ const std::vector<Library>& libraries() {
   static const std::vector<Library> table{
       {{"torch/", "ATen/", "c10/", "caffe2/"},
        {"src/parallel/", "src/model/", "src/ops/", "src/objective/", "src/optim/", "src/train/",
-        "src/serve/"}},
+        "src/generate/", "src/serve/"}},
       {{"spdlog/", "fmt/"}, {"src/core/log.cpp"}},
       {{"CLI/"}, {"src/config/command_parser.cpp"}},
       {{"toml++/", "toml.hpp"}, {"src/config/toml_file.cpp"}},
       {{"hdf5.h", "hdf5/", "H5"}, {"src/core/files/hdf5.cpp"}},
+      {{"boost/"}, {"src/serve/http/"}},
       {{"mpi.h"}, {"src/comm/"}},
       {{"nccl.h"}, {"src/comm/nccl/"}}};
   return table;

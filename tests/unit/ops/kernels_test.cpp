@@ -60,6 +60,96 @@ TEST_P(EveryTable, NormsRows) {
   }
 }
 
+/// Every table, the generic one too, that a small machine may be left with.
+TEST_P(EveryTable, MultipliesRowsOfBothTypes) {
+  constexpr std::int64_t kIn = 70;
+  constexpr std::int64_t kStride = 96;
+  constexpr std::int64_t kOut = 9;
+  const auto w = random_floats(kOut * kIn, 8);
+  Halves w_halves(w.size());
+  for (std::size_t i = 0; i < w.size(); ++i) w_halves[i] = to_bf16_bits(w[i]);
+  for (const std::int64_t rows : {1, 2, 3, 8}) {
+    const auto x = random_floats(static_cast<std::size_t>(rows * kIn), 9);
+    for (const Element element : {Element::f32, Element::bf16}) {
+      Floats laid(static_cast<std::size_t>(rows * kStride), NAN);
+      GetParam()->spread_rows(
+          {Element::f32, element, x.data(), kIn, laid.data(), kStride, rows, kIn});
+      Floats y(static_cast<std::size_t>(rows * kOut), NAN);
+      const void* weights =
+          element == Element::f32 ? static_cast<const void*>(w.data()) : w_halves.data();
+      GetParam()->linear_rows({element, Element::f32, laid.data(), kStride, weights, kIn, y.data(),
+                               kOut, rows, kIn, 0, kOut});
+      for (std::int64_t r = 0; r < rows; ++r) {
+        for (std::int64_t o = 0; o < kOut; ++o) {
+          double expected = 0;
+          for (std::int64_t k = 0; k < kIn; ++k) {
+            const auto at = static_cast<std::size_t>(o * kIn + k);
+            const double weight = element == Element::f32 ? w[at] : from_bf16_bits(w_halves[at]);
+            expected += weight * x[static_cast<std::size_t>(r * kIn + k)];
+          }
+          EXPECT_NEAR(y[static_cast<std::size_t>(r * kOut + o)], expected, 2e-5) << rows << " rows";
+        }
+      }
+    }
+  }
+}
+
+TEST_P(EveryTable, AttendsToBlocks) {
+  constexpr std::int64_t kWidth = 16;
+  constexpr std::int64_t kTokens = 20;  // in blocks 1 and 0
+  const std::vector<std::int32_t> blocks{1, 0};
+  const auto k = random_floats(kTokens * kWidth, 10);
+  const auto v = random_floats(kTokens * kWidth, 11);
+  const auto q = random_floats(2 * kWidth, 12);  // two heads of the last token
+  Floats keys(2 * 16 * kWidth, NAN);
+  Floats values(keys.size(), NAN);
+  PagedStore store{};
+  store.k = k.data();
+  store.v = v.data();
+  store.k_row_stride = store.v_row_stride = store.width = kWidth;
+  store.keys = keys.data();
+  store.values = values.data();
+  store.blocks = blocks.data();
+  store.last_row = kTokens;
+  store.kv_heads = 1;
+  GetParam()->paged_store(store);
+  Floats out(2 * kWidth);
+  Floats scratch(2 * (2 * kWidth + 16));
+  PagedAttention call{};
+  call.q = q.data();
+  call.q_head_stride = kWidth;
+  call.keys = keys.data();
+  call.values = values.data();
+  call.out = out.data();
+  call.blocks = blocks.data();
+  call.scratch = scratch.data();
+  call.before = kTokens - 1;
+  call.last_row = 1;
+  call.kv_heads = 1;
+  call.group = 2;
+  call.width = kWidth;
+  call.scale = 0.5F;
+
+  GetParam()->paged_attention(call);
+
+  for (std::size_t head = 0; head < 2; ++head) {
+    std::vector<double> weights(kTokens);
+    double total = 0;
+    for (std::size_t t = 0; t < kTokens; ++t) {
+      double score = 0;
+      for (std::size_t d = 0; d < kWidth; ++d)
+        score += static_cast<double>(q[head * kWidth + d]) * k[t * kWidth + d];
+      weights[t] = std::exp(score * 0.5);
+      total += weights[t];
+    }
+    for (std::size_t d = 0; d < kWidth; ++d) {
+      double expected = 0;
+      for (std::size_t t = 0; t < kTokens; ++t) expected += weights[t] / total * v[t * kWidth + d];
+      EXPECT_NEAR(out[head * kWidth + d], expected, 4e-6);
+    }
+  }
+}
+
 TEST_P(EveryTable, RoundsToNearestEven) {
   // 1 + 2^-8 lies between two bf16 numbers and goes down to even, 1 + 3 * 2^-8 up to even.
   const Floats in{1.0F, 1.00390625F, 1.01171875F, -1.00390625F, 3.3e38F,

@@ -152,7 +152,16 @@ TEST(ChatReader, SaysWhyARecordIsBad) {
        "field 'conversations' has no assistant message"},
       {of_messages(R"({"role": "user"})"), "message 0: no content"},
       {of_messages(R"({"role": "assistant", "content": null})"), "message 0: no content"},
-      {of_messages(R"({"role": "user", "content": ["a"]})"), "message 0: content is not a text"},
+      {of_messages(R"({"role": "user", "content": {"text": "a"}})"),
+       "message 0: content is not a text"},
+      {of_messages(R"({"role": "user", "content": ["a"]})"),
+       "message 0: a part of content is not an object"},
+      {of_messages(R"({"role": "user", "content": [{"text": "a"}]})"),
+       "message 0: a part of content has no type"},
+      {of_messages(R"({"role": "user", "content": [{"type": "image_url", "image_url": {}}]})"),
+       "message 0: a part of content is of type 'image_url', must be text"},
+      {of_messages(R"({"role": "user", "content": [{"type": "text"}]})"),
+       "message 0: a part of content has no text"},
       {of_messages(R"({"role": "assistant", "content": "", "reasoning_content": 1})"),
        "message 0: reasoning_content is not a text"},
       {of_messages(R"({"role": "assistant", "content": "", "tool_calls": "{"})"),
@@ -169,6 +178,35 @@ TEST(ChatReader, SaysWhyARecordIsBad) {
   for (const auto& [json, expected] : cases) {
     EXPECT_EQ(reason(json).substr(0, expected.size()), expected) << json;
   }
+}
+
+TEST(ChatReader, JoinsThePartsOfAContentAsLines) {
+  const Conversation chat = good(of_messages(
+      R"({"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},)"
+      R"({"role": "user", "content": []},)"
+      R"({"role": "assistant", "content": [{"type": "text", "text": "c", "cache": 1}]})"));
+
+  EXPECT_EQ(chat.messages[0].content, "a\nb");
+  EXPECT_EQ(chat.messages[1].content, "");
+  EXPECT_EQ(chat.messages[2].content, "c");
+}
+
+TEST(ChatReader, ARequestNeedsNoAnswer) {
+  std::vector<Conversation> chats;
+  const auto problem = read(ChatForm::request,
+                            R"({"messages": [{"role": "developer", "content": "s"},)"
+                            R"({"role": "user", "content": "q"}], "tools": [{"n": 1}]})",
+                            chats);
+
+  ASSERT_FALSE(problem) << problem->reason;
+  ASSERT_EQ(chats.size(), 1U);
+  ASSERT_EQ(chats[0].messages.size(), 2U);
+  EXPECT_EQ(chats[0].messages[0].role, Role::system);
+  EXPECT_EQ(chats[0].tools, std::vector<std::string>{"{\"n\": 1}"});
+  EXPECT_EQ(reason(R"({"messages": []})", ChatForm::request), "field 'messages' is an empty list");
+  EXPECT_EQ(reason(R"({"conversations": []})", ChatForm::request), "no field 'messages'");
+  EXPECT_EQ(reason(of_messages(R"({"role": "developer", "content": "s"})")),
+            "message 0: unknown role 'developer', must be system, user, assistant or tool");
 }
 
 TEST(ChatReader, TellsBadTextFromBadRecords) {

@@ -164,5 +164,36 @@ TEST(ChatTemplate, RefusesUnknownNames) {
   }
 }
 
+TEST(ChatTemplate, IsFoundByItsJinja) {
+  for (const char* name : {"minimind-v1", "minimind-v2", "minimind-v2.5", "minimind-v3", "chatml",
+                           "qwen3", "llama3", "plain"}) {
+    const ChatTemplate* found = nearest_chat_template(chat_template(name).jinja());
+    ASSERT_NE(found, nullptr) << name;
+    EXPECT_STREQ(found->name, name);
+  }
+  const auto nearest = [](const std::string& jinja) {
+    const ChatTemplate* found = nearest_chat_template(jinja);
+    return found == nullptr ? std::string("none") : std::string(found->name);
+  };
+  EXPECT_EQ(nearest("{{ '<|im_start|>' }}{%- if enable_thinking %}"), "qwen3");
+  EXPECT_EQ(nearest("{{ '<|im_start|>' }}{%- if open_thinking %}"), "minimind-v3");
+  EXPECT_EQ(nearest("{{ '<|im_start|>user' }}"), "chatml");
+  EXPECT_EQ(nearest("{{ '<|start_header_id|>' }}"), "llama3");
+  EXPECT_EQ(nearest("[INST] {{ messages }} [/INST]"), "none");
+}
+
+TEST(ChatTemplate, SaysWhetherThinkingCanBeSwitched) {
+  Conversation chat = samples::chat_of({{Role::user, "q"}});
+  for (const char* name : {"minimind-v1", "minimind-v2", "minimind-v2.5", "minimind-v3", "chatml",
+                           "qwen3", "llama3", "plain"}) {
+    const auto prompt = [&](std::optional<bool> thinking) {
+      return samples::text_in(name, chat, {.generation_prompt = true, .thinking = thinking});
+    };
+    const ThinkingSwitch has = chat_template(name).thinking;
+    EXPECT_EQ(prompt(true) != prompt(false), has != ThinkingSwitch::none) << name;
+    EXPECT_EQ(prompt({}), prompt(has != ThinkingSwitch::off_by_default)) << name;
+  }
+}
+
 }  // namespace
 }  // namespace trireme

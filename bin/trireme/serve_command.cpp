@@ -1,0 +1,57 @@
+#include "bin/trireme/serve_command.hpp"
+
+#include <cstdio>
+
+#include "checkpoint/upkeep/commands.hpp"
+#include "core/error.hpp"
+#include "core/process/run_main.hpp"
+
+namespace trireme {
+
+ServeCommand::ServeCommand(CommandLine& line) {
+  line.command("serve", "answer requests with a model: OpenAI's API and a web page")
+      .option("--checkpoint", &options_.checkpoint, "DIR", "checkpoint, run or Hugging Face folder",
+              Need::required)
+      .flag("--allow-older", options_.allow_older, kAllowOlderHelp)
+      .option("--host", &options_.host, "ADDRESS",
+              "where it listens; another one than this machine's own needs a token")
+      .option("--port", &options_.port, "N", "0: any free one")
+      .option(
+          "--token", &options_.token, "TEXT",
+          "what requests must have as Authorization: Bearer TEXT; others on this machine see it "
+          "in the list of processes")
+      .option("--token-file", &options_.token_file, "FILE", "or: the file that holds it")
+      .option("--model-name", &options_.model_name, "NAME",
+              "what requests call the model; the folder's name")
+      .option("--chat-template", &options_.chat_template, "NAME",
+              "chat format; what the checkpoint was trained with")
+      .option("--max-batch", &options_.engine.max_batch, "N", "answers that are made at once")
+      .option("--max-queue", &options_.engine.max_queue, "N", "answers that wait; more get 429")
+      .option("--max-context", &options_.engine.max_context, "N",
+              "most tokens of prompt and answer; 0: the model's")
+      .option("--kv-cache-mib", &options_.engine.kv_cache_mib, "N",
+              "memory for keys and values; 0: chosen")
+      .option("--request-timeout-s", &options_.request_timeout_s, "S",
+              "a request that takes longer ends with 408")
+      .option("--drain-s", &options_.drain_s, "S",
+              "after SIGTERM, what answers under way have to end")
+      .option("--threads", &options_.threads, "N",
+              "CPU threads; 0: OMP_NUM_THREADS, else all cores")
+      .option("--device", &options_.device, "auto|cpu|cuda", "where it runs")
+      .option("--precision", &options_.precision, "fp32|bf16|fp16|fp64", "of the weights")
+      .example("trireme serve --checkpoint runs/sft")
+      .example(
+          "trireme serve --checkpoint hf/model --host 0.0.0.0 --port 8000 --token-file token.txt")
+      .run([this] { return run(); });
+}
+
+int ServeCommand::run() const {
+  serve(options_, [](const std::string& url) {
+    print(url + "\n");
+    if (std::fflush(stdout) != 0)
+      fail(ErrorKind::resource, "cannot write standard output, which should have the URL");
+  });
+  return kExitDone;
+}
+
+}  // namespace trireme

@@ -1,0 +1,317 @@
+#include "generate/engine.hpp"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "comm/agree.hpp"
+#include "generate/schedule.hpp"
+#include "model/transformer.hpp"
+#include "parallel/torch_errors.hpp"
+
+namespace trireme {
+namespace {
+
+/// Rows of logits at a time: those of a long prompt would take gigabytes.
+constexpr std::int64_t kLogitRows = 64;
+
+/// A row of logits, fp32 or fp64 on the CPU.
+void copy_row(const at::Tensor& logits, std::int64_t row, std::vector<double>& out) {
+  const at::Tensor from = logits.select(0, row);
+  const auto copy = [&](const auto* numbers) { out.assign(numbers, numbers + from.numel()); };
+  if (from.scalar_type() == at::kDouble) {
+    copy(from.const_data_ptr<double>());
+  } else {
+    copy(from.const_data_ptr<float>());
+  }
+}
+
+/// Sets what a mask does not allow to -inf.
+void apply_mask(TokenMask& mask, std::span<double> logits) {
+  std::vector<std::uint64_t> bits((logits.size() + 63) / 64, 0);
+  if (!mask.allow(bits, static_cast<std::int64_t>(logits.size()))) return;
+  bool any = false;
+  for (std::size_t id = 0; id < logits.size(); ++id) {
+    const bool allowed = ((bits[id / 64] >> (id % 64)) & 1U) != 0;
+    any = any || allowed;
+    if (!allowed) logits[id] = -INFINITY;
+  }
+  if (!any) fail(ErrorKind::internal, "the mask of an answer's form allows no token");
+}
+
+}  // namespace
+
+struct GenerationEngine::Impl {
+  Impl(Transformer& the_model, const Tokenizer& the_tokenizer, const EngineConfig& wanted)
+      : model(the_model),
+        tokenizer(the_tokenizer),
+        config(resolved(wanted, the_model)),
+        schedule(config, num_kv_blocks(config, model)) {
+    with_torch_errors([&] { cache = model.make_cache(schedule.counters().kv_blocks_total); });
+    counters = schedule.counters();
+  }
+
+  Transformer& model;
+  const Tokenizer& tokenizer;
+  EngineConfig config;
+
+  // Of the thread that steps.
+  Schedule schedule;
+  KvCache cache;
+  std::int64_t generated_tokens = 0;
+  std::vector<double> logits;   // of one row
+  std::vector<double> weighed;  // the same after penalties and mask
+
+  // Of all threads.
+  std::mutex mutex;
+  std::condition_variable_any changed;
+  std::vector<std::unique_ptr<LiveText>> arrived;
+  std::vector<RequestId> cancelled;
+  RequestId last_id = 0;
+  std::int64_t present = 0;  // requests that have not ended
+  EngineCounters counters;   // of the last step
+
+  bool take_arrivals();
+  void compute(const std::vector<TextRows>& step);
+  [[nodiscard]] at::Tensor hidden_of(const std::vector<TextRows>& step,
+                                     const std::vector<std::int64_t>& kept) const;
+  void take_logits(LiveText& text, std::int64_t index);
+  void draw(LiveText& text, Delta& delta);
+  void end(LiveText& text, Delta delta, FinishReason reason);
+  void fail_text(LiveText& text, const Error& error);
+  void end_step();
+};
+
+void GenerationEngine::Impl::end(LiveText& text, Delta delta, FinishReason reason) {
+  delta.text += text.answer.finish();
+  if (reason == FinishReason::length && text.answer.stopped()) reason = FinishReason::stop;
+  delta.finish = reason;
+  text.finished = true;
+  {
+    // Before the caller knows: it may submit the next one at once.
+    const std::lock_guard lock(mutex);
+    --present;
+  }
+  text.on_delta(std::move(delta));
+}
+
+void GenerationEngine::Impl::fail_text(LiveText& text, const Error& error) {
+  Delta delta;
+  delta.error = error;
+  end(text, std::move(delta), FinishReason::error);
+}
+
+/// True if anything came or went.
+bool GenerationEngine::Impl::take_arrivals() {
+  std::vector<std::unique_ptr<LiveText>> texts;
+  std::vector<RequestId> gone;
+  {
+    const std::lock_guard lock(mutex);
+    texts.swap(arrived);
+    gone.swap(cancelled);
+    counters.waiting += static_cast<std::int64_t>(texts.size());
+  }
+  const bool any = !texts.empty() || !gone.empty();
+  for (auto& text : texts) schedule.add(std::move(text));
+  if (gone.empty()) return any;
+  schedule.for_each([&](LiveText& text) {
+    if (std::find(gone.begin(), gone.end(), text.id) != gone.end())
+      end(text, {}, FinishReason::cancelled);
+  });
+  schedule.remove_finished();
+  return any;
+}
+
+at::Tensor GenerationEngine::Impl::hidden_of(const std::vector<TextRows>& step,
+                                             const std::vector<std::int64_t>& kept) const {
+  const at::Device device = model.registry().device();
+  std::vector<std::int64_t> tokens;
+  std::vector<std::int64_t> positions;
+  std::vector<ops::PagedText> texts;
+  for (const TextRows& part : step) {
+    const LiveText& text = *part.text;
+    texts.push_back(
+        {static_cast<std::int64_t>(tokens.size()), part.rows, text.computed, text.blocks});
+    for (std::int64_t index = text.computed; index < text.computed + part.rows; ++index) {
+      tokens.push_back(text.tokens[static_cast<std::size_t>(index)]);
+      positions.push_back(index);
+    }
+  }
+  const auto on_device = [&](const std::vector<std::int64_t>& numbers) {
+    return at::tensor(numbers, at::kLong).to(device);
+  };
+  CachedStep pass;
+  pass.tokens = on_device(tokens);
+  pass.positions = on_device(positions).unsqueeze(0);
+  pass.kept = on_device(kept);
+  pass.plan = ops::plan_paged(std::move(texts), device);
+  return model.hidden_cached(pass, cache);
+}
+
+void GenerationEngine::Impl::compute(const std::vector<TextRows>& step) {
+  struct Wanted {
+    LiveText* text;
+    std::int64_t index;  // the token whose next one is asked for
+  };
+
+  std::vector<Wanted> wanted;
+  std::vector<std::int64_t> kept;
+  std::int64_t row = 0;
+  for (const TextRows& part : step) {
+    for (std::int64_t index = part.text->computed; index < part.text->computed + part.rows;
+         ++index, ++row) {
+      if (!part.text->wants_logits(index)) continue;
+      wanted.push_back({part.text, index});
+      kept.push_back(row);
+    }
+  }
+  const at::Tensor hidden = hidden_of(step, kept);
+  for (const TextRows& part : step) part.text->computed += part.rows;
+  for (std::size_t first = 0; first < wanted.size(); first += kLogitRows) {
+    const std::int64_t rows =
+        std::min<std::int64_t>(kLogitRows, static_cast<std::int64_t>(wanted.size() - first));
+    const at::Tensor some =
+        model.logits(hidden.narrow(0, static_cast<std::int64_t>(first), rows)).to(at::kCPU);
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const Wanted& one = wanted[first + static_cast<std::size_t>(i)];
+      if (one.text->finished) continue;
+      copy_row(some, i, logits);
+      const auto error = capture([&] { take_logits(*one.text, one.index); });
+      if (error) fail_text(*one.text, *error);
+    }
+  }
+  for (const TextRows& part : step) {
+    LiveText& text = *part.text;
+    if (text.finished || text.request.max_tokens > 0 || text.computed < text.length()) continue;
+    Delta delta;
+    delta.prompt = text.take_prompt_reports();
+    end(text, std::move(delta), FinishReason::length);
+  }
+}
+
+void GenerationEngine::Impl::take_logits(LiveText& text, std::int64_t index) {
+  if (!std::all_of(logits.begin(), logits.end(), [](double x) { return std::isfinite(x); })) {
+    fail(ErrorKind::numeric,
+         "the model's logits are not finite after {} tokens: weights or activations are NaN or "
+         "infinite",
+         index + 1);
+  }
+  if (index + 1 < text.prompt_length()) {
+    text.prompt_reports.push_back(report_token(logits,
+                                               text.tokens[static_cast<std::size_t>(index + 1)],
+                                               text.request.top_logprobs.value_or(0)));
+    return;
+  }
+  Delta delta;
+  delta.prompt = text.take_prompt_reports();
+  draw(text, delta);
+}
+
+void GenerationEngine::Impl::draw(LiveText& text, Delta& delta) {
+  const Request& request = text.request;
+  weighed = logits;
+  text.history.apply(request.sampling, weighed);
+  if (request.mask) apply_mask(*request.mask, weighed);
+  const std::uint32_t id = sample_token(weighed, request.sampling,
+                                        static_cast<std::uint64_t>(text.drawn()), request.answer);
+  ++generated_tokens;
+  if (request.mask) request.mask->accept(id);
+  const auto& ends = request.end_tokens;
+  if (!request.ignore_eos && std::find(ends.begin(), ends.end(), id) != ends.end())
+    return end(text, std::move(delta), FinishReason::stop);
+  delta.tokens.push_back(request.top_logprobs ? report_token(logits, id, *request.top_logprobs)
+                                              : TokenReport{id, {}, {}});
+  text.tokens.push_back(id);
+  text.history.add(id);
+  delta.text += text.answer.push(id);
+  if (text.answer.stopped()) return end(text, std::move(delta), FinishReason::stop);
+  // The last token is never read: a text may be one longer than the context.
+  if (text.drawn() == request.max_tokens || text.length() > config.max_context)
+    return end(text, std::move(delta), FinishReason::length);
+  text.on_delta(std::move(delta));
+}
+
+void GenerationEngine::Impl::end_step() {
+  schedule.remove_finished();
+  const std::lock_guard lock(mutex);
+  counters = schedule.counters();
+  counters.generated_tokens = generated_tokens;
+}
+
+GenerationEngine::GenerationEngine(Transformer& model, const Tokenizer& tokenizer,
+                                   const EngineConfig& config)
+    : impl_(std::make_unique<Impl>(model, tokenizer, config)) {}
+
+GenerationEngine::~GenerationEngine() = default;
+
+std::optional<RequestProblem> GenerationEngine::find_problem(const Request& request) const {
+  return trireme::find_problem(request, impl_->model.config().vocab_size,
+                               impl_->config.max_context);
+}
+
+std::optional<RequestId> GenerationEngine::submit(Request request, OnDelta on_delta) {
+  if (const auto problem = find_problem(request))
+    fail(ErrorKind::usage, "{} = {}", problem->field, problem->message);
+  const std::lock_guard lock(impl_->mutex);
+  const EngineConfig& config = impl_->config;
+  if (config.max_queue > 0 && impl_->present >= config.max_batch + config.max_queue)
+    return std::nullopt;
+  ++impl_->present;
+  const RequestId id = ++impl_->last_id;
+  impl_->arrived.push_back(
+      std::make_unique<LiveText>(id, std::move(request), std::move(on_delta), impl_->tokenizer));
+  impl_->changed.notify_one();
+  return id;
+}
+
+void GenerationEngine::cancel(RequestId id) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->cancelled.push_back(id);
+  impl_->changed.notify_one();
+}
+
+bool GenerationEngine::step() {
+  const bool changed = impl_->take_arrivals();
+  const std::vector<TextRows> step = impl_->schedule.next_step();
+  if (!step.empty()) {
+    const auto error = capture([&] { with_torch_errors([&] { impl_->compute(step); }); });
+    if (error) {
+      impl_->schedule.forget();
+      for (const TextRows& part : step) {
+        if (!part.text->finished) impl_->fail_text(*part.text, *error);
+      }
+    }
+  }
+  impl_->end_step();
+  return changed || !step.empty();
+}
+
+void GenerationEngine::run(std::stop_token stop) {
+  while (!stop.stop_requested()) {
+    if (step()) continue;
+    std::unique_lock lock(impl_->mutex);
+    impl_->changed.wait(lock, stop,
+                        [&] { return !impl_->arrived.empty() || !impl_->cancelled.empty(); });
+  }
+  impl_->take_arrivals();
+  impl_->schedule.for_each([&](LiveText& text) { impl_->end(text, {}, FinishReason::cancelled); });
+  impl_->end_step();
+}
+
+EngineCounters GenerationEngine::counters() const {
+  const std::lock_guard lock(impl_->mutex);
+  EngineCounters counters = impl_->counters;
+  counters.waiting += static_cast<std::int64_t>(impl_->arrived.size());
+  return counters;
+}
+
+const EngineConfig& GenerationEngine::config() const {
+  return impl_->config;
+}
+
+}  // namespace trireme

@@ -1,0 +1,64 @@
+#include "generate/engine_config.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+#include "generate/kv_blocks.hpp"
+#include "model/transformer.hpp"
+#include "parallel/device.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::int64_t kMib = std::int64_t{1} << 20;
+/// Tokens of a text, for a budget that is not given.
+constexpr std::int64_t kUsualText = 2048;
+
+std::int64_t kv_block_bytes(Transformer& model) {
+  const ModelConfig& c = model.config();
+  return 2 * c.num_layers * c.num_kv_heads * c.head_dim * KvBlocks::kTokens *
+         static_cast<std::int64_t>(c10::elementSize(model.registry().dtypes().compute));
+}
+
+}  // namespace
+
+EngineConfig resolved(EngineConfig config, Transformer& model) {
+  const std::int64_t longest = model.config().max_seq_len;
+  if (config.max_batch < 1)
+    fail(ErrorKind::usage, "--max-batch {}, must be 1 or more", config.max_batch);
+  if (config.max_context < 0 || config.max_context > longest) {
+    fail(ErrorKind::usage, "--max-context {}, must be 0 to {} (model.max_seq_len)",
+         config.max_context, longest);
+  }
+  const bool chosen = config.max_context > 0;
+  if (!chosen) config.max_context = longest;
+  const std::int64_t block = kv_block_bytes(model);
+  const auto mib_of = [&](std::int64_t tokens) {
+    return (KvBlocks::needed(tokens) * block + kMib - 1) / kMib;
+  };
+  if (config.kv_cache_mib == 0) {
+    const double free_bytes = device_memory(model.registry().device()).available;
+    const auto quarter = static_cast<std::int64_t>(std::min(free_bytes / 4, 1e15)) / kMib;
+    const std::int64_t usual = mib_of(config.max_batch * std::min(config.max_context, kUsualText));
+    config.kv_cache_mib =
+        std::max(std::min(usual, quarter), std::min(mib_of(config.max_context), 2 * quarter));
+  }
+  const bool gpu = model.registry().device().is_cuda();
+  if (config.prompt_tokens == 0) config.prompt_tokens = gpu ? 1024 : 192;
+  if (config.prompt_tokens_beside == 0) config.prompt_tokens_beside = gpu ? 256 : 24;
+  const std::int64_t room = num_kv_blocks(config, model) * KvBlocks::kTokens;
+  if (!chosen) config.max_context = std::min(config.max_context, room);
+  if (room < std::max<std::int64_t>(config.max_context, 1)) {
+    fail(
+        ErrorKind::usage,
+        "{} MiB hold keys and values of {} tokens, one text may have {}: raise --kv-cache-mib to {} or lower --max-context",
+        config.kv_cache_mib, room, config.max_context, mib_of(config.max_context));
+  }
+  return config;
+}
+
+std::int64_t num_kv_blocks(const EngineConfig& config, Transformer& model) {
+  return config.kv_cache_mib * kMib / kv_block_bytes(model);
+}
+
+}  // namespace trireme

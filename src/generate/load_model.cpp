@@ -1,0 +1,162 @@
+#include "generate/load_model.hpp"
+
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "checkpoint/format/model_values.hpp"
+#include "checkpoint/format/state.hpp"
+#include "checkpoint/hf/hf_model.hpp"
+#include "checkpoint/hf/lora.hpp"
+#include "checkpoint/hf/special_tokens.hpp"
+#include "checkpoint/hf/tokenizer_size.hpp"
+#include "checkpoint/upkeep/newest.hpp"
+#include "comm/factory.hpp"
+#include "core/error.hpp"
+#include "parallel/torch_bridge.hpp"
+
+namespace trireme {
+namespace {
+
+/// What a model is made of, wherever it lies.
+struct ModelSource {
+  std::filesystem::path place;
+  ModelConfig config;
+  LoraConfig lora;
+  std::map<std::string, std::string> files;  // of its tokenizer
+  std::string chat;                          // name of its chat format; "" if it says none
+  /// Writes a parameter into `weight`, converted.
+  std::function<void(const std::string& name, const at::Tensor& weight)> read;
+};
+
+std::map<std::string, std::string> carried_files(const Checkpoint& checkpoint) {
+  std::map<std::string, std::string> files;
+  for (const char* name :
+       {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja", kGenerationConfigFile}) {
+    if (checkpoint.has_file(name)) files[name] = checkpoint.file(name);
+  }
+  return files;
+}
+
+/// From its saved dtype; what adapters lack comes from their base.
+void read_parameter(const Checkpoint& newest, const std::optional<Checkpoint>& base,
+                    const std::string& parameter, const at::Tensor& weight) {
+  const std::string name = formatted("param/{}", parameter);
+  const Checkpoint& checkpoint = base && !newest.manifest().tensors.contains(name) ? *base : newest;
+  const auto found = checkpoint.manifest().tensors.find(name);
+  if (found == checkpoint.manifest().tensors.end() || weight.sizes() != found->second.shape) {
+    fail(ErrorKind::data, "{}: tensor {} is missing or of another shape",
+         checkpoint.path().string(), name);
+  }
+  std::vector<std::byte> bytes = checkpoint.read_logical(name);
+  weight.copy_(
+      at::from_blob(bytes.data(), found->second.shape, to_scalar_type(found->second.dtype)));
+}
+
+ModelSource source_of(const Checkpoint& checkpoint) {
+  ModelSource source;
+  source.place = checkpoint.path();
+  source.config = model_from_values(checkpoint.manifest().values, source.place.string());
+  source.files = carried_files(checkpoint);
+  const auto& values = checkpoint.manifest().values;
+  if (const auto chat = values.find(kChatTemplateValue); chat != values.end())
+    source.chat = chat->second;
+  std::optional<Checkpoint> base;
+  if (holds_adapters(checkpoint)) {
+    source.lora = lora_of(checkpoint);
+    base = open_newest_good(base_place(checkpoint));
+  }
+  source.read = [checkpoint, base](const std::string& name, const at::Tensor& weight) {
+    read_parameter(checkpoint, base, name, weight);
+  };
+  return source;
+}
+
+ModelSource source_of_hf(const std::filesystem::path& folder) {
+  HfModel hf = open_hf_model(folder);
+  checked_tensors(hf.model, hf.weights);
+  ModelSource source;
+  source.place = folder;
+  source.config = hf.model.config;
+  source.files = hf.model.files;
+  source.read = [weights = hf.weights](const std::string& name, const at::Tensor& weight) {
+    std::vector<std::byte> bytes = read_f32(weights.at(name), name);
+    weight.copy_(at::from_blob(bytes.data(), weight.sizes(), at::kFloat));
+  };
+  return source;
+}
+
+/// Ids that the embedding lacks, as in configurations of small test models, are never drawn.
+std::vector<std::uint32_t> end_tokens_of(const ModelSource& source, const Tokenizer& tokenizer) {
+  std::vector<std::uint32_t> ids;
+  if (const auto eos = tokenizer.eos_id()) ids.push_back(*eos);
+  const auto file = source.files.find(kGenerationConfigFile);
+  if (file == source.files.end()) return ids;
+  const std::string where = (source.place / kGenerationConfigFile).string();
+  const SpecialTokenIds listed = listed_token_ids(parse_json(file->second, where), where);
+  const auto found = listed.find("eos");
+  if (found == listed.end()) return ids;
+  for (const std::int64_t id : found->second) {
+    if (id < source.config.vocab_size) ids.push_back(static_cast<std::uint32_t>(id));
+  }
+  return ids;
+}
+
+/// The tokenizer's own template: a file of its own, or a key of its configuration.
+std::string jinja_of(const std::map<std::string, std::string>& files) {
+  if (const auto file = files.find("chat_template.jinja"); file != files.end()) return file->second;
+  const auto file = files.find("tokenizer_config.json");
+  if (file == files.end()) return "";
+  const Json config = parse_json(file->second, file->first);
+  const auto found = config.find("chat_template");
+  return found != config.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+const ChatTemplate* chat_of(const ModelSource& source) {
+  return source.chat.empty() ? nearest_chat_template(jinja_of(source.files))
+                             : &chat_template(source.chat);
+}
+
+}  // namespace
+
+ChatWriter chat_writer_of(const LoadedModel& model) {
+  if (model.chat == nullptr) {
+    fail(ErrorKind::usage,
+         "{} says no chat format (chat.template), and its tokenizer's chat template is none of: {}",
+         model.checkpoint.string(), chat_template_names());
+  }
+  return ChatWriter(*model.chat, model.tokenizer);
+}
+
+std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place, ParamDTypes dtypes,
+                                        at::Device device, bool allow_older) {
+  const ModelSource source =
+      is_hf_folder(place) ? source_of_hf(place) : source_of(open_newest_good(place, allow_older));
+  std::unique_ptr<Communicator> self = make_world("self", {});
+  auto mesh = std::make_unique<Mesh>(*self, ParallelConfig{});
+  auto loaded = std::unique_ptr<LoadedModel>(
+      new LoadedModel{std::move(self),
+                      std::move(mesh),
+                      {},
+                      nullptr,
+                      Tokenizer::from_files(source.files, source.place.string()),
+                      {},
+                      source.place,
+                      chat_of(source)});
+  loaded->end_tokens = end_tokens_of(source, loaded->tokenizer);
+  check_tokenizer_fits(loaded->tokenizer.vocab_size(), source.config, source.place.string());
+  loaded->registry.freeze();  // weights alone: no gradients
+  TransformerOptions model_options;
+  model_options.lora = source.lora;
+  loaded->transformer = std::make_unique<Transformer>(
+      loaded->registry, source.config, ModelPart::whole(source.config), model_options);
+  loaded->registry.allocate(*loaded->mesh, dtypes, device);
+  loaded->transformer->prepare();
+  for (ParamId id = 0; id < loaded->registry.size(); ++id)
+    source.read(loaded->registry.spec(id).name, loaded->registry.main(id));
+  loaded->registry.refresh_weights();
+  return loaded;
+}
+
+}  // namespace trireme

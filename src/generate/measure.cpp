@@ -1,0 +1,98 @@
+#include "generate/measure.hpp"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "core/philox.hpp"
+#include "core/timer.hpp"
+#include "generate/answers.hpp"
+#include "parallel/device.hpp"
+
+namespace trireme {
+namespace {
+
+std::vector<Request> made_up(const LoadedModel& model, const GenerationLoad& load,
+                             std::uint64_t round) {
+  const auto vocab = static_cast<std::uint64_t>(model.transformer->config().vocab_size);
+  std::vector<Request> requests(static_cast<std::size_t>(load.batch));
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    for (std::int64_t k = 0; k < load.prompt_tokens; ++k) {
+      // Of another number in each round: nothing is found in the cache.
+      const PhiloxWords words =
+          philox4x32(philox_key(round, "bench generate"), static_cast<std::uint64_t>(k), i);
+      requests[i].prompt.push_back(static_cast<std::uint32_t>(words[0] % vocab));
+    }
+    requests[i].max_tokens = load.new_tokens;
+    requests[i].sampling.temperature = 0;
+    requests[i].ignore_eos = true;
+  }
+  return requests;
+}
+
+/// Times of one round, from its start.
+struct Round {
+  double first_s = 0;      // the first text has a token
+  double all_first_s = 0;  // all have one
+  double end_s = 0;
+};
+
+Round run_round(GenerationEngine& engine, std::vector<Request> requests) {
+  Round round;
+  const std::size_t all = requests.size();
+  std::size_t begun = 0;
+  const Timer timer;
+  const std::vector<Answer> answers = answer_all(
+      engine, std::move(requests), [&](std::size_t, const Delta& delta, const Answer& answer) {
+        if (delta.tokens.empty() || answer.tokens.size() != delta.tokens.size()) return;
+        if (++begun == 1) round.first_s = timer.seconds();
+        if (begun == all) round.all_first_s = timer.seconds();
+      });
+  round.end_s = timer.seconds();
+  for (const Answer& answer : answers) {
+    if (answer.error) throw Error(*answer.error);
+  }
+  return round;
+}
+
+/// The blocks, the last norm and the head: of the embedding a step reads a row a token.
+std::int64_t bytes_of_a_step(const LoadedModel& model) {
+  const ModelConfig& config = model.transformer->config();
+  std::int64_t numbers = config.num_parameters();
+  if (!config.tie_embeddings) numbers -= config.vocab_size * config.hidden_size;
+  return numbers * static_cast<std::int64_t>(c10::elementSize(model.registry.dtypes().compute));
+}
+
+}  // namespace
+
+GenerationFigures measure_generation(const LoadedModel& model, const GenerationLoad& load,
+                                     std::int64_t repeats) {
+  GenerationEngine engine(
+      *model.transformer, model.tokenizer,
+      {.max_batch = load.batch, .max_context = load.prompt_tokens + load.new_tokens});
+  Round best;
+  best.first_s = best.all_first_s = best.end_s = std::numeric_limits<double>::infinity();
+  double decode_s = best.end_s;
+  for (std::int64_t i = 0; i <= repeats; ++i) {
+    const Round round = run_round(engine, made_up(model, load, static_cast<std::uint64_t>(i)));
+    if (i == 0) continue;
+    best.first_s = std::min(best.first_s, round.first_s);
+    best.all_first_s = std::min(best.all_first_s, round.all_first_s);
+    decode_s = std::min(decode_s, round.end_s - round.all_first_s);
+  }
+  GenerationFigures figures;
+  figures.threads = at::get_num_threads();
+  figures.first_token_s = best.first_s;
+  figures.prefill_tokens_per_s =
+      static_cast<double>(load.batch * load.prompt_tokens) / best.all_first_s;
+  const double steps_per_s = static_cast<double>(load.new_tokens - 1) / decode_s;
+  figures.decode_tokens_per_s = static_cast<double>(load.batch) * steps_per_s;
+  figures.weight_bytes = bytes_of_a_step(model);
+  figures.memory_bytes_per_s = memory_read_rate(model.registry.device());
+  figures.bandwidth_share =
+      static_cast<double>(figures.weight_bytes) * steps_per_s / figures.memory_bytes_per_s;
+  return figures;
+}
+
+}  // namespace trireme

@@ -1,0 +1,100 @@
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "core/error.hpp"
+#include "model/transformer.hpp"
+#include "ops/gated_activation.hpp"
+#include "ops/linear.hpp"
+#include "ops/rms_norm.hpp"
+
+/// The forward pass of inference: no tape, rows of many texts, keys and values from blocks.
+namespace trireme {
+namespace {
+
+/// x [rows, in] W^T, and the low-rank terms beside it.
+at::Tensor cached_linear(const at::Tensor& x, ParamRegistry& registry, WeightRef weight,
+                         const weighted::Adapters& adapters, bool use_adapters, ops::Path path) {
+  const at::Tensor y = ops::inference_linear(x, registry.weight(weight), path);
+  if (!use_adapters || adapters.terms.empty()) return y;
+  const at::Tensor inner =
+      ops::inference_linear(x, registry.weight(adapters.a), path).mul_(adapters.scale);
+  std::int64_t first = 0;
+  for (const weighted::Adapters::Term& term : adapters.terms) {
+    const at::Tensor b = registry.weight(term.b);  // [rows of W, rank]
+    y.narrow(1, term.first_row, b.size(0))
+        .add_(ops::inference_linear(inner.narrow(1, first, adapters.rank), b, path));
+    first += adapters.rank;
+  }
+  return y;
+}
+
+}  // namespace
+
+at::Tensor Block::forward_cached(const CachedStep& step, const at::Tensor& x,
+                                 const ops::PagedCache& cache, const at::Tensor& kept) const {
+  const ModelConfig& c = context_.config;
+  const ops::Path path = context_.path;
+  TRIREME_ASSERT(context_.tensor.size() == 1 && context_.context.size() == 1);
+  const auto linear = [&](const at::Tensor& in, WeightRef weight,
+                          const weighted::Adapters& adapters) {
+    return cached_linear(in, registry_, weight, adapters, step.adapters, path);
+  };
+  const auto norm = [&](WeightRef ref) { return registry_.weight(ref); };
+  const at::Tensor entered = ops::rms_norm_forward(x, norm(input_norm_), c.norm_eps, path).y;
+  ops::QkNormRope setup{{}, {}, c.norm_eps, context_.rope, step.positions};
+  if (qk_norms_.query) {
+    setup.q_weight = norm(*qk_norms_.query);
+    setup.k_weight = norm(*qk_norms_.key);
+  }
+  const ops::QueryKeyValue heads =
+      ops::qkv_norm_rope_forward(linear(entered, qkv_, qkv_adapters_).unsqueeze(0),
+                                 heads_.query.count(), heads_.key.count(), setup, path);
+  ops::paged_store(heads.k, heads.v, step.plan, cache, path);
+  at::Tensor attended = ops::paged_attention(
+      heads.q, step.plan, cache, 1.0 / std::sqrt(static_cast<double>(c.head_dim)), path);
+  const at::Tensor residual = kept.defined() ? x.index_select(0, kept) : x;
+  if (kept.defined()) attended = attended.index_select(0, kept);
+  const auto [sum, normed, rstd] = ops::add_rms_norm_forward(
+      linear(attended, output_, output_adapters_), residual, norm(post_norm_), c.norm_eps, path);
+  const at::Tensor hidden =
+      ops::gated_forward(linear(normed, gate_up_, gate_up_adapters_), activation_, path);
+  return sum + linear(hidden, down_, down_adapters_);
+}
+
+KvCache Transformer::make_cache(std::int64_t num_blocks) const {
+  const auto options =
+      at::TensorOptions().dtype(registry_.dtypes().compute).device(registry_.device());
+  KvCache cache;
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    cache.layers.push_back(ops::make_paged_cache(num_blocks, context_.config.num_kv_heads,
+                                                 context_.config.head_dim, options));
+  }
+  return cache;
+}
+
+at::Tensor Transformer::hidden_cached(const CachedStep& step, const KvCache& cache) const {
+  TRIREME_ASSERT(part_.has_embedding && part_.has_head);
+  const at::NoGradGuard no_grad;
+  UnitWeights::Walk around = begin_walk(/*training=*/false);
+  at::Tensor x;
+  {
+    const UnitUse use(registry_.weights(), embedding_unit_);
+    x = at::embedding(registry_.weight(embedding_), step.tokens);  // [rows, D]
+  }
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    const UnitUse use(registry_.weights(), block_units_[i]);
+    const bool last = i + 1 == blocks_.size();  // behind it nobody reads the other rows
+    x = blocks_[i]->forward_cached(step, x, cache.layers[i], last ? step.kept : at::Tensor());
+  }
+  for (const std::size_t unit : head_units_) registry_.weights().use(unit);  // until the next walk
+  registry_.weights().resume(std::move(around));
+  return final_norm(x);
+}
+
+at::Tensor Transformer::logits(const at::Tensor& hidden) const {
+  const at::NoGradGuard no_grad;
+  return ops::inference_linear_wide(hidden, registry_.weight(head_), context_.path);
+}
+
+}  // namespace trireme

@@ -1,0 +1,202 @@
+#pragma once
+#include "ops/cpu/rows.hpp"
+
+/// y = x W^T for inference, by dot products along rows of both, as W lies in memory: nothing is packed.
+/// A few rows of x read W once, from memory; many keep pieces of both in caches. Every element of y is
+/// formed by the same operations in the same order however many rows there are. Included once by every
+/// instruction set's file.
+namespace trireme::ops::kernels {
+namespace {
+
+#ifdef __AVX512F__
+constexpr std::int64_t kWide = 16;  // lanes of a register
+constexpr int kTileRows = 6;
+#else
+constexpr std::int64_t kWide = 8;
+constexpr int kTileRows = 3;
+#endif
+using V = float __attribute__((vector_size(kWide * sizeof(float))));
+using V8 = float __attribute__((vector_size(32)));
+using WideHalf = std::uint16_t __attribute__((vector_size(kWide * sizeof(std::uint16_t))));
+using WideU = std::uint32_t __attribute__((vector_size(kWide * sizeof(std::uint32_t))));
+
+inline V load_wide(const float* p) {
+  V x;
+  __builtin_memcpy(&x, p, sizeof(x));
+  return x;
+}
+
+inline V load_wide(const Bf16* p) {
+  WideHalf bits;
+  __builtin_memcpy(&bits, p, sizeof(bits));
+  return (V)(__builtin_convertvector(bits, WideU) << 16);
+}
+
+inline void store_wide(float* p, V x) {
+  __builtin_memcpy(p, &x, sizeof(x));
+}
+
+/// [a0+a1, a2+a3, b0+b1, b2+b3 | the same of their upper halves]
+inline V8 add_pairs(V8 a, V8 b) {
+  return __builtin_shufflevector(a, b, 0, 2, 8, 10, 4, 6, 12, 14) +
+         __builtin_shufflevector(a, b, 1, 3, 9, 11, 5, 7, 13, 15);
+}
+
+#ifdef __AVX512F__
+inline V8 folded(V x) {
+  return __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7) +
+         __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15);
+}
+#else
+inline V8 folded(V x) {
+  return x;
+}
+#endif
+
+/// The lane sums of four.
+inline void sum_four(const V* x, float* sums) {
+  const V8 all =
+      add_pairs(add_pairs(folded(x[0]), folded(x[1])), add_pairs(folded(x[2]), folded(x[3])));
+  float lanes[8];
+  __builtin_memcpy(lanes, &all, sizeof(all));
+  for (int i = 0; i < 4; ++i) sums[i] = lanes[i] + lanes[i + 4];
+}
+
+/// How many elements of W a step takes, and how x lies for it.
+template <class T>
+constexpr std::int64_t kDotStep = kWide;
+/// Two numbers of bf16 are widened as one word: x has the even elements of a step first.
+template <>
+constexpr std::int64_t kDotStep<Bf16> = 2 * kWide;
+
+template <int kRows, int kOuts>
+inline void dot_step(const float* const* x, const float* const* w, std::int64_t k,
+                     V (&sums)[kRows][kOuts]) {
+  V left[kRows];
+  for (int r = 0; r < kRows; ++r) left[r] = load_wide(x[r] + k);
+  for (int o = 0; o < kOuts; ++o) {
+    const V right = load_wide(w[o] + k);
+    for (int r = 0; r < kRows; ++r) sums[r][o] += left[r] * right;
+  }
+}
+
+template <int kRows, int kOuts>
+inline void dot_step(const float* const* x, const Bf16* const* w, std::int64_t k,
+                     V (&sums)[kRows][kOuts]) {
+  for (int o = 0; o < kOuts; ++o) {
+    WideU pairs;
+    __builtin_memcpy(&pairs, w[o] + k, sizeof(pairs));
+    const V even = (V)(pairs << 16);
+    const V odd = (V)(pairs & 0xffff0000U);
+    for (int r = 0; r < kRows; ++r) {
+      sums[r][o] += load_wide(x[r] + k) * even;
+      sums[r][o] += load_wide(x[r] + k + kWide) * odd;
+    }
+  }
+}
+
+inline void put_number(float* p, float x) {
+  *p = x;
+}
+
+/// As narrow.
+inline void put_number(Bf16* p, float x) {
+  std::uint32_t bits = 0;
+  __builtin_memcpy(&bits, &x, sizeof(bits));
+  const std::uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
+  *p = static_cast<Bf16>(x == x ? rounded : (bits >> 16) | 0x40U);
+}
+
+/// Rows [row, row + kRows) of x with `kOuts` rows of W, of which the first `outs` count.
+template <class T, int kRows, int kOuts>
+inline void dot_tile(const LinearRows& a, std::int64_t row, std::int64_t first_out,
+                     std::int64_t outs) {
+  const float* x[kRows];
+  for (int r = 0; r < kRows; ++r) x[r] = a.x + (row + r) * a.x_stride;
+  const T* w[kOuts];
+  for (int o = 0; o < kOuts; ++o)
+    w[o] = typed<T>(a.w) + (first_out + (o < outs ? o : 0)) * a.w_stride;
+  V sums[kRows][kOuts] = {};
+  std::int64_t k = 0;
+  for (; k + kDotStep<T> <= a.in; k += kDotStep<T>) dot_step<kRows, kOuts>(x, w, k, sums);
+  if (k < a.in) {  // x has zeros behind its end
+    T ends[kOuts][kDotStep<T>] = {};
+    const T* tails[kOuts];
+    const float* x_tails[kRows];
+    for (int o = 0; o < kOuts; ++o) {
+      __builtin_memcpy(ends[o], w[o] + k, static_cast<std::size_t>(a.in - k) * sizeof(T));
+      tails[o] = ends[o];
+    }
+    for (int r = 0; r < kRows; ++r) x_tails[r] = x[r] + k;
+    dot_step<kRows, kOuts>(x_tails, tails, 0, sums);
+  }
+  for (int r = 0; r < kRows; ++r) {
+    float numbers[kOuts];
+    for (int o = 0; o < kOuts; o += 4) sum_four(&sums[r][o], numbers + o);
+    const std::int64_t at = (row + r) * a.y_stride + first_out;
+    if (a.y_element == Element::f32) {
+      for (std::int64_t o = 0; o < outs; ++o) put_number(typed<float>(a.y) + at + o, numbers[o]);
+    } else {
+      for (std::int64_t o = 0; o < outs; ++o) put_number(typed<Bf16>(a.y) + at + o, numbers[o]);
+    }
+  }
+}
+
+template <class T, int kRows, int kOuts>
+inline void dot_rows(const LinearRows& a, std::int64_t row, std::int64_t rows,
+                     std::int64_t first_out, std::int64_t outs) {
+  if constexpr (kRows > 0) {
+    if (rows == kRows) return dot_tile<T, kRows, kOuts>(a, row, first_out, outs);
+    dot_rows<T, kRows - 1, kOuts>(a, row, rows, first_out, outs);
+  }
+}
+
+/// Rows of x that stay in the second cache while all of W passes.
+constexpr std::int64_t kRowBlock = 48;
+
+template <class T>
+void linear_rows_typed(const LinearRows& a) {
+  if (a.rows == 1) {  // the more streams of W at once
+    for (std::int64_t o = a.first_out; o < a.last_out; o += 8) {
+      const std::int64_t outs = a.last_out - o < 8 ? a.last_out - o : 8;
+      dot_tile<T, 1, 8>(a, 0, o, outs);
+    }
+    return;
+  }
+  for (std::int64_t block = 0; block < a.rows; block += kRowBlock) {
+    const std::int64_t end = block + kRowBlock < a.rows ? block + kRowBlock : a.rows;
+    for (std::int64_t o = a.first_out; o < a.last_out; o += 4) {
+      const std::int64_t outs = a.last_out - o < 4 ? a.last_out - o : 4;
+      for (std::int64_t row = block; row < end; row += kTileRows) {
+        const std::int64_t rows = end - row < kTileRows ? end - row : kTileRows;
+        dot_rows<T, kTileRows, 4>(a, row, rows, o, outs);
+      }
+    }
+  }
+}
+
+template <class T>
+void spread_rows_typed(const SpreadRows& a) {
+  const T* from = typed<T>(a.x);
+  constexpr std::int64_t kPair = 2 * kWide;
+  for (std::int64_t r = 0; r < a.rows; ++r, from += a.x_stride) {
+    float* to = a.out + r * a.out_stride;
+    for (std::int64_t i = 0; i < a.width; i += kLanes) {
+      const std::int64_t n = a.width - i < kLanes ? a.width - i : kLanes;
+      put(to, i, n, get(from, i, n));
+    }
+    for (std::int64_t i = a.width; i < a.out_stride; ++i) to[i] = 0;
+    if (a.weights == Element::f32) continue;
+    for (std::int64_t i = 0; i < a.width; i += kPair) {
+      float step[kPair];
+      __builtin_memcpy(step, to + i, sizeof(step));
+      for (std::int64_t lane = 0; lane < kWide; ++lane) {
+        to[i + lane] = step[2 * lane];
+        to[i + kWide + lane] = step[2 * lane + 1];
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme::ops::kernels

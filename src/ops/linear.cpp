@@ -1,0 +1,87 @@
+#include "ops/linear.hpp"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "ops/fast.hpp"
+
+namespace trireme::ops {
+namespace {
+
+/// Rows of W that one call of the kernel takes; less work than kLeastWork is not shared out.
+constexpr std::int64_t kOutsPerChunk = 16;
+constexpr std::int64_t kLeastWork = 1 << 16;
+
+/// x as the kernel reads it.
+at::Tensor spread(const kernels::Table& table, const at::Tensor& x, const at::Tensor& w) {
+  using namespace kernels;
+  const std::int64_t in = x.size(1);
+  const bool as_it_is = x.scalar_type() == at::kFloat && w.scalar_type() == at::kFloat &&
+                        in % kRowAlign == 0 && x.is_contiguous();
+  if (as_it_is) return x;
+  const std::int64_t stride = (in + kRowAlign - 1) / kRowAlign * kRowAlign;
+  at::Tensor out = at::empty({x.size(0), stride}, x.options().dtype(at::kFloat));
+  for_rows(x.size(0), [&](std::int64_t first, std::int64_t last) {
+    table.spread_rows({.element = element_of(x),
+                       .weights = element_of(w),
+                       .x = element_at(x, first * x.stride(0)),
+                       .x_stride = x.stride(0),
+                       .out = out.data_ptr<float>() + first * stride,
+                       .out_stride = stride,
+                       .rows = last - first,
+                       .width = in});
+  });
+  return out;
+}
+
+at::Tensor fast_linear(const kernels::Table& table, const at::Tensor& x_in, const at::Tensor& w_in,
+                       at::ScalarType result) {
+  const at::Tensor rows = x_in.stride(1) == 1 ? x_in : x_in.contiguous();
+  const at::Tensor w = w_in.stride(1) == 1 ? w_in : w_in.contiguous();
+  const at::Tensor x = spread(table, rows, w);
+  const std::int64_t outs = w.size(0);
+  const at::Tensor y = at::empty({x.size(0), outs}, x_in.options().dtype(result));
+  const kernels::LinearRows all{.element = element_of(w),
+                                .y_element = element_of(y),
+                                .x = x.const_data_ptr<float>(),
+                                .x_stride = x.stride(0),
+                                .w = w.const_data_ptr(),
+                                .w_stride = w.stride(0),
+                                .y = y.data_ptr(),
+                                .y_stride = outs,
+                                .rows = x.size(0),
+                                .in = w.size(1),
+                                .first_out = 0,
+                                .last_out = outs};
+  const std::int64_t chunks = (outs + kOutsPerChunk - 1) / kOutsPerChunk;
+  const std::int64_t work = std::max<std::int64_t>(x.size(0) * w.size(1) * kOutsPerChunk, 1);
+  at::parallel_for(0, chunks, std::max<std::int64_t>(kLeastWork / work, 1),
+                   [&](std::int64_t first, std::int64_t last) {
+                     kernels::LinearRows part = all;
+                     part.first_out = first * kOutsPerChunk;
+                     part.last_out = std::min(outs, last * kOutsPerChunk);
+                     table.linear_rows(part);
+                   });
+  return y;
+}
+
+at::Tensor linear_as(const at::Tensor& x, const at::Tensor& w, Path path, at::ScalarType result) {
+  const at::NoGradGuard no_grad;
+  const kernels::Table* table = device_kernels(path, x);
+  if (table != nullptr && x.size(0) > 0 && w.scalar_type() == x.scalar_type())
+    return fast_linear(*table, x, w, result);
+  return at::linear(x, w).to(result);
+}
+
+}  // namespace
+
+at::Tensor inference_linear(const at::Tensor& x, const at::Tensor& w, Path path) {
+  return linear_as(x, w, path, x.scalar_type());
+}
+
+at::Tensor inference_linear_wide(const at::Tensor& x, const at::Tensor& w, Path path) {
+  return linear_as(x, w, path, accumulate_type(x));
+}
+
+}  // namespace trireme::ops

@@ -1,0 +1,271 @@
+#include "ops/paged_attention.hpp"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "core/error.hpp"
+#include "ops/fast.hpp"
+
+namespace trireme::ops {
+namespace {
+
+using kernels::kBlockTokens;
+
+/// Query heads that one call of the kernel is given, about: enough to use a block while it is near.
+constexpr std::int64_t kQueriesPerCall = 24;
+
+std::int64_t blocks_for(std::int64_t tokens) {
+  return (tokens + kBlockTokens - 1) / kBlockTokens;
+}
+
+const kernels::Table* paged_kernels(Path path, const PagedCache& cache, std::int64_t heads) {
+  const std::int64_t width = cache.keys.size(2);
+  const bool fits = width % kBlockTokens == 0 && width <= kernels::kMaxHeadWidth &&
+                    heads / cache.keys.size(1) <= kernels::kMaxPagedQueries;
+  return fits ? device_kernels(path, cache.keys) : nullptr;
+}
+
+/// Rows of one text for one key head.
+struct PagedTask {
+  std::size_t text;
+  std::int64_t kv_head;
+  std::int64_t first_row;
+  std::int64_t last_row;
+};
+
+std::vector<PagedTask> paged_tasks(const PagedPlan& plan, std::int64_t kv_heads,
+                                   std::int64_t group) {
+  const std::int64_t rows_per_call = std::max<std::int64_t>(kQueriesPerCall / group, 1);
+  std::vector<PagedTask> tasks;
+  for (std::int64_t head = 0; head < kv_heads; ++head) {
+    for (std::size_t text = 0; text < plan.texts.size(); ++text) {
+      const std::int64_t rows = plan.texts[text].num_rows;
+      for (std::int64_t row = 0; row < rows; row += rows_per_call)
+        tasks.push_back({text, head, row, std::min(rows, row + rows_per_call)});
+    }
+  }
+  return tasks;
+}
+
+at::Tensor fast_attention(const kernels::Table& table, const at::Tensor& q, const PagedPlan& plan,
+                          const PagedCache& cache, double scale) {
+  const std::int64_t width = q.size(3);
+  const std::int64_t heads = q.size(1);
+  const std::int64_t kv_heads = cache.keys.size(1);
+  const std::int64_t group = heads / kv_heads;
+  const at::Tensor out = at::empty({plan.num_rows, heads * width}, q.options());
+  const std::vector<PagedTask> tasks = paged_tasks(plan, kv_heads, group);
+  const auto run = [&](std::int64_t first, std::int64_t last) {
+    std::vector<float> scratch(
+        static_cast<std::size_t>(kernels::kMaxPagedQueries * (2 * width + kBlockTokens)));
+    for (std::int64_t i = first; i < last; ++i) {
+      const PagedTask& task = tasks[static_cast<std::size_t>(i)];
+      const PagedText& text = plan.texts[task.text];
+      table.paged_attention({.element = element_of(cache.keys),
+                             .q = element_at(q, text.first_row * q.stride(2)),
+                             .q_row_stride = q.stride(2),
+                             .q_head_stride = q.stride(1),
+                             .keys = cache.keys.const_data_ptr(),
+                             .values = cache.values.const_data_ptr(),
+                             .out = element_at(out, text.first_row * heads * width),
+                             .out_row_stride = heads * width,
+                             .blocks = text.blocks.data(),
+                             .scratch = scratch.data(),
+                             .before = text.before,
+                             .first_row = task.first_row,
+                             .last_row = task.last_row,
+                             .kv_heads = kv_heads,
+                             .kv_head = task.kv_head,
+                             .group = group,
+                             .width = width,
+                             .scale = static_cast<float>(scale)});
+    }
+  };
+  at::parallel_for(0, static_cast<std::int64_t>(tasks.size()), 1, run);
+  return out;
+}
+
+void fast_store(const kernels::Table& table, const at::Tensor& k, const at::Tensor& v,
+                const PagedPlan& plan, const PagedCache& cache) {
+  for (const PagedText& text : plan.texts) {
+    const kernels::PagedStore all{.element = element_of(cache.keys),
+                                  .k = element_at(k, text.first_row * k.stride(2)),
+                                  .k_row_stride = k.stride(2),
+                                  .k_head_stride = k.stride(1),
+                                  .v = element_at(v, text.first_row * v.stride(2)),
+                                  .v_row_stride = v.stride(2),
+                                  .v_head_stride = v.stride(1),
+                                  .keys = cache.keys.data_ptr(),
+                                  .values = cache.values.data_ptr(),
+                                  .blocks = text.blocks.data(),
+                                  .before = text.before,
+                                  .first_row = 0,
+                                  .last_row = text.num_rows,
+                                  .kv_heads = cache.keys.size(1),
+                                  .width = cache.keys.size(2)};
+    for_rows(text.num_rows, [&](std::int64_t first, std::int64_t last) {
+      kernels::PagedStore part = all;
+      part.first_row = first;
+      part.last_row = last;
+      table.paged_store(part);
+    });
+  }
+}
+
+/// q [T, heads, n, D] over keys [T, kv_heads, D, L] and values [T, kv_heads, L, D]; seen [T, 1, n, L].
+/// Returns [T, n, heads * D].
+at::Tensor attend_to(const at::Tensor& q, const at::Tensor& keys, const at::Tensor& values,
+                     const at::Tensor& seen, double scale) {
+  const at::ScalarType wide = accumulate_type(q);
+  const std::int64_t texts = q.size(0);
+  const std::int64_t heads = q.size(1);
+  const std::int64_t rows = q.size(2);
+  const std::int64_t width = q.size(3);
+  const std::int64_t kv_heads = keys.size(1);
+  const std::int64_t group = heads / kv_heads;
+  const at::Tensor grouped = q.reshape({texts, kv_heads, group * rows, width}).to(wide);
+  const at::Tensor scores = grouped.matmul(keys.to(wide))
+                                .mul(scale)
+                                .view({texts, heads, rows, keys.size(3)})
+                                .masked_fill(seen.logical_not(), -INFINITY);
+  return scores.softmax(-1)
+      .view({texts, kv_heads, group * rows, keys.size(3)})
+      .matmul(values.to(wide))
+      .to(q.scalar_type())
+      .view({texts, heads, rows, width})
+      .transpose(1, 2)
+      .reshape({texts, rows, heads * width});
+}
+
+struct Gathered {
+  at::Tensor keys;    // [T, kv_heads, D, L]
+  at::Tensor values;  // [T, kv_heads, L, D]
+};
+
+/// The blocks of tables [T, n] as whole texts of L = 16 n tokens; what is not seen is 0.
+Gathered gather_texts(const PagedCache& cache, const at::Tensor& tables, const at::Tensor& seen) {
+  const std::int64_t texts = tables.size(0);
+  const std::int64_t length = tables.size(1) * kBlockTokens;
+  const std::int64_t kv_heads = cache.keys.size(1);
+  const std::int64_t width = cache.keys.size(2);
+  const at::Tensor flat = tables.flatten();
+  const at::Tensor keys = cache.keys.index_select(0, flat)
+                              .view({texts, tables.size(1), kv_heads, width, kBlockTokens})
+                              .permute({0, 2, 3, 1, 4})
+                              .reshape({texts, kv_heads, width, length});
+  const at::Tensor values = cache.values.index_select(0, flat)
+                                .view({texts, tables.size(1), kv_heads, kBlockTokens, width})
+                                .transpose(1, 2)
+                                .reshape({texts, kv_heads, length, width});
+  // Weight 0 times a NaN that lies there would be a NaN.
+  return {keys, values.masked_fill(seen.logical_not().view({texts, 1, length, 1}), 0)};
+}
+
+at::Tensor plain_attention(const at::Tensor& q, const PagedPlan& plan, const PagedCache& cache,
+                           double scale) {
+  const std::int64_t width = q.size(3);
+  const at::Tensor out = at::empty({plan.num_rows, q.size(1) * width}, q.options());
+  if (plan.single_rows.defined()) {  // [T, 1, 1, L]
+    const at::Tensor place = at::arange(plan.tables.size(1) * kBlockTokens, plan.lengths.options());
+    const at::Tensor seen = place.unsqueeze(0).lt(plan.lengths.unsqueeze(1));
+    const Gathered texts = gather_texts(cache, plan.tables, seen);
+    const at::Tensor queries =  // [T, heads, 1, D]
+        q.select(0, 0).index_select(1, plan.single_rows).transpose(0, 1).unsqueeze(2);
+    out.index_copy_(
+        0, plan.single_rows,
+        attend_to(queries, texts.keys, texts.values, seen.view({queries.size(0), 1, 1, -1}), scale)
+            .select(1, 0));
+  }
+  for (const PagedText& text : plan.texts) {
+    if (text.num_rows == 1) continue;
+    const std::int64_t end = text.before + text.num_rows;
+    const std::vector<std::int64_t> blocks(text.blocks.begin(),
+                                           text.blocks.begin() + blocks_for(end));
+    const at::Tensor table = at::tensor(blocks, at::kLong).to(q.device()).unsqueeze(0);
+    const at::Tensor place = at::arange(table.size(1) * kBlockTokens, table.options());
+    const Gathered whole = gather_texts(cache, table, place.lt(end).unsqueeze(0));
+    const at::Tensor seen = place.unsqueeze(0).le(
+        place.narrow(0, text.before, text.num_rows).unsqueeze(1));  // [rows, L]
+    out.narrow(0, text.first_row, text.num_rows)
+        .copy_(attend_to(q.narrow(2, text.first_row, text.num_rows), whole.keys, whole.values,
+                         seen.unsqueeze(0).unsqueeze(0), scale)
+                   .select(0, 0));
+  }
+  return out;
+}
+
+}  // namespace
+
+PagedCache make_paged_cache(std::int64_t blocks, std::int64_t kv_heads, std::int64_t head_dim,
+                            at::TensorOptions options) {
+  return {at::empty({blocks, kv_heads, head_dim, kBlockTokens}, options),
+          at::empty({blocks, kv_heads, kBlockTokens, head_dim}, options)};
+}
+
+PagedPlan plan_paged(std::vector<PagedText> texts, at::Device device) {
+  PagedPlan plan;
+  std::vector<std::int64_t> block_of_row;
+  std::vector<std::int64_t> slot_of_row;
+  std::vector<std::int64_t> single_rows;
+  std::vector<std::int64_t> lengths;
+  std::int64_t most_blocks = 0;
+  for (const PagedText& text : texts) {
+    const std::int64_t end = text.before + text.num_rows;
+    TRIREME_ASSERT(text.first_row == plan.num_rows && text.num_rows > 0 && text.before >= 0);
+    TRIREME_ASSERT(static_cast<std::int64_t>(text.blocks.size()) >= blocks_for(end));
+    plan.num_rows += text.num_rows;
+    for (std::int64_t place = text.before; place < end; ++place) {
+      block_of_row.push_back(text.blocks[static_cast<std::size_t>(place / kBlockTokens)]);
+      slot_of_row.push_back(place % kBlockTokens);
+    }
+    if (text.num_rows > 1) continue;
+    single_rows.push_back(text.first_row);
+    lengths.push_back(end);
+    most_blocks = std::max(most_blocks, blocks_for(end));
+  }
+  const auto on_device = [&](const std::vector<std::int64_t>& numbers) {
+    return at::tensor(numbers, at::kLong).to(device);
+  };
+  plan.block_of_row = on_device(block_of_row);
+  plan.slot_of_row = on_device(slot_of_row);
+  if (!single_rows.empty()) {
+    std::vector<std::int64_t> tables;
+    for (const PagedText& text : texts) {
+      if (text.num_rows > 1) continue;
+      const auto used = static_cast<std::size_t>(blocks_for(text.before + 1));
+      for (std::size_t i = 0; i < static_cast<std::size_t>(most_blocks); ++i)
+        tables.push_back(i < used ? text.blocks[i] : 0);
+    }
+    plan.single_rows = on_device(single_rows);
+    plan.lengths = on_device(lengths);
+    plan.tables = on_device(tables).view({-1, most_blocks});
+  }
+  plan.texts = std::move(texts);
+  return plan;
+}
+
+void paged_store(const at::Tensor& k, const at::Tensor& v, const PagedPlan& plan,
+                 const PagedCache& cache, Path path) {
+  const at::NoGradGuard no_grad;
+  if (const auto* table = paged_kernels(path, cache, cache.keys.size(1));
+      table != nullptr && k.stride(3) == 1 && v.stride(3) == 1)
+    return fast_store(*table, k, v, plan, cache);
+  const at::Tensor all = at::arange(cache.keys.size(1), plan.block_of_row.options());
+  const at::Tensor blocks = plan.block_of_row.unsqueeze(1);
+  const at::Tensor slots = plan.slot_of_row.unsqueeze(1);
+  cache.keys.transpose(2, 3).index_put_({blocks, all.unsqueeze(0), slots},
+                                        k.select(0, 0).transpose(0, 1));
+  cache.values.index_put_({blocks, all.unsqueeze(0), slots}, v.select(0, 0).transpose(0, 1));
+}
+
+at::Tensor paged_attention(const at::Tensor& q, const PagedPlan& plan, const PagedCache& cache,
+                           double scale, Path path) {
+  const at::NoGradGuard no_grad;
+  if (const auto* table = paged_kernels(path, cache, q.size(1));
+      table != nullptr && q.stride(3) == 1)
+    return fast_attention(*table, q, plan, cache, scale);
+  return plain_attention(q, plan, cache, scale);
+}
+
+}  // namespace trireme::ops

@@ -1,0 +1,78 @@
+#include "serve/access.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+
+namespace trireme {
+namespace {
+
+char lower(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
+
+bool same_ignoring_case(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](char x, char y) { return lower(x) == lower(y); });
+}
+
+/// Takes as long for a wrong token as for the right one of the same length.
+bool same_secret(std::string_view a, std::string_view b) {
+  if (a.size() != b.size()) return false;
+  unsigned difference = 0;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);
+  return difference == 0;
+}
+
+std::string_view without_port(std::string_view host) {
+  if (host.starts_with('[')) return host.substr(0, host.find(']') + 1);
+  return host.substr(0, host.find(':'));
+}
+
+bool is_own_origin(std::string_view origin, std::string_view host) {
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (origin.starts_with(scheme) && same_ignoring_case(origin.substr(scheme.size()), host))
+      return true;
+  }
+  return false;
+}
+
+bool has_token(const HttpHead& head, std::string_view token) {
+  constexpr std::string_view kScheme = "Bearer ";
+  if (!head.authorization) return false;
+  const std::string_view given = *head.authorization;
+  return given.size() > kScheme.size() &&
+         same_ignoring_case(given.substr(0, kScheme.size()), kScheme) &&
+         same_secret(given.substr(kScheme.size()), token);
+}
+
+}  // namespace
+
+bool is_loopback_host(std::string_view host) {
+  const std::string_view name = without_port(host);
+  if (same_ignoring_case(name, "localhost") || name == "[::1]") return true;
+  const bool is_address = std::all_of(name.begin(), name.end(),
+                                      [](char c) { return (c >= '0' && c <= '9') || c == '.'; });
+  return is_address && name.starts_with("127.");
+}
+
+std::optional<ApiError> find_access_problem(const AccessRules& rules, const HttpHead& head,
+                                            bool needs_token) {
+  if (rules.is_loopback && head.host && !is_loopback_host(*head.host)) {
+    return ApiError(
+        403, formatted("Host {} is not allowed, must be localhost, 127.0.0.1 or [::1]", *head.host),
+        "", "host_not_allowed");
+  }
+  if (head.origin && !is_own_origin(*head.origin, head.host.value_or("")))
+    return ApiError(403, formatted("Origin {} is not allowed, must be this server's", *head.origin),
+                    "", "origin_not_allowed");
+  if (needs_token && head.fetch_site && *head.fetch_site == "cross-site")
+    return ApiError(403, "requests of other sites are not allowed", "", "origin_not_allowed");
+  if (needs_token && !rules.token.empty() && !has_token(head, rules.token)) {
+    return ApiError(401, "a token is needed: Authorization: Bearer TOKEN", "", "invalid_api_key");
+  }
+  return std::nullopt;
+}
+
+}  // namespace trireme

@@ -1,0 +1,132 @@
+#include "serve/grammar/byte_grammar.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+
+namespace trireme {
+
+using Kind = GrammarElement::Kind;
+
+GrammarPiece operator+(GrammarPiece first, const GrammarPiece& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+GrammarPiece ByteGrammar::bytes(const ByteSet& set) {
+  sets_.push_back(set);
+  return {{Kind::bytes, static_cast<std::uint32_t>(sets_.size() - 1)}};
+}
+
+GrammarPiece ByteGrammar::literal(std::string_view text) {
+  if (text.size() > kMaxElements) fail(ErrorKind::usage, "the schema is too large");
+  GrammarPiece piece;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    std::uint32_t& set = single_[byte];
+    if (set == 0) set = bytes(ByteSet().add(byte, byte)).front().index;
+    piece.push_back({Kind::bytes, set});
+  }
+  return piece;
+}
+
+GrammarPiece ByteGrammar::choice(const std::vector<GrammarPiece>& alternatives) {
+  const std::uint32_t rule = declare();
+  define(rule, alternatives);
+  return of_rule(rule);
+}
+
+GrammarPiece ByteGrammar::optional(const GrammarPiece& piece) {
+  return choice({piece, {}});
+}
+
+GrammarPiece ByteGrammar::any_number(const GrammarPiece& piece) {
+  const std::uint32_t rule = declare();
+  define(rule, {piece + of_rule(rule), {}});
+  return of_rule(rule);
+}
+
+GrammarPiece ByteGrammar::repeated(const GrammarPiece& piece, std::int64_t least,
+                                   std::int64_t most) {
+  const auto size = static_cast<std::int64_t>(piece.size() + 2);
+  if (std::max(least, most) > static_cast<std::int64_t>(kMaxElements) / size)
+    fail(ErrorKind::usage, "a repetition of {} times is too large", std::max(least, most));
+  GrammarPiece rest = most < 0 ? any_number(piece) : GrammarPiece();
+  for (std::int64_t i = least; i < most; ++i) rest = optional(piece + rest);
+  GrammarPiece whole;
+  for (std::int64_t i = 0; i < least; ++i) whole.insert(whole.end(), piece.begin(), piece.end());
+  return whole + rest;
+}
+
+std::uint32_t ByteGrammar::declare() {
+  rules_.emplace_back();
+  return static_cast<std::uint32_t>(rules_.size() - 1);
+}
+
+void ByteGrammar::define(std::uint32_t rule, const std::vector<GrammarPiece>& alternatives) {
+  for (const GrammarPiece& piece : alternatives) {
+    if (elements_.size() + piece.size() >= kMaxElements)
+      fail(ErrorKind::usage, "the schema is too large");
+    rules_[rule].push_back(static_cast<std::uint32_t>(elements_.size()));
+    elements_.insert(elements_.end(), piece.begin(), piece.end());
+    elements_.push_back({Kind::end, 0});
+  }
+}
+
+GrammarPiece ByteGrammar::of_rule(std::uint32_t rule) {
+  return {{Kind::rule, rule}};
+}
+
+std::vector<bool> ByteGrammar::rules_that_may_be_empty() const {
+  std::vector<bool> empty(rules_.size(), false);
+  const auto may_be_empty = [&](std::uint32_t at) {
+    while (elements_[at].kind == Kind::rule && empty[elements_[at].index]) ++at;
+    return elements_[at].kind == Kind::end;
+  };
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
+      if (empty[rule] || std::none_of(rules_[rule].begin(), rules_[rule].end(), may_be_empty))
+        continue;
+      empty[rule] = true;
+      changed = true;
+    }
+  }
+  return empty;
+}
+
+bool ByteGrammar::has_left_recursion() const {
+  const std::vector<bool> empty = rules_that_may_be_empty();
+  std::vector<std::vector<std::uint32_t>> first(rules_.size());  // rules that a rule may begin with
+  for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
+    for (std::uint32_t at : rules_[rule]) {
+      for (; elements_[at].kind == Kind::rule; ++at) {
+        first[rule].push_back(elements_[at].index);
+        if (!empty[elements_[at].index]) break;
+      }
+    }
+  }
+  // Depth first, without recursion: a rule that is met while it is open begins with itself.
+  enum class Visit : std::uint8_t { no, open, done };
+  std::vector<Visit> visits(rules_.size(), Visit::no);
+  for (std::uint32_t root = 0; root < rules_.size(); ++root) {
+    std::vector<std::pair<std::uint32_t, std::size_t>> path;
+    if (visits[root] == Visit::no) path.emplace_back(root, 0);
+    while (!path.empty()) {
+      const auto [rule, next] = path.back();
+      visits[rule] = Visit::open;
+      if (next == first[rule].size()) {
+        visits[rule] = Visit::done;
+        path.pop_back();
+        continue;
+      }
+      ++path.back().second;
+      const std::uint32_t begun = first[rule][next];
+      if (visits[begun] == Visit::open) return true;
+      if (visits[begun] == Visit::no) path.emplace_back(begun, 0);
+    }
+  }
+  return false;
+}
+
+}  // namespace trireme

@@ -1,0 +1,94 @@
+#include "serve/grammar/grammar_mask.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+
+namespace trireme {
+namespace {
+
+/// What a mask may remember before it begins anew: a state takes about 1.1 KiB.
+constexpr std::size_t kMaxStates = 20'000;
+constexpr std::size_t kMaxKnownBytes = std::size_t{16} << 20;
+
+void set_bit(std::span<std::uint64_t> words, std::uint32_t id) {
+  if (id / 64 < words.size()) words[id / 64] |= std::uint64_t{1} << id % 64;
+}
+
+}  // namespace
+
+GrammarMask::GrammarMask(TextGrammar grammar, std::shared_ptr<const SortedTokens> table,
+                         std::vector<std::uint32_t> end_tokens, std::string after)
+    : reader_(std::move(grammar.grammar), grammar.start),
+      table_(std::move(table)),
+      end_tokens_(std::move(end_tokens)),
+      after_(std::move(after)),
+      state_(reader_.start()) {
+  TRIREME_ASSERT(!end_tokens_.empty());
+}
+
+bool GrammarMask::allow(std::span<std::uint64_t> bits, std::int64_t) {
+  if (!after_.empty()) {
+    std::fill(bits.begin(), bits.end(), ~std::uint64_t{0});
+    for (const std::uint32_t id : end_tokens_)
+      if (id / 64 < bits.size()) bits[id / 64] &= ~(std::uint64_t{1} << id % 64);
+    return true;
+  }
+  if (reader_.num_states() > kMaxStates) {
+    known_.clear();
+    state_ = reader_.forget_all_but(state_);
+  }
+  if (known_.size() * bits.size() * sizeof(bits[0]) > kMaxKnownBytes) known_.clear();
+  auto found = known_.find(state_);
+  if (found == known_.end()) found = known_.emplace(state_, words_of(state_, bits.size())).first;
+  std::copy(found->second.begin(), found->second.end(), bits.begin());
+  return true;
+}
+
+GrammarMask::Words GrammarMask::words_of(GrammarReader::State state, std::size_t size) {
+  Words words(size, 0);
+  bool any = false;
+  std::vector<GrammarReader::State> path{state};  // after each byte of the row
+  const std::vector<SortedTokens::Row>& rows = table_->rows();
+  for (std::size_t i = 0; i < rows.size();) {
+    const std::string_view bytes = rows[i].bytes;
+    path.resize(std::min<std::size_t>(path.size(), rows[i].shared + 1));
+    while (path.size() <= bytes.size() && path.back() != GrammarReader::kDead)
+      path.push_back(reader_.step(path.back(), static_cast<unsigned char>(bytes[path.size() - 1])));
+    if (path.back() != GrammarReader::kDead) {
+      set_bit(words, rows[i++].id);
+      any = true;
+      continue;
+    }
+    const std::size_t dead = path.size() - 1;  // the bytes that lead nowhere
+    path.pop_back();
+    for (++i; i < rows.size() && rows[i].shared >= dead;) ++i;
+  }
+  if (reader_.may_end(state) || !any) {
+    for (const std::uint32_t id : end_tokens_) set_bit(words, id);
+  }
+  return words;
+}
+
+void GrammarMask::accept(std::uint32_t id) {
+  if (std::find(end_tokens_.begin(), end_tokens_.end(), id) != end_tokens_.end()) return;
+  const std::string_view bytes = table_->bytes_of(id);
+  if (after_.empty()) return read(bytes);
+  tail_ += bytes;
+  const std::size_t at = tail_.find(after_);
+  if (at == std::string::npos) {
+    if (tail_.size() >= after_.size()) tail_.erase(0, tail_.size() - after_.size() + 1);
+    return;
+  }
+  const std::string rest = tail_.substr(at + after_.size());
+  after_.clear();
+  read(rest);
+  if (state_ == GrammarReader::kDead)
+    state_ = reader_.start();  // the token went on with other text
+}
+
+void GrammarMask::read(std::string_view bytes) {
+  for (const char c : bytes) state_ = reader_.step(state_, static_cast<unsigned char>(c));
+}
+
+}  // namespace trireme

@@ -1,0 +1,52 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "generate/token_mask.hpp"
+#include "serve/grammar/byte_grammar.hpp"
+#include "serve/grammar/grammar_reader.hpp"
+#include "serve/grammar/sorted_tokens.hpp"
+
+namespace trireme {
+
+/// A grammar and the rule that whole texts are.
+struct TextGrammar {
+  std::shared_ptr<const ByteGrammar> grammar;
+  std::uint32_t start = 0;
+};
+
+/// Answers that are texts of a grammar: of all tokens, those may follow with which the text can still
+/// become one, and end tokens where it may end. `after`: the grammar begins only after these words
+/// (the end of a thought), and till then all but end tokens may follow; "" for at once.
+///
+/// What may follow is computed once for each state of the grammar: one pass over the vocabulary, in
+/// which a beginning that leads nowhere is tried once for all tokens with it.
+class GrammarMask final : public TokenMask {
+ public:
+  /// `end_tokens` must not be empty: a text must be able to end.
+  GrammarMask(TextGrammar grammar, std::shared_ptr<const SortedTokens> table,
+              std::vector<std::uint32_t> end_tokens, std::string after = {});
+
+  bool allow(std::span<std::uint64_t> bits, std::int64_t vocab_size) override;
+  void accept(std::uint32_t id) override;
+
+ private:
+  using Words = std::vector<std::uint64_t>;
+
+  [[nodiscard]] Words words_of(GrammarReader::State state, std::size_t size);
+  void read(std::string_view bytes);
+
+  GrammarReader reader_;
+  std::shared_ptr<const SortedTokens> table_;
+  std::vector<std::uint32_t> end_tokens_;
+  std::string after_;
+  std::string tail_;  // of the text before the grammar, shorter than after_
+  GrammarReader::State state_;
+  std::unordered_map<GrammarReader::State, Words> known_;
+};
+
+}  // namespace trireme

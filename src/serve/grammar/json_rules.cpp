@@ -1,0 +1,147 @@
+#include "serve/grammar/json_rules.hpp"
+
+namespace trireme {
+namespace {
+
+ByteSet one_of(std::string_view characters) {
+  ByteSet set;
+  for (const char c : characters)
+    set.add(static_cast<unsigned char>(c), static_cast<unsigned char>(c));
+  return set;
+}
+
+ByteSet span_of(unsigned char from, unsigned char to) {
+  return ByteSet().add(from, to);
+}
+
+/// Characters beyond ASCII, by the table of well-formed sequences. Source: The Unicode Standard 15,
+/// table 3-7.
+std::vector<GrammarPiece> long_characters(ByteGrammar& grammar) {
+  const GrammarPiece tail = grammar.bytes(span_of(0x80, 0xBF));
+  const auto led = [&](unsigned char from, unsigned char to, unsigned char second_from,
+                       unsigned char second_to) {
+    return grammar.bytes(span_of(from, to)) + grammar.bytes(span_of(second_from, second_to));
+  };
+  return {led(0xC2, 0xDF, 0x80, 0xBF),
+          led(0xE0, 0xE0, 0xA0, 0xBF) + tail,
+          led(0xE1, 0xEC, 0x80, 0xBF) + tail,
+          led(0xED, 0xED, 0x80, 0x9F) + tail,
+          led(0xEE, 0xEF, 0x80, 0xBF) + tail,
+          led(0xF0, 0xF0, 0x90, 0xBF) + tail + tail,
+          led(0xF1, 0xF3, 0x80, 0xBF) + tail + tail,
+          led(0xF4, 0xF4, 0x80, 0x8F) + tail + tail};
+}
+
+}  // namespace
+
+const GrammarPiece& JsonRules::space() {
+  if (space_) return *space_;
+  const GrammarPiece blank = grammar_.literal(" ");
+  const GrammarPiece indent = grammar_.choice(
+      {grammar_.repeated(blank, 0, 40), grammar_.repeated(grammar_.literal("\t"), 1, 8)});
+  return space_.emplace(grammar_.choice({{}, blank, grammar_.literal("\n") + indent}));
+}
+
+const GrammarPiece& JsonRules::integer() {
+  if (integer_) return *integer_;
+  const GrammarPiece digit = grammar_.bytes(span_of('0', '9'));
+  unsigned_ = grammar_.choice(
+      {grammar_.literal("0"), grammar_.bytes(span_of('1', '9')) + grammar_.repeated(digit, 0, 15)});
+  return integer_.emplace(grammar_.optional(grammar_.literal("-")) + *unsigned_);
+}
+
+const GrammarPiece& JsonRules::number_of_zero_or_more() {
+  if (zero_or_more_) return *zero_or_more_;
+  (void)integer();
+  const GrammarPiece digit = grammar_.bytes(span_of('0', '9'));
+  const GrammarPiece exponent = grammar_.bytes(one_of("eE")) +
+                                grammar_.optional(grammar_.bytes(one_of("+-"))) +
+                                grammar_.repeated(digit, 1, 2);
+  return zero_or_more_.emplace(
+      *unsigned_ + grammar_.optional(grammar_.literal(".") + grammar_.repeated(digit, 1, 16)) +
+      grammar_.optional(exponent));
+}
+
+const GrammarPiece& JsonRules::number() {
+  if (number_) return *number_;
+  const GrammarPiece size = number_of_zero_or_more();
+  return number_.emplace(grammar_.optional(grammar_.literal("-")) + size);
+}
+
+const GrammarPiece& JsonRules::character() {
+  if (character_) return *character_;
+  const GrammarPiece hex = grammar_.bytes(span_of('0', '9').add('a', 'f').add('A', 'F'));
+  const GrammarPiece code = grammar_.choice(
+      {grammar_.bytes(span_of('0', '9').add('a', 'c').add('A', 'C').add('e', 'f').add('E', 'F')) +
+           hex + hex + hex,
+       grammar_.bytes(one_of("dD")) + grammar_.bytes(span_of('0', '7')) + hex + hex});
+  const GrammarPiece escape =
+      grammar_.literal("\\") +
+      grammar_.choice({grammar_.bytes(one_of("\"\\/bfnrt")), grammar_.literal("u") + code});
+  std::vector<GrammarPiece> forms = long_characters(grammar_);
+  forms.push_back(grammar_.bytes(ByteSet().add(0x20, 0x21).add(0x23, 0x5B).add(0x5D, 0x7F)));
+  forms.push_back(escape);
+  return character_.emplace(grammar_.choice(forms));
+}
+
+const GrammarPiece& JsonRules::text() {
+  if (text_) return *text_;
+  return text_.emplace(grammar_.choice({text_of_length(0, -1)}));
+}
+
+GrammarPiece JsonRules::text_of_length(std::int64_t least, std::int64_t most) {
+  const GrammarPiece quote = grammar_.literal("\"");
+  return quote + grammar_.repeated(character(), least, most) + quote;
+}
+
+const GrammarPiece& JsonRules::boolean() {
+  if (boolean_) return *boolean_;
+  return boolean_.emplace(grammar_.choice({grammar_.literal("true"), grammar_.literal("false")}));
+}
+
+const GrammarPiece& JsonRules::null() {
+  if (null_) return *null_;
+  return null_.emplace(grammar_.literal("null"));
+}
+
+GrammarPiece JsonRules::object_of(const GrammarPiece& value) {
+  const GrammarPiece member = text() + grammar_.literal(":") + space() + value;
+  const GrammarPiece more = grammar_.literal(",") + space() + member;
+  const GrammarPiece members = member + grammar_.any_number(more) + space();
+  return grammar_.literal("{") + space() + grammar_.optional(members) + grammar_.literal("}");
+}
+
+GrammarPiece JsonRules::array_of(const GrammarPiece& item, std::int64_t least, std::int64_t most) {
+  const GrammarPiece close = grammar_.literal("]");
+  const GrammarPiece open = grammar_.literal("[") + space();
+  if (most == 0) return open + close;
+  const GrammarPiece more = grammar_.literal(",") + space() + item;
+  const GrammarPiece items =
+      item + grammar_.repeated(more, least > 0 ? least - 1 : 0, most < 0 ? -1 : most - 1) + space();
+  return open + (least > 0 ? items : grammar_.optional(items)) + close;
+}
+
+void JsonRules::make_values() {
+  const std::uint32_t value = grammar_.declare();
+  value_ = ByteGrammar::of_rule(value);
+  object_ = grammar_.choice({object_of(*value_)});
+  array_ = grammar_.choice({array_of(*value_, 0, -1)});
+  grammar_.define(value, {*object_, *array_, text(), number(), boolean(), null()});
+}
+
+const GrammarPiece& JsonRules::value() {
+  if (!value_) make_values();
+  return *value_;
+}
+
+const GrammarPiece& JsonRules::object() {
+  if (!object_) make_values();
+  return *object_;
+}
+
+const GrammarPiece& JsonRules::array() {
+  if (!array_) make_values();
+  return *array_;
+}
+
+}  // namespace trireme

@@ -1,0 +1,336 @@
+#include "serve/grammar/schema_rules.hpp"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+
+#include "core/error.hpp"
+
+namespace trireme {
+namespace {
+
+/// Assertions that have no form here.
+constexpr std::array kRefused{"$dynamicRef",
+                              "$recursiveRef",
+                              "contains",
+                              "dependencies",
+                              "dependentRequired",
+                              "dependentSchemas",
+                              "else",
+                              "exclusiveMaximum",
+                              "exclusiveMinimum",
+                              "if",
+                              "maxContains",
+                              "maxProperties",
+                              "minContains",
+                              "minProperties",
+                              "multipleOf",
+                              "not",
+                              "pattern",
+                              "patternProperties",
+                              "propertyNames",
+                              "then",
+                              "uniqueItems"};
+
+std::string below(const std::string& path, const std::string& key) {
+  return path.empty() ? key : path + "." + key;
+}
+
+/// What stands for a whole schema, and the assertions that would have to hold beside it.
+constexpr std::array kWhole{"$ref", "anyOf", "oneOf", "allOf"};
+constexpr std::array kAssertions{"$ref",        "additionalProperties",
+                                 "allOf",       "anyOf",
+                                 "const",       "enum",
+                                 "items",       "maxItems",
+                                 "maxLength",   "maximum",
+                                 "minItems",    "minLength",
+                                 "minimum",     "oneOf",
+                                 "prefixItems", "properties",
+                                 "required",    "type"};
+
+const Json* member(const Json& schema, const char* key) {
+  const auto found = schema.find(key);
+  return found == schema.end() ? nullptr : &*found;
+}
+
+void refuse_what_has_no_form(const Json& schema, const std::string& path) {
+  for (const char* key : kRefused) {
+    const Json* value = member(schema, key);
+    if (value != nullptr && *value != false)
+      throw SchemaProblem{below(path, key), formatted("{} is not supported", key)};
+  }
+  for (const char* whole : kWhole) {
+    if (!schema.contains(whole)) continue;
+    for (const char* key : kAssertions) {
+      if (std::string_view(key) != whole && schema.contains(key))
+        throw SchemaProblem{below(path, key),
+                            formatted("{} beside {} is not supported", key, whole)};
+    }
+  }
+}
+
+/// A count: minItems, maxLength.
+std::optional<std::int64_t> count_of(const Json& schema, const char* key, const std::string& path) {
+  constexpr std::int64_t kMostCount = 100'000;
+  const Json* value = member(schema, key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_number_unsigned() || value->get<std::uint64_t>() > kMostCount)
+    throw SchemaProblem{below(path, key), formatted("must be an integer in [0, {}]", kMostCount)};
+  return value->get<std::int64_t>();
+}
+
+struct Counts {
+  std::int64_t least = 0;
+  std::int64_t most = -1;
+};
+
+Counts counts_of(const Json& schema, const char* least, const char* most, const std::string& path) {
+  const Counts counts{count_of(schema, least, path).value_or(0),
+                      count_of(schema, most, path).value_or(-1)};
+  if (counts.most >= 0 && counts.most < counts.least)
+    throw SchemaProblem{below(path, most), formatted("is less than {}", least)};
+  return counts;
+}
+
+/// The member that a JSON pointer (RFC 6901) names; null if there is none.
+const Json* pointed_at(const Json& root, std::string_view pointer) {
+  try {
+    return &root.at(Json::json_pointer(std::string(pointer)));
+  } catch (const Json::exception&) {
+    return nullptr;
+  }
+}
+
+std::set<std::string> required_of(const Json& schema, const std::string& path) {
+  std::set<std::string> names;
+  const Json* list = member(schema, "required");
+  if (list == nullptr) return names;
+  if (!list->is_array()) throw SchemaProblem{below(path, "required"), "must be a list"};
+  for (const Json& name : *list) {
+    if (!name.is_string()) throw SchemaProblem{below(path, "required"), "must be a list of texts"};
+    names.insert(name.get<std::string>());
+  }
+  return names;
+}
+
+}  // namespace
+
+SchemaRules::SchemaRules(ByteGrammar& grammar, const Json& root)
+    : grammar_(grammar), root_(root), json_(grammar) {}
+
+GrammarPiece SchemaRules::compile() {
+  GrammarPiece whole = piece_of(root_, "");
+  if (grammar_.has_left_recursion()) throw SchemaProblem{"$ref", "a schema that is only itself"};
+  return whole;
+}
+
+GrammarPiece SchemaRules::piece_of(const Json& schema, const std::string& path) {
+  constexpr int kDeepest = 64;  // as deep as JSON is read, beside what references add
+  if (schema == true) return json_.value();
+  if (schema == false) throw SchemaProblem{path, "false allows no value"};
+  if (!schema.is_object()) throw SchemaProblem{path, "must be an object"};
+  if (++depth_ > 4 * kDeepest) throw SchemaProblem{path, "is nested too deep"};
+  refuse_what_has_no_form(schema, path);
+  GrammarPiece piece;
+  if (const Json* reference = member(schema, "$ref")) {
+    if (!reference->is_string()) throw SchemaProblem{below(path, "$ref"), "must be a text"};
+    piece = of_reference(reference->get<std::string>(), below(path, "$ref"));
+  } else if (const Json* value = member(schema, "const")) {
+    piece = of_values(Json::array({*value}));
+  } else if (const Json* values = member(schema, "enum")) {
+    if (!values->is_array() || values->empty())
+      throw SchemaProblem{below(path, "enum"), "must be a list of values"};
+    piece = of_values(*values);
+  } else if (const Json* any = member(schema, "anyOf")) {
+    piece = of_alternatives(*any, below(path, "anyOf"));
+  } else if (const Json* one = member(schema, "oneOf")) {
+    piece = of_alternatives(*one, below(path, "oneOf"));
+  } else if (const Json* all = member(schema, "allOf")) {
+    if (!all->is_array() || all->size() != 1)
+      throw SchemaProblem{below(path, "allOf"), "allOf of more than one schema is not supported"};
+    piece = piece_of(all->front(), below(path, "allOf.0"));
+  } else {
+    piece = of_types(schema, path);
+  }
+  --depth_;
+  const Json* nullable = member(schema, "nullable");  // OpenAPI 3.0's
+  if (nullable != nullptr && *nullable == true) return grammar_.choice({piece, json_.null()});
+  // A rule: what uses it twice must not hold it twice, or nested schemas would double at each level.
+  return piece.size() > 1 ? grammar_.choice({piece}) : piece;
+}
+
+GrammarPiece SchemaRules::of_reference(const std::string& reference, const std::string& path) {
+  if (!reference.starts_with('#'))
+    throw SchemaProblem{path, formatted("'{}' is outside of the schema", reference)};
+  const Json* target = pointed_at(root_, std::string_view(reference).substr(1));
+  if (target == nullptr)
+    throw SchemaProblem{path, formatted("'{}' is not in the schema", reference)};
+  const auto found = references_.find(target);
+  if (found != references_.end()) return ByteGrammar::of_rule(found->second);
+  const std::uint32_t rule = grammar_.declare();
+  references_.emplace(target, rule);
+  grammar_.define(rule, {piece_of(*target, reference == "#" ? "" : reference.substr(2))});
+  return ByteGrammar::of_rule(rule);
+}
+
+GrammarPiece SchemaRules::of_alternatives(const Json& list, const std::string& path) {
+  if (!list.is_array() || list.empty()) throw SchemaProblem{path, "must be a list of schemas"};
+  std::vector<GrammarPiece> alternatives;
+  for (const Json& each : list)
+    alternatives.push_back(piece_of(each, below(path, std::to_string(alternatives.size()))));
+  return grammar_.choice(alternatives);
+}
+
+GrammarPiece SchemaRules::of_values(const Json& list) {
+  std::vector<GrammarPiece> alternatives;
+  for (const Json& each : list) alternatives.push_back(grammar_.literal(each.dump()));
+  return grammar_.choice(alternatives);
+}
+
+GrammarPiece SchemaRules::of_types(const Json& schema, const std::string& path) {
+  const Json* type = member(schema, "type");
+  if (type == nullptr) {
+    const auto has = [&](std::initializer_list<const char*> keys) {
+      return std::any_of(keys.begin(), keys.end(),
+                         [&](const char* key) { return schema.contains(key); });
+    };
+    if (has({"properties", "required", "additionalProperties"}))
+      return of_type("object", schema, path);
+    if (has({"items", "prefixItems", "minItems", "maxItems"}))
+      return of_type("array", schema, path);
+    if (has({"minLength", "maxLength"})) return of_type("string", schema, path);
+    if (has({"minimum", "maximum"})) return of_type("number", schema, path);
+    return json_.value();
+  }
+  if (type->is_string()) return of_type(type->get<std::string>(), schema, path);
+  if (!type->is_array() || type->empty())
+    throw SchemaProblem{below(path, "type"), "must be a text or a list of texts"};
+  std::vector<GrammarPiece> alternatives;
+  for (const Json& each : *type) {
+    if (!each.is_string())
+      throw SchemaProblem{below(path, "type"), "must be a text or a list of texts"};
+    alternatives.push_back(of_type(each.get<std::string>(), schema, path));
+  }
+  return grammar_.choice(alternatives);
+}
+
+GrammarPiece SchemaRules::of_type(const std::string& type, const Json& schema,
+                                  const std::string& path) {
+  if (type == "object") return of_object(schema, path);
+  if (type == "array") return of_array(schema, path);
+  if (type == "integer" || type == "number") return of_number(type, schema, path);
+  if (type == "boolean") return json_.boolean();
+  if (type == "null") return json_.null();
+  if (type != "string") {
+    throw SchemaProblem{below(path, "type"),
+                        formatted("'{}' is none of object, array, string, integer, number, "
+                                  "boolean and null",
+                                  type)};
+  }
+  const Counts counts = counts_of(schema, "minLength", "maxLength", path);
+  if (counts.least == 0 && counts.most < 0) return json_.text();
+  return json_.text_of_length(counts.least, counts.most);
+}
+
+GrammarPiece SchemaRules::of_object(const Json& schema, const std::string& path) {
+  const Json* properties = member(schema, "properties");
+  if (properties != nullptr && !properties->is_object())
+    throw SchemaProblem{below(path, "properties"), "must be an object"};
+  if (properties != nullptr && !properties->empty()) return of_members(*properties, schema, path);
+  if (const Json* required = member(schema, "required"); required != nullptr && !required->empty())
+    return of_members(Json::object(), schema, path);
+  const Json* more = member(schema, "additionalProperties");
+  if (more == nullptr || *more == true) return json_.object();
+  if (*more == false) return grammar_.literal("{") + json_.space() + grammar_.literal("}");
+  return json_.object_of(piece_of(*more, below(path, "additionalProperties")));
+}
+
+/// Each member in turn, there or not; a comma where one was there before.
+GrammarPiece SchemaRules::of_members(const Json& properties, const Json& schema,
+                                     const std::string& path) {
+  const std::set<std::string> required = required_of(schema, path);
+  std::vector<std::pair<std::string, GrammarPiece>> members;
+  for (const auto& [name, value] : properties.items())
+    members.emplace_back(name, piece_of(value, below(below(path, "properties"), name)));
+  for (const std::string& name : required) {
+    if (!properties.contains(name)) members.emplace_back(name, json_.value());
+  }
+  const GrammarPiece comma = grammar_.literal(",") + json_.space();
+  GrammarPiece first;  // of the rest, if none was there yet
+  GrammarPiece later;  // of the rest, after one
+  for (auto each = members.rbegin(); each != members.rend(); ++each) {
+    const GrammarPiece here = grammar_.choice(
+        {grammar_.literal(Json(each->first).dump() + ":") + json_.space() + each->second});
+    const bool must = required.contains(each->first);
+    std::vector<GrammarPiece> as_first{here + later};
+    std::vector<GrammarPiece> as_later{comma + here + later};
+    if (!must) {
+      as_first.push_back(first);
+      as_later.push_back(later);
+    }
+    first = grammar_.choice(as_first);
+    later = grammar_.choice(as_later);
+  }
+  return grammar_.literal("{") + json_.space() + first + json_.space() + grammar_.literal("}");
+}
+
+GrammarPiece SchemaRules::of_array(const Json& schema, const std::string& path) {
+  const Counts counts = counts_of(schema, "minItems", "maxItems", path);
+  const Json* items = member(schema, "items");
+  const Json* first = member(schema, "prefixItems");
+  if (first == nullptr) {
+    if (items == nullptr || *items == true)
+      return counts.least == 0 && counts.most < 0
+                 ? json_.array()
+                 : json_.array_of(json_.value(), counts.least, counts.most);
+    if (items->is_boolean()) return json_.array_of({}, 0, 0);
+    return json_.array_of(piece_of(*items, below(path, "items")), counts.least, counts.most);
+  }
+  if (!first->is_array() || first->empty())
+    throw SchemaProblem{below(path, "prefixItems"), "must be a list of schemas"};
+  const auto size = static_cast<std::int64_t>(first->size());
+  if (counts.least > size || (counts.most >= 0 && counts.most < size)) {
+    throw SchemaProblem{below(path, counts.least > size ? "minItems" : "maxItems"),
+                        "beside prefixItems it must allow as many items as these"};
+  }
+  GrammarPiece list = grammar_.literal("[") + json_.space();
+  std::size_t at = 0;
+  for (const Json& each : *first) {
+    if (at != 0) list = list + grammar_.literal(",") + json_.space();
+    list = list + piece_of(each, below(below(path, "prefixItems"), std::to_string(at++)));
+  }
+  return list + json_.space() + grammar_.literal("]");
+}
+
+GrammarPiece SchemaRules::of_number(const std::string& type, const Json& schema,
+                                    const std::string& path) {
+  const Json* least = member(schema, "minimum");
+  const Json* most = member(schema, "maximum");
+  const auto limit_of = [&](const Json* value, const char* key) -> std::optional<std::int64_t> {
+    if (value == nullptr) return std::nullopt;
+    const bool fits =
+        value->is_number_integer() &&
+        (!value->is_number_unsigned() || value->get<std::uint64_t>() <= std::uint64_t{INT64_MAX});
+    if (!fits) throw SchemaProblem{below(path, key), "must be an integer of 64 bits"};
+    return value->get<std::int64_t>();
+  };
+  if (type == "integer") {
+    if (least == nullptr && most == nullptr) return json_.integer();
+    const auto low = limit_of(least, "minimum");
+    const auto high = limit_of(most, "maximum");
+    if (low && high && *low > *high)
+      throw SchemaProblem{below(path, "maximum"), "is below minimum"};
+    return integers_between(grammar_, low, high);
+  }
+  if (most != nullptr)
+    throw SchemaProblem{below(path, "maximum"), "maximum of a number is not supported"};
+  if (least == nullptr) return json_.number();
+  if (*least != 0)
+    throw SchemaProblem{below(path, "minimum"),
+                        "a minimum of a number other than 0 is not supported"};
+  return json_.number_of_zero_or_more();
+}
+
+}  // namespace trireme

@@ -1,0 +1,56 @@
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "core/files/json.hpp"
+#include "serve/grammar/byte_grammar.hpp"
+#include "serve/grammar/json_rules.hpp"
+
+namespace trireme {
+
+/// Why a schema cannot be a grammar.
+struct SchemaProblem {
+  std::string path;  // "properties.age.multipleOf"; "" for the whole
+  std::string reason;
+};
+
+/// JSON schemas (draft 2020-12) as parts of a grammar: every text of the grammar fits the schema, but
+/// not every value that fits has a text. Known are type, properties, required, additionalProperties,
+/// items, prefixItems, minItems, maxItems, minLength, maxLength, minimum and maximum (of integers; of
+/// numbers 0 as a minimum), enum, const, anyOf, oneOf (as anyOf), allOf of one, $ref within the
+/// schema. Members come in the order of `properties`; beyond these there are none. Annotations, format
+/// among them, and keywords that JSON Schema does not know are passed over; keywords that it does
+/// know and we do not are refused.
+class SchemaRules {
+ public:
+  /// `root` must outlive this.
+  SchemaRules(ByteGrammar& grammar, const Json& root);
+
+  /// Texts for the whole schema. Throws SchemaProblem.
+  [[nodiscard]] GrammarPiece compile();
+
+ private:
+  [[nodiscard]] GrammarPiece piece_of(const Json& schema, const std::string& path);
+  [[nodiscard]] GrammarPiece of_reference(const std::string& reference, const std::string& path);
+  [[nodiscard]] GrammarPiece of_alternatives(const Json& list, const std::string& path);
+  [[nodiscard]] GrammarPiece of_values(const Json& list);
+  [[nodiscard]] GrammarPiece of_types(const Json& schema, const std::string& path);
+  [[nodiscard]] GrammarPiece of_type(const std::string& type, const Json& schema,
+                                     const std::string& path);
+  [[nodiscard]] GrammarPiece of_object(const Json& schema, const std::string& path);
+  [[nodiscard]] GrammarPiece of_members(const Json& properties, const Json& schema,
+                                        const std::string& path);
+  [[nodiscard]] GrammarPiece of_array(const Json& schema, const std::string& path);
+  [[nodiscard]] GrammarPiece of_number(const std::string& type, const Json& schema,
+                                       const std::string& path);
+
+  ByteGrammar& grammar_;
+  const Json& root_;
+  JsonRules json_;
+  std::map<const Json*, std::uint32_t> references_;
+  int depth_ = 0;
+};
+
+}  // namespace trireme

@@ -1,0 +1,148 @@
+#include "serve/jobs/answer_job.hpp"
+
+#include <ctime>
+#include <iterator>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/log.hpp"
+#include "serve/random_id.hpp"
+
+namespace trireme {
+
+AnswerJob::AnswerJob(const JobContext& context, std::shared_ptr<HttpReply> reply,
+                     const GenerationFields& fields, const char* id_prefix)
+    : context_(context),
+      reply_(std::move(reply)),
+      head_{random_id(id_prefix), std::time(nullptr), context.model.facts().name,
+            context.model.facts().fingerprint},
+      streams_(fields.stream),
+      with_usage_(fields.include_usage) {}
+
+void AnswerJob::start(std::vector<Request> requests, const std::string& prompt_field) {
+  for (const Request& request : requests) {
+    const auto problem = context_.model.source().find_problem(request);
+    if (!problem) continue;
+    const bool is_prompt = problem->field == "prompt";
+    const std::string field = is_prompt ? prompt_field : problem->field;
+    throw ApiError(
+        400, formatted("{} {} {}", field, is_prompt ? "has" : "is", problem->message), field,
+        static_cast<std::int64_t>(request.prompt.size()) > context_.model.facts().max_context
+            ? "context_length_exceeded"
+            : "invalid_value");
+  }
+  parts_.resize(requests.size());
+  waiting_.assign(std::make_move_iterator(requests.begin()),
+                  std::make_move_iterator(requests.end()));
+  if (!submit_more()) throw ApiError(429, "the queue is full: try again later", "", "queue_full");
+  reply_->on_gone([self = shared_from_this()] { self->cancel_all(); });
+  reply_->on_late(context_.timeout_s, [self = shared_from_this()] {
+    self->fail(ApiError(408, "the request took longer than the server allows (--request-timeout-s)",
+                        "", "timeout"));
+  });
+}
+
+bool AnswerJob::submit_more() {
+  while (!waiting_.empty()) {
+    const std::size_t index = num_started_;
+    const auto on_delta = [self = shared_from_this(), index](Delta delta) {
+      const auto shared = std::make_shared<Delta>(std::move(delta));
+      self->reply_->post([self, index, shared, when = Clock::now()] {
+        self->on_delta(index, std::move(*shared), when);
+      });
+    };
+    const auto id = context_.model.source().submit(waiting_.front(), on_delta);
+    if (!id) return num_started_ > num_done_;
+    parts_[index].id = *id;
+    parts_[index].is_running = true;
+    waiting_.pop_front();
+    ++num_started_;
+  }
+  return true;
+}
+
+void AnswerJob::on_delta(std::size_t index, Delta delta, Clock::time_point when) {
+  Part& part = parts_[index];
+  if (is_over_ || !part.is_running) return;
+  try {
+    usage_.completion_tokens += static_cast<std::int64_t>(delta.tokens.size());
+    if (!delta.tokens.empty()) measure(part, delta.tokens.size(), when);
+    if (delta.finish == FinishReason::error) {
+      const bool is_resource = delta.error && delta.error->kind() == ErrorKind::resource;
+      return fail(ApiError(is_resource ? 503 : 500,
+                           delta.error ? delta.error->what() : "generation failed", "",
+                           is_resource ? "out_of_memory" : "generation_failed"));
+    }
+    if (delta.finish == FinishReason::cancelled) {
+      if (!part.ends_early) return fail(ApiError(503, "the server is ending", "", "draining"));
+      delta.finish = FinishReason::stop;
+    }
+    take(index, delta);
+    if (delta.finish) finish_part(part);
+  } catch (...) {
+    fail(current_api_error());
+  }
+}
+
+void AnswerJob::measure(Part& part, std::size_t num_tokens, Clock::time_point when) {
+  const auto seconds_since = [&](Clock::time_point then) {
+    return std::chrono::duration<double>(when - then).count();
+  };
+  if (part.last_token) {
+    const double each = seconds_since(*part.last_token) / static_cast<double>(num_tokens);
+    for (std::size_t i = 0; i < num_tokens; ++i) context_.metrics.inter_token_s.add(each);
+  } else {
+    context_.metrics.first_token_s.add(seconds_since(begun_));
+  }
+  part.last_token = when;
+}
+
+void AnswerJob::end_early(std::size_t index) {
+  if (std::exchange(parts_[index].ends_early, true)) return;
+  context_.model.source().cancel(parts_[index].id);
+}
+
+void AnswerJob::finish_part(Part& part) {
+  part.is_running = false;
+  ++num_done_;
+  if (num_done_ < parts_.size()) {
+    if (!submit_more()) fail(ApiError(429, "the queue is full: try again later", "", "queue_full"));
+    return;
+  }
+  is_over_ = true;
+  context_.metrics.request_s.add(std::chrono::duration<double>(Clock::now() - begun_).count());
+  if (!streams_) return reply_->answer({.body = body()});
+  if (with_usage_) send_event(usage_chunk(head_, chunk_object(), usage_));
+  reply_->write(std::string(kSseDone));
+  reply_->end();
+}
+
+void AnswerJob::send_event(const std::string& json) {
+  // Not before something is there to say: what goes wrong till then has a status of its own.
+  if (!std::exchange(has_events_, true)) reply_->begin_events();
+  reply_->write(sse_event(json));
+}
+
+void AnswerJob::fail(const ApiError& error) {
+  if (is_over_) return;
+  cancel_all();
+  if (error.status() >= 500) log::error(formatted("request {}: {}", head_.id, error.what()));
+  if (!has_events_) {
+    HttpAnswer answer{.status = error.status(), .body = error.body()};
+    if (error.status() == 429 || error.status() == 503) answer.headers = {{"Retry-After", "1"}};
+    return reply_->answer(std::move(answer));
+  }
+  reply_->write(sse_event(error.body()));
+  reply_->write(std::string(kSseDone));
+  reply_->end();
+}
+
+void AnswerJob::cancel_all() {
+  is_over_ = true;
+  waiting_.clear();
+  for (const Part& part : parts_) {
+    if (part.is_running) context_.model.source().cancel(part.id);
+  }
+}
+
+}  // namespace trireme

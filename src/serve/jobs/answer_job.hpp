@@ -1,0 +1,100 @@
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "serve/http/http_message.hpp"
+#include "serve/openai/api_error.hpp"
+#include "serve/openai/generation_fields.hpp"
+#include "serve/openai/replies.hpp"
+#include "serve/serve_metrics.hpp"
+#include "serve/served_model.hpp"
+
+namespace trireme {
+
+/// What all jobs of a server share.
+struct JobContext {
+  const ServedModel& model;
+  ServeMetrics& metrics;
+  double timeout_s = 600;
+};
+
+/// One HTTP request's answers, of one prompt or many: hands them to the engine, follows them, and
+/// answers whole or as a stream. Lives as long as the engine or the connection holds it. All but
+/// `start` runs as tasks of the reply, so nothing here needs a lock.
+class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
+ public:
+  AnswerJob(const JobContext& context, std::shared_ptr<HttpReply> reply,
+            const GenerationFields& fields, const char* id_prefix);
+  AnswerJob(const AnswerJob&) = delete;
+  AnswerJob& operator=(const AnswerJob&) = delete;
+  virtual ~AnswerJob() = default;
+
+  /// Called once, by the handler. Throws ApiError: 400 for a request that the engine does not take
+  /// (field "prompt" is told as `prompt_field`), 429 if none finds room in its queue.
+  void start(std::vector<Request> requests, const std::string& prompt_field);
+
+ protected:
+  /// What came of answer `index`. In a stream it is sent now, else kept.
+  virtual void take(std::size_t index, Delta& delta) = 0;
+  /// The whole, once all answers have ended.
+  [[nodiscard]] virtual std::string body() = 0;
+  /// Of the stream's last event but one.
+  [[nodiscard]] virtual const char* chunk_object() const = 0;
+
+  [[nodiscard]] const ServedModel& model() const noexcept { return context_.model; }
+
+  [[nodiscard]] const ReplyHead& head() const noexcept { return head_; }
+
+  [[nodiscard]] bool streams() const noexcept { return streams_; }
+
+  [[nodiscard]] bool with_usage() const noexcept { return with_usage_; }
+
+  [[nodiscard]] const TokenUsage& usage() const noexcept { return usage_; }
+
+  void count_prompt_tokens(std::size_t count) {
+    usage_.prompt_tokens += static_cast<std::int64_t>(count);
+  }
+
+  void send_event(const std::string& json);
+  /// Answer `index` is done, whatever the engine would still say: it ends as if it had stopped.
+  void end_early(std::size_t index);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  struct Part {
+    RequestId id = 0;
+    bool is_running = false;
+    bool ends_early = false;
+    std::optional<Clock::time_point> last_token;
+  };
+
+  /// As many requests as the engine takes now; false if it has no room.
+  bool submit_more();
+  void on_delta(std::size_t index, Delta delta, Clock::time_point when);
+  void measure(Part& part, std::size_t num_tokens, Clock::time_point when);
+  void finish_part(Part& part);
+  void fail(const ApiError& error);
+  void cancel_all();
+
+  JobContext context_;
+  std::shared_ptr<HttpReply> reply_;
+  ReplyHead head_;
+  bool streams_;
+  bool with_usage_;
+  TokenUsage usage_;
+  Clock::time_point begun_ = Clock::now();
+  std::deque<Request> waiting_;  // not taken by the engine yet
+  std::vector<Part> parts_;
+  std::size_t num_started_ = 0;
+  std::size_t num_done_ = 0;
+  bool has_events_ = false;
+  bool is_over_ = false;
+};
+
+}  // namespace trireme

@@ -1,0 +1,112 @@
+#include "serve/jobs/chat_job.hpp"
+
+#include <iterator>
+#include <utility>
+
+#include "serve/jobs/request_forms.hpp"
+#include "serve/openai/logprobs.hpp"
+
+namespace trireme {
+
+void ChatJob::run(const JobContext& context, std::shared_ptr<HttpReply> reply,
+                  const ChatRequest& request) {
+  const ServedModel& model = context.model;
+  const bool has_form = request.fields.response_format.kind != ResponseFormat::Kind::text ||
+                        request.tool_choice == ToolChoice::required;
+  ChatInput input = request.input;
+  // Of formats that think unless told otherwise: a JSON answer is wanted, not a thought about it.
+  if (has_form && !input.thinking) input.thinking = false;
+  const WrittenChat chat = model.write(input, has_form);
+
+  Request one;
+  one.prompt = chat.ids;
+  one.max_tokens = request.fields.max_tokens.value_or(model.facts().max_context);
+  one.sampling = sampling_of(request.fields);
+  one.stop = request.fields.stop;
+  one.end_tokens = model.chat_end_tokens();
+  one.ignore_eos = request.fields.ignore_eos;
+  if (request.logprobs) one.top_logprobs = request.top_logprobs;
+  one.skip_special_tokens = !model.has_special_markers();
+
+  AnswerForm form{.begins_in_thought = chat.begins_in_thought,
+                  .several_calls = request.parallel_tool_calls && request.tool_name.empty()};
+  if (request.tool_choice != ToolChoice::none) {
+    for (const ToolSpec& tool : request.input.tools) {
+      if (request.tool_name.empty() || request.tool_name == tool.name)
+        form.tools.push_back(tool.name);
+    }
+  }
+  const auto grammar = grammar_of(request, form.several_calls);
+  std::vector<Request> requests;
+  for (std::int64_t i = 0; i < request.fields.num_answers; ++i) {
+    one.answer = static_cast<std::uint64_t>(i);
+    one.mask = grammar ? mask_of(*grammar, model, one, chat.begins_in_thought) : nullptr;
+    requests.push_back(one);
+  }
+  const auto job = std::make_shared<ChatJob>(context, std::move(reply), request, form);
+  job->count_prompt_tokens(chat.ids.size());
+  job->start(std::move(requests), "messages");
+}
+
+ChatJob::ChatJob(const JobContext& context, std::shared_ptr<HttpReply> reply,
+                 const ChatRequest& request, const AnswerForm& form)
+    : AnswerJob(context, std::move(reply), request.fields, "chatcmpl-"),
+      with_logprobs_(request.logprobs) {
+  for (std::int64_t i = 0; i < request.fields.num_answers; ++i)
+    choices_.push_back({.parser = AnswerParser(form), .answer = {}, .tokens = {}});
+}
+
+void ChatJob::take(std::size_t index, Delta& delta) {
+  Choice& choice = choices_[index];
+  AnswerPiece piece = choice.parser.push(delta.text);
+  if (delta.finish) {
+    AnswerPiece rest = choice.parser.finish();
+    piece.thought += rest.thought;
+    piece.content += rest.content;
+    const bool calls = choice.parser.has_calls() && delta.finish == FinishReason::stop;
+    choice.finish_reason = calls ? "tool_calls" : reply_reason(*delta.finish);
+  } else if (choice.parser.is_complete()) {
+    end_early(index);
+  }
+  if (streams()) return send(index, choice, std::move(piece), delta);
+  choice.answer.thought += piece.thought;
+  choice.answer.content += piece.content;
+  for (AnswerCall& call : piece.calls) choice.answer.calls.push_back(std::move(call));
+  if (with_logprobs_) {
+    choice.tokens.insert(choice.tokens.end(), std::make_move_iterator(delta.tokens.begin()),
+                         std::make_move_iterator(delta.tokens.end()));
+  }
+}
+
+void ChatJob::send(std::size_t index, Choice& choice, AnswerPiece piece, const Delta& delta) {
+  ChatDelta event{.index = static_cast<std::int64_t>(index)};
+  if (!std::exchange(choice.has_role, true)) {
+    event.is_first = true;
+    send_event(chat_chunk(head(), event, with_usage()));
+    event.is_first = false;
+  }
+  event.num_calls_before = choice.num_calls;
+  choice.num_calls += static_cast<std::int64_t>(piece.calls.size());
+  event.piece = std::move(piece);
+  if (with_logprobs_ && !delta.tokens.empty())
+    event.logprobs = chat_logprobs(model().tokenizer(), delta.tokens);
+  if (!event.piece.empty() || !event.logprobs.empty())
+    send_event(chat_chunk(head(), event, with_usage()));
+  if (!delta.finish) return;
+  const ChatDelta last{.index = event.index, .finish_reason = choice.finish_reason};
+  send_event(chat_chunk(head(), last, with_usage()));
+}
+
+std::string ChatJob::body() {
+  std::vector<ChatChoice> choices;
+  for (const Choice& choice : choices_) {
+    choices.push_back(
+        {.index = static_cast<std::int64_t>(choices.size()),
+         .answer = choice.answer,
+         .logprobs = with_logprobs_ ? chat_logprobs(model().tokenizer(), choice.tokens) : "",
+         .finish_reason = choice.finish_reason});
+  }
+  return chat_reply(head(), choices, usage());
+}
+
+}  // namespace trireme

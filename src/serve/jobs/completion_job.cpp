@@ -1,0 +1,106 @@
+#include "serve/jobs/completion_job.hpp"
+
+#include <iterator>
+#include <utility>
+
+#include "core/error.hpp"
+#include "serve/jobs/request_forms.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::size_t kMaxChoices = 2048;
+
+Request engine_request(const CompletionRequest& request, const ServedModel& model) {
+  Request one;
+  one.max_tokens = request.fields.max_tokens.value_or(model.facts().max_context);
+  one.sampling = sampling_of(request.fields);
+  one.stop = request.fields.stop;
+  one.end_tokens = model.facts().end_tokens;
+  one.ignore_eos = request.fields.ignore_eos;
+  one.prompt_logprobs = request.echo && (request.logprobs || one.max_tokens == 0);
+  if (request.logprobs || one.prompt_logprobs) one.top_logprobs = request.logprobs.value_or(0);
+  // Who asks what a text is worth takes the last entry for a drawn token, so there must be one.
+  if (one.prompt_logprobs && one.max_tokens == 1) one.ignore_eos = true;
+  return one;
+}
+
+}  // namespace
+
+void CompletionJob::run(const JobContext& context, std::shared_ptr<HttpReply> reply,
+                        const CompletionRequest& request) {
+  const ServedModel& model = context.model;
+  const auto num_answers = static_cast<std::size_t>(request.fields.num_answers);
+  if (request.prompts.size() * num_answers > kMaxChoices) {
+    refuse_field("n", formatted("{} prompts with {} answers each, must be at most {} in all",
+                                request.prompts.size(), num_answers, kMaxChoices));
+  }
+  const auto grammar = grammar_of(request.fields.response_format);
+  Request one = engine_request(request, model);
+  std::vector<Request> requests;
+  std::vector<std::string> texts;
+  std::size_t num_prompt_tokens = 0;
+  for (const CompletionPrompt& prompt : request.prompts) {
+    const auto* text = std::get_if<std::string>(&prompt);
+    one.prompt =
+        text != nullptr ? model.encode(*text) : std::get<std::vector<std::uint32_t>>(prompt);
+    if (request.echo)
+      texts.push_back(text != nullptr ? *text : model.tokenizer().decode(one.prompt));
+    num_prompt_tokens += one.prompt.size();
+    for (std::size_t i = 0; i < num_answers; ++i) {
+      one.answer = i;
+      one.mask = grammar ? mask_of(*grammar, model, one, false) : nullptr;
+      requests.push_back(one);
+    }
+  }
+  const auto job = std::make_shared<CompletionJob>(context, std::move(reply), request, texts);
+  job->count_prompt_tokens(num_prompt_tokens);
+  job->start(std::move(requests), "prompt");
+}
+
+CompletionJob::CompletionJob(const JobContext& context, std::shared_ptr<HttpReply> reply,
+                             const CompletionRequest& request,
+                             const std::vector<std::string>& prompts)
+    : AnswerJob(context, std::move(reply), request.fields, "cmpl-"),
+      with_logprobs_(request.logprobs.has_value()) {
+  for (std::size_t prompt = 0; prompt < request.prompts.size(); ++prompt) {
+    for (std::int64_t i = 0; i < request.fields.num_answers; ++i) {
+      choices_.push_back({.text = request.echo ? prompts[prompt] : "",
+                          .tokens = {},
+                          .logprobs = CompletionLogprobs(model().tokenizer())});
+    }
+  }
+}
+
+void CompletionJob::take(std::size_t index, Delta& delta) {
+  Choice& choice = choices_[index];
+  choice.text += delta.text;
+  if (with_logprobs_) {
+    for (auto* reports : {&delta.prompt, &delta.tokens}) {
+      choice.tokens.insert(choice.tokens.end(), std::make_move_iterator(reports->begin()),
+                           std::make_move_iterator(reports->end()));
+    }
+  }
+  if (delta.finish) choice.finish_reason = reply_reason(*delta.finish);
+  const bool has_news = delta.finish || !choice.text.empty() || !choice.tokens.empty();
+  if (streams() && has_news)
+    send_event(completion_chunk(head(), told(index, choice), with_usage()));
+}
+
+/// What is known of a choice, and not any more.
+CompletionChoice CompletionJob::told(std::size_t index, Choice& choice) const {
+  CompletionChoice told{.index = static_cast<std::int64_t>(index),
+                        .text = std::exchange(choice.text, {}),
+                        .logprobs = {},
+                        .finish_reason = choice.finish_reason};
+  if (with_logprobs_) told.logprobs = choice.logprobs.of(std::exchange(choice.tokens, {}));
+  return told;
+}
+
+std::string CompletionJob::body() {
+  std::vector<CompletionChoice> told_choices;
+  for (std::size_t i = 0; i < choices_.size(); ++i) told_choices.push_back(told(i, choices_[i]));
+  return completion_reply(head(), told_choices, usage());
+}
+
+}  // namespace trireme

@@ -1,0 +1,66 @@
+#include "serve/openai/completion_request.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "core/error.hpp"
+#include "serve/openai/api_error.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::int64_t kDefaultMaxTokens = 16;  // OpenAI's
+
+[[noreturn]] void refuse_prompt() {
+  refuse_field(
+      "prompt",
+      "prompt must be a text, a list of texts, a list of token ids or a list of such lists");
+}
+
+bool is_id(const Json& value) {
+  return value.is_number_unsigned() &&
+         value.get<std::uint64_t>() <= std::numeric_limits<std::uint32_t>::max();
+}
+
+CompletionPrompt one_prompt(const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_array() || value.empty() || !std::all_of(value.begin(), value.end(), is_id))
+    refuse_prompt();
+  return value.get<std::vector<std::uint32_t>>();
+}
+
+std::vector<CompletionPrompt> read_completion_prompts(const BodyFields& fields) {
+  const Json* value = fields.find("prompt");
+  if (value == nullptr) refuse_field("prompt", "prompt is missing");
+  const bool is_one =
+      value->is_string() || (value->is_array() && !value->empty() && value->front().is_number());
+  if (is_one) return {one_prompt(*value)};
+  if (!value->is_array() || value->empty()) refuse_prompt();
+  if (value->size() > kMaxPrompts)
+    refuse_field("prompt",
+                 formatted("prompt has {} texts, at most {}", value->size(), kMaxPrompts));
+  std::vector<CompletionPrompt> prompts;
+  for (const Json& each : *value) prompts.push_back(one_prompt(each));
+  return prompts;
+}
+
+}  // namespace
+
+CompletionRequest read_completion_request(std::string_view json) {
+  const Json body = parse_body(json);
+  const BodyFields fields(body);
+  CompletionRequest request;
+  request.fields = read_generation_fields(fields);
+  request.prompts = read_completion_prompts(fields);
+  request.echo = fields.boolean("echo").value_or(false);
+  request.logprobs = fields.integer("logprobs", 0, kMaxTopLogprobs);
+  request.fields.max_tokens =
+      fields.integer("max_tokens", 0, std::numeric_limits<std::int64_t>::max())
+          .value_or(kDefaultMaxTokens);
+  if (*request.fields.max_tokens == 0 && !request.echo)
+    refuse_field("max_tokens", "max_tokens is 0, must be 1 or more without echo");
+  return request;
+}
+
+}  // namespace trireme

@@ -1,0 +1,31 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "serve/openai/generation_fields.hpp"
+
+namespace trireme {
+
+/// A text, or ids of one.
+using CompletionPrompt = std::variant<std::string, std::vector<std::uint32_t>>;
+
+/// A request to /v1/completions.
+struct CompletionRequest {
+  GenerationFields fields;
+  std::vector<CompletionPrompt> prompts;  // at least one
+  bool echo = false;                      // the answer begins with the prompt
+  std::optional<std::int64_t> logprobs;   // of how many most likely tokens
+};
+
+/// Most prompts of a request, each with num_answers answers.
+inline constexpr std::size_t kMaxPrompts = 1024;
+
+/// Reads a whole request; fields that are not known are ignored. Throws ApiError(400) that names the
+/// field. Source: OpenAI's API reference, "Create completion".
+CompletionRequest read_completion_request(std::string_view json);
+
+}  // namespace trireme

@@ -1,0 +1,171 @@
+#include "serve/openai/generation_fields.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "core/error.hpp"
+#include "core/number.hpp"
+#include "serve/openai/api_error.hpp"
+#include "serve/openai/json_text.hpp"
+
+namespace trireme {
+namespace {
+
+/// A field that this server knows of and does not do, and the values that ask for nothing.
+struct UnsupportedField {
+  const char* name;
+  std::vector<Json> neutral;
+};
+
+/// Of OpenAI's API, then of vLLM's and llama.cpp's servers. Sources: OpenAI's API reference, "Create
+/// chat completion" and "Create completion"; vLLM, "OpenAI-compatible server"; llama.cpp,
+/// tools/server/README.md.
+const std::vector<UnsupportedField>& unsupported_fields() {
+  static const std::vector<UnsupportedField> table{{"audio", {}},
+                                                   {"function_call", {}},
+                                                   {"functions", {Json::array()}},
+                                                   {"modalities", {Json::array({"text"})}},
+                                                   {"prediction", {}},
+                                                   {"service_tier", {"auto", "default"}},
+                                                   {"store", {false}},
+                                                   {"suffix", {""}},
+                                                   {"verbosity", {"medium"}},
+                                                   {"web_search_options", {}},
+                                                   {"allowed_token_ids", {}},
+                                                   {"bad_words", {Json::array()}},
+                                                   {"chat_template", {}},
+                                                   {"continue_final_message", {false}},
+                                                   {"documents", {Json::array()}},
+                                                   {"guided_choice", {}},
+                                                   {"guided_grammar", {}},
+                                                   {"guided_json", {}},
+                                                   {"guided_regex", {}},
+                                                   {"include_stop_str_in_output", {false}},
+                                                   {"length_penalty", {1}},
+                                                   {"logits_processors", {Json::array()}},
+                                                   {"min_tokens", {0}},
+                                                   {"prompt_logprobs", {}},
+                                                   {"skip_special_tokens", {true}},
+                                                   {"stop_token_ids", {Json::array()}},
+                                                   {"structured_outputs", {}},
+                                                   {"truncate_prompt_tokens", {}},
+                                                   {"use_beam_search", {false}},
+                                                   {"dry_multiplier", {0}},
+                                                   {"dynatemp_range", {0}},
+                                                   {"grammar", {""}},
+                                                   {"json_schema", {}},
+                                                   {"lora", {Json::array()}},
+                                                   {"mirostat", {0}},
+                                                   {"n_probs", {0}},
+                                                   {"typical_p", {1}},
+                                                   {"xtc_probability", {0}}};
+  return table;
+}
+
+void refuse_unsupported(const BodyFields& fields) {
+  for (const UnsupportedField& field : unsupported_fields()) {
+    const Json* value = fields.find(field.name);
+    if (value == nullptr) continue;
+    if (std::find(field.neutral.begin(), field.neutral.end(), *value) != field.neutral.end())
+      continue;
+    throw ApiError(400, formatted("{} is not supported", field.name), field.name,
+                   "unsupported_parameter");
+  }
+}
+
+std::vector<std::string> read_stop(const BodyFields& fields) {
+  const Json* value = fields.find("stop");
+  if (value == nullptr) return {};
+  const Json list = value->is_array() ? *value : Json::array({*value});
+  std::vector<std::string> texts;
+  for (const Json& each : list) {
+    if (!each.is_string() || each.get_ref<const std::string&>().empty())
+      refuse_field("stop", "stop must be a text or a list of texts, none of them empty");
+    texts.push_back(each.get<std::string>());
+  }
+  if (texts.size() > kMaxStopTexts)
+    refuse_field("stop", formatted("stop has {} texts, at most {}", texts.size(), kMaxStopTexts));
+  return texts;
+}
+
+std::map<std::uint32_t, double> read_logit_bias(const BodyFields& fields) {
+  constexpr double kMostBias = 100;
+  std::map<std::uint32_t, double> bias;
+  const Json* value = fields.find("logit_bias");
+  if (value == nullptr) return bias;
+  if (!value->is_object()) fields.refuse("logit_bias", "an object of token ids and numbers");
+  for (const auto& [key, added] : value->items()) {
+    const auto id = parse_integer(key);
+    if (!id || *id < 0 || *id > std::int64_t{std::numeric_limits<std::uint32_t>::max()})
+      refuse_field("logit_bias", formatted("logit_bias has the key '{}', must be token ids", key));
+    if (!added.is_number() || !(std::abs(added.get<double>()) <= kMostBias)) {
+      refuse_field("logit_bias",
+                   formatted("logit_bias of token {} is {}, must be a number in [-{}, {}]", key,
+                             json_text(added), kMostBias, kMostBias));
+    }
+    bias[static_cast<std::uint32_t>(*id)] = added.get<double>();
+  }
+  return bias;
+}
+
+void read_sampling(const BodyFields& fields, SamplingConfig& sampling) {
+  constexpr double kSmallestTopP = 1e-12;  // 0 stands for: only the most likely token
+  const auto set = [](auto& member, const auto& value) {
+    if (value) member = *value;
+  };
+  set(sampling.temperature, fields.number("temperature", 0, 2));
+  set(sampling.top_p, fields.number("top_p", 0, 1));
+  sampling.top_p = std::max(sampling.top_p, kSmallestTopP);
+  set(sampling.min_p, fields.number("min_p", 0, 1));
+  if (sampling.min_p == 1) fields.refuse("min_p", "a number in [0, 1)");
+  set(sampling.top_k, fields.integer("top_k", -1, std::numeric_limits<std::int32_t>::max()));
+  sampling.top_k = std::max<std::int64_t>(sampling.top_k, 0);  // -1 means all elsewhere
+  set(sampling.repetition_penalty, fields.number("repetition_penalty", 0, 100));
+  if (sampling.repetition_penalty == 0) fields.refuse("repetition_penalty", "above 0");
+  set(sampling.presence_penalty, fields.number("presence_penalty", -2, 2));
+  set(sampling.frequency_penalty, fields.number("frequency_penalty", -2, 2));
+  set(sampling.seed, fields.integer("seed", std::numeric_limits<std::int64_t>::min(),
+                                    std::numeric_limits<std::int64_t>::max()));
+  sampling.logit_bias = read_logit_bias(fields);
+}
+
+ResponseFormat read_response_format(const BodyFields& fields) {
+  const auto format = fields.object("response_format");
+  if (!format) return {};
+  const auto type = format->text("type");
+  if (type == "text") return {};
+  if (type == "json_object") return {.kind = ResponseFormat::Kind::json_object};
+  if (type != "json_schema") format->refuse("type", "text, json_object or json_schema");
+  const auto described = format->object("json_schema");
+  if (!described) format->refuse("json_schema", "an object with name and schema");
+  const Json* schema = described->find("schema");
+  if (schema == nullptr || !(schema->is_object() || schema->is_boolean()))
+    described->refuse("schema", "a JSON schema");
+  return {.kind = ResponseFormat::Kind::json_schema, .schema = json_text(*schema)};
+}
+
+}  // namespace
+
+GenerationFields read_generation_fields(const BodyFields& fields) {
+  refuse_unsupported(fields);
+  GenerationFields read;
+  read.model = fields.text("model").value_or("");
+  read_sampling(fields, read.sampling);
+  read.has_seed = fields.find("seed") != nullptr;
+  read.num_answers = fields.integer("n", 1, kMaxAnswers).value_or(1);
+  read.stop = read_stop(fields);
+  read.ignore_eos = fields.boolean("ignore_eos").value_or(false);
+  read.stream = fields.boolean("stream").value_or(false);
+  if (const auto options = fields.object("stream_options")) {
+    if (!read.stream) refuse_field("stream_options", "stream_options needs stream true");
+    read.include_usage = options->boolean("include_usage").value_or(false);
+  }
+  if (const auto best_of = fields.integer("best_of", 1, kMaxAnswers);
+      best_of && *best_of != read.num_answers)
+    throw ApiError(400, "best_of is not supported but as n", "best_of", "unsupported_parameter");
+  read.response_format = read_response_format(fields);
+  return read;
+}
+
+}  // namespace trireme

@@ -1,0 +1,77 @@
+#include "serve/openai/logprobs.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "serve/openai/json_text.hpp"
+
+namespace trireme {
+namespace {
+
+double finite(float logprob) {
+  return std::isfinite(logprob) ? double{logprob} : -9999.0;
+}
+
+std::string token_text(const Tokenizer& tokenizer, std::uint32_t id) {
+  return tokenizer.decode(std::array{id});
+}
+
+Json token_json(const Tokenizer& tokenizer, std::uint32_t id, float logprob) {
+  Json bytes = Json::array();
+  for (const char c : tokenizer.token_bytes(id)) bytes.push_back(static_cast<unsigned char>(c));
+  return {{"token", token_text(tokenizer, id)}, {"logprob", finite(logprob)}, {"bytes", bytes}};
+}
+
+std::int64_t num_characters(std::string_view text) {
+  return std::count_if(text.begin(), text.end(),
+                       [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+}
+
+}  // namespace
+
+std::string chat_logprobs(const Tokenizer& tokenizer, std::span<const TokenReport> tokens) {
+  Json content = Json::array();
+  for (const TokenReport& token : tokens) {
+    Json one = token_json(tokenizer, token.id, token.logprob.value_or(0));
+    one["top_logprobs"] = Json::array();
+    for (const TokenLogprob& each : token.top)
+      one["top_logprobs"].push_back(token_json(tokenizer, each.id, each.logprob));
+    content.push_back(std::move(one));
+  }
+  return json_text({{"content", std::move(content)}, {"refusal", nullptr}});
+}
+
+std::string CompletionLogprobs::of(std::span<const TokenReport> tokens) {
+  Json texts = Json::array();
+  Json logprobs = Json::array();
+  Json tops = Json::array();
+  Json offsets = Json::array();
+  for (const TokenReport& token : tokens) {
+    const std::string text = token_text(tokenizer_, token.id);
+    texts.push_back(text);
+    offsets.push_back(offset_);
+    offset_ += num_characters(text);
+    if (!token.logprob) {  // the first of a prompt: nothing was there to predict it
+      logprobs.push_back(nullptr);
+      tops.push_back(nullptr);
+      continue;
+    }
+    logprobs.push_back(finite(*token.logprob));
+    Json top = Json::object();
+    const auto add = [&](const std::string& name, float logprob) {
+      const auto found = top.find(name);
+      if (found == top.end() || found->get<double>() < finite(logprob)) top[name] = finite(logprob);
+    };
+    for (const TokenLogprob& each : token.top) add(token_text(tokenizer_, each.id), each.logprob);
+    add(text, *token.logprob);
+    tops.push_back(std::move(top));
+  }
+  return json_text({{"tokens", std::move(texts)},
+                    {"token_logprobs", std::move(logprobs)},
+                    {"top_logprobs", std::move(tops)},
+                    {"text_offset", std::move(offsets)}});
+}
+
+}  // namespace trireme

@@ -1,0 +1,103 @@
+// The server that this page came from. Addresses are relative, so that the page works behind a tunnel or a proxy's path.
+
+import { session } from "./kept.js";
+
+const kTokenKey = "trireme.token";
+const kRetryMs = [500, 1000, 2000, 5000];
+
+/** An answer other than 200, or none (status 0): `message` as the server says it, `retryAfter` in seconds. */
+export class ServerError extends Error {
+  constructor(status, message, retryAfter = null) {
+    super(message);
+    this.status = status;
+    this.retryAfter = retryAfter;
+  }
+}
+
+async function errorOf(response) {
+  const text = await response.text().catch(() => "");
+  let message = "";
+  try {
+    const { error } = JSON.parse(text);
+    message = typeof error === "string" ? error : (error?.message ?? "");
+  } catch {
+    message = text.slice(0, 300);
+  }
+  const seconds = Number.parseFloat(response.headers.get("Retry-After"));
+  return new ServerError(response.status, message, Number.isFinite(seconds) ? seconds : null);
+}
+
+/** Sends "change" when `state` ("connecting", "ready", "busy": starting or draining, "offline") or `models` are new. */
+export class Server extends EventTarget {
+  /** `askToken(wrong)` resolves to a token, or null where the user gives none. */
+  constructor(askToken) {
+    super();
+    this.askToken = askToken;
+    this.asking = null;
+    this.state = "connecting";
+    this.message = "";
+    this.models = [];
+    this.timer = 0;
+  }
+
+  get token() {
+    return session.get(kTokenKey);
+  }
+
+  set(state, message = "") {
+    if (this.state === state && this.message === message) return;
+    this.state = state;
+    this.message = message;
+    this.dispatchEvent(new CustomEvent("change"));
+  }
+
+  /** Asks until the server is ready, then reads what it serves. Called again whenever it was lost. */
+  async connect(attempt = 0) {
+    clearTimeout(this.timer);
+    try {
+      await this.fetch("health");
+      const { data } = await (await this.fetch("v1/models")).json();
+      this.models = Array.isArray(data) ? data.filter((model) => typeof model?.id === "string") : [];
+      this.state = ""; // the models are new, whatever the state was
+      this.set("ready");
+    } catch (error) {
+      if (error.status === 401) return this.set("locked", error.message);
+      this.set(error.status === 0 ? "offline" : "busy", error.message);
+      const wait = kRetryMs[Math.min(attempt, kRetryMs.length - 1)];
+      this.timer = setTimeout(() => this.connect(attempt + 1), wait);
+    }
+  }
+
+  /** A request that may need the token: asked for once, and again if it was wrong. Throws ServerError; AbortError if cancelled. */
+  async fetch(path, { body = null, signal = null } = {}) {
+    for (;;) {
+      const token = this.token;
+      const response = await this.send(path, body, signal, token);
+      if (response.ok) return response;
+      const error = await errorOf(response);
+      if (response.status !== 401) throw error;
+      if (this.token === token && !(await this.newToken(token !== null))) throw error;
+    }
+  }
+
+  async send(path, body, signal, token) {
+    const headers = { Accept: "application/json, text/event-stream" };
+    if (body) headers["Content-Type"] = "application/json";
+    if (token) headers.Authorization = `Bearer ${token}`;
+    try {
+      return await fetch(path, { method: body ? "POST" : "GET", headers, body: body && JSON.stringify(body), signal, cache: "no-store" });
+    } catch (error) {
+      if (error.name === "AbortError") throw error;
+      throw new ServerError(0, "");
+    }
+  }
+
+  /** Several requests may wait for one question. */
+  async newToken(wrong) {
+    this.asking ??= this.askToken(wrong).finally(() => { this.asking = null; });
+    const token = await this.asking;
+    if (token === null) return false;
+    session.set(kTokenKey, token);
+    return true;
+  }
+}

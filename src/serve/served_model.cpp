@@ -1,0 +1,72 @@
+#include "serve/served_model.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "core/error.hpp"
+#include "serve/openai/api_error.hpp"
+#include "text/encode_text.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::array<std::string_view, 4> kMarkers{"<think>", "</think>", "<tool_call>",
+                                                   "</tool_call>"};
+constexpr std::string_view kOpenedThought = "<think>\n";
+
+bool is_special_marker(const AddedToken& token) {
+  return token.special &&
+         std::find(kMarkers.begin(), kMarkers.end(), token.content) != kMarkers.end();
+}
+
+}  // namespace
+
+ServedModel::ServedModel(ModelFacts facts, Tokenizer tokenizer, AnswerSource& source)
+    : facts_(std::move(facts)),
+      tokenizer_(std::move(tokenizer)),
+      source_(source),
+      chat_end_tokens_(facts_.end_tokens) {
+  const std::vector<AddedToken>& added = tokenizer_.added_tokens();
+  has_special_markers_ = std::any_of(added.begin(), added.end(), is_special_marker);
+  sorted_tokens_ = std::make_shared<SortedTokens>(tokenizer_, kMarkers, facts_.vocab_size);
+  if (facts_.chat == nullptr) return;
+  writer_.emplace(*facts_.chat, tokenizer_);
+  const auto end = writer_->turn_end_id();
+  const bool is_new =
+      end && std::int64_t{*end} < facts_.vocab_size &&
+      std::find(chat_end_tokens_.begin(), chat_end_tokens_.end(), *end) == chat_end_tokens_.end();
+  if (is_new) chat_end_tokens_.push_back(*end);
+}
+
+std::vector<std::uint32_t> ServedModel::encode(const std::string& text) const {
+  std::vector<std::uint32_t> ids = encode_text(tokenizer_, text);
+  if (ids.empty())
+    refuse_field("prompt", "prompt is empty, and the tokenizer has no beginning-of-text token");
+  return ids;
+}
+
+WrittenChat ServedModel::write(const ChatInput& input, bool opens_thought) const {
+  if (!writer_) {
+    throw ApiError(400,
+                   "the model's checkpoint names no chat format: use /v1/completions, or start the "
+                   "server with --chat-template",
+                   "messages", "no_chat_template");
+  }
+  const ChatTemplate& format = writer_->format();
+  if (format.calls == CallForm::none && !input.conversation.tools.empty())
+    refuse_field("tools", formatted("the chat format {} has no form for tools", format.name));
+  RenderedChat rendered =
+      writer_->render(input.conversation, input.thinking, input.generation_prompt);
+  const bool thinks = format.thinking != ThinkingSwitch::none &&
+                      input.thinking.value_or(format.thinking == ThinkingSwitch::on_by_default);
+  bool is_open = input.generation_prompt && rendered.text.ends_with(kOpenedThought);
+  if (opens_thought && thinks && input.generation_prompt && !is_open) {
+    rendered.fixed(kOpenedThought);
+    is_open = true;
+  }
+  std::vector<std::uint32_t> ids = writer_->encode(rendered);
+  if (ids.empty()) refuse_field("messages", "messages have no text");
+  return {std::move(rendered.text), std::move(ids), is_open};
+}
+
+}  // namespace trireme

@@ -1,0 +1,43 @@
+#include "text/chat/chat_writer.hpp"
+
+namespace trireme {
+
+ChatWriter::ChatWriter(const ChatTemplate& format, Tokenizer tokenizer)
+    : format_(&format), encoder_(std::move(tokenizer), SpecialInContent::text) {
+  const auto text_of = [this](std::optional<std::uint32_t> id) {
+    return id ? std::string(encoder_.tokenizer().token_bytes(*id)) : std::string();
+  };
+  options_.begin_token = text_of(encoder_.tokenizer().bos_id());
+  options_.end_token = text_of(encoder_.tokenizer().eos_id());
+}
+
+RenderedChat ChatWriter::render(const Conversation& conversation, std::optional<bool> thinking,
+                                bool asks) const {
+  RenderOptions options = options_;
+  options.generation_prompt = asks;
+  options.thinking = thinking;
+  return format_->render(conversation, options);
+}
+
+std::vector<std::uint32_t> ChatWriter::encode(const RenderedChat& chat) const {
+  EncodedChat encoded;
+  encoder_.encode(chat, encoded);
+  return std::move(encoded.ids);
+}
+
+std::optional<std::uint32_t> ChatWriter::turn_end_id() const {
+  Conversation sample;
+  sample.messages.resize(2);
+  sample.messages[1].role = Role::assistant;
+  const RenderedChat rendered = render(sample, std::nullopt, false);
+  if (rendered.ends.empty()) return std::nullopt;
+  const TextRange end = rendered.ends.back().token;
+  const std::string_view text =
+      std::string_view(rendered.text).substr(end.begin, end.end - end.begin);
+  for (const AddedToken& token : encoder_.tokenizer().added_tokens()) {
+    if (token.content == text) return token.id;
+  }
+  return std::nullopt;
+}
+
+}  // namespace trireme

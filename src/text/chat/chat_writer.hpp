@@ -1,0 +1,37 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "text/chat/chat_encoder.hpp"
+#include "text/chat/chat_template.hpp"
+#include "text/chat/conversation.hpp"
+
+namespace trireme {
+
+/// Conversations as prompts in a chat format: closed with what asks the model for its turn. What a
+/// message says is text; only what the format writes becomes structure. Immutable; for any number of
+/// threads.
+class ChatWriter {
+ public:
+  ChatWriter(const ChatTemplate& format, Tokenizer tokenizer);
+
+  [[nodiscard]] const ChatTemplate& format() const noexcept { return *format_; }
+
+  /// `thinking`: none: the format's default. `asks`: whether the model's turn is announced.
+  [[nodiscard]] RenderedChat render(const Conversation& conversation,
+                                    std::optional<bool> thinking = std::nullopt,
+                                    bool asks = true) const;
+  [[nodiscard]] std::vector<std::uint32_t> encode(const RenderedChat& chat) const;
+
+  /// The token that ends an answer, if it is one: beside the model's own end tokens, which may be
+  /// others.
+  [[nodiscard]] std::optional<std::uint32_t> turn_end_id() const;
+
+ private:
+  const ChatTemplate* format_;
+  ChatEncoder encoder_;
+  RenderOptions options_;
+};
+
+}  // namespace trireme

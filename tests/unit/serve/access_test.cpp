@@ -1,0 +1,65 @@
+#include "serve/access.hpp"
+
+#include <gtest/gtest.h>
+
+namespace trireme {
+namespace {
+
+int status(const AccessRules& rules, const HttpHead& head, bool needs_token = true) {
+  const auto problem = find_access_problem(rules, head, needs_token);
+  return problem ? problem->status() : 200;
+}
+
+TEST(Access, ALoopbackServerKnowsItsNames) {
+  for (const char* host : {"localhost", "LocalHost:8000", "127.0.0.1", "127.0.0.1:9",
+                           "127.1.2.3:80", "[::1]", "[::1]:8000"}) {
+    EXPECT_TRUE(is_loopback_host(host)) << host;
+    EXPECT_EQ(status({}, {.host = host}), 200) << host;
+  }
+  for (const char* host :
+       {"", "evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "evil.example:8000",
+        "10.0.0.1", "[::2]", "[::1", "128.0.0.1", "127.0.0.1@evil.example"}) {
+    EXPECT_FALSE(is_loopback_host(host)) << host;
+    EXPECT_EQ(status({}, {.host = host}), 403) << host;
+    EXPECT_EQ(status({}, {.host = host}, false), 403) << host;
+  }
+  EXPECT_EQ(status({.token = "t", .is_loopback = false},
+                   {.host = "node7:8000", .authorization = "Bearer t"}),
+            200);
+}
+
+TEST(Access, OtherSitesAreNotLetIn) {
+  const auto from = [](const char* origin, bool needs_token = true) {
+    return status({}, {.host = "localhost:8000", .origin = origin}, needs_token);
+  };
+  EXPECT_EQ(from("http://localhost:8000"), 200);
+  EXPECT_EQ(from("https://LOCALHOST:8000"), 200);
+  EXPECT_EQ(from("http://localhost:8001"), 403);
+  EXPECT_EQ(from("http://localhost"), 403);
+  EXPECT_EQ(from("http://127.0.0.1:8000"), 403);
+  EXPECT_EQ(from("http://evil.example"), 403);
+  EXPECT_EQ(from("null"), 403);
+  EXPECT_EQ(from("", false), 403);
+  EXPECT_EQ(status({}, {.host = "localhost", .fetch_site = "cross-site"}), 403);
+  EXPECT_EQ(status({}, {.host = "localhost", .fetch_site = "cross-site"}, false), 200);  // a link
+  EXPECT_EQ(status({}, {.host = "localhost", .fetch_site = "same-origin"}), 200);
+}
+
+TEST(Access, WantsTheToken) {
+  const AccessRules rules{.token = "secret"};
+  const auto with = [&](const char* authorization) {
+    return status(rules, {.host = "localhost", .authorization = authorization});
+  };
+  EXPECT_EQ(with("Bearer secret"), 200);
+  EXPECT_EQ(with("bearer secret"), 200);
+  EXPECT_EQ(with("Bearer secret "), 401);
+  EXPECT_EQ(with("Bearer secre"), 401);
+  EXPECT_EQ(with("Bearer "), 401);
+  EXPECT_EQ(with("Basic secret"), 401);
+  EXPECT_EQ(with("secret"), 401);
+  EXPECT_EQ(status(rules, {.host = "localhost"}), 401);
+  EXPECT_EQ(status(rules, {.host = "localhost"}, false), 200);
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,262 @@
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "serve/grammar/answer_grammar.hpp"
+#include "serve/grammar/json_rules.hpp"
+#include "unit/core/scratch.hpp"
+#include "unit/text/text_samples.hpp"
+
+namespace trireme {
+namespace {
+
+/// "yes": a text of the grammar; "part": the beginning of one; "no".
+std::string fit(const TextGrammar& grammar, std::string_view text) {
+  GrammarReader reader(grammar.grammar, grammar.start);
+  GrammarReader::State state = reader.start();
+  for (const char c : text) state = reader.step(state, static_cast<unsigned char>(c));
+  if (state == GrammarReader::kDead) return "no";
+  return reader.may_end(state) ? "yes" : "part";
+}
+
+TEST(ByteGrammar, RepeatsAndChooses) {
+  const auto grammar = std::make_shared<ByteGrammar>();
+  const std::uint32_t start = grammar->declare();
+  grammar->define(start, {grammar->literal("a") + grammar->repeated(grammar->literal("b"), 1, 3) +
+                              grammar->optional(grammar->literal("c")),
+                          grammar->any_number(grammar->literal("d"))});
+  const TextGrammar text{grammar, start};
+
+  EXPECT_FALSE(grammar->has_left_recursion());
+  EXPECT_EQ(fit(text, "a"), "part");
+  EXPECT_EQ(fit(text, "ab"), "yes");
+  EXPECT_EQ(fit(text, "abbbc"), "yes");
+  EXPECT_EQ(fit(text, "abbbb"), "no");
+  EXPECT_EQ(fit(text, ""), "yes");
+  EXPECT_EQ(fit(text, std::string(1000, 'd')), "yes");
+}
+
+TEST(ByteGrammar, FindsRulesThatBeginWithThemselves) {
+  ByteGrammar grammar;
+  const std::uint32_t a = grammar.declare();
+  const std::uint32_t b = grammar.declare();
+  const GrammarPiece nothing = grammar.optional(grammar.literal("x"));
+  grammar.define(a, {ByteGrammar::of_rule(b) + grammar.literal("y")});
+  grammar.define(b, {nothing + ByteGrammar::of_rule(a), grammar.literal("z")});
+
+  EXPECT_TRUE(grammar.has_left_recursion());
+}
+
+TEST(JsonGrammar, TakesObjectsAndNothingElse) {
+  const TextGrammar json = json_object_grammar();
+  for (const char* text :
+       {"{}", "{ }", R"({"a":1})", "{\n  \"a\": [1, -2.5e+3, true, null, \"x\\n\\u00e9\"]\n}",
+        R"({"a": {"b": [[], {}, [ ]]}, "c": "你好😀"})", "\n\n{}", R"({"\"": 0})"}) {
+    EXPECT_EQ(fit(json, text), "yes") << text;
+    EXPECT_TRUE(nlohmann::json::accept(text)) << text;
+  }
+  for (const char* text : {"[]", "1", "{a", R"({"a" 1)", R"({"a":01)", R"({"a":+)", R"({"a":1,})",
+                           "{\"a\":\"\n", R"({"\x)", R"({"\ud800)", "{\"\xC0\x80", "{\"\xED\xA0",
+                           "{}{", "{} ", "\n\n\n", R"({"a":1e123)"}) {
+    EXPECT_EQ(fit(json, text), "no") << text;
+  }
+  EXPECT_EQ(fit(json, R"({"a": "unfinished)"), "part");
+  EXPECT_EQ(fit(json, "{\"a\":" + std::string(2000, '[')), "part");  // as deep as it likes
+}
+
+TEST(GrammarReader, ForgetsAllButWhereItStands) {
+  const TextGrammar json = json_object_grammar();
+  GrammarReader reader(json.grammar, json.start);
+  GrammarReader::State state = reader.start();
+  for (const char c : std::string_view(R"({"a": [[{"b": "x)"))
+    state = reader.step(state, static_cast<unsigned char>(c));
+  const std::size_t before = reader.num_states();
+
+  state = reader.forget_all_but(state);
+
+  EXPECT_LT(reader.num_states(), before);
+  for (const char c : std::string_view(R"("}]]})")) {
+    EXPECT_FALSE(reader.may_end(state));
+    state = reader.step(state, static_cast<unsigned char>(c));
+  }
+  EXPECT_TRUE(reader.may_end(state));
+}
+
+TEST(IntegersBetween, AreExactlyThose) {
+  for (const auto& [least, most] :
+       std::vector<std::pair<std::int64_t, std::int64_t>>{{0, 0},
+                                                          {0, 9},
+                                                          {5, 5},
+                                                          {3, 17},
+                                                          {0, 100},
+                                                          {99, 101},
+                                                          {-5, 5},
+                                                          {-120, -7},
+                                                          {-1, 0},
+                                                          {-10, 999},
+                                                          {200, 1005}}) {
+    const auto grammar = std::make_shared<ByteGrammar>();
+    const std::uint32_t start = grammar->declare();
+    grammar->define(start, {integers_between(*grammar, least, most)});
+    for (std::int64_t value = -1200; value <= 1200; ++value) {
+      EXPECT_EQ(fit({grammar, start}, std::to_string(value)) == "yes",
+                value >= least && value <= most)
+          << value << " in [" << least << ", " << most << "]";
+    }
+    EXPECT_NE(fit({grammar, start}, "-0"), "yes");
+    EXPECT_NE(fit({grammar, start}, "007"), "yes");
+  }
+  ByteGrammar open;
+  EXPECT_NO_THROW((void)integers_between(open, 0, std::nullopt));
+  EXPECT_THROW((void)integers_between(open, 2, 1), Error);
+}
+
+class MaskTest : public ::testing::Test {
+ protected:
+  static constexpr std::int64_t kVocab = 700;
+
+  static std::shared_ptr<const SortedTokens> tokens() {
+    static const auto table = std::make_shared<const SortedTokens>(
+        samples::small_tokenizer(), std::vector<std::string_view>{"<tool_call>", "</tool_call>"},
+        kVocab);
+    return table;
+  }
+
+  static const Tokenizer& tokenizer() {
+    static const Tokenizer value = samples::small_tokenizer();
+    return value;
+  }
+
+  static std::uint32_t end() { return *tokenizer().eos_id(); }
+
+  static std::vector<std::uint32_t> allowed(TokenMask& mask) {
+    std::vector<std::uint64_t> bits((kVocab + 63) / 64, 0);
+    EXPECT_TRUE(mask.allow(bits, kVocab));
+    std::vector<std::uint32_t> ids;
+    for (std::uint32_t id = 0; id < kVocab; ++id) {
+      if ((bits[id / 64] >> id % 64 & 1) != 0) ids.push_back(id);
+    }
+    return ids;
+  }
+
+  /// Draws among what is allowed till the end, or for `most` tokens: then takes what brings it nearer.
+  static std::string draw(TokenMask& mask, std::mt19937& random, int most) {
+    std::string text;
+    for (int i = 0; i < 4000; ++i) {
+      const std::vector<std::uint32_t> ids = allowed(mask);
+      if (ids.empty()) {
+        ADD_FAILURE() << "nothing may follow " << text;
+        return text;
+      }
+      std::uint32_t id = ids[random() % ids.size()];
+      if (i >= most) {  // towards the end: closing characters first
+        for (const char* close : {"0", "]", "}", "\""}) {
+          for (const std::uint32_t each : ids)
+            if (tokenizer().token_bytes(each) == close) id = each;
+        }
+      }
+      for (const std::uint32_t each : ids)
+        if (each == end() && (i >= most || random() % 2 == 0)) id = each;
+      mask.accept(id);
+      if (id == end()) return text;
+      text += tokenizer().token_bytes(id);
+    }
+    return text;
+  }
+};
+
+TEST_F(MaskTest, AllowsExactlyWhatTheGrammarTakes) {
+  const TextGrammar grammar = json_object_grammar();
+  for (const std::string text :
+       {"", "{", "{\"", "{\"a", "{\"a\": ", "{\"a\": \"\xE4", "{\"a\": 1", "{}"}) {
+    GrammarMask mask(grammar, tokens(), {end()});
+    for (const std::uint32_t id : tokenizer().encode(text.substr(0, text.find('\xE4'))))
+      mask.accept(id);
+    std::string so_far = text;
+    if (const std::size_t cut = text.find('\xE4'); cut != std::string::npos)
+      so_far = text.substr(0, cut);
+    const std::vector<std::uint32_t> ids = allowed(mask);
+    for (std::uint32_t id = 0; id < kVocab; ++id) {
+      bool expected = fit(grammar, so_far + std::string(tokenizer().token_bytes(id))) != "no" &&
+                      !tokenizer().token_bytes(id).empty();
+      for (const AddedToken& token : tokenizer().added_tokens())
+        if (token.id == id)
+          expected = expected && token.content.find("tool_call") != std::string::npos;
+      if (id == end()) expected = fit(grammar, so_far) == "yes";
+      EXPECT_EQ(std::count(ids.begin(), ids.end(), id) == 1, expected)
+          << "'" << so_far << "' then '" << tokenizer().token_bytes(id) << "'";
+    }
+  }
+}
+
+TEST_F(MaskTest, DrawsAreJsonThatTheSchemaDescribes) {
+  const TextGrammar grammar = json_schema_grammar(
+      R"({"type": "object", "properties": {"name": {"type": "string", "minLength": 1, "maxLength": 5},
+          "age": {"type": "integer", "minimum": 0, "maximum": 130}, "tags": {"type": "array",
+          "items": {"enum": ["a", "b"]}, "maxItems": 3}}, "required": ["name", "age"]})");
+  std::mt19937 random(3);
+  for (int i = 0; i < 40; ++i) {
+    GrammarMask mask(grammar, tokens(), {end()});
+    const std::string text = draw(mask, random, 60);
+    const auto value = nlohmann::json::parse(text, nullptr, false);
+    ASSERT_TRUE(value.is_object()) << text;
+    const std::string name = value.at("name");
+    const auto characters =
+        std::count_if(name.begin(), name.end(), [](char c) { return (c & 0xC0) != 0x80; });
+    EXPECT_GE(characters, 1) << text;
+    EXPECT_LE(characters, 5) << text;
+    EXPECT_GE(value.at("age").get<int>(), 0) << text;
+    EXPECT_LE(value.at("age").get<int>(), 130) << text;
+    if (value.contains("tags")) {
+      EXPECT_LE(value["tags"].size(), 3U) << text;
+      for (const auto& tag : value["tags"]) EXPECT_TRUE(tag == "a" || tag == "b") << text;
+    }
+  }
+}
+
+TEST_F(MaskTest, DrawsOfAnyObjectAreJson) {
+  std::mt19937 random(5);
+  for (int i = 0; i < 20; ++i) {
+    GrammarMask mask(json_object_grammar(), tokens(), {end()});
+    const std::string text = draw(mask, random, 80);
+    EXPECT_TRUE(nlohmann::json::parse(text, nullptr, false).is_object()) << text;
+  }
+}
+
+TEST_F(MaskTest, CallsAreWrittenWithTheirMarkers) {
+  const TextGrammar grammar = tool_call_grammar(
+      {{"add",
+        R"({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})"},
+       {"now", ""}},
+      true);
+  EXPECT_EQ(
+      fit(grammar, "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 12}}\n</tool_call>"),
+      "yes");
+  EXPECT_EQ(fit(grammar,
+                "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>\n<tool_call>"),
+            "part");
+  EXPECT_EQ(fit(grammar, "<tool_call>\n{\"name\": \"rm"), "no");
+  EXPECT_EQ(fit(grammar, "<tool_call>\n{\"name\": \"add\", \"arguments\": {}"), "no");
+
+  GrammarMask mask(grammar, tokens(), {end()});
+  std::vector<std::string> texts;
+  for (const std::uint32_t id : allowed(mask)) texts.emplace_back(tokenizer().token_bytes(id));
+  EXPECT_EQ(std::count(texts.begin(), texts.end(), "<tool_call>"), 1);
+}
+
+TEST_F(MaskTest, BeginsAfterTheThought) {
+  GrammarMask mask(json_object_grammar(), tokens(), {end()}, "</think>");
+  EXPECT_EQ(allowed(mask).size(), static_cast<std::size_t>(kVocab) - 1);  // all but the end
+  for (const std::uint32_t id : tokenizer().encode("so {what </thi")) mask.accept(id);
+  for (const std::uint32_t id : tokenizer().encode("x </think>\n")) mask.accept(id);
+
+  for (const std::uint32_t id : allowed(mask)) {
+    const std::string text(tokenizer().token_bytes(id));
+    EXPECT_NE(fit(json_object_grammar(), "\n" + text), "no") << text;
+  }
+  EXPECT_LT(allowed(mask).size(), 30U);
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,265 @@
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "serve/http/http_server.hpp"
+#include "unit/core/scratch.hpp"
+#include "unit/serve/http_client.hpp"
+
+namespace trireme {
+namespace {
+
+using testing::ClientAnswer;
+using testing::get;
+using testing::HttpClient;
+using testing::post;
+
+/// A server that tells what it was asked; /slow keeps its reply, /events sends three of them.
+class Http : public ::testing::Test {
+ protected:
+  void SetUp() override { start({}); }
+
+  void start(HttpConfig config) {
+    server_.reset();
+    server_ = std::make_unique<HttpServer>(
+        config,
+        HttpHandlers{
+            .refuse =
+                [](const HttpHead& head) {
+                  return head.path == "/closed"
+                             ? std::optional(HttpAnswer{.status = 401, .body = "no"})
+                             : std::nullopt;
+                },
+            .handle = [this](HttpRequest request,
+                             const std::shared_ptr<HttpReply>& reply) { handle(request, reply); },
+            .error_body =
+                [](int status, std::string_view message) {
+                  return formatted("{} {}", status, message);
+                }});
+    server_->start();
+  }
+
+  void TearDown() override {
+    kept_.reset();
+    server_.reset();
+  }
+
+  ClientAnswer ask(const std::string& bytes) {
+    HttpClient client(server_->port());
+    client.send(bytes);
+    return client.answer();
+  }
+
+  int status(const std::string& bytes) { return ask(bytes).status; }
+
+  std::unique_ptr<HttpServer> server_;
+  std::shared_ptr<HttpReply> kept_;
+  std::atomic<bool> gone_ = false;
+  std::atomic<bool> late_ = false;
+
+ private:
+  void handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) {
+    if (request.head.path == "/slow") {
+      reply->on_gone([this] { gone_ = true; });
+      reply->on_late(0.05, [this] { late_ = true; });
+      kept_ = reply;
+    } else if (request.head.path == "/events") {
+      reply->begin_events();
+      for (const char* text : {"one", "two", "three"}) reply->write(text);
+      reply->end();
+    } else if (request.head.path == "/large") {
+      reply->answer({.body = std::string(std::size_t{30} << 20, 'x')});
+    } else if (request.head.path == "/throw") {
+      throw std::runtime_error("it broke");
+    } else if (request.head.path != "/nothing") {
+      reply->answer({.body = request.head.method + " " + request.head.path + " " +
+                             request.head.query + " " + request.body});
+    }
+  }
+};
+
+bool eventually(const std::function<bool()>& is_so) {
+  for (int i = 0; i < 400 && !is_so(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  return is_so();
+}
+
+TEST_F(Http, AnswersOnOneConnectionAfterAnother) {
+  HttpClient client(server_->port());
+  client.send(get("/a?b=c"));
+  EXPECT_EQ(client.answer().body, "GET /a b=c ");
+  client.send(post("/d", "body") + get("/e"));  // two at once
+  EXPECT_EQ(client.answer().body, "POST /d  body");
+  EXPECT_EQ(client.answer().body, "GET /e  ");
+  client.send(
+      "POST /f HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n");
+  EXPECT_EQ(client.answer().body, "POST /f  abcde");
+  client.send(get("/g", "Connection: close\r\n"));
+  EXPECT_EQ(client.answer().body, "GET /g  ");
+  EXPECT_TRUE(client.ends_within(5));
+}
+
+TEST_F(Http, HeadHasNoBodyAndOldClientsGetTheirs) {
+  HttpClient client(server_->port());
+  client.send(get("/a", "", "HEAD"));
+  const std::string_view head = client.wait_for("\r\n\r\n");
+  EXPECT_NE(head.find("Content-Length: 9\r\n"), std::string_view::npos);
+  EXPECT_TRUE(head.ends_with("\r\n\r\n"));
+
+  const ClientAnswer old = ask("GET /events HTTP/1.0\r\n\r\n");
+  EXPECT_EQ(old.status, 200);
+  EXPECT_EQ(old.body, "onetwothree");
+}
+
+TEST_F(Http, SendsEventsInChunks) {
+  HttpClient client(server_->port());
+  client.send(get("/events"));
+  const ClientAnswer events = client.answer();
+  EXPECT_EQ(HttpClient::header(events.head, "content-type"), "text/event-stream; charset=utf-8");
+  EXPECT_EQ(events.body, "onetwothree");
+  EXPECT_TRUE(events.is_whole);
+  client.send(get("/after"));
+  EXPECT_EQ(client.answer().status, 200);
+}
+
+TEST_F(Http, RefusesWhatIsNoClearRequest) {
+  const std::string start = "POST / HTTP/1.1\r\nHost: x\r\n";
+  for (const std::string& bytes :
+       {start + "Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+        start + "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        start + "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
+        start + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        start + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        start + "Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+        start + "Content-Length: -1\r\n\r\n", start + "Content-Length: 0x3\r\n\r\nabc",
+        start + "Content-Length: 99999999999999999999999\r\n\r\n",
+        start + "Content-Length : 3\r\n\r\nabc", start + "No colon\r\n\r\n",
+        start + "Transfer-Encoding: chunked\r\n\r\nzz\r\n", std::string("GET / HTTP/1.1\r\n\r\n"),
+        std::string("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"),
+        std::string("GET http://x/ HTTP/1.1\r\nHost: x\r\n\r\n"),
+        std::string("GET / HTTP/2.0\r\nHost: x\r\n\r\n"), std::string("GET /\r\n\r\n"),
+        std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"),
+        std::string("GET /\0a HTTP/1.1\r\nHost: x\r\n\r\n", 34)}) {
+    const ClientAnswer answer = ask(bytes);
+    EXPECT_EQ(answer.status, 400) << bytes << answer.body;
+    EXPECT_TRUE(answer.body.starts_with("400 ")) << answer.body;
+  }
+  EXPECT_EQ(status(get("/", "X: " + std::string(20'000, 'x') + "\r\n")), 400);
+}
+
+TEST_F(Http, RefusesBodiesThatAreTooLarge) {
+  HttpConfig config;
+  config.max_body_bytes = 1000;
+  start(config);
+  EXPECT_EQ(status(post("/a", std::string(1000, 'x'))), 200);
+  const std::string huge(std::size_t{8} << 20, 'x');
+  HttpClient client(server_->port());
+  client.send(post("/a", huge));  // the answer is there though all of it was sent
+  EXPECT_EQ(client.answer().status, 413);
+  EXPECT_EQ(
+      status("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nFFFF\r\n" + huge),
+      413);
+  config.max_bodies_bytes = 500;
+  start(config);
+  EXPECT_EQ(status(post("/a", std::string(501, 'x'))), 503);
+  EXPECT_EQ(status(post("/a", std::string(500, 'x'))), 200);
+  EXPECT_EQ(status(post("/a", std::string(500, 'x'))), 200);  // what was read is given back
+}
+
+TEST_F(Http, RefusesBeforeTheBodyIsRead) {
+  HttpClient client(server_->port());
+  client.send("POST /closed HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n");
+  EXPECT_EQ(client.answer().status, 401);
+  client.send(std::string(1000, 'x'));
+  EXPECT_TRUE(client.ends_within(10));  // never taken for a next request
+
+  HttpClient waiting(server_->port());
+  waiting.send("POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
+  EXPECT_TRUE(waiting.wait_for("\r\n\r\n").starts_with("HTTP/1.1 100 "));
+  waiting.send("ok");
+  EXPECT_EQ(waiting.answer().body, "POST /a  ok");
+}
+
+TEST_F(Http, SlowRequestsEnd) {
+  HttpConfig config;
+  config.head_s = 0.3;
+  config.body_s = 0.3;
+  config.idle_s = 0.3;
+  start(config);
+  HttpClient silent(server_->port());
+  EXPECT_TRUE(silent.ends_within(5));
+  EXPECT_EQ(status("GET / HT"), 408);
+  EXPECT_EQ(status("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc"), 408);
+  HttpClient idle(server_->port());
+  idle.send(get("/a"));
+  EXPECT_EQ(idle.answer().status, 200);
+  EXPECT_TRUE(idle.ends_within(5));
+}
+
+TEST_F(Http, ANewConnectionTakesThePlaceOfTheOneThatWaitsLongest) {
+  HttpConfig config;
+  config.max_connections = 8;
+  start(config);
+  std::vector<std::unique_ptr<HttpClient>> slow;
+  for (int i = 0; i < 40; ++i) {
+    slow.push_back(std::make_unique<HttpClient>(server_->port()));
+    slow.back()->send("GET / HTTP/1.1\r\nX: ");
+    ASSERT_EQ(status(get("/good")), 200) << i;
+  }
+  EXPECT_LE(server_->num_connections(), 12U);
+}
+
+TEST_F(Http, TellsThatThePeerHasGone) {
+  {
+    HttpClient client(server_->port());
+    client.send(get("/slow"));
+    ASSERT_TRUE(eventually([&] { return server_->num_answering() == 1; }));
+  }
+  EXPECT_TRUE(eventually([&] { return gone_.load(); }));
+  EXPECT_EQ(server_->num_answering(), 0U);
+  kept_->answer({});  // to nobody
+  kept_->write("x");
+
+  gone_ = false;
+  late_ = false;
+  HttpClient client(server_->port());
+  client.send(get("/slow"));
+  EXPECT_TRUE(eventually([&] { return late_.load(); }));
+  EXPECT_FALSE(gone_);
+  kept_->answer({.body = "at last"});
+  EXPECT_EQ(client.answer().body, "at last");
+  EXPECT_FALSE(gone_);
+}
+
+TEST_F(Http, AnswersEvenIfTheHandlerDoesNot) {
+  EXPECT_EQ(status(get("/nothing")), 500);
+  EXPECT_EQ(status(get("/throw")), 500);
+}
+
+TEST_F(Http, APeerThatDoesNotReadIsLetGo) {
+  HttpConfig config;
+  config.write_s = 0.3;
+  start(config);
+  HttpClient client(server_->port());
+  client.send(get("/large"));
+  EXPECT_TRUE(eventually([&] { return server_->num_connections() == 0; }));
+  EXPECT_EQ(status(get("/a")), 200);
+  EXPECT_EQ(ask(get("/large")).body.size(), std::size_t{30} << 20);
+}
+
+TEST(HttpServer, RefusesAPlaceThatItCannotTake) {
+  const HttpHandlers none;
+  const HttpServer first({}, none);
+  const Error taken = error_of([&] { const HttpServer second({.port = first.port()}, none); });
+  EXPECT_EQ(taken.kind(), ErrorKind::usage);
+  EXPECT_TRUE(contains(taken.what(), "cannot take 127.0.0.1 port")) << taken.what();
+  EXPECT_TRUE(first.is_loopback());
+  EXPECT_FALSE(HttpServer({.host = "0.0.0.0"}, none).is_loopback());
+  EXPECT_EQ(
+      error_of([&] { const HttpServer third({.host = "no.such.host.invalid"}, none); }).kind(),
+      ErrorKind::usage);
+}
+
+}  // namespace
+}  // namespace trireme

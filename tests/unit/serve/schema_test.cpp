@@ -1,0 +1,128 @@
+#include <gtest/gtest.h>
+
+#include "serve/grammar/answer_grammar.hpp"
+#include "serve/grammar/grammar_reader.hpp"
+#include "serve/grammar/schema_rules.hpp"
+#include "unit/core/scratch.hpp"
+
+namespace trireme {
+namespace {
+
+bool takes(const std::string& schema, std::string_view text) {
+  const TextGrammar grammar = json_schema_grammar(schema);
+  GrammarReader reader(grammar.grammar, grammar.start);
+  GrammarReader::State state = reader.start();
+  for (const char c : text) state = reader.step(state, static_cast<unsigned char>(c));
+  return reader.may_end(state);
+}
+
+struct Row {
+  const char* schema;
+  std::vector<const char*> good;
+  std::vector<const char*> bad;
+};
+
+TEST(SchemaRules, WritesWhatTheSchemaDescribes) {
+  const std::vector<Row> rows{
+      {R"({"type": "string"})", {R"("")", R"("a\"b")"}, {"1", R"("a)", "null"}},
+      {R"({"type": "string", "minLength": 2, "maxLength": 3})",
+       {R"("ab")", R"("你\n😀")"},
+       {R"("a")", R"("abcd")"}},
+      {R"({"type": ["integer", "null"]})", {"0", "-17", "null"}, {"1.5", "\"1\""}},
+      {R"({"type": "number"})", {"0", "-1.25", "3e8"}, {".5", "01", "NaN"}},
+      {R"({"type": "number", "minimum": 0})", {"0.5"}, {"-1"}},
+      {R"({"type": "integer", "minimum": 3, "maximum": 21})", {"3", "9", "10", "21"}, {"2", "22"}},
+      {R"({"type": "boolean"})", {"true", "false"}, {"0"}},
+      {R"({"enum": ["a b", 3, null, {"x": [1]}]})",
+       {R"("a b")", "3", "null", R"({"x":[1]})"},
+       {R"("c")", "4"}},
+      {R"({"const": "é"})", {"\"é\""}, {"\"e\""}},
+      {R"({"anyOf": [{"type": "integer"}, {"type": "boolean"}]})", {"1", "true"}, {"\"\""}},
+      {R"({"type": "array", "items": {"type": "integer"}, "minItems": 1, "maxItems": 2})",
+       {"[1]", "[1, 2]", "[ 1,2 ]"},
+       {"[]", "[1,2,3]", "[1,]"}},
+      {R"({"type": "array", "prefixItems": [{"type": "integer"}, {"type": "string"}]})",
+       {R"([1, "a"])"},
+       {"[1]", R"(["a", 1])"}},
+      {R"({"type": "array"})", {"[]", R"([1, "a", {}])"}, {"{}"}},
+      {R"({"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "boolean"},
+           "c": {}}, "required": ["b"]})",
+       {R"({"b": true})", R"({"a": 1, "b": false})", R"({"a":1,"b":true,"c":[{}]})"},
+       {"{}", R"({"a": 1})", R"({"b": true, "a": 1})", R"({"b": true, "d": 1})", R"({,"b": true})",
+        R"({"b": true,})"}},
+      {R"({"type": "object", "properties": {"a": {}, "b": {}}})",
+       {"{}", R"({"a": 1})", R"({"b": 1})", R"({"a": 1, "b": 2})"},
+       {R"({"a": 1 "b": 2})"}},
+      {R"({"type": "object", "additionalProperties": {"type": "integer"}})",
+       {"{}", R"({"x": 1, "y": 2})"},
+       {R"({"x": "1"})"}},
+      {R"({"type": "object", "additionalProperties": false})", {"{}"}, {R"({"x": 1})"}},
+      {R"({"type": "object", "required": ["k"]})", {R"({"k": [1]})"}, {"{}"}},
+      {R"({"$defs": {"node": {"type": "object", "properties": {"next": {"anyOf": [
+           {"$ref": "#/$defs/node"}, {"type": "null"}]}}, "required": ["next"]}},
+           "$ref": "#/$defs/node"})",
+       {R"({"next": null})", R"({"next": {"next": {"next": null}}})"},
+       {R"({"next": 1})", "{}"}},
+      {R"({"type": "string", "nullable": true, "description": "d", "format": "email", "x-any": 1})",
+       {"\"a\"", "null"},
+       {"1"}},
+      {R"({"allOf": [{"type": "boolean"}], "default": true})", {"true"}, {"1"}},
+      {"true", {"1", R"({"a": []})"}, {"x"}}};
+  for (const Row& row : rows) {
+    for (const char* text : row.good) EXPECT_TRUE(takes(row.schema, text)) << row.schema << text;
+    for (const char* text : row.bad) EXPECT_FALSE(takes(row.schema, text)) << row.schema << text;
+  }
+}
+
+std::string problem_of(const std::string& schema) {
+  try {
+    (void)json_schema_grammar(schema);
+  } catch (const SchemaProblem& problem) {
+    return problem.path + ": " + problem.reason;
+  }
+  return "none";
+}
+
+TEST(SchemaRules, NamesWhatItCannotWrite) {
+  EXPECT_EQ(problem_of(R"({"type": "string", "pattern": "a*"})"),
+            "pattern: pattern is not supported");
+  EXPECT_EQ(problem_of(R"({"type": "object", "properties": {"a": {"type": "array",
+                            "items": {"multipleOf": 2}}}})"),
+            "properties.a.items.multipleOf: multipleOf is not supported");
+  EXPECT_EQ(problem_of(R"({"type": "array", "uniqueItems": false})"), "none");
+  EXPECT_EQ(problem_of(R"({"type": "tuple"})"),
+            "type: 'tuple' is none of object, array, string, integer, number, boolean and null");
+  EXPECT_EQ(problem_of(R"({"$ref": "#/$defs/x"})"), "$ref: '#/$defs/x' is not in the schema");
+  EXPECT_EQ(problem_of(R"({"$ref": "http://x/y"})"), "$ref: 'http://x/y' is outside of the schema");
+  EXPECT_EQ(problem_of(R"({"$ref": "#"})"), "$ref: a schema that is only itself");
+  EXPECT_EQ(problem_of(R"({"anyOf": [{"$ref": "#"}, {"type": "null"}]})"),
+            "$ref: a schema that is only itself");
+  EXPECT_EQ(problem_of(R"({"anyOf": [{"type": "null"}], "properties": {}})"),
+            "properties: properties beside anyOf is not supported");
+  EXPECT_EQ(problem_of(R"({"type": "integer", "minimum": 5, "maximum": 4})"),
+            "maximum: is below minimum");
+  EXPECT_EQ(problem_of(R"({"type": "array", "minItems": 3, "maxItems": 2})"),
+            "maxItems: is less than minItems");
+  EXPECT_EQ(problem_of(R"({"enum": []})"), "enum: must be a list of values");
+  EXPECT_EQ(problem_of("false"), ": false allows no value");
+  EXPECT_EQ(problem_of(R"({"type": "number", "maximum": 3})"),
+            "maximum: maximum of a number is not supported");
+}
+
+TEST(SchemaRules, RefusesWhatWouldBeTooLarge) {
+  // Nested counts multiply; each level is a rule, so that they add up instead.
+  EXPECT_EQ(problem_of(R"({"type": "array", "maxItems": 900, "items": {"type": "array",
+                            "maxItems": 900, "items": {"type": "string", "maxLength": 900}}})"),
+            "none");
+  EXPECT_TRUE(contains(error_of([] {
+                         (void)json_schema_grammar(R"({"type": "string", "minLength": 99000})");
+                       }).what(),
+                       "too large"));
+  std::string deep = R"({"type": "integer"})";
+  for (int i = 0; i < 30; ++i)
+    deep = R"({"type": "array", "items": )" + deep + "}";  // doubles at each level if written twice
+  EXPECT_EQ(problem_of(deep), "none");
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,132 @@
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "serve/answer_source.hpp"
+
+namespace trireme::testing {
+
+/// Answers with texts that a test gives, so that every form of an answer can be had: a piece a step,
+/// each as one token. In a thread of its own, as the engine does.
+class ScriptedSource final : public AnswerSource {
+ public:
+  /// What is answered to a request, piece by piece; the last delta says how it ends.
+  using Script = std::function<std::vector<Delta>(const Request&)>;
+
+  explicit ScriptedSource(Script script)
+      : script_(std::move(script)), thread_([this](const std::stop_token& stop) { run(stop); }) {}
+
+  ScriptedSource(const ScriptedSource&) = delete;
+  ScriptedSource& operator=(const ScriptedSource&) = delete;
+
+  ~ScriptedSource() override {
+    thread_.request_stop();
+    changed_.notify_all();
+  }
+
+  std::size_t max_queue = 1000;  // requests at once
+  std::int64_t max_context = 1000;
+  std::atomic<int> pause_ms = 0;         // before each piece
+  std::atomic<bool> is_endless = false;  // the last delta but one is repeated until it is cancelled
+
+  [[nodiscard]] std::optional<RequestProblem> find_problem(const Request& request) const override {
+    const auto size = static_cast<std::int64_t>(request.prompt.size());
+    if (size <= max_context) return std::nullopt;
+    return RequestProblem{"prompt", formatted("{} tokens, must be at most {}", size, max_context)};
+  }
+
+  std::optional<RequestId> submit(Request request, OnDelta on_delta) override {
+    const std::lock_guard lock(mutex_);
+    if (running_.size() >= max_queue) return std::nullopt;
+    const RequestId id = ++last_id_;
+    requests_.push_back(request);
+    std::vector<Delta> deltas = script_(request);
+    running_[id] = {{deltas.begin(), deltas.end()}, std::move(on_delta), false};
+    changed_.notify_all();
+    return id;
+  }
+
+  void cancel(RequestId id) override {
+    const std::lock_guard lock(mutex_);
+    const auto found = running_.find(id);
+    if (found != running_.end()) found->second.is_cancelled = true;
+    changed_.notify_all();
+  }
+
+  [[nodiscard]] EngineCounters counters() const override {
+    const std::lock_guard lock(mutex_);
+    EngineCounters counters;
+    counters.running = static_cast<std::int64_t>(running_.size());
+    counters.kv_blocks_total = 7;
+    return counters;
+  }
+
+  /// Of all requests that came, the last one.
+  [[nodiscard]] Request last_request() const {
+    const std::lock_guard lock(mutex_);
+    return requests_.back();
+  }
+
+ private:
+  struct Running {
+    std::deque<Delta> deltas;
+    OnDelta on_delta;
+    bool is_cancelled = false;
+  };
+
+  void run(const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [&] { return stop.stop_requested() || !running_.empty(); });
+      if (stop.stop_requested()) return;
+      std::vector<std::pair<OnDelta, Delta>> step;
+      for (auto each = running_.begin(); each != running_.end();) {
+        Running& one = each->second;
+        Delta delta = one.deltas.front();
+        if (!(is_endless && one.deltas.size() == 2)) one.deltas.pop_front();
+        if (one.is_cancelled) {
+          delta = {};
+          delta.finish = FinishReason::cancelled;
+        }
+        step.emplace_back(one.on_delta, delta);
+        each = delta.finish ? running_.erase(each) : std::next(each);
+      }
+      lock.unlock();
+      for (auto& [on_delta, delta] : step) on_delta(std::move(delta));
+      step.clear();
+      if (pause_ms > 0) std::this_thread::sleep_for(std::chrono::milliseconds(pause_ms));
+      lock.lock();
+    }
+  }
+
+  Script script_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<RequestId, Running> running_;
+  std::vector<Request> requests_;
+  RequestId last_id_ = 0;
+  std::jthread thread_;
+};
+
+/// These pieces, a token each with id 300, 301, ..; then an end of this kind.
+inline std::vector<Delta> said(const std::vector<std::string>& pieces,
+                               FinishReason finish = FinishReason::stop) {
+  std::vector<Delta> deltas;
+  for (const std::string& piece : pieces) {
+    Delta& delta = deltas.emplace_back();
+    delta.text = piece;
+    const auto id = static_cast<std::uint32_t>(300 + deltas.size() - 1);
+    delta.tokens.push_back({id, -0.5F, {{id, -0.5F}, {5, -1.5F}}});
+  }
+  deltas.emplace_back().finish = finish;
+  return deltas;
+}
+
+}  // namespace trireme::testing

@@ -1,0 +1,112 @@
+#pragma once
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/files/json.hpp"
+#include "serve/http/http_server.hpp"
+#include "serve/service.hpp"
+#include "unit/serve/http_client.hpp"
+#include "unit/serve/scripted_source.hpp"
+#include "unit/text/text_samples.hpp"
+
+namespace trireme::testing {
+
+/// The whole server but for the engine, over real connections.
+class ServiceServer : public ::testing::Test {
+ protected:
+  void SetUp() override { start({}, "minimind-v3"); }
+
+  void start(ServiceConfig config, const char* chat_format) {
+    server_.reset();
+    source_ = std::make_unique<ScriptedSource>(
+        [this](const Request& request) { return script(request); });
+    ModelFacts facts{.name = "tiny",
+                     .fingerprint = "fp_1",
+                     .created = 5,
+                     .max_context = 1000,
+                     .vocab_size = 700,
+                     .end_tokens = {*tokenizer().eos_id()},
+                     .chat = *chat_format == '\0' ? nullptr : &chat_template(chat_format)};
+    model_ = std::make_unique<ServedModel>(facts, tokenizer(), *source_);
+    service_ = std::make_unique<Service>(config);
+    server_ = std::make_unique<HttpServer>(
+        HttpConfig{},
+        HttpHandlers{.refuse = [this](const HttpHead& head) { return service_->refuse(head); },
+                     .handle =
+                         [this](HttpRequest request, const std::shared_ptr<HttpReply>& reply) {
+                           service_->handle(std::move(request), reply);
+                         },
+                     .error_body =
+                         [](int status, std::string_view message) {
+                           return ApiError(status, std::string(message)).body();
+                         }});
+    server_->start();
+    if (opens_) service_->open(*model_);
+  }
+
+  void TearDown() override {
+    source_.reset();  // as the engine ends before the connections
+    server_.reset();
+  }
+
+  static const Tokenizer& tokenizer() {
+    static const Tokenizer value = samples::small_tokenizer();
+    return value;
+  }
+
+  ClientAnswer ask(const std::string& bytes) {
+    HttpClient client(server_->port());
+    client.send(bytes);
+    return client.answer();
+  }
+
+  Json json(const std::string& bytes, int status = 200) {
+    const ClientAnswer answer = ask(bytes);
+    EXPECT_EQ(answer.status, status) << answer.body;
+    EXPECT_EQ(HttpClient::header(answer.head, "content-type"), "application/json");
+    return Json::parse(answer.body, nullptr, false);
+  }
+
+  static std::string chat(const std::string& fields = "") {
+    return post("/v1/chat/completions", R"({"messages": [{"role": "user", "content": "hi"}])" +
+                                            (fields.empty() ? "" : ", " + fields) + "}");
+  }
+
+  static std::string completion(const std::string& fields) {
+    return post("/v1/completions", "{" + fields + "}");
+  }
+
+  /// The events of a stream, which must end as it should.
+  std::vector<Json> events(const std::string& bytes) {
+    const ClientAnswer answer = ask(bytes);
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    EXPECT_EQ(HttpClient::header(answer.head, "content-type"), "text/event-stream; charset=utf-8");
+    EXPECT_TRUE(answer.is_whole && answer.body.ends_with("data: [DONE]\n\n")) << answer.body;
+    std::vector<Json> events;
+    std::string_view rest = answer.body;
+    for (std::size_t end = 0; (end = rest.find("\n\n")) != std::string_view::npos;) {
+      EXPECT_TRUE(rest.starts_with("data: "));
+      const std::string_view data = rest.substr(6, end - 6);
+      if (data != "[DONE]") events.push_back(Json::parse(data));
+      rest.remove_prefix(end + 2);
+    }
+    return events;
+  }
+
+  bool opens_ = true;
+  std::function<std::vector<Delta>(const Request&)> script = [](const Request&) {
+    return said({"Hel", "lo"});
+  };
+  std::unique_ptr<ScriptedSource> source_;
+  std::unique_ptr<ServedModel> model_;
+  std::unique_ptr<Service> service_;
+  std::unique_ptr<HttpServer> server_;
+};
+
+/// Fields of a request with one tool.
+inline const std::string kTools =
+    R"("tools": [{"type": "function", "function": {"name": "add", "parameters": {"type": "object",
+       "properties": {"a": {"type": "integer"}}, "required": ["a"]}}}])";
+
+}  // namespace trireme::testing

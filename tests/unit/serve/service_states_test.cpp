@@ -1,0 +1,201 @@
+#include "unit/serve/service_server.hpp"
+
+namespace trireme {
+namespace {
+
+using testing::ClientAnswer;
+using testing::get;
+using testing::HttpClient;
+using testing::kTools;
+using testing::post;
+using testing::said;
+
+class ServiceStates : public testing::ServiceServer {};
+
+TEST_F(ServiceStates, ToldWhatIsWrong) {
+  const auto error = [&](const std::string& bytes, int status) {
+    return json(bytes, status).at("error");
+  };
+  EXPECT_EQ(error(get("/v2/models"), 404).at("code"), "not_found");
+  for (const char* path : {"/../etc/passwd", "/page/../../x", "/page/%2e%2e/x", "//", "/v1/models/",
+                           "/v1/chat/completions/", "/page/README.md"})
+    EXPECT_EQ(error(get(path), 404).at("type"), "invalid_request_error") << path;
+  EXPECT_EQ(error(get("/v1/chat/completions"), 405).at("code"), "method_not_allowed");
+  EXPECT_EQ(error(post("/health", ""), 405).at("type"), "invalid_request_error");
+  EXPECT_EQ(HttpClient::header(ask(post("/metrics", "")).head, "allow"), "GET, HEAD");
+  EXPECT_EQ(error(chat(R"("model": "other")"), 404).at("param"), "model");
+  EXPECT_EQ(error(get("/v1/models/other"), 404).at("code"), "model_not_found");
+  EXPECT_EQ(error(post("/v1/chat/completions", "{"), 400).at("code"), "invalid_json");
+  EXPECT_EQ(error(post("/v1/chat/completions", std::string(100'000, '[')), 400).at("code"),
+            "invalid_json");
+  EXPECT_EQ(error(chat(R"("n": "x")"), 400).at("param"), "n");
+  source_->max_context = 3;
+  EXPECT_EQ(error(chat(), 400).at("param"), "messages");
+  EXPECT_EQ(error(completion(R"("prompt": [1, 2, 3, 4])"), 400).at("param"), "prompt");
+}
+
+TEST_F(ServiceStates, FailsWithTheStatusOfWhatWentWrong) {
+  script = [](const Request&) {
+    std::vector<Delta> deltas(1);
+    deltas[0].finish = FinishReason::error;
+    deltas[0].error = Error(ErrorKind::numeric, "the logits are not finite");
+    return deltas;
+  };
+  for (const char* fields : {"", R"("stream": true)"}) {  // nothing of the stream was sent yet
+    const Json error = json(chat(fields), 500).at("error");
+    EXPECT_EQ(error.at("type"), "server_error");
+    EXPECT_EQ(error.at("message"), "the logits are not finite");
+  }
+  script = [](const Request&) {
+    std::vector<Delta> deltas = said({"He"});
+    deltas[1].finish = FinishReason::error;
+    deltas[1].error = Error(ErrorKind::numeric, "not finite");
+    return deltas;
+  };
+  const std::vector<Json> streamed = events(chat(R"("stream": true)"));
+  EXPECT_EQ(streamed.back().at("error").at("message"), "not finite");
+}
+
+TEST_F(ServiceStates, TheQueueHasAnEnd) {
+  source_->max_queue = 2;
+  source_->is_endless = true;
+  source_->pause_ms = 2;
+  HttpClient first(server_->port());
+  HttpClient second(server_->port());
+  for (HttpClient* client : {&first, &second}) {
+    client->send(chat(R"("stream": true)"));
+    client->wait_for("Hel");
+  }
+
+  const ClientAnswer third = ask(chat());
+
+  EXPECT_EQ(third.status, 429);
+  EXPECT_EQ(HttpClient::header(third.head, "retry-after"), "1");
+  EXPECT_EQ(Json::parse(third.body).at("error").at("code"), "queue_full");
+  // More answers than have room are made one after another.
+  source_->is_endless = false;
+  first.wait_for("[DONE]");
+  second.wait_for("[DONE]");
+  EXPECT_EQ(json(chat(R"("n": 7)")).at("choices").size(), 7U);
+}
+
+TEST_F(ServiceStates, WhoGoesAwayIsNotWorkedFor) {
+  source_->is_endless = true;
+  source_->pause_ms = 1;
+  for (const char* fields : {R"("stream": true, "n": 3)", R"("n": 2)"}) {
+    {
+      HttpClient client(server_->port());
+      client.send(chat(fields));
+      for (int i = 0; i < 500 && source_->counters().running == 0; ++i) ::usleep(2000);
+      EXPECT_GT(source_->counters().running, 0);
+      client.vanish();
+    }
+    for (int i = 0; i < 1000 && source_->counters().running > 0; ++i) ::usleep(2000);
+    EXPECT_EQ(source_->counters().running, 0) << fields;
+  }
+}
+
+TEST_F(ServiceStates, WhatTakesTooLongEnds) {
+  start({.request_timeout_s = 0.1}, "minimind-v3");
+  source_->is_endless = true;
+  source_->pause_ms = 1;
+  EXPECT_EQ(json(chat(), 408).at("error").at("type"), "timeout_error");
+  EXPECT_EQ(events(chat(R"("stream": true)")).back().at("error").at("type"), "timeout_error");
+  for (int i = 0; i < 1000 && source_->counters().running > 0; ++i) ::usleep(2000);
+  EXPECT_EQ(source_->counters().running, 0);
+}
+
+TEST_F(ServiceStates, OpensAndDrains) {
+  opens_ = false;
+  start({}, "minimind-v3");
+  EXPECT_EQ(json(get("/health"), 503).at("error").at("code"), "loading");
+  EXPECT_EQ(json(chat(), 503).at("error").at("code"), "loading");
+  EXPECT_EQ(ask(get("/")).status, 200);
+
+  service_->open(*model_);
+  EXPECT_EQ(json(get("/health")), Json({{"status", "ok"}}));
+  source_->is_endless = true;
+  source_->pause_ms = 2;
+  HttpClient running(server_->port());
+  running.send(chat(R"("stream": true)"));
+  running.wait_for("Hel");
+  service_->drain();
+  EXPECT_EQ(json(get("/health"), 503).at("error").at("code"), "draining");
+  EXPECT_EQ(json(chat(), 503).at("error").at("code"), "draining");
+  source_->is_endless = false;
+  EXPECT_NE(running.wait_for("[DONE]").find("[DONE]"), std::string_view::npos);
+}
+
+TEST_F(ServiceStates, WantsTheTokenForAllButThePage) {
+  start({.access = {.token = "secret"}}, "minimind-v3");
+  EXPECT_EQ(ask(get("/")).status, 200);
+  EXPECT_EQ(ask(get("/health")).status, 200);
+  for (const std::string& bytes : {get("/v1/models"), get("/metrics"), chat(), get("/nowhere"),
+                                   post("/tokenize", R"({"content": ""})")})
+    EXPECT_EQ(json(bytes, 401).at("error").at("code"), "invalid_api_key");
+  EXPECT_EQ(ask(get("/v1/models", "Authorization: Bearer secret\r\n")).status, 200);
+  EXPECT_EQ(json(get("/v1/models", "Authorization: Bearer secret\r\nOrigin: http://evil\r\n"), 403)
+                .at("error")
+                .at("type"),
+            "permission_error");
+}
+
+TEST_F(ServiceStates, ThePageLoadsNothingButItself) {
+  const ClientAnswer page = ask(get("/"));
+  EXPECT_EQ(HttpClient::header(page.head, "content-type"), "text/html; charset=utf-8");
+  EXPECT_TRUE(
+      HttpClient::header(page.head, "content-security-policy").starts_with("default-src 'none'"));
+  EXPECT_EQ(HttpClient::header(page.head, "x-content-type-options"), "nosniff");
+  EXPECT_NE(page.body.find("<html"), std::string::npos);
+}
+
+TEST_F(ServiceStates, TellsItsModelTokensAndTemplate) {
+  EXPECT_EQ(json(get("/v1/models")).at("data").at(0).at("id"), "tiny");
+  EXPECT_EQ(json(get("/v1/models/tiny")).at("meta").at("n_ctx"), 1000);
+
+  const Json tokens = json(post("/tokenize", R"({"content": "the <|im_end|> 你"})")).at("tokens");
+  EXPECT_EQ(tokens.get<std::vector<std::uint32_t>>(), tokenizer().encode("the <|im_end|> 你"));
+  EXPECT_EQ(json(post("/detokenize", Json({{"tokens", tokens}}).dump())).at("content"),
+            "the <|im_end|> 你");
+  EXPECT_GT(json(post("/tokenize", R"({"content": "<|im_end|>", "parse_special": false})"))
+                .at("tokens")
+                .size(),
+            1U);
+  EXPECT_EQ(json(post("/tokenize", R"({"content": "the", "with_pieces": true})"))
+                .at("tokens")[0]
+                .at("piece"),
+            "the");
+  EXPECT_EQ(json(post("/detokenize", R"({"tokens": [700]})"), 400).at("error").at("param"),
+            "tokens");
+  EXPECT_EQ(json(post("/tokenize", "{}"), 400).at("error").at("param"), "content");
+  EXPECT_EQ(json(post("/apply-template", R"({"messages": [{"role": "user", "content": "q"}]})"))
+                .at("prompt"),
+            "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n");
+}
+
+TEST_F(ServiceStates, RefusesWhatTheFormatHasNoFormFor) {
+  start({}, "llama3");
+  EXPECT_EQ(json(chat(kTools), 400).at("error").at("param"), "tools");
+  start({}, "");
+  EXPECT_EQ(json(chat(), 400).at("error").at("code"), "no_chat_template");
+  EXPECT_EQ(ask(completion(R"("prompt": "the")")).status, 200);
+}
+
+TEST_F(ServiceStates, TellsItsMetrics) {
+  json(chat());
+  const ClientAnswer metrics = ask(get("/metrics"));
+  EXPECT_TRUE(
+      HttpClient::header(metrics.head, "content-type").starts_with("text/plain; version=0.0.4"));
+  for (const char* line :
+       {"trireme_requests_running 0\n", "trireme_requests_waiting 0\n",
+        "trireme_prompt_tokens_total ", "trireme_generation_tokens_total ",
+        "trireme_kv_blocks_used 0\n", "trireme_kv_blocks_total 7\n",
+        "trireme_preemptions_total 0\n", "trireme_first_token_seconds_count 1\n",
+        "trireme_inter_token_seconds_count 1\n", "trireme_request_seconds_count 1\n",
+        "trireme_request_seconds_bucket{le=\"+Inf\"} 1\n",
+        "# TYPE trireme_request_seconds histogram\n"})
+    EXPECT_NE(metrics.body.find(line), std::string::npos) << line;
+}
+
+}  // namespace
+}  // namespace trireme
