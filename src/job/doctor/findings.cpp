@@ -115,7 +115,7 @@ class Examination {
   void look_at_limits() {
     const auto size = static_cast<std::int64_t>(ranks_.size());
     const std::int64_t needed = size + kFilesBeside;
-    if (ranks_[0].max_files >= 0 && ranks_[0].max_files < needed) {
+    if (size > 1 && ranks_[0].max_files >= 0 && ranks_[0].max_files < needed) {
       add_host("files-few", ranks_[0].max_files < size + 32 ? error : warning, {0},
                formatted("rank 0 may open {} files (ulimit -Hn), {} ranks need about {}",
                          ranks_[0].max_files, size, needed),
