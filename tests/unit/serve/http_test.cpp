@@ -140,7 +140,7 @@ TEST_F(Http, RefusesWhatIsNoClearRequest) {
         std::string("GET http://x/ HTTP/1.1\r\nHost: x\r\n\r\n"),
         std::string("GET / HTTP/2.0\r\nHost: x\r\n\r\n"), std::string("GET /\r\n\r\n"),
         std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"),
-        std::string("GET /\0a HTTP/1.1\r\nHost: x\r\n\r\n", 34)}) {
+        std::string("GET /\0a HTTP/1.1\r\nHost: x\r\n\r\n", 29)}) {
     const ClientAnswer answer = ask(bytes);
     EXPECT_EQ(answer.status, 400) << bytes << answer.body;
     EXPECT_TRUE(answer.body.starts_with("400 ")) << answer.body;
