@@ -30,6 +30,12 @@ thread_local std::size_t t_largest = 0;  // allocation of this thread
   throw std::bad_alloc();
 }
 
+// Sanitizers have an allocator of their own for each form: all that meet the delete below are here.
+[[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  t_largest = std::max(t_largest, size);
+  return std::malloc(size);
+}
+
 [[gnu::noinline]] void operator delete(void* memory) noexcept {
   std::free(memory);
 }
