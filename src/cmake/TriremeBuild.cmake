@@ -35,10 +35,29 @@ function(trireme_compile_together target)
   endif()
 endfunction()
 
+# What most files include, compiled once: trireme_add_pch(NAME HEADERS <h> ... LINKS dep ... OPTIONS -x ...). A target that uses it
+# (trireme_use_pch) must have the same options. Every file still names what it needs: TRIREME_UNITY=OFF compiles without.
+set(TRIREME_COMMON_HEADERS <algorithm> <array> <cstdint> <filesystem> <functional> <map> <memory> <mutex> <optional> <ostream> <span>
+                           <string> <string_view> <vector> <nlohmann/json.hpp>)
+function(trireme_add_pch name)
+  cmake_parse_arguments(ARG "" "" "HEADERS;LINKS;OPTIONS" ${ARGN})
+  add_library(${name} OBJECT ${CMAKE_SOURCE_DIR}/src/cmake/precompiled.cpp)
+  target_link_libraries(${name} PUBLIC trireme_flags ${ARG_LINKS})
+  target_compile_options(${name} PRIVATE ${ARG_OPTIONS} $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)  # lets ccache see through it
+  target_precompile_headers(${name} PRIVATE ${ARG_HEADERS})
+endfunction()
+
+function(trireme_use_pch target name)
+  if(TRIREME_UNITY)
+    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
+    target_precompile_headers(${target} REUSE_FROM ${name})
+  endif()
+endfunction()
+
 # trireme_add_library(NAME SOURCES a.cpp ... LINKS trireme::core ...): a static library trireme_NAME, alias trireme::NAME.
 # Sources are listed by hand; a target links only to those below it (tests/unit/layering reads the include lines).
 function(trireme_add_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
+  cmake_parse_arguments(ARG "NO_PCH" "" "SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
   add_library(trireme_${name} STATIC ${ARG_SOURCES})
   add_library(trireme::${name} ALIAS trireme_${name})
   set_target_properties(trireme_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
@@ -51,4 +70,7 @@ function(trireme_add_library name)
     endforeach()
   endif()
   target_link_libraries(trireme_${name} PUBLIC trireme_flags ${ARG_LINKS} PRIVATE ${ARG_PRIVATE_LINKS})
+  if(NOT ARG_NO_PCH)
+    trireme_use_pch(trireme_${name} trireme_pch)
+  endif()
 endfunction()

@@ -40,6 +40,7 @@ function(trireme_find_headers target what package header)
 endfunction()
 
 trireme_find_headers(trireme_dep_json "nlohmann-json" nlohmann-json3-dev nlohmann/json.hpp)
+trireme_add_pch(trireme_pch HEADERS ${TRIREME_COMMON_HEADERS} LINKS trireme_dep_json OPTIONS -fPIC)
 trireme_find_headers(trireme_dep_toml "toml++" libtomlplusplus-dev toml++/toml.h)
 trireme_find_headers(trireme_dep_cli "CLI11" libcli11-dev CLI/CLI.hpp)
 trireme_find_headers(trireme_dep_xxhash "xxHash" libxxhash-dev xxhash.h xxhash)

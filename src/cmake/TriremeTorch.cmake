@@ -127,15 +127,15 @@ endif()
 
 # One precompiled header for all that sees LibTorch (20 s a file without it). torch/torch.h would add 4 s to every file: what
 # it leaves to instantiate is instantiated anew in each.
-target_compile_options(trireme_dep_torch INTERFACE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)  # lets ccache see through it
-add_library(trireme_torch_pch OBJECT ${CMAKE_SOURCE_DIR}/src/cmake/torch_pch.cpp)
-target_link_libraries(trireme_torch_pch PUBLIC trireme_flags trireme_dep_torch)
-set_target_properties(trireme_torch_pch PROPERTIES POSITION_INDEPENDENT_CODE ON)
-target_precompile_headers(trireme_torch_pch PRIVATE <ATen/ATen.h> <torch/csrc/autograd/custom_function.h>)
+trireme_add_pch(
+  trireme_torch_pch
+  HEADERS <ATen/ATen.h> <torch/csrc/autograd/custom_function.h> <nlohmann/json.hpp>
+  LINKS trireme_dep_torch trireme_dep_json
+  OPTIONS -fPIC)
 
 # A program that includes torch: -fPIC and not -fPIE, as the precompiled header was made.
 function(trireme_use_torch_pch target)
-  target_compile_options(${target} PRIVATE -fPIC)
+  target_compile_options(${target} PRIVATE -fPIC $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
   target_precompile_headers(${target} REUSE_FROM trireme_torch_pch)
 endfunction()
 
@@ -144,9 +144,9 @@ endfunction()
 function(trireme_add_torch_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;TOGETHER;LINKS;PRIVATE_LINKS" ${ARGN})
   list(REMOVE_ITEM ARGN TOGETHER ${ARG_TOGETHER})
-  trireme_add_library(${name} ${ARGN})
+  trireme_add_library(${name} NO_PCH ${ARGN})
   target_link_libraries(trireme_${name} PUBLIC trireme_dep_torch)
-  target_precompile_headers(trireme_${name} REUSE_FROM trireme_torch_pch)
+  trireme_use_torch_pch(trireme_${name})
   foreach(source ${ARG_SOURCES})
     get_filename_component(folder ${source} DIRECTORY)
     if(NOT "./${folder}" IN_LIST ARG_TOGETHER)

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
-#include <sstream>
+#include <initializer_list>
+#include <ostream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -60,31 +61,55 @@ struct MessageFormat {
   std::string_view text;
 };
 
-/// Writes `format` to `out` up to its next "{}" and removes that much.
-void put_to_next_place(std::ostream& out, std::string_view& format);
+/// An argument of a message, for the time of the call: any value that a stream takes. Calls hold a
+/// list of these and no code of their own, for there are more than a thousand of them.
+class MessagePart {
+ public:
+  template <class T>
+  MessagePart(const T& value) noexcept : value_(&value), put_(&put_value<T>) {}
+
+  template <class T>
+    requires std::is_convertible_v<const T&, std::string_view>
+  MessagePart(const T& text) noexcept : text_(text) {}
+
+  void put(std::ostream& out) const;
+
+ private:
+  template <class T>
+  static void put_value(std::ostream& out, const void* value) {
+    out << *static_cast<const T*>(value);
+  }
+
+  std::string_view text_;
+  const void* value_ = nullptr;
+  void (*put_)(std::ostream& out, const void* value) = nullptr;  // null: text_
+};
+
+using MessageParts = std::initializer_list<MessagePart>;
+
+std::string message_of(std::string_view format, MessageParts parts);
+
+std::string joined(MessageParts parts);
+
+[[noreturn]] void fail_with(ErrorKind kind, std::string_view format, MessageParts parts);
 
 /// The message with its arguments streamed in.
 template <class... Args>
 [[nodiscard]] std::string formatted(MessageFormat<std::type_identity_t<Args>...> format,
                                     const Args&... args) {
-  std::ostringstream out;
-  ((put_to_next_place(out, format.text), out << args), ...);
-  put_to_next_place(out, format.text);
-  return std::move(out).str();
+  return message_of(format.text, {args...});
 }
 
 /// All arguments streamed one after another.
 template <class... Args>
 [[nodiscard]] std::string cat(const Args&... args) {
-  std::ostringstream out;
-  (out << ... << args);
-  return std::move(out).str();
+  return joined({args...});
 }
 
 template <class... Args>
 [[noreturn]] void fail(ErrorKind kind, MessageFormat<std::type_identity_t<Args>...> format,
                        const Args&... args) {
-  throw Error(kind, formatted<Args...>(format, args...));
+  fail_with(kind, format.text, {args...});
 }
 
 [[noreturn]] void assertion_failed(const char* what, const char* file, int line);

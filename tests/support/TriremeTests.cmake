@@ -13,6 +13,12 @@ endif()
 # header, which goes with the options that it was made with.
 set(TRIREME_TEST_OPTIONS $<$<CONFIG:Release>:-O1>)
 
+trireme_add_pch(
+  trireme_test_pch
+  HEADERS <gtest/gtest.h> ${TRIREME_COMMON_HEADERS}
+  LINKS trireme_dep_json GTest::gtest
+  OPTIONS ${TRIREME_TEST_OPTIONS})
+
 # MPI leaks what its plugins allocate, in libraries that are unloaded before the leak check can name them.
 set(TRIREME_MPI_ASAN ASAN_OPTIONS=detect_leaks=0)
 
@@ -20,10 +26,10 @@ function(trireme_test_program target torch)
   target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   if(torch)
-    target_precompile_headers(${target} REUSE_FROM trireme_torch_pch)
-    target_compile_options(${target} PRIVATE -fPIC)  # the property would give -fPIE, which does not match the header
+    trireme_use_torch_pch(${target})
   else()
     target_compile_options(${target} PRIVATE ${TRIREME_TEST_OPTIONS})
+    trireme_use_pch(${target} trireme_test_pch)
   endif()
 endfunction()
 

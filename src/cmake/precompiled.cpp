@@ -1,0 +1,1 @@
+// Carries precompiled headers; has no code.

@@ -1,1 +1,0 @@
-// Carries the precompiled headers of LibTorch; has no code.
