@@ -35,6 +35,14 @@ function(trireme_compile_together target)
   endif()
 endfunction()
 
+# For what gives orders and is not waited for itself (commands, configuration, servers' words, the loop around steps), and for
+# tests: -O1 compiles in three quarters of the time.
+function(trireme_optimize_little)
+  foreach(target ${ARGN})
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  endforeach()
+endfunction()
+
 # What most files include, compiled once: trireme_add_pch(NAME HEADERS <h> ... LINKS dep ... OPTIONS -x ...). A target that uses it
 # (trireme_use_pch) must have the same options. Every file still names what it needs: TRIREME_UNITY=OFF compiles without.
 set(TRIREME_COMMON_HEADERS <algorithm> <array> <cstdint> <filesystem> <functional> <map> <memory> <mutex> <optional> <ostream> <span>

@@ -9,15 +9,11 @@ if(NOT GTest_FOUND)
   trireme_missing("GoogleTest" libgtest-dev CMAKE_PREFIX_PATH)
 endif()
 
-# What a test does itself is little: compiling it for speed would take half as long again. Not beside LibTorch's precompiled
-# header, which goes with the options that it was made with.
-set(TRIREME_TEST_OPTIONS $<$<CONFIG:Release>:-O1>)
-
 trireme_add_pch(
   trireme_test_pch
   HEADERS <gtest/gtest.h> ${TRIREME_COMMON_HEADERS}
-  LINKS trireme_dep_json GTest::gtest
-  OPTIONS ${TRIREME_TEST_OPTIONS})
+  LINKS trireme_dep_json GTest::gtest)
+trireme_optimize_little(trireme_test_pch)
 
 # MPI leaks what its plugins allocate, in libraries that are unloaded before the leak check can name them.
 set(TRIREME_MPI_ASAN ASAN_OPTIONS=detect_leaks=0)
@@ -25,10 +21,10 @@ set(TRIREME_MPI_ASAN ASAN_OPTIONS=detect_leaks=0)
 function(trireme_test_program target torch)
   target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  trireme_optimize_little(${target})
   if(torch)
     trireme_use_torch_pch(${target})
   else()
-    target_compile_options(${target} PRIVATE ${TRIREME_TEST_OPTIONS})
     trireme_use_pch(${target} trireme_test_pch)
   endif()
 endfunction()
