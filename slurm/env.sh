@@ -8,7 +8,8 @@
 # Where the programs are, and where runs go (a parallel file system with room for checkpoints).
 : "${TRIREME_BIN:=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")/build/release/bin}"
 : "${TRIREME_RUNS:=runs}"
-# What srun starts before the program: empty, or a container, for example "apptainer exec --nv --env 'A=b c' image.sif".
+# What srun starts before the program: empty, or a container, for example "apptainer exec --nv --env 'A=b c' image.sif"; or srun's own
+# options for one, "--container-image=image.sqsh" (slurm/containers).
 : "${TRIREME_LAUNCH:=}"
 # How Slurm and MPI find each other: `srun --mpi=list` shows what this cluster has.
 : "${TRIREME_MPI:=pmix}"

@@ -26,7 +26,7 @@ job_id() {
   fi
 }
 
-# Sets the arrays launcher (what starts a program here: a container, or nothing) and srun_command (what follows srun). --cpus-per-task is given
+# Sets the arrays launcher (what starts a program here: a container, srun's options for one, or nothing) and srun_command (what follows srun). --cpus-per-task is given
 # again because srun does not take it from sbatch in Slurm 22.05 to 23.02; --export because a site's `sbatch --export=NONE`
 # would go on to the ranks; distribution block puts neighbouring ranks on one node.
 prepare_srun() {
@@ -182,6 +182,7 @@ finish_leg() {
   decision=$("${command[@]}") || code=$?
   if [[ -z $decision ]] && ((${#launcher[@]} > 0)); then
     code=0
+    if [[ ${launcher[0]} == -* ]]; then launcher=(srun --nodes=1 --ntasks=1 "${launcher[@]}"); fi
     decision=$("${launcher[@]}" "${command[@]}") || code=$?
   fi
   verdict=$(json_text verdict "$decision")

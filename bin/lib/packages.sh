@@ -48,7 +48,17 @@ kTestExtras=(
 
 # Python packages of the private environment .deps/python. The first is LibTorch, NCCL and the CUDA runtime; the
 # others are oracles that tests compare with. Nothing of ours runs on Python.
-kTorchWheel="torch==2.11.0"
-# Headers (crt/) that those of the CUDA runtime include; since CUDA 13 its wheel leaves them to this one.
-kCudaHeadersWheel="nvidia-cuda-crt==13.0.88"
+# TRIREME_CUDA: 13 for drivers from 580 on, 12 for those from 525 on (docs.nvidia.com/deploy/cuda-compatibility).
+kPipIndex=()
+case ${TRIREME_CUDA:-13} in
+  13)
+    kTorchWheel="torch==2.11.0"
+    # Headers (crt/) that those of the CUDA runtime include; since CUDA 13 its wheel leaves them to this one.
+    kCudaHeadersWheel="nvidia-cuda-crt==13.0.88" ;;
+  12)
+    kTorchWheel="torch==2.11.0+cu126"
+    kCudaHeadersWheel="nvidia-cuda-nvcc-cu12==12.6.85"  # the same headers
+    kPipIndex=(--extra-index-url https://download.pytorch.org/whl/cu126) ;;
+  *) printf 'error: TRIREME_CUDA=%s, must be 12 or 13\n' "$TRIREME_CUDA" >&2; exit 2 ;;
+esac
 kTestWheels=("numpy==2.4.6" "transformers==5.23.0" "safetensors==0.8.0" "jinja2==3.1.6" "peft==0.21.2")

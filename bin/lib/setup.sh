@@ -172,7 +172,7 @@ pip_install() {
     python3 -m venv "$kPython" >>build/pip.log 2>&1 || return 1
   fi
   say "pip install $*"
-  "$kPython/bin/python" -m pip --disable-pip-version-check install --no-input "$@" >>build/pip.log 2>&1
+  "$kPython/bin/python" -m pip --disable-pip-version-check install --no-input "${kPipIndex[@]}" "$@" >>build/pip.log 2>&1
 }
 
 # A torch 2.11 of the site's own python3 (a module, for example): prints its folder.

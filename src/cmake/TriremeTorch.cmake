@@ -43,7 +43,8 @@ endif()
 # then a site's toolkit. An unpacked LibTorch brings its own libcudart (with a hash in its name) but no headers.
 get_filename_component(site_packages ${TRIREME_TORCH_DIR} REALPATH)
 get_filename_component(site_packages ${site_packages} DIRECTORY)
-file(GLOB cuda_prefixes ${site_packages}/nvidia/cu[0-9]* ${site_packages}/nvidia/cuda_runtime)
+file(GLOB cuda_prefixes ${site_packages}/nvidia/cu[0-9]* ${site_packages}/nvidia/cuda_runtime
+     ${site_packages}/nvidia/cuda_nvcc)
 set(cuda_prefixes ${TRIREME_CUDA_ROOT} ${cuda_prefixes} $ENV{CUDA_HOME} $ENV{CUDA_PATH} /usr/local/cuda)
 set(nccl_prefixes ${TRIREME_NCCL_ROOT} ${site_packages}/nvidia/nccl $ENV{NCCL_HOME} ${cuda_prefixes} /usr)
 find_path(TRIREME_CUDA_INCLUDE cuda_runtime_api.h PATHS ${cuda_prefixes} PATH_SUFFIXES include NO_DEFAULT_PATH)

@@ -6,7 +6,7 @@ namespace trireme {
 
 /// Every TRIREME_ variable that is no configuration key: what our programs, scripts, builds and
 /// tests read. A test holds slurm/, bin/ and getenv calls to this list.
-inline constexpr std::array<std::string_view, 24> kProgramVariables{
+inline constexpr std::array<std::string_view, 25> kProgramVariables{
     // programs: failures on purpose
     "TRIREME_FAULT", "TRIREME_ALLOW_FAULTS",
     // slurm/env.sh
@@ -16,7 +16,7 @@ inline constexpr std::array<std::string_view, 24> kProgramVariables{
     "TRIREME_ATTEMPT",
     // where the build finds libraries
     "TRIREME_MPI_ROOT", "TRIREME_HDF5_ROOT", "TRIREME_TORCH_ROOT", "TRIREME_CUDA_ROOT",
-    "TRIREME_NCCL_ROOT",
+    "TRIREME_NCCL_ROOT", "TRIREME_CUDA",
     // tests; TRIREME_TEST_MATRIX=K/N: part K of N of all layouts
     "TRIREME_TEST_DATA", "TRIREME_TEST_KILLS", "TRIREME_TEST_MATRIX", "TRIREME_FAULT_SWEEPS",
     "TRIREME_FAULT_FIRST_SWEEP", "TRIREME_FUZZ_CASES", "TRIREME_CHAT_TEMPLATES"};
