@@ -140,18 +140,9 @@ function(trireme_use_torch_pch target)
   target_precompile_headers(${target} REUSE_FROM trireme_torch_pch)
 endfunction()
 
-# trireme_add_torch_library: as trireme_add_library, for a target whose files include torch. Files of the folders TOGETHER are one
-# compilation each; all others are on their own.
+# trireme_add_torch_library: as trireme_add_library, for a target whose files include torch.
 function(trireme_add_torch_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;TOGETHER;LINKS;PRIVATE_LINKS" ${ARGN})
-  list(REMOVE_ITEM ARGN TOGETHER ${ARG_TOGETHER})
   trireme_add_library(${name} NO_PCH ${ARGN})
   target_link_libraries(trireme_${name} PUBLIC trireme_dep_torch)
   trireme_use_torch_pch(trireme_${name})
-  foreach(source ${ARG_SOURCES})
-    get_filename_component(folder ${source} DIRECTORY)
-    if(NOT "./${folder}" IN_LIST ARG_TOGETHER)
-      set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)  # the precompiled header does it
-    endif()
-  endforeach()
 endfunction()

@@ -81,9 +81,9 @@ at::Tensor plain_apply(const at::Tensor& x, const DropoutMask& mask) {
   return (x.to(accumulate_type(x)) * (1.0 / (1.0 - mask.p))).mul_(kept).to(x.scalar_type());
 }
 
-using Kernel = void (*)(const kernels::Dropout& call);
+using DropoutKernel = void (*)(const kernels::Dropout& call);
 
-at::Tensor fast_apply(Kernel kernel, const at::Tensor& x_in, const DropoutMask& mask) {
+at::Tensor fast_apply(DropoutKernel kernel, const at::Tensor& x_in, const DropoutMask& mask) {
   const auto x = x_in.contiguous();
   auto y = at::empty_like(x);
   const auto width = x.size(2);

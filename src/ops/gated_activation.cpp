@@ -60,7 +60,7 @@ at::Tensor as_rows(const at::Tensor& gate_up) {
   return width <= 1 || rows.stride(1) == 1 ? rows : rows.contiguous();
 }
 
-using Kernel = void (*)(const kernels::Gated& call);
+using GatedKernel = void (*)(const kernels::Gated& call);
 
 /// What forward and backward share, for the rows from `first` to `last`.
 kernels::Gated kernel_call(const at::Tensor& gate_up, Activation activation, std::int64_t first,
@@ -75,7 +75,7 @@ kernels::Gated kernel_call(const at::Tensor& gate_up, Activation activation, std
   return call;
 }
 
-at::Tensor fast_forward(Kernel kernel, const at::Tensor& gate_up_in, Activation activation) {
+at::Tensor fast_forward(GatedKernel kernel, const at::Tensor& gate_up_in, Activation activation) {
   const auto gate_up = as_rows(gate_up_in);
   auto shape = gate_up_in.sizes().vec();
   shape.back() /= 2;
@@ -88,8 +88,8 @@ at::Tensor fast_forward(Kernel kernel, const at::Tensor& gate_up_in, Activation 
   return y;
 }
 
-at::Tensor fast_backward(Kernel kernel, const at::Tensor& grad_y_in, const at::Tensor& gate_up_in,
-                         Activation activation) {
+at::Tensor fast_backward(GatedKernel kernel, const at::Tensor& grad_y_in,
+                         const at::Tensor& gate_up_in, Activation activation) {
   const auto gate_up = as_rows(gate_up_in);
   const auto grad_y = grad_y_in.contiguous();
   auto grad = at::empty(gate_up_in.sizes(), gate_up_in.options());

@@ -95,10 +95,10 @@ Angles kernel_angles(const QkNormRope& setup) {
           setup.tables.sin.to(at::kFloat).contiguous(), setup.positions.contiguous()};
 }
 
-using Kernel = void (*)(const kernels::Heads& call);
+using HeadsKernel = void (*)(const kernels::Heads& call);
 
 /// Null: the plain path.
-Kernel heads_kernel(Path path, const at::Tensor& x, Kernel kernels::Table::*kernel) {
+HeadsKernel heads_kernel(Path path, const at::Tensor& x, HeadsKernel kernels::Table::*kernel) {
   return x.size(3) <= kernels::kMaxHeadWidth ? find_kernel(path, x, kernel) : nullptr;
 }
 
@@ -131,7 +131,7 @@ kernels::Heads kernel_call(const at::Tensor& x, const at::Tensor& weight, const 
   return call;
 }
 
-at::Tensor fast_forward(Kernel kernel, const at::Tensor& x_in, const at::Tensor& weight,
+at::Tensor fast_forward(HeadsKernel kernel, const at::Tensor& x_in, const at::Tensor& weight,
                         const Angles& angles, double eps) {
   const auto x = last_dim_contiguous(x_in);
   auto out = at::empty({x.size(0), x.size(2), x.size(1), x.size(3)}, x.options());
@@ -149,7 +149,7 @@ at::Tensor fast_forward(Kernel kernel, const at::Tensor& x_in, const at::Tensor&
 
 /// Writes the gradient of x into `grad_x` [B, T, H, D]; returns the weight's,
 /// undefined without norm.
-at::Tensor fast_backward(Kernel kernel, const at::Tensor& grad_in, const at::Tensor& x_in,
+at::Tensor fast_backward(HeadsKernel kernel, const at::Tensor& grad_in, const at::Tensor& x_in,
                          const at::Tensor& weight, const Angles& angles, double eps,
                          const at::Tensor& grad_x) {
   const auto x = last_dim_contiguous(x_in);

@@ -70,6 +70,7 @@ struct DataConfig {
   std::string blend_rule = "table";
   std::int64_t shuffle_block = 0;
   bool allow_template_change = false;
+  std::string stage;
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
@@ -92,6 +93,10 @@ struct DataConfig {
           "neighbouring sequences that stay near each other, for slow file systems; 0: none");
     visit("allow_template_change", self.allow_template_change,
           "go on from a model that was trained on chats in another format than these");
+    visit(
+        "stage", self.stage,
+        "a folder of a disk that every node has to itself (as /tmp): sets are copied there once a "
+        "node, checked, read from there and deleted at the end; empty: read where they lie");
   }
 };
 

@@ -1,5 +1,7 @@
 #include "train/config/open_values.hpp"
 
+#include <filesystem>
+
 #include "core/error.hpp"
 #include "core/number.hpp"
 #include "data/order/plan.hpp"
@@ -46,6 +48,8 @@ std::string fill_batch(TrainConfig& train, const OpenValueFacts& facts, Problems
 void make_paths_absolute(RunConfig& config) {
   config.data.path = absolute_plan(config.data.path);
   config.data.valid_path = absolute_plan(config.data.valid_path);
+  if (!config.data.stage.empty())
+    config.data.stage = std::filesystem::absolute(config.data.stage).lexically_normal().string();
   CheckpointConfig& start = config.checkpoint;
   if (start.names_checkpoint()) start.resume = absolute_plan(start.resume);
 }

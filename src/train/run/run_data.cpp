@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/error.hpp"
+#include "core/log.hpp"
 #include "text/tokenizer.hpp"
 
 namespace trireme {
@@ -32,7 +33,19 @@ std::string common_chat_template(const SampleStream& stream, const std::string& 
   return first;
 }
 
-SampleStream open_stream(const RunConfig& config, const RunData::Choose& choose) {
+}  // namespace
+
+std::string RunData::local(const std::string& folder, const std::string& stage) {
+  if (stage.empty()) return folder;
+  auto& copy = staged_[folder];
+  if (copy == nullptr) {
+    copy = std::make_unique<StagedSet>(folder, stage);
+    if (copy->made()) log::info(formatted("{}: copied to {}", folder, copy->folder().string()));
+  }
+  return copy->folder().string();
+}
+
+SampleStream RunData::open_stream(const RunConfig& config, const Choose& choose) {
   const DataConfig& data = config.data;
   StreamConfig stream{.phases = read_plan(data.path, "data.path"),
                       .seq_len = config.train.seq_len,
@@ -43,6 +56,11 @@ SampleStream open_stream(const RunConfig& config, const RunData::Choose& choose)
                       .packing = parse_packing(data.packing, "data.packing"),
                       .cross_documents = data.cross_documents,
                       .split = data.split};
+  for (PlanPhase& phase : stream.phases) {
+    for (PlanSource& source : phase.sources) {
+      for (std::string& folder : source.folders) folder = local(folder, data.stage);
+    }
+  }
   stream.row_multiple = row_multiple(config.parallel);
   std::optional<Tokenizer> tokenizer;  // opened by the first word, for all
   choose(stream, [&](std::string_view word) {
@@ -51,8 +69,6 @@ SampleStream open_stream(const RunConfig& config, const RunData::Choose& choose)
   });
   return SampleStream::open(stream);
 }
-
-}  // namespace
 
 RunData::RunData(RunConfig& config, std::span<const std::string_view> kinds, const Choose& choose)
     : stream_(open_stream(config, choose)) {
@@ -68,7 +84,7 @@ void RunData::open_validation(const RunConfig& config, std::span<const std::stri
   const DataConfig& data = config.data;
   refuse_texts(data.valid_path, "data.valid_path");
   if (!data.valid_path.empty()) {
-    valid_set_.emplace(TokenSet::open(data.valid_path));
+    valid_set_.emplace(TokenSet::open(local(data.valid_path, data.stage)));
     require_kind(*valid_set_, kinds, cat("data.valid_path ", data.valid_path));
     if (valid_set_->manifest().tokenizer_hash != stream_.first_set().manifest().tokenizer_hash) {
       fail(ErrorKind::usage, "data.valid_path {} was packed with another tokenizer than {}",

@@ -1,6 +1,7 @@
 #pragma once
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "data/order/samples.hpp"
 #include "data/order/stream.hpp"
+#include "data/shards/staged_set.hpp"
 #include "data/shards/token_set.hpp"
 #include "train/config/config.hpp"
 
@@ -48,8 +50,12 @@ class RunData {
   [[nodiscard]] std::string size_text() const;
 
  private:
+  /// Where to read a set: its copy, where data.stage asks for one.
+  std::string local(const std::string& folder, const std::string& stage);
+  SampleStream open_stream(const RunConfig& config, const Choose& choose);
   void open_validation(const RunConfig& config, std::span<const std::string_view> kinds);
 
+  std::map<std::string, std::unique_ptr<StagedSet>> staged_;  // by the folder that was named
   SampleStream stream_;
   std::map<std::string, std::string> tokenizer_files_;
   std::string chat_template_;
