@@ -2,26 +2,22 @@
 
 #include <nlohmann/json.hpp>
 
+#include "bin/trireme/model_options.hpp"
 #include "core/error.hpp"
 #include "core/files/json.hpp"
 #include "core/process/run_main.hpp"
-#include "generate/load_model.hpp"
-#include "parallel/device.hpp"
 
 namespace trireme {
 
 BenchGenerateCommand::BenchGenerateCommand(CommandLine& line) {
-  line.command("bench generate",
-               "speed of reading prompts and of writing texts, and memory's limit")
-      .option("--checkpoint", &checkpoint_, "DIR", "checkpoint, run or Hugging Face folder",
-              Need::required)
+  add_model_options(
+      line.command("bench generate",
+                   "speed of reading prompts and of writing texts, and memory's limit"),
+      model_)
       .option("--batch", &load_.batch, "B", "texts at once")
       .option("--prompt-tokens", &load_.prompt_tokens, "P", "of each text, made up")
       .option("--new-tokens", &load_.new_tokens, "N", "of each text, 2 or more")
       .option("--repeats", &repeats_, "N", "the fastest counts, after one to warm up")
-      .option("--threads", &threads_, "N", "CPU threads; 0: OMP_NUM_THREADS, else all cores")
-      .option("--device", &device_, "auto|cpu|cuda", "where it runs")
-      .option("--precision", &precision_, "fp32|bf16|fp16|fp64", "of the weights")
       .flag("--json", json_, "one JSON object instead of a table")
       .example(
           "trireme bench generate --checkpoint runs/first --batch 8 --prompt-tokens 128 --json")
@@ -36,9 +32,7 @@ int BenchGenerateCommand::run() {
   at_least("--prompt-tokens", load_.prompt_tokens, 1);
   at_least("--new-tokens", load_.new_tokens, 2);
   at_least("--repeats", repeats_, 1);
-  set_cpu_threads(threads_, 1);
-  const at::Device device = choose_device(device_, 0);
-  const auto model = load_model(checkpoint_, precision_dtypes(precision_), device);
+  const auto model = load_model(model_);
   const std::int64_t longest = model->transformer->config().max_seq_len;
   if (load_.prompt_tokens + load_.new_tokens > longest) {
     fail(ErrorKind::usage, "--prompt-tokens {} and --new-tokens {}, together at most {}",
@@ -48,7 +42,7 @@ int BenchGenerateCommand::run() {
   const Json json{{"batch", load_.batch},
                   {"prompt_tokens", load_.prompt_tokens},
                   {"new_tokens", load_.new_tokens},
-                  {"precision", precision_},
+                  {"precision", model_.precision},
                   {"threads", figures.threads},
                   {"prefill_tokens_per_s", figures.prefill_tokens_per_s},
                   {"decode_tokens_per_s", figures.decode_tokens_per_s},

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "config/command_line.hpp"
+#include "generate/load_model.hpp"
 #include "generate/measure.hpp"
 
 namespace trireme {
@@ -17,12 +18,9 @@ class BenchGenerateCommand {
  private:
   int run();
 
-  std::string checkpoint_;
+  ModelOptions model_;
   GenerationLoad load_;
   std::int64_t repeats_ = 3;
-  std::int64_t threads_ = 0;
-  std::string device_ = "auto";
-  std::string precision_ = "fp32";
   bool json_ = false;
 };
 

@@ -5,12 +5,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "checkpoint/upkeep/commands.hpp"
+#include "bin/trireme/model_options.hpp"
 #include "comm/agree.hpp"
 #include "core/files/file.hpp"
 #include "core/process/run_main.hpp"
-#include "generate/load_model.hpp"
-#include "parallel/device.hpp"
 
 namespace trireme {
 namespace {
@@ -31,10 +29,9 @@ Json mean_of(double sum, std::int64_t count) {
 }  // namespace
 
 EvalCommand::EvalCommand(CommandLine& line, Launch& launch) : launch_(launch) {
-  line.command("eval", "how well a model predicts a token set, or chooses among answers")
-      .option("--checkpoint", &checkpoint_, "DIR", "checkpoint, run or Hugging Face folder",
-              Need::required)
-      .flag("--allow-older", allow_older_, kAllowOlderHelp)
+  add_model_options(
+      line.command("eval", "how well a model predicts a token set, or chooses among answers"),
+      model_)
       .option("--data", &data_, "SET",
               "token set of kind pretrain or sft: loss, perplexity, bits per byte")
       .option("--choices", &choices_, "FILE",
@@ -43,8 +40,6 @@ EvalCommand::EvalCommand(CommandLine& line, Launch& launch) : launch_(launch) {
               "also a line for every sequence, or item, in input order")
       .option("--batch", &batch_, "N", "sequences, or items, of one forward pass")
       .option("--seq-len", &seq_len_, "N", "with --data: tokens of a sequence; 0: the set's own")
-      .option("--device", &device_, "auto|cpu|cuda", "where it runs")
-      .option("--precision", &precision_, "fp32|bf16|fp16|fp64", "of the weights")
       .flag("--json", json_, "one JSON object instead of a table")
       .example("trireme eval --checkpoint runs/first --data sets/held-out --json")
       .example(
@@ -65,12 +60,10 @@ void EvalCommand::check() const {
 int EvalCommand::run() {
   check();
   Communicator& world = launch_.world();
-  set_cpu_threads(0, launch_.info().local_size);
   std::optional<ScoredSet> set;
   std::vector<ChoiceItem> items;
   const auto model = all_or_none(world, [&] {
-    auto loaded = load_model(checkpoint_, precision_dtypes(precision_),
-                             choose_device(device_, launch_.info().local_rank), allow_older_);
+    auto loaded = load_model(model_, launch_.info().local_rank, launch_.info().local_size);
     if (data_.empty()) {
       items = read_choices(choices_);
       return loaded;

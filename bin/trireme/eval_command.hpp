@@ -3,6 +3,7 @@
 
 #include "comm/launch.hpp"
 #include "config/command_line.hpp"
+#include "generate/load_model.hpp"
 #include "train/eval/set_scores.hpp"
 
 namespace trireme {
@@ -22,15 +23,12 @@ class EvalCommand {
                                        const std::vector<ChoiceResult>& results) const;
 
   Launch& launch_;
-  std::string checkpoint_;
-  bool allow_older_ = false;
+  ModelOptions model_;
   std::string data_;
   std::string choices_;
   std::string predictions_;
   std::int64_t batch_ = 8;
   std::int64_t seq_len_ = 0;
-  std::string device_ = "auto";
-  std::string precision_ = "fp32";
   bool json_ = false;
 };
 

@@ -4,13 +4,11 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/upkeep/commands.hpp"
+#include "bin/trireme/model_options.hpp"
 #include "comm/agree.hpp"
 #include "core/files/json.hpp"
 #include "core/process/run_main.hpp"
-#include "generate/load_model.hpp"
 #include "generate/sampling.hpp"
-#include "parallel/device.hpp"
 #include "text/encode_text.hpp"
 
 namespace trireme {
@@ -50,10 +48,8 @@ class OrderedOutput {
 
 GenerateCommand::GenerateCommand(CommandLine& line) {
   engine_.max_batch = 8;
-  line.command("generate", "continue texts, or answer chats, with a trained model")
-      .option("--checkpoint", &checkpoint_, "DIR", "checkpoint, run or Hugging Face folder",
-              Need::required)
-      .flag("--allow-older", allow_older_, kAllowOlderHelp)
+  add_model_options(
+      line.command("generate", "continue texts, or answer chats, with a trained model"), model_)
       .option("--prompt", &prompt_, "TEXT",
               "text to continue; special tokens in it count; -: standard input, without its last "
               "line end")
@@ -84,9 +80,6 @@ GenerateCommand::GenerateCommand(CommandLine& line) {
       .option("--batch", &engine_.max_batch, "N", "prompts at once: the texts stay the same")
       .option("--kv-cache-mib", &engine_.kv_cache_mib, "N",
               "memory for keys and values; 0: as much as the prompts need")
-      .option("--threads", &threads_, "N", "CPU threads; 0: OMP_NUM_THREADS, else all cores")
-      .option("--device", &device_, "auto|cpu|cuda", "where it runs")
-      .option("--precision", &precision_, "fp32|bf16|fp16|fp64", "of the weights")
       .example(
           "trireme generate --checkpoint runs/first --prompt \"Once upon a time\" --max-tokens 50 "
           "--temperature 0")
@@ -197,9 +190,7 @@ std::string GenerateCommand::json_line(std::size_t index, std::size_t prompt_tok
 int GenerateCommand::run() {
   check();
   const std::vector<Prompt> prompts = this->prompts();
-  set_cpu_threads(threads_, 1);
-  const at::Device device = choose_device(device_, 0);
-  const auto model = load_model(checkpoint_, precision_dtypes(precision_), device, allow_older_);
+  const auto model = load_model(model_);
   std::vector<Request> requests = this->requests(*model, prompts);
 
   EngineConfig config = engine_;

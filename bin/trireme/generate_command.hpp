@@ -29,15 +29,11 @@ class GenerateCommand {
   [[nodiscard]] std::string json_line(std::size_t index, std::size_t prompt_tokens,
                                       const Answer& answer) const;
 
-  std::string checkpoint_;
-  bool allow_older_ = false;
+  ModelOptions model_;
   std::vector<std::string> prompt_;
   std::string prompts_file_;
   bool chat_ = false;
   bool json_ = false;
-  std::string device_ = "auto";
-  std::string precision_ = "fp32";
-  std::int64_t threads_ = 0;
   std::vector<std::string> stop_;
   std::int64_t max_tokens_ = 128;
   bool ignore_eos_ = false;

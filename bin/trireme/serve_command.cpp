@@ -2,17 +2,16 @@
 
 #include <cstdio>
 
-#include "checkpoint/upkeep/commands.hpp"
+#include "bin/trireme/model_options.hpp"
 #include "core/error.hpp"
 #include "core/process/run_main.hpp"
 
 namespace trireme {
 
 ServeCommand::ServeCommand(CommandLine& line) {
-  line.command("serve", "answer requests with a model: OpenAI's API and a web page")
-      .option("--checkpoint", &options_.checkpoint, "DIR", "checkpoint, run or Hugging Face folder",
-              Need::required)
-      .flag("--allow-older", options_.allow_older, kAllowOlderHelp)
+  add_model_options(
+      line.command("serve", "answer requests with a model: OpenAI's API and a web page"),
+      options_.model)
       .option("--host", &options_.host, "ADDRESS",
               "where it listens; another one than this machine's own needs a token")
       .option("--port", &options_.port, "N", "0: any free one")
@@ -35,10 +34,6 @@ ServeCommand::ServeCommand(CommandLine& line) {
               "a request that takes longer ends with 408")
       .option("--drain-s", &options_.drain_s, "S",
               "after SIGTERM, what answers under way have to end")
-      .option("--threads", &options_.threads, "N",
-              "CPU threads; 0: OMP_NUM_THREADS, else all cores")
-      .option("--device", &options_.device, "auto|cpu|cuda", "where it runs")
-      .option("--precision", &options_.precision, "fp32|bf16|fp16|fp64", "of the weights")
       .example("trireme serve --checkpoint runs/sft")
       .example(
           "trireme serve --checkpoint hf/model --host 0.0.0.0 --port 8000 --token-file token.txt")

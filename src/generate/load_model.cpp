@@ -14,6 +14,8 @@
 #include "checkpoint/upkeep/newest.hpp"
 #include "comm/factory.hpp"
 #include "core/error.hpp"
+#include "core/hash/xxh3.hpp"
+#include "parallel/device.hpp"
 #include "parallel/torch_bridge.hpp"
 
 namespace trireme {
@@ -157,6 +159,24 @@ std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place, Para
     source.read(loaded->registry.spec(id).name, loaded->registry.main(id));
   loaded->registry.refresh_weights();
   return loaded;
+}
+
+std::unique_ptr<LoadedModel> load_model(const ModelOptions& options, int local_rank,
+                                        int local_size) {
+  set_cpu_threads(options.threads, local_size);
+  return load_model(options.checkpoint, precision_dtypes(options.precision),
+                    choose_device(options.device, local_rank), options.allow_older);
+}
+
+std::string hash_weights(LoadedModel& model) {
+  Hasher hasher;
+  for (ParamId id = 0; id < model.registry.size(); ++id) {
+    hasher.update(model.registry.spec(id).name);
+    const at::Tensor values = model.registry.main(id).to(at::kCPU).contiguous();
+    hasher.update(
+        std::span(static_cast<const std::byte*>(values.const_data_ptr()), values.nbytes()));
+  }
+  return hasher.hex();
 }
 
 }  // namespace trireme

@@ -38,4 +38,21 @@ ChatWriter chat_writer_of(const LoadedModel& model);
 std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place, ParamDTypes dtypes,
                                         at::Device device, bool allow_older = false);
 
+/// What a command that uses a model is told of it.
+struct ModelOptions {
+  std::string checkpoint;
+  bool allow_older = false;
+  std::int64_t threads = 0;  // 0: OMP_NUM_THREADS, else all cores
+  std::string device = "auto";
+  std::string precision = "fp32";
+};
+
+/// The same, for one of `local_size` processes on this machine; it computes with `threads` from here
+/// on. Throws Error(usage) for a device or precision that is not there.
+std::unique_ptr<LoadedModel> load_model(const ModelOptions& options, int local_rank = 0,
+                                        int local_size = 1);
+
+/// XXH3 of all weights as they are computed with: equal for equal models, wherever they lie.
+std::string hash_weights(LoadedModel& model);
+
 }  // namespace trireme

@@ -16,11 +16,9 @@
 
 #include "core/error.hpp"
 #include "core/files/file.hpp"
-#include "core/hash/xxh3.hpp"
 #include "core/log.hpp"
 #include "core/number.hpp"
 #include "core/process/stop_signals.hpp"
-#include "generate/load_model.hpp"
 #include "parallel/device.hpp"
 #include "parallel/torch_errors.hpp"
 #include "serve/http/http_server.hpp"
@@ -145,13 +143,10 @@ std::string name_of(const std::filesystem::path& place) {
   return path.filename().string();
 }
 
-ModelFacts facts_of(const ServeOptions& options, const LoadedModel& model,
-                    const EngineConfig& config) {
-  Hasher weights;
-  weights.update(std::filesystem::absolute(model.checkpoint).string() + options.precision);
+ModelFacts facts_of(const ServeOptions& options, LoadedModel& model, const EngineConfig& config) {
   return {
-      .name = options.model_name.empty() ? name_of(options.checkpoint) : options.model_name,
-      .fingerprint = "fp_" + weights.hex().substr(0, 16),
+      .name = options.model_name.empty() ? name_of(options.model.checkpoint) : options.model_name,
+      .fingerprint = "fp_" + hash_weights(model).substr(0, 16),
       .created = std::time(nullptr),
       .max_context = config.max_context,
       .vocab_size = model.transformer->config().vocab_size,
@@ -203,14 +198,12 @@ void serve(const ServeOptions& options, const std::function<void(const std::stri
                                 options.request_timeout_s});
   server.start();  // /health says that it is loading
 
-  set_cpu_threads(options.threads, 1);
-  const auto model = load_model(options.checkpoint, precision_dtypes(options.precision),
-                                choose_device(options.device, 0), options.allow_older);
+  const auto model = load_model(options.model);
   GenerationEngine engine(*model->transformer, model->tokenizer, options.engine);
   EngineSource source(engine);
   served.emplace(facts_of(options, *model, engine.config()), model->tokenizer, source);
   if (stop_signal() != 0) return;
-  EngineThread steps(engine, options.threads);
+  EngineThread steps(engine, options.model.threads);
   service->open(*served);
   ready(url_of(options.host, server.port()));
 

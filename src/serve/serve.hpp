@@ -4,13 +4,13 @@
 #include <string>
 
 #include "generate/engine_config.hpp"
+#include "generate/load_model.hpp"
 
 namespace trireme {
 
 /// What `trireme serve` is told.
 struct ServeOptions {
-  std::string checkpoint;
-  bool allow_older = false;
+  ModelOptions model;
   std::string model_name;     // "": the run's or folder's name
   std::string chat_template;  // "": the checkpoint's
   std::string host = "127.0.0.1";
@@ -20,9 +20,6 @@ struct ServeOptions {
   EngineConfig engine{.max_queue = 256};
   double request_timeout_s = 600;
   double drain_s = 30;
-  std::int64_t threads = 0;  // 0: OMP_NUM_THREADS, else all cores
-  std::string device = "auto";
-  std::string precision = "fp32";
 };
 
 /// Serves a checkpoint until a stop signal, then lets the answers that are being made end within

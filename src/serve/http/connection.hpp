@@ -108,6 +108,7 @@ class HttpConnection final : public std::enable_shared_from_this<HttpConnection>
   bool is_answering_ = false;
   bool closing_ = false;  // nothing is read any more
   std::deque<std::string> outbox_;
+  std::size_t sent_of_front_ = 0;
   std::size_t unsent_bytes_ = 0;
   bool writing_ = false;
   std::function<void()> gone_;

@@ -83,18 +83,19 @@ void HttpConnection::dispatch(HttpRequest request) {
 /// A peer that closes while its answer is made has gone. Bytes are its next request: then nothing
 /// more can be seen without reading them.
 void HttpConnection::watch_peer() {
-  socket_.async_wait(
-      Socket::wait_read, [self = shared_from_this(), number = number_](ErrorCode error) {
-        if (error || number != self->number_ || self->ended_ || self->closing_) return;
-        char byte = 0;
-        ErrorCode problem;
-        self->socket_.non_blocking(true, problem);
-        self->socket_.receive(net::buffer(&byte, 1), Socket::message_peek, problem);
-        // A wait may end for bytes that were read before it began.
-        if (problem == net::error::would_block || problem == net::error::try_again)
-          return self->watch_peer();
-        if (problem) self->close();
-      });
+  socket_.async_wait(Socket::wait_read,
+                     [self = shared_from_this(), number = number_](ErrorCode error) {
+                       if (error || number != self->number_ || self->ended_ || self->closing_)
+                         return;
+                       char byte = 0;
+                       ErrorCode problem;
+                       self->socket_.non_blocking(true, problem);
+                       self->socket_.receive(net::buffer(&byte, 1), Socket::message_peek, problem);
+                       // A wait may end for bytes that were read before it began.
+                       if (problem == net::error::would_block || problem == net::error::try_again)
+                         return self->watch_peer();
+                       if (problem) self->close();
+                     });
 }
 
 template <class Action>
@@ -221,16 +222,20 @@ void HttpConnection::send(std::string bytes) {
 void HttpConnection::write_next() {
   writing_ = true;
   set_deadline(write_timer_, shared_->config.write_s, &HttpConnection::close);
-  net::async_write(socket_, net::buffer(outbox_.front()),
-                   [self = shared_from_this()](ErrorCode error, std::size_t) {
-                     self->writing_ = false;
-                     self->clear_deadline(self->write_timer_);
-                     if (error) return self->close();
-                     self->unsent_bytes_ -= self->outbox_.front().size();
-                     self->outbox_.pop_front();
-                     if (!self->outbox_.empty()) return self->write_next();
-                     if (self->ended_) self->finish_answer();
-                   });
+  const auto rest = net::buffer(outbox_.front()) + sent_of_front_;
+  socket_.async_write_some(rest, [self = shared_from_this()](ErrorCode error, std::size_t count) {
+    self->writing_ = false;
+    self->clear_deadline(self->write_timer_);
+    if (error) return self->close();
+    self->unsent_bytes_ -= count;
+    self->sent_of_front_ += count;
+    if (self->sent_of_front_ == self->outbox_.front().size()) {
+      self->outbox_.pop_front();
+      self->sent_of_front_ = 0;
+    }
+    if (!self->outbox_.empty()) return self->write_next();
+    if (self->ended_) self->finish_answer();
+  });
 }
 
 void HttpConnection::finish_answer() {

@@ -23,7 +23,7 @@ struct HttpConfig {
   double head_s = 10;   // from the first byte of a request to the end of its headers
   double body_s = 60;   // from there to the end of its body
   double idle_s = 75;   // between requests
-  double write_s = 60;  // for what one write of an answer takes
+  double write_s = 60;  // the longest in which a peer takes nothing of an answer
 };
 
 /// What a server does with requests. Both are called in its threads, several at the same time.

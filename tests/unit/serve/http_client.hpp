@@ -51,6 +51,13 @@ class HttpClient {
     return true;
   }
 
+  /// Reads so many bytes, fewer if the peer ends; returns how many.
+  std::size_t take(std::size_t count) const {
+    std::string bytes(count, '\0');
+    const ssize_t got = ::recv(socket_, bytes.data(), count, MSG_WAITALL);
+    return got > 0 ? static_cast<std::size_t>(got) : 0;
+  }
+
   /// Ends with a reset instead of an orderly end.
   void vanish() const {
     const linger now{1, 0};
