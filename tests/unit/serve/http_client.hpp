@@ -26,7 +26,11 @@ struct ClientAnswer {
 
 class HttpClient {
  public:
-  explicit HttpClient(std::uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+  /// `receive_bytes`: what the system may take for it before it reads; 0: as it likes, up to 32 MiB.
+  explicit HttpClient(std::uint16_t port, int receive_bytes = 0)
+      : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    if (receive_bytes > 0)
+      ::setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof receive_bytes);
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = htons(port);

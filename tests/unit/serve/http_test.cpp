@@ -246,7 +246,7 @@ TEST_F(Http, APeerThatReadsSlowlyIsWaitedForOneThatDoesNotIsLetGo) {
   client.send(get("/large"));
   EXPECT_TRUE(eventually([&] { return server_->num_connections() == 0; }));
   EXPECT_EQ(status(get("/a")), 200);
-  const HttpClient slow(server_->port());
+  const HttpClient slow(server_->port(), /*receive_bytes=*/1 << 18);
   slow.send(get("/large"));
   constexpr std::size_t kBytes = std::size_t{30} << 20;
   std::size_t received = 0;
