@@ -21,10 +21,23 @@ make_set() {
   "$bin/trireme-data" verify "$work/set"
 }
 
+# Starts the program where an image would hide Slurm's commands and munge.
+make_hiding_launcher() {
+  cat >"$work/hide" <<EOF
+#!/usr/bin/env bash
+exec unshare --mount bash -c '
+  mount --bind /dev/null "$(command -v scontrol)" && mount --bind /dev/null "$cluster/run/munge.sock" || exit 97
+  ! scontrol --version >/dev/null 2>&1 || exit 98
+  exec "\$@"' hidden "\$@"
+EOF
+  chmod +x "$work/hide"
+}
+
 # the stopping signal, as --signal=USR2@300 sends it before the time limit
 signalled_job_resumes_to_the_same_weights() {
   local job stopped
-  job=$(submit signalled)
+  make_hiding_launcher
+  job=$(TRIREME_LAUNCH=$work/hide submit signalled)
   await 120 "step 12" logged_step "$work/signalled" 12
   on scancel --signal=USR2 "$job"
   await 240 "the requeue" grep -q ': requeue$' "$work/signalled.out"
