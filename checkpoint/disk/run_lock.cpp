@@ -116,10 +116,14 @@ std::string owner_text(const Holder& me) {
 /// Nothing if the file is gone.
 std::optional<Holder> read_holder(const fs::path& path) {
   std::string text;
-  if (const auto error = capture([&] { text = read_file(path, 1 << 16); })) {
+  // Gone when it was opened and there again a moment later: somebody takes it over.
+  constexpr int kTries = 20;
+  for (int tries = 1; const auto error = capture([&] { text = read_file(path, 1 << 16); });
+       ++tries) {
     if (error->kind() == ErrorKind::data && !fs::exists(fs::symlink_status(path)))
       return std::nullopt;
-    throw Error(error->kind(), error->what());
+    if (error->kind() != ErrorKind::data || tries == kTries)
+      throw Error(error->kind(), error->what());
   }
   const std::string where = path.string();
   if (text.find("\"nonce\"") == std::string::npos) {
