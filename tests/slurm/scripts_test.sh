@@ -23,8 +23,30 @@ commands_are_printed_and_arguments_kept() {
   expect_match "serve's command" 'trireme serve --checkpoint runs/x --token-file runs/serve-7.token --host [^ ]+ --port 0 $' "$line"
   line=$(DRY_RUN=1 slurm/serve.sbatch --checkpoint c --token-file=t --host n1 --port 80)
   expect_match "serve's own arguments" 'trireme serve --checkpoint c --token-file=t --host n1 --port 80 $' "$line"
+  local job
+  for job in "pretrain_h100 trireme pretrain" "distill_a100 trireme distill" "eval trireme eval" "tokenizer trireme-data tokenizer train" \
+    "health_check trireme doctor"; do
+    line=$(DRY_RUN=1 "slurm/${job%% *}.sbatch" --x 'a b')
+    expect_match "the command of ${job%% *}" "/${job#* } --x a\\\\ b " "$line"
+  done
   line=$(DRY_RUN=1 slurm/debug.sh --nodes=2 -- prog --x 'a b')
   expect_match "debug's command" '^srun --mpi=pmix .*--nodes=2 .* prog --x a\\ b $' "$line"
+}
+
+a_sweep_takes_a_line_a_task() {
+  local line rc=0
+  printf -- '--optim.lr 1e-4\n--optim.lr 3e-4 --data "my data"\n--data "open\n' >"$work/sweep.txt"
+  line=$(DRY_RUN=1 SLURM_JOB_ID=9 SLURM_JOB_NAME=sweep SLURM_ARRAY_JOB_ID=7 SLURM_ARRAY_TASK_ID=2 slurm/sweep.sbatch "$work/sweep.txt" --data d)
+  expect_match "the second task" 'trireme pretrain --data d --optim.lr 3e-4 --data my\\ data --run runs/sweep-7_2 $' "$line"
+  DRY_RUN=1 SLURM_ARRAY_TASK_ID=4 slurm/sweep.sbatch "$work/sweep.txt" >"$work/out" 2>&1 || rc=$?
+  expect_equal "exit without a line" 2 "$rc"
+  expect_match "its message" 'sweep.txt has no line 4' "$(<"$work/out")"
+  rc=0
+  DRY_RUN=1 SLURM_ARRAY_TASK_ID=3 slurm/sweep.sbatch "$work/sweep.txt" >"$work/out" 2>&1 || rc=$?
+  expect_equal "exit with an open quote" 2 "$rc"
+  rc=0
+  DRY_RUN=1 slurm/sweep.sbatch --data d >"$work/out" 2>&1 || rc=$?
+  expect_equal "exit without a file" 2 "$rc"
 }
 
 outside_a_job_is_an_error() {
@@ -155,10 +177,11 @@ run_folder_is_read_from_the_arguments() {
 }
 
 # A job whose step ends with SRUN_CODE and about which `trireme job finish` says VERDICT: prints what scontrol was told to do.
-# SILENT: so often the controller does not answer. SAYS: more of the decision.
-job_ends() { # [SILENT=N] [SAYS=JSON] job_ends VERDICT EXIT_CODE SRUN_CODE
+# SILENT: so often the controller does not answer. SAYS: more of the decision. LAUNCHER: what starts programs; then they run only there.
+job_ends() { # [SILENT=N] [SAYS=JSON] [LAUNCHER=WORDS] job_ends VERDICT EXIT_CODE SRUN_CODE
   mkdir -p "$work/bin"
-  printf '#!/usr/bin/env bash\nprintf "%%s\\n" "$@" >%q\nprintf %%s %q\nexit %s\n' "$work/asked" \
+  # shellcheck disable=SC2016  # expanded where it runs
+  printf '#!/usr/bin/env bash\n[[ -n ${IN_IMAGE:-} || -z ${LAUNCHER:-} ]] || exit 127\nprintf "%%s\\n" "$@" >%q\nprintf %%s %q\nexit %s\n' "$work/asked" \
     "{\"verdict\":\"$1\",\"exit_code\":$2,\"step_after\":12${SAYS:+,$SAYS}}" "$2" >"$work/bin/trireme"
   chmod +x "$work/bin/trireme"
   fake scontrol <<'EOF'
@@ -177,7 +200,8 @@ EOF
   local rc=0
   (
     export CALLS=$work/calls PATH=$work/path:$PATH SLURM_JOB_ID=7
-    TRIREME_BIN=$work/bin launcher=() srun_command=() step_options=() TRIREME_SPARES=${SPARES:-}
+    read -ra launcher <<<"${LAUNCHER:-}"
+    TRIREME_BIN=$work/bin srun_command=() step_options=() TRIREME_SPARES=${SPARES:-}
     : "${TRIREME_CONTROLLER_WAIT:=600}"
     run_with_requeue "$work/run" sh -c "exit $3"
   ) >"$work/out" 2>&1 || rc=$?
@@ -205,6 +229,23 @@ a_silent_controller_is_no_cancel() {
 a_job_about_which_nothing_is_decided_says_what_to_do() {
   expect_equal "its end" '127 ' "$(job_ends '' 127 143)"
   expect_match "its message" 'nothing was decided .*submit the same command again' "$(<"$work/out")"
+}
+
+a_program_of_an_image_is_asked_there() {
+  export LAUNCHER
+  LAUNCHER="env IN_IMAGE=1"
+  expect_equal "a command that starts it" '75 requeue 7' "$(job_ends requeue 75 143)"
+  fake srun <<'EOF'
+printf '%s\n' "$*" >>"$CALLS.steps"
+while [[ ${1:-} == -* ]]; do shift; done
+IN_IMAGE=1 exec "$@"
+EOF
+  rm -f "$work/calls.steps"
+  LAUNCHER="--container-image=x.sqsh --container-workdir=/x"
+  expect_equal "options of srun" '75 requeue 7' "$(job_ends requeue 75 143)"
+  expect_match "its step" '--nodes=1 --ntasks=1 --container-image=x.sqsh --container-workdir=/x .*/trireme job finish --run' "$(tail -n1 "$work/calls.steps")"
+  unset LAUNCHER
+  fake_srun
 }
 
 a_warning_counts_from_the_middle_of_a_jobs_time_on() {
@@ -348,10 +389,12 @@ a_packs_lost_start_is_forgiven_once
 a_job_ends_as_is_decided
 a_silent_controller_is_no_cancel
 a_job_about_which_nothing_is_decided_says_what_to_do
+a_program_of_an_image_is_asked_there
 a_warning_counts_from_the_middle_of_a_jobs_time_on
 the_time_limit_is_this_jobs
 a_step_has_the_scripts_environment_and_the_words_of_the_launcher
 commands_are_printed_and_arguments_kept
+a_sweep_takes_a_line_a_task
 outside_a_job_is_an_error
 a_server_says_how_to_reach_it
 a_job_finds_its_checkout
