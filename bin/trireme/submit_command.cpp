@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "bin/trireme/train_command.hpp"
@@ -41,6 +43,18 @@ fs::path nearest(fs::path place) {
   place = fs::absolute(place, code);
   while (!fs::exists(place, code) && place.has_relative_path()) place = place.parent_path();
   return place;
+}
+
+/// As a shell reads it back.
+std::string shell_word(const std::string& word) {
+  const bool plain = std::all_of(word.begin(), word.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::strchr("-_=./:,%+@", c) != nullptr;
+  });
+  if (plain && !word.empty()) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
 }
 
 }  // namespace
@@ -158,10 +172,10 @@ void SubmitCommand::report(const std::vector<std::string>& words, const std::str
            return formatted("{}; {} [{}]", one.what, one.advice, one.id);
          }));
   }
-  std::string text =
-      formatted("a rank needs {}, checkpoints {}\n{}\n",
-                format_bytes(static_cast<double>(plan_.memory_bytes_per_rank)),
-                format_bytes(static_cast<double>(plan_.disk_bytes)), joined(words, " "));
+  std::string text = formatted("a rank needs {}, checkpoints {}\n{}\n",
+                               format_bytes(static_cast<double>(plan_.memory_bytes_per_rank)),
+                               format_bytes(static_cast<double>(plan_.disk_bytes)),
+                               joined(words, " ", shell_word));
   if (!job.empty())
     text +=
         formatted("job {}: squeue -j {}, trireme job watch {}\n", job, job, request_.run.string());
