@@ -50,6 +50,18 @@ trireme_find_headers(trireme_dep_zstd "zstd" libzstd-dev zstd.h zstd)
 trireme_find_headers(trireme_dep_boost "Boost.Beast" libboost-dev boost/beast/http.hpp)
 trireme_find_headers(trireme_dep_zlib "zlib" zlib1g-dev zlib.h z)
 
+# Optional: without it `trireme chat` reads lines as the terminal gives them.
+add_library(trireme_dep_readline INTERFACE)
+find_path(TRIREME_READLINE_INCLUDE readline/readline.h HINTS ENV CPATH ENV CPLUS_INCLUDE_PATH)
+find_library(TRIREME_READLINE_LIBRARY readline HINTS ENV LIBRARY_PATH ENV LD_LIBRARY_PATH)
+set(TRIREME_HAVE_READLINE OFF)
+if(TRIREME_READLINE_INCLUDE AND TRIREME_READLINE_LIBRARY)
+  set(TRIREME_HAVE_READLINE ON)
+  target_include_directories(trireme_dep_readline SYSTEM INTERFACE ${TRIREME_READLINE_INCLUDE})
+  target_link_libraries(trireme_dep_readline INTERFACE ${TRIREME_READLINE_LIBRARY})
+  target_compile_definitions(trireme_dep_readline INTERFACE TRIREME_HAVE_READLINE)
+endif()
+
 find_package(spdlog QUIET)
 if(NOT spdlog_FOUND)
   trireme_missing("spdlog" libspdlog-dev CMAKE_PREFIX_PATH)
