@@ -21,13 +21,17 @@ bool is_special_marker(const AddedToken& token) {
 
 }  // namespace
 
+bool has_special_markers(const Tokenizer& tokenizer) {
+  const std::vector<AddedToken>& added = tokenizer.added_tokens();
+  return std::any_of(added.begin(), added.end(), is_special_marker);
+}
+
 ServedModel::ServedModel(ModelFacts facts, Tokenizer tokenizer, AnswerSource& source)
     : facts_(std::move(facts)),
       tokenizer_(std::move(tokenizer)),
       source_(source),
       chat_end_tokens_(facts_.end_tokens) {
-  const std::vector<AddedToken>& added = tokenizer_.added_tokens();
-  has_special_markers_ = std::any_of(added.begin(), added.end(), is_special_marker);
+  has_special_markers_ = trireme::has_special_markers(tokenizer_);
   sorted_tokens_ = std::make_shared<SortedTokens>(tokenizer_, kMarkers, facts_.vocab_size);
   if (facts_.chat == nullptr) return;
   writer_.emplace(*facts_.chat, tokenizer_);

@@ -24,6 +24,10 @@ struct ModelFacts {
   const ChatTemplate* chat = nullptr;  // its chat format; null: it has none
 };
 
+/// Whether markers of thoughts and calls are special tokens: answers then keep all special tokens'
+/// texts, or the markers would be lost with the others.
+bool has_special_markers(const Tokenizer& tokenizer);
+
 /// A chat as the model reads it.
 struct WrittenChat {
   std::string text;

@@ -34,6 +34,7 @@ const std::map<std::string_view, Names>& room_rows() {
       {"core/files", {"core/*"}},
       {"core/hash", {"core/*", "core/files"}},
       {"core/process", {"core/*", "core/files"}},
+      {"core/terminal", {"core/*", "core/files"}},
       {"comm/liveness", {"comm/*"}},
       {"comm/self", {"comm/*"}},
       {"comm/p2p", {"comm/*", "comm/liveness", "comm/self"}},
