@@ -66,7 +66,7 @@ void clear_others(const fs::path& copy) {
     const fs::path path = it->path();
     if (path.extension() != kLock || path.stem() == copy.filename()) continue;
     const Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-    if (fd && ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0)
+    if (fd && ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0 && has_name(fd))
       delete_copy(path.parent_path() / path.stem());
   }
 }
