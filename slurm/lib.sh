@@ -139,6 +139,7 @@ pass_warning() { # pass_warning PID
 # run_and_wait COMMAND...: sets srun_code. Signals to the ranks are answered by them; the script waits for their end.
 run_and_wait() {
   local interrupted
+  step_pid=
   trap 'interrupted=1; pass_warning "$step_pid"' USR2
   trap 'interrupted=1; kill -USR1 "$step_pid" 2>/dev/null || true' USR1
   trap 'interrupted=1' TERM
@@ -149,7 +150,8 @@ run_and_wait() {
     wait "$step_pid" && srun_code=0 || srun_code=$?
     [[ -n $interrupted ]] || break
   done
-  trap - USR1 USR2 TERM
+  trap - TERM
+  trap : USR1 USR2  # a late one must not end the script, which has still to decide
 }
 
 json_text() { sed -nE "s/.*\"$1\": *\"([^\"]*)\".*/\1/p" <<<"$2"; }   # json_text KEY JSON

@@ -239,6 +239,25 @@ a_warning_counts_from_the_middle_of_a_jobs_time_on() {
   expect_equal "after half a minute of three" 0 "$(warned_in_a_job -30 150)"
 }
 
+# Slurm's programs as files that warn their job the moment they are asked.
+a_warning_before_or_after_the_ranks_ends_no_script() {
+  local script line
+  # shellcheck disable=SC2016  # expanded where it runs
+  fake scontrol <<<'kill -USR2 "$SCRIPT"; kill -USR1 "$SCRIPT"'
+  for script in slurm/*.sbatch; do
+    grep -q -- '--signal=B:USR2' "$script" || continue
+    line=$(
+      export SCRIPT=$BASHPID PATH=$work/path:$PATH DRY_RUN=1 SLURM_JOB_ID=7 SLURM_ARRAY_TASK_ID=1
+      [[ $script != *sweep* ]] || set -- "$work/sweep.txt"
+      exec "$script" "$@" --data d
+    ) || broken "$script was ended by a warning at its start: $?"
+    expect_match "the command of $script" ' --data d ' "$line"
+  done
+  line=$(PATH=$work/path:$PATH bash -c 'source slurm/lib.sh; run_and_wait true; SCRIPT=$$ scontrol; printf %s "$srun_code"') ||
+    broken "a warning after the step ended the script: $?"
+  expect_equal "code of the step" 0 "$line"
+}
+
 warned_in_a_job() { # warned_in_a_job START END: the exit code of a step whose job is warned; both in seconds from now
   local now rc=0
   now=$(date +%s)
@@ -313,6 +332,7 @@ the_time_limit_is_this_jobs
 a_step_has_the_scripts_environment_and_the_words_of_the_launcher
 commands_are_printed_and_arguments_kept
 a_sweep_takes_a_line_a_task
+a_warning_before_or_after_the_ranks_ends_no_script
 outside_a_job_is_an_error
 a_server_says_how_to_reach_it
 a_job_finds_its_checkout

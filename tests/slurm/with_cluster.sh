@@ -19,6 +19,7 @@ cleanup() {
   local rc=$?
   tests/slurm/cluster/down.sh "$cluster" || true
   if ((rc != 0 && rc != kSkipped)); then
+    tail -n 20 "$work"/*.out >&2 || true
     printf 'kept for a look: %s\n' "$work" >&2
   else
     rm -rf "$work"
@@ -37,7 +38,6 @@ await() { # await SECONDS WHAT COMMAND...: until the command succeeds
   until "$@"; do
     if ((SECONDS > deadline)); then
       broken "waited in vain for $what"
-      tail -n 20 "$work"/*.out >&2 || true
       finish
     fi
     sleep 0.2
