@@ -110,7 +110,7 @@ a_suspended_job_goes_on() {
 
 a_step_has_its_environment_whatever_sbatch_exports() {
   local job
-  job=$(on sbatch --parsable --export=NONE --nodes=1 --ntasks-per-node=2 --gpus-per-node=0 --cpus-per-task=3 --time=10 --job-name=bare \
+  job=$(on sbatch --parsable --export=NONE --nodes=1 --ntasks-per-node=2 --gpus-per-node=0 --cpus-per-task=3 --time=5 --job-name=bare \
     --output="$work/bare.out" slurm/pretrain_a100.sbatch --data "$work/set" --run "$work/bare" --train.device cpu --train.steps 2 \
     --model.preset tiny --train.seq_len 64 --train.micro_batch 1 --train.global_batch 8)
   await 120 "the end" ended "$job"

@@ -239,16 +239,17 @@ a_warning_counts_from_the_middle_of_a_jobs_time_on() {
   expect_equal "after half a minute of three" 0 "$(warned_in_a_job -30 150)"
 }
 
-# Slurm's programs as files that warn their job the moment they are asked.
+# scontrol as a file that warns the job the moment it is asked
 a_warning_before_or_after_the_ranks_ends_no_script() {
   local script line
   # shellcheck disable=SC2016  # expanded where it runs
   fake scontrol <<<'kill -USR2 "$SCRIPT"; kill -USR1 "$SCRIPT"'
+  printf -- '--optim.lr 1e-4\n' >"$work/warned.txt"
   for script in slurm/*.sbatch; do
     grep -q -- '--signal=B:USR2' "$script" || continue
     line=$(
       export SCRIPT=$BASHPID PATH=$work/path:$PATH DRY_RUN=1 SLURM_JOB_ID=7 SLURM_ARRAY_TASK_ID=1
-      [[ $script != *sweep* ]] || set -- "$work/sweep.txt"
+      [[ $script != *sweep* ]] || set -- "$work/warned.txt"
       exec "$script" "$@" --data d
     ) || broken "$script was ended by a warning at its start: $?"
     expect_match "the command of $script" ' --data d ' "$line"
