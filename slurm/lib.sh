@@ -171,6 +171,22 @@ choose_nodes() { # choose_nodes NODE...: to leave out
   if (($#)); then step_options+=("--exclude=$(printf '%s\n' "$@" | paste -sd,)"); fi
 }
 
+# Jobs of `trireme submit --chain` go on with a run one after another, and none goes back in the queue. They share this file beside
+# the frozen scripts, which takes the exit code when a job ends the run for good.
+chain_file=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")/chain
+
+# leave_chain VERDICT CODE: ends the script; with 0 where the next job of the chain goes on.
+leave_chain() {
+  local code=$2
+  if [[ $1 != requeue ]]; then
+    printf '%s\n' "$code" >"$chain_file.tmp" && mv -f "$chain_file.tmp" "$chain_file"
+  elif ((SLURM_ARRAY_TASK_ID < SLURM_ARRAY_TASK_MAX)); then
+    printf 'job       the next job of the chain goes on\n'
+    code=0
+  fi
+  exit "$code"
+}
+
 # finish_leg RUN: what `trireme job finish` says of the step that ended with srun_code. Ends the script, unless the verdict is
 # to start the step again on nodes of this job.
 finish_leg() {
@@ -180,6 +196,7 @@ finish_leg() {
   mapfile -t lost < <(lost_nodes)
   command=("$TRIREME_BIN/trireme" job finish --run "$1" --srun-code "$srun_code" --job-says "$facts" --lost-nodes "${lost[*]}")
   if [[ -n $TRIREME_SPARES ]] && choose_nodes "${lost[@]}"; then command+=(--may-restart); fi
+  if [[ -e $chain_file ]]; then command+=(--in-chain); fi
   # What starts the ranks may be a container, where there is no controller, or the only place where the program runs.
   decision=$("${command[@]}") || code=$?
   if [[ -z $decision ]] && ((${#launcher[@]} > 0)); then
@@ -201,7 +218,9 @@ finish_leg() {
     choose_nodes "${out[@]}" || choose_nodes "${lost[@]}"
     return
   fi
-  [[ $verdict != requeue || $decision == *'"is_requeued":true'* ]] || requeue_job
+  if [[ $decision == *'"is_requeued":true'* ]]; then exit "$code"; fi
+  if [[ -e $chain_file ]]; then leave_chain "$verdict" "$code"; fi
+  [[ $verdict != requeue ]] || requeue_job
   exit "$code"
 }
 
@@ -234,6 +253,10 @@ train_job() {
   command=("$TRIREME_BIN/trireme" "$task" "$@")
   dry_run_or_job srun "${step_options[@]}" "${srun_command[@]}" "${command[@]}"
   banner srun "${step_options[@]}" "${srun_command[@]}" "${command[@]}"
+  if [[ -s $chain_file ]]; then
+    printf 'job       an earlier job of this chain ended the run\n'
+    exit "$(<"$chain_file")"
+  fi
   run_with_requeue "$run" "${command[@]}"
 }
 

@@ -35,6 +35,7 @@ JobCommands::JobCommands(CommandLine& line) {
               "nodes of the job that the scheduler has given up, separated by blanks")
       .flag("--may-restart", may_restart_,
             "the job keeps its nodes and can start the processes again")
+      .flag("--in-chain", in_chain_, "another job goes on where this one may not be requeued")
       .flag("--dry-run", dry_run_, "write nothing")
       .example("trireme job finish --run runs/first --srun-code 143 --dry-run")
       .run([this] { return finish(); });
@@ -56,6 +57,7 @@ int JobCommands::finish() const {
   facts.place = JobPlace::from_environment();
   facts.srun_code = static_cast<int>(srun_code_);
   facts.job = SchedulerJob::parse(job_says_);
+  if (in_chain_) facts.job.may_requeue = true;
   std::istringstream lost(lost_nodes_);
   for (std::string node; lost >> node;) facts.lost_nodes.push_back(node);
   facts.max_failures = max_failures_from_environment();

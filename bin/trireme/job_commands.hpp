@@ -23,6 +23,7 @@ class JobCommands {
   std::string job_says_;
   std::string lost_nodes_;
   bool may_restart_ = false;
+  bool in_chain_ = false;
   bool dry_run_ = false;
   bool once_ = false;
   bool json_ = false;

@@ -67,6 +67,10 @@ void TrainCommand::complete(ConfigSet& keys) {
   finish_task_keys(*task_, name_, config_, keys, start_);
 }
 
+RunPlan TrainCommand::plan(int ranks, bool on_gpu) {
+  return plan_run(*task_, config_, *keys_, start_, ranks, on_gpu);
+}
+
 int TrainCommand::train() {
   const LaunchInfo& launch = launch_.info();
   if (launch.rank == 0) {

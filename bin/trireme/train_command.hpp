@@ -8,6 +8,7 @@
 #include "config/command_line.hpp"
 #include "train/config/config.hpp"
 #include "train/control/launch.hpp"
+#include "train/plan/plan_run.hpp"
 #include "train/run/run_start.hpp"
 #include "train/task/task.hpp"
 
@@ -24,6 +25,9 @@ class TrainCommand {
 
   /// True if these arguments start a training command.
   static bool is_chosen(int argc, const char* const* argv);
+
+  /// What the run that was parsed would take on other ranks (plan_run.hpp).
+  [[nodiscard]] RunPlan plan(int ranks, bool on_gpu);
 
  private:
   /// Once options, files and environment are read: the start of the run, and all checks.

@@ -36,6 +36,9 @@ struct RunFolder {
 
   [[nodiscard]] std::filesystem::path skipped() const { return root / "skipped"; }
 
+  /// What jobs that wait will run (submit/submission.hpp), a folder each.
+  [[nodiscard]] std::filesystem::path submit() const { return root / "submit"; }
+
   [[nodiscard]] std::filesystem::path checkpoints() const { return root / "checkpoints"; }
 
   /// A run of ours was here: a status.json of ours, or checkpoints/step-*.

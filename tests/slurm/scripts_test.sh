@@ -205,6 +205,28 @@ a_job_ends_as_is_decided() {
   expect_equal "an array's task" '75 requeue 9_2' "$(SLURM_ARRAY_JOB_ID=9 SLURM_ARRAY_TASK_ID=2 job_ends requeue 75 143)"
 }
 
+# Jobs of an array that share a run: as `trireme submit --chain` lays them out.
+a_chain_goes_on_until_its_run_has_ended() {
+  local chain_file=$work/chain rc=0
+  local -x SLURM_ARRAY_JOB_ID=9 SLURM_ARRAY_TASK_ID=1 SLURM_ARRAY_TASK_MAX=2
+  : >"$chain_file"
+  expect_equal "a leg after which the next job goes on" '0 ' "$(job_ends requeue 75 143)"
+  expect_match "what finish is asked" ' --in-chain' "$(xargs <"$work/asked")"
+  expect_equal "the last job's" '75 ' "$(SLURM_ARRAY_TASK_ID=2 job_ends requeue 75 143)"
+  expect_equal "the chain goes on" '' "$(<"$chain_file")"
+  expect_equal "one that fails for good" '3 ' "$(job_ends stop 3 3)"
+  expect_equal "the chain has ended" 3 "$(<"$chain_file")"
+
+  mkdir -p "$work/frozen"
+  cp -r slurm "$work/frozen/"
+  printf '3\n' >"$work/frozen/chain"
+  rm -f "$work/calls.steps"
+  CALLS=$work/calls PATH=$work/path:$PATH SLURM_JOB_ID=7 "$work/frozen/slurm/pretrain_a100.sbatch" --data d --run r >"$work/out" 2>&1 || rc=$?
+  expect_equal "the next job" 3 "$rc"
+  expect_match "what it tells" 'an earlier job of this chain ended the run' "$(<"$work/out")"
+  expect_equal "steps of it" no "$([[ -e $work/calls.steps ]] && printf yes || printf no)"
+}
+
 a_silent_controller_is_no_cancel() {
   expect_equal "one that answers later" '75 requeue 7' "$(SILENT=4 job_ends requeue 75 143)"
   expect_match "what finish is told" 'JobState=RUNNING' "$(xargs <"$work/asked")"
@@ -325,6 +347,7 @@ EOF
 fake_srun
 a_step_starts_again_on_the_nodes_that_are_left
 a_job_ends_as_is_decided
+a_chain_goes_on_until_its_run_has_ended
 a_silent_controller_is_no_cancel
 a_job_about_which_nothing_is_decided_says_what_to_do
 a_program_of_an_image_is_asked_there

@@ -198,7 +198,7 @@ Decision decide(const std::vector<Leg>& legs, const FinishFacts& facts) {
     return ended(
         decision, "stop",
         formatted("{}; but this job may not be requeued (Requeue=0): the same command goes "
-                  "on, or submit it as --array=1-N%1",
+                  "on, or trireme submit --chain N",
                   why),
         code);
   }

@@ -78,6 +78,7 @@ const std::map<std::string_view, Names>& room_rows() {
       {"job/doctor", {"job/*"}},
       {"job/finish", {"job/*"}},
       {"job/watch", {"job/*"}},
+      {"job/submit", {"job/*"}},
       {"train/config", {}},
       {"train/task", {"train/config", "train/state"}},
       {"train/step", {}},
@@ -91,6 +92,8 @@ const std::map<std::string_view, Names>& room_rows() {
       {"train/run",
        {"train/audit", "train/config", "train/control", "train/health", "train/report",
         "train/state", "train/step", "train/task"}},
+      {"train/plan",
+       {"train/audit", "train/config", "train/health", "train/run", "train/task"}},
       {"serve/grammar", {}},
       {"serve/http", {}},
       {"serve/tools", {"serve/*"}},  // for random_id.hpp

@@ -1,0 +1,138 @@
+#include "job/submit/cluster.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <map>
+#include <tuple>
+
+#include "core/error.hpp"
+#include "core/number.hpp"
+
+namespace trireme {
+namespace {
+
+std::vector<std::string> split_at(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    parts.emplace_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+/// "gpu:a100:8(S:0-1),nic:2" -> a100, 8; "gpu:4" -> "", 4.
+void take_gpus(const std::string& gres, NodeKind& kind) {
+  for (std::string one : split_at(gres, ',')) {
+    one = one.substr(0, one.find('('));
+    const std::vector<std::string> parts = split_at(one, ':');
+    if (parts.front() != "gpu" || parts.size() < 2) continue;
+    kind.gpus += parse_integer(parts.back()).value_or(0);
+    if (parts.size() > 2) kind.gpu_type = parts[1];
+  }
+}
+
+bool is_up(const std::string& state) {
+  for (const char* bad : {"down", "drain", "fail", "unk", "maint", "resv", "reboot"}) {
+    if (state.starts_with(bad)) return false;
+  }
+  return state.find('*') == std::string::npos;
+}
+
+}  // namespace
+
+std::vector<std::string> sinfo_words() {
+  return {"sinfo", "-h", "-N", "-o", "%R|%P|%c|%m|%G|%l|%t"};
+}
+
+std::vector<NodeKind> read_nodes(std::string_view sinfo) {
+  std::map<std::tuple<std::string, std::int64_t, std::int64_t, std::string>, NodeKind> kinds;
+  for (const std::string& line : split_at(sinfo, '\n')) {
+    const std::vector<std::string> words = split_at(line, '|');
+    if (words.size() != 7) continue;
+    const auto cpus = parse_integer(words[2]);
+    if (!cpus) continue;
+    const std::int64_t memory_mb = parse_integer(words[3]).value_or(0);
+    NodeKind& kind = kinds[{words[0], *cpus, memory_mb, words[4]}];
+    if (kind.partition.empty()) {
+      kind.partition = words[0];
+      kind.is_default = words[1].ends_with('*');
+      kind.cpus = *cpus;
+      kind.memory_mb = memory_mb;
+      kind.limit_s = slurm_time_s(words[5]);
+      take_gpus(words[4], kind);
+    }
+    if (is_up(words[6])) ++kind.nodes;
+  }
+  std::vector<NodeKind> all;
+  for (const auto& [key, kind] : kinds) all.push_back(kind);
+  return all;
+}
+
+std::optional<NodeKind> choose_kind(const std::vector<NodeKind>& kinds,
+                                    const std::string& partition) {
+  std::optional<NodeKind> best;
+  for (const NodeKind& kind : kinds) {
+    if (partition.empty() ? !kind.is_default : kind.partition != partition) continue;
+    const auto place = [](const NodeKind& one) { return std::tuple(one.gpus > 0, one.nodes); };
+    if (!best || place(kind) > place(*best)) best = kind;
+  }
+  return best;
+}
+
+std::optional<std::int64_t> memory_of_gpu(std::string_view type) {
+  struct Card {
+    std::string_view name;
+    std::int64_t gigabytes;
+  };
+
+  static constexpr std::array<Card, 13> kCards{{{"b200", 192},
+                                                {"h200", 144},
+                                                {"h100", 96},
+                                                {"gh200", 144},
+                                                {"a100", 80},
+                                                {"v100", 32},
+                                                {"p100", 16},
+                                                {"l40s", 48},
+                                                {"l40", 48},
+                                                {"a40", 48},
+                                                {"a30", 24},
+                                                {"l4", 24},
+                                                {"t4", 16}}};
+  std::string lower(type);
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (const Card& card : kCards)
+    if (lower == card.name) return card.gigabytes << 30;
+  return std::nullopt;
+}
+
+std::optional<double> slurm_time_s(std::string_view text) {
+  if (text == "infinite" || text == "UNLIMITED" || text == "n/a") return std::nullopt;
+  const std::size_t dash = text.find('-');
+  double days = 0;
+  bool valid = !text.empty();
+  if (dash != std::string_view::npos) {
+    const auto number = parse_integer(text.substr(0, dash));
+    valid = number && *number >= 0;
+    days = static_cast<double>(number.value_or(0));
+  }
+  const std::string_view clock = dash == std::string_view::npos ? text : text.substr(dash + 1);
+  std::vector<double> parts;
+  for (const std::string& part : split_at(clock, ':')) {
+    const auto number = parse_integer(part);
+    valid = valid && number && *number >= 0;
+    parts.push_back(static_cast<double>(number.value_or(0)));
+  }
+  if (!valid || parts.size() > 3)
+    fail(ErrorKind::usage,
+         "--time {}, must be minutes, or as in 30:00, 4:00:00, 2-12 or 2-12:00:00", text);
+  parts.resize(3, 0);
+  const bool begins_with_hours =
+      dash != std::string_view::npos || std::count(clock.begin(), clock.end(), ':') == 2;
+  const double seconds =
+      begins_with_hours ? 3600 * parts[0] + 60 * parts[1] + parts[2] : 60 * parts[0] + parts[1];
+  return 86400 * days + seconds;
+}
+
+}  // namespace trireme

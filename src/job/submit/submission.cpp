@@ -1,0 +1,182 @@
+#include "job/submit/submission.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+
+#include "core/error.hpp"
+#include "core/files/file.hpp"
+#include "core/files/folders.hpp"
+#include "core/files/refusal.hpp"
+#include "core/number.hpp"
+#include "job/journal.hpp"
+#include "job/run_folder.hpp"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kStart_s = 60;  // of a run that never started
+constexpr double kPace = 200e6;  // bytes/s that a node surely writes to a shared disk
+
+void copy_into(const fs::path& from, const fs::path& to) {
+  std::error_code code;
+  fs::copy(from, to, fs::copy_options::overwrite_existing | fs::copy_options::recursive, code);
+  if (code) fail_to_write("copy to", to, code.value());
+}
+
+/// Of its `#SBATCH --time=` line; "" without one.
+std::string time_of_script(const fs::path& script) {
+  constexpr std::string_view kLine = "#SBATCH --time=";
+  std::ifstream lines(script);
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with(kLine)) return line.substr(kLine.size());
+  return "";
+}
+
+}  // namespace
+
+NodeShape shape_of(const NodeKind& kind) {
+  if (kind.gpus == 0) return {1, std::max<std::int64_t>(1, kind.cpus), 0};
+  return {kind.gpus, std::max<std::int64_t>(1, kind.cpus / kind.gpus), kind.gpus};
+}
+
+std::string partition_of(const SubmitRequest& request) {
+  std::string partition;
+  if (const char* set = std::getenv("SBATCH_PARTITION")) partition = set;
+  for (std::size_t i = 0; i < request.sbatch.size(); ++i) {
+    const std::string& word = request.sbatch[i];
+    if (word.starts_with("--partition=")) partition = word.substr(12);
+    if ((word == "--partition" || word == "-p") && i + 1 < request.sbatch.size())
+      partition = request.sbatch[i + 1];
+  }
+  return partition;
+}
+
+std::filesystem::path script_of(const SubmitRequest& request, const NodeKind& kind,
+                                const std::filesystem::path& home) {
+  const fs::path own = home / "slurm" / formatted("{}_{}.sbatch", request.task, kind.gpu_type);
+  std::error_code code;
+  if (!kind.gpu_type.empty() && fs::exists(own, code)) return own;
+  return home / "slurm" / formatted("{}_a100.sbatch", request.task);
+}
+
+std::string time_of(const SubmitRequest& request, const NodeKind& kind,
+                    const std::filesystem::path& script) {
+  std::string time = request.time;
+  if (time.empty()) {
+    time = time_of_script(script);
+    const auto asked_s = time.empty() ? std::nullopt : slurm_time_s(time);
+    if (kind.limit_s && (!asked_s || *asked_s > *kind.limit_s))
+      time = cat(static_cast<std::int64_t>(*kind.limit_s / 60));
+  }
+  if (!time.empty()) (void)slurm_time_s(time);
+  return time;
+}
+
+std::vector<std::string> sbatch_words(const SubmitRequest& request, const NodeKind& kind,
+                                      const std::filesystem::path& home,
+                                      const std::vector<std::string>& arguments) {
+  const NodeShape shape = shape_of(kind);
+  const fs::path script = script_of(request, kind, home);
+  std::vector<std::string> words{"sbatch",
+                                 "--parsable",
+                                 "--job-name=" + request.task,
+                                 formatted("--nodes={}", request.nodes),
+                                 formatted("--ntasks-per-node={}", shape.ranks),
+                                 formatted("--cpus-per-task={}", shape.cpus_per_rank),
+                                 formatted("--gpus-per-node={}", shape.gpus)};
+  if (const std::string time = time_of(request, kind, script); !time.empty())
+    words.push_back("--time=" + time);
+  if (request.chain > 1) words.push_back(formatted("--array=1-{}%1", request.chain));
+  if (!request.after.empty()) {
+    words.push_back("--dependency=afterok:" + request.after);
+    words.push_back("--kill-on-invalid-dep=yes");
+  }
+  words.insert(words.end(), request.sbatch.begin(), request.sbatch.end());
+  words.push_back(script.string());
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  words.insert(words.end(), {"--run", request.run.string()});
+  return words;
+}
+
+double overhead_of(const std::filesystem::path& run, std::int64_t checkpoint_bytes,
+                   std::int64_t nodes) {
+  double start_s = kStart_s;
+  for (const Leg& leg : read_journal(RunFolder{run}.journal()).legs)
+    if (leg.ready) start_s = leg.ready->start_s;
+  return start_s + static_cast<double>(checkpoint_bytes) / (kPace * static_cast<double>(nodes));
+}
+
+std::vector<SubmitProblem> scheduler_problems(const SubmitRequest& request, const NodeKind& kind,
+                                              const std::string& time, const JobNeeds& needs) {
+  std::vector<SubmitProblem> problems;
+  if (request.nodes > kind.nodes) {
+    problems.push_back({"nodes-few",
+                        formatted("{} nodes are asked for, partition {} has {} of {} CPUs and {} "
+                                  "GPUs that are up",
+                                  request.nodes, kind.partition, kind.nodes, kind.cpus, kind.gpus),
+                        "give fewer --nodes, or another partition"});
+  }
+  const NodeShape shape = shape_of(kind);
+  const std::int64_t own_bytes = kind.gpus > 0 ? memory_of_gpu(kind.gpu_type).value_or(0)
+                                               : (kind.memory_mb << 20) / shape.ranks;
+  if (own_bytes > 0 && needs.memory_bytes_per_rank > own_bytes) {
+    problems.push_back(
+        {"memory",
+         formatted("a rank needs {}, {} has {}",
+                   format_bytes(static_cast<double>(needs.memory_bytes_per_rank)),
+                   kind.gpus > 0 ? "a GPU " + kind.gpu_type : std::string("its node"),
+                   format_bytes(static_cast<double>(own_bytes))),
+         "raise parallel.zero or parallel.tp, or lower train.micro_batch"});
+  }
+  const auto asked_s = time.empty() ? std::nullopt : slurm_time_s(time);
+  if (kind.limit_s && asked_s && *asked_s > *kind.limit_s) {
+    problems.push_back({"time-long",
+                        formatted("--time {} is more than partition {} allows ({})", time,
+                                  kind.partition, format_duration(*kind.limit_s)),
+                        "give less, and --chain N for several jobs one after another"});
+  }
+  if (asked_s && *asked_s < needs.overhead_s) {
+    problems.push_back({"time-short",
+                        formatted("--time {} is less than a start and a save take ({})", time,
+                                  format_duration(needs.overhead_s)),
+                        "give more"});
+  }
+  return problems;
+}
+
+Frozen freeze(const SubmitRequest& request, const std::filesystem::path& home,
+              const std::filesystem::path& bin) {
+  const fs::path all = RunFolder{request.run}.submit();
+  int number = 1;  // another job of this run may wait with what is there
+  while (fs::exists(all / cat(number))) ++number;
+  std::error_code code;
+  const fs::path place = fs::absolute(all / cat(number), code);
+  const fs::path programs = place / "build/release/bin";  // where env.sh looks
+  make_folders(programs);
+  for (const char* program : {"trireme", "trireme-data"}) {
+    if (fs::exists(bin / program, code)) copy_into(bin / program, programs / program);
+  }
+  copy_into(home / "slurm", place / "slurm");
+  if (request.chain > 1) write_file_atomic(place / "chain", "");
+  Frozen frozen{place, request.arguments};
+  int file = 0;
+  const auto keep = [&](const std::string& from) {
+    const fs::path copy = place / formatted("config-{}.toml", ++file);
+    copy_into(from, copy);
+    return copy.string();
+  };
+  for (std::size_t i = 0; i < frozen.arguments.size(); ++i) {
+    std::string& word = frozen.arguments[i];
+    if (word == "--config" && i + 1 < frozen.arguments.size()) {
+      frozen.arguments[i + 1] = keep(frozen.arguments[i + 1]);
+    } else if (word.starts_with("--config=")) {
+      word = "--config=" + keep(word.substr(9));
+    }
+  }
+  return frozen;
+}
+
+}  // namespace trireme

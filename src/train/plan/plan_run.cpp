@@ -1,0 +1,68 @@
+#include "train/plan/plan_run.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "core/error.hpp"
+#include "data/loader.hpp"
+#include "optim/optimizer.hpp"
+#include "train/audit/memory_formula.hpp"
+#include "train/config/layout.hpp"
+#include "train/config/open_values.hpp"
+#include "train/health/memory_need.hpp"
+#include "train/run/run_data.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::int64_t kMainBytes = 4;  // of a main weight or a moment in a checkpoint
+
+std::int64_t memory_of(const RunConfig& config, int ranks) {
+  const RankMemory memory = memory_formula(facts_of_run(config, ranks), 0);
+  std::int64_t sum = 0;
+  RankMemory::fields(
+      memory, [&](const char*, std::int64_t bytes) { sum += std::max<std::int64_t>(0, bytes); });
+  return sum;
+}
+
+}  // namespace
+
+RunPlan plan_run(const Task& task, RunConfig& config, ConfigSet& keys, const RunStart& start,
+                 int ranks, bool on_gpu) {
+  if (config.data.path.empty())
+    fail(ErrorKind::usage,
+         "--data is missing: give a token set (a folder that trireme-data pack wrote)");
+  if (!on_gpu && config.train.device == "cuda")
+    fail(ErrorKind::usage, "train.device = cuda, but the nodes have no GPUs");
+  Problems problems;
+  OpenValueFacts facts;
+  const bool divides_ranks = divides(config.parallel, ranks);
+  if (divides_ranks) facts.data_ranks = data_ranks(config.parallel, ranks);
+  facts.has_bf16 = on_gpu;
+  if (start.kind == RunStart::Kind::go_on) facts.saved = start.values;
+  Problems unsaid;
+  fill_open_values(config, facts, divides_ranks ? problems : unsaid);
+  keys.finish();
+  const std::vector<std::string_view> kinds = task.set_kinds();
+  const RunData data(config, kinds, [&](StreamConfig& stream, const EncodeWord& encode) {
+    task.choose_data(stream, encode);
+  });
+  resolve(config.model, static_cast<std::int64_t>(data.stream().first_set().vocab_size()));
+  check_layout(config.parallel, {config.model, data.stream().seq_lens(), ranks, {}}, problems);
+  check_targets(config.lora, config.model, problems);
+  problems.throw_if_any();
+  micro_steps_of(config.train.global_batch, config.train.micro_batch,
+                 data_ranks(config.parallel, ranks));
+  RunPlan plan;
+  plan.memory_bytes_per_rank = memory_of(config, ranks);
+  const std::int64_t trained = config.lora.on() ? num_lora_parameters(config.lora, config.model)
+                                                : config.model.num_parameters();
+  plan.checkpoint_bytes =
+      trained * kMainBytes * (1 + static_cast<std::int64_t>(num_optimizer_slots(config.optim)));
+  // One more while the oldest is still there.
+  const std::int64_t kept = config.checkpoint.keep_last + config.checkpoint.keep_best + 1;
+  plan.disk_bytes = plan.checkpoint_bytes * kept;
+  return plan;
+}
+
+}  // namespace trireme

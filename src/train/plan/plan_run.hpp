@@ -1,0 +1,24 @@
+#pragma once
+#include <cstdint>
+#include <string_view>
+
+#include "train/run/run_start.hpp"
+#include "train/task/task.hpp"
+
+namespace trireme {
+
+/// What a run will take.
+struct RunPlan {
+  std::int64_t memory_bytes_per_rank =
+      0;  // the formulas of layout.json, rank 0; activations where known
+  std::int64_t checkpoint_bytes = 0;  // of one
+  std::int64_t disk_bytes = 0;        // of all that are kept at once
+};
+
+/// A run on `ranks` ranks before any of them exists: opens the data and resolves the configuration with
+/// it, as the ranks will. Throws Error(usage) or Error(data) for what they would refuse: data, layout,
+/// batch. `on_gpu`: of a kind that has bf16.
+RunPlan plan_run(const Task& task, RunConfig& config, ConfigSet& keys, const RunStart& start,
+                 int ranks, bool on_gpu);
+
+}  // namespace trireme

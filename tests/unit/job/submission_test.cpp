@@ -1,0 +1,190 @@
+#include "job/submit/submission.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+
+#include "core/files/file.hpp"
+#include "job/journal.hpp"
+#include "job/run_folder.hpp"
+#include "unit/core/scratch.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr const char* kSinfo =
+    "gpu|gpu*|64|512000|gpu:a100:8(S:0-1)|1-00:00:00|idle\n"
+    "gpu|gpu*|64|512000|gpu:a100:8(S:0-1)|1-00:00:00|mix\n"
+    "gpu|gpu*|64|512000|gpu:a100:8(S:0-1)|1-00:00:00|down*\n"
+    "gpu|gpu*|32|256000|(null)|1-00:00:00|idle\n"
+    "cpu|cpu|48|192000|(null)|infinite|idle\n"
+    "garbage\n";
+
+SubmitRequest request() {
+  SubmitRequest one;
+  one.task = "pretrain";
+  one.arguments = {"--data", "my data"};
+  one.run = "runs/a";
+  one.nodes = 2;
+  return one;
+}
+
+bool has(const std::vector<std::string>& words, const std::string& word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+class SubmissionTest : public Scratch {
+ protected:
+  void SetUp() override {
+    Scratch::SetUp();
+    ::unsetenv("SBATCH_PARTITION");
+  }
+};
+
+TEST_F(SubmissionTest, NodesAreReadFromSinfo) {
+  const auto kinds = read_nodes(kSinfo);
+  ASSERT_EQ(kinds.size(), 3U);
+  const auto gpu = choose_kind(kinds, "");
+  EXPECT_EQ(gpu->partition, "gpu");
+  EXPECT_EQ(gpu->nodes, 2) << "one is down";
+  EXPECT_EQ(gpu->gpus, 8);
+  EXPECT_EQ(gpu->gpu_type, "a100");
+  EXPECT_EQ(gpu->limit_s, 86400);
+  const auto cpu = choose_kind(kinds, "cpu");
+  EXPECT_EQ(cpu->gpus, 0);
+  EXPECT_FALSE(cpu->limit_s);
+  EXPECT_FALSE(choose_kind(kinds, "none"));
+  EXPECT_EQ(shape_of(*gpu).ranks, 8);
+  EXPECT_EQ(shape_of(*gpu).cpus_per_rank, 8);
+  EXPECT_EQ(shape_of(*cpu).ranks, 1);
+  EXPECT_EQ(shape_of(*cpu).cpus_per_rank, 48);
+}
+
+TEST_F(SubmissionTest, TimesAreSlurms) {
+  EXPECT_EQ(slurm_time_s("30"), 1800);
+  EXPECT_EQ(slurm_time_s("30:15"), 1815);
+  EXPECT_EQ(slurm_time_s("4:00:00"), 14400);
+  EXPECT_EQ(slurm_time_s("2-12"), 216000);
+  EXPECT_EQ(slurm_time_s("2-12:30"), 217800);
+  EXPECT_EQ(slurm_time_s("1-00:00:01"), 86401);
+  EXPECT_FALSE(slurm_time_s("infinite"));
+  for (const char* wrong : {"", "soon", "1:2:3:4", "-5", "1-x"})
+    EXPECT_EQ(error_of([&] { (void)slurm_time_s(wrong); }).kind(), ErrorKind::usage) << wrong;
+}
+
+TEST_F(SubmissionTest, TheCommandFitsTheNodes) {
+  SubmitRequest one = request();
+  one.time = "4:00:00";
+  one.chain = 3;
+  one.after = "17:18";
+  one.sbatch = {"--qos=long"};
+  const auto words =
+      sbatch_words(one, *choose_kind(read_nodes(kSinfo), ""), "/home/x", one.arguments);
+
+  for (const char* word :
+       {"--nodes=2", "--ntasks-per-node=8", "--cpus-per-task=8", "--gpus-per-node=8",
+        "--time=4:00:00", "--array=1-3%1", "--dependency=afterok:17:18", "--qos=long"})
+    EXPECT_TRUE(has(words, word)) << word;
+  const auto script = std::find(words.begin(), words.end(), "/home/x/slurm/pretrain_a100.sbatch");
+  EXPECT_EQ((std::vector<std::string>{script + 1, words.end()}),
+            (std::vector<std::string>{"--data", "my data", "--run", "runs/a"}));
+}
+
+TEST_F(SubmissionTest, WhatTheClusterForbidsIsTold) {
+  const NodeKind gpu = *choose_kind(read_nodes(kSinfo), "");
+  const JobNeeds small{std::int64_t{1} << 30, 90};
+  const auto ids = [&](const SubmitRequest& one, const std::string& time, const JobNeeds& needs) {
+    std::vector<std::string> all;
+    for (const SubmitProblem& problem : scheduler_problems(one, gpu, time, needs))
+      all.push_back(problem.id);
+    return all;
+  };
+  using Ids = std::vector<std::string>;
+  EXPECT_EQ(ids(request(), "4:00:00", small), Ids{});
+  EXPECT_EQ(ids(request(), "", small), Ids{});
+  SubmitRequest many = request();
+  many.nodes = 9;
+  EXPECT_EQ(ids(many, "3-0", small), (Ids{"nodes-few", "time-long"}));
+  EXPECT_EQ(ids(request(), "1", small), Ids{"time-short"});
+  EXPECT_EQ(ids(request(), "", {std::int64_t{81} << 30, 90}), Ids{"memory"});
+
+  const NodeKind cpu = *choose_kind(read_nodes(kSinfo), "cpu");  // 192,000 MiB for one rank
+  EXPECT_TRUE(scheduler_problems(request(), cpu, "", {std::int64_t{187} << 30, 0}).empty());
+  EXPECT_EQ(scheduler_problems(request(), cpu, "", {std::int64_t{188} << 30, 0}).size(), 1U);
+}
+
+TEST_F(SubmissionTest, ThePartitionIsSlurmsOwnOrTheOptions) {
+  SubmitRequest one = request();
+  EXPECT_EQ(partition_of(one), "");
+  ::setenv("SBATCH_PARTITION", "gpu", 1);
+  EXPECT_EQ(partition_of(one), "gpu");
+  one.sbatch = {"--partition=none"};
+  EXPECT_EQ(partition_of(one), "none");
+  one.sbatch = {"-p", "cpu"};
+  EXPECT_EQ(partition_of(one), "cpu");
+  ::unsetenv("SBATCH_PARTITION");
+}
+
+TEST_F(SubmissionTest, TheScriptsTimeIsCutToThePartitions) {
+  std::filesystem::create_directories(at("slurm"));
+  std::ofstream(at("slurm/pretrain_a100.sbatch")) << "#!/bin/bash\n#SBATCH --time=48:00:00\n";
+  NodeKind kind = *choose_kind(read_nodes(kSinfo), "");
+  SubmitRequest one = request();
+  const auto script = script_of(one, kind, at(""));
+  EXPECT_EQ(script.filename(), "pretrain_a100.sbatch");
+  EXPECT_EQ(time_of(one, kind, script), "1440");
+  kind.limit_s.reset();
+  EXPECT_EQ(time_of(one, kind, script), "48:00:00");
+  one.time = "72:00:00";
+  EXPECT_EQ(time_of(one, kind, script), "72:00:00");
+  one.time = "soon";
+  EXPECT_EQ(error_of([&] { (void)time_of(one, kind, script); }).kind(), ErrorKind::usage);
+
+  kind.gpu_type = "h100";
+  EXPECT_EQ(script_of(one, kind, at("")).filename(), "pretrain_a100.sbatch");
+  std::ofstream(at("slurm/pretrain_h100.sbatch")) << "";
+  EXPECT_EQ(script_of(one, kind, at("")).filename(), "pretrain_h100.sbatch");
+}
+
+TEST_F(SubmissionTest, AJobTakesItsLastStartAndASave) {
+  EXPECT_DOUBLE_EQ(overhead_of(at("none"), 4'000'000'000, 2), 60 + 10);
+  std::filesystem::create_directories(at("run"));
+  Journal journal(RunFolder{at("run")}.journal());
+  journal.open([] { return true; });
+  journal.start({});
+  journal.ready({3, 240});
+  EXPECT_DOUBLE_EQ(overhead_of(at("run"), 0, 1), 240);
+}
+
+TEST_F(SubmissionTest, WhatWaitsStaysAsItIs) {
+  std::filesystem::create_directories(at("home/slurm"));
+  std::filesystem::create_directories(at("bin"));
+  std::ofstream(at("home/slurm/env.sh")) << "old";
+  std::ofstream(at("bin/trireme")) << "old";
+  std::ofstream(at("run.toml")) << "old";
+  SubmitRequest one = request();
+  one.run = at("run");
+  one.arguments = {"--config", at("run.toml"), "--config=" + at("run.toml").string(), "--x"};
+
+  const Frozen first = freeze(one, at("home"), at("bin"));
+  for (const char* file : {"home/slurm/env.sh", "bin/trireme", "run.toml"})
+    std::ofstream(at(file)) << "new";
+  const Frozen second = freeze(one, at("home"), at("bin"));
+
+  EXPECT_NE(first.home, second.home);
+  EXPECT_EQ(read_file(first.home / "slurm/env.sh"), "old");
+  EXPECT_EQ(read_file(first.home / "build/release/bin/trireme"), "old");
+  EXPECT_EQ(read_file(first.arguments[1]), "old");
+  EXPECT_EQ(read_file(first.arguments[2].substr(9)), "old");
+  EXPECT_EQ(first.arguments[3], "--x");
+  EXPECT_EQ(read_file(second.home / "slurm/env.sh"), "new");
+  EXPECT_FALSE(std::filesystem::exists(second.home / "chain"));
+  one.chain = 2;
+  EXPECT_TRUE(std::filesystem::exists(freeze(one, at("home"), at("bin")).home / "chain"));
+  RunFolder{one.run}.prepare();  // a start takes the folder for its own
+}
+
+}  // namespace
+}  // namespace trireme
