@@ -21,6 +21,9 @@
 # Nodes that a training job has more than it uses. After a lost rank or node the same job starts its step again on the others:
 #   TRIREME_SPARES=1 sbatch --no-kill --nodes=3 ...      trains on two; 0: again on the same nodes. Empty: back to the queue.
 : "${TRIREME_SPARES:=}"
+# A command that gets what is decided after each leg as one line of JSON, for example
+#   curl -s -H 'Content-Type: application/json' -d @- https://example.org/hook
+: "${TRIREME_NOTIFY:=}"
 export TRIREME_MAX_FAILURES
 
 # NCCL and MPI between nodes. On a cluster with several networks name the fast one, for example

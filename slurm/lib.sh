@@ -187,6 +187,25 @@ leave_chain() {
   exit "$code"
 }
 
+# describe_job RUN: step, loss and time left as the job's comment (squeue -o "%i %k"), each minute until it is killed.
+describe_job() {
+  local line pause
+  trap 'kill "$pause"; exit 0' TERM
+  while :; do
+    sleep 60 &
+    pause=$!
+    wait "$pause"
+    line=$(timeout 30 "$TRIREME_BIN/trireme" job watch "$1" --once 2>/dev/null) || continue
+    timeout 30 scontrol update JobId="$(job_id)" Comment="$line" >/dev/null 2>&1 || true
+  done
+}
+
+# notify DECISION: TRIREME_NOTIFY gets it as JSON on its standard input.
+notify() {
+  if [[ -z ${TRIREME_NOTIFY:-} ]]; then return; fi
+  printf '%s\n' "$1" | timeout 60 bash -c "$TRIREME_NOTIFY" || job_error "TRIREME_NOTIFY ended with $?: $TRIREME_NOTIFY"
+}
+
 # finish_leg RUN: what `trireme job finish` says of the step that ended with srun_code. Ends the script, unless the verdict is
 # to start the step again on nodes of this job.
 finish_leg() {
@@ -210,6 +229,7 @@ finish_leg() {
     exit $((code > 0 ? code : 1))
   fi
   printf 'job       %s\n' "$decision"
+  notify "$decision"
   printf 'job       exit %s (srun %s), last committed step %s, %s: %s\n' "$code" "$srun_code" \
     "$(json_number step_after "$decision")" "$1" "$verdict"
   if [[ $verdict == restart ]]; then
@@ -229,6 +249,9 @@ run_with_requeue() {
   local run=$1
   shift
   export_job_end
+  describe_job "$run" &
+  # shellcheck disable=SC2064  # the process of now
+  trap "kill $! 2>/dev/null" EXIT
   for ((TRIREME_ATTEMPT = 0; ; TRIREME_ATTEMPT++)); do
     export TRIREME_ATTEMPT
     run_and_wait srun "${step_options[@]}" "${srun_command[@]}" "$@"

@@ -1,16 +1,23 @@
 #include "bin/trireme/job_commands.hpp"
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 #include <thread>
 
+#include "core/error.hpp"
+#include "core/escape.hpp"
 #include "core/files/json.hpp"
 #include "core/process/run_main.hpp"
 #include "core/timer.hpp"
 #include "job/finish/finish.hpp"
 #include "job/journal.hpp"
+#include "job/watch/attach.hpp"
 #include "job/watch/run_view.hpp"
 #include "job/watch/stacks.hpp"
 
@@ -50,6 +57,14 @@ JobCommands::JobCommands(CommandLine& line) {
       .option("--rank", &rank_, "N", "print this rank's; -1: none")
       .example("trireme job stacks runs/first --rank 3")
       .run([this] { return stacks(); });
+  line.command("job attach", "gdb on a rank of a run, on the node where it is")
+      .positional("RUN", &run_, "run folder")
+      .option("--rank", &attach_rank_, "N", "which one", Need::required)
+      .flag("--dry-run", dry_run_, "print the command")
+      .rest("ARGUMENT", debugger_arguments_, "more for gdb", Need::optional)
+      .example("trireme job attach runs/first --rank 3")
+      .example("trireme job attach runs/first --rank 3 -- -batch -ex 'thread apply all bt'")
+      .run([this] { return attach(); });
 }
 
 int JobCommands::finish() const {
@@ -93,6 +108,24 @@ int JobCommands::stacks() const {
   print(formatted("{} of {} ranks wrote to {}\n", report.written.size(), report.ranks,
                   RunFolder{run_}.stacks().string()));
   return report.written.empty() ? exit_code(ErrorKind::comm) : kExitDone;
+}
+
+int JobCommands::attach() const {
+  const std::vector<std::string> words =
+      attach_to(RunFolder{run_}, attach_rank_, kStacks_s, debugger_arguments_);
+  if (words.empty()) {
+    print("no leg of this run is under way\n");
+    return kExitDone;
+  }
+  if (dry_run_) {
+    print(shell_line(words) + "\n");
+    return kExitDone;
+  }
+  std::vector<char*> argv;
+  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  ::execvp(argv.front(), argv.data());
+  fail(ErrorKind::usage, "cannot start {}: {}", words.front(), std::strerror(errno));
 }
 
 }  // namespace trireme

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "config/command_line.hpp"
 
@@ -17,6 +18,7 @@ class JobCommands {
   [[nodiscard]] int finish() const;
   [[nodiscard]] int watch() const;
   [[nodiscard]] int stacks() const;
+  [[nodiscard]] int attach() const;
 
   std::string run_;
   std::int64_t srun_code_ = 0;
@@ -28,6 +30,8 @@ class JobCommands {
   bool once_ = false;
   bool json_ = false;
   std::int64_t rank_ = -1;
+  std::int64_t attach_rank_ = 0;
+  std::vector<std::string> debugger_arguments_;
 };
 
 }  // namespace trireme

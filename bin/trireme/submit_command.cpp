@@ -4,14 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdlib>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "bin/trireme/train_command.hpp"
 #include "comm/agree.hpp"
 #include "core/error.hpp"
+#include "core/escape.hpp"
 #include "core/files/json.hpp"
 #include "core/join.hpp"
 #include "core/number.hpp"
@@ -45,18 +44,6 @@ fs::path nearest(fs::path place) {
   return place;
 }
 
-/// As a shell reads it back.
-std::string shell_word(const std::string& word) {
-  const bool plain = std::all_of(word.begin(), word.end(), [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-           std::strchr("-_=./:,%+@", c) != nullptr;
-  });
-  if (plain && !word.empty()) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
 }  // namespace
 
 SubmitCommand::SubmitCommand(CommandLine& line, Launch& launch, std::string program)
@@ -71,7 +58,7 @@ SubmitCommand::SubmitCommand(CommandLine& line, Launch& launch, std::string prog
               "one more of sbatch, as in --sbatch=--qos=long")
       .flag("--dry-run", dry_run_, "queue nothing, freeze nothing")
       .flag("--json", json_, "what was found and what is queued as JSON")
-      .positional("COMMAND", &words_, "after --: a training command with its arguments")
+      .rest("COMMAND", words_, "a training command with its arguments", Need::required)
       .example(
           "trireme submit --nodes 2 --time 12:00:00 -- pretrain --data data/pretrain --run runs/a")
       .run([this] { return run(); });
@@ -172,10 +159,10 @@ void SubmitCommand::report(const std::vector<std::string>& words, const std::str
            return formatted("{}; {} [{}]", one.what, one.advice, one.id);
          }));
   }
-  std::string text = formatted("a rank needs {}, checkpoints {}\n{}\n",
-                               format_bytes(static_cast<double>(plan_.memory_bytes_per_rank)),
-                               format_bytes(static_cast<double>(plan_.disk_bytes)),
-                               joined(words, " ", shell_word));
+  std::string text =
+      formatted("a rank needs {}, checkpoints {}\n{}\n",
+                format_bytes(static_cast<double>(plan_.memory_bytes_per_rank)),
+                format_bytes(static_cast<double>(plan_.disk_bytes)), shell_line(words));
   if (!job.empty())
     text +=
         formatted("job {}: squeue -j {}, trireme job watch {}\n", job, job, request_.run.string());

@@ -6,6 +6,7 @@
 #include "comm/liveness/network_settings.hpp"
 #include "comm/nccl/nccl_backend.hpp"
 #include "core/log.hpp"
+#include "core/process/debugger.hpp"
 #include "train/run/run_keys.hpp"
 #include "train/run/run_task.hpp"
 
@@ -28,6 +29,8 @@ TrainCommand::TrainCommand(CommandLine& line, Launch& launch, std::string progra
       .option("--init", &init_, "CHECKPOINT",
               "start from the weights alone of a checkpoint, or of a run's newest, at step 0: "
               "--resume CHECKPOINT --checkpoint.start weights")
+      .option("--wait-for-debugger", &debugged_rank_, "RANK",
+              "this rank waits at the start until a debugger is attached to it (-1: none)")
       .config(*keys_, [this](ConfigSet& keys) { complete(keys); })
       .alias("--data", "data.path")
       .alias("--resume", "checkpoint.resume")
@@ -76,6 +79,12 @@ int TrainCommand::train() {
   if (launch.rank == 0) {
     for (const std::string& warning : keys_->warnings()) log::warn(warning);
   }
+  if (debugged_rank_ >= launch.size) {
+    fail(ErrorKind::usage, "--wait-for-debugger {}: the last rank is {}", debugged_rank_,
+         launch.size - 1);
+  }
+  if (debugged_rank_ == launch.rank)
+    wait_for_debugger(formatted("rank {} on {}", launch.rank, launch.hostname));
   const std::string network = gather_network_settings(launch_.world(), launch.hostname);
   try {
     return train_watched(network);

@@ -43,6 +43,7 @@ class TrainCommand {
   RunConfig config_;
   std::string run_;
   std::vector<std::string> init_;  // --init, at most one
+  std::int64_t debugged_rank_ = -1;
   RunStart start_;
   std::unique_ptr<ConfigSet> keys_;
   std::unique_ptr<RankWatch> watch_;  // from train() to the end of the process

@@ -41,6 +41,12 @@ Command& Command::positional(const std::string& placeholder, OptionTarget target
   return *this;
 }
 
+Command& Command::rest(const std::string& placeholder, std::vector<std::string>& target,
+                       const std::string& help, Need need) {
+  spec_.rest = {{"--", placeholder, help, &target, need, false, "", ""}};
+  return *this;
+}
+
 Command& Command::config(ConfigSet& set, std::function<void(ConfigSet&)> check) {
   spec_.config = &set;
   spec_.check = std::move(check);

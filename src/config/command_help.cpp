@@ -101,6 +101,10 @@ std::string CommandHelp::usage(const CommandSpec& command) const {
                   [](const OptionSpec& option) { return option.need == Need::optional; });
   if (more) text += " [options]";
   if (command.config != nullptr) text += " [--section.key VALUE ...]";
+  for (const OptionSpec& rest : command.rest) {
+    text += rest.need == Need::required ? formatted(" -- {}...", rest.placeholder)
+                                        : formatted(" [-- {}...]", rest.placeholder);
+  }
   return wrapped(text, 9);
 }
 
@@ -129,6 +133,8 @@ std::string CommandHelp::options(const CommandSpec& command) {
                   "it, the last file over those before",
                   command.settings->sections().front()));
   }
+  for (const OptionSpec& rest : command.rest)
+    rows.emplace_back("-- " + rest.placeholder, rest.help);
   rows.emplace_back("-h, --help", command.config != nullptr
                                       ? "this text; --help-all explains every key"
                                       : "this text");

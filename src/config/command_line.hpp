@@ -51,6 +51,7 @@ struct CommandSpec {
   std::string help;
   std::vector<OptionSpec> options;
   std::vector<OptionSpec> positionals;
+  std::vector<OptionSpec> rest;  // at most one
   std::vector<AliasSpec> aliases;
   std::vector<std::string> examples;
   ConfigSet* config = nullptr;
@@ -88,6 +89,10 @@ class Command {
   /// An argument by position; a list must be the last and takes the rest.
   Command& positional(const std::string& placeholder, OptionTarget target, const std::string& help,
                       Need need = Need::required);
+
+  /// All that stands behind the word `--`, as it is.
+  Command& rest(const std::string& placeholder, std::vector<std::string>& target,
+                const std::string& help, Need need);
 
   /// An option for each field of a Config (core/fields.hpp), as its traits say: `seq_len` is
   /// --seq-len. Returned is what the options fill in before the body is called; check_config()

@@ -26,6 +26,7 @@ class Parser {
 
   /// Adds what is wrong to `problems`.
   ParseOutcome parse(std::vector<std::string> arguments, Problems& problems) {
+    const std::vector<std::string> rest = cut_rest(arguments);
     try {
       while (!parse_or_drop(arguments, problems)) {
       }
@@ -40,6 +41,7 @@ class Parser {
       return ParseOutcome::run;
     }
     report_extras(problems);
+    take_rest(rest, problems);
     if (command_.settings) load_files(*command_.settings);
     for (const Bound& bound : bound_) take(bound, problems);
     if (command_.config != nullptr) fill_config(*command_.config);
@@ -47,6 +49,24 @@ class Parser {
   }
 
  private:
+  /// What stands behind `--`, which goes from the arguments.
+  [[nodiscard]] std::vector<std::string> cut_rest(std::vector<std::string>& arguments) const {
+    const auto at = command_.rest.empty() ? arguments.end()
+                                          : std::find(arguments.begin(), arguments.end(), "--");
+    if (at == arguments.end()) return {};
+    std::vector<std::string> rest(at + 1, arguments.end());
+    arguments.erase(at, arguments.end());
+    return rest;
+  }
+
+  void take_rest(const std::vector<std::string>& rest, Problems& problems) const {
+    for (const OptionSpec& spec : command_.rest) {
+      if (rest.empty() && spec.need == Need::required)
+        problems.add(formatted("-- {} is required: {}", spec.placeholder, spec.help));
+      *std::get<std::vector<std::string>*>(spec.target) = rest;
+    }
+  }
+
   /// False if an option had no value: it is now a problem and gone from the arguments, so that the
   /// rest can be looked at, too.
   bool parse_or_drop(std::vector<std::string>& arguments, Problems& problems) {

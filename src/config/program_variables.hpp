@@ -6,12 +6,13 @@ namespace trireme {
 
 /// Every TRIREME_ variable that is no configuration key: what our programs, scripts, builds and
 /// tests read. A test holds slurm/, bin/ and getenv calls to this list.
-inline constexpr std::array<std::string_view, 25> kProgramVariables{
+inline constexpr std::array<std::string_view, 26> kProgramVariables{
     // programs: failures on purpose
     "TRIREME_FAULT", "TRIREME_ALLOW_FAULTS",
     // slurm/env.sh
     "TRIREME_HOME", "TRIREME_MODULES", "TRIREME_BIN", "TRIREME_RUNS", "TRIREME_LAUNCH",
     "TRIREME_MPI", "TRIREME_MAX_FAILURES", "TRIREME_CONTROLLER_WAIT", "TRIREME_SPARES",
+    "TRIREME_NOTIFY",
     // job scripts, for the programs they start
     "TRIREME_ATTEMPT",
     // where the build finds libraries

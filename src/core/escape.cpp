@@ -1,5 +1,9 @@
 #include "core/escape.hpp"
 
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+
 namespace trireme {
 namespace {
 
@@ -38,6 +42,25 @@ std::string escape_controls(std::string_view text) {
 
 std::string escape_json_controls(std::string_view json) {
   return escape(json, "\\u00");
+}
+
+std::string shell_line(const std::vector<std::string>& words) {
+  std::string line;
+  for (const std::string& word : words) {
+    const bool is_plain = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
+      return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+             std::strchr("-_=./:,%+@", c) != nullptr;
+    });
+    if (!line.empty()) line += ' ';
+    if (is_plain) {
+      line += word;
+      continue;
+    }
+    line += '\'';
+    for (const char c : word) line += c == '\'' ? "'\\''" : std::string(1, c);
+    line += '\'';
+  }
+  return line;
 }
 
 }  // namespace trireme

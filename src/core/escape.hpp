@@ -1,6 +1,7 @@
 #pragma once
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace trireme {
 
@@ -10,5 +11,8 @@ std::string escape_controls(std::string_view text);
 
 /// The same of JSON, with "\u001b": it stays JSON of the same values.
 std::string escape_json_controls(std::string_view json);
+
+/// A command as a shell reads it back: words in single quotes where they need them.
+std::string shell_line(const std::vector<std::string>& words);
 
 }  // namespace trireme

@@ -1,9 +1,15 @@
 /// Ranks that stop or hang without dying: the others notice, say who it is and where everybody
 /// stands, and all end with 5 in bounded time. And ranks that die: who failed first is on record.
 
-#include <algorithm>
-#include <csignal>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "support/run_program.hpp"
 
@@ -114,13 +120,40 @@ TEST_F(Hang, Sigusr1WritesStacksAndTrainingGoesOn) {
   ASSERT_TRUE(testing::wait_for([&] { return std::filesystem::exists(file); }, 30));
   const std::int64_t then = saved_steps("asked").front();
   EXPECT_TRUE(testing::wait_for([&] { return saved_steps("asked").front() > then; }, 30));
+  const std::string run = path("asked").string();
+  const Exit attach =
+      trireme({"job", "attach", run, "--rank", "0", "--dry-run", "--", "-batch", "-ex", "bt 3"});
+  expect_refused(trireme({"job", "attach", run, "--rank", "1"}), 2, {"--rank 1", "0 to 0"});
   process->signal(SIGTERM);
 
   EXPECT_EQ(process->wait(kLimit_s).code, 75);
+  EXPECT_EQ(attach.out, formatted("gdb -p {} -batch -ex 'bt 3'\n", process->pid())) << attach.err;
   const std::string text = read_file(file);
   EXPECT_NE(text.find(": SIGUSR1"), std::string::npos) << text;
   EXPECT_NE(text.find("(main)"), std::string::npos) << text;
   EXPECT_NE(text.find("trireme::DataLoader::produce"), std::string::npos) << text;
+}
+
+TEST_F(Hang, ARankWaitsForADebugger) {
+  expect_refused(pretrain("none", {"--wait-for-debugger", "1"}), 2,
+                 {"--wait-for-debugger 1", "last rank is 0"});
+  Arguments waits = kShort;
+  waits.insert(waits.end(), {"--wait-for-debugger", "0"});
+  const auto process = start("debugged", waits, {.ranks = 1});
+  EXPECT_FALSE(testing::wait_for([&] { return !saved_steps("debugged").empty(); }, 4));
+
+  ASSERT_EQ(::ptrace(PTRACE_SEIZE, process->pid(), nullptr, nullptr), 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  ASSERT_EQ(::ptrace(PTRACE_INTERRUPT, process->pid(), nullptr, nullptr), 0);
+  ASSERT_EQ(::waitpid(process->pid(), nullptr, __WALL), process->pid());
+  ASSERT_EQ(::ptrace(PTRACE_DETACH, process->pid(), nullptr, nullptr), 0);
+  EXPECT_TRUE(testing::wait_for([&] { return !saved_steps("debugged").empty(); }, 60));
+  process->signal(SIGTERM);
+  const Exit exit = process->wait(kLimit_s);
+  EXPECT_EQ(exit.code, 75);
+  EXPECT_NE(exit.err.find(formatted("waits for a debugger: gdb -p {}", process->pid())),
+            std::string::npos)
+      << exit.err;
 }
 
 }  // namespace

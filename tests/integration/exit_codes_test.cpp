@@ -82,6 +82,7 @@ const std::vector<Row>& rows() {
       {"trireme", {"doctor"}, {}},
       {"trireme", {"job", "watch"}, {"<run", "--once"}},
       {"trireme", {"job", "stacks"}, {"<run"}},
+      {"trireme", {"job", "attach"}, {"<run", "--rank", "0", "--dry-run"}},
       {"trireme", {"job", "finish"}, {"--run", "<run", "--srun-code", "0", "--dry-run"}},
       {"trireme",
        {"submit"},

@@ -189,6 +189,7 @@ EOF
     read -ra launcher <<<"${LAUNCHER:-}"
     TRIREME_BIN=$work/bin srun_command=() step_options=() TRIREME_SPARES=${SPARES:-}
     : "${TRIREME_CONTROLLER_WAIT:=600}"
+    describe_job() { :; }  # sleep takes no time here
     run_with_requeue "$work/run" sh -c "exit $3"
   ) >"$work/out" 2>&1 || rc=$?
   printf '%s %s\n' "$rc" "$(if [[ -e $work/calls ]]; then xargs <"$work/calls"; fi)"
@@ -225,6 +226,29 @@ a_chain_goes_on_until_its_run_has_ended() {
   expect_equal "the next job" 3 "$rc"
   expect_match "what it tells" 'an earlier job of this chain ended the run' "$(<"$work/out")"
   expect_equal "steps of it" no "$([[ -e $work/calls.steps ]] && printf yes || printf no)"
+}
+
+a_job_tells_how_it_stands_and_what_was_decided() {
+  local describer
+  expect_equal "a stop" '6 ' "$(TRIREME_NOTIFY="cat >$work/told" job_ends stop 6 143)"
+  expect_equal "what is told" '{"verdict":"stop","exit_code":6,"step_after":12}' "$(<"$work/told")"
+  expect_equal "one that cannot be told" '6 ' "$(TRIREME_NOTIFY="exit 3" job_ends stop 6 143)"
+  expect_match "its message" 'TRIREME_NOTIFY ended with 3: exit 3' "$(<"$work/out")"
+
+  printf '#!/bin/sh\necho "running  step 3/9  of $*"\n' >"$work/bin/trireme"
+  # shellcheck disable=SC2016  # expanded where it runs
+  fake scontrol <<<'printf "%s\n" "$*" >>"$CALLS"'
+  fake sleep <<<'exec /bin/sleep 0.2'
+  rm -f "$work/calls"
+  CALLS=$work/calls PATH=$work/path:$PATH TRIREME_BIN=$work/bin SLURM_JOB_ID=7 describe_job runs/a &
+  describer=$!
+  for ((i = 0; i < 50; i++)); do
+    [[ ! -s $work/calls ]] || break
+    /bin/sleep 0.1
+  done
+  kill "$describer"
+  wait "$describer" || broken "it ended with $?"
+  expect_equal "the comment" 'update JobId=7 Comment=running  step 3/9  of job watch runs/a --once' "$(head -n1 "$work/calls")"
 }
 
 a_silent_controller_is_no_cancel() {
@@ -348,6 +372,7 @@ fake_srun
 a_step_starts_again_on_the_nodes_that_are_left
 a_job_ends_as_is_decided
 a_chain_goes_on_until_its_run_has_ended
+a_job_tells_how_it_stands_and_what_was_decided
 a_silent_controller_is_no_cancel
 a_job_about_which_nothing_is_decided_says_what_to_do
 a_program_of_an_image_is_asked_there

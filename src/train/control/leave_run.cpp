@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "comm/liveness/watchdog_stacks.hpp"
+#include "comm/session.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "job/verdict.hpp"
@@ -49,7 +50,7 @@ void write_own_stacks(const RunFolder& folder, int rank, std::int64_t step,
     return;
   }
   write_stacks(folder.stacks() / rank_file(rank, ".txt"),
-               formatted("pid {}, in step {}: {}", ::getpid(), step, reason));
+               formatted("pid {} on {}, in step {}: {}", ::getpid(), this_hostname(), step, reason));
 }
 
 }  // namespace trireme

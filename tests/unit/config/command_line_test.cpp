@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 
 #include "core/files/file.hpp"
 #include "unit/config/sample.hpp"
+#include "unit/core/scratch.hpp"
 
 namespace trireme {
 namespace {
@@ -108,6 +110,23 @@ TEST(CommandLine, TakesListsNegativeNumbersAndValuesThatLookLikeCommands) {
   EXPECT_EQ(program.inputs, (std::vector<std::string>{"list", "verify", "-x", "[a,b]"}));
   EXPECT_EQ(program.temperature, -0.5);
   EXPECT_EQ(program.max_tokens, 3);
+}
+
+TEST(CommandLine, WhatStandsBehindTwoDashesIsTakenAsItIs) {
+  std::vector<std::string> rest;
+  bool dry_run = false;
+  CommandLine line("trireme", "", [] { return std::string(); });
+  line.command("submit", "queue it")
+      .flag("--dry-run", dry_run, "print, do nothing")
+      .rest("COMMAND", rest, "what to run", Need::required)
+      .run([] { return 0; });
+  const std::array words{"trireme", "submit", "--dry-run", "--", "pretrain", "--help", "--", "-x"};
+  EXPECT_EQ(line.run(static_cast<int>(words.size()), words.data()), 0);
+  EXPECT_TRUE(dry_run);
+  EXPECT_EQ(rest, (std::vector<std::string>{"pretrain", "--help", "--", "-x"}));
+
+  const std::string message = error_of([&] { (void)line.run(2, words.data()); }).what();
+  EXPECT_NE(message.find("-- COMMAND is required: what to run"), std::string::npos) << message;
 }
 
 TEST(CommandLine, AnAliasIsTheSameOptionAndTheLastOneWins) {

@@ -234,7 +234,7 @@ TEST(Decide, WhereRequeueIsForbiddenItSaysWhatToDo) {
 
   EXPECT_EQ(decision.verdict, "stop");
   EXPECT_EQ(decision.exit_code, 75);
-  EXPECT_NE(decision.why.find("--array"), std::string::npos);
+  EXPECT_NE(decision.why.find("--chain"), std::string::npos);
 }
 
 TEST(Decide, ALostNodeIsTheCauseAndIsLeftOut) {

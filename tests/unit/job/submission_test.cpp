@@ -81,13 +81,13 @@ TEST_F(SubmissionTest, TheCommandFitsTheNodes) {
   one.after = "17:18";
   one.sbatch = {"--qos=long"};
   const auto words =
-      sbatch_words(one, *choose_kind(read_nodes(kSinfo), ""), "/home/x", one.arguments);
+      sbatch_words(one, *choose_kind(read_nodes(kSinfo), ""), "/checkout", one.arguments);
 
   for (const char* word :
        {"--nodes=2", "--ntasks-per-node=8", "--cpus-per-task=8", "--gpus-per-node=8",
         "--time=4:00:00", "--array=1-3%1", "--dependency=afterok:17:18", "--qos=long"})
     EXPECT_TRUE(has(words, word)) << word;
-  const auto script = std::find(words.begin(), words.end(), "/home/x/slurm/pretrain_a100.sbatch");
+  const auto script = std::find(words.begin(), words.end(), "/checkout/slurm/pretrain_a100.sbatch");
   EXPECT_EQ((std::vector<std::string>{script + 1, words.end()}),
             (std::vector<std::string>{"--data", "my data", "--run", "runs/a"}));
 }
@@ -111,8 +111,10 @@ TEST_F(SubmissionTest, WhatTheClusterForbidsIsTold) {
   EXPECT_EQ(ids(request(), "", {std::int64_t{81} << 30, 90}), Ids{"memory"});
 
   const NodeKind cpu = *choose_kind(read_nodes(kSinfo), "cpu");  // 192,000 MiB for one rank
-  EXPECT_TRUE(scheduler_problems(request(), cpu, "", {std::int64_t{187} << 30, 0}).empty());
-  EXPECT_EQ(scheduler_problems(request(), cpu, "", {std::int64_t{188} << 30, 0}).size(), 1U);
+  SubmitRequest one = request();
+  one.nodes = 1;
+  EXPECT_TRUE(scheduler_problems(one, cpu, "", {std::int64_t{187} << 30, 0}).empty());
+  EXPECT_EQ(scheduler_problems(one, cpu, "", {std::int64_t{188} << 30, 0}).size(), 1U);
 }
 
 TEST_F(SubmissionTest, ThePartitionIsSlurmsOwnOrTheOptions) {
