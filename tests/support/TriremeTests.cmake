@@ -13,7 +13,10 @@ trireme_add_pch(
   trireme_test_pch
   HEADERS <gtest/gtest.h> ${TRIREME_COMMON_HEADERS}
   LINKS trireme_dep_json GTest::gtest)
-trireme_optimize_little(trireme_test_pch)
+
+# As trireme_optimize_little, but headers are precompiled for it.
+set(TRIREME_TEST_OPTIMIZATION $<IF:$<BOOL:${TRIREME_SANITIZE}>,-O0,$<$<CONFIG:Release>:-O1>>)
+target_compile_options(trireme_test_pch PRIVATE ${TRIREME_TEST_OPTIMIZATION})
 
 # MPI leaks what its plugins allocate, in libraries that are unloaded before the leak check can name them.
 set(TRIREME_MPI_ASAN ASAN_OPTIONS=detect_leaks=0)
@@ -21,10 +24,11 @@ set(TRIREME_MPI_ASAN ASAN_OPTIONS=detect_leaks=0)
 function(trireme_test_program target torch)
   target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-  trireme_optimize_little(${target})
   if(torch)
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
     trireme_use_torch_pch(${target})
   else()
+    target_compile_options(${target} PRIVATE ${TRIREME_TEST_OPTIMIZATION})
     trireme_use_pch(${target} trireme_test_pch)
   endif()
 endfunction()
