@@ -87,9 +87,8 @@ void SubmitCommand::take_words() {
   if (request_.chain < 1) fail(ErrorKind::usage, "--chain {}, must be 1 or more", request_.chain);
 }
 
-/// The run as its ranks will see it.
-void SubmitCommand::plan(const NodeKind& kind) {
-  const NodeShape shape = shape_of(kind);
+/// The run as its ranks will see it. One on CPUs takes no GPUs of the nodes.
+void SubmitCommand::plan(NodeKind& kind) {
   CommandLine line("trireme", "", [] { return std::string(); });
   const auto rows = task_rows();
   const auto row = std::find_if(rows.begin(), rows.end(),
@@ -99,6 +98,8 @@ void SubmitCommand::plan(const NodeKind& kind) {
   for (const std::string& word : words_) argv.push_back(word.c_str());
   const auto wrong = capture([&] {
     (void)line.parse(static_cast<int>(argv.size()), argv.data());
+    if (trainer.is_on_cpu()) kind.gpus = 0;
+    const NodeShape shape = shape_of(request_, kind);
     plan_ = trainer.plan(static_cast<int>(request_.nodes * shape.ranks), shape.gpus > 0);
   });
   if (wrong) {

@@ -22,7 +22,7 @@ class SubmitCommand {
  private:
   int run();
   void take_words();
-  void plan(const NodeKind& kind);
+  void plan(NodeKind& kind);
   void check_disk();
   void report(const std::vector<std::string>& words, const std::string& job) const;
 

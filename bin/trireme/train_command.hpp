@@ -26,6 +26,9 @@ class TrainCommand {
   /// True if these arguments start a training command.
   static bool is_chosen(int argc, const char* const* argv);
 
+  /// train.device of the run that was parsed is cpu.
+  [[nodiscard]] bool is_on_cpu() const { return config_.train.device == "cpu"; }
+
   /// What the run that was parsed would take on other ranks (plan_run.hpp).
   [[nodiscard]] RunPlan plan(int ranks, bool on_gpu);
 

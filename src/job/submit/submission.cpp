@@ -37,9 +37,16 @@ std::string time_of_script(const fs::path& script) {
 
 }  // namespace
 
-NodeShape shape_of(const NodeKind& kind) {
-  if (kind.gpus == 0) return {1, std::max<std::int64_t>(1, kind.cpus), 0};
-  return {kind.gpus, std::max<std::int64_t>(1, kind.cpus / kind.gpus), kind.gpus};
+NodeShape shape_of(const SubmitRequest& request, const NodeKind& kind) {
+  NodeShape shape{std::max<std::int64_t>(1, kind.gpus), 1, kind.gpus};
+  constexpr std::string_view kRanks = "--ntasks-per-node=";
+  for (const std::string& word : request.sbatch) {
+    if (!word.starts_with(kRanks)) continue;
+    shape.ranks = parse_integer(word.substr(kRanks.size())).value_or(0);
+    if (shape.ranks < 1) fail(ErrorKind::usage, "--sbatch {}, must be 1 or more", word);
+  }
+  shape.cpus_per_rank = std::max<std::int64_t>(1, kind.cpus / shape.ranks);
+  return shape;
 }
 
 std::string partition_of(const SubmitRequest& request) {
@@ -78,7 +85,7 @@ std::string time_of(const SubmitRequest& request, const NodeKind& kind,
 std::vector<std::string> sbatch_words(const SubmitRequest& request, const NodeKind& kind,
                                       const std::filesystem::path& home,
                                       const std::vector<std::string>& arguments) {
-  const NodeShape shape = shape_of(kind);
+  const NodeShape shape = shape_of(request, kind);
   const fs::path script = script_of(request, kind, home);
   std::vector<std::string> words{"sbatch",
                                  "--parsable",
@@ -119,7 +126,7 @@ std::vector<SubmitProblem> scheduler_problems(const SubmitRequest& request, cons
                                   request.nodes, kind.partition, kind.nodes, kind.cpus, kind.gpus),
                         "give fewer --nodes, or another partition"});
   }
-  const NodeShape shape = shape_of(kind);
+  const NodeShape shape = shape_of(request, kind);
   const std::int64_t own_bytes = kind.gpus > 0 ? memory_of_gpu(kind.gpu_type).value_or(0)
                                                : (kind.memory_mb << 20) / shape.ranks;
   if (own_bytes > 0 && needs.memory_bytes_per_rank > own_bytes) {

@@ -28,14 +28,15 @@ struct SubmitProblem {
   std::string advice;
 };
 
-/// Ranks a node and CPUs a rank: one rank a GPU; without GPUs one rank a node with all of its CPUs.
+/// Ranks a node and CPUs a rank: one rank a GPU; without GPUs one rank a node with all of its CPUs;
+/// or as many ranks as `--sbatch=--ntasks-per-node=N` says.
 struct NodeShape {
   std::int64_t ranks = 1;
   std::int64_t cpus_per_rank = 1;
   std::int64_t gpus = 0;
 };
 
-NodeShape shape_of(const NodeKind& kind);
+NodeShape shape_of(const SubmitRequest& request, const NodeKind& kind);
 
 /// The job script of the task in a checkout: the one for this GPU type if there is one, else a100's.
 std::filesystem::path script_of(const SubmitRequest& request, const NodeKind& kind,

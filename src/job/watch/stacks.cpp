@@ -19,7 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kScancel_s = 30;
+// Slurm 22.05 signals the task of an array at once and has scancel try for ever ("transitional state").
+constexpr double kScancel_s = 3;
 
 std::map<std::string, std::uintmax_t> sizes_of(const fs::path& folder) {
   std::map<std::string, std::uintmax_t> sizes;
@@ -67,16 +68,19 @@ int ask_here(const RunFolder& folder) {
   return asked;
 }
 
-void ask(const RunFolder& folder, const std::string& job) {
-  std::string refused;
+/// Returns why it may be that nobody was asked; "" if somebody was.
+std::string ask(const RunFolder& folder, const std::string& job) {
+  std::string refused = "none runs on this machine; type this on the host of rank 0";
   if (!job.empty()) {
     const ProgramEnd end = run_program({"scancel", "--signal=USR1", job}, kScancel_s);
-    if (end.code == 0) return;
-    refused = formatted("scancel --signal=USR1 {} ended with {}: {}", job, end.code, end.out);
+    if (end.code == 0) return "";
+    refused = formatted("scancel --signal=USR1 {} {}: {}", job,
+                        end.timed_out ? formatted("took more than {} s", kScancel_s)
+                                      : formatted("ended with {}", end.code),
+                        end.out);
+    if (end.timed_out) return refused;
   }
-  if (ask_here(folder) > 0) return;
-  fail(ErrorKind::usage, "no rank of {} could be asked: {}", folder.root.string(),
-       refused.empty() ? "none runs on this machine; type this on the host of rank 0" : refused);
+  return ask_here(folder) > 0 ? "" : refused;
 }
 
 std::string from(const fs::path& file, std::uintmax_t offset) {
@@ -94,7 +98,7 @@ StackReport ask_for_stacks(const RunFolder& folder, std::optional<std::int64_t> 
   if (journal.legs.empty() || !journal.legs.back().start || journal.legs.back().end) return {};
   const LegStart& leg = *journal.legs.back().start;
   const auto before = sizes_of(folder.stacks());
-  ask(folder, leg.place.job);
+  const std::string refused = ask(folder, leg.place.job);
   StackReport report;
   report.ranks = leg.ranks;
   const std::string wanted =
@@ -112,6 +116,8 @@ StackReport ask_for_stacks(const RunFolder& folder, std::optional<std::int64_t> 
         std::find(report.written.begin(), report.written.end(), wanted) != report.written.end();
     is_whole = rank ? has_wanted : static_cast<std::int64_t>(report.written.size()) >= report.ranks;
   }
+  if (report.written.empty() && !refused.empty())
+    fail(ErrorKind::usage, "no rank of {} could be asked: {}", folder.root.string(), refused);
   if (rank && is_whole) {
     std::this_thread::sleep_for(std::chrono::milliseconds(300));  // the rest of its threads
     const auto old = before.find(wanted);

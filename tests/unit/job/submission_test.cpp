@@ -56,10 +56,14 @@ TEST_F(SubmissionTest, NodesAreReadFromSinfo) {
   EXPECT_EQ(cpu->gpus, 0);
   EXPECT_FALSE(cpu->limit_s);
   EXPECT_FALSE(choose_kind(kinds, "none"));
-  EXPECT_EQ(shape_of(*gpu).ranks, 8);
-  EXPECT_EQ(shape_of(*gpu).cpus_per_rank, 8);
-  EXPECT_EQ(shape_of(*cpu).ranks, 1);
-  EXPECT_EQ(shape_of(*cpu).cpus_per_rank, 48);
+  EXPECT_EQ(shape_of(request(), *gpu).ranks, 8);
+  EXPECT_EQ(shape_of(request(), *gpu).cpus_per_rank, 8);
+  EXPECT_EQ(shape_of(request(), *cpu).ranks, 1);
+  EXPECT_EQ(shape_of(request(), *cpu).cpus_per_rank, 48);
+  SubmitRequest one = request();
+  one.sbatch = {"--ntasks-per-node=4"};
+  EXPECT_EQ(shape_of(one, *cpu).ranks, 4);
+  EXPECT_EQ(shape_of(one, *cpu).cpus_per_rank, 12);
 }
 
 TEST_F(SubmissionTest, TimesAreSlurms) {
