@@ -1,12 +1,12 @@
 #include "config/command_line.hpp"
 
 #include <algorithm>
-#include <cctype>
 
 #include "config/command_help.hpp"
 #include "config/command_parser.hpp"
 #include "config/completion.hpp"
 #include "core/edit_distance.hpp"
+#include "core/escape.hpp"
 #include "core/process/run_main.hpp"
 
 namespace trireme {
@@ -109,18 +109,6 @@ std::function<int()> printed(const std::string& text) {
     return kExitDone;
   };
 }
-
-/// As a shell reads it back.
-std::string quoted(const std::string& word) {
-  const auto is_plain = [](unsigned char c) {
-    return std::isalnum(c) != 0 || std::string_view("_-./:=,+@%").find(c) != std::string_view::npos;
-  };
-  if (!word.empty() && std::all_of(word.begin(), word.end(), is_plain)) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
-  return text + "'";
-}
-
 }  // namespace
 
 CommandLine::CommandLine(std::string program, std::string help,
@@ -177,12 +165,12 @@ Ranks CommandLine::ranks(int argc, const char* const* argv) const {
 void CommandLine::check_ranks(int argc, const char* const* argv, int num_ranks) const {
   const auto command = chosen(argc, argv);
   if (num_ranks == 1 || !command || command->ranks == Ranks::all) return;
-  std::string words = program_;
-  for (int i = 1; i < argc; ++i) words += ' ' + quoted(argv[i]);
+  std::vector<std::string> words(argv, argv + argc);
+  words.front() = program_;
   fail(
       ErrorKind::usage,
       "'{} {}' takes one rank, this start has {}.\n  Type it without mpirun, or with `srun -n 1` in a job of several tasks: {}",
-      program_, command->name, num_ranks, words);
+      program_, command->name, num_ranks, shell_line(words));
 }
 
 std::function<int()> CommandLine::parse(int argc, const char* const* argv) const {

@@ -4,6 +4,8 @@
 #include <cctype>
 #include <cstring>
 
+#include "core/join.hpp"
+
 namespace trireme {
 namespace {
 
@@ -44,23 +46,19 @@ std::string escape_json_controls(std::string_view json) {
   return escape(json, "\\u00");
 }
 
+std::string shell_word(const std::string& word) {
+  const bool is_plain = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::strchr("-_=./:,%+@", c) != nullptr;
+  });
+  if (is_plain) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
+}
+
 std::string shell_line(const std::vector<std::string>& words) {
-  std::string line;
-  for (const std::string& word : words) {
-    const bool is_plain = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
-      return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-             std::strchr("-_=./:,%+@", c) != nullptr;
-    });
-    if (!line.empty()) line += ' ';
-    if (is_plain) {
-      line += word;
-      continue;
-    }
-    line += '\'';
-    for (const char c : word) line += c == '\'' ? "'\\''" : std::string(1, c);
-    line += '\'';
-  }
-  return line;
+  return joined(words, " ", shell_word);
 }
 
 }  // namespace trireme

@@ -12,7 +12,10 @@ std::string escape_controls(std::string_view text);
 /// The same of JSON, with "\u001b": it stays JSON of the same values.
 std::string escape_json_controls(std::string_view json);
 
-/// A command as a shell reads it back: words in single quotes where they need them.
+/// In single quotes where a shell would read it as something else.
+std::string shell_word(const std::string& word);
+
+/// A command as a shell reads it back.
 std::string shell_line(const std::vector<std::string>& words);
 
 }  // namespace trireme

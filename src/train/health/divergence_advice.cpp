@@ -5,6 +5,7 @@
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/format/manifest.hpp"
 #include "core/error.hpp"
+#include "core/escape.hpp"
 #include "core/number.hpp"
 
 namespace trireme {
@@ -13,16 +14,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kLeastWarmup = 100;
-
-/// For a shell: in quotes where it has more than plain characters.
-std::string quoted(const std::string& text) {
-  constexpr std::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
-  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
-  std::string result = "'";
-  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return result + "'";
-}
 
 /// "runs/first-2", or the first number that is free.
 fs::path next_folder(const fs::path& run) {
@@ -41,13 +32,14 @@ std::string divergence_advice(const RunConfig& config, const RunFolder& folder,
                               const std::string& program, std::string_view task, int ranks) {
   const std::vector<std::int64_t> steps = list_steps(folder.checkpoints());
   const double lr = config.optim.lr / 2;
-  std::string command = formatted("{} {}", quoted(program), task);
+  std::string command = formatted("{} {}", shell_word(program), task);
   command +=
       steps.empty()
-          ? formatted(" --config {}", quoted(folder.config().string()))
-          : formatted(" --resume {}",
-                      quoted((folder.checkpoints() / step_folder_name(steps.front())).string()));
-  command += formatted(" --run {}", quoted(next_folder(folder.root).string()));
+          ? formatted(" --config {}", shell_word(folder.config().string()))
+          : formatted(
+                " --resume {}",
+                shell_word((folder.checkpoints() / step_folder_name(steps.front())).string()));
+  command += formatted(" --run {}", shell_word(next_folder(folder.root).string()));
   command += formatted(" --optim.lr {}", number_text(lr));
   if (config.optim.min_lr > lr) command += formatted(" --optim.min_lr {}", number_text(lr));
   if (steps.empty()) {
