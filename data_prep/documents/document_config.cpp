@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "core/join.hpp"
 #include "data/shards/schema.hpp"
 #include "data_prep/documents/document_rules.hpp"
 #include "text/chat/chat_template.hpp"
@@ -12,7 +13,7 @@ namespace {
 void check_fields(const DocumentConfig& config, Problems& problems) {
   const std::string& given = config.chat.record_fields;
   if (given.empty()) return;
-  const std::vector<std::string> names = split_names(given);
+  const std::vector<std::string> names = split(given, ',');
   const auto refuse = [&](const char* what) {
     problems.add(formatted("--fields {}{}", given, what));
   };

@@ -6,6 +6,7 @@
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/hash/xxh3.hpp"
+#include "core/join.hpp"
 #include "data/shards/schema.hpp"
 #include "data_prep/identity.hpp"
 #include "text/unicode/utf8.hpp"
@@ -57,20 +58,9 @@ void put_chat_identity(const DocumentRules& rules, Json& identity) {
 
 }  // namespace
 
-std::vector<std::string> split_names(const std::string& names) {
-  std::vector<std::string> result;
-  std::size_t begin = 0;
-  while (true) {
-    const std::size_t end = names.find(',', begin);
-    result.push_back(names.substr(begin, end - begin));
-    if (end == std::string::npos) return result;
-    begin = end + 1;
-  }
-}
-
 DocumentRules read_rules(const DocumentConfig& config, std::int64_t seq_len) {
   DocumentRules rules{config, seq_len, on_bad_text_named(config.on_bad_text)};
-  if (!config.chat.record_fields.empty()) rules.fields = split_names(config.chat.record_fields);
+  if (!config.chat.record_fields.empty()) rules.fields = split(config.chat.record_fields, ',');
   rules.augment = read_augment(config.chat);
   const bool chats = config.kind != schema::kKindPretrain;
   if (chats && rules.augment.add_system > 0 && rules.augment.system_prompts.empty())

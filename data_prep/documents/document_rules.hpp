@@ -25,7 +25,4 @@ DocumentRules read_rules(const DocumentConfig& config, std::int64_t seq_len);
 /// What of the rules decides the bytes of a set of this kind, beside kind and seq_len.
 void put_identity(const DocumentRules& rules, Json& identity);
 
-/// "question,answer"; empty names stay, so that they can be refused.
-std::vector<std::string> split_names(const std::string& names);
-
 }  // namespace trireme

@@ -5,6 +5,7 @@
 #include <cctype>
 
 #include "core/edit_distance.hpp"
+#include "core/join.hpp"
 
 namespace trireme {
 namespace {
@@ -22,20 +23,10 @@ constexpr std::array<Shell, 3> kShells{{
     {"fish", "~/.config/fish/completions/PROGRAM.fish", fish_completion},
 }};
 
-std::vector<std::string> parts_of(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(separator, begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
 /// "auto|cpu|cuda" are values, FILE and DIR stand for paths, other names for anything.
 CompletedValue value_of(const std::string& placeholder) {
   CompletedValue value;
-  for (const std::string& part : parts_of(placeholder, '|')) {
+  for (const std::string& part : split(placeholder, '|')) {
     const bool is_name = std::none_of(part.begin(), part.end(), [](unsigned char c) {
       return std::islower(c) != 0 || std::isdigit(c) != 0;
     });
@@ -65,7 +56,7 @@ CompletedCommand completed(const CommandSpec& spec) {
     const CompletedValue value = value_of(option.placeholder);
     const bool list = std::holds_alternative<std::vector<std::string>*>(option.target);
     if (list && value.files) command.arguments.files = true;  // its second value and later ones
-    command.options.push_back({parts_of(option.name, ','), option.help, !option.is_flag, value});
+    command.options.push_back({split(option.name, ','), option.help, !option.is_flag, value});
   }
   if (spec.settings_file == SettingsFile::toml)
     command.options.push_back({{"--config"}, "TOML file", true, {{}, true}});

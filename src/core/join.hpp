@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace trireme {
 
@@ -15,6 +16,19 @@ template <class Items, class TextOf = std::identity>
   std::string_view before;
   for (const auto& item : items) out << std::exchange(before, separator) << text_of(item);
   return std::move(out).str();
+}
+
+/// The parts of `text` between separators, empty ones too: one more than it has separators.
+[[nodiscard]] inline std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts(1);
+  for (const char c : text) {
+    if (c == separator) {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
 }
 
 }  // namespace trireme

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/join.hpp"
 
 namespace trireme {
 namespace {
@@ -30,18 +31,6 @@ struct Fault {
 std::atomic<bool> armed{false};
 std::mutex mutex;
 std::vector<Fault> faults;
-
-std::vector<std::string> split(std::string_view text, char separator) {
-  std::vector<std::string> parts(1);
-  for (const char c : text) {
-    if (c == separator) {
-      parts.emplace_back();
-    } else {
-      parts.back() += c;
-    }
-  }
-  return parts;
-}
 
 /// -1 for `*`.
 long parse_count(const std::string& text, std::string_view spec) {

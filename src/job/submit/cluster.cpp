@@ -7,26 +7,17 @@
 #include <tuple>
 
 #include "core/error.hpp"
+#include "core/join.hpp"
 #include "core/number.hpp"
 
 namespace trireme {
 namespace {
 
-std::vector<std::string> split_at(std::string_view text, char separator) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(separator, begin), text.size());
-    parts.emplace_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
 /// "gpu:a100:8(S:0-1),nic:2" -> a100, 8; "gpu:4" -> "", 4.
 void take_gpus(const std::string& gres, NodeKind& kind) {
-  for (std::string one : split_at(gres, ',')) {
+  for (std::string one : split(gres, ',')) {
     one = one.substr(0, one.find('('));
-    const std::vector<std::string> parts = split_at(one, ':');
+    const std::vector<std::string> parts = split(one, ':');
     if (parts.front() != "gpu" || parts.size() < 2) continue;
     kind.gpus += parse_integer(parts.back()).value_or(0);
     if (parts.size() > 2) kind.gpu_type = parts[1];
@@ -48,8 +39,8 @@ std::vector<std::string> sinfo_words() {
 
 std::vector<NodeKind> read_nodes(std::string_view sinfo) {
   std::map<std::tuple<std::string, std::int64_t, std::int64_t, std::string>, NodeKind> kinds;
-  for (const std::string& line : split_at(sinfo, '\n')) {
-    const std::vector<std::string> words = split_at(line, '|');
+  for (const std::string& line : split(sinfo, '\n')) {
+    const std::vector<std::string> words = split(line, '|');
     if (words.size() != 7) continue;
     const auto cpus = parse_integer(words[2]);
     if (!cpus) continue;
@@ -119,7 +110,7 @@ std::optional<double> slurm_time_s(std::string_view text) {
   }
   const std::string_view clock = dash == std::string_view::npos ? text : text.substr(dash + 1);
   std::vector<double> parts;
-  for (const std::string& part : split_at(clock, ':')) {
+  for (const std::string& part : split(clock, ':')) {
     const auto number = parse_integer(part);
     valid = valid && number && *number >= 0;
     parts.push_back(static_cast<double>(number.value_or(0)));
