@@ -26,13 +26,30 @@ job_id() {
   fi
 }
 
+# The components of a heterogeneous job are one world: Slurm's facts of all of them, which it gives of each alone. The CPUs of a task
+# are those of the first.
+join_components() {
+  local i name nodes=() tasks=0
+  for ((i = 0; i < SLURM_HET_SIZE; i++)); do
+    name=SLURM_JOB_NODELIST_HET_GROUP_$i
+    nodes+=("${!name:-}")
+    name=SLURM_NTASKS_HET_GROUP_$i
+    tasks=$((tasks + ${!name:-1}))
+  done
+  SLURM_JOB_NODELIST=$(IFS=,; printf '%s' "${nodes[*]}")
+  SLURM_NTASKS=$tasks
+  SLURM_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK_HET_GROUP_0:-1}
+}
+
 # Sets the arrays launcher (what starts a program here: a container, srun's options for one, or nothing) and srun_command (what follows srun). --cpus-per-task is given
 # again because srun does not take it from sbatch in Slurm 22.05 to 23.02; --export because a site's `sbatch --export=NONE`
 # would go on to the ranks; distribution block puts neighbouring ranks on one node.
 prepare_srun() {
+  [[ -z ${SLURM_HET_SIZE:-} ]] || join_components
   local cpus=${SLURM_CPUS_PER_TASK:-1} words
   export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$cpus} SRUN_CPUS_PER_TASK=$cpus
   step_options=()
+  if [[ -n ${SLURM_HET_SIZE:-} ]]; then step_options=("--het-group=0-$((SLURM_HET_SIZE - 1))"); fi
   srun_command=("--mpi=$TRIREME_MPI" "--cpus-per-task=$cpus" --export=ALL --cpu-bind=cores --distribution=block:block
     --kill-on-bad-exit=1 --wait=60 --unbuffered --label)
   launcher=()

@@ -5,7 +5,7 @@
 #   {"run","fault","at_s","legs","committed_lost","redone_steps","hash_equal","hung","signal_to_commit_s","back_s","ours_s"}
 #
 # at_s: when, after the first commit. back_s: from the fault to the next leg's first step; ours_s: of that, from the start of
-# the ranks on. Exit 1 if a commit was lost, a run hung, ended wrongly or came to other weights than an undisturbed one.
+# the ranks on. Exit 1 if a fault did not happen, a commit was lost, a run hung or came to other weights than an undisturbed one.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 source tests/support/shell.sh
@@ -14,14 +14,17 @@ kFaults=(rank_kill rank_stop node_crash slurmd_other slurmd_batch controller sus
 runs=${#kFaults[@]} seed=1 out='' kinds=("${kFaults[@]}") bin=build/release/bin
 while (($#)); do
   case $1 in
-    --runs | --seed | --out) printf -v "${1#--}" '%s' "$2"; shift ;;
-    --kinds) IFS=, read -ra kinds <<<"$2"; shift ;;
+    --runs | --seed | --out) printf -v "${1#--}" '%s' "${2:-}"; shift ;;
+    --kinds) IFS=, read -ra kinds <<<"${2:-}"; shift ;;
     -*) printf 'error: fault_night.sh: unknown option %s\n' "$1" >&2; exit 2 ;;
     *) bin=$1 ;;
   esac
   shift
 done
 [[ -n $out ]] || { printf 'error: fault_night.sh: --out FILE is missing\n' >&2; exit 2; }
+for kind in "${kinds[@]}"; do
+  [[ " ${kFaults[*]} " == *" $kind "* ]] || { printf 'error: fault_night.sh: %s is none of %s\n' "$kind" "${kFaults[*]}" >&2; exit 2; }
+done
 bin=$(cd "$bin" && pwd)
 : >"$out"
 out=$(readlink -f "$out")
@@ -29,102 +32,150 @@ RANDOM=$seed
 num_nodes=3
 source tests/slurm/with_cluster.sh
 command -v python3 >/dev/null || skip "python3 is not installed"
+((${#mode[@]} > 0)) || skip "nodes cannot have a network of their own here"
 
-kLimit_s=240
-journal() { printf '%s/%s/journal.jsonl\n' "$work" "$1"; }
-has_event() { grep -q "\"event\":\"$2\"" "$(journal "$1")" 2>/dev/null; } # has_event NAME EVENT
-starts() { grep -c '"event":"start"' "$(journal "$1")" 2>/dev/null || true; }
+kLimit_s=300
+kNightSteps=300
+kLongSteps=4000  # of the run that meets its time limit of a minute
+
+has_events() { # has_events NAME EVENT COUNT
+  local count
+  count=$(grep -cs "\"event\":\"$2\"" "$work/$1/journal.jsonl") || true
+  ((${count:-0} >= $3))
+}
 first_node() { job_field "$1" BatchHost; }
 other_node() { on scontrol show hostnames "$(job_field "$1" NodeList)" | grep -vx "$(first_node "$1")" | head -n1; }
+is_in_state() { [[ $(job_field "$1" JobState) == "$2" ]]; }
+all_idle() { [[ $(on sinfo -h -p gpu -o %t | sort -u) == idle ]]; }
+no_rank_left() { [[ -z $(ranks_of "$work/$1") ]]; }
 
+# fault_KIND NAME JOB. The run must come back after it, unless it stays (suspend).
 fault_rank_kill() { kill_one_rank "$work/$1"; }
 fault_rank_stop() { kill_one_rank "$work/$1" STOP; }
-fault_node_crash() { node=$(other_node "$2"); break_node crash "$node"; }
-fault_slurmd_other() { node=$(other_node "$2"); break_node slurmd "$node"; }
-fault_slurmd_batch() { node=$(first_node "$2"); break_node slurmd "$node"; }
-fault_cable() { node=$(other_node "$2"); break_node cut "$node"; }
-fault_controller() { sleep 6; on kill -9 "$(<"$cluster/run/slurmctld.pid")"; kill_one_rank "$work/$1" USR2; sleep 10; }
-fault_suspend() { on scontrol suspend "$2"; sleep 10; on scontrol resume "$2"; }
+fault_node_crash() { broken_node=$(other_node "$2"); break_node crash "$broken_node"; }
+fault_slurmd_other() { broken_node=$(other_node "$2"); break_node slurmd "$broken_node"; }
+fault_slurmd_batch() { broken_node=$(first_node "$2"); break_node slurmd "$broken_node"; }
+fault_cable() { broken_node=$(other_node "$2"); break_node cut "$broken_node"; }
 fault_admin_requeue() { on scontrol requeue "$2"; }
-fault_preemption() { urgent=$(on sbatch --parsable --partition=urgent --nodes=3 --exclusive --time=1 --output=/dev/null --wrap 'sleep 2'); }
-fault_time_limit() { on scontrol update JobId="$2" TimeLimit=1; }
-fault_full_disk() { mount -t tmpfs -o size=4k tmpfs "$work/$1/checkpoints" 2>/dev/null && sleep 8 && umount -l "$work/$1/checkpoints"; }
-fault_crash_loop() { touch "$work/crash.now"; kill_one_rank "$work/$1"; sleep 8; rm -f "$work/crash.now"; }
+fault_time_limit() { :; }  # it was submitted with one
 
-mend() {
-  on scontrol ping 2>/dev/null | grep -q 'is UP' ||
-    on bash -c "setsid slurmctld -D -f $cluster/etc/slurm.conf >>$cluster/log/slurmctld.out 2>&1 </dev/null &"
-  if [[ -n $node ]]; then
-    [[ $fault != cable ]] || break_node join "$node"
-    [[ $fault == cable ]] || break_node start "$node"
-  fi
-  if [[ $fault == time_limit ]]; then await 120 "the end of a short job" requeued_or_ended; fi
+# Its state must be on disk (every 5 s), else it forgets the job. The ranks end while it is away.
+fault_controller() {
+  sleep 6
+  on kill -9 "$(<"$cluster/run/slurmctld.pid")"
+  kill_one_rank "$work/$1" USR2
+  await 60 "the ranks' end" has_events "$1" end 1
+  sleep 3
+  on bash -c "setsid slurmctld -D -f $cluster/etc/slurm.conf >>$cluster/log/slurmctld.out 2>&1 </dev/null &"
 }
-requeued_or_ended() { (($(starts "$name") > 1)) || ended "$job"; }
-all_idle() { [[ $(on sinfo -h -p gpu -o %t | sort -u) == idle ]]; }
-no_rank_left() { ! pgrep -f "^$bin/trireme pretrain .*$work/$name( |\$)" >/dev/null; }
 
-evaluate() { # prints the line of the run; its exit says whether all is well
-  python3 - "$1" "$2" "$3" "$4" "$5" "$6" "$7" <<'EOF'
+# Longer than the ranks' silence that counts as a loss (10 s).
+fault_suspend() {
+  on scontrol suspend "$2"
+  await 10 "the suspension" is_in_state "$2" SUSPENDED
+  sleep 14
+  on scontrol resume "$2"
+}
+
+fault_preemption() {
+  on scontrol update PartitionName=gpu GraceTime=30
+  urgent=$(on sbatch --parsable --partition=urgent --nodes=3 --exclusive --time=1 --output=/dev/null --wrap 'sleep 2')
+}
+
+fault_full_disk() {
+  dd if=/dev/zero of="$work/disk/fill" bs=1M 2>/dev/null || true
+  await 60 "a leg that meets the full disk" has_events "$1" end 1
+  sleep 3
+  rm "$work/disk/fill"
+}
+
+fault_crash_loop() {
+  touch "$work/crash.now"
+  kill_one_rank "$work/$1"
+  await 120 "two starts that crash" has_events "$1" decision 3
+  rm "$work/crash.now"
+}
+
+mend() { # mend FAULT
+  [[ -n $broken_node ]] || return 0
+  if [[ $1 == cable ]]; then
+    await 60 "the end of the leg whose cable is cut" has_events "$name" end 1
+    break_node join "$broken_node"
+  else
+    sleep 12  # Slurm gives the node up first
+    break_node start "$broken_node"
+  fi
+}
+
+evaluate() { # evaluate RUN FAULT AT_S FAULT_TIME HUNG EQUAL LEAST_LEGS: prints the line of the run; its exit says whether all is well
+  python3 - "$work/$name" "$@" <<'PYTHON'
 import json, sys
-folder, run, fault, at_s, fault_time, hung, equal = sys.argv[1:]
+folder, run, fault, at_s, fault_time, hung, equal, least = sys.argv[1:]
 lines = [json.loads(l) for l in open(folder + "/journal.jsonl")]
-legs = sorted({l["leg"] for l in lines if l["event"] == "start"})
-of = lambda leg, event: [l for l in lines if l["leg"] == leg and l["event"] == event]
+begun = [l for l in lines if l["event"] == "start"]
 lost, committed = 0, -1
-for leg in legs:
-    begun = of(leg, "start")[0]["resumed_from"]
-    lost += max(0, committed - (-1 if begun is None else begun))
-    committed = max([committed] + [l["step"] for l in of(leg, "commit")])
-steps = [json.loads(l).get("step") for l in open(folder + "/metrics.jsonl")]
-steps = [s for s in steps if s is not None]
-requests = [l for l in lines if l["event"] == "request" and l["want"] == "stop"]
-commits = [l for l in lines if l["event"] == "commit"]
-to_commit = None
-if requests:
-    after = [c["time"] - requests[0]["time"] for c in commits if c["time"] >= requests[0]["time"]]
-    to_commit = after[0] if after else None
+for start in begun:
+    lost += max(0, committed - (-1 if start["resumed_from"] is None else start["resumed_from"]))
+    committed = max([committed] + [l["step"] for l in lines if l["event"] == "commit" and l["leg"] == start["leg"]])
+steps = [l["step"] for l in map(json.loads, open(folder + "/metrics.jsonl")) if "step" in l]
+requests = [l["time"] for l in lines if l["event"] == "request" and l["want"] == "stop"]
+after = [l["time"] - requests[0] for l in lines if l["event"] == "commit" and requests and l["time"] >= requests[0]]
 back = [(l["time"] - float(fault_time), l["start_s"]) for l in lines if l["event"] == "ready" and l["time"] > float(fault_time)]
-line = {"run": int(run), "fault": fault, "at_s": round(float(at_s), 1), "legs": len(legs), "committed_lost": lost,
+line = {"run": int(run), "fault": fault, "at_s": float(at_s), "legs": len(begun), "committed_lost": lost,
         "redone_steps": len(steps) - len(set(steps)), "hash_equal": equal == "yes", "hung": hung == "yes",
-        "signal_to_commit_s": to_commit and round(to_commit, 3), "back_s": round(back[0][0], 1) if back else None,
+        "signal_to_commit_s": round(after[0], 3) if after else None, "back_s": round(back[0][0], 1) if back else None,
         "ours_s": round(back[0][1], 1) if back else None}
 print(json.dumps(line))
-sys.exit(0 if lost == 0 and equal == "yes" and hung == "no" else 1)
-EOF
+sys.exit(0 if lost == 0 and equal == "yes" and hung == "no" and len(begun) >= int(least) else 1)
+PYTHON
 }
 
 one_run() { # one_run NUMBER FAULT
-  local at_ms hung=no equal=no fault_time
-  fault=$2 name=night$1 node='' urgent=''
-  printf '#!/bin/sh\n[ ! -e %q ] || kill -SEGV $$\nexec "$@"\n' "$work/crash.now" >"$work/launcher"
-  chmod +x "$work/launcher"
-  job=$(TRIREME_LAUNCH=$work/launcher TRIREME_MAX_FAILURES=6 steps=120 submit "$name" --train.comm_timeout_s 10)
-  await 120 "a commit of $name" has_event "$name" commit
-  at_ms=$((RANDOM % 3000))
-  sleep "$((at_ms / 1000)).$((at_ms % 1000 + 1000))"
+  local at_s=0 hung=no equal=no least=2 steps=$kNightSteps limit=20 whole=whole fault=$2 fault_time deadline job
+  name=night$1 broken_node='' urgent=''
+  case $fault in
+    suspend) least=1 ;;
+    time_limit) limit=1 steps=$kLongSteps whole=whole_long ;;
+    full_disk) mkdir "$work/disk/$name" && ln -s "disk/$name" "$work/$name" ;;
+  esac
+  job=$(TRIREME_LAUNCH=$work/launcher TRIREME_MAX_FAILURES=8 submit "$name" --train.comm_timeout_s 10)
+  await 120 "a commit of $name" has_events "$name" commit 1
+  at_s=$(awk -v random="$RANDOM" 'BEGIN { printf "%.3f", 3 * random / 32768 }')
+  sleep "$at_s"
+  is_in_state "$job" RUNNING || broken "run $1 ($fault) had ended before its fault"
   fault_time=$(date +%s.%N)
-  "fault_$fault" "$name" "$job" || broken "$fault could not be done"
-  mend
-  local deadline=$((SECONDS + kLimit_s))
+  "fault_$fault" "$name" "$job"
+  mend "$fault"
+  deadline=$((SECONDS + kLimit_s))
   until ended "$job"; do
     if ((SECONDS > deadline)); then hung=yes; on scancel "$job"; break; fi
+    [[ -z $(on sinfo -h -t drain -o %n) ]] || on scontrol update NodeName="n[1-$num_nodes]" State=RESUME
     sleep 0.5
   done
   [[ -z $urgent ]] || await 60 "the urgent job" ended "$urgent"
-  await 60 "ranks of $name that are left over" no_rank_left
+  await 60 "ranks of $name that are left over" no_rank_left "$name"
   await 90 "the nodes" all_idle
-  [[ $(final_hash "$work/$name" 2>/dev/null) != "$(final_hash "$work/whole")" ]] || equal=yes
-  evaluate "$work/$name" "$1" "$fault" "$(awk -v ms="$at_ms" 'BEGIN { print ms / 1000 }')" "$fault_time" "$hung" "$equal" | tee -a "$out" ||
-    broken "run $1 ($fault), $work/$name.out"
+  [[ $(final_hash "$work/$name" 2>/dev/null) != "$(final_hash "$work/$whole")" ]] || equal=yes
+  evaluate "$1" "$fault" "$at_s" "$fault_time" "$hung" "$equal" "$least" | tee -a "$out" || broken "run $1 ($fault), $work/$name.out"
 }
 
+undisturbed() { # undisturbed NAME STEPS
+  local job
+  job=$(steps=$2 submit "$1")
+  await 600 "the undisturbed run" ended "$job"
+}
+
+mkdir "$work/disk"
+mount -t tmpfs -o size=64m none "$work/disk"  # before the nodes, which see it then
+after_cluster() { umount --lazy "$work/disk"; }
+printf '#!/bin/sh\n[ ! -e %q ] || kill -SEGV $$\nexec "$@"\n' "$work/crash.now" >"$work/launcher"
+chmod +x "$work/launcher"
 cluster_up
 "$bin/trireme-data" pack --kind pretrain --tokenizer "$work/tokenizer" --input "$work/corpus.jsonl" --seq-len 64 --output "$work/set"
-job=$(steps=120 submit whole)
-await 240 "the undisturbed run" ended "$job"
-for ((i = 1; i <= runs; i++)); do one_run "$i" "${kinds[(i - 1) % ${#kinds[@]}]}"; done
-python3 - "$out" <<'EOF' | tee -a "$out"
+undisturbed whole "$kNightSteps"
+[[ " ${kinds[*]} " != *" time_limit "* ]] || undisturbed whole_long "$kLongSteps"
+for ((number = 1; number <= runs; number++)); do one_run "$number" "${kinds[(number - 1) % ${#kinds[@]}]}"; done
+python3 - "$out" <<'PYTHON' | tee -a "$out"
 import json, sys
 rows = [json.loads(l) for l in open(sys.argv[1])]
 known = lambda key: sorted(r[key] for r in rows if r[key] is not None)
@@ -132,6 +183,6 @@ middle = lambda v: v[len(v) // 2] if v else None
 print(json.dumps({"runs": len(rows), "kinds": len({r["fault"] for r in rows}), "committed_lost": sum(r["committed_lost"] for r in rows),
     "hung": sum(r["hung"] for r in rows), "hash_equal": sum(r["hash_equal"] for r in rows),
     "redone_steps": sum(r["redone_steps"] for r in rows), "signal_to_commit_s": middle(known("signal_to_commit_s")),
-    "back_s": middle(known("back_s")), "ours_s": middle(known("ours_s")), "ours_s_max": max(known("ours_s") or [None])}))
-EOF
+    "back_s": middle(known("back_s")), "ours_s": middle(known("ours_s")), "ours_s_max": max(known("ours_s"), default=None)}))
+PYTHON
 finish

@@ -340,6 +340,13 @@ a_step_has_the_scripts_environment_and_the_words_of_the_launcher() {
   DRY_RUN=1 TRIREME_MAX_FAILURES=unlimited slurm/pretrain_a100.sbatch --data d >/dev/null || broken "unlimited is refused"
 }
 
+components_are_one_world() {
+  local -x SLURM_HET_SIZE=2 SLURM_JOB_NODELIST_HET_GROUP_0='n[1-2]' SLURM_JOB_NODELIST_HET_GROUP_1=n7 SLURM_NTASKS_HET_GROUP_0=16
+  local -x SLURM_CPUS_PER_TASK_HET_GROUP_0=3
+  expect_match "its step" '^srun --het-group=0-1 .* --cpus-per-task=3 .*/trireme pretrain --data d ' "$(DRY_RUN=1 slurm/hetjob.sbatch --data d)"
+  expect_equal "its nodes and tasks" 'n[1-2],n7 17' "$(join_components; printf '%s %s' "$SLURM_JOB_NODELIST" "$SLURM_NTASKS")"
+}
+
 # A node is lost, and the decision is to go on here: the second step leaves it out, and ends the job.
 a_step_starts_again_on_the_nodes_that_are_left() {
   mkdir -p "$work/bin"
@@ -369,6 +376,7 @@ EOF
 }
 
 fake_srun
+components_are_one_world
 a_step_starts_again_on_the_nodes_that_are_left
 a_job_ends_as_is_decided
 a_chain_goes_on_until_its_run_has_ended

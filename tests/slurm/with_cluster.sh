@@ -18,6 +18,7 @@ if unshare --net --mount --pid --fork true 2>/dev/null && command -v ip >/dev/nu
 cleanup() {
   local rc=$?
   tests/slurm/cluster/down.sh "$cluster" || true
+  if declare -F after_cluster >/dev/null; then after_cluster || true; fi
   if ((rc != 0 && rc != kSkipped)); then
     tail -n 20 "$work"/*.out >&2 || true
     printf 'kept for a look: %s\n' "$work" >&2

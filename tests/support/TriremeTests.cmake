@@ -15,7 +15,10 @@ trireme_add_pch(
   LINKS trireme_dep_json GTest::gtest)
 
 # As trireme_optimize_little, but headers are precompiled for it.
-set(TRIREME_TEST_OPTIMIZATION $<IF:$<BOOL:${TRIREME_SANITIZE}>,-O0,$<$<CONFIG:Release>:-O1>>)
+set(TRIREME_TEST_OPTIMIZATION $<$<CONFIG:Release>:-O1>)
+if(TRIREME_SANITIZE MATCHES address)
+  set(TRIREME_TEST_OPTIMIZATION -O0)
+endif()
 target_compile_options(trireme_test_pch PRIVATE ${TRIREME_TEST_OPTIMIZATION})
 
 # MPI leaks what its plugins allocate, in libraries that are unloaded before the leak check can name them.
