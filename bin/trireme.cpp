@@ -5,6 +5,7 @@
 #include "bin/run_command.hpp"
 #include "bin/trireme/bench_generate_command.hpp"
 #include "bin/trireme/bench_step_command.hpp"
+#include "bin/trireme/chat_command.hpp"
 #include "bin/trireme/checkpoint_commands.hpp"
 #include "bin/trireme/config_command.hpp"
 #include "bin/trireme/doctor_command.hpp"
@@ -38,6 +39,7 @@ int main(int argc, char** argv) {
     std::list<TrainCommand> trainers;
     for (const TaskRow& task : task_rows()) trainers.emplace_back(line, launch, argv[0], task);
     const GenerateCommand generate(line);
+    ChatCommand chat(line);
     const ServeCommand serve(line);
     const CheckpointCommands checkpoint(line, launch.world());
     const ConfigCommand config(line);

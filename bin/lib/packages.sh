@@ -33,8 +33,11 @@ kBuildPackages=(
 # Needed to install LibTorch with pip; not where it is there already.
 kPythonPackages=("python3-venv mod:ensurepip")
 
-# Nice to have: without them the build is slower, or the tests that need them are skipped (and say so).
-kBuildExtras=("ccache cmd:ccache")
+# Nice to have: without them the build is slower, chats are typed without editing, or the tests that need them are skipped (and say so).
+kBuildExtras=(
+  "ccache             cmd:ccache"
+  "libedit-dev        hdr:histedit.h"
+)
 kTestExtras=(
   "shellcheck         cmd:shellcheck"
   "slurmctld          cmd:slurmctld"

@@ -50,6 +50,18 @@ trireme_find_headers(trireme_dep_zstd "zstd" libzstd-dev zstd.h zstd)
 trireme_find_headers(trireme_dep_boost "Boost.Beast" libboost-dev boost/beast/http.hpp)
 trireme_find_headers(trireme_dep_zlib "zlib" zlib1g-dev zlib.h z)
 
+# Optional: without it `trireme chat` reads lines as the terminal gives them.
+add_library(trireme_dep_libedit INTERFACE)
+find_path(TRIREME_LIBEDIT_INCLUDE histedit.h HINTS ENV CPATH ENV CPLUS_INCLUDE_PATH)
+find_library(TRIREME_LIBEDIT_LIBRARY edit HINTS ENV LIBRARY_PATH ENV LD_LIBRARY_PATH)
+set(TRIREME_HAVE_LIBEDIT OFF)
+if(TRIREME_LIBEDIT_INCLUDE AND TRIREME_LIBEDIT_LIBRARY)
+  set(TRIREME_HAVE_LIBEDIT ON)
+  target_include_directories(trireme_dep_libedit SYSTEM INTERFACE ${TRIREME_LIBEDIT_INCLUDE})
+  target_link_libraries(trireme_dep_libedit INTERFACE ${TRIREME_LIBEDIT_LIBRARY})
+  target_compile_definitions(trireme_dep_libedit INTERFACE TRIREME_HAVE_LIBEDIT)
+endif()
+
 find_package(spdlog QUIET)
 if(NOT spdlog_FOUND)
   trireme_missing("spdlog" libspdlog-dev CMAKE_PREFIX_PATH)

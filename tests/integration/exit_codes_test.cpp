@@ -55,6 +55,7 @@ const std::vector<Row>& rows() {
        {"--init", "<run", "--data", "<pairs", "--output", ">reference"}},
       {"trireme", {"eval"}, {"--checkpoint", "<run", "--data", "<set"}},
       {"trireme", {"generate"}, {"--checkpoint", "<run", "--prompt", "x", "--max-tokens", "1"}},
+      {"trireme", {"chat"}, {"--checkpoint", "<run", "--chat-template", "plain"}},
       {"trireme", {"serve"}, {"--checkpoint", "<run", "--port", "0"}},
       {"trireme", {"checkpoint", "list"}, {"<run"}},
       {"trireme", {"checkpoint", "verify"}, {"<run"}},

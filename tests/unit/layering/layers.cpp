@@ -34,6 +34,7 @@ const std::map<std::string_view, Names>& room_rows() {
       {"core/files", {"core/*"}},
       {"core/hash", {"core/*", "core/files"}},
       {"core/process", {"core/*", "core/files"}},
+      {"core/terminal", {"core/*", "core/files"}},
       {"comm/liveness", {"comm/*"}},
       {"comm/self", {"comm/*"}},
       {"comm/p2p", {"comm/*", "comm/liveness", "comm/self"}},
@@ -114,6 +115,7 @@ const std::vector<Library>& libraries() {
       {{"toml++/", "toml.hpp"}, {"src/config/toml_file.cpp"}},
       {{"hdf5.h", "hdf5/", "H5"}, {"src/core/files/hdf5.cpp"}},
       {{"boost/"}, {"src/serve/http/"}},
+      {{"histedit.h"}, {"src/core/terminal/line_reader.cpp"}},
       {{"mpi.h"}, {"src/comm/"}},
       {{"nccl.h"}, {"src/comm/nccl/"}}};
   return table;

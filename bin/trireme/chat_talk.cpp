@@ -1,0 +1,265 @@
+#include "bin/trireme/chat_talk.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/edit_distance.hpp"
+#include "core/escape.hpp"
+#include "core/files/file.hpp"
+#include "core/files/json.hpp"
+#include "core/files/refusal.hpp"
+#include "core/process/run_main.hpp"
+#include "core/terminal/interrupts.hpp"
+#include "core/terminal/terminal.hpp"
+#include "serve/tools/answer_parser.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::string_view kQuotes = "\"\"\"";
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  const std::size_t begin = text.find_first_not_of(kSpace);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
+}
+
+/// The first word, and what follows it.
+std::pair<std::string_view, std::string_view> split_word(std::string_view text) {
+  const std::size_t end = std::min(text.find_first_of(" \t"), text.size());
+  return {text.substr(0, end), trimmed(text.substr(end))};
+}
+
+Json json_of(const ChatMessage& message) {
+  Json json{{"role", role_name(message.role)}, {"content", message.content}};
+  if (message.reasoning) json["reasoning_content"] = *message.reasoning;
+  return json;
+}
+
+}  // namespace
+
+struct ChatTalk::Command {
+  const char* name;
+  const char* values;
+  const char* help;
+  void (*run)(ChatTalk& talk, std::string_view rest);
+};
+
+const std::vector<ChatTalk::Command>& ChatTalk::table() {
+  static const std::vector<Command> rows{
+      {"/help", "", "these commands", [](ChatTalk& talk, auto) { talk.help(); }},
+      {"/system", "[TEXT]", "a new conversation, in which the model is told TEXT first",
+       [](ChatTalk& talk, auto rest) { talk.begin(std::string(rest)); }},
+      {"/clear", "", "a new conversation; what the model is told first stays",
+       [](ChatTalk& talk, auto) { talk.begin(std::string(talk.system())); }},
+      {"/regen", "", "another answer to the last message",
+       [](ChatTalk& talk, auto) { talk.regenerate(); }},
+      {"/save", "FILE", "adds the conversation to FILE as one line of JSON, as pack reads it",
+       [](ChatTalk& talk, auto rest) { talk.save(rest); }},
+      {"/set", "[NAME VALUE]", "changes a setting; without NAME shows all",
+       [](ChatTalk& talk, auto rest) { talk.set(rest); }},
+      {"/thoughts", "", "shows the thoughts before the last answer",
+       [](ChatTalk& talk, auto) { talk.show_thoughts(); }},
+      {"/exit", "", "ends, as Ctrl-D does", nullptr}};
+  return rows;
+}
+
+std::vector<std::string> ChatTalk::commands() {
+  std::vector<std::string> names;
+  for (const Command& command : table()) names.emplace_back(command.name);
+  return names;
+}
+
+ChatTalk::ChatTalk(const LoadedModel& model, GenerationEngine& engine, ChatSettings settings,
+                   std::string system, bool on_terminal)
+    : model_(model),
+      engine_(engine),
+      writer_(chat_writer_of(model)),
+      settings_(std::move(settings)),
+      on_terminal_(on_terminal) {
+  begin(std::move(system));
+}
+
+bool ChatTalk::take(std::string_view line) {
+  if (is_open_) {
+    const bool ends = trimmed(line).ends_with(kQuotes);
+    if (ends) line = line.substr(0, line.rfind(kQuotes));
+    open_text_ += line;
+    if (!ends) {
+      open_text_ += '\n';
+      return true;
+    }
+    is_open_ = false;
+    ask(std::exchange(open_text_, {}));
+    return true;
+  }
+  const std::string_view text = trimmed(line);
+  if (text.empty()) return true;
+  if (text.starts_with(kQuotes)) {
+    is_open_ = true;
+    return text.size() == kQuotes.size() || take(text.substr(kQuotes.size()));
+  }
+  if (text.starts_with("//")) {
+    ask(std::string(text.substr(1)));
+    return true;
+  }
+  if (text.starts_with('/')) return run_command(text);
+  ask(std::string(text));
+  return true;
+}
+
+void ChatTalk::drop_open() {
+  is_open_ = false;
+  open_text_.clear();
+}
+
+bool ChatTalk::run_command(std::string_view line) {
+  const auto [name, rest] = split_word(line);
+  if (name == "/exit" || name == "/quit") return false;
+  for (const Command& command : table()) {
+    if (name != command.name) continue;
+    command.run(*this, rest);
+    return true;
+  }
+  fail(ErrorKind::usage, "no command {}{} (/help lists them; // begins a message with /)", name,
+       did_you_mean(name, commands()));
+}
+
+void ChatTalk::ask(std::string text) {
+  conversation_.messages.push_back({Role::user, std::move(text), {}, {}});
+  attempt_ = 0;
+  try {
+    answer();
+  } catch (...) {
+    conversation_.messages.pop_back();
+    throw;
+  }
+}
+
+Request ChatTalk::request(const RenderedChat& chat) const {
+  Request request;
+  request.prompt = writer_.encode(chat);
+  request.max_tokens = settings_.max_tokens;
+  request.sampling = settings_.sampling;
+  request.answer = attempt_;
+  request.end_tokens = model_.end_tokens;
+  if (const auto end = writer_.turn_end_id()) request.end_tokens.push_back(*end);
+  if (const auto problem = engine_.find_problem(request)) {
+    if (problem->field == "prompt")
+      fail(ErrorKind::usage, "the conversation = {}; /clear begins a new one", problem->message);
+    fail(ErrorKind::usage, "{} = {}", problem->field, problem->message);
+  }
+  return request;
+}
+
+void ChatTalk::answer() {
+  const RenderedChat chat = writer_.render(conversation_, settings_.thinking);
+  AnswerParser parser({.begins_in_thought = trimmed(chat.text).ends_with("<think>"), .tools = {}});
+  AnswerPrinter printer({on_terminal_, may_use_colours(), settings_.show_thoughts});
+  ChatMessage message{Role::assistant, {}, {}, {}};
+  std::int64_t tokens = 0;
+  const auto show = [&](const AnswerPiece& piece) {
+    if (!piece.thought.empty()) message.reasoning = message.reasoning.value_or("") + piece.thought;
+    message.content += piece.content;
+    printer.thought(piece.thought, tokens);
+    printer.content(piece.content);
+  };
+  // What prints may throw, which the engine's calls must not.
+  std::vector<Delta> arrived;
+  const auto id =
+      engine_.submit(request(chat), [&](Delta delta) { arrived.push_back(std::move(delta)); });
+  std::optional<FinishReason> finish;
+  CatchInterrupts::take();
+  while (engine_.step()) {
+    for (const Delta& delta : std::exchange(arrived, {})) {
+      if (delta.error) throw Error(*delta.error);
+      tokens += static_cast<std::int64_t>(delta.tokens.size());
+      finish = delta.finish;
+      show(parser.push(delta.text));
+    }
+    if (CatchInterrupts::take()) engine_.cancel(*id);
+  }
+  show(parser.finish());
+  printer.end(tokens, finish == FinishReason::cancelled ? "stopped: "
+                      : finish == FinishReason::length  ? "cut at max_tokens: "
+                                                        : "");
+  conversation_.messages.push_back(std::move(message));
+}
+
+// ---- commands
+
+void ChatTalk::say(std::string_view text) const {
+  if (on_terminal_) print(text);
+}
+
+void ChatTalk::help() const {
+  std::string text;
+  for (const Command& command : table()) {
+    std::string left = cat(command.name, " ", command.values);
+    left.resize(std::max<std::size_t>(left.size() + 1, 20), ' ');
+    text += cat(left, command.help, "\n");
+  }
+  text +=
+      "\"\"\" begins and ends a message of several lines, // one that begins with /.\n"
+      "Ctrl-C stops an answer, Ctrl-D ends.\n";
+  say(text);
+}
+
+std::string_view ChatTalk::system() const {
+  const std::vector<ChatMessage>& messages = conversation_.messages;
+  if (messages.empty() || messages.front().role != Role::system) return {};
+  return messages.front().content;
+}
+
+void ChatTalk::begin(std::string system) {
+  conversation_.messages.clear();
+  if (!system.empty()) conversation_.messages.push_back({Role::system, std::move(system), {}, {}});
+}
+
+void ChatTalk::regenerate() {
+  std::vector<ChatMessage>& messages = conversation_.messages;
+  if (messages.empty() || messages.back().role != Role::assistant)
+    fail(ErrorKind::usage, "/regen: there is no answer yet");
+  const ChatMessage before = std::move(messages.back());
+  messages.pop_back();
+  ++attempt_;
+  try {
+    answer();
+  } catch (...) {
+    messages.push_back(before);
+    throw;
+  }
+}
+
+void ChatTalk::save(const std::filesystem::path& file) const {
+  if (file.empty()) fail(ErrorKind::usage, "/save needs a file");
+  Json messages = Json::array();
+  for (const ChatMessage& message : conversation_.messages) messages.push_back(json_of(message));
+  const std::string line = Json{{"messages", std::move(messages)}}.dump() + "\n";
+  const Fd target(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (!target) fail_to_write("open", file, errno);
+  const ssize_t written = ::write(target.get(), line.data(), line.size());
+  if (written != static_cast<ssize_t>(line.size())) fail_to_write("write", file, errno);
+  say(formatted("{} messages: one more line of {}\n", conversation_.messages.size(),
+                file.string()));
+}
+
+void ChatTalk::set(std::string_view words) {
+  const auto [name, value] = split_word(words);
+  if (!name.empty() && value.empty()) fail(ErrorKind::usage, "/set {} needs a value", name);
+  if (!name.empty())
+    settings_.set(name, value);
+  else
+    say(settings_.text());
+}
+
+void ChatTalk::show_thoughts() const {
+  const std::vector<ChatMessage>& messages = conversation_.messages;
+  const bool has = !messages.empty() && messages.back().reasoning.has_value();
+  say(has ? cat(escape_controls(*messages.back().reasoning), "\n") : "no thoughts\n");
+}
+
+}  // namespace trireme
