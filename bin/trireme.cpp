@@ -5,7 +5,7 @@
 #include "bin/run_command.hpp"
 #include "bin/trireme/bench_generate_command.hpp"
 #include "bin/trireme/bench_step_command.hpp"
-#include "bin/trireme/chat_command.hpp"
+#include "bin/trireme/chat/chat_command.hpp"
 #include "bin/trireme/checkpoint_commands.hpp"
 #include "bin/trireme/config_command.hpp"
 #include "bin/trireme/doctor_command.hpp"

@@ -33,6 +33,7 @@ struct Row {
   Arguments arguments;
   bool replaces_files = false;  // an output that is there is no mistake: a file that is replaced
   bool tells_problems = false;  // of a command to come, which are 2 whatever they are
+  const char* input = nullptr;  // a line on standard input
 };
 
 const std::vector<Row>& rows() {
@@ -55,7 +56,12 @@ const std::vector<Row>& rows() {
        {"--init", "<run", "--data", "<pairs", "--output", ">reference"}},
       {"trireme", {"eval"}, {"--checkpoint", "<run", "--data", "<set"}},
       {"trireme", {"generate"}, {"--checkpoint", "<run", "--prompt", "x", "--max-tokens", "1"}},
-      {"trireme", {"chat"}, {"--checkpoint", "<run", "--chat-template", "plain"}},
+      {"trireme",
+       {"chat"},
+       {"--checkpoint", "<run", "--chat-template", "plain", "--max-tokens", "1"},
+       false,
+       false,
+       "hi"},
       {"trireme", {"serve"}, {"--checkpoint", "<run", "--port", "0"}},
       {"trireme", {"checkpoint", "list"}, {"<run"}},
       {"trireme", {"checkpoint", "verify"}, {"<run"}},
@@ -150,7 +156,9 @@ class ExitCodes : public testing::RunProgram {
   static Exit run(const Row& row, Arguments arguments, const std::string& limits = "",
                   const std::string& out = "") {
     const bool trainer = std::string(row.program) == "trireme";
-    Arguments words{"/bin/sh", "-c", limits + "exec \"$@\"" + (out.empty() ? "" : " >" + out), "sh",
+    const std::string input = row.input == nullptr ? "" : formatted("echo {} | ", row.input);
+    const std::string command = (input.empty() ? "exec \"$@\"" : input + "\"$@\"");
+    Arguments words{"/bin/sh", "-c", limits + command + (out.empty() ? "" : " >" + out), "sh",
                     trainer ? TRIREME_PROGRAM : TRIREME_DATA_PROGRAM};
     // A server that works goes on till it is told to end.
     if (row.command == Arguments{"serve"})

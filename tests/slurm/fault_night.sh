@@ -36,7 +36,7 @@ command -v python3 >/dev/null || skip "python3 is not installed"
 
 kLimit_s=300
 kNightSteps=300
-kLongSteps=4000  # of the run that meets its time limit of a minute
+kLongSteps=4000  # of runs that meet a time limit of a minute, or the end of Slurm's patience with a silent node
 
 has_events() { # has_events NAME EVENT COUNT
   local count
@@ -135,7 +135,8 @@ one_run() { # one_run NUMBER FAULT
   name=night$1 broken_node='' urgent=''
   case $fault in
     suspend) least=1 ;;
-    time_limit) limit=1 steps=$kLongSteps whole=whole_long ;;
+    time_limit) limit=1 ;;&
+    time_limit | slurmd_batch) steps=$kLongSteps whole=whole_long ;;
     full_disk) mkdir "$work/disk/$name" && ln -s "disk/$name" "$work/$name" ;;
   esac
   job=$(TRIREME_LAUNCH=$work/launcher TRIREME_MAX_FAILURES=8 submit "$name" --train.comm_timeout_s 10)
@@ -173,7 +174,7 @@ chmod +x "$work/launcher"
 cluster_up
 "$bin/trireme-data" pack --kind pretrain --tokenizer "$work/tokenizer" --input "$work/corpus.jsonl" --seq-len 64 --output "$work/set"
 undisturbed whole "$kNightSteps"
-[[ " ${kinds[*]} " != *" time_limit "* ]] || undisturbed whole_long "$kLongSteps"
+[[ ! " ${kinds[*]} " =~ \ (time_limit|slurmd_batch)\  ]] || undisturbed whole_long "$kLongSteps"
 for ((number = 1; number <= runs; number++)); do one_run "$number" "${kinds[(number - 1) % ${#kinds[@]}]}"; done
 python3 - "$out" <<'PYTHON' | tee -a "$out"
 import json, sys

@@ -101,6 +101,7 @@ const std::map<std::string_view, Names>& room_rows() {
       {"serve/openai", {"serve/tools"}},
       {"serve/jobs", {"serve/*", "serve/grammar", "serve/http", "serve/openai", "serve/tools"}},
       {"bin/trireme", {"bin/*"}},
+      {"bin/trireme/chat", {"bin/*", "bin/trireme"}},
       {"bin/trireme_data", {"bin/*"}}};
   return table;
 }

@@ -1,8 +1,8 @@
-#include "bin/trireme/chat_command.hpp"
+#include "bin/trireme/chat/chat_command.hpp"
 
 #include <cstdio>
 
-#include "bin/trireme/chat_talk.hpp"
+#include "bin/trireme/chat/chat_talk.hpp"
 #include "bin/trireme/model_options.hpp"
 #include "core/escape.hpp"
 #include "core/log.hpp"

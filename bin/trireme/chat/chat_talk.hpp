@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "bin/trireme/answer_printer.hpp"
-#include "bin/trireme/chat_settings.hpp"
+#include "bin/trireme/chat/answer_printer.hpp"
+#include "bin/trireme/chat/chat_settings.hpp"
 #include "generate/engine.hpp"
 #include "generate/load_model.hpp"
 #include "text/chat/chat_writer.hpp"

@@ -1,7 +1,7 @@
 #pragma once
 #include <string>
 
-#include "bin/trireme/chat_settings.hpp"
+#include "bin/trireme/chat/chat_settings.hpp"
 #include "config/command_line.hpp"
 #include "generate/engine_config.hpp"
 #include "generate/load_model.hpp"

@@ -1,4 +1,4 @@
-#include "bin/trireme/chat_talk.hpp"
+#include "bin/trireme/chat/chat_talk.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include "bin/trireme/chat_settings.hpp"
+#include "bin/trireme/chat/chat_settings.hpp"
 
 #include <array>
 #include <functional>

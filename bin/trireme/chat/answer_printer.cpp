@@ -1,4 +1,4 @@
-#include "bin/trireme/answer_printer.hpp"
+#include "bin/trireme/chat/answer_printer.hpp"
 
 #include <algorithm>
 #include <array>
