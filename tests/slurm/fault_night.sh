@@ -36,7 +36,7 @@ command -v python3 >/dev/null || skip "python3 is not installed"
 
 kLimit_s=300
 kNightSteps=300
-kLongSteps=4000  # of runs that meet a time limit of a minute, or the end of Slurm's patience with a silent node
+kLongSteps=1500  # of runs that meet a time limit of a minute, or the end of Slurm's patience with a silent node
 
 has_events() { # has_events NAME EVENT COUNT
   local count
