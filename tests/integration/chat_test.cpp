@@ -108,6 +108,17 @@ TEST_F(ChatProgram, AnswersLineByLineAsGenerateDoes) {
   EXPECT_EQ(Json::parse(read_file(saved)).at("messages"), talk);
 }
 
+TEST_F(ChatProgram, GivesAnotherAnswerAndTheSameAgainTheNextTime) {
+  const Arguments hot{"--max-tokens", "12", "--temperature", "9", "--seed", "4"};
+
+  const std::string once = piped("the\n", hot).out;
+  const std::string twice = piped("the\n/regen\n", hot).out;
+
+  ASSERT_TRUE(twice.starts_with(once)) << once << twice;
+  EXPECT_NE(twice, once + once);
+  EXPECT_EQ(piped("the\n/regen\n", hot).out, twice);
+}
+
 TEST_F(ChatProgram, EndsAScriptAtItsFirstMistake) {
   expect_refused(piped("/regn\nHi\n"), 2, {"/regn", "/regen"});
   expect_refused(piped("/set top_p 2\n"), 2, {"top_p = 2"});
