@@ -34,7 +34,9 @@ SchedulerJob SchedulerJob::parse(std::string_view text) {
   job.restarts = parse_integer(word_of(text, "Restarts")).value_or(0);
   job.may_requeue = word_of(text, "Requeue") != "0";
   const std::string preempted = word_of(text, "PreemptTime");
-  job.was_preempted = job.state == "PREEMPTED" || (!preempted.empty() && preempted != "None");
+  const bool in_this_start = !preempted.empty() && preempted != "None" &&
+                             preempted >= word_of(text, "StartTime");  // ISO 8601: order of texts
+  job.was_preempted = job.state == "PREEMPTED" || in_this_start;
   return job;
 }
 
@@ -44,7 +46,9 @@ bool SchedulerJob::is_cancelled(std::int64_t restart) const {
 }
 
 bool SchedulerJob::is_requeued(std::int64_t restart) const {
-  return known && (restarts > restart || (was_preempted && may_requeue));
+  // Within its grace time a preempted job still runs: one that ends by itself then is complete.
+  const bool is_put_back = was_preempted && may_requeue && state != "RUNNING";
+  return known && (restarts > restart || is_put_back);
 }
 
 bool SchedulerJob::is_at_time_limit() const {

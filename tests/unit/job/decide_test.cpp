@@ -177,7 +177,8 @@ TEST(Decide, OnlyAPersonCancels) {
   const std::vector<Leg> legs{leg(0, 75, 900, -1, 5, "SIGTERM")};
   for (const char* text :
        {"JobState=COMPLETING Reason=TimeLimit Restarts=0", "JobState=TIMEOUT Reason=None",
-        "JobState=SUSPENDED Reason=None", "", "JobState=RUNNING Reason=None"}) {
+        "JobState=SUSPENDED Reason=None", "", "JobState=RUNNING Reason=None",
+        "JobState=RUNNING Reason=None PreemptTime=2026-11-21T02:32:19"}) {
     FinishFacts ended = facts(0, 5);
     says(ended, text);
     const Decision decision = decide(legs, ended);
@@ -191,6 +192,15 @@ TEST(Decide, OnlyAPersonCancels) {
     EXPECT_EQ(decide(legs, ended).verdict, "requeue") << text;
     EXPECT_TRUE(decide(legs, ended).is_requeued) << text;
   }
+}
+
+TEST(Decide, APreemptionOfAnEarlierStartIsOver) {
+  FinishFacts cancelled = facts(1, 5);
+  says(cancelled,
+       "JobState=COMPLETING Reason=None Restarts=1 StartTime=2026-11-21T02:40:00 "
+       "PreemptTime=2026-11-21T02:32:19");
+
+  EXPECT_EQ(decide({leg(1, 75, 900, -1, 5, "SIGTERM")}, cancelled).verdict, "stop");
 }
 
 TEST(Decide, AJobKilledAtItsTimeLimitCountsByHowLongItTrained) {
