@@ -48,8 +48,9 @@ class OrderedOutput {
 
 GenerateCommand::GenerateCommand(CommandLine& line) {
   engine_.max_batch = 8;
-  add_model_options(
-      line.command("generate", "continue texts, or answer chats, with a trained model"), model_)
+  Command& command =
+      line.command("generate", "continue texts, or answer chats, with a trained model");
+  add_model_options(command, model_)
       .option("--prompt", &prompt_, "TEXT",
               "text to continue; special tokens in it count; -: standard input, without its last "
               "line end")
@@ -60,12 +61,8 @@ GenerateCommand::GenerateCommand(CommandLine& line) {
       .flag("--json", json_,
             "a line {\"index\", \"text\", \"ids\", \"logprobs\", \"finish_reason\", "
             "\"prompt_tokens\", \"completion_tokens\"} for each prompt")
-      .option("--max-tokens", &max_tokens_, "N", "most new tokens")
-      .option("--temperature", &sampling_.temperature, "X",
-              "spread of the draw; 0: always the most likely token")
-      .option("--top-k", &sampling_.top_k, "K", "draw among the k most likely tokens; 0: all")
-      .option("--top-p", &sampling_.top_p, "P",
-              "draw among the likeliest tokens of this total probability")
+      .option("--max-tokens", &max_tokens_, "N", "most new tokens");
+  add_draw_options(command, sampling_)
       .option("--min-p", &sampling_.min_p, "P",
               "draw among tokens with this share of the likeliest one's probability")
       .option("--repetition-penalty", &sampling_.repetition_penalty, "X",
@@ -121,7 +118,8 @@ Request GenerateCommand::request_of(const LoadedModel& model, const Prompt& prom
   const auto ask = [&](const Conversation& chat) {
     const ChatWriter writer = chat_writer_of(model);
     request.prompt = writer.encode(writer.render(chat));
-    if (const auto end = writer.turn_end_id()) request.end_tokens.push_back(*end);
+    request.end_tokens =
+        writer.end_tokens(model.end_tokens, model.transformer->config().vocab_size);
   };
   if (const auto* ids = std::get_if<std::vector<std::uint32_t>>(&prompt.content)) {
     request.prompt = *ids;

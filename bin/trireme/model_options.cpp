@@ -14,4 +14,13 @@ Command& add_model_options(Command& command, ModelOptions& options) {
       .option("--precision", &options.precision, "fp32|bf16|fp16|fp64", "of the weights");
 }
 
+Command& add_draw_options(Command& command, SamplingConfig& sampling) {
+  return command
+      .option("--temperature", &sampling.temperature, "X",
+              "spread of the draw; 0: always the most likely token")
+      .option("--top-k", &sampling.top_k, "K", "draw among the k most likely tokens; 0: all")
+      .option("--top-p", &sampling.top_p, "P",
+              "draw among the likeliest tokens of this total probability");
+}
+
 }  // namespace trireme

@@ -1,10 +1,14 @@
 #pragma once
 #include "config/command_line.hpp"
 #include "generate/load_model.hpp"
+#include "generate/sampling_config.hpp"
 
 namespace trireme {
 
-/// Declares the options of a command that uses a model, which `options` must outlive.
+/// Declares the options of a command that uses a model; `options` must outlive it.
 Command& add_model_options(Command& command, ModelOptions& options);
+
+/// Declares those of a command that draws tokens; `sampling` must outlive it.
+Command& add_draw_options(Command& command, SamplingConfig& sampling);
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-# Imported targets: trireme_dep_{mpi,hdf5,json,toml,cli,log,simdjson,xxhash,crypto,zstd,zlib,boost,torch,nccl}.
+# Imported targets: trireme_dep_{mpi,hdf5,json,toml,cli,log,simdjson,xxhash,crypto,zstd,zlib,boost,libedit,torch,nccl}.
 #
 # Every root can be given as -DTRIREME_<NAME>_ROOT=DIR or as an environment variable of that name:
 #   TORCH  a Python wheel's `torch` folder or an unpacked LibTorch, 2.11, any CUDA build or CPU
@@ -22,21 +22,34 @@ function(trireme_missing what package variable)
                       "\n  Without: set ${variable} (see README.md, 'Clusters without root').")
 endfunction()
 
-# trireme_find_headers(TARGET WHAT PACKAGE HEADER [LIBRARY...]): an interface target from a header and libraries
-function(trireme_find_headers target what package header)
-  find_path(${target}_INCLUDE ${header} HINTS ENV CPATH ENV CPLUS_INCLUDE_PATH)
-  if(NOT ${target}_INCLUDE)
-    trireme_missing("${what} (${header})" ${package} CMAKE_PREFIX_PATH)
-  endif()
+# trireme_look_for(TARGET HEADER [LIBRARY...]): an interface target from a header and libraries. TARGET_ABSENT: the first of
+# them that is not there, or empty.
+function(trireme_look_for target header)
   add_library(${target} INTERFACE)
-  target_include_directories(${target} SYSTEM INTERFACE ${${target}_INCLUDE})
+  set(absent "")
+  find_path(${target}_INCLUDE ${header} HINTS ENV CPATH ENV CPLUS_INCLUDE_PATH)
+  if(${target}_INCLUDE)
+    target_include_directories(${target} SYSTEM INTERFACE ${${target}_INCLUDE})
+  else()
+    set(absent ${header})
+  endif()
   foreach(library ${ARGN})
     find_library(${target}_${library} ${library} HINTS ENV LIBRARY_PATH ENV LD_LIBRARY_PATH)
-    if(NOT ${target}_${library})
-      trireme_missing("${what} (lib${library})" ${package} CMAKE_PREFIX_PATH)
+    if(${target}_${library})
+      target_link_libraries(${target} INTERFACE ${${target}_${library}})
+    elseif(NOT absent)
+      set(absent lib${library})
     endif()
-    target_link_libraries(${target} INTERFACE ${${target}_${library}})
   endforeach()
+  set(${target}_ABSENT "${absent}" PARENT_SCOPE)
+endfunction()
+
+# trireme_find_headers(TARGET WHAT PACKAGE HEADER [LIBRARY...]): the same of what must be there
+function(trireme_find_headers target what package)
+  trireme_look_for(${target} ${ARGN})
+  if(${target}_ABSENT)
+    trireme_missing("${what} (${${target}_ABSENT})" ${package} CMAKE_PREFIX_PATH)
+  endif()
 endfunction()
 
 trireme_find_headers(trireme_dep_json "nlohmann-json" nlohmann-json3-dev nlohmann/json.hpp)
@@ -51,14 +64,10 @@ trireme_find_headers(trireme_dep_boost "Boost.Beast" libboost-dev boost/beast/ht
 trireme_find_headers(trireme_dep_zlib "zlib" zlib1g-dev zlib.h z)
 
 # Optional: without it `trireme chat` reads lines as the terminal gives them.
-add_library(trireme_dep_libedit INTERFACE)
-find_path(TRIREME_LIBEDIT_INCLUDE histedit.h HINTS ENV CPATH ENV CPLUS_INCLUDE_PATH)
-find_library(TRIREME_LIBEDIT_LIBRARY edit HINTS ENV LIBRARY_PATH ENV LD_LIBRARY_PATH)
+trireme_look_for(trireme_dep_libedit histedit.h edit)
 set(TRIREME_HAVE_LIBEDIT OFF)
-if(TRIREME_LIBEDIT_INCLUDE AND TRIREME_LIBEDIT_LIBRARY)
+if(NOT trireme_dep_libedit_ABSENT)
   set(TRIREME_HAVE_LIBEDIT ON)
-  target_include_directories(trireme_dep_libedit SYSTEM INTERFACE ${TRIREME_LIBEDIT_INCLUDE})
-  target_link_libraries(trireme_dep_libedit INTERFACE ${TRIREME_LIBEDIT_LIBRARY})
   target_compile_definitions(trireme_dep_libedit INTERFACE TRIREME_HAVE_LIBEDIT)
 endif()
 

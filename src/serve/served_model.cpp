@@ -12,7 +12,6 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kMarkers{"<think>", "</think>", "<tool_call>",
                                                    "</tool_call>"};
-constexpr std::string_view kOpenedThought = "<think>\n";
 
 bool is_special_marker(const AddedToken& token) {
   return token.special &&
@@ -31,11 +30,7 @@ ServedModel::ServedModel(ModelFacts facts, Tokenizer tokenizer, AnswerSource& so
   sorted_tokens_ = std::make_shared<SortedTokens>(tokenizer_, kMarkers, facts_.vocab_size);
   if (facts_.chat == nullptr) return;
   writer_.emplace(*facts_.chat, tokenizer_);
-  const auto end = writer_->turn_end_id();
-  const bool is_new =
-      end && std::int64_t{*end} < facts_.vocab_size &&
-      std::find(chat_end_tokens_.begin(), chat_end_tokens_.end(), *end) == chat_end_tokens_.end();
-  if (is_new) chat_end_tokens_.push_back(*end);
+  chat_end_tokens_ = writer_->end_tokens(facts_.end_tokens, facts_.vocab_size);
 }
 
 std::vector<std::uint32_t> ServedModel::encode(const std::string& text) const {
@@ -59,7 +54,7 @@ WrittenChat ServedModel::write(const ChatInput& input, bool opens_thought) const
       writer_->render(input.conversation, input.thinking, input.generation_prompt);
   const bool thinks = format.thinking != ThinkingSwitch::none &&
                       input.thinking.value_or(format.thinking == ThinkingSwitch::on_by_default);
-  bool is_open = input.generation_prompt && rendered.text.ends_with(kOpenedThought);
+  bool is_open = input.generation_prompt && rendered.opens_thought();
   if (opens_thought && thinks && input.generation_prompt && !is_open) {
     rendered.fixed(kOpenedThought);
     is_open = true;

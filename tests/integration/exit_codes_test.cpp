@@ -157,8 +157,8 @@ class ExitCodes : public testing::RunProgram {
                   const std::string& out = "") {
     const bool trainer = std::string(row.program) == "trireme";
     const std::string input = row.input == nullptr ? "" : formatted("echo {} | ", row.input);
-    const std::string command = (input.empty() ? "exec \"$@\"" : input + "\"$@\"");
-    Arguments words{"/bin/sh", "-c", limits + command + (out.empty() ? "" : " >" + out), "sh",
+    const std::string command = limits + input + "exec \"$@\"" + (out.empty() ? "" : " >" + out);
+    Arguments words{"/bin/sh", "-c", command, "sh",
                     trainer ? TRIREME_PROGRAM : TRIREME_DATA_PROGRAM};
     // A server that works goes on till it is told to end.
     if (row.command == Arguments{"serve"})

@@ -135,10 +135,11 @@ one_run() { # one_run NUMBER FAULT
   name=night$1 broken_node='' urgent=''
   case $fault in
     suspend) least=1 ;;
-    time_limit) limit=1 ;;&
-    time_limit | slurmd_batch) steps=$kLongSteps whole=whole_long ;;
+    slurmd_batch) steps=$kLongSteps whole=whole_long ;;
+    time_limit) limit=1 steps=$kLongSteps whole=whole_long ;;
     full_disk) mkdir "$work/disk/$name" && ln -s "disk/$name" "$work/$name" ;;
   esac
+  [[ -d $work/$whole ]] || undisturbed "$whole" "$steps"
   job=$(TRIREME_LAUNCH=$work/launcher TRIREME_MAX_FAILURES=8 submit "$name" --train.comm_timeout_s 10)
   await 120 "a commit of $name" has_events "$name" commit 1
   at_s=$(awk -v random="$RANDOM" 'BEGIN { printf "%.3f", 3 * random / 32768 }')
@@ -173,8 +174,6 @@ printf '#!/bin/sh\n[ ! -e %q ] || kill -SEGV $$\nexec "$@"\n' "$work/crash.now" 
 chmod +x "$work/launcher"
 cluster_up
 "$bin/trireme-data" pack --kind pretrain --tokenizer "$work/tokenizer" --input "$work/corpus.jsonl" --seq-len 64 --output "$work/set"
-undisturbed whole "$kNightSteps"
-[[ ! " ${kinds[*]} " =~ \ (time_limit|slurmd_batch)\  ]] || undisturbed whole_long "$kLongSteps"
 for ((number = 1; number <= runs; number++)); do one_run "$number" "${kinds[(number - 1) % ${#kinds[@]}]}"; done
 python3 - "$out" <<'PYTHON' | tee -a "$out"
 import json, sys

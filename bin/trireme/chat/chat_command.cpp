@@ -17,7 +17,8 @@ namespace trireme {
 
 ChatCommand::ChatCommand(CommandLine& line) {
   engine_.max_batch = 1;
-  add_model_options(line.command("chat", "talk with a trained model in the terminal"), model_)
+  Command& command = line.command("chat", "talk with a trained model in the terminal");
+  add_model_options(command, model_)
       .option("--system", &system_, "TEXT", "what the model is told first")
       .option("--chat-template", &chat_template_, "NAME",
               "chat format; what the checkpoint was trained with")
@@ -25,13 +26,8 @@ ChatCommand::ChatCommand(CommandLine& line) {
               "thoughts before an answer; auto: as its chat format has it")
       .flag("--show-thoughts", settings_.show_thoughts,
             "print them instead of one line that stands for them")
-      .option("--max-tokens", &settings_.max_tokens, "N", "most tokens of an answer")
-      .option("--temperature", &settings_.sampling.temperature, "X",
-              "spread of the draw; 0: always the most likely token")
-      .option("--top-k", &settings_.sampling.top_k, "K",
-              "draw among the k most likely tokens; 0: all")
-      .option("--top-p", &settings_.sampling.top_p, "P",
-              "draw among the likeliest tokens of this total probability")
+      .option("--max-tokens", &settings_.max_tokens, "N", "most tokens of an answer");
+  add_draw_options(command, settings_.sampling)
       .option("--seed", &settings_.sampling.seed, "N",
               "of the draws; all settings: /set in the chat")
       .option("--history", &history_, "FILE", "keeps the lines that were typed, for the next time")

@@ -1,7 +1,5 @@
 #include "bin/trireme/chat/chat_settings.hpp"
 
-#include <array>
-#include <functional>
 #include <variant>
 #include <vector>
 

@@ -1,15 +1,11 @@
 #include "bin/trireme/chat/chat_talk.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-
 #include <nlohmann/json.hpp>
 
 #include "core/edit_distance.hpp"
 #include "core/escape.hpp"
 #include "core/files/file.hpp"
 #include "core/files/json.hpp"
-#include "core/files/refusal.hpp"
 #include "core/process/run_main.hpp"
 #include "core/terminal/interrupts.hpp"
 #include "core/terminal/terminal.hpp"
@@ -75,9 +71,9 @@ std::vector<std::string> ChatTalk::commands() {
 
 ChatTalk::ChatTalk(const LoadedModel& model, GenerationEngine& engine, ChatSettings settings,
                    std::string system, bool on_terminal)
-    : model_(model),
-      engine_(engine),
+    : engine_(engine),
       writer_(chat_writer_of(model)),
+      end_tokens_(writer_.end_tokens(model.end_tokens, model.transformer->config().vocab_size)),
       settings_(std::move(settings)),
       on_terminal_(on_terminal) {
   begin(std::move(system));
@@ -145,8 +141,7 @@ Request ChatTalk::request(const RenderedChat& chat) const {
   request.max_tokens = settings_.max_tokens;
   request.sampling = settings_.sampling;
   request.answer = attempt_;
-  request.end_tokens = model_.end_tokens;
-  if (const auto end = writer_.turn_end_id()) request.end_tokens.push_back(*end);
+  request.end_tokens = end_tokens_;
   if (const auto problem = engine_.find_problem(request)) {
     if (problem->field == "prompt")
       fail(ErrorKind::usage, "the conversation = {}; /clear begins a new one", problem->message);
@@ -157,7 +152,7 @@ Request ChatTalk::request(const RenderedChat& chat) const {
 
 void ChatTalk::answer() {
   const RenderedChat chat = writer_.render(conversation_, settings_.thinking);
-  AnswerParser parser({.begins_in_thought = trimmed(chat.text).ends_with("<think>"), .tools = {}});
+  AnswerParser parser({.begins_in_thought = chat.opens_thought(), .tools = {}});
   AnswerPrinter printer({on_terminal_, may_use_colours(), settings_.show_thoughts});
   ChatMessage message{Role::assistant, {}, {}, {}};
   std::int64_t tokens = 0;
@@ -239,10 +234,7 @@ void ChatTalk::save(const std::filesystem::path& file) const {
   Json messages = Json::array();
   for (const ChatMessage& message : conversation_.messages) messages.push_back(json_of(message));
   const std::string line = Json{{"messages", std::move(messages)}}.dump() + "\n";
-  const Fd target(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  if (!target) fail_to_write("open", file, errno);
-  const ssize_t written = ::write(target.get(), line.data(), line.size());
-  if (written != static_cast<ssize_t>(line.size())) fail_to_write("write", file, errno);
+  append_to_file(file, line);
   say(formatted("{} messages: one more line of {}\n", conversation_.messages.size(),
                 file.string()));
 }

@@ -52,9 +52,9 @@ class ChatTalk {
   void show_thoughts() const;
   void say(std::string_view text) const;
 
-  const LoadedModel& model_;
   GenerationEngine& engine_;
   ChatWriter writer_;
+  std::vector<std::uint32_t> end_tokens_;
   ChatSettings settings_;
   Conversation conversation_;
   std::string open_text_;

@@ -1,7 +1,6 @@
 #include "comm/liveness/watchdog_stacks.hpp"
 
 #include <execinfo.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -119,10 +118,7 @@ std::string stacks_of_all_threads() {
 void write_stacks(const std::filesystem::path& file, const std::string& heading) noexcept {
   try {
     std::filesystem::create_directories(file.parent_path());
-    const std::string text = formatted("== {}\n{}\n", heading, stacks_of_all_threads());
-    const Fd fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-    if (!fd || ::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
-      log::warn(formatted("cannot append to {}", file.string()));
+    append_to_file(file, formatted("== {}\n{}\n", heading, stacks_of_all_threads()));
   } catch (const std::exception& error) {
     log::warn(formatted("no stacks are left: {}", error.what()));
   }

@@ -146,6 +146,13 @@ void write_file_atomic(const std::filesystem::path& path, std::string_view conte
   sync_folder(parent_of(path));
 }
 
+void append_to_file(const std::filesystem::path& path, std::string_view text) {
+  const Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (fd) errno = ENOSPC;  // what a short write means
+  if (!fd || ::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+    fail_to_write("append to", path, errno);
+}
+
 void remove_temporaries(const std::filesystem::path& folder) {
   std::error_code code;
   std::vector<std::filesystem::path> left;

@@ -35,6 +35,10 @@ std::string read_text(const std::filesystem::path& path, std::size_t max_bytes);
 /// less umask. On an error the old content stays and nothing else is left behind.
 void write_file_atomic(const std::filesystem::path& path, std::string_view content);
 
+/// Adds `text` to the end of `path`, which is made if it is absent, in one write: lines of several
+/// writers do not mix. A full disk may leave a part of it.
+void append_to_file(const std::filesystem::path& path, std::string_view text);
+
 /// Deletes what a process killed in write_file_atomic left in `folder`.
 /// Only for who writes there alone.
 void remove_temporaries(const std::filesystem::path& folder);

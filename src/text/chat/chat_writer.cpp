@@ -1,5 +1,7 @@
 #include "text/chat/chat_writer.hpp"
 
+#include <algorithm>
+
 namespace trireme {
 
 ChatWriter::ChatWriter(const ChatTemplate& format, Tokenizer tokenizer)
@@ -38,6 +40,15 @@ std::optional<std::uint32_t> ChatWriter::turn_end_id() const {
     if (token.content == text) return token.id;
   }
   return std::nullopt;
+}
+
+std::vector<std::uint32_t> ChatWriter::end_tokens(std::vector<std::uint32_t> own,
+                                                  std::int64_t vocab_size) const {
+  const auto end = turn_end_id();
+  const bool is_new = end && std::int64_t{*end} < vocab_size &&
+                      std::find(own.begin(), own.end(), *end) == own.end();
+  if (is_new) own.push_back(*end);
+  return own;
 }
 
 }  // namespace trireme

@@ -27,6 +27,10 @@ class ChatWriter {
   /// The token that ends an answer, if it is one: beside the model's own end tokens, which may be
   /// others.
   [[nodiscard]] std::optional<std::uint32_t> turn_end_id() const;
+  /// `own`, those of the model, and the one of turn_end_id if it is another below `vocab_size`: the
+  /// rows of its embedding.
+  [[nodiscard]] std::vector<std::uint32_t> end_tokens(std::vector<std::uint32_t> own,
+                                                      std::int64_t vocab_size) const;
 
  private:
   const ChatTemplate* format_;

@@ -96,7 +96,7 @@ class ChatMl {
       const std::string_view thought =
           without_leading_lines(without_trailing_lines(answer.thought));
       if (!(options_.drop_empty_think && thought.empty()))
-        out.fixed("<think>\n").content(thought).fixed("\n</think>\n\n");
+        out.fixed(kOpenedThought).content(thought).fixed("\n</think>\n\n");
       add_content(without_leading_lines(answer.content));
     } else {
       add_content(answer.content);
@@ -144,7 +144,7 @@ class ChatMl {
     if (!thinks) {
       out.fixed(kEmptyThink);
     } else if (!style_.prompt_thinks_by_default) {
-      out.fixed("<think>\n");
+      out.fixed(kOpenedThought);
     }
   }
 

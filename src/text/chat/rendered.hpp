@@ -8,6 +8,7 @@ namespace trireme {
 
 /// What stands for "no thoughts".
 inline constexpr std::string_view kEmptyThink = "<think>\n\n</think>\n\n";
+inline constexpr std::string_view kOpenedThought = "<think>\n";
 
 /// Bytes [begin, end) of a rendered chat.
 struct TextRange {
@@ -29,6 +30,9 @@ struct RenderedChat {
   std::vector<TextRange> answers;   // each assistant message: content and its end token
   std::vector<TextRange> headers;   // what announces an assistant turn, its line end included
   std::vector<TurnEnd> ends;        // of every turn, whoever speaks
+
+  /// Whether an answer to it begins in a thought.
+  [[nodiscard]] bool opens_thought() const { return text.ends_with(kOpenedThought); }
 
   // What templates write with.
 

@@ -1,8 +1,5 @@
 #include "train/health/skipped_steps.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -45,11 +42,11 @@ void SkippedSteps::write(std::int64_t step, const UpdateResult& result,
   std::error_code ignored;
   std::filesystem::create_directories(folder_.skipped(), ignored);
   const auto file = folder_.skipped() / rank_file(rank_, ".jsonl");
-  const Fd fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  const std::string text = line.dump() + "\n";
-  // A report that fails must not end what training itself can bear.
-  if (!fd || ::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
-    log::warn(formatted("cannot append to {}: is the disk full?", file.string()));
+  try {
+    append_to_file(file, line.dump() + "\n");
+  } catch (const Error& error) {  // must not end what training itself can bear
+    log::warn(error.what());
+  }
 }
 
 }  // namespace trireme

@@ -1,11 +1,7 @@
 #include "train/report/jsonl_sink.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cmath>
 
 #include "core/error.hpp"
@@ -61,10 +57,7 @@ void JsonlSink::write(const MetricsLine& line) {
     text += formatted("{}\"{}\":{}", text.empty() ? "{" : ",", metric.name, json_value(metric));
   }
   text += "}\n";
-  const Fd fd(::open(file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  if (fd) errno = ENOSPC;  // what a short write means
-  if (!fd || ::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
-    fail_to_write("append to", file_, errno);
+  append_to_file(file_, text);
 }
 
 }  // namespace trireme
