@@ -13,6 +13,7 @@
 #include "bin/trireme/eval_command.hpp"
 #include "bin/trireme/generate_command.hpp"
 #include "bin/trireme/job_commands.hpp"
+#include "bin/trireme/plan/schedule_command.hpp"
 #include "bin/trireme/serve_command.hpp"
 #include "bin/trireme/submit_command.hpp"
 #include "bin/trireme/train_command.hpp"
@@ -50,6 +51,7 @@ int main(int argc, char** argv) {
     const JobCommands job(line);
     const DoctorCommand doctor(line, launch);
     const DpoReferenceCommand dpo_reference(line, launch);
+    const ScheduleCommand plan_schedule(line);
     const SubmitCommand submit(line, launch, argv[0]);
     return launch.run(
         [&] { return with_torch_errors([&] { return run_command(line, launch, argc, argv); }); });

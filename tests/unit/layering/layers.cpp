@@ -10,6 +10,7 @@ const std::map<std::string_view, Names>& module_rows() {
       {"ops", {"core"}},
       {"text", {"core"}},
       {"data", {"core"}},
+      {"pipeline", {"core"}},  // runs without LibTorch
       {"parallel", {"core", "comm", "ops"}},  // context: attention, block by block
       {"objective", {"core", "comm", "parallel", "ops"}},
       {"optim", {"core", "comm", "parallel", "ops"}},
@@ -20,12 +21,12 @@ const std::map<std::string_view, Names>& module_rows() {
       {"generate", {"core", "config", "comm", "parallel", "text", "ops", "model", "checkpoint"}},
       {"train",
        {"core", "job", "config", "comm", "parallel", "text", "data", "optim", "ops", "objective",
-        "model", "checkpoint", "generate"}},
+        "model", "checkpoint", "generate", "pipeline"}},
       {"serve",
        {"core", "config", "comm", "parallel", "text", "ops", "model", "checkpoint", "generate"}},
       {"bin",
        {"core", "job", "config", "comm", "parallel", "text", "data", "optim", "ops", "objective",
-        "model", "checkpoint", "data_prep", "generate", "train", "serve"}}};
+        "model", "checkpoint", "data_prep", "generate", "train", "serve", "pipeline"}}};
   return table;
 }
 
@@ -102,6 +103,7 @@ const std::map<std::string_view, Names>& room_rows() {
       {"serve/jobs", {"serve/*", "serve/grammar", "serve/http", "serve/openai", "serve/tools"}},
       {"bin/trireme", {"bin/*"}},
       {"bin/trireme/chat", {"bin/*", "bin/trireme"}},
+      {"bin/trireme/plan", {"bin/*", "bin/trireme"}},
       {"bin/trireme_data", {"bin/*"}}};
   return table;
 }

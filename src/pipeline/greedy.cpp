@@ -1,0 +1,159 @@
+#include "pipeline/greedy.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "core/error.hpp"
+
+namespace trireme::pipeline {
+namespace {
+
+/// One stage while the schedule grows: passes of a kind in the order of micro-batches.
+struct StageState {
+  int rank = 0;
+  int later_on_rank = 0;  // stages of its rank behind it
+  int forwards = 0;       // begun, of each kind
+  int input_grads = 0;
+  int weight_grads = 0;
+  std::vector<double> forward_ends = {};
+  std::vector<double> input_grad_ends = {};
+};
+
+struct Candidate {
+  Pass pass;
+  double begin = kNever;
+};
+
+class Grower {
+ public:
+  Grower(const Placement& placement, int micro_batches, const Timing& timing,
+         const GreedyRules& rules)
+      : timing_(timing),
+        rules_(rules),
+        micro_batches_(micro_batches),
+        schedule_{placement, micro_batches, {}},
+        free_(static_cast<std::size_t>(placement.ranks)),
+        under_way_(free_.size()) {
+    schedule_.lists.resize(free_.size());
+    for (int stage = 0; stage < placement.stages(); ++stage) {
+      const int rank = placement.rank_of_stage[static_cast<std::size_t>(stage)];
+      const auto mine = placement.stages_of(rank);
+      stages_.push_back({.rank = rank,
+                         .later_on_rank = static_cast<int>(
+                             mine.end() - std::upper_bound(mine.begin(), mine.end(), stage))});
+      most_stages_ = std::max(most_stages_, static_cast<int>(mine.size()));
+    }
+  }
+
+  Schedule grow() {
+    const std::size_t kinds = rules_.split_backward ? 3 : 2;
+    const std::size_t passes = stages_.size() * static_cast<std::size_t>(micro_batches_) * kinds;
+    for (std::size_t i = 0; i < passes; ++i) {
+      Candidate first;
+      for (std::size_t rank = 0; rank < free_.size(); ++rank) {
+        const Candidate next = next_of(static_cast<int>(rank));
+        if (next.begin < first.begin) first = next;
+      }
+      TRIREME_ASSERT(first.begin < kNever);
+      take(first);
+    }
+    return std::move(schedule_);
+  }
+
+ private:
+  [[nodiscard]] bool has_room(const StageState& stage) const {
+    if (rules_.most_under_way == 0) return true;
+    const int limit = std::max(rules_.most_under_way, most_stages_);
+    return under_way_[static_cast<std::size_t>(stage.rank)] < limit - stage.later_on_rank;
+  }
+
+  [[nodiscard]] double arrival(double end, int from, int to) const {
+    const auto rank = [this](int stage) { return stages_[static_cast<std::size_t>(stage)].rank; };
+    return end + (rank(from) == rank(to) ? 0 : timing_.transfer);
+  }
+
+  /// When the next pass of a kind could begin, as far as its inputs go.
+  [[nodiscard]] double ready(PassKind kind, int index) const {
+    const StageState& stage = stages_[static_cast<std::size_t>(index)];
+    if (kind == PassKind::forward) {
+      const auto i = static_cast<std::size_t>(stage.forwards);
+      if (stage.forwards == micro_batches_ || !has_room(stage)) return kNever;
+      if (index == 0) return 0;
+      const auto& before = stages_[static_cast<std::size_t>(index) - 1].forward_ends;
+      return i < before.size() ? arrival(before[i], index - 1, index) : kNever;
+    }
+    if (kind == PassKind::weight_grad) {
+      const auto i = static_cast<std::size_t>(stage.weight_grads);
+      return i < stage.input_grad_ends.size() ? stage.input_grad_ends[i] : kNever;
+    }
+    const auto i = static_cast<std::size_t>(stage.input_grads);
+    if (i >= stage.forward_ends.size()) return kNever;
+    if (index + 1 == std::ssize(stages_)) return stage.forward_ends[i];
+    const auto& after = stages_[static_cast<std::size_t>(index) + 1].input_grad_ends;
+    if (i >= after.size()) return kNever;
+    return std::max(stage.forward_ends[i], arrival(after[i], index + 1, index));
+  }
+
+  /// The pass that this rank begins next: the first in order of rank among those that can begin
+  /// soonest.
+  [[nodiscard]] Candidate next_of(int rank) const {
+    const PassKind backward = rules_.split_backward ? PassKind::input_grad : PassKind::backward;
+    std::vector<PassKind> order{backward, PassKind::forward};
+    if (rules_.forward_first) std::swap(order[0], order[1]);
+    if (rules_.split_backward) order.push_back(PassKind::weight_grad);
+    Candidate best;
+    for (const PassKind kind : order) {
+      for (int index = static_cast<int>(stages_.size()); index-- > 0;) {
+        const StageState& stage = stages_[static_cast<std::size_t>(index)];
+        if (stage.rank != rank) continue;
+        const double begin = std::max(ready(kind, index), free_[static_cast<std::size_t>(rank)]);
+        if (begin < best.begin) best = {{kind, index, number(kind, stage)}, begin};
+      }
+    }
+    return best;
+  }
+
+  static int number(PassKind kind, const StageState& stage) {
+    if (kind == PassKind::forward) return stage.forwards;
+    return kind == PassKind::weight_grad ? stage.weight_grads : stage.input_grads;
+  }
+
+  void take(const Candidate& next) {
+    StageState& stage = stages_[static_cast<std::size_t>(next.pass.stage)];
+    const auto rank = static_cast<std::size_t>(stage.rank);
+    const double end = next.begin + timing_.of(next.pass.stage).of(next.pass.kind);
+    free_[rank] = end;
+    schedule_.lists[rank].push_back(next.pass);
+    if (next.pass.kind == PassKind::forward) {
+      ++stage.forwards;
+      ++under_way_[rank];
+      stage.forward_ends.push_back(end);
+    }
+    if (gives_input_grad(next.pass.kind)) {
+      ++stage.input_grads;
+      stage.input_grad_ends.push_back(end);
+    }
+    if (gives_weight_grad(next.pass.kind)) {
+      ++stage.weight_grads;
+      --under_way_[rank];
+    }
+  }
+
+  const Timing& timing_;
+  GreedyRules rules_;
+  int micro_batches_;
+  int most_stages_ = 1;  // of a rank
+  Schedule schedule_;
+  std::vector<double> free_;
+  std::vector<int> under_way_;
+  std::vector<StageState> stages_;
+};
+
+}  // namespace
+
+Schedule greedy_schedule(const Placement& placement, int micro_batches, const Timing& timing,
+                         const GreedyRules& rules) {
+  return Grower(placement, micro_batches, timing, rules).grow();
+}
+
+}  // namespace trireme::pipeline

@@ -1,0 +1,61 @@
+#include "pipeline/schedule_file.hpp"
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+
+#include "core/error.hpp"
+#include "core/join.hpp"
+#include "pipeline/simulate.hpp"
+
+namespace trireme::pipeline {
+
+std::string text_of(const Schedule& schedule) {
+  std::string text;
+  for (const std::vector<Pass>& list : schedule.lists)
+    text += joined(list, " ", [](const Pass& pass) { return text_of(pass); }) + "\n";
+  return text;
+}
+
+Schedule parse_schedule(std::string_view text, const std::string& source) {
+  Schedule schedule{{0, {}}, 0, {}};
+  std::map<int, int> rank_of_stage;
+  int number = 0;
+  for (const std::string& line : split(text, '\n')) {
+    ++number;
+    std::istringstream words(line.substr(0, line.find('#')));
+    std::vector<Pass> list;
+    for (std::string word; words >> word;) {
+      const auto pass = parse_pass(word);
+      if (!pass)
+        fail(
+            ErrorKind::usage,
+            "{}:{}: '{}', must be a pass: F, BW, B or W, its stage, a point, its micro-batch (F0.3)",
+            source, number, word);
+      rank_of_stage.try_emplace(pass->stage, schedule.placement.ranks);
+      schedule.micro_batches = std::max(schedule.micro_batches, pass->micro_batch + 1);
+      list.push_back(*pass);
+    }
+    if (list.empty()) continue;
+    schedule.lists.push_back(std::move(list));
+    ++schedule.placement.ranks;
+  }
+  if (rank_of_stage.empty()) fail(ErrorKind::usage, "{}: no pass in it", source);
+  const int stages = rank_of_stage.rbegin()->first + 1;
+  for (int stage = 0; stage < stages; ++stage) {
+    const auto found = rank_of_stage.find(stage);
+    if (found == rank_of_stage.end())
+      fail(ErrorKind::usage, "{}: stage {} of {} has no pass", source, stage, stages);
+    schedule.placement.rank_of_stage.push_back(found->second);
+  }
+  if (const std::string mistake = mistake_in(schedule); !mistake.empty())
+    fail(ErrorKind::usage, "{}: {}", source, mistake);
+  if (const std::string stuck = simulate(schedule, {{PassTimes{}}}).stuck; !stuck.empty())
+    fail(
+        ErrorKind::usage,
+        "{}: {} can never begin: what it needs comes later in the list of a rank that waits for it",
+        source, stuck);
+  return schedule;
+}
+
+}  // namespace trireme::pipeline

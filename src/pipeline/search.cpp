@@ -1,0 +1,69 @@
+#include "pipeline/search.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "pipeline/greedy.hpp"
+
+namespace trireme::pipeline {
+namespace {
+
+class Best {
+ public:
+  Best(const Timing& timing, int most_under_way) : timing_(timing), limit_(most_under_way) {}
+
+  void offer(Schedule schedule, std::string_view origin) {
+    Simulation simulation = simulate(schedule, timing_);
+    if (!simulation.stuck.empty()) return;
+    if (found_ && rank_of(found_->simulation) <= rank_of(simulation)) return;
+    found_ = {std::move(schedule), std::move(simulation), std::string(origin)};
+  }
+
+  Found take() { return std::move(*found_); }
+
+ private:
+  /// Lower is better: how far above the limit, then time, then peak.
+  [[nodiscard]] std::tuple<int, double, int> rank_of(const Simulation& one) const {
+    const int above = limit_ == 0 ? 0 : std::max(0, one.peak() - limit_);
+    return {above, one.makespan, one.peak()};
+  }
+
+  const Timing& timing_;
+  int limit_;
+  std::optional<Found> found_;
+};
+
+}  // namespace
+
+Found search_schedule(const Shape& shape, const Timing& timing, int most_under_way) {
+  Best best(timing, most_under_way);
+  for (const std::string_view name : kSchedules) {
+    if (mistake_in_stages(name, shape.virtual_stages).empty() &&
+        stages_a_rank(name, shape.virtual_stages) == shape.virtual_stages)
+      best.offer(named_schedule(name, shape), name);
+  }
+  std::vector<Placement> placements{looped_placement(shape.ranks, shape.virtual_stages)};
+  if (shape.virtual_stages == 2) placements.push_back(v_placement(shape.ranks));
+  std::set<int> rooms{most_under_way};
+  const int whole = shape.ranks * shape.virtual_stages;  // what 1f1b has under way
+  for (const int room : {whole / 2, whole, whole + shape.ranks, 2 * whole})
+    if (room > 0 && (most_under_way == 0 || room < most_under_way)) rooms.insert(room);
+  for (const Placement& placement : placements) {
+    for (const int room : rooms) {
+      for (const bool split : {false, true}) {
+        for (const bool forward_first : {false, true}) {
+          best.offer(
+              greedy_schedule(placement, shape.micro_batches, timing, {room, split, forward_first}),
+              "greedy");
+        }
+      }
+    }
+  }
+  return best.take();
+}
+
+}  // namespace trireme::pipeline

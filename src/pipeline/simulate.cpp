@@ -1,0 +1,124 @@
+#include "pipeline/simulate.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace trireme::pipeline {
+namespace {
+
+/// When the results of passes exist, by stage and micro-batch.
+class Results {
+ public:
+  Results(const Schedule& schedule, const Timing& timing)
+      : placement_(schedule.placement),
+        micro_batches_(schedule.micro_batches),
+        transfer_(timing.transfer),
+        forward_(static_cast<std::size_t>(placement_.stages() * micro_batches_), kNever),
+        input_grad_(forward_) {}
+
+  /// When all that `pass` needs is on its rank.
+  [[nodiscard]] double ready(const Pass& pass) const {
+    const int stage = pass.stage;
+    if (pass.kind == PassKind::forward)
+      return stage == 0 ? 0 : arrived(forward_, stage - 1, stage, pass.micro_batch);
+    if (pass.kind == PassKind::weight_grad) return at(input_grad_, stage, pass.micro_batch);
+    const double own = at(forward_, stage, pass.micro_batch);
+    if (stage + 1 == placement_.stages()) return own;
+    return std::max(own, arrived(input_grad_, stage + 1, stage, pass.micro_batch));
+  }
+
+  void end(const Pass& pass, double time) {
+    if (pass.kind == PassKind::forward) forward_[place(pass.stage, pass.micro_batch)] = time;
+    if (gives_input_grad(pass.kind)) input_grad_[place(pass.stage, pass.micro_batch)] = time;
+  }
+
+ private:
+  [[nodiscard]] std::size_t place(int stage, int micro_batch) const {
+    return static_cast<std::size_t>(stage * micro_batches_ + micro_batch);
+  }
+
+  [[nodiscard]] double at(const std::vector<double>& ends, int stage, int micro_batch) const {
+    return ends[place(stage, micro_batch)];
+  }
+
+  [[nodiscard]] double arrived(const std::vector<double>& ends, int from, int to,
+                               int micro_batch) const {
+    const auto& ranks = placement_.rank_of_stage;
+    const bool same = ranks[static_cast<std::size_t>(from)] == ranks[static_cast<std::size_t>(to)];
+    return at(ends, from, micro_batch) + (same ? 0 : transfer_);
+  }
+
+  const Placement& placement_;
+  int micro_batches_;
+  double transfer_;
+  std::vector<double> forward_;
+  std::vector<double> input_grad_;
+};
+
+int peak_of(const std::vector<Pass>& list) {
+  int under_way = 0;
+  int peak = 0;
+  for (const Pass& pass : list) {
+    if (pass.kind == PassKind::forward) peak = std::max(peak, ++under_way);
+    if (gives_weight_grad(pass.kind)) --under_way;
+  }
+  return peak;
+}
+
+}  // namespace
+
+double PassTimes::of(PassKind kind) const {
+  switch (kind) {
+    case PassKind::forward:
+      return forward;
+    case PassKind::backward:
+      return input_grad + weight_grad;
+    case PassKind::input_grad:
+      return input_grad;
+    case PassKind::weight_grad:
+      return weight_grad;
+  }
+  return 0;
+}
+
+int Simulation::peak() const {
+  return peaks.empty() ? 0 : *std::ranges::max_element(peaks);
+}
+
+Simulation simulate(const Schedule& schedule, const Timing& timing) {
+  Simulation result;
+  Results results(schedule, timing);
+  const std::size_t ranks = schedule.lists.size();
+  std::vector<std::size_t> next(ranks);
+  std::vector<double> free(ranks);
+  result.begins.resize(ranks);
+  double busy = 0;
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      const std::vector<Pass>& list = schedule.lists[rank];
+      for (; next[rank] < list.size(); ++next[rank]) {
+        const Pass& pass = list[next[rank]];
+        const double ready = results.ready(pass);
+        if (std::isinf(ready)) break;
+        const double begin = std::max(ready, free[rank]);
+        const double time = timing.of(pass.stage).of(pass.kind);
+        result.begins[rank].push_back(begin);
+        free[rank] = begin + time;
+        busy += time;
+        results.end(pass, free[rank]);
+        moved = true;
+      }
+    }
+  }
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    if (next[rank] < schedule.lists[rank].size() && result.stuck.empty())
+      result.stuck = text_of(schedule.lists[rank][next[rank]]);
+    result.makespan = std::max(result.makespan, free[rank]);
+    result.peaks.push_back(peak_of(schedule.lists[rank]));
+  }
+  if (busy > 0) result.bubble = result.makespan * static_cast<double>(ranks) / busy - 1;
+  return result;
+}
+
+}  // namespace trireme::pipeline

@@ -1,0 +1,139 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/error.hpp"
+#include "pipeline/named.hpp"
+#include "pipeline/schedule_file.hpp"
+#include "pipeline/simulate.hpp"
+
+namespace trireme::pipeline {
+namespace {
+
+const Timing kEqualPasses{{PassTimes{}}};
+
+/// Calls with every shape that a name allows.
+template <class Call>
+void for_all_shapes(std::string_view name, Call call) {
+  for (int p = 1; p <= 16; ++p) {
+    for (int v = 1; v <= 4; ++v) {
+      if (!mistake_in_stages(name, v).empty() || stages_a_rank(name, v) != v) continue;
+      for (int m = 1; m <= 64; ++m) call(Shape{p, v, m});
+    }
+  }
+}
+
+std::string where(std::string_view name, const Shape& shape) {
+  return formatted("{}, p {}, v {}, m {}", name, shape.ranks, shape.virtual_stages,
+                   shape.micro_batches);
+}
+
+class NamedSchedules : public testing::TestWithParam<std::string_view> {};
+
+// Complete, in order, without a deadlock; bubble and peak as its formula says.
+TEST_P(NamedSchedules, AreValidAndAsTheory) {
+  for_all_shapes(GetParam(), [](const Shape& shape) {
+    SCOPED_TRACE(where(GetParam(), shape));
+    const Schedule schedule = named_schedule(GetParam(), shape);
+    ASSERT_EQ(mistake_in(schedule), "");
+    const Simulation simulation = simulate(schedule, kEqualPasses);
+    ASSERT_EQ(simulation.stuck, "");
+    const Formula formula = formula_of(GetParam(), shape);
+    if (formula.exact) {
+      ASSERT_NEAR(simulation.bubble, formula.bubble, 1e-9);
+      ASSERT_EQ(simulation.peak(), formula.peak);
+    } else {
+      ASSERT_GE(simulation.bubble, formula.bubble - 1e-9);
+      ASSERT_LE(simulation.peak(), formula.peak);
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(, NamedSchedules, testing::ValuesIn(kSchedules), [](const auto& name) {
+  std::string text(name.param);
+  std::erase(text, '-');
+  return text;
+});
+
+// 1f1b has as many micro-batches under way as ranks are behind a rank, and itself; zb-h1 has p on
+// all.
+TEST(Schedules, MemoryByRank) {
+  const Shape shape{4, 1, 12};
+  EXPECT_EQ(simulate(named_schedule("1f1b", shape), kEqualPasses).peaks, (std::vector{4, 3, 2, 1}));
+  EXPECT_EQ(simulate(named_schedule("zb-h1", shape), kEqualPasses).peaks,
+            (std::vector{4, 4, 4, 4}));
+}
+
+TEST(Schedules, ZeroBubbleIsAThirdOfOneByOne) {
+  for (const int m : {8, 12, 33}) {
+    const Shape shape{4, 1, m};
+    const double plain = simulate(named_schedule("1f1b", shape), kEqualPasses).bubble;
+    EXPECT_LE(simulate(named_schedule("zb-h1", shape), kEqualPasses).bubble, 0.4 * plain);
+  }
+}
+
+TEST(Schedules, TransfersMakeThemLonger) {
+  const Schedule schedule = named_schedule("1f1b", {2, 1, 1});
+  EXPECT_DOUBLE_EQ(simulate(schedule, {{{1, 1, 1}}, 0.5}).makespan, 7);
+  EXPECT_DOUBLE_EQ(simulate(schedule, {{{1, 1, 1}, {2, 2, 2}}, 0}).makespan, 9);
+}
+
+TEST(ScheduleText, ReadsWhatItWrites) {
+  for (const std::string_view name : kSchedules) {
+    const Schedule schedule = named_schedule(name, {3, stages_a_rank(name, 1), 7});
+    const Schedule again = parse_schedule(text_of(schedule), "file");
+    EXPECT_EQ(again.lists, schedule.lists);
+    EXPECT_EQ(again.placement.rank_of_stage, schedule.placement.rank_of_stage);
+    EXPECT_EQ(again.micro_batches, 7);
+  }
+}
+
+/// What is said of a text that is no schedule.
+std::string refusal(std::string_view text) {
+  try {
+    (void)parse_schedule(text, "s.txt");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+    return error.what();
+  }
+  return "none";
+}
+
+TEST(ScheduleText, RefusesWhatIsNoSchedule) {
+  const auto says = [](std::string_view text, const std::string& what) {
+    EXPECT_NE(refusal(text).find(what), std::string::npos) << refusal(text);
+  };
+  says("F0.0 BW0.0\nF1.0 BW1.0 # a comment\n", "none");
+  says("", "no pass");
+  says("F0.0 X0.0", "s.txt:1: 'X0.0'");
+  says("F0.0 BW0.-1", "s.txt:1: 'BW0.-1'");
+  says("F0.0 BW0.99999999999", "'BW0.99999999999'");
+  says("F0.0", "stage 0, micro-batch 0 needs either BW, or B and W");
+  says("F0.0 B0.0", "needs either");
+  says("F0.0 BW0.0 W0.0", "needs either");
+  says("F0.0 F0.0 BW0.0", "F0.0 is listed twice");
+  says("F0.0 BW0.0 F1.0\nBW1.0", "BW1.0 is listed for rank 1, its stage is on rank 0");
+  says("F0.0 BW0.0\nF2.0 BW2.0", "stage 1 of 3 has no pass");
+  says("BW0.0 F0.0", "BW0.0 can never begin");
+  says("F0.0 BW0.0 F0.1 BW0.1\nF1.1 F1.0 BW1.1 BW1.0", "can never begin");
+  says("W0.0 F0.0 B0.0", "W0.0 can never begin");
+}
+
+TEST(ScheduleText, FirstPassThatIsStuck) {
+  // Rank 0 waits for a gradient before it sends what that is made of.
+  const Schedule schedule{looped_placement(2, 1),
+                          2,
+                          {{{PassKind::forward, 0, 0},
+                            {PassKind::backward, 0, 0},
+                            {PassKind::forward, 0, 1},
+                            {PassKind::backward, 0, 1}},
+                           {{PassKind::forward, 1, 0},
+                            {PassKind::forward, 1, 1},
+                            {PassKind::backward, 1, 0},
+                            {PassKind::backward, 1, 1}}}};
+  EXPECT_EQ(mistake_in(schedule), "");
+  EXPECT_EQ(simulate(schedule, kEqualPasses).stuck, "BW0.0");
+}
+
+}  // namespace
+}  // namespace trireme::pipeline

@@ -1,0 +1,81 @@
+#include "pipeline/search.hpp"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "core/error.hpp"
+#include "pipeline/draw.hpp"
+#include "pipeline/greedy.hpp"
+
+namespace trireme::pipeline {
+namespace {
+
+TEST(Search, IsNeverSlowerThanAnyNamedOneThatFits) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 60; ++round) {
+    const Shape shape{1 + static_cast<int>(random() % 6), 1 + static_cast<int>(random() % 2),
+                      1 + static_cast<int>(random() % 14)};
+    Timing timing;
+    const auto time = [&] { return 0.25 * static_cast<double>(1 + random() % 12); };
+    for (int stage = 0; stage < shape.ranks * shape.virtual_stages; ++stage)
+      timing.stages.push_back({time(), time(), time()});
+    timing.transfer = 0.1 * static_cast<double>(random() % 5);
+    const int limit = static_cast<int>(random() % 3) * shape.ranks * shape.virtual_stages;
+    SCOPED_TRACE(formatted("p {}, v {}, m {}, limit {}", shape.ranks, shape.virtual_stages,
+                           shape.micro_batches, limit));
+    const Found found = search_schedule(shape, timing, limit);
+    ASSERT_EQ(mistake_in(found.schedule), "");
+    ASSERT_EQ(found.simulation.stuck, "");
+    for (const std::string_view name : kSchedules) {
+      if (!mistake_in_stages(name, shape.virtual_stages).empty() ||
+          stages_a_rank(name, shape.virtual_stages) != shape.virtual_stages)
+        continue;
+      const Simulation other = simulate(named_schedule(name, shape), timing);
+      if (limit > 0 && other.peak() > limit) continue;
+      EXPECT_LE(found.simulation.makespan, other.makespan) << name;
+      EXPECT_TRUE(limit == 0 || found.simulation.peak() <= limit);
+    }
+  }
+}
+
+// Where weight gradients are cheap and transfers dear, no named schedule is best.
+TEST(Search, FindsWhatHasNoName) {
+  const Shape shape{4, 1, 10};
+  const Timing timing{{{1, 1, 0.5}}, 0.75};
+  const Found found = search_schedule(shape, timing, 0);
+  EXPECT_EQ(found.origin, "greedy");
+  for (const std::string_view name : {"gpipe", "1f1b", "zb-h1"})
+    EXPECT_LT(found.simulation.makespan, simulate(named_schedule(name, shape), timing).makespan);
+}
+
+TEST(Greedy, KeepsItsLimitAndEnds) {
+  for (int p = 1; p <= 6; ++p) {
+    for (const int m : {1, 5, 16}) {
+      for (int limit = 1; limit <= 3 * p; ++limit) {
+        for (const Placement& placement : {looped_placement(p, 3), v_placement(p)}) {
+          const Schedule schedule =
+              greedy_schedule(placement, m, {{PassTimes{}}}, {.most_under_way = limit});
+          ASSERT_EQ(mistake_in(schedule), "");
+          const Simulation simulation = simulate(schedule, {{PassTimes{}}});
+          ASSERT_EQ(simulation.stuck, "");
+          const int stages = placement.stages() / p;  // of a rank: so much any limit leaves
+          ASSERT_LE(simulation.peak(), std::max(limit, stages));
+        }
+      }
+    }
+  }
+}
+
+TEST(Draw, HasABoxForEachPass) {
+  const Schedule schedule = named_schedule("zb-v", {2, 2, 3});
+  const std::string svg = draw(schedule, {{PassTimes{}}});
+  std::size_t boxes = 0;
+  for (std::size_t at = svg.find("<rect"); at != std::string::npos; at = svg.find("<rect", at + 1))
+    ++boxes;
+  EXPECT_EQ(boxes, 4U * 3 * 3);  // stages, micro-batches, kinds
+  EXPECT_NE(svg.find("<title>W3.2</title>"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace trireme::pipeline
