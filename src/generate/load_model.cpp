@@ -151,8 +151,8 @@ std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place, Para
   loaded->registry.freeze();  // weights alone: no gradients
   TransformerOptions model_options;
   model_options.lora = source.lora;
-  loaded->transformer = std::make_unique<Transformer>(
-      loaded->registry, source.config, ModelPart::whole(source.config), model_options);
+  loaded->transformer =
+      std::make_unique<Transformer>(loaded->registry, source.config, model_options);
   loaded->registry.allocate(*loaded->mesh, dtypes, device);
   loaded->transformer->prepare();
   for (ParamId id = 0; id < loaded->registry.size(); ++id)

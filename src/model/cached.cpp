@@ -74,9 +74,9 @@ KvCache Transformer::make_cache(std::int64_t num_blocks) const {
 }
 
 at::Tensor Transformer::hidden_cached(const CachedStep& step, const KvCache& cache) const {
-  TRIREME_ASSERT(part_.has_embedding && part_.has_head);
+  TRIREME_ASSERT(stages_.size() == 1 && has_head());
   const at::NoGradGuard no_grad;
-  UnitWeights::Walk around = begin_walk(/*training=*/false);
+  UnitWeights::Walk around = begin_forward(0);
   at::Tensor x;
   {
     const UnitUse use(registry_.weights(), embedding_unit_);

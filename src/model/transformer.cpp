@@ -1,5 +1,8 @@
 #include "model/transformer.hpp"
 
+#include <iterator>
+#include <utility>
+
 #include "core/error.hpp"
 #include "core/philox.hpp"
 #include "model/rope_scaling.hpp"
@@ -12,8 +15,12 @@ constexpr std::uint32_t kEmbeddingOutput = 0;
 
 }  // namespace
 
-Transformer::Transformer(ParamRegistry& registry, const ModelConfig& config, const ModelPart& part,
+Transformer::Transformer(ParamRegistry& registry, const ModelConfig& config,
                          const TransformerOptions& options)
+    : Transformer(registry, config, {StageRange::whole(config)}, options) {}
+
+Transformer::Transformer(ParamRegistry& registry, const ModelConfig& config,
+                         const ModelStages& stages, const TransformerOptions& options)
     : registry_(registry),
       context_{config,
                {},
@@ -23,32 +30,47 @@ Transformer::Transformer(ParamRegistry& registry, const ModelConfig& config, con
                options.tensor,
                options.context,
                options.lora},
-      part_(part) {
-  const auto table = [&](const char* name) {
-    ParamSpec spec{name, {config.vocab_size, config.hidden_size}, {InitLaw::Kind::normal}};
-    spec.group = "embedding";
-    spec.split = DimSplit{0};
-    spec.frozen = options.lora.on();
-    return registry.declare(std::move(spec));
-  };
-  if (part.has_embedding) {
-    registry.begin_unit("embedding");
-    embedding_ = table("model.embed_tokens.weight");
+      stages_(stages) {
+  for (const StageRange& stage : stages) declare_stage(stage);
+}
+
+ParamId Transformer::declare_table(const char* name, ParamSpec::Copies copies) {
+  const ModelConfig& config = context_.config;
+  ParamSpec spec{name, {config.vocab_size, config.hidden_size}, {InitLaw::Kind::normal}};
+  spec.group = "embedding";
+  spec.split = DimSplit{0};
+  spec.frozen = context_.lora.on();
+  spec.copies = copies;
+  return registry_.declare(std::move(spec));
+}
+
+void Transformer::declare_stage(const StageRange& stage) {
+  const ModelConfig& config = context_.config;
+  const bool in_two =
+      config.tie_embeddings && !(stages_.front().has_embedding && stages_.back().has_head);
+  using enum ParamSpec::Copies;
+  if (stage.has_embedding) {
+    registry_.begin_unit("embedding");
+    embedding_ = declare_table("model.embed_tokens.weight", in_two ? first_of_two : none);
   }
-  for (std::int64_t layer = part.first_layer; layer < part.end_layer; ++layer) {
-    registry.begin_unit(formatted("layer {}", layer));
-    first_weights_.push_back(registry.size());
-    blocks_.push_back(std::make_unique<Block>(registry, context_, layer));
+  for (std::int64_t layer = stage.first_layer; layer < stage.end_layer; ++layer) {
+    registry_.begin_unit(formatted("layer {}", layer));
+    first_weights_.push_back(registry_.size());
+    blocks_.push_back(std::make_unique<Block>(registry_, context_, layer));
   }
-  if (part.has_head) {
-    registry.begin_unit("head");
-    ParamSpec norm{"model.norm.weight", {config.hidden_size}, {InitLaw::Kind::ones, 1.0}};
-    norm.decay = false;
-    norm.group = "vector";
-    norm.partial = options.tensor.sequence_parallel();
-    norm.frozen = options.lora.on();
-    norm_ = registry.declare(std::move(norm));
-    head_ = table(config.tie_embeddings ? "model.embed_tokens.weight" : "lm_head.weight");
+  if (!stage.has_head) return;
+  registry_.begin_unit("head");
+  ParamSpec norm{"model.norm.weight", {config.hidden_size}, {InitLaw::Kind::ones, 1.0}};
+  norm.decay = false;
+  norm.group = "vector";
+  norm.partial = context_.tensor.sequence_parallel();
+  norm.frozen = context_.lora.on();
+  norm_ = registry_.declare(std::move(norm));
+  if (!config.tie_embeddings) {
+    head_ = declare_table("lm_head.weight", none);
+  } else {
+    if (in_two) registry_.begin_unit("embedding");  // placed as the first stage's is
+    head_ = declare_table("model.embed_tokens.weight", in_two ? second_of_two : none);
   }
 }
 
@@ -65,18 +87,50 @@ void Transformer::prepare() {
                                      scaling.attention_factor, dtype, registry_.device());
   }
   const auto unit_of = [this](ParamId id) { return registry_.layout().param(id).used_with; };
-  embedding_unit_ = unit_of(embedding_);
   for (const ParamId first : first_weights_) block_units_.push_back(unit_of(first));
-  head_units_ = {unit_of(norm_)};
-  if (unit_of(head_) != head_units_.front()) head_units_.push_back(unit_of(head_));
+  if (stages_.front().has_embedding) embedding_unit_ = unit_of(embedding_);
+  if (has_head()) {
+    head_units_ = {unit_of(norm_)};
+    if (unit_of(head_) != head_units_.front()) head_units_.push_back(unit_of(head_));
+  }
+  for (const auto& [held, table] :
+       {std::pair{stages_.front().has_embedding, embedding_}, {has_head(), head_}}) {
+    if (held && registry_.spec(table).copies != ParamSpec::Copies::none)
+      table_in_two_ = registry_.unit_of(table);
+  }
 }
 
-UnitWeights::Walk Transformer::begin_walk(bool training) const {
-  std::vector<std::size_t> walk{embedding_unit_};
-  walk.insert(walk.end(), block_units_.begin(), block_units_.end());
-  walk.insert(walk.end(), head_units_.begin(), head_units_.end());
-  if (training) walk.insert(walk.end(), block_units_.rbegin(), block_units_.rend());
-  return registry_.weights().begin(std::move(walk));
+IndexRange Transformer::blocks_of(std::size_t stage) const {
+  IndexRange blocks;
+  for (std::size_t i = 0; i <= stage; ++i)
+    blocks = {blocks.end, blocks.end + stages_[i].end_layer - stages_[i].first_layer};
+  return blocks;
+}
+
+void Transformer::add_units(const StageUse& use, std::vector<std::size_t>& units) const {
+  const StageRange& stage = stages_[use.stage];
+  const IndexRange blocks = blocks_of(use.stage);
+  const auto first = block_units_.begin() + blocks.begin;
+  const auto end = block_units_.begin() + blocks.end;
+  if (!use.forward) {
+    units.insert(units.end(), std::reverse_iterator(end), std::reverse_iterator(first));
+    return;
+  }
+  if (stage.has_embedding) units.push_back(embedding_unit_);
+  units.insert(units.end(), first, end);
+  if (stage.has_head) units.insert(units.end(), head_units_.begin(), head_units_.end());
+}
+
+void Transformer::begin_update(const std::vector<StageUse>& uses) {
+  std::vector<std::size_t> units;
+  for (const StageUse& use : uses) add_units(use, units);
+  registry_.weights().begin(std::move(units));
+}
+
+UnitWeights::Walk Transformer::begin_forward(std::size_t stage) const {
+  std::vector<std::size_t> units;
+  add_units({stage}, units);
+  return registry_.weights().begin(std::move(units));
 }
 
 at::Tensor Transformer::embed(const Microbatch& batch) const {
@@ -101,9 +155,11 @@ void Transformer::embed_backward(const Microbatch& batch, const at::Tensor& grad
       context_, batch, grad, -1, kEmbeddingOutput));  // the mask is its own derivative
   const auto [rows, elsewhere] = table_rows(batch.tokens);
   if (elsewhere.defined()) through = through.masked_fill(elsewhere.unsqueeze(-1), 0);
-  at::Tensor table = registry_.main_grad(embedding_);
-  table.index_add_(0, rows.flatten(), through.reshape({-1, table.size(1)}).to(table.scalar_type()));
-  registry_.gradient_added({embedding_});
+  registry_.in_turn([this, index = rows.flatten(), through] {
+    at::Tensor table = registry_.main_grad(embedding_);
+    table.index_add_(0, index, through.reshape({-1, table.size(1)}).to(table.scalar_type()));
+    registry_.gradient_added({embedding_});
+  });
 }
 
 at::Tensor Transformer::final_norm(const at::Tensor& x) const {
@@ -111,17 +167,18 @@ at::Tensor Transformer::final_norm(const at::Tensor& x) const {
       .y;
 }
 
-at::Tensor Transformer::forward(const Microbatch& batch, ForwardTape& tape) {
-  TRIREME_ASSERT(part_.has_embedding && part_.has_head);
+at::Tensor Transformer::forward(std::size_t stage, const Microbatch& batch, const at::Tensor& in,
+                                ForwardTape& tape) {
   const at::NoGradGuard no_grad;
-  tape.blocks.assign(blocks_.size(), {});
-  begin_walk(/*training=*/true);
-  at::Tensor x = embed(batch);
-  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+  const IndexRange blocks = blocks_of(stage);
+  tape.blocks.assign(static_cast<std::size_t>(blocks.count()), {});
+  at::Tensor x = stages_[stage].has_embedding ? embed(batch) : in;
+  for (auto i = static_cast<std::size_t>(blocks.begin); LayerTape & of_block : tape.blocks) {
     const UnitUse use(registry_.weights(), block_units_[i]);
-    x = layer_forward(*blocks_[i], batch, x, context_.recompute, tape.blocks[i]);
+    x = layer_forward(*blocks_[i++], batch, x, context_.recompute, of_block);
   }
-  for (const std::size_t unit : head_units_) registry_.weights().use(unit);  // until backward
+  if (!stages_[stage].has_head) return x;
+  for (const std::size_t unit : head_units_) registry_.weights().use(unit);  // until turn()
   auto normed =
       ops::rms_norm_forward(x, registry_.weight(norm_), context_.config.norm_eps, context_.path);
   tape.last = x;
@@ -129,33 +186,57 @@ at::Tensor Transformer::forward(const Microbatch& batch, ForwardTape& tape) {
   return context_.tensor.whole(normed.y);
 }
 
-void Transformer::backward(const Microbatch& batch, ForwardTape& tape, const at::Tensor& grad) {
+void Transformer::turn(ForwardTape& tape, const at::Tensor& grad) {
   const at::NoGradGuard no_grad;
   const auto norm = ops::rms_norm_backward(context_.tensor.sum(grad), tape.last,
                                            registry_.weight(norm_), tape.rstd, context_.path);
-  if (registry_.trained({norm_})) registry_.add_gradient({norm_}, norm.weight);
+  tape.last_grad = norm.x;
+  if (registry_.trained({norm_})) tape.norm_grad = norm.weight.clone();  // of a larger buffer
+  tape.last.reset();
+  tape.rstd.reset();
   for (const std::size_t unit : head_units_) registry_.weights().done(unit);
-  at::Tensor x_grad = norm.x;
-  for (std::size_t i = blocks_.size(); i-- > 0;) {
-    const UnitUse use(registry_.weights(), block_units_[i]);
-    x_grad = layer_backward(*blocks_[i], batch, tape.blocks[i], x_grad);
-  }
-  if (registry_.trained({embedding_})) embed_backward(batch, x_grad);
-  tape = {};
 }
 
-at::Tensor Transformer::hidden(const Microbatch& batch) const {
+at::Tensor Transformer::backward(std::size_t stage, const Microbatch& batch, ForwardTape& tape,
+                                 const at::Tensor& grad) {
   const at::NoGradGuard no_grad;
-  UnitWeights::Walk around = begin_walk(/*training=*/false);
-  at::Tensor x = embed(batch);
-  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+  at::Tensor x_grad = grad;
+  if (stages_[stage].has_head) {
+    x_grad = tape.last_grad;
+    if (registry_.trained({norm_}))
+      registry_.in_turn(
+          [this, grad_of_norm = tape.norm_grad] { registry_.add_gradient({norm_}, grad_of_norm); });
+  }
+  auto i = static_cast<std::size_t>(blocks_of(stage).end);
+  while (!tape.blocks.empty()) {
+    const UnitUse use(registry_.weights(), block_units_[--i]);
+    x_grad = layer_backward(*blocks_[i], batch, tape.blocks.back(), x_grad);
+    tape.blocks.pop_back();
+  }
+  tape = {};
+  if (!stages_[stage].has_embedding) return x_grad;
+  if (registry_.trained({embedding_})) embed_backward(batch, x_grad);
+  return {};
+}
+
+at::Tensor Transformer::output(std::size_t stage, const Microbatch& batch,
+                               const at::Tensor& in) const {
+  const at::NoGradGuard no_grad;
+  UnitWeights::Walk around = begin_forward(stage);
+  at::Tensor x = stages_[stage].has_embedding ? embed(batch) : in;
+  const IndexRange blocks = blocks_of(stage);
+  for (auto i = static_cast<std::size_t>(blocks.begin); i < static_cast<std::size_t>(blocks.end);
+       ++i) {
     const UnitUse use(registry_.weights(), block_units_[i]);
     x = blocks_[i]->forward(batch, x);
   }
-  for (const std::size_t unit : head_units_)
-    registry_.weights().use(unit);  // until the next walk: the objective reads the head
+  if (stages_[stage].has_head) {
+    for (const std::size_t unit : head_units_)
+      registry_.weights().use(unit);  // until the next walk: the objective reads the head
+    x = context_.tensor.whole(final_norm(x));
+  }
   registry_.weights().resume(std::move(around));
-  return context_.tensor.whole(final_norm(x));
+  return x;
 }
 
 }  // namespace trireme

@@ -36,7 +36,9 @@ struct Source {
   [[nodiscard]] bool trained() const { return registry->trained(ref); }
 
   void give(const at::Tensor& grad) const {
-    if (trained()) registry->add_gradient(ref, grad);
+    if (trained())
+      registry->in_turn(
+          [source = *this, grad] { source.registry->add_gradient(source.ref, grad); });
   }
 };
 
@@ -182,9 +184,13 @@ class Linear {
   /// In backward: the gradients of all that is trained.
   void give(const at::Tensor& grad_y, const at::Tensor& inner_grad) const {
     if (!source_.trained() && !adapted()) return;
-    const at::Tensor x = kept_->again ? kept_->again() : x_;
-    if (source_.trained()) source_.registry->add_gradient_of_linear(source_.ref, x, grad_y);
-    if (adapted()) low_rank().give(x, inner_, inner_grad, grad_y);
+    const at::Tensor x = kept_->again ? kept_->again() : x_;  // now: backward frees what makes it
+    kept_->again = {};
+    source_.registry->in_turn([linear = *this, x, grad_y, inner_grad] {
+      const Source& source = linear.source_;
+      if (source.trained()) source.registry->add_gradient_of_linear(source.ref, x, grad_y);
+      if (linear.adapted()) linear.low_rank().give(x, linear.inner_, inner_grad, grad_y);
+    });
   }
 
  private:

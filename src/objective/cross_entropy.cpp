@@ -9,8 +9,8 @@ at::Tensor CrossEntropy::forward(const Microbatch& batch, const at::Tensor& hidd
   return loss_of(batch, hidden, {.grad_scale = grad_scale}, tape);
 }
 
-at::Tensor CrossEntropy::backward(ObjectiveTape& tape) {
-  return add_head_gradient(registry_, head_, tape);
+void CrossEntropy::backward(ObjectiveTape& tape) {
+  add_head_gradient(registry_, head_, tape);
 }
 
 at::Tensor CrossEntropy::evaluate(const Microbatch& batch, const at::Tensor& hidden) const {

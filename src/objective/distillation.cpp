@@ -52,8 +52,8 @@ at::Tensor DistillationObjective::forward(const Microbatch& batch, const at::Ten
   return loss.loss_sum;
 }
 
-at::Tensor DistillationObjective::backward(ObjectiveTape& tape) {
-  return add_head_gradient(registry_, setup_.head, tape);
+void DistillationObjective::backward(ObjectiveTape& tape) {
+  add_head_gradient(registry_, setup_.head, tape);
 }
 
 at::Tensor DistillationObjective::evaluate(const Microbatch& batch,

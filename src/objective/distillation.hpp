@@ -57,7 +57,7 @@ class DistillationObjective final : public Objective {
 
   at::Tensor forward(const Microbatch& batch, const at::Tensor& hidden, double grad_scale,
                      ObjectiveTape& tape) override;
-  at::Tensor backward(ObjectiveTape& tape) override;
+  void backward(ObjectiveTape& tape) override;
   [[nodiscard]] at::Tensor evaluate(const Microbatch& batch,
                                     const at::Tensor& hidden) const override;
 

@@ -10,11 +10,11 @@ Head head_of(ParamRegistry& registry, ParamId id, const TensorGroup& tensor, ops
           registry.spec(id).shape[0], path,   registry.trained({id})};
 }
 
-at::Tensor add_head_gradient(ParamRegistry& registry, ParamId head, ObjectiveTape& tape) {
-  if (registry.trained({head})) registry.add_gradient({head}, tape.grad_head);
-  at::Tensor grad = std::move(tape.grad_hidden);
+void add_head_gradient(ParamRegistry& registry, ParamId head, ObjectiveTape& tape) {
+  if (registry.trained({head}))
+    registry.in_turn(
+        [&registry, head, grad = tape.grad_head] { registry.add_gradient({head}, grad); });
   tape = {};
-  return grad;
 }
 
 ops::LinearCrossEntropyOutput cross_entropy(const Head& head, const at::Tensor& rows,

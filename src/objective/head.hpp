@@ -21,8 +21,8 @@ struct Head {
 Head head_of(ParamRegistry& registry, ParamId id, const TensorGroup& tensor, ops::Path path);
 
 /// An objective's backward: adds the tape's gradient of the head to the registry, unless that is
-/// frozen, clears the tape and returns that of the hidden states.
-at::Tensor add_head_gradient(ParamRegistry& registry, ParamId head, ObjectiveTape& tape);
+/// frozen, and clears the tape.
+void add_head_gradient(ParamRegistry& registry, ParamId head, ObjectiveTape& tape);
 
 /// ops::linear_cross_entropy of rows [N, D] and this head. grad_x is the part of this rank's
 /// classes, grad_weight that of its rows, of a trained head.

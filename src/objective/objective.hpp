@@ -10,7 +10,7 @@ namespace trireme {
 
 /// What an objective's backward of one micro-batch needs.
 struct ObjectiveTape {
-  at::Tensor grad_hidden;  // [B, T, D], of the hidden states
+  at::Tensor grad_hidden;  // [B, T, D], of the hidden states, for the model to take
   at::Tensor grad_head;    // [V, D], of the head's weight; undefined where that is frozen
 };
 
@@ -33,9 +33,8 @@ class Objective {
   virtual at::Tensor forward(const Microbatch& batch, const at::Tensor& hidden, double grad_scale,
                              ObjectiveTape& tape) = 0;
 
-  /// Adds the head's gradient to the registry and returns that of the hidden states; clears the
-  /// tape.
-  virtual at::Tensor backward(ObjectiveTape& tape) = 0;
+  /// Adds the head's gradient to the registry; clears the tape.
+  virtual void backward(ObjectiveTape& tape) = 0;
 
   /// What evaluate() gives beside the loss: "accuracy", which a validation reports as
   /// "valid_accuracy".

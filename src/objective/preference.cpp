@@ -67,8 +67,8 @@ at::Tensor PreferenceObjective::forward(const Microbatch& batch, const at::Tenso
   return terms.losses.sum().mul_(gives_loss() ? 1 : 0).to(hidden.device());
 }
 
-at::Tensor PreferenceObjective::backward(ObjectiveTape& tape) {
-  return add_head_gradient(registry_, setup_.head, tape);
+void PreferenceObjective::backward(ObjectiveTape& tape) {
+  add_head_gradient(registry_, setup_.head, tape);
 }
 
 std::span<const std::string_view> PreferenceObjective::evaluated() const {

@@ -37,7 +37,7 @@ class PreferenceObjective final : public Objective {
 
   at::Tensor forward(const Microbatch& batch, const at::Tensor& hidden, double grad_scale,
                      ObjectiveTape& tape) override;
-  at::Tensor backward(ObjectiveTape& tape) override;
+  void backward(ObjectiveTape& tape) override;
   [[nodiscard]] std::span<const std::string_view> evaluated() const override;
   [[nodiscard]] at::Tensor evaluate(const Microbatch& batch,
                                     const at::Tensor& hidden) const override;

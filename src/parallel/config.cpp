@@ -11,6 +11,7 @@
 #include "parallel/context/attention.hpp"
 #include "parallel/context/dealing.hpp"
 #include "parallel/recompute.hpp"
+#include "pipeline/named.hpp"
 
 namespace trireme {
 namespace {
@@ -26,8 +27,9 @@ std::vector<std::string> names_of(const Names& names) {
 }  // namespace
 
 void check(const ParallelConfig& config, Problems& problems) {
-  for (const auto& [key, ranks] :
-       {std::pair{"parallel.tp", config.tp}, {"parallel.cp", config.cp}}) {
+  for (const auto& [key, ranks] : {std::pair{"parallel.tp", config.tp},
+                                   {"parallel.cp", config.cp},
+                                   {"parallel.pp", config.pp}}) {
     if (ranks < 1 || ranks > kMostRanks)
       problems.add(key, ranks, formatted("must be in [1, {}]", kMostRanks));
   }
@@ -35,7 +37,6 @@ void check(const ParallelConfig& config, Problems& problems) {
     problems.add("parallel.tp_chunks", config.tp_chunks, "must be 1 or more");
   problems.one_of("parallel.cp_form", config.cp_form, names_of(kContextForms));
   problems.one_of("parallel.cp_balance", config.cp_balance, names_of(kContextBalances));
-  problems.supported("parallel.pp", config.pp, {"1"});
   problems.supported("parallel.ep", config.ep, {"1"});
   if (config.zero < 0 || config.zero > 3)
     problems.add("parallel.zero", config.zero, "must be 0, 1, 2 or 3");
@@ -50,7 +51,10 @@ void check(const ParallelConfig& config, Problems& problems) {
     problems.add("parallel.local_steps", config.local_steps, "must be 1 or more");
   problems.one_of("parallel.offload", config.offload,
                   std::vector<std::string>{"none", "optimizer"});
-  problems.supported("parallel.schedule", config.schedule, {"1f1b"});
+  problems.one_of("parallel.schedule", config.schedule, names_of(pipeline::kSchedules));
+  if (config.virtual_stages < 1 || config.virtual_stages > kMostRanks)
+    problems.add("parallel.virtual_stages", config.virtual_stages,
+                 formatted("must be in [1, {}]", kMostRanks));
   problems.one_of("parallel.recompute", config.recompute, names_of(kRecomputes));
   if (!(config.bucket_mb >= 0 || config.bucket_mb == -1))
     problems.add("parallel.bucket_mb", config.bucket_mb,

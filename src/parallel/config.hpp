@@ -25,6 +25,8 @@ struct ParallelConfig {
   std::string cp_balance = "zigzag";
   std::string recompute = "none";
   std::string schedule = "1f1b";
+  std::int64_t virtual_stages = 1;
+  std::string stages = "auto";
   double bucket_mb = -1;
   bool hierarchical = false;
   std::int64_t local_steps = 1;
@@ -39,7 +41,7 @@ struct ParallelConfig {
           "how attention meets keys of other ranks: ring, all_gather or ulysses");
     visit("cp_balance", self.cp_balance,
           "tokens dealt zigzag (2 cp chunks) or by work (inside documents)");
-    visit("pp", self.pp, "pipeline-parallel stages");
+    visit("pp", self.pp, "pipeline-parallel ranks");
     visit("ep", self.ep, "expert-parallel ranks, folded over cp and dp");
     visit("zero", self.zero, "ZeRO stage, 0 to 3: what data ranks hold together, not each");
     visit("zero_shard", self.zero_shard, "ranks that share one copy under ZeRO; 0: all of dp x cp");
@@ -52,7 +54,11 @@ struct ParallelConfig {
     visit("tp_chunks", self.tp_chunks,
           "pieces in which a row's tokens enter and leave a block over tp, beside its products");
     visit("recompute", self.recompute, "what backward computes again: none, selective or full");
-    visit("schedule", self.schedule, "order of pipeline operations: 1f1b");
+    visit("schedule", self.schedule,
+          "order of a pipeline's passes: gpipe, 1f1b, interleaved, zb-h1, zb-v or dualpipe-v");
+    visit("virtual_stages", self.virtual_stages,
+          "stages on each rank of pp, with schedule interleaved");
+    visit("stages", self.stages, "layers of each stage: auto (by cost), or E3|4|4|3H");
     visit("bucket_mb", self.bucket_mb,
           "MiB of gradients in a bucket; 0: one bucket; -1: as many as data ranks, 25 to 256");
     visit("hierarchical", self.hierarchical, "reduce inside a node first, then between nodes");

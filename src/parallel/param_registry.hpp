@@ -103,6 +103,20 @@ class ParamRegistry {
 
   /// Starts an update of `num_backwards` backward passes: gradients to zero, use counts to zero.
   void begin_update(int num_backwards);
+
+  /// Where the gradients of weights are added to: at once, or with a list each `in_turn` call into
+  /// it, for a pipeline's passes of weight gradients.
+  void collect_turns(std::vector<std::function<void()>>* list) { turns_ = list; }
+
+  /// Runs `add`, which adds gradients below, when it is its turn.
+  void in_turn(std::function<void()> add) {
+    if (turns_ == nullptr) {
+      add();
+    } else {
+      turns_->push_back(std::move(add));
+    }
+  }
+
   /// Adds a gradient, W's shape, to the main gradient, then fires the ready event of each parameter
   /// that has all its uses. Only of what is trained.
   void add_gradient(WeightRef ref, const at::Tensor& grad);
@@ -141,6 +155,7 @@ class ParamRegistry {
   std::vector<std::size_t> missing_in_unit_;
   int num_backwards_ = 1;
   std::function<void(ParamId)> ready_;
+  std::vector<std::function<void()>>* turns_ = nullptr;
 };
 
 }  // namespace trireme

@@ -63,6 +63,9 @@ struct ParamSpec {
   /// Has the weights that the model computes with and nothing else: no main copy, gradient or
   /// optimizer state.
   bool frozen = false;
+  /// Held by the first and the last stage of a pipeline, which are on two ranks: a tied table. It
+  /// lies in a unit of its own, alike on both, and the first answers for it.
+  enum class Copies { none, first_of_two, second_of_two } copies = Copies::none;
   /// Lies directly behind the previous one, so that both are rows of one matrix.
   bool fuse_with_previous = false;
 };

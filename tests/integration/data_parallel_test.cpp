@@ -25,7 +25,6 @@ struct Trainer {
       : world(ranks),
         mesh(ranks, parallel),
         model(registry, testing::model_config(shape),
-              ModelPart::whole(testing::model_config(shape)),
               {ops::Path::plain,
                Recompute::none,
                7,
@@ -48,10 +47,10 @@ struct Trainer {
 
   /// Weights, then the optimizer's slots.
   [[nodiscard]] std::vector<at::Tensor> state() const {
-    std::vector<at::Tensor> all{gathered_weights(registry, world)};
+    const Gathering gathering(registry, world);
+    std::vector<at::Tensor> all{gathering.weights()};
     for (const OptimizerSlot& slot : optimizer->slots())
-      all.push_back(gathered(registry, world,
-                             [&](std::size_t unit) { return registry.part_of(slot.flat, unit); }));
+      all.push_back(gathering.all([&](std::size_t unit) { return registry.part_of(slot.flat, unit); }));
     return all;
   }
 

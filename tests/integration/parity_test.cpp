@@ -260,7 +260,7 @@ TEST(Overlap, TheFirstBucketLeavesBeforeTheLastGradientIsReadyAndBytesAreAsCount
     const ModelConfig config = testing::model_config({});
     const Mesh mesh(world, cut(kSmallBuckets));
     ParamRegistry registry;
-    Transformer model(registry, config, ModelPart::whole(config), {});
+    Transformer model(registry, config, {});
     registry.allocate(mesh, {at::kFloat, at::kFloat}, at::kCPU);
     model.prepare();
     registry.initialize(7);
@@ -307,7 +307,7 @@ TEST(Overflow, OfOneRankSkipsTheUpdateOnAll) {
     const ModelConfig config = testing::model_config({});
     const Mesh mesh(world, {});
     ParamRegistry registry;
-    Transformer model(registry, config, ModelPart::whole(config), {});
+    Transformer model(registry, config, {});
     registry.allocate(mesh, {at::kHalf, at::kFloat}, at::kCPU);
     model.prepare();
     registry.initialize(7);

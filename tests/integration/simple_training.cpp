@@ -44,7 +44,7 @@ int main(int argc, char** argv) {
     ModelConfig config = model_preset("tiny");
     resolve(config, static_cast<std::int64_t>(set.vocab_size()));
     ParamRegistry registry;
-    Transformer model(registry, config, ModelPart::whole(config), {});
+    Transformer model(registry, config, {});
     registry.allocate(mesh, precision_dtypes("fp32"), at::kCPU);
     registry.initialize(kSeed);
     model.prepare();

@@ -43,7 +43,7 @@ class ScaledEntropy final : public Objective {
     return factor_ * entropy_.forward(batch, hidden, factor_ * grad_scale, tape);
   }
 
-  at::Tensor backward(ObjectiveTape& tape) override { return entropy_.backward(tape); }
+  void backward(ObjectiveTape& tape) override { entropy_.backward(tape); }
 
   [[nodiscard]] at::Tensor evaluate(const Microbatch& batch,
                                     const at::Tensor& hidden) const override {

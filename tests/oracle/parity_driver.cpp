@@ -149,7 +149,7 @@ struct Driver {
            mesh.size(Axis::dp));
     ParamRegistry registry;
     Transformer transformer(
-        registry, config.model, ModelPart::whole(config.model),
+        registry, config.model,
         {.path = path,
          .recompute = by_name<Recompute>(kRecomputes, config.parallel.recompute),
          .seed = static_cast<std::uint64_t>(train.seed),

@@ -238,11 +238,14 @@ std::vector<LayoutCase> with_adapters(std::vector<LayoutCase> cases) {
   return cases;
 }
 
+bool is_matrix_run() {
+  return std::getenv("TRIREME_TEST_MATRIX") != nullptr;
+}
+
 std::vector<LayoutCase> cases_of_this_run(const std::vector<LayoutCase>& by_default,
                                           const std::vector<LayoutCase>& in_matrix) {
-  const char* text = std::getenv("TRIREME_TEST_MATRIX");
-  if (text == nullptr) return by_default;
-  const std::string_view value = text;
+  if (!is_matrix_run()) return by_default;
+  const std::string_view value = std::getenv("TRIREME_TEST_MATRIX");
   const std::size_t slash = value.find('/');
   std::optional<std::int64_t> part;
   std::optional<std::int64_t> parts;

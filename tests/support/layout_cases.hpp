@@ -61,6 +61,9 @@ std::vector<LayoutCase> covering_set(const std::vector<LayoutCase>& cases);
 /// Of `cases` fewer still, which have every single value.
 std::vector<LayoutCase> each_value_once(const std::vector<LayoutCase>& cases);
 
+/// Whether TRIREME_TEST_MATRIX is set.
+bool is_matrix_run();
+
 /// The cases of this run: `by_default`, or with TRIREME_TEST_MATRIX=K/N part K of N of `in_matrix`.
 /// Throws Error(usage) for another value.
 std::vector<LayoutCase> cases_of_this_run(const std::vector<LayoutCase>& by_default,

@@ -1,50 +1,50 @@
 #include "parallel/units/gathered.hpp"
 
+#include <map>
+#include <string_view>
+
 #include "parallel/collectives.hpp"
 
 namespace trireme {
 
-at::Tensor gathered(const ParamRegistry& registry, Communicator& world,
-                    const std::function<at::Tensor(std::size_t)>& part_of) {
-  const UnitLayout& layout = registry.layout();
-  std::vector<std::int64_t> begins{0};
-  for (ParamId id = 0; id < registry.size(); ++id)
-    begins.push_back(begins.back() + Slice::whole(registry.spec(id).shape).count());
-  at::Tensor all = at::zeros({begins.back()}, at::kDouble);
+at::Tensor Gathering::all(const std::function<at::Tensor(std::size_t)>& part_of) const {
+  const UnitLayout& layout = registry_.layout();
+  std::map<std::string_view, std::int64_t> begins;
+  for (const GatheredParam& param : params_) begins[param.name] = param.begin;
+  at::Tensor all = at::zeros({params_.back().begin + params_.back().count}, at::kDouble);
   for (std::size_t unit = 0; unit < layout.units().size(); ++unit) {
     at::Tensor part = part_of(unit);
     if (!part.defined()) continue;
     part = part.to(at::kCPU, at::kDouble);
     for (const ParamSpan& span : layout.owned_spans(unit)) {
-      const std::vector<std::int64_t>& shape = registry.spec(span.id).shape;
+      const ParamSpec& spec = registry_.spec(span.id);
       Slice slice = layout.param(span.id).slice;
       slice.flat_begin = span.first;
       slice.flat_end = span.first + span.count;
-      for (const SliceRun& run : intersect(shape, slice, Slice::whole(shape))) {
+      for (const SliceRun& run : intersect(spec.shape, slice, Slice::whole(spec.shape))) {
         const std::int64_t from = span.begin - layout.part(unit).begin + run.source_index;
-        all.narrow(0, begins[span.id] + run.target_index, run.count)
+        all.narrow(0, begins.at(spec.name) + run.target_index, run.count)
             .copy_(part.narrow(0, from, run.count));
       }
     }
   }
-  const at::Tensor sum = all.to(registry.device());
-  all_reduce(world, sum, ReduceOp::sum, "gathered")->wait();
+  const at::Tensor sum = all.to(registry_.device());
+  all_reduce(world_, sum, ReduceOp::sum, "gathered")->wait();
   return sum.to(at::kCPU);
 }
 
-at::Tensor gathered_trained(const ParamRegistry& registry, Communicator& world,
-                            const std::function<at::Tensor(std::size_t)>& part_of) {
-  return gathered(registry, world, [&](std::size_t unit) {
-    return registry.layout().units()[unit].frozen ? at::Tensor() : part_of(unit);
+at::Tensor Gathering::trained(const std::function<at::Tensor(std::size_t)>& part_of) const {
+  return all([&](std::size_t unit) {
+    return registry_.layout().units()[unit].frozen ? at::Tensor() : part_of(unit);
   });
 }
 
-at::Tensor gathered_weights(const ParamRegistry& registry, Communicator& world) {
-  return gathered(registry, world, [&](std::size_t unit) { return registry.main_part(unit); });
+at::Tensor Gathering::weights() const {
+  return all([this](std::size_t unit) { return registry_.main_part(unit); });
 }
 
-at::Tensor gathered_grads(const ParamRegistry& registry, Communicator& world) {
-  return gathered_trained(registry, world, [&](auto unit) { return registry.grad_part(unit); });
+at::Tensor Gathering::grads() const {
+  return trained([this](std::size_t unit) { return registry_.grad_part(unit); });
 }
 
 std::vector<GatheredParam> gathered_params(const ParamRegistry& registry) {

@@ -22,9 +22,10 @@ IndexRange dealt(std::int64_t pieces, int parts, int part) {
 PlacedParam placed(const ParamSpec& spec, const ShareGrid& grid) {
   PlacedParam param;
   param.slice = Slice::whole(spec.shape);
+  const bool is_copy = spec.copies == ParamSpec::Copies::second_of_two;
   if (!spec.split) {
     param.count = param.slice.count();
-    param.owned = {0, grid.tp_rank == 0 ? param.count : 0};
+    param.owned = {0, grid.tp_rank == 0 && !is_copy ? param.count : 0};
     return param;
   }
   TRIREME_ASSERT(spec.split->axis == Axis::tp);
@@ -43,7 +44,7 @@ PlacedParam placed(const ParamSpec& spec, const ShareGrid& grid) {
     const std::int64_t row = rows.count() == 0 ? 0 : param.count / rows.count();
     held_before = std::clamp<std::int64_t>(end - rows.begin, 0, rows.count()) * row;
   }
-  param.owned = {held_before, param.count};
+  param.owned = {held_before, is_copy ? held_before : param.count};
   return param;
 }
 
@@ -54,8 +55,9 @@ std::vector<bool> smaller_than(std::int64_t elements, std::span<const ParamSpec>
     std::int64_t count = 0;
     for (end = first; end < specs.size() && (end == first || specs[end].fuse_with_previous); ++end)
       count += Slice::whole(specs[end].shape).count();
+    const bool alone = specs[first].copies != ParamSpec::Copies::none;
     std::fill(small.begin() + static_cast<std::ptrdiff_t>(first),
-              small.begin() + static_cast<std::ptrdiff_t>(end), count < elements);
+              small.begin() + static_cast<std::ptrdiff_t>(end), !alone && count < elements);
   }
   return small;
 }

@@ -5,63 +5,17 @@
 #include <span>
 #include <tuple>
 
-#include "comm/p2p/volume.hpp"
 #include "core/exact_sum.hpp"
 #include "model/block.hpp"
+#include "parallel/pipeline/stage_plan.hpp"
 #include "parallel/tensor/tensor_group.hpp"
+#include "train/audit/formula_rows.hpp"
+#include "train/audit/rank_units.hpp"
 
 namespace trireme {
 namespace {
 
 constexpr std::int64_t kLossRows = 1024;  // of the head's chunks
-
-std::uint64_t u64(std::int64_t value) {
-  return static_cast<std::uint64_t>(value);
-}
-
-/// A rank's collectives in one group.
-class Group {
- public:
-  Group(std::string name, int size, int rank, std::vector<CollectiveRow>& rows)
-      : name_(std::move(name)), size_(size), rank_(rank), rows_(rows) {}
-
-  /// `times` calls of `payload` bytes each (TrafficRow's).
-  void add(const char* operation, const char* purpose, std::int64_t times,
-           std::int64_t payload) const {
-    if (size_ == 1 || times == 0) return;
-    add_sent(operation, purpose, times, payload, sent_bytes(operation, size_, rank_, u64(payload)));
-  }
-
-  /// All-to-all of `part_bytes`, or a message to a neighbour: what is sent is known.
-  void add_sent(const char* operation, const char* purpose, std::int64_t times,
-                std::int64_t payload, std::uint64_t sent) const {
-    if (size_ == 1 || times == 0) return;
-    const auto same = std::find_if(rows_.begin(), rows_.end(), [&](const CollectiveRow& row) {
-      return row.group == name_ && row.operation == operation && row.purpose == purpose;
-    });
-    CollectiveRow& row = same != rows_.end()
-                             ? *same
-                             : rows_.emplace_back(CollectiveRow{name_, size_, operation, purpose});
-    row.count += u64(times);
-    row.payload_bytes += u64(times * payload);
-    row.moved_bytes = row.moved_bytes.value_or(0) + u64(times) * sent;
-  }
-
-  void add_all_to_all(const char* purpose, std::int64_t times,
-                      const std::vector<std::uint64_t>& parts) const {
-    const auto payload = std::accumulate(parts.begin(), parts.end(), std::uint64_t{0});
-    add_sent("all_to_all", purpose, times, static_cast<std::int64_t>(payload),
-             sent_bytes(rank_, parts));
-  }
-
-  [[nodiscard]] int size() const { return size_; }
-
- private:
-  std::string name_;
-  int size_;
-  int rank_;
-  std::vector<CollectiveRow>& rows_;
-};
 
 /// The formulas of one rank, by the axis that they belong to.
 class Formula {
@@ -70,8 +24,8 @@ class Formula {
       : facts_(facts),
         coords_(coords_of(facts, rank)),
         rank_(rank),
-        elements_(unit_elements(facts, coords_.tp)),
-        trained_(trained_elements(facts, elements_)),
+        units_(rank_units(facts, rank)),
+        trained_(units_.trained()),
         compute_(static_cast<std::int64_t>(c10::elementSize(facts.dtypes.compute))),
         main_(static_cast<std::int64_t>(c10::elementSize(facts.dtypes.main))),
         wide_(std::max<std::int64_t>(compute_, 4)) {}
@@ -83,6 +37,7 @@ class Formula {
     if (!facts_.tokens_vary || facts_.parallel.zero < 3) weights();
     tensor();
     if (!facts_.tokens_vary) context();
+    stages();
     std::sort(rows_.begin(), rows_.end(), [](const CollectiveRow& a, const CollectiveRow& b) {
       return std::tie(a.group, a.operation, a.purpose) < std::tie(b.group, b.operation, b.purpose);
     });
@@ -90,17 +45,17 @@ class Formula {
   }
 
  private:
-  [[nodiscard]] Group data_group() {
+  [[nodiscard]] FormulaRows data_group() {
     const auto size = static_cast<int>(facts_.data_ranks());
     return {"data", size, at_data(), rows_};
   }
 
-  [[nodiscard]] Group shard_group() {
+  [[nodiscard]] FormulaRows shard_group() {
     const auto shards = static_cast<int>(facts_.shards());
     return {"shard", shards, at_data() % shards, rows_};
   }
 
-  [[nodiscard]] Group replica_group() {
+  [[nodiscard]] FormulaRows replica_group() {
     const auto shards = static_cast<int>(facts_.shards());
     return {"replica", static_cast<int>(facts_.replicas()), at_data() / shards, rows_};
   }
@@ -109,14 +64,46 @@ class Formula {
     return coords_.cp + static_cast<int>(facts_.parallel.cp) * coords_.dp;
   }
 
+  /// Between stages, and what ranks of pp add up.
+  void stages() {
+    const auto size = static_cast<int>(facts_.parallel.pp);
+    if (size == 1) return;
+    const FormulaRows pp{"pp", size, coords_.pp, rows_};
+    pp.add("all_reduce", "loss", 1, sizeof(double));
+    if (units_.table_in_two) {
+      const std::int64_t part = units_.elements[*units_.table_in_two] / facts_.shards();
+      FormulaRows("tied", 2, units_.has_head() ? 1 : 0, rows_)
+          .add("all_reduce", "grads of tied table", 1, part * main_);
+    }
+    if (facts_.tokens_vary) return;
+    const std::int64_t split =
+        facts_.parallel.cp * (facts_.parallel.sequence_parallel ? facts_.parallel.tp : 1);
+    const std::int64_t bytes =
+        facts_.rows * facts_.length / split * facts_.model.hidden_size * compute_;
+    const pipeline::Placement placement = stage_placement(facts_.parallel);
+    const auto elsewhere = [&](int stage) {
+      return stage >= 0 && stage < placement.stages() &&
+             placement.rank_of_stage[static_cast<std::size_t>(stage)] != coords_.pp;
+    };
+    for (const pipeline::Pass& pass : passes_of(facts_, rank_)) {
+      const bool forward = pass.kind == pipeline::PassKind::forward;
+      if (!forward && !gives_input_grad(pass.kind)) continue;
+      const char* purpose = forward ? "stage activations" : "stage gradients";
+      const int to = forward ? pass.stage + 1 : pass.stage - 1;
+      const int from = forward ? pass.stage - 1 : pass.stage + 1;
+      if (elsewhere(to)) pp.add_sent("exchange", purpose, 1, bytes, u64(bytes));
+      if (elsewhere(from)) pp.add_sent("exchange", purpose, 1, 0, 0);
+    }
+  }
+
   /// Words of an exact sum and a count of what is not finite.
   void norm() {
     constexpr std::int64_t kBytes = std::int64_t{8} * (ExactSum::kWords + 1);
     if (!facts_.trains_alone()) {
-      Group("world", facts_.ranks, rank_, rows_).add("all_reduce", "norm", 1, kBytes);
+      FormulaRows("world", facts_.ranks, rank_, rows_).add("all_reduce", "norm", 1, kBytes);
       return;
     }
-    const Group tp{"tp", static_cast<int>(facts_.parallel.tp), coords_.tp, rows_};
+    const FormulaRows tp{"tp", static_cast<int>(facts_.parallel.tp), coords_.tp, rows_};
     tp.add("all_reduce", "norm", 1, kBytes);
     data_group().add("all_reduce", "norm of data ranks", 1, kBytes);
   }
@@ -129,7 +116,7 @@ class Formula {
   void gradients() {
     const std::int64_t parts = facts_.shards();
     if (facts_.parallel.reproducible) {
-      const Group data = data_group();
+      const FormulaRows data = data_group();
       for (const std::int64_t unit : trained_) {
         if (unit == 0) continue;  // all its parameters lie with the small ones
         const std::int64_t share = unit * main_ / data.size();
@@ -171,14 +158,14 @@ class Formula {
   void bucket(std::int64_t bytes) {
     const int here = facts_.node_replicas;
     if (here == 0) {
-      const Group cp{"cp", static_cast<int>(facts_.parallel.cp), coords_.cp, rows_};
-      const Group group = facts_.trains_alone() ? cp : replica_group();
+      const FormulaRows cp{"cp", static_cast<int>(facts_.parallel.cp), coords_.cp, rows_};
+      const FormulaRows group = facts_.trains_alone() ? cp : replica_group();
       group.add("all_reduce", "grads bucket", 1, bytes);
       return;
     }
-    const Group node{"node", here, at_data() % here, rows_};
+    const FormulaRows node{"node", here, at_data() % here, rows_};
     const int nodes = static_cast<int>(facts_.replicas()) / here;
-    const Group across{"across", nodes, at_data() / here, rows_};
+    const FormulaRows across{"across", nodes, at_data() / here, rows_};
     node.add("reduce_scatter", "grads in node", 1, bytes);
     across.add("all_reduce", "grads across nodes", 1, bytes / here);
     node.add("all_gather", "grads in node", 1, bytes / here);
@@ -188,7 +175,7 @@ class Formula {
   void averages() {
     if (!facts_.averages) return;
     const auto size = static_cast<int>(facts_.data_ranks() / facts_.parallel.cp);
-    const Group dp{"dp", size, coords_.dp, rows_};
+    const FormulaRows dp{"dp", size, coords_.dp, rows_};
     const std::int64_t all = std::accumulate(trained_.begin(), trained_.end(), std::int64_t{0});
     for (const std::int64_t unit : trained_) dp.add("all_reduce", "average", 1, unit * main_);
     dp.add("all_reduce", "average", facts_.slots, all * main_);
@@ -196,45 +183,43 @@ class Formula {
 
   void weights() {
     if (facts_.shards() == 1) return;
-    const GatherPlan plan = plan_gathers(facts_, elements_);
-    const std::size_t first_trained = elements_.size() - trained_.size();
-    for (std::size_t unit = 0; unit < elements_.size(); ++unit) {
-      if (elements_[unit] == 0) continue;
-      const std::int64_t after_update = unit < first_trained ? 0 : 1;
+    const GatherPlan plan = plan_gathers(facts_, units_, passes_of(facts_, rank_));
+    for (std::size_t unit = 0; unit < units_.elements.size(); ++unit) {
+      if (units_.elements[unit] == 0) continue;
+      const std::int64_t after_update = unit < units_.first_trained ? 0 : 1;
       const std::int64_t times = facts_.parallel.zero == 3 ? plan.gathers[unit] : after_update;
       shard_group().add("all_gather", "weights", times,
-                        elements_[unit] / facts_.shards() * compute_);
+                        units_.elements[unit] / facts_.shards() * compute_);
     }
   }
 
   /// Times that a block's forward runs in an update, when it runs again for backward included.
   [[nodiscard]] std::int64_t block_forwards() const {
     const std::int64_t runs = facts_.parallel.recompute == "full" ? 2 : 1;
-    return facts_.micro_steps * facts_.model.num_layers * runs;
+    return facts_.micro_steps * units_.layers * runs;
   }
 
-  [[nodiscard]] std::int64_t block_backwards() const {
-    return facts_.micro_steps * facts_.model.num_layers;
-  }
+  [[nodiscard]] std::int64_t block_backwards() const { return facts_.micro_steps * units_.layers; }
 
   void tensor() {
     const ParallelConfig& parallel = facts_.parallel;
     const auto size = static_cast<int>(parallel.tp);
-    const Group tp{"tp", size, coords_.tp, rows_};
+    const FormulaRows tp{"tp", size, coords_.tp, rows_};
     if (size == 1) return;
     if (!facts_.tokens_vary) activations(tp);
     shared_gradients(tp);
   }
 
   /// Over tp, of what the tokens of a micro-batch are in blocks, at their ends and in the loss.
-  void activations(const Group& tp) {
+  void activations(const FormulaRows& tp) {
     const ParallelConfig& parallel = facts_.parallel;
     const int size = tp.size();
     const std::int64_t tokens = facts_.rows * facts_.length / parallel.cp;
     const std::int64_t token = facts_.model.hidden_size * compute_;
     // Of blocks twice, in pieces; once the embedding's sum, once what enters or leaves the head.
     const std::int64_t in_blocks = 2 * (block_forwards() + block_backwards());
-    const std::int64_t outside = 2 * facts_.micro_steps;
+    const std::int64_t ends = (units_.has_embedding() ? 1 : 0) + (units_.has_head() ? 1 : 0);
+    const std::int64_t outside = ends * facts_.micro_steps;
     if (!parallel.sequence_parallel) {
       tp.add("all_reduce", "activations", outside, tokens * token);
       for (const IndexRange& piece : token_pieces(tokens, parallel.tp_chunks))
@@ -244,7 +229,8 @@ class Formula {
       const std::int64_t again =
           parallel.recompute == "selective" ? inputs_wanted() * block_backwards() : 0;
       // The embedding's backward, where it is trained.
-      const std::int64_t below = facts_.lora.on() ? facts_.micro_steps : 0;
+      const std::int64_t below =
+          facts_.lora.on() && units_.has_embedding() ? facts_.micro_steps : 0;
       tp.add("reduce_scatter", "activations", outside, tokens * token);
       tp.add("all_gather", "activations", outside + again - below, tokens * token / size);
       const std::int64_t own = facts_.length / parallel.cp / size;  // of a row
@@ -254,7 +240,7 @@ class Formula {
         tp.add("all_gather", "activations", in_blocks, bytes);
       }
     }
-    for (std::int64_t first = 0; first < tokens; first += kLossRows) {
+    for (std::int64_t first = 0; units_.has_head() && first < tokens; first += kLossRows) {
       const std::int64_t rows = std::min(kLossRows, tokens - first);
       tp.add("all_reduce", "loss maxima", facts_.micro_steps, rows * wide_);
       tp.add("all_reduce", "loss sums", facts_.micro_steps, 2 * rows * wide_);
@@ -269,13 +255,13 @@ class Formula {
   }
 
   /// Of parameters that ranks of tp hold as copies, each with a part of the gradient.
-  void shared_gradients(const Group& tp) const {
+  void shared_gradients(const FormulaRows& tp) const {
     const ModelConfig& m = facts_.model;
     if (facts_.lora.on()) {
       std::int64_t shared = 0;
       for (const AdapterElements& group : adapter_elements(facts_, coords_.tp))
         shared += group.shared;
-      tp.add("all_reduce", "shared grads", passes() * m.num_layers, shared * main_);
+      tp.add("all_reduce", "shared grads", passes() * units_.layers, shared * main_);
       return;
     }
     const bool sequence = facts_.parallel.sequence_parallel;
@@ -295,10 +281,10 @@ class Formula {
         unit += shared;
       }
     };
-    const std::int64_t layers = m.num_layers;
+    const std::int64_t layers = units_.layers;
     if (sequence) {
       add(of_block, m.hidden_size, 2 * m.hidden_size, layers);
-      add(of_head, m.hidden_size, m.hidden_size, 1);
+      if (units_.has_head()) add(of_head, m.hidden_size, m.hidden_size, 1);
     }
     if (m.qk_norm) add(of_block, m.head_dim, 2 * m.head_dim, layers);
     if (held > m.num_kv_heads) {
@@ -314,7 +300,7 @@ class Formula {
     const ParallelConfig& parallel = facts_.parallel;
     const auto size = static_cast<int>(parallel.cp);
     if (size == 1) return;
-    const Group cp{"cp", size, coords_.cp, rows_};
+    const FormulaRows cp{"cp", size, coords_.cp, rows_};
     // Full and selective run attention again for backward.
     const std::int64_t runs = parallel.recompute == "none" ? 1 : 2;
     const std::int64_t forwards = block_backwards() * runs;
@@ -350,7 +336,7 @@ class Formula {
             share.key_of_query.empty() ? share.key.count() : share.query.count()};
   }
 
-  void ulysses(const Group& cp, std::int64_t forwards) const {
+  void ulysses(const FormulaRows& cp, std::int64_t forwards) const {
     const HeadCounts heads = attention_heads();
     const std::int64_t here = facts_.rows * (facts_.length / cp.size()) * facts_.model.head_dim;
     const auto deal = [&](const DimSplit& split, std::int64_t count, std::int64_t width) {
@@ -381,7 +367,7 @@ class Formula {
   const UpdateFacts& facts_;
   RankCoords coords_;
   int rank_;
-  std::vector<std::int64_t> elements_;
+  RankUnits units_;
   std::vector<std::int64_t> trained_;
   std::int64_t compute_;  // bytes of an element
   std::int64_t main_;

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "model/block.hpp"
+#include "model/rank_stages.hpp"
+#include "train/audit/rank_units.hpp"
 
 namespace trireme {
 namespace {
@@ -15,11 +17,10 @@ std::int64_t bytes_of(at::ScalarType type) {
 
 /// Whole units of gradients at once: the one that backward fills, the one that left last and waits
 /// for its sums (at a pass's start the last of the pass before), and those that are filled from the
-/// head's gradient on until the end: a tied embedding, small parameters.
-std::int64_t grad_peak_elements(const UpdateFacts& facts,
-                                const std::vector<std::int64_t>& elements) {
+/// head's gradient on until the end: a tied embedding, small parameters. Of a pipeline unknown.
+std::int64_t grad_peak_elements(const UpdateFacts& facts, const RankUnits& units) {
   if (!facts.grads_leave_each_pass()) return 0;
-  const auto walked = static_cast<std::size_t>(facts.model.num_layers) + 2;
+  const std::vector<std::int64_t>& elements = units.elements;
 
   struct Leaving {
     std::int64_t elements;
@@ -28,11 +29,10 @@ std::int64_t grad_peak_elements(const UpdateFacts& facts,
 
   std::vector<Leaving> order;
   if (facts.lora.on()) {
-    for (const std::int64_t adapters : trained_elements(facts, elements))
-      order.push_back({adapters, false});
+    for (const std::int64_t adapters : units.trained()) order.push_back({adapters, false});
   } else {
-    for (std::size_t unit = walked; unit-- > 1;) order.push_back({elements[unit], false});
-    if (elements.size() > walked) order.push_back({elements.back(), true});
+    for (std::size_t unit = units.walked; unit-- > 1;) order.push_back({elements[unit], false});
+    if (elements.size() > units.walked) order.push_back({elements.back(), true});
     order.push_back({elements.front(), facts.model.tie_embeddings});
   }
   std::erase_if(order, [](const Leaving& one) { return one.elements == 0; });
@@ -50,11 +50,11 @@ std::int64_t grad_peak_elements(const UpdateFacts& facts,
 
 /// What forward leaves for backward of a micro-batch: for every block its input, queries, keys and
 /// values before and after rotation, attention's result, the residual sum, both normed inputs of
-/// matrices, gate, up and their product, and statistics of rows; then the last norm's input, and
-/// the gradients that the loss has formed of hidden states and head. Selective recompute keeps the
-/// inputs of what is cheap, full recompute the block's input alone. With LoRA inputs of matrices
-/// without adapters go, the head has no gradient, and each adapter keeps its inner product.
-std::int64_t activation_bytes(const UpdateFacts& facts, int rank) {
+/// matrices, gate, up and their product, and statistics of rows; behind the last the gradients of
+/// what enters the last norm, of that norm and of the head. Selective recompute keeps the inputs of
+/// what is cheap, full recompute the block's input alone. With LoRA inputs of matrices without
+/// adapters go, norm and head have no gradient, and each adapter keeps its inner product.
+std::int64_t activation_bytes(const UpdateFacts& facts, const RankUnits& units, int rank) {
   if (!facts.fused || facts.tokens_vary) return -1;
   const ModelConfig& m = facts.model;
   const ParallelConfig& parallel = facts.parallel;
@@ -91,29 +91,42 @@ std::int64_t activation_bytes(const UpdateFacts& facts, int rank) {
     block += tokens * heads.query.count() * kStatistic;
     const bool each_has_key = !heads.key_of_query.empty();  // unequal numbers of queries read one
     if (parallel.cp > 1 && parallel.cp_form == "ulysses") {
-      // Of some heads all places: queries, keys, values, result; and the result of all heads here.
+      // Of some heads all places: queries, keys, values, result; and for the output matrix the
+      // result of all heads here.
       const std::int64_t key_heads = each_has_key ? heads.query.count() : heads.key.count();
       const IndexRange taken =
           split_range(key_heads, {.readers = heads.query.count()}, static_cast<int>(parallel.cp),
                       coords_of(facts, rank).cp);
-      block += tokens * 3 * queries * element;
+      block += tokens * (2 + wanted(1)) * queries * element;
       block += facts.rows * facts.length * 2 * taken.count() * m.head_dim * element;
     } else {
       block += tokens * (2 * queries + keys) * element;
       if (each_has_key) block += tokens * (2 * queries - keys) * element;
     }
   }
-  const std::int64_t last = rows * (m.hidden_size * element + kStatistic);
-  const std::int64_t head = facts.lora.on() ? 0 : vocab * m.hidden_size;
-  const std::int64_t loss = tokens * m.hidden_size * element + head * bytes_of(facts.dtypes.main);
-  return m.num_layers * block + last + loss;
+  const std::int64_t trained = facts.lora.on() ? 0 : 1;
+  const std::int64_t last = rows * m.hidden_size * element + trained * m.hidden_size * element +
+                            trained * vocab * m.hidden_size * bytes_of(facts.dtypes.main);
+  // Micro-batches under way in each stage.
+  std::int64_t kept = 0;
+  std::int64_t peak = 0;
+  for (const pipeline::Pass& pass : passes_of(facts, rank)) {
+    const StageRange stage =
+        model_stages(m, parallel, facts.length)[static_cast<std::size_t>(pass.stage)];
+    const std::int64_t bytes =
+        (stage.end_layer - stage.first_layer) * block + (stage.has_head ? last : 0);
+    if (pass.kind == pipeline::PassKind::forward) kept += bytes;
+    if (gives_weight_grad(pass.kind)) kept -= bytes;
+    peak = std::max(peak, kept);
+  }
+  return peak;
 }
 
 }  // namespace
 
 RankMemory memory_formula(const UpdateFacts& facts, int rank) {
-  const std::vector<std::int64_t> elements = unit_elements(facts, coords_of(facts, rank).tp);
-  const std::vector<std::int64_t> trained = trained_elements(facts, elements);
+  const RankUnits units = rank_units(facts, rank);
+  const std::vector<std::int64_t> trained = units.trained();
   const auto sum_of = [](const std::vector<std::int64_t>& units) {
     return std::accumulate(units.begin(), units.end(), std::int64_t{0});
   };
@@ -124,15 +137,17 @@ RankMemory memory_formula(const UpdateFacts& facts, int rank) {
   const std::int64_t compute = bytes_of(facts.dtypes.compute);
   const std::int64_t main = bytes_of(facts.dtypes.main);
   RankMemory memory;
-  memory.weight_bytes = held_of(sum_of(elements), 3) * compute;
+  memory.weight_bytes = held_of(sum_of(units.elements), 3) * compute;
   const bool two_copies =
       facts.dtypes.compute != facts.dtypes.main || facts.parallel.offload == "optimizer";
   memory.main_bytes = two_copies ? held(1) * main : 0;
   memory.grad_bytes = (facts.parallel.reproducible ? held(1) : held(2)) * main;
   memory.optimizer_bytes = facts.slots * held(1) * main;
-  memory.gathered_peak_bytes = plan_gathers(facts, elements).peak_elements * compute +
-                               grad_peak_elements(facts, elements) * main;
-  memory.activation_peak_bytes = activation_bytes(facts, rank);
+  memory.gathered_peak_bytes =
+      plan_gathers(facts, units, passes_of(facts, rank)).peak_elements * compute +
+      grad_peak_elements(facts, units) * main;
+  if (facts.parallel.pp > 1 && facts.grads_leave_each_pass()) memory.gathered_peak_bytes = -1;
+  memory.activation_peak_bytes = activation_bytes(facts, units, rank);
   return memory;
 }
 

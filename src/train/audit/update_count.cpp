@@ -12,12 +12,15 @@
 namespace trireme {
 namespace {
 
-constexpr std::array kAxes{Axis::tp, Axis::cp, Axis::dp, Axis::data, Axis::shard, Axis::replica};
+constexpr std::array kAxes{Axis::tp,   Axis::cp,    Axis::dp,     Axis::pp,
+                           Axis::data, Axis::shard, Axis::replica};
 
-std::vector<CountedGroup> groups_of(const Mesh& mesh) {
+std::vector<CountedGroup> groups_of(const Mesh& mesh, const Step& step) {
   std::vector<CountedGroup> groups;
   for (const Axis axis : kAxes)
     groups.push_back({kAxisNames[static_cast<std::size_t>(axis)], &mesh.group(axis), {}});
+  for (Communicator* link : step.links().groups()) groups.push_back({"pp", link, {}});
+  if (Communicator* tied = step.table_group()) groups.push_back({"tied", tied, {}});
   if (const NodeLevels* levels = mesh.node_levels()) {
     groups.push_back({"node", levels->node.get(), {}});
     groups.push_back({"across", levels->across.get(), {}});
@@ -45,7 +48,7 @@ UpdateCount::UpdateCount(const Mesh& mesh, ParamRegistry& registry, Optimizer& o
       registry_(registry),
       optimizer_(optimizer),
       step_(step),
-      groups_(groups_of(mesh)) {
+      groups_(groups_of(mesh, step)) {
   registry.weights().settle();
   world_before_ = mesh.world().traffic();
   for (CountedGroup& one : groups_) one.before = one.group->traffic();
@@ -56,6 +59,13 @@ void UpdateCount::end(const UpdateResult& result) {
   step_.count_activations(false);
   registry_.weights().settle();
   const auto add = [&](std::string_view group, int size, const TrafficRow& row) {
+    for (CollectiveRow& same : collectives_) {  // of another pair of stages
+      if (key_of(same) != Key{group, row.operation, row.purpose}) continue;
+      same.count += row.count;
+      same.payload_bytes += row.payload_bytes;
+      if (same.moved_bytes && row.moved_bytes) *same.moved_bytes += *row.moved_bytes;
+      return;
+    }
     collectives_.push_back({std::string(group), size, row.operation, row.purpose, row.count,
                             row.payload_bytes, row.moved_bytes});
   };
@@ -64,7 +74,7 @@ void UpdateCount::end(const UpdateResult& result) {
       add("world", mesh_.world().size(), row);
   for (const CountedGroup& one : groups_)
     for (const TrafficRow& row : traffic_between(one.before, one.group->traffic()))
-      add(one.name, one.group->size(), row);
+      add(one.name, one.name == "pp" ? mesh_.size(Axis::pp) : one.group->size(), row);
   std::sort(collectives_.begin(), collectives_.end(),
             [](const CollectiveRow& a, const CollectiveRow& b) { return key_of(a) < key_of(b); });
   memory_ = {registry_.weights().held_bytes(),

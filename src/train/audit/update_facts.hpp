@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "model/lora_config.hpp"
+#include "model/stages.hpp"
 #include "ops/path.hpp"
 #include "optim/config.hpp"
 #include "parallel/config.hpp"
@@ -69,16 +70,6 @@ UpdateFacts update_facts(const ModelConfig& model, const OptimConfig& optim,
 
 RankCoords coords_of(const UpdateFacts& facts, int rank);
 
-/// Elements of each unit on a rank of tp, from the model's shape: embedding, blocks, head; under
-/// ZeRO-3 one more of parameters smaller than `zero_persist`, if there are any. Matrices that are
-/// used as one lie back to back, others begin at multiples of 64 elements, and a unit is padded to
-/// 64 for each of its data ranks. With LoRA the adapters of each block are a unit behind these.
-std::vector<std::int64_t> unit_elements(const UpdateFacts& facts, int tp_rank);
-
-/// Of these units the trained ones: all, or with LoRA the last.
-std::vector<std::int64_t> trained_elements(const UpdateFacts& facts,
-                                           const std::vector<std::int64_t>& elements);
-
 /// Adapters of the linears of a block that share an input, on a rank of tp.
 struct AdapterElements {
   std::int64_t terms = 0;
@@ -89,15 +80,5 @@ struct AdapterElements {
 
 /// Of q k v, o, gate up, down.
 std::array<AdapterElements, 4> adapter_elements(const UpdateFacts& facts, int tp_rank);
-
-/// Gathers of one update under ZeRO-3 and the most elements that are gathered at once: units are
-/// used one after another, `zero_prefetch` of the next ones are gathered ahead; the one of small
-/// parameters is gathered once and stays.
-struct GatherPlan {
-  std::vector<std::int64_t> gathers;  // of each unit, in the whole update
-  std::int64_t peak_elements = 0;
-};
-
-GatherPlan plan_gathers(const UpdateFacts& facts, const std::vector<std::int64_t>& elements);
 
 }  // namespace trireme

@@ -6,6 +6,7 @@
 #include "comm/scalars.hpp"
 #include "core/by_name.hpp"
 #include "core/log.hpp"
+#include "model/rank_stages.hpp"
 #include "parallel/device.hpp"
 
 namespace trireme {
@@ -68,19 +69,19 @@ RunModel::RunModel(const RunRequest& run, const RunData& data, const FrozenStart
                    at::Device device, Measures& measures)
     : device_world(make_device_world(run.ranks, device)),
       mesh(make_mesh(run, device_world ? *device_world : run.ranks.world, device)),
-      transformer(registry, run.config.model, ModelPart::whole(run.config.model),
+      transformer(registry, run.config.model,
+                  rank_stages(run.config.model, run.config.parallel, run.config.train.seq_len,
+                              mesh.rank(Axis::pp)),
                   model_options(run.config, mesh)),
       frozen(make_frozen(run.config, frozen_start.model, mesh, device)),
       objective(run.task.make_objective({run.config, transformer, frozen.get(), mesh, data.stream(),
                                          frozen_start.init_sha256, measures})),
       optimizer((registry.allocate(mesh, precision_dtypes(run.config.train.precision), device),
-                 make_optimizer(run.config.optim, registry))),
+                 transformer.prepare(), make_optimizer(run.config.optim, registry))),
       scaler(run.config.train.precision == "fp16"),
       step({transformer, *objective, *optimizer, scaler, mesh, measures},
            run.config.optim.clip_norm),
-      state(registry, *optimizer, run.config.lora.on() ? StateOf::trained : StateOf::all) {
-  transformer.prepare();
-}
+      state(registry, *optimizer, run.config.lora.on() ? StateOf::trained : StateOf::all) {}
 
 std::size_t RunModel::state_bytes() const {
   std::size_t bytes = 0;

@@ -24,7 +24,7 @@ void load_weights(ParamRegistry& registry, StateOf of, const Checkpoint& checkpo
 
 FrozenModel::FrozenModel(const ModelConfig& config, const TransformerOptions& options,
                          const Mesh& mesh, at::ScalarType dtype, at::Device device)
-    : mesh_(mesh), transformer_(frozen(registry_), config, ModelPart::whole(config), options) {
+    : mesh_(mesh), transformer_(frozen(registry_), config, options) {
   registry_.allocate(mesh, {dtype, dtype}, device);
   transformer_.prepare();
 }

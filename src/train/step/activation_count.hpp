@@ -22,9 +22,10 @@ class ActivationCount {
     if (memory_) before_ = own_bytes();
   }
 
-  void after_forward(std::size_t micro_batch) {
+  /// `others`: bytes that the pass keeps and another made, less those that it made for another.
+  void after_forward(std::size_t micro_batch, std::int64_t others = 0) {
     if (!memory_) return;
-    kept_[micro_batch] = own_bytes() - before_;
+    kept_[micro_batch] = own_bytes() - before_ + others;
     std::int64_t all = 0;
     for (const auto& [number, bytes] : kept_) all += bytes;
     peak_ = std::max(peak_, all);

@@ -7,11 +7,12 @@
 #include "core/process/failpoints.hpp"
 #include "core/timer.hpp"
 #include "optim/grad_norm.hpp"
+#include "parallel/collectives.hpp"
 #include "parallel/context/deal_tokens.hpp"
+#include "parallel/pipeline/stage_plan.hpp"
 #include "parallel/units/average.hpp"
 #include "train/step/activation_count.hpp"
 #include "train/step/microbatches.hpp"
-#include "train/step/schedule.hpp"
 
 namespace trireme {
 namespace {
@@ -33,6 +34,14 @@ void scale_grads(const ParamRegistry& registry, double factor) {
     registry.grad_part(unit).mul_(factor);
 }
 
+/// Of the ranks of pp that hold the two copies of a tied table; null elsewhere, and where there is
+/// one.
+std::unique_ptr<Communicator> make_table_group(const Transformer& model, const Mesh& mesh) {
+  if (!model.config().tie_embeddings || mesh.size(Axis::pp) == 1) return nullptr;
+  Communicator& pp = mesh.group(Axis::pp);
+  return pp.split(model.table_in_two() ? 0 : -1, pp.rank(), "tied");
+}
+
 }  // namespace
 
 Step::Step(const StepParts& parts, double clip_norm)
@@ -40,8 +49,12 @@ Step::Step(const StepParts& parts, double clip_norm)
       registry_(parts.model.registry()),
       clip_norm_(clip_norm),
       reduction_(make_grad_reduction(registry_, parts.mesh)),
+      schedule_(stage_schedule(parts.mesh.config(), 0)),
+      links_(parts.mesh.group(Axis::pp), schedule_.placement),
+      passes_(parts.model, parts.objective, links_, parts.mesh.rank(Axis::pp)),
       first_bucket_s_(parts.measures.declare({"first_bucket_s", Combine::mean})),
       last_grad_s_(parts.measures.declare({"last_grad_s", Combine::mean})) {
+  table_group_ = make_table_group(parts.model, parts.mesh);
   registry_.on_ready([this](ParamId id) { reduction_->ready(id); });
 }
 
@@ -59,8 +72,6 @@ UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_terms
   const double copies = alone ? parts_.mesh.size(Axis::dp) : 1;
   const double grad_scale =
       copies * parts_.scaler.scale() / static_cast<double>(std::max<std::int64_t>(update_terms, 1));
-  std::vector<ForwardTape> tapes(batches.size());
-  std::vector<ObjectiveTape> loss_tapes(batches.size());
   at::Tensor loss_sum =
       at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(registry_.device()));
 
@@ -68,31 +79,26 @@ UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_terms
 
   reduction_->begin();
   registry_.begin_update(static_cast<int>(batches.size()));
-  const int last = static_cast<int>(batches.size()) - 1;
-  for (const StepOperation& operation : single_stage_schedule(static_cast<int>(batches.size()))) {
-    const auto i = static_cast<std::size_t>(operation.micro_batch);
-    if (operation.kind == StepOperation::Kind::forward) {
+  const PassHooks hooks{
       // Gradients leave in the last backward pass: up to there no rank waits for another's.
-      if (stop_before_(operation.micro_batch, static_cast<std::int64_t>(batches.size()))) {
-        result.dropped = true;
-        return result;
-      }
-      failpoint("train.forward");
-      activations.before_forward();
-      loss_sum.add_(parts_.objective.forward(micro_batches[i],
-                                             parts_.model.forward(micro_batches[i], tapes[i]),
-                                             grad_scale, loss_tapes[i]));
-      activations.after_forward(i);
-    } else {
-      failpoint("train.backward");
-      if (operation.micro_batch == last) trigger_failpoints(registry_, loss_sum);
-      parts_.model.backward(micro_batches[i], tapes[i], parts_.objective.backward(loss_tapes[i]));
-      activations.after_backward(i);
-    }
+      .stop_before = stop_before_,
+      .before_forward = [] { failpoint("train.forward"); },
+      .before_backward =
+          [&](bool last) {
+            failpoint("train.backward");
+            if (last) trigger_failpoints(registry_, loss_sum);
+          }};
+  const auto micro_steps = static_cast<int>(batches.size());
+  if (schedule_.micro_batches != micro_steps)
+    schedule_ = stage_schedule(parts_.mesh.config(), micro_steps);
+  if (!passes_.run(schedule_, micro_batches, grad_scale, hooks, activations, loss_sum)) {
+    result.dropped = true;
+    return result;
   }
   result.activation_bytes = activations.peak_bytes();
   failpoint("train.reduce");
   reduction_->finish();
+  add_up_over_stages(loss_sum);
   result.overlap = reduction_->times();
   parts_.measures.record(first_bucket_s_, result.overlap.first_launch_s);
   parts_.measures.record(last_grad_s_, result.overlap.last_ready_s);
@@ -116,6 +122,16 @@ UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_terms
   parts_.scaler.update(result.skipped);
   if (alone && step % parts_.mesh.config().local_steps == 0) average_copies();
   return result;
+}
+
+void Step::add_up_over_stages(const at::Tensor& loss_sum) {
+  Communicator& pp = parts_.mesh.group(Axis::pp);
+  if (pp.size() == 1) return;
+  all_reduce(pp, loss_sum, ReduceOp::sum, "loss")->wait();
+  if (table_group_) {
+    const at::Tensor grads = registry_.grad_part(*parts_.model.table_in_two());
+    all_reduce(*table_group_, grads, ReduceOp::sum, "grads of tied table")->wait();
+  }
 }
 
 void Step::average_copies() {

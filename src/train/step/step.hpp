@@ -8,7 +8,9 @@
 #include "objective/objective.hpp"
 #include "optim/loss_scaler.hpp"
 #include "optim/optimizer.hpp"
+#include "parallel/pipeline/stage_links.hpp"
 #include "parallel/units/grad_reduction.hpp"
+#include "train/step/passes.hpp"
 
 namespace trireme {
 
@@ -23,7 +25,7 @@ CommSeconds comm_seconds(const OverlapTimes& gradients, double waited_s);
 
 /// What one update left, on this rank unless said otherwise.
 struct UpdateResult {
-  double loss_sum = 0;           // of this rank's terms
+  double loss_sum = 0;           // of this rank's terms, on every rank of pp
   std::int64_t num_terms = 0;    // of this rank: what the loss is a mean over (Objective::term)
   std::int64_t num_targets = 0;  // of this rank
   double grad_norm = 0;          // global, before the clip
@@ -44,7 +46,7 @@ struct StepParts {
   Measures& measures;
 };
 
-/// One optimizer step: forward and backward of this rank's micro-batches, gradients summed over the
+/// One optimizer step: the passes of this rank's micro-batches through its stages, gradients summed over the
 /// data ranks while backward runs, global norm, clip, update of this rank's parts.
 ///
 /// With parallel.local_steps K > 1 (local SGD) the dp ranks train on their own, each with its tp and
@@ -73,6 +75,11 @@ class Step {
   /// whatever takes them for one model: a validation, a save, the end of a run.
   void average_copies();
 
+  /// What it sends through beside the mesh's groups; the second may be null.
+  [[nodiscard]] const StageLinks& links() const { return links_; }
+
+  [[nodiscard]] Communicator* table_group() const { return table_group_.get(); }
+
   /// Fills UpdateResult::activation_bytes from here on.
   void count_activations(bool on) { counts_activations_ = on; }
 
@@ -85,12 +92,19 @@ class Step {
                    std::int64_t update, double lr);
 
  private:
+  /// The loss, which the last stage has, and the gradients of a table in two.
+  void add_up_over_stages(const at::Tensor& loss_sum);
+
   StepParts parts_;
   ParamRegistry& registry_;
   double clip_norm_;
   bool copies_equal_ = true;  // the dp ranks have the same weights
   bool counts_activations_ = false;
   std::unique_ptr<GradReduction> reduction_;
+  pipeline::Schedule schedule_;  // of the last update
+  StageLinks links_;
+  Passes passes_;
+  std::unique_ptr<Communicator> table_group_;  // the two ranks with copies of a tied table
   Measures::Id first_bucket_s_;  // from the step's start until its first gradient bucket left
   Measures::Id last_grad_s_;     // from the step's start until its last gradient was complete
   std::function<void()> before_update_ = [] {};

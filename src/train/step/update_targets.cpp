@@ -7,7 +7,7 @@ namespace trireme {
 UpdateTargets::UpdateTargets(DataLoader& loader, Communicator& world, const Mesh& mesh)
     : loader_(loader),
       world_(world),
-      counts_(mesh.rank(Axis::tp) == 0 && mesh.rank(Axis::cp) == 0) {}
+      counts_(mesh.rank(Axis::tp) == 0 && mesh.rank(Axis::cp) == 0 && mesh.rank(Axis::pp) == 0) {}
 
 void UpdateTargets::begin_next() {
   TRIREME_ASSERT(!pending_);

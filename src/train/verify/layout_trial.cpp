@@ -15,6 +15,13 @@ double sum_over(Communicator& group, double value, at::Device device) {
   return sum.item<double>();
 }
 
+/// Of the whole model, whatever of it a rank has.
+std::vector<GatheredParam> params_of(const TrialShape& shape) {
+  ParamRegistry registry;
+  const Transformer model(registry, shape.model, {.lora = shape.lora});
+  return gathered_params(registry);
+}
+
 /// Of the update that was counted; rank 0 has what all say.
 std::string audit(Communicator& world, const UpdateFacts& facts, const UpdateCount& count) {
   const std::string mine =
@@ -32,8 +39,9 @@ TrialTrace run_trial(Communicator& world, const TrialPlan& plan) {
   ParamRegistry& registry = trial.registry;
   plan.prepare(registry);
   TrialTrace trace;
-  trace.params = gathered_params(registry);
-  trace.first_weights = gathered_weights(registry, world);
+  const Gathering gathering(registry, params_of(plan), world);
+  trace.params = gathering.params();
+  trace.first_weights = gathering.weights();
   for (std::int64_t i = 0; i < plan.steps; ++i) {
     const std::int64_t targets = plan.targets(i);
     const std::vector<Batch> batches = plan.batches(trial.mesh.rank(Axis::dp), i);
@@ -48,13 +56,13 @@ TrialTrace run_trial(Communicator& world, const TrialPlan& plan) {
     trace.losses.push_back(sum_over(trial.mesh.group(Axis::data), result.loss_sum, plan.device) /
                            static_cast<double>(targets));
     trace.norms.push_back(result.grad_norm);
-    trace.grads.push_back(gathered_grads(registry, world));
+    trace.grads.push_back(gathering.grads());
   }
   trial.step.average_copies();
-  trace.weights = gathered_weights(registry, world);
+  trace.weights = gathering.weights();
   for (const OptimizerSlot& slot : trial.optimizer->slots()) {
-    trace.moments.push_back(gathered_trained(
-        registry, world, [&](std::size_t unit) { return registry.part_of(slot.flat, unit); }));
+    trace.moments.push_back(
+        gathering.trained([&](std::size_t unit) { return registry.part_of(slot.flat, unit); }));
   }
   return trace;
 }

@@ -1,6 +1,7 @@
 #include "train/verify/trial_model.hpp"
 
 #include "core/by_name.hpp"
+#include "model/rank_stages.hpp"
 
 namespace trireme {
 namespace {
@@ -25,7 +26,8 @@ UpdateFacts facts_of(const TrialShape& shape, const Mesh& mesh, const std::vecto
 
 TrialModel::TrialModel(Communicator& world, const TrialShape& shape)
     : mesh(world, shape.parallel, shape.node_of_rank),
-      model(registry, shape.model, ModelPart::whole(shape.model),
+      model(registry, shape.model,
+            rank_stages(shape.model, shape.parallel, shape.model.max_seq_len, mesh.rank(Axis::pp)),
             {shape.path,
              by_name<Recompute>(kRecomputes, shape.parallel.recompute),
              kSeed,

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "comm/self/self_communicator.hpp"
+#include "parallel/pipeline/stage_plan.hpp"
 #include "train/config/layout.hpp"
 #include "train/verify/layout_trial.hpp"
 #include "train/verify/trial_batches.hpp"
@@ -75,7 +76,10 @@ LayoutVerdict compare_trials(const TrialTrace& trace, const TrialTrace& expected
 
 ModelConfig small_model_like(const ModelConfig& model, const ParallelConfig& parallel) {
   ModelConfig small = model;
-  small.num_layers = 2;
+  const std::int64_t stages = stage_placement(parallel).stages();
+  const bool uneven = stages > 1;  // so that layers do not divide evenly
+  if (parallel.pp == 1 || parallel.stages == "auto")
+    small.num_layers = std::max<std::int64_t>(2, stages + (uneven ? 1 : 0));
   small.hidden_size = 16;
   small.head_dim = 4;
   small.intermediate_size = std::max<std::int64_t>(27, parallel.tp);

@@ -41,8 +41,7 @@ struct SmallModel {
     model_options.path = options.dtype == at::kDouble ? ops::Path::plain : ops::Path::fast;
     model_options.lora.rank = options.lora_rank;
     model_options.lora.alpha = static_cast<double>(options.lora_rank);
-    model =
-        std::make_unique<Transformer>(registry, config, ModelPart::whole(config), model_options);
+    model = std::make_unique<Transformer>(registry, config, model_options);
     registry.freeze();
     registry.allocate(mesh, {options.dtype, options.dtype}, at::kCPU);
     model->prepare();

@@ -10,8 +10,8 @@ const std::map<std::string_view, Names>& module_rows() {
       {"ops", {"core"}},
       {"text", {"core"}},
       {"data", {"core"}},
-      {"pipeline", {"core"}},  // runs without LibTorch
-      {"parallel", {"core", "comm", "ops"}},  // context: attention, block by block
+      {"pipeline", {"core"}},                             // runs without LibTorch
+      {"parallel", {"core", "comm", "ops", "pipeline"}},  // context: attention, block by block
       {"objective", {"core", "comm", "parallel", "ops"}},
       {"optim", {"core", "comm", "parallel", "ops"}},
       {"model", {"core", "comm", "parallel", "ops"}},
@@ -45,6 +45,7 @@ const std::map<std::string_view, Names>& room_rows() {
       {"ops/attention", {"ops/*", "ops/cpu"}},
       {"ops/cpu", {"ops/*"}},  // for activations.hpp
       {"parallel/context", {"parallel/*"}},
+      {"parallel/pipeline", {"parallel/*"}},
       {"parallel/tensor", {"parallel/*", "parallel/units"}},
       {"parallel/units", {"parallel/*"}},
       {"text/unicode", {}},
@@ -94,8 +95,7 @@ const std::map<std::string_view, Names>& room_rows() {
       {"train/run",
        {"train/audit", "train/config", "train/control", "train/health", "train/report",
         "train/state", "train/step", "train/task"}},
-      {"train/plan",
-       {"train/audit", "train/config", "train/health", "train/run", "train/task"}},
+      {"train/plan", {"train/audit", "train/config", "train/health", "train/run", "train/task"}},
       {"serve/grammar", {}},
       {"serve/http", {}},
       {"serve/tools", {"serve/*"}},  // for random_id.hpp

@@ -161,7 +161,7 @@ struct Model {
     if (frozen) registry.freeze();
     TransformerOptions options;
     options.lora = lora;
-    transformer.emplace(registry, config, ModelPart::whole(config), options);
+    transformer.emplace(registry, config, options);
     registry.allocate(mesh, dtypes, at::kCPU);
     transformer->prepare();
     registry.initialize(5);
@@ -253,7 +253,7 @@ TEST(Adapters, TheBaseMayRunBetweenForwardAndBackward) {
         ParamRegistry registry;
         TransformerOptions options;
         options.lora = rank_2();
-        Transformer model(registry, small_model(), ModelPart::whole(small_model()), options);
+        Transformer model(registry, small_model(), options);
         registry.allocate(mesh, {}, at::kCPU);
         model.prepare();
         registry.initialize(5);
@@ -264,13 +264,14 @@ TEST(Adapters, TheBaseMayRunBetweenForwardAndBackward) {
         batch.samples = at::arange(2, at::kLong);
         registry.begin_update(1);
         ForwardTape tape;
-        const at::Tensor hidden = model.forward(batch, tape);
+        const at::Tensor hidden = model.forward(0, batch, {}, tape);
         Microbatch of_base = batch;
         of_base.adapters = false;
         if (reference) {
           EXPECT_TRUE(model.hidden(of_base).equal(hidden));
         }
-        model.backward(batch, tape, at::ones_like(hidden));
+        model.turn(tape, at::ones_like(hidden));
+        model.backward(0, batch, tape, {});
         std::vector<at::Tensor> grads;
         for (const std::size_t unit : registry.layout().trained_units())
           grads.push_back(registry.grads().whole(unit));
@@ -293,7 +294,7 @@ TEST(FrozenModel, TakesTwoBytesAParameterInBf16) {
   const ModelConfig config = small_model();
   ParamRegistry registry;
   registry.freeze();
-  Transformer model(registry, config, ModelPart::whole(config), {});
+  Transformer model(registry, config, {});
   const MemoryCount count;
 
   registry.allocate(mesh, {at::kBFloat16, at::kFloat}, at::kCPU);

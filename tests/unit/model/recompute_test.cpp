@@ -64,7 +64,7 @@ struct Trial {
   Trial(const Case& c, Communicator& world, Recompute recompute)
       : mesh(world, c.parallel),
         config(shape(c)),
-        model(registry, config, ModelPart::whole(config),
+        model(registry, config,
               {c.path,
                recompute,
                7,
@@ -84,9 +84,9 @@ struct Trial {
   /// Hidden states, then this rank's gradient of each trained parameter.
   std::vector<at::Tensor> run() {
     ForwardTape tape;
-    std::vector<at::Tensor> results{model.forward(batch, tape)};
-    model.backward(batch, tape,
-                   at::randn(results[0].sizes(), generator(4)).to(results[0].scalar_type()));
+    std::vector<at::Tensor> results{model.forward(0, batch, {}, tape)};
+    model.turn(tape, at::randn(results[0].sizes(), generator(4)).to(results[0].scalar_type()));
+    model.backward(0, batch, tape, {});
     for (const ParamId id : trained()) results.push_back(registry.main_grad(id));
     return results;
   }
@@ -212,7 +212,7 @@ std::int64_t kept_after_forward(const Case& c, Communicator& world, Recompute re
   Trial trial(c, world, recompute);
   const MemoryCount count;
   ForwardTape tape;
-  at::Tensor hidden = trial.model.forward(trial.batch, tape);
+  at::Tensor hidden = trial.model.forward(0, trial.batch, {}, tape);
   hidden.reset();
   return count.live_bytes();
 }

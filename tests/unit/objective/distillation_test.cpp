@@ -42,7 +42,7 @@ class OwnedDistillation final : public Objective {
     return objective_.forward(batch, hidden, grad_scale, tape);
   }
 
-  at::Tensor backward(ObjectiveTape& tape) override { return objective_.backward(tape); }
+  void backward(ObjectiveTape& tape) override { objective_.backward(tape); }
 
   [[nodiscard]] at::Tensor evaluate(const Microbatch& batch,
                                     const at::Tensor& hidden) const override {

@@ -27,7 +27,7 @@ class OwnedPreference final : public Objective {
     return objective_.forward(batch, hidden, grad_scale, tape);
   }
 
-  at::Tensor backward(ObjectiveTape& tape) override { return objective_.backward(tape); }
+  void backward(ObjectiveTape& tape) override { objective_.backward(tape); }
 
   [[nodiscard]] std::span<const std::string_view> evaluated() const override {
     return objective_.evaluated();

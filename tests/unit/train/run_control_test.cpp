@@ -10,11 +10,10 @@
 #include "comm/thread/thread_world.hpp"
 #include "core/files/json.hpp"
 #include "core/process/stop_signals.hpp"
+#include "job/run_folder.hpp"
+#include "job/verdict.hpp"
 #include "train/control/stop_requests.hpp"
 #include "train/control/stop_vote.hpp"
-#include "job/verdict.hpp"
-#include "job/run_folder.hpp"
-#include "train/step/schedule.hpp"
 #include "unit/core/scratch.hpp"
 
 namespace trireme {
@@ -95,17 +94,6 @@ TEST(Signals, AreRememberedNotObeyed) {
   ::raise(SIGTERM);  // again: no end at once
   EXPECT_EXIT(::raise(SIGINT), ::testing::ExitedWithCode(130), "SIGINT: .*ends at once with 130");
   EXPECT_THROW(leave_if_stop_asked(), StoppedEarly);
-}
-
-TEST(Schedule, RunsEachMicroBatchForwardThenBackward) {
-  EXPECT_TRUE(single_stage_schedule(0).empty());
-  const std::vector<StepOperation> operations = single_stage_schedule(2);
-  ASSERT_EQ(operations.size(), 4U);
-  for (std::size_t i = 0; i < 4; ++i) {
-    EXPECT_EQ(operations[i].micro_batch, static_cast<int>(i / 2));
-    EXPECT_EQ(operations[i].kind,
-              i % 2 == 0 ? StepOperation::Kind::forward : StepOperation::Kind::backward);
-  }
 }
 
 TEST(TimeLimit, LeavesRoomForTwoStepsTwoSavesAndTheWayOut) {

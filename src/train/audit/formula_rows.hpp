@@ -1,0 +1,38 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "train/audit/collectives_formula.hpp"
+
+namespace trireme {
+
+constexpr std::uint64_t u64(std::int64_t value) {
+  return static_cast<std::uint64_t>(value);
+}
+
+/// A rank's collectives in one group, as formulas add them to all rows.
+class FormulaRows {
+ public:
+  FormulaRows(std::string group, int size, int rank, std::vector<CollectiveRow>& rows)
+      : name_(std::move(group)), size_(size), rank_(rank), rows_(rows) {}
+
+  /// `times` calls of `payload` bytes each (TrafficRow's).
+  void add(const char* operation, const char* purpose, std::int64_t times,
+           std::int64_t payload) const;
+  /// All-to-all of `part_bytes`, or a message to a neighbour: what is sent is known.
+  void add_sent(const char* operation, const char* purpose, std::int64_t times,
+                std::int64_t payload, std::uint64_t sent) const;
+  void add_all_to_all(const char* purpose, std::int64_t times,
+                      const std::vector<std::uint64_t>& parts) const;
+
+  [[nodiscard]] int size() const { return size_; }
+
+ private:
+  std::string name_;
+  int size_;
+  int rank_;
+  std::vector<CollectiveRow>& rows_;
+};
+
+}  // namespace trireme

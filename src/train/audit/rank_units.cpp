@@ -1,0 +1,195 @@
+#include "train/audit/rank_units.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "model/rank_stages.hpp"
+#include "parallel/pipeline/stage_plan.hpp"
+
+namespace trireme {
+namespace {
+
+std::int64_t rounded_up(std::int64_t value, std::int64_t step) {
+  return (value + step - 1) / step * step;
+}
+
+/// Elements of units as their matrices are added.
+class UnitSums {
+ public:
+  explicit UnitSums(std::int64_t persist) : persist_(persist) {}
+
+  /// `held` elements on this rank of a matrix of `all`; one that is `alone` is never a small one.
+  void add(std::int64_t all, std::int64_t held, bool alone = false) {
+    const bool small = !alone && all < persist_;
+    std::int64_t& sum = small ? persistent_ : sum_;
+    any_persistent_ = any_persistent_ || small;
+    sum = rounded_up(sum, 64) + held;
+  }
+
+  /// Returns its place.
+  std::size_t end_unit() {
+    units_.push_back(std::exchange(sum_, 0));
+    return units_.size() - 1;
+  }
+
+  [[nodiscard]] std::size_t count() const { return units_.size(); }
+
+  [[nodiscard]] std::vector<std::int64_t> padded(std::int64_t data_ranks) {
+    if (any_persistent_) units_.push_back(persistent_);
+    for (std::int64_t& unit : units_) unit = rounded_up(unit, 64 * data_ranks);
+    return std::move(units_);
+  }
+
+ private:
+  std::int64_t persist_;
+  std::int64_t sum_ = 0;
+  std::int64_t persistent_ = 0;
+  bool any_persistent_ = false;
+  std::vector<std::int64_t> units_;
+};
+
+/// Elements of a block's matrices and norms.
+void add_block(const UpdateFacts& facts, int tp_rank, UnitSums& units) {
+  const ModelConfig& m = facts.model;
+  const auto tp = static_cast<int>(facts.parallel.tp);
+  const std::int64_t queries = split_range(m.num_heads, {}, tp, tp_rank).count();
+  const std::int64_t keys =
+      split_range(m.num_kv_heads, {.readers = m.num_heads}, tp, tp_rank).count();
+  const std::int64_t width = split_range(m.intermediate_size, {}, tp, tp_rank).count();
+  const std::int64_t hidden = m.hidden_size;
+  units.add(hidden, hidden);
+  units.add((m.num_heads + 2 * m.num_kv_heads) * m.head_dim * hidden,
+            (queries + 2 * keys) * m.head_dim * hidden);
+  units.add(m.num_heads * m.head_dim * hidden, queries * m.head_dim * hidden);
+  units.add(hidden, hidden);
+  units.add(2 * m.intermediate_size * hidden, 2 * width * hidden);
+  units.add(m.intermediate_size * hidden, width * hidden);
+  for (int norm = 0; norm < (m.qk_norm ? 2 : 0); ++norm) units.add(m.head_dim, m.head_dim);
+}
+
+/// The units that a pass uses, in order; forward passes go through the head too.
+std::vector<std::size_t> used_in(const StageUnits& stage, bool forward) {
+  if (!forward) return {stage.blocks.rbegin(), stage.blocks.rend()};
+  std::vector<std::size_t> units = stage.blocks;
+  if (stage.embedding) units.insert(units.begin(), *stage.embedding);
+  units.insert(units.end(), stage.head.begin(), stage.head.end());
+  return units;
+}
+
+}  // namespace
+
+RankUnits rank_units(const UpdateFacts& facts, int rank) {
+  const ModelConfig& m = facts.model;
+  const RankCoords at = coords_of(facts, rank);
+  const std::int64_t vocab =
+      split_range(m.vocab_size, {}, static_cast<int>(facts.parallel.tp), at.tp).count();
+  const std::vector<StageRange> stages = rank_stages(m, facts.parallel, facts.length, at.pp);
+  const bool whole_table = stages.front().has_embedding && stages.back().has_head;
+  const bool in_two = m.tie_embeddings && !whole_table;
+  RankUnits units;
+  UnitSums sums(facts.persist());
+  const auto add_table = [&](bool alone) {
+    sums.add(m.vocab_size * m.hidden_size, vocab * m.hidden_size, alone);
+  };
+  for (const StageRange& layers : stages) {
+    StageUnits stage{layers};
+    if (layers.has_embedding) {
+      add_table(in_two);
+      stage.embedding = sums.end_unit();
+      if (in_two) units.table_in_two = stage.embedding;
+    }
+    for (std::int64_t layer = layers.first_layer; layer < layers.end_layer; ++layer) {
+      add_block(facts, at.tp, sums);
+      stage.blocks.push_back(sums.end_unit());
+      ++units.layers;
+    }
+    if (layers.has_head) {
+      sums.add(m.hidden_size, m.hidden_size);
+      if (!m.tie_embeddings) add_table(false);
+      stage.head.push_back(sums.end_unit());
+      if (in_two) {
+        add_table(true);
+        units.table_in_two = sums.end_unit();
+        stage.head.push_back(*units.table_in_two);
+      } else if (m.tie_embeddings) {
+        stage.head.push_back(units.stages.empty() ? *stage.embedding
+                                                  : *units.stages.front().embedding);
+      }
+    }
+    units.stages.push_back(std::move(stage));
+  }
+  units.walked = sums.count();
+  units.elements = sums.padded(facts.data_ranks());
+  if (!facts.lora.on()) return units;
+  UnitSums adapters(/*persist=*/0);
+  for (const AdapterElements& group : adapter_elements(facts, at.tp)) {
+    if (group.terms > 0) adapters.add(group.a, group.a);
+    for (const std::int64_t b : group.b) adapters.add(b, b);
+  }
+  adapters.end_unit();
+  units.first_trained = units.elements.size();
+  units.elements.insert(units.elements.end(), static_cast<std::size_t>(units.layers),
+                        adapters.padded(facts.data_ranks()).front());
+  return units;
+}
+
+std::vector<pipeline::Pass> passes_of(const UpdateFacts& facts, int rank) {
+  return stage_schedule(facts.parallel, static_cast<int>(facts.micro_steps))
+      .lists[static_cast<std::size_t>(coords_of(facts, rank).pp)];
+}
+
+GatherPlan plan_gathers(const UpdateFacts& facts, const RankUnits& units,
+                        const std::vector<pipeline::Pass>& passes) {
+  GatherPlan plan{std::vector<std::int64_t>(units.elements.size()), 0};
+  if (!facts.weights_sharded()) return plan;
+  std::vector<int> numbers;  // of the rank's stages, in the pipeline
+  for (const pipeline::Pass& pass : passes)
+    if (std::ranges::find(numbers, pass.stage) == numbers.end()) numbers.push_back(pass.stage);
+  std::ranges::sort(numbers);
+
+  struct Use {
+    std::size_t unit;
+    std::size_t
+        uses_until_done;  // of the next units, before this one's ends: the head's tied table
+  };
+
+  std::vector<Use> walk;
+  for (const pipeline::Pass& pass : passes) {
+    if (pass.kind == pipeline::PassKind::weight_grad) continue;
+    const bool forward = pass.kind == pipeline::PassKind::forward;
+    const auto place = std::ranges::find(numbers, pass.stage) - numbers.begin();
+    const StageUnits& stage = units.stages[static_cast<std::size_t>(place)];
+    const std::vector<std::size_t> used = used_in(stage, forward);
+    const std::size_t first_head = forward ? used.size() - stage.head.size() : used.size();
+    for (std::size_t i = 0; i < used.size(); ++i)
+      walk.push_back({used[i], i < first_head ? 0 : used.size() - 1 - i});
+  }
+  std::int64_t live = 0;
+  for (std::size_t unit = units.walked; unit < units.elements.size(); ++unit) {
+    live += units.elements[unit];  // whole between uses
+    plan.gathers[unit] = unit >= units.first_trained ? 1 : 0;
+  }
+  std::vector<bool> here(units.elements.size());
+  const auto ahead = static_cast<std::size_t>(facts.parallel.zero_prefetch) + 1;
+  std::vector<std::size_t> in_use;
+  for (std::size_t next = 0; next < walk.size(); ++next) {
+    for (std::size_t i = next; i < std::min(walk.size(), next + ahead); ++i) {
+      if (here[walk[i].unit]) continue;
+      here[walk[i].unit] = true;
+      ++plan.gathers[walk[i].unit];
+      live += units.elements[walk[i].unit];
+    }
+    plan.peak_elements = std::max(plan.peak_elements, live);
+    in_use.push_back(walk[next].unit);
+    if (walk[next].uses_until_done > 0) continue;
+    for (const std::size_t unit : std::exchange(in_use, {})) {
+      const bool is_next = next + 1 < walk.size() && walk[next + 1].unit == unit;
+      if (!facts.parallel.zero_reshard || !here[unit] || is_next) continue;
+      here[unit] = false;
+      live -= units.elements[unit];
+    }
+  }
+  return plan;
+}
+
+}  // namespace trireme

@@ -1,0 +1,137 @@
+#include "train/step/passes.hpp"
+
+#include <algorithm>
+
+namespace trireme {
+
+using pipeline::Pass;
+using pipeline::PassKind;
+
+struct Passes::Update {
+  std::vector<int> stages;  // of this rank
+  int last_stage;           // of the pipeline
+  std::span<const Microbatch> micro_batches;
+  double grad_scale;
+  ActivationCount& activations;
+  at::Tensor& loss_sum;
+
+  [[nodiscard]] std::size_t place(const Pass& pass) const {
+    return static_cast<std::size_t>(std::ranges::find(stages, pass.stage) - stages.begin());
+  }
+
+  [[nodiscard]] const Microbatch& batch(const Pass& pass) const {
+    return micro_batches[static_cast<std::size_t>(pass.micro_batch)];
+  }
+
+  [[nodiscard]] bool is_last(const Pass& pass) const { return pass.stage == last_stage; }
+
+  /// Among all stage-micro-batches.
+  [[nodiscard]] std::size_t number(const Pass& pass) const {
+    return static_cast<std::size_t>(pass.stage) * micro_batches.size() +
+           static_cast<std::size_t>(pass.micro_batch);
+  }
+};
+
+bool Passes::run(const pipeline::Schedule& schedule, std::span<const Microbatch> micro_batches,
+                 double grad_scale, const PassHooks& hooks, ActivationCount& activations,
+                 at::Tensor& loss_sum) {
+  const Update update{schedule.placement.stages_of(pp_rank_),
+                      schedule.placement.stages() - 1,
+                      micro_batches,
+                      grad_scale,
+                      activations,
+                      loss_sum};
+  begin(schedule, micro_batches);
+  const std::vector<Pass>& list = schedule.lists[static_cast<std::size_t>(pp_rank_)];
+  const bool alone = schedule.placement.ranks == 1;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const Pass& pass = list[i];
+    if (pass.kind == PassKind::forward) {
+      // Ranks of a pipeline are at different passes: they agree before the first one alone.
+      if ((alone || i == 0) &&
+          hooks.stop_before(pass.micro_batch, static_cast<std::int64_t>(micro_batches.size())))
+        return false;
+      hooks.before_forward();
+      forward(update, pass);
+    } else {
+      hooks.before_backward(i + 1 == list.size());
+      if (pass.kind != PassKind::weight_grad) backward(update, pass);
+      if (gives_weight_grad(pass.kind)) {
+        add_weight_grads(pass);
+        activations.after_backward(update.number(pass));
+      }
+    }
+    links_.poll();
+  }
+  links_.finish();
+  return true;
+}
+
+void Passes::begin(const pipeline::Schedule& schedule, std::span<const Microbatch> micro_batches) {
+  under_way_.clear();
+  const std::vector<int> stages = schedule.placement.stages_of(pp_rank_);
+  std::vector<StageUse> uses;
+  for (const Pass& pass : schedule.lists[static_cast<std::size_t>(pp_rank_)]) {
+    if (pass.kind == PassKind::weight_grad) continue;
+    const auto place = std::ranges::find(stages, pass.stage) - stages.begin();
+    uses.push_back({static_cast<std::size_t>(place), pass.kind == PassKind::forward});
+  }
+  model_.begin_update(uses);
+  links_.begin(schedule, [this, micro_batches](int i) {
+    return space_for(micro_batches[static_cast<std::size_t>(i)]);
+  });
+}
+
+at::Tensor Passes::space_for(const Microbatch& batch) const {
+  const TensorGroup& tensor = model_.tensor();
+  const std::int64_t tokens =
+      tensor.sequence_parallel() ? batch.length() / tensor.size() : batch.length();
+  return at::empty({batch.rows(), tokens, model_.config().hidden_size},
+                   at::TensorOptions()
+                       .dtype(model_.registry().dtypes().compute)
+                       .device(model_.registry().device()));
+}
+
+void Passes::forward(const Update& update, const Pass& pass) {
+  UnderWay& one = under_way_[{pass.stage, pass.micro_batch}];
+  at::Tensor in;
+  if (links_.has_sender(StageCargo::activations, pass.stage))
+    in = links_.receive(StageCargo::activations, pass.stage, pass.micro_batch);
+  update.activations.before_forward();
+  const Microbatch& batch = update.batch(pass);
+  at::Tensor out = model_.forward(update.place(pass), batch, in, one.tape);
+  std::int64_t passed_on = 0;
+  if (update.is_last(pass)) {
+    update.loss_sum.add_(objective_.forward(batch, out, update.grad_scale, one.loss));
+    out.reset();
+    model_.turn(one.tape, one.loss.grad_hidden);
+    one.loss.grad_hidden.reset();
+  } else {
+    passed_on = static_cast<std::int64_t>(out.nbytes());
+    links_.send(StageCargo::activations, pass.stage, pass.micro_batch, out);
+  }
+  const std::int64_t came = in.defined() ? static_cast<std::int64_t>(in.nbytes()) : 0;
+  update.activations.after_forward(update.number(pass), came - passed_on);
+}
+
+void Passes::backward(const Update& update, const Pass& pass) {
+  UnderWay& one = under_way_.at({pass.stage, pass.micro_batch});
+  at::Tensor grad;
+  if (links_.has_sender(StageCargo::gradients, pass.stage))
+    grad = links_.receive(StageCargo::gradients, pass.stage, pass.micro_batch);
+  ParamRegistry& registry = model_.registry();
+  if (pass.kind == PassKind::input_grad) registry.collect_turns(&one.turns);
+  if (update.is_last(pass)) objective_.backward(one.loss);
+  const at::Tensor in_grad =
+      model_.backward(update.place(pass), update.batch(pass), one.tape, grad);
+  registry.collect_turns(nullptr);
+  if (pass.stage > 0) links_.send(StageCargo::gradients, pass.stage, pass.micro_batch, in_grad);
+}
+
+void Passes::add_weight_grads(const Pass& pass) {
+  const auto one = under_way_.find({pass.stage, pass.micro_batch});
+  for (const std::function<void()>& add : one->second.turns) add();
+  under_way_.erase(one);
+}
+
+}  // namespace trireme
