@@ -8,7 +8,7 @@ std::vector<StageRange> model_stages(const ModelConfig& config, const ParallelCo
                                      std::int64_t seq_len) {
   const int count = stage_placement(parallel).stages();
   if (parallel.stages == "auto" || parallel.pp == 1) return balanced_stages(config, count, seq_len);
-  return parse_stages(parallel.stages, config, count, "parallel.stages");
+  return parse_stages(parallel.stages, config, count);
 }
 
 std::vector<StageRange> rank_stages(const ModelConfig& config, const ParallelConfig& parallel,

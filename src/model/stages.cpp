@@ -59,12 +59,13 @@ std::vector<StageRange> balanced_stages(const ModelConfig& config, std::int64_t 
 }
 
 std::vector<StageRange> parse_stages(std::string_view text, const ModelConfig& config,
-                                     std::int64_t count, std::string_view key) {
+                                     std::int64_t count) {
   const auto refuse = [&](const std::string& why) {
-    fail(ErrorKind::usage,
-         "{} = {}, must be auto or the layers of {} stages with E at the first and H at the last "
-         "(E3|4|4|3H): {}",
-         key, text, count, why);
+    fail(
+        ErrorKind::usage,
+        "must be auto or the layers of {} stages with E at the first and H at the last (E3|4|4|3H): "
+        "{}",
+        count, why);
   };
   std::vector<std::int64_t> layers;
   std::int64_t all = 0;

@@ -27,10 +27,10 @@ struct StageRange {
 std::vector<StageRange> balanced_stages(const ModelConfig& config, std::int64_t count,
                                         std::int64_t seq_len);
 
-/// "E3|4|4|3H": layers of each stage, E with the embedding, H with the head. Throws Error(usage)
-/// naming `key` unless they are `count` stages of all layers.
+/// "E3|4|4|3H": layers of each stage, E with the embedding, H with the head. Throws Error(usage),
+/// "must be ...", unless they are `count` stages of all layers.
 std::vector<StageRange> parse_stages(std::string_view text, const ModelConfig& config,
-                                     std::int64_t count, std::string_view key);
+                                     std::int64_t count);
 
 /// Such a text.
 std::string text_of(const std::vector<StageRange>& stages);

@@ -13,9 +13,10 @@ using testing::Process;
 class LayoutUsage : public testing::RunProgram {};
 
 TEST_F(LayoutUsage, LayoutsWithoutAnEngineAreRefused) {
-  for (const Arguments& keys : std::vector<Arguments>{{"--parallel.pp", "2"},
-
-                                                      {"--parallel.ep", "2"},
+  for (const Arguments& keys : std::vector<Arguments>{{"--parallel.ep", "2"},
+                                                      {"--parallel.pp", "0"},
+                                                      {"--parallel.schedule", "zb-w"},
+                                                      {"--parallel.virtual_stages", "0"},
                                                       {"--parallel.zero", "4"},
                                                       {"--parallel.zero_persist", "-1"},
                                                       {"--parallel.local_steps", "0"},
@@ -36,6 +37,20 @@ TEST_F(LayoutUsage, LayoutsThatCannotBeComeWithAllReasonsAndTheNearest) {
   expect_refused(
       pretrain("layout", {"--parallel.tp", "2", "--parallel.tp_chunks", "5000"}, {.ranks = 2}), 2,
       {"parallel.tp_chunks = 5000", "--parallel.tp_chunks "});
+  for (const auto& [keys, says] : std::vector<std::pair<Arguments, std::string>>{
+           {{"--parallel.pp", "6"}, "--parallel.pp "},
+           {{"--parallel.pp", "2", "--parallel.schedule", "interleaved",
+             "--parallel.virtual_stages", "9"},
+            "--parallel.virtual_stages 1"},
+           {{"--parallel.pp", "2", "--parallel.virtual_stages", "2"},
+            "--parallel.virtual_stages 1"},
+           {{"--parallel.pp", "2", "--parallel.stages", "E1|7H"}, "--parallel.stages auto"},
+           {{"--parallel.pp", "2", "--parallel.local_steps", "2"}, "--parallel.local_steps 1"},
+           {{"--parallel.pp", "2", "--parallel.reproducible", "true"},
+            "--parallel.reproducible false"}}) {
+    expect_refused(pretrain("layout", keys, {.ranks = 2}), 2,
+                   {"the nearest layout that works: " + says});
+  }
   EXPECT_FALSE(fs::exists(path("layout")));
   expect_refused(verify({"--parallel.tp", "1000000000"}), 2,
                  {"parallel.tp = 1000000000", "[1, 1048576]"});

@@ -242,9 +242,7 @@ bool is_matrix_run() {
   return std::getenv("TRIREME_TEST_MATRIX") != nullptr;
 }
 
-std::vector<LayoutCase> cases_of_this_run(const std::vector<LayoutCase>& by_default,
-                                          const std::vector<LayoutCase>& in_matrix) {
-  if (!is_matrix_run()) return by_default;
+std::pair<std::size_t, std::size_t> matrix_part() {
   const std::string_view value = std::getenv("TRIREME_TEST_MATRIX");
   const std::size_t slash = value.find('/');
   std::optional<std::int64_t> part;
@@ -257,9 +255,16 @@ std::vector<LayoutCase> cases_of_this_run(const std::vector<LayoutCase>& by_defa
     fail(ErrorKind::usage, "TRIREME_TEST_MATRIX = {}, must be K/N: part K of N, 1 <= K <= N",
          value);
   }
+  return {static_cast<std::size_t>(*part - 1), static_cast<std::size_t>(*parts)};
+}
+
+std::vector<LayoutCase> cases_of_this_run(const std::vector<LayoutCase>& by_default,
+                                          const std::vector<LayoutCase>& in_matrix) {
+  if (!is_matrix_run()) return by_default;
+  const auto [part, parts] = matrix_part();
   std::vector<LayoutCase> cases;
   for (const LayoutCase& one : in_matrix)
-    if (one.number / 2 % *parts == *part - 1) cases.push_back(one);
+    if (static_cast<std::size_t>(one.number) / 2 % parts == part) cases.push_back(one);
   return cases;
 }
 

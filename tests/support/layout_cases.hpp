@@ -64,6 +64,9 @@ std::vector<LayoutCase> each_value_once(const std::vector<LayoutCase>& cases);
 /// Whether TRIREME_TEST_MATRIX is set.
 bool is_matrix_run();
 
+/// Of it K - 1 and N. Throws Error(usage) if it is not K/N.
+std::pair<std::size_t, std::size_t> matrix_part();
+
 /// The cases of this run: `by_default`, or with TRIREME_TEST_MATRIX=K/N part K of N of `in_matrix`.
 /// Throws Error(usage) for another value.
 std::vector<LayoutCase> cases_of_this_run(const std::vector<LayoutCase>& by_default,

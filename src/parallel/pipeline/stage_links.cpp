@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <set>
 
 #include "core/error.hpp"
@@ -19,18 +20,22 @@ int receiver(StageCargo cargo, int stage) {
   return cargo == StageCargo::activations ? stage + 1 : stage - 1;
 }
 
-/// Every pair of ranks with something to send, from the first to the second.
-std::set<std::pair<int, int>> pairs_of(const pipeline::Placement& placement, StageCargo cargo) {
+/// Every pair of ranks of which the first has something to send to the second.
+std::set<std::pair<int, int>> pairs_of(const pipeline::Placement& placement) {
   std::set<std::pair<int, int>> pairs;
-  for (int stage = 0; stage < placement.stages(); ++stage) {
-    const int to = receiver(cargo, stage);
-    if (to < 0 || to >= placement.stages()) continue;
-    const auto rank = [&](int one) {
-      return placement.rank_of_stage[static_cast<std::size_t>(one)];
-    };
-    if (rank(stage) != rank(to)) pairs.emplace(rank(stage), rank(to));
+  for (std::size_t stage = 1; stage < placement.rank_of_stage.size(); ++stage) {
+    const int before = placement.rank_of_stage[stage - 1];
+    const int after = placement.rank_of_stage[stage];
+    if (before != after) pairs.insert({{before, after}, {after, before}});
   }
   return pairs;
+}
+
+/// What a pass makes for another stage.
+std::optional<StageCargo> cargo_of(pipeline::PassKind kind) {
+  if (kind == pipeline::PassKind::forward) return StageCargo::activations;
+  if (gives_input_grad(kind)) return StageCargo::gradients;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -38,29 +43,26 @@ std::set<std::pair<int, int>> pairs_of(const pipeline::Placement& placement, Sta
 StageLinks::StageLinks(Communicator& pp, const pipeline::Placement& placement)
     : pp_(pp), placement_(placement) {
   const int me = pp.rank();
-  for (const StageCargo cargo : {StageCargo::activations, StageCargo::gradients}) {
-    // Pairs without a rank in common are made by one call.
-    std::set<std::pair<int, int>> left = pairs_of(placement, cargo);
-    while (!left.empty()) {
-      std::set<int> taken;
-      int color = -1;
-      for (auto pair = left.begin(); pair != left.end();) {
-        const auto [from, to] = *pair;
-        if (taken.contains(from) || taken.contains(to)) {
-          ++pair;
-          continue;
-        }
-        taken.insert({from, to});
-        if (from == me || to == me) color = from;
-        pair = left.erase(pair);
-        if (from == me) to_[{to, cargo}] = {nullptr, from < to ? 1 : 0};
-        if (to == me) from_[{from, cargo}] = {nullptr, from < to ? 0 : 1};
+  // Pairs without a rank in common are made by one call.
+  for (std::set<std::pair<int, int>> left = pairs_of(placement); !left.empty();) {
+    std::set<int> taken;
+    int color = -1;
+    Link* mine = nullptr;
+    for (auto pair = left.begin(); pair != left.end();) {
+      const auto [from, to] = *pair;
+      if (taken.contains(from) || taken.contains(to)) {
+        ++pair;
+        continue;
       }
-      std::unique_ptr<Communicator> group = pp.split(color, me, "pp");
-      for (auto* links : {&to_, &from_})
-        for (auto& [id, link] : *links)
-          if (!link.group && group) link.group = std::move(group);
+      taken.insert({from, to});
+      pair = left.erase(pair);
+      if (from != me && to != me) continue;
+      color = from;
+      mine = from == me ? &to_[to] : &from_[from];
     }
+    const bool receives = mine != nullptr && color != me;
+    std::unique_ptr<Communicator> group = pp.split(color, receives ? 1 : 0, "pp");
+    if (mine != nullptr) mine->group = std::move(group);
   }
 }
 
@@ -68,16 +70,15 @@ void StageLinks::begin(const pipeline::Schedule& schedule, std::function<at::Ten
   space_ = std::move(space);
   here_.clear();
   waited_s_ = 0;
-  for (auto& [id, link] : from_) {
-    const auto [from, cargo] = id;
+  for (auto& [from, link] : from_) {
     link.order.clear();
     link.started = 0;
     for (const pipeline::Pass& pass : schedule.lists[static_cast<std::size_t>(from)]) {
-      const bool sends = cargo == StageCargo::activations ? pass.kind == pipeline::PassKind::forward
-                                                          : gives_input_grad(pass.kind);
-      const int to = receiver(cargo, pass.stage);
-      if (sends && to >= 0 && to < placement_.stages() && rank_of(to) == pp_.rank())
-        link.order.push_back({cargo, to, pass.micro_batch});
+      const auto cargo = cargo_of(pass.kind);
+      if (!cargo) continue;
+      const int to = receiver(*cargo, pass.stage);
+      if (to >= 0 && to < placement_.stages() && rank_of(to) == pp_.rank())
+        link.order.push_back({*cargo, to, pass.micro_batch});
     }
     start_receives(link, kAhead);
   }
@@ -87,7 +88,7 @@ void StageLinks::start_receives(Link& link, std::size_t until) {
   for (; link.started < std::min(until, link.order.size()); ++link.started) {
     const Key& key = link.order[link.started];
     at::Tensor tensor = space_(key.micro_batch);
-    const Message message{link.peer, tensor.data_ptr(), tensor.nbytes()};
+    const Message message{0, tensor.data_ptr(), tensor.nbytes()};
     WorkPtr work = link.group->exchange({.receives = {&message, 1},
                                          .stream = current_stream(tensor.device()),
                                          .tag = kTags[static_cast<std::size_t>(key.cargo)]});
@@ -105,9 +106,9 @@ void StageLinks::send(StageCargo cargo, int stage, int micro_batch, const at::Te
     here_[{cargo, to, micro_batch}] = tensor;
     return;
   }
-  Link& link = to_.at({rank_of(to), cargo});
+  Link& link = to_.at(rank_of(to));
   at::Tensor sent = tensor.contiguous();
-  const Message message{link.peer, sent.data_ptr(), sent.nbytes()};
+  const Message message{1, sent.data_ptr(), sent.nbytes()};
   WorkPtr work = link.group->exchange({.sends = {&message, 1},
                                        .stream = current_stream(sent.device()),
                                        .tag = kTags[static_cast<std::size_t>(cargo)]});
@@ -118,7 +119,7 @@ at::Tensor StageLinks::receive(StageCargo cargo, int stage, int micro_batch) {
   const Key key{cargo, stage, micro_batch};
   const int sender = cargo == StageCargo::activations ? stage - 1 : stage + 1;
   if (rank_of(sender) == pp_.rank()) return std::move(here_.extract(key).mapped());
-  Link& link = from_.at({rank_of(sender), cargo});
+  Link& link = from_.at(rank_of(sender));
   const auto place = std::find(link.order.begin(), link.order.end(), key) - link.order.begin();
   TRIREME_ASSERT(place < std::ssize(link.order));
   start_receives(link, static_cast<std::size_t>(place) + 1 + kAhead);

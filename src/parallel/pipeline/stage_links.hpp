@@ -20,11 +20,11 @@ enum class StageCargo { activations, gradients };
 
 /// The messages of one rank of pp with the ranks that hold its stages' neighbours.
 ///
-/// Each pair of ranks has a group for each direction and cargo, so that on NCCL a waiting receive
-/// holds up nothing else. What is sent, and in which order, follows from the schedule, which both
-/// ends know: receives are started in the order of the sends, two ahead of the one that is waited
-/// for. A send never waits; its tensor is let go when it has left. Functions are collective over
-/// the group only where they say so.
+/// Each pair of ranks has a group for each direction, so that on NCCL, where the operations of a
+/// group run one after another, a waiting receive holds up no send. What is sent, and in which
+/// order, follows from the schedule, which both ends know: receives are started in the order of the
+/// sends, two ahead of the one that is waited for. A send never waits; its tensor is let go when it
+/// has left.
 class StageLinks {
  public:
   /// Collective over `pp`, which must outlive this.
@@ -63,16 +63,13 @@ class StageLinks {
     auto operator<=>(const Key&) const = default;
   };
 
-  /// One direction between this rank and another, for one cargo.
+  /// One direction between this rank and another.
   struct Link {
-    std::unique_ptr<Communicator> group;
-    int peer = 0;                 // in the group
-    std::vector<Key> order = {};  // receiving: of the messages of this update
-    std::size_t started = 0;      // receives
+    std::unique_ptr<Communicator> group = {};  // the sender is its rank 0
+    std::vector<Key> order = {};               // receiving: of the messages of this update
+    std::size_t started = 0;                   // receives
     std::map<Key, std::pair<at::Tensor, WorkPtr>> arriving = {};
   };
-
-  using LinkId = std::pair<int, StageCargo>;  // the other rank
 
   [[nodiscard]] int rank_of(int stage) const {
     return placement_.rank_of_stage[static_cast<std::size_t>(stage)];
@@ -82,8 +79,8 @@ class StageLinks {
 
   Communicator& pp_;
   pipeline::Placement placement_;
-  std::map<LinkId, Link> to_;
-  std::map<LinkId, Link> from_;
+  std::map<int, Link> to_;  // by rank
+  std::map<int, Link> from_;
   std::function<at::Tensor(int)> space_;
   std::map<Key, at::Tensor> here_;  // between two stages of this rank
   std::deque<std::pair<WorkPtr, at::Tensor>> leaving_;

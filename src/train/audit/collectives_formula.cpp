@@ -69,8 +69,8 @@ class Formula {
     const auto size = static_cast<int>(facts_.parallel.pp);
     if (size == 1) return;
     const FormulaRows pp{"pp", size, coords_.pp, rows_};
-    pp.add("all_reduce", "loss", 1, sizeof(double));
-    if (units_.table_in_two) {
+    pp.add("all_reduce", "loss", 1, 2 * sizeof(double));  // and seconds
+    if (units_.table_in_two && !facts_.lora.on()) {
       const std::int64_t part = units_.elements[*units_.table_in_two] / facts_.shards();
       FormulaRows("tied", 2, units_.has_head() ? 1 : 0, rows_)
           .add("all_reduce", "grads of tied table", 1, part * main_);

@@ -4,14 +4,39 @@
 #include <nlohmann/json.hpp>
 
 #include "comm/agree.hpp"
+#include "model/rank_stages.hpp"
+#include "parallel/pipeline/stage_plan.hpp"
+#include "pipeline/simulate.hpp"
 
 namespace trireme {
 namespace {
+
+/// What a rank of a pipeline has.
+void add_stages(Json& json, const UpdateFacts& facts, const UpdateCount& count, int rank) {
+  const int pp = coords_of(facts, rank).pp;
+  const pipeline::Schedule schedule =
+      stage_schedule(facts.parallel, static_cast<int>(facts.micro_steps));
+  const std::vector<StageRange> stages = model_stages(facts.model, facts.parallel, facts.length);
+  json["stages"] = Json::array();
+  for (const int stage : schedule.placement.stages_of(pp)) {
+    const StageRange& range = stages[static_cast<std::size_t>(stage)];
+    json["stages"].push_back({{"stage", stage},
+                              {"layers", range.end_layer - range.first_layer},
+                              {"embedding", range.has_embedding},
+                              {"head", range.has_head}});
+  }
+  const pipeline::Simulation ideal = simulate(schedule, {{pipeline::PassTimes{}}});
+  json["in_flight_peak"] = count.in_flight();
+  json["in_flight_peak_formula"] = ideal.peaks[static_cast<std::size_t>(pp)];
+  json["bubble_share"] = count.bubble_share() ? Json(*count.bubble_share()) : Json();
+  json["bubble_share_formula"] = ideal.bubble;
+}
 
 Json rank_json(const UpdateFacts& facts, const UpdateCount& count, int rank) {
   const RankCoords at = coords_of(facts, rank);
   Json json{{"rank", rank},
             {"coords", {{"tp", at.tp}, {"cp", at.cp}, {"dp", at.dp}, {"pp", at.pp}}}};
+  if (facts.parallel.pp > 1) add_stages(json, facts, count, rank);
   RankMemory::fields(count.memory(),
                      [&](const char* name, std::int64_t value) { json[name] = value; });
   const RankMemory formula = memory_formula(facts, rank);
@@ -60,6 +85,7 @@ Json layout_record(Communicator& control, const Mesh& mesh, const UpdateFacts& f
       {"backend", mesh.world().backend()},
       {"parallel", parallel},
       {"micro_steps", facts.micro_steps},
+      {"schedule", facts.parallel.pp > 1 ? Json(facts.parallel.schedule) : Json()},
       {"per_rank", Json::array()},
       {"collectives", collectives_json(count.collectives(), collectives_formula(facts, 0))}};
   for (const std::string& rank : ranks) record["per_rank"].push_back(Json::parse(rank));

@@ -77,6 +77,8 @@ void UpdateCount::end(const UpdateResult& result) {
       add(one.name, one.name == "pp" ? mesh_.size(Axis::pp) : one.group->size(), row);
   std::sort(collectives_.begin(), collectives_.end(),
             [](const CollectiveRow& a, const CollectiveRow& b) { return key_of(a) < key_of(b); });
+  in_flight_ = result.in_flight;
+  bubble_share_ = result.bubble_share;
   memory_ = {registry_.weights().held_bytes(),
              registry_.main_bytes(),
              registry_.grads().held_bytes(),

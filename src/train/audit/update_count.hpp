@@ -29,6 +29,11 @@ class UpdateCount {
 
   [[nodiscard]] const RankMemory& memory() const { return memory_; }
 
+  /// As UpdateResult's.
+  [[nodiscard]] int in_flight() const { return in_flight_; }
+
+  [[nodiscard]] std::optional<double> bubble_share() const { return bubble_share_; }
+
   /// As collectives_formula.
   [[nodiscard]] const std::vector<CollectiveRow>& collectives() const { return collectives_; }
 
@@ -40,6 +45,8 @@ class UpdateCount {
   std::vector<CountedGroup> groups_;
   std::vector<TrafficRow> world_before_;
   RankMemory memory_;
+  int in_flight_ = 0;
+  std::optional<double> bubble_share_;
   std::vector<CollectiveRow> collectives_;
 };
 

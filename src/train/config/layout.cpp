@@ -10,7 +10,9 @@
 #include "core/error.hpp"
 #include "core/join.hpp"
 #include "core/number.hpp"
+#include "model/stages.hpp"
 #include "parallel/param_spec.hpp"
+#include "pipeline/named.hpp"
 
 namespace trireme {
 namespace {
@@ -51,6 +53,45 @@ void add_data_reasons(const ParallelConfig& config, std::vector<Reason>& reasons
                        formatted("must be false with parallel.local_steps = {}: gradients do not "
                                  "leave a data rank",
                                  config.local_steps)});
+  }
+}
+
+/// Of stages of a pipeline.
+void add_stage_reasons(const ParallelConfig& config, const LayoutFacts& facts,
+                       std::vector<Reason>& reasons) {
+  if (config.pp == 1) return;
+  if (facts.compares_models) {
+    reasons.push_back({"parallel.pp", cat(config.pp),
+                       "must be 1 for a task of two models or of pairs: a rank has all stages"});
+  }
+  const std::string mistake =
+      pipeline::mistake_in_stages(config.schedule, static_cast<int>(config.virtual_stages));
+  if (!mistake.empty()) {
+    reasons.push_back({"parallel.virtual_stages", cat(config.virtual_stages), mistake});
+    return;
+  }
+  const std::int64_t stages =
+      config.pp * pipeline::stages_a_rank(config.schedule, static_cast<int>(config.virtual_stages));
+  if (stages > facts.model.num_layers) {
+    reasons.push_back({"parallel.pp", cat(config.pp),
+                       formatted("makes {} stages of schedule {}, must be at most model.num_layers "
+                                 "= {}: a stage has a layer or more",
+                                 stages, config.schedule, facts.model.num_layers)});
+  } else if (config.stages != "auto") {
+    try {
+      (void)parse_stages(config.stages, facts.model, stages);
+    } catch (const Error& error) {
+      reasons.push_back({"parallel.stages", config.stages, error.what()});
+    }
+  }
+  if (config.local_steps > 1) {
+    reasons.push_back({"parallel.local_steps", cat(config.local_steps),
+                       "must be 1 with parallel.pp: stages clip by one norm"});
+  }
+  if (config.reproducible && facts.model.tie_embeddings) {
+    reasons.push_back({"parallel.reproducible", "true",
+                       "must be false with parallel.pp and model.tie_embeddings: the table's two "
+                       "gradients of a micro-batch are formed in passes far apart"});
   }
 }
 
@@ -121,6 +162,7 @@ std::vector<Reason> reasons_against(const ParallelConfig& config, const LayoutFa
     break;
   }
   add_data_reasons(config, reasons);
+  add_stage_reasons(config, facts, reasons);
   const std::int64_t model_ranks = config.tp * config.cp * config.pp;
   if (facts.ranks % model_ranks != 0) {
     reasons.push_back({"parallel.tp * cp * pp", cat(model_ranks),
@@ -144,7 +186,18 @@ double distance(const ParallelConfig& a, const ParallelConfig& b) {
   const auto shards = [](const ParallelConfig& config) {
     return std::max<std::int64_t>(config.zero_shard, 1);
   };
-  return ratio(a.tp, b.tp) + ratio(a.cp, b.cp) + ratio(shards(a), shards(b));
+  return ratio(a.tp, b.tp) + ratio(a.cp, b.cp) + ratio(a.pp, b.pp) + ratio(shards(a), shards(b));
+}
+
+/// Takes back what stages exclude.
+void leave_out_of_pipeline(ParallelConfig& config, const LayoutFacts& facts) {
+  const bool one_stage = config.schedule != "interleaved";
+  if (one_stage) config.virtual_stages = 1;
+  const bool fits = config.pp * config.virtual_stages <= facts.model.num_layers;
+  if (!fits) config.virtual_stages = 1;
+  config.stages = "auto";
+  config.local_steps = 1;
+  if (facts.model.tie_embeddings) config.reproducible = false;
 }
 
 /// Takes back what excludes another form of data parallelism, or exchanges too few tokens.
@@ -158,6 +211,7 @@ void leave_out_contradictions(ParallelConfig& config, const LayoutFacts& facts) 
       config.local_steps = 1;
     }
   }
+  if (config.pp > 1) leave_out_of_pipeline(config, facts);
   if (config.zero > 0 || config.local_steps > 1 || config.reproducible) config.hierarchical = false;
   for (const std::int64_t length : facts.seq_lens)
     config.tp_chunks =
@@ -167,19 +221,26 @@ void leave_out_contradictions(ParallelConfig& config, const LayoutFacts& facts) 
 std::optional<ParallelConfig> nearest_possible(const ParallelConfig& wanted,
                                                const LayoutFacts& facts) {
   std::optional<ParallelConfig> best;
+  const auto offer = [&](const ParallelConfig& one) {
+    if (!reasons_against(one, facts).empty()) return;
+    if (!best || distance(wanted, one) < distance(wanted, *best)) best = one;
+  };
   for (const std::int64_t tp : divisors(facts.ranks)) {
     for (const std::int64_t cp : divisors(wanted.cp > 1 ? facts.ranks / tp : 1)) {
-      std::vector<std::int64_t> shards{wanted.zero > 0 ? 0 : wanted.zero_shard};
-      if (wanted.zero > 0 && wanted.zero_shard > 0)
-        for (const std::int64_t shard : divisors(facts.ranks / tp)) shards.push_back(shard);
-      for (const std::int64_t shard : shards) {
-        ParallelConfig one = wanted;
-        one.tp = tp;
-        one.cp = cp;
-        one.zero_shard = shard;
-        leave_out_contradictions(one, facts);
-        if (!reasons_against(one, facts).empty()) continue;
-        if (!best || distance(wanted, one) < distance(wanted, *best)) best = one;
+      for (const std::int64_t pp : divisors(wanted.pp > 1 ? facts.ranks / (tp * cp) : 1)) {
+        std::vector<std::int64_t> shards{wanted.zero > 0 ? 0 : wanted.zero_shard};
+        if (wanted.zero > 0 && wanted.zero_shard > 0)
+          for (const std::int64_t shard : divisors(facts.ranks / (tp * pp)))
+            shards.push_back(shard);
+        for (const std::int64_t shard : shards) {
+          ParallelConfig one = wanted;
+          one.tp = tp;
+          one.cp = cp;
+          one.pp = pp;
+          one.zero_shard = shard;
+          leave_out_contradictions(one, facts);
+          offer(one);
+        }
       }
     }
   }
@@ -194,6 +255,9 @@ std::string as_options(const ParallelConfig& config, const ParallelConfig& wante
   };
   add("tp", config.tp, wanted.tp);
   add("cp", config.cp, wanted.cp);
+  add("pp", config.pp, wanted.pp);
+  add("virtual_stages", config.virtual_stages, wanted.virtual_stages);
+  if (config.stages != wanted.stages) options.push_back("--parallel.stages auto");
   add("tp_chunks", config.tp_chunks, wanted.tp_chunks);
   add("zero", config.zero, wanted.zero);
   add("zero_shard", config.zero_shard, wanted.zero_shard);
@@ -232,6 +296,10 @@ std::string keys_without_effect(const ParallelConfig& config) {
   add(config.cp == 1 && config.cp_balance != usual.cp_balance, "cp_balance", config.cp_balance,
       "cp is 1");
   add(config.zero == 0 && config.zero_shard > 0, "zero_shard", config.zero_shard, "zero is 0");
+  const bool one_stage = config.pp == 1;
+  add(one_stage && config.schedule != usual.schedule, "schedule", config.schedule, "pp is 1");
+  add(one_stage && config.virtual_stages > 1, "virtual_stages", config.virtual_stages, "pp is 1");
+  add(one_stage && config.stages != usual.stages, "stages", config.stages, "pp is 1");
   const bool whole = config.zero != 3;
   add(whole && config.zero_persist > 0, "zero_persist", config.zero_persist, "zero is not 3");
   add(whole && !config.zero_reshard, "zero_reshard", "false", "zero is not 3");

@@ -48,7 +48,13 @@ RunPlan plan_run(const Task& task, RunConfig& config, ConfigSet& keys, const Run
     task.choose_data(stream, encode);
   });
   resolve(config.model, static_cast<std::int64_t>(data.stream().first_set().vocab_size()));
-  check_layout(config.parallel, {config.model, data.stream().seq_lens(), ranks, {}}, problems);
+  check_layout(config.parallel,
+               {config.model,
+                data.stream().seq_lens(),
+                ranks,
+                {},
+                data.stream().of_pairs() || task.frozen(config).has_value()},
+               problems);
   check_targets(config.lora, config.model, problems);
   problems.throw_if_any();
   micro_steps_of(config.train.global_batch, config.train.micro_batch,

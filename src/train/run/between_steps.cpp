@@ -28,8 +28,7 @@ bool validate(TrainingRun& run) {
   const Timer timer;
   Keepers& keepers = run.keepers;
   const auto validation =
-      evaluate(run.model.transformer, *run.model.objective, run.data.validation(), run.model.mesh,
-               run.config().train.micro_batch,
+      evaluate(run.model.step, run.data.validation(), run.config().train.micro_batch,
                [&](std::int64_t i, std::int64_t n) { return keepers.stop_between.before(i, n); });
   if (!validation) return false;
   MetricsLine line{MetricsLine::Kind::validation, {}};

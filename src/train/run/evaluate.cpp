@@ -9,36 +9,58 @@
 #include "train/step/microbatches.hpp"
 
 namespace trireme {
+namespace {
+
+/// Batches that go through a pipeline together, for each of its ranks: it fills and empties once.
+constexpr std::int64_t kAtOnce = 4;
+
+/// The samples of one data rank in one round; where none are left one without targets: all ranks
+/// gather weights alike.
+std::vector<std::int64_t> samples_of(std::int64_t round, std::int64_t micro_batch, const Mesh& mesh,
+                                     std::int64_t total) {
+  const std::int64_t first = (round * mesh.size(Axis::dp) + mesh.rank(Axis::dp)) * micro_batch;
+  std::vector<std::int64_t> indices;
+  for (std::int64_t i = first; i < std::min(first + micro_batch, total); ++i) indices.push_back(i);
+  if (indices.empty()) indices.push_back(kNoSample);
+  return indices;
+}
+
+}  // namespace
 
 std::optional<Validation> evaluate(
-    Transformer& model, const Objective& objective, std::span<const SampleSet> sets,
-    const Mesh& mesh, std::int64_t micro_batch,
+    Step& step, std::span<const SampleSet> sets, std::int64_t micro_batch,
     const std::function<bool(std::int64_t, std::int64_t)>& stop_before) {
-  const std::int64_t stride = micro_batch * mesh.size(Axis::dp);
-  const at::Device device = model.registry().device();
+  const Mesh& mesh = step.parts().mesh;
+  const Objective& objective = step.parts().objective;
+  const at::Device device = step.parts().model.registry().device();
   const auto num_sums = static_cast<std::int64_t>(1 + objective.evaluated().size());
   at::Tensor sums =  // of the loss and what is evaluated beside it; terms
       at::zeros({num_sums + 1}, at::TensorOptions().dtype(at::kDouble).device(device));
+  const bool counts = mesh.rank(Axis::cp) == 0 && mesh.rank(Axis::pp) == 0;
+  const std::int64_t at_once = mesh.size(Axis::pp) == 1 ? 1 : kAtOnce * mesh.size(Axis::pp);
   for (const SampleSet& samples : sets) {
     const SampleOrder in_file_order(samples.size(), 0, /*shuffle=*/false);
     const auto total = static_cast<std::int64_t>(samples.size());
+    const std::int64_t stride = micro_batch * mesh.size(Axis::dp);
     const std::int64_t rounds = (total + stride - 1) / stride;
-    for (std::int64_t round = 0; round < rounds; ++round) {
+    for (std::int64_t round = 0; round < rounds; round += at_once) {
       failpoint("train.validate");
       if (stop_before(round, rounds)) return std::nullopt;
-      const std::int64_t first = round * stride + micro_batch * mesh.rank(Axis::dp);
-      std::vector<std::int64_t> indices;
-      for (std::int64_t i = first; i < std::min(first + micro_batch, total); ++i)
-        indices.push_back(i);
-      if (indices.empty()) indices.push_back(kNoSample);  // all ranks gather weights alike
-      const Batch batch = samples.make_batch(indices, in_file_order);
-      const Microbatch one = deal_tokens(to_microbatch(batch, device, 0, /*training=*/false), mesh);
-      sums.narrow(0, 0, num_sums).add_(objective.evaluate(one, model.hidden(one)));
-      if (mesh.rank(Axis::cp) == 0)
-        sums[num_sums].add_(static_cast<double>(num_terms(batch, objective.term())));
+      std::vector<Microbatch> batches;
+      for (std::int64_t i = round; i < std::min(round + at_once, rounds); ++i) {
+        const Batch batch =
+            samples.make_batch(samples_of(i, micro_batch, mesh, total), in_file_order);
+        batches.push_back(deal_tokens(to_microbatch(batch, device, 0, /*training=*/false), mesh));
+        if (counts) sums[num_sums].add_(static_cast<double>(num_terms(batch, objective.term())));
+      }
+      step.forward(batches, [&](std::size_t i, const at::Tensor& hidden) {
+        sums.narrow(0, 0, num_sums).add_(objective.evaluate(batches[i], hidden));
+      });
     }
   }
-  all_reduce(mesh.group(Axis::data), sums, ReduceOp::sum, "validation")->wait();
+  for (const Axis axis : {Axis::data, Axis::pp})
+    if (mesh.size(axis) > 1)
+      all_reduce(mesh.group(axis), sums, ReduceOp::sum, "validation")->wait();
   const at::Tensor all = sums.to(at::kCPU);
   const double* values = all.const_data_ptr<double>();
   Validation result{values[0] / values[num_sums], values[num_sums], {}};

@@ -7,8 +7,7 @@
 
 #include "comm/communicator.hpp"
 #include "data/order/samples.hpp"
-#include "model/transformer.hpp"
-#include "objective/objective.hpp"
+#include "train/step/step.hpp"
 
 namespace trireme {
 
@@ -18,13 +17,12 @@ struct Validation {
   std::vector<double> means;  // of Objective::evaluated(), over the same
 };
 
-/// Mean loss over all of `sets`, each sample once, split over the data ranks of `mesh`
+/// Mean loss over all of `sets`, each sample once, split over the data ranks
 /// (collective). The same for every number of ranks up to rounding. `stop_before(i, n)` is called
 /// before batch i of n of every set, numbers that all ranks have in common; where it says true (on
 /// all of them alike), the validation is given up: none.
 std::optional<Validation> evaluate(
-    Transformer& model, const Objective& objective, std::span<const SampleSet> sets,
-    const Mesh& mesh, std::int64_t micro_batch,
+    Step& step, std::span<const SampleSet> sets, std::int64_t micro_batch,
     const std::function<bool(std::int64_t, std::int64_t)>& stop_before);
 
 }  // namespace trireme

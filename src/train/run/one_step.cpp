@@ -90,7 +90,8 @@ std::int64_t tokens_of_step(const TrainingRun& run, const std::vector<Batch>& ba
   for (const Batch& batch : batches)
     mine += std::count_if(batch.sequence_of.begin(), batch.sequence_of.end(),
                           [](std::int32_t sequence) { return sequence >= 0; });
-  if (mesh.rank(Axis::tp) != 0 || mesh.rank(Axis::cp) != 0) mine = 0;
+  for (const Axis axis : {Axis::tp, Axis::cp, Axis::pp})
+    if (mesh.rank(axis) != 0) mine = 0;
   return all_reduce_value(run.world(), mine, ReduceOp::sum, "tokens");
 }
 
@@ -114,8 +115,8 @@ void report(TrainingRun& run, const UpdateResult& result, double lr, std::int64_
   Metrics& metrics = run.keepers.metrics;
   RunMeasures& measures = run.measures;
   const TrainConfig& train = run.config().train;
-  // Ranks of tp have the same loss, those of cp the same rows: one of them tells it.
-  const bool tells_loss = run.model.mesh.rank(Axis::tp) == 0;
+  // Ranks of tp and pp have the same loss, those of cp the same rows: one of them tells it.
+  const bool tells_loss = run.model.mesh.rank(Axis::tp) == 0 && run.model.mesh.rank(Axis::pp) == 0;
   const bool tells_targets = tells_loss && run.model.mesh.rank(Axis::cp) == 0;
   metrics.loss(tells_loss ? result.loss_sum : 0, tells_targets ? result.num_terms : 0,
                tells_targets ? result.num_targets : 0);

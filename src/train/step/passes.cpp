@@ -69,6 +69,7 @@ bool Passes::run(const pipeline::Schedule& schedule, std::span<const Microbatch>
 
 void Passes::begin(const pipeline::Schedule& schedule, std::span<const Microbatch> micro_batches) {
   under_way_.clear();
+  most_under_way_ = 0;
   const std::vector<int> stages = schedule.placement.stages_of(pp_rank_);
   std::vector<StageUse> uses;
   for (const Pass& pass : schedule.lists[static_cast<std::size_t>(pp_rank_)]) {
@@ -77,9 +78,38 @@ void Passes::begin(const pipeline::Schedule& schedule, std::span<const Microbatc
     uses.push_back({static_cast<std::size_t>(place), pass.kind == PassKind::forward});
   }
   model_.begin_update(uses);
+  begin_links(schedule, micro_batches);
+}
+
+void Passes::begin_links(const pipeline::Schedule& schedule,
+                         std::span<const Microbatch> micro_batches) {
   links_.begin(schedule, [this, micro_batches](int i) {
     return space_for(micro_batches[static_cast<std::size_t>(i)]);
   });
+}
+
+void Passes::run_forward(pipeline::Schedule schedule, std::span<const Microbatch> micro_batches,
+                         const std::function<void(std::size_t, const at::Tensor&)>& call) {
+  for (std::vector<Pass>& list : schedule.lists)
+    std::erase_if(list, [](const Pass& pass) { return pass.kind != PassKind::forward; });
+  const std::vector<int> stages = schedule.placement.stages_of(pp_rank_);
+  begin_links(schedule, micro_batches);
+  for (const Pass& pass : schedule.lists[static_cast<std::size_t>(pp_rank_)]) {
+    const auto number = static_cast<std::size_t>(pass.micro_batch);
+    const auto place = std::ranges::find(stages, pass.stage) - stages.begin();
+    at::Tensor in;
+    if (links_.has_sender(StageCargo::activations, pass.stage))
+      in = links_.receive(StageCargo::activations, pass.stage, pass.micro_batch);
+    const at::Tensor out =
+        model_.output(static_cast<std::size_t>(place), micro_batches[number], in);
+    if (pass.stage + 1 == schedule.placement.stages()) {
+      call(number, out);
+    } else {
+      links_.send(StageCargo::activations, pass.stage, pass.micro_batch, out);
+    }
+    links_.poll();
+  }
+  links_.finish();
 }
 
 at::Tensor Passes::space_for(const Microbatch& batch) const {
@@ -94,6 +124,7 @@ at::Tensor Passes::space_for(const Microbatch& batch) const {
 
 void Passes::forward(const Update& update, const Pass& pass) {
   UnderWay& one = under_way_[{pass.stage, pass.micro_batch}];
+  most_under_way_ = std::max(most_under_way_, static_cast<int>(under_way_.size()));
   at::Tensor in;
   if (links_.has_sender(StageCargo::activations, pass.stage))
     in = links_.receive(StageCargo::activations, pass.stage, pass.micro_batch);

@@ -38,6 +38,14 @@ class Passes {
            double grad_scale, const PassHooks& hooks, ActivationCount& activations,
            at::Tensor& loss_sum);
 
+  /// Micro-batches of this rank's stages in the last run, the most at any time.
+  [[nodiscard]] int most_under_way() const { return most_under_way_; }
+
+  /// Forward passes alone, without tapes. On the rank with the last stage `call` gets each
+  /// micro-batch's number and hidden states.
+  void run_forward(pipeline::Schedule schedule, std::span<const Microbatch> micro_batches,
+                   const std::function<void(std::size_t, const at::Tensor&)>& call);
+
  private:
   /// A micro-batch in a stage, from its forward pass to that of its weights' gradients.
   struct UnderWay {
@@ -52,6 +60,7 @@ class Passes {
   void backward(const Update& update, const pipeline::Pass& pass);
   void add_weight_grads(const pipeline::Pass& pass);
   void begin(const pipeline::Schedule& schedule, std::span<const Microbatch> micro_batches);
+  void begin_links(const pipeline::Schedule& schedule, std::span<const Microbatch> micro_batches);
   /// Between two stages, of a micro-batch.
   [[nodiscard]] at::Tensor space_for(const Microbatch& batch) const;
 
@@ -60,6 +69,7 @@ class Passes {
   StageLinks& links_;
   int pp_rank_;
   std::map<std::pair<int, int>, UnderWay> under_way_;  // by stage and micro-batch
+  int most_under_way_ = 0;
 };
 
 }  // namespace trireme

@@ -36,10 +36,12 @@ void scale_grads(const ParamRegistry& registry, double factor) {
 
 /// Of the ranks of pp that hold the two copies of a tied table; null elsewhere, and where there is
 /// one.
-std::unique_ptr<Communicator> make_table_group(const Transformer& model, const Mesh& mesh) {
+std::unique_ptr<Communicator> make_table_group(Transformer& model, const Mesh& mesh) {
   if (!model.config().tie_embeddings || mesh.size(Axis::pp) == 1) return nullptr;
   Communicator& pp = mesh.group(Axis::pp);
-  return pp.split(model.table_in_two() ? 0 : -1, pp.rank(), "tied");
+  const auto table = model.table_in_two();
+  const bool trained = table && !model.registry().layout().units()[*table].frozen;
+  return pp.split(trained ? 0 : -1, pp.rank(), "tied");
 }
 
 }  // namespace
@@ -55,6 +57,8 @@ Step::Step(const StepParts& parts, double clip_norm)
       first_bucket_s_(parts.measures.declare({"first_bucket_s", Combine::mean})),
       last_grad_s_(parts.measures.declare({"last_grad_s", Combine::mean})) {
   table_group_ = make_table_group(parts.model, parts.mesh);
+  if (parts.mesh.size(Axis::pp) > 1 && registry_.device().is_cpu())
+    bubble_share_ = parts.measures.declare({"bubble_share", Combine::mean});
   registry_.on_ready([this](ParamId id) { reduction_->ready(id); });
 }
 
@@ -91,14 +95,17 @@ UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_terms
   const auto micro_steps = static_cast<int>(batches.size());
   if (schedule_.micro_batches != micro_steps)
     schedule_ = stage_schedule(parts_.mesh.config(), micro_steps);
+  const Timer timer;
   if (!passes_.run(schedule_, micro_batches, grad_scale, hooks, activations, loss_sum)) {
     result.dropped = true;
     return result;
   }
   result.activation_bytes = activations.peak_bytes();
+  result.in_flight = passes_.most_under_way();
   failpoint("train.reduce");
+  const double passes_s = timer.seconds();
   reduction_->finish();
-  add_up_over_stages(loss_sum);
+  add_up_over_stages(loss_sum, passes_s - links_.waited_s(), timer, result);
   result.overlap = reduction_->times();
   parts_.measures.record(first_bucket_s_, result.overlap.first_launch_s);
   parts_.measures.record(last_grad_s_, result.overlap.last_ready_s);
@@ -124,10 +131,23 @@ UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_terms
   return result;
 }
 
-void Step::add_up_over_stages(const at::Tensor& loss_sum) {
+void Step::forward(std::span<const Microbatch> micro_batches,
+                   const std::function<void(std::size_t, const at::Tensor&)>& call) {
+  const auto count = static_cast<int>(micro_batches.size());
+  passes_.run_forward(stage_schedule(parts_.mesh.config(), count), micro_batches, call);
+}
+
+void Step::add_up_over_stages(at::Tensor& loss_sum, double busy_s, const Timer& timer,
+                              UpdateResult& result) {
   Communicator& pp = parts_.mesh.group(Axis::pp);
   if (pp.size() == 1) return;
-  all_reduce(pp, loss_sum, ReduceOp::sum, "loss")->wait();
+  const at::Tensor sums = at::stack({loss_sum, at::full_like(loss_sum, busy_s)});
+  all_reduce(pp, sums, ReduceOp::sum, "loss")->wait();
+  loss_sum = sums[0];
+  if (bubble_share_ && schedule_.micro_batches > 0) {  // all ranks end here together
+    result.bubble_share = timer.seconds() * pp.size() / sums[1].item<double>() - 1;
+    parts_.measures.record(*bubble_share_, *result.bubble_share);
+  }
   if (table_group_) {
     const at::Tensor grads = registry_.grad_part(*parts_.model.table_in_two());
     all_reduce(*table_group_, grads, ReduceOp::sum, "grads of tied table")->wait();

@@ -1,8 +1,10 @@
 #pragma once
 #include <functional>
+#include <optional>
 #include <span>
 
 #include "core/measures.hpp"
+#include "core/timer.hpp"
 #include "data/batch.hpp"
 #include "model/transformer.hpp"
 #include "objective/objective.hpp"
@@ -34,6 +36,9 @@ struct UpdateResult {
   bool dropped = false;  // given up between micro-batches: nothing changed, all else is empty
   OverlapTimes overlap;
   std::int64_t activation_bytes = 0;  // what forward left for backward, the most at any time
+  int in_flight = 0;                  // micro-batches of this rank's stages under way, likewise
+  /// Of a pipeline on CPUs: idle over busy time of its ranks in the passes; else absent.
+  std::optional<double> bubble_share = {};
 };
 
 /// What a step works on; all of it outlives the step.
@@ -71,9 +76,16 @@ class Step {
     stop_before_ = std::move(call);
   }
 
+  /// Hidden states of micro-batches, for a validation: `call` gets each one's number and states on
+  /// the rank that has the last stage. Collective over the ranks of pp.
+  void forward(std::span<const Microbatch> micro_batches,
+               const std::function<void(std::size_t, const at::Tensor&)>& call);
+
   /// Weights and moments of all dp ranks become their mean, where they are not equal already. Before
   /// whatever takes them for one model: a validation, a save, the end of a run.
   void average_copies();
+
+  [[nodiscard]] const StepParts& parts() const { return parts_; }
 
   /// What it sends through beside the mesh's groups; the second may be null.
   [[nodiscard]] const StageLinks& links() const { return links_; }
@@ -92,8 +104,10 @@ class Step {
                    std::int64_t update, double lr);
 
  private:
-  /// The loss, which the last stage has, and the gradients of a table in two.
-  void add_up_over_stages(const at::Tensor& loss_sum);
+  /// The loss, which the last stage has, and the gradients of a table in two. `timer`: since the
+  /// first pass; `busy_s`: of that, what this rank did not wait for other stages.
+  void add_up_over_stages(at::Tensor& loss_sum, double busy_s, const Timer& timer,
+                          UpdateResult& result);
 
   StepParts parts_;
   ParamRegistry& registry_;
@@ -105,6 +119,7 @@ class Step {
   StageLinks links_;
   Passes passes_;
   std::unique_ptr<Communicator> table_group_;  // the two ranks with copies of a tied table
+  std::optional<Measures::Id> bubble_share_;   // of pipelines
   Measures::Id first_bucket_s_;  // from the step's start until its first gradient bucket left
   Measures::Id last_grad_s_;     // from the step's start until its last gradient was complete
   std::function<void()> before_update_ = [] {};

@@ -51,7 +51,7 @@ TEST(Mesh, SplitsReplicasByNodeWhereAllNodesHoldEquallyMany) {
 TEST(Mesh, RefusesEveryLayoutWithoutEngineAtOnce) {
   run_ranks(2, [](Communicator& world) {
     ParallelConfig config;
-    config.pp = 2;
+    config.ep = 2;
     config.zero = 4;
     config.recompute = "some";
     try {
@@ -61,7 +61,7 @@ TEST(Mesh, RefusesEveryLayoutWithoutEngineAtOnce) {
       const std::string text = error.what();
 
       EXPECT_EQ(error.kind(), ErrorKind::usage);
-      EXPECT_NE(text.find("parallel.pp = 2"), std::string::npos) << text;
+      EXPECT_NE(text.find("parallel.ep = 2"), std::string::npos) << text;
       EXPECT_NE(text.find("parallel.zero = 4"), std::string::npos) << text;
       EXPECT_NE(text.find("parallel.recompute = some"), std::string::npos) << text;
     }

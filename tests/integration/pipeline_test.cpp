@@ -1,0 +1,71 @@
+/// Pipelines beside one process, with ranks as threads: the covering set by default; with
+/// TRIREME_TEST_MATRIX=K/N part K of N of all cases (label matrix).
+
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <iostream>
+
+#include "comm/thread/thread_world.hpp"
+#include "support/layout_cases.hpp"
+#include "support/pipeline_cases.hpp"
+#include "train/verify/verify_layout.hpp"
+
+namespace trireme::testing {
+namespace {
+
+LayoutVerdict verdict_of(const RunConfig& config, int ranks, std::int64_t steps = 2) {
+  LayoutVerdict verdict;
+  run_ranks(ranks, [&](Communicator& world) {
+    at::set_num_threads(1);
+    const LayoutVerdict one = verify_layout(world, config, steps, at::kCPU);
+    if (world.rank() == 0) verdict = one;
+  });
+  return verdict;
+}
+
+TEST(Pipeline, EqualsOneProcess) {
+  const std::vector<PipelineCase> all = all_pipeline_cases();
+  std::vector<PipelineCase> cases = is_matrix_run() ? all : covering_cases(all);
+  if (is_matrix_run()) {
+    const auto [part, parts] = matrix_part();
+    std::erase_if(cases, [=](const PipelineCase& one) { return one.number % parts != part; });
+  }
+  double worst = 0;
+  const auto begin = std::chrono::steady_clock::now();
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE(name_of(cases[i]));
+    const LayoutVerdict verdict = verdict_of(config_of(cases[i]), cases[i].ranks());
+    worst = std::max({worst, verdict.grad_rel, verdict.weight_rel, verdict.loss_rel});
+    EXPECT_TRUE(verdict.equal()) << "gradients " << verdict.grad_rel << " (" << verdict.grad_worst
+                                 << "), weights " << verdict.weight_rel << ", norm "
+                                 << verdict.norm_rel << ", loss " << verdict.loss_rel;
+    EXPECT_EQ(verdict.audit, "");
+    if ((i + 1) % 100 == 0) std::cout << i + 1 << " of " << cases.size() << " runs" << std::endl;
+  }
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
+  std::cout << cases.size() << " runs in " << spent.count() << " s, largest distance " << worst
+            << '\n';
+}
+
+TEST(Pipeline, HasEveryPairOfFactors) {
+  const std::vector<PipelineCase> all = all_pipeline_cases();
+  EXPECT_EQ(all.size(), 756U);
+  EXPECT_LE(covering_cases(all).size(), 40U);
+}
+
+TEST(Pipeline, StagesMayBeSaid) {
+  RunConfig config;
+  config.model = model_preset("tiny");
+  config.model.num_layers = 6;
+  config.parallel.pp = 3;
+  config.parallel.stages = "E1|4|1H";
+  config.train.accumulation = 4;
+  const LayoutVerdict verdict = verdict_of(config, 3);
+  EXPECT_TRUE(verdict.equal()) << verdict.grad_rel;
+  EXPECT_EQ(verdict.audit, "");
+}
+
+}  // namespace
+}  // namespace trireme::testing

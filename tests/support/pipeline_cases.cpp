@@ -1,0 +1,116 @@
+#include "support/pipeline_cases.hpp"
+
+#include <array>
+#include <set>
+#include <tuple>
+
+#include "core/error.hpp"
+#include "pipeline/named.hpp"
+
+namespace trireme::testing {
+namespace {
+
+/// The case's values as words, one a factor.
+std::array<std::string, 7> factors_of(const PipelineCase& one) {
+  const char* batches = one.micro_batches == 1 ? "1" : one.micro_batches == one.pp ? "p" : "2p+1";
+  return {formatted("dp {}", one.dp),
+          formatted("tp {}", one.tp),
+          formatted("pp {}", one.pp),
+          formatted("cp {}", one.cp),
+          one.schedule,
+          formatted("zero {}", one.zero),
+          formatted("m {}", batches)};
+}
+
+std::set<std::string> pairs_of_factors(const PipelineCase& one) {
+  const auto factors = factors_of(one);
+  std::set<std::string> pairs;
+  for (std::size_t i = 0; i < factors.size(); ++i)
+    for (std::size_t j = i + 1; j < factors.size(); ++j)
+      pairs.insert(factors[i] + ", " + factors[j]);
+  return pairs;
+}
+
+}  // namespace
+
+std::vector<PipelineCase> all_pipeline_cases() {
+  std::vector<PipelineCase> cases;
+  const std::array<std::int64_t, 4> sizes{1, 2, 4, 8};
+  for (const std::int64_t dp : sizes) {
+    for (const std::int64_t tp : {1, 2, 4}) {
+      for (const std::int64_t pp : {2, 4, 8}) {
+        for (const std::int64_t cp : sizes) {
+          if (dp * tp * pp * cp > 8) continue;
+          for (const std::string_view schedule : pipeline::kSchedules) {
+            for (std::int64_t zero = 0; zero <= (dp * cp > 1 ? 3 : 0); ++zero) {
+              for (const std::int64_t batches : {std::int64_t{1}, pp, 2 * pp + 1})
+                cases.push_back(
+                    {dp, tp, pp, cp, std::string(schedule), zero, batches, cases.size()});
+            }
+          }
+        }
+      }
+    }
+  }
+  return cases;
+}
+
+std::vector<PipelineCase> covering_cases(const std::vector<PipelineCase>& cases) {
+  std::set<std::string> missing;
+  for (const PipelineCase& one : cases) missing.merge(pairs_of_factors(one));
+  std::vector<PipelineCase> chosen;
+  while (!missing.empty()) {
+    const PipelineCase* best = nullptr;
+    std::tuple<std::size_t, int> most{0, 0};  // new pairs; few ranks are cheap
+    for (const PipelineCase& one : cases) {
+      std::size_t found = 0;
+      for (const std::string& pair : pairs_of_factors(one)) found += missing.count(pair);
+      if (std::tuple(found, -one.ranks()) <= most && best != nullptr) continue;
+      most = {found, -one.ranks()};
+      best = &one;
+    }
+    for (const std::string& pair : pairs_of_factors(*best)) missing.erase(pair);
+    chosen.push_back(*best);
+  }
+  return chosen;
+}
+
+RunConfig config_of(const PipelineCase& one) {
+  // Numbers of neighbouring cases differ in few factors: turns of lengths without a common divisor.
+  const std::size_t n = one.number * 7 + one.number / 3;
+  RunConfig config;
+  config.model = model_preset("tiny");
+  config.model.num_heads = 4;
+  config.model.num_kv_heads = 2;
+  config.model.tie_embeddings = n % 3 != 0;
+  config.model.dropout = n % 11 == 4 ? 0.2 : 0;
+  config.parallel.tp = one.tp;
+  config.parallel.pp = one.pp;
+  config.parallel.cp = one.cp;
+  config.parallel.schedule = one.schedule;
+  config.parallel.virtual_stages = one.schedule == "interleaved" ? 1 + n % 3 : 1;
+  config.parallel.zero = one.zero;
+  config.parallel.zero_reshard = n % 5 != 1;
+  config.parallel.zero_prefetch = static_cast<std::int64_t>(n % 3);
+  config.parallel.zero_persist = n % 7 == 2 ? 40 : 0;
+  config.parallel.sequence_parallel = one.tp > 1 && n % 2 == 0;
+  config.parallel.recompute = std::array{"none", "selective", "full"}[n / 2 % 3];
+  config.parallel.cp_form = one.cp > 2 || one.tp > 2 || n % 2 == 0 ? "ring" : "all_gather";
+  config.parallel.offload = n % 13 == 5 ? "optimizer" : "none";
+  config.parallel.bucket_mb = n % 4 == 0 ? 0.002 : -1;
+  if (n % 9 == 3) {
+    config.lora.rank = 2;
+    config.lora.alpha = 4;
+  }
+  config.optim.name = n % 4 == 1 ? "sgd" : "adamw";
+  config.train.accumulation = one.micro_batches;
+  return config;
+}
+
+std::string name_of(const PipelineCase& one) {
+  std::string name = formatted("case {}:", one.number);
+  for (const std::string& factor : factors_of(one)) name += " " + factor;
+  return name;
+}
+
+}  // namespace trireme::testing
