@@ -1,6 +1,7 @@
 #include "model/layer.hpp"
 
-#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/variable.h>
 
 namespace trireme {
 namespace {
@@ -20,14 +21,19 @@ at::Tensor layer_forward(const Layer& layer, const Microbatch& batch, const at::
     const at::NoGradGuard no_grad;
     return layer.forward(batch, tape.input);
   }
-  tape.output = run_with_graph(layer, batch, tape.input);
-  return tape.output.detach();
+  const at::Tensor output = run_with_graph(layer, batch, tape.input);
+  tape.graph = torch::autograd::impl::gradient_edge(output);
+  return output.detach();
 }
 
 at::Tensor layer_backward(const Layer& layer, const Microbatch& batch, LayerTape& tape,
                           const at::Tensor& grad) {
-  if (!tape.output.defined()) tape.output = run_with_graph(layer, batch, tape.input);
-  const auto grads = torch::autograd::grad({tape.output}, {tape.input}, {grad});
+  if (!tape.graph.is_valid())
+    tape.graph = torch::autograd::impl::gradient_edge(run_with_graph(layer, batch, tape.input));
+  const torch::autograd::Edge input(torch::autograd::impl::grad_accumulator(tape.input), 0);
+  const auto grads = torch::autograd::Engine::get_default_engine().execute(
+      {tape.graph}, {grad}, /*keep_graph=*/false, /*create_graph=*/false,
+      /*accumulate_grad=*/false, {input});
   tape = {};
   return grads[0];
 }

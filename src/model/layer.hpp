@@ -1,5 +1,6 @@
 #pragma once
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/edge.h>
 
 #include "parallel/microbatch.hpp"
 #include "parallel/recompute.hpp"
@@ -16,11 +17,11 @@ class Layer {
   [[nodiscard]] virtual at::Tensor forward(const Microbatch& batch, const at::Tensor& x) const = 0;
 };
 
-/// What a layer's backward needs: its input, and unless it recomputes, its output with the graph
-/// between.
+/// What a layer's backward needs: its input, and unless it recomputes, the graph from its output,
+/// which itself may go.
 struct LayerTape {
   at::Tensor input;
-  at::Tensor output;
+  torch::autograd::Edge graph;
 };
 
 /// Runs one layer and records what backward needs: autograd sees one layer at a time. Recompute

@@ -103,6 +103,53 @@ TEST_F(Resume, IsBitwiseInBf16WithDropoutAndAsynchronousCheckpoints) {
   EXPECT_EQ(trireme({"checkpoint", "verify", path("hard").string()}).code, 0);
 }
 
+TEST_F(Resume, OfAPipelineIsBitwiseAndGoesOnOnAnyLayout) {
+  const Arguments plain{"--train.steps",          "8", "--checkpoint.every", "4",
+                        "--checkpoint.keep_last", "0", "--train.precision",  "fp64",
+                        "--model.num_layers",     "3", "--data.split",       "30,6,0",
+                        "--train.eval_every",     "4"};
+  const auto with = [&](const Arguments& more) {
+    Arguments all = plain;
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  const Arguments zero_bubble{"--parallel.pp", "2", "--parallel.schedule", "zb-h1"};
+  const Arguments from_step_4{"--resume",
+                              (path("whole_stages") / "checkpoints" / "step-000000004").string()};
+  const auto resumed = [&](const std::string& run, Arguments layout, int ranks) {
+    layout.insert(layout.end(), from_step_4.begin(), from_step_4.end());
+    const Exit exit = pretrain(run, with(layout), {.ranks = ranks});
+    EXPECT_EQ(exit.code, 0) << exit.err;
+    return exit;
+  };
+  const Exit alone = pretrain("alone_stages", plain);
+  ASSERT_EQ(alone.code, 0) << alone.err;
+  const Exit whole = pretrain("whole_stages", with(zero_bubble), {.ranks = 2});
+  ASSERT_EQ(whole.code, 0) << whole.err;
+
+  const Exit same = resumed("same_stages", zero_bubble, 2);
+  EXPECT_NE(same.err.find("exact: losses and weights go on bit for bit"), std::string::npos)
+      << same.err;
+  EXPECT_EQ(hash("same_stages"), hash("whole_stages"));
+
+  const std::vector<double> expected = metrics("alone_stages").losses();
+  ASSERT_EQ(expected.size(), 8U);
+  const auto expect_same_curve = [&](const std::string& run, std::size_t first) {
+    const std::vector<double> losses = metrics(run).losses();
+    ASSERT_EQ(losses.size(), 8 - first);
+    for (std::size_t i = 0; i < losses.size(); ++i)
+      EXPECT_NEAR(losses[i], expected[first + i], 1e-10) << run << ", step " << first + i + 1;
+  };
+  expect_same_curve("whole_stages", 0);
+  const Exit other = resumed(
+      "other_stages",
+      {"--parallel.pp", "2", "--parallel.tp", "2", "--parallel.schedule", "interleaved"}, 4);
+  EXPECT_EQ(other.err.find("exact:"), std::string::npos) << "another layout: other bits";
+  expect_same_curve("other_stages", 4);
+  resumed("sharded", {"--parallel.zero", "3"}, 2);
+  expect_same_curve("sharded", 4);
+}
+
 TEST_F(Resume, WithLocalStepsIsBitwiseFromASaveBetweenTwoAverages) {
   const Arguments local{"--train.steps",          "10", "--checkpoint.every",     "4",
                         "--checkpoint.keep_last", "0",  "--parallel.local_steps", "3"};

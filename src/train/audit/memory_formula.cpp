@@ -105,7 +105,7 @@ std::int64_t activation_bytes(const UpdateFacts& facts, const RankUnits& units, 
     }
   }
   const std::int64_t trained = facts.lora.on() ? 0 : 1;
-  const std::int64_t last = rows * m.hidden_size * element + trained * m.hidden_size * element +
+  const std::int64_t last = rows * m.hidden_size * element + trained * m.hidden_size * kStatistic +
                             trained * vocab * m.hidden_size * bytes_of(facts.dtypes.main);
   // Micro-batches under way in each stage.
   std::int64_t kept = 0;

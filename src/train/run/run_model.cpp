@@ -94,6 +94,10 @@ std::string RunModel::layout(const RunRequest& run) const {
       formatted("ranks {}, micro_batch {}", run.ranks.world.size(), run.config.train.micro_batch);
   for (const Axis axis : {Axis::tp, Axis::cp, Axis::dp, Axis::pp})
     text += formatted(", {} {}", kAxisNames[static_cast<std::size_t>(axis)], mesh.size(axis));
+  if (mesh.size(Axis::pp) > 1)
+    text += formatted(
+        ", schedule {}, stages {}", run.config.parallel.schedule,
+        text_of(model_stages(run.config.model, run.config.parallel, run.config.train.seq_len)));
   return text;
 }
 

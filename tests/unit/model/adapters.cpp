@@ -263,6 +263,7 @@ TEST(Adapters, TheBaseMayRunBetweenForwardAndBackward) {
         batch.positions = batch.places;
         batch.samples = at::arange(2, at::kLong);
         registry.begin_update(1);
+        model.begin_update({{0, true}, {0, false}});
         ForwardTape tape;
         const at::Tensor hidden = model.forward(0, batch, {}, tape);
         Microbatch of_base = batch;
