@@ -7,7 +7,7 @@
 
 #include "comm/thread/thread_world.hpp"
 #include "core/error.hpp"
-#include "support/layout_cases.hpp"
+#include "support/layouts/layout_cases.hpp"
 #include "support/rounding.hpp"
 
 namespace trireme::testing {

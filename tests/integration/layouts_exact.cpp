@@ -20,7 +20,7 @@
 #include "parallel/recompute.hpp"
 #include "parallel/tensor/tensor_group.hpp"
 #include "parallel/units/grad_reduction.hpp"
-#include "support/layout_cases.hpp"
+#include "support/layouts/layout_cases.hpp"
 
 namespace trireme::testing {
 namespace {

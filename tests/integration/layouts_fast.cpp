@@ -10,7 +10,7 @@
 
 #include "comm/self/self_communicator.hpp"
 #include "comm/thread/thread_world.hpp"
-#include "support/layout_cases.hpp"
+#include "support/layouts/layout_cases.hpp"
 #include "support/rounding.hpp"
 
 namespace trireme::testing {

@@ -13,7 +13,7 @@
 #include "comm/self/self_communicator.hpp"
 #include "comm/thread/thread_world.hpp"
 #include "core/error.hpp"
-#include "support/layout_cases.hpp"
+#include "support/layouts/layout_cases.hpp"
 #include "train/verify/verify_layout.hpp"
 
 namespace trireme::testing {

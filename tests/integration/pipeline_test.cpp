@@ -8,8 +8,8 @@
 #include <iostream>
 
 #include "comm/thread/thread_world.hpp"
-#include "support/layout_cases.hpp"
-#include "support/pipeline_cases.hpp"
+#include "support/layouts/layout_cases.hpp"
+#include "support/layouts/pipeline_cases.hpp"
 #include "train/verify/verify_layout.hpp"
 
 namespace trireme::testing {

@@ -8,7 +8,8 @@
 #include "comm/factory.hpp"
 #include "comm/self/self_communicator.hpp"
 #include "mpi/launch_main.hpp"
-#include "support/layout_cases.hpp"
+#include "support/layouts/layout_cases.hpp"
+#include "support/layouts/pipeline_cases.hpp"
 #include "train/verify/verify_layout.hpp"
 
 namespace trireme::testing {
@@ -31,6 +32,23 @@ TEST(LayoutsOverMpi, EqualOneProcess) {
     EXPECT_TRUE(verdict.equal()) << name_of(one) << ": gradients " << verdict.grad_rel << " ("
                                  << verdict.grad_worst << "), weights " << verdict.weight_rel;
     std::cout << name_of(one) << ": gradients " << verdict.grad_rel << '\n';
+  }
+}
+
+TEST(PipelinesOverMpi, EqualOneProcess) {
+  at::set_num_threads(1);
+  const auto world = make_world("mpi", *g_launch);
+  std::vector<PipelineCase> cases = all_pipeline_cases();
+  std::erase_if(cases, [&](const PipelineCase& one) { return one.ranks() != world->size(); });
+  if (cases.empty()) return;  // 3 ranks
+  cases = covering_cases(cases);
+  ASSERT_GE(cases.size(), 3U);
+  cases.resize(3);
+  for (const PipelineCase& one : cases) {
+    const LayoutVerdict verdict = verify_layout(*world, config_of(one), 2, at::kCPU);
+    if (world->rank() != 0) continue;
+    EXPECT_TRUE(verdict.equal()) << name_of(one) << ": gradients " << verdict.grad_rel;
+    EXPECT_EQ(verdict.audit, "") << name_of(one);
   }
 }
 

@@ -9,7 +9,7 @@
 #include "comm/thread/thread_world.hpp"
 #include "objective/cross_entropy.hpp"
 #include "optim/optimizer.hpp"
-#include "support/layout_cases.hpp"
+#include "support/layouts/layout_cases.hpp"
 #include "train/step/step.hpp"
 #include "train/verify/layout_trial.hpp"
 #include "train/verify/trial_batches.hpp"

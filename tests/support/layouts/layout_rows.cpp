@@ -1,4 +1,4 @@
-#include "support/layout_rows.hpp"
+#include "support/layouts/layout_rows.hpp"
 
 #include <algorithm>
 

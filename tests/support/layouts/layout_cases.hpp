@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "support/layout_rows.hpp"
+#include "support/layouts/layout_rows.hpp"
 #include "train/verify/layout_trial.hpp"
 
 /// The layouts that are held to train as one process does, and what each trains.

@@ -1,4 +1,4 @@
-#include "support/layout_cases.hpp"
+#include "support/layouts/layout_cases.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "support/pipeline_cases.hpp"
+#include "support/layouts/pipeline_cases.hpp"
 
 #include <array>
 #include <set>
