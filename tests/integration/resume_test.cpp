@@ -141,6 +141,25 @@ TEST_F(Resume, OfAPipelineIsBitwiseAndGoesOnOnAnyLayout) {
       EXPECT_NEAR(losses[i], expected[first + i], 1e-10) << run << ", step " << first + i + 1;
   };
   expect_same_curve("whole_stages", 0);
+  const auto validations = [](const std::string& run) {
+    std::vector<std::pair<double, std::int64_t>> found;  // loss and targets
+    for (const Json& line : metrics(run).lines)
+      if (line.contains("valid_loss"))
+        found.emplace_back(line["valid_loss"].get<double>(),
+                           line["valid_targets"].get<std::int64_t>());
+    return found;
+  };
+  const auto valid = validations("whole_stages");
+  const auto expected_valid = validations("alone_stages");
+  ASSERT_EQ(valid.size(), 2U);
+  ASSERT_EQ(expected_valid.size(), 2U);
+  for (std::size_t i = 0; i < valid.size(); ++i) {
+    EXPECT_NEAR(valid[i].first, expected_valid[i].first, 1e-10);
+    EXPECT_EQ(valid[i].second, expected_valid[i].second);
+  }
+  EXPECT_EQ(metrics("whole_stages").steps.at(8)["num_targets"],
+            metrics("alone_stages").steps.at(8)["num_targets"]);
+  EXPECT_TRUE(metrics("whole_stages").steps.at(8).contains("bubble_share"));
   const Exit other = resumed(
       "other_stages",
       {"--parallel.pp", "2", "--parallel.tp", "2", "--parallel.schedule", "interleaved"}, 4);
