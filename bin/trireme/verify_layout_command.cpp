@@ -125,10 +125,10 @@ void VerifyLayoutCommand::print_verdict(const LayoutVerdict& verdict, int ranks,
     return;
   }
   print(formatted(
-      "{} ranks ({}), tp {} cp {} zero {}, fp64, {} updates of a small model of this shape, "
+      "{} ranks ({}), tp {} cp {} pp {} zero {}, fp64, {} updates of a small model of this shape, "
       "next to one process\n"
       "  loss {}, gradients {} (worst: {}), norm {}, weights {}, moments {}; bound {}\n{}\n",
-      ranks, backend, p.tp, p.cp, p.zero, steps_, number_text(verdict.loss_rel),
+      ranks, backend, p.tp, p.cp, p.pp, p.zero, steps_, number_text(verdict.loss_rel),
       number_text(verdict.grad_rel), verdict.grad_worst.empty() ? "none" : verdict.grad_worst,
       number_text(verdict.norm_rel), number_text(verdict.weight_rel),
       number_text(verdict.moment_rel), number_text(verdict.bound),
