@@ -27,10 +27,11 @@ int fewest_ranks(const ParallelConfig& parallel) {
   std::int64_t ranks = 1;
   for (const std::int64_t factor : {parallel.tp, parallel.cp, parallel.pp, data}) {
     if (factor > kMostThreadRanks / ranks) {
-      fail(ErrorKind::usage,
-           "parallel.tp = {}, cp = {}, zero_shard = {} need more than {} ranks, the most that are "
-           "threads; under mpirun -n N there may be more",
-           parallel.tp, parallel.cp, parallel.zero_shard, kMostThreadRanks);
+      fail(
+          ErrorKind::usage,
+          "parallel.tp = {}, cp = {}, pp = {}, zero_shard = {} need more than {} ranks, the most that are "
+          "threads; under mpirun -n N there may be more",
+          parallel.tp, parallel.cp, parallel.pp, parallel.zero_shard, kMostThreadRanks);
     }
     ranks *= factor;
   }

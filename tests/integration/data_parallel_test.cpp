@@ -50,7 +50,8 @@ struct Trainer {
     const Gathering gathering(registry, world);
     std::vector<at::Tensor> all{gathering.weights()};
     for (const OptimizerSlot& slot : optimizer->slots())
-      all.push_back(gathering.all([&](std::size_t unit) { return registry.part_of(slot.flat, unit); }));
+      all.push_back(
+          gathering.all([&](std::size_t unit) { return registry.part_of(slot.flat, unit); }));
     return all;
   }
 

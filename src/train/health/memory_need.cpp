@@ -22,11 +22,12 @@ std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes,
                                     std::int64_t data_ranks, bool offloaded,
                                     const FrozenParameters& beside) {
   const ModelConfig& model = config.model;
-  const auto tp = static_cast<double>(config.parallel.tp);
-  const double base = model.num_parameters_wide() / tp;
+  const auto pp = static_cast<double>(config.parallel.pp);  // of its ranks the mean
+  const double cuts = static_cast<double>(config.parallel.tp) * pp;
+  const double base = model.num_parameters_wide() / cuts;
   const bool adapters = config.lora.on();
   const double parameters =  // that are trained
-      adapters ? static_cast<double>(num_lora_parameters(config.lora, model)) / tp : base;
+      adapters ? static_cast<double>(num_lora_parameters(config.lora, model)) / cuts : base;
   const std::int64_t zero = config.parallel.zero;
   const auto shards = static_cast<double>(shard_ranks(config.parallel, data_ranks));
   // What a rank holds one part of, from a stage on.
@@ -54,7 +55,7 @@ std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes,
     parts.push_back({"frozen weights", held(base * bytes_of(dtypes.compute), 3), shape});
   if (beside.count > 0) {
     parts.push_back({"a frozen model beside it",
-                     held(beside.count / tp * bytes_of(dtypes.compute), 3),
+                     held(beside.count / cuts * bytes_of(dtypes.compute), 3),
                      beside.key.empty() ? shape : std::vector{beside.key}});
   }
   // cos and sin of half a head each, at every position
@@ -65,18 +66,22 @@ std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes,
        {"model.max_seq_len", "model.head_dim"}});
   parts.push_back(
       {"inputs of the blocks",
-       tokens * static_cast<double>(model.hidden_size) * static_cast<double>(model.num_layers) *
-           bytes_of(dtypes.compute),
+       tokens * static_cast<double>(model.hidden_size) * static_cast<double>(model.num_layers) /
+           pp * bytes_of(dtypes.compute),
        {"train.micro_batch", "train.seq_len", "model.hidden_size", "model.num_layers"}});
   return parts;
 }
 
 UpdateFacts facts_of_run(const RunConfig& config, int ranks) {
   const TrainConfig& train = config.train;
-  return update_facts(
-      config.model, config.optim, precision_dtypes(train.precision), config.parallel, ranks,
-      {.rows = train.micro_batch, .length = train.seq_len, .path = ops::path_of(train.fused_ops)},
-      config.lora);
+  const std::int64_t at_once = train.micro_batch * data_ranks(config.parallel, ranks);
+  return update_facts(config.model, config.optim, precision_dtypes(train.precision),
+                      config.parallel, ranks,
+                      {.rows = train.micro_batch,
+                       .length = train.seq_len,
+                       .micro_steps = std::max<std::int64_t>(1, train.global_batch / at_once),
+                       .path = ops::path_of(train.fused_ops)},
+                      config.lora);
 }
 
 void count_activations(const RunConfig& config, int ranks, int rank,

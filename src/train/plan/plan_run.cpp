@@ -17,12 +17,19 @@ namespace {
 
 constexpr std::int64_t kMainBytes = 4;  // of a main weight or a moment in a checkpoint
 
+/// Of the rank of pp that needs most.
 std::int64_t memory_of(const RunConfig& config, int ranks) {
-  const RankMemory memory = memory_formula(facts_of_run(config, ranks), 0);
-  std::int64_t sum = 0;
-  RankMemory::fields(
-      memory, [&](const char*, std::int64_t bytes) { sum += std::max<std::int64_t>(0, bytes); });
-  return sum;
+  const auto pp = static_cast<int>(config.parallel.pp);
+  const UpdateFacts facts = facts_of_run(config, ranks);
+  std::int64_t most = 0;
+  for (int at_pp = 0; at_pp < pp; ++at_pp) {
+    const RankMemory memory = memory_formula(facts, ranks / pp * at_pp);
+    std::int64_t sum = 0;
+    RankMemory::fields(
+        memory, [&](const char*, std::int64_t bytes) { sum += std::max<std::int64_t>(0, bytes); });
+    most = std::max(most, sum);
+  }
+  return most;
 }
 
 }  // namespace

@@ -78,7 +78,7 @@ StepFigures measure_step(Communicator& control, Communicator& world, Activity& a
     for (const Batch& batch : batches) targets += batch.num_targets;
     targets = static_cast<std::int64_t>(
         all_reduce_value(control, static_cast<double>(targets), ReduceOp::sum, "targets") /
-        static_cast<double>(config.parallel.tp * config.parallel.cp));
+        static_cast<double>(config.parallel.tp * config.parallel.cp * config.parallel.pp));
     control.barrier();
     const double waited_before_s = activity.waited_s();
     const Timer timer;

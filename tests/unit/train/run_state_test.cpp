@@ -254,6 +254,14 @@ TEST(MemoryNeed, CountsWhatTrainingHolds) {
   EXPECT_EQ(fp32 - with("sgd", 0.9), 4 * P);
 }
 
+TEST(MemoryNeed, OfAPipelineIsTheMeanOfItsRanks) {
+  RunConfig config = tiny_run();
+  const double tables = 4.0 * 32768.0 * 32;
+  const double whole = sum_of(memory_need(config, {at::kFloat, at::kFloat})) - tables;
+  config.parallel.pp = 4;
+  EXPECT_EQ(sum_of(memory_need(config, {at::kFloat, at::kFloat})) - tables, whole / 4);
+}
+
 TEST(MemoryNeed, OfFrozenWeightsIsTheirOwnBytesAlone) {
   RunConfig config = tiny_run();
   config.lora.rank = 2;
