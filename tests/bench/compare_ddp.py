@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Speed of `trireme pretrain` on 2 ranks against PyTorch DDP and FSDP2 over gloo, and of our layouts against each other, measured in
+"""Speed of `trireme pretrain` on 2 ranks against PyTorch DDP, FSDP2 and pipelining over gloo, and of our layouts against each other, measured in
 one run, in interleaved pairs.
 
-usage: compare_ddp.py BUILD_DIR [--only eager,plain,compile,fsdp,zero,cp] [--pairs 5] [--steps 5] [--warmup 2] [--port 29571] [--precision bf16] [--cpu-time]
+usage: compare_ddp.py BUILD_DIR [--only eager,plain,compile,fsdp,zero,cp,pp] [--pairs 5] [--steps 5] [--warmup 2] [--port 29571] [--precision bf16] [--cpu-time]
 
 A 30 M model (Qwen3 shape, 512 x 8), T = 512, bf16 (or fp32, for a CPU without its instructions), one thread a rank, on the built-in corpus as one document, so that each
 row is one document. Both sides start from the same weights and see the same batches; before timing, the first step's
@@ -25,7 +25,7 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 LOSS_BOUND = 1e-3
 RANKS, T, MICRO, GLOBAL = 2, 512, 4, 16
-SECTIONS = ("eager", "plain", "compile", "fsdp", "zero", "cp")
+SECTIONS = ("eager", "plain", "compile", "fsdp", "zero", "cp", "pp")
 COMMUNICATION = []
 KEYS = {"model.preset": "minimind-3", "model.hidden_size": 512, "model.num_layers": 8, "model.num_heads": 8, "model.num_kv_heads": 4,
         "model.head_dim": 64, "model.vocab_size": 6400, "model.max_seq_len": T, "train.seq_len": T, "train.micro_batch": MICRO,
@@ -79,11 +79,11 @@ def print_hidden(title):
     print(f"\n{title}: {comm:.4f} s of an update in communication, {exposed:.4f} s of it exposed: {1 - exposed / comm:.0%} hidden.", flush=True)
 
 
-def run_peer(args, work, dump, flags=(), size=RANKS):
+def run_peer(args, work, dump, flags=(), size=RANKS, program="ddp_peer.py"):
     args.port += 1
     out = os.path.join(work, "peer.json")
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    ranks = [subprocess.Popen([sys.executable, os.path.join(HERE, "ddp_peer.py"), "--dump", dump, "--out", out, "--rank", str(rank), "--size",
+    ranks = [subprocess.Popen([sys.executable, os.path.join(HERE, program), "--dump", dump, "--out", out, "--rank", str(rank), "--size",
                                str(size), "--port", str(args.port), "--precision", args.precision, *flags], env=environment) for rank in range(size)]
     codes = [rank.wait() for rank in ranks]
     if any(codes):
@@ -212,6 +212,12 @@ def measure_sections(args, sections, work):
     if "cp" in sections:
         for form in ("all_gather", "ulysses"):
             measure_pairs(args, f"cp 2: ring beside {form}", ours(cp=2), ours(cp=2, cp_form=form), args.pairs)
+    if "pp" in sections:
+        staged = ours(pp=2, schedule="1f1b", stages="E4|4H")
+        stages = lambda: run_peer(args, work, dump, ["--layers", "4,4"], program="pipeline_peer.py")
+        check_losses(staged()[0], stages()[0])
+        measure_pairs(args, "pp 2, 1f1b beside torch.distributed.pipelining", staged, stages, args.pairs)
+        measure_pairs(args, "pp 2: zb-h1 beside 1f1b", ours(pp=2, schedule="zb-h1", stages="E4|4H"), staged, args.other_pairs)
 
 
 if __name__ == "__main__":
