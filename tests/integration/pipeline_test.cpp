@@ -10,6 +10,8 @@
 #include "comm/thread/thread_world.hpp"
 #include "support/layouts/layout_cases.hpp"
 #include "support/layouts/pipeline_cases.hpp"
+#include "train/verify/trial_batches.hpp"
+#include "train/verify/trial_model.hpp"
 #include "train/verify/verify_layout.hpp"
 
 namespace trireme::testing {
@@ -53,6 +55,31 @@ TEST(Pipeline, HasEveryPairOfFactors) {
   const std::vector<PipelineCase> all = all_pipeline_cases();
   EXPECT_EQ(all.size(), 756U);
   EXPECT_LE(covering_cases(all).size(), 40U);
+}
+
+// What was given up leaves no message under way: neither the end nor the next update waits for it.
+TEST(Pipeline, AnUpdateMayBeGivenUp) {
+  run_ranks(2, [](Communicator& world) {
+    at::set_num_threads(1);
+    TrialShape shape;
+    shape.parallel.pp = 2;
+    shape.model = small_model_like(model_preset("tiny"), shape.parallel);
+    TrialModel trial(world, shape);
+    bool gives_up = true;
+    trial.step.stop_before([&](std::int64_t i, std::int64_t n) {
+      EXPECT_EQ(i, 0);
+      EXPECT_EQ(n, 3);
+      return gives_up;
+    });
+    std::vector<Batch> batches;
+    for (std::int64_t i = 0; i < 3; ++i)
+      batches.push_back(make_rows({i}, shape.model.max_seq_len, shape.model.vocab_size));
+    EXPECT_TRUE(trial.step.run(batches, 10, 1, 1, 1e-3).dropped);
+    gives_up = false;
+    EXPECT_FALSE(trial.step.run(batches, 10, 1, 1, 1e-3).dropped);
+    gives_up = true;
+    EXPECT_TRUE(trial.step.run(batches, 10, 2, 2, 1e-3).dropped);
+  });
 }
 
 TEST(Pipeline, StagesMayBeSaid) {

@@ -41,16 +41,17 @@ bool Passes::run(const pipeline::Schedule& schedule, std::span<const Microbatch>
                       grad_scale,
                       activations,
                       loss_sum};
-  begin(schedule, micro_batches);
   const std::vector<Pass>& list = schedule.lists[static_cast<std::size_t>(pp_rank_)];
+  const auto num_micro_batches = static_cast<std::int64_t>(micro_batches.size());
+  // Ranks of a pipeline are at different passes: they agree before the first one alone, when no
+  // receive is under way.
   const bool alone = schedule.placement.ranks == 1;
+  if (!alone && hooks.stop_before(0, num_micro_batches)) return false;
+  begin(schedule, micro_batches);
   for (std::size_t i = 0; i < list.size(); ++i) {
     const Pass& pass = list[i];
     if (pass.kind == PassKind::forward) {
-      // Ranks of a pipeline are at different passes: they agree before the first one alone.
-      if ((alone || i == 0) &&
-          hooks.stop_before(pass.micro_batch, static_cast<std::int64_t>(micro_batches.size())))
-        return false;
+      if (alone && hooks.stop_before(pass.micro_batch, num_micro_batches)) return false;
       hooks.before_forward();
       forward(update, pass);
     } else {

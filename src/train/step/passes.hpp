@@ -14,7 +14,7 @@ namespace trireme {
 
 /// What runs around the passes of an update.
 struct PassHooks {
-  /// Before the first forward pass of micro-batch i of n on this rank; true: the update is given up.
+  /// Before micro-batch i of n; of a pipeline before the update (i = 0). True: it is given up.
   std::function<bool(std::int64_t, std::int64_t)> stop_before;
   std::function<void()> before_forward;
   /// `last`: the last pass in which this rank adds gradients of weights.
