@@ -2,6 +2,7 @@
 /// gone; and what is refused.
 
 #include <array>
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -165,6 +166,45 @@ TEST_F(PostTraining, LossesAreThoseOfOneRank) {
       }
     }
   }
+}
+
+TEST_F(PostTraining, LossesInStagesAreThoseOfOneRank) {
+  const std::string table = path("reference of stages").string();
+  ASSERT_EQ(trireme({"dpo-reference", "--init", path("start").string(), "--data",
+                     path("pairs").string(), "--output", table})
+                .code,
+            0);
+  const std::vector<TaskCase> staged{
+      {"staged sft", "sft", "chats", {"--sft.token_weights", "<think>=3"}},
+      {"staged adapters", "sft", "chats", {"--lora.rank", "2", "--lora.dropout", "0.1"}},
+      {"staged dpo", "dpo", "pairs", {"--dpo.reference", table, "--dpo.sft_weight", "0.1"}}};
+  for (const TaskCase& one : staged) {
+    SCOPED_TRACE(one.name);
+    const std::string alone = formatted("alone {}", one.name);
+    ASSERT_EQ(train(one, alone, "start", {.ranks = 1}, {"--train.precision", "fp64"}).code, 0);
+    ASSERT_EQ(train(one, one.name, "start", {.ranks = 2},
+                    {"--train.precision", "fp64", "--parallel.pp", "2", "--parallel.schedule",
+                     "zb-h1", "--parallel.recompute", "selective"})
+                  .code,
+              0);
+    expect_formulas(file(one.name, "layout.json"));
+    const auto expected = metrics(alone).steps;
+    const auto found = metrics(one.name).steps;
+    ASSERT_EQ(found.size(), expected.size());
+    for (const auto& [step, line] : expected) {
+      for (const char* key : {"loss", "grad_norm", "margin", "num_targets", "num_pairs"}) {
+        if (!line.contains(key)) continue;
+        const auto value = line.at(key).get<double>();
+        EXPECT_NEAR(found.at(step).at(key).get<double>(), value, 1e-10 * std::abs(value))
+            << key << step;
+      }
+    }
+  }
+  const Exit two_models =
+      train({"live", "dpo", "pairs", {}}, "live", "start", {.ranks = 2}, {"--parallel.pp", "2"});
+  EXPECT_EQ(two_models.code, 2);
+  EXPECT_NE(two_models.err.find("parallel.pp = 2"), std::string::npos) << two_models.err;
+  EXPECT_FALSE(fs::exists(path("live")));
 }
 
 TEST_F(PostTraining, EvaluatesAlikeOnAnyNumberOfRanks) {

@@ -61,8 +61,10 @@ void add_stage_reasons(const ParallelConfig& config, const LayoutFacts& facts,
                        std::vector<Reason>& reasons) {
   if (config.pp == 1) return;
   if (facts.compares_models) {
-    reasons.push_back({"parallel.pp", cat(config.pp),
-                       "must be 1 for a task of two models or of pairs: a rank has all stages"});
+    reasons.push_back(
+        {"parallel.pp", cat(config.pp),
+         "must be 1 where a second model runs beside: a rank has all its stages (dpo takes "
+         "a file of dpo-reference as dpo.reference)"});
   }
   const std::string mistake =
       pipeline::mistake_in_stages(config.schedule, static_cast<int>(config.virtual_stages));

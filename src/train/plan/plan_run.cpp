@@ -60,7 +60,7 @@ RunPlan plan_run(const Task& task, RunConfig& config, ConfigSet& keys, const Run
                 data.stream().seq_lens(),
                 ranks,
                 {},
-                data.stream().of_pairs() || task.frozen(config).has_value()},
+                task.frozen(config).has_value() || task.compares_with_start(config)},
                problems);
   check_targets(config.lora, config.model, problems);
   problems.throw_if_any();
