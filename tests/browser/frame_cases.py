@@ -124,6 +124,9 @@ def keyboard_alone(page):
     page.press(Keys.ESCAPE)
     page.press("/")
     assert page.focused() == "Write a message"
+    page.js("document.getElementById('new-chat').focus()")  # what the model has learnt is a first message each
+    page.press(Keys.ENTER)
+    page.until(lambda: page.focused() == "Write a message", "the focus in the message field")
     page.throttle(3000)
     page.press("count", Keys.ENTER)
     page.until(lambda: len(last_answer(page)) > 20, "the first words")
