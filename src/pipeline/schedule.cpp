@@ -14,6 +14,11 @@ std::vector<int> Placement::stages_of(int rank) const {
   return stages;
 }
 
+std::size_t Placement::place_on_rank(int stage) const {
+  const auto begin = rank_of_stage.begin();
+  return static_cast<std::size_t>(std::count(begin, begin + stage, begin[stage]));
+}
+
 Placement looped_placement(int ranks, int virtual_stages) {
   Placement placement{ranks, {}};
   for (int stage = 0; stage < ranks * virtual_stages; ++stage)

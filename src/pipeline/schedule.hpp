@@ -15,6 +15,9 @@ struct Placement {
 
   /// Rising.
   [[nodiscard]] std::vector<int> stages_of(int rank) const;
+
+  /// Of a stage among those of its rank.
+  [[nodiscard]] std::size_t place_on_rank(int stage) const;
 };
 
 /// Stage s on rank s mod ranks, `virtual_stages` of them on each.

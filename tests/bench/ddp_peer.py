@@ -80,13 +80,27 @@ def shard(net, dtype):
     return fully_shard(net, mp_policy=policy)
 
 
-def main():
+def peer_parser():
+    """The arguments of every peer."""
     parser = argparse.ArgumentParser()
     for name in ("dump", "out"):
         parser.add_argument(f"--{name}", required=True)
     for name in ("rank", "size", "port"):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--precision", choices=("bf16", "fp32"), default="bf16")
+    return parser
+
+
+def leave(args, losses, times):
+    """The end of a peer's rank."""
+    if args.rank == 0:
+        with open(args.out, "w", encoding="utf-8") as file:
+            json.dump({"losses": losses, "step_time_s": times}, file)
+    dist.destroy_process_group()
+
+
+def main():
+    parser = peer_parser()
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--fsdp", choices=("each", "last"))
     parser.add_argument("--cpu-clock", action="store_true")
@@ -111,10 +125,7 @@ def main():
         times.append(clock() - start)
         dist.all_reduce(total)
         losses.append(total.item() / num_targets)
-    if args.rank == 0:
-        with open(args.out, "w", encoding="utf-8") as file:
-            json.dump({"losses": losses, "step_time_s": times}, file)
-    dist.destroy_process_group()
+    leave(args, losses, times)
 
 
 if __name__ == "__main__":

@@ -67,12 +67,8 @@ def clip(stage, tied, args, clip_norm):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    for name in ("dump", "out", "layers"):
-        parser.add_argument(f"--{name}", required=True)
-    for name in ("rank", "size", "port"):
-        parser.add_argument(f"--{name}", type=int, required=True)
-    parser.add_argument("--precision", choices=("bf16", "fp32"), default="bf16")
+    parser = ddp_peer.peer_parser()
+    parser.add_argument("--layers", required=True)
     args = parser.parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{args.port}", rank=args.rank, world_size=args.size)
@@ -113,10 +109,7 @@ def main():
         total = torch.tensor(float(sum(loss.item() for loss in micro_losses)), dtype=torch.float64)
         dist.all_reduce(total)
         losses.append(total.item())
-    if args.rank == 0:
-        with open(args.out, "w", encoding="utf-8") as file:
-            json.dump({"losses": losses, "step_time_s": times}, file)
-    dist.destroy_process_group()
+    ddp_peer.leave(args, losses, times)
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ void StageLinks::begin(const pipeline::Schedule& schedule, std::function<at::Ten
       const auto cargo = cargo_of(pass.kind);
       if (!cargo) continue;
       const int to = receiver(*cargo, pass.stage);
-      if (to >= 0 && to < placement_.stages() && rank_of(to) == pp_.rank())
+      if (has_stage(to) && rank_of(to) == pp_.rank())
         link.order.push_back({*cargo, to, pass.micro_batch});
     }
     start_receives(link, kAhead);
@@ -96,12 +96,9 @@ void StageLinks::start_receives(Link& link, std::size_t until) {
   }
 }
 
-bool StageLinks::has_sender(StageCargo cargo, int stage) const {
-  return cargo == StageCargo::activations ? stage > 0 : stage + 1 < placement_.stages();
-}
-
 void StageLinks::send(StageCargo cargo, int stage, int micro_batch, const at::Tensor& tensor) {
   const int to = receiver(cargo, stage);
+  if (!has_stage(to)) return;
   if (rank_of(to) == pp_.rank()) {
     here_[{cargo, to, micro_batch}] = tensor;
     return;
@@ -118,6 +115,7 @@ void StageLinks::send(StageCargo cargo, int stage, int micro_batch, const at::Te
 at::Tensor StageLinks::receive(StageCargo cargo, int stage, int micro_batch) {
   const Key key{cargo, stage, micro_batch};
   const int sender = cargo == StageCargo::activations ? stage - 1 : stage + 1;
+  if (!has_stage(sender)) return {};
   if (rank_of(sender) == pp_.rank()) return std::move(here_.extract(key).mapped());
   Link& link = from_.at(rank_of(sender));
   const auto place = std::find(link.order.begin(), link.order.end(), key) - link.order.begin();

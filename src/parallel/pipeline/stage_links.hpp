@@ -35,12 +35,12 @@ class StageLinks {
   /// `schedule` outlives the update.
   void begin(const pipeline::Schedule& schedule, std::function<at::Tensor(int)> space);
 
-  /// To the stage after `stage` (activations) or before it (gradients), on whatever rank.
+  /// To the stage after `stage` (activations) or before it (gradients), on whatever rank; nothing
+  /// where there is none.
   void send(StageCargo cargo, int stage, int micro_batch, const at::Tensor& tensor);
-  /// What `stage` gets from the stage before (activations) or after it (gradients). Waits.
+  /// What `stage` gets from the stage before (activations) or after it (gradients); undefined where
+  /// there is none. Waits.
   at::Tensor receive(StageCargo cargo, int stage, int micro_batch);
-  /// Whether `stage` has such a neighbour: false for activations to the first one.
-  [[nodiscard]] bool has_sender(StageCargo cargo, int stage) const;
 
   /// Lets go what has left; on MPI messages move meanwhile.
   void poll();
@@ -69,6 +69,10 @@ class StageLinks {
     std::size_t started = 0;                   // receives
     std::map<Key, std::pair<at::Tensor, WorkPtr>> arriving = {};
   };
+
+  [[nodiscard]] bool has_stage(int stage) const {
+    return stage >= 0 && stage < placement_.stages();
+  }
 
   [[nodiscard]] int rank_of(int stage) const {
     return placement_.rank_of_stage[static_cast<std::size_t>(stage)];

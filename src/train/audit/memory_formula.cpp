@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "model/block.hpp"
-#include "model/rank_stages.hpp"
+#include "parallel/pipeline/stage_plan.hpp"
 #include "train/audit/rank_units.hpp"
 
 namespace trireme {
@@ -110,9 +110,9 @@ std::int64_t activation_bytes(const UpdateFacts& facts, const RankUnits& units, 
   // Micro-batches under way in each stage.
   std::int64_t kept = 0;
   std::int64_t peak = 0;
+  const pipeline::Placement placement = stage_placement(parallel);
   for (const pipeline::Pass& pass : passes_of(facts, rank)) {
-    const StageRange stage =
-        model_stages(m, parallel, facts.length)[static_cast<std::size_t>(pass.stage)];
+    const StageRange& stage = units.stages[placement.place_on_rank(pass.stage)].layers;
     const std::int64_t bytes =
         (stage.end_layer - stage.first_layer) * block + (stage.has_head ? last : 0);
     if (pass.kind == pipeline::PassKind::forward) kept += bytes;
@@ -127,8 +127,8 @@ std::int64_t activation_bytes(const UpdateFacts& facts, const RankUnits& units, 
 RankMemory memory_formula(const UpdateFacts& facts, int rank) {
   const RankUnits units = rank_units(facts, rank);
   const std::vector<std::int64_t> trained = units.trained();
-  const auto sum_of = [](const std::vector<std::int64_t>& units) {
-    return std::accumulate(units.begin(), units.end(), std::int64_t{0});
+  const auto sum_of = [](const std::vector<std::int64_t>& all) {
+    return std::accumulate(all.begin(), all.end(), std::int64_t{0});
   };
   const auto held_of = [&](std::int64_t all, std::int64_t from_stage) {
     return facts.parallel.zero >= from_stage ? all / facts.shards() : all;

@@ -142,10 +142,7 @@ GatherPlan plan_gathers(const UpdateFacts& facts, const RankUnits& units,
                         const std::vector<pipeline::Pass>& passes) {
   GatherPlan plan{std::vector<std::int64_t>(units.elements.size()), 0};
   if (!facts.weights_sharded()) return plan;
-  std::vector<int> numbers;  // of the rank's stages, in the pipeline
-  for (const pipeline::Pass& pass : passes)
-    if (std::ranges::find(numbers, pass.stage) == numbers.end()) numbers.push_back(pass.stage);
-  std::ranges::sort(numbers);
+  const pipeline::Placement placement = stage_placement(facts.parallel);
 
   struct Use {
     std::size_t unit;
@@ -157,8 +154,7 @@ GatherPlan plan_gathers(const UpdateFacts& facts, const RankUnits& units,
   for (const pipeline::Pass& pass : passes) {
     if (pass.kind == pipeline::PassKind::weight_grad) continue;
     const bool forward = pass.kind == pipeline::PassKind::forward;
-    const auto place = std::ranges::find(numbers, pass.stage) - numbers.begin();
-    const StageUnits& stage = units.stages[static_cast<std::size_t>(place)];
+    const StageUnits& stage = units.stages[placement.place_on_rank(pass.stage)];
     const std::vector<std::size_t> used = used_in(stage, forward);
     const std::size_t first_head = forward ? used.size() - stage.head.size() : used.size();
     for (std::size_t i = 0; i < used.size(); ++i)

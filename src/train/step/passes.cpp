@@ -8,22 +8,23 @@ using pipeline::Pass;
 using pipeline::PassKind;
 
 struct Passes::Update {
-  std::vector<int> stages;  // of this rank
-  int last_stage;           // of the pipeline
+  const pipeline::Placement& placement;
   std::span<const Microbatch> micro_batches;
   double grad_scale;
   ActivationCount& activations;
   at::Tensor& loss_sum;
 
   [[nodiscard]] std::size_t place(const Pass& pass) const {
-    return static_cast<std::size_t>(std::ranges::find(stages, pass.stage) - stages.begin());
+    return placement.place_on_rank(pass.stage);
   }
 
   [[nodiscard]] const Microbatch& batch(const Pass& pass) const {
     return micro_batches[static_cast<std::size_t>(pass.micro_batch)];
   }
 
-  [[nodiscard]] bool is_last(const Pass& pass) const { return pass.stage == last_stage; }
+  [[nodiscard]] bool is_last(const Pass& pass) const {
+    return pass.stage + 1 == placement.stages();
+  }
 
   /// Among all stage-micro-batches.
   [[nodiscard]] std::size_t number(const Pass& pass) const {
@@ -35,12 +36,7 @@ struct Passes::Update {
 bool Passes::run(const pipeline::Schedule& schedule, std::span<const Microbatch> micro_batches,
                  double grad_scale, const PassHooks& hooks, ActivationCount& activations,
                  at::Tensor& loss_sum) {
-  const Update update{schedule.placement.stages_of(pp_rank_),
-                      schedule.placement.stages() - 1,
-                      micro_batches,
-                      grad_scale,
-                      activations,
-                      loss_sum};
+  const Update update{schedule.placement, micro_batches, grad_scale, activations, loss_sum};
   const std::vector<Pass>& list = schedule.lists[static_cast<std::size_t>(pp_rank_)];
   const auto num_micro_batches = static_cast<std::int64_t>(micro_batches.size());
   // Ranks of a pipeline are at different passes: they agree before the first one alone, when no
@@ -71,12 +67,10 @@ bool Passes::run(const pipeline::Schedule& schedule, std::span<const Microbatch>
 void Passes::begin(const pipeline::Schedule& schedule, std::span<const Microbatch> micro_batches) {
   under_way_.clear();
   most_under_way_ = 0;
-  const std::vector<int> stages = schedule.placement.stages_of(pp_rank_);
   std::vector<StageUse> uses;
   for (const Pass& pass : schedule.lists[static_cast<std::size_t>(pp_rank_)]) {
     if (pass.kind == PassKind::weight_grad) continue;
-    const auto place = std::ranges::find(stages, pass.stage) - stages.begin();
-    uses.push_back({static_cast<std::size_t>(place), pass.kind == PassKind::forward});
+    uses.push_back({schedule.placement.place_on_rank(pass.stage), pass.kind == PassKind::forward});
   }
   model_.begin_update(uses);
   begin_links(schedule, micro_batches);
@@ -93,16 +87,12 @@ void Passes::run_forward(pipeline::Schedule schedule, std::span<const Microbatch
                          const std::function<void(std::size_t, const at::Tensor&)>& call) {
   for (std::vector<Pass>& list : schedule.lists)
     std::erase_if(list, [](const Pass& pass) { return pass.kind != PassKind::forward; });
-  const std::vector<int> stages = schedule.placement.stages_of(pp_rank_);
   begin_links(schedule, micro_batches);
   for (const Pass& pass : schedule.lists[static_cast<std::size_t>(pp_rank_)]) {
     const auto number = static_cast<std::size_t>(pass.micro_batch);
-    const auto place = std::ranges::find(stages, pass.stage) - stages.begin();
-    at::Tensor in;
-    if (links_.has_sender(StageCargo::activations, pass.stage))
-      in = links_.receive(StageCargo::activations, pass.stage, pass.micro_batch);
+    const at::Tensor in = links_.receive(StageCargo::activations, pass.stage, pass.micro_batch);
     const at::Tensor out =
-        model_.output(static_cast<std::size_t>(place), micro_batches[number], in);
+        model_.output(schedule.placement.place_on_rank(pass.stage), micro_batches[number], in);
     if (pass.stage + 1 == schedule.placement.stages()) {
       call(number, out);
     } else {
@@ -126,9 +116,7 @@ at::Tensor Passes::space_for(const Microbatch& batch) const {
 void Passes::forward(const Update& update, const Pass& pass) {
   UnderWay& one = under_way_[{pass.stage, pass.micro_batch}];
   most_under_way_ = std::max(most_under_way_, static_cast<int>(under_way_.size()));
-  at::Tensor in;
-  if (links_.has_sender(StageCargo::activations, pass.stage))
-    in = links_.receive(StageCargo::activations, pass.stage, pass.micro_batch);
+  const at::Tensor in = links_.receive(StageCargo::activations, pass.stage, pass.micro_batch);
   update.activations.before_forward();
   const Microbatch& batch = update.batch(pass);
   at::Tensor out = model_.forward(update.place(pass), batch, in, one.tape);
@@ -148,16 +136,14 @@ void Passes::forward(const Update& update, const Pass& pass) {
 
 void Passes::backward(const Update& update, const Pass& pass) {
   UnderWay& one = under_way_.at({pass.stage, pass.micro_batch});
-  at::Tensor grad;
-  if (links_.has_sender(StageCargo::gradients, pass.stage))
-    grad = links_.receive(StageCargo::gradients, pass.stage, pass.micro_batch);
+  const at::Tensor grad = links_.receive(StageCargo::gradients, pass.stage, pass.micro_batch);
   ParamRegistry& registry = model_.registry();
   if (pass.kind == PassKind::input_grad) registry.collect_turns(&one.turns);
   if (update.is_last(pass)) objective_.backward(one.loss);
   const at::Tensor in_grad =
       model_.backward(update.place(pass), update.batch(pass), one.tape, grad);
   registry.collect_turns(nullptr);
-  if (pass.stage > 0) links_.send(StageCargo::gradients, pass.stage, pass.micro_batch, in_grad);
+  links_.send(StageCargo::gradients, pass.stage, pass.micro_batch, in_grad);
 }
 
 void Passes::add_weight_grads(const Pass& pass) {
