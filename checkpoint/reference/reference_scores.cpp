@@ -72,7 +72,7 @@ std::vector<T> read_table(const SafetensorsFile& file, const std::string& name, 
 }
 
 void check_origin(const std::filesystem::path& folder, const ReferenceOrigin& made,
-                  const ReferenceOrigin& expected) {
+                  const ReferenceOrigin& expected, bool with_weights) {
   const auto refuse = [&](std::string_view what, const auto& theirs, const auto& ours) {
     fail(
         ErrorKind::usage,
@@ -82,8 +82,38 @@ void check_origin(const std::filesystem::path& folder, const ReferenceOrigin& ma
   if (made.set_xxh3_128 != expected.set_xxh3_128)
     refuse("a token set of content hash", made.set_xxh3_128, expected.set_xxh3_128);
   if (made.seq_len != expected.seq_len) refuse("train.seq_len", made.seq_len, expected.seq_len);
-  if (made.weights_sha256 != expected.weights_sha256)
+  if (with_weights && made.weights_sha256 != expected.weights_sha256)
     refuse("weights of SHA-256", made.weights_sha256, expected.weights_sha256);
+}
+
+ReferenceTable load_checked(const std::filesystem::path& folder, const ReferenceOrigin& expected,
+                            bool with_weights) {
+  const std::filesystem::path head_path = folder / kHeadName;
+  const std::string where = head_path.string();
+  const Json head = unsealed(head_path);
+  if (json_get<std::string>(head, "format", where) != kReferenceFormat ||
+      json_get<std::int64_t>(head, "version", where) != kReferenceVersion) {
+    fail(ErrorKind::data, "{}: format {}, version {}; this program reads {} {}", where,
+         json_get<std::string>(head, "format", where),
+         json_get<std::int64_t>(head, "version", where), kReferenceFormat, kReferenceVersion);
+  }
+  ReferenceTable table;
+  table.origin = {json_get<std::string>(head, "set_xxh3_128", where),
+                  json_get<std::int64_t>(head, "seq_len", where),
+                  json_get<std::string>(head, "weights_sha256", where),
+                  head.value("precision", "")};
+  check_origin(folder, table.origin, expected, with_weights);
+  const std::filesystem::path path = folder / kTableName;
+  if (file_bytes(path) != json_get<std::uint64_t>(head, "bytes", where) ||
+      hash_file(path) != json_get<std::string>(head, "xxh3_128", where)) {
+    fail(ErrorKind::data, "{} is damaged: its content is not that which {} has the hash of",
+         path.string(), kHeadName);
+  }
+  const auto pairs = json_get<std::int64_t>(head, "num_pairs", where);
+  const SafetensorsFile file = SafetensorsFile::open(path);
+  table.sums = read_table<double>(file, "sums", DType::f64, pairs, path);
+  table.counts = read_table<std::int32_t>(file, "counts", DType::i32, pairs, path);
+  return table;
 }
 
 }  // namespace
@@ -116,32 +146,11 @@ bool is_reference(const std::filesystem::path& folder) {
 
 ReferenceTable load_reference(const std::filesystem::path& folder,
                               const ReferenceOrigin& expected) {
-  const std::filesystem::path head_path = folder / kHeadName;
-  const std::string where = head_path.string();
-  const Json head = unsealed(head_path);
-  if (json_get<std::string>(head, "format", where) != kReferenceFormat ||
-      json_get<std::int64_t>(head, "version", where) != kReferenceVersion) {
-    fail(ErrorKind::data, "{}: format {}, version {}; this program reads {} {}", where,
-         json_get<std::string>(head, "format", where),
-         json_get<std::int64_t>(head, "version", where), kReferenceFormat, kReferenceVersion);
-  }
-  ReferenceTable table;
-  table.origin = {json_get<std::string>(head, "set_xxh3_128", where),
-                  json_get<std::int64_t>(head, "seq_len", where),
-                  json_get<std::string>(head, "weights_sha256", where),
-                  head.value("precision", "")};
-  check_origin(folder, table.origin, expected);
-  const std::filesystem::path path = folder / kTableName;
-  if (file_bytes(path) != json_get<std::uint64_t>(head, "bytes", where) ||
-      hash_file(path) != json_get<std::string>(head, "xxh3_128", where)) {
-    fail(ErrorKind::data, "{} is damaged: its content is not that which {} has the hash of",
-         path.string(), kHeadName);
-  }
-  const auto pairs = json_get<std::int64_t>(head, "num_pairs", where);
-  const SafetensorsFile file = SafetensorsFile::open(path);
-  table.sums = read_table<double>(file, "sums", DType::f64, pairs, path);
-  table.counts = read_table<std::int32_t>(file, "counts", DType::i32, pairs, path);
-  return table;
+  return load_checked(folder, expected, /*with_weights=*/true);
+}
+
+void check_reference(const std::filesystem::path& folder, const ReferenceOrigin& expected) {
+  (void)load_checked(folder, expected, /*with_weights=*/false);
 }
 
 }  // namespace trireme

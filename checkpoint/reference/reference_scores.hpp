@@ -38,4 +38,7 @@ bool is_reference(const std::filesystem::path& folder);
 /// Error(usage) naming what differs from `expected` and how it is made anew.
 ReferenceTable load_reference(const std::filesystem::path& folder, const ReferenceOrigin& expected);
 
+/// The same checks but for the weights, before a run has asked for their hash.
+void check_reference(const std::filesystem::path& folder, const ReferenceOrigin& expected);
+
 }  // namespace trireme

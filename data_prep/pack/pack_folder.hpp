@@ -65,6 +65,8 @@ class PackFolder {
   std::size_t clean_and_check() const;
   void check_shards(int rank, int size) const;
   [[nodiscard]] bool finished() const;
+  /// Of a finished set; names those that are lost.
+  [[nodiscard]] bool has_all_shards() const;
   [[nodiscard]] std::vector<std::size_t> pending() const;
 
   std::filesystem::path path_;

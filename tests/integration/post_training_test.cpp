@@ -249,6 +249,13 @@ TEST_F(PostTraining, AStoredReferenceTrainsAsALiveOne) {
   // So that the run goes on from any folder.
   EXPECT_EQ(count(file("stored", "config.toml"), stored), 1U);
 
+  const fs::path scores = fs::path(stored) / "reference.safetensors";
+  const std::string whole = read_file(scores);
+  write_file_atomic(scores, whole.substr(0, whole.size() / 2));
+  expect_refused(train(dpo, "of half a table", "start", {.ranks = 1}, keys), 3, {"damaged"});
+  EXPECT_FALSE(fs::exists(path("of half a table")));
+  write_file_atomic(scores, whole);
+
   ASSERT_EQ(pretrain("stranger", {"--train.steps", "1"}).code, 0);
   expect_refused(train(dpo, "other start", "stranger", {.ranks = 1}, keys), 2, {"reference"});
 }

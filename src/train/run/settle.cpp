@@ -178,6 +178,7 @@ std::unique_ptr<RunData> open_data(const RunRequest& run) {
                                             run.task.choose_data(stream, encode);
                                           });
   resolve_config(run, *opened);
+  run.task.check_files(run.config, opened->stream());
   with_torch_errors([&] {
     check_room(run.config, run.ranks.launch, run.ranks.world.size(), run.keys,
                !opened->stream().of_pairs(), frozen_parameters(run));

@@ -90,6 +90,11 @@ class Dpo final : public Task {
     return config_.reference.empty();
   }
 
+  void check_files(const RunConfig& config, const SampleStream& data) const override {
+    if (is_reference(config_.reference))
+      check_reference(config_.reference, {data.content_hash(), config.train.seq_len, {}});
+  }
+
   [[nodiscard]] std::unique_ptr<Objective> make_objective(
       const TaskContext& context) const override {
     const ops::Path path = ops::path_of(context.config.train.fused_ops);

@@ -80,6 +80,10 @@ class Task {
     return false;
   }
 
+  /// What it reads beside the data and checkpoints, before anything is made. Throws Error(data)
+  /// where that is damaged, Error(usage) where it belongs to other data.
+  virtual void check_files(const RunConfig& /*config*/, const SampleStream& /*data*/) const {}
+
   /// Once the configuration is whole. The objective declares what it reports in the measures.
   [[nodiscard]] virtual std::unique_ptr<Objective> make_objective(
       const TaskContext& context) const = 0;

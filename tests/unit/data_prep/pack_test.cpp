@@ -157,6 +157,16 @@ TEST_F(Pack, MakesADamagedShardAgain) {
   EXPECT_EQ(files, files_below(path_ / "set"));
 }
 
+TEST_F(Pack, MakesALostShardOfAFinishedSetAgain) {
+  pack_with(pack_config(corpus_, path_ / "set"), tokenizer_, nullptr);
+  const auto files = files_below(path_ / "set");
+  std::filesystem::remove(path_ / "set" / "shard-00001.h5");
+
+  pack_with(pack_config(corpus_, path_ / "set"), tokenizer_, nullptr);
+
+  EXPECT_EQ(files, files_below(path_ / "set"));
+}
+
 TEST_F(Pack, RefusesAFolderOfAnotherPackOrOfSomethingElse) {
   pack_with(pack_config(corpus_, path_ / "set"), tokenizer_, nullptr);
   PackConfig other = pack_config(corpus_, path_ / "set");
