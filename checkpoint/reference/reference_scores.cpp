@@ -71,23 +71,16 @@ std::vector<T> read_table(const SafetensorsFile& file, const std::string& name, 
   return values;
 }
 
-void check_origin(const std::filesystem::path& folder, const ReferenceOrigin& made,
-                  const ReferenceOrigin& expected, bool with_weights) {
-  const auto refuse = [&](std::string_view what, const auto& theirs, const auto& ours) {
-    fail(
-        ErrorKind::usage,
-        "dpo.reference = {}: made with {} {}, this run has {}; make it anew with trireme dpo-reference",
-        folder.string(), what, theirs, ours);
-  };
-  if (made.set_xxh3_128 != expected.set_xxh3_128)
-    refuse("a token set of content hash", made.set_xxh3_128, expected.set_xxh3_128);
-  if (made.seq_len != expected.seq_len) refuse("train.seq_len", made.seq_len, expected.seq_len);
-  if (with_weights && made.weights_sha256 != expected.weights_sha256)
-    refuse("weights of SHA-256", made.weights_sha256, expected.weights_sha256);
+[[noreturn]] void refuse(const std::filesystem::path& folder, std::string_view what,
+                         const auto& theirs, const auto& ours) {
+  fail(
+      ErrorKind::usage,
+      "dpo.reference = {}: made with {} {}, this run has {}; make it anew with trireme dpo-reference",
+      folder.string(), what, theirs, ours);
 }
 
-ReferenceTable load_checked(const std::filesystem::path& folder, const ReferenceOrigin& expected,
-                            bool with_weights) {
+/// Whatever the weights that it is of.
+ReferenceTable load_of_data(const std::filesystem::path& folder, const ReferenceOrigin& expected) {
   const std::filesystem::path head_path = folder / kHeadName;
   const std::string where = head_path.string();
   const Json head = unsealed(head_path);
@@ -102,7 +95,11 @@ ReferenceTable load_checked(const std::filesystem::path& folder, const Reference
                   json_get<std::int64_t>(head, "seq_len", where),
                   json_get<std::string>(head, "weights_sha256", where),
                   head.value("precision", "")};
-  check_origin(folder, table.origin, expected, with_weights);
+  if (table.origin.set_xxh3_128 != expected.set_xxh3_128) {
+    refuse(folder, "a token set of content hash", table.origin.set_xxh3_128, expected.set_xxh3_128);
+  }
+  if (table.origin.seq_len != expected.seq_len)
+    refuse(folder, "train.seq_len", table.origin.seq_len, expected.seq_len);
   const std::filesystem::path path = folder / kTableName;
   if (file_bytes(path) != json_get<std::uint64_t>(head, "bytes", where) ||
       hash_file(path) != json_get<std::string>(head, "xxh3_128", where)) {
@@ -146,11 +143,15 @@ bool is_reference(const std::filesystem::path& folder) {
 
 ReferenceTable load_reference(const std::filesystem::path& folder,
                               const ReferenceOrigin& expected) {
-  return load_checked(folder, expected, /*with_weights=*/true);
+  ReferenceTable table = load_of_data(folder, expected);
+  if (table.origin.weights_sha256 != expected.weights_sha256) {
+    refuse(folder, "weights of SHA-256", table.origin.weights_sha256, expected.weights_sha256);
+  }
+  return table;
 }
 
 void check_reference(const std::filesystem::path& folder, const ReferenceOrigin& expected) {
-  (void)load_checked(folder, expected, /*with_weights=*/false);
+  (void)load_of_data(folder, expected);
 }
 
 }  // namespace trireme

@@ -129,20 +129,16 @@ Manifest PackFolder::read_manifest() const {
 bool PackFolder::finished() const {
   if (!std::filesystem::exists(path_ / schema::kManifest)) return false;
   const Manifest manifest = read_manifest();
-  if (manifest.identity == asked_.identity) return has_all_shards();
-  fail(ErrorKind::usage, "{} holds a set made otherwise: {}; use another --output", path_.string(),
-       describe_difference(manifest, asked_));
-}
-
-bool PackFolder::has_all_shards() const {
-  bool all = true;
-  for (std::size_t i = 0; i < num_partitions_; ++i) {
-    const std::filesystem::path path = path_ / schema::shard_name(i);
-    if (std::filesystem::exists(path)) continue;
-    log::warn(formatted("{} is lost; it is made again", path.string()));
-    all = false;
+  if (manifest.identity != asked_.identity) {
+    fail(ErrorKind::usage, "{} holds a set made otherwise: {}; use another --output",
+         path_.string(), describe_difference(manifest, asked_));
   }
-  return all;
+  const std::vector<std::size_t> lost = pending();
+  for (const std::size_t partition : lost) {
+    log::warn(formatted("{} is lost; it is made again",
+                        (path_ / schema::shard_name(partition)).string()));
+  }
+  return lost.empty();
 }
 
 void PackFolder::check_shards(int rank, int size) const {

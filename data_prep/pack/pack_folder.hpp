@@ -48,8 +48,8 @@ class PackFolder {
 
   /// After prepare, collective over `world` (null: this process alone): the partitions without a
   /// shard, ascending, as rank 0 sees them, because views of a network folder may differ for a
-  /// while; none when the manifest lies there. The ranks share in reading the shards and remove
-  /// damaged ones. Throws Error(usage) for those of another pack.
+  /// while; none when the manifest lies there and every shard. The ranks share in reading the
+  /// shards and remove damaged ones. Throws Error(usage) for those of another pack.
   [[nodiscard]] std::optional<std::vector<std::size_t>> find_pending(Communicator* world) const;
 
   /// Notes that a partition is being made as long as the marker lives. An empty file: those that a
@@ -65,8 +65,6 @@ class PackFolder {
   std::size_t clean_and_check() const;
   void check_shards(int rank, int size) const;
   [[nodiscard]] bool finished() const;
-  /// Of a finished set; names those that are lost.
-  [[nodiscard]] bool has_all_shards() const;
   [[nodiscard]] std::vector<std::size_t> pending() const;
 
   std::filesystem::path path_;
