@@ -21,10 +21,11 @@ class ChatProgram : public testing::RunProgram {
     RunProgram::SetUpTestSuite();
     ASSERT_EQ(pretrain("base", {"--train.steps", "2", "--model.max_seq_len", "16384"}).code, 0);
     std::ofstream file(path("chats.jsonl"));
+    // Longer than a row, which loses its end: what the model learns of an answer is to go on.
+    std::string answer;
+    for (int i = 0; i < 100; ++i) answer += "the end ";
     for (int i = 0; i < 12; ++i)
-      file << Json{{"messages",
-                    {message("user", "the"), message("assistant", "the end " + std::to_string(i))}}}
-                  .dump()
+      file << Json{{"messages", {message("user", "the"), message("assistant", answer)}}}.dump()
            << "\n";
     file.close();
     const Arguments pack{
@@ -33,8 +34,9 @@ class ChatProgram : public testing::RunProgram {
         "--seq-len",          "64",          "--output",  path("chats")};
     ASSERT_EQ(Process(pack, {}, path("pack")).wait(kLimit_s).code, 0)
         << read_file(path("pack.err"));
-    const Exit tuned = trireme({"sft", "--init", path("base"), "--data", path("chats"), "--run",
-                                path("model"), "--train.steps", "2", "--train.device", "cpu"});
+    const Exit tuned =
+        trireme({"sft", "--init", path("base"), "--data", path("chats"), "--run", path("model"),
+                 "--train.steps", "60", "--optim.lr", "1e-2", "--train.device", "cpu"});
     ASSERT_EQ(tuned.code, 0) << tuned.err;
   }
 
@@ -129,7 +131,7 @@ TEST_F(ChatProgram, EndsAScriptAtItsFirstMistake) {
 
 TEST_F(ChatProgram, StopsAnAnswerAndGoesOnAtATerminal) {
   const auto terminal =
-      typed({"--max-tokens", "16000", "--history", path("history").string(), "--seed", "3"});
+      typed({"--max-tokens", "16000", "--history", path("history").string(), "--temperature", "0"});
 
   terminal->type("Once\r");
   terminal->wait_until([&] { return terminal->screen().size() > 100; });
