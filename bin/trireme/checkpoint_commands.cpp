@@ -161,7 +161,7 @@ void CheckpointCommands::add_hugging_face(CommandLine& line) {
   line.command("import",
                "make a checkpoint from Hugging Face folders (models, adapters) or MiniMind weights")
       .option("--hf", &import_.hf, "DIR",
-              "folder with config.json and safetensors (Qwen3, Llama or Mistral)")
+              "folder with config.json and safetensors (Qwen3, Qwen3 MoE, Llama or Mistral)")
       .option("--peft", &import_.peft, "DIR", "folder of adapters, as peft writes it (LoRA)")
       .option("--base", &import_.base, "DIR",
               "with --peft: checkpoint or run folder that the adapters were trained on")

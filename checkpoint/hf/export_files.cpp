@@ -95,9 +95,14 @@ void check_exported_config(const std::filesystem::path& folder, const ModelConfi
   const std::filesystem::path path = folder / "config.json";
   std::map<std::string, std::string> wanted;
   std::map<std::string, std::string> found;
+  ModelConfig theirs = model_from_hf(read_json(path), path.string());
+  if (!config.moe.on() && !theirs.moe.on()) theirs.moe = config.moe;
+  theirs.moe.router_balance = config.moe.router_balance;  // what a config.json cannot say
+  theirs.moe.router_aux_loss = config.moe.router_aux_loss;
+  theirs.moe.router_bias_rate = config.moe.router_bias_rate;
   put_model_values(config, wanted);
-  put_model_values(model_from_hf(read_json(path), path.string()), found);
-  for (const char* key : {"model.preset", "model.dropout"}) {  // what a config.json cannot say
+  put_model_values(theirs, found);
+  for (const char* key : {"model.preset", "model.dropout"}) {
     wanted.erase(key);
     found.erase(key);
   }

@@ -33,7 +33,7 @@ std::string hf_activation(const std::string& name) {
   fail(ErrorKind::internal, "no Hugging Face name for activation {}", name);
 }
 
-enum class HfName { qwen3, llama, mistral };
+enum class HfName { qwen3, qwen3_moe, llama, mistral };
 
 /// What differs between the architectures, and their defaults where config.json says nothing.
 struct Family {
@@ -41,6 +41,7 @@ struct Family {
   const char* model_type;
   const char* architecture;
   bool qk_norm;
+  bool experts;
   std::int64_t num_kv_heads;  // 0: as many as query heads
   std::int64_t head_dim;      // 0: width / heads
   std::int64_t max_positions;
@@ -48,18 +49,20 @@ struct Family {
 };
 
 /// The first row of a shape is its family where nothing else is said.
-constexpr std::array<Family, 3> kFamilies{
-    {{HfName::qwen3, "qwen3", "Qwen3ForCausalLM", true, 32, 128, 32768, 0},
-     {HfName::llama, "llama", "LlamaForCausalLM", false, 0, 0, 2048, 0},
-     {HfName::mistral, "mistral", "MistralForCausalLM", false, 8, 0, 131072, 4096}}};
+constexpr std::array<Family, 4> kFamilies{
+    {{HfName::qwen3, "qwen3", "Qwen3ForCausalLM", true, false, 32, 128, 32768, 0},
+     {HfName::qwen3_moe, "qwen3_moe", "Qwen3MoeForCausalLM", true, true, 4, 0, 32768, 0},
+     {HfName::llama, "llama", "LlamaForCausalLM", false, false, 0, 0, 2048, 0},
+     {HfName::mistral, "mistral", "MistralForCausalLM", false, false, 8, 0, 131072, 4096}}};
 
 const Family& family_of(const ModelConfig& config, std::string_view wanted) {
   const Family* first = nullptr;
   for (const Family& family : kFamilies) {
-    if (family.qk_norm != config.qk_norm) continue;
+    if (family.qk_norm != config.qk_norm || family.experts != config.moe.on()) continue;
     if (family.model_type == wanted) return family;
     if (first == nullptr) first = &family;
   }
+  TRIREME_ASSERT(first != nullptr);
   return *first;
 }
 
@@ -75,8 +78,7 @@ const Family& family_named(const Json& config, std::string_view where) {
 
 /// Attention inside a window is attention to all where no text is longer.
 void check_window(const Json& config, const Family& family, HfReader& reader) {
-  if (family.name == HfName::qwen3)
-    return;  // writes a width even where use_sliding_window is false
+  if (family.qk_norm) return;  // writes a width even where use_sliding_window is false
   if (family.name == HfName::llama) return reader.must_be_off("sliding_window");
   const bool said = config.contains("sliding_window");
   if (said && config.at("sliding_window").is_null()) return;
@@ -105,33 +107,53 @@ std::string read_activation(const Json& config, HfReader& reader) {
   return "";
 }
 
+void put_experts(const MoeConfig& moe, Json& json) {
+  json["num_experts"] = moe.num_experts;
+  json["num_experts_per_tok"] = moe.num_experts_per_tok;
+  json["moe_intermediate_size"] = moe.moe_intermediate_size;
+  json["norm_topk_prob"] = moe.norm_topk_prob;
+  json["decoder_sparse_step"] = 1;
+  json["mlp_only_layers"] = Json::array();
+  for (std::int64_t layer = 0; layer < moe.first_dense_layers; ++layer)
+    json["mlp_only_layers"].push_back(layer);
+  json["output_router_logits"] = false;
+  json["router_aux_loss_coef"] = moe.router_aux_loss_coef;
+}
+
+/// Experts in every layer but the first ones.
+void read_experts(const Json& config, HfReader& reader, MoeConfig& moe) {
+  // The second is how transformers 5 writes it.
+  moe.num_experts =
+      reader.size(config.contains("num_local_experts") ? "num_local_experts" : "num_experts", 128);
+  moe.num_experts_per_tok = reader.size("num_experts_per_tok", 8);
+  moe.moe_intermediate_size = reader.size("moe_intermediate_size", 768);
+  moe.norm_topk_prob = reader.flag("norm_topk_prob", false);
+  moe.router_aux_loss = "micro_batch";
+  moe.router_aux_loss_coef = reader.number(config, "router_aux_loss_coef", 0.001);
+  if (reader.size("decoder_sparse_step", 1) != 1)
+    reader.problem("decoder_sparse_step", " must be 1: experts in every layer");
+  const auto dense = config.find("mlp_only_layers");
+  if (dense == config.end() || dense->is_null()) return;
+  for (const Json& layer : *dense) {
+    if (layer != moe.first_dense_layers)
+      return reader.problem("mlp_only_layers",
+                            formatted(" = {} must be the first layers in order", dense->dump()));
+    ++moe.first_dense_layers;
+  }
+}
+
 }  // namespace
 
-std::vector<HfTensor> hf_tensors(const ModelConfig& config) {
-  const std::int64_t hidden = config.hidden_size;
-  const std::int64_t queries = config.num_heads * config.head_dim;
-  const std::int64_t keys = config.num_kv_heads * config.head_dim;
-  std::vector<HfTensor> tensors{{"model.embed_tokens.weight", {config.vocab_size, hidden}}};
-  for (std::int64_t layer = 0; layer < config.num_layers; ++layer) {
-    const std::string prefix = formatted("model.layers.{}.", layer);
-    const auto add = [&](const char* name, std::vector<std::int64_t> shape) {
-      tensors.push_back({prefix + name + ".weight", std::move(shape)});
-    };
-    add("input_layernorm", {hidden});
-    add("self_attn.q_proj", {queries, hidden});
-    add("self_attn.k_proj", {keys, hidden});
-    add("self_attn.v_proj", {keys, hidden});
-    add("self_attn.o_proj", {hidden, queries});
-    if (config.qk_norm) add("self_attn.q_norm", {config.head_dim});
-    if (config.qk_norm) add("self_attn.k_norm", {config.head_dim});
-    add("post_attention_layernorm", {hidden});
-    add("mlp.gate_proj", {config.intermediate_size, hidden});
-    add("mlp.up_proj", {config.intermediate_size, hidden});
-    add("mlp.down_proj", {hidden, config.intermediate_size});
-  }
-  tensors.push_back({"model.norm.weight", {hidden}});
-  if (!config.tie_embeddings) tensors.push_back({"lm_head.weight", {config.vocab_size, hidden}});
-  return tensors;
+std::string no_hf_family(const ModelConfig& config) {
+  if (!config.moe.on()) return "";
+  std::vector<std::string> reasons;
+  if (!config.qk_norm) reasons.emplace_back("qk_norm = false");
+  if (config.moe.num_shared_experts > 0)
+    reasons.push_back(formatted("num_shared_experts = {}", config.moe.num_shared_experts));
+  if (config.moe.router_score != "softmax")
+    reasons.push_back(formatted("router_score = {}", config.moe.router_score));
+  if (config.moe.has_bias()) reasons.emplace_back("router_balance = bias");
+  return joined(reasons, ", ");
 }
 
 std::string hf_family(const ModelConfig& config, std::string_view wanted) {
@@ -159,7 +181,7 @@ std::string hf_config_text(const ModelConfig& config, DType dtype,
   json["tie_word_embeddings"] = config.tie_embeddings;
   json["attention_bias"] = false;
   json["attention_dropout"] = config.attention_dropout;
-  if (family.name == HfName::qwen3) {
+  if (family.qk_norm) {
     json["use_sliding_window"] = false;
     json["max_window_layers"] = config.num_layers;
   }
@@ -168,6 +190,7 @@ std::string hf_config_text(const ModelConfig& config, DType dtype,
     json["mlp_bias"] = false;
     json["pretraining_tp"] = 1;
   }
+  if (family.experts) put_experts(config.moe, json);
   put_hf_rope(config, json);
   json["torch_dtype"] = hf_dtype(dtype);
   json["dtype"] = hf_dtype(dtype);
@@ -183,10 +206,12 @@ ModelConfig model_from_hf(const Json& config, std::string_view where) {
   if (!config.is_object()) fail(ErrorKind::data, "{}: not a JSON object", where);
   HfReader reader(config, where);
   const Family& family = family_named(config, where);
-  for (const char* key : {"attention_bias", "mlp_bias", "use_sliding_window", "num_experts",
-                          "num_local_experts", "n_routed_experts", "quantization_config"}) {
+  for (const char* key : {"attention_bias", "mlp_bias", "use_sliding_window", "n_routed_experts",
+                          "quantization_config"}) {
     reader.must_be_off(key);
   }
+  for (const char* key : {"num_experts", "num_local_experts"})
+    if (!family.experts) reader.must_be_off(key);
   check_window(config, family, reader);
   const auto layers = config.find("layer_types");
   if (layers != config.end() && layers->is_array()) {
@@ -216,6 +241,7 @@ ModelConfig model_from_hf(const Json& config, std::string_view where) {
   model.activation = read_activation(config, reader);
   model.norm_eps = reader.number(config, "rms_norm_eps", 1e-6);
   model.attention_dropout = reader.number(config, "attention_dropout", 0.0);
+  if (family.experts) read_experts(config, reader, model.moe);
   read_hf_rope(config, model, reader);
   reader.raise();
   try {

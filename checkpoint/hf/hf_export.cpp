@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "checkpoint/hf/convert.hpp"
 #include "checkpoint/hf/export_files.hpp"
 #include "checkpoint/hf/hf_config.hpp"
+#include "checkpoint/hf/hf_tensors.hpp"
 #include "checkpoint/hf/lora.hpp"
 #include "checkpoint/hf/safetensors.hpp"
 #include "checkpoint/hf/whole_folder.hpp"
@@ -25,10 +27,10 @@ namespace fs = std::filesystem;
 constexpr std::string_view kParam = "param/";
 
 /// Names, shapes and dtypes of the parameters must be exactly those of the shape.
-void check_parameters(const Checkpoint& checkpoint, const std::vector<HfTensor>& tensors) {
+void check_parameters(const Checkpoint& checkpoint, const std::vector<NamedShape>& tensors) {
   std::string problems;
   std::map<std::string, bool> known;
-  for (const HfTensor& tensor : tensors) {
+  for (const NamedShape& tensor : tensors) {
     const std::string name = cat(kParam, tensor.name);
     known[name] = true;
     const auto found = checkpoint.manifest().tensors.find(name);
@@ -49,18 +51,43 @@ void check_parameters(const Checkpoint& checkpoint, const std::vector<HfTensor>&
          checkpoint.path().string(), problems);
 }
 
+/// Parameters of a checkpoint as they are asked for; the last two stay, since the experts of a layer
+/// are parts of two.
+class Parameters {
+ public:
+  explicit Parameters(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
+
+  const std::vector<std::byte>& read(const std::string& name) {
+    const auto found = read_.find(name);
+    if (found != read_.end()) return found->second;
+    if (read_.size() == 2) read_.clear();
+    return read_[name] = checkpoint_.read_logical(name);
+  }
+
+ private:
+  const Checkpoint& checkpoint_;
+  std::map<std::string, std::vector<std::byte>> read_;
+};
+
 /// Of a checkpoint that holds them all.
 std::vector<SafetensorsSource> whole_weights(const Checkpoint& checkpoint,
-                                             const std::vector<HfTensor>& tensors, DType dtype) {
-  check_parameters(checkpoint, tensors);
+                                             const ModelConfig& config, DType dtype) {
+  check_parameters(checkpoint, model_tensors(config));
+  const auto parameters = std::make_shared<Parameters>(checkpoint);
   std::vector<SafetensorsSource> sources;
-  for (const HfTensor& tensor : tensors) {
-    const std::string name = cat(kParam, tensor.name);
+  for (const HfTensor& tensor : hf_tensors(config)) {
+    const std::string name = cat(kParam, tensor.parameter);
     const DType saved = checkpoint.manifest().tensors.at(name).dtype;
-    sources.push_back({tensor.name, dtype, tensor.shape,
-                       [&checkpoint, dtype, name, saved](std::span<std::byte> bytes) {
-                         convert_floats(saved, checkpoint.read_logical(name), dtype, bytes);
-                       }});
+    const std::size_t begin = static_cast<std::size_t>(tensor.begin) * size_of(saved);
+    sources.push_back(
+        {tensor.name, dtype, tensor.shape,
+         [&checkpoint, parameters, dtype, name, saved, begin,
+          is_part = tensor.is_part()](std::span<std::byte> bytes) {
+           if (!is_part) return convert_floats(saved, checkpoint.read_logical(name), dtype, bytes);
+           const std::size_t size = bytes.size() / size_of(dtype) * size_of(saved);
+           convert_floats(saved, std::span(parameters->read(name)).subspan(begin, size), dtype,
+                          bytes);
+         }});
   }
   return sources;
 }
@@ -68,7 +95,7 @@ std::vector<SafetensorsSource> whole_weights(const Checkpoint& checkpoint,
 /// Of adapters, added to the weights of their base.
 std::vector<SafetensorsSource> merged_weights(const Checkpoint& checkpoint, const Checkpoint& base,
                                               const ModelConfig& config, DType dtype) {
-  std::vector<SafetensorsSource> sources = whole_weights(base, hf_tensors(config), dtype);
+  std::vector<SafetensorsSource> sources = whole_weights(base, config, dtype);
   const LoraConfig lora = lora_of(checkpoint);
   const std::vector<LoraAdapter> adapters = lora_adapters(lora, config);
   check_adapters(checkpoint, adapters, lora.rank);
@@ -94,10 +121,16 @@ void export_hf(const Checkpoint& checkpoint, const fs::path& folder, Communicato
   }
   const ModelConfig config =
       model_from_values(checkpoint.manifest().values, checkpoint.path().string());
+  if (const std::string why = no_hf_family(config); !why.empty()) {
+    fail(ErrorKind::usage,
+         "{}: no architecture of transformers has experts with {}; train without, or generate and "
+         "serve from the checkpoint itself",
+         checkpoint.path().string(), why);
+  }
   TRIREME_ASSERT(holds_adapters(checkpoint) == (options.base != nullptr));
   const std::vector<SafetensorsSource> sources =
       options.base != nullptr ? merged_weights(checkpoint, *options.base, config, options.dtype)
-                              : whole_weights(checkpoint, hf_tensors(config), options.dtype);
+                              : whole_weights(checkpoint, config, options.dtype);
   write_whole_folder(folder, world, [&](const fs::path& temporary) {
     write_checked_folder(temporary, sources, world, options.max_file_bytes);
     on_first_rank(world, [&] {

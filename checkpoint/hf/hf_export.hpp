@@ -25,7 +25,7 @@ struct ExportOptions {
 void export_hf(const Checkpoint& checkpoint, const std::filesystem::path& folder,
                Communicator& world, const ExportOptions& options = {});
 
-/// Reads a model folder (Qwen3, Llama or Mistral; one or several safetensors files; f32, bf16, f16)
+/// Reads a model folder (Qwen3, Qwen3 MoE, Llama or Mistral; one or several safetensors files; f32, bf16, f16)
 /// into a checkpoint of step 0 with float32 parameters and the tokenizer files:
 /// `folder`/step-000000000, ready to train from or to generate. Memory: the whole model in float32.
 /// Throws Error(data) naming every config key or tensor that is not supported, missing or extra,

@@ -5,7 +5,7 @@
 
 namespace trireme {
 
-/// A Hugging Face folder as it lies on disk: Qwen3, Llama or Mistral.
+/// A Hugging Face folder as it lies on disk: Qwen3, Qwen3 MoE, Llama or Mistral.
 struct HfModel {
   ImportedModel model;
   WeightSource weights;  // read where they are asked for

@@ -31,11 +31,11 @@ constexpr const char* kCarried[] = {
     kGenerationConfigFile, "chat_template.jinja",   "vocab.json",
     "merges.txt",          "added_tokens.json"};
 
-void check_weights(const WeightSource& weights, const std::vector<HfTensor>& tensors, bool tied,
+void check_weights(const WeightSource& weights, const std::vector<NamedShape>& tensors, bool tied,
                    const std::string& where) {
   std::string problems;
   std::set<std::string> known;
-  for (const HfTensor& tensor : tensors) {
+  for (const NamedShape& tensor : tensors) {
     known.insert(tensor.name);
     const auto found = weights.find(tensor.name);
     if (found == weights.end()) {
@@ -57,6 +57,52 @@ void check_weights(const WeightSource& weights, const std::vector<HfTensor>& ten
     if (!known.contains(name) && !redundant) problems += formatted("\n  extra: {}", name);
   }
   if (!problems.empty()) fail(ErrorKind::data, "{} cannot be imported:{}", where, problems);
+}
+
+/// What a folder must have: experts stacked, where it has such a stack, else one by one.
+std::vector<NamedShape> expected_tensors(const ModelConfig& config, const WeightSource& weights) {
+  std::map<std::string, std::vector<std::int64_t>> stacks;
+  for (const NamedShape& parameter : model_tensors(config))
+    stacks.emplace(parameter.name, parameter.shape);
+  std::vector<NamedShape> expected;
+  for (const HfTensor& tensor : hf_tensors(config)) {
+    if (!tensor.is_part() || !weights.contains(tensor.parameter)) {
+      expected.push_back({tensor.name, tensor.shape});
+    } else if (tensor.begin == 0) {
+      expected.push_back({tensor.parameter, hf_stack_shape(stacks.at(tensor.parameter))});
+    }
+  }
+  return expected;
+}
+
+/// A parameter of experts that came one by one, in float32.
+WeightTensor stacked(const NamedShape& parameter, const std::vector<HfTensor>& parts,
+                     const WeightSource& weights) {
+  std::vector<std::pair<HfTensor, WeightTensor>> own;
+  for (const HfTensor& part : parts) {
+    if (part.parameter == parameter.name) own.emplace_back(part, weights.at(part.name));
+  }
+  return {DType::f32, parameter.shape, [own](std::span<std::byte> bytes) {
+            for (const auto& [part, tensor] : own) {
+              const std::vector<std::byte> elements = read_f32(tensor, part.name);
+              const std::size_t begin = static_cast<std::size_t>(part.begin) * sizeof(float);
+              std::ranges::copy(elements, bytes.subspan(begin).begin());
+            }
+          }};
+}
+
+/// Every parameter of the model under its own name and shape.
+void stack_experts(const ModelConfig& config, WeightSource& weights) {
+  if (!config.moe.on()) return;
+  const std::vector<HfTensor> parts = hf_tensors(config);
+  for (const NamedShape& parameter : model_tensors(config)) {
+    const auto found = weights.find(parameter.name);
+    if (found == weights.end()) {
+      weights.emplace(parameter.name, stacked(parameter, parts, weights));
+    } else {
+      found->second.shape = parameter.shape;
+    }
+  }
 }
 
 std::vector<std::byte> raw(const WeightTensor& tensor) {
@@ -105,7 +151,7 @@ std::vector<std::byte> read_f32(const WeightTensor& tensor, const std::string& n
   return converted;
 }
 
-std::vector<HfTensor> checked_tensors(ImportedModel& model, const WeightSource& weights) {
+std::vector<NamedShape> checked_tensors(ImportedModel& model, WeightSource& weights) {
   ModelConfig& config = model.config;
   if (config.num_layers > static_cast<std::int64_t>(weights.size())) {
     fail(ErrorKind::data, "{}: num_hidden_layers = {}, but the weights are {} tensors in all",
@@ -117,20 +163,20 @@ std::vector<HfTensor> checked_tensors(ImportedModel& model, const WeightSource& 
         "{}: tie_word_embeddings is true, but lm_head.weight is not the embedding: imported untied, as transformers loads it",
         model.where));
   }
-  std::vector<HfTensor> tensors = hf_tensors(config);
-  check_weights(weights, tensors, config.tie_embeddings, model.where);
+  check_weights(weights, expected_tensors(config, weights), config.tie_embeddings, model.where);
   check_tokenizer_fits(num_token_ids(model.files), config, model.where);
-  return tensors;
+  stack_experts(config, weights);
+  return model_tensors(config);
 }
 
-fs::path save_imported(ImportedModel model, const WeightSource& weights, const fs::path& folder) {
-  const std::vector<HfTensor> tensors = checked_tensors(model, weights);
+fs::path save_imported(ImportedModel model, WeightSource weights, const fs::path& folder) {
+  const std::vector<NamedShape> tensors = checked_tensors(model, weights);
   StateDict state{{}, std::move(model.values), std::move(model.files)};
   put_model_values(model.config, state.values);
   state.values.emplace("step", "0");
   std::vector<std::vector<std::byte>> storage;
   Hasher content;
-  for (const HfTensor& tensor : tensors) {
+  for (const NamedShape& tensor : tensors) {
     storage.push_back(read_f32(weights.at(tensor.name), tensor.name));
     content.update(storage.back());
     state.tensors.push_back({formatted("param/{}", tensor.name), DType::f32, tensor.shape,

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "checkpoint/hf/hf_config.hpp"
+#include "checkpoint/hf/hf_tensors.hpp"
 #include "checkpoint/hf/safetensors.hpp"
 #include "core/dtype.hpp"
 #include "model/config.hpp"
@@ -44,16 +45,17 @@ std::map<std::string, std::string> tokenizer_files_of(const std::filesystem::pat
 /// In float32. Throws Error(data) if it holds NaN or an infinity.
 std::vector<std::byte> read_f32(const WeightTensor& tensor, const std::string& name);
 
-/// Every tensor of the model, in the order of the forward pass. An output matrix beside a tied
+/// Every parameter of the model, in the order of the forward pass; experts that came one by one are
+/// stacked in `weights`. An output matrix beside a tied
 /// embedding is left out if it is the same, and makes the model untied if it is not, as transformers
 /// loads it. Throws Error(data) naming every tensor that is missing, extra, or of another shape or
 /// dtype, and for a tokenizer that does not fit.
-std::vector<HfTensor> checked_tensors(ImportedModel& model, const WeightSource& weights);
+std::vector<NamedShape> checked_tensors(ImportedModel& model, WeightSource& weights);
 
 /// `folder`/step-000000000 with float32 parameters. The run id is made from the weights: importing
 /// twice gives the same bytes. Throws as checked_tensors; Error(usage) if `folder` has a checkpoint of
 /// step 0 already.
-std::filesystem::path save_imported(ImportedModel model, const WeightSource& weights,
+std::filesystem::path save_imported(ImportedModel model, WeightSource weights,
                                     const std::filesystem::path& folder);
 
 }  // namespace trireme

@@ -32,19 +32,44 @@ constexpr std::array<Renamed, 9> kOfLayer{{{"attention_norm.weight", "input_laye
                                            {"feed_forward.w3.weight", "mlp.up_proj.weight"},
                                            {"feed_forward.w2.weight", "mlp.down_proj.weight"}}};
 
+constexpr std::array<Renamed, 3> kOfMlp{{{".w1.weight", ".gate_proj.weight"},
+                                         {".w3.weight", ".up_proj.weight"},
+                                         {".w2.weight", ".down_proj.weight"}}};
+
+/// Of experts, behind the number of the layer: feed_forward.experts.3.w1.weight, and V2.5's
+/// mlp.shared_experts.0.gate_proj.weight.
+std::string new_name_in_experts(std::string_view old_name) {
+  constexpr std::string_view kOldModule = "feed_forward.";
+  constexpr std::string_view kModule = "mlp.";
+  constexpr std::string_view kFirstShared = "mlp.shared_experts.0.";
+  std::string name(old_name);
+  if (name.starts_with(kOldModule)) name.replace(0, kOldModule.size(), kModule);
+  for (const Renamed& one : kOfMlp) {
+    if (name.ends_with(one.old_name))
+      name.replace(name.size() - one.old_name.size(), one.old_name.size(), one.name);
+  }
+  if (name.starts_with(kFirstShared)) name.erase(kFirstShared.size() - 2, 2);
+  return name;
+}
+
 /// Hugging Face's; a name that is not V1's or V2's stays as it is.
 std::string new_name(std::string_view old_name) {
   for (const Renamed& one : kOfModel) {
     if (one.old_name == old_name) return std::string(one.name);
   }
   constexpr std::string_view kLayers = "layers.";
-  if (!old_name.starts_with(kLayers)) return std::string(old_name);
-  const std::size_t dot = old_name.find('.', kLayers.size());
-  const std::string_view rest = dot == std::string_view::npos ? "" : old_name.substr(dot + 1);
+  const bool is_new = old_name.starts_with("model.layers.");
+  if (!is_new && !old_name.starts_with(kLayers)) return std::string(old_name);
+  const std::size_t dot = old_name.find('.', old_name.find(kLayers) + kLayers.size());
+  if (dot == std::string_view::npos) return std::string(old_name);
+  const std::string_view layer = old_name.substr(0, dot + 1);
+  const std::string_view rest = old_name.substr(dot + 1);
   for (const Renamed& one : kOfLayer) {
-    if (one.old_name == rest) return cat("model.", old_name.substr(0, dot + 1), one.name);
+    if (one.old_name == rest) return cat("model.", layer, one.name);
   }
-  return std::string(old_name);
+  const std::string name = new_name_in_experts(rest);
+  if (name == rest) return std::string(old_name);
+  return cat(is_new ? "" : "model.", layer, name);
 }
 
 /// What torch.compile and DistributedDataParallel put in front.

@@ -34,11 +34,16 @@ struct Batch {
       0;  // the same over the whole update, all ranks and micro-steps (UpdateTargets)
   std::vector<float> target_weights;  // [B*T] factor of each target's loss; empty: all 1
 
+  // [B] tokens of each row before its padding; empty: none has any.
+  std::vector<std::int64_t> row_lengths;
+  // Of the whole update, all ranks (loader only): rows or pairs, and batches that hold them.
+  std::int64_t update_samples = 0;
+  std::int64_t update_batches = 0;
+
   // Of pairs alone:
   std::vector<std::int32_t> sequence_of;   // [B*T] 2 * pair + side (1: rejected); -1: padding
   std::int64_t num_pairs = 0;              // of this batch
   std::vector<std::int64_t> pair_records;  // [num_pairs] documents, counted over shards and sets
-  std::int64_t update_pairs = 0;           // of the whole update, all ranks (loader only)
 };
 
 }  // namespace trireme

@@ -57,7 +57,8 @@ std::int64_t DataLoader::count_share(std::int64_t update) const {
 
 Batch DataLoader::make(std::int64_t micro_step) const {
   Batch batch = stream_.make_batch(first_sample(micro_step), config_.micro_batch);
-  if (stream_.of_pairs()) batch.update_pairs = config_.global_batch;
+  batch.update_samples = config_.global_batch;
+  batch.update_batches = config_.global_batch / config_.micro_batch;
   return batch;
 }
 

@@ -43,7 +43,7 @@ class DataLoader {
   DataLoader(DataLoader&&) = delete;
   DataLoader& operator=(DataLoader&&) = delete;
 
-  /// The next micro-step's batch, with update_pairs filled; update_targets is for whoever adds up
+  /// The next micro-step's batch, with update_samples and update_batches filled; update_targets is for whoever adds up
   /// the shares of all ranks. Rethrows what the thread met.
   Batch next();
 

@@ -117,9 +117,13 @@ void Block::declare_base() {
   matrix(BlockLinear::v, splits.keys, true);
   output_ = {matrix(BlockLinear::o, splits.output, false)};
   post_norm_ = {norm("post_attention_layernorm", c.hidden_size, own_tokens)};
-  gate_up_ = {matrix(BlockLinear::gate, splits.width, false), 2};
-  matrix(BlockLinear::up, splits.width, true);
-  down_ = {matrix(BlockLinear::down, splits.down, false)};
+  if (c.moe.in_layer(index_)) {
+    experts_ = std::make_unique<Experts>(registry_, context_, index_, prefix);
+  } else {
+    gate_up_ = {matrix(BlockLinear::gate, splits.width, false), 2};
+    matrix(BlockLinear::up, splits.width, true);
+    down_ = {matrix(BlockLinear::down, splits.down, false)};
+  }
   if (c.qk_norm) {
     qk_norms_.query = WeightRef{norm("self_attn.q_norm", c.head_dim, /*partial=*/true)};
     qk_norms_.key = WeightRef{norm("self_attn.k_norm", c.head_dim, /*partial=*/true)};
@@ -199,17 +203,25 @@ at::Tensor Block::finish(const Microbatch& batch, const at::Tensor& x,
       residual_dropout(context_, batch, projected, index_, kAttentionOutput);
   const auto [sum, normed] =
       weighted::add_rms_norm(attention, x, registry_, post_norm_, c.norm_eps, context_.path);
+  return sum + residual_dropout(context_, batch, mlp(batch, sum, normed), index_, kMlpOutput);
+}
+
+at::Tensor Block::mlp(const Microbatch& batch, const at::Tensor& sum,
+                      const at::Tensor& normed) const {
+  const TensorGroup& tensor = context_.tensor;
+  const Again again = normed_again(sum, post_norm_);
+  if (experts_) return experts_->forward(batch, normed, again);
   const at::Tensor gate_up =
-      weighted::enter_linear(tensor, normed, registry_, gate_up_, normed_again(sum, post_norm_),
+      weighted::enter_linear(tensor, normed, registry_, gate_up_, again,
                              with_adapters(batch, gate_up_adapters_, kGateUpAdapters));
   const at::Tensor hidden =  // [B, T, intermediate]
       ops::gated_activation(gate_up, activation_, context_.path);
   const std::int64_t first_hidden =
-      split_range(c.intermediate_size, BlockSplits(c).width, tensor.size(), tensor.rank()).begin;
-  const at::Tensor mlp =
-      weighted::linear_leave(tensor, hidden, registry_, down_, activated_again(gate_up),
-                             with_adapters(batch, down_adapters_, kDownAdapters, first_hidden));
-  return sum + residual_dropout(context_, batch, mlp, index_, kMlpOutput);
+      split_range(context_.config.intermediate_size, BlockSplits(context_.config).width,
+                  tensor.size(), tensor.rank())
+          .begin;
+  return weighted::linear_leave(tensor, hidden, registry_, down_, activated_again(gate_up),
+                                with_adapters(batch, down_adapters_, kDownAdapters, first_hidden));
 }
 
 at::Tensor Block::plain_attention(const Microbatch& batch, const ops::QueryKeyValue& heads) const {

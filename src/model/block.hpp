@@ -1,29 +1,14 @@
 #pragma once
-#include "model/config.hpp"
+#include <memory>
+
+#include "model/experts/experts.hpp"
 #include "model/kv_cache.hpp"
 #include "model/layer.hpp"
+#include "model/layer_context.hpp"
 #include "model/lora.hpp"
-#include "model/recompute.hpp"
 #include "model/weighted.hpp"
-#include "ops/activations.hpp"
-#include "ops/path.hpp"
-#include "ops/rope.hpp"
-#include "parallel/context/deal_tokens.hpp"
-#include "parallel/tensor/tensor_group.hpp"
 
 namespace trireme {
-
-/// What all layers of a model share.
-struct LayerContext {
-  ModelConfig config;
-  ops::RopeTables rope;
-  ops::Path path = ops::Path::fast;
-  std::uint64_t dropout_key = 0;  // philox_key(seed, "dropout")
-  Recompute recompute = Recompute::none;
-  TensorGroup tensor = {};
-  ContextGroup context = {};
-  LoraConfig lora = {};
-};
 
 /// The heads of a rank: query heads [query.begin, query.end) of all, the key heads that they read,
 /// and which of these each reads.
@@ -35,10 +20,10 @@ struct HeadShare {
 
 HeadShare head_share(const ModelConfig& config, int ranks, int rank);
 
-/// One transformer block: x + Attention(RMSNorm(x)), then + gated MLP(RMSNorm(.)). GQA, RoPE
-/// (rotate-half), optional QK-norm. Weights in storage order: input norm; q, k, v as one matrix; o;
-/// q norm, k norm; post norm; gate, up as one matrix; down. With LoRA all these are frozen, and
-/// adapters follow.
+/// One transformer block: x + Attention(RMSNorm(x)), then + gated MLP(RMSNorm(.)), one or many
+/// (Experts). GQA, RoPE (rotate-half), optional QK-norm. Weights in storage order: input norm; q, k, v
+/// as one matrix; o; post norm; gate, up as one matrix; down (or the experts'); q norm, k norm. With
+/// LoRA all these are frozen, and adapters follow.
 class Block : public Layer {
  public:
   /// Declares its weights. `index` is the global number of the layer.
@@ -69,6 +54,9 @@ class Block : public Layer {
   /// From attention's result to the block's.
   [[nodiscard]] at::Tensor finish(const Microbatch& batch, const at::Tensor& x,
                                   const Recomputed& attended) const;
+  /// The gated MLP of normed tokens; `sum`: what the norm was of.
+  [[nodiscard]] at::Tensor mlp(const Microbatch& batch, const at::Tensor& sum,
+                               const at::Tensor& normed) const;
   /// Attention of this rank's heads.
   [[nodiscard]] at::Tensor attend(const Microbatch& batch, const ops::QueryKeyValue& heads) const;
   [[nodiscard]] at::Tensor plain_attention(const Microbatch& batch,
@@ -87,8 +75,9 @@ class Block : public Layer {
   WeightRef qkv_;
   WeightRef output_;
   WeightRef post_norm_;
-  WeightRef gate_up_;
+  WeightRef gate_up_;  // of a dense MLP
   WeightRef down_;
+  std::unique_ptr<Experts> experts_;  // in its place
   weighted::QkNormWeights qk_norms_;
   weighted::Adapters qkv_adapters_;
   weighted::Adapters output_adapters_;

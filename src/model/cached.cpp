@@ -57,6 +57,7 @@ at::Tensor Block::forward_cached(const CachedStep& step, const at::Tensor& x,
   if (kept.defined()) attended = attended.index_select(0, kept);
   const auto [sum, normed, rstd] = ops::add_rms_norm_forward(
       linear(attended, output_, output_adapters_), residual, norm(post_norm_), c.norm_eps, path);
+  if (experts_) return sum + experts_->forward_cached(normed);
   const at::Tensor hidden =
       ops::gated_forward(linear(normed, gate_up_, gate_up_adapters_), activation_, path);
   return sum + linear(hidden, down_, down_adapters_);

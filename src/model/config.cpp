@@ -23,14 +23,36 @@ struct Preset {
   std::int64_t hidden_size, num_layers, num_heads, num_kv_heads;
   bool qk_norm;
   double norm_eps;
+  MoeConfig moe = {};
 };
 
+/// Of MiniMind V3 (tokens of a micro-batch are judged together) and of V2.5.
+MoeConfig moe_of_v3() {
+  MoeConfig moe;
+  moe.num_experts = 4;
+  moe.num_experts_per_tok = 1;
+  moe.router_aux_loss = "micro_batch";
+  moe.router_aux_loss_coef = 5e-4;
+  return moe;
+}
+
+MoeConfig moe_of_v2() {
+  MoeConfig moe;
+  moe.num_experts = 4;
+  moe.num_experts_per_tok = 2;
+  moe.num_shared_experts = 1;
+  moe.router_aux_loss_coef = 0.01;
+  return moe;
+}
+
 // Sizes that follow from hidden_size stay derived, so that another hidden_size gets its own.
-constexpr std::array<Preset, 5> kPresets{{
+const std::array<Preset, 7> kPresets{{
     {"tiny", FfnRule::pi, 128, 4, 4, 2, true, 1e-6},
     {"minimind-3", FfnRule::pi, 768, 8, 8, 4, true, 1e-6},
+    {"minimind-3-moe", FfnRule::pi, 768, 8, 8, 4, true, 1e-6, moe_of_v3()},
     {"minimind-2-small", FfnRule::eight_thirds, 512, 8, 8, 2, false, 1e-5},
     {"minimind-2", FfnRule::eight_thirds, 768, 16, 8, 2, false, 1e-5},
+    {"minimind-2-moe", FfnRule::eight_thirds, 640, 8, 8, 2, false, 1e-5, moe_of_v2()},
     {"minimind-1024x16", FfnRule::eight_thirds, 1024, 16, 8, 2, false, 1e-5},
 }};
 
@@ -108,6 +130,7 @@ void check_values(const ModelConfig& config, Problems& problems) {
   std::vector<std::string> activations;
   for (const ActivationName& one : activation_names()) activations.push_back(one.name);
   problems.one_of("model.activation", config.activation, activations);
+  check(config.moe, config.num_layers, problems);
 }
 
 void check_vocabulary(std::int64_t size, std::int64_t tokenizer_size, Problems& problems) {
@@ -120,8 +143,9 @@ void check_vocabulary(std::int64_t size, std::int64_t tokenizer_size, Problems& 
   }
 }
 
+/// `experts`: of the routed ones, how many count.
 template <class Number>
-Number count_parameters(const ModelConfig& config) {
+Number count_parameters(const ModelConfig& config, std::int64_t experts) {
   const auto H = static_cast<Number>(config.hidden_size);
   const auto D = static_cast<Number>(config.head_dim);
   const auto ffn = static_cast<Number>(config.intermediate_size);
@@ -129,9 +153,17 @@ Number count_parameters(const ModelConfig& config) {
   TRIREME_ASSERT(D > 0 && ffn > 0 && V > 0);  // resolve first
   const auto heads = static_cast<Number>(config.num_heads + config.num_kv_heads);
   const Number attention = 2 * H * D * heads + (config.qk_norm ? 2 * D : 0);
-  const Number layer = attention + 3 * H * ffn + 2 * H;
-  return V * H * (config.tie_embeddings ? 1 : 2) + static_cast<Number>(config.num_layers) * layer +
-         H;
+  const MoeConfig& moe = config.moe;
+  const auto with_experts = static_cast<Number>(moe.layers_with_experts(config.num_layers));
+  const auto dense = static_cast<Number>(config.num_layers) - with_experts;
+  const Number of_moe =
+      static_cast<Number>(moe.num_experts) * (H + (moe.has_bias() ? 1 : 0)) +
+      3 * H *
+          (static_cast<Number>(experts) * static_cast<Number>(moe.moe_intermediate_size) +
+           static_cast<Number>(moe.shared_width()));
+  return V * H * (config.tie_embeddings ? 1 : 2) +
+         static_cast<Number>(config.num_layers) * (attention + 2 * H) + dense * 3 * H * ffn +
+         with_experts * of_moe + H;
 }
 
 /// Sizes that are 0 follow from the preset, if there is one, and from other sizes.
@@ -150,6 +182,7 @@ void fill(ModelConfig& config, const Preset* preset) {
   if (config.hidden_size > 0 && config.hidden_size <= kMaxSize)
     fill_one(config.intermediate_size,
              ffn_width(preset != nullptr ? preset->rule : FfnRule::pi, config.hidden_size));
+  if (config.moe.on()) fill_one(config.moe.moe_intermediate_size, config.intermediate_size);
 }
 
 /// Neither a preset nor the sizes that it would give.
@@ -196,6 +229,7 @@ ModelConfig model_preset(std::string_view name) {
   config.norm_eps = preset.norm_eps;
   config.tie_embeddings = true;
   config.rope_theta = 1e6;
+  config.moe = preset.moe;
   return config;
 }
 
@@ -203,7 +237,7 @@ std::string matching_preset(const ModelConfig& config) {
   const auto shape_of = [](const ModelConfig& c) {
     return std::tuple(c.hidden_size, c.num_layers, c.num_heads, c.num_kv_heads, c.head_dim,
                       c.intermediate_size, c.tie_embeddings, c.qk_norm, c.activation, c.rope_theta,
-                      c.rope_scaling, c.norm_eps);
+                      c.rope_scaling, c.norm_eps, c.moe.on() ? c.moe : MoeConfig{});
   };
   for (const Preset& preset : kPresets) {
     ModelConfig named = model_preset(preset.name);
@@ -214,17 +248,21 @@ std::string matching_preset(const ModelConfig& config) {
 }
 
 std::int64_t ModelConfig::num_parameters() const {
-  return count_parameters<std::int64_t>(*this);
+  return count_parameters<std::int64_t>(*this, moe.num_experts);
+}
+
+std::int64_t ModelConfig::num_active_parameters() const {
+  return count_parameters<std::int64_t>(*this, moe.on() ? moe.num_experts_per_tok : 0);
 }
 
 double ModelConfig::num_parameters_wide() const {
-  return count_parameters<double>(*this);
+  return count_parameters<double>(*this, moe.num_experts);
 }
 
 double ModelConfig::flops_per_token(std::int64_t seq_len) const {
   const std::int64_t embedding = vocab_size * hidden_size;
   const std::int64_t lookup_only = tie_embeddings ? 0 : embedding;
-  const auto matmul_weights = static_cast<double>(num_parameters() - lookup_only);
+  const auto matmul_weights = static_cast<double>(num_active_parameters() - lookup_only);
   return 6.0 * matmul_weights +
          12.0 * static_cast<double>(num_layers * num_heads * head_dim * seq_len);
 }

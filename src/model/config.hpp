@@ -4,6 +4,8 @@
 #include <string_view>
 #include <vector>
 
+#include "model/experts/moe_config.hpp"
+
 namespace trireme {
 
 class Problems;
@@ -29,12 +31,14 @@ struct ModelConfig {
   double norm_eps = 1e-6;
   double dropout = 0.0;            // embedding, residual and MLP outputs
   double attention_dropout = 0.0;  // plain attention path only
+  MoeConfig moe;
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
     visit("preset", self.preset,
-          "named shape: tiny, minimind-3, minimind-2-small, minimind-2, minimind-1024x16; empty: "
-          "that of the checkpoint a run starts from, or the sizes below");
+          "named shape: tiny, minimind-3, minimind-3-moe, minimind-2-small, minimind-2, "
+          "minimind-2-moe, minimind-1024x16; empty: that of the checkpoint a run starts from, or "
+          "the sizes below");
     visit("hidden_size", self.hidden_size, "width of the residual stream; 0: the preset's");
     visit("num_layers", self.num_layers, "transformer blocks; 0: the preset's");
     visit("num_heads", self.num_heads, "query heads; 0: the preset's");
@@ -55,15 +59,18 @@ struct ModelConfig {
     visit("dropout", self.dropout, "on embedding, residual and MLP outputs, in [0, 1)");
     visit("attention_dropout", self.attention_dropout,
           "on attention probabilities, plain path only, in [0, 1)");
+    MoeConfig::fields(self.moe, visit);
   }
 
   /// Weights with the embedding counted once when tied.
   [[nodiscard]] std::int64_t num_parameters() const;
   /// The same for sizes whose product int64 may not hold.
   [[nodiscard]] double num_parameters_wide() const;
-  /// Floating-point operations of one token of training: 6 * matmul weights + 12 * layers * heads *
-  /// head_dim * seq_len (attention not halved for causality, recomputation not counted). Source:
-  /// Chowdhery et al., "PaLM", 2022, appendix B.
+  /// Of them, those that one token goes through: of routed experts num_experts_per_tok.
+  [[nodiscard]] std::int64_t num_active_parameters() const;
+  /// Floating-point operations of one token of training: 6 * matmul weights it goes through + 12 *
+  /// layers * heads * head_dim * seq_len (attention not halved for causality, recomputation not
+  /// counted). Source: Chowdhery et al., "PaLM", 2022, appendix B.
   [[nodiscard]] double flops_per_token(std::int64_t seq_len) const;
 };
 

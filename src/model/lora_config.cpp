@@ -55,6 +55,7 @@ std::array<bool, 7> lora_targets(const LoraConfig& config, const ModelConfig& mo
   const LinearShapes linears = block_linears(model);
   const std::vector<std::string> names = names_between_commas(config.targets);
   for (std::size_t i = 0; i < linears.size(); ++i) {
+    if (model.moe.on() && i >= static_cast<std::size_t>(BlockLinear::gate)) break;
     if (config.targets == kAllLinear) {
       targets[i] = true;
     } else if (config.targets == kSquare) {
@@ -85,7 +86,15 @@ void check(const LoraConfig& config, Problems& problems) {
 }
 
 void check_targets(const LoraConfig& config, const ModelConfig& model, Problems& problems) {
-  if (!config.on() || config.targets != kSquare) return;
+  if (!config.on() || config.targets == kAllLinear) return;
+  if (model.moe.on() && config.targets != kSquare) {
+    for (const std::string& name : names_between_commas(config.targets)) {
+      if (name != "gate_proj" && name != "up_proj" && name != "down_proj") continue;
+      problems.add("lora.targets", name,
+                   "is for models without experts; here q_proj, k_proj, v_proj, o_proj");
+    }
+  }
+  if (config.targets != kSquare) return;
   if (std::ranges::count(lora_targets(config, model), true) == 0) {
     problems.add("lora.targets", config.targets,
                  "of which this model has none: give all-linear, or names (q_proj,v_proj)");

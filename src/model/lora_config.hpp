@@ -52,13 +52,14 @@ struct LoraConfig {
   [[nodiscard]] double scale() const;
 };
 
-/// By BlockLinear: those with an adapter; none without rank. A name that is unknown is no target.
+/// By BlockLinear: those with an adapter; none without rank. A name that is unknown is no target, and
+/// of a model with experts no linear of an MLP.
 std::array<bool, 7> lora_targets(const LoraConfig& config, const ModelConfig& model);
 
 /// Adds every value that is out of range, every name of no linear.
 void check(const LoraConfig& config, Problems& problems);
 
-/// The same for a resolved model: targets that leave nothing to train.
+/// The same for a resolved model: targets that leave nothing to train, or that it has not.
 void check_targets(const LoraConfig& config, const ModelConfig& model, Problems& problems);
 
 /// Trained elements, of all blocks.

@@ -22,12 +22,17 @@ std::vector<StageRange> from_counts(const std::vector<std::int64_t>& layers) {
   return stages;
 }
 
-/// FLOPs of a token forward.
-double layer_cost(const ModelConfig& c, std::int64_t seq_len) {
+/// FLOPs of a token forward, through a layer with experts or without.
+double layer_cost(const ModelConfig& c, std::int64_t seq_len, bool experts) {
   const auto d = static_cast<double>(c.hidden_size);
   const auto heads = static_cast<double>(c.num_heads * c.head_dim);
   const auto keys = static_cast<double>(c.num_kv_heads * c.head_dim);
-  const double matrices = d * (2 * heads + 2 * keys + 3 * static_cast<double>(c.intermediate_size));
+  const MoeConfig& moe = c.moe;
+  const std::int64_t of_experts =
+      moe.num_experts_per_tok * moe.moe_intermediate_size + moe.shared_width();
+  const auto width = static_cast<double>(experts ? of_experts : c.intermediate_size);
+  const double matrices =
+      d * (2 * heads + 2 * keys + 3 * width + static_cast<double>(experts ? moe.num_experts : 0));
   return 2 * matrices + 2 * heads * static_cast<double>(seq_len);  // causal: half of all pairs
 }
 
@@ -35,27 +40,55 @@ double layer_cost(const ModelConfig& c, std::int64_t seq_len) {
 
 std::vector<StageRange> balanced_stages(const ModelConfig& config, std::int64_t count,
                                         std::int64_t seq_len) {
-  TRIREME_ASSERT(count >= 1 && count <= std::max<std::int64_t>(1, config.num_layers));
-  const double layer = layer_cost(config, seq_len);
+  const std::int64_t num_layers = config.num_layers;
+  TRIREME_ASSERT(count >= 1 && count <= std::max<std::int64_t>(1, num_layers));
+  if (count == 1) return from_counts({num_layers});
+  std::vector<double> before(1, 0.0);  // cost of the layers below each
+  for (std::int64_t layer = 0; layer < num_layers; ++layer)
+    before.push_back(before.back() + layer_cost(config, seq_len, config.moe.in_layer(layer)));
   const double head =
       2 * static_cast<double>(config.vocab_size) * static_cast<double>(config.hidden_size);
-  // Layers are alike: only how many the last stage has is open, the others share evenly.
-  std::vector<std::int64_t> best;
-  double least = std::numeric_limits<double>::infinity();
-  for (std::int64_t last = 1; last <= config.num_layers - (count - 1); ++last) {
-    const std::int64_t left = config.num_layers - last;
-    if (count == 1 && left > 0) continue;
-    std::vector<std::int64_t> layers;
-    for (std::int64_t stage = 0; stage + 1 < count; ++stage)
-      layers.push_back(left / (count - 1) + (stage < left % (count - 1) ? 1 : 0));
-    layers.push_back(last);
-    const double most = layer * static_cast<double>(*std::ranges::max_element(layers));
-    const double cost = std::max(most, layer * static_cast<double>(last) + head);
-    if (cost > least) continue;
-    least = cost;
-    best = layers;
+
+  // Of the layers from each on, in `stages` stages: the least cost of the heaviest one, and where that
+  // leaves a choice the most even (least squares), the first stages longest.
+  struct Rest {
+    double most = std::numeric_limits<double>::infinity();
+    double squares = 0;
+    std::int64_t first = 0;  // layers of the first of these stages
+  };
+
+  const auto at = [](auto& all, std::int64_t i) -> auto& {
+    return all[static_cast<std::size_t>(i)];
+  };
+  // A bound first: within it the squares alone decide.
+  double bound = std::numeric_limits<double>::infinity();
+  std::vector<std::vector<Rest>> best;
+  for (const bool bounded : {false, true}) {
+    best.assign(static_cast<std::size_t>(count) + 1,
+                std::vector<Rest>(static_cast<std::size_t>(num_layers) + 1));
+    at(at(best, 0), num_layers).most = 0;
+    for (std::int64_t stages = 1; stages <= count; ++stages) {
+      for (std::int64_t from = 0; from <= num_layers; ++from) {
+        Rest& rest = at(at(best, stages), from);
+        for (std::int64_t layers = num_layers - from; layers >= 1; --layers) {
+          const Rest& behind = at(at(best, stages - 1), from + layers);
+          const double cost =
+              at(before, from + layers) - at(before, from) + (stages == 1 ? head : 0);
+          const double most = std::max(cost, behind.most);
+          const double squares = cost * cost + behind.squares;
+          if (most > bound) continue;
+          const bool better = bounded ? rest.most > bound || squares < rest.squares * (1 - 1e-12)
+                                      : most < rest.most;
+          if (better) rest = {most, squares, layers};
+        }
+      }
+    }
+    bound = at(at(best, count), 0).most * (1 + 1e-12);
   }
-  return from_counts(best);
+  std::vector<std::int64_t> layers;
+  for (std::int64_t stages = count, from = 0; stages > 0; from += layers.back(), --stages)
+    layers.push_back(at(at(best, stages), from).first);
+  return from_counts(layers);
 }
 
 std::vector<StageRange> parse_stages(std::string_view text, const ModelConfig& config,

@@ -29,7 +29,8 @@ Transformer::Transformer(ParamRegistry& registry, const ModelConfig& config,
                options.recompute,
                options.tensor,
                options.context,
-               options.lora},
+               options.lora,
+               &tally_},
       stages_(stages) {
   for (const StageRange& stage : stages) declare_stage(stage);
 }
@@ -86,6 +87,7 @@ void Transformer::prepare() {
                                      rope_frequencies(config.head_dim, config.rope_theta, scaling),
                                      scaling.attention_factor, dtype, registry_.device());
   }
+  if (config.moe.on()) tally_.reset(config.moe, config.num_layers, registry_.device());
   const auto unit_of = [this](ParamId id) { return registry_.layout().param(id).used_with; };
   for (const ParamId first : first_weights_) block_units_.push_back(unit_of(first));
   if (stages_.front().has_embedding) embedding_unit_ = unit_of(embedding_);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "model/block.hpp"
+#include "model/experts/router_balance.hpp"
 #include "model/stages.hpp"
 
 namespace trireme {
@@ -95,6 +96,9 @@ class Transformer {
 
   [[nodiscard]] const TensorGroup& tensor() const { return context_.tensor; }
 
+  /// Of models with experts: what backward passes since the last reset have added.
+  [[nodiscard]] RouterTally& router_tally() { return tally_; }
+
   /// The output matrix [vocab, D]: the embedding's where the two are tied. Of the last stage.
   [[nodiscard]] ParamId head_weight() const { return head_; }
 
@@ -122,6 +126,7 @@ class Transformer {
   [[nodiscard]] at::Tensor final_norm(const at::Tensor& x) const;
 
   ParamRegistry& registry_;
+  RouterTally tally_;
   LayerContext context_;
   ModelStages stages_;
   ParamId embedding_ = 0;

@@ -34,6 +34,7 @@ at::Tensor words_of_squares(const ParamRegistry& registry, bool of_part,
     };
     for (const ParamSpan& span :
          layout.owned_spans(unit, of_part ? layout.part(unit) : layout.share(unit))) {
+      if (registry.spec(span.id).sign_rate > 0) continue;
       if (span.begin != range.end) {
         add();
         range.begin = span.begin;

@@ -28,7 +28,7 @@ struct ParamRange {
   }
 };
 
-/// All elements that this rank updates, in order. The padding behind a parameter, zeros, is part of
+/// All elements that an optimizer updates on this rank, in order. The padding behind a parameter, zeros, is part of
 /// its range: wherever a unit is cut, a kernel's whole vectors stay whole.
 std::vector<ParamRange> param_ranges(const ParamRegistry& registry);
 

@@ -26,6 +26,8 @@ struct Microbatch {
   at::Tensor sequence_of;  // of pairs [B, T] int64, 2 * pair + side (1: rejected), -1: padding
   std::int64_t num_pairs = 0;
   std::vector<std::int64_t> pair_records;  // [num_pairs], see Batch
+  at::Tensor padding;                      // of rows [B, T] bool; undefined: there is none
+  double aux_weight = 0;  // of routers' losses: factor of a sequence's, or of the micro-batch's
   std::int64_t step = 0;
   bool training = false;  // dropout is active
   bool adapters = true;   // false: the base model, as if it had none

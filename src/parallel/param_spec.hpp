@@ -66,6 +66,9 @@ struct ParamSpec {
   /// Held by the first and the last stage of a pipeline, which are on two ranks: a tied table. It
   /// lies in a unit of its own, alike on both, and the first answers for it.
   enum class Copies { none, first_of_two, second_of_two } copies = Copies::none;
+  /// Above 0: no optimizer updates it and no norm counts it; each update moves every element by so much
+  /// against the sign of its gradient (a router's bias).
+  double sign_rate = 0;
   /// Lies directly behind the previous one, so that both are rows of one matrix.
   bool fuse_with_previous = false;
 };

@@ -28,6 +28,7 @@ TrialTrace trace_at(TrialPlan plan, int ranks, ParamId moved, double distance) {
   plan.steps = 1;
   plan.lr = 0;
   plan.optim.clip_norm = 0;
+  plan.model.moe.router_balance = "none";  // whose loss is not in what is reported
   plan.prepare = [=](ParamRegistry& registry) {
     set_weights(registry, [&](ParamId id) {
       const at::Tensor values = learned_values(registry, id).to(at::kDouble);
@@ -65,11 +66,12 @@ void expect_gradients_of_the_loss(const LayoutCase& one) {
 }
 
 /// dp 2, tp 2, cp 2 with sequence parallelism and ZeRO-3.
-LayoutCase case_with_head(bool tied) {
+LayoutCase case_with_head(bool tied, bool experts = false) {
   const std::vector<LayoutCase> cases = all_layout_cases();
   const auto found = std::find_if(cases.begin(), cases.end(), [&](const LayoutCase& one) {
     return one.dp == 2 && one.tp == 2 && one.cp == 2 && one.zero == 3 && one.sequence &&
-           one.accumulation == 1 && layout_plan(one).model.tie_embeddings == tied;
+           one.accumulation == 1 && layout_plan(one).model.tie_embeddings == tied &&
+           layout_plan(one).model.moe.on() == experts;
   });
   if (found == cases.end()) fail(ErrorKind::internal, "no case of 8 ranks, tied: {}", tied);
   return *found;
@@ -81,6 +83,10 @@ TEST(LayoutGradients, AreThoseOfTheLossWithATiedHead) {
 
 TEST(LayoutGradients, AreThoseOfTheLossWithItsOwnHead) {
   expect_gradients_of_the_loss(case_with_head(/*tied=*/false));
+}
+
+TEST(LayoutGradients, AreThoseOfTheLossWithExperts) {
+  expect_gradients_of_the_loss(case_with_head(/*tied=*/false, /*experts=*/true));
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ BOUND = 1e-4
 NEW_TOKENS = 24
 PROMPTS = ["Once upon a time", "What is 2 + 3?", "The", "小猫"]
 CASES = [("tiny", "true", "silu", ""), ("tiny", "false", "gelu_tanh", "yarn,factor=4,original_max_position_embeddings=128"),
-         ("minimind-2-small", "true", "relu2", ""),
+         ("minimind-3-moe", "true", "silu", ""), ("minimind-2-small", "true", "relu2", ""),
          ("minimind-2-small", "false", "silu", "llama3,factor=4,original_max_position_embeddings=128")]
 SIZES = {"hidden_size": 96, "num_layers": 3, "num_heads": 4, "num_kv_heads": 2, "head_dim": 32, "max_seq_len": 512}
 

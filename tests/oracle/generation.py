@@ -15,7 +15,8 @@ import tempfile
 
 import torch
 from prompt_ids import make_tokenizer, pre_tokenizers
-from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from transformers import (AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig,
+                          Qwen3MoeForCausalLM)
 from transformers.generation.logits_process import (LogitsProcessorList, MinPLogitsWarper, RepetitionPenaltyLogitsProcessor, SequenceBiasLogitsProcessor,
                                                     TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper)
 
@@ -24,13 +25,20 @@ DRAWS = 20000
 SIZES = {"hidden_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 160,
          "max_position_embeddings": 256, "head_dim": 32, "initializer_range": 0.15}
 
+EXPERTS = {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 48, "norm_topk_prob": True, "mlp_only_layers": [0]}
+
 
 def make_folder(work, kind):
     folder = os.path.join(work, kind)
     os.makedirs(folder)
     size = make_tokenizer(folder, None, pre_tokenizers.ByteLevel(add_prefix_space=False), None, {"tokenizer_class": "PreTrainedTokenizerFast"})
     sizes = {**SIZES, "vocab_size": size}
-    model = LlamaForCausalLM(LlamaConfig(**sizes, tie_word_embeddings=False)) if kind == "llama" else Qwen3ForCausalLM(Qwen3Config(**sizes, tie_word_embeddings=True))
+    if kind == "llama":
+        model = LlamaForCausalLM(LlamaConfig(**sizes, tie_word_embeddings=False))
+    elif kind == "qwen3_moe":
+        model = Qwen3MoeForCausalLM(Qwen3MoeConfig(**sizes, **EXPERTS, tie_word_embeddings=False))
+    else:
+        model = Qwen3ForCausalLM(Qwen3Config(**sizes, tie_word_embeddings=True))
     model.save_pretrained(folder)
     return folder, size
 
@@ -103,7 +111,7 @@ def main():
     torch.manual_seed(4)
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as work, torch.no_grad():
-        good = [check_greedy(trireme, work, "qwen3"), check_greedy(trireme, work, "llama"), check_sampling(driver)]
+        good = [check_greedy(trireme, work, kind) for kind in ("qwen3", "qwen3_moe", "llama")] + [check_sampling(driver)]
     return 0 if all(good) else 1
 
 

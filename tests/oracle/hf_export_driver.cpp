@@ -15,6 +15,7 @@
 
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/hf/hf_config.hpp"
+#include "checkpoint/hf/hf_tensors.hpp"
 #include "checkpoint/hf/import_weights.hpp"
 #include "checkpoint/hf/tokenizer_size.hpp"
 #include "checkpoint/save/save.hpp"
@@ -44,7 +45,7 @@ void save_random(const std::filesystem::path& folder, bool qwen, bool tied,
   StateDict state = carried;
   put_model_values(config, state.values);
   std::vector<std::vector<float>> storage;
-  for (const HfTensor& tensor : hf_tensors(config)) {
+  for (const NamedShape& tensor : model_tensors(config)) {
     storage.emplace_back(static_cast<std::size_t>(Slice::whole(tensor.shape).count()));
     for (float& value : storage.back()) value = normal(random);
     state.tensors.push_back({formatted("param/{}", tensor.name), DType::f32, tensor.shape,

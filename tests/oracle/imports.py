@@ -4,7 +4,7 @@
 usage: imports.py minimind|peft TRIREME TRIREME_DATA LOGITS_DRIVER
 
 minimind: MiniMind V2's arithmetic in plain PyTorch (complex-number RoPE, names wq, w1, ...), saved by torch.save in fp32, fp16
-and bf16 and as safetensors, tied and not; and V2.1's names (rotate-half), as transformers' Llama. peft: adapters that peft has
+and bf16 and as safetensors, tied and not, and with experts; and V2.1's names (rotate-half), as transformers' Llama. peft: adapters that peft has
 made and saved (plain, rsLoRA, all-linear) come in, go out merged and as a PEFT folder, which peft loads again. Largest
 difference of logits below 1e-4. Exits 1 and prints what differs.
 """
@@ -51,7 +51,10 @@ def report(name, ours, theirs):
 
 # ---- MiniMind V2, written anew from its formulas
 
-def v2_weights(tied):
+EXPERTS, PER_TOKEN = 4, 2  # and a shared one: V2's
+
+
+def v2_weights(tied, experts=False):
     generator = torch.Generator().manual_seed(3)
     width = 64 * ((int(8 * DIM / 3) + 63) // 64)
     head = DIM // HEADS
@@ -62,13 +65,30 @@ def v2_weights(tied):
     state = {"tok_embeddings.weight": matrix(VOCAB, DIM)}
     for i in range(LAYERS):
         names = {"attention.wq": (DIM, DIM), "attention.wk": (KV_HEADS * head, DIM), "attention.wv": (KV_HEADS * head, DIM),
-                 "attention.wo": (DIM, DIM), "feed_forward.w1": (width, DIM), "feed_forward.w2": (DIM, width),
-                 "feed_forward.w3": (width, DIM)}
+                 "attention.wo": (DIM, DIM)}
+        mlps = [f"feed_forward.experts.{e}" for e in range(EXPERTS)] + ["feed_forward.shared_experts"] if experts else ["feed_forward"]
+        for mlp in mlps:
+            names |= {f"{mlp}.w1": (width, DIM), f"{mlp}.w2": (DIM, width), f"{mlp}.w3": (width, DIM)}
+        if experts:
+            names["feed_forward.gate"] = (EXPERTS, DIM)
         state |= {f"layers.{i}.{name}.weight": matrix(*shape) for name, shape in names.items()}
         state |= {f"layers.{i}.{name}.weight": 1 + 0.1 * torch.randn(DIM, generator=generator) for name in ("attention_norm", "ffn_norm")}
     state["norm.weight"] = 1 + 0.1 * torch.randn(DIM, generator=generator)
     state["output.weight"] = state["tok_embeddings.weight"] if tied else matrix(VOCAB, DIM)
     return state
+
+
+def v2_mlp(layer, h):
+    def mlp(name):
+        gate = F.silu(h @ layer[f"feed_forward.{name}w1.weight"].T) * (h @ layer[f"feed_forward.{name}w3.weight"].T)
+        return gate @ layer[f"feed_forward.{name}w2.weight"].T
+
+    if "feed_forward.gate.weight" not in layer:
+        return mlp("")
+    scores = (h @ layer["feed_forward.gate.weight"].T).softmax(-1)
+    weights, chosen = scores.topk(PER_TOKEN, dim=-1)
+    gates = torch.zeros_like(scores).scatter(-1, chosen, weights / weights.sum(-1, keepdim=True))
+    return mlp("shared_experts.") + sum(gates[..., e:e + 1] * mlp(f"experts.{e}.") for e in range(EXPERTS))
 
 
 def v2_logits(state, tokens):
@@ -94,16 +114,14 @@ def v2_logits(state, tokens):
         k, v = (one.repeat_interleave(HEADS // KV_HEADS, dim=2) for one in (k, v))
         out = F.scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), is_causal=True)
         x = x + out.transpose(1, 2).reshape(rows, length, DIM) @ layer["attention.wo.weight"].T
-        h = norm(x, layer["ffn_norm.weight"])
-        gate = F.silu(h @ layer["feed_forward.w1.weight"].T) * (h @ layer["feed_forward.w3.weight"].T)
-        x = x + gate @ layer["feed_forward.w2.weight"].T
+        x = x + v2_mlp(layer, norm(x, layer["ffn_norm.weight"]))
     return norm(x, state["norm.weight"]) @ state["output.weight"].T
 
 
-def import_minimind(trireme, work, name, tokenizer):
+def import_minimind(trireme, work, name, tokenizer, preset="minimind-2-small"):
     run = os.path.join(work, name + ".run")
     keys = [word for key, value in SHAPE.items() for word in (f"--model.{key}", value)]
-    call(trireme, "import", "--minimind", os.path.join(work, name), "--model.preset", "minimind-2-small", *keys, "--tokenizer", tokenizer,
+    call(trireme, "import", "--minimind", os.path.join(work, name), "--model.preset", preset, *keys, "--tokenizer", tokenizer,
          "--output", run)
     return run
 
@@ -124,6 +142,9 @@ def check_minimind(trireme, trireme_data, driver, work):
         name = f"v2-{tied}.safetensors"
         save_file({key: value.clone() for key, value in whole.items()}, os.path.join(work, name))
         good.append(report(name, our_logits(driver, work, import_minimind(trireme, work, name, tokenizer), tokens), v2_logits(whole, tokens)))
+    whole, name = v2_weights(tied=True, experts=True), "v2-moe.pth"
+    torch.save(whole, os.path.join(work, name))
+    good.append(report(name, our_logits(driver, work, import_minimind(trireme, work, name, tokenizer, "minimind-2-moe"), tokens), v2_logits(whole, tokens)))
     return good + check_llama_names(trireme, driver, work, tokenizer, tokens)
 
 

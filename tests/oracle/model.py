@@ -1,7 +1,7 @@
 """The transformer of src/model in plain PyTorch, for tests only: eager, one module a concept, no fused kernel of ours.
 
 Covers Qwen3 (RMSNorm on each query and key head) and Llama shapes: RMSNorm, grouped-query attention, rotary embedding in
-the rotate-half convention, gated MLP, tied or separate output matrix. Parameter names are those of Hugging Face.
+the rotate-half convention, gated MLP or a mixture of them, tied or separate output matrix. Parameter names are those of Hugging Face.
 Sources: Su et al., "RoFormer", 2021; Shazeer, "GLU variants", 2020; Zhang and Sennrich, "RMSNorm", 2019.
 """
 import math
@@ -66,24 +66,44 @@ ACTIVATIONS = {"silu": F.silu, "gelu_tanh": lambda x: F.gelu(x, approximate="tan
 
 
 class MLP(nn.Module):
-    def __init__(self, c):
+    def __init__(self, c, width):
         super().__init__()
         self.activation = ACTIVATIONS[c["activation"]]
-        self.gate_proj = nn.Linear(c["hidden_size"], c["intermediate_size"], bias=False)
-        self.up_proj = nn.Linear(c["hidden_size"], c["intermediate_size"], bias=False)
-        self.down_proj = nn.Linear(c["intermediate_size"], c["hidden_size"], bias=False)
+        self.gate_proj = nn.Linear(c["hidden_size"], width, bias=False)
+        self.up_proj = nn.Linear(c["hidden_size"], width, bias=False)
+        self.down_proj = nn.Linear(width, c["hidden_size"], bias=False)
 
     def forward(self, x):
         return self.down_proj(self.activation(self.gate_proj(x)) * self.up_proj(x))
 
 
-class Block(nn.Module):
+class MoE(nn.Module):
+    """A token goes through the experts with its `num_experts_per_tok` largest softmax scores. `scores` and `chosen` [B, T, E] are those of
+    the last forward pass. Source: Fedus et al., "Switch Transformers", 2022."""
+
     def __init__(self, c):
+        super().__init__()
+        self.k, self.normalize = c["num_experts_per_tok"], c["norm_topk_prob"]
+        self.gate = nn.Linear(c["hidden_size"], c["num_experts"], bias=False)
+        self.experts = nn.ModuleList(MLP(c, c["moe_intermediate_size"]) for _ in range(c["num_experts"]))
+
+    def forward(self, x):
+        self.scores = self.gate(x).softmax(dim=-1)
+        self.chosen = torch.zeros_like(self.scores).scatter(-1, self.scores.topk(self.k, dim=-1).indices, 1.0)
+        gates = self.scores * self.chosen
+        if self.normalize:
+            gates = gates / gates.sum(dim=-1, keepdim=True)
+        return sum(gates[..., i:i + 1] * expert(x) for i, expert in enumerate(self.experts))
+
+
+class Block(nn.Module):
+    def __init__(self, c, index):
         super().__init__()
         self.input_layernorm = RMSNorm(c["hidden_size"], c["norm_eps"])
         self.self_attn = Attention(c)
         self.post_attention_layernorm = RMSNorm(c["hidden_size"], c["norm_eps"])
-        self.mlp = MLP(c)
+        experts = c.get("num_experts", 0) > 0 and index >= c["first_dense_layers"]
+        self.mlp = MoE(c) if experts else MLP(c, c["intermediate_size"])
 
     def forward(self, x, cos, sin, mask):
         x = x + self.self_attn(self.input_layernorm(x), cos, sin, mask)
@@ -94,7 +114,7 @@ class Body(nn.Module):
     def __init__(self, c):
         super().__init__()
         self.embed_tokens = nn.Embedding(c["vocab_size"], c["hidden_size"])
-        self.layers = nn.ModuleList(Block(c) for _ in range(c["num_layers"]))
+        self.layers = nn.ModuleList(Block(c, i) for i in range(c["num_layers"]))
         self.norm = RMSNorm(c["hidden_size"], c["norm_eps"])
 
 

@@ -179,7 +179,9 @@ def load_model(folder):
     config = {"hidden_size": c["hidden_size"], "num_layers": c["num_hidden_layers"], "num_heads": c["num_attention_heads"],
               "num_kv_heads": c["num_key_value_heads"], "head_dim": c["head_dim"], "intermediate_size": c["intermediate_size"],
               "vocab_size": c["vocab_size"], "tie_embeddings": c["tie_word_embeddings"], "norm_eps": c["rms_norm_eps"],
-              "rope_theta": c.get("rope_theta", 1e6), "qk_norm": c["model_type"] == "qwen3", "activation": "silu"}
+              "rope_theta": c.get("rope_theta", 1e6), "qk_norm": c["model_type"].startswith("qwen3"), "activation": "silu",
+              "num_experts": c.get("num_experts", 0), "num_experts_per_tok": c.get("num_experts_per_tok"), "norm_topk_prob": c.get("norm_topk_prob"),
+              "moe_intermediate_size": c.get("moe_intermediate_size"), "first_dense_layers": len(c.get("mlp_only_layers") or [])}
     net = oracle.Model(config, T, torch.float64)
     weights = load_file(os.path.join(folder, "model.safetensors"))
     net.load({name: value.double() for name, value in weights.items() if name in dict(net.named_parameters())})

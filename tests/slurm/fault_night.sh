@@ -47,6 +47,7 @@ first_node() { job_field "$1" BatchHost; }
 other_node() { on scontrol show hostnames "$(job_field "$1" NodeList)" | grep -vx "$(first_node "$1")" | head -n1; }
 is_in_state() { [[ $(job_field "$1" JobState) == "$2" ]]; }
 all_idle() { [[ $(on sinfo -h -p gpu -o %t | sort -u) == idle ]]; }
+is_given_up() { [[ $(on sinfo -h -n "$1" -o %t | head -n1) == down* ]]; }
 no_rank_left() { [[ -z $(ranks_of "$work/$1") ]]; }
 
 # fault_KIND NAME JOB. The run must come back after it, unless it stays (suspend).
@@ -102,7 +103,7 @@ mend() { # mend FAULT
     await 60 "the end of the leg whose cable is cut" has_events "$name" end 1
     break_node join "$broken_node"
   else
-    sleep 12  # Slurm gives the node up first
+    await 40 "Slurm to give $broken_node up" is_given_up "$broken_node"
     break_node start "$broken_node"
   fi
 }
@@ -157,6 +158,8 @@ one_run() { # one_run NUMBER FAULT
   [[ -z $urgent ]] || await 60 "the urgent job" ended "$urgent"
   await 60 "ranks of $name that are left over" no_rank_left "$name"
   await 90 "the nodes" all_idle
+  # Slurm 22.05 loses count of a job's devices when its node dies, and keeps idle nodes from the next job.
+  [[ -z $broken_node ]] || on scontrol reconfigure
   [[ $(final_hash "$work/$name" 2>/dev/null) != "$(final_hash "$work/$whole")" ]] || equal=yes
   evaluate "$1" "$fault" "$at_s" "$fault_time" "$hung" "$equal" "$least" | tee -a "$out" || broken "run $1 ($fault), $work/$name.out"
 }

@@ -10,6 +10,7 @@ namespace {
 
 /// Fills row `row` with padding, from `begin` tokens on.
 void pad_row(std::int64_t begin, std::int64_t row, std::int64_t pad_id, Batch& batch) {
+  batch.row_lengths.push_back(begin);
   if (begin == batch.T) return;
   for (std::int64_t i = begin; i < batch.T; ++i) {
     const auto at = static_cast<std::size_t>(row * batch.T + i);

@@ -9,6 +9,7 @@
 #include "model/block.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
 #include "parallel/tensor/tensor_group.hpp"
+#include "train/audit/context_formula.hpp"
 #include "train/audit/formula_rows.hpp"
 #include "train/audit/rank_units.hpp"
 
@@ -32,11 +33,12 @@ class Formula {
 
   std::vector<CollectiveRow> rows() {
     norm();
+    router_load();
     gradients();
     averages();
     if (!facts_.tokens_vary || facts_.parallel.zero < 3) weights();
     tensor();
-    if (!facts_.tokens_vary) context();
+    if (!facts_.tokens_vary) add_context_rows(facts_, coords_, units_, rows_);
     stages();
     std::sort(rows_.begin(), rows_.end(), [](const CollectiveRow& a, const CollectiveRow& b) {
       return std::tie(a.group, a.operation, a.purpose) < std::tie(b.group, b.operation, b.purpose);
@@ -106,6 +108,15 @@ class Formula {
     const FormulaRows tp{"tp", static_cast<int>(facts_.parallel.tp), coords_.tp, rows_};
     tp.add("all_reduce", "norm", 1, kBytes);
     data_group().add("all_reduce", "norm of data ranks", 1, kBytes);
+  }
+
+  /// Assignments of every expert of the model.
+  void router_load() {
+    const MoeConfig& moe = facts_.model.moe;
+    if (!moe.on() || facts_.trains_alone()) return;
+    const std::int64_t counts = facts_.model.num_layers * moe.num_experts;
+    FormulaRows("world", facts_.ranks, rank_, rows_)
+        .add("all_reduce", "load of experts", 1, counts * std::int64_t{sizeof(double)});
   }
 
   /// Backward passes after which units of gradients leave.
@@ -291,77 +302,19 @@ class Formula {
       const std::int64_t row = m.head_dim * m.hidden_size;
       add(of_block, (m.num_heads + 2 * m.num_kv_heads) * row, 2 * m.num_kv_heads * row, layers);
     }
-    if (of_block > 0) tp.add("all_reduce", "shared grads", passes() * layers, of_block * main_);
+    // Routers, whose gradients have a part of each rank.
+    std::int64_t of_experts = 0;
+    const std::int64_t router = m.moe.num_experts * m.hidden_size;
+    if (units_.expert_layers > 0) add(of_experts, router, router, units_.expert_layers);
+    if (units_.expert_layers > 0 && m.moe.has_bias())
+      add(of_experts, m.moe.num_experts, m.moe.num_experts, units_.expert_layers);
+    const auto blocks = [&](std::int64_t count, std::int64_t shared) {
+      if (shared > 0) tp.add("all_reduce", "shared grads", passes() * count, shared * main_);
+    };
+    blocks(layers - units_.expert_layers, of_block);
+    blocks(units_.expert_layers, of_block + of_experts);
     if (of_head > 0) tp.add("all_reduce", "shared grads", passes(), of_head * main_);
     if (small > 0) tp.add("all_reduce", "shared grads", passes(), small * main_);
-  }
-
-  void context() {
-    const ParallelConfig& parallel = facts_.parallel;
-    const auto size = static_cast<int>(parallel.cp);
-    if (size == 1) return;
-    const FormulaRows cp{"cp", size, coords_.cp, rows_};
-    // Full and selective run attention again for backward.
-    const std::int64_t runs = parallel.recompute == "none" ? 1 : 2;
-    const std::int64_t forwards = block_backwards() * runs;
-    if (parallel.cp_form == "ulysses") {
-      ulysses(cp, forwards);
-      return;
-    }
-    const std::int64_t keys =  // and values, of this rank's tokens
-        2 * facts_.rows * (facts_.length / size) * attention_heads().key * facts_.model.head_dim;
-    if (parallel.cp_form == "all_gather") {
-      cp.add("all_gather", "context keys", forwards + block_backwards(), keys * compute_);
-      cp.add("reduce_scatter", "context key gradients", block_backwards(), size * keys * wide_);
-      return;
-    }
-    const std::int64_t transfers = size - 1;
-    cp.add_sent("exchange", "context keys", transfers * (forwards + block_backwards()),
-                keys * compute_, u64(keys * compute_));
-    cp.add_sent("exchange", "context key gradients", transfers * block_backwards(), keys * wide_,
-                u64(keys * wide_));
-  }
-
-  struct HeadCounts {
-    std::int64_t query;
-    std::int64_t key;
-  };
-
-  /// Heads that attention of this rank of tp works on: a key head for each query head where unequal
-  /// numbers of them read one.
-  [[nodiscard]] HeadCounts attention_heads() const {
-    const HeadShare share =
-        head_share(facts_.model, static_cast<int>(facts_.parallel.tp), coords_.tp);
-    return {share.query.count(),
-            share.key_of_query.empty() ? share.key.count() : share.query.count()};
-  }
-
-  void ulysses(const FormulaRows& cp, std::int64_t forwards) const {
-    const HeadCounts heads = attention_heads();
-    const std::int64_t here = facts_.rows * (facts_.length / cp.size()) * facts_.model.head_dim;
-    const auto deal = [&](const DimSplit& split, std::int64_t count, std::int64_t width) {
-      std::vector<std::uint64_t> parts;
-      for (int rank = 0; rank < cp.size(); ++rank)
-        parts.push_back(u64(split_range(count, split, cp.size(), rank).count() * here * width));
-      return parts;
-    };
-    // Back: this rank's heads, each rank's places.
-    const auto back = [&](const DimSplit& split, std::int64_t count, std::int64_t width) {
-      const std::int64_t own = split_range(count, split, cp.size(), coords_.cp).count();
-      return std::vector<std::uint64_t>(static_cast<std::size_t>(cp.size()),
-                                        u64(own * here * width));
-    };
-    const DimSplit query;
-    const DimSplit key{.readers = heads.query};
-    const std::int64_t backwards = block_backwards();
-    cp.add_all_to_all("context queries", forwards, deal(query, heads.query, compute_));
-    cp.add_all_to_all("context keys", forwards, deal(key, heads.key, compute_));
-    cp.add_all_to_all("context values", forwards, deal(key, heads.key, compute_));
-    cp.add_all_to_all("context output", forwards, back(query, heads.query, compute_));
-    cp.add_all_to_all("context output gradients", backwards, deal(query, heads.query, compute_));
-    cp.add_all_to_all("context query gradients", backwards, back(query, heads.query, compute_));
-    cp.add_all_to_all("context key gradients", backwards, back(key, heads.key, wide_));
-    cp.add_all_to_all("context value gradients", backwards, back(key, heads.key, wide_));
   }
 
   const UpdateFacts& facts_;

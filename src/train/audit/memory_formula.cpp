@@ -48,73 +48,126 @@ std::int64_t grad_peak_elements(const UpdateFacts& facts, const RankUnits& units
   return peak;
 }
 
-/// What forward leaves for backward of a micro-batch: for every block its input, queries, keys and
-/// values before and after rotation, attention's result, the residual sum, both normed inputs of
-/// matrices, gate, up and their product, and statistics of rows; behind the last the gradients of
-/// what enters the last norm, of that norm and of the head. Selective recompute keeps the inputs of
-/// what is cheap, full recompute the block's input alone. With LoRA inputs of matrices without
-/// adapters go, norm and head have no gradient, and each adapter keeps its inner product.
-std::int64_t activation_bytes(const UpdateFacts& facts, const RankUnits& units, int rank) {
-  if (!facts.fused || facts.tokens_vary) return -1;
-  const ModelConfig& m = facts.model;
-  const ParallelConfig& parallel = facts.parallel;
-  const int at_tp = coords_of(facts, rank).tp;
-  const auto tp = static_cast<int>(parallel.tp);
-  const HeadShare heads = head_share(m, tp, at_tp);
-  const std::int64_t width = split_range(m.intermediate_size, {}, tp, at_tp).count();
-  const std::int64_t vocab = split_range(m.vocab_size, {}, tp, at_tp).count();
-  const std::int64_t queries = heads.query.count() * m.head_dim;
-  const std::int64_t keys = heads.key.count() * m.head_dim;
-  const std::int64_t tokens = facts.rows * facts.length / parallel.cp;
-  const std::int64_t rows = parallel.sequence_parallel ? tokens / tp : tokens;
-  const std::int64_t element = bytes_of(facts.dtypes.compute);
-  constexpr std::int64_t kStatistic = 4;
+/// What a block's forward leaves for its backward, of a micro-batch on one rank: its input, queries,
+/// keys and values before and after rotation, attention's result, the residual sum, both normed
+/// inputs of matrices, gate, up and their product, and statistics of rows. Selective recompute keeps
+/// the inputs of what is cheap, full recompute the block's input alone. With LoRA inputs of matrices
+/// without adapters go, and each adapter keeps its inner product.
+class BlockActivations {
+ public:
+  BlockActivations(const UpdateFacts& facts, int rank)
+      : facts_(facts),
+        coords_(coords_of(facts, rank)),
+        element_(bytes_of(facts.dtypes.compute)),
+        tokens_(facts.rows * facts.length / facts.parallel.cp),
+        rows_(facts.parallel.sequence_parallel ? tokens_ / facts.parallel.tp : tokens_),
+        adapters_(adapter_elements(facts, coords_.tp)),
+        heads_(head_share(facts.model, static_cast<int>(facts.parallel.tp), coords_.tp)) {}
 
-  std::int64_t block = rows * m.hidden_size * element;  // full recompute
-  if (parallel.recompute != "full") {
-    block = 2 * rows * (m.hidden_size * element + kStatistic);
-    block += tokens * (queries + 2 * keys + 2 * width) * element;
+  static constexpr std::int64_t kStatistic = 4;
+
+  /// Tokens of the residual stream.
+  [[nodiscard]] std::int64_t rows() const { return rows_; }
+
+  [[nodiscard]] std::int64_t bytes(bool experts) const {
+    const ModelConfig& m = facts_.model;
+    const std::string& recompute = facts_.parallel.recompute;
+    if (recompute == "full") return rows_ * m.hidden_size * element_;
+    const std::int64_t queries = heads_.query.count() * m.head_dim;
+    const std::int64_t keys = heads_.key.count() * m.head_dim;
+    std::int64_t block = 2 * rows_ * (m.hidden_size * element_ + kStatistic);
+    block += tokens_ * (queries + 2 * keys) * element_ + (experts ? of_experts() : of_mlp());
+    // Dropout of a rank's own tokens of several rows has a copy of their places, twice a block.
+    if (m.dropout > 0 && facts_.parallel.sequence_parallel && facts_.rows > 1)
+      block += 2 * rows_ * std::int64_t{sizeof(std::int64_t)};
+    for (const AdapterElements& group : adapters_)
+      block += tokens_ * group.terms * facts_.lora.rank * element_;
+    if (recompute == "none")
+      block += tokens_ * wanted(0) * m.hidden_size * element_ + of_attention(queries, keys);
+    return block;
   }
-  // Dropout of a rank's own tokens of several rows has a copy of their places, twice a block.
-  if (parallel.recompute != "full" && m.dropout > 0 && parallel.sequence_parallel && facts.rows > 1)
-    block += 2 * rows * std::int64_t{sizeof(std::int64_t)};
-  const std::array<AdapterElements, 4> adapters = adapter_elements(facts, at_tp);
-  const auto wanted = [&](std::size_t group) {
-    return !facts.lora.on() || adapters[group].terms > 0 ? 1 : 0;
-  };
-  if (parallel.recompute != "full") {
-    for (const AdapterElements& group : adapters)
-      block += tokens * group.terms * facts.lora.rank * element;
+
+ private:
+  [[nodiscard]] std::int64_t wanted(std::size_t group) const {
+    return !facts_.lora.on() || adapters_[group].terms > 0 ? 1 : 0;
   }
-  if (parallel.recompute == "none") {
-    block += tokens * ((wanted(0) + wanted(2)) * m.hidden_size + wanted(3) * width) * element;
-    block += tokens * heads.query.count() * kStatistic;
-    const bool each_has_key = !heads.key_of_query.empty();  // unequal numbers of queries read one
+
+  [[nodiscard]] std::int64_t share_of(std::int64_t width) const {
+    return split_range(width, {}, static_cast<int>(facts_.parallel.tp), coords_.tp).count();
+  }
+
+  /// Gate and up, and without recompute what enters them and their product.
+  [[nodiscard]] std::int64_t of_mlp() const {
+    const std::int64_t width = share_of(facts_.model.intermediate_size);
+    std::int64_t elements = 2 * width;
+    if (facts_.parallel.recompute == "none")
+      elements += wanted(2) * facts_.model.hidden_size + wanted(3) * width;
+    return tokens_ * elements * element_;
+  }
+
+  /// Scores, choices, gate and up of each choice and of shared experts; without recompute what enters.
+  [[nodiscard]] std::int64_t of_experts() const {
+    const MoeConfig& moe = facts_.model.moe;
+    const std::int64_t k = moe.num_experts_per_tok;
+    std::int64_t elements =
+        2 * (k * share_of(moe.moe_intermediate_size) + share_of(moe.shared_width()));
+    if (facts_.parallel.recompute == "none" && !facts_.lora.on())
+      elements += facts_.model.hidden_size;
+    constexpr std::int64_t kScore = 4;
+    return tokens_ * (elements * element_ + moe.num_experts * kScore +
+                      2 * k * std::int64_t{sizeof(std::int64_t)});
+  }
+
+  /// Of attention without recompute; `queries`, `keys`: elements of a token here.
+  [[nodiscard]] std::int64_t of_attention(std::int64_t queries, std::int64_t keys) const {
+    const ParallelConfig& parallel = facts_.parallel;
+    const std::int64_t statistics = tokens_ * heads_.query.count() * kStatistic;
+    const bool each_has_key = !heads_.key_of_query.empty();  // unequal numbers of queries read one
     if (parallel.cp > 1 && parallel.cp_form == "ulysses") {
       // Of some heads all places: queries, keys, values, result; and for the output matrix the
       // result of all heads here.
-      const std::int64_t key_heads = each_has_key ? heads.query.count() : heads.key.count();
-      const IndexRange taken =
-          split_range(key_heads, {.readers = heads.query.count()}, static_cast<int>(parallel.cp),
-                      coords_of(facts, rank).cp);
-      block += tokens * (2 + wanted(1)) * queries * element;
-      block += facts.rows * facts.length * 2 * taken.count() * m.head_dim * element;
-    } else {
-      block += tokens * (2 * queries + keys) * element;
-      if (each_has_key) block += tokens * (2 * queries - keys) * element;
+      const std::int64_t key_heads = each_has_key ? heads_.query.count() : heads_.key.count();
+      const IndexRange taken = split_range(key_heads, {.readers = heads_.query.count()},
+                                           static_cast<int>(parallel.cp), coords_.cp);
+      return statistics + tokens_ * (2 + wanted(1)) * queries * element_ +
+             facts_.rows * facts_.length * 2 * taken.count() * facts_.model.head_dim * element_;
     }
+    const std::int64_t copied = each_has_key ? 2 * queries - keys : 0;
+    return statistics + tokens_ * (2 * queries + keys + copied) * element_;
   }
+
+  const UpdateFacts& facts_;
+  RankCoords coords_;
+  std::int64_t element_;
+  std::int64_t tokens_;
+  std::int64_t rows_;
+  std::array<AdapterElements, 4> adapters_;
+  HeadShare heads_;
+};
+
+/// Of a rank's micro-batches under way, the most at any time: blocks, and behind the last the gradients
+/// of what enters the last norm, of that norm and of the head (with LoRA the first alone).
+std::int64_t activation_bytes(const UpdateFacts& facts, const RankUnits& units, int rank) {
+  if (!facts.fused || facts.tokens_vary) return -1;
+  const ModelConfig& m = facts.model;
+  const BlockActivations blocks(facts, rank);
+  const std::int64_t dense = blocks.bytes(/*experts=*/false);
+  const std::int64_t with_experts = m.moe.on() ? blocks.bytes(/*experts=*/true) : 0;
+  const std::int64_t vocab =
+      split_range(m.vocab_size, {}, static_cast<int>(facts.parallel.tp), coords_of(facts, rank).tp)
+          .count();
   const std::int64_t trained = facts.lora.on() ? 0 : 1;
-  const std::int64_t last = rows * m.hidden_size * element + trained * m.hidden_size * kStatistic +
+  const std::int64_t last = blocks.rows() * m.hidden_size * bytes_of(facts.dtypes.compute) +
+                            trained * m.hidden_size * BlockActivations::kStatistic +
                             trained * vocab * m.hidden_size * bytes_of(facts.dtypes.main);
-  // Micro-batches under way in each stage.
   std::int64_t kept = 0;
   std::int64_t peak = 0;
-  const pipeline::Placement placement = stage_placement(parallel);
+  const pipeline::Placement placement = stage_placement(facts.parallel);
   for (const pipeline::Pass& pass : passes_of(facts, rank)) {
     const StageRange& stage = units.stages[placement.place_on_rank(pass.stage)].layers;
-    const std::int64_t bytes =
-        (stage.end_layer - stage.first_layer) * block + (stage.has_head ? last : 0);
+    std::int64_t bytes = stage.has_head ? last : 0;
+    for (std::int64_t layer = stage.first_layer; layer < stage.end_layer; ++layer)
+      bytes += m.moe.in_layer(layer) ? with_experts : dense;
     if (pass.kind == pipeline::PassKind::forward) kept += bytes;
     if (gives_weight_grad(pass.kind)) kept -= bytes;
     peak = std::max(peak, kept);

@@ -48,22 +48,37 @@ class UnitSums {
   std::vector<std::int64_t> units_;
 };
 
+/// Elements of an MLP's matrices, of one or of many.
+void add_mlp(const UpdateFacts& facts, int tp_rank, bool experts, UnitSums& units) {
+  const std::int64_t hidden = facts.model.hidden_size;
+  const auto add = [&](std::int64_t width, std::int64_t count) {
+    const std::int64_t held =
+        split_range(width, {}, static_cast<int>(facts.parallel.tp), tp_rank).count();
+    units.add(2 * count * width * hidden, 2 * count * held * hidden);
+    units.add(count * width * hidden, count * held * hidden);
+  };
+  if (!experts) return add(facts.model.intermediate_size, 1);
+  const MoeConfig& moe = facts.model.moe;
+  units.add(moe.num_experts * hidden, moe.num_experts * hidden);
+  if (moe.has_bias()) units.add(moe.num_experts, moe.num_experts);
+  add(moe.moe_intermediate_size, moe.num_experts);
+  if (moe.num_shared_experts > 0) add(moe.shared_width(), 1);
+}
+
 /// Elements of a block's matrices and norms.
-void add_block(const UpdateFacts& facts, int tp_rank, UnitSums& units) {
+void add_block(const UpdateFacts& facts, int tp_rank, bool experts, UnitSums& units) {
   const ModelConfig& m = facts.model;
   const auto tp = static_cast<int>(facts.parallel.tp);
   const std::int64_t queries = split_range(m.num_heads, {}, tp, tp_rank).count();
   const std::int64_t keys =
       split_range(m.num_kv_heads, {.readers = m.num_heads}, tp, tp_rank).count();
-  const std::int64_t width = split_range(m.intermediate_size, {}, tp, tp_rank).count();
   const std::int64_t hidden = m.hidden_size;
   units.add(hidden, hidden);
   units.add((m.num_heads + 2 * m.num_kv_heads) * m.head_dim * hidden,
             (queries + 2 * keys) * m.head_dim * hidden);
   units.add(m.num_heads * m.head_dim * hidden, queries * m.head_dim * hidden);
   units.add(hidden, hidden);
-  units.add(2 * m.intermediate_size * hidden, 2 * width * hidden);
-  units.add(m.intermediate_size * hidden, width * hidden);
+  add_mlp(facts, tp_rank, experts, units);
   for (int norm = 0; norm < (m.qk_norm ? 2 : 0); ++norm) units.add(m.head_dim, m.head_dim);
 }
 
@@ -99,9 +114,11 @@ RankUnits rank_units(const UpdateFacts& facts, int rank) {
       if (in_two) units.table_in_two = stage.embedding;
     }
     for (std::int64_t layer = layers.first_layer; layer < layers.end_layer; ++layer) {
-      add_block(facts, at.tp, sums);
+      const bool experts = m.moe.in_layer(layer);
+      add_block(facts, at.tp, experts, sums);
       stage.blocks.push_back(sums.end_unit());
       ++units.layers;
+      units.expert_layers += experts ? 1 : 0;
     }
     if (layers.has_head) {
       sums.add(m.hidden_size, m.hidden_size);

@@ -25,9 +25,10 @@ struct RankUnits {
   /// elements, and a unit is padded to 64 for each of its data ranks.
   std::vector<std::int64_t> elements = {};
   std::vector<StageUnits> stages = {};
-  std::size_t walked = 0;         // those that passes go through
-  std::size_t first_trained = 0;  // with LoRA the adapters
-  std::int64_t layers = 0;        // of all stages
+  std::size_t walked = 0;          // those that passes go through
+  std::size_t first_trained = 0;   // with LoRA the adapters
+  std::int64_t layers = 0;         // of all stages
+  std::int64_t expert_layers = 0;  // of them, those with experts
   std::optional<std::size_t> table_in_two = {};
 
   [[nodiscard]] std::vector<std::int64_t> trained() const {

@@ -70,7 +70,8 @@ void UpdateCount::end(const UpdateResult& result) {
                             row.payload_bytes, row.moved_bytes});
   };
   for (const TrafficRow& row : traffic_between(world_before_, mesh_.world().traffic()))
-    if (row.purpose == "norm" && mesh_.world().size() > 1)  // a run's votes go there too
+    // A run's votes go there too.
+    if ((row.purpose == "norm" || row.purpose == "load of experts") && mesh_.world().size() > 1)
       add("world", mesh_.world().size(), row);
   for (const CountedGroup& one : groups_)
     for (const TrafficRow& row : traffic_between(one.before, one.group->traffic()))

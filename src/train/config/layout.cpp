@@ -116,6 +116,17 @@ std::vector<Reason> reasons_against(const ParallelConfig& config, const LayoutFa
          formatted("must be at most the vocabulary ({}) and model.intermediate_size = {}",
                    model.vocab_size, model.intermediate_size)});
   }
+  const MoeConfig& moe = model.moe;
+  if (moe.on() && config.tp > moe.moe_intermediate_size) {
+    reasons.push_back({"parallel.tp", cat(config.tp),
+                       formatted("must be at most model.moe_intermediate_size = {}: a rank holds a "
+                                 "part of every expert",
+                                 moe.moe_intermediate_size)});
+  }
+  if (moe.on() && config.tp > 1 && config.tp_chunks > 1) {
+    reasons.push_back({"parallel.tp_chunks", cat(config.tp_chunks),
+                       "must be 1 for a model with experts: all of its tokens are routed at once"});
+  }
   if (config.sequence_parallel) {
     for (const std::int64_t length : facts.seq_lens) {
       if (length % config.tp == 0) continue;

@@ -13,8 +13,13 @@
 namespace trireme {
 namespace {
 
-constexpr std::array<std::string_view, 4> kMayDiffer{
-    "model.preset", "model.dropout", "model.attention_dropout", "model.max_seq_len"};
+constexpr std::array<std::string_view, 7> kMayDiffer{"model.preset",
+                                                     "model.dropout",
+                                                     "model.attention_dropout",
+                                                     "model.max_seq_len",
+                                                     "model.router_bias_rate",
+                                                     "model.router_aux_loss",
+                                                     "model.router_aux_loss_coef"};
 constexpr std::array<std::string_view, 3> kFitAnyShape{"model.rope_theta", "model.rope_scaling",
                                                        "model.norm_eps"};
 

@@ -58,6 +58,12 @@ void add_pairs(const Batch& batch, at::Device device, Microbatch& result) {
   result.samples = at::zeros({1}, result.places.options());
 }
 
+void add_padding(const Batch& batch, at::Device device, Microbatch& result) {
+  if (std::ranges::all_of(batch.row_lengths, [&](std::int64_t l) { return l == batch.T; })) return;
+  const at::Tensor lengths = to_tensor<std::int64_t>(batch.row_lengths, {batch.B, 1}, device);
+  result.padding = at::arange(batch.T, lengths.options()).ge(lengths);
+}
+
 }  // namespace
 
 std::int64_t num_terms(const Batch& batch, LossTerm term) {
@@ -65,7 +71,13 @@ std::int64_t num_terms(const Batch& batch, LossTerm term) {
 }
 
 std::int64_t update_terms(const Batch& batch, LossTerm term) {
-  return term == LossTerm::pair ? batch.update_pairs : batch.update_targets;
+  return term == LossTerm::pair ? batch.update_samples : batch.update_targets;
+}
+
+double update_aux_terms(const Batch& batch, const MoeConfig& moe) {
+  TRIREME_ASSERT(batch.update_samples > 0 && batch.update_batches > 0);
+  if (moe.router_aux_loss != "sequence") return static_cast<double>(batch.update_batches);
+  return static_cast<double>(batch.update_samples * (batch.num_pairs > 0 ? 2 : 1));
 }
 
 Microbatch to_microbatch(const Batch& batch, at::Device device, std::int64_t step, bool training) {
@@ -79,6 +91,7 @@ Microbatch to_microbatch(const Batch& batch, at::Device device, std::int64_t ste
   if (batch.sequence_of.empty()) {
     result.places = at::arange(batch.T, result.positions.options()).expand(shape);
     result.samples = to_tensor<std::int64_t>(batch.sample_indices, {batch.B}, device);
+    add_padding(batch, device, result);
   } else {
     add_pairs(batch, device, result);
   }

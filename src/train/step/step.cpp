@@ -7,6 +7,7 @@
 #include "core/process/failpoints.hpp"
 #include "core/timer.hpp"
 #include "optim/grad_norm.hpp"
+#include "optim/sign_step.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/context/deal_tokens.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
@@ -59,28 +60,36 @@ Step::Step(const StepParts& parts, double clip_norm)
   table_group_ = make_table_group(parts.model, parts.mesh);
   if (parts.mesh.size(Axis::pp) > 1 && registry_.device().is_cpu())
     bubble_share_ = parts.measures.declare({"bubble_share", Combine::mean});
+  if (parts.model.config().moe.on()) {
+    aux_loss_ = parts.measures.declare({"aux_loss", Combine::sum});
+    expert_load_max_ = parts.measures.declare({"expert_load_max", Combine::max});
+  }
   registry_.on_ready([this](ParamId id) { reduction_->ready(id); });
 }
 
 UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_terms, std::int64_t step,
                        std::int64_t update, double lr) {
   UpdateResult result;
+  const MoeConfig& moe = parts_.model.config().moe;
+  const bool alone = parts_.mesh.trains_alone();
+  const double copies = alone ? parts_.mesh.size(Axis::dp) : 1;
+  const double scale = copies * parts_.scaler.scale();
   std::vector<Microbatch> micro_batches;
   for (const Batch& batch : batches) {
-    micro_batches.push_back(deal_tokens(
-        to_microbatch(batch, registry_.device(), step, /*training=*/true), parts_.mesh));
+    Microbatch whole = to_microbatch(batch, registry_.device(), step, /*training=*/true);
+    if (moe.has_aux_loss()) whole.aux_weight = scale / update_aux_terms(batch, moe);
+    micro_batches.push_back(deal_tokens(std::move(whole), parts_.mesh));
     result.num_targets += batch.num_targets;
     result.num_terms += num_terms(batch, parts_.objective.term());
   }
-  const bool alone = parts_.mesh.trains_alone();
-  const double copies = alone ? parts_.mesh.size(Axis::dp) : 1;
-  const double grad_scale =
-      copies * parts_.scaler.scale() / static_cast<double>(std::max<std::int64_t>(update_terms, 1));
+  const double grad_scale = scale / static_cast<double>(std::max<std::int64_t>(update_terms, 1));
   at::Tensor loss_sum =
       at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(registry_.device()));
 
   ActivationCount activations(registry_.weights(), counts_activations_);
 
+  if (moe.on())
+    parts_.model.router_tally().reset(moe, parts_.model.config().num_layers, registry_.device());
   reduction_->begin();
   registry_.begin_update(static_cast<int>(batches.size()));
   const PassHooks hooks{
@@ -110,6 +119,7 @@ UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_terms
   parts_.measures.record(first_bucket_s_, result.overlap.first_launch_s);
   parts_.measures.record(last_grad_s_, result.overlap.last_ready_s);
 
+  if (moe.on()) take_router_tally(scale, result);
   const GradSummary summary = alone ? summarize_own_grads(registry_, parts_.mesh, loss_sum)
                                     : summarize_grads(registry_, parts_.mesh.world(), loss_sum);
   result.loss_sum = summary.loss_sum;
@@ -124,6 +134,7 @@ UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_terms
     registry_.fetch_grads();
     copies_equal_ = !alone;
     parts_.optimizer.step(update, lr);
+    sign_step(registry_);
     registry_.refresh_trained();
   }
   parts_.scaler.update(result.skipped);
@@ -152,6 +163,20 @@ void Step::add_up_over_stages(at::Tensor& loss_sum, double busy_s, const Timer& 
     const at::Tensor grads = registry_.grad_part(*parts_.model.table_in_two());
     all_reduce(*table_group_, grads, ReduceOp::sum, "grads of tied table")->wait();
   }
+}
+
+void Step::take_router_tally(double scale, UpdateResult& result) {
+  const RouterTally& tally = parts_.model.router_tally();
+  const MoeConfig& moe = parts_.model.config().moe;
+  if (!parts_.mesh.trains_alone())
+    all_reduce(parts_.mesh.world(), tally.counts, ReduceOp::sum, "load of experts")->wait();
+  const at::Tensor mean = tally.counts.sum(1) / static_cast<double>(moe.num_experts);
+  const at::Tensor load = tally.counts.amax(1) / mean.clamp_min(1.0 / moe.num_experts);
+  const at::Tensor both = at::stack({tally.aux_loss / scale, load.amax()}).to(at::kCPU);
+  result.aux_loss = both[0].item<double>();
+  result.expert_load_max = both[1].item<double>();
+  parts_.measures.record(*aux_loss_, *result.aux_loss);
+  parts_.measures.record(*expert_load_max_, *result.expert_load_max);
 }
 
 void Step::average_copies() {

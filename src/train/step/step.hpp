@@ -37,6 +37,10 @@ struct UpdateResult {
   OverlapTimes overlap;
   std::int64_t activation_bytes = 0;  // what forward left for backward, the most at any time
   int in_flight = 0;                  // micro-batches of this rank's stages under way, likewise
+  /// Of models with experts: this rank's part of the routers' loss, and tokens of the fullest expert of
+  /// any layer over the mean, of the update (with local steps of this rank); else absent.
+  std::optional<double> aux_loss = {};
+  std::optional<double> expert_load_max = {};
   /// Of a pipeline on CPUs: idle over busy time of its ranks in the passes; else absent.
   std::optional<double> bubble_share = {};
 };
@@ -109,6 +113,9 @@ class Step {
   void add_up_over_stages(at::Tensor& loss_sum, double busy_s, const Timer& timer,
                           UpdateResult& result);
 
+  /// What the routers left, `scale` times; collective without local steps.
+  void take_router_tally(double scale, UpdateResult& result);
+
   StepParts parts_;
   ParamRegistry& registry_;
   double clip_norm_;
@@ -120,6 +127,8 @@ class Step {
   Passes passes_;
   std::unique_ptr<Communicator> table_group_;  // the two ranks with copies of a tied table
   std::optional<Measures::Id> bubble_share_;   // of pipelines
+  std::optional<Measures::Id> aux_loss_;       // of models with experts
+  std::optional<Measures::Id> expert_load_max_;
   Measures::Id first_bucket_s_;  // from the step's start until its first gradient bucket left
   Measures::Id last_grad_s_;     // from the step's start until its last gradient was complete
   std::function<void()> before_update_ = [] {};

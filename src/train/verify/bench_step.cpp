@@ -29,6 +29,8 @@ std::vector<Batch> batches_of(const StepBench& bench, const Mesh& mesh, std::int
     const std::int64_t number = (step * train.accumulation + i) * dp + mesh.rank(Axis::dp);
     std::iota(samples.begin(), samples.end(), number * train.micro_batch);
     batches.push_back(make_rows(samples, train.seq_len, bench.config.model.vocab_size));
+    batches.back().update_batches = train.accumulation * dp;
+    batches.back().update_samples = train.accumulation * dp * train.micro_batch;
   }
   return batches;
 }

@@ -36,6 +36,7 @@ void append_row(Batch& batch, std::int64_t index, std::int64_t length, std::int6
     batch.segment_bounds.push_back(static_cast<std::int32_t>(row_begin + at));
   }
   batch.sample_indices.push_back(index);
+  batch.row_lengths.push_back(filled);
   ++batch.B;
 }
 

@@ -38,14 +38,16 @@ void keep_worst(double& worst, double distance) {
     worst = std::isnan(distance) ? std::numeric_limits<double>::infinity() : distance;
 }
 
-/// Sequences [first, first + count) in micro-batches.
-std::vector<Batch> micro_batches(std::int64_t first, std::int64_t count, std::int64_t length,
-                                 std::int64_t vocab) {
+/// Sequences [first, first + count) in micro-batches, of an update of `all`.
+std::vector<Batch> micro_batches(std::int64_t first, std::int64_t count, std::int64_t all,
+                                 std::int64_t length, std::int64_t vocab) {
   std::vector<Batch> batches;
   for (std::int64_t begin = first; begin < first + count; begin += kMicroBatch) {
     std::vector<std::int64_t> indices(kMicroBatch);
     std::iota(indices.begin(), indices.end(), begin);
     batches.push_back(make_rows(indices, length, vocab));
+    batches.back().update_samples = all;
+    batches.back().update_batches = all / kMicroBatch;
   }
   return batches;
 }
@@ -83,6 +85,7 @@ ModelConfig small_model_like(const ModelConfig& model, const ParallelConfig& par
   small.hidden_size = 16;
   small.head_dim = 4;
   small.intermediate_size = std::max<std::int64_t>(27, parallel.tp);
+  if (small.moe.on()) small.moe.moe_intermediate_size = std::max<std::int64_t>(13, parallel.tp);
   const std::int64_t cut = 2 * parallel.tp * parallel.cp;  // what a row's length is divided by
   const std::int64_t chunks = parallel.tp > 1 ? std::min(parallel.tp_chunks, kMostChunks) : 1;
   const std::int64_t least = std::max(kLeastLength, chunks * parallel.tp * parallel.cp);
@@ -123,12 +126,13 @@ LayoutVerdict verify_layout(Communicator& world, const RunConfig& config, std::i
   const std::int64_t vocab = plan.model.vocab_size;
   plan.targets = [=](std::int64_t step) {
     std::int64_t targets = 0;
-    for (const Batch& batch : micro_batches(step * data * share, data * share, length, vocab))
+    for (const Batch& batch :
+         micro_batches(step * data * share, data * share, data * share, length, vocab))
       targets += batch.num_targets;
     return targets;
   };
   plan.batches = [=](int rank, std::int64_t step) {
-    return micro_batches((step * data + rank) * share, share, length, vocab);
+    return micro_batches((step * data + rank) * share, share, data * share, length, vocab);
   };
   plan.audit = true;
   const TrialTrace trace = run_trial(world, plan);
@@ -138,7 +142,7 @@ LayoutVerdict verify_layout(Communicator& world, const RunConfig& config, std::i
   plan.parallel = {};
   plan.device = at::kCPU;
   plan.batches = [=](int, std::int64_t step) {
-    return micro_batches(step * data * share, data * share, length, vocab);
+    return micro_batches(step * data * share, data * share, data * share, length, vocab);
   };
   SelfCommunicator alone;
   LayoutVerdict verdict = compare_trials(trace, run_trial(alone, plan));

@@ -96,13 +96,22 @@ ModelConfig shape_of(std::size_t shape) {
     std::int64_t heads, key_heads, vocab;
     bool tied;
     double dropout;
+    std::int64_t experts = 0;
+    std::int64_t experts_per_tok = 0;
+    std::int64_t shared_experts = 0;
+    std::int64_t first_dense = 0;
+    const char* score = "softmax";
+    const char* balance = "aux";
   };
 
-  constexpr std::array<Sizes, kNumShapes> kShapes{{{"tiny", 24, 8, 61, true, 0},
-                                                   {"minimind-2", 24, 1, 67, false, 0.1},
-                                                   {"tiny", 24, 3, 64, false, 0.1},
-                                                   {"minimind-2", 9, 3, 61, true, 0.1},
-                                                   {"tiny", 5, 5, 67, false, 0}}};
+  constexpr std::array<Sizes, kNumShapes> kShapes{
+      {{"tiny", 24, 8, 61, true, 0},
+       {"minimind-2", 24, 1, 67, false, 0.1},
+       {"tiny", 24, 3, 64, false, 0.1},
+       {"minimind-2", 9, 3, 61, true, 0.1},
+       {"tiny", 5, 5, 67, false, 0},
+       {"tiny", 24, 8, 61, true, 0.1, 7, 1},
+       {"minimind-2", 24, 3, 67, false, 0, 3, 2, 2, 1, "sigmoid", "bias"}}};
   const Sizes& sizes = kShapes.at(shape);
   ModelConfig model = model_preset(sizes.preset);
   model.num_layers = 2;
@@ -114,6 +123,16 @@ ModelConfig shape_of(std::size_t shape) {
   model.max_seq_len = kRowLength;
   model.tie_embeddings = sizes.tied;
   model.dropout = sizes.dropout;
+  model.moe.num_experts = sizes.experts;
+  model.moe.num_experts_per_tok = sizes.experts_per_tok;
+  model.moe.moe_intermediate_size = 13;
+  model.moe.num_shared_experts = sizes.shared_experts;
+  model.moe.first_dense_layers = sizes.first_dense;
+  model.moe.router_score = sizes.score;
+  model.moe.norm_topk_prob = sizes.experts_per_tok > 1;  // of one the router would have no gradient
+  model.moe.router_balance = sizes.balance;
+  model.moe.router_aux_loss_coef = 0.3;
+  model.moe.router_bias_rate = 0.05;
   resolve(model, sizes.vocab);
   return model;
 }
@@ -187,7 +206,7 @@ LayoutTurns turns_of(const LayoutCase& one) {
   turns.zero_persist = one.zero == 3 && turn(7, 2) == 1 ? kPersist : 0;
   turns.hierarchical = one.zero == 0 && data >= 4 && turn(8, 2) == 1;
   turns.offload = turn(9, 4) == 3;
-  if (one.tp > 1) turns.tp_chunks = std::array{1, 2, 3, 5}.at(turn(10, 4));  // 6 tokens at least
+  if (one.tp > 1) turns.tp_chunks = std::array{1, 2, 3, 5}.at(turn(15, 4));  // 6 tokens at least
   turns.adapters.rank = 3;
   turns.adapters.alpha = 1.5;  // terms smaller than what they are added to
   turns.adapters.rslora = turn(11, 2) == 1;
@@ -198,6 +217,7 @@ LayoutTurns turns_of(const LayoutCase& one) {
   turns.shape = turn(6, kNumShapes);
   while (!fits(shape_of(turns.shape), factors_as_keys(one), one.ranks()))
     turns.shape = (turns.shape + 1) % kNumShapes;
+  if (shape_of(turns.shape).moe.on()) turns.tp_chunks = 1;
   return turns;
 }
 
@@ -316,7 +336,7 @@ at::Tensor learned_values(const ParamRegistry& registry, ParamId id) {
   const at::Generator random = at::detail::createCPUGenerator(1000 + id);
   const at::Tensor normal = at::randn(shape, random, at::kFloat);
   if (shape.size() == 1) return normal.mul(0.2F).add(1.0F);
-  return normal.mul(1.0F / std::sqrt(static_cast<float>(shape[1])));
+  return normal.mul(1.0F / std::sqrt(static_cast<float>(shape.back())));
 }
 
 void set_weights(ParamRegistry& registry, const std::function<at::Tensor(ParamId)>& values_of) {

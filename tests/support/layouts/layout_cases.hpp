@@ -30,7 +30,7 @@ struct LayoutCase {
 /// What takes turns over the cases: everything else that could make a layout another training. A
 /// function of the case's factors, the optimizer aside.
 struct LayoutTurns {
-  std::size_t shape = 0;  // model: heads, key heads, tie, dropout, sizes
+  std::size_t shape = 0;  // model: heads, key heads, tie, dropout, sizes, experts
   RowKind rows = RowKind::documents;
   bool by_work = false;  // places dealt by work
   std::int64_t zero_shard = 0;
@@ -44,7 +44,7 @@ struct LayoutTurns {
   LoraConfig adapters = {};  // where there are any
 };
 
-inline constexpr std::size_t kNumShapes = 5;
+inline constexpr std::size_t kNumShapes = 7;
 
 LayoutTurns turns_of(const LayoutCase& one);
 

@@ -15,6 +15,7 @@ constexpr std::int64_t kTargetPlaces = 3;
 Batch document_row(std::int64_t index, std::int64_t targets, std::int64_t vocab) {
   Batch batch = make_rows({index}, kRowLength, vocab);  // for its tokens
   batch.segment_bounds = {0, static_cast<std::int32_t>(kRowLength)};
+  batch.row_lengths = {kRowLength};
   batch.num_targets = std::min(targets, kRowLength - 1);
   for (std::int64_t i = 0; i < kRowLength; ++i) {
     const auto at = static_cast<std::size_t>(i);
@@ -33,6 +34,7 @@ void append(Batch& all, const Batch& row) {
   add(all.targets, row.targets);
   add(all.positions, row.positions);
   add(all.sample_indices, row.sample_indices);
+  add(all.row_lengths, row.row_lengths);
   for (std::size_t i = 1; i < row.segment_bounds.size(); ++i)
     all.segment_bounds.push_back(begin + row.segment_bounds[i]);
   all.B += row.B;
@@ -60,6 +62,8 @@ std::int64_t LayoutRows::first_without_targets() const {
 Batch LayoutRows::of(std::int64_t step, std::int64_t begin, std::int64_t count) const {
   Batch batch;
   batch.T = kRowLength;
+  batch.update_samples = in_update();
+  batch.update_batches = 1;
   batch.segment_bounds.push_back(0);
   for (std::int64_t row = begin; row < begin + count; ++row) {
     const std::int64_t index = step * in_update() + row;

@@ -84,6 +84,15 @@ RunConfig config_of(const PipelineCase& one) {
   config.model.num_kv_heads = 2;
   config.model.tie_embeddings = n % 3 != 0;
   config.model.dropout = n % 11 == 4 ? 0.2 : 0;
+  if (n % 4 == 2) {
+    config.model.moe.num_experts = 4;
+    config.model.moe.num_experts_per_tok = 1 + static_cast<std::int64_t>(n % 3);
+    config.model.moe.num_shared_experts = static_cast<std::int64_t>(n % 2);
+    config.model.moe.first_dense_layers = static_cast<std::int64_t>(n / 4 % 2);
+    config.model.moe.router_aux_loss = n % 8 == 2 ? "sequence" : "micro_batch";
+    config.model.moe.router_aux_loss_coef = 0.3;
+    if (n % 5 == 3) config.model.moe.router_balance = "bias";
+  }
   config.parallel.tp = one.tp;
   config.parallel.pp = one.pp;
   config.parallel.cp = one.cp;

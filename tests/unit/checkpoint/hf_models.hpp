@@ -7,6 +7,7 @@
 
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/hf/hf_config.hpp"
+#include "checkpoint/hf/hf_tensors.hpp"
 #include "core/files/json.hpp"
 #include "unit/checkpoint/support.hpp"
 
@@ -32,7 +33,7 @@ inline void save_model(const fs::path& folder, const ModelConfig& config, int ra
   std::vector<Logical> logicals;
   std::mt19937 random(5);
   std::normal_distribution<float> normal(0.0F, 0.02F);
-  for (const HfTensor& tensor : hf_tensors(config)) {
+  for (const NamedShape& tensor : model_tensors(config)) {
     std::vector<float> values(static_cast<std::size_t>(Slice::whole(tensor.shape).count()));
     for (float& value : values) value = normal(random);
     const auto bytes = std::as_bytes(std::span(values));

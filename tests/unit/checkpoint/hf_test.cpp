@@ -346,9 +346,9 @@ TEST(ModelValues, ReadBackExactlyAndRefuseWhatTheyDoNotKnow) {
   EXPECT_EQ(read.norm_eps, 0.1 + 0.2);
   EXPECT_EQ(read.intermediate_size, config.intermediate_size);
   EXPECT_FALSE(read.tie_embeddings);
-  values["model.num_experts"] = "4";
+  values["model.num_tails"] = "4";
   EXPECT_NE(message_of(ErrorKind::data, [&] { (void)model_from_values(values, "x"); })
-                .find("model.num_experts"),
+                .find("model.num_tails"),
             std::string::npos);
   values.erase("model.num_experts");
   values["model.num_layers"] = "2x";

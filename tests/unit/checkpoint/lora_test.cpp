@@ -7,6 +7,7 @@
 #include "checkpoint/format/lora_values.hpp"
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/hf/hf_config.hpp"
+#include "checkpoint/hf/hf_tensors.hpp"
 #include "checkpoint/hf/safetensors.hpp"
 #include "checkpoint/peft/peft.hpp"
 #include "core/files/json.hpp"
@@ -31,14 +32,14 @@ ModelConfig small_model() {
   return config;
 }
 
-StateDict state_of(const std::vector<HfTensor>& tensors, std::vector<std::vector<float>>& storage,
+StateDict state_of(const std::vector<NamedShape>& tensors, std::vector<std::vector<float>>& storage,
                    unsigned seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal(0.0F, 0.5F);
   StateDict state;
   put_model_values(small_model(), state.values);
   storage.reserve(tensors.size());
-  for (const HfTensor& tensor : tensors) {
+  for (const NamedShape& tensor : tensors) {
     storage.emplace_back(static_cast<std::size_t>(Slice::whole(tensor.shape).count()));
     for (float& value : storage.back()) value = normal(random);
     state.tensors.push_back({"param/" + tensor.name, DType::f32, tensor.shape,
@@ -52,8 +53,8 @@ StateDict state_of(const std::vector<HfTensor>& tensors, std::vector<std::vector
 void save_run(const fs::path& run, bool rslora) {
   SelfCommunicator alone;
   std::vector<std::vector<float>> base;
-  save_checkpoint(run / "base", 0, state_of(hf_tensors(small_model()), base, 1), alone, {});
-  std::vector<HfTensor> halves;
+  save_checkpoint(run / "base", 0, state_of(model_tensors(small_model()), base, 1), alone, {});
+  std::vector<NamedShape> halves;
   const LoraConfig lora{
       .rank = kRank, .alpha = 5, .dropout = 0, .targets = "q_proj,down_proj", .rslora = rslora};
   for (const LoraAdapter& one : lora_adapters(lora, small_model())) {

@@ -234,7 +234,7 @@ TEST(MinimindImport, WhatDoesNotFitTheShapeIsListed) {
   const std::string extra = message_of(ErrorKind::data, [&] {
     import_minimind({folder / "moe.pth", tiny_v2(), {}}, folder / "run");
   });
-  EXPECT_NE(extra.find("extra: layers.0.feed_forward.gate.weight"), std::string::npos) << extra;
+  EXPECT_NE(extra.find("extra: model.layers.0.mlp.gate.weight"), std::string::npos) << extra;
   ModelConfig other = tiny_v2();
   other.num_layers = 2;
   other.num_kv_heads = 2;

@@ -254,7 +254,7 @@ TEST_F(PairSet, AnyNumberOfRanksAndAResumeSeeTheSamePairs) {
     DataLoader loader(whole, {.micro_batch = 12, .global_batch = 12});
     for (std::int64_t step = 0; step < kSteps; ++step) {
       const Batch batch = loader.next();
-      ASSERT_EQ(batch.update_pairs, 12);
+      ASSERT_EQ(batch.update_samples, 12);
       see(batch, expected);
     }
   }
@@ -272,7 +272,7 @@ TEST_F(PairSet, AnyNumberOfRanksAndAResumeSeeTheSamePairs) {
         for (std::int64_t i = stop * loader.micro_steps(); i < kSteps * loader.micro_steps(); ++i) {
           const Batch batch = loader.next();
           ASSERT_EQ(batch.num_pairs, 2);
-          ASSERT_EQ(batch.update_pairs, 12);
+          ASSERT_EQ(batch.update_samples, 12);
           ASSERT_EQ(batch.T % 4, 0);
           see(batch, rest);
         }

@@ -44,6 +44,7 @@ const std::map<std::string_view, Names>& room_rows() {
       {"comm/nccl", {"comm/*"}},
       {"ops/attention", {"ops/*", "ops/cpu"}},
       {"ops/cpu", {"ops/*"}},  // for activations.hpp
+      {"model/experts", {"model/*"}},
       {"parallel/context", {"parallel/*"}},
       {"parallel/pipeline", {"parallel/*"}},
       {"parallel/tensor", {"parallel/*", "parallel/units"}},

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 
 #include "core/error.hpp"
 #include "core/problems.hpp"
@@ -35,6 +36,38 @@ TEST(ModelConfig, PresetsHaveTheKnownParameterCounts) {
   EXPECT_EQ(resolved("minimind-2", 6400).num_parameters(), 104'030'976);
   EXPECT_EQ(resolved("minimind-1024x16", 6400).num_parameters(), 183'796'736);
   EXPECT_EQ(resolved("tiny", 2000).num_parameters(), 1'142'144);
+  EXPECT_EQ(resolved("minimind-3-moe", 6400).num_parameters(), 198'416'640);
+  EXPECT_EQ(resolved("minimind-3-moe", 6400).num_active_parameters(), 63'936'768);
+  EXPECT_EQ(resolved("minimind-2-moe", 6400).num_parameters(), 145'029'760);
+  EXPECT_EQ(resolved("minimind-3", 6400).num_active_parameters(), 63'912'192);
+}
+
+TEST(ModelConfig, ExpertsThatCannotBeAreNamed) {
+  const auto wrong = [](const std::function<void(MoeConfig&)>& change, const char* words) {
+    ModelConfig config = model_preset("minimind-3-moe");
+    change(config.moe);
+    EXPECT_NE(error_of(config).find(words), std::string::npos) << error_of(config);
+  };
+  wrong([](MoeConfig& moe) { moe.num_experts_per_tok = 5; }, "model.num_experts_per_tok = 5");
+  wrong([](MoeConfig& moe) { moe.num_experts = -1; }, "model.num_experts = -1");
+  wrong([](MoeConfig& moe) { moe.first_dense_layers = 9; }, "model.num_layers");
+  wrong([](MoeConfig& moe) { moe.router_score = "tanh"; }, "softmax");
+  wrong([](MoeConfig& moe) { moe.router_aux_loss_coef = -1; }, "router_aux_loss_coef");
+  ModelConfig dense = model_preset("minimind-3-moe");
+  dense.moe.num_experts = 0;
+  EXPECT_EQ(error_of(dense), "");
+}
+
+TEST(LoraTargets, OfAModelWithExpertsAreInAttention) {
+  LoraConfig lora;
+  lora.rank = 4;
+  const ModelConfig config = resolved("minimind-3-moe", 6400);
+  EXPECT_EQ(lora_targets(lora, config),
+            (std::array<bool, 7>{true, true, true, true, false, false, false}));
+  lora.targets = "q_proj,up_proj";
+  Problems problems;
+  check_targets(lora, config, problems);
+  EXPECT_FALSE(problems.empty());
 }
 
 TEST(ModelConfig, AShapeIsThatOfAPresetOrOfNone) {

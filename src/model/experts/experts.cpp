@@ -1,0 +1,259 @@
+#include "model/experts/experts.hpp"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "model/experts/router_balance.hpp"
+#include "ops/gated_activation.hpp"
+#include "ops/linear.hpp"
+
+namespace trireme {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::tensor_list;
+
+struct KeptExperts : torch::CustomClassHolder {
+  const Experts* experts;  // outlives every graph over it
+  Microbatch batch;
+  Again again;
+  at::Tensor x;  // [N, D]; undefined: made again
+  Experts::Kept kept;
+};
+
+struct ExpertsFunction : torch::autograd::Function<ExpertsFunction> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x,
+                            const c10::intrusive_ptr<KeptExperts>& held) {
+    const TensorGroup& tensor = held->experts->tensor();
+    const at::Tensor whole = tensor.whole(x);
+    const at::Tensor rows = whole.reshape({-1, whole.size(-1)});
+    const at::Tensor y = held->experts->apply(rows, held->kept);
+    if (!held->experts->reads_input_again()) {
+      held->again = {};
+    } else if (!held->again) {
+      held->x = rows;
+    }
+    ctx->saved_data["held"] = c10::IValue::make_capsule(held);
+    return tensor.sum(y.view(whole.sizes()));
+  }
+
+  static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
+    const auto held =
+        c10::static_intrusive_pointer_cast<KeptExperts>(ctx->saved_data["held"].toCapsule());
+    ctx->saved_data.erase("held");
+    const TensorGroup& tensor = held->experts->tensor();
+    const at::Tensor grad_y = tensor.whole(grads[0]);
+    const at::Tensor grad_rows = grad_y.reshape({-1, grad_y.size(-1)});
+    const at::Tensor x = held->again ? held->again().reshape(grad_rows.sizes()) : held->x;
+    held->again = {};
+    held->x.reset();
+    const at::Tensor grad_x = held->experts->apply_backward(held->batch, grad_rows, x, held->kept);
+    held->kept = {};
+    return {tensor.sum(grad_x.view(grad_y.sizes())), {}};
+  }
+};
+
+at::ScalarType wide_type(const at::Tensor& x) {
+  return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+at::Tensor wide(const at::Tensor& x) {
+  return x.to(wide_type(x));
+}
+
+/// rows * column, in the rows' type.
+at::Tensor scaled(const at::Tensor& rows, const at::Tensor& column) {
+  at::Tensor result = at::empty_like(rows);
+  return at::mul_out(result, rows, column);
+}
+
+}  // namespace
+
+Experts::Experts(ParamRegistry& registry, const LayerContext& context, std::int64_t layer,
+                 const std::string& prefix)
+    : registry_(registry),
+      context_(context),
+      layer_(layer),
+      activation_(ops::find_activation(context.config.activation)),
+      score_(context.config.moe.router_score == "sigmoid" ? ops::RouterScore::sigmoid
+                                                          : ops::RouterScore::softmax) {
+  const ModelConfig& c = context.config;
+  const MoeConfig& moe = c.moe;
+  const auto declare = [&](const char* name, std::vector<std::int64_t> shape, int split_dim,
+                           bool fused = false) {
+    ParamSpec spec{prefix + name, std::move(shape), {InitLaw::Kind::normal}};
+    if (split_dim >= 0) spec.split = DimSplit{split_dim};
+    spec.partial = split_dim < 0;
+    spec.fuse_with_previous = fused;
+    spec.frozen = context.lora.on();
+    return registry.declare(std::move(spec));
+  };
+  const std::int64_t width = moe.moe_intermediate_size;
+  router_ = declare("mlp.gate.weight", {moe.num_experts, c.hidden_size}, -1);
+  if (moe.has_bias()) {
+    ParamSpec spec{prefix + "mlp.gate.e_score_correction_bias", {moe.num_experts}};
+    spec.init = {InitLaw::Kind::zeros};
+    spec.decay = false;
+    spec.group = "vector";
+    spec.partial = true;
+    spec.sign_rate = moe.router_bias_rate;
+    spec.frozen = context.lora.on();
+    bias_ = registry.declare(std::move(spec));
+  }
+  gate_up_ = declare("mlp.experts.gate_up_proj", {moe.num_experts, 2, width, c.hidden_size}, 2);
+  down_ = declare("mlp.experts.down_proj", {moe.num_experts, c.hidden_size, width}, 2);
+  if (moe.num_shared_experts == 0) return;
+  const std::int64_t shared = moe.shared_width();
+  shared_gate_up_ = {declare("mlp.shared_experts.gate_proj.weight", {shared, c.hidden_size}, 0), 2};
+  declare("mlp.shared_experts.up_proj.weight", {shared, c.hidden_size}, 0, /*fused=*/true);
+  shared_down_ = {declare("mlp.shared_experts.down_proj.weight", {c.hidden_size, shared}, 1)};
+}
+
+at::Tensor Experts::forward(const Microbatch& batch, const at::Tensor& x,
+                            const Again& again) const {
+  const auto held = c10::make_intrusive<KeptExperts>();
+  held->experts = this;
+  held->batch = batch;
+  held->again = again;
+  return ExpertsFunction::apply(x, held);
+}
+
+at::Tensor Experts::gate_up_weight() const {
+  return registry_.weight(gate_up_).flatten(1, 2);
+}
+
+at::Tensor Experts::bias() const {
+  return bias_ ? wide(registry_.weight(*bias_)) : at::Tensor();
+}
+
+at::Tensor Experts::scores_of(const at::Tensor& x) const {
+  return ops::router_scores(wide(x).mm(wide(registry_.weight(router_)).t()), score_);
+}
+
+at::Tensor Experts::apply(const at::Tensor& x, Kept& kept) const {
+  const MoeConfig& moe = context_.config.moe;
+  const std::int64_t k = moe.num_experts_per_tok;
+  kept.scores = scores_of(x);
+  const ops::Routing routing = ops::pick_experts(kept.scores, bias(), k, moe.norm_topk_prob);
+  kept.experts = routing.experts;
+  kept.rows = ops::sort_by_expert(routing.experts, moe.num_experts);
+  const auto& [order, bounds] = kept.rows;
+  kept.gate_up = ops::grouped_product(ops::to_rows(x, order, k), gate_up_weight(), bounds);
+  const at::Tensor gate = routing.gates.flatten().index_select(0, order).unsqueeze(1);
+  const at::Tensor hidden = ops::gated_forward(kept.gate_up, activation_, context_.path).mul_(gate);
+  at::Tensor y =
+      ops::from_rows(ops::grouped_product(hidden, registry_.weight(down_), bounds), order, k);
+  if (shared_gate_up_) {
+    kept.shared_gate_up = x.mm(registry_.weight(*shared_gate_up_).t());
+    y.addmm_(ops::gated_forward(kept.shared_gate_up, activation_, context_.path),
+             registry_.weight(shared_down_).t());
+  }
+  return y;
+}
+
+at::Tensor Experts::router_grad(const Microbatch& batch, const at::Tensor& grad_gates,
+                                const Kept& kept) const {
+  const MoeConfig& moe = context_.config.moe;
+  at::Tensor direct;
+  if (batch.training && context_.tensor.rank() == 0)
+    direct = balance_router(moe, batch, kept.scores, kept.experts, context_.context, layer_,
+                            *context_.tally);
+  if (bias_ && registry_.trained({*bias_})) give_bias(batch, kept);
+  return ops::router_backward(grad_gates, direct, kept.scores, kept.experts, score_,
+                              moe.norm_topk_prob);
+}
+
+at::Tensor Experts::apply_backward(const Microbatch& batch, const at::Tensor& grad_y,
+                                   const at::Tensor& x, const Kept& kept) const {
+  const MoeConfig& moe = context_.config.moe;
+  const std::int64_t k = moe.num_experts_per_tok;
+  const auto& [order, bounds] = kept.rows;
+  const at::Tensor gates = ops::gates_of(kept.scores, kept.experts, moe.norm_topk_prob);
+  const at::Tensor gate = gates.flatten().index_select(0, order).unsqueeze(1);
+  const at::Tensor hidden = ops::gated_forward(kept.gate_up, activation_, context_.path);
+  const at::Tensor grad_rows = ops::to_rows(grad_y, order, k);
+  // The gate multiplies hidden rows: its gradient is a sum over what backward has anyway.
+  const at::Tensor grad_gated =
+      ops::grouped_product(grad_rows, registry_.weight(down_).transpose(1, 2), bounds);
+  const at::Tensor grad_gate_rows = wide(grad_gated).mul(hidden).sum(1);
+  give_grouped(down_, grad_rows, scaled(hidden, gate), bounds);
+  const at::Tensor grad_gate_up =
+      ops::gated_backward(scaled(grad_gated, gate), kept.gate_up, activation_, context_.path);
+  at::Tensor grad_x = ops::from_rows(
+      ops::grouped_product(grad_gate_up, gate_up_weight().transpose(1, 2), bounds), order, k);
+  if (reads_input_again()) give_grouped(gate_up_, grad_gate_up, ops::to_rows(x, order, k), bounds);
+
+  at::Tensor grad_gates = at::empty_like(grad_gate_rows);
+  grad_gates.index_copy_(0, order, grad_gate_rows);
+  const at::Tensor grad_logits = router_grad(batch, grad_gates.view(gates.sizes()), kept);
+  grad_x.add_(grad_logits.mm(wide(registry_.weight(router_))));
+  if (reads_input_again()) give({router_}, wide(x), grad_logits);
+  if (!shared_gate_up_) return grad_x;
+
+  const at::Tensor of_shared = ops::gated_backward(grad_y.mm(registry_.weight(shared_down_)),
+                                                   kept.shared_gate_up, activation_, context_.path);
+  grad_x.addmm_(of_shared, registry_.weight(*shared_gate_up_));
+  give(shared_down_, ops::gated_forward(kept.shared_gate_up, activation_, context_.path), grad_y);
+  give(*shared_gate_up_, x, of_shared);
+  return grad_x;
+}
+
+void Experts::give(WeightRef weight, const at::Tensor& x, const at::Tensor& grad_y) const {
+  if (!registry_.trained(weight)) return;
+  registry_.in_turn(
+      [this, weight, x, grad_y] { registry_.add_gradient_of_linear(weight, x, grad_y); });
+}
+
+void Experts::give_bias(const Microbatch& batch, const Kept& kept) const {
+  const std::int64_t num_experts = context_.config.moe.num_experts;
+  at::Tensor excess = at::zeros({num_experts}, at::kDouble).to(kept.scores.device());
+  if (batch.training && context_.tensor.rank() == 0) {
+    const at::Tensor counts = assignments(batch, kept.experts, num_experts);
+    excess = counts * static_cast<double>(num_experts) - counts.sum();
+  }
+  registry_.in_turn([this, excess] { registry_.add_gradient({*bias_}, excess); });
+}
+
+void Experts::give_grouped(ParamId weight, const at::Tensor& grad_rows, const at::Tensor& in_rows,
+                           const std::vector<std::int64_t>& bounds) const {
+  if (!registry_.trained({weight})) return;
+  registry_.in_turn([this, weight, grad_rows, in_rows, bounds] {
+    const at::NoGradGuard no_grad;
+    const at::Tensor sums = registry_.main_grad(weight);
+    ops::add_grouped_outer(grad_rows, in_rows, bounds, sums.dim() == 4 ? sums.flatten(1, 2) : sums);
+    registry_.gradient_added({weight});
+  });
+}
+
+at::Tensor Experts::forward_cached(const at::Tensor& x) const {
+  const MoeConfig& moe = context_.config.moe;
+  const std::int64_t k = moe.num_experts_per_tok;
+  const ops::Path path = context_.path;
+  const at::Tensor logits = ops::inference_linear(wide(x), wide(registry_.weight(router_)), path);
+  const ops::Routing routing =
+      ops::pick_experts(ops::router_scores(logits, score_), bias(), k, moe.norm_topk_prob);
+  const auto [order, bounds] = ops::sort_by_expert(routing.experts, moe.num_experts);
+  const at::Tensor rows = ops::to_rows(x, order, k);
+  const at::Tensor gate = routing.gates.flatten().index_select(0, order).unsqueeze(1);
+  const at::Tensor gate_up_weights = gate_up_weight();
+  const at::Tensor down_weights = registry_.weight(down_);
+  const at::Tensor out = at::empty_like(rows);
+  for (std::size_t expert = 0; expert + 1 < bounds.size(); ++expert) {
+    const std::int64_t first = bounds[expert];
+    const std::int64_t count = bounds[expert + 1] - first;
+    if (count == 0) continue;
+    const auto weight = static_cast<std::int64_t>(expert);
+    const at::Tensor gate_up =
+        ops::inference_linear(rows.narrow(0, first, count), gate_up_weights[weight], path);
+    const at::Tensor hidden =
+        ops::gated_forward(gate_up, activation_, path).mul_(gate.narrow(0, first, count));
+    out.narrow(0, first, count).copy_(ops::inference_linear(hidden, down_weights[weight], path));
+  }
+  at::Tensor y = ops::from_rows(out, order, k);
+  if (!shared_gate_up_) return y;
+  const at::Tensor gate_up = ops::inference_linear(x, registry_.weight(*shared_gate_up_), path);
+  return y.add_(ops::inference_linear(ops::gated_forward(gate_up, activation_, path),
+                                      registry_.weight(shared_down_), path));
+}
+
+}  // namespace trireme

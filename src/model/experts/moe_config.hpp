@@ -1,0 +1,78 @@
+#pragma once
+#include <cstdint>
+#include <string>
+
+namespace trireme {
+
+class Problems;
+
+/// Mixture of experts: the MLP of a layer is many narrower ones, of which a router picks some for each
+/// token, and shared ones that every token goes through. No token is dropped. Sources: Fedus et al.,
+/// "Switch Transformers", 2022; Dai et al., "DeepSeekMoE", 2024; defaults are MiniMind's.
+struct MoeConfig {
+  std::int64_t num_experts = 0;  // 0: every MLP is dense
+  std::int64_t num_experts_per_tok = 2;
+  std::int64_t moe_intermediate_size = 0;  // default: intermediate_size
+  std::int64_t num_shared_experts = 0;
+  std::int64_t first_dense_layers = 0;
+  bool norm_topk_prob = true;
+  std::string router_score = "softmax";
+  std::string router_balance = "aux";
+  std::string router_aux_loss = "sequence";
+  double router_aux_loss_coef = 0.001;
+  double router_bias_rate = 0.001;
+
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("num_experts", self.num_experts, "MLPs that tokens are routed to; 0: one dense MLP");
+    visit("num_experts_per_tok", self.num_experts_per_tok, "experts that each token goes through");
+    visit("moe_intermediate_size", self.moe_intermediate_size,
+          "width of one expert; 0: model.intermediate_size");
+    visit("num_shared_experts", self.num_shared_experts,
+          "experts that every token goes through, beside the routed ones");
+    visit("first_dense_layers", self.first_dense_layers,
+          "layers at the start whose MLP is dense, of model.intermediate_size");
+    visit("norm_topk_prob", self.norm_topk_prob,
+          "a token's weights of its experts are divided by their sum");
+    visit("router_score", self.router_score, "of the router's outputs: softmax or sigmoid");
+    visit("router_balance", self.router_balance,
+          "what keeps experts evenly used: aux (a loss beside the run's), bias (of the scores by "
+          "which experts are picked, moved after each update) or none");
+    visit("router_aux_loss", self.router_aux_loss,
+          "tokens that the balance is judged over: sequence, or micro_batch (which makes results "
+          "depend on train.micro_batch)");
+    visit("router_aux_loss_coef", self.router_aux_loss_coef, "factor of that loss");
+    visit("router_bias_rate", self.router_bias_rate, "by how much an update moves a bias");
+  }
+
+  [[nodiscard]] bool on() const { return num_experts > 0; }
+
+  /// Whether a layer's MLP has experts.
+  [[nodiscard]] bool in_layer(std::int64_t layer) const {
+    return on() && layer >= first_dense_layers;
+  }
+
+  [[nodiscard]] std::int64_t layers_with_experts(std::int64_t num_layers) const {
+    return on() ? num_layers - first_dense_layers : 0;
+  }
+
+  /// Of all shared experts, which are used as one MLP.
+  [[nodiscard]] std::int64_t shared_width() const {
+    return num_shared_experts * moe_intermediate_size;
+  }
+
+  /// Whether a run has the auxiliary loss.
+  [[nodiscard]] bool has_aux_loss() const {
+    return on() && router_balance == "aux" && router_aux_loss_coef > 0;
+  }
+
+  /// Whether routers have a bias: part of the model.
+  [[nodiscard]] bool has_bias() const { return on() && router_balance == "bias"; }
+
+  bool operator==(const MoeConfig&) const = default;
+};
+
+/// Adds every value that is out of range; `num_layers` 0: not known yet.
+void check(const MoeConfig& config, std::int64_t num_layers, Problems& problems);
+
+}  // namespace trireme

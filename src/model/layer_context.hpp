@@ -1,0 +1,29 @@
+#pragma once
+#include <cstdint>
+
+#include "model/config.hpp"
+#include "model/lora_config.hpp"
+#include "ops/path.hpp"
+#include "ops/rope.hpp"
+#include "parallel/context/deal_tokens.hpp"
+#include "parallel/recompute.hpp"
+#include "parallel/tensor/tensor_group.hpp"
+
+namespace trireme {
+
+struct RouterTally;
+
+/// What all layers of a model share.
+struct LayerContext {
+  ModelConfig config;
+  ops::RopeTables rope;
+  ops::Path path = ops::Path::fast;
+  std::uint64_t dropout_key = 0;  // philox_key(seed, "dropout")
+  Recompute recompute = Recompute::none;
+  TensorGroup tensor = {};
+  ContextGroup context = {};
+  LoraConfig lora = {};
+  RouterTally* tally = nullptr;  // of models with experts; outlives the layers
+};
+
+}  // namespace trireme

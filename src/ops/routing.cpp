@@ -1,0 +1,103 @@
+#include "ops/routing.hpp"
+
+#include <ATen/ATen.h>
+
+#include "core/error.hpp"
+
+namespace trireme::ops {
+namespace {
+
+/// Divided by their sum, as DeepSeek and Qwen do it.
+at::Tensor divided(const at::Tensor& chosen, bool normalize) {
+  return normalize ? chosen / chosen.sum(-1, /*keepdim=*/true) : chosen;
+}
+
+/// Row of each assignment.
+at::Tensor inverse_of(const at::Tensor& order) {
+  const at::Tensor inverse = at::empty_like(order);
+  return inverse.scatter_(0, order, at::arange(order.size(0), order.options()));
+}
+
+template <class Call>
+void for_each_expert(const std::vector<std::int64_t>& bounds, Call call) {
+  for (std::size_t expert = 0; expert + 1 < bounds.size(); ++expert) {
+    const std::int64_t count = bounds[expert + 1] - bounds[expert];
+    if (count > 0) call(static_cast<std::int64_t>(expert), bounds[expert], count);
+  }
+}
+
+}  // namespace
+
+at::Tensor router_scores(const at::Tensor& logits, RouterScore kind) {
+  return kind == RouterScore::softmax ? logits.softmax(-1) : logits.sigmoid();
+}
+
+Routing pick_experts(const at::Tensor& scores, const at::Tensor& bias, std::int64_t k,
+                     bool normalize) {
+  const at::Tensor wanted = bias.defined() ? scores + bias : scores;
+  const auto [highest, experts] = wanted.topk(k, -1, /*largest=*/true, /*sorted=*/true);
+  return {experts, gates_of(scores, experts, normalize)};
+}
+
+at::Tensor gates_of(const at::Tensor& scores, const at::Tensor& experts, bool normalize) {
+  return divided(scores.gather(-1, experts), normalize);
+}
+
+at::Tensor router_backward(const at::Tensor& grad_gates, const at::Tensor& direct,
+                           const at::Tensor& scores, const at::Tensor& experts, RouterScore kind,
+                           bool normalize) {
+  at::Tensor of_chosen = grad_gates;
+  if (normalize) {
+    const at::Tensor chosen = scores.gather(-1, experts);
+    const at::Tensor sum = chosen.sum(-1, true);
+    of_chosen = (grad_gates - (grad_gates * chosen).sum(-1, true) / sum) / sum;
+  }
+  at::Tensor of_scores = direct.defined() ? direct.clone() : at::zeros_like(scores);
+  of_scores.scatter_add_(-1, experts, of_chosen);
+  if (kind == RouterScore::sigmoid) return of_scores * scores * (1 - scores);
+  return scores * (of_scores - (of_scores * scores).sum(-1, true));
+}
+
+ExpertRows sort_by_expert(const at::Tensor& experts, std::int64_t num_experts) {
+  const at::Tensor flat = experts.flatten();
+  const at::Tensor counts = at::bincount(flat, {}, num_experts).to(at::kCPU);
+  ExpertRows rows{std::get<1>(flat.sort(/*stable=*/true, /*dim=*/0, /*descending=*/false)), {0}};
+  for (std::int64_t expert = 0; expert < num_experts; ++expert)
+    rows.bounds.push_back(rows.bounds.back() + counts.const_data_ptr<std::int64_t>()[expert]);
+  return rows;
+}
+
+at::Tensor to_rows(const at::Tensor& x, const at::Tensor& order, std::int64_t k) {
+  return x.index_select(0, k == 1 ? order : order.div(k, "floor"));
+}
+
+at::Tensor from_rows(const at::Tensor& rows, const at::Tensor& order, std::int64_t k) {
+  const at::Tensor by_token = rows.index_select(0, inverse_of(order));
+  return k == 1 ? by_token : by_token.view({-1, k, rows.size(1)}).sum(1);
+}
+
+at::Tensor grouped_product(const at::Tensor& rows, const at::Tensor& weights,
+                           const std::vector<std::int64_t>& bounds) {
+  const at::Tensor out = at::empty({rows.size(0), weights.size(1)}, rows.options());
+  for_each_expert(bounds, [&](std::int64_t expert, std::int64_t first, std::int64_t count) {
+    at::Tensor of_expert = out.narrow(0, first, count);
+    at::mm_out(of_expert, rows.narrow(0, first, count), weights[expert].t());
+  });
+  return out;
+}
+
+void add_grouped_outer(const at::Tensor& a, const at::Tensor& b,
+                       const std::vector<std::int64_t>& bounds, const at::Tensor& sums) {
+  for_each_expert(bounds, [&](std::int64_t expert, std::int64_t first, std::int64_t count) {
+    at::Tensor sum = sums[expert];
+    const at::Tensor left = a.narrow(0, first, count).t();
+    const at::Tensor right = b.narrow(0, first, count);
+    if (sum.scalar_type() == a.scalar_type()) {
+      sum.addmm_(left, right);
+    } else {
+      sum.add_(left.mm(right));
+    }
+  });
+}
+
+}  // namespace trireme::ops

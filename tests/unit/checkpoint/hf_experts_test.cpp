@@ -1,0 +1,143 @@
+/// Models with experts: stacked in a checkpoint, one by one or stacked in a Hugging Face folder.
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/hf/hf_export.hpp"
+#include "checkpoint/hf/safetensors.hpp"
+#include "checkpoint/upkeep/commands.hpp"
+#include "checkpoint/upkeep/verify.hpp"
+#include "unit/checkpoint/hf_models.hpp"
+#include "unit/checkpoint/one_rank.hpp"
+#include "unit/checkpoint/support.hpp"
+
+namespace trireme {
+namespace {
+
+using namespace test;
+
+ModelConfig with_experts() {
+  ModelConfig config = small(/*qwen=*/true, /*tied=*/true);
+  config.num_layers = 3;
+  config.moe.num_experts = 3;
+  config.moe.num_experts_per_tok = 2;
+  config.moe.moe_intermediate_size = 5;
+  config.moe.first_dense_layers = 1;
+  config.moe.norm_topk_prob = false;
+  config.moe.router_aux_loss_coef = 0.25;
+  return config;
+}
+
+/// Exports a model with random weights cut over three ranks.
+void export_model(const TempFolder& folder, const ModelConfig& config) {
+  save_model(folder / "run/checkpoints", config, 3);
+  export_command({.checkpoint = folder / "run", .output = folder / "hf"});
+}
+
+/// The folder `from` with its experts one by one or stacked, and without one tensor.
+void rewrite(const fs::path& from, const fs::path& to, bool stacked, const std::string& without) {
+  fs::create_directories(to);
+  for (const fs::directory_entry& file : fs::directory_iterator(from))
+    if (file.path().extension() != ".safetensors")
+      fs::copy_file(file.path(), to / file.path().filename());
+  const auto tensors = open_safetensors_folder(from);
+  std::map<std::string, std::vector<std::byte>> stacks;
+  std::map<std::string, std::vector<std::int64_t>> shapes;
+  for (const HfTensor& tensor : hf_tensors(with_experts())) {
+    if (tensor.name == without) continue;
+    const std::string name = stacked ? tensor.parameter : tensor.name;
+    std::vector<std::byte> bytes(static_cast<std::size_t>(Slice::whole(tensor.shape).count()) *
+                                 sizeof(float));
+    tensors.at(tensor.name)->read(tensor.name, bytes);
+    std::vector<std::byte>& stack = stacks[name];
+    const std::size_t begin =
+        name == tensor.name ? 0 : static_cast<std::size_t>(tensor.begin) * sizeof(float);
+    if (stack.size() < begin + bytes.size()) stack.resize(begin + bytes.size());
+    std::ranges::copy(bytes, stack.begin() + static_cast<std::ptrdiff_t>(begin));
+    shapes[name] = tensor.shape;
+  }
+  for (const NamedShape& parameter : model_tensors(with_experts()))
+    if (stacked) shapes[parameter.name] = hf_stack_shape(parameter.shape);
+  std::vector<SafetensorsSource> sources;
+  for (const auto& [name, bytes] : stacks) {
+    sources.push_back({name, DType::f32, shapes.at(name), [&bytes](std::span<std::byte> into) {
+                         std::ranges::copy(bytes, into.begin());
+                       }});
+  }
+  SelfCommunicator alone;
+  write_safetensors_folder(to, sources, alone);
+}
+
+TEST(HuggingFaceExperts, ComeBackAsTheyWentOut) {
+  const TempFolder folder;
+  export_model(folder, with_experts());
+  import_command({.hf = folder / "hf", .output = folder / "back"});
+
+  EXPECT_EQ(checkpoint_hash(folder / "back"), checkpoint_hash(folder / "run"));
+  const Checkpoint back = verify_checkpoint(folder / "back/checkpoints/step-000000000");
+  ModelConfig read = model_from_values(back.manifest().values, "test");
+  EXPECT_EQ(read.moe.router_aux_loss, "micro_batch") << "as transformers judges it";
+  read.moe.router_aux_loss = with_experts().moe.router_aux_loss;
+  EXPECT_EQ(read.moe, with_experts().moe);
+  const auto tensors = open_safetensors_folder(folder / "hf");
+  EXPECT_TRUE(tensors.contains("model.layers.2.mlp.experts.1.up_proj.weight"));
+  EXPECT_TRUE(tensors.contains("model.layers.0.mlp.up_proj.weight"));
+}
+
+TEST(HuggingFaceExperts, MayComeStacked) {
+  const TempFolder folder;
+  export_model(folder, with_experts());
+  rewrite(folder / "hf", folder / "stacked", /*stacked=*/true, "");
+  Json config = parse_json(read_file(folder / "stacked/config.json"), "config.json");
+  config["num_local_experts"] = config.at("num_experts");  // as transformers 5 writes it
+  config.erase("num_experts");
+  std::ofstream(folder / "stacked/config.json") << config.dump();
+
+  import_command({.hf = folder / "stacked", .output = folder / "back"});
+
+  EXPECT_EQ(checkpoint_hash(folder / "back"), checkpoint_hash(folder / "run"));
+}
+
+TEST(HuggingFaceExperts, AMissingOneIsNamed) {
+  const TempFolder folder;
+  export_model(folder, with_experts());
+  const std::string lost = "model.layers.1.mlp.experts.2.down_proj.weight";
+  rewrite(folder / "hf", folder / "short", /*stacked=*/false, lost);
+
+  const std::string error =
+      message_of(ErrorKind::data, [&] { import_hf(folder / "short", folder / "back"); });
+
+  EXPECT_NE(error.find("missing: " + lost), std::string::npos) << error;
+}
+
+TEST(HuggingFaceExperts, AreRefusedWhereNoArchitectureHasThem) {
+  const TempFolder folder;
+  ModelConfig config = with_experts();
+  config.moe.num_shared_experts = 1;
+  config.moe.router_score = "sigmoid";
+  save_model(folder / "run/checkpoints", config, 1);
+
+  const std::string error = message_of(ErrorKind::usage, [&] {
+    export_command({.checkpoint = folder / "run", .output = folder / "hf"});
+  });
+
+  EXPECT_NE(error.find("num_shared_experts = 1, router_score = sigmoid"), std::string::npos)
+      << error;
+  EXPECT_FALSE(fs::exists(folder / "hf"));
+}
+
+TEST(HuggingFaceExperts, InEverySecondLayerAreRefused) {
+  Json config = parse_json(hf_config_text(with_experts(), DType::f32, {}), "test");
+  config["decoder_sparse_step"] = 2;
+  config["mlp_only_layers"] = {2};
+
+  const std::string error =
+      message_of(ErrorKind::data, [&] { (void)model_from_hf(config, "test"); });
+
+  EXPECT_NE(error.find("decoder_sparse_step"), std::string::npos) << error;
+  EXPECT_NE(error.find("mlp_only_layers"), std::string::npos) << error;
+}
+
+}  // namespace
+}  // namespace trireme
