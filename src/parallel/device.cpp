@@ -163,6 +163,9 @@ std::int64_t set_cpu_threads(std::int64_t threads, int local_size) {
                   : static_cast<std::int64_t>(std::thread::hardware_concurrency()) / local_size;
   }
   threads = std::max<std::int64_t>(threads, 1);
+  // oneDNN keeps what it made for each of the last 1,024 shapes: with rows of ever new lengths (pairs) a
+  // gigabyte. Read with the first product.
+  ::setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128", /*overwrite=*/0);
   at::set_num_threads(static_cast<int>(threads));
   if (at::get_num_interop_threads() != 1)
     at::set_num_interop_threads(1);  // LibTorch allows it once

@@ -162,6 +162,7 @@ one_run() { # one_run NUMBER FAULT
   [[ -z $broken_node ]] || on scontrol reconfigure
   [[ $(final_hash "$work/$name" 2>/dev/null) != "$(final_hash "$work/$whole")" ]] || equal=yes
   evaluate "$1" "$fault" "$at_s" "$fault_time" "$hung" "$equal" "$least" | tee -a "$out" || broken "run $1 ($fault), $work/$name.out"
+  rm -rf "$work/disk/$name"  # the next one needs the room
 }
 
 undisturbed() { # undisturbed NAME STEPS

@@ -1,7 +1,9 @@
 #include "job/finish/finish.hpp"
 
+#include <chrono>
 #include <cstdlib>
 #include <optional>
+#include <thread>
 
 #include "checkpoint/disk/run_lock.hpp"
 #include "checkpoint/format/folder.hpp"
@@ -17,6 +19,8 @@ namespace trireme {
 namespace {
 
 constexpr std::int64_t kMaxFailures = 3;
+constexpr double kPatience_s = 600;  // with a full disk, which may be what ended the leg
+constexpr std::chrono::seconds kPause{1};
 
 void check_folder(const RunFolder& folder, bool dry_run) {
   if (folder.holds_run()) return;
@@ -62,10 +66,7 @@ void write_down(const RunFolder& folder, const FinishFacts& facts, const Decisio
   }
 }
 
-}  // namespace
-
-Decision finish_leg(const RunFolder& folder, FinishFacts facts, bool dry_run) {
-  check_folder(folder, dry_run);
+Decision decide_and_write(const RunFolder& folder, FinishFacts facts, bool dry_run) {
   facts.now_s = unix_time_s();
   facts.newest_checkpoint = newest_checkpoint(folder);
   const auto decided = [&](const std::vector<Leg>& legs) {
@@ -91,6 +92,24 @@ Decision finish_leg(const RunFolder& folder, FinishFacts facts, bool dry_run) {
   const Decision decision = decided(journal.legs());  // as it is under the lock
   write_down(folder, facts, decision, journal);
   return decision;
+}
+
+}  // namespace
+
+Decision finish_leg(const RunFolder& folder, const FinishFacts& facts, bool dry_run) {
+  check_folder(folder, dry_run);
+  const Timer timer;
+  for (bool told = false;; told = true) {
+    try {
+      return decide_and_write(folder, facts, dry_run);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::resource || timer.seconds() > kPatience_s) throw;
+      if (!told)
+        log::warn(
+            formatted("{}: the decision waits for space, at most {} s", error.what(), kPatience_s));
+    }
+    std::this_thread::sleep_for(kPause);
+  }
 }
 
 std::optional<std::int64_t> max_failures_from_environment() {

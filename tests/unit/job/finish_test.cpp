@@ -1,10 +1,15 @@
 #include "job/finish/finish.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
 
 #include "checkpoint/disk/run_lock.hpp"
 #include "core/files/json.hpp"
@@ -38,6 +43,42 @@ class FinishTest : public Scratch {
     return facts;
   }
 };
+
+/// While one exists no file can be written, as on a full disk.
+class FullDisk {
+ public:
+  FullDisk() {
+    std::signal(SIGXFSZ, SIG_IGN);
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit none{0, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &none);
+  }
+
+  ~FullDisk() { ::setrlimit(RLIMIT_FSIZE, &before_); }
+
+  FullDisk(const FullDisk&) = delete;
+  FullDisk& operator=(const FullDisk&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(FinishTest, WaitsForSpaceToWriteItsDecision) {
+  killed_leg(0, 5);
+  auto full = std::make_optional<FullDisk>();
+  std::thread space([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    full.reset();
+  });
+
+  const Decision decision = finish_leg(run(), of(0), false);
+  space.join();
+
+  EXPECT_EQ(decision.verdict, "requeue");
+  const JournalContent content = read_journal(run().journal());
+  ASSERT_EQ(content.legs.size(), 1U);
+  EXPECT_EQ(content.legs[0].decision->verdict, "requeue");
+}
 
 TEST_F(FinishTest, TakesInVerdictsAndWritesTheDecision) {
   killed_leg(0, 5);
