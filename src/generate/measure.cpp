@@ -56,10 +56,11 @@ Round run_round(GenerationEngine& engine, std::vector<Request> requests) {
   return round;
 }
 
-/// The blocks, the last norm and the head: of the embedding a step reads a row a token.
-std::int64_t bytes_of_a_step(const LoadedModel& model) {
+/// The blocks, the last norm and the head: of the embedding a step reads a row a token, of experts those
+/// that its tokens pick.
+std::int64_t bytes_of_a_step(const LoadedModel& model, std::int64_t batch) {
   const ModelConfig& config = model.transformer->config();
-  std::int64_t numbers = config.num_parameters();
+  std::int64_t numbers = config.num_active_parameters(batch);
   if (!config.tie_embeddings) numbers -= config.vocab_size * config.hidden_size;
   return numbers * static_cast<std::int64_t>(c10::elementSize(model.registry.dtypes().compute));
 }
@@ -88,7 +89,7 @@ GenerationFigures measure_generation(const LoadedModel& model, const GenerationL
       static_cast<double>(load.batch * load.prompt_tokens) / best.all_first_s;
   const double steps_per_s = static_cast<double>(load.new_tokens - 1) / decode_s;
   figures.decode_tokens_per_s = static_cast<double>(load.batch) * steps_per_s;
-  figures.weight_bytes = bytes_of_a_step(model);
+  figures.weight_bytes = bytes_of_a_step(model, load.batch);
   figures.memory_bytes_per_s = memory_read_rate(model.registry.device());
   figures.bandwidth_share =
       static_cast<double>(figures.weight_bytes) * steps_per_s / figures.memory_bytes_per_s;

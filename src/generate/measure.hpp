@@ -17,7 +17,7 @@ struct GenerationFigures {
   double prefill_tokens_per_s = 0;  // prompt tokens of all texts until all have their first token
   double decode_tokens_per_s = 0;   // of all texts, from there on
   double first_token_s = 0;         // of the first text
-  std::int64_t weight_bytes = 0;    // that the next token of any number of texts reads once
+  std::int64_t weight_bytes = 0;    // that the next token of all texts reads once
   double memory_bytes_per_s = 0;    // measured: memory_read_rate
   double bandwidth_share = 0;       // weight bytes that the steps of decoding read, of that
 };

@@ -251,8 +251,9 @@ std::int64_t ModelConfig::num_parameters() const {
   return count_parameters<std::int64_t>(*this, moe.num_experts);
 }
 
-std::int64_t ModelConfig::num_active_parameters() const {
-  return count_parameters<std::int64_t>(*this, moe.on() ? moe.num_experts_per_tok : 0);
+std::int64_t ModelConfig::num_active_parameters(std::int64_t tokens) const {
+  const std::int64_t experts = std::min(moe.num_experts, tokens * moe.num_experts_per_tok);
+  return count_parameters<std::int64_t>(*this, experts);
 }
 
 double ModelConfig::num_parameters_wide() const {

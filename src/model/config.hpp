@@ -66,8 +66,9 @@ struct ModelConfig {
   [[nodiscard]] std::int64_t num_parameters() const;
   /// The same for sizes whose product int64 may not hold.
   [[nodiscard]] double num_parameters_wide() const;
-  /// Of them, those that one token goes through: of routed experts num_experts_per_tok.
-  [[nodiscard]] std::int64_t num_active_parameters() const;
+  /// Of them, those that `tokens` tokens go through: of routed experts num_experts_per_tok each, if
+  /// all pick others.
+  [[nodiscard]] std::int64_t num_active_parameters(std::int64_t tokens = 1) const;
   /// Floating-point operations of one token of training: 6 * matmul weights it goes through + 12 *
   /// layers * heads * head_dim * seq_len (attention not halved for causality, recomputation not
   /// counted). Source: Chowdhery et al., "PaLM", 2022, appendix B.

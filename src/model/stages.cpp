@@ -43,6 +43,12 @@ std::vector<StageRange> balanced_stages(const ModelConfig& config, std::int64_t 
   const std::int64_t num_layers = config.num_layers;
   TRIREME_ASSERT(count >= 1 && count <= std::max<std::int64_t>(1, num_layers));
   if (count == 1) return from_counts({num_layers});
+  constexpr std::int64_t kMostWeighed = 512;
+  if (num_layers > kMostWeighed) {  // of so many one more or less is no matter
+    std::vector<std::int64_t> even(static_cast<std::size_t>(count), num_layers / count);
+    for (std::int64_t i = 0; i < num_layers % count; ++i) ++even[static_cast<std::size_t>(i)];
+    return from_counts(even);
+  }
   std::vector<double> before(1, 0.0);  // cost of the layers below each
   for (std::int64_t layer = 0; layer < num_layers; ++layer)
     before.push_back(before.back() + layer_cost(config, seq_len, config.moe.in_layer(layer)));

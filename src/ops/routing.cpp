@@ -52,8 +52,8 @@ at::Tensor router_backward(const at::Tensor& grad_gates, const at::Tensor& direc
     const at::Tensor sum = chosen.sum(-1, true);
     of_chosen = (grad_gates - (grad_gates * chosen).sum(-1, true) / sum) / sum;
   }
-  at::Tensor of_scores = direct.defined() ? direct.clone() : at::zeros_like(scores);
-  of_scores.scatter_add_(-1, experts, of_chosen);
+  at::Tensor of_scores = at::zeros_like(scores).scatter_(-1, experts, of_chosen);
+  if (direct.defined()) of_scores.add_(direct);
   if (kind == RouterScore::sigmoid) return of_scores * scores * (1 - scores);
   return scores * (of_scores - (of_scores * scores).sum(-1, true));
 }

@@ -187,7 +187,11 @@ at::Tensor Experts::apply_backward(const Microbatch& batch, const at::Tensor& gr
   grad_gates.index_copy_(0, order, grad_gate_rows);
   const at::Tensor grad_logits = router_grad(batch, grad_gates.view(gates.sizes()), kept);
   grad_x.add_(grad_logits.mm(wide(registry_.weight(router_))));
-  if (reads_input_again()) give({router_}, wide(x), grad_logits);
+  if (reads_input_again()) {
+    registry_.in_turn([this, x, grad_logits] {
+      registry_.add_gradient_of_linear({router_}, wide(x), grad_logits);
+    });
+  }
   if (!shared_gate_up_) return grad_x;
 
   const at::Tensor of_shared = ops::gated_backward(grad_y.mm(registry_.weight(shared_down_)),

@@ -39,9 +39,10 @@ std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes,
   const bool two_copies = offloaded || dtypes.compute != dtypes.main;
   const double tokens =
       static_cast<double>(config.train.micro_batch) * static_cast<double>(config.train.seq_len);
-  const std::vector<std::string> shape{"model.num_layers",        "model.hidden_size",
-                                       "model.intermediate_size", "model.num_heads",
-                                       "model.head_dim",          "model.vocab_size"};
+  std::vector<std::string> shape{"model.num_layers", "model.hidden_size", "model.intermediate_size",
+                                 "model.num_heads",  "model.head_dim",    "model.vocab_size"};
+  if (model.moe.on())
+    shape.insert(shape.end(), {"model.num_experts", "model.moe_intermediate_size"});
   std::vector<MemoryPart> parts{{"gradients", held(whole, 2), shape}};
   if (!offloaded) {
     parts.insert(parts.begin(), {"weights", held(whole, two_copies ? 1 : 3), shape});
