@@ -39,7 +39,18 @@ struct LaterKey {
 constexpr std::array kLaterKeys{LaterKey{"model.activation", "silu"},
                                 LaterKey{"model.rope_scaling", ""},
                                 LaterKey{"parallel.local_steps", "1"},
-                                LaterKey{"lora.rank", "0"}};
+                                LaterKey{"lora.rank", "0"},
+                                LaterKey{"model.num_experts", "0"},
+                                LaterKey{"model.num_experts_per_tok", "2"},
+                                LaterKey{"model.moe_intermediate_size", "0"},
+                                LaterKey{"model.num_shared_experts", "0"},
+                                LaterKey{"model.first_dense_layers", "0"},
+                                LaterKey{"model.norm_topk_prob", "true"},
+                                LaterKey{"model.router_score", "softmax"},
+                                LaterKey{"model.router_balance", "aux"},
+                                LaterKey{"model.router_aux_loss", "sequence"},
+                                LaterKey{"model.router_aux_loss_coef", "0.001"},
+                                LaterKey{"model.router_bias_rate", "0.001"}};
 
 /// The texts, or the numbers that they are.
 bool is_equal(const std::string& one, const std::string& other) {

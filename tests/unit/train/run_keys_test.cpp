@@ -80,6 +80,22 @@ TEST(RunKeys, AKeyThatTheOptimizerLacksIsRefusedOnlyWhenGiven) {
   EXPECT_LT(keys_in_order.find("eps ="), keys_in_order.find("clip_norm ="));
 }
 
+TEST(ResumedRun, KeysOfExpertsAreNoPartOfARunWithout) {
+  RunConfig config;
+  const auto keys = run_keys(config, {{"model.preset", "tiny"}});
+  for (const Field& field : fields_of("model", config.model.moe))
+    EXPECT_EQ(value_before(field.key), keys->value(field.key)) << field.key;
+  const std::string identity = run_identity(*keys, "data");
+
+  keys->set("model.num_experts", "4", "--model.num_experts");
+
+  EXPECT_NE(run_identity(*keys, "data"), identity);
+  Values values;
+  put_config(values, *keys);
+  std::erase_if(values, [](const auto& value) { return value.first.ends_with("num_experts"); });
+  EXPECT_THROW(check_same_run(values, *keys, "old"), Error) << "weights of a dense model";
+}
+
 TEST(ResumedRun, ACheckpointWithoutTheActivationIsSilu) {
   RunConfig config;
   const auto keys = run_keys(config, {{"model.preset", "tiny"}});
