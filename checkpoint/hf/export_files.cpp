@@ -1,5 +1,6 @@
 #include "checkpoint/hf/export_files.hpp"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/format/model_values.hpp"
@@ -28,13 +29,23 @@ std::map<std::string, std::string> carried_files(const Checkpoint& checkpoint) {
   return files;
 }
 
+/// "": it has none.
+std::string experts_row(const ModelConfig& config) {
+  const MoeConfig& moe = config.moe;
+  if (!moe.on()) return "";
+  return formatted("| experts | {} of {} a token in {} layers, width {} |\n",
+                   moe.num_experts_per_tok, moe.num_experts,
+                   moe.layers_with_experts(config.num_layers), moe.moe_intermediate_size);
+}
+
 std::string model_card(const Checkpoint& checkpoint, const ModelConfig& config, DType dtype) {
   return formatted(
-      "---\nlibrary_name: transformers\npipeline_tag: text-generation\n---\n\n# Model exported by Trireme\n\n| | |\n|---|---|\n| parameters | {} |\n| shape | {} layers, width {}, {} query and {} key-value heads of {}, MLP {} |\n| vocabulary | {} |\n| architecture | {}{} |\n| weights | {} |\n| run | {}, step {} |\n\n```python\nfrom transformers import AutoModelForCausalLM, AutoTokenizer\nmodel = AutoModelForCausalLM.from_pretrained(\"path/to/this/folder\")\ntokenizer = AutoTokenizer.from_pretrained(\"path/to/this/folder\")\n```\n",
+      "---\nlibrary_name: transformers\npipeline_tag: text-generation\n---\n\n# Model exported by Trireme\n\n| | |\n|---|---|\n| parameters | {} |\n| shape | {} layers, width {}, {} query and {} key-value heads of {}, MLP {} |\n{}| vocabulary | {} |\n| architecture | {}{} |\n| weights | {} |\n| run | {}, step {} |\n\n```python\nfrom transformers import AutoModelForCausalLM, AutoTokenizer\nmodel = AutoModelForCausalLM.from_pretrained(\"path/to/this/folder\")\ntokenizer = AutoTokenizer.from_pretrained(\"path/to/this/folder\")\n```\n",
       config.num_parameters(), config.num_layers, config.hidden_size, config.num_heads,
-      config.num_kv_heads, config.head_dim, config.intermediate_size, config.vocab_size,
-      hf_family(config, family_value(checkpoint)), config.tie_embeddings ? ", tied embedding" : "",
-      dtype_name(dtype), checkpoint.manifest().run_id, checkpoint.step());
+      config.num_kv_heads, config.head_dim, config.intermediate_size, experts_row(config),
+      config.vocab_size, hf_family(config, family_value(checkpoint)),
+      config.tie_embeddings ? ", tied embedding" : "", dtype_name(dtype),
+      checkpoint.manifest().run_id, checkpoint.step());
 }
 
 /// tokenizer.json is what the model was trained with: a class of one family's own, or none, would
@@ -100,6 +111,10 @@ void check_exported_config(const std::filesystem::path& folder, const ModelConfi
   theirs.moe.router_balance = config.moe.router_balance;  // what a config.json cannot say
   theirs.moe.router_aux_loss = config.moe.router_aux_loss;
   theirs.moe.router_bias_rate = config.moe.router_bias_rate;
+  const double rounded =
+      std::abs(theirs.moe.router_aux_loss_coef - config.moe.router_aux_loss_coef);
+  if (rounded <= 1e-12 * config.moe.router_aux_loss_coef)
+    theirs.moe.router_aux_loss_coef = config.moe.router_aux_loss_coef;
   put_model_values(config, wanted);
   put_model_values(theirs, found);
   for (const char* key : {"model.preset", "model.dropout"}) {

@@ -1,5 +1,6 @@
 #include "checkpoint/hf/hf_config.hpp"
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -107,7 +108,14 @@ std::string read_activation(const Json& config, HfReader& reader) {
   return "";
 }
 
-void put_experts(const MoeConfig& moe, Json& json) {
+/// transformers has one loss of all layers together, its mean; here each layer has its own.
+double losses_in_one(const ModelConfig& model) {
+  return static_cast<double>(
+      std::max<std::int64_t>(1, model.moe.layers_with_experts(model.num_layers)));
+}
+
+void put_experts(const ModelConfig& model, Json& json) {
+  const MoeConfig& moe = model.moe;
   json["num_experts"] = moe.num_experts;
   json["num_experts_per_tok"] = moe.num_experts_per_tok;
   json["moe_intermediate_size"] = moe.moe_intermediate_size;
@@ -117,11 +125,12 @@ void put_experts(const MoeConfig& moe, Json& json) {
   for (std::int64_t layer = 0; layer < moe.first_dense_layers; ++layer)
     json["mlp_only_layers"].push_back(layer);
   json["output_router_logits"] = false;
-  json["router_aux_loss_coef"] = moe.router_aux_loss_coef;
+  json["router_aux_loss_coef"] = moe.router_aux_loss_coef * losses_in_one(model);
 }
 
 /// Experts in every layer but the first ones.
-void read_experts(const Json& config, HfReader& reader, MoeConfig& moe) {
+void read_experts(const Json& config, HfReader& reader, ModelConfig& model) {
+  MoeConfig& moe = model.moe;
   // The second is how transformers 5 writes it.
   moe.num_experts =
       reader.size(config.contains("num_local_experts") ? "num_local_experts" : "num_experts", 128);
@@ -129,17 +138,17 @@ void read_experts(const Json& config, HfReader& reader, MoeConfig& moe) {
   moe.moe_intermediate_size = reader.size("moe_intermediate_size", 768);
   moe.norm_topk_prob = reader.flag("norm_topk_prob", false);
   moe.router_aux_loss = "micro_batch";
-  moe.router_aux_loss_coef = reader.number(config, "router_aux_loss_coef", 0.001);
   if (reader.size("decoder_sparse_step", 1) != 1)
     reader.problem("decoder_sparse_step", " must be 1: experts in every layer");
-  const auto dense = config.find("mlp_only_layers");
-  if (dense == config.end() || dense->is_null()) return;
-  for (const Json& layer : *dense) {
+  const Json dense = config.value("mlp_only_layers", Json());
+  for (const Json& layer : dense) {
     if (layer != moe.first_dense_layers)
       return reader.problem("mlp_only_layers",
-                            formatted(" = {} must be the first layers in order", dense->dump()));
+                            formatted(" = {} must be the first layers in order", dense.dump()));
     ++moe.first_dense_layers;
   }
+  moe.router_aux_loss_coef =
+      reader.number(config, "router_aux_loss_coef", 0.001) / losses_in_one(model);
 }
 
 }  // namespace
@@ -190,7 +199,7 @@ std::string hf_config_text(const ModelConfig& config, DType dtype,
     json["mlp_bias"] = false;
     json["pretraining_tp"] = 1;
   }
-  if (family.experts) put_experts(config.moe, json);
+  if (family.experts) put_experts(config, json);
   put_hf_rope(config, json);
   json["torch_dtype"] = hf_dtype(dtype);
   json["dtype"] = hf_dtype(dtype);
@@ -241,7 +250,7 @@ ModelConfig model_from_hf(const Json& config, std::string_view where) {
   model.activation = read_activation(config, reader);
   model.norm_eps = reader.number(config, "rms_norm_eps", 1e-6);
   model.attention_dropout = reader.number(config, "attention_dropout", 0.0);
-  if (family.experts) read_experts(config, reader, model.moe);
+  if (family.experts) read_experts(config, reader, model);
   read_hf_rope(config, model, reader);
   reader.raise();
   try {

@@ -151,12 +151,29 @@ std::vector<std::byte> read_f32(const WeightTensor& tensor, const std::string& n
   return converted;
 }
 
+/// So that a number in a damaged file costs no memory: three tensors an expert, or one stack of all.
+void check_num_experts(const ImportedModel& model, const WeightSource& weights) {
+  const std::int64_t num_experts = model.config.moe.num_experts;
+  const auto stack = std::ranges::find_if(weights, [](const auto& weight) {
+    return weight.first.ends_with("mlp.experts.gate_up_proj");
+  });
+  const std::int64_t layers = model.config.moe.layers_with_experts(model.config.num_layers);
+  if (stack == weights.end() ? 3 * num_experts * layers <= std::ssize(weights)
+                             : stack->second.shape.front() == num_experts)
+    return;
+  fail(ErrorKind::data, "{}: {} experts in {} layers, but the weights are {}", model.where,
+       num_experts, layers,
+       stack == weights.end() ? formatted("{} tensors in all", weights.size())
+                              : formatted("of {}", stack->second.shape.front()));
+}
+
 std::vector<NamedShape> checked_tensors(ImportedModel& model, WeightSource& weights) {
   ModelConfig& config = model.config;
   if (config.num_layers > static_cast<std::int64_t>(weights.size())) {
     fail(ErrorKind::data, "{}: num_hidden_layers = {}, but the weights are {} tensors in all",
          model.where, config.num_layers, weights.size());
   }
+  if (config.moe.on()) check_num_experts(model, weights);
   if (config.tie_embeddings && has_another_output_matrix(weights)) {
     config.tie_embeddings = false;
     log::warn(formatted(

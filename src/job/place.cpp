@@ -27,4 +27,11 @@ std::uint64_t JobPlace::order() const {
               std::min(static_cast<std::uint64_t>(attempt), kMostAttempts - 1));
 }
 
+std::optional<double> job_end_from_environment() {
+  const char* text = std::getenv("SLURM_JOB_END_TIME");
+  const auto value = text == nullptr ? std::nullopt : parse_integer(text);
+  if (!value || *value <= 0) return std::nullopt;
+  return static_cast<double>(*value);
+}
+
 }  // namespace trireme

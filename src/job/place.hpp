@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace trireme {
@@ -19,5 +20,9 @@ struct JobPlace {
 
   friend bool operator==(const JobPlace&, const JobPlace&) = default;
 };
+
+/// SLURM_JOB_END_TIME: Unix time at which the scheduler ends the job; none: not there, or no number
+/// above 0.
+std::optional<double> job_end_from_environment();
 
 }  // namespace trireme

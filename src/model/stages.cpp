@@ -36,6 +36,42 @@ double layer_cost(const ModelConfig& c, std::int64_t seq_len, bool experts) {
   return 2 * matrices + 2 * heads * static_cast<double>(seq_len);  // causal: half of all pairs
 }
 
+constexpr double kRounding = 1e-12;  // of sums of costs
+
+struct Costs {
+  std::vector<double> before{0.0};  // of the layers below each
+  double head = 0;
+
+  [[nodiscard]] double of(std::int64_t from, std::int64_t end, bool with_head) const {
+    return before[static_cast<std::size_t>(end)] - before[static_cast<std::size_t>(from)] +
+           (with_head ? head : 0);
+  }
+};
+
+/// Stages that keep `bound`, each filled from the head on: the fewest.
+std::int64_t stages_within(const Costs& costs, double bound) {
+  std::int64_t stages = 0;
+  for (std::int64_t end = std::ssize(costs.before) - 1; end > 0; ++stages) {
+    std::int64_t from = end - 1;
+    if (costs.of(from, end, stages == 0) > bound) return std::numeric_limits<std::int64_t>::max();
+    while (from > 0 && costs.of(from - 1, end, stages == 0) <= bound) --from;
+    end = from;
+  }
+  return stages;
+}
+
+/// The least cost that the dearest of `count` stages can have.
+double least_bound(const Costs& costs, std::int64_t count) {
+  double too_little = 0;
+  double enough = costs.of(0, std::ssize(costs.before) - 1, true);
+  while (enough - too_little > kRounding / 4 * enough) {
+    const double middle = (too_little + enough) / 2;
+    if (middle <= too_little || middle >= enough) break;
+    (stages_within(costs, middle) <= count ? enough : too_little) = middle;
+  }
+  return enough;
+}
+
 }  // namespace
 
 std::vector<StageRange> balanced_stages(const ModelConfig& config, std::int64_t count,
@@ -43,53 +79,36 @@ std::vector<StageRange> balanced_stages(const ModelConfig& config, std::int64_t 
   const std::int64_t num_layers = config.num_layers;
   TRIREME_ASSERT(count >= 1 && count <= std::max<std::int64_t>(1, num_layers));
   if (count == 1) return from_counts({num_layers});
-  constexpr std::int64_t kMostWeighed = 512;
-  if (num_layers > kMostWeighed) {  // of so many one more or less is no matter
-    std::vector<std::int64_t> even(static_cast<std::size_t>(count), num_layers / count);
-    for (std::int64_t i = 0; i < num_layers % count; ++i) ++even[static_cast<std::size_t>(i)];
-    return from_counts(even);
-  }
-  std::vector<double> before(1, 0.0);  // cost of the layers below each
+  Costs costs;
   for (std::int64_t layer = 0; layer < num_layers; ++layer)
-    before.push_back(before.back() + layer_cost(config, seq_len, config.moe.in_layer(layer)));
-  const double head =
-      2 * static_cast<double>(config.vocab_size) * static_cast<double>(config.hidden_size);
+    costs.before.push_back(costs.before.back() +
+                           layer_cost(config, seq_len, config.moe.in_layer(layer)));
+  costs.head = 2 * static_cast<double>(config.vocab_size) * static_cast<double>(config.hidden_size);
+  const double bound = least_bound(costs, count) * (1 + kRounding);
 
-  // Of the layers from each on, in `stages` stages: the least cost of the heaviest one, and where that
-  // leaves a choice the most even (least squares), the first stages longest.
+  // Of the layers from each on, in `stages` stages that all keep the bound: the most even choice
+  // (least squares), the first stages longest.
   struct Rest {
-    double most = std::numeric_limits<double>::infinity();
-    double squares = 0;
+    double squares = std::numeric_limits<double>::infinity();
     std::int64_t first = 0;  // layers of the first of these stages
   };
 
   const auto at = [](auto& all, std::int64_t i) -> auto& {
     return all[static_cast<std::size_t>(i)];
   };
-  // A bound first: within it the squares alone decide.
-  double bound = std::numeric_limits<double>::infinity();
-  std::vector<std::vector<Rest>> best;
-  for (const bool bounded : {false, true}) {
-    best.assign(static_cast<std::size_t>(count) + 1,
-                std::vector<Rest>(static_cast<std::size_t>(num_layers) + 1));
-    at(at(best, 0), num_layers).most = 0;
-    for (std::int64_t stages = 1; stages <= count; ++stages) {
-      for (std::int64_t from = 0; from <= num_layers; ++from) {
-        Rest& rest = at(at(best, stages), from);
-        for (std::int64_t layers = num_layers - from; layers >= 1; --layers) {
-          const Rest& behind = at(at(best, stages - 1), from + layers);
-          const double cost =
-              at(before, from + layers) - at(before, from) + (stages == 1 ? head : 0);
-          const double most = std::max(cost, behind.most);
-          const double squares = cost * cost + behind.squares;
-          if (most > bound) continue;
-          const bool better = bounded ? rest.most > bound || squares < rest.squares * (1 - 1e-12)
-                                      : most < rest.most;
-          if (better) rest = {most, squares, layers};
-        }
+  std::vector<std::vector<Rest>> best(static_cast<std::size_t>(count) + 1,
+                                      std::vector<Rest>(static_cast<std::size_t>(num_layers) + 1));
+  at(at(best, 0), num_layers).squares = 0;
+  for (std::int64_t stages = 1; stages <= count; ++stages) {
+    for (std::int64_t from = num_layers - stages; from >= 0; --from) {
+      Rest& rest = at(at(best, stages), from);
+      for (std::int64_t end = from + 1; end <= num_layers; ++end) {
+        const double cost = costs.of(from, end, stages == 1);
+        if (cost > bound) break;
+        const double squares = cost * cost + at(at(best, stages - 1), end).squares;
+        if (squares <= rest.squares * (1 + kRounding)) rest = {squares, end - from};
       }
     }
-    bound = at(at(best, count), 0).most * (1 + 1e-12);
   }
   std::vector<std::int64_t> layers;
   for (std::int64_t stages = count, from = 0; stages > 0; from += layers.back(), --stages)

@@ -47,7 +47,9 @@ at::Tensor router_backward(const at::Tensor& grad_gates, const at::Tensor& direc
                            const at::Tensor& scores, const at::Tensor& experts, RouterScore kind,
                            bool normalize) {
   at::Tensor of_chosen = grad_gates;
-  if (normalize) {
+  if (normalize && experts.size(-1) == 1) {
+    of_chosen = at::zeros_like(grad_gates);  // a weight of 1, whatever the score
+  } else if (normalize) {
     const at::Tensor chosen = scores.gather(-1, experts);
     const at::Tensor sum = chosen.sum(-1, true);
     of_chosen = (grad_gates - (grad_gates * chosen).sum(-1, true) / sum) / sum;
@@ -59,12 +61,13 @@ at::Tensor router_backward(const at::Tensor& grad_gates, const at::Tensor& direc
 }
 
 ExpertRows sort_by_expert(const at::Tensor& experts, std::int64_t num_experts) {
-  const at::Tensor flat = experts.flatten();
-  const at::Tensor counts = at::bincount(flat, {}, num_experts).to(at::kCPU);
-  ExpertRows rows{std::get<1>(flat.sort(/*stable=*/true, /*dim=*/0, /*descending=*/false)), {0}};
-  for (std::int64_t expert = 0; expert < num_experts; ++expert)
-    rows.bounds.push_back(rows.bounds.back() + counts.const_data_ptr<std::int64_t>()[expert]);
-  return rows;
+  const auto [sorted, order] =
+      experts.flatten().sort(/*stable=*/true, /*dim=*/0, /*descending=*/false);
+  // The one wait for the device.
+  const at::Tensor bounds =
+      at::searchsorted(sorted, at::arange(num_experts + 1, sorted.options())).to(at::kCPU);
+  const auto* const first = bounds.const_data_ptr<std::int64_t>();
+  return {order, {first, first + num_experts + 1}};
 }
 
 at::Tensor to_rows(const at::Tensor& x, const at::Tensor& order, std::int64_t k) {

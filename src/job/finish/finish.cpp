@@ -1,5 +1,6 @@
 #include "job/finish/finish.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <optional>
@@ -20,6 +21,7 @@ namespace {
 
 constexpr std::int64_t kMaxFailures = 3;
 constexpr double kPatience_s = 600;  // with a full disk, which may be what ended the leg
+constexpr double kLeave_s = 20;      // of the job, for what the script does behind the decision
 constexpr std::chrono::seconds kPause{1};
 
 void check_folder(const RunFolder& folder, bool dry_run) {
@@ -48,10 +50,15 @@ std::int64_t newest_checkpoint(const RunFolder& folder) {
   return steps.empty() ? -1 : steps.front();
 }
 
-void write_down(const RunFolder& folder, const FinishFacts& facts, const Decision& decision,
-                Journal& journal) {
-  const auto mine = ended_leg(journal.legs(), facts.place);
-  if (mine) {
+/// What was written about a start that left no line: another try of the same decision counts no second one.
+std::optional<Decision> decided_before(const std::vector<Leg>& legs, const JobPlace& place) {
+  if (legs.empty() || legs.back().start || place.job.empty()) return std::nullopt;
+  return legs.back().decided_place == place ? legs.back().decision : std::nullopt;
+}
+
+void write_in_journal(const RunFolder& folder, const FinishFacts& facts, const Decision& decision,
+                      Journal& journal) {
+  if (const auto mine = ended_leg(journal.legs(), facts.place)) {
     const Leg& leg = journal.legs()[*mine];
     for (const Verdict& one : not_told_yet(read_verdicts(folder), leg))
       journal.verdict(one, leg.number);
@@ -59,15 +66,25 @@ void write_down(const RunFolder& folder, const FinishFacts& facts, const Decisio
     journal.begin_leg();
   }
   journal.decision(decision, facts.place);
-  const bool ended_itself = mine && journal.legs()[*mine].end;
-  if (!ended_itself && std::filesystem::exists(folder.status())) {
-    const std::int64_t step = mine ? journal.legs()[*mine].committed : -1;
-    write_status(folder, "failed", decision.exit_code, std::max(step, decision.step_before));
-  }
+}
+
+/// Of a leg that could not say so itself.
+void write_in_status(const RunFolder& folder, const FinishFacts& facts, const Decision& decision,
+                     const std::vector<Leg>& legs) {
+  const auto mine = ended_leg(legs, facts.place);
+  const bool ended_itself = mine && legs[*mine].end;
+  if (ended_itself || !std::filesystem::exists(folder.status())) return;
+  const std::int64_t step = mine ? legs[*mine].committed : -1;
+  write_status(folder, "failed", decision.exit_code, std::max(step, decision.step_before));
+}
+
+/// How long a decision may wait for space.
+double patience_s(double now_s) {
+  const auto end = job_end_from_environment();
+  return end ? std::clamp(*end - now_s - kLeave_s, 0.0, kPatience_s) : kPatience_s;
 }
 
 Decision decide_and_write(const RunFolder& folder, FinishFacts facts, bool dry_run) {
-  facts.now_s = unix_time_s();
   facts.newest_checkpoint = newest_checkpoint(folder);
   const auto decided = [&](const std::vector<Leg>& legs) {
     return decide(with_verdicts(legs, folder, facts.place), facts);
@@ -89,24 +106,28 @@ Decision decide_and_write(const RunFolder& folder, FinishFacts facts, bool dry_r
   }
   Journal journal(folder.journal());
   journal.open_newest_leg([&lock] { return lock->is_held(); });
-  const Decision decision = decided(journal.legs());  // as it is under the lock
-  write_down(folder, facts, decision, journal);
+  const auto before = decided_before(journal.legs(), facts.place);
+  const Decision decision = before ? *before : decided(journal.legs());  // as it is under the lock
+  if (!before) write_in_journal(folder, facts, decision, journal);
+  write_in_status(folder, facts, decision, journal.legs());
   return decision;
 }
 
 }  // namespace
 
-Decision finish_leg(const RunFolder& folder, const FinishFacts& facts, bool dry_run) {
+Decision finish_leg(const RunFolder& folder, FinishFacts facts, bool dry_run) {
   check_folder(folder, dry_run);
+  facts.now_s = unix_time_s();
+  const double patience = dry_run ? 0 : patience_s(facts.now_s);
   const Timer timer;
   for (bool told = false;; told = true) {
     try {
       return decide_and_write(folder, facts, dry_run);
     } catch (const Error& error) {
-      if (error.kind() != ErrorKind::resource || timer.seconds() > kPatience_s) throw;
+      if (error.kind() != ErrorKind::resource || timer.seconds() >= patience) throw;
       if (!told)
-        log::warn(
-            formatted("{}: the decision waits for space, at most {} s", error.what(), kPatience_s));
+        log::warn(formatted("{}: the decision is tried again for {} s", error.what(),
+                            static_cast<std::int64_t>(patience)));
     }
     std::this_thread::sleep_for(kPause);
   }

@@ -74,7 +74,8 @@ std::string time_of(const SubmitRequest& request, const NodeKind& kind,
   std::string time = request.time;
   if (time.empty()) {
     time = time_of_script(script);
-    const auto asked_s = time.empty() ? std::nullopt : slurm_time_s(time);
+    std::optional<double> asked_s;
+    if (!time.empty()) asked_s = slurm_time_s(time);
     if (kind.limit_s && (!asked_s || *asked_s > *kind.limit_s))
       time = cat(static_cast<std::int64_t>(*kind.limit_s / 60));
   }
@@ -138,7 +139,8 @@ std::vector<SubmitProblem> scheduler_problems(const SubmitRequest& request, cons
                    format_bytes(static_cast<double>(own_bytes))),
          "raise parallel.zero or parallel.tp, or lower train.micro_batch"});
   }
-  const auto asked_s = time.empty() ? std::nullopt : slurm_time_s(time);
+  std::optional<double> asked_s;
+  if (!time.empty()) asked_s = slurm_time_s(time);
   if (kind.limit_s && asked_s && *asked_s > *kind.limit_s) {
     problems.push_back({"time-long",
                         formatted("--time {} is more than partition {} allows ({})", time,

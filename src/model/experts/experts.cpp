@@ -176,12 +176,18 @@ at::Tensor Experts::apply_backward(const Microbatch& batch, const at::Tensor& gr
   const at::Tensor grad_gated =
       ops::grouped_product(grad_rows, registry_.weight(down_).transpose(1, 2), bounds);
   const at::Tensor grad_gate_rows = wide(grad_gated).mul(hidden).sum(1);
-  give_grouped(down_, grad_rows, scaled(hidden, gate), bounds);
+  give_grouped(down_, kept.rows, [grad_y, order, k, gated = scaled(hidden, gate)] {
+    return GroupedRows{ops::to_rows(grad_y, order, k), gated};
+  });
   const at::Tensor grad_gate_up =
       ops::gated_backward(scaled(grad_gated, gate), kept.gate_up, activation_, context_.path);
   at::Tensor grad_x = ops::from_rows(
       ops::grouped_product(grad_gate_up, gate_up_weight().transpose(1, 2), bounds), order, k);
-  if (reads_input_again()) give_grouped(gate_up_, grad_gate_up, ops::to_rows(x, order, k), bounds);
+  if (reads_input_again()) {
+    give_grouped(gate_up_, kept.rows, [x, order, k, grad_gate_up] {
+      return GroupedRows{grad_gate_up, ops::to_rows(x, order, k)};
+    });
+  }
 
   at::Tensor grad_gates = at::empty_like(grad_gate_rows);
   grad_gates.index_copy_(0, order, grad_gate_rows);
@@ -218,13 +224,15 @@ void Experts::give_bias(const Microbatch& batch, const Kept& kept) const {
   registry_.in_turn([this, excess] { registry_.add_gradient({*bias_}, excess); });
 }
 
-void Experts::give_grouped(ParamId weight, const at::Tensor& grad_rows, const at::Tensor& in_rows,
-                           const std::vector<std::int64_t>& bounds) const {
+void Experts::give_grouped(ParamId weight, const ops::ExpertRows& order,
+                           std::function<GroupedRows()> rows) const {
   if (!registry_.trained({weight})) return;
-  registry_.in_turn([this, weight, grad_rows, in_rows, bounds] {
+  registry_.in_turn([this, weight, bounds = order.bounds, rows = std::move(rows)] {
     const at::NoGradGuard no_grad;
+    const auto [of_gradient, of_input] = rows();
     const at::Tensor sums = registry_.main_grad(weight);
-    ops::add_grouped_outer(grad_rows, in_rows, bounds, sums.dim() == 4 ? sums.flatten(1, 2) : sums);
+    ops::add_grouped_outer(of_gradient, of_input, bounds,
+                           sums.dim() == 4 ? sums.flatten(1, 2) : sums);
     registry_.gradient_added({weight});
   });
 }

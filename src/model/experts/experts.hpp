@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -51,9 +52,15 @@ class Experts {
   [[nodiscard]] const TensorGroup& tensor() const { return context_.tensor; }
 
  private:
-  /// Gradients of a weight of all experts, from rows in order of experts.
-  void give_grouped(ParamId weight, const at::Tensor& grad_rows, const at::Tensor& in_rows,
-                    const std::vector<std::int64_t>& bounds) const;
+  /// A row an assignment, by expert: of the product's gradient and of what was multiplied.
+  struct GroupedRows {
+    at::Tensor of_gradient, of_input;
+  };
+
+  /// Gradient of a weight of all experts, when it is its turn: what waits holds a row a token, `rows`
+  /// makes one an assignment of it.
+  void give_grouped(ParamId weight, const ops::ExpertRows& order,
+                    std::function<GroupedRows()> rows) const;
   void give(WeightRef weight, const at::Tensor& x, const at::Tensor& grad_y) const;
   /// As its gradient, by how many tokens each expert has more than the mean, E times: whole numbers.
   void give_bias(const Microbatch& batch, const Kept& kept) const;

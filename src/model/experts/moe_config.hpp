@@ -8,7 +8,7 @@ class Problems;
 
 /// Mixture of experts: the MLP of a layer is many narrower ones, of which a router picks some for each
 /// token, and shared ones that every token goes through. No token is dropped. Sources: Fedus et al.,
-/// "Switch Transformers", 2022; Dai et al., "DeepSeekMoE", 2024; defaults are MiniMind's.
+/// "Switch Transformers", 2022; Dai et al., "DeepSeekMoE", 2024.
 struct MoeConfig {
   std::int64_t num_experts = 0;  // 0: every MLP is dense
   std::int64_t num_experts_per_tok = 2;
@@ -33,7 +33,8 @@ struct MoeConfig {
     visit("first_dense_layers", self.first_dense_layers,
           "layers at the start whose MLP is dense, of model.intermediate_size");
     visit("norm_topk_prob", self.norm_topk_prob,
-          "a token's weights of its experts are divided by their sum");
+          "a token's weights of its experts are divided by their sum (of one expert that is 1: the "
+          "router then learns from the balance alone)");
     visit("router_score", self.router_score, "of the router's outputs: softmax or sigmoid");
     visit("router_balance", self.router_balance,
           "what keeps experts evenly used: aux (a loss beside the run's), bias (of the scores by "

@@ -24,14 +24,17 @@ at::Tensor sum_of_token(const MoeConfig& moe, const Microbatch& batch) {
   return (batch.padding.defined() ? rows.masked_fill(batch.padding, -1) : rows).flatten();
 }
 
-/// Of each token a row: 1 at its experts and at the end, 0 everywhere where it is padding. [N, E + 1]
-at::Tensor counted_rows(const at::Tensor& experts, const at::Tensor& sum_of,
-                        std::int64_t num_experts) {
-  const at::Tensor ones = sum_of.ge(0).to(at::kDouble).unsqueeze(1);
-  const at::Tensor rows = at::zeros({experts.size(0), num_experts + 1}, ones.options());
-  rows.scatter_(1, experts, ones.expand(experts.sizes()));
-  rows.select(1, num_experts).copy_(ones.squeeze(1));
-  return rows;
+/// Of each sum the assignments of every expert, and at the end its tokens. [num_sums, E + 1] fp64
+at::Tensor totals_of(const at::Tensor& experts, const at::Tensor& sum_of, std::int64_t num_sums,
+                     std::int64_t num_experts) {
+  const at::Tensor place = sum_of.clamp_min(0);
+  const at::Tensor ones = sum_of.ge(0).to(at::kDouble);
+  const at::Tensor totals = at::zeros({num_sums, num_experts + 1}, ones.options());
+  const at::Tensor index = place.mul(num_experts + 1).unsqueeze(1).add(experts);
+  totals.flatten().scatter_add_(0, index.flatten(),
+                                ones.unsqueeze(1).expand(experts.sizes()).flatten());
+  totals.select(1, num_experts).scatter_add_(0, place, ones);
+  return totals;
 }
 
 }  // namespace
@@ -50,7 +53,7 @@ std::int64_t aux_loss_terms(const MoeConfig& moe, const Microbatch& batch) {
 at::Tensor assignments(const Microbatch& batch, const at::Tensor& experts,
                        std::int64_t num_experts) {
   const at::Tensor sum_of = sum_of_token({.router_aux_loss = "micro_batch"}, batch);
-  return counted_rows(experts, sum_of, num_experts).sum(0).narrow(0, 0, num_experts);
+  return totals_of(experts, sum_of, 1, num_experts)[0].narrow(0, 0, num_experts);
 }
 
 at::Tensor balance_router(const MoeConfig& moe, const Microbatch& batch, const at::Tensor& scores,
@@ -60,10 +63,7 @@ at::Tensor balance_router(const MoeConfig& moe, const Microbatch& batch, const a
   const std::int64_t num_experts = moe.num_experts;
   const at::Tensor sum_of = sum_of_token(moe, batch);  // [N]
   const at::Tensor place = sum_of.clamp_min(0);
-  // Assignments of each expert, and tokens behind them.
-  const at::Tensor rows = counted_rows(experts, sum_of, num_experts);
-  const at::Tensor totals = at::zeros({num_sums, num_experts + 1}, rows.options());
-  totals.index_add_(0, place, rows);
+  const at::Tensor totals = totals_of(experts, sum_of, num_sums, num_experts);
   tally.counts[layer].add_(totals.narrow(1, 0, num_experts).sum(0));
   if (!moe.has_aux_loss()) return {};
 

@@ -29,8 +29,8 @@ at::Tensor assignments(const Microbatch& batch, const at::Tensor& experts,
 
 /// Auxiliary loss of one layer: a sum over sequences (or over the one micro-batch) s of
 ///   coef * aux_weight * sum_e f_e P_e,   f_e = E / (k T) * assignments of e,   P_e = mean score of e
-/// over the T tokens of s that are no padding (for micro_batch without 1 / k, as MiniMind V3 and
-/// Hugging Face have it); sigmoid scores are divided by their sum before. f is no function of
+/// over the T tokens of s that are no padding (for micro_batch without 1 / k, as MiniMind V3
+/// has it); sigmoid scores are divided by their sum before. f is no function of
 /// the weights. scores [N, E], experts [N, k], N = B T.
 /// Returns its gradient with respect to the scores [N, E]; undefined without such a loss. Adds to
 /// the tally. Collective over the ranks of cp where there is a loss.

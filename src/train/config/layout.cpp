@@ -225,6 +225,7 @@ void leave_out_contradictions(ParallelConfig& config, const LayoutFacts& facts) 
     }
   }
   if (config.pp > 1) leave_out_of_pipeline(config, facts);
+  if (facts.model.moe.on()) config.tp_chunks = 1;
   if (config.zero > 0 || config.local_steps > 1 || config.reproducible) config.hierarchical = false;
   for (const std::int64_t length : facts.seq_lens)
     config.tp_chunks =

@@ -1,7 +1,6 @@
 #include "train/control/stop_requests.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <csignal>
 #include <cstdlib>
 #include <string_view>
@@ -41,16 +40,6 @@ double TimeLimit::margin_s() const {
 
 bool TimeLimit::reached(double now_s) const {
   return end_s_ && now_s + margin_s() >= *end_s_;
-}
-
-std::optional<double> TimeLimit::from_environment() {
-  const char* text = std::getenv("SLURM_JOB_END_TIME");
-  if (text == nullptr) return std::nullopt;
-  const std::string_view view(text);
-  std::int64_t value = 0;
-  const auto [end, code] = std::from_chars(view.data(), view.data() + view.size(), value);
-  if (code != std::errc{} || end != view.data() + view.size() || value <= 0) return std::nullopt;
-  return static_cast<double>(value);
 }
 
 void TimeLimit::forget_past(double now_s) {

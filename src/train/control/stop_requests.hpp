@@ -24,9 +24,6 @@ class TimeLimit {
   [[nodiscard]] double margin_s() const;
   [[nodiscard]] bool reached(double now_s) const;
 
-  /// SLURM_JOB_END_TIME, if it is there and a number.
-  static std::optional<double> from_environment();
-
   /// An end that has passed already is another job's, whose variables this one was submitted with.
   void forget_past(double now_s);
 

@@ -8,6 +8,7 @@
 #include "core/files/file.hpp"
 #include "core/log.hpp"
 #include "core/process/process_age.hpp"
+#include "job/place.hpp"
 #include "train/control/stop_requests.hpp"
 
 namespace trireme {
@@ -69,7 +70,7 @@ void RunRecord::start(std::int64_t own_step, std::map<std::string, std::string> 
       journal_->verdict(verdict, before.number);
   }
   journal_->start({run_.ranks.place, nodes_, run_.ranks.world.size(), std::move(hashes), own_step,
-                   TimeLimit::from_environment()});
+                   job_end_from_environment()});
   started_ = true;
 }
 

@@ -40,6 +40,8 @@ void check_same_model(const RunStart& start, const ModelConfig& model, const Con
     if (!has || *has == value || is_one_of(kMayDiffer, key)) continue;
     const bool by_preset = keys.origin(key).starts_with("preset ");
     if (is_one_of(kFitAnyShape, key) && !by_preset) continue;
+    const bool has_bias = *has == "bias" || value == "bias";  // which is a weight
+    if (key == "model.router_balance" && !has_bias) continue;
     differences +=
         formatted("\n  {} = {} ({}), the weights have {}", key, value, keys.origin(key), *has);
   }

@@ -171,7 +171,8 @@ void Step::take_router_tally(double scale, UpdateResult& result) {
   if (!parts_.mesh.trains_alone())
     all_reduce(parts_.mesh.world(), tally.counts, ReduceOp::sum, "load of experts")->wait();
   const at::Tensor mean = tally.counts.sum(1) / static_cast<double>(moe.num_experts);
-  const at::Tensor load = tally.counts.amax(1) / mean.clamp_min(1.0 / moe.num_experts);
+  const at::Tensor load =
+      tally.counts.amax(1) / mean.clamp_min(1.0 / static_cast<double>(moe.num_experts));
   const at::Tensor both = at::stack({tally.aux_loss / scale, load.amax()}).to(at::kCPU);
   result.aux_loss = both[0].item<double>();
   result.expert_load_max = both[1].item<double>();

@@ -17,6 +17,7 @@ namespace {
 constexpr std::int64_t kMicroBatch = 2;
 constexpr std::int64_t kDefaultAccumulation = 2;
 constexpr std::int64_t kLeastLength = 12;
+constexpr std::int64_t kMostExperts = 16;
 constexpr std::int64_t kMostChunks = 64;  // that the small model's length is made for
 constexpr double kLearningRate = 1e-2;
 
@@ -85,7 +86,11 @@ ModelConfig small_model_like(const ModelConfig& model, const ParallelConfig& par
   small.hidden_size = 16;
   small.head_dim = 4;
   small.intermediate_size = std::max<std::int64_t>(27, parallel.tp);
-  if (small.moe.on()) small.moe.moe_intermediate_size = std::max<std::int64_t>(13, parallel.tp);
+  if (MoeConfig& moe = small.moe; moe.on()) {
+    moe.moe_intermediate_size = std::max<std::int64_t>(13, parallel.tp);
+    moe.num_experts = std::max(moe.num_experts_per_tok, std::min(moe.num_experts, kMostExperts));
+    moe.first_dense_layers = std::min(moe.first_dense_layers, small.num_layers - 1);
+  }
   const std::int64_t cut = 2 * parallel.tp * parallel.cp;  // what a row's length is divided by
   const std::int64_t chunks = parallel.tp > 1 ? std::min(parallel.tp_chunks, kMostChunks) : 1;
   const std::int64_t least = std::max(kLeastLength, chunks * parallel.tp * parallel.cp);

@@ -77,7 +77,7 @@ TEST(HuggingFaceExperts, ComeBackAsTheyWentOut) {
   EXPECT_EQ(checkpoint_hash(folder / "back"), checkpoint_hash(folder / "run"));
   const Checkpoint back = verify_checkpoint(folder / "back/checkpoints/step-000000000");
   ModelConfig read = model_from_values(back.manifest().values, "test");
-  EXPECT_EQ(read.moe.router_aux_loss, "micro_batch") << "as transformers judges it";
+  EXPECT_EQ(read.moe.router_aux_loss, "micro_batch") << "as near as it comes to transformers'";
   read.moe.router_aux_loss = with_experts().moe.router_aux_loss;
   EXPECT_EQ(read.moe, with_experts().moe);
   const auto tensors = open_safetensors_folder(folder / "hf");
@@ -97,6 +97,27 @@ TEST(HuggingFaceExperts, MayComeStacked) {
   import_command({.hf = folder / "stacked", .output = folder / "back"});
 
   EXPECT_EQ(checkpoint_hash(folder / "back"), checkpoint_hash(folder / "run"));
+}
+
+/// transformers' loss is one of all layers together, ours a sum over layers.
+TEST(HuggingFaceExperts, TheLossesOfAllLayersAreAsStrongAsTheirOne) {
+  const Json config = parse_json(hf_config_text(with_experts(), DType::f32, {}), "test");
+
+  EXPECT_EQ(config.at("router_aux_loss_coef"), 0.5) << "two layers of 0.25";
+  EXPECT_EQ(model_from_hf(config, "test").moe.router_aux_loss_coef, 0.25);
+}
+
+TEST(HuggingFaceExperts, MoreThanThereAreTensorsAreRefusedAtOnce) {
+  const TempFolder folder;
+  export_model(folder, with_experts());
+  Json config = parse_json(read_file(folder / "hf/config.json"), "config.json");
+  config["num_experts"] = 65536;
+  std::ofstream(folder / "hf/config.json") << config.dump();
+
+  const std::string error =
+      message_of(ErrorKind::data, [&] { import_hf(folder / "hf", folder / "back"); });
+
+  EXPECT_NE(error.find("65536 experts in 2 layers"), std::string::npos) << error;
 }
 
 TEST(HuggingFaceExperts, AMissingOneIsNamed) {

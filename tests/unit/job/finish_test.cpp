@@ -80,6 +80,27 @@ TEST_F(FinishTest, WaitsForSpaceToWriteItsDecision) {
   EXPECT_EQ(content.legs[0].decision->verdict, "requeue");
 }
 
+TEST_F(FinishTest, WaitsForSpaceNoLongerThanTheJobLasts) {
+  killed_leg(0, 5);
+  const FullDisk full;
+  ::setenv("SLURM_JOB_END_TIME", "1000", 1);
+
+  const Error error = error_of([&] { finish_leg(run(), of(0), false); });
+  ::unsetenv("SLURM_JOB_END_TIME");
+
+  EXPECT_EQ(error.kind(), ErrorKind::resource);
+}
+
+TEST_F(FinishTest, ALostStartThatIsDecidedTwiceCountsOnce) {
+  EXPECT_EQ(finish_leg(run(), of(0), false).failures_in_a_row, 1);
+  const Decision again = finish_leg(run(), of(0), false);
+
+  EXPECT_EQ(again.failures_in_a_row, 1);
+  EXPECT_EQ(again.verdict, "requeue");
+  EXPECT_EQ(again.why, read_journal(run().journal()).legs.at(0).decision->why);
+  EXPECT_EQ(read_journal(run().journal()).legs.size(), 1U);
+}
+
 TEST_F(FinishTest, TakesInVerdictsAndWritesTheDecision) {
   killed_leg(0, 5);
   ::setenv("SLURM_JOB_ID", "7", 1);

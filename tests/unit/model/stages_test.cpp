@@ -60,6 +60,19 @@ TEST(BalancedStages, NoOtherSplitHasACheaperDearestStage) {
   }
 }
 
+TEST(BalancedStages, OfManyLayersAreDealtByCostToo) {
+  ModelConfig config = model_of(2000, 64);
+  config.moe.num_experts = 4;
+  config.moe.num_experts_per_tok = 1;
+  config.moe.moe_intermediate_size = config.intermediate_size / 8;
+  config.moe.first_dense_layers = 1000;
+
+  const auto stages = balanced_stages(config, 40, 16);
+
+  EXPECT_LT(stages.front().end_layer, 42) << "dense layers are dearer";
+  EXPECT_GT(stages.back().end_layer - stages.back().first_layer, 58);
+}
+
 TEST(SaidStages, AreReadOrRefusedWithWhatIsWrong) {
   const ModelConfig config = model_of(6, 300);
   for (const char* text : {"E1|4|1H", "E2|2|2H", "E4|1|1H"})

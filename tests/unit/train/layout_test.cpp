@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "train/verify/verify_layout.hpp"
+
 namespace trireme {
 namespace {
 
@@ -20,11 +22,13 @@ struct Given {
   double attention_dropout = 0;
   bool reproducible = false;
   std::optional<std::int64_t> kept_local_steps = {};
+  std::int64_t num_experts = 0;
 };
 
 std::string refusal(const Given& given) {
   ModelConfig model = model_preset("tiny");
   model.attention_dropout = given.attention_dropout;
+  model.moe.num_experts = given.num_experts;
   resolve(model, 100);
   ParallelConfig config;
   config.tp = given.tp;
@@ -83,6 +87,28 @@ TEST(Layout, MoreChunksThanTokensAreRefused) {
   expect_refused({.tp = 3, .sequence_parallel = true, .tp_chunks = 99},
                  {"length of the sequences", "8 ranks", "21 tokens",
                   "--parallel.tp 4 --parallel.tp_chunks 16"});
+}
+
+TEST(Layout, TokensOfExpertsAreRoutedAtOnce) {
+  expect_refused({.tp = 2, .tp_chunks = 2, .num_experts = 4},
+                 {"parallel.tp_chunks = 2", "experts", "--parallel.tp_chunks 1"});
+}
+
+TEST(SmallModel, OfExpertsHasFewAndALayerOfThem) {
+  ModelConfig model = model_preset("tiny");
+  model.num_layers = 40;
+  model.moe.num_experts = 4096;
+  model.moe.first_dense_layers = 39;
+  resolve(model, 100);
+  for (const std::int64_t pp : {1, 2}) {
+    ParallelConfig parallel;
+    parallel.pp = pp;
+    const ModelConfig small = small_model_like(model, parallel);
+    EXPECT_LE(small.moe.num_experts, 16);
+    EXPECT_EQ(small.moe.layers_with_experts(small.num_layers), 1);
+  }
+  model.moe.num_experts_per_tok = 40;
+  EXPECT_EQ(small_model_like(model, {}).moe.num_experts, 40);
 }
 
 TEST(Layout, TheNearestLeavesAloneWhatIsNotInItsWay) {

@@ -113,13 +113,13 @@ TEST(TimeLimit, LeavesRoomForTwoStepsTwoSavesAndTheWayOut) {
 
 TEST(TimeLimit, ReadsTheSchedulersVariable) {
   ::unsetenv("SLURM_JOB_END_TIME");
-  EXPECT_FALSE(TimeLimit::from_environment());
+  EXPECT_FALSE(job_end_from_environment());
   for (const char* wrong : {"", "soon", "12x", "-5", "0"}) {
     ::setenv("SLURM_JOB_END_TIME", wrong, 1);
-    EXPECT_FALSE(TimeLimit::from_environment()) << wrong;
+    EXPECT_FALSE(job_end_from_environment()) << wrong;
   }
   ::setenv("SLURM_JOB_END_TIME", "1795000000", 1);
-  EXPECT_EQ(TimeLimit::from_environment(), 1795000000.0);
+  EXPECT_EQ(job_end_from_environment(), 1795000000.0);
   ::unsetenv("SLURM_JOB_END_TIME");
 }
 

@@ -128,5 +128,20 @@ TEST(ResumedRun, ACheckpointWithoutTheActivationIsSilu) {
   }
 }
 
+TEST(WeightsStart, TheRoutersLossMayBeLeftOutButItsBiasIsAWeight) {
+  RunConfig before;
+  const auto keys_before = run_keys(before, {{"model.num_experts", "4"}});
+  RunStart start;
+  put_model_values(before.model, start.values);
+  const auto starts_with = [&](const char* balance) {
+    RunConfig config;
+    const auto keys =
+        run_keys(config, {{"model.num_experts", "4"}, {"model.router_balance", balance}});
+    check_same_model(start, config.model, *keys);
+  };
+  EXPECT_NO_THROW(starts_with("none"));
+  EXPECT_THROW(starts_with("bias"), Error);
+}
+
 }  // namespace
 }  // namespace trireme
