@@ -365,9 +365,15 @@ num_shards() { # num_shards SET: shards that lie in the folder
   printf '%s\n' "$files" | grep -c . || true
 }
 
-# pack_exit SET STAMP_BEFORE SRUN_CODE: the exit code of pack. Its manifest comes last: with a new one pack is done, whatever
+# array_part: what a task of an array makes of the set, "--part K/N"; nothing outside an array.
+array_part() {
+  ((${SLURM_ARRAY_TASK_COUNT:-1} > 1)) || return 0
+  printf -- '--part %s/%s\n' $(((SLURM_ARRAY_TASK_ID - SLURM_ARRAY_TASK_MIN) / ${SLURM_ARRAY_TASK_STEP:-1} + 1)) "$SLURM_ARRAY_TASK_COUNT"
+}
+
+# pack_exit SET STAMP_BEFORE SRUN_CODE [PART]: the exit code of pack. Its manifest comes last: with a new one pack is done, whatever
 # srun says, and with one from before if srun says so too (the set may be another one, or damaged). Otherwise srun's code
-# counts if pack ends with it on purpose, all else is a crash (137).
+# counts if pack ends with it on purpose, all else is a crash (137). A part may be done before the set is.
 pack_exit() {
   local stamp
   stamp=$(manifest_stamp "$1")
@@ -375,6 +381,7 @@ pack_exit() {
     printf '0\n'
   else
     case $3 in
+      0) if [[ -n ${4:-} ]]; then printf '0\n'; else printf '137\n'; fi ;;
       1 | 2 | 3 | 4 | 5 | 75) printf '%s\n' "$3" ;;
       *) printf '137\n' ;;
     esac
@@ -389,5 +396,5 @@ run_pack_with_requeue() {
   stamp=$(manifest_stamp "$set")
   run_and_wait srun "${srun_command[@]}" "$@"
   after=$(num_shards "$set")
-  end_pack "$(pack_exit "$set" "$stamp" "$srun_code")" "$srun_code" "$before" "$after" "$set"
+  end_pack "$(pack_exit "$set" "$stamp" "$srun_code" "$(option_value part "$@")")" "$srun_code" "$before" "$after" "$set"
 }

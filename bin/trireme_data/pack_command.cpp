@@ -15,6 +15,12 @@ void say(const std::string& output, const PackReport& report) {
         report.left, report.partitions));
     return;
   }
+  if (report.of_others != 0) {
+    log::info(formatted(
+        "{}: this part is done; {} of {} shards, of other parts, are still to be made: the last part completes the set",
+        output, report.of_others, report.partitions));
+    return;
+  }
   log::info(formatted("{}: {} shards, {} of them kept from before, in {}{}", output,
                       report.partitions, report.kept, format_duration(report.seconds),
                       report.losses.empty() ? "; nothing was cut, dropped or left out" : ""));
@@ -38,6 +44,7 @@ void add_pack_command(CommandLine& line, Communicator& world) {
       .example(
           "trireme-data pack --kind sft --template minimind-v3 --tokenizer tok --input sft.jsonl "
           "--seq-len 2048 --output data/sft")
+      .example("trireme-data pack --tokenizer tok --input corpus --output data/train --part 2/4")
       .example("trireme-data pack --config sft.toml --seq-len 4096 --output data/sft4k")
       .ranks(Ranks::all)
       .run([config, &world] {

@@ -11,6 +11,7 @@
 #include "core/files/json.hpp"
 #include "core/hash/xxh3.hpp"
 #include "core/log.hpp"
+#include "core/number.hpp"
 #include "core/process/failpoints.hpp"
 #include "data/sequences/pack_documents.hpp"
 #include "data/shards/schema.hpp"
@@ -89,11 +90,12 @@ class Packer {
         files_(inspect_inputs(config.inputs, config.threads, world_)),
         partitions_(plan_partitions(files_, static_cast<std::uint64_t>(config.unit_bytes))),
         manifest_(start_manifest(config, rules_, tokenizer_, files_)),
-        folder_(config.output, manifest_, partitions_.size()) {}
+        chains_(own_chains()),
+        folder_(config.output, manifest_, partitions_.size(), part_, sorted(chains_)) {}
 
   PackReport run() {
     const Timer timer;
-    PackReport report{.partitions = partitions_.size(), .kept = partitions_.size()};
+    PackReport report{.partitions = partitions_.size(), .kept = folder_.own().size()};
     if (rank_ == 0) {
       warn_of_unknown_markers(config_.documents, tokenizer_);
       report.interrupted = folder_.prepare();
@@ -106,15 +108,38 @@ class Packer {
     if (pending) {
       report.left += pending->size();
       if (report.left == pending->size()) report.left -= sum_over_ranks(make_shards(*pending));
-      if (rank_ == 0 && report.left == 0) publish_manifest();
+      if (rank_ == 0 && report.left == 0) {
+        report.of_others = folder_.missing_of_others();
+        if (report.of_others == 0) publish_manifest();
+      }
     }
-    if (rank_ == 0 && report.left == 0) report.losses = find_losses(folder_.read_manifest());
+    if (rank_ == 0 && report.left == 0 && report.of_others == 0)
+      report.losses = find_losses(folder_.read_manifest());
     barrier();
     report.seconds = timer.seconds();
     return report;
   }
 
  private:
+  using Chains = std::vector<std::vector<std::size_t>>;
+
+  /// Of all chains every part_.count-th.
+  [[nodiscard]] Chains own_chains() const {
+    const Chains all =
+        chain_partitions(files_, partitions_, static_cast<std::uint64_t>(config_.unit_bytes));
+    Chains own;
+    for (std::size_t i = part_.index; i < all.size(); i += part_.count) own.push_back(all[i]);
+    return own;
+  }
+
+  static std::vector<std::size_t> sorted(const Chains& chains) {
+    std::vector<std::size_t> partitions;
+    for (const auto& chain : chains)
+      partitions.insert(partitions.end(), chain.begin(), chain.end());
+    std::ranges::sort(partitions);
+    return partitions;
+  }
+
   static void say_what_is_kept(const PackReport& report) {
     log::info(formatted(
         "{} of {} shards are kept; {}{} under way when the last pack ended, to be made again",
@@ -125,12 +150,10 @@ class Packer {
   /// The inputs of this rank's share of the shards that lie there are read again. Returns how many
   /// it left out because of a stop signal.
   std::uint64_t compare_kept(const std::optional<std::vector<std::size_t>>& pending) {
-    const auto chains =
-        chain_partitions(files_, partitions_, static_cast<std::uint64_t>(config_.unit_bytes));
     std::vector<std::size_t> mine;
-    for (auto i = static_cast<std::size_t>(rank_); i < chains.size();
+    for (auto i = static_cast<std::size_t>(rank_); i < chains_.size();
          i += static_cast<std::size_t>(size()))
-      mine.insert(mine.end(), chains[i].begin(), chains[i].end());
+      mine.insert(mine.end(), chains_[i].begin(), chains_[i].end());
     mine = kept_partitions(mine, pending);
     if (mine.empty()) return 0;
     std::uint64_t bytes = 0;
@@ -201,8 +224,7 @@ class Packer {
   std::unique_ptr<PartitionScheduler> make_scheduler(
       const std::vector<std::size_t>& pending, const std::vector<std::uint64_t>& bytes,
       const std::function<void(const PartitionTally&)>& on_tally) const {
-    std::vector<std::vector<std::size_t>> chains =
-        chain_partitions(files_, partitions_, static_cast<std::uint64_t>(config_.unit_bytes));
+    Chains chains = chains_;
     for (auto& chain : chains) {
       std::erase_if(chain, [&](std::size_t partition) {
         return !std::binary_search(pending.begin(), pending.end(), partition);
@@ -287,13 +309,27 @@ class Packer {
   std::vector<InputFile> files_;
   std::vector<Partition> partitions_;
   Manifest manifest_;
+  PackPart part_ = parse_part(config_.part).value();
+  Chains chains_;  // of this part
   PackFolder folder_;
 };
 
 }  // namespace
 
+std::optional<PackPart> parse_part(std::string_view text) {
+  constexpr std::int64_t kMost = 100'000;
+  const std::size_t slash = text.find('/');
+  if (slash == std::string_view::npos) return std::nullopt;
+  const auto number = parse_integer(text.substr(0, slash));
+  const auto count = parse_integer(text.substr(slash + 1));
+  if (!number || !count || *number < 1 || *number > *count || *count > kMost) return std::nullopt;
+  return PackPart{static_cast<std::size_t>(*number - 1), static_cast<std::size_t>(*count)};
+}
+
 void check(const PackConfig& config, Problems& problems) {
   check(config.documents, problems);
+  if (!parse_part(config.part))
+    problems.add("part", config.part, "must be K/N with K in [1, N] (2/4: the second of four)");
 }
 
 PackReport pack(const PackConfig& config, Communicator* world) {

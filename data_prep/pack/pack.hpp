@@ -11,6 +11,7 @@ namespace trireme {
 /// What pack did, over all ranks.
 struct PackReport {
   std::uint64_t partitions = 0;  // of the whole set
+  std::uint64_t of_others = 0;   // of them those of other parts that are not made yet
   std::uint64_t kept = 0;        // partitions whose shards lay there already
   std::uint64_t interrupted =
       0;                   // partitions that were being made when the last pack ended: done again
@@ -26,7 +27,8 @@ struct PackReport {
 /// given equal configs and see one file system. The bytes of the folder are a pure function of
 /// inputs, tokenizer and config: not of ranks, threads, time, or where a killed pack stopped.
 /// Calling it again after a kill makes what is missing, work redone at most one partition a rank;
-/// after success it makes nothing. Either way the inputs of shards that lie there are
+/// after success it makes nothing. With config.part it makes a fixed share of the shards, and whoever
+/// finds that all are there completes the set. Either way the inputs of shards that lie there are
 /// read again, and must be what they were. Where catch_stop_signals() was called, a stop
 /// signal on any rank ends it after the partitions in hand.
 /// Throws, on the rank that meets it, Error(usage) for a wrong setting, a folder that holds

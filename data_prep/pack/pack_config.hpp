@@ -1,6 +1,9 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/sequences/pack_documents.hpp"
@@ -22,6 +25,7 @@ struct PackConfig {
   std::int64_t unit_bytes = std::int64_t{256} << 20;
   std::int64_t threads = 0;
   std::string schedule = "dynamic";
+  std::string part = "1/1";
   std::string progress = "auto";
 
   template <class Self, class Visit>
@@ -49,10 +53,24 @@ struct PackConfig {
           {.placeholder = "N", .least = 0, .most = kMaxThreads});
     visit("schedule", self.schedule, "shards to ranks: to whoever is free, or a fixed share each",
           {.values = {"dynamic", "static"}});
+    visit("part", self.part,
+          "K/N: share K of N that processes without MPI between them (a job array) make of one set",
+          {.placeholder = "K/N"});
     visit("progress", self.progress, "how progress is shown", {.values = progress_mode_names()});
   }
 };
 
 void check(const PackConfig& config, Problems& problems);
+
+/// A share of a set.
+struct PackPart {
+  std::size_t index = 0;
+  std::size_t count = 1;
+
+  [[nodiscard]] bool is_whole() const { return count == 1; }
+};
+
+/// Of "K/N", K in [1, N]; none: it is not that.
+std::optional<PackPart> parse_part(std::string_view text);
 
 }  // namespace trireme

@@ -1,12 +1,17 @@
 #include "data_prep/pack/pack_folder.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <iterator>
+#include <numeric>
 #include <set>
 #include <utility>
 
+#include "comm/agree.hpp"
 #include "comm/scalars.hpp"
 #include "core/error.hpp"
 #include "core/files/folders.hpp"
@@ -20,6 +25,7 @@ namespace trireme {
 namespace {
 
 constexpr std::string_view kMarkerPrefix = ".tmp.unit-";
+constexpr std::string_view kPartPrefix = ".tmp.part-";
 
 std::vector<std::uint64_t> broadcast_list(std::vector<std::uint64_t> list, Communicator& world) {
   list.resize(broadcast_value<std::uint64_t>(world, list.size(), 0, "partitions"));
@@ -46,15 +52,33 @@ PartitionMarker::~PartitionMarker() {
   std::filesystem::remove(path_, ignored);
 }
 
+PartLock::PartLock(std::filesystem::path path) : path_(std::move(path)) {
+  fd_ = Fd(::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+  if (!fd_) fail_to_write("create", path_, errno);
+  if (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    fail(ErrorKind::usage, "another pack makes this part ({}); wait for it", path_.string());
+}
+
+PartLock::~PartLock() {
+  std::error_code ignored;
+  std::filesystem::remove(path_, ignored);
+}
+
+PackFolder::PackFolder(std::filesystem::path path, Manifest asked, std::size_t num_partitions)
+    : path_(std::move(path)), asked_(std::move(asked)), num_partitions_(num_partitions) {
+  own_ = all();
+}
+
 std::size_t PackFolder::prepare() {
   make_folders(path_);
-  std::optional<Fd> lock = lock_folder(path_);
+  std::optional<Fd> lock = lock_folder(path_, /*shared=*/!part_.is_whole());
   if (::access(path_.c_str(), W_OK | X_OK) != 0) fail_to_write("write to", path_, errno);
   if (!lock) {
     fail(ErrorKind::usage, "another pack is writing to {}; wait for it, or use another --output",
          path_.string());
   }
   lock_ = std::move(*lock);
+  if (!part_.is_whole()) part_lock_.emplace(path_ / cat(kPartPrefix, part_.index + 1));
   return clean_and_check();
 }
 
@@ -69,6 +93,7 @@ std::size_t PackFolder::clean_and_check() const {
     const bool temporary =
         name.starts_with(schema::kTemporaryPrefix) || name.starts_with("manifest.json.tmp.");
     if (temporary) {
+      if (is_of_others(name)) continue;
       leftovers.push_back(entry.path());
       if (name.starts_with(kMarkerPrefix)) ++interrupted;
     } else if (!known.contains(name)) {
@@ -82,26 +107,44 @@ std::size_t PackFolder::clean_and_check() const {
   return interrupted;
 }
 
+bool PackFolder::is_of_others(const std::string& temporary) const {
+  if (part_.is_whole()) return false;
+  return std::ranges::none_of(own_, [&](std::size_t partition) {
+    return temporary == cat(kMarkerPrefix, partition) ||
+           temporary.starts_with(cat(schema::kTemporaryPrefix, schema::shard_name(partition), "."));
+  });
+}
+
+std::size_t PackFolder::missing_of_others() const {
+  if (part_.is_whole()) return 0;
+  check_shards(all(), 0, 1);
+  return pending(all()).size();
+}
+
 PartitionMarker PackFolder::mark(std::size_t partition) const {
   return PartitionMarker(path_ / cat(kMarkerPrefix, partition));
 }
 
 void PackFolder::place_tokenizer(const Tokenizer& tokenizer) const {
   const std::filesystem::path target = path_ / schema::kTokenizerFolder;
-  if (std::filesystem::exists(target)) {
+  const auto check_files = [&] {
     for (const auto& [name, content] : tokenizer.files()) {
       if (!std::filesystem::exists(target / name) || read_file(target / name) != content) {
         fail(ErrorKind::usage, "{} holds another tokenizer; use another --output", target.string());
       }
     }
-    return;
-  }
+  };
+  if (std::filesystem::exists(target)) return check_files();
   const std::filesystem::path temporary =
-      path_ / cat(schema::kTemporaryPrefix, schema::kTokenizerFolder);
+      path_ / cat(schema::kTemporaryPrefix, schema::kTokenizerFolder, part_.index + 1);
   make_folders(temporary);
   for (const auto& [name, content] : tokenizer.files())
     write_file_atomic(temporary / name, content);
-  publish(temporary, target);
+  const auto refusal = capture([&] { publish(temporary, target); });
+  if (!refusal) return;
+  if (part_.is_whole() || !std::filesystem::exists(target)) throw Error(*refusal);
+  remove_tree(temporary);  // another part was faster
+  check_files();
 }
 
 std::optional<std::vector<std::size_t>> PackFolder::find_pending(Communicator* world) const {
@@ -109,12 +152,12 @@ std::optional<std::vector<std::size_t>> PackFolder::find_pending(Communicator* w
   std::uint64_t done = rank == 0 && finished() ? 1 : 0;
   if (world != nullptr) done = broadcast_value(*world, done, 0, "done");
   if (done != 0) return std::nullopt;
-  check_shards(rank, world == nullptr ? 1 : world->size());
-  if (world == nullptr) return pending();
+  check_shards(own_, rank, world == nullptr ? 1 : world->size());
+  if (world == nullptr) return pending(own_);
   world->barrier();
   std::vector<std::uint64_t> partitions;
   if (rank == 0) {
-    const std::vector<std::size_t> mine = pending();
+    const std::vector<std::size_t> mine = pending(own_);
     partitions.assign(mine.begin(), mine.end());
   }
   partitions = broadcast_list(std::move(partitions), *world);
@@ -133,7 +176,7 @@ bool PackFolder::finished() const {
     fail(ErrorKind::usage, "{} holds a set made otherwise: {}; use another --output",
          path_.string(), describe_difference(manifest, asked_));
   }
-  const std::vector<std::size_t> lost = pending();
+  const std::vector<std::size_t> lost = pending(all());
   for (const std::size_t partition : lost) {
     log::warn(formatted("{} is lost; it is made again",
                         (path_ / schema::shard_name(partition)).string()));
@@ -141,10 +184,11 @@ bool PackFolder::finished() const {
   return lost.empty();
 }
 
-void PackFolder::check_shards(int rank, int size) const {
-  for (auto i = static_cast<std::size_t>(rank); i < num_partitions_;
+void PackFolder::check_shards(const std::vector<std::size_t>& partitions, int rank,
+                              int size) const {
+  for (auto i = static_cast<std::size_t>(rank); i < partitions.size();
        i += static_cast<std::size_t>(size)) {
-    const std::filesystem::path path = path_ / schema::shard_name(i);
+    const std::filesystem::path path = path_ / schema::shard_name(partitions[i]);
     if (!std::filesystem::exists(path)) continue;
     ShardMeta meta;
     try {
@@ -163,12 +207,18 @@ void PackFolder::check_shards(int rank, int size) const {
   }
 }
 
-std::vector<std::size_t> PackFolder::pending() const {
-  std::vector<std::size_t> partitions;
-  for (std::size_t i = 0; i < num_partitions_; ++i) {
-    if (!std::filesystem::exists(path_ / schema::shard_name(i))) partitions.push_back(i);
-  }
+std::vector<std::size_t> PackFolder::all() const {
+  std::vector<std::size_t> partitions(num_partitions_);
+  std::iota(partitions.begin(), partitions.end(), std::size_t{0});
   return partitions;
+}
+
+std::vector<std::size_t> PackFolder::pending(const std::vector<std::size_t>& partitions) const {
+  std::vector<std::size_t> without_shard;
+  std::ranges::copy_if(partitions, std::back_inserter(without_shard), [&](std::size_t one) {
+    return !std::filesystem::exists(path_ / schema::shard_name(one));
+  });
+  return without_shard;
 }
 
 }  // namespace trireme

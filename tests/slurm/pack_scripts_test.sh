@@ -20,11 +20,19 @@ packs_end_is_told_by_its_folder() {
   expect_equal "bad data" 3 "$(pack_exit "$set" none 3)"
   expect_equal "killed by srun after a rank's end" 137 "$(pack_exit "$set" none 143)"
   expect_equal "a failed launch" 137 "$(pack_exit "$set" none 0)"
+  expect_equal "a part of a set that is not whole yet" 0 "$(pack_exit "$set" none 0 2/4)"
   touch "$set/manifest.json"
   expect_equal "a new manifest" 0 "$(pack_exit "$set" none 143)"
   expect_equal "a manifest from before, nothing to do" 0 "$(pack_exit "$set" "$(manifest_stamp "$set")" 0)"
   expect_equal "a manifest from before, of another set" 2 "$(pack_exit "$set" "$(manifest_stamp "$set")" 2)"
   expect_equal "a manifest from before, and a crash" 137 "$(pack_exit "$set" "$(manifest_stamp "$set")" 143)"
+}
+
+a_task_of_an_array_makes_a_part() {
+  expect_equal "outside an array" '' "$(array_part)"
+  expect_equal "task 9 of 3-9:2" '--part 4/4' \
+    "$(SLURM_ARRAY_TASK_ID=9 SLURM_ARRAY_TASK_MIN=3 SLURM_ARRAY_TASK_STEP=2 SLURM_ARRAY_TASK_COUNT=4 array_part)"
+  expect_match "its command" '--part 2/3 $' "$(SLURM_ARRAY_TASK_ID=1 SLURM_ARRAY_TASK_MIN=0 SLURM_ARRAY_TASK_COUNT=3 DRY_RUN=1 slurm/prep.sbatch --input a)"
 }
 
 packs_that_move_on_come_back() {
@@ -75,6 +83,7 @@ a_packs_lost_start_is_forgiven_once() {
 
 fake_srun
 packs_end_is_told_by_its_folder
+a_task_of_an_array_makes_a_part
 packs_that_move_on_come_back
 a_stopped_pack_goes_back_in_the_queue
 a_packs_lost_start_is_forgiven_once

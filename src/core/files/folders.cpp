@@ -23,10 +23,11 @@ void remove_tree(const std::filesystem::path& path) {
   if (code) fail_to_write("delete", path, code.value());
 }
 
-std::optional<Fd> lock_folder(const std::filesystem::path& folder) {
+std::optional<Fd> lock_folder(const std::filesystem::path& folder, bool shared) {
   Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd) fail_to_write("open folder", folder, errno);
-  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return std::nullopt;
+  if (::flock(fd.get(), (shared ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    return std::nullopt;
   return fd;
 }
 

@@ -73,13 +73,14 @@ std::vector<Finding> slow_nodes(const std::vector<NodeSpeed>& nodes) {
   const double median = speeds[speeds.size() / 2];
   for (const NodeSpeed& one : nodes) {
     if (one.allreduce_gb_s >= median / 2) continue;
-    findings.push_back({"node-slow",
-                        Finding::Severity::error,
-                        one.host,
-                        formatted("sums with its neighbours at {} GB/s, the middle one at {}",
-                                  number_text(one.allreduce_gb_s), number_text(median)),
-                        formatted("leave it out: --exclude={}", one.host),
-                        {one.host}});
+    findings.push_back(
+        {"node-slow",
+         Finding::Severity::error,
+         one.host,
+         formatted("sums with its neighbours at {}/s, the middle one at {}/s",
+                   format_bytes(one.allreduce_gb_s * 1e9), format_bytes(median * 1e9)),
+         formatted("leave it out: --exclude={}", one.host),
+         {one.host}});
   }
   return findings;
 }

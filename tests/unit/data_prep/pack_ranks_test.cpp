@@ -78,6 +78,50 @@ TEST_F(PackRanks, MakeTheSameBytesWhoeverMakesThem) {
   }
 }
 
+// As the tasks of a job array, which share a folder and no MPI.
+TEST_F(PackRanks, PartsMakeTheSameBytesInAnyOrderAndTheLastCompletesTheSet) {
+  pack_with(config("whole"), tokenizer_, nullptr);
+  PackConfig part = config("parts");
+  std::size_t made = 0;
+  for (const char* one : {"3/3", "1/3", "2/3"}) {
+    EXPECT_FALSE(std::filesystem::exists(path_ / "parts" / "manifest.json")) << "before " << one;
+    part.part = one;
+    const PackReport report = pack_with(part, tokenizer_, nullptr);
+    made += report.partitions - report.of_others;
+    EXPECT_EQ(report.left, 0U);
+    EXPECT_EQ(report.of_others == 0, std::string(one) == "2/3");
+  }
+  EXPECT_GT(made, std::size_t{22}) << "each made some";
+  EXPECT_EQ(files_below(path_ / "parts"), files_below(path_ / "whole"));
+
+  std::filesystem::remove_all(path_ / "parts");
+  run_ranks(4, [&](Communicator& world) {
+    PackConfig mine = config("parts");
+    mine.part = formatted("{}/4", world.rank() + 1);
+    pack_with(mine, tokenizer_, nullptr);
+  });
+  EXPECT_EQ(files_below(path_ / "parts"), files_below(path_ / "whole")) << "at once";
+}
+
+TEST_F(PackRanks, APartLeavesAloneWhatIsOfOthers) {
+  pack_with(config("whole"), tokenizer_, nullptr);
+  std::filesystem::create_directory(path_ / "parts");
+  const std::filesystem::path of_other = path_ / "parts" / ".tmp.shard-00001.h5.77";
+  write_text(of_other, "half");
+  write_text(path_ / "parts" / ".tmp.shard-00000.h5.77", "half");
+  PackConfig part = config("parts");
+  part.part = "1/2";
+
+  pack_with(part, tokenizer_, nullptr);
+
+  EXPECT_TRUE(std::filesystem::exists(of_other));
+  EXPECT_FALSE(std::filesystem::exists(path_ / "parts" / ".tmp.shard-00000.h5.77"));
+  for (const char* wrong : {"0/2", "3/2", "2", "1/", "a/2", ""}) {
+    part.part = wrong;
+    EXPECT_THROW(pack_with(part, tokenizer_, nullptr), Error) << wrong;
+  }
+}
+
 TEST_F(PackRanks, GoOnWithWhatIsMissing) {
   pack_with(config("whole"), tokenizer_, nullptr);
   const auto files = files_below(path_ / "whole");

@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""The peers that compare_generate.py measures: CTranslate2 and transformers, on a Hugging Face folder. As `trireme bench generate`: random prompts,
+the likeliest token each time, no end; the fastest of the repeats behind one that is not counted.
+
+usage: generate_peer.py --engine ctranslate2|transformers --model DIR --out FILE [--batch B] [--prompt-tokens P] [--new-tokens N] [--threads T]
+                        [--precision fp32|bf16] [--repeats R]
+
+Writes {"prefill_tokens_per_s", "decode_tokens_per_s"}: prompt tokens until all texts have a token; tokens of all texts from there on.
+"""
+import argparse
+import json
+import os
+import random
+import tempfile
+import time
+
+
+def ctranslate2_engine(args):
+    import ctranslate2
+    import transformers
+    from ctranslate2.converters import TransformersConverter
+    folder = os.path.join(tempfile.mkdtemp(), "model")
+    TransformersConverter(args.model).convert(folder, quantization="float32")
+    generator = ctranslate2.Generator(folder, device="cpu", compute_type="float32", inter_threads=1, intra_threads=args.threads)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(args.model)
+
+    def generate(prompts, new_tokens):
+        results = generator.generate_batch([tokenizer.convert_ids_to_tokens(prompt) for prompt in prompts], max_length=new_tokens,
+                                           min_length=new_tokens, sampling_topk=1, include_prompt_in_result=False, max_batch_size=0)
+        assert all(len(result.sequences_ids[0]) == new_tokens for result in results)
+    return generate, len(tokenizer)
+
+
+def transformers_engine(args):
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    torch.set_num_threads(args.threads)
+    dtype = torch.bfloat16 if args.precision == "bf16" else torch.float32
+    net = AutoModelForCausalLM.from_pretrained(args.model, dtype=dtype).eval()
+
+    def generate(prompts, new_tokens):
+        ids = torch.tensor(prompts)
+        with torch.inference_mode():
+            out = net.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=new_tokens, min_new_tokens=new_tokens, do_sample=False,
+                               pad_token_id=0)
+        assert out.shape[1] == ids.shape[1] + new_tokens
+    return generate, len(AutoTokenizer.from_pretrained(args.model))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--engine", choices=("ctranslate2", "transformers"), required=True)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--out", required=True)
+    for name, value in (("batch", 1), ("prompt-tokens", 128), ("new-tokens", 128), ("threads", 2), ("repeats", 3)):
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
+    args = parser.parse_args()
+    generate, vocab = (ctranslate2_engine if args.engine == "ctranslate2" else transformers_engine)(args)
+    draws = random.Random(1)
+
+    def seconds(new_tokens):
+        prompts = [[draws.randrange(vocab) for _ in range(args.prompt_tokens)] for _ in range(args.batch)]
+        begin = time.perf_counter()
+        generate(prompts, new_tokens)
+        return time.perf_counter() - begin
+    first, decode = [], []
+    for i in range(args.repeats + 1):
+        one = seconds(1)
+        rest = seconds(args.new_tokens) - one
+        if i > 0:
+            first.append(one)
+            decode.append(rest)
+    with open(args.out, "w", encoding="utf-8") as file:
+        json.dump({"prefill_tokens_per_s": args.batch * args.prompt_tokens / min(first),
+                   "decode_tokens_per_s": args.batch * (args.new_tokens - 1) / min(decode)}, file)
+
+
+if __name__ == "__main__":
+    main()
