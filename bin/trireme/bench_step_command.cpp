@@ -69,6 +69,7 @@ void BenchStepCommand::settle(const LaunchInfo& launch, int ranks) {
   fill_open_values(config, {data}, problems);
   problems.throw_if_any();
   train.accumulation = micro_steps_of(train.global_batch, train.micro_batch, data);
+  check_micro_batches(config.parallel, train.accumulation);
   bench_.device = choose_device(train.device, launch.local_rank);
   check_room(config, launch, ranks, *keys_);
 }

@@ -6,6 +6,7 @@
 #include "ops/path.hpp"
 #include "ops/rope.hpp"
 #include "parallel/context/deal_tokens.hpp"
+#include "parallel/experts/expert_group.hpp"
 #include "parallel/recompute.hpp"
 #include "parallel/tensor/tensor_group.hpp"
 
@@ -24,6 +25,7 @@ struct LayerContext {
   ContextGroup context = {};
   LoraConfig lora = {};
   RouterTally* tally = nullptr;  // of models with experts; outlives the layers
+  ExpertGroup experts = {};
 };
 
 }  // namespace trireme

@@ -7,11 +7,17 @@
 #include "core/philox.hpp"
 #include "model/rope_scaling.hpp"
 #include "ops/rms_norm.hpp"
+#include "parallel/experts/row_exchange.hpp"
 
 namespace trireme {
 namespace {
 
 constexpr std::uint32_t kEmbeddingOutput = 0;
+
+Microbatch with_routes(Microbatch batch, const ForwardTape& tape) {
+  batch.routes = tape.routes;
+  return batch;
+}
 
 }  // namespace
 
@@ -30,7 +36,8 @@ Transformer::Transformer(ParamRegistry& registry, const ModelConfig& config,
                options.tensor,
                options.context,
                options.lora,
-               &tally_},
+               &tally_,
+               options.experts},
       stages_(stages) {
   for (const StageRange& stage : stages) declare_stage(stage);
 }
@@ -169,9 +176,12 @@ at::Tensor Transformer::final_norm(const at::Tensor& x) const {
       .y;
 }
 
-at::Tensor Transformer::forward(std::size_t stage, const Microbatch& batch, const at::Tensor& in,
+at::Tensor Transformer::forward(std::size_t stage, const Microbatch& given, const at::Tensor& in,
                                 ForwardTape& tape) {
   const at::NoGradGuard no_grad;
+  if (context_.config.moe.on() && context_.recompute == Recompute::full)
+    tape.routes = std::make_shared<RouteMemo>();
+  const Microbatch batch = with_routes(given, tape);
   const IndexRange blocks = blocks_of(stage);
   tape.blocks.assign(static_cast<std::size_t>(blocks.count()), {});
   at::Tensor x = stages_[stage].has_embedding ? embed(batch) : in;
@@ -199,9 +209,10 @@ void Transformer::turn(ForwardTape& tape, const at::Tensor& grad) {
   for (const std::size_t unit : head_units_) registry_.weights().done(unit);
 }
 
-at::Tensor Transformer::backward(std::size_t stage, const Microbatch& batch, ForwardTape& tape,
+at::Tensor Transformer::backward(std::size_t stage, const Microbatch& given, ForwardTape& tape,
                                  const at::Tensor& grad) {
   const at::NoGradGuard no_grad;
+  const Microbatch batch = with_routes(given, tape);
   at::Tensor x_grad = grad;
   if (stages_[stage].has_head) {
     x_grad = tape.last_grad;

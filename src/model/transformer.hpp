@@ -19,12 +19,14 @@ struct TransformerOptions {
   TensorGroup tensor = {};
   ContextGroup context = {};
   LoraConfig lora = {};  // on: adapters are trained, all else is frozen
+  ExpertGroup experts = {};
 };
 
 /// What backward of one micro-batch through one stage needs; T / t tokens with sequence
 /// parallelism.
 struct ForwardTape {
   std::vector<LayerTape> blocks;
+  std::shared_ptr<RouteMemo> routes;  // where blocks run again
   at::Tensor last;       // of a stage with the head until turn(): [B, T, D], the final norm's input
   at::Tensor rstd;       // and of that norm
   at::Tensor last_grad;  // then the gradient of that input,
@@ -64,7 +66,7 @@ class Transformer {
   /// A stage's output: of one with the head the hidden states after the final norm, on every rank
   /// of tp. `in`: the output of the stage before; undefined for the first. Leaves on the tape what
   /// backward needs. Where the stage has the head, turn() must follow.
-  at::Tensor forward(std::size_t stage, const Microbatch& batch, const at::Tensor& in,
+  at::Tensor forward(std::size_t stage, const Microbatch& given, const at::Tensor& in,
                      ForwardTape& tape);
   /// From forward to backward of a stage with the head; grad [B, T, D] is that of the hidden states,
   /// of which each rank of tp has the part of its vocabulary. The head's weights may go.
@@ -72,7 +74,7 @@ class Transformer {
   /// Adds all gradients of the stage's own trained parameters to the registry, and forms no other.
   /// `grad`: of the stage's output; of one with the head undefined. Returns that of its input;
   /// undefined for the first stage. Clears the tape.
-  at::Tensor backward(std::size_t stage, const Microbatch& batch, ForwardTape& tape,
+  at::Tensor backward(std::size_t stage, const Microbatch& given, ForwardTape& tape,
                       const at::Tensor& grad);
 
   /// A stage's output without a tape: for validation, or as a reference, also between a forward and

@@ -60,12 +60,15 @@ at::Tensor router_backward(const at::Tensor& grad_gates, const at::Tensor& direc
   return scores * (of_scores - (of_scores * scores).sum(-1, true));
 }
 
-ExpertRows sort_by_expert(const at::Tensor& experts, std::int64_t num_experts) {
+OrderedRows order_by_expert(const at::Tensor& experts, std::int64_t num_experts) {
   const auto [sorted, order] =
       experts.flatten().sort(/*stable=*/true, /*dim=*/0, /*descending=*/false);
-  // The one wait for the device.
-  const at::Tensor bounds =
-      at::searchsorted(sorted, at::arange(num_experts + 1, sorted.options())).to(at::kCPU);
+  return {order, at::searchsorted(sorted, at::arange(num_experts + 1, sorted.options()))};
+}
+
+ExpertRows sort_by_expert(const at::Tensor& experts, std::int64_t num_experts) {
+  const auto [order, on_device] = order_by_expert(experts, num_experts);
+  const at::Tensor bounds = on_device.to(at::kCPU);
   const auto* const first = bounds.const_data_ptr<std::int64_t>();
   return {order, {first, first + num_experts + 1}};
 }
@@ -76,7 +79,7 @@ at::Tensor to_rows(const at::Tensor& x, const at::Tensor& order, std::int64_t k)
 
 at::Tensor from_rows(const at::Tensor& rows, const at::Tensor& order, std::int64_t k) {
   const at::Tensor by_token = rows.index_select(0, inverse_of(order));
-  return k == 1 ? by_token : by_token.view({-1, k, rows.size(1)}).sum(1);
+  return k == 1 ? by_token : by_token.view({rows.size(0) / k, k, rows.size(1)}).sum(1);
 }
 
 at::Tensor grouped_product(const at::Tensor& rows, const at::Tensor& weights,

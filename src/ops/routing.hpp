@@ -36,6 +36,13 @@ struct ExpertRows {
   std::vector<std::int64_t> bounds;  // [E + 1], rows of each expert: 0 .. N k
 };
 
+/// The same with bounds [E + 1] on the device.
+struct OrderedRows {
+  at::Tensor order;
+  at::Tensor bounds;
+};
+
+OrderedRows order_by_expert(const at::Tensor& experts, std::int64_t num_experts);
 /// Waits for the device once, for the counts.
 ExpertRows sort_by_expert(const at::Tensor& experts, std::int64_t num_experts);
 

@@ -56,10 +56,17 @@ WorkPtr all_to_all(Communicator& group, const at::Tensor& sent, const at::Tensor
   TRIREME_ASSERT(sent.numel() == received.numel() && received.is_contiguous());
   const auto ranks = static_cast<std::uint64_t>(group.size());
   const std::vector<std::uint64_t> counts(ranks, count_of(sent) / ranks);
+  return all_to_all(group, sent, counts, received, counts, tag);
+}
+
+WorkPtr all_to_all(Communicator& group, const at::Tensor& sent,
+                   std::span<const std::uint64_t> sent_counts, const at::Tensor& received,
+                   std::span<const std::uint64_t> received_counts, std::string_view tag) {
+  TRIREME_ASSERT(sent.is_contiguous() && received.is_contiguous());
   return group.all_to_all({.input = sent.const_data_ptr(),
-                           .send_counts = counts,
+                           .send_counts = sent_counts,
                            .output = received.mutable_data_ptr(),
-                           .receive_counts = counts,
+                           .receive_counts = received_counts,
                            .dtype = to_dtype(sent.scalar_type()),
                            .stream = current_stream(sent.device()),
                            .tag = tag});

@@ -1,6 +1,8 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "comm/communicator.hpp"
@@ -24,5 +26,13 @@ namespace trireme {
 /// received [size, n]: row r is row group.rank() of what rank r sends, [size, n].
 [[nodiscard]] WorkPtr all_to_all(Communicator& group, const at::Tensor& sent,
                                  const at::Tensor& received, std::string_view tag);
+
+/// The first sent_counts[0] elements of `sent` go to rank 0, the next to rank 1, and so on; received in
+/// the same order. Counts may be zero.
+[[nodiscard]] WorkPtr all_to_all(Communicator& group, const at::Tensor& sent,
+                                 std::span<const std::uint64_t> sent_counts,
+                                 const at::Tensor& received,
+                                 std::span<const std::uint64_t> received_counts,
+                                 std::string_view tag);
 
 }  // namespace trireme

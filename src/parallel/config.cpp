@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <utility>
 #include <vector>
 
@@ -29,7 +30,8 @@ std::vector<std::string> names_of(const Names& names) {
 void check(const ParallelConfig& config, Problems& problems) {
   for (const auto& [key, ranks] : {std::pair{"parallel.tp", config.tp},
                                    {"parallel.cp", config.cp},
-                                   {"parallel.pp", config.pp}}) {
+                                   {"parallel.pp", config.pp},
+                                   {"parallel.ep", config.ep}}) {
     if (ranks < 1 || ranks > kMostRanks)
       problems.add(key, ranks, formatted("must be in [1, {}]", kMostRanks));
   }
@@ -37,7 +39,9 @@ void check(const ParallelConfig& config, Problems& problems) {
     problems.add("parallel.tp_chunks", config.tp_chunks, "must be 1 or more");
   problems.one_of("parallel.cp_form", config.cp_form, names_of(kContextForms));
   problems.one_of("parallel.cp_balance", config.cp_balance, names_of(kContextBalances));
-  problems.supported("parallel.ep", config.ep, {"1"});
+  if (config.etp < 0 || (config.etp > 0 && config.tp > 0 && config.tp % config.etp != 0))
+    problems.add("parallel.etp", config.etp,
+                 formatted("must be 0 (all of parallel.tp) or divide parallel.tp = {}", config.tp));
   if (config.zero < 0 || config.zero > 3)
     problems.add("parallel.zero", config.zero, "must be 0, 1, 2 or 3");
   if (config.zero_shard < 0 || config.zero_shard > kMostRanks)
@@ -51,7 +55,14 @@ void check(const ParallelConfig& config, Problems& problems) {
     problems.add("parallel.local_steps", config.local_steps, "must be 1 or more");
   problems.one_of("parallel.offload", config.offload,
                   std::vector<std::string>{"none", "optimizer"});
-  problems.one_of("parallel.schedule", config.schedule, names_of(pipeline::kSchedules));
+  const std::vector<std::string> schedules = names_of(pipeline::kSchedules);
+  const bool is_known = config.schedule == "auto" || std::ranges::count(schedules, config.schedule);
+  std::error_code absent;
+  if (!is_known && !std::filesystem::is_regular_file(config.schedule, absent))
+    problems.add("parallel.schedule", config.schedule,
+                 formatted("must be {}, auto or a file that exists", joined(schedules, ", ")));
+  if (config.in_flight < 0)
+    problems.add("parallel.in_flight", config.in_flight, "must be 0 (any) or more");
   if (config.virtual_stages < 1 || config.virtual_stages > kMostRanks)
     problems.add("parallel.virtual_stages", config.virtual_stages,
                  formatted("must be in [1, {}]", kMostRanks));
@@ -97,6 +108,38 @@ std::int64_t shard_ranks(const ParallelConfig& config, std::int64_t data_ranks) 
          config.zero_shard, data_ranks, joined(divisors(data_ranks), ", "));
   }
   return config.zero_shard;
+}
+
+std::int64_t expert_tensor_ranks(const ParallelConfig& config) {
+  return config.etp == 0 ? config.tp : config.etp;
+}
+
+bool folds_experts(const ParallelConfig& config) {
+  return config.ep > 1 || expert_tensor_ranks(config) != config.tp;
+}
+
+int expert_data_ranks(const ParallelConfig& config, int world_size) {
+  const std::int64_t ranks = data_ranks(config, world_size) * config.tp * config.cp;
+  const std::int64_t etp = expert_tensor_ranks(config);
+  if (ranks % (etp * config.ep) != 0) {
+    fail(ErrorKind::usage,
+         "parallel.ep = {} does not divide tp x cp x dp / etp = {}; must be one of {}", config.ep,
+         ranks / etp, joined(divisors(ranks / etp), ", "));
+  }
+  return static_cast<int>(ranks / (etp * config.ep));
+}
+
+int expert_shard_ranks(const ParallelConfig& config, int world_size) {
+  const std::int64_t data = data_ranks(config, world_size) * config.cp;
+  if (config.zero == 0) return 1;
+  const std::int64_t together = shard_ranks(config, data) * config.tp;
+  const std::int64_t expert_ranks = expert_tensor_ranks(config) * config.ep;
+  if (together % expert_ranks != 0 && expert_ranks % together != 0) {
+    fail(ErrorKind::usage,
+         "parallel.zero_shard = {} x tp = {} and etp x ep = {}: one must divide the other",
+         config.zero_shard, config.tp, expert_ranks);
+  }
+  return static_cast<int>(std::max<std::int64_t>(together / expert_ranks, 1));
 }
 
 std::int64_t bucket_bytes(const ParallelConfig& config, std::int64_t data_ranks) {

@@ -14,6 +14,7 @@ struct ParallelConfig {
   std::int64_t cp = 1;
   std::int64_t pp = 1;
   std::int64_t ep = 1;
+  std::int64_t etp = 0;
   std::int64_t zero = 0;
   std::int64_t zero_shard = 0;
   bool zero_reshard = true;
@@ -26,6 +27,7 @@ struct ParallelConfig {
   std::string recompute = "none";
   std::string schedule = "1f1b";
   std::int64_t virtual_stages = 1;
+  std::int64_t in_flight = 0;
   std::string stages = "auto";
   double bucket_mb = -1;
   bool hierarchical = false;
@@ -42,7 +44,8 @@ struct ParallelConfig {
     visit("cp_balance", self.cp_balance,
           "tokens dealt zigzag (2 cp chunks) or by work (inside documents)");
     visit("pp", self.pp, "pipeline-parallel ranks");
-    visit("ep", self.ep, "expert-parallel ranks, folded over cp and dp");
+    visit("ep", self.ep, "ranks that experts are dealt over, of tp x cp x dp / etp");
+    visit("etp", self.etp, "ranks of tp that cut each expert's width: a divisor of tp; 0: all");
     visit("zero", self.zero, "ZeRO stage, 0 to 3: what data ranks hold together, not each");
     visit("zero_shard", self.zero_shard, "ranks that share one copy under ZeRO; 0: all of dp x cp");
     visit("zero_reshard", self.zero_reshard,
@@ -55,9 +58,12 @@ struct ParallelConfig {
           "pieces in which a row's tokens enter and leave a block over tp, beside its products");
     visit("recompute", self.recompute, "what backward computes again: none, selective or full");
     visit("schedule", self.schedule,
-          "order of a pipeline's passes: gpipe, 1f1b, interleaved, zb-h1, zb-v or dualpipe-v");
+          "order of a pipeline's passes: gpipe, 1f1b, interleaved, zb-h1, zb-v, dualpipe-v, auto "
+          "(searched by the measured times of passes), or a file as plan schedule prints it");
     visit("virtual_stages", self.virtual_stages,
-          "stages on each rank of pp, with schedule interleaved");
+          "stages on each rank of pp, with schedule interleaved or auto");
+    visit("in_flight", self.in_flight,
+          "schedule auto: stage-micro-batches under way on a rank at most; 0: any");
     visit("stages", self.stages, "layers of each stage: auto (by cost), or E3|4|4|3H");
     visit("bucket_mb", self.bucket_mb,
           "MiB of gradients in a bucket; 0: one bucket; -1: as many as data ranks, 25 to 256");
@@ -87,6 +93,20 @@ int data_ranks(const ParallelConfig& config, int world_size);
 /// How many of dp x cp = `data_ranks` hold one copy of the sharded state together: 1 without ZeRO.
 /// Throws Error(usage) if zero_shard does not divide them.
 std::int64_t shard_ranks(const ParallelConfig& config, std::int64_t data_ranks);
+
+/// Ranks that cut one expert: parallel.etp, or those of tp.
+std::int64_t expert_tensor_ranks(const ParallelConfig& config);
+
+/// Whether experts lie in a grid of their own, tp x cp x dp = etp x ep x edp; else they are cut and
+/// copied as other weights are.
+bool folds_experts(const ParallelConfig& config);
+
+/// edp: ranks that hold the same experts. Throws Error(usage) if etp x ep does not divide tp x cp x dp.
+int expert_data_ranks(const ParallelConfig& config, int world_size);
+
+/// How many of them hold one copy of the sharded state together: those among the ranks that hold one
+/// copy of other weights. Throws Error(usage) if these do not divide.
+int expert_shard_ranks(const ParallelConfig& config, int world_size);
 
 /// Bytes of a gradient bucket; 0: one bucket.
 std::int64_t bucket_bytes(const ParallelConfig& config, std::int64_t data_ranks);

@@ -1,6 +1,7 @@
 #include "parallel/device.hpp"
 
 #include <ATen/Parallel.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <malloc.h>
 #include <sys/resource.h>
 
@@ -170,6 +171,11 @@ std::int64_t set_cpu_threads(std::int64_t threads, int local_size) {
   if (at::get_num_interop_threads() != 1)
     at::set_num_interop_threads(1);  // LibTorch allows it once
   return threads;
+}
+
+void finish_work(at::Device device) {
+  if (device.is_cpu()) return;
+  c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
 }
 
 double peak_flops(at::Device device, at::ScalarType compute) {

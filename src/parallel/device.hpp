@@ -47,6 +47,9 @@ void use_thread_independent_products();
 /// / ranks on the node. Returns the number.
 std::int64_t set_cpu_threads(std::int64_t threads, int local_size);
 
+/// Waits until the device has done what it was given; nothing on a CPU.
+void finish_work(at::Device device);
+
 /// Dense matmul FLOP/s of one device in the compute dtype, for MFU: data-sheet peak of known GPUs,
 /// else measured here (a 1024^3 product, best of 5; 16 bits on a CPU: not below its fp32).
 double peak_flops(at::Device device, at::ScalarType compute);

@@ -41,7 +41,11 @@ RankCoords rank_coords(const ParallelConfig& config, int world_size, int rank) {
   const auto tp = static_cast<int>(config.tp);
   const auto cp = static_cast<int>(config.cp);
   const int dp = data_ranks(config, world_size);
-  return {rank % tp, rank / tp % cp, rank / (tp * cp) % dp, rank / (tp * cp * dp)};
+  const auto etp = static_cast<int>(expert_tensor_ranks(config));
+  const auto ep = static_cast<int>(config.ep);
+  const int in_stage = rank % (tp * cp * dp);
+  return {rank % tp,      rank / tp % cp,      rank / (tp * cp) % dp, rank / (tp * cp * dp),
+          in_stage % etp, in_stage / etp % ep, in_stage / (etp * ep)};
 }
 
 Mesh::Mesh(Communicator& world, const ParallelConfig& config, const std::vector<int>& node_of_rank)
@@ -51,20 +55,32 @@ Mesh::Mesh(Communicator& world, const ParallelConfig& config, const std::vector<
   problems.throw_if_any();
   const auto tp = static_cast<int>(config.tp);
   const auto cp = static_cast<int>(config.cp);
+  const auto pp = static_cast<int>(config.pp);
   const int dp = data_ranks(config, world.size());
-  const auto [at_tp, at_cp, at_dp, at_pp] = rank_coords(config, world.size(), world.rank());
+  const RankCoords at = rank_coords(config, world.size(), world.rank());
   const auto shards = static_cast<int>(shard_ranks(config, cp * dp));
-  const int at_data = at_cp + cp * at_dp;
-  const int at_model = at_tp + tp * at_pp;
+  const int at_data = at.cp + cp * at.dp;
+  const int at_model = at.tp + tp * at.pp;
+  const auto etp = static_cast<int>(expert_tensor_ranks(config));
+  const auto ep = static_cast<int>(config.ep);
+  const int edp = expert_data_ranks(config, world.size());
+  const int expert_shards = expert_shard_ranks(config, world.size());
+  const int at_expert = at.etp + etp * (at.ep + ep * at.pp);
+  const int expert_models = etp * ep * pp;
   // The color of a group is the position on every other axis.
   const std::array<int, kAxisNames.size()> colors{
-      at_cp + cp * (at_dp + dp * at_pp),
-      at_tp + tp * (at_dp + dp * at_pp),
-      at_tp + tp * (at_cp + cp * at_pp),
-      at_tp + tp * (at_cp + cp * at_dp),
+      at.cp + cp * (at.dp + dp * at.pp),
+      at.tp + tp * (at.dp + dp * at.pp),
+      at.tp + tp * (at.cp + cp * at.pp),
+      at.tp + tp * (at.cp + cp * at.dp),
       at_model,
-      at_model + tp * static_cast<int>(config.pp) * (at_data / shards),
-      at_model + tp * static_cast<int>(config.pp) * (at_data % shards)};
+      at_model + tp * pp * (at_data / shards),
+      at_model + tp * pp * (at_data % shards),
+      at.ep + ep * (at.edp + edp * at.pp),
+      at.etp + etp * (at.edp + edp * at.pp),
+      at_expert,
+      at_expert + expert_models * (at.edp / expert_shards),
+      at_expert + expert_models * (at.edp % expert_shards)};
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     groups_[i] = world.split(colors[i], world.rank(), std::string(kAxisNames[i]));
   }

@@ -13,10 +13,28 @@ namespace trireme {
 /// `data` is dp and cp together: the ranks that hold the same weights and different tokens. They
 /// are `replica` copies of what `shard` neighbouring ranks hold together: one rank a copy without
 /// ZeRO.
-enum class Axis { tp, cp, dp, pp, data, shard, replica };
+///
+/// For experts the ranks of tp, cp and dp are a second grid: etp + ET*(ep + E*edp) = tp + t*(cp + c*dp). `etp`
+/// cut each expert, `ep` hold different ones, `edp` the same: copies `expert_replica` of what
+/// `expert_shard` hold together. Source: Liu et al., "MoE Parallel Folding", 2025.
+enum class Axis {
+  tp,
+  cp,
+  dp,
+  pp,
+  data,
+  shard,
+  replica,
+  etp,
+  ep,
+  edp,
+  expert_shard,
+  expert_replica
+};
 
-inline constexpr std::array<std::string_view, 7> kAxisNames{"tp",   "cp",    "dp",     "pp",
-                                                            "data", "shard", "replica"};
+inline constexpr std::array<std::string_view, 12> kAxisNames{
+    "tp",      "cp",  "dp", "pp",  "data",         "shard",
+    "replica", "etp", "ep", "edp", "expert_shard", "expert_replica"};
 
 /// Where a rank stands on each axis of its own.
 struct RankCoords {
@@ -24,6 +42,9 @@ struct RankCoords {
   int cp = 0;
   int dp = 0;
   int pp = 0;
+  int etp = 0;
+  int ep = 0;
+  int edp = 0;
 };
 
 /// Of rank `rank` of `world_size`. Throws Error(usage) as data_ranks.
@@ -36,8 +57,7 @@ struct NodeLevels {
 };
 
 /// The grid of ranks and one communicator for each axis. All ranks build all groups in one order
-/// (collective). Throws Error(usage) when the sizes do not divide the world, or when a layout needs
-/// an engine that this build lacks.
+/// (collective). Throws Error(usage) when the sizes do not divide the world.
 class Mesh {
  public:
   /// `node_of_rank`: the nodes of all ranks of the world, for node_levels().
@@ -51,6 +71,9 @@ class Mesh {
   [[nodiscard]] Communicator& group(Axis axis) const {
     return *groups_[static_cast<std::size_t>(axis)];
   }
+
+  /// Whether experts lie in the grid of etp, ep and edp.
+  [[nodiscard]] bool folds_experts() const { return trireme::folds_experts(config_); }
 
   /// The ranks that train as one between two averages (local_steps): they add up gradients. Without
   /// local steps, all that hold the same weights.

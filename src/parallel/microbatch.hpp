@@ -2,11 +2,14 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "ops/attention/plan.hpp"
 
 namespace trireme {
+
+class RouteMemo;
 
 /// What one forward pass reads, in global coordinates. Tensors are on the model's device. With
 /// context parallelism T is that of this rank's tokens, and bounds are of whole rows.
@@ -28,6 +31,7 @@ struct Microbatch {
   std::vector<std::int64_t> pair_records;  // [num_pairs], see Batch
   at::Tensor padding;                      // of rows [B, T] bool; undefined: there is none
   double aux_weight = 0;  // of routers' losses: factor of a sequence's, or of the micro-batch's
+  std::shared_ptr<RouteMemo> routes;  // between a forward pass and its second run; null: neither
   std::int64_t step = 0;
   bool training = false;  // dropout is active
   bool adapters = true;   // false: the base model, as if it had none

@@ -13,6 +13,18 @@ ShareGrid share_grid(const Mesh& mesh) {
           mesh.rank(Axis::shard), mesh.size(Axis::replica), mesh.rank(Axis::replica)};
 }
 
+std::optional<ShareGrid> expert_grid(const Mesh& mesh) {
+  if (!mesh.folds_experts()) return std::nullopt;
+  return ShareGrid{mesh.size(Axis::etp),
+                   mesh.rank(Axis::etp),
+                   mesh.size(Axis::expert_shard),
+                   mesh.rank(Axis::expert_shard),
+                   mesh.size(Axis::expert_replica),
+                   mesh.rank(Axis::expert_replica),
+                   mesh.size(Axis::ep),
+                   mesh.rank(Axis::ep)};
+}
+
 }  // namespace
 
 void ParamRegistry::begin_unit(std::string name) {
@@ -40,11 +52,13 @@ void ParamRegistry::allocate(const Mesh& mesh, ParamDTypes dtypes, at::Device de
   const ParallelConfig& parallel = mesh.config();
   const bool sharded = parallel.zero == 3 && mesh.size(Axis::shard) > 1;
   layout_ = UnitLayout(specs_, unit_starts_, unit_names_, share_grid(mesh),
-                       sharded ? parallel.zero_persist : 0);
-  weights_ = UnitWeights(layout_, mesh.group(Axis::shard), dtypes.compute, device,
-                         {sharded, parallel.zero_reshard, parallel.zero_prefetch});
-  const bool parts = parallel.zero >= 2 && layout_.grid().shards > 1;
-  grads_ = UnitGrads(layout_, dtypes.main, device, parts || parallel.reproducible);
+                       sharded ? parallel.zero_persist : 0, expert_grid(mesh));
+  weights_ =
+      UnitWeights(layout_, {mesh.group(Axis::shard), mesh.group(Axis::expert_shard)},
+                  dtypes.compute, device, {sharded, parallel.zero_reshard, parallel.zero_prefetch});
+  const bool parts = parallel.zero >= 2 && layout_.has_parts();
+  grads_ = UnitGrads(layout_, dtypes.main, device, parts || parallel.reproducible,
+                     parallel.reproducible);
   offload_ = parallel.offload == "optimizer";
   if (offload_) host_grads_ = make_state();
   if (offload_ || dtypes.compute != dtypes.main) main_ = make_state();
@@ -81,7 +95,7 @@ at::Tensor ParamRegistry::main_part(std::size_t unit) const {
 }
 
 at::Tensor ParamRegistry::main(ParamId id) const {
-  TRIREME_ASSERT(layout_.grid().shards == 1);
+  TRIREME_ASSERT(layout_.grid(unit_of(id)).shards == 1);
   return view(main_part(unit_of(id)), {id});
 }
 

@@ -60,6 +60,9 @@ struct ParamSpec {
   std::string group = "matrix";        // optimizer group: embedding, matrix, vector
   int uses = 1;                        // gradients that one backward pass adds
   bool partial = false;  // not split, and each rank of tp forms a part of its gradient
+  /// Of experts, its dim 0: dealt over ep. Where experts lie in a grid of their own (Mesh), `split`
+  /// is over etp and it lies in a unit of its block's experts.
+  bool of_experts = false;
   /// Has the weights that the model computes with and nothing else: no main copy, gradient or
   /// optimizer state.
   bool frozen = false;

@@ -37,32 +37,51 @@ class Best {
   std::optional<Found> found_;
 };
 
-}  // namespace
+/// Whether stages lie alike.
+bool is_same(const Placement& a, const Placement& b) {
+  return a.ranks == b.ranks && a.rank_of_stage == b.rank_of_stage;
+}
 
-Found search_schedule(const Shape& shape, const Timing& timing, int most_under_way) {
-  Best best(timing, most_under_way);
+void offer_all(const Placement& placement, const Shape& shape, const Timing& timing,
+               int most_under_way, Best& best) {
   for (const std::string_view name : kSchedules) {
-    if (mistake_in_stages(name, shape.virtual_stages).empty() &&
-        stages_a_rank(name, shape.virtual_stages) == shape.virtual_stages)
-      best.offer(named_schedule(name, shape), name);
+    if (!mistake_in_stages(name, shape.virtual_stages).empty() ||
+        stages_a_rank(name, shape.virtual_stages) != shape.virtual_stages)
+      continue;
+    Schedule schedule = named_schedule(name, shape);
+    if (is_same(schedule.placement, placement)) best.offer(std::move(schedule), name);
   }
-  std::vector<Placement> placements{looped_placement(shape.ranks, shape.virtual_stages)};
-  if (shape.virtual_stages == 2) placements.push_back(v_placement(shape.ranks));
   std::set<int> rooms{most_under_way};
   const int whole = shape.ranks * shape.virtual_stages;  // what 1f1b has under way
   for (const int room : {whole / 2, whole, whole + shape.ranks, 2 * whole})
     if (room > 0 && (most_under_way == 0 || room < most_under_way)) rooms.insert(room);
-  for (const Placement& placement : placements) {
-    for (const int room : rooms) {
-      for (const bool split : {false, true}) {
-        for (const bool forward_first : {false, true}) {
-          best.offer(
-              greedy_schedule(placement, shape.micro_batches, timing, {room, split, forward_first}),
-              "greedy");
-        }
+  for (const int room : rooms) {
+    for (const bool split : {false, true}) {
+      for (const bool forward_first : {false, true}) {
+        best.offer(
+            greedy_schedule(placement, shape.micro_batches, timing, {room, split, forward_first}),
+            "greedy");
       }
     }
   }
+}
+
+}  // namespace
+
+Found search_schedule(const Shape& shape, const Timing& timing, int most_under_way) {
+  Best best(timing, most_under_way);
+  offer_all(looped_placement(shape.ranks, shape.virtual_stages), shape, timing, most_under_way,
+            best);
+  if (shape.virtual_stages == 2)
+    offer_all(v_placement(shape.ranks), shape, timing, most_under_way, best);
+  return best.take();
+}
+
+Found search_schedule(const Placement& placement, int micro_batches, const Timing& timing,
+                      int most_under_way) {
+  Best best(timing, most_under_way);
+  const int on_each = placement.stages() / placement.ranks;
+  offer_all(placement, {placement.ranks, on_each, micro_batches}, timing, most_under_way, best);
   return best.take();
 }
 

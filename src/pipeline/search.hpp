@@ -18,4 +18,8 @@ struct Found {
 /// the same.
 Found search_schedule(const Shape& shape, const Timing& timing, int most_under_way);
 
+/// The same among those whose stages lie so.
+Found search_schedule(const Placement& placement, int micro_batches, const Timing& timing,
+                      int most_under_way);
+
 }  // namespace trireme::pipeline

@@ -13,7 +13,8 @@ using testing::Process;
 class LayoutUsage : public testing::RunProgram {};
 
 TEST_F(LayoutUsage, LayoutsWithoutAnEngineAreRefused) {
-  for (const Arguments& keys : std::vector<Arguments>{{"--parallel.ep", "2"},
+  for (const Arguments& keys : std::vector<Arguments>{{"--parallel.ep", "0"},
+                                                      {"--parallel.etp", "-1"},
                                                       {"--parallel.pp", "0"},
                                                       {"--parallel.schedule", "zb-w"},
                                                       {"--parallel.virtual_stages", "0"},

@@ -27,7 +27,7 @@ struct ExpertsFunction : torch::autograd::Function<ExpertsFunction> {
     const TensorGroup& tensor = held->experts->tensor();
     const at::Tensor whole = tensor.whole(x);
     const at::Tensor rows = whole.reshape({-1, whole.size(-1)});
-    const at::Tensor y = held->experts->apply(rows, held->kept);
+    const at::Tensor y = held->experts->apply(held->batch, rows, held->kept);
     if (!held->experts->reads_input_again()) {
       held->again = {};
     } else if (!held->again) {
@@ -61,6 +61,20 @@ at::Tensor wide(const at::Tensor& x) {
   return x.to(wide_type(x));
 }
 
+at::Tensor rows_in(const at::Tensor& x, const IndexRange& range) {
+  return x.narrow(0, range.begin, range.count());
+}
+
+/// `rows` as those of `range` among `count`, the others zero.
+at::Tensor among(const at::Tensor& rows, const IndexRange& range, std::int64_t count) {
+  if (range.count() == count) return rows;
+  std::vector<std::int64_t> shape(rows.sizes().begin(), rows.sizes().end());
+  shape.front() = count;
+  const at::Tensor all = at::zeros(shape, rows.options());
+  rows_in(all, range).copy_(rows);
+  return all;
+}
+
 /// rows * column, in the rows' type.
 at::Tensor scaled(const at::Tensor& rows, const at::Tensor& column) {
   at::Tensor result = at::empty_like(rows);
@@ -83,6 +97,7 @@ Experts::Experts(ParamRegistry& registry, const LayerContext& context, std::int6
                            bool fused = false) {
     ParamSpec spec{prefix + name, std::move(shape), {InitLaw::Kind::normal}};
     if (split_dim >= 0) spec.split = DimSplit{split_dim};
+    spec.of_experts = spec.shape.size() > 2;
     spec.partial = split_dim < 0;
     spec.fuse_with_previous = fused;
     spec.frozen = context.lora.on();
@@ -130,25 +145,43 @@ at::Tensor Experts::scores_of(const at::Tensor& x) const {
   return ops::router_scores(wide(x).mm(wide(registry_.weight(router_)).t()), score_);
 }
 
-at::Tensor Experts::apply(const at::Tensor& x, Kept& kept) const {
+std::shared_ptr<const Route> Experts::route(const Microbatch& batch,
+                                            const at::Tensor& experts) const {
+  if (batch.routes)
+    if (auto known = batch.routes->take(layer_)) return known;
+  const auto [order, bounds] = ops::order_by_expert(experts, context_.config.moe.num_experts);
+  auto made = std::make_shared<const Route>(Route{order, RowExchange(context_.experts, bounds)});
+  if (batch.routes) batch.routes->keep(layer_, made);
+  return made;
+}
+
+at::Tensor Experts::apply(const Microbatch& batch, const at::Tensor& x, Kept& kept) const {
   const MoeConfig& moe = context_.config.moe;
   const std::int64_t k = moe.num_experts_per_tok;
   kept.scores = scores_of(x);
   const ops::Routing routing = ops::pick_experts(kept.scores, bias(), k, moe.norm_topk_prob);
   kept.experts = routing.experts;
-  kept.rows = ops::sort_by_expert(routing.experts, moe.num_experts);
-  const auto& [order, bounds] = kept.rows;
-  kept.gate_up = ops::grouped_product(ops::to_rows(x, order, k), gate_up_weight(), bounds);
-  const at::Tensor gate = routing.gates.flatten().index_select(0, order).unsqueeze(1);
-  const at::Tensor hidden = ops::gated_forward(kept.gate_up, activation_, context_.path).mul_(gate);
-  at::Tensor y =
-      ops::from_rows(ops::grouped_product(hidden, registry_.weight(down_), bounds), order, k);
-  if (shared_gate_up_) {
-    kept.shared_gate_up = x.mm(registry_.weight(*shared_gate_up_).t());
-    y.addmm_(ops::gated_forward(kept.shared_gate_up, activation_, context_.path),
-             registry_.weight(shared_down_).t());
-  }
-  return y;
+  const IndexRange own = context_.experts.sent(x.size(0));
+  kept.route = route(batch, rows_in(routing.experts, own));
+  const auto& [order, exchange] = *kept.route;
+  MovingRows inputs = exchange.send(ops::to_rows(rows_in(x, own), order, k), "expert inputs");
+  MovingRows gates =
+      exchange.send(rows_in(routing.gates, own).flatten().index_select(0, order), "expert gates");
+  if (shared_gate_up_) kept.shared_gate_up = x.mm(registry_.weight(*shared_gate_up_).t());
+  const at::Tensor rows = inputs.wait();
+  if (exchange.moves() && reads_input_again()) kept.inputs = rows;
+  kept.gates = gates.wait();
+  kept.gate_up = ops::grouped_product(rows, gate_up_weight(), exchange.bounds());
+  const at::Tensor hidden =
+      ops::gated_forward(kept.gate_up, activation_, context_.path).mul_(kept.gates.unsqueeze(1));
+  MovingRows outputs = exchange.give_back(
+      ops::grouped_product(hidden, registry_.weight(down_), exchange.bounds()), "expert outputs");
+  at::Tensor of_shared;
+  if (shared_gate_up_)
+    of_shared = ops::gated_forward(kept.shared_gate_up, activation_, context_.path)
+                    .mm(registry_.weight(shared_down_).t());
+  const at::Tensor y = among(ops::from_rows(outputs.wait(), order, k), own, x.size(0));
+  return of_shared.defined() ? of_shared.add_(y) : y;
 }
 
 at::Tensor Experts::router_grad(const Microbatch& batch, const at::Tensor& grad_gates,
@@ -167,45 +200,62 @@ at::Tensor Experts::apply_backward(const Microbatch& batch, const at::Tensor& gr
                                    const at::Tensor& x, const Kept& kept) const {
   const MoeConfig& moe = context_.config.moe;
   const std::int64_t k = moe.num_experts_per_tok;
-  const auto& [order, bounds] = kept.rows;
-  const at::Tensor gates = ops::gates_of(kept.scores, kept.experts, moe.norm_topk_prob);
-  const at::Tensor gate = gates.flatten().index_select(0, order).unsqueeze(1);
+  const auto& [order, exchange] = *kept.route;
+  const std::vector<std::int64_t>& bounds = exchange.bounds();
+  const IndexRange own = context_.experts.sent(grad_y.size(0));
+  const at::Tensor own_grad = rows_in(grad_y, own);
+  MovingRows grads = exchange.send(ops::to_rows(own_grad, order, k), "expert output gradients");
+  at::Tensor grad_x;
+  if (shared_gate_up_) grad_x = shared_backward(grad_y, x, kept);
+  const at::Tensor grad_rows = grads.wait();
+  const at::Tensor gate = kept.gates.unsqueeze(1);
   const at::Tensor hidden = ops::gated_forward(kept.gate_up, activation_, context_.path);
-  const at::Tensor grad_rows = ops::to_rows(grad_y, order, k);
   // The gate multiplies hidden rows: its gradient is a sum over what backward has anyway.
   const at::Tensor grad_gated =
       ops::grouped_product(grad_rows, registry_.weight(down_).transpose(1, 2), bounds);
   const at::Tensor grad_gate_rows = wide(grad_gated).mul(hidden).sum(1);
-  give_grouped(down_, kept.rows, [grad_y, order, k, gated = scaled(hidden, gate)] {
-    return GroupedRows{ops::to_rows(grad_y, order, k), gated};
-  });
+  // What waits for its turn holds a row a token where rows are this rank's own.
+  const auto rows_again = [order = order, k](const at::Tensor& tokens) {
+    return [tokens, order, k] { return ops::to_rows(tokens, order, k); };
+  };
+  const auto here = [](const at::Tensor& rows) { return [rows] { return rows; }; };
+  using Make = std::function<at::Tensor()>;
+  const bool moves = exchange.moves();
+  give_grouped(down_, bounds, moves ? Make(here(grad_rows)) : Make(rows_again(own_grad)),
+               here(scaled(hidden, gate)));
   const at::Tensor grad_gate_up =
       ops::gated_backward(scaled(grad_gated, gate), kept.gate_up, activation_, context_.path);
-  at::Tensor grad_x = ops::from_rows(
-      ops::grouped_product(grad_gate_up, gate_up_weight().transpose(1, 2), bounds), order, k);
-  if (reads_input_again()) {
-    give_grouped(gate_up_, kept.rows, [x, order, k, grad_gate_up] {
-      return GroupedRows{grad_gate_up, ops::to_rows(x, order, k)};
-    });
-  }
+  MovingRows input_grads = exchange.give_back(
+      ops::grouped_product(grad_gate_up, gate_up_weight().transpose(1, 2), bounds),
+      "expert input gradients");
+  MovingRows gate_grads = exchange.give_back(grad_gate_rows, "expert gate gradients");
+  if (reads_input_again())
+    give_grouped(gate_up_, bounds, here(grad_gate_up),
+                 moves ? Make(here(kept.inputs)) : Make(rows_again(rows_in(x, own))));
 
-  at::Tensor grad_gates = at::empty_like(grad_gate_rows);
-  grad_gates.index_copy_(0, order, grad_gate_rows);
-  const at::Tensor grad_logits = router_grad(batch, grad_gates.view(gates.sizes()), kept);
+  const at::Tensor of_rows =
+      among(ops::from_rows(input_grads.wait(), order, k), own, grad_y.size(0));
+  grad_x = grad_x.defined() ? grad_x.add_(of_rows) : of_rows;
+  const at::Tensor by_row = gate_grads.wait();
+  const at::Tensor grad_gates = at::empty_like(by_row).index_copy_(0, order, by_row);
+  const at::Tensor grad_logits =
+      router_grad(batch, among(grad_gates.view({own.count(), k}), own, grad_y.size(0)), kept);
   grad_x.add_(grad_logits.mm(wide(registry_.weight(router_))));
   if (reads_input_again()) {
     registry_.in_turn([this, x, grad_logits] {
       registry_.add_gradient_of_linear({router_}, wide(x), grad_logits);
     });
   }
-  if (!shared_gate_up_) return grad_x;
+  return grad_x;
+}
 
+at::Tensor Experts::shared_backward(const at::Tensor& grad_y, const at::Tensor& x,
+                                    const Kept& kept) const {
   const at::Tensor of_shared = ops::gated_backward(grad_y.mm(registry_.weight(shared_down_)),
                                                    kept.shared_gate_up, activation_, context_.path);
-  grad_x.addmm_(of_shared, registry_.weight(*shared_gate_up_));
   give(shared_down_, ops::gated_forward(kept.shared_gate_up, activation_, context_.path), grad_y);
   give(*shared_gate_up_, x, of_shared);
-  return grad_x;
+  return of_shared.mm(registry_.weight(*shared_gate_up_));
 }
 
 void Experts::give(WeightRef weight, const at::Tensor& x, const at::Tensor& grad_y) const {
@@ -224,17 +274,18 @@ void Experts::give_bias(const Microbatch& batch, const Kept& kept) const {
   registry_.in_turn([this, excess] { registry_.add_gradient({*bias_}, excess); });
 }
 
-void Experts::give_grouped(ParamId weight, const ops::ExpertRows& order,
-                           std::function<GroupedRows()> rows) const {
+void Experts::give_grouped(ParamId weight, const std::vector<std::int64_t>& bounds,
+                           std::function<at::Tensor()> of_gradient,
+                           std::function<at::Tensor()> of_input) const {
   if (!registry_.trained({weight})) return;
-  registry_.in_turn([this, weight, bounds = order.bounds, rows = std::move(rows)] {
-    const at::NoGradGuard no_grad;
-    const auto [of_gradient, of_input] = rows();
-    const at::Tensor sums = registry_.main_grad(weight);
-    ops::add_grouped_outer(of_gradient, of_input, bounds,
-                           sums.dim() == 4 ? sums.flatten(1, 2) : sums);
-    registry_.gradient_added({weight});
-  });
+  registry_.in_turn(
+      [this, weight, bounds, of_gradient = std::move(of_gradient), of_input = std::move(of_input)] {
+        const at::NoGradGuard no_grad;
+        const at::Tensor sums = registry_.main_grad(weight);
+        ops::add_grouped_outer(of_gradient(), of_input(), bounds,
+                               sums.dim() == 4 ? sums.flatten(1, 2) : sums);
+        registry_.gradient_added({weight});
+      });
 }
 
 at::Tensor Experts::forward_cached(const at::Tensor& x) const {

@@ -7,6 +7,7 @@
 #include "model/recompute.hpp"
 #include "ops/activations.hpp"
 #include "ops/routing.hpp"
+#include "parallel/experts/row_exchange.hpp"
 #include "parallel/microbatch.hpp"
 #include "parallel/param_registry.hpp"
 
@@ -14,6 +15,7 @@ namespace trireme {
 
 /// An MLP of many (MoeConfig): y = sum over a token's experts e of gate_e * MLP_e(x), + MLP_shared(x).
 /// Tensor parallelism cuts each expert's width; every rank of tp routes all tokens alike, in fp32.
+/// Expert parallelism deals the experts: rows go to their ranks and back (parallel/experts).
 ///
 /// One operation with a hand-written backward: what it keeps of T tokens is their normed input,
 /// scores, choices and each row's gate and up, whatever the routing.
@@ -34,13 +36,15 @@ class Experts {
   struct Kept {
     at::Tensor scores;   // [N, E] fp32 (fp64 of fp64)
     at::Tensor experts;  // [N, k]
-    ops::ExpertRows rows;
-    at::Tensor gate_up;         // [N k, 2 F / tp]
+    std::shared_ptr<const Route> route;
+    at::Tensor inputs;   // [R, D], the rows that came here; undefined: they are this rank's own
+    at::Tensor gates;    // [R], of the scores' type
+    at::Tensor gate_up;  // [R, 2 F / etp]
     at::Tensor shared_gate_up;  // [N, 2 F_shared / tp]; undefined: there are none
   };
 
   /// x [N, D] -> this rank's part of the result [N, D].
-  [[nodiscard]] at::Tensor apply(const at::Tensor& x, Kept& kept) const;
+  [[nodiscard]] at::Tensor apply(const Microbatch& batch, const at::Tensor& x, Kept& kept) const;
   /// grad_y [N, D] -> this rank's part of the gradient of x; the weights' go to the registry. `x` may
   /// be undefined where there are none.
   [[nodiscard]] at::Tensor apply_backward(const Microbatch& batch, const at::Tensor& grad_y,
@@ -52,19 +56,21 @@ class Experts {
   [[nodiscard]] const TensorGroup& tensor() const { return context_.tensor; }
 
  private:
-  /// A row an assignment, by expert: of the product's gradient and of what was multiplied.
-  struct GroupedRows {
-    at::Tensor of_gradient, of_input;
-  };
-
-  /// Gradient of a weight of all experts, when it is its turn: what waits holds a row a token, `rows`
-  /// makes one an assignment of it.
-  void give_grouped(ParamId weight, const ops::ExpertRows& order,
-                    std::function<GroupedRows()> rows) const;
+  /// Where rows go, from the experts of the tokens that this rank sends [.., k].
+  [[nodiscard]] std::shared_ptr<const Route> route(const Microbatch& batch,
+                                                   const at::Tensor& experts) const;
+  /// This rank's part of the gradient of x through shared experts.
+  [[nodiscard]] at::Tensor shared_backward(const at::Tensor& grad_y, const at::Tensor& x,
+                                           const Kept& kept) const;
+  /// Gradient of a weight of the experts here, when it is its turn, from rows by expert that are made
+  /// then: of the product's gradient and of what was multiplied.
+  void give_grouped(ParamId weight, const std::vector<std::int64_t>& bounds,
+                    std::function<at::Tensor()> of_gradient,
+                    std::function<at::Tensor()> of_input) const;
   void give(WeightRef weight, const at::Tensor& x, const at::Tensor& grad_y) const;
   /// As its gradient, by how many tokens each expert has more than the mean, E times: whole numbers.
   void give_bias(const Microbatch& batch, const Kept& kept) const;
-  [[nodiscard]] at::Tensor gate_up_weight() const;  // [E, 2 F / tp, D]
+  [[nodiscard]] at::Tensor gate_up_weight() const;  // [E / ep, 2 F / etp, D]
   [[nodiscard]] at::Tensor bias() const;            // [E] of the scores' type; undefined: none
   [[nodiscard]] at::Tensor scores_of(const at::Tensor& x) const;
   /// Gradient of the router's outputs [N, E], from that of the gates [N, k].

@@ -12,71 +12,91 @@ constexpr std::int64_t kBucketAlignment = 64;  // elements
 
 }  // namespace
 
-BucketAllReduce::BucketAllReduce(ParamRegistry& registry, Communicator& group,
+BucketAllReduce::BucketAllReduce(ParamRegistry& registry, const ReplicaGroups& groups,
                                  std::int64_t bucket_bytes, const NodeLevels* levels)
-    : registry_(registry), group_(group) {
+    : registry_(registry) {
   if (levels != nullptr) hierarchical_.emplace(*levels, in_flight_);
-  const std::int64_t alignment = kBucketAlignment * (levels != nullptr ? levels->node->size() : 1);
   const UnitLayout& layout = registry.layout();
   const auto element_bytes = static_cast<std::int64_t>(at::elementSize(registry.dtypes().main));
-  for (std::int64_t end = layout.trained_count(); end > 0;) {
-    const std::int64_t bytes =
-        buckets_.empty() ? std::min(kFirstBytes, bucket_bytes) : bucket_bytes;
-    const std::int64_t elements =
-        std::max(alignment, bytes / element_bytes / alignment * alignment);
-    const std::int64_t begin = bucket_bytes == 0 ? 0 : std::max<std::int64_t>(0, end - elements);
-    buckets_.push_back({{begin, end}});
-    end = begin;
-  }
+  // In elements, of a multiple of `alignment`; 0: all.
+  const auto size = [&](std::int64_t bytes, std::int64_t alignment) {
+    if (bucket_bytes == 0) return std::int64_t{0};
+    return std::max(alignment, bytes / element_bytes / alignment * alignment);
+  };
+  const auto add_lane = [&](Communicator& group, const IndexRange& elements, std::int64_t ranks) {
+    const std::int64_t alignment = kBucketAlignment * ranks;
+    lanes_.push_back(cut(group, elements, size(std::min(kFirstBytes, bucket_bytes), alignment),
+                         size(bucket_bytes, alignment)));
+  };
+  const IndexRange experts = layout.trained_experts();
+  add_lane(groups.dense, {0, experts.begin}, levels != nullptr ? levels->node->size() : 1);
+  if (experts.count() > 0) add_lane(groups.experts, experts, 1);
   for (ParamId id = 0; id < registry.size(); ++id) {
     const PlacedParam& param = layout.param(id);
     const Unit& unit = layout.units()[param.unit];
-    if (unit.frozen) {
-      buckets_of_.emplace_back();
-      continue;
-    }
+    Place& place = places_.emplace_back();
+    if (unit.frozen) continue;
+    place.lane = unit.experts ? 1 : 0;
+    std::vector<Bucket>& buckets = lanes_[place.lane].buckets;
     const std::int64_t begin = unit.trained_begin + param.begin;
-    IndexRange in{static_cast<std::int64_t>(buckets_.size()), 0};
-    for (std::size_t b = 0; b < buckets_.size(); ++b) {
-      const IndexRange& elements = buckets_[b].elements;
+    place.buckets = {static_cast<std::int64_t>(buckets.size()), 0};
+    for (std::size_t b = 0; b < buckets.size(); ++b) {
+      const IndexRange& elements = buckets[b].elements;
       if (elements.end <= begin || begin + param.count <= elements.begin) continue;
-      in = {std::min(in.begin, static_cast<std::int64_t>(b)), static_cast<std::int64_t>(b) + 1};
-      ++buckets_[b].params;
+      place.buckets = {std::min(place.buckets.begin, static_cast<std::int64_t>(b)),
+                       static_cast<std::int64_t>(b) + 1};
+      ++buckets[b].params;
     }
-    buckets_of_.push_back(in);
   }
 }
 
+BucketAllReduce::Lane BucketAllReduce::cut(Communicator& group, const IndexRange& elements,
+                                           std::int64_t first, std::int64_t others) {
+  Lane lane{group};
+  for (std::int64_t end = elements.end; end > elements.begin;) {
+    const std::int64_t size = lane.buckets.empty() ? first : others;
+    const std::int64_t begin = size == 0 ? elements.begin : std::max(elements.begin, end - size);
+    lane.buckets.push_back({{begin, end}});
+    end = begin;
+  }
+  return lane;
+}
+
 void BucketAllReduce::begin() {
-  for (Bucket& bucket : buckets_) bucket.missing = bucket.params;
-  next_launch_ = 0;
+  for (Lane& lane : lanes_) {
+    for (Bucket& bucket : lane.buckets) bucket.missing = bucket.params;
+    lane.next_launch = 0;
+  }
   if (hierarchical_) hierarchical_->begin();
   in_flight_.begin();
 }
 
 void BucketAllReduce::ready(ParamId id) {
-  for (std::int64_t b = buckets_of_[id].begin; b < buckets_of_[id].end; ++b)
-    --buckets_[static_cast<std::size_t>(b)].missing;
+  const Place& place = places_[id];
+  Lane& lane = lanes_[place.lane];
+  for (std::int64_t b = place.buckets.begin; b < place.buckets.end; ++b)
+    --lane.buckets[static_cast<std::size_t>(b)].missing;
   in_flight_.note_ready();
-  launch_complete();
+  launch_complete(lane);
   in_flight_.poll();
 }
 
-void BucketAllReduce::launch_complete() {
-  for (; next_launch_ < buckets_.size() && buckets_[next_launch_].missing == 0; ++next_launch_) {
-    const IndexRange& elements = buckets_[next_launch_].elements;
+void BucketAllReduce::launch_complete(Lane& lane) {
+  for (std::size_t& next = lane.next_launch;
+       next < lane.buckets.size() && lane.buckets[next].missing == 0; ++next) {
+    const IndexRange& elements = lane.buckets[next].elements;
     const at::Tensor grads = registry_.grads().range(elements.begin, elements.count());
-    if (hierarchical_) {
+    if (hierarchical_ && &lane == &lanes_.front()) {
       hierarchical_->add(grads);
     } else {
       in_flight_.add(
-          all_reduce(group_, grads, ReduceOp::sum, formatted("grads bucket {}", next_launch_)));
+          all_reduce(lane.group, grads, ReduceOp::sum, formatted("grads bucket {}", next)));
     }
   }
 }
 
 void BucketAllReduce::finish() {
-  TRIREME_ASSERT(next_launch_ == buckets_.size());
+  for (const Lane& lane : lanes_) TRIREME_ASSERT(lane.next_launch == lane.buckets.size());
   if (hierarchical_) hierarchical_->finish();
   in_flight_.finish();
 }

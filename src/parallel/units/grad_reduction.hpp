@@ -32,17 +32,23 @@ class GradReduction {
 /// The one that the mesh's ZeRO stage asks for.
 std::unique_ptr<GradReduction> make_grad_reduction(ParamRegistry& registry, const Mesh& mesh);
 
+/// The ranks that hold the same, without ZeRO.
+struct ReplicaGroups {
+  Communicator& dense;
+  Communicator& experts;  // of units of experts in their own grid
+};
+
 /// Without ZeRO: all-reduce of buckets, after an update's last backward pass has filled them.
 ///
 /// A bucket is a range of the buffer of all trained units, cut from its end (backward reaches the last
 /// layers first), wherever its size is full: large parameters lie in several. The first one is
-/// small, so that communication starts early. Source: Li et al., "PyTorch Distributed: experiences
+/// small, so that communication starts early. Experts in their own grid have buckets of their own. Source: Li et al., "PyTorch Distributed: experiences
 /// on accelerating data parallel training", VLDB 2020, section 3.2.
 class BucketAllReduce final : public GradReduction {
  public:
-  /// `bucket_bytes` 0: one bucket. `levels`: of the group's ranks, for sums inside a node first;
-  /// may be null.
-  BucketAllReduce(ParamRegistry& registry, Communicator& group, std::int64_t bucket_bytes,
+  /// `bucket_bytes` 0: one bucket. `levels`: of the dense group's ranks, for sums inside a node
+  /// first; may be null.
+  BucketAllReduce(ParamRegistry& registry, const ReplicaGroups& groups, std::int64_t bucket_bytes,
                   const NodeLevels* levels = nullptr);
 
   void begin() override;
@@ -56,14 +62,27 @@ class BucketAllReduce final : public GradReduction {
     std::size_t missing = 0;
   };
 
-  void launch_complete();
+  /// The buckets of one group, in launch order.
+  struct Lane {
+    Communicator& group;
+    std::vector<Bucket> buckets = {};
+    std::size_t next_launch = 0;
+  };
+
+  /// Of one parameter.
+  struct Place {
+    std::size_t lane = 0;
+    IndexRange buckets;
+  };
+
+  static Lane cut(Communicator& group, const IndexRange& elements, std::int64_t first,
+                  std::int64_t others);
+  void launch_complete(Lane& lane);
 
   ParamRegistry& registry_;
-  Communicator& group_;
-  std::optional<HierarchicalSum> hierarchical_;
-  std::vector<Bucket> buckets_;         // in launch order
-  std::vector<IndexRange> buckets_of_;  // by parameter
-  std::size_t next_launch_ = 0;
+  std::optional<HierarchicalSum> hierarchical_;  // of the first lane
+  std::vector<Lane> lanes_;
+  std::vector<Place> places_;  // by parameter
 };
 
 /// Units that leave whole, when backward has left them.

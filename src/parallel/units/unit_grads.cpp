@@ -9,16 +9,20 @@
 namespace trireme {
 
 UnitGrads::UnitGrads(const UnitLayout& layout, at::ScalarType dtype, at::Device device,
-                     bool sharded)
-    : layout_(&layout), sharded_(sharded), live_(layout.units().size()) {
+                     bool sharded, bool each_alone)
+    : layout_(&layout), sharded_(sharded), each_alone_(each_alone), live_(layout.units().size()) {
   const std::int64_t elements = sharded ? layout.trained_parts_count() : layout.trained_count();
   flat_ = at::zeros({elements}, at::TensorOptions().dtype(dtype).device(device));
+}
+
+bool UnitGrads::apart(std::size_t unit) const {
+  return sharded_ && (each_alone_ || layout_->grid(unit).shards > 1);
 }
 
 at::Tensor UnitGrads::whole(std::size_t unit) {
   const Unit& what = layout_->units()[unit];
   TRIREME_ASSERT(!what.frozen);
-  if (!sharded_) return flat_.narrow(0, what.trained_begin, what.count);
+  if (!apart(unit)) return sharded_ ? part(unit) : flat_.narrow(0, what.trained_begin, what.count);
   at::Tensor& live = live_[unit];
   if (!live.defined()) {
     live = at::zeros({what.count}, flat_.options());
@@ -43,7 +47,7 @@ at::Tensor UnitGrads::range(std::int64_t begin, std::int64_t count) const {
 }
 
 at::Tensor UnitGrads::take(std::size_t unit) {
-  TRIREME_ASSERT(sharded_);
+  TRIREME_ASSERT(apart(unit));
   at::Tensor complete = whole(unit);  // zeros where no gradient came
   live_[unit].reset();
   return complete;

@@ -11,11 +11,14 @@ namespace trireme {
 ///
 /// Not sharded, one buffer holds all units whole. Sharded (ZeRO-2 and 3; reproducible sums), a rank
 /// keeps the sums of its parts; a unit is whole only while a backward pass fills it, from its first
-/// gradient until take().
+/// gradient until take(). Where no other rank holds parts of a unit, its part is all of it, and what a
+/// pass adds to it is the sum.
 class UnitGrads {
  public:
   UnitGrads() = default;
-  UnitGrads(const UnitLayout& layout, at::ScalarType dtype, at::Device device, bool sharded);
+  /// `each_alone`: sharded, and each pass's gradients of every unit are taken alone.
+  UnitGrads(const UnitLayout& layout, at::ScalarType dtype, at::Device device, bool sharded,
+            bool each_alone = false);
 
   [[nodiscard]] bool sharded() const { return sharded_; }
 
@@ -25,10 +28,13 @@ class UnitGrads {
   /// What this rank updates with, [part(unit).count()].
   [[nodiscard]] at::Tensor part(std::size_t unit) const;
 
+  /// Sharded, and whole only for a time.
+  [[nodiscard]] bool apart(std::size_t unit) const;
+
   /// Not sharded: `count` elements from `begin` on of the buffer of all trained units.
   [[nodiscard]] at::Tensor range(std::int64_t begin, std::int64_t count) const;
 
-  /// Sharded: a complete unit, which the caller reduces and adds to part().
+  /// Apart: a complete unit, which the caller reduces and adds to part().
   [[nodiscard]] at::Tensor take(std::size_t unit);
 
   void zero();
@@ -48,6 +54,7 @@ class UnitGrads {
  private:
   const UnitLayout* layout_ = nullptr;
   bool sharded_ = false;
+  bool each_alone_ = false;
   at::Tensor flat_;  // all trained units, or all their parts
   std::vector<at::Tensor> live_;
   std::int64_t live_bytes_ = 0;

@@ -1,6 +1,8 @@
 #include "parallel/units/unit_layout.hpp"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "core/error.hpp"
 
@@ -22,6 +24,12 @@ IndexRange dealt(std::int64_t pieces, int parts, int part) {
 PlacedParam placed(const ParamSpec& spec, const ShareGrid& grid) {
   PlacedParam param;
   param.slice = Slice::whole(spec.shape);
+  if (spec.of_experts) {
+    const IndexRange held = dealt(spec.shape[0], grid.ep, grid.ep_rank);
+    param.slice.offset[0] = held.begin;
+    param.slice.extent[0] = held.count();
+    param.slice.flat_end = param.slice.rectangle_count();
+  }
   const bool is_copy = spec.copies == ParamSpec::Copies::second_of_two;
   if (!spec.split) {
     param.count = param.slice.count();
@@ -80,13 +88,14 @@ IndexRange split_range(std::int64_t size, const DimSplit& split, int parts, int 
 
 UnitLayout::UnitLayout(std::span<const ParamSpec> specs, std::span<const ParamId> starts,
                        std::span<const std::string> names, const ShareGrid& grid,
-                       std::int64_t persist)
-    : grid_(grid) {
+                       std::int64_t persist, const std::optional<ShareGrid>& experts)
+    : grid_(grid), experts_(experts) {
   const std::vector<bool> small = smaller_than(persist, specs);
   params_.resize(specs.size());
   Unit small_trained{.name = "persistent", .persistent = true};
   Unit small_frozen{.name = "persistent frozen", .persistent = true, .frozen = true};
   std::vector<Unit> beside;  // trained, of units whose other parameters are frozen
+  std::map<std::size_t, Unit> of_experts;
   for (std::size_t u = 0; u < starts.size(); ++u) {
     const ParamId last = u + 1 < starts.size() ? starts[u + 1] : specs.size();
     const auto all = specs.subspan(starts[u], last - starts[u]);
@@ -96,6 +105,14 @@ UnitLayout::UnitLayout(std::span<const ParamSpec> specs, std::span<const ParamId
     for (ParamId id = starts[u]; id < last; ++id) {
       params_[id].used_with = u;
       const bool frozen = specs[id].frozen;
+      if (experts_ && specs[id].of_experts) {
+        Unit& with = of_experts[u];
+        with.name = names[u] + " experts";
+        with.frozen = frozen;
+        with.experts = true;
+        with.params.push_back(id);
+        continue;
+      }
       Unit& small_unit = frozen ? small_frozen : small_trained;
       Unit& with = frozen != unit.frozen ? trained : small[id] ? small_unit : unit;
       with.params.push_back(id);
@@ -106,13 +123,22 @@ UnitLayout::UnitLayout(std::span<const ParamSpec> specs, std::span<const ParamId
   for (Unit* persistent : {&small_trained, &small_frozen})
     if (!persistent->params.empty()) place(std::move(*persistent), specs);
   for (Unit& unit : beside) place(std::move(unit), specs);
+  trained_experts_.begin = trained_count_;
+  for (auto& [unit, of_unit] : of_experts) {
+    units_[unit].experts_of = units_.size();
+    place(std::move(of_unit), specs);
+  }
+  trained_experts_.end = trained_count_;
 }
 
 void UnitLayout::place(Unit unit, std::span<const ParamSpec> specs) {
+  const ShareGrid& grid = unit.experts ? *experts_ : grid_;
   unit.begin = count_;
   unit.trained_begin = trained_count_;
+  unit.part_begin = parts_count_;
+  unit.trained_part_begin = trained_parts_count_;
   for (const ParamId id : unit.params) {
-    PlacedParam param = placed(specs[id], grid_);
+    PlacedParam param = placed(specs[id], grid);
     param.unit = units_.size();
     param.used_with = params_[id].used_with;
     if (!specs[id].fuse_with_previous) unit.count = rounded_up(unit.count, kAlignment);
@@ -120,24 +146,28 @@ void UnitLayout::place(Unit unit, std::span<const ParamSpec> specs) {
     unit.count += param.count;
     params_[id] = std::move(param);
   }
-  unit.count = rounded_up(unit.count, kAlignment * grid_.shards * grid_.replicas);
+  unit.count = rounded_up(unit.count, kAlignment * grid.shards * grid.replicas);
   count_ += unit.count;
+  parts_count_ += unit.count / grid.shards;
   if (!unit.frozen) {
     trained_units_.push_back(units_.size());
     trained_count_ += unit.count;
+    trained_parts_count_ += unit.count / grid.shards;
   }
   units_.push_back(std::move(unit));
 }
 
 IndexRange UnitLayout::part(std::size_t unit) const {
-  const std::int64_t size = units_[unit].count / grid_.shards;
-  return {grid_.shard * size, (grid_.shard + 1) * size};
+  const ShareGrid& place = grid(unit);
+  const std::int64_t size = units_[unit].count / place.shards;
+  return {place.shard * size, (place.shard + 1) * size};
 }
 
 IndexRange UnitLayout::share(std::size_t unit) const {
   const IndexRange whole = part(unit);
-  const std::int64_t size = whole.count() / grid_.replicas;
-  return {whole.begin + grid_.replica * size, whole.begin + (grid_.replica + 1) * size};
+  const ShareGrid& place = grid(unit);
+  const std::int64_t size = whole.count() / place.replicas;
+  return {whole.begin + place.replica * size, whole.begin + (place.replica + 1) * size};
 }
 
 std::vector<ParamSpan> UnitLayout::spans(std::size_t unit, const IndexRange& range) const {

@@ -1,4 +1,5 @@
 #pragma once
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -8,7 +9,8 @@
 
 namespace trireme {
 
-/// A rank's place among those that hold the same model.
+/// A rank's place among those that hold the same model, or of experts in a grid of their own (tp is
+/// etp, and the data ranks are those of edp).
 struct ShareGrid {
   int tp = 1;
   int tp_rank = 0;
@@ -16,6 +18,8 @@ struct ShareGrid {
   int shard = 0;     // this rank's among them
   int replicas = 1;  // such copies
   int replica = 0;   // this rank's
+  int ep = 1;        // ranks that experts are dealt over
+  int ep_rank = 0;
 };
 
 /// What ranks share, gather and reduce as one: the embedding, a block, the head. Its parameters, as
@@ -29,6 +33,10 @@ struct Unit {
   bool persistent = false;         // whole on every rank between uses, also under ZeRO-3
   bool frozen = false;             // all its parameters are; else none is
   std::int64_t trained_begin = 0;  // not frozen: element in a buffer of all that are trained
+  std::int64_t part_begin = 0;     // the same of this rank's parts
+  std::int64_t trained_part_begin = 0;
+  bool experts = false;                        // in their own grid
+  std::optional<std::size_t> experts_of = {};  // the unit of its experts, if it has one
 };
 
 /// One parameter as this rank holds it.
@@ -61,9 +69,11 @@ class UnitLayout {
   /// `starts[u]`: the first parameter of unit u, named `names[u]`. Parameters of fewer than
   /// `persist` elements (fused ones together) lie in one more unit behind these, if there are any: a
   /// persistent one; frozen ones in another. What is trained beside frozen parameters of its unit
-  /// (adapters) is a persistent unit behind all others.
+  /// (adapters) is a persistent unit behind all others. With a grid of their own the experts of each
+  /// unit are one more behind these, which is read with it.
   UnitLayout(std::span<const ParamSpec> specs, std::span<const ParamId> starts,
-             std::span<const std::string> names, const ShareGrid& grid, std::int64_t persist = 0);
+             std::span<const std::string> names, const ShareGrid& grid, std::int64_t persist = 0,
+             const std::optional<ShareGrid>& experts = {});
   UnitLayout() = default;
 
   [[nodiscard]] const std::vector<Unit>& units() const { return units_; }
@@ -88,18 +98,19 @@ class UnitLayout {
   }
 
   /// Where the part of a unit lies in a buffer of all parts.
-  [[nodiscard]] std::int64_t part_begin(std::size_t unit) const {
-    return units_[unit].begin / grid_.shards;
-  }
+  [[nodiscard]] std::int64_t part_begin(std::size_t unit) const { return units_[unit].part_begin; }
 
-  [[nodiscard]] std::int64_t parts_count() const { return count_ / grid_.shards; }
+  [[nodiscard]] std::int64_t parts_count() const { return parts_count_; }
 
   /// The same of a buffer of all trained parts.
   [[nodiscard]] std::int64_t trained_part_begin(std::size_t unit) const {
-    return units_[unit].trained_begin / grid_.shards;
+    return units_[unit].trained_part_begin;
   }
 
-  [[nodiscard]] std::int64_t trained_parts_count() const { return trained_count_ / grid_.shards; }
+  [[nodiscard]] std::int64_t trained_parts_count() const { return trained_parts_count_; }
+
+  /// Of the buffer of all trained units, those of experts in their own grid: its end.
+  [[nodiscard]] IndexRange trained_experts() const { return trained_experts_; }
 
   /// The parameters' elements in `range` of a unit, in order.
   [[nodiscard]] std::vector<ParamSpan> spans(std::size_t unit, const IndexRange& range) const;
@@ -112,17 +123,28 @@ class UnitLayout {
   /// The same of any range.
   [[nodiscard]] std::vector<ParamSpan> owned_spans(std::size_t unit, const IndexRange& range) const;
 
-  [[nodiscard]] const ShareGrid& grid() const { return grid_; }
+  [[nodiscard]] const ShareGrid& grid(std::size_t unit) const {
+    return units_[unit].experts ? *experts_ : grid_;
+  }
+
+  /// Whether any unit lies in parts of several ranks.
+  [[nodiscard]] bool has_parts() const {
+    return grid_.shards > 1 || (experts_ && experts_->shards > 1);
+  }
 
  private:
   void place(Unit unit, std::span<const ParamSpec> specs);
 
   ShareGrid grid_;
+  std::optional<ShareGrid> experts_;
   std::vector<Unit> units_;
   std::vector<PlacedParam> params_;
   std::int64_t count_ = 0;
   std::vector<std::size_t> trained_units_;
   std::int64_t trained_count_ = 0;
+  std::int64_t parts_count_ = 0;
+  std::int64_t trained_parts_count_ = 0;
+  IndexRange trained_experts_;
 };
 
 }  // namespace trireme

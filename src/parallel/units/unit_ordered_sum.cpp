@@ -6,7 +6,7 @@ namespace trireme {
 void UnitOrderedSum::launch(std::size_t unit) {
   UnitGrads& grads = registry_.grads();
   const UnitLayout& layout = registry_.layout();
-  const ShareGrid& grid = layout.grid();
+  const ShareGrid& grid = layout.grid(unit);
   const IndexRange share = layout.share_of_part(unit);
   const at::Tensor sum = grads.part(unit).narrow(0, share.begin, share.count());
   // Shares lie by shard, then by copy; data ranks are numbered by copy, then by shard.

@@ -5,11 +5,15 @@ namespace trireme {
 
 void UnitReduceScatter::launch(std::size_t unit) {
   UnitGrads& grads = registry_.grads();
+  const bool experts = registry_.layout().units()[unit].experts;
+  Communicator& group = mesh_.group(experts ? Axis::expert_shard : Axis::shard);
+  if (group.size() == 1) return;
   const at::Tensor part = grads.part(unit);
-  const at::Tensor whole = grads.sharded() ? grads.take(unit) : grads.whole(unit);
-  const at::Tensor sum = grads.sharded() ? at::empty_like(part) : part;
-  WorkPtr work = reduce_scatter(mesh_.group(Axis::shard), whole, sum, "grads");
-  if (!grads.sharded()) {
+  const bool apart = grads.apart(unit);
+  const at::Tensor whole = apart ? grads.take(unit) : grads.whole(unit);
+  const at::Tensor sum = apart ? at::empty_like(part) : part;
+  WorkPtr work = reduce_scatter(group, whole, sum, "grads");
+  if (!apart) {
     in_flight_.add(std::move(work));
     return;
   }
@@ -21,9 +25,10 @@ void UnitReduceScatter::launch(std::size_t unit) {
 
 void UnitReduceScatter::finish() {
   wait_for_taken();
-  Communicator& copies = mesh_.group(Axis::replica);
   for (const std::size_t unit : registry_.layout().trained_units()) {
-    if (copies.size() == 1) break;
+    const bool experts = registry_.layout().units()[unit].experts;
+    Communicator& copies = mesh_.group(experts ? Axis::expert_replica : Axis::replica);
+    if (copies.size() == 1) continue;
     const at::Tensor part = registry_.grad_part(unit);
     if (part.numel() == 0) continue;
     in_flight_.add(all_reduce(copies, part, ReduceOp::sum, "grads of copies"));

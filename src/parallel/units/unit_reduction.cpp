@@ -6,10 +6,10 @@ namespace trireme {
 
 std::unique_ptr<GradReduction> make_grad_reduction(ParamRegistry& registry, const Mesh& mesh) {
   if (mesh.config().reproducible) return std::make_unique<UnitOrderedSum>(registry, mesh);
-  if (mesh.size(Axis::shard) > 1) return std::make_unique<UnitReduceScatter>(registry, mesh);
-  return std::make_unique<BucketAllReduce>(registry, mesh.grad_group(),
-                                           bucket_bytes(mesh.config(), mesh.size(Axis::data)),
-                                           mesh.node_levels());
+  if (registry.layout().has_parts()) return std::make_unique<UnitReduceScatter>(registry, mesh);
+  return std::make_unique<BucketAllReduce>(
+      registry, ReplicaGroups{mesh.grad_group(), mesh.group(Axis::expert_replica)},
+      bucket_bytes(mesh.config(), mesh.size(Axis::data)), mesh.node_levels());
 }
 
 UnitReduction::UnitReduction(ParamRegistry& registry, const Mesh& mesh)

@@ -10,11 +10,23 @@
 
 namespace trireme {
 
-UnitWeights::UnitWeights(const UnitLayout& layout, Communicator& group, at::ScalarType dtype,
+UnitWeights::UnitWeights(const UnitLayout& layout, const ShardGroups& groups, at::ScalarType dtype,
                          at::Device device, const GatherOptions& options)
-    : layout_(&layout), group_(&group), options_(options), copies_(layout.units().size()) {
+    : layout_(&layout),
+      dense_(&groups.dense),
+      experts_(&groups.experts),
+      options_(options),
+      copies_(layout.units().size()) {
   const std::int64_t elements = options_.sharded ? layout.parts_count() : layout.count();
   flat_ = at::zeros({elements}, at::TensorOptions().dtype(dtype).device(device));
+}
+
+Communicator& UnitWeights::group_of(std::size_t unit) const {
+  return layout_->units()[unit].experts ? *experts_ : *dense_;
+}
+
+bool UnitWeights::apart(std::size_t unit) const {
+  return options_.sharded && layout_->grid(unit).shards > 1;
 }
 
 at::Tensor UnitWeights::part(std::size_t unit) const {
@@ -26,12 +38,16 @@ at::Tensor UnitWeights::part(std::size_t unit) const {
 
 at::Tensor UnitWeights::whole(std::size_t unit) {
   Copy& copy = copies_[unit];
-  if (options_.sharded && !copy.whole.defined()) gather(unit);
+  if (apart(unit) && !copy.whole.defined()) gather(unit);
   if (copy.gather) {
     copy.gather->wait();
     copy.gather.reset();
   }
-  if (options_.sharded) return copy.whole;
+  if (apart(unit)) return copy.whole;
+  return options_.sharded ? part(unit) : all_in_place(unit);
+}
+
+at::Tensor UnitWeights::all_in_place(std::size_t unit) const {
   return flat_.narrow(0, layout_->units()[unit].begin, layout_->units()[unit].count);
 }
 
@@ -39,14 +55,19 @@ void UnitWeights::gather(std::size_t unit) {
   Copy& copy = copies_[unit];
   const Unit& what = layout_->units()[unit];
   at::Tensor whole;
-  if (options_.sharded) {
+  if (apart(unit)) {
     whole = copy.whole = at::empty({what.count}, flat_.options());
     live_bytes_ += static_cast<std::int64_t>(whole.nbytes());
     peak_bytes_ = std::max(peak_bytes_, live_bytes_);
   } else {
-    whole = flat_.narrow(0, what.begin, what.count);
+    whole = all_in_place(unit);
   }
-  if (what.count > 0) copy.gather = all_gather(*group_, part(unit), whole, "weights");
+  if (what.count > 0) copy.gather = all_gather(group_of(unit), part(unit), whole, "weights");
+}
+
+void UnitWeights::gather_if_missing(std::size_t unit) {
+  if (apart(unit) && !copies_[unit].whole.defined()) gather(unit);
+  if (const auto experts = layout_->units()[unit].experts_of) gather_if_missing(*experts);
 }
 
 void UnitWeights::drop(std::size_t unit) {
@@ -75,8 +96,7 @@ void UnitWeights::use(std::size_t unit) {
   TRIREME_ASSERT(is_next(unit));
   const std::size_t ahead = static_cast<std::size_t>(options_.prefetch) + 1;
   const std::size_t end = std::min(walk_.units.size(), walk_.next_use + ahead);
-  for (std::size_t i = walk_.next_use; i < end; ++i)
-    if (!copies_[walk_.units[i]].whole.defined()) gather(walk_.units[i]);
+  for (std::size_t i = walk_.next_use; i < end; ++i) gather_if_missing(walk_.units[i]);
   ++walk_.next_use;
 }
 
@@ -86,7 +106,9 @@ bool UnitWeights::is_next(std::size_t unit) const {
 
 void UnitWeights::done(std::size_t unit) {
   if (!options_.sharded || !options_.reshard) return;
-  if (!is_next(unit)) drop(unit);
+  if (is_next(unit)) return;
+  drop(unit);
+  if (const auto experts = layout_->units()[unit].experts_of) drop(*experts);
 }
 
 void UnitWeights::settle() {
@@ -97,10 +119,10 @@ void UnitWeights::publish(bool frozen_too) {
   settle();
   for (std::size_t unit = 0; unit < copies_.size(); ++unit) {
     const Unit& what = layout_->units()[unit];
-    const bool stays = !options_.sharded || what.persistent;  // whole between uses
+    const bool stays = !apart(unit) || what.persistent;  // whole between uses
     if (what.frozen && !frozen_too && stays) continue;
-    if (options_.sharded) drop(unit);
-    if (group_->size() > 1 && stays) gather(unit);
+    drop(unit);
+    if (group_of(unit).size() > 1 && stays) gather(unit);
   }
 }
 

@@ -15,18 +15,23 @@ struct GatherOptions {
   std::int64_t prefetch = 1;  // sharded: units gathered ahead of the one in use
 };
 
+/// The ranks that hold one copy of a unit together.
+struct ShardGroups {
+  Communicator& dense;
+  Communicator& experts;  // of units of experts in their own grid
+};
+
 /// The weights that the model computes with, in units.
 ///
 /// Not sharded, every rank keeps all units whole; after an update the parts of other ranks arrive
 /// by all-gathers, which run behind the next forward pass and are waited for at a unit's first use.
 /// Sharded, a rank keeps its parts, and a unit is whole from use() to done() only: a walk says in
 /// which order units will be used, and those next in it are gathered while this one computes. All
-/// ranks of the group make the same calls in the same order.
+/// ranks of the group make the same calls in the same order. A unit's experts come and go with it.
 class UnitWeights {
  public:
   UnitWeights() = default;
-  /// `group`: the ranks that hold one copy together.
-  UnitWeights(const UnitLayout& layout, Communicator& group, at::ScalarType dtype,
+  UnitWeights(const UnitLayout& layout, const ShardGroups& groups, at::ScalarType dtype,
               at::Device device, const GatherOptions& options);
 
   /// This rank's part, [part(unit).count()].
@@ -74,11 +79,17 @@ class UnitWeights {
   };
 
   void gather(std::size_t unit);
+  void gather_if_missing(std::size_t unit);
   void drop(std::size_t unit);
+  [[nodiscard]] Communicator& group_of(std::size_t unit) const;
+  /// A rank keeps a part alone.
+  [[nodiscard]] bool apart(std::size_t unit) const;
+  [[nodiscard]] at::Tensor all_in_place(std::size_t unit) const;
   [[nodiscard]] bool is_next(std::size_t unit) const;
 
   const UnitLayout* layout_ = nullptr;
-  Communicator* group_ = nullptr;
+  Communicator* dense_ = nullptr;
+  Communicator* experts_ = nullptr;
   GatherOptions options_;
   at::Tensor flat_;  // all units, or all parts
   std::vector<Copy> copies_;

@@ -40,6 +40,7 @@ class Formula {
     tensor();
     if (!facts_.tokens_vary) add_context_rows(facts_, coords_, units_, rows_);
     stages();
+    experts();
     std::sort(rows_.begin(), rows_.end(), [](const CollectiveRow& a, const CollectiveRow& b) {
       return std::tie(a.group, a.operation, a.purpose) < std::tie(b.group, b.operation, b.purpose);
     });
@@ -60,6 +61,35 @@ class Formula {
   [[nodiscard]] FormulaRows replica_group() {
     const auto shards = static_cast<int>(facts_.shards());
     return {"replica", static_cast<int>(facts_.replicas()), at_data() / shards, rows_};
+  }
+
+  [[nodiscard]] FormulaRows expert_shard_group() {
+    const auto shards = static_cast<int>(facts_.expert_shards());
+    return {"expert_shard", shards, coords_.edp % shards, rows_};
+  }
+
+  [[nodiscard]] FormulaRows expert_replica_group() {
+    const auto shards = static_cast<int>(facts_.expert_shards());
+    const auto replicas = static_cast<int>(facts_.expert_ranks()) / shards;
+    return {"expert_replica", replicas, coords_.edp / shards, rows_};
+  }
+
+  /// Counts, and rows to experts and back; full recompute sends them again, but no counts.
+  void experts() {
+    if (!facts_.folds_experts()) return;
+    const FormulaRows ep{"ep", static_cast<int>(facts_.parallel.ep), coords_.ep, rows_};
+    const std::int64_t times = facts_.micro_steps * units_.expert_layers;
+    std::vector<std::uint64_t> counts;
+    for (int rank = 0; rank < ep.size(); ++rank)
+      counts.push_back(sizeof(std::int64_t) *
+                       u64(split_range(facts_.model.moe.num_experts, {}, ep.size(), rank).count()));
+    ep.add_all_to_all("expert counts", times, counts);
+    const std::int64_t forwards = times * (facts_.parallel.recompute == "full" ? 2 : 1);
+    for (const char* purpose : {"expert inputs", "expert gates", "expert outputs"})
+      ep.add_calls("all_to_all", purpose, forwards);
+    for (const char* purpose :
+         {"expert output gradients", "expert input gradients", "expert gate gradients"})
+      ep.add_calls("all_to_all", purpose, times);
   }
 
   [[nodiscard]] int at_data() const {
@@ -138,8 +168,16 @@ class Formula {
       }
       return;
     }
-    if (parts == 1) {
-      buckets();
+    const std::vector<std::int64_t> experts = units_.trained_experts();
+    if (!facts_.has_parts()) {
+      const auto bytes_of = [this](const std::vector<std::int64_t>& units) {
+        return std::accumulate(units.begin(), units.end(), std::int64_t{0}) * main_;
+      };
+      buckets(bytes_of(trained_), std::max(facts_.node_replicas, 1),
+              [this](std::int64_t bytes) { bucket(bytes); });
+      buckets(bytes_of(experts), 1, [this](std::int64_t bytes) {
+        expert_replica_group().add("all_reduce", "grads bucket", 1, bytes);
+      });
       return;
     }
     for (const std::int64_t unit : trained_) {
@@ -147,21 +185,24 @@ class Formula {
       shard_group().add("reduce_scatter", "grads", passes(), unit * main_);
       replica_group().add("all_reduce", "grads of copies", 1, unit / parts * main_);
     }
+    for (const std::int64_t unit : experts) {
+      expert_shard_group().add("reduce_scatter", "grads", passes(), unit * main_);
+      expert_replica_group().add("all_reduce", "grads of copies", 1,
+                                 unit / facts_.expert_shards() * main_);
+    }
   }
 
-  void buckets() {
-    const std::int64_t all =
-        std::accumulate(trained_.begin(), trained_.end(), std::int64_t{0}) * main_;
+  /// `all` bytes of gradients; a bucket is a multiple of 64 elements for each of `grain` ranks.
+  template <class Add>
+  void buckets(std::int64_t all, std::int64_t grain, Add add) {
     const std::int64_t bytes = bucket_bytes(facts_.parallel, facts_.data_ranks());
-    const std::int64_t grain = 64 * std::max(facts_.node_replicas, 1);
-    if (bytes == 0) {
-      bucket(all);
-      return;
-    }
+    if (all == 0) return;
+    if (bytes == 0) return add(all);
+    grain *= 64;
     std::int64_t left = all;
     for (std::int64_t size = std::min<std::int64_t>(bytes, 1 << 20); left > 0; size = bytes) {
       const std::int64_t whole = std::max(size / main_ / grain * grain, grain) * main_;
-      bucket(std::min(left, whole));
+      add(std::min(left, whole));
       left -= std::min(left, whole);
     }
   }
@@ -193,15 +234,19 @@ class Formula {
   }
 
   void weights() {
-    if (facts_.shards() == 1) return;
     const GatherPlan plan = plan_gathers(facts_, units_, passes_of(facts_, rank_));
+    const bool walked = facts_.weights_sharded();
     for (std::size_t unit = 0; unit < units_.elements.size(); ++unit) {
       if (units_.elements[unit] == 0) continue;
       const std::int64_t after_update = unit < units_.first_trained ? 0 : 1;
-      const std::int64_t times = facts_.parallel.zero == 3 ? plan.gathers[unit] : after_update;
-      shard_group().add("all_gather", "weights", times,
+      shard_group().add("all_gather", "weights", walked ? plan.gathers[unit] : after_update,
                         units_.elements[unit] / facts_.shards() * compute_);
     }
+    const std::int64_t after_update = units_.trained_experts().empty() ? 0 : 1;
+    for (std::size_t i = 0; i < units_.experts.size(); ++i)
+      expert_shard_group().add("all_gather", "weights",
+                               walked ? plan.expert_gathers[i] : after_update,
+                               units_.experts[i] / facts_.expert_shards() * compute_);
   }
 
   /// Times that a block's forward runs in an update, when it runs again for backward included.

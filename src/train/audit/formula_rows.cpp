@@ -27,6 +27,12 @@ void FormulaRows::add_sent(const char* operation, const char* purpose, std::int6
   row.moved_bytes = row.moved_bytes.value_or(0) + u64(times) * sent;
 }
 
+void FormulaRows::add_calls(const char* operation, const char* purpose, std::int64_t times) const {
+  if (size_ == 1 || times == 0) return;
+  CollectiveRow& row = rows_.emplace_back(CollectiveRow{name_, size_, operation, purpose});
+  row.count = u64(times);
+}
+
 void FormulaRows::add_all_to_all(const char* purpose, std::int64_t times,
                                  const std::vector<std::uint64_t>& parts) const {
   const auto payload = std::accumulate(parts.begin(), parts.end(), std::uint64_t{0});

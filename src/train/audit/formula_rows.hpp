@@ -23,6 +23,8 @@ class FormulaRows {
   /// All-to-all of `part_bytes`, or a message to a neighbour: what is sent is known.
   void add_sent(const char* operation, const char* purpose, std::int64_t times,
                 std::int64_t payload, std::uint64_t sent) const;
+  /// What routing decides: only how often is known.
+  void add_calls(const char* operation, const char* purpose, std::int64_t times) const;
   void add_all_to_all(const char* purpose, std::int64_t times,
                       const std::vector<std::uint64_t>& parts) const;
 

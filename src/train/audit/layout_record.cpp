@@ -35,7 +35,14 @@ void add_stages(Json& json, const UpdateFacts& facts, const UpdateCount& count, 
 Json rank_json(const UpdateFacts& facts, const UpdateCount& count, int rank) {
   const RankCoords at = coords_of(facts, rank);
   Json json{{"rank", rank},
-            {"coords", {{"tp", at.tp}, {"cp", at.cp}, {"dp", at.dp}, {"pp", at.pp}}}};
+            {"coords",
+             {{"tp", at.tp},
+              {"cp", at.cp},
+              {"dp", at.dp},
+              {"pp", at.pp},
+              {"etp", at.etp},
+              {"ep", at.ep},
+              {"edp", at.edp}}}};
   if (facts.parallel.pp > 1) add_stages(json, facts, count, rank);
   RankMemory::fields(count.memory(),
                      [&](const char* name, std::int64_t value) { json[name] = value; });
@@ -57,15 +64,16 @@ Json collectives_json(const std::vector<CollectiveRow>& counted,
           return one.group == row.group && one.operation == row.operation &&
                  one.purpose == row.purpose;
         });
-    rows.push_back(
-        {{"group", row.group},
-         {"size", row.size},
-         {"operation", row.operation},
-         {"purpose", row.purpose},
-         {"count", row.count},
-         {"payload_bytes", row.payload_bytes},
-         {"moved_bytes", row.moved_bytes ? Json(*row.moved_bytes) : Json()},
-         {"formula_bytes", formula == formulas.end() ? Json() : Json(*formula->moved_bytes)}});
+    rows.push_back({{"group", row.group},
+                    {"size", row.size},
+                    {"operation", row.operation},
+                    {"purpose", row.purpose},
+                    {"count", row.count},
+                    {"payload_bytes", row.payload_bytes},
+                    {"moved_bytes", row.moved_bytes ? Json(*row.moved_bytes) : Json()},
+                    {"formula_bytes", formula == formulas.end() || !formula->moved_bytes
+                                          ? Json()
+                                          : Json(*formula->moved_bytes)}});
   }
   return rows;
 }

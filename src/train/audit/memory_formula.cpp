@@ -72,7 +72,7 @@ class BlockActivations {
   [[nodiscard]] std::int64_t bytes(bool experts) const {
     const ModelConfig& m = facts_.model;
     const std::string& recompute = facts_.parallel.recompute;
-    if (recompute == "full") return rows_ * m.hidden_size * element_;
+    if (recompute == "full") return rows_ * m.hidden_size * element_ + (experts ? of_route() : 0);
     const std::int64_t queries = heads_.query.count() * m.head_dim;
     const std::int64_t keys = heads_.key.count() * m.head_dim;
     std::int64_t block = 2 * rows_ * (m.hidden_size * element_ + kStatistic);
@@ -105,7 +105,13 @@ class BlockActivations {
     return tokens_ * elements * element_;
   }
 
-  /// Scores, choices, gate and up of each choice and of shared experts; without recompute what enters.
+  /// The order of rows.
+  [[nodiscard]] std::int64_t of_route() const {
+    return tokens_ * facts_.model.moe.num_experts_per_tok * std::int64_t{sizeof(std::int64_t)};
+  }
+
+  /// Scores, choices, weight, gate and up of each choice and of shared experts; without recompute what
+  /// enters.
   [[nodiscard]] std::int64_t of_experts() const {
     const MoeConfig& moe = facts_.model.moe;
     const std::int64_t k = moe.num_experts_per_tok;
@@ -114,8 +120,7 @@ class BlockActivations {
     if (facts_.parallel.recompute == "none" && !facts_.lora.on())
       elements += facts_.model.hidden_size;
     constexpr std::int64_t kScore = 4;
-    return tokens_ * (elements * element_ + moe.num_experts * kScore +
-                      2 * k * std::int64_t{sizeof(std::int64_t)});
+    return tokens_ * (elements * element_ + (moe.num_experts + k) * kScore) + 2 * of_route();
   }
 
   /// Of attention without recompute; `queries`, `keys`: elements of a token here.
@@ -148,7 +153,7 @@ class BlockActivations {
 /// Of a rank's micro-batches under way, the most at any time: blocks, and behind the last the gradients
 /// of what enters the last norm, of that norm and of the head (with LoRA the first alone).
 std::int64_t activation_bytes(const UpdateFacts& facts, const RankUnits& units, int rank) {
-  if (!facts.fused || facts.tokens_vary) return -1;
+  if (!facts.fused || facts.tokens_vary || facts.folds_experts()) return -1;
   const ModelConfig& m = facts.model;
   const BlockActivations blocks(facts, rank);
   const std::int64_t dense = blocks.bytes(/*experts=*/false);
@@ -183,14 +188,20 @@ RankMemory memory_formula(const UpdateFacts& facts, int rank) {
   const auto sum_of = [](const std::vector<std::int64_t>& all) {
     return std::accumulate(all.begin(), all.end(), std::int64_t{0});
   };
-  const auto held_of = [&](std::int64_t all, std::int64_t from_stage) {
-    return facts.parallel.zero >= from_stage ? all / facts.shards() : all;
+  const std::int64_t expert_shards = facts.folds_experts() ? facts.expert_shards() : 1;
+  // Of units and of experts in their own grid, from a stage of ZeRO on this rank's parts.
+  const auto held_of = [&](std::int64_t all, std::int64_t experts, bool parts) {
+    return parts ? all / facts.shards() + experts / expert_shards : all + experts;
   };
-  const auto held = [&](std::int64_t from_stage) { return held_of(sum_of(trained), from_stage); };
+  const auto held = [&](std::int64_t from_stage) {
+    return held_of(sum_of(trained), sum_of(units.trained_experts()),
+                   facts.parallel.zero >= from_stage);
+  };
   const std::int64_t compute = bytes_of(facts.dtypes.compute);
   const std::int64_t main = bytes_of(facts.dtypes.main);
   RankMemory memory;
-  memory.weight_bytes = held_of(sum_of(units.elements), 3) * compute;
+  memory.weight_bytes =
+      held_of(sum_of(units.elements), sum_of(units.experts), facts.weights_sharded()) * compute;
   const bool two_copies =
       facts.dtypes.compute != facts.dtypes.main || facts.parallel.offload == "optimizer";
   memory.main_bytes = two_copies ? held(1) * main : 0;
@@ -199,7 +210,8 @@ RankMemory memory_formula(const UpdateFacts& facts, int rank) {
   memory.gathered_peak_bytes =
       plan_gathers(facts, units, passes_of(facts, rank)).peak_elements * compute +
       grad_peak_elements(facts, units) * main;
-  if (facts.parallel.pp > 1 && facts.grads_leave_each_pass()) memory.gathered_peak_bytes = -1;
+  if (facts.grads_leave_each_pass() && (facts.parallel.pp > 1 || expert_shards > 1))
+    memory.gathered_peak_bytes = -1;
   memory.activation_peak_bytes = activation_bytes(facts, units, rank);
   return memory;
 }

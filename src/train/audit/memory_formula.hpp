@@ -28,7 +28,9 @@ struct RankMemory {
   }
 };
 
-/// activation_peak_bytes is -1 where plain operations keep what they like, and where tokens vary. For d = the data ranks that share one copy, in bytes a parameter with AdamW: bf16 18, 6 + 12/d,
+/// activation_peak_bytes is -1 where plain operations keep what they like, where tokens vary, and where
+/// routing decides what experts of other ranks' tokens keep; gathered_peak_bytes under ZeRO-2 and 3 with
+/// stages or experts that lie in parts. For d = the data ranks that share one copy, in bytes a parameter with AdamW: bf16 18, 6 + 12/d,
 /// 2 + 16/d, 18/d (ZeRO 0 to 3), fp32 16, 8 + 8/d, 4 + 12/d, 16/d; a frozen one has its weight alone
 /// (2 or 4, under ZeRO-3 by d); what is whole for a time comes on top. Source: Rajbhandari et al., "ZeRO", SC 2020, section 5.
 RankMemory memory_formula(const UpdateFacts& facts, int rank);

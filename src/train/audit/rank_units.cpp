@@ -48,7 +48,7 @@ class UnitSums {
   std::vector<std::int64_t> units_;
 };
 
-/// Elements of an MLP's matrices, of one or of many.
+/// Elements of an MLP's matrices, of one or of many (those in a grid of their own aside).
 void add_mlp(const UpdateFacts& facts, int tp_rank, bool experts, UnitSums& units) {
   const std::int64_t hidden = facts.model.hidden_size;
   const auto add = [&](std::int64_t width, std::int64_t count) {
@@ -61,8 +61,21 @@ void add_mlp(const UpdateFacts& facts, int tp_rank, bool experts, UnitSums& unit
   const MoeConfig& moe = facts.model.moe;
   units.add(moe.num_experts * hidden, moe.num_experts * hidden);
   if (moe.has_bias()) units.add(moe.num_experts, moe.num_experts);
-  add(moe.moe_intermediate_size, moe.num_experts);
+  if (!facts.folds_experts()) add(moe.moe_intermediate_size, moe.num_experts);
   if (moe.num_shared_experts > 0) add(moe.shared_width(), 1);
+}
+
+/// Elements of a block's experts in their own grid.
+std::int64_t expert_elements(const UpdateFacts& facts, const RankCoords& at) {
+  const MoeConfig& moe = facts.model.moe;
+  const std::int64_t here =
+      split_range(moe.num_experts, {}, static_cast<int>(facts.parallel.ep), at.ep).count();
+  const std::int64_t width =
+      split_range(moe.moe_intermediate_size, {},
+                  static_cast<int>(expert_tensor_ranks(facts.parallel)), at.etp)
+          .count();
+  const std::int64_t matrix = here * width * facts.model.hidden_size;
+  return rounded_up(rounded_up(2 * matrix, 64) + matrix, 64 * facts.expert_ranks());
 }
 
 /// Elements of a block's matrices and norms.
@@ -117,6 +130,10 @@ RankUnits rank_units(const UpdateFacts& facts, int rank) {
       const bool experts = m.moe.in_layer(layer);
       add_block(facts, at.tp, experts, sums);
       stage.blocks.push_back(sums.end_unit());
+      if (experts && facts.folds_experts()) {
+        units.experts.push_back(expert_elements(facts, at));
+        units.experts_of.push_back(stage.blocks.back());
+      }
       ++units.layers;
       units.expert_layers += experts ? 1 : 0;
     }
@@ -157,8 +174,14 @@ std::vector<pipeline::Pass> passes_of(const UpdateFacts& facts, int rank) {
 
 GatherPlan plan_gathers(const UpdateFacts& facts, const RankUnits& units,
                         const std::vector<pipeline::Pass>& passes) {
-  GatherPlan plan{std::vector<std::int64_t>(units.elements.size()), 0};
+  GatherPlan plan{std::vector<std::int64_t>(units.elements.size()),
+                  std::vector<std::int64_t>(units.experts.size()), 0};
   if (!facts.weights_sharded()) return plan;
+  // What comes and goes with each unit.
+  std::vector<std::int64_t> elements = units.elements;
+  if (facts.folds_experts() && facts.expert_shards() > 1)
+    for (std::size_t i = 0; i < units.experts.size(); ++i)
+      elements[units.experts_of[i]] += units.experts[i];
   const pipeline::Placement placement = stage_placement(facts.parallel);
 
   struct Use {
@@ -179,7 +202,7 @@ GatherPlan plan_gathers(const UpdateFacts& facts, const RankUnits& units,
   }
   std::int64_t live = 0;
   for (std::size_t unit = units.walked; unit < units.elements.size(); ++unit) {
-    live += units.elements[unit];  // whole between uses
+    live += elements[unit];  // whole between uses
     plan.gathers[unit] = unit >= units.first_trained ? 1 : 0;
   }
   std::vector<bool> here(units.elements.size());
@@ -190,7 +213,7 @@ GatherPlan plan_gathers(const UpdateFacts& facts, const RankUnits& units,
       if (here[walk[i].unit]) continue;
       here[walk[i].unit] = true;
       ++plan.gathers[walk[i].unit];
-      live += units.elements[walk[i].unit];
+      live += elements[walk[i].unit];
     }
     plan.peak_elements = std::max(plan.peak_elements, live);
     in_use.push_back(walk[next].unit);
@@ -199,9 +222,11 @@ GatherPlan plan_gathers(const UpdateFacts& facts, const RankUnits& units,
       const bool is_next = next + 1 < walk.size() && walk[next + 1].unit == unit;
       if (!facts.parallel.zero_reshard || !here[unit] || is_next) continue;
       here[unit] = false;
-      live -= units.elements[unit];
+      live -= elements[unit];
     }
   }
+  for (std::size_t i = 0; i < units.experts.size(); ++i)
+    plan.expert_gathers[i] = plan.gathers[units.experts_of[i]];
   return plan;
 }
 

@@ -19,7 +19,7 @@ struct StageUnits {
 
 /// The units of one rank, from the model's shape: of each of its stages embedding, blocks, head; then
 /// under ZeRO-3 one of parameters smaller than `zero_persist`, if there are any; with LoRA the
-/// adapters of each block.
+/// adapters of each block. Apart from these, of experts in their own grid those of each block.
 struct RankUnits {
   /// Of each. Matrices that are used as one lie back to back, others begin at multiples of 64
   /// elements, and a unit is padded to 64 for each of its data ranks.
@@ -30,9 +30,17 @@ struct RankUnits {
   std::int64_t layers = 0;         // of all stages
   std::int64_t expert_layers = 0;  // of them, those with experts
   std::optional<std::size_t> table_in_two = {};
+  /// Of experts in a grid of their own, one of each block that has them; and which block's they are.
+  std::vector<std::int64_t> experts = {};
+  std::vector<std::size_t> experts_of = {};
 
   [[nodiscard]] std::vector<std::int64_t> trained() const {
     return {elements.begin() + static_cast<std::ptrdiff_t>(first_trained), elements.end()};
+  }
+
+  /// Experts are, unless adapters are.
+  [[nodiscard]] std::vector<std::int64_t> trained_experts() const {
+    return first_trained == 0 ? experts : std::vector<std::int64_t>{};
   }
 
   /// Micro-batches go through it: the embedding; the head.
@@ -51,6 +59,7 @@ std::vector<pipeline::Pass> passes_of(const UpdateFacts& facts, int rank);
 /// parameters is gathered once and stays.
 struct GatherPlan {
   std::vector<std::int64_t> gathers;  // of each unit, in the whole update
+  std::vector<std::int64_t> expert_gathers;
   std::int64_t peak_elements = 0;
 };
 

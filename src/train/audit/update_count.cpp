@@ -1,8 +1,8 @@
 #include "train/audit/update_count.hpp"
 
 #include <algorithm>
-#include <array>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -12,13 +12,10 @@
 namespace trireme {
 namespace {
 
-constexpr std::array kAxes{Axis::tp,   Axis::cp,    Axis::dp,     Axis::pp,
-                           Axis::data, Axis::shard, Axis::replica};
-
 std::vector<CountedGroup> groups_of(const Mesh& mesh, const Step& step) {
   std::vector<CountedGroup> groups;
-  for (const Axis axis : kAxes)
-    groups.push_back({kAxisNames[static_cast<std::size_t>(axis)], &mesh.group(axis), {}});
+  for (std::size_t axis = 0; axis < kAxisNames.size(); ++axis)
+    groups.push_back({kAxisNames[axis], &mesh.group(static_cast<Axis>(axis)), {}});
   for (Communicator* link : step.links().groups()) groups.push_back({"pp", link, {}});
   if (Communicator* tied = step.table_group()) groups.push_back({"tied", tied, {}});
   if (const NodeLevels* levels = mesh.node_levels()) {
@@ -35,7 +32,8 @@ Key key_of(const CollectiveRow& row) {
   return {row.group, row.operation, row.purpose};
 }
 
-std::string numbers(const CollectiveRow& row) {
+std::string numbers(const CollectiveRow& row, bool calls_alone) {
+  if (calls_alone) return formatted("{} calls", row.count);
   return formatted("{} calls, {} bytes, {} moved", row.count, row.payload_bytes,
                    row.moved_bytes ? cat(*row.moved_bytes) : "unknown");
 }
@@ -93,13 +91,18 @@ void UpdateCount::end(const UpdateResult& result) {
 std::string differences(const std::vector<CollectiveRow>& counted,
                         const std::vector<CollectiveRow>& expected) {
   std::map<Key, std::pair<std::string, std::string>> both;
-  for (const CollectiveRow& row : counted) both[key_of(row)].first = numbers(row);
+  std::set<Key> calls_alone;
+  for (const CollectiveRow& row : expected)
+    if (!row.moved_bytes) calls_alone.insert(key_of(row));
+  for (const CollectiveRow& row : counted)
+    both[key_of(row)].first = numbers(row, calls_alone.contains(key_of(row)));
   for (CollectiveRow row : expected) {
+    const bool is_known = row.moved_bytes.has_value();
     const auto same = std::find_if(counted.begin(), counted.end(), [&](const CollectiveRow& one) {
       return key_of(one) == key_of(row);
     });
     if (same != counted.end() && !same->moved_bytes) row.moved_bytes.reset();
-    both[key_of(row)].second = numbers(row);
+    both[key_of(row)].second = numbers(row, !is_known);
   }
   std::string text;
   for (const auto& [key, value] : both) {

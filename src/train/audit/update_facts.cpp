@@ -38,12 +38,24 @@ std::int64_t UpdateFacts::shards() const {
   return shard_ranks(parallel, data_ranks());
 }
 
+std::int64_t UpdateFacts::expert_ranks() const {
+  return expert_data_ranks(parallel, ranks);
+}
+
+std::int64_t UpdateFacts::expert_shards() const {
+  return expert_shard_ranks(parallel, ranks);
+}
+
+bool UpdateFacts::has_parts() const {
+  return shards() > 1 || (folds_experts() && expert_shards() > 1);
+}
+
 bool UpdateFacts::trains_alone() const {
   return parallel.local_steps > 1 && data_ranks() > parallel.cp;
 }
 
 bool UpdateFacts::grads_leave_each_pass() const {
-  return parallel.reproducible || (parallel.zero >= 2 && shards() > 1);
+  return parallel.reproducible || (parallel.zero >= 2 && has_parts());
 }
 
 RankCoords coords_of(const UpdateFacts& facts, int rank) {

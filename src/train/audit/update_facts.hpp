@@ -33,6 +33,15 @@ struct UpdateFacts {
   [[nodiscard]] std::int64_t data_ranks() const;  // dp x cp
   [[nodiscard]] std::int64_t shards() const;      // of them, those that hold one copy together
 
+  /// The same of experts in their own grid: edp, and of them those that hold one copy together.
+  [[nodiscard]] std::int64_t expert_ranks() const;
+  [[nodiscard]] std::int64_t expert_shards() const;
+
+  /// Experts in a grid of their own are units of their own.
+  [[nodiscard]] bool folds_experts() const {
+    return model.moe.on() && trireme::folds_experts(parallel);
+  }
+
   /// ZeRO-3: a rank keeps its parts of the weights alone.
   [[nodiscard]] bool weights_sharded() const { return parallel.zero == 3 && shards() > 1; }
 
@@ -42,6 +51,9 @@ struct UpdateFacts {
   }
 
   [[nodiscard]] std::int64_t replicas() const { return data_ranks() / shards(); }
+
+  /// Any unit lies in parts of several ranks.
+  [[nodiscard]] bool has_parts() const;
 
   /// The data ranks train on their own for some steps.
   [[nodiscard]] bool trains_alone() const;

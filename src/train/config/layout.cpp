@@ -9,187 +9,11 @@
 
 #include "core/error.hpp"
 #include "core/join.hpp"
-#include "core/number.hpp"
-#include "model/stages.hpp"
-#include "parallel/param_spec.hpp"
-#include "pipeline/named.hpp"
+#include "parallel/pipeline/stage_plan.hpp"
+#include "train/config/layout_reasons.hpp"
 
 namespace trireme {
 namespace {
-
-struct Reason {
-  std::string key;
-  std::string value;
-  std::string allowed;
-};
-
-/// Of forms of data parallelism that exclude one another.
-void add_data_reasons(const ParallelConfig& config, std::vector<Reason>& reasons) {
-  if (config.local_steps > 1 && config.zero > 0) {
-    reasons.push_back({"parallel.local_steps", cat(config.local_steps),
-                       formatted("must be 1 with parallel.zero = {}: ranks that train on their own "
-                                 "hold all of the state each",
-                                 config.zero)});
-  }
-  if (config.hierarchical && config.zero > 0) {
-    reasons.push_back(
-        {"parallel.hierarchical", "true",
-         formatted("must be false with parallel.zero = {}: there "
-                   "parallel.zero_shard = the ranks of a node reduces inside it first",
-                   config.zero)});
-  }
-  if (config.reproducible && config.hierarchical) {
-    reasons.push_back({"parallel.reproducible", "true",
-                       "must be false with parallel.hierarchical: it adds up in another order"});
-  }
-  if (config.reproducible && config.local_steps > 1) {
-    reasons.push_back({"parallel.reproducible", "true",
-                       formatted("must be false with parallel.local_steps = {}: each data rank "
-                                 "adds up its own gradients alone",
-                                 config.local_steps)});
-  }
-  if (config.hierarchical && config.local_steps > 1) {
-    reasons.push_back({"parallel.hierarchical", "true",
-                       formatted("must be false with parallel.local_steps = {}: gradients do not "
-                                 "leave a data rank",
-                                 config.local_steps)});
-  }
-}
-
-/// Of stages of a pipeline.
-void add_stage_reasons(const ParallelConfig& config, const LayoutFacts& facts,
-                       std::vector<Reason>& reasons) {
-  if (config.pp == 1) return;
-  if (facts.compares_models) {
-    reasons.push_back(
-        {"parallel.pp", cat(config.pp),
-         "must be 1 where a second model runs beside: a rank has all its stages (dpo takes "
-         "a file of dpo-reference as dpo.reference)"});
-  }
-  const std::string mistake =
-      pipeline::mistake_in_stages(config.schedule, static_cast<int>(config.virtual_stages));
-  if (!mistake.empty()) {
-    reasons.push_back({"parallel.virtual_stages", cat(config.virtual_stages), mistake});
-    return;
-  }
-  const std::int64_t stages =
-      config.pp * pipeline::stages_a_rank(config.schedule, static_cast<int>(config.virtual_stages));
-  if (stages > facts.model.num_layers) {
-    reasons.push_back({"parallel.pp", cat(config.pp),
-                       formatted("makes {} stages of schedule {}, must be at most model.num_layers "
-                                 "= {}: a stage has a layer or more",
-                                 stages, config.schedule, facts.model.num_layers)});
-  } else if (config.stages != "auto") {
-    try {
-      (void)parse_stages(config.stages, facts.model, stages);
-    } catch (const Error& error) {
-      reasons.push_back({"parallel.stages", config.stages, error.what()});
-    }
-  }
-  if (config.local_steps > 1) {
-    reasons.push_back({"parallel.local_steps", cat(config.local_steps),
-                       "must be 1 with parallel.pp: stages clip by one norm"});
-  }
-  if (config.reproducible && facts.model.tie_embeddings) {
-    reasons.push_back({"parallel.reproducible", "true",
-                       "must be false with parallel.pp and model.tie_embeddings: the table's two "
-                       "gradients of a micro-batch are formed in passes far apart"});
-  }
-}
-
-/// Tokens of a sequence of `length` that enter a block on a rank: of them pieces are made.
-std::int64_t entering_tokens(const ParallelConfig& config, std::int64_t length) {
-  return length / config.cp / (config.sequence_parallel ? config.tp : 1);
-}
-
-std::vector<Reason> reasons_against(const ParallelConfig& config, const LayoutFacts& facts) {
-  std::vector<Reason> reasons;
-  const ModelConfig& model = facts.model;
-  if (config.tp > model.num_heads) {
-    reasons.push_back({"parallel.tp", cat(config.tp),
-                       formatted("must be at most model.num_heads = {}: a rank holds whole heads",
-                                 model.num_heads)});
-  }
-  if (config.tp > std::min(model.vocab_size, model.intermediate_size)) {
-    reasons.push_back(
-        {"parallel.tp", cat(config.tp),
-         formatted("must be at most the vocabulary ({}) and model.intermediate_size = {}",
-                   model.vocab_size, model.intermediate_size)});
-  }
-  const MoeConfig& moe = model.moe;
-  if (moe.on() && config.tp > moe.moe_intermediate_size) {
-    reasons.push_back({"parallel.tp", cat(config.tp),
-                       formatted("must be at most model.moe_intermediate_size = {}: a rank holds a "
-                                 "part of every expert",
-                                 moe.moe_intermediate_size)});
-  }
-  if (moe.on() && config.tp > 1 && config.tp_chunks > 1) {
-    reasons.push_back({"parallel.tp_chunks", cat(config.tp_chunks),
-                       "must be 1 for a model with experts: all of its tokens are routed at once"});
-  }
-  if (config.sequence_parallel) {
-    for (const std::int64_t length : facts.seq_lens) {
-      if (length % config.tp == 0) continue;
-      reasons.push_back(
-          {"parallel.tp", cat(config.tp),
-           formatted("must divide the length of the sequences, {}, with parallel.sequence_parallel",
-                     length)});
-    }
-  }
-  for (const std::int64_t length : facts.seq_lens) {
-    const std::int64_t pieces = config.cp > 1 ? 2 * config.cp : 1;
-    if (length % pieces != 0) {
-      reasons.push_back(
-          {"parallel.cp", cat(config.cp),
-           formatted("2 cp = {} must divide the length of the sequences, {}", pieces, length)});
-    } else if (config.sequence_parallel && length / config.cp % config.tp != 0 &&
-               length % config.tp == 0) {
-      reasons.push_back({"parallel.tp", cat(config.tp),
-                         formatted("must divide the {} tokens that a rank of cp has of a sequence, "
-                                   "with parallel.sequence_parallel",
-                                   length / config.cp)});
-    }
-  }
-  for (const std::int64_t length : facts.seq_lens) {
-    const std::int64_t tokens = entering_tokens(config, length);
-    if (config.tp == 1 || config.tp_chunks <= std::max<std::int64_t>(tokens, 1)) continue;
-    reasons.push_back({"parallel.tp_chunks", cat(config.tp_chunks),
-                       formatted("must be at most the {} tokens that a rank has of a sequence of "
-                                 "{} where it enters a block",
-                                 tokens, length)});
-  }
-  if (config.cp > 1 && model.attention_dropout > 0) {
-    reasons.push_back({"parallel.cp", cat(config.cp),
-                       formatted("must be 1 with model.attention_dropout = {}: attention over "
-                                 "tokens of several ranks ({}) drops no probabilities",
-                                 number_text(model.attention_dropout), config.cp_form)});
-  }
-  for (int rank = 0; config.cp_form == "ulysses" && config.cp > 1 && rank < config.tp; ++rank) {
-    const std::int64_t heads =
-        split_range(model.num_heads, {}, static_cast<int>(config.tp), rank).count();
-    if (heads % config.cp == 0) continue;
-    reasons.push_back({"parallel.cp", cat(config.cp),
-                       formatted("must divide the {} heads of a rank of tp, with parallel.cp_form "
-                                 "= ulysses",
-                                 heads)});
-    break;
-  }
-  add_data_reasons(config, reasons);
-  add_stage_reasons(config, facts, reasons);
-  const std::int64_t model_ranks = config.tp * config.cp * config.pp;
-  if (facts.ranks % model_ranks != 0) {
-    reasons.push_back({"parallel.tp * cp * pp", cat(model_ranks),
-                       formatted("must divide the {} ranks started (a run that goes on keeps "
-                                 "its own layout unless these keys are given)",
-                                 facts.ranks)});
-  } else if (config.zero > 0 && config.zero_shard > 0) {
-    const std::int64_t data = facts.ranks / (config.tp * config.pp);
-    if (data % config.zero_shard != 0)
-      reasons.push_back({"parallel.zero_shard", cat(config.zero_shard),
-                         formatted("must divide dp x cp = {}", data)});
-  }
-  return reasons;
-}
 
 /// By how much one layout is another: each factor of two counts.
 double distance(const ParallelConfig& a, const ParallelConfig& b) {
@@ -199,13 +23,15 @@ double distance(const ParallelConfig& a, const ParallelConfig& b) {
   const auto shards = [](const ParallelConfig& config) {
     return std::max<std::int64_t>(config.zero_shard, 1);
   };
-  return ratio(a.tp, b.tp) + ratio(a.cp, b.cp) + ratio(a.pp, b.pp) + ratio(shards(a), shards(b));
+  return ratio(a.tp, b.tp) + ratio(a.cp, b.cp) + ratio(a.pp, b.pp) + ratio(a.ep, b.ep) +
+         ratio(expert_tensor_ranks(a), expert_tensor_ranks(b)) + ratio(shards(a), shards(b));
 }
 
 /// Takes back what stages exclude.
 void leave_out_of_pipeline(ParallelConfig& config, const LayoutFacts& facts) {
-  const bool one_stage = config.schedule != "interleaved";
+  const bool one_stage = config.schedule != "interleaved" && !searches_schedule(config);
   if (one_stage) config.virtual_stages = 1;
+  if (mistake_in_schedule(config)) config.schedule = ParallelConfig{}.schedule;
   const bool fits = config.pp * config.virtual_stages <= facts.model.num_layers;
   if (!fits) config.virtual_stages = 1;
   config.stages = "auto";
@@ -225,11 +51,31 @@ void leave_out_contradictions(ParallelConfig& config, const LayoutFacts& facts) 
     }
   }
   if (config.pp > 1) leave_out_of_pipeline(config, facts);
+  if (folds_experts(config) && config.local_steps > 1 && facts.local_steps) {
+    config.ep = 1;
+    config.etp = 0;
+  } else if (folds_experts(config)) {
+    config.local_steps = 1;
+    config.reproducible = false;
+  }
   if (facts.model.moe.on()) config.tp_chunks = 1;
   if (config.zero > 0 || config.local_steps > 1 || config.reproducible) config.hierarchical = false;
   for (const std::int64_t length : facts.seq_lens)
     config.tp_chunks =
         std::clamp<std::int64_t>(entering_tokens(config, length), 1, config.tp_chunks);
+}
+
+/// ep and etp worth trying on `ranks` of a stage, of them `tp` ranks of tp.
+std::vector<std::pair<std::int64_t, std::int64_t>> expert_grids(const ParallelConfig& wanted,
+                                                                const LayoutFacts& facts,
+                                                                std::int64_t tp,
+                                                                std::int64_t ranks) {
+  if (!facts.model.moe.on() || !folds_experts(wanted)) return {{1, 0}};
+  const std::int64_t etp = wanted.etp > 0 && tp % wanted.etp == 0 ? wanted.etp : 0;
+  std::vector<std::pair<std::int64_t, std::int64_t>> grids{{1, 0}};
+  for (const std::int64_t ep : divisors(ranks))
+    if (facts.model.moe.num_experts % ep == 0) grids.emplace_back(ep, etp);
+  return grids;
 }
 
 std::optional<ParallelConfig> nearest_possible(const ParallelConfig& wanted,
@@ -247,13 +93,17 @@ std::optional<ParallelConfig> nearest_possible(const ParallelConfig& wanted,
           for (const std::int64_t shard : divisors(facts.ranks / (tp * pp)))
             shards.push_back(shard);
         for (const std::int64_t shard : shards) {
-          ParallelConfig one = wanted;
-          one.tp = tp;
-          one.cp = cp;
-          one.pp = pp;
-          one.zero_shard = shard;
-          leave_out_contradictions(one, facts);
-          offer(one);
+          for (const auto& [ep, etp] : expert_grids(wanted, facts, tp, facts.ranks / pp)) {
+            ParallelConfig one = wanted;
+            one.tp = tp;
+            one.cp = cp;
+            one.pp = pp;
+            one.zero_shard = shard;
+            one.ep = ep;
+            one.etp = etp;
+            leave_out_contradictions(one, facts);
+            offer(one);
+          }
         }
       }
     }
@@ -270,8 +120,12 @@ std::string as_options(const ParallelConfig& config, const ParallelConfig& wante
   add("tp", config.tp, wanted.tp);
   add("cp", config.cp, wanted.cp);
   add("pp", config.pp, wanted.pp);
+  add("ep", config.ep, wanted.ep);
+  add("etp", config.etp, wanted.etp);
   add("virtual_stages", config.virtual_stages, wanted.virtual_stages);
   if (config.stages != wanted.stages) options.push_back("--parallel.stages auto");
+  if (config.schedule != wanted.schedule)
+    options.push_back(formatted("--parallel.schedule {}", config.schedule));
   add("tp_chunks", config.tp_chunks, wanted.tp_chunks);
   add("zero", config.zero, wanted.zero);
   add("zero_shard", config.zero_shard, wanted.zero_shard);
@@ -297,6 +151,15 @@ void check_layout(const ParallelConfig& config, const LayoutFacts& facts, Proble
   }
 }
 
+void check_micro_batches(const ParallelConfig& config, std::int64_t micro_steps) {
+  const int wanted = micro_batches_of_schedule(config);
+  if (wanted == 0 || wanted == micro_steps) return;
+  fail(
+      ErrorKind::usage,
+      "parallel.schedule = {} is of {} micro-batches, an update has {}: give --train.accumulation {}",
+      config.schedule, wanted, micro_steps, wanted);
+}
+
 std::string keys_without_effect(const ParallelConfig& config) {
   const ParallelConfig usual;
   std::vector<std::string> keys;
@@ -312,6 +175,8 @@ std::string keys_without_effect(const ParallelConfig& config) {
   add(config.zero == 0 && config.zero_shard > 0, "zero_shard", config.zero_shard, "zero is 0");
   const bool one_stage = config.pp == 1;
   add(one_stage && config.schedule != usual.schedule, "schedule", config.schedule, "pp is 1");
+  add(config.in_flight > 0 && !searches_schedule(config), "in_flight", config.in_flight,
+      "schedule is not auto");
   add(one_stage && config.virtual_stages > 1, "virtual_stages", config.virtual_stages, "pp is 1");
   add(one_stage && config.stages != usual.stages, "stages", config.stages, "pp is 1");
   const bool whole = config.zero != 3;

@@ -23,6 +23,10 @@ struct LayoutFacts {
 /// ranks that can.
 void check_layout(const ParallelConfig& config, const LayoutFacts& facts, Problems& problems);
 
+/// Throws Error(usage) where parallel.schedule is a file of another number of micro-batches than an
+/// update has.
+void check_micro_batches(const ParallelConfig& config, std::int64_t micro_steps);
+
 /// One line that names the keys which change nothing beside the others (zero_shard without ZeRO);
 /// "" if there is none. Not refused: one configuration serves many layouts.
 std::string keys_without_effect(const ParallelConfig& config);

@@ -50,6 +50,9 @@ void make_paths_absolute(RunConfig& config) {
   config.data.valid_path = absolute_plan(config.data.valid_path);
   if (!config.data.stage.empty())
     config.data.stage = std::filesystem::absolute(config.data.stage).lexically_normal().string();
+  std::error_code absent;
+  if (std::string& file = config.parallel.schedule; std::filesystem::is_regular_file(file, absent))
+    file = std::filesystem::absolute(file).lexically_normal().string();
   CheckpointConfig& start = config.checkpoint;
   if (start.names_checkpoint()) start.resume = absolute_plan(start.resume);
 }

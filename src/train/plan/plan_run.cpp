@@ -65,8 +65,9 @@ RunPlan plan_run(const Task& task, RunConfig& config, ConfigSet& keys, const Run
                problems);
   check_targets(config.lora, config.model, problems);
   problems.throw_if_any();
-  micro_steps_of(config.train.global_batch, config.train.micro_batch,
-                 data_ranks(config.parallel, ranks));
+  check_micro_batches(config.parallel,
+                      micro_steps_of(config.train.global_batch, config.train.micro_batch,
+                                     data_ranks(config.parallel, ranks)));
   RunPlan plan;
   plan.memory_bytes_per_rank = memory_of(config, ranks);
   const std::int64_t trained = config.lora.on() ? num_lora_parameters(config.lora, config.model)

@@ -163,7 +163,7 @@ void load(const RunRequest& run, const RunData& data, const Checkpoint& checkpoi
   });
   if (!new_adapters) {
     load_converted(checkpoint, state, run.ranks.world);
-    model.state.spread(model.mesh.group(Axis::replica));
+    model.state.spread(model.mesh);
     model.registry.refresh_weights();
   }
   log_start(run, data, beginning, checkpoint, fresh_data);

@@ -23,7 +23,8 @@ TransformerOptions model_options(const RunConfig& config, const Mesh& mesh) {
           static_cast<std::uint64_t>(config.train.seed),
           {mesh.group(Axis::tp), config.parallel.sequence_parallel, config.parallel.tp_chunks},
           context_group(mesh),
-          config.lora};
+          config.lora,
+          ExpertGroup(mesh)};
 }
 
 /// What of the configuration makes a difference on this device.

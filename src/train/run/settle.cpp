@@ -110,8 +110,9 @@ void resolve_config(const RunRequest& run, const RunData& data) {
   problems.throw_if_any();
   const std::string idle = keys_without_effect(config.parallel);
   if (!idle.empty() && run.ranks.world.rank() == 0) log::warn(idle);
-  micro_steps_of(config.train.global_batch, config.train.micro_batch,
-                 data_ranks(config.parallel, run.ranks.world.size()));
+  check_micro_batches(config.parallel,
+                      micro_steps_of(config.train.global_batch, config.train.micro_batch,
+                                     data_ranks(config.parallel, run.ranks.world.size())));
   check_start(run, data);
   if (config.train.steps == 0)
     config.train.steps = data.steps_of_epochs(config.train) + steps_before_data(run, data.stream());

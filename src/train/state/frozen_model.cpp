@@ -18,7 +18,7 @@ void load_weights(ParamRegistry& registry, StateOf of, const Checkpoint& checkpo
   StateView view(registry, of);
   StateDict state{view.tensors(), {}, {}};
   load_converted(checkpoint, state, world);
-  view.spread(mesh.group(Axis::replica));
+  view.spread(mesh);
   registry.refresh_weights();
 }
 

@@ -82,7 +82,7 @@ void StateView::add(const std::string& prefix, const std::vector<std::size_t>& u
       }
     }
   }
-  parts_.push_back(std::move(parts));
+  parts_.push_back({units, std::move(parts)});
 }
 
 void StateView::add_piece(const std::string& name, const ParamSpan& piece, const at::Tensor& values,
@@ -104,11 +104,14 @@ void StateView::stage() {
   for (Mirror& mirror : mirrors_) mirror.host.copy_(mirror.device);
 }
 
-void StateView::spread(Communicator& copies) {
+void StateView::spread(const Mesh& mesh) {
   for (Mirror& mirror : mirrors_) mirror.device.copy_(mirror.host);
-  if (copies.size() == 1) return;
-  for (const std::vector<at::Tensor>& parts : parts_) {
-    for (const at::Tensor& part : parts) {
+  for (const Parts& parts : parts_) {
+    for (std::size_t i = 0; i < parts.units.size(); ++i) {
+      const bool experts = registry_.layout().units()[parts.units[i]].experts;
+      Communicator& copies = mesh.group(experts ? Axis::expert_replica : Axis::replica);
+      if (copies.size() == 1) continue;
+      const at::Tensor& part = parts.tensors[i];
       const std::int64_t size = part.numel() / copies.size();
       const at::Tensor whole = part.to(registry_.device());  // no copy unless it is offloaded
       all_gather(copies, whole.narrow(0, size * copies.rank(), size), whole, "loaded state")

@@ -39,13 +39,18 @@ class StateView {
   void stage();
 
   /// After a load: host to device copies, then every rank's share to the ranks that update the
-  /// same elements. `copies`: the replica axis of the mesh (collective).
-  void spread(Communicator& copies);
+  /// same elements (collective).
+  void spread(const Mesh& mesh);
 
  private:
   struct Mirror {
     at::Tensor device;
     at::Tensor host;
+  };
+
+  struct Parts {
+    std::vector<std::size_t> units;
+    std::vector<at::Tensor> tensors;  // of each this rank's part
   };
 
   /// Shares of `parts[i]`, this rank's part of units[i].
@@ -57,7 +62,7 @@ class StateView {
   const ParamRegistry& registry_;
   std::vector<StateTensor> tensors_;
   std::vector<Mirror> mirrors_;
-  std::vector<std::vector<at::Tensor>> parts_;
+  std::vector<Parts> parts_;
 };
 
 void put_progress(std::map<std::string, std::string>& values, const Progress& progress,

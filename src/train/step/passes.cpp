@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "core/timer.hpp"
+#include "parallel/device.hpp"
+
 namespace trireme {
 
 using pipeline::Pass;
@@ -49,19 +52,28 @@ bool Passes::run(const pipeline::Schedule& schedule, std::span<const Microbatch>
     if (pass.kind == PassKind::forward) {
       if (alone && hooks.stop_before(pass.micro_batch, num_micro_batches)) return false;
       hooks.before_forward();
-      forward(update, pass);
     } else {
       hooks.before_backward(i + 1 == list.size());
-      if (pass.kind != PassKind::weight_grad) backward(update, pass);
-      if (gives_weight_grad(pass.kind)) {
-        add_weight_grads(pass);
-        activations.after_backward(update.number(pass));
-      }
+    }
+    const double waited_s = links_.waited_s();
+    const Timer timer;
+    run_pass(update, pass);
+    if (clock_ != nullptr) {
+      finish_work(model_.registry().device());
+      clock_->note(pass, timer.seconds() - (links_.waited_s() - waited_s));
     }
     links_.poll();
   }
   links_.finish();
   return true;
+}
+
+void Passes::run_pass(const Update& update, const Pass& pass) {
+  if (pass.kind == PassKind::forward) return forward(update, pass);
+  if (pass.kind != PassKind::weight_grad) backward(update, pass);
+  if (!gives_weight_grad(pass.kind)) return;
+  add_weight_grads(pass);
+  update.activations.after_backward(update.number(pass));
 }
 
 void Passes::begin(const pipeline::Schedule& schedule, std::span<const Microbatch> micro_batches) {

@@ -9,6 +9,7 @@
 #include "objective/objective.hpp"
 #include "parallel/pipeline/stage_links.hpp"
 #include "train/step/activation_count.hpp"
+#include "train/step/pass_clock.hpp"
 
 namespace trireme {
 
@@ -38,6 +39,12 @@ class Passes {
            double grad_scale, const PassHooks& hooks, ActivationCount& activations,
            at::Tensor& loss_sum);
 
+  /// From here on each pass is timed, on a GPU to its end; null: none.
+  void time_with(PassClock* clock) { clock_ = clock; }
+
+  /// Between two stages, of a micro-batch.
+  [[nodiscard]] at::Tensor space_for(const Microbatch& batch) const;
+
   /// Micro-batches of this rank's stages in the last run, the most at any time.
   [[nodiscard]] int most_under_way() const { return most_under_way_; }
 
@@ -61,8 +68,7 @@ class Passes {
   void add_weight_grads(const pipeline::Pass& pass);
   void begin(const pipeline::Schedule& schedule, std::span<const Microbatch> micro_batches);
   void begin_links(const pipeline::Schedule& schedule, std::span<const Microbatch> micro_batches);
-  /// Between two stages, of a micro-batch.
-  [[nodiscard]] at::Tensor space_for(const Microbatch& batch) const;
+  void run_pass(const Update& update, const pipeline::Pass& pass);
 
   Transformer& model_;
   Objective& objective_;
@@ -70,6 +76,7 @@ class Passes {
   int pp_rank_;
   std::map<std::pair<int, int>, UnderWay> under_way_;  // by stage and micro-batch
   int most_under_way_ = 0;
+  PassClock* clock_ = nullptr;
 };
 
 }  // namespace trireme

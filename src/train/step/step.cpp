@@ -1,9 +1,12 @@
 #include "train/step/step.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <vector>
 
+#include "core/log.hpp"
+#include "core/number.hpp"
 #include "core/process/failpoints.hpp"
 #include "core/timer.hpp"
 #include "optim/grad_norm.hpp"
@@ -45,6 +48,10 @@ std::unique_ptr<Communicator> make_table_group(Transformer& model, const Mesh& m
   return pp.split(trained ? 0 : -1, pp.rank(), "tied");
 }
 
+double thousandths(double value) {
+  return std::round(1000 * value) / 1000;
+}
+
 }  // namespace
 
 Step::Step(const StepParts& parts, double clip_norm)
@@ -57,6 +64,8 @@ Step::Step(const StepParts& parts, double clip_norm)
       passes_(parts.model, parts.objective, links_, parts.mesh.rank(Axis::pp)),
       first_bucket_s_(parts.measures.declare({"first_bucket_s", Combine::mean})),
       last_grad_s_(parts.measures.declare({"last_grad_s", Combine::mean})) {
+  if (searches_schedule(parts.mesh.config()))
+    passes_.time_with(&clock_.emplace(schedule_.placement.stages()));
   table_group_ = make_table_group(parts.model, parts.mesh);
   if (parts.mesh.size(Axis::pp) > 1 && registry_.device().is_cpu())
     bubble_share_ = parts.measures.declare({"bubble_share", Combine::mean});
@@ -103,7 +112,7 @@ UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_terms
           }};
   const auto micro_steps = static_cast<int>(batches.size());
   if (schedule_.micro_batches != micro_steps)
-    schedule_ = stage_schedule(parts_.mesh.config(), micro_steps);
+    schedule_ = stage_schedule(parts_.mesh.config(), micro_steps, timing_);
   const Timer timer;
   if (!passes_.run(schedule_, micro_batches, grad_scale, hooks, activations, loss_sum)) {
     result.dropped = true;
@@ -138,8 +147,24 @@ UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_terms
     registry_.refresh_trained();
   }
   parts_.scaler.update(result.skipped);
+  if (clock_) search_schedule(micro_batches);
   if (alone && step % parts_.mesh.config().local_steps == 0) average_copies();
   return result;
+}
+
+void Step::search_schedule(std::span<const Microbatch> micro_batches) {
+  constexpr int kTimedUpdates = 2;  // the first one is slower than those that follow
+  if (micro_batches.empty() || ++timed_updates_ < kTimedUpdates) return;
+  timing_ = clock_->of_all(parts_.mesh, passes_.space_for(micro_batches.front()));
+  passes_.time_with(nullptr);
+  clock_.reset();
+  const double before = simulate(schedule_, timing_).bubble;
+  schedule_ = stage_schedule(parts_.mesh.config(), schedule_.micro_batches, timing_);
+  if (parts_.mesh.world().rank() != 0) return;
+  log::info(formatted(
+      "schedule auto: by the measured times of passes, bubble {} is predicted; up to here {}",
+      number_text(thousandths(simulate(schedule_, timing_).bubble)),
+      number_text(thousandths(before))));
 }
 
 void Step::forward(std::span<const Microbatch> micro_batches,

@@ -113,6 +113,9 @@ class Step {
   void add_up_over_stages(at::Tensor& loss_sum, double busy_s, const Timer& timer,
                           UpdateResult& result);
 
+  /// Schedule auto: searches it by how long this rank's passes took, once they are known.
+  void search_schedule(std::span<const Microbatch> micro_batches);
+
   /// What the routers left, `scale` times; collective without local steps.
   void take_router_tally(double scale, UpdateResult& result);
 
@@ -124,6 +127,9 @@ class Step {
   std::unique_ptr<GradReduction> reduction_;
   pipeline::Schedule schedule_;  // of the last update
   StageLinks links_;
+  pipeline::Timing timing_{{pipeline::PassTimes{}}};  // what a searched schedule is searched by
+  std::optional<PassClock> clock_;                    // until they are measured
+  int timed_updates_ = 0;
   Passes passes_;
   std::unique_ptr<Communicator> table_group_;  // the two ranks with copies of a tied table
   std::optional<Measures::Id> bubble_share_;   // of pipelines

@@ -33,7 +33,8 @@ TrialModel::TrialModel(Communicator& world, const TrialShape& shape)
              kSeed,
              {mesh.group(Axis::tp), shape.parallel.sequence_parallel, shape.parallel.tp_chunks},
              context_group(mesh),
-             shape.lora}),
+             shape.lora,
+             ExpertGroup(mesh)}),
       objective(registry, model.head_weight(), shape.path, model.tensor()),
       optimizer(allocate(registry, model, mesh, shape)),
       step({model, objective, *optimizer, scaler, mesh, measures}, shape.optim.clip_norm) {}

@@ -53,6 +53,10 @@ std::vector<Batch> micro_batches(std::int64_t first, std::int64_t count, std::in
   return batches;
 }
 
+std::int64_t accumulation_of(const RunConfig& config) {
+  return config.train.accumulation > 0 ? config.train.accumulation : kDefaultAccumulation;
+}
+
 }  // namespace
 
 LayoutVerdict compare_trials(const TrialTrace& trace, const TrialTrace& expected) {
@@ -88,7 +92,9 @@ ModelConfig small_model_like(const ModelConfig& model, const ParallelConfig& par
   small.intermediate_size = std::max<std::int64_t>(27, parallel.tp);
   if (MoeConfig& moe = small.moe; moe.on()) {
     moe.moe_intermediate_size = std::max<std::int64_t>(13, parallel.tp);
-    moe.num_experts = std::max(moe.num_experts_per_tok, std::min(moe.num_experts, kMostExperts));
+    const std::int64_t least =
+        std::max(moe.num_experts_per_tok, std::min(moe.num_experts, kMostExperts));
+    moe.num_experts = (least + parallel.ep - 1) / parallel.ep * parallel.ep;
     moe.first_dense_layers = std::min(moe.first_dense_layers, small.num_layers - 1);
   }
   const std::int64_t cut = 2 * parallel.tp * parallel.cp;  // what a row's length is divided by
@@ -109,6 +115,7 @@ void check_verifiable(const RunConfig& config, int ranks) {
                  "must be 1 here: ranks that train on their own are not one process's training");
   }
   problems.throw_if_any();
+  check_micro_batches(config.parallel, accumulation_of(config));
 }
 
 LayoutVerdict verify_layout(Communicator& world, const RunConfig& config, std::int64_t steps,
@@ -125,9 +132,7 @@ LayoutVerdict verify_layout(Communicator& world, const RunConfig& config, std::i
   const std::int64_t length = plan.model.max_seq_len;
   check_verifiable(config, world.size());
   const int data = data_ranks(config.parallel, world.size());
-  const std::int64_t accumulation =
-      config.train.accumulation > 0 ? config.train.accumulation : kDefaultAccumulation;
-  const std::int64_t share = kMicroBatch * accumulation;  // sequences of one data rank
+  const std::int64_t share = kMicroBatch * accumulation_of(config);  // sequences of one data rank
   const std::int64_t vocab = plan.model.vocab_size;
   plan.targets = [=](std::int64_t step) {
     std::int64_t targets = 0;

@@ -48,10 +48,60 @@ TEST(Mesh, SplitsReplicasByNodeWhereAllNodesHoldEquallyMany) {
   }
 }
 
+TEST(Mesh, ExpertsLieInAGridOfTheirOwnOverTheSameRanks) {
+  ParallelConfig config;  // tp 2, cp 2, dp 2 in each of two stages
+  config.tp = 2;
+  config.cp = 2;
+  config.pp = 2;
+  config.etp = 1;
+  config.ep = 4;
+  config.zero = 1;
+  run_ranks(16, [&](Communicator& world) {
+    const Mesh mesh(world, config);
+    const int in_stage = world.rank() % 8;
+
+    EXPECT_TRUE(mesh.folds_experts());
+    EXPECT_EQ(mesh.size(Axis::etp), 1);
+    EXPECT_EQ(mesh.size(Axis::ep), 4);
+    EXPECT_EQ(mesh.size(Axis::edp), 2);
+    EXPECT_EQ(mesh.rank(Axis::ep), in_stage % 4);
+    EXPECT_EQ(mesh.rank(Axis::edp), in_stage / 4);
+    EXPECT_EQ(mesh.size(Axis::expert_shard), 2) << "under ZeRO all ranks of edp share one copy";
+    EXPECT_EQ(mesh.size(Axis::expert_replica), 1);
+  });
+  config.zero_shard = 2;  // copies of 4 ranks: experts lie once in each
+  run_ranks(16, [&](Communicator& world) {
+    const Mesh mesh(world, config);
+
+    EXPECT_EQ(mesh.size(Axis::expert_shard), 1);
+    EXPECT_EQ(mesh.size(Axis::expert_replica), 2);
+    EXPECT_EQ(mesh.rank(Axis::expert_replica), world.rank() % 8 / 4);
+  });
+}
+
+TEST(Mesh, WithoutFoldingExpertsLieAsOtherWeightsDo) {
+  ParallelConfig config;
+  config.tp = 2;
+  config.zero = 2;
+  config.zero_shard = 2;
+  run_ranks(8, [&](Communicator& world) {
+    const Mesh mesh(world, config);
+
+    EXPECT_FALSE(mesh.folds_experts());
+    for (const auto& [expert, dense] : {std::pair{Axis::etp, Axis::tp},
+                                        {Axis::edp, Axis::data},
+                                        {Axis::expert_shard, Axis::shard},
+                                        {Axis::expert_replica, Axis::replica}}) {
+      EXPECT_EQ(mesh.size(expert), mesh.size(dense));
+      EXPECT_EQ(mesh.rank(expert), mesh.rank(dense));
+    }
+  });
+}
+
 TEST(Mesh, RefusesEveryLayoutWithoutEngineAtOnce) {
   run_ranks(2, [](Communicator& world) {
     ParallelConfig config;
-    config.ep = 2;
+    config.ep = 0;
     config.zero = 4;
     config.recompute = "some";
     try {
@@ -61,7 +111,7 @@ TEST(Mesh, RefusesEveryLayoutWithoutEngineAtOnce) {
       const std::string text = error.what();
 
       EXPECT_EQ(error.kind(), ErrorKind::usage);
-      EXPECT_NE(text.find("parallel.ep = 2"), std::string::npos) << text;
+      EXPECT_NE(text.find("parallel.ep = 0"), std::string::npos) << text;
       EXPECT_NE(text.find("parallel.zero = 4"), std::string::npos) << text;
       EXPECT_NE(text.find("parallel.recompute = some"), std::string::npos) << text;
     }

@@ -86,6 +86,47 @@ TEST(UnitLayout, EveryElementIsOwnedByExactlyOneRank) {
   }
 }
 
+TEST(UnitLayout, ExpertsInTheirOwnGridAreOwnedByExactlyOneRankOfIt) {
+  Declared declared;
+  ParamSpec experts{.name = "experts", .shape = {6, 3, 5}};
+  experts.split = DimSplit{2};
+  experts.of_experts = true;
+  declared.specs.insert(declared.specs.begin() + 2, experts);
+  for (const auto& [etp, ep, shards, replicas] :
+       {std::array{1, 2, 1, 2}, {2, 3, 2, 1}, {1, 6, 1, 1}, {3, 1, 2, 2}}) {
+    std::map<std::int64_t, int> owners;
+    for (int t = 0; t < etp; ++t)
+      for (int e = 0; e < ep; ++e)
+        for (int s = 0; s < shards; ++s)
+          for (int r = 0; r < replicas; ++r) {
+            const ShareGrid grid{etp, t, shards, s, replicas, r, ep, e};
+            const UnitLayout layout(declared.specs, declared.starts, declared.names,
+                                    {2, 1, 4, 2, 1, 0}, 0, grid);
+            ASSERT_EQ(layout.units().size(), 3U);
+            ASSERT_EQ(layout.units()[1].experts_of, 2U);
+            EXPECT_TRUE(layout.units()[2].experts);
+            EXPECT_EQ(layout.units()[2].params, std::vector<ParamId>{2});
+            EXPECT_EQ(layout.param(2).used_with, 1U);
+            EXPECT_EQ(layout.trained_experts().count(), layout.units()[2].count);
+            EXPECT_EQ(layout.trained_experts().end, layout.trained_count());
+            EXPECT_EQ(layout.part(2).count() * shards, layout.units()[2].count);
+            EXPECT_EQ(layout.parts_count(),
+                      (layout.units()[0].count + layout.units()[1].count) / 4 +
+                          layout.units()[2].count / shards);
+            for (const ParamSpan& span : layout.owned_spans(2)) {
+              Slice slice = layout.param(2).slice;
+              slice.flat_begin = span.first;
+              slice.flat_end = span.first + span.count;
+              for (const SliceRun& run :
+                   intersect(experts.shape, slice, Slice::whole(experts.shape)))
+                for (std::int64_t i = 0; i < run.count; ++i) ++owners[run.target_index + i];
+            }
+          }
+    EXPECT_EQ(owners.size(), 90U) << etp << " " << ep;
+    for (const auto& [element, count] : owners) EXPECT_EQ(count, 1) << element;
+  }
+}
+
 TEST(UnitLayout, PartsAreEqualAndCoverTheUnit) {
   const Declared declared;
   for (int shard = 0; shard < 3; ++shard) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <random>
 
 #include "core/error.hpp"
@@ -61,6 +62,26 @@ TEST(Greedy, KeepsItsLimitAndEnds) {
           ASSERT_EQ(simulation.stuck, "");
           const int stages = placement.stages() / p;  // of a rank: so much any limit leaves
           ASSERT_LE(simulation.peak(), std::max(limit, stages));
+        }
+      }
+    }
+  }
+}
+
+// So the bits of a sum of gradients do not hang on the times that a schedule is searched by.
+TEST(Search, StagesAddWeightGradientsInTheOrderOfMicroBatches) {
+  for (const double slow : {0.3, 1.0, 2.5}) {
+    const Timing timing{{{1, slow, 1}, {slow, 1, 1}, {1, 1, slow}, {1, 1, 1}}, 0.1 * slow};
+    for (const Placement& placement : {looped_placement(2, 2), v_placement(2)}) {
+      for (const int micro_batches : {1, 3, 8}) {
+        for (const int room : {0, 3, 6}) {
+          const Found found = search_schedule(placement, micro_batches, timing, room);
+          EXPECT_EQ(found.schedule.placement.rank_of_stage, placement.rank_of_stage);
+          for (const std::vector<Pass>& list : found.schedule.lists) {
+            std::map<int, int> next;  // by stage
+            for (const Pass& pass : list)
+              if (gives_weight_grad(pass.kind)) EXPECT_EQ(pass.micro_batch, next[pass.stage]++);
+          }
         }
       }
     }

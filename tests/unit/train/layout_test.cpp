@@ -23,6 +23,8 @@ struct Given {
   bool reproducible = false;
   std::optional<std::int64_t> kept_local_steps = {};
   std::int64_t num_experts = 0;
+  std::int64_t ep = 1;
+  std::int64_t etp = 0;
 };
 
 std::string refusal(const Given& given) {
@@ -41,6 +43,8 @@ std::string refusal(const Given& given) {
   config.cp = given.cp;
   config.cp_form = given.cp_form;
   config.reproducible = given.reproducible;
+  config.ep = given.ep;
+  config.etp = given.etp;
   Problems problems;
   check_layout(config, {model, {given.length}, given.ranks, given.kept_local_steps}, problems);
   try {
@@ -94,6 +98,26 @@ TEST(Layout, TokensOfExpertsAreRoutedAtOnce) {
                  {"parallel.tp_chunks = 2", "experts", "--parallel.tp_chunks 1"});
 }
 
+TEST(Layout, GridsOfExpertsThatCannotBeAreRefused) {
+  EXPECT_EQ(refusal({.tp = 2, .num_experts = 8, .ep = 4}), "");
+  EXPECT_EQ(refusal({.tp = 2, .num_experts = 8, .ep = 8, .etp = 1}), "");
+  expect_refused({.ep = 2},
+                 {"parallel.ep = 2, must be 1 with model.num_experts = 0", "--parallel.ep 1"});
+  expect_refused({.num_experts = 12, .ep = 8},
+                 {"must divide model.num_experts = 12", "--parallel.ep 4"});
+  expect_refused({.tp = 2, .num_experts = 8, .ep = 8},
+                 {"parallel.ep = 8, must divide tp x cp x dp / etp = 4", "--parallel.ep 4"});
+  expect_refused({.reproducible = true, .num_experts = 8, .ep = 2},
+                 {"parallel.reproducible = true", "--parallel.reproducible false"});
+  expect_refused({.local_steps = 4, .num_experts = 8, .ep = 2},
+                 {"parallel.local_steps = 4", "--parallel.local_steps 1"});
+  expect_refused({.reproducible = true, .kept_local_steps = 4, .num_experts = 8, .ep = 2},
+                 {"parallel.reproducible = true"});
+  EXPECT_EQ(refusal({.zero = 1, .zero_shard = 2, .num_experts = 8, .ep = 4}), "");
+  expect_refused({.zero = 1, .zero_shard = 2, .ranks = 12, .num_experts = 6, .ep = 3},
+                 {"parallel.zero_shard = 2", "one must divide the other"});
+}
+
 TEST(SmallModel, OfExpertsHasFewAndALayerOfThem) {
   ModelConfig model = model_preset("tiny");
   model.num_layers = 40;
@@ -105,6 +129,8 @@ TEST(SmallModel, OfExpertsHasFewAndALayerOfThem) {
     parallel.pp = pp;
     const ModelConfig small = small_model_like(model, parallel);
     EXPECT_LE(small.moe.num_experts, 16);
+    parallel.ep = 3;
+    EXPECT_EQ(small_model_like(model, parallel).moe.num_experts % 3, 0) << "dealt evenly";
     EXPECT_EQ(small.moe.layers_with_experts(small.num_layers), 1);
   }
   model.moe.num_experts_per_tok = 40;

@@ -1,15 +1,20 @@
-/// Pipelines beside one process, with ranks as threads: the covering set by default; with
+/// Grids of all axes beside one process, with ranks as threads: the covering set by default; with
 /// TRIREME_TEST_MATRIX=K/N part K of N of all cases (label matrix).
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 
 #include "comm/thread/thread_world.hpp"
+#include "core/error.hpp"
+#include "pipeline/named.hpp"
+#include "pipeline/schedule_file.hpp"
 #include "support/layouts/layout_cases.hpp"
-#include "support/layouts/pipeline_cases.hpp"
+#include "support/layouts/grid_cases.hpp"
 #include "train/verify/trial_batches.hpp"
 #include "train/verify/trial_model.hpp"
 #include "train/verify/verify_layout.hpp"
@@ -27,12 +32,12 @@ LayoutVerdict verdict_of(const RunConfig& config, int ranks, std::int64_t steps 
   return verdict;
 }
 
-TEST(Pipeline, EqualsOneProcess) {
-  const std::vector<PipelineCase> all = all_pipeline_cases();
-  std::vector<PipelineCase> cases = is_matrix_run() ? all : covering_cases(all);
+TEST(Grids, EqualOneProcess) {
+  const std::vector<GridCase> all = all_grid_cases();
+  std::vector<GridCase> cases = is_matrix_run() ? all : covering_cases(all);
   if (is_matrix_run()) {
     const auto [part, parts] = matrix_part();
-    std::erase_if(cases, [=](const PipelineCase& one) { return one.number % parts != part; });
+    std::erase_if(cases, [=](const GridCase& one) { return one.number % parts != part; });
   }
   double worst = 0;
   const auto begin = std::chrono::steady_clock::now();
@@ -51,10 +56,10 @@ TEST(Pipeline, EqualsOneProcess) {
             << '\n';
 }
 
-TEST(Pipeline, HasEveryPairOfFactors) {
-  const std::vector<PipelineCase> all = all_pipeline_cases();
-  EXPECT_EQ(all.size(), 756U);
-  EXPECT_LE(covering_cases(all).size(), 40U);
+TEST(Grids, HaveEveryPairOfFactors) {
+  const std::vector<GridCase> all = all_grid_cases();
+  EXPECT_EQ(all.size(), 2780U);
+  EXPECT_LE(covering_cases(all).size(), 70U);
 }
 
 // What was given up leaves no message under way: neither the end nor the next update waits for it.
@@ -92,6 +97,48 @@ TEST(Pipeline, StagesMayBeSaid) {
   const LayoutVerdict verdict = verdict_of(config, 3);
   EXPECT_TRUE(verdict.equal()) << verdict.grad_rel;
   EXPECT_EQ(verdict.audit, "");
+}
+
+RunConfig pipeline_config(std::int64_t micro_batches) {
+  RunConfig config;
+  config.model = model_preset("tiny");
+  config.model.num_layers = 5;
+  config.parallel.pp = 2;
+  config.train.accumulation = micro_batches;
+  return config;
+}
+
+// Passes are timed in two updates, the searched schedule trains the others.
+TEST(Pipeline, SchedulesMayBeSearched) {
+  for (const std::int64_t stages_a_rank : {1, 2}) {
+    for (const std::int64_t in_flight : {0, 3}) {
+      RunConfig config = pipeline_config(5);
+      config.parallel.schedule = "auto";
+      config.parallel.virtual_stages = stages_a_rank;
+      config.parallel.in_flight = in_flight;
+      const LayoutVerdict verdict = verdict_of(config, 2, /*steps=*/4);
+      EXPECT_TRUE(verdict.equal()) << stages_a_rank << " " << verdict.grad_rel;
+      EXPECT_EQ(verdict.audit, "");
+    }
+  }
+}
+
+TEST(Pipeline, SchedulesMayComeFromAFile) {
+  const std::string file = std::filesystem::path(::testing::TempDir()) / "schedule.txt";
+  for (const std::string_view name : pipeline::kSchedules) {
+    const int stages = pipeline::stages_a_rank(name, 1);
+    std::ofstream(file) << pipeline::text_of(pipeline::named_schedule(name, {2, stages, 4}));
+    RunConfig config = pipeline_config(4);
+    // Files are read once: a name for each.
+    const std::string own = file + "." + std::string(name);
+    std::filesystem::rename(file, own);
+    config.parallel.schedule = own;
+    const LayoutVerdict verdict = verdict_of(config, 2);
+    EXPECT_TRUE(verdict.equal()) << name << " " << verdict.grad_rel;
+    EXPECT_EQ(verdict.audit, "") << name;
+    config.train.accumulation = 3;
+    EXPECT_THROW(check_verifiable(config, 2), Error) << "a file is of one number";
+  }
 }
 
 }  // namespace

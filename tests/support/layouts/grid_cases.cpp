@@ -1,4 +1,4 @@
-#include "support/layouts/pipeline_cases.hpp"
+#include "support/layouts/grid_cases.hpp"
 
 #include <array>
 #include <set>
@@ -11,18 +11,20 @@ namespace trireme::testing {
 namespace {
 
 /// The case's values as words, one a factor.
-std::array<std::string, 7> factors_of(const PipelineCase& one) {
+std::array<std::string, 9> factors_of(const GridCase& one) {
   const char* batches = one.micro_batches == 1 ? "1" : one.micro_batches == one.pp ? "p" : "2p+1";
   return {formatted("dp {}", one.dp),
           formatted("tp {}", one.tp),
           formatted("pp {}", one.pp),
           formatted("cp {}", one.cp),
-          one.schedule,
+          formatted("ep {}", one.ep),
+          one.etp == one.tp ? "etp tp" : "etp 1",
+          one.pp == 1 ? "no stages" : one.schedule,
           formatted("zero {}", one.zero),
           formatted("m {}", batches)};
 }
 
-std::set<std::string> pairs_of_factors(const PipelineCase& one) {
+std::set<std::string> pairs_of_factors(const GridCase& one) {
   const auto factors = factors_of(one);
   std::set<std::string> pairs;
   for (std::size_t i = 0; i < factors.size(); ++i)
@@ -31,23 +33,40 @@ std::set<std::string> pairs_of_factors(const PipelineCase& one) {
   return pairs;
 }
 
-}  // namespace
-
-std::vector<PipelineCase> all_pipeline_cases() {
-  std::vector<PipelineCase> cases;
+std::vector<GridCase> all_grids() {
+  std::vector<GridCase> grids;
   const std::array<std::int64_t, 4> sizes{1, 2, 4, 8};
   for (const std::int64_t dp : sizes) {
-    for (const std::int64_t tp : {1, 2, 4}) {
-      for (const std::int64_t pp : {2, 4, 8}) {
+    for (const std::int64_t tp : sizes) {
+      for (const std::int64_t pp : sizes) {
         for (const std::int64_t cp : sizes) {
           if (dp * tp * pp * cp > 8) continue;
-          for (const std::string_view schedule : pipeline::kSchedules) {
-            for (std::int64_t zero = 0; zero <= (dp * cp > 1 ? 3 : 0); ++zero) {
-              for (const std::int64_t batches : {std::int64_t{1}, pp, 2 * pp + 1})
-                cases.push_back(
-                    {dp, tp, pp, cp, std::string(schedule), zero, batches, cases.size()});
-            }
-          }
+          for (const std::int64_t etp : std::set{tp, std::int64_t{1}})
+            for (const std::int64_t ep : sizes)
+              if (tp * cp * dp / etp % ep == 0) grids.push_back({dp, tp, pp, cp, ep, etp});
+        }
+      }
+    }
+  }
+  return grids;
+}
+
+}  // namespace
+
+std::vector<GridCase> all_grid_cases() {
+  std::vector<GridCase> cases;
+  for (const GridCase& grid : all_grids()) {
+    const bool staged = grid.pp > 1;
+    const std::size_t schedules = staged ? pipeline::kSchedules.size() : 1;
+    for (std::size_t schedule = 0; schedule < schedules; ++schedule) {
+      for (std::int64_t zero = 0; zero <= (grid.dp * grid.cp > 1 ? 3 : 0); ++zero) {
+        for (const std::int64_t batches : std::set{std::int64_t{1}, grid.pp, 2 * grid.pp + 1}) {
+          GridCase one = grid;
+          if (staged) one.schedule = pipeline::kSchedules[schedule];
+          one.zero = zero;
+          one.micro_batches = batches;
+          one.number = cases.size();
+          cases.push_back(one);
         }
       }
     }
@@ -55,14 +74,14 @@ std::vector<PipelineCase> all_pipeline_cases() {
   return cases;
 }
 
-std::vector<PipelineCase> covering_cases(const std::vector<PipelineCase>& cases) {
+std::vector<GridCase> covering_cases(const std::vector<GridCase>& cases) {
   std::set<std::string> missing;
-  for (const PipelineCase& one : cases) missing.merge(pairs_of_factors(one));
-  std::vector<PipelineCase> chosen;
+  for (const GridCase& one : cases) missing.merge(pairs_of_factors(one));
+  std::vector<GridCase> chosen;
   while (!missing.empty()) {
-    const PipelineCase* best = nullptr;
+    const GridCase* best = nullptr;
     std::tuple<std::size_t, int> most{0, 0};  // new pairs; few ranks are cheap
-    for (const PipelineCase& one : cases) {
+    for (const GridCase& one : cases) {
       std::size_t found = 0;
       for (const std::string& pair : pairs_of_factors(one)) found += missing.count(pair);
       if (std::tuple(found, -one.ranks()) <= most && best != nullptr) continue;
@@ -75,17 +94,17 @@ std::vector<PipelineCase> covering_cases(const std::vector<PipelineCase>& cases)
   return chosen;
 }
 
-RunConfig config_of(const PipelineCase& one) {
+RunConfig config_of(const GridCase& one) {
   // Numbers of neighbouring cases differ in few factors: turns of lengths without a common divisor.
   const std::size_t n = one.number * 7 + one.number / 3;
   RunConfig config;
   config.model = model_preset("tiny");
-  config.model.num_heads = 4;
+  config.model.num_heads = one.tp > 4 ? 8 : 4;
   config.model.num_kv_heads = 2;
   config.model.tie_embeddings = n % 3 != 0;
   config.model.dropout = n % 11 == 4 ? 0.2 : 0;
-  if (n % 4 == 2) {
-    config.model.moe.num_experts = 4;
+  if (one.folds() || n % 4 == 2) {
+    config.model.moe.num_experts = std::max<std::int64_t>(4, n % 2 == 0 ? one.ep : 8);
     config.model.moe.num_experts_per_tok = 1 + static_cast<std::int64_t>(n % 3);
     config.model.moe.num_shared_experts = static_cast<std::int64_t>(n % 2);
     config.model.moe.first_dense_layers = static_cast<std::int64_t>(n / 4 % 2);
@@ -96,8 +115,11 @@ RunConfig config_of(const PipelineCase& one) {
   config.parallel.tp = one.tp;
   config.parallel.pp = one.pp;
   config.parallel.cp = one.cp;
+  config.parallel.ep = one.ep;
+  config.parallel.etp = one.etp == one.tp ? 0 : one.etp;
   config.parallel.schedule = one.schedule;
-  config.parallel.virtual_stages = one.schedule == "interleaved" ? 1 + n % 3 : 1;
+  config.parallel.virtual_stages =
+      one.schedule == "interleaved" ? 1 + static_cast<std::int64_t>(n % 3) : 1;
   config.parallel.zero = one.zero;
   config.parallel.zero_reshard = n % 5 != 1;
   config.parallel.zero_prefetch = static_cast<std::int64_t>(n % 3);
@@ -116,7 +138,7 @@ RunConfig config_of(const PipelineCase& one) {
   return config;
 }
 
-std::string name_of(const PipelineCase& one) {
+std::string name_of(const GridCase& one) {
   std::string name = formatted("case {}:", one.number);
   for (const std::string& factor : factors_of(one)) name += " " + factor;
   return name;
