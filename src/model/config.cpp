@@ -260,6 +260,10 @@ double ModelConfig::num_parameters_wide() const {
   return count_parameters<double>(*this, moe.num_experts);
 }
 
+double ModelConfig::num_expert_parameters_wide() const {
+  return num_parameters_wide() - count_parameters<double>(*this, 0);
+}
+
 double ModelConfig::flops_per_token(std::int64_t seq_len) const {
   const std::int64_t embedding = vocab_size * hidden_size;
   const std::int64_t lookup_only = tie_embeddings ? 0 : embedding;

@@ -66,6 +66,8 @@ struct ModelConfig {
   [[nodiscard]] std::int64_t num_parameters() const;
   /// The same for sizes whose product int64 may not hold.
   [[nodiscard]] double num_parameters_wide() const;
+  /// Of them, those of routed experts.
+  [[nodiscard]] double num_expert_parameters_wide() const;
   /// Of them, those that `tokens` tokens go through: of routed experts num_experts_per_tok each, if
   /// all pick others.
   [[nodiscard]] std::int64_t num_active_parameters(std::int64_t tokens = 1) const;

@@ -96,6 +96,8 @@ class Transformer {
 
   [[nodiscard]] ParamRegistry& registry() { return registry_; }
 
+  [[nodiscard]] const ParamRegistry& registry() const { return registry_; }
+
   [[nodiscard]] const TensorGroup& tensor() const { return context_.tensor; }
 
   /// Of models with experts: what backward passes since the last reset have added.

@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <span>
 
 #include "core/measures.hpp"
 #include "core/problems.hpp"
@@ -36,6 +37,9 @@ class Teacher {
  public:
   virtual ~Teacher() = default;
 
+  /// As Objective::prepare.
+  virtual void prepare(std::span<const Microbatch> /*micro_batches*/) {}
+
   /// Called once for each micro-batch, after the student's own forward pass.
   [[nodiscard]] virtual TeacherStates states(const Microbatch& batch) = 0;
 };
@@ -54,6 +58,10 @@ class DistillationObjective final : public Objective {
   /// `registry` and `measures` must outlive this.
   DistillationObjective(ParamRegistry& registry, const Setup& setup,
                         std::unique_ptr<Teacher> teacher, Measures& measures);
+
+  void prepare(std::span<const Microbatch> micro_batches) override {
+    teacher_->prepare(micro_batches);
+  }
 
   at::Tensor forward(const Microbatch& batch, const at::Tensor& hidden, double grad_scale,
                      ObjectiveTape& tape) override;

@@ -26,6 +26,10 @@ class Objective {
 
   [[nodiscard]] virtual LossTerm term() const { return LossTerm::target; }
 
+  /// Through the stages of a pipeline: before the passes of these micro-batches, on every rank of pp
+  /// (collective). What the losses compare with is computed here, for forward or evaluate of each.
+  virtual void prepare(std::span<const Microbatch> /*micro_batches*/) {}
+
   /// hidden [B, T, D]: the model's states after its last norm. Returns the sum of the losses of the
   /// batch's terms (scalar, fp32 or fp64) and leaves on the tape the gradients of grad_scale * that
   /// sum; no parameter's gradient is touched. Ranks of cp hold parts of a batch: their losses add

@@ -35,6 +35,10 @@ class PreferenceObjective final : public Objective {
 
   [[nodiscard]] LossTerm term() const override { return LossTerm::pair; }
 
+  void prepare(std::span<const Microbatch> micro_batches) override {
+    reference_->prepare(micro_batches);
+  }
+
   at::Tensor forward(const Microbatch& batch, const at::Tensor& hidden, double grad_scale,
                      ObjectiveTape& tape) override;
   void backward(ObjectiveTape& tape) override;

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,9 @@ SequenceScores sequence_scores(const Microbatch& batch, const at::Tensor& hidden
 class ReferenceScores {
  public:
   virtual ~ReferenceScores() = default;
+
+  /// As Objective::prepare.
+  virtual void prepare(std::span<const Microbatch> /*micro_batches*/) {}
 
   /// SequenceScores::sums of the reference; collective as sequence_scores. Called once for each
   /// micro-batch, after the model's own forward pass.

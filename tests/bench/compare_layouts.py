@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Trains one model on real text on several layouts, each run resumed on the next layout half-way, and compares the loss curves in fp32.
 
-usage: compare_layouts.py BUILD_DIR --data TEXT.jsonl [--steps 200] [--seq-len 128] [--batch 4] [--lr 1e-4] [--vocab-size 6400] [--keep DIR]
+usage: compare_layouts.py BUILD_DIR --data TEXT.jsonl [--steps 200] [--seq-len 128] [--batch 4] [--lr 1e-4] [--vocab-size 6400] [--experts] [--keep DIR]
 
-A 30 M model (Qwen3 shape, 512 x 8, vocabulary 6400), fp32, one thread a rank. TEXT.jsonl is packed once, with a tokenizer trained on it.
+A 30 M model (Qwen3 shape, 512 x 8, vocabulary 6400), or with --experts one of 8 experts and a shared one (256 x 4) on layouts for it, fp32, one thread a rank. TEXT.jsonl is packed once, with a tokenizer trained on it.
 The curve of one process is the reference; every other run starts from the same seed on one of LAYOUTS, stops after half of the
 steps, and goes on from its checkpoint on the layout after it (the last one: on the first).
 
@@ -39,6 +39,18 @@ LAYOUTS = [
 ]
 
 
+EXPERTS = {"model.hidden_size": 256, "model.num_layers": 4, "model.num_heads": 4, "model.num_kv_heads": 2, "model.num_experts": 8,
+           "model.num_experts_per_tok": 2, "model.moe_intermediate_size": 256, "model.num_shared_experts": 1, "parallel.ep": 1, "parallel.pp": 1,
+           "parallel.etp": 0}
+EXPERT_LAYOUTS = [
+    ("ep 2, edp 2", 4, {"parallel.ep": 2}),
+    ("pp 2, tp 2", 4, {"parallel.pp": 2, "parallel.tp": 2}),
+    ("pp 2", 2, {"parallel.pp": 2}),
+    ("ep 2", 2, {"parallel.ep": 2}),
+    ("tp 2, ep 4 of whole experts, ZeRO-3", 4, {"parallel.tp": 2, "parallel.ep": 4, "parallel.etp": 1, "parallel.zero": 3}),
+]
+
+
 def call(command, **options):
     subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL, **options)
 
@@ -58,7 +70,10 @@ def train(args, packed, run, ranks, steps, layout):
             "model.head_dim": 64, "model.max_seq_len": args.seq_len, "train.seq_len": args.seq_len, "train.micro_batch": args.batch // 2,
             "train.global_batch": args.batch, "train.precision": "fp32", "train.threads": 1, "train.device": "cpu", "train.log_every": 0,
             "train.steps": steps, "optim.lr": args.lr, "optim.schedule": "constant", "optim.warmup_steps": 10, "checkpoint.every": args.steps,
-            "parallel.tp": 1, "parallel.cp": 1, "parallel.zero": 0, "parallel.sequence_parallel": "false", **layout}
+            "parallel.tp": 1, "parallel.cp": 1, "parallel.zero": 0, "parallel.sequence_parallel": "false"}
+    if args.experts:
+        keys |= {**EXPERTS, "train.micro_batch": args.batch // 4}
+    keys |= layout
     command = [f"{args.build}/bin/trireme", "pretrain", "--data", packed, "--run", run]
     command += [word for key, value in keys.items() for word in (f"--{key}", value)]
     if ranks > 1:
@@ -110,8 +125,9 @@ def compare(args, work):
     print(f"| one process, plain operations | {course(noise, args)} | {plain_seconds:.0f} |")
     print(f"| bound | {course(bounds, args)} | |", flush=True)
     good = True
-    for i, (name, ranks, layout) in enumerate(LAYOUTS):
-        next_name, next_ranks, next_layout = LAYOUTS[(i + 1) % len(LAYOUTS)]
+    layouts = EXPERT_LAYOUTS if args.experts else LAYOUTS
+    for i, (name, ranks, layout) in enumerate(layouts):
+        next_name, next_ranks, next_layout = layouts[(i + 1) % len(layouts)]
         losses, seconds = curve(args, work, packed, name, [(ranks, args.steps // 2, layout), (next_ranks, args.steps, next_layout)])
         apart = distances(losses, reference)
         wrong = [step + 1 for step in range(args.steps) if not apart[step] <= bounds[step]]
@@ -132,6 +148,7 @@ def main():
     parser.add_argument("--batch", type=int, default=4, help="sequences of an update, even")
     parser.add_argument("--lr", type=float, default=1e-4, help="a higher one amplifies rounding more")
     parser.add_argument("--vocab-size", type=int, default=6400)
+    parser.add_argument("--experts", action="store_true", help="a mixture of experts, on layouts for it")
     parser.add_argument("--keep", help="folder for the token set, kept")
     parser.add_argument("--verbose", action="store_true", help="what the runs say")
     args = parser.parse_args()

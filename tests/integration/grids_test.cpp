@@ -5,16 +5,18 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <limits>
 
 #include "comm/thread/thread_world.hpp"
 #include "core/error.hpp"
 #include "pipeline/named.hpp"
 #include "pipeline/schedule_file.hpp"
-#include "support/layouts/layout_cases.hpp"
 #include "support/layouts/grid_cases.hpp"
+#include "support/layouts/layout_cases.hpp"
 #include "train/verify/trial_batches.hpp"
 #include "train/verify/trial_model.hpp"
 #include "train/verify/verify_layout.hpp"
@@ -97,6 +99,61 @@ TEST(Pipeline, StagesMayBeSaid) {
   const LayoutVerdict verdict = verdict_of(config, 3);
   EXPECT_TRUE(verdict.equal()) << verdict.grad_rel;
   EXPECT_EQ(verdict.audit, "");
+}
+
+/// fp16, 4 experts, on `ranks`; `poison` makes a weight infinite in the first of two updates, on the
+/// ranks that hold it.
+void expect_all_skip(const ParallelConfig& parallel, int ranks, const std::string& poison) {
+  run_ranks(ranks, [&](Communicator& world) {
+    at::set_num_threads(1);
+    TrialShape shape;
+    shape.parallel = parallel;
+    shape.dtypes = {at::kHalf, at::kFloat};
+    shape.model = model_preset("tiny");
+    shape.model.moe.num_experts = 4;
+    shape.model.vocab_size = 0;
+    shape.model = small_model_like(shape.model, parallel);
+    TrialModel trial(world, shape);
+    trial.scaler = LossScaler(true);
+    ParamRegistry& registry = trial.registry;
+    std::vector<Batch> batches{make_rows({2 * trial.mesh.rank(Axis::dp)}, shape.model.max_seq_len,
+                                         shape.model.vocab_size)};
+    batches.front().update_batches = batches.front().update_samples = trial.mesh.size(Axis::dp);
+    const auto held = [&](auto&& call) {
+      for (ParamId id = 0; id < registry.size(); ++id)
+        if (registry.spec(id).name == poison) call(registry.main(id).view({-1}).narrow(0, 0, 1));
+      registry.refresh_weights();
+    };
+    float whole = 0;
+    held([&](const at::Tensor& one) {
+      whole = one.item<float>();
+      one.fill_(std::numeric_limits<float>::infinity());
+    });
+    const UpdateResult bad = trial.step.run(batches, 20, 1, 1, 1e-3);
+    held([&](const at::Tensor& one) {
+      EXPECT_TRUE(std::isinf(one.item<float>())) << "no update";
+      one.fill_(whole);
+    });
+    const UpdateResult good = trial.step.run(batches, 20, 2, 1, 1e-3);
+
+    EXPECT_TRUE(bad.skipped && bad.overflow) << poison << " on rank " << world.rank();
+    EXPECT_FALSE(good.skipped) << poison << " on rank " << world.rank();
+    EXPECT_EQ(trial.scaler.scale(), 32768.0) << "halved once, on every rank";
+    held([&](const at::Tensor& one) { EXPECT_NE(one.item<float>(), whole) << "trained"; });
+  });
+}
+
+TEST(Fp16, AnOverflowOnOneStageOrOneExpertSkipsTheUpdateOfAllRanks) {
+  ParallelConfig stages;
+  stages.pp = 2;
+  expect_all_skip(stages, 2, "model.layers.2.self_attn.o_proj.weight");
+  ParallelConfig dealt;
+  dealt.ep = 2;
+  expect_all_skip(dealt, 2, "model.layers.0.mlp.experts.down_proj");
+  dealt.tp = 2;
+  dealt.pp = 2;
+  dealt.etp = 1;
+  expect_all_skip(dealt, 4, "model.layers.2.mlp.experts.gate_up_proj");
 }
 
 RunConfig pipeline_config(std::int64_t micro_batches) {

@@ -164,9 +164,8 @@ TEST_F(PackProgram, GivesTheSameBytesAfterRandomKillsAndRedoesOnePartitionARankA
   Process last = start(2, "killed");
   ASSERT_EQ(last.wait(kLimit_s).code, 0);
   EXPECT_EQ(files_below(path_ / "killed"), whole);
-  std::printf(
-      "%d kills, %zu sets of %zu shards: %zu begun and not finished, at most %zu at once\n",
-      kills, sets + 1, partitions, redone, most);
+  std::printf("%d kills, %zu sets of %zu shards: %zu begun and not finished, at most %zu at once\n",
+              kills, sets + 1, partitions, redone, most);
 }
 
 TEST_F(PackProgram, SaysWhatAKillLeft) {

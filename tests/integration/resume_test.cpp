@@ -52,6 +52,76 @@ class Resume : public testing::RunProgram {
     return exit;
   }
 
+  struct Layout {
+    Arguments keys;
+    int ranks;
+  };
+
+  /// Runs of a model on one rank ("alone_TAG") and on `layout` ("whole_TAG") have one curve; from the
+  /// middle of the latter one on the same layout goes on bit for bit, and each on `others` on the
+  /// curve. In fp64, with validations.
+  static void expect_goes_on(const std::string& tag, const Arguments& model, const Layout& layout,
+                             const std::vector<Layout>& others) {
+    const std::string whole = "whole_" + tag;
+    const auto train = [&](const std::string& run, const Layout& on, bool from_the_middle) {
+      Arguments all{"--train.steps",          "8",      "--checkpoint.every", "4",
+                    "--checkpoint.keep_last", "0",      "--train.precision",  "fp64",
+                    "--data.split",           "30,6,0", "--train.eval_every", "4"};
+      all.insert(all.end(), model.begin(), model.end());
+      all.insert(all.end(), on.keys.begin(), on.keys.end());
+      if (from_the_middle)
+        all.insert(all.end(),
+                   {"--resume", (path(whole) / "checkpoints" / "step-000000004").string()});
+      const Exit exit = pretrain(run, all, {.ranks = on.ranks});
+      EXPECT_EQ(exit.code, 0) << exit.err;
+      return exit;
+    };
+    train("alone_" + tag, {{}, 1}, false);
+    train(whole, layout, false);
+    const std::vector<double> expected = metrics("alone_" + tag).losses();
+    ASSERT_EQ(expected.size(), 8U);
+    const auto expect_same_curve = [&](const std::string& run, std::size_t first) {
+      const std::vector<double> losses = metrics(run).losses();
+      ASSERT_EQ(losses.size(), 8 - first);
+      for (std::size_t i = 0; i < losses.size(); ++i)
+        EXPECT_NEAR(losses[i], expected[first + i], 1e-10) << run << ", step " << first + i + 1;
+    };
+    expect_same_curve(whole, 0);
+    expect_same_validations(whole, "alone_" + tag);
+
+    const Exit same = train("same_" + tag, layout, true);
+    EXPECT_NE(same.err.find("exact: losses and weights go on bit for bit"), std::string::npos)
+        << same.err;
+    EXPECT_EQ(hash("same_" + tag), hash(whole));
+    for (std::size_t i = 0; i < others.size(); ++i) {
+      const std::string other = "other" + std::to_string(i) + "_" + tag;
+      const Exit exit = train(other, others[i], true);
+      EXPECT_EQ(exit.err.find("exact:"), std::string::npos) << "another layout: other bits";
+      expect_same_curve(other, 4);
+    }
+  }
+
+  /// Loss and targets of each; and targets of the last step.
+  static void expect_same_validations(const std::string& run, const std::string& other) {
+    const auto validations = [](const std::string& of) {
+      std::vector<std::pair<double, std::int64_t>> found;
+      for (const Json& line : metrics(of).lines)
+        if (line.contains("valid_loss"))
+          found.emplace_back(line["valid_loss"].get<double>(),
+                             line["valid_targets"].get<std::int64_t>());
+      return found;
+    };
+    const auto valid = validations(run);
+    const auto expected = validations(other);
+    ASSERT_EQ(valid.size(), 2U);
+    ASSERT_EQ(expected.size(), 2U);
+    for (std::size_t i = 0; i < valid.size(); ++i) {
+      EXPECT_NEAR(valid[i].first, expected[i].first, 1e-10);
+      EXPECT_EQ(valid[i].second, expected[i].second);
+    }
+    EXPECT_EQ(metrics(run).steps.at(8)["num_targets"], metrics(other).steps.at(8)["num_targets"]);
+  }
+
   /// The run has stopped on request: a checkpoint of its last step, which is on record.
   static std::int64_t expect_stopped(const std::string& run, const Exit& exit) {
     EXPECT_EQ(exit.code, 75) << exit.err;
@@ -104,69 +174,31 @@ TEST_F(Resume, IsBitwiseInBf16WithDropoutAndAsynchronousCheckpoints) {
 }
 
 TEST_F(Resume, OfAPipelineIsBitwiseAndGoesOnOnAnyLayout) {
-  const Arguments plain{"--train.steps",          "8", "--checkpoint.every", "4",
-                        "--checkpoint.keep_last", "0", "--train.precision",  "fp64",
-                        "--model.num_layers",     "3", "--data.split",       "30,6,0",
-                        "--train.eval_every",     "4"};
-  const auto with = [&](const Arguments& more) {
-    Arguments all = plain;
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
-  };
-  const Arguments zero_bubble{"--parallel.pp", "2", "--parallel.schedule", "zb-h1"};
-  const Arguments from_step_4{"--resume",
-                              (path("whole_stages") / "checkpoints" / "step-000000004").string()};
-  const auto resumed = [&](const std::string& run, Arguments layout, int ranks) {
-    layout.insert(layout.end(), from_step_4.begin(), from_step_4.end());
-    const Exit exit = pretrain(run, with(layout), {.ranks = ranks});
-    EXPECT_EQ(exit.code, 0) << exit.err;
-    return exit;
-  };
-  const Exit alone = pretrain("alone_stages", plain);
-  ASSERT_EQ(alone.code, 0) << alone.err;
-  const Exit whole = pretrain("whole_stages", with(zero_bubble), {.ranks = 2});
-  ASSERT_EQ(whole.code, 0) << whole.err;
-
-  const Exit same = resumed("same_stages", zero_bubble, 2);
-  EXPECT_NE(same.err.find("exact: losses and weights go on bit for bit"), std::string::npos)
-      << same.err;
-  EXPECT_EQ(hash("same_stages"), hash("whole_stages"));
-
-  const std::vector<double> expected = metrics("alone_stages").losses();
-  ASSERT_EQ(expected.size(), 8U);
-  const auto expect_same_curve = [&](const std::string& run, std::size_t first) {
-    const std::vector<double> losses = metrics(run).losses();
-    ASSERT_EQ(losses.size(), 8 - first);
-    for (std::size_t i = 0; i < losses.size(); ++i)
-      EXPECT_NEAR(losses[i], expected[first + i], 1e-10) << run << ", step " << first + i + 1;
-  };
-  expect_same_curve("whole_stages", 0);
-  const auto validations = [](const std::string& run) {
-    std::vector<std::pair<double, std::int64_t>> found;  // loss and targets
-    for (const Json& line : metrics(run).lines)
-      if (line.contains("valid_loss"))
-        found.emplace_back(line["valid_loss"].get<double>(),
-                           line["valid_targets"].get<std::int64_t>());
-    return found;
-  };
-  const auto valid = validations("whole_stages");
-  const auto expected_valid = validations("alone_stages");
-  ASSERT_EQ(valid.size(), 2U);
-  ASSERT_EQ(expected_valid.size(), 2U);
-  for (std::size_t i = 0; i < valid.size(); ++i) {
-    EXPECT_NEAR(valid[i].first, expected_valid[i].first, 1e-10);
-    EXPECT_EQ(valid[i].second, expected_valid[i].second);
-  }
-  EXPECT_EQ(metrics("whole_stages").steps.at(8)["num_targets"],
-            metrics("alone_stages").steps.at(8)["num_targets"]);
+  expect_goes_on(
+      "stages", {"--model.num_layers", "3"},
+      {{"--parallel.pp", "2", "--parallel.schedule", "zb-h1"}, 2},
+      {{{"--parallel.pp", "2", "--parallel.tp", "2", "--parallel.schedule", "interleaved"}, 4},
+       {{"--parallel.zero", "3"}, 2}});
   EXPECT_TRUE(metrics("whole_stages").steps.at(8).contains("bubble_share"));
-  const Exit other = resumed(
-      "other_stages",
-      {"--parallel.pp", "2", "--parallel.tp", "2", "--parallel.schedule", "interleaved"}, 4);
-  EXPECT_EQ(other.err.find("exact:"), std::string::npos) << "another layout: other bits";
-  expect_same_curve("other_stages", 4);
-  resumed("sharded", {"--parallel.zero", "3"}, 2);
-  expect_same_curve("sharded", 4);
+}
+
+TEST_F(Resume, OfDealtExpertsIsBitwiseAndGoesOnOnAnyLayout) {
+  expect_goes_on(
+      "experts",
+      {"--model.num_layers", "3", "--model.num_experts", "4", "--model.num_shared_experts", "1",
+       "--model.first_dense_layers", "1"},
+      {{"--parallel.ep", "2", "--parallel.zero", "1"}, 2},
+      {{{"--parallel.pp", "2", "--parallel.ep", "1"}, 2},
+       {{"--parallel.tp", "2", "--parallel.etp", "1", "--parallel.ep", "2", "--parallel.zero", "3"},
+        4}});
+}
+
+// A searched schedule is found anew after a resume, and changes no bit.
+TEST_F(Resume, WithASearchedScheduleIsBitwise) {
+  expect_goes_on(
+      "searched", {"--model.num_layers", "4"},
+      {{"--parallel.pp", "2", "--parallel.schedule", "auto", "--parallel.virtual_stages", "2"}, 2},
+      {});
 }
 
 TEST_F(Resume, WithLocalStepsIsBitwiseFromASaveBetweenTwoAverages) {

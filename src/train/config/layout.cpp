@@ -23,8 +23,10 @@ double distance(const ParallelConfig& a, const ParallelConfig& b) {
   const auto shards = [](const ParallelConfig& config) {
     return std::max<std::int64_t>(config.zero_shard, 1);
   };
-  return ratio(a.tp, b.tp) + ratio(a.cp, b.cp) + ratio(a.pp, b.pp) + ratio(a.ep, b.ep) +
-         ratio(expert_tensor_ranks(a), expert_tensor_ranks(b)) + ratio(shards(a), shards(b));
+  // Where experts lie follows the rest rather than the other way round.
+  constexpr double kOfExperts = 0.75;
+  return ratio(a.tp, b.tp) + ratio(a.cp, b.cp) + ratio(a.pp, b.pp) + ratio(shards(a), shards(b)) +
+         kOfExperts * (ratio(a.ep, b.ep) + ratio(expert_tensor_ranks(a), expert_tensor_ranks(b)));
 }
 
 /// Takes back what stages exclude.

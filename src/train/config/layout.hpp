@@ -16,7 +16,6 @@ struct LayoutFacts {
   std::vector<std::int64_t> seq_lens;            // of all phases of the data, in tokens
   int ranks = 1;                                 // started
   std::optional<std::int64_t> local_steps = {};  // that a run which goes on has to keep
-  bool compares_models = false;  // the task runs a second one beside: each rank has whole models
 };
 
 /// Adds every reason why `config` cannot be, and if there is one, the nearest layout of as many

@@ -49,12 +49,6 @@ void add_data_reasons(const ParallelConfig& config, std::vector<Reason>& reasons
 void add_stage_reasons(const ParallelConfig& config, const LayoutFacts& facts,
                        std::vector<Reason>& reasons) {
   if (config.pp == 1) return;
-  if (facts.compares_models) {
-    reasons.push_back(
-        {"parallel.pp", cat(config.pp),
-         "must be 1 where a second model runs beside: a rank has all its stages (dpo takes "
-         "a file of dpo-reference as dpo.reference)"});
-  }
   if (const auto mistake = mistake_in_schedule(config)) {
     reasons.push_back({mistake->key, mistake->value, mistake->why});
     return;

@@ -22,20 +22,32 @@ std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes,
                                     std::int64_t data_ranks, bool offloaded,
                                     const FrozenParameters& beside) {
   const ModelConfig& model = config.model;
-  const auto pp = static_cast<double>(config.parallel.pp);  // of its ranks the mean
-  const double cuts = static_cast<double>(config.parallel.tp) * pp;
-  const double base = model.num_parameters_wide() / cuts;
+  const ParallelConfig& parallel = config.parallel;
+  const auto pp = static_cast<double>(parallel.pp);  // of its ranks the mean
+  const double cuts = static_cast<double>(parallel.tp) * pp;
+  // Experts in their own grid are cut by it.
+  const bool folds = model.moe.on() && folds_experts(parallel);
+  const double all_experts = folds ? model.num_expert_parameters_wide() : 0;
+  const double experts =
+      all_experts / (static_cast<double>(expert_tensor_ranks(parallel) * parallel.ep) * pp);
+  const double others = (model.num_parameters_wide() - all_experts) / cuts;
   const bool adapters = config.lora.on();
-  const double parameters =  // that are trained
-      adapters ? static_cast<double>(num_lora_parameters(config.lora, model)) / cuts : base;
-  const std::int64_t zero = config.parallel.zero;
-  const auto shards = static_cast<double>(shard_ranks(config.parallel, data_ranks));
-  // What a rank holds one part of, from a stage on.
-  const auto held = [&](double bytes, std::int64_t from) {
-    return zero >= from ? bytes / shards : bytes;
+  const auto shards = static_cast<double>(shard_ranks(parallel, data_ranks));
+  const int ranks = static_cast<int>(data_ranks * parallel.tp * parallel.pp);
+  const auto expert_shards = static_cast<double>(folds ? expert_shard_ranks(parallel, ranks) : 1);
+  // Elements on a rank, of what it holds one part of from a stage on.
+  const auto base_held = [&](std::int64_t from) {
+    return parallel.zero >= from ? others / shards + experts / expert_shards : others + experts;
   };
-  const double whole = parameters * bytes_of(dtypes.main);
-  const double moments = held(static_cast<double>(num_optimizer_slots(config.optim)) * whole, 1);
+  const double of_adapters =
+      adapters ? static_cast<double>(num_lora_parameters(config.lora, model)) / cuts : 0;
+  const auto trained_held = [&](std::int64_t from) {
+    if (!adapters) return base_held(from);
+    return parallel.zero >= from ? of_adapters / shards : of_adapters;
+  };
+  const double main = bytes_of(dtypes.main);
+  const double moments =
+      static_cast<double>(num_optimizer_slots(config.optim)) * trained_held(1) * main;
   const bool two_copies = offloaded || dtypes.compute != dtypes.main;
   const double tokens =
       static_cast<double>(config.train.micro_batch) * static_cast<double>(config.train.seq_len);
@@ -43,20 +55,17 @@ std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes,
                                  "model.num_heads",  "model.head_dim",    "model.vocab_size"};
   if (model.moe.on())
     shape.insert(shape.end(), {"model.num_experts", "model.moe_intermediate_size"});
-  std::vector<MemoryPart> parts{{"gradients", held(whole, 2), shape}};
+  std::vector<MemoryPart> parts{{"gradients", trained_held(2) * main, shape}};
   if (!offloaded) {
-    parts.insert(parts.begin(), {"weights", held(whole, two_copies ? 1 : 3), shape});
+    parts.insert(parts.begin(), {"weights", trained_held(two_copies ? 1 : 3) * main, shape});
     parts.push_back({"moments", moments, shape});
   }
-  if (two_copies) {
-    parts.push_back(
-        {"weights to compute with", held(parameters * bytes_of(dtypes.compute), 3), shape});
-  }
-  if (adapters)
-    parts.push_back({"frozen weights", held(base * bytes_of(dtypes.compute), 3), shape});
+  const double compute = bytes_of(dtypes.compute);
+  if (two_copies) parts.push_back({"weights to compute with", trained_held(3) * compute, shape});
+  if (adapters) parts.push_back({"frozen weights", base_held(3) * compute, shape});
   if (beside.count > 0) {
-    parts.push_back({"a frozen model beside it",
-                     held(beside.count / cuts * bytes_of(dtypes.compute), 3),
+    const double held = beside.count / cuts * compute;
+    parts.push_back({"a frozen model beside it", parallel.zero >= 3 ? held / shards : held,
                      beside.key.empty() ? shape : std::vector{beside.key}});
   }
   // cos and sin of half a head each, at every position

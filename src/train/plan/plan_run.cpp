@@ -56,13 +56,7 @@ RunPlan plan_run(const Task& task, RunConfig& config, ConfigSet& keys, const Run
   });
   task.check_files(config, data.stream());
   resolve(config.model, static_cast<std::int64_t>(data.stream().first_set().vocab_size()));
-  check_layout(config.parallel,
-               {config.model,
-                data.stream().seq_lens(),
-                ranks,
-                {},
-                task.frozen(config).has_value() || task.compares_with_start(config)},
-               problems);
+  check_layout(config.parallel, {config.model, data.stream().seq_lens(), ranks}, problems);
   check_targets(config.lora, config.model, problems);
   problems.throw_if_any();
   check_micro_batches(config.parallel,

@@ -5,9 +5,11 @@
 #include "checkpoint/format/model_values.hpp"
 #include "comm/scalars.hpp"
 #include "core/by_name.hpp"
+#include "core/error.hpp"
 #include "core/log.hpp"
 #include "model/rank_stages.hpp"
 #include "parallel/device.hpp"
+#include "parallel/pipeline/stage_plan.hpp"
 
 namespace trireme {
 namespace {
@@ -51,6 +53,21 @@ Mesh make_mesh(const RunRequest& run, Communicator& world, at::Device device) {
   return mesh;
 }
 
+/// A frozen model's, as many as the trained one's.
+ModelStages stages_beside(const RunConfig& config, const ModelConfig& shape, const Mesh& mesh) {
+  ParallelConfig parallel = config.parallel;
+  if (shape.num_layers != config.model.num_layers) parallel.stages = "auto";
+  const int stages = stage_placement(parallel).stages();
+  if (parallel.pp > 1 && stages > shape.num_layers) {
+    fail(
+        ErrorKind::usage,
+        "parallel.pp = {} makes {} stages of schedule {}, must be at most the {} layers of the model "
+        "beside: a stage has a layer or more",
+        parallel.pp, stages, parallel.schedule, shape.num_layers);
+  }
+  return rank_stages(shape, parallel, config.train.seq_len, mesh.rank(Axis::pp));
+}
+
 std::unique_ptr<FrozenModel> make_frozen(const RunConfig& config,
                                          const std::optional<KeptWeights>& kept, const Mesh& mesh,
                                          at::Device device) {
@@ -60,7 +77,7 @@ std::unique_ptr<FrozenModel> make_frozen(const RunConfig& config,
   shape.max_seq_len = std::max(shape.max_seq_len, config.model.max_seq_len);
   TransformerOptions options = model_options(config, mesh);
   options.lora = {};
-  return std::make_unique<FrozenModel>(shape, options, mesh,
+  return std::make_unique<FrozenModel>(shape, stages_beside(config, shape, mesh), options, mesh,
                                        precision_dtypes(config.train.precision).compute, device);
 }
 

@@ -103,8 +103,7 @@ void resolve_config(const RunRequest& run, const RunData& data) {
   Problems problems;
   check_layout(
       config.parallel,
-      {config.model, data.stream().seq_lens(), run.ranks.world.size(), kept_local_steps(start),
-       run.task.frozen(config).has_value() || run.task.compares_with_start(config)},
+      {config.model, data.stream().seq_lens(), run.ranks.world.size(), kept_local_steps(start)},
       problems);
   check_targets(config.lora, config.model, problems);
   problems.throw_if_any();

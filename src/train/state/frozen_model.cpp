@@ -1,5 +1,6 @@
 #include "train/state/frozen_model.hpp"
 
+#include "parallel/pipeline/stage_plan.hpp"
 #include "train/state/load_converted.hpp"
 
 namespace trireme {
@@ -22,9 +23,20 @@ void load_weights(ParamRegistry& registry, StateOf of, const Checkpoint& checkpo
   registry.refresh_weights();
 }
 
-FrozenModel::FrozenModel(const ModelConfig& config, const TransformerOptions& options,
-                         const Mesh& mesh, at::ScalarType dtype, at::Device device)
-    : mesh_(mesh), transformer_(frozen(registry_), config, options) {
+StagesBeside::StagesBeside(const Transformer& model, const Mesh& mesh)
+    : model_(model), mesh_(mesh), links_(mesh.group(Axis::pp), stage_placement(mesh.config())) {}
+
+void StagesBeside::forward(std::span<const Microbatch> micro_batches,
+                           const std::function<void(std::size_t, const at::Tensor&)>& call) {
+  const auto count = static_cast<int>(micro_batches.size());
+  forward_stages(model_, links_, mesh_.rank(Axis::pp), stage_schedule(mesh_.config(), count),
+                 micro_batches, call);
+}
+
+FrozenModel::FrozenModel(const ModelConfig& config, const ModelStages& stages,
+                         const TransformerOptions& options, const Mesh& mesh, at::ScalarType dtype,
+                         at::Device device)
+    : mesh_(mesh), transformer_(frozen(registry_), config, stages, options) {
   registry_.allocate(mesh, {dtype, dtype}, device);
   transformer_.prepare();
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/timer.hpp"
+#include "model/stage_forward.hpp"
 #include "parallel/device.hpp"
 
 namespace trireme {
@@ -14,6 +15,7 @@ struct Passes::Update {
   const pipeline::Placement& placement;
   std::span<const Microbatch> micro_batches;
   double grad_scale;
+  const PassHooks& hooks;
   ActivationCount& activations;
   at::Tensor& loss_sum;
 
@@ -39,7 +41,7 @@ struct Passes::Update {
 bool Passes::run(const pipeline::Schedule& schedule, std::span<const Microbatch> micro_batches,
                  double grad_scale, const PassHooks& hooks, ActivationCount& activations,
                  at::Tensor& loss_sum) {
-  const Update update{schedule.placement, micro_batches, grad_scale, activations, loss_sum};
+  const Update update{schedule.placement, micro_batches, grad_scale, hooks, activations, loss_sum};
   const std::vector<Pass>& list = schedule.lists[static_cast<std::size_t>(pp_rank_)];
   const auto num_micro_batches = static_cast<std::int64_t>(micro_batches.size());
   // Ranks of a pipeline are at different passes: they agree before the first one alone, when no
@@ -49,15 +51,12 @@ bool Passes::run(const pipeline::Schedule& schedule, std::span<const Microbatch>
   begin(schedule, micro_batches);
   for (std::size_t i = 0; i < list.size(); ++i) {
     const Pass& pass = list[i];
-    if (pass.kind == PassKind::forward) {
-      if (alone && hooks.stop_before(pass.micro_batch, num_micro_batches)) return false;
-      hooks.before_forward();
-    } else {
-      hooks.before_backward(i + 1 == list.size());
-    }
+    if (alone && pass.kind == PassKind::forward &&
+        hooks.stop_before(pass.micro_batch, num_micro_batches))
+      return false;
     const double waited_s = links_.waited_s();
     const Timer timer;
-    run_pass(update, pass);
+    run_pass(update, pass, /*last=*/i + 1 == list.size());
     if (clock_ != nullptr) {
       finish_work(model_.registry().device());
       clock_->note(pass, timer.seconds() - (links_.waited_s() - waited_s));
@@ -68,9 +67,13 @@ bool Passes::run(const pipeline::Schedule& schedule, std::span<const Microbatch>
   return true;
 }
 
-void Passes::run_pass(const Update& update, const Pass& pass) {
+void Passes::run_pass(const Update& update, const Pass& pass, bool last) {
   if (pass.kind == PassKind::forward) return forward(update, pass);
-  if (pass.kind != PassKind::weight_grad) backward(update, pass);
+  if (pass.kind == PassKind::weight_grad) {
+    update.hooks.before_backward(last);
+  } else {
+    backward(update, pass, last);
+  }
   if (!gives_weight_grad(pass.kind)) return;
   add_weight_grads(pass);
   update.activations.after_backward(update.number(pass));
@@ -85,50 +88,22 @@ void Passes::begin(const pipeline::Schedule& schedule, std::span<const Microbatc
     uses.push_back({schedule.placement.place_on_rank(pass.stage), pass.kind == PassKind::forward});
   }
   model_.begin_update(uses);
-  begin_links(schedule, micro_batches);
-}
-
-void Passes::begin_links(const pipeline::Schedule& schedule,
-                         std::span<const Microbatch> micro_batches) {
   links_.begin(schedule, [this, micro_batches](int i) {
-    return space_for(micro_batches[static_cast<std::size_t>(i)]);
+    return space_between_stages(model_, micro_batches[static_cast<std::size_t>(i)]);
   });
 }
 
-void Passes::run_forward(pipeline::Schedule schedule, std::span<const Microbatch> micro_batches,
+void Passes::run_forward(const pipeline::Schedule& schedule,
+                         std::span<const Microbatch> micro_batches,
                          const std::function<void(std::size_t, const at::Tensor&)>& call) {
-  for (std::vector<Pass>& list : schedule.lists)
-    std::erase_if(list, [](const Pass& pass) { return pass.kind != PassKind::forward; });
-  begin_links(schedule, micro_batches);
-  for (const Pass& pass : schedule.lists[static_cast<std::size_t>(pp_rank_)]) {
-    const auto number = static_cast<std::size_t>(pass.micro_batch);
-    const at::Tensor in = links_.receive(StageCargo::activations, pass.stage, pass.micro_batch);
-    const at::Tensor out =
-        model_.output(schedule.placement.place_on_rank(pass.stage), micro_batches[number], in);
-    if (pass.stage + 1 == schedule.placement.stages()) {
-      call(number, out);
-    } else {
-      links_.send(StageCargo::activations, pass.stage, pass.micro_batch, out);
-    }
-    links_.poll();
-  }
-  links_.finish();
-}
-
-at::Tensor Passes::space_for(const Microbatch& batch) const {
-  const TensorGroup& tensor = model_.tensor();
-  const std::int64_t tokens =
-      tensor.sequence_parallel() ? batch.length() / tensor.size() : batch.length();
-  return at::empty({batch.rows(), tokens, model_.config().hidden_size},
-                   at::TensorOptions()
-                       .dtype(model_.registry().dtypes().compute)
-                       .device(model_.registry().device()));
+  forward_stages(model_, links_, pp_rank_, schedule, micro_batches, call);
 }
 
 void Passes::forward(const Update& update, const Pass& pass) {
   UnderWay& one = under_way_[{pass.stage, pass.micro_batch}];
   most_under_way_ = std::max(most_under_way_, static_cast<int>(under_way_.size()));
   const at::Tensor in = links_.receive(StageCargo::activations, pass.stage, pass.micro_batch);
+  update.hooks.before_forward();
   update.activations.before_forward();
   const Microbatch& batch = update.batch(pass);
   at::Tensor out = model_.forward(update.place(pass), batch, in, one.tape);
@@ -146,9 +121,10 @@ void Passes::forward(const Update& update, const Pass& pass) {
   update.activations.after_forward(update.number(pass), came - passed_on);
 }
 
-void Passes::backward(const Update& update, const Pass& pass) {
+void Passes::backward(const Update& update, const Pass& pass, bool last) {
   UnderWay& one = under_way_.at({pass.stage, pass.micro_batch});
   const at::Tensor grad = links_.receive(StageCargo::gradients, pass.stage, pass.micro_batch);
+  update.hooks.before_backward(last);
   ParamRegistry& registry = model_.registry();
   if (pass.kind == PassKind::input_grad) registry.collect_turns(&one.turns);
   if (update.is_last(pass)) objective_.backward(one.loss);

@@ -13,7 +13,7 @@
 
 namespace trireme {
 
-/// What runs around the passes of an update.
+/// What runs around the passes of an update; before a pass: when its input is there.
 struct PassHooks {
   /// Before micro-batch i of n; of a pipeline before the update (i = 0). True: it is given up.
   std::function<bool(std::int64_t, std::int64_t)> stop_before;
@@ -42,15 +42,12 @@ class Passes {
   /// From here on each pass is timed, on a GPU to its end; null: none.
   void time_with(PassClock* clock) { clock_ = clock; }
 
-  /// Between two stages, of a micro-batch.
-  [[nodiscard]] at::Tensor space_for(const Microbatch& batch) const;
-
   /// Micro-batches of this rank's stages in the last run, the most at any time.
   [[nodiscard]] int most_under_way() const { return most_under_way_; }
 
   /// Forward passes alone, without tapes. On the rank with the last stage `call` gets each
   /// micro-batch's number and hidden states.
-  void run_forward(pipeline::Schedule schedule, std::span<const Microbatch> micro_batches,
+  void run_forward(const pipeline::Schedule& schedule, std::span<const Microbatch> micro_batches,
                    const std::function<void(std::size_t, const at::Tensor&)>& call);
 
  private:
@@ -64,11 +61,10 @@ class Passes {
   struct Update;
 
   void forward(const Update& update, const pipeline::Pass& pass);
-  void backward(const Update& update, const pipeline::Pass& pass);
+  void backward(const Update& update, const pipeline::Pass& pass, bool last);
   void add_weight_grads(const pipeline::Pass& pass);
   void begin(const pipeline::Schedule& schedule, std::span<const Microbatch> micro_batches);
-  void begin_links(const pipeline::Schedule& schedule, std::span<const Microbatch> micro_batches);
-  void run_pass(const Update& update, const pipeline::Pass& pass);
+  void run_pass(const Update& update, const pipeline::Pass& pass, bool last);
 
   Transformer& model_;
   Objective& objective_;

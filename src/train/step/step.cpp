@@ -9,6 +9,7 @@
 #include "core/number.hpp"
 #include "core/process/failpoints.hpp"
 #include "core/timer.hpp"
+#include "model/stage_forward.hpp"
 #include "optim/grad_norm.hpp"
 #include "optim/sign_step.hpp"
 #include "parallel/collectives.hpp"
@@ -113,6 +114,7 @@ UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_terms
   const auto micro_steps = static_cast<int>(batches.size());
   if (schedule_.micro_batches != micro_steps)
     schedule_ = stage_schedule(parts_.mesh.config(), micro_steps, timing_);
+  if (schedule_.placement.ranks > 1) parts_.objective.prepare(micro_batches);
   const Timer timer;
   if (!passes_.run(schedule_, micro_batches, grad_scale, hooks, activations, loss_sum)) {
     result.dropped = true;
@@ -155,7 +157,7 @@ UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_terms
 void Step::search_schedule(std::span<const Microbatch> micro_batches) {
   constexpr int kTimedUpdates = 2;  // the first one is slower than those that follow
   if (micro_batches.empty() || ++timed_updates_ < kTimedUpdates) return;
-  timing_ = clock_->of_all(parts_.mesh, passes_.space_for(micro_batches.front()));
+  timing_ = clock_->of_all(parts_.mesh, space_between_stages(parts_.model, micro_batches.front()));
   passes_.time_with(nullptr);
   clock_.reset();
   const double before = simulate(schedule_, timing_).bubble;
@@ -170,6 +172,7 @@ void Step::search_schedule(std::span<const Microbatch> micro_batches) {
 void Step::forward(std::span<const Microbatch> micro_batches,
                    const std::function<void(std::size_t, const at::Tensor&)>& call) {
   const auto count = static_cast<int>(micro_batches.size());
+  if (schedule_.placement.ranks > 1) parts_.objective.prepare(micro_batches);
   passes_.run_forward(stage_schedule(parts_.mesh.config(), count), micro_batches, call);
 }
 

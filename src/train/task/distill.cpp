@@ -1,5 +1,9 @@
 #include "train/task/distill.hpp"
 
+#include <map>
+#include <optional>
+#include <vector>
+
 #include "objective/distillation.hpp"
 
 namespace trireme {
@@ -19,18 +23,34 @@ struct DistillConfig {
   }
 };
 
+/// Its states of each micro-batch when they are asked for, or where its stages lie on several ranks, of
+/// all before an update's passes: these lie on the last stage's rank until the next update.
 class FrozenTeacher final : public Teacher {
  public:
-  FrozenTeacher(FrozenModel& model, ops::Path path) : model_(model), path_(path) {}
+  FrozenTeacher(FrozenModel& model, ops::Path path, const Mesh& mesh) : model_(model), path_(path) {
+    if (mesh.size(Axis::pp) > 1) stages_.emplace(model.transformer(), mesh);
+  }
+
+  void prepare(std::span<const Microbatch> micro_batches) override {
+    prepared_.clear();
+    std::vector<Microbatch> read_only(micro_batches.begin(), micro_batches.end());
+    for (Microbatch& batch : read_only) batch.training = false;
+    stages_->forward(read_only, [&](std::size_t i, const at::Tensor& hidden) {
+      prepared_[micro_batches[i].tokens.const_data_ptr()] = hidden;
+    });
+  }
 
   [[nodiscard]] TeacherStates states(const Microbatch& batch) override {
-    const at::Tensor hidden = model_.hidden(batch);
+    const at::Tensor hidden =
+        stages_ ? prepared_.at(batch.tokens.const_data_ptr()) : model_.hidden(batch);
     return {hidden, model_.head(path_)};
   }
 
  private:
   FrozenModel& model_;
   ops::Path path_;
+  std::optional<StagesBeside> stages_;
+  std::map<const void*, at::Tensor> prepared_;  // by their tokens
 };
 
 class Distill final : public Task {
@@ -61,7 +81,7 @@ class Distill final : public Task {
         DistillationObjective::Setup{context.model.head_weight(), context.model.tensor(),
                                      config_.loss},
         std::make_unique<FrozenTeacher>(*context.frozen,
-                                        ops::path_of(context.config.train.fused_ops)),
+                                        ops::path_of(context.config.train.fused_ops), context.mesh),
         context.measures);
   }
 

@@ -1,5 +1,11 @@
 #include "train/task/dpo.hpp"
 
+#include <functional>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
 #include "checkpoint/reference/reference_scores.hpp"
 #include "core/log.hpp"
 #include "objective/preference.hpp"
@@ -24,44 +30,51 @@ struct DpoConfig {
   }
 };
 
-/// The frozen model's scores, computed beside each micro-batch.
-class LiveReference final : public ReferenceScores {
+/// Scores of a model that is not trained: beside each micro-batch, or where its stages lie on several
+/// ranks, before an update's passes.
+class ModelScores final : public ReferenceScores {
  public:
-  LiveReference(FrozenModel& model, ops::Path path, const ContextGroup& context)
-      : model_(model), path_(path), context_(context) {}
+  struct Setup {
+    const Transformer& model;
+    std::function<Head()> head;  // of the last stage
+    bool adapters = true;        // false: the model as if it had none
+    ContextGroup context = {};
+  };
+
+  ModelScores(Setup setup, const Mesh& mesh) : setup_(std::move(setup)) {
+    if (mesh.size(Axis::pp) > 1) stages_.emplace(setup_.model, mesh);
+  }
+
+  void prepare(std::span<const Microbatch> micro_batches) override {
+    prepared_.clear();
+    std::vector<Microbatch> read_only;
+    for (const Microbatch& batch : micro_batches) read_only.push_back(to_read(batch));
+    stages_->forward(read_only, [&](std::size_t i, const at::Tensor& hidden) {
+      prepared_[micro_batches[i].tokens.const_data_ptr()] = scores(read_only[i], hidden);
+    });
+  }
 
   [[nodiscard]] at::Tensor sums(const Microbatch& batch) override {
-    const at::Tensor hidden = model_.hidden(batch);
-    return sequence_scores(batch, hidden, model_.head(path_), context_).sums;
+    if (stages_) return prepared_.at(batch.tokens.const_data_ptr());
+    const Microbatch read_only = to_read(batch);
+    return scores(read_only, setup_.model.hidden(read_only));
   }
 
  private:
-  FrozenModel& model_;
-  ops::Path path_;
-  ContextGroup context_;
-};
-
-/// The model itself without its adapters.
-class BaseReference final : public ReferenceScores {
- public:
-  BaseReference(Transformer& model, ops::Path path, const ContextGroup& context)
-      : model_(model), path_(path), context_(context) {}
-
-  [[nodiscard]] at::Tensor sums(const Microbatch& batch) override {
-    Microbatch base = batch;
-    base.training = false;
-    base.adapters = false;
-    const at::Tensor hidden = model_.hidden(base);
-    return sequence_scores(batch, hidden,
-                           head_of(model_.registry(), model_.head_weight(), model_.tensor(), path_),
-                           context_)
-        .sums;
+  [[nodiscard]] Microbatch to_read(const Microbatch& batch) const {
+    Microbatch read_only = batch;
+    read_only.training = false;
+    read_only.adapters = setup_.adapters;
+    return read_only;
   }
 
- private:
-  Transformer& model_;
-  ops::Path path_;
-  ContextGroup context_;
+  [[nodiscard]] at::Tensor scores(const Microbatch& batch, const at::Tensor& hidden) const {
+    return sequence_scores(batch, hidden, setup_.head(), setup_.context).sums;
+  }
+
+  Setup setup_;
+  std::optional<StagesBeside> stages_;
+  std::map<const void*, at::Tensor> prepared_;  // by their tokens
 };
 
 class Dpo final : public Task {
@@ -110,10 +123,20 @@ class Dpo final : public Task {
   [[nodiscard]] std::unique_ptr<ReferenceScores> make_reference(const TaskContext& context,
                                                                 ops::Path path,
                                                                 const ContextGroup& group) const {
-    if (context.frozen != nullptr)
-      return std::make_unique<LiveReference>(*context.frozen, path, group);
-    if (config_.reference.empty())
-      return std::make_unique<BaseReference>(context.model, path, group);
+    if (FrozenModel* const frozen = context.frozen; frozen != nullptr) {
+      return std::make_unique<ModelScores>(
+          ModelScores::Setup{frozen->transformer(), [frozen, path] { return frozen->head(path); },
+                             true, group},
+          context.mesh);
+    }
+    if (config_.reference.empty()) {
+      Transformer& model = context.model;
+      const auto head = [&model, path] {
+        return head_of(model.registry(), model.head_weight(), model.tensor(), path);
+      };
+      return std::make_unique<ModelScores>(
+          ModelScores::Setup{model, head, /*adapters=*/false, group}, context.mesh);
+    }
     ReferenceTable table = load_reference(
         config_.reference,
         {context.data.content_hash(), context.config.train.seq_len, context.start_sha256});

@@ -46,6 +46,7 @@ const std::map<std::string_view, Names>& room_rows() {
       {"ops/cpu", {"ops/*"}},  // for activations.hpp
       {"model/experts", {"model/*"}},
       {"parallel/context", {"parallel/*"}},
+      {"parallel/experts", {"parallel/*"}},
       {"parallel/pipeline", {"parallel/*"}},
       {"parallel/tensor", {"parallel/*", "parallel/units"}},
       {"parallel/units", {"parallel/*"}},
