@@ -23,8 +23,9 @@ constexpr std::int64_t kGptVocabulary = 131072;  // of Megatron-LM's table, whos
 /// The keys of a layout that are not as they always are, as options.
 std::string as_options(const planner::Layout& layout) {
   const Json usual = planner::config_json(ParallelConfig{});
+  const Json chosen = planner::config_json(layout.parallel);
   std::string options;
-  for (const auto& [name, value] : planner::config_json(layout.parallel).items()) {
+  for (const auto& [name, value] : chosen.items()) {
     if (value == usual[name]) continue;
     options += formatted("--parallel.{} {} ", name,
                          value.is_string() ? value.get<std::string>() : value.dump());

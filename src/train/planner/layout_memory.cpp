@@ -11,8 +11,6 @@ namespace trireme::planner {
 namespace {
 
 constexpr double kUsable = 0.92;
-// Logits, their exponentials, gradients: 16, 32, 32 and 16 bits; in fp32 three of 32 bits.
-constexpr double kBytesPerLogit = 12;
 
 double size_of(at::ScalarType type) {
   return static_cast<double>(c10::elementSize(type));
@@ -63,11 +61,14 @@ double kept_by_one_block(const UpdateFacts& facts) {
 }  // namespace
 
 LayoutMemory layout_memory(const UpdateFacts& facts, const DeviceKind& device, int pp_rank,
-                           std::int64_t logit_rows) {
+                           const LogitChunk& logits) {
   const auto pp = static_cast<int>(facts.parallel.pp);
   const int rank = facts.ranks / pp * pp_rank;
   UpdateFacts counted = facts;
   counted.fused = true;  // what plain operations keep is not known: at least this
+  // More micro-batches than a pipeline holds change nothing but the time that their list takes.
+  if (pp > 1 && facts.parallel.schedule != "gpipe")
+    counted.micro_steps = std::min(facts.micro_steps, 2L * pp + facts.micro_steps % pp);
   const RankMemory exact = memory_formula(counted, rank);
   LayoutMemory memory;
   memory.weights = static_cast<double>(exact.weight_bytes);
@@ -82,11 +83,14 @@ LayoutMemory layout_memory(const UpdateFacts& facts, const DeviceKind& device, i
   const std::vector<int> last = stage_placement(facts.parallel).rank_of_stage;
   if (last.back() == pp_rank) {
     const auto tokens = facts.rows * facts.length / facts.parallel.cp;
-    memory.logits = kBytesPerLogit * static_cast<double>(std::min(tokens, logit_rows)) *
+    const double element = size_of(facts.dtypes.compute);
+    const double each = device.shares_node ? element : 2 * element + 8;
+    memory.logits = (logits.bytes_each > 0 ? logits.bytes_each : each) *
+                    static_cast<double>(std::min(tokens, logits.rows)) *
                     static_cast<double>(facts.model.vocab_size) /
                     static_cast<double>(facts.parallel.tp);
   }
-  memory.buffers = gathered_bytes(facts, exact.gathered_peak_bytes, rank) +
+  memory.buffers = gathered_bytes(counted, exact.gathered_peak_bytes, rank) +
                    (facts.ranks > 1 ? device.held_bytes : device.held_bytes / 2);
   return memory;
 }

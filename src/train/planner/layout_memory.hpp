@@ -33,12 +33,16 @@ struct LayoutMemory {
   }
 };
 
-/// Rows of logits that exist at once in this program; a program that has all gives their number.
-inline constexpr std::int64_t kLogitRows = 1024;
+/// Logits that exist at once, and bytes of each with exponentials and gradients. As in this program:
+/// chunks of rows, on a GPU 16, 32, 32 and 16 bits, on a CPU in place.
+struct LogitChunk {
+  std::int64_t rows = 1024;
+  double bytes_each = 0;  // 0: as here
+};
 
 /// Of the ranks of stage `pp_rank`: memory_formula (train/audit), and what it does not count.
 LayoutMemory layout_memory(const UpdateFacts& facts, const DeviceKind& device, int pp_rank,
-                           std::int64_t logit_rows = kLogitRows);
+                           const LogitChunk& logits = {});
 
 /// Of the rank of pp that needs most.
 LayoutMemory worst_memory(const UpdateFacts& facts, const DeviceKind& device);

@@ -58,6 +58,7 @@ class Space {
 
  private:
   static constexpr std::int64_t kTpChunks = 4;
+  static constexpr std::int64_t kMostGrown = 8;
 
   [[nodiscard]] std::vector<std::int64_t> choices(const char* key, std::int64_t given,
                                                   std::vector<std::int64_t> all) const {
@@ -117,7 +118,8 @@ class Space {
       if (pp * v <= model_.num_layers && (v == 2 || model_.num_layers % (pp * v) == 0))
         forms.push_back({"interleaved", v});
     if (2 * pp <= model_.num_layers) {
-      forms.push_back({"zb-v", 1});
+      // Its order is grown pass by pass, which takes long for long pipelines.
+      if (pp <= kMostGrown) forms.push_back({"zb-v", 1});
       forms.push_back({"dualpipe-v", 1});
     }
     return forms;
@@ -161,10 +163,14 @@ class Space {
     for (const std::int64_t one :
          choices("train.micro_batch", wish_.config.train.micro_batch, rows)) {
       if (wish_.config.train.global_batch % (dp * one) != 0) {
-        rejected_["batch"] += one == 1 || wish_.keeps("train.micro_batch") ? 1 : 0;
+        if (one == 1 || wish_.keeps("train.micro_batch")) ++rejected_["batch"];
         continue;
       }
       layout.micro_batch = one;
+      const std::int64_t micro_steps = wish_.config.train.global_batch / (dp * one);
+      const bool too_few = micro_steps < 2 * layout.parallel.pp;  // for dualpipe-v to be one
+      if (layout.parallel.schedule == "dualpipe-v" && too_few && !wish_.keeps("parallel.schedule"))
+        continue;
       for (const char* recompute : {"none", "selective", "full"}) {
         if (wish_.keeps("parallel.recompute") && wish_.config.parallel.recompute != recompute)
           continue;

@@ -171,6 +171,16 @@ double PassCosts::cp_exposed_s(double attention_s, double messages) const {
   return (cp - 1) * std::max(0.0, step - hidden);
 }
 
+/// Each step of a ring adds its part of the result, in 32 bits.
+double PassCosts::ring_merge_s() const {
+  const ParallelConfig& parallel = facts_.parallel;
+  if (parallel.cp == 1 || parallel.cp_form != "ring") return 0;
+  const double queries =
+      share(facts_.model.num_heads, tp_) * static_cast<double>(facts_.model.head_dim);
+  constexpr double kBytes = 12;  // both parts read, one written
+  return memory_s(static_cast<double>(parallel.cp - 1) * kBytes * tokens_ * queries);
+}
+
 double PassCosts::ep_exchange_s() const {
   if (ep_ == 1) return 0;
   const auto k = static_cast<double>(facts_.model.moe.num_experts_per_tok);
@@ -194,8 +204,8 @@ PassCost PassCosts::block_cost(bool experts) const {
   cost.input_grad.compute = products + 2 * attention + elementwise * 2 / 3;
   cost.weight_grad.compute = products;
   cost.forward.tp = cost.input_grad.tp = tp_exchange_s();
-  cost.forward.cp = cp_exposed_s(attention, 1);
-  cost.input_grad.cp = cp_exposed_s(2 * attention, 2);
+  cost.forward.cp = cp_exposed_s(attention, 1) + ring_merge_s();
+  cost.input_grad.cp = cp_exposed_s(2 * attention, 2) + 2 * ring_merge_s();
   if (experts) cost.forward.ep = cost.input_grad.ep = ep_exchange_s();
   if (facts_.parallel.recompute == "full") cost.input_grad.add(cost.forward);
   if (facts_.parallel.recompute == "selective") cost.input_grad.compute += elementwise / 3;

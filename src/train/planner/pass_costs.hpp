@@ -10,10 +10,10 @@ namespace trireme::planner {
 /// What no data sheet says: fitted to measured steps (fit.hpp), by default to Megatron-LM's nine
 /// published ones (tests/unit/train/planner).
 struct TimeConstants {
-  double efficiency = 0.62;         // of the peak, that products reach
-  double elementwise_bytes = 200;   // moved beside products by a block, a token and an element of
+  double efficiency = 0.599;        // of the peak, that products reach
+  double elementwise_bytes = 527;   // moved beside products by a block, a token and an element of
                                     // its width, forward and backward, in 16 bits
-  double tp_hidden = 0.5;           // of exchanges over tp, with parallel.tp_chunks
+  double tp_hidden = 0.704;         // of exchanges over tp, with parallel.tp_chunks
   double network_factor = 1;        // time of exchanges over the network's model
   double overhead_s = 0;            // of an update, on the host
 };
@@ -91,6 +91,7 @@ class PassCosts {
   [[nodiscard]] double attention_s() const;
   [[nodiscard]] double tp_exchange_s() const;
   [[nodiscard]] double cp_exposed_s(double attention_s, double messages) const;
+  [[nodiscard]] double ring_merge_s() const;
   [[nodiscard]] double ep_exchange_s() const;
   [[nodiscard]] PassCost block_cost(bool experts) const;
   void add_sharded_weights(bool experts, PassCost& cost) const;

@@ -8,7 +8,7 @@
 namespace trireme::planner {
 namespace {
 
-constexpr int kSteadyRounds = 8;       // of p micro-batches; behind them each costs the same
+constexpr int kSteadyRounds = 4;       // of p micro-batches; behind them each costs the same
 constexpr double kHostBytesPerS = 20e9;  // between a device and its host's memory
 
 void add_tables(const UpdateFacts& facts, const PassCosts& costs, const StageRange& stage,

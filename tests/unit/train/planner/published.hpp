@@ -52,8 +52,9 @@ inline UpdateFacts facts_in_bf16(const ModelConfig& model, const ParallelConfig&
   return update_facts(model, OptimConfig{}, precision_dtypes("bf16"), parallel, ranks, shape, {});
 }
 
-/// Not published: the micro-batch, taken as one row, and virtual stages, taken as many as leave two
-/// layers a stage, or one where layers are not even.
+/// Not published: rows of a micro-batch and virtual stages. Taken: without a pipeline all four rows of a
+/// rank (they fit), in one a row and as many stages as leave two layers each, or one where layers
+/// are not even.
 inline MeasuredStep measured_step(const MegatronRow& row) {
   const ModelConfig model = model_of(row.preset, kMegatronVocabulary);
   ParallelConfig parallel;
@@ -68,7 +69,9 @@ inline MeasuredStep measured_step(const MegatronRow& row) {
     parallel.virtual_stages = here % 2 == 0 ? here / 2 : here;
   }
   const int ranks = static_cast<int>(row.tp * row.pp) * kMegatronData;
-  const UpdateShape shape{1, kMegatronLength, row.batch / kMegatronData};
+  const std::int64_t rows = row.batch / kMegatronData;  // of a data rank
+  const UpdateShape shape = row.pp == 1 ? UpdateShape{rows, kMegatronLength, 1}
+                                        : UpdateShape{1, kMegatronLength, rows};
   const double tokens = static_cast<double>(row.batch * kMegatronLength);
   const double step_s =
       tokens * model.flops_per_token(kMegatronLength) / (row.flops_per_s * ranks);
