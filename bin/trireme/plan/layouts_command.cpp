@@ -35,9 +35,8 @@ std::string as_options(const planner::Layout& layout) {
 
 Json layout_json(const planner::PlannedLayout& one) {
   Json memory = Json::object();
-  planner::LayoutMemory::fields(one.memory, [&](const char* name, double bytes) {
-    memory[name] = std::llround(bytes);
-  });
+  planner::LayoutMemory::fields(
+      one.memory, [&](const char* name, double bytes) { memory[name] = std::llround(bytes); });
   memory["total"] = std::llround(one.memory.total());
   const planner::Seconds& spent = one.time.spent;
   return {{"parallel", planner::config_json(one.layout.parallel)},
@@ -73,19 +72,20 @@ std::string layout_text(const planner::PlannedLayout& one, std::size_t place) {
       "logits {}, buffers {})\n"
       "   not hidden: tp {}, cp {}, ep {}, dp {}, pp {}; optimizer {}\n",
       place, as_options(one.layout), format_seconds(one.time.step_s),
-      cat(std::llround(one.tokens_per_s_per_gpu)), percent(one.mfu),
-      percent(one.time.bubble_share), format_bytes(memory.total()), format_bytes(memory.weights),
-      format_bytes(memory.main), format_bytes(memory.grads), format_bytes(memory.optimizer),
-      format_bytes(memory.activations), format_bytes(memory.logits), format_bytes(memory.buffers),
-      format_seconds(spent.tp), format_seconds(spent.cp), format_seconds(spent.ep),
-      format_seconds(spent.dp), format_seconds(one.time.transfer_s),
-      format_seconds(one.time.optimizer_s));
+      cat(std::llround(one.tokens_per_s_per_gpu)), percent(one.mfu), percent(one.time.bubble_share),
+      format_bytes(memory.total()), format_bytes(memory.weights), format_bytes(memory.main),
+      format_bytes(memory.grads), format_bytes(memory.optimizer), format_bytes(memory.activations),
+      format_bytes(memory.logits), format_bytes(memory.buffers), format_seconds(spent.tp),
+      format_seconds(spent.cp), format_seconds(spent.ep), format_seconds(spent.dp),
+      format_seconds(one.time.transfer_s), format_seconds(one.time.optimizer_s));
 }
 
 }  // namespace
 
 LayoutsCommand::LayoutsCommand(CommandLine& line) : keys_(make_run_keys(config_)) {
-  line.command("plan", "layouts of a model on a cluster, ranked by predicted time, with memory; see also plan schedule")
+  line.command(
+          "plan",
+          "layouts of a model on a cluster, ranked by predicted time, with memory; see also plan schedule")
       .option("--gpu", &gpu_, "KIND", joined(planner::device_kind_names(), ", "), Need::required)
       .option("--nodes", &nodes_, "N", "nodes")
       .option("--gpus-per-node", &per_node_, "G", "GPUs of a node (of a CPU node: ranks)")
@@ -134,9 +134,8 @@ planner::Wish LayoutsCommand::wish(const planner::Cluster& cluster) const {
   if (train.precision == "auto") train.precision = cluster.device.shares_node ? "fp32" : "bf16";
   const std::int64_t ranks = cluster.ranks();
   if (train.global_batch == 0)
-    train.global_batch = train.accumulation > 0
-                             ? train.accumulation * train.micro_batch * ranks
-                             : planner::usual_batch(cluster.ranks());
+    train.global_batch = train.accumulation > 0 ? train.accumulation * train.micro_batch * ranks
+                                                : planner::usual_batch(cluster.ranks());
   train.accumulation = 0;
   for (const std::string& key : keys_->keys())
     if (keys_->is_set(key) && keys_->origin(key).starts_with("--")) wish.fixed.insert(key);
@@ -163,12 +162,13 @@ int LayoutsCommand::run() {
     const std::string reasons = joined(plan.rejected, ", ", [](const auto& reason) {
       return formatted("{} {}", reason.first, reason.second);
     });
-    fail(ErrorKind::resource,
-         "no layout of this model trains {} sequences of {} on {} {} ({} a node); layouts refused by reason: {}. What "
-         "would help: {}",
-         wish.config.train.global_batch, wish.config.train.seq_len, cluster.ranks(), gpu_,
-         cluster.per_node, reasons.empty() ? "none is possible" : reasons,
-         changes.empty() ? "a smaller model or shorter sequences" : joined(changes, ", or "));
+    fail(
+        ErrorKind::resource,
+        "no layout of this model trains {} sequences of {} on {} {} ({} a node); layouts refused by reason: {}. What "
+        "would help: {}",
+        wish.config.train.global_batch, wish.config.train.seq_len, cluster.ranks(), gpu_,
+        cluster.per_node, reasons.empty() ? "none is possible" : reasons,
+        changes.empty() ? "a smaller model or shorter sequences" : joined(changes, ", or "));
   }
   if (!json_) print(text(wish, cluster, plan));
   return kExitDone;

@@ -89,8 +89,7 @@ std::vector<BenchRow> read_bench_rows(const std::filesystem::path& path, const D
     fail(ErrorKind::usage, "--calibration {}, must be a file that exists", path.string());
   std::vector<BenchRow> rows;
   for (const std::string& object : split_objects(read_file(path)))
-    rows.push_back(
-        bench_row(object, formatted("{} row {}", path.string(), rows.size() + 1), kind));
+    rows.push_back(bench_row(object, formatted("{} row {}", path.string(), rows.size() + 1), kind));
   if (rows.empty())
     fail(ErrorKind::data, "{}: is empty, must have what trireme bench step --json prints",
          path.string());

@@ -10,9 +10,8 @@ namespace trireme::planner {
 template <class Config>
 Json config_json(const Config& config) {
   Json json = Json::object();
-  Config::fields(config, [&](const char* name, const auto& value, const auto&...) {
-    json[name] = value;
-  });
+  Config::fields(config,
+                 [&](const char* name, const auto& value, const auto&...) { json[name] = value; });
   return json;
 }
 

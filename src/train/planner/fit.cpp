@@ -44,8 +44,7 @@ double rms(std::span<const double> errors) {
   return errors.empty() ? 0 : std::sqrt(sum / static_cast<double>(errors.size()));
 }
 
-std::vector<double> errors_of(std::span<const MeasuredStep> steps,
-                              const TimeConstants& constants) {
+std::vector<double> errors_of(std::span<const MeasuredStep> steps, const TimeConstants& constants) {
   return Residuals(steps).at(constants);
 }
 

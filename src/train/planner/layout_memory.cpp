@@ -21,8 +21,8 @@ double size_of(at::ScalarType type) {
 double block_bytes(const UpdateFacts& facts, double kept_without_recompute) {
   const ModelConfig& m = facts.model;
   const auto tp = static_cast<double>(facts.parallel.tp);
-  const double tokens = static_cast<double>(facts.rows * facts.length) /
-                        static_cast<double>(facts.parallel.cp);
+  const double tokens =
+      static_cast<double>(facts.rows * facts.length) / static_cast<double>(facts.parallel.cp);
   const MoeConfig& moe = m.moe;
   const double width =
       moe.on() ? static_cast<double>(moe.num_experts_per_tok * moe.moe_intermediate_size +
@@ -114,8 +114,7 @@ double least_memory(const UpdateFacts& facts) {
   const double compute = size_of(facts.dtypes.compute);
   const std::int64_t zero = facts.parallel.zero;
   const bool offloaded = facts.parallel.offload == "optimizer";
-  const double copies =
-      offloaded ? 0 : static_cast<double>(facts.slots) + (compute < main ? 1 : 0);
+  const double copies = offloaded ? 0 : static_cast<double>(facts.slots) + (compute < main ? 1 : 0);
   return elements * (compute / (zero >= 3 ? shards : 1) + main / (zero >= 2 ? shards : 1) +
                      main * copies / (zero >= 1 ? shards : 1));
 }

@@ -45,8 +45,7 @@ class Space {
           layout.parallel.pp = pp;
           layout.parallel.stages = wish_.keeps("parallel.stages") ? given.stages : "auto";
           if (!wish_.keeps("parallel.sequence_parallel"))
-            layout.parallel.sequence_parallel =
-                tp > 1 && wish_.config.train.seq_len / cp % tp == 0;
+            layout.parallel.sequence_parallel = tp > 1 && wish_.config.train.seq_len / cp % tp == 0;
           if (!wish_.keeps("parallel.tp_chunks"))
             layout.parallel.tp_chunks = tp > 1 && !model_.moe.on() ? kTpChunks : 1;
           add_experts(layout);

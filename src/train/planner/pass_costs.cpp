@@ -79,8 +79,7 @@ double PassCosts::memory_s(double bytes) const {
 
 double PassCosts::product_s(const Product& p) const {
   const double flops = 2 * p.rows * p.inner * p.columns;
-  const double bytes =
-      element_ * (p.rows * p.inner + p.inner * p.columns + p.rows * p.columns);
+  const double bytes = element_ * (p.rows * p.inner + p.inner * p.columns + p.rows * p.columns);
   return std::max(flops / flops_per_s_, memory_s(bytes));
 }
 
@@ -185,8 +184,7 @@ double PassCosts::ep_exchange_s() const {
   if (ep_ == 1) return 0;
   const auto k = static_cast<double>(facts_.model.moe.num_experts_per_tok);
   const double cut = facts_.parallel.sequence_parallel ? tp_ : tp_ / etp_;
-  const double bytes =
-      tokens_ * k * static_cast<double>(facts_.model.hidden_size) * element_ / cut;
+  const double bytes = tokens_ * k * static_cast<double>(facts_.model.hidden_size) * element_ / cut;
   const GroupShape group =
       group_shape(static_cast<int>(ep_), static_cast<int>(etp_), cluster_.per_node);
   return 2 * constants_.network_factor * network_.all_to_all_s(bytes, group);
@@ -287,8 +285,7 @@ double PassCosts::reduce_s(double elements, GroupShape group) const {
   const GroupShape inner{shards, std::min(shards, group.per_node)};
   const int copies = group.ranks / shards;
   const GroupShape outer{copies, std::max(1, group.per_node / shards)};
-  return factor *
-         (network_.gather_s(bytes, inner) + network_.all_reduce_s(bytes / shards, outer));
+  return factor * (network_.gather_s(bytes, inner) + network_.all_reduce_s(bytes / shards, outer));
 }
 
 double PassCosts::gather_weights_s(double elements, GroupShape group) const {

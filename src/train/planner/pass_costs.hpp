@@ -10,12 +10,12 @@ namespace trireme::planner {
 /// What no data sheet says: fitted to measured steps (fit.hpp), by default to Megatron-LM's nine
 /// published ones (tests/unit/train/planner).
 struct TimeConstants {
-  double efficiency = 0.599;        // of the peak, that products reach
-  double elementwise_bytes = 527;   // moved beside products by a block, a token and an element of
-                                    // its width, forward and backward, in 16 bits
-  double tp_hidden = 0.704;         // of exchanges over tp, with parallel.tp_chunks
-  double network_factor = 1;        // time of exchanges over the network's model
-  double overhead_s = 0;            // of an update, on the host
+  double efficiency = 0.599;       // of the peak, that products reach
+  double elementwise_bytes = 527;  // moved beside products by a block, a token and an element of
+                                   // its width, forward and backward, in 16 bits
+  double tp_hidden = 0.704;        // of exchanges over tp, with parallel.tp_chunks
+  double network_factor = 1;       // time of exchanges over the network's model
+  double overhead_s = 0;           // of an update, on the host
 };
 
 /// Seconds by cause. Of exchanges what computation does not hide.
@@ -38,6 +38,7 @@ struct PassCost {
   Seconds weight_grad;
 
   PassCost& add(const PassCost& other, double times = 1);
+
   [[nodiscard]] double backward_s() const { return input_grad.sum() + weight_grad.sum(); }
 };
 

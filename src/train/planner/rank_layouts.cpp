@@ -187,7 +187,8 @@ std::vector<std::string> changes_that_fit(const Wish& wish, const Cluster& clust
   if (wish.config.parallel.offload == "none" && !cluster.device.shares_node) {
     Wish other = wish;
     other.config.parallel.offload = "optimizer";
-    if (any_fits(other, cluster, batch_is_given)) changes.emplace_back("--parallel.offload optimizer");
+    if (any_fits(other, cluster, batch_is_given))
+      changes.emplace_back("--parallel.offload optimizer");
   }
   if (const auto nodes = nodes_that_fit(wish, cluster, batch_is_given))
     changes.push_back(formatted("--nodes {}", *nodes));

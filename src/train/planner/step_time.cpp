@@ -8,7 +8,7 @@
 namespace trireme::planner {
 namespace {
 
-constexpr int kSteadyRounds = 4;       // of p micro-batches; behind them each costs the same
+constexpr int kSteadyRounds = 4;         // of p micro-batches; behind them each costs the same
 constexpr double kHostBytesPerS = 20e9;  // between a device and its host's memory
 
 void add_tables(const UpdateFacts& facts, const PassCosts& costs, const StageRange& stage,
@@ -16,9 +16,8 @@ void add_tables(const UpdateFacts& facts, const PassCosts& costs, const StageRan
   const bool sharded = facts.shards() > 1 && facts.parallel.zero >= 2;
   const double table = costs.table_weights();
   const double leave = sharded ? costs.reduce_s(table, costs.data_group()) : 0;
-  const double gather = sharded && facts.parallel.zero == 3
-                            ? costs.gather_weights_s(table, costs.data_group())
-                            : 0;
+  const double gather =
+      sharded && facts.parallel.zero == 3 ? costs.gather_weights_s(table, costs.data_group()) : 0;
   if (stage.has_embedding) {
     cost.add(costs.embedding());
     cost.forward.dp += gather;  // a pass begins with it
@@ -53,9 +52,8 @@ double exposed_over_data(const UpdateFacts& facts, const PassCosts& costs, const
   if (facts.parallel.zero >= 1 && facts.shards() > 1) {
     const double gather =
         both([&](double n, GroupShape g) { return costs.gather_weights_s(n, g); });
-    const double units = static_cast<double>(facts.model.num_layers) /
-                             static_cast<double>(facts.parallel.pp) +
-                         1;
+    const double units =
+        static_cast<double>(facts.model.num_layers) / static_cast<double>(facts.parallel.pp) + 1;
     const double beside = hides ? passes.forward.sum() : 0;
     exposed += std::max(gather / units, gather - beside);
   }
@@ -69,8 +67,7 @@ double optimizer_s(const UpdateFacts& facts, const PassCosts& costs, const PartW
   const double held = (weights.dense + weights.experts) /
                       (facts.parallel.zero >= 1 ? static_cast<double>(facts.shards()) : 1);
   const double bytes = held * (main * (2 * (1 + static_cast<double>(facts.slots)) + 1) + element);
-  if (facts.parallel.offload == "optimizer" && element < main)
-    return bytes / kHostBytesPerS;
+  if (facts.parallel.offload == "optimizer" && element < main) return bytes / kHostBytesPerS;
   return costs.memory_s(bytes);
 }
 
@@ -79,12 +76,9 @@ double optimizer_s(const UpdateFacts& facts, const PassCosts& costs, const PartW
 const std::vector<StageRange>& StepPredictor::ranges(const UpdateFacts& facts) {
   const ModelConfig& m = facts.model;
   const int count = stage_placement(facts.parallel).stages();
-  const StageKey key{m.num_layers,
-                     m.hidden_size,
-                     m.vocab_size,
-                     facts.length,
-                     count,
-                     facts.parallel.pp == 1 ? "auto" : facts.parallel.stages,
+  const StageKey key{m.num_layers, m.hidden_size,
+                     m.vocab_size, facts.length,
+                     count,        facts.parallel.pp == 1 ? "auto" : facts.parallel.stages,
                      m.preset};
   const auto found = ranges_.find(key);
   if (found != ranges_.end()) return found->second;
@@ -147,14 +141,13 @@ void StepPredictor::run_pipeline(const UpdateFacts& facts, const PassCosts& cost
   if (facts.parallel.pp == 1) return;
 
   const std::int64_t steady = kSteadyRounds * facts.parallel.pp;
-  const auto simulated = static_cast<int>(std::min(
-      facts.micro_steps, steady + facts.micro_steps % facts.parallel.pp));
+  const auto simulated =
+      static_cast<int>(std::min(facts.micro_steps, steady + facts.micro_steps % facts.parallel.pp));
   const double behind = static_cast<double>(facts.micro_steps - simulated) * busy;
   pipeline::Timing timing{{}, costs.transfer_s()};
   double all_busy = 0;
   for (const PassCost& cost : stages.costs) {
-    timing.stages.push_back(
-        {cost.forward.sum(), cost.input_grad.sum(), cost.weight_grad.sum()});
+    timing.stages.push_back({cost.forward.sum(), cost.input_grad.sum(), cost.weight_grad.sum()});
     all_busy += timing.stages.back().sum();
   }
   const pipeline::Schedule& order = schedule(facts.parallel, simulated);

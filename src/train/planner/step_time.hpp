@@ -12,7 +12,7 @@ namespace trireme::planner {
 /// An update as it is predicted; of the slowest rank.
 struct StepTime {
   double step_s = 0;
-  Seconds spent;         // in all passes and sums; exchanges that nothing hides
+  Seconds spent;          // in all passes and sums; exchanges that nothing hides
   double transfer_s = 0;  // of pp, by which transfers make the update longer
   double optimizer_s = 0;
   double bubble_share = 0;  // idle over busy time of all ranks of pp, as metrics.jsonl has it

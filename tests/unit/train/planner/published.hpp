@@ -47,8 +47,8 @@ inline ModelConfig model_of(const char* preset, std::int64_t vocabulary) {
 }
 
 /// Facts of an update in bf16 with AdamW.
-inline UpdateFacts facts_in_bf16(const ModelConfig& model, const ParallelConfig& parallel, int ranks,
-                                 const UpdateShape& shape) {
+inline UpdateFacts facts_in_bf16(const ModelConfig& model, const ParallelConfig& parallel,
+                                 int ranks, const UpdateShape& shape) {
   return update_facts(model, OptimConfig{}, precision_dtypes("bf16"), parallel, ranks, shape, {});
 }
 
@@ -70,12 +70,12 @@ inline MeasuredStep measured_step(const MegatronRow& row) {
   }
   const int ranks = static_cast<int>(row.tp * row.pp) * kMegatronData;
   const std::int64_t rows = row.batch / kMegatronData;  // of a data rank
-  const UpdateShape shape = row.pp == 1 ? UpdateShape{rows, kMegatronLength, 1}
-                                        : UpdateShape{1, kMegatronLength, rows};
+  const UpdateShape shape =
+      row.pp == 1 ? UpdateShape{rows, kMegatronLength, 1} : UpdateShape{1, kMegatronLength, rows};
   const double tokens = static_cast<double>(row.batch * kMegatronLength);
-  const double step_s =
-      tokens * model.flops_per_token(kMegatronLength) / (row.flops_per_s * ranks);
-  return {facts_in_bf16(model, parallel, ranks, shape), {device_kind("h100"), ranks / 8, 8}, step_s};
+  const double step_s = tokens * model.flops_per_token(kMegatronLength) / (row.flops_per_s * ranks);
+  return {
+      facts_in_bf16(model, parallel, ranks, shape), {device_kind("h100"), ranks / 8, 8}, step_s};
 }
 
 inline std::vector<MeasuredStep> megatron_steps() {
@@ -85,9 +85,8 @@ inline std::vector<MeasuredStep> megatron_steps() {
 }
 
 inline const std::vector<Constant>& three_constants() {
-  static const std::vector<Constant> constants{&TimeConstants::efficiency,
-                                               &TimeConstants::elementwise_bytes,
-                                               &TimeConstants::tp_hidden};
+  static const std::vector<Constant> constants{
+      &TimeConstants::efficiency, &TimeConstants::elementwise_bytes, &TimeConstants::tp_hidden};
   return constants;
 }
 
