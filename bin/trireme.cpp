@@ -13,6 +13,7 @@
 #include "bin/trireme/eval_command.hpp"
 #include "bin/trireme/generate_command.hpp"
 #include "bin/trireme/job_commands.hpp"
+#include "bin/trireme/plan/layouts_command.hpp"
 #include "bin/trireme/plan/schedule_command.hpp"
 #include "bin/trireme/serve_command.hpp"
 #include "bin/trireme/submit_command.hpp"
@@ -51,6 +52,7 @@ int main(int argc, char** argv) {
     const JobCommands job(line);
     const DoctorCommand doctor(line, launch);
     const DpoReferenceCommand dpo_reference(line, launch);
+    LayoutsCommand plan(line);
     const ScheduleCommand plan_schedule(line);
     const SubmitCommand submit(line, launch, argv[0]);
     return launch.run(

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "comm/agree.hpp"
 #include "comm/factory.hpp"
@@ -17,6 +18,7 @@
 #include "train/config/layout.hpp"
 #include "train/config/open_values.hpp"
 #include "train/health/memory_need.hpp"
+#include "train/planner/config_json.hpp"
 #include "train/run/run_keys.hpp"
 
 namespace trireme {
@@ -104,6 +106,12 @@ std::string BenchStepCommand::text(const StepFigures& figures) const {
   const RunConfig& config = bench_.config;
   if (json_) {
     Json json{{"ranks", launch_.world().size()},
+              {"ranks_per_node", launch_.info().local_size},
+              {"cores", std::thread::hardware_concurrency()},
+              {"device", bench_.device.is_cpu() ? "cpu" : "cuda"},
+              {"model", planner::config_json(config.model)},
+              {"parallel", planner::config_json(config.parallel)},
+              {"optimizer", config.optim.name},
               {"parameters", static_cast<std::int64_t>(config.model.num_parameters_wide())},
               {"precision", config.train.precision},
               {"micro_batch", config.train.micro_batch},

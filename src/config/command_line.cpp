@@ -33,6 +33,13 @@ bool is_group(const std::vector<CommandSpec>& commands, const std::string& word)
   });
 }
 
+/// Whether there is a command of exactly this name: one beside a group ("plan", "plan schedule") has its
+/// own page.
+bool is_command(const std::vector<CommandSpec>& commands, const std::string& word) {
+  return std::any_of(commands.begin(), commands.end(),
+                     [&](const CommandSpec& command) { return command.name == word; });
+}
+
 /// The command that `arguments` begin with, whose name is then removed from them;
 /// null if there is none.
 const CommandSpec* choose(const std::vector<CommandSpec>& commands, Words& arguments) {
@@ -189,7 +196,7 @@ std::function<int()> CommandLine::parse(int argc, const char* const* argv) const
   }
   if (!arguments.empty() && is_help(arguments[0])) return printed(help.overview(help_, specs));
   if (!arguments.empty() && is_version(arguments[0])) return printed(version_() + "\n");
-  if (arguments.size() > 1 && is_group(specs, arguments[0])) {
+  if (arguments.size() > 1 && is_group(specs, arguments[0]) && !is_command(specs, arguments[0])) {
     const auto about = std::find_if(groups_.begin(), groups_.end(), [&](const GroupSpec& group) {
       return group.name == arguments[0];
     });

@@ -37,7 +37,8 @@ struct ModelConfig {
   static void fields(Self& self, Visit&& visit) {
     visit("preset", self.preset,
           "named shape: tiny, minimind-3, minimind-3-moe, minimind-2-small, minimind-2, "
-          "minimind-2-moe, minimind-1024x16; empty: that of the checkpoint a run starts from, or "
+          "minimind-2-moe, minimind-1024x16, gpt-1.7b, gpt-7.1b, gpt-16b, gpt-32b, gpt-70b, "
+          "gpt-119b, gpt-177b, gpt-314b, gpt-462b; empty: that of the checkpoint a run starts from, or "
           "the sizes below");
     visit("hidden_size", self.hidden_size, "width of the residual stream; 0: the preset's");
     visit("num_layers", self.num_layers, "transformer blocks; 0: the preset's");

@@ -98,6 +98,7 @@ const std::map<std::string_view, Names>& room_rows() {
        {"train/audit", "train/config", "train/control", "train/health", "train/report",
         "train/state", "train/step", "train/task"}},
       {"train/plan", {"train/audit", "train/config", "train/health", "train/run", "train/task"}},
+      {"train/planner", {"train/audit", "train/config", "train/health"}},
       {"serve/grammar", {}},
       {"serve/http", {}},
       {"serve/tools", {"serve/*"}},  // for random_id.hpp

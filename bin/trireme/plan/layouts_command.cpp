@@ -1,0 +1,225 @@
+#include "bin/trireme/plan/layouts_command.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "core/error.hpp"
+#include "core/join.hpp"
+#include "core/number.hpp"
+#include "core/process/run_main.hpp"
+#include "train/planner/config_json.hpp"
+#include "train/run/run_keys.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::int64_t kMostRanks = 65536;
+constexpr std::int64_t kMostLayouts = 1000;
+constexpr std::int64_t kLength = 4096;
+constexpr std::int64_t kVocabulary = 6400;       // of a model that no tokenizer gives one
+constexpr std::int64_t kGptVocabulary = 131072;  // of Megatron-LM's table, whose shapes gpt-* are
+
+/// The keys of a layout that are not as they always are, as options.
+std::string as_options(const planner::Layout& layout) {
+  const Json usual = planner::config_json(ParallelConfig{});
+  const Json chosen = planner::config_json(layout.parallel);
+  std::string options;
+  for (const auto& [name, value] : chosen.items()) {
+    if (value == usual[name]) continue;
+    options += formatted("--parallel.{} {} ", name,
+                         value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return options + formatted("--train.micro_batch {}", layout.micro_batch);
+}
+
+Json layout_json(const planner::PlannedLayout& one) {
+  Json memory = Json::object();
+  planner::LayoutMemory::fields(
+      one.memory, [&](const char* name, double bytes) { memory[name] = std::llround(bytes); });
+  memory["total"] = std::llround(one.memory.total());
+  const planner::Seconds& spent = one.time.spent;
+  return {{"parallel", planner::config_json(one.layout.parallel)},
+          {"micro_batch", one.layout.micro_batch},
+          {"micro_steps", one.micro_steps},
+          {"memory_bytes", memory},
+          {"step_time_s", one.time.step_s},
+          {"tokens_per_s_per_gpu", one.tokens_per_s_per_gpu},
+          {"mfu", one.mfu},
+          {"bubble_share", one.time.bubble_share},
+          {"compute_s", spent.compute},
+          {"optimizer_s", one.time.optimizer_s},
+          {"exposed_s",
+           {{"tp", spent.tp},
+            {"cp", spent.cp},
+            {"ep", spent.ep},
+            {"dp", spent.dp},
+            {"pp", one.time.transfer_s}}},
+          {"predicted", true},
+          {"options", as_options(one.layout)}};
+}
+
+std::string percent(double share) {
+  return cat(std::llround(100 * share), " %");
+}
+
+std::string layout_text(const planner::PlannedLayout& one, std::size_t place) {
+  const planner::Seconds& spent = one.time.spent;
+  const planner::LayoutMemory& memory = one.memory;
+  return formatted(
+      "{}. {}\n"
+      "   step {}, {} tokens/s a GPU, MFU {}, bubble {}, memory {} (weights {}, main {}, gradients {}, optimizer {}, activations {}, "
+      "logits {}, buffers {})\n"
+      "   not hidden: tp {}, cp {}, ep {}, dp {}, pp {}; optimizer {}\n",
+      place, as_options(one.layout), format_seconds(one.time.step_s),
+      cat(std::llround(one.tokens_per_s_per_gpu)), percent(one.mfu), percent(one.time.bubble_share),
+      format_bytes(memory.total()), format_bytes(memory.weights), format_bytes(memory.main),
+      format_bytes(memory.grads), format_bytes(memory.optimizer), format_bytes(memory.activations),
+      format_bytes(memory.logits), format_bytes(memory.buffers), format_seconds(spent.tp),
+      format_seconds(spent.cp), format_seconds(spent.ep), format_seconds(spent.dp),
+      format_seconds(one.time.transfer_s), format_seconds(one.time.optimizer_s));
+}
+
+}  // namespace
+
+LayoutsCommand::LayoutsCommand(CommandLine& line) : keys_(make_run_keys(config_)) {
+  line.command(
+          "plan",
+          "layouts of a model on a cluster, ranked by predicted time, with memory; see also plan schedule")
+      .option("--gpu", &gpu_, "KIND", joined(planner::device_kind_names(), ", "), Need::required)
+      .option("--nodes", &nodes_, "N", "nodes")
+      .option("--gpus-per-node", &per_node_, "G", "GPUs of a node (of a CPU node: ranks)")
+      .option("--top", &top_, "K", "layouts shown: the best of each tp, cp, pp, ep")
+      .option("--calibration", &calibration_, "FILE",
+              "what `trireme bench step --json` printed, once or several times: constants from it "
+              "replace the defaults")
+      .flag("--json", json_, "one JSON object instead of a text")
+      .config(*keys_, [this](ConfigSet& keys) { complete(keys); })
+      .example("trireme plan --model.preset gpt-70b --train.seq_len 4096 --gpu h100 --nodes 96")
+      .example("trireme plan --config run.toml --gpu a100-80 --nodes 2 --parallel.tp 2 --json")
+      .example("trireme plan schedule --schedule zb-h1 --stages 4 --micro-batches 8")
+      .run([this] { return run(); });
+}
+
+void LayoutsCommand::complete(ConfigSet& keys) {
+  finish_run_keys(config_, keys);
+  const auto in_range = [&](const char* option, std::int64_t value, std::int64_t most) {
+    if (value < 1 || value > most)
+      keys.problems().add(option, value, formatted("must be in [1, {}]", most));
+  };
+  in_range("--nodes", nodes_, kMostRanks);
+  in_range("--gpus-per-node", per_node_, kMostRanks);
+  in_range("--top", top_, kMostLayouts);
+  if (nodes_ >= 1 && per_node_ >= 1 && nodes_ <= kMostRanks && per_node_ <= kMostRanks &&
+      nodes_ * per_node_ > kMostRanks)
+    keys.problems().add("--nodes", nodes_,
+                        formatted("must leave at most {} GPUs in all, with --gpus-per-node {}",
+                                  kMostRanks, per_node_));
+}
+
+bool LayoutsCommand::batch_is_given() const {
+  return config_.train.global_batch > 0 || config_.train.accumulation > 0;
+}
+
+planner::Wish LayoutsCommand::wish(const planner::Cluster& cluster) const {
+  planner::Wish wish{config_};
+  ModelConfig& model = wish.config.model;
+  TrainConfig& train = wish.config.train;
+  const bool gpt = model.preset.starts_with("gpt-");
+  resolve(model, model.vocab_size > 0 ? model.vocab_size : gpt ? kGptVocabulary : kVocabulary);
+  if (train.seq_len == 0) train.seq_len = std::min(kLength, model.max_seq_len);
+  if (train.seq_len < 2 || train.seq_len > model.max_seq_len)
+    fail(ErrorKind::usage, "train.seq_len = {}, must be in [2, model.max_seq_len = {}]",
+         train.seq_len, model.max_seq_len);
+  if (train.precision == "auto") train.precision = cluster.device.shares_node ? "fp32" : "bf16";
+  const std::int64_t ranks = cluster.ranks();
+  if (train.global_batch == 0)
+    train.global_batch = train.accumulation > 0 ? train.accumulation * train.micro_batch * ranks
+                                                : planner::usual_batch(cluster.ranks());
+  train.accumulation = 0;
+  for (const std::string& key : keys_->keys())
+    if (keys_->is_set(key) && keys_->origin(key).starts_with("--")) wish.fixed.insert(key);
+  return wish;
+}
+
+planner::TimeConstants LayoutsCommand::constants(const planner::DeviceKind& kind) const {
+  if (calibration_.empty()) return {};
+  return planner::calibrate(planner::read_bench_rows(calibration_, kind)).constants;
+}
+
+int LayoutsCommand::run() {
+  const planner::Cluster cluster{planner::device_kind(gpu_), static_cast<int>(nodes_),
+                                 static_cast<int>(per_node_)};
+  const planner::TimeConstants constants = this->constants(cluster.device);
+  const planner::Wish wish = this->wish(cluster);
+  planner::StepPredictor predictor(cluster, constants);
+  const planner::LayoutPlan plan =
+      planner::rank_layouts(wish, predictor, static_cast<std::size_t>(top_));
+  std::vector<std::string> changes;
+  if (plan.layouts.empty()) changes = changes_that_fit(wish, cluster, batch_is_given());
+  if (json_) print(json(wish, cluster, constants, plan, changes));
+  if (plan.layouts.empty()) {
+    const std::string reasons = joined(plan.rejected, ", ", [](const auto& reason) {
+      return formatted("{} {}", reason.first, reason.second);
+    });
+    fail(
+        ErrorKind::resource,
+        "no layout of this model trains {} sequences of {} on {} {} ({} a node); layouts refused by reason: {}. What "
+        "would help: {}",
+        wish.config.train.global_batch, wish.config.train.seq_len, cluster.ranks(), gpu_,
+        cluster.per_node, reasons.empty() ? "none is possible" : reasons,
+        changes.empty() ? "a smaller model or shorter sequences" : joined(changes, ", or "));
+  }
+  if (!json_) print(text(wish, cluster, plan));
+  return kExitDone;
+}
+
+std::string LayoutsCommand::json(const planner::Wish& wish, const planner::Cluster& cluster,
+                                 const planner::TimeConstants& constants,
+                                 const planner::LayoutPlan& plan,
+                                 const std::vector<std::string>& changes) const {
+  Json json{{"predicted", true},
+            {"gpu", gpu_},
+            {"nodes", cluster.nodes},
+            {"gpus_per_node", cluster.per_node},
+            {"ranks", cluster.ranks()},
+            {"preset", wish.config.model.preset},
+            {"parameters", static_cast<std::int64_t>(wish.config.model.num_parameters_wide())},
+            {"vocab_size", wish.config.model.vocab_size},
+            {"seq_len", wish.config.train.seq_len},
+            {"global_batch", wish.config.train.global_batch},
+            {"precision", wish.config.train.precision},
+            {"calibrated", !calibration_.empty()},
+            {"constants",
+             {{"efficiency", constants.efficiency},
+              {"elementwise_bytes", constants.elementwise_bytes},
+              {"tp_hidden", constants.tp_hidden},
+              {"network_factor", constants.network_factor}}},
+            {"memory_limit_bytes", std::llround(planner::usable_bytes(cluster))},
+            {"layouts", Json::array()},
+            {"rejected", Json::object()}};
+  for (const auto& one : plan.layouts) json["layouts"].push_back(layout_json(one));
+  for (const auto& [reason, count] : plan.rejected) json["rejected"][reason] = count;
+  if (plan.layouts.empty()) json["changes_that_fit"] = changes;
+  return json.dump(2) + "\n";
+}
+
+std::string LayoutsCommand::text(const planner::Wish& wish, const planner::Cluster& cluster,
+                                 const planner::LayoutPlan& plan) const {
+  const RunConfig& config = wish.config;
+  std::string text = formatted(
+      "{} ({} parameters, vocabulary {}), {} sequences of {} an update, {}, on {} {} ({} a node)\n"
+      "predicted, not measured: {}\n",
+      config.model.preset.empty() ? "model" : config.model.preset,
+      cat(std::llround(config.model.num_parameters_wide())), config.model.vocab_size,
+      config.train.global_batch, config.train.seq_len, config.train.precision, cluster.ranks(),
+      gpu_, cluster.per_node,
+      calibration_.empty() ? "times within 15 % or so, the order is surer; --calibration helps"
+                           : "constants from " + calibration_);
+  for (std::size_t i = 0; i < plan.layouts.size(); ++i) text += layout_text(plan.layouts[i], i + 1);
+  text += "others:";
+  for (const auto& [reason, count] : plan.rejected) text += formatted(" {} {}", reason, count);
+  return text + "\n";
+}
+
+}  // namespace trireme

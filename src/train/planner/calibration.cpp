@@ -1,0 +1,116 @@
+#include "train/planner/calibration.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+#include "core/files/file.hpp"
+#include "core/number.hpp"
+#include "parallel/device.hpp"
+#include "train/config/config.hpp"
+#include "train/planner/config_json.hpp"
+
+namespace trireme::planner {
+namespace {
+
+/// Objects that follow one another. What is no object stays as it is, for parse_json to complain of.
+std::vector<std::string> split_objects(const std::string& text) {
+  std::vector<std::string> objects;
+  std::string current;
+  int depth = 0;
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    current += c;
+    if (in_string) {
+      if (c == '\\' && i + 1 < text.size()) current += text[++i];
+      if (c == '"') in_string = false;
+      continue;
+    }
+    if (c == '"') in_string = true;
+    if (c == '{') ++depth;
+    if (c != '}' || --depth > 0) continue;
+    objects.push_back(std::exchange(current, {}));
+  }
+  if (current.find_first_not_of(" \t\r\n") != std::string::npos) objects.push_back(current);
+  return objects;
+}
+
+BenchRow bench_row(const std::string& text, const std::string& where, const DeviceKind& kind) {
+  const Json json = parse_json(text, where);
+  for (const char* key : {"model", "parallel"}) {
+    if (!json.contains(key) || !json[key].is_object())
+      fail(ErrorKind::data, "{}: has no object '{}': give what trireme bench step --json prints",
+           where, key);
+  }
+  const auto integer = [&](const char* key) { return json_get<std::int64_t>(json, key, where); };
+  RunConfig config;
+  take_config(json["model"], where, config.model);
+  take_config(json["parallel"], where, config.parallel);
+  config.optim.name = json_get<std::string>(json, "optimizer", where);
+  UpdateShape shape{integer("micro_batch"), integer("seq_len"), integer("micro_steps")};
+  const auto ranks = static_cast<int>(integer("ranks"));
+  Cluster cluster{kind, 1, static_cast<int>(integer("ranks_per_node"))};
+  cluster.device.cores = static_cast<int>(integer("cores"));
+  if (ranks < 1 || cluster.per_node < 1)
+    fail(ErrorKind::data, "{}: ranks = {}, ranks_per_node = {}, must be 1 or more", where, ranks,
+         cluster.per_node);
+  cluster.nodes = (ranks + cluster.per_node - 1) / cluster.per_node;
+  const double step_s = json_get<double>(json, "step_time_s", where);
+  if (!(step_s > 0))
+    fail(ErrorKind::data, "{}: step_time_s = {}, must be above 0", where, number_text(step_s));
+  const auto dtypes = precision_dtypes(json_get<std::string>(json, "precision", where));
+  return {{update_facts(config.model, config.optim, dtypes, config.parallel, ranks, shape, {}),
+           cluster, step_s},
+          json_get<double>(json, "comm_exposed_s", where)};
+}
+
+double exposed_of(const StepTime& time) {
+  return time.spent.tp + time.spent.cp + time.spent.ep + time.spent.dp;
+}
+
+/// Ratio of measured to predicted waiting, over rows of several ranks; 0: there are none.
+double waiting_ratio(const std::vector<BenchRow>& rows, const TimeConstants& constants) {
+  double measured = 0;
+  double predicted = 0;
+  for (const BenchRow& row : rows) {
+    // In a pipeline waiting is mostly its bubble.
+    if (row.step.facts.ranks == 1 || row.step.facts.parallel.pp > 1) continue;
+    StepPredictor predictor(row.step.cluster, constants);
+    measured += row.comm_exposed_s;
+    predicted += exposed_of(predictor.predict(row.step.facts));
+  }
+  return predicted > 0 && measured > 0 ? measured / predicted : 0;
+}
+
+}  // namespace
+
+std::vector<BenchRow> read_bench_rows(const std::filesystem::path& path, const DeviceKind& kind) {
+  if (!std::filesystem::exists(path))
+    fail(ErrorKind::usage, "--calibration {}, must be a file that exists", path.string());
+  std::vector<BenchRow> rows;
+  for (const std::string& object : split_objects(read_file(path)))
+    rows.push_back(bench_row(object, formatted("{} row {}", path.string(), rows.size() + 1), kind));
+  if (rows.empty())
+    fail(ErrorKind::data, "{}: is empty, must have what trireme bench step --json prints",
+         path.string());
+  return rows;
+}
+
+Calibration calibrate(const std::vector<BenchRow>& rows) {
+  std::vector<MeasuredStep> steps;
+  for (const BenchRow& row : rows) steps.push_back(row.step);
+  Calibration result;
+  std::vector<Constant> free{&TimeConstants::efficiency};
+  if (rows.size() > 2) free.push_back(&TimeConstants::elementwise_bytes);
+  constexpr int kRounds = 6;  // each constant moves the other one less than itself
+  for (int round = 0; round < kRounds; ++round) {
+    result.constants = fit(steps, result.constants, free);
+    const double ratio = waiting_ratio(rows, result.constants);
+    if (ratio > 0) result.constants.network_factor *= ratio;
+  }
+  result.constants = fit(steps, result.constants, free);
+  result.errors = errors_of(steps, result.constants);
+  return result;
+}
+
+}  // namespace trireme::planner

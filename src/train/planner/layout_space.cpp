@@ -1,0 +1,203 @@
+#include "train/planner/layout_space.hpp"
+
+#include <algorithm>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "core/problems.hpp"
+#include "train/config/layout.hpp"
+
+namespace trireme::planner {
+namespace {
+
+constexpr std::int64_t kMostMicroBatch = 64;
+
+/// In a build without the key (parallel.etp) nothing.
+void set_key(ParallelConfig& parallel, std::string_view key, std::int64_t value) {
+  ParallelConfig::fields(parallel, [&](const char* name, auto& member, const auto&...) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(member)>, std::int64_t>)
+      if (name == key) member = value;
+  });
+}
+
+struct PipelineForm {
+  std::string schedule;
+  std::int64_t virtual_stages;
+};
+
+/// Walks the axes one inside another; what an axis may be follows from those before it.
+class Space {
+ public:
+  Space(const Wish& wish, const Cluster& cluster, Rejected& rejected)
+      : wish_(wish), model_(wish.config.model), cluster_(cluster), rejected_(rejected) {}
+
+  std::vector<Layout> walk() {
+    const std::int64_t ranks = cluster_.ranks();
+    const ParallelConfig& given = wish_.config.parallel;
+    for (const std::int64_t tp : choices("parallel.tp", given.tp, tp_sizes())) {
+      for (const std::int64_t cp : choices("parallel.cp", given.cp, cp_sizes(ranks / tp))) {
+        const std::int64_t rest = std::max<std::int64_t>(1, ranks / (tp * cp));
+        for (const std::int64_t pp : choices("parallel.pp", given.pp, pp_sizes(rest))) {
+          Layout layout{given, 1};
+          layout.parallel.tp = tp;
+          layout.parallel.cp = cp;
+          layout.parallel.pp = pp;
+          layout.parallel.stages = wish_.keeps("parallel.stages") ? given.stages : "auto";
+          if (!wish_.keeps("parallel.sequence_parallel"))
+            layout.parallel.sequence_parallel = tp > 1 && wish_.config.train.seq_len / cp % tp == 0;
+          if (!wish_.keeps("parallel.tp_chunks"))
+            layout.parallel.tp_chunks = tp > 1 && !model_.moe.on() ? kTpChunks : 1;
+          add_experts(layout);
+        }
+      }
+    }
+    return std::move(layouts_);
+  }
+
+ private:
+  static constexpr std::int64_t kTpChunks = 4;
+  static constexpr std::int64_t kMostGrown = 8;
+
+  [[nodiscard]] std::vector<std::int64_t> choices(const char* key, std::int64_t given,
+                                                  std::vector<std::int64_t> all) const {
+    if (wish_.keeps(key)) return {given};
+    return all;
+  }
+
+  [[nodiscard]] std::vector<std::int64_t> tp_sizes() const {
+    std::vector<std::int64_t> sizes = divisors(cluster_.ranks());
+    std::erase_if(sizes, [&](std::int64_t tp) {
+      return tp > cluster_.per_node || cluster_.per_node % tp != 0 || tp > model_.num_heads;
+    });
+    return sizes;
+  }
+
+  [[nodiscard]] std::vector<std::int64_t> cp_sizes(std::int64_t rest) const {
+    std::vector<std::int64_t> sizes{1};
+    for (std::int64_t cp = 2; rest % cp == 0; cp *= 2)
+      if (wish_.config.train.seq_len % (2 * cp) == 0) sizes.push_back(cp);
+    return model_.attention_dropout > 0 ? std::vector<std::int64_t>{1} : sizes;
+  }
+
+  [[nodiscard]] std::vector<std::int64_t> pp_sizes(std::int64_t rest) const {
+    std::vector<std::int64_t> sizes = divisors(rest);
+    std::erase_if(sizes, [&](std::int64_t pp) { return pp > model_.num_layers; });
+    return sizes;
+  }
+
+  void add_experts(Layout layout) {
+    const std::int64_t experts = model_.moe.num_experts;
+    const ParallelConfig& given = wish_.config.parallel;
+    std::vector<std::pair<std::int64_t, std::int64_t>> pairs{{given.ep, 0}};
+    if (model_.moe.on() && !wish_.keeps("parallel.ep")) {
+      pairs = {{1, 0}};
+      for (const std::int64_t etp : std::set<std::int64_t>{layout.parallel.tp, 1}) {
+        const std::int64_t ranks = cluster_.ranks() / layout.parallel.pp / etp;
+        for (const std::int64_t ep : divisors(experts))
+          if (ep > 1 && ranks % ep == 0)
+            pairs.emplace_back(ep, etp == layout.parallel.tp ? 0 : etp);
+      }
+    }
+    for (const auto& [ep, etp] : pairs) {
+      layout.parallel.ep = ep;
+      if (!wish_.keeps("parallel.etp")) set_key(layout.parallel, "etp", etp);
+      add_schedules(layout);
+    }
+  }
+
+  [[nodiscard]] std::vector<PipelineForm> forms(std::int64_t pp) const {
+    const ParallelConfig& given = wish_.config.parallel;
+    if (wish_.keeps("parallel.schedule") || wish_.keeps("parallel.virtual_stages"))
+      return {{given.schedule, given.virtual_stages}};
+    std::vector<PipelineForm> forms{{"1f1b", 1}};
+    if (pp == 1) return forms;
+    forms.push_back({"zb-h1", 1});
+    for (const std::int64_t v : {2, 3, 4, 6, 8})
+      if (pp * v <= model_.num_layers && (v == 2 || model_.num_layers % (pp * v) == 0))
+        forms.push_back({"interleaved", v});
+    if (2 * pp <= model_.num_layers) {
+      // Its order is grown pass by pass, which takes long for long pipelines.
+      if (pp <= kMostGrown) forms.push_back({"zb-v", 1});
+      forms.push_back({"dualpipe-v", 1});
+    }
+    return forms;
+  }
+
+  void add_schedules(Layout layout) {
+    for (PipelineForm& form : forms(layout.parallel.pp)) {
+      layout.parallel.schedule = form.schedule;
+      layout.parallel.virtual_stages = form.virtual_stages;
+      add_data(layout);
+    }
+  }
+
+  void add_data(Layout layout) {
+    const std::int64_t data = cluster_.ranks() / (layout.parallel.tp * layout.parallel.pp);
+    const ParallelConfig& given = wish_.config.parallel;
+    // ZeRO-2 in a pipeline sums every micro-batch's gradients and saves little of them.
+    std::vector<std::int64_t> stages{0};
+    if (data > 1 && !layout.parallel.reproducible && layout.parallel.local_steps == 1)
+      stages = layout.parallel.pp > 1 ? std::vector<std::int64_t>{0, 1, 3}
+                                      : std::vector<std::int64_t>{0, 1, 2, 3};
+    const std::int64_t here = cluster_.per_node / layout.parallel.tp;
+    for (const std::int64_t zero : choices("parallel.zero", given.zero, stages)) {
+      std::vector<std::int64_t> shards{0};
+      if (zero > 0 && here > 1 && here < data && data % here == 0) shards.push_back(here);
+      for (const std::int64_t shard : choices("parallel.zero_shard", given.zero_shard, shards)) {
+        layout.parallel.zero = zero;
+        layout.parallel.zero_shard = zero > 0 ? shard : 0;
+        if (!is_legal(wish_, layout.parallel, cluster_.ranks())) {
+          ++rejected_["layout"];
+          continue;
+        }
+        add_batches(layout, data / layout.parallel.cp);
+      }
+    }
+  }
+
+  void add_batches(Layout layout, std::int64_t dp) {
+    std::vector<std::int64_t> rows;
+    for (std::int64_t one = 1; one <= kMostMicroBatch; one *= 2) rows.push_back(one);
+    for (const std::int64_t one :
+         choices("train.micro_batch", wish_.config.train.micro_batch, rows)) {
+      if (wish_.config.train.global_batch % (dp * one) != 0) {
+        if (one == 1 || wish_.keeps("train.micro_batch")) ++rejected_["batch"];
+        continue;
+      }
+      layout.micro_batch = one;
+      const std::int64_t micro_steps = wish_.config.train.global_batch / (dp * one);
+      const bool too_few = micro_steps < 2 * layout.parallel.pp;  // for dualpipe-v to be one
+      if (layout.parallel.schedule == "dualpipe-v" && too_few && !wish_.keeps("parallel.schedule"))
+        continue;
+      for (const char* recompute : {"none", "selective", "full"}) {
+        if (wish_.keeps("parallel.recompute") && wish_.config.parallel.recompute != recompute)
+          continue;
+        layout.parallel.recompute = recompute;
+        layouts_.push_back(layout);
+      }
+    }
+  }
+
+  const Wish& wish_;
+  const ModelConfig& model_;
+  const Cluster& cluster_;
+  Rejected& rejected_;
+  std::vector<Layout> layouts_;
+};
+
+}  // namespace
+
+bool is_legal(const Wish& wish, const ParallelConfig& parallel, int ranks) {
+  Problems problems;
+  check(parallel, problems);
+  if (problems.empty())
+    check_layout(parallel, {wish.config.model, {wish.config.train.seq_len}, ranks}, problems);
+  return problems.empty();
+}
+
+std::vector<Layout> layout_space(const Wish& wish, const Cluster& cluster, Rejected& rejected) {
+  return Space(wish, cluster, rejected).walk();
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,205 @@
+#include "train/planner/rank_layouts.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "core/number.hpp"
+#include "train/health/memory_need.hpp"
+
+namespace trireme::planner {
+namespace {
+
+constexpr int kMostNodes = 8192;
+
+using Grid = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
+
+Grid grid_of(const ParallelConfig& parallel) {
+  return {parallel.tp, parallel.cp, parallel.pp, parallel.ep, expert_tp(parallel)};
+}
+
+/// Equal times within half a percent are one; then what is simpler comes first.
+auto order_of(const PlannedLayout& one) {
+  const ParallelConfig& parallel = one.layout.parallel;
+  return std::tuple(std::floor(std::log(one.time.step_s) / std::log(1.005)), parallel.tp,
+                    parallel.pp, parallel.cp, parallel.recompute != "none", parallel.zero,
+                    one.time.step_s);
+}
+
+struct Candidate {
+  const Layout* layout;
+  double least_s;
+};
+
+/// The best of each grid so far.
+class Best {
+ public:
+  explicit Best(std::size_t top) : top_(top) {}
+
+  [[nodiscard]] double of(const Grid& grid) const {
+    const auto found = grids_.find(grid);
+    return found == grids_.end() ? std::numeric_limits<double>::infinity()
+                                 : found->second.time.step_s;
+  }
+
+  void offer(PlannedLayout one) {
+    const Grid grid = grid_of(one.layout.parallel);
+    const auto found = grids_.find(grid);
+    if (found == grids_.end()) {
+      grids_.emplace(grid, std::move(one));
+    } else if (order_of(one) < order_of(found->second)) {
+      found->second = std::move(one);
+    }
+  }
+
+  /// Whether `top` grids have a layout that takes at most `seconds`.
+  [[nodiscard]] bool is_full_below(double seconds) const {
+    std::size_t below = 0;
+    for (const auto& [grid, one] : grids_) below += one.time.step_s <= seconds ? 1 : 0;
+    return below >= top_;
+  }
+
+  std::vector<PlannedLayout> take() {
+    std::vector<PlannedLayout> all;
+    for (auto& [grid, one] : grids_) all.push_back(std::move(one));
+    std::ranges::sort(all, [](const auto& a, const auto& b) { return order_of(a) < order_of(b); });
+    if (all.size() > top_) all.resize(top_);
+    return all;
+  }
+
+ private:
+  std::size_t top_;
+  std::map<Grid, PlannedLayout> grids_;
+};
+
+bool fits(const UpdateFacts& facts, const Cluster& cluster) {
+  const double usable = usable_bytes(cluster);
+  return least_memory(facts) <= usable && worst_memory(facts, cluster.device).total() <= usable;
+}
+
+bool any_fits(Wish wish, const Cluster& cluster, bool batch_is_given) {
+  if (!batch_is_given) wish.config.train.global_batch = usual_batch(cluster.ranks());
+  Rejected rejected;
+  for (const Layout& layout : layout_space(wish, cluster, rejected))
+    if (fits(facts_of(wish, layout, cluster.ranks()), cluster)) return true;
+  return false;
+}
+
+/// The fewest nodes, above those of `cluster`, on which something fits.
+std::optional<int> nodes_that_fit(const Wish& wish, Cluster cluster, bool batch_is_given) {
+  const auto helps = [&](int nodes) {
+    cluster.nodes = nodes;
+    return any_fits(wish, cluster, batch_is_given);
+  };
+  int too_few = cluster.nodes;
+  int enough = 2 * too_few;
+  while (enough <= kMostNodes && !helps(enough)) {
+    too_few = enough;
+    enough *= 2;
+  }
+  if (enough > kMostNodes) return std::nullopt;
+  for (int step = too_few / 2; step > 0; step /= 2) {  // few sizes divide well: of halves between
+    if (enough - step > too_few && helps(enough - step)) enough -= step;
+  }
+  return enough;
+}
+
+}  // namespace
+
+std::int64_t usual_batch(int ranks) {
+  return std::max(32, ranks);
+}
+
+RunConfig config_of(const Wish& wish, const Layout& layout) {
+  RunConfig config = wish.config;
+  config.parallel = layout.parallel;
+  config.train.micro_batch = layout.micro_batch;
+  return config;
+}
+
+UpdateFacts facts_of(const Wish& wish, const Layout& layout, int ranks) {
+  return facts_of_run(config_of(wish, layout), ranks);
+}
+
+PlannedLayout predict_layout(const Wish& wish, const Layout& layout, StepPredictor& predictor) {
+  const Cluster& cluster = predictor.cluster();
+  const UpdateFacts facts = facts_of(wish, layout, cluster.ranks());
+  PlannedLayout one{layout, facts.micro_steps, predictor.predict(facts), {}, 0, 0};
+  one.memory = worst_memory(facts, cluster.device);
+  const TrainConfig& train = wish.config.train;
+  const auto tokens = static_cast<double>(train.global_batch * train.seq_len);
+  one.tokens_per_s_per_gpu = tokens / one.time.step_s / cluster.ranks();
+  one.mfu = one.tokens_per_s_per_gpu * wish.config.model.flops_per_token(train.seq_len) /
+            cluster.device.peak_flops;
+  if (cluster.device.shares_node) one.mfu *= cluster.per_node;
+  return one;
+}
+
+LayoutPlan rank_layouts(const Wish& wish, StepPredictor& predictor, std::size_t top) {
+  const Cluster& cluster = predictor.cluster();
+  LayoutPlan plan;
+  const std::vector<Layout> space = layout_space(wish, cluster, plan.rejected);
+  std::vector<Candidate> candidates;
+  for (const Layout& layout : space) {
+    const UpdateFacts facts = facts_of(wish, layout, cluster.ranks());
+    if (least_memory(facts) > usable_bytes(cluster)) {
+      ++plan.rejected["memory"];
+      continue;
+    }
+    candidates.push_back({&layout, predictor.least_s(facts)});
+  }
+  std::ranges::stable_sort(candidates, {}, &Candidate::least_s);
+  Best best(top);
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const auto& [layout, least_s] = candidates[i];
+    if (best.is_full_below(least_s)) {
+      plan.rejected["slower"] += std::ssize(candidates) - static_cast<std::ptrdiff_t>(i);
+      break;
+    }
+    if (best.of(grid_of(layout->parallel)) < least_s) {
+      ++plan.rejected["slower"];
+    } else if (!fits(facts_of(wish, *layout, cluster.ranks()), cluster)) {
+      ++plan.rejected["memory"];
+    } else {
+      best.offer(predict_layout(wish, *layout, predictor));
+    }
+  }
+  plan.layouts = best.take();
+  return plan;
+}
+
+std::vector<std::string> changes_that_fit(const Wish& wish, const Cluster& cluster,
+                                          bool batch_is_given) {
+  std::vector<std::string> changes;
+  Rejected rejected;
+  if (batch_is_given && layout_space(wish, cluster, rejected).empty()) {
+    const std::int64_t ranks = cluster.ranks();
+    Wish other = wish;
+    std::int64_t& batch = other.config.train.global_batch;
+    batch = (batch + ranks - 1) / ranks * ranks;
+    if (any_fits(other, cluster, true))
+      changes.push_back(formatted("--train.global_batch {}", batch));
+  }
+  if (wish.config.parallel.offload == "none" && !cluster.device.shares_node) {
+    Wish other = wish;
+    other.config.parallel.offload = "optimizer";
+    if (any_fits(other, cluster, batch_is_given))
+      changes.emplace_back("--parallel.offload optimizer");
+  }
+  if (const auto nodes = nodes_that_fit(wish, cluster, batch_is_given))
+    changes.push_back(formatted("--nodes {}", *nodes));
+  for (const std::string& name : device_kind_names()) {
+    Cluster other = cluster;
+    other.device = device_kind(name);
+    if (other.device.shares_node || other.device.memory_bytes <= cluster.device.memory_bytes)
+      continue;
+    if (any_fits(wish, other, batch_is_given)) changes.push_back(formatted("--gpu {}", name));
+  }
+  return changes;
+}
+
+}  // namespace trireme::planner

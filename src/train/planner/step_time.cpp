@@ -1,0 +1,199 @@
+#include "train/planner/step_time.hpp"
+
+#include <algorithm>
+
+#include "model/rank_stages.hpp"
+#include "parallel/pipeline/stage_plan.hpp"
+
+namespace trireme::planner {
+namespace {
+
+constexpr int kSteadyRounds = 4;         // of p micro-batches; behind them each costs the same
+constexpr double kHostBytesPerS = 20e9;  // between a device and its host's memory
+
+void add_tables(const UpdateFacts& facts, const PassCosts& costs, const StageRange& stage,
+                PassCost& cost, PartWeights& weights) {
+  const bool sharded = facts.shards() > 1 && facts.parallel.zero >= 2;
+  const double table = costs.table_weights();
+  const double leave = sharded ? costs.reduce_s(table, costs.data_group()) : 0;
+  const double gather =
+      sharded && facts.parallel.zero == 3 ? costs.gather_weights_s(table, costs.data_group()) : 0;
+  if (stage.has_embedding) {
+    cost.add(costs.embedding());
+    cost.forward.dp += gather;  // a pass begins with it
+    cost.weight_grad.dp += leave;
+    weights.dense += table;
+  }
+  if (!stage.has_head) return;
+  cost.add(costs.head());
+  cost.forward.dp += std::max(0.0, gather + leave - costs.head().forward.compute);
+  if (!facts.model.tie_embeddings || !stage.has_embedding) weights.dense += table;
+}
+
+/// Sums of gradients and gathers of weights of a whole update (ZeRO 0 to 2), beside the last
+/// backward and the first forward pass; the last bucket and the first unit are beside nothing.
+double exposed_over_data(const UpdateFacts& facts, const PassCosts& costs, const PassCost& passes,
+                         const PartWeights& weights, bool hides) {
+  if (facts.data_ranks() == 1 || (facts.shards() > 1 && facts.parallel.zero == 3)) return 0;
+  const auto both = [&](auto&& seconds) {
+    return seconds(weights.dense, costs.data_group()) +
+           (weights.experts > 0 ? seconds(weights.experts, costs.expert_group()) : 0);
+  };
+  double exposed = 0;
+  const auto main = static_cast<double>(c10::elementSize(facts.dtypes.main));
+  const double bytes = std::max(1.0, (weights.dense + weights.experts) * main);
+  if (facts.parallel.zero < 2 || facts.shards() == 1) {
+    const double sum = both([&](double n, GroupShape g) { return costs.reduce_s(n, g); });
+    const auto bucket = static_cast<double>(bucket_bytes(facts.parallel, facts.data_ranks()));
+    const double last = bucket > 0 ? std::min(1.0, bucket / bytes) : 1;
+    const double beside = hides ? passes.backward_s() * (1 - last) : 0;
+    exposed += std::max(sum * last, sum - beside);
+  }
+  if (facts.parallel.zero >= 1 && facts.shards() > 1) {
+    const double gather =
+        both([&](double n, GroupShape g) { return costs.gather_weights_s(n, g); });
+    const double units =
+        static_cast<double>(facts.model.num_layers) / static_cast<double>(facts.parallel.pp) + 1;
+    const double beside = hides ? passes.forward.sum() : 0;
+    exposed += std::max(gather / units, gather - beside);
+  }
+  return exposed;
+}
+
+/// Reads weights, moments and gradient, writes all but the gradient and the weights to compute with.
+double optimizer_s(const UpdateFacts& facts, const PassCosts& costs, const PartWeights& weights) {
+  const auto main = static_cast<double>(c10::elementSize(facts.dtypes.main));
+  const auto element = static_cast<double>(c10::elementSize(facts.dtypes.compute));
+  const double held = (weights.dense + weights.experts) /
+                      (facts.parallel.zero >= 1 ? static_cast<double>(facts.shards()) : 1);
+  const double bytes = held * (main * (2 * (1 + static_cast<double>(facts.slots)) + 1) + element);
+  if (facts.parallel.offload == "optimizer" && element < main) return bytes / kHostBytesPerS;
+  return costs.memory_s(bytes);
+}
+
+}  // namespace
+
+const std::vector<StageRange>& StepPredictor::ranges(const UpdateFacts& facts) {
+  const ModelConfig& m = facts.model;
+  const int count = stage_placement(facts.parallel).stages();
+  const StageKey key{m.num_layers, m.hidden_size,
+                     m.vocab_size, facts.length,
+                     count,        facts.parallel.pp == 1 ? "auto" : facts.parallel.stages,
+                     m.preset};
+  const auto found = ranges_.find(key);
+  if (found != ranges_.end()) return found->second;
+  return ranges_.emplace(key, model_stages(m, facts.parallel, facts.length)).first->second;
+}
+
+const pipeline::Schedule& StepPredictor::schedule(const ParallelConfig& parallel,
+                                                  int micro_batches) {
+  const ScheduleKey key{parallel.schedule, parallel.pp, parallel.virtual_stages, micro_batches};
+  const auto found = schedules_.find(key);
+  if (found != schedules_.end()) return found->second;
+  return schedules_.emplace(key, stage_schedule(parallel, micro_batches)).first->second;
+}
+
+StepPredictor::Stages StepPredictor::stages_of(const UpdateFacts& facts, const PassCosts& costs) {
+  Stages stages;
+  const pipeline::Placement& placement =
+      facts.parallel.pp == 1 ? pipeline::Placement{} : schedule(facts.parallel, 0).placement;
+  stages.ranks.resize(static_cast<std::size_t>(facts.parallel.pp));
+  const std::vector<StageRange>& ranges = this->ranges(facts);
+  const MoeConfig& moe = facts.model.moe;
+  for (std::size_t s = 0; s < ranges.size(); ++s) {
+    const StageRange& range = ranges[s];
+    const std::int64_t dense =
+        moe.on() ? std::clamp<std::int64_t>(moe.first_dense_layers - range.first_layer, 0,
+                                            range.end_layer - range.first_layer)
+                 : range.end_layer - range.first_layer;
+    const std::int64_t experts = range.end_layer - range.first_layer - dense;
+    PassCost cost;
+    PartWeights weights;
+    for (const bool of_experts : {false, true}) {
+      const auto layers = static_cast<double>(of_experts ? experts : dense);
+      if (layers == 0) continue;
+      cost.add(costs.block(of_experts), layers);
+      const PartWeights block = costs.weights(of_experts);
+      weights.dense += layers * block.dense;
+      weights.experts += layers * block.experts;
+    }
+    add_tables(facts, costs, range, cost, weights);
+    RankWork& rank = stages.ranks[static_cast<std::size_t>(placement.rank_of_stage[s])];
+    rank.cost.add(cost);
+    rank.weights.dense += weights.dense;
+    rank.weights.experts += weights.experts;
+    stages.costs.push_back(cost);
+  }
+  return stages;
+}
+
+void StepPredictor::run_pipeline(const UpdateFacts& facts, const PassCosts& costs,
+                                 const Stages& stages, StepTime& time) {
+  const auto micro_steps = static_cast<double>(facts.micro_steps);
+  const auto slowest = std::ranges::max_element(stages.ranks, {}, [](const RankWork& rank) {
+    return rank.cost.forward.sum() + rank.cost.backward_s();
+  });
+  const double busy = slowest->cost.forward.sum() + slowest->cost.backward_s();
+  for (const Seconds* part :
+       {&slowest->cost.forward, &slowest->cost.input_grad, &slowest->cost.weight_grad})
+    time.spent.add(*part, micro_steps);
+  time.step_s = micro_steps * busy;
+  if (facts.parallel.pp == 1) return;
+
+  const std::int64_t steady = kSteadyRounds * facts.parallel.pp;
+  const auto simulated =
+      static_cast<int>(std::min(facts.micro_steps, steady + facts.micro_steps % facts.parallel.pp));
+  const double behind = static_cast<double>(facts.micro_steps - simulated) * busy;
+  pipeline::Timing timing{{}, costs.transfer_s()};
+  double all_busy = 0;
+  for (const PassCost& cost : stages.costs) {
+    timing.stages.push_back({cost.forward.sum(), cost.input_grad.sum(), cost.weight_grad.sum()});
+    all_busy += timing.stages.back().sum();
+  }
+  const pipeline::Schedule& order = schedule(facts.parallel, simulated);
+  time.step_s = simulate(order, timing).makespan + behind;
+  timing.transfer = 0;
+  time.transfer_s = time.step_s - (simulate(order, timing).makespan + behind);
+  time.bubble_share =
+      time.step_s * static_cast<double>(facts.parallel.pp) / (all_busy * micro_steps) - 1;
+  if (!cluster_.device.shares_node || cluster_.device.cores >= cluster_.per_node) return;
+  // Ranks that share a core compute in one another's bubbles.
+  const double alone = static_cast<double>(cluster_.device.cores) / cluster_.per_node;
+  time.step_s = std::max(time.step_s / (1 + std::max(0.0, time.bubble_share)), time.step_s * alone);
+}
+
+StepTime StepPredictor::predict(const UpdateFacts& facts) {
+  const PassCosts costs(facts, cluster_, constants_);
+  const Stages stages = stages_of(facts, costs);
+  StepTime time;
+  run_pipeline(facts, costs, stages, time);
+  double exposed = 0;
+  for (const RankWork& rank : stages.ranks) {
+    exposed = std::max(exposed, exposed_over_data(facts, costs, rank.cost, rank.weights,
+                                                  !cluster_.device.shares_node));
+    time.optimizer_s = std::max(time.optimizer_s, optimizer_s(facts, costs, rank.weights));
+  }
+  time.spent.dp += exposed;
+  time.step_s += exposed + time.optimizer_s + constants_.overhead_s;
+  return time;
+}
+
+double StepPredictor::least_s(const UpdateFacts& facts) {
+  const PassCosts costs(facts, cluster_, constants_);
+  const Stages stages = stages_of(facts, costs);
+  double least = 0;
+  double filling = 0;
+  for (std::size_t rank = 0; rank < stages.ranks.size(); ++rank) {
+    const PassCost& cost = stages.ranks[rank].cost;
+    const double busy = cost.forward.sum() + cost.backward_s();
+    double time = static_cast<double>(facts.micro_steps) * busy;
+    if (!cluster_.device.shares_node) time += filling;  // else others may compute meanwhile
+    time += exposed_over_data(facts, costs, cost, stages.ranks[rank].weights,
+                              !cluster_.device.shares_node);
+    least = std::max(least, time + optimizer_s(facts, costs, stages.ranks[rank].weights));
+    filling += stages.costs[rank].forward.sum();
+  }
+  return least + constants_.overhead_s;
+}
+
+}  // namespace trireme::planner

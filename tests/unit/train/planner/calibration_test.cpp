@@ -1,0 +1,87 @@
+/// Constants from what bench step printed.
+
+#include "train/planner/calibration.hpp"
+
+#include <gtest/gtest.h>
+
+#include "core/error.hpp"
+#include "core/files/file.hpp"
+#include "tests/unit/data/small_set.hpp"
+#include "tests/unit/train/planner/published.hpp"
+#include "train/planner/config_json.hpp"
+
+namespace trireme::planner {
+namespace {
+
+/// As the command prints it, of a step that takes as long as `constants` say.
+Json row(const ParallelConfig& parallel, int ranks, const TimeConstants& constants) {
+  const ModelConfig model = model_of("minimind-2-small", 6400);
+  const UpdateShape shape{2, 512, 4};
+  const UpdateFacts facts =
+      update_facts(model, OptimConfig{}, precision_dtypes("fp32"), parallel, ranks, shape, {});
+  StepPredictor predictor({device_kind("cpu"), 1, ranks}, constants);
+  const StepTime time = predictor.predict(facts);
+  return {{"ranks", ranks},
+          {"ranks_per_node", ranks},
+          {"cores", 2},
+          {"model", config_json(model)},
+          {"parallel", config_json(parallel)},
+          {"optimizer", "adamw"},
+          {"precision", "fp32"},
+          {"micro_batch", 2},
+          {"seq_len", 512},
+          {"micro_steps", 4},
+          {"step_time_s", time.step_s},
+          {"comm_exposed_s", time.spent.tp + time.spent.cp + time.spent.dp}};
+}
+
+class CalibrationFile : public ::testing::Test {
+ protected:
+  std::vector<BenchRow> read(const std::string& text) {
+    write_file_atomic(directory_.path() / "bench.json", text);
+    return read_bench_rows(directory_.path() / "bench.json", device_kind("cpu"));
+  }
+
+  trireme::testing::TemporaryFolder directory_{"calibration"};
+};
+
+TEST_F(CalibrationFile, OneRowGivesEfficiencyAndNetwork) {
+  TimeConstants truth;
+  truth.efficiency = 0.31;
+  truth.network_factor = 2.5;
+
+  const Calibration found = calibrate(read(row({}, 2, truth).dump(2)));
+
+  EXPECT_NEAR(found.constants.efficiency, truth.efficiency, 0.01 * truth.efficiency);
+  EXPECT_NEAR(found.constants.network_factor, truth.network_factor, 0.01 * truth.network_factor);
+  EXPECT_LT(rms(found.errors), 1e-3);
+}
+
+TEST_F(CalibrationFile, HasRowsOneALineOrOneAfterAnother) {
+  const std::string one = row({}, 2, {}).dump();
+
+  EXPECT_EQ(read(one + "\n" + one + "\n").size(), 2U);
+  EXPECT_EQ(read(row({}, 2, {}).dump(2) + row({}, 2, {}).dump(2)).size(), 2U);
+}
+
+TEST_F(CalibrationFile, ThatIsNoneIsRefusedWithRowAndKey) {
+  const auto message = [&](const std::string& text) -> std::string {
+    try {
+      read(text);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  Json lacking = row({}, 2, {});
+  lacking.erase("step_time_s");
+
+  EXPECT_NE(message("").find("is empty"), std::string::npos);
+  EXPECT_NE(message("nonsense").find("row 1"), std::string::npos);
+  EXPECT_NE(message(R"({"a": 1})").find("no object 'model'"), std::string::npos);
+  EXPECT_NE(message(lacking.dump()).find("step_time_s"), std::string::npos);
+  EXPECT_THROW(read_bench_rows(directory_.path() / "absent", device_kind("cpu")), Error);
+}
+
+}  // namespace
+}  // namespace trireme::planner
