@@ -1,6 +1,7 @@
 #include "bin/trireme/doctor_command.hpp"
 
 #include <algorithm>
+#include <csignal>
 #include <nlohmann/json.hpp>
 
 #include "comm/agree.hpp"
@@ -10,6 +11,7 @@
 #include "core/number.hpp"
 #include "core/process/run_main.hpp"
 #include "core/timer.hpp"
+#include "data/order/plan.hpp"
 #include "job/doctor/shared_places.hpp"
 #include "parallel/device.hpp"
 #include "train/run/run_keys.hpp"
@@ -49,6 +51,17 @@ std::vector<std::string> hosts_of(const std::vector<RankFacts>& ranks) {
   return hosts;
 }
 
+/// What `--data` names.
+std::vector<std::filesystem::path> sets_of(const std::string& data) {
+  std::vector<std::filesystem::path> sets;
+  if (data.empty()) return sets;
+  for (const PlanPhase& phase : read_plan(data, "--data")) {
+    for (const PlanSource& source : phase.sources)
+      sets.insert(sets.end(), source.folders.begin(), source.folders.end());
+  }
+  return sets;
+}
+
 bool has_error(const std::vector<Finding>& findings) {
   return std::any_of(findings.begin(), findings.end(),
                      [](const Finding& one) { return one.severity == Finding::Severity::error; });
@@ -60,7 +73,8 @@ DoctorCommand::DoctorCommand(CommandLine& line, Launch& launch) : launch_(launch
   line.command("doctor",
                "what is wrong with the place where ranks run: GPUs, CPUs, limits, folders, network")
       .option("--run", &run_, "DIR", "a run folder that all ranks are to share, there or not")
-      .option("--data", &data_, "DIR", "a token set that all ranks are to see")
+      .option("--data", &data_, "DIR",
+              "token sets that all ranks are to see, as trainers take them")
       .flag("--json", json_, "findings and speeds as JSON")
       .example("trireme doctor")
       .example("srun --mpi=pmix trireme doctor --run runs/first --data data/pretrain")
@@ -98,9 +112,11 @@ int DoctorCommand::run() {
   const std::vector<RankFacts> ranks = gather();
   std::vector<RankDevice> devices;
   for (const RankFacts& one : ranks) devices.push_back(one.device);
+  const std::vector<std::filesystem::path> sets =
+      all_or_none(world, [&] { return sets_of(data_); });
   std::vector<Finding> findings;
   if (is_first) findings = findings_of(ranks);
-  for (const Finding& one : check_places(world, launch_.info(), devices, {run_, data_}))
+  for (const Finding& one : check_places(world, launch_.info(), devices, {run_, sets}))
     findings.push_back(one);
   const SpeedReport speeds = measure_nodes(world, launch_.info());
   if (is_first) {
@@ -110,7 +126,11 @@ int DoctorCommand::run() {
   }
   const std::int64_t failed = is_first && has_error(findings) ? 1 : 0;
   const bool any = broadcast_value(world, failed, 0, "doctor") == 1;
-  return any ? exit_code(ErrorKind::usage) : kExitDone;
+  if (!any) return kExitDone;
+  // srun --kill-on-bad-exit ends ranks that are a moment later than the first, and would then tell
+  // of their signal in place of the code.
+  std::signal(SIGTERM, SIG_IGN);
+  return exit_code(ErrorKind::usage);
 }
 
 void DoctorCommand::show(const std::vector<Finding>& findings, const SpeedReport& speeds,
@@ -133,7 +153,9 @@ void DoctorCommand::show(const std::vector<Finding>& findings, const SpeedReport
     print(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
     return;
   }
-  std::string text = formatted("{} ranks on {} nodes\n", ranks.size(), speeds.nodes.size());
+  std::string text =
+      formatted("{} rank{} on {} node{}\n", ranks.size(), ranks.size() == 1 ? "" : "s",
+                speeds.nodes.size(), speeds.nodes.size() == 1 ? "" : "s");
   for (const NodeSpeed& one : speeds.nodes) {
     if (one.allreduce_gb_s > 0)
       text += formatted("  {}: sums at {}/s\n", one.host, format_bytes(1e9 * one.allreduce_gb_s));

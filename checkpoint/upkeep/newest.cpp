@@ -100,8 +100,8 @@ Checkpoint open_newest_good(const fs::path& place, Communicator& world, bool all
     if (!allow_older) {
       fail(
           ErrorKind::data,
-          "{}: its newest checkpoint is damaged{}\nThe newest good one is {}: give that folder, or --allow-older.",
-          place.string(), damage, newest_good);
+          "{}: its newest checkpoint is damaged{}\nThe newest good one is {}: give that folder, or --allow-older where the command has it.",
+          place.string(), damage, (found.path / newest_good).string());
     }
     log::warn(
         formatted("{}: taking {}, newer ones are damaged{}", place.string(), newest_good, damage));

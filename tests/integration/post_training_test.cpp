@@ -315,6 +315,11 @@ TEST_F(PostTraining, WhatIsOfAnotherModelOrTaskIsRefused) {
             0);
   const TaskCase distill{"distill", "distill", "other chats", {}};
   refused(distill, "start", {}, {"distill.teacher", "another tokenizer"});
+  const TaskCase taught{"distill", "distill", "chats", {}};
+  expect_refused(train(taught, "foreign", "start", {.ranks = 1},
+                       {"--distill.teacher", path("nobody").string()}),
+                 3, {"distill.teacher = ", "nobody"});
+  EXPECT_FALSE(fs::exists(path("foreign"))) << "the next command has that name for itself";
 }
 
 TEST_F(PostTraining, AnImportedRunIsTrainedOnWhereItLies) {

@@ -50,21 +50,23 @@ class Examination {
   std::vector<Finding> take() { return std::move(findings_); }
 
   void look_at_gpus() {
-    const std::string problem = device_problem(devices_);
+    const auto problem = device_problem(devices_);
     const Which without =
         where(ranks_, [](const RankFacts& one) { return one.device.gpu.empty(); });
-    if (!problem.empty()) {
-      findings_.push_back({"gpu-ranks", error, "", problem, "", hosts_of(without)});
+    if (problem) {
+      findings_.push_back(
+          {"gpu-ranks", error, "", problem->what, problem->advice, hosts_of(without)});
     }
+    // Within one major version an older driver will do (CUDA's minor version compatibility).
     const Which old_driver = where(ranks_, [](const RankFacts& one) {
-      return one.cuda_driver > 0 && one.cuda_driver < one.cuda_runtime;
+      return one.cuda_driver > 0 && one.cuda_driver / 1000 < one.cuda_runtime / 1000;
     });
     if (!old_driver.empty()) {
       const RankFacts& one = ranks_[old_driver.front()];
       add("cuda-driver-old", error, old_driver,
           formatted("the NVIDIA driver knows CUDA {}, the program was built for {}",
                     version(one.cuda_driver), version(one.cuda_runtime)),
-          "take a LibTorch built for the driver's CUDA, or a newer driver");
+          "build with a LibTorch for the driver's CUDA (TRIREME_CUDA=12 bin/demo), or take a newer driver");
     }
     on_ranks(
         "gpu-in-use", warning,
@@ -169,7 +171,7 @@ class Examination {
         where(ranks_, [&](const RankFacts& one) { return one.binary != ranks_[0].binary; });
     if (!other_program.empty())
       add("binary-differs", error, other_program, "another program than rank 0's",
-          "start the same build everywhere");
+          "start one build, from a folder that all nodes share (TRIREME_BIN)");
   }
 
   void look_at_clocks() {
@@ -177,8 +179,8 @@ class Examination {
       const double skew_s = ranks_[which.front()].clock_s - ranks_[0].clock_s;
       if (std::abs(skew_s) < kClockSkew_s) continue;
       add_host("clock-skew", warning, which,
-               formatted("its clock is {} {} of rank 0's", format_seconds(std::abs(skew_s)),
-                         skew_s > 0 ? "ahead" : "behind"),
+               formatted("its clock is {} {} rank 0's", format_duration(std::abs(skew_s)),
+                         skew_s > 0 ? "ahead of" : "behind"),
                "times in logs and at the job's end are off: ask for NTP there");
     }
   }
@@ -240,10 +242,24 @@ class Examination {
     const RankFacts& one = ranks_[which.front()];
     const std::string name = absent_interface(one);
     const bool is_used = !one.device.gpu.empty() || name.starts_with("OMPI");
+    const std::vector<std::string> common = common_interfaces();
     add("interface-absent", is_used ? error : warning, which,
         formatted("{} names a network interface that is not up there (there: {})", name,
                   joined(one.interfaces, ", ")),
-        "name one that all hosts have");
+        common.empty()
+            ? "no name is the same on all hosts: unset it, or give a network (10.1.0.0/16)"
+            : formatted("name one that all hosts have: {}", joined(common, ", ")));
+  }
+
+  /// Interfaces that are up under this name on every rank's host.
+  [[nodiscard]] std::vector<std::string> common_interfaces() const {
+    std::vector<std::string> common = ranks_[0].interfaces;
+    for (const RankFacts& one : ranks_) {
+      std::erase_if(common, [&](const std::string& name) {
+        return std::count(one.interfaces.begin(), one.interfaces.end(), name) == 0;
+      });
+    }
+    return common;
   }
 
   const Facts& ranks_;
@@ -289,6 +305,7 @@ std::vector<std::string> hosts_to_exclude(const std::vector<Finding>& findings,
     if (one.severity == Finding::Severity::error && is_choice)
       hosts.insert(one.hosts.begin(), one.hosts.end());
   }
+  if (hosts.size() >= all_hosts.size()) return {};  // nobody would be left
   return {hosts.begin(), hosts.end()};
 }
 

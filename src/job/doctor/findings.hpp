@@ -27,7 +27,7 @@ const char* severity_name(Finding::Severity severity);
 /// first communicator are the errors among these.
 std::vector<Finding> findings_of(const std::vector<RankFacts>& ranks);
 
-/// Of errors, the hosts that another choice of nodes would leave out: not where it is about all.
+/// Of errors, the hosts that another choice of nodes would leave out; none where that would be all.
 std::vector<std::string> hosts_to_exclude(const std::vector<Finding>& findings,
                                           const std::vector<std::string>& all_hosts);
 

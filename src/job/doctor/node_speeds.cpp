@@ -20,6 +20,18 @@ struct Sum {
   bool is_right = true;
 };
 
+/// Of one rank.
+struct Tally {
+  double gb_s = 0;
+  std::int64_t wrong = 0;
+  std::int64_t right = 0;
+
+  void add(const Sum& sum) {
+    gb_s = std::max(gb_s, sum.gb_s);
+    ++(sum.is_right ? right : wrong);
+  }
+};
+
 /// Collective over `group`.
 Sum time_sums(Communicator& group) {
   const auto size = static_cast<double>(group.size());
@@ -48,20 +60,37 @@ Sum time_sums(Communicator& group) {
 }
 
 /// Collective: of this node's first rank with those of its neighbours.
-Sum time_neighbours(Communicator& world, const LaunchInfo& launch) {
+Tally time_neighbours(Communicator& world, const LaunchInfo& launch) {
   const bool leads = launch.local_rank == 0;
-  Sum best{0, true};
+  Tally tally;
   for (int round = 0; round < 2; ++round) {
     const int place = (launch.node + round) % launch.num_nodes;
     const auto pair = world.split(leads ? place / 2 : -1, world.rank(), "doctor pair");
     if (!pair || pair->size() < 2) continue;
-    const Sum one = time_sums(*pair);
-    best = {std::max(best.gb_s, one.gb_s), best.is_right && one.is_right};
+    tally.add(time_sums(*pair));
   }
-  return best;
+  return tally;
 }
 
 }  // namespace
+
+std::vector<Finding> wrong_nodes(const std::vector<NodeSpeed>& nodes) {
+  const auto is_bad = [](const NodeSpeed& one) {
+    return one.wrong_sums > 0 && one.right_sums == 0;
+  };
+  const bool any_bad = std::any_of(nodes.begin(), nodes.end(), is_bad);
+  std::vector<Finding> findings;
+  for (const NodeSpeed& one : nodes) {
+    if (one.wrong_sums == 0 || (any_bad && !is_bad(one))) continue;
+    findings.push_back({"allreduce-wrong",
+                        Finding::Severity::error,
+                        one.host,
+                        "a sum over ranks came out wrong: memory or network damages data",
+                        "leave the node out; of two, try each beside another",
+                        {one.host}});
+  }
+  return findings;
+}
 
 std::vector<Finding> slow_nodes(const std::vector<NodeSpeed>& nodes) {
   std::vector<Finding> findings;
@@ -87,30 +116,28 @@ std::vector<Finding> slow_nodes(const std::vector<NodeSpeed>& nodes) {
 
 SpeedReport measure_nodes(Communicator& world, const LaunchInfo& launch) {
   SpeedReport report;
-  Sum mine;
+  Tally mine;
   if (launch.num_nodes > 1) {
     mine = time_neighbours(world, launch);
   } else if (world.size() > 1) {
-    mine = time_sums(world);
+    mine.add(time_sums(world));
   }
   const auto hosts = gather_texts(world, launch.hostname);
   const auto nodes = all_gather_value<std::int64_t>(world, launch.node, "doctor nodes");
   const auto speeds = all_gather_value(world, mine.gb_s, "doctor speeds");
-  const auto right = all_gather_value<std::int64_t>(world, mine.is_right ? 1 : 0, "doctor values");
+  const auto wrong = all_gather_value(world, mine.wrong, "doctor wrong sums");
+  const auto right = all_gather_value(world, mine.right, "doctor right sums");
   if (world.rank() != 0) return report;
   for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
     const auto node = static_cast<std::size_t>(nodes[rank]);
     if (node >= report.nodes.size()) report.nodes.resize(node + 1);
-    report.nodes[node].host = hosts[rank];
-    report.nodes[node].allreduce_gb_s = std::max(report.nodes[node].allreduce_gb_s, speeds[rank]);
-    if (right[rank] == 1) continue;
-    report.findings.push_back({"allreduce-wrong",
-                               Finding::Severity::error,
-                               hosts[rank],
-                               "a sum over ranks came out wrong",
-                               "leave the node out: memory or network there damages data",
-                               {hosts[rank]}});
+    NodeSpeed& one = report.nodes[node];
+    one.host = hosts[rank];
+    one.allreduce_gb_s = std::max(one.allreduce_gb_s, speeds[rank]);
+    one.wrong_sums += static_cast<int>(wrong[rank]);
+    one.right_sums += static_cast<int>(right[rank]);
   }
+  report.findings = wrong_nodes(report.nodes);
   for (const Finding& slow : slow_nodes(report.nodes)) report.findings.push_back(slow);
   return report;
 }

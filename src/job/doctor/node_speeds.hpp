@@ -12,6 +12,8 @@ namespace trireme {
 struct NodeSpeed {
   std::string host;
   double allreduce_gb_s = 0;  // GB/s that each of two ranks sends and gets; 0: nobody to sum with
+  int wrong_sums = 0;         // with a neighbour, of one or two
+  int right_sums = 0;
 };
 
 /// Collective: every node sums 16 MiB with the node before it and the node after it, one rank each;
@@ -24,6 +26,10 @@ struct SpeedReport {
 };
 
 SpeedReport measure_nodes(Communicator& world, const LaunchInfo& launch);
+
+/// Nodes whose sums were wrong. Neighbours of a bad node have one right sum, with another: they are
+/// named only where no node has none.
+std::vector<Finding> wrong_nodes(const std::vector<NodeSpeed>& nodes);
 
 /// Of three nodes and more: those below half of the median, each an error.
 std::vector<Finding> slow_nodes(const std::vector<NodeSpeed>& nodes);

@@ -24,17 +24,18 @@ std::string hosts_of(const std::vector<RankDevice>& ranks, const std::vector<std
   return joined(hosts, ",");
 }
 
-std::string shared_gpu(const std::vector<RankDevice>& ranks) {
+std::optional<DeviceProblem> shared_gpu(const std::vector<RankDevice>& ranks) {
   std::map<std::pair<std::string, std::string>, std::vector<std::size_t>> users;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank)
     users[{ranks[rank].host, ranks[rank].gpu}].push_back(rank);
   for (const auto& [gpu, of_gpu] : users) {
     if (of_gpu.size() < 2) continue;
-    return formatted(
-        "{} would share one GPU, of {} that each sees: start one rank a GPU (--ntasks-per-node, mpirun -n), or let them see more (CUDA_VISIBLE_DEVICES, --gpus-per-node)",
-        ranks_text(ranks, of_gpu), ranks[of_gpu.front()].num_gpus);
+    return DeviceProblem{
+        formatted("{} would share one GPU, of {} that each sees", ranks_text(ranks, of_gpu),
+                  ranks[of_gpu.front()].num_gpus),
+        "start one rank a GPU (--ntasks-per-node, mpirun -n), or let them see more (CUDA_VISIBLE_DEVICES, --gpus-per-node)"};
   }
-  return "";
+  return std::nullopt;
 }
 
 }  // namespace
@@ -71,7 +72,7 @@ RankDevice rank_device_from(const std::string& text) {
   }
 }
 
-std::string device_problem(const std::vector<RankDevice>& ranks) {
+std::optional<DeviceProblem> device_problem(const std::vector<RankDevice>& ranks) {
   std::vector<std::size_t> on_cpu;
   std::vector<std::size_t> deprived;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -81,14 +82,18 @@ std::string device_problem(const std::vector<RankDevice>& ranks) {
   }
   if (on_cpu.empty()) return shared_gpu(ranks);
   if (on_cpu.size() < ranks.size()) {
-    return formatted(
-        "{} {} no GPU, the others do: look at the driver there (nvidia-smi), or leave the node out (sbatch --exclude={})",
-        ranks_text(ranks, on_cpu), on_cpu.size() == 1 ? "sees" : "see", hosts_of(ranks, on_cpu));
+    return DeviceProblem{
+        formatted("{} {} no GPU, the others do", ranks_text(ranks, on_cpu),
+                  on_cpu.size() == 1 ? "sees" : "see"),
+        formatted(
+            "look at the driver there (nvidia-smi), or leave the node out (sbatch --exclude={})",
+            hosts_of(ranks, on_cpu))};
   }
-  if (deprived.empty()) return "";
-  return formatted(
-      "this job has GPUs, but {} {} none: a driver that does not answer (nvidia-smi), a container without --nv, an empty CUDA_VISIBLE_DEVICES or a build without CUDA; to train on CPUs give --train.device cpu",
-      ranks_text(ranks, deprived), deprived.size() == 1 ? "sees" : "see");
+  if (deprived.empty()) return std::nullopt;
+  return DeviceProblem{
+      formatted("this job has GPUs, but {} {} none", ranks_text(ranks, deprived),
+                deprived.size() == 1 ? "sees" : "see"),
+      "look for a driver that does not answer (nvidia-smi), a container without --nv, an empty CUDA_VISIBLE_DEVICES or a build without CUDA; to train on CPUs give --train.device cpu"};
 }
 
 bool scheduler_gave_gpus() {

@@ -1,4 +1,5 @@
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,9 +22,14 @@ RankDevice rank_device_from(const std::string& text);
 /// "ranks 4, 5 (host n2)", hosts one after another.
 std::string ranks_text(const std::vector<RankDevice>& ranks, const std::vector<std::size_t>& which);
 
-/// What forbids a training on these devices, by rank, with what to do; "" if nothing: GPUs on some
-/// ranks alone, several ranks on one GPU, CPUs that nobody asked for in a job that has GPUs.
-std::string device_problem(const std::vector<RankDevice>& ranks);
+struct DeviceProblem {
+  std::string what;  // names the ranks
+  std::string advice;
+};
+
+/// What forbids a training on these devices: GPUs on some ranks alone, several ranks on one GPU, CPUs
+/// that nobody asked for in a job that has GPUs.
+std::optional<DeviceProblem> device_problem(const std::vector<RankDevice>& ranks);
 
 /// Whether Slurm gave GPUs to this step or its job: SLURM_STEP_GPUS, SLURM_JOB_GPUS,
 /// SLURM_GPUS_ON_NODE.

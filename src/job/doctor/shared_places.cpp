@@ -63,7 +63,7 @@ std::string wait_for_file(const fs::path& file) {
 std::string pack(const PlaceFacts& facts) {
   return Json{{"seen", facts.seen},
               {"written", facts.written},
-              {"has_data", facts.has_data},
+              {"absent_data", facts.absent_data},
               {"config", facts.config}}
       .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -72,7 +72,7 @@ PlaceFacts unpack(const std::string& text) {
   const Json json = parse_json(text, kWherePlaces);
   return {json_get<std::string>(json, "seen", kWherePlaces),
           json_get<std::string>(json, "written", kWherePlaces),
-          json_get<bool>(json, "has_data", kWherePlaces),
+          json_get<std::string>(json, "absent_data", kWherePlaces),
           json_get<std::string>(json, "config", kWherePlaces)};
 }
 
@@ -137,25 +137,38 @@ std::vector<Finding> judge(const std::vector<PlaceFacts>& all, const std::vector
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (!all[rank].seen.empty()) blind.push_back(rank);
     if (!all[rank].written.empty()) mute.push_back(rank);
-    if (!all[rank].has_data) without_data.push_back(rank);
+    if (!all[rank].absent_data.empty()) without_data.push_back(rank);
     if (all[rank].config != all[0].config) other_config.push_back(rank);
   }
   std::vector<Finding> findings;
-  if (!blind.empty())
+  if (!blind.empty()) {
     add_ranks(findings, ranks, blind,
               {"folder-not-shared", error, "", all[blind.front()].seen,
                "give a --run on a file system that all nodes share"});
+    // No other host has it: it is a folder of rank 0's own, and no choice of nodes helps.
+    const auto is_there = [&](std::size_t rank) {
+      return all[rank].seen.empty() && ranks[rank].host != ranks[0].host;
+    };
+    bool anywhere = false;
+    for (std::size_t rank = 0; rank < all.size(); ++rank) anywhere |= is_there(rank);
+    if (!anywhere) findings.back().hosts.clear();
+  }
   if (!mute.empty())
     add_ranks(findings, ranks, mute,
               {"folder-not-writable", error, "", all[mute.front()].written,
                "give a --run where you may write"});
-  add_ranks(findings, ranks, without_data,
-            {"data-absent", error, "", formatted("{} is not there", places.data.string()),
-             "give a --data on a file system that all nodes share"});
-  add_ranks(findings, ranks, other_config,
-            {"config-differs", error, "",
-             formatted("{} is not what rank 0 sees", RunFolder{places.run}.config().string()),
-             "a stale cache of the file system, or another folder under the same name"});
+  if (!without_data.empty())
+    add_ranks(findings, ranks, without_data,
+              {"data-absent", error, "",
+               formatted("{} is not there", all[without_data.front()].absent_data),
+               without_data.size() == all.size()
+                   ? "give the --data that trireme-data pack wrote"
+                   : "give a --data on a file system that all nodes share"});
+  add_ranks(
+      findings, ranks, other_config,
+      {"config-differs", error, "",
+       formatted("{} is not what rank 0 sees", RunFolder{places.run}.config().string()),
+       "see what is there: another folder under the same name (give a --run that all share), or a file system's stale cache (wait, or leave the node out)"});
   if (!places.run.empty()) look_at_space(places, findings);
   return findings;
 }
@@ -184,7 +197,9 @@ std::vector<Finding> check_places(Communicator& world, const LaunchInfo& launch,
     if (fs::exists(config, code))
       (void)capture([&] { facts.config = xxh3_128_hex(read_file(config)); });
   }
-  facts.has_data = places.data.empty() || fs::exists(places.data, code);
+  for (const fs::path& set : places.data) {
+    if (!fs::exists(set, code)) facts.absent_data = set.string();
+  }
   std::vector<PlaceFacts> all;
   for (const std::string& text : gather_texts(world, pack(facts))) all.push_back(unpack(text));
   return is_first ? judge(all, ranks, places) : std::vector<Finding>{};

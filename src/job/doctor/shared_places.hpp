@@ -11,17 +11,17 @@ namespace trireme {
 
 /// What one rank finds of the folders that all ranks are to share.
 struct PlaceFacts {
-  std::string seen;     // "" if rank 0's file is there, else why not
-  std::string written;  // "" if this rank could write beside it, else why not
-  bool has_data = true;
-  std::string config;  // hash of the run's config.toml; "" without one
+  std::string seen;         // "" if rank 0's file is there, else why not
+  std::string written;      // "" if this rank could write beside it, else why not
+  std::string absent_data;  // a set that is not there; "" if all are
+  std::string config;       // hash of the run's config.toml; "" without one
 };
 
-/// What is looked at: the run folder (it need not exist: the nearest folder above it that does), and
-/// the token set; "" for none.
+/// What is looked at: the run folder (it need not exist: the nearest folder above it that does; "" for
+/// none), and the token sets.
 struct SharedPlaces {
   std::filesystem::path run;
-  std::filesystem::path data;
+  std::vector<std::filesystem::path> data;
 };
 
 /// Collective: whether a file of rank 0's appears on all nodes within seconds, whether each can write

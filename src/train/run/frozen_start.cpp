@@ -53,6 +53,17 @@ void check_reads(const Checkpoint& checkpoint, const FrozenNeed& need, const Run
   }
 }
 
+/// `work()`; an error of it names the key that had the checkpoint.
+template <class Work>
+auto under_key(const FrozenNeed& need, const Work& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    if (need.checkpoint.empty()) throw;
+    fail(error.kind(), "{} = {}: {}", need.key, need.checkpoint, error.what());
+  }
+}
+
 /// Whole weights to copy, into `kept`.
 Checkpoint open_source(const RunRequest& run, const RunData& data, const FrozenNeed& need,
                        const fs::path& kept) {
@@ -65,7 +76,7 @@ Checkpoint open_source(const RunRequest& run, const RunData& data, const FrozenN
           "{} is {}, and with it the weights that this run began from: put it back, or begin anew with --init and another --run",
           kept.string(), list_steps(kept).empty() ? "gone" : "damaged");
     }
-    try {
+    return under_key(need, [&] {
       Checkpoint source = open_newest_good(is_start ? start_place(run) : need.checkpoint, world);
       if (holds_adapters(source)) {
         if (!is_start || !run.config.lora.on()) refuse_adapters(source);
@@ -73,10 +84,7 @@ Checkpoint open_source(const RunRequest& run, const RunData& data, const FrozenN
       }
       check_reads(source, need, run, data);
       return source;
-    } catch (const Error& error) {
-      if (is_start) throw;
-      fail(error.kind(), "{} = {}: {}", need.key, need.checkpoint, error.what());
-    }
+    });
   });
 }
 
@@ -130,15 +138,20 @@ std::string init_hash(const RunRequest& run) {
   return hash_tensors(start, world, kWeights);
 }
 
-/// The newest checkpoint of `place`, as its manifest says; nothing if there is none to read.
+/// The newest checkpoint of `place`, of which only the manifest is read. Throws Error(data).
+Checkpoint newest_at(const fs::path& place) {
+  const CheckpointPlace found = find_place(place);
+  if (found.is_step) return Checkpoint::open(found.path);
+  const auto steps = list_steps(found.path);
+  if (steps.empty()) fail(ErrorKind::data, "{} holds no checkpoint", place.string());
+  return Checkpoint::open(found.path / step_folder_name(steps.front()));
+}
+
+/// Nothing if there is none to read.
 std::optional<ModelConfig> shape_at(const fs::path& place) {
   try {
-    const CheckpointPlace found = find_place(place);
-    const auto steps = found.is_step ? std::vector<std::int64_t>{} : list_steps(found.path);
-    if (!found.is_step && steps.empty()) return std::nullopt;
-    const fs::path folder =
-        found.is_step ? found.path : found.path / step_folder_name(steps.front());
-    return model_from_values(Checkpoint::open(folder).manifest().values, folder.string());
+    const Checkpoint newest = newest_at(place);
+    return model_from_values(newest.manifest().values, newest.path().string());
   } catch (const Error&) {
     return std::nullopt;
   }
@@ -154,6 +167,16 @@ FrozenParameters frozen_parameters(const RunRequest& run) {
   if (!shape) shape = shape_at(need->checkpoint);
   if (!shape) return {};
   return {shape->num_parameters_wide(), need->key};
+}
+
+void check_frozen(const RunRequest& run, const RunData& data) {
+  const auto need = run.task.frozen(run.config);
+  if (!need || need->checkpoint.empty() || shape_at(run.folder.root / need->name)) return;
+  under_key(*need, [&] {
+    const Checkpoint source = newest_at(need->checkpoint);
+    if (holds_adapters(source)) refuse_adapters(source);
+    check_reads(source, *need, run, data);
+  });
 }
 
 FrozenStart keep_frozen(const RunRequest& run, const RunData& data) {

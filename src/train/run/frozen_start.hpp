@@ -31,6 +31,11 @@ struct FrozenStart {
 /// manifests say; 0: none, or none can be read now, of which keep_frozen speaks.
 FrozenParameters frozen_parameters(const RunRequest& run);
 
+/// Before anything is made: that the model which the task names is there and reads the tokens of
+/// `data`, as manifests say; nothing where the run's folder has it already. Throws Error(data),
+/// Error(usage).
+void check_frozen(const RunRequest& run, const RunData& data);
+
 /// Collective, with the run's lock; weights are held to the tokenizer of `data`: what lies in the run's folder already, else copies of what the
 /// task names or the run starts from, made now. Throws Error(data) if they are gone, damaged, or not
 /// those that the run began with; Error(usage) for a start that holds adapters alone.

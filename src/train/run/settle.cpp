@@ -77,6 +77,11 @@ void check_places_of_ranks(const RunRequest& run) {
   mine.device.gpu = gpu_identity(device);
   mine.device.num_gpus = device.is_cuda() ? num_visible_gpus() : 0;
   mine.device.was_chosen = wanted != "auto";
+  if (wanted != "cpu") {
+    const CudaVersions cuda = cuda_versions();
+    mine.cuda_driver = cuda.driver;
+    mine.cuda_runtime = cuda.runtime;
+  }
   const auto all = gather_texts(world, to_text(mine));
   all_or_none(world, [&] {
     if (world.rank() != 0) return;
@@ -179,6 +184,7 @@ std::unique_ptr<RunData> open_data(const RunRequest& run) {
                                           });
   resolve_config(run, *opened);
   run.task.check_files(run.config, opened->stream());
+  check_frozen(run, *opened);
   with_torch_errors([&] {
     check_room(run.config, run.ranks.launch, run.ranks.world.size(), run.keys,
                !opened->stream().of_pairs(), frozen_parameters(run));

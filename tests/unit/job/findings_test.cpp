@@ -113,9 +113,42 @@ TEST(Findings, HostsOfErrorsAreLeftOutWhereOthersAreWell) {
   for (RankFacts& one : ranks) one.cuda_driver = 12020;
   const auto all = findings_of(ranks);
   EXPECT_EQ(hosts_to_exclude({all.back()}, {"n1"}), (std::vector<std::string>{}));
+  EXPECT_TRUE(hosts_to_exclude({{"x", Finding::Severity::error, "", "", "", {"n1"}},
+                                {"x", Finding::Severity::error, "", "", "", {"n2"}}},
+                               {"n1", "n2"})
+                  .empty())
+      << "nobody would be left";
   ranks = healthy();
   ranks[2].clock_s = 2000;
   EXPECT_TRUE(hosts_to_exclude(findings_of(ranks), {"n1", "n2"}).empty()) << "a warning";
+}
+
+TEST(Findings, ADriverOfTheSameMajorVersionWillDo) {
+  std::vector<RankFacts> ranks = healthy();
+  for (RankFacts& one : ranks) {
+    one.cuda_driver = 12020;
+    one.cuda_runtime = 12080;
+  }
+  EXPECT_TRUE(findings_of(ranks).empty());
+}
+
+TEST(Findings, EachSaysWhatToDo) {
+  std::vector<RankFacts> ranks = healthy();
+  for (RankFacts& one : ranks) one.device.gpu.clear();
+  ranks[2].interfaces = {"eth0"};
+  ranks[2].variables["OMPI_MCA_btl_tcp_if_include"] = "ib0";
+  ranks[2].clock_s -= 86'400;
+  const auto findings = findings_of(ranks);
+  for (const Finding& one : findings) EXPECT_FALSE(one.advice.empty()) << one.id;
+  const auto line_of = [&](const std::string& id) {
+    const auto found = std::find_if(findings.begin(), findings.end(),
+                                    [&](const Finding& one) { return one.id == id; });
+    return found == findings.end() ? "" : found->line();
+  };
+  EXPECT_TRUE(contains(line_of("interface-absent"), "name one that all hosts have: eth0"))
+      << line_of("interface-absent");
+  EXPECT_TRUE(contains(line_of("clock-skew"), "its clock is 24h00m behind rank 0's"))
+      << line_of("clock-skew");
 }
 
 TEST(Findings, FactsGoBetweenRanksAsText) {
@@ -128,6 +161,18 @@ TEST(Findings, FactsGoBetweenRanksAsText) {
   EXPECT_FALSE(own.cpus.empty());
   EXPECT_EQ(own.binary.size(), 32U);
   EXPECT_EQ(to_text(rank_facts_from(to_text(own))), to_text(own));
+}
+
+TEST(Findings, OfWrongSumsTheNodeIsNamedThatHasNoRightOne) {
+  const auto hosts = [](const std::vector<NodeSpeed>& nodes) {
+    std::string all;
+    for (const Finding& one : wrong_nodes(nodes)) all += one.where;
+    return all;
+  };
+  EXPECT_EQ(hosts({{"n1", 1, 1, 1}, {"n2", 1, 2, 0}, {"n3", 1, 1, 1}, {"n4", 1, 0, 2}}), "n2");
+  EXPECT_EQ(hosts({{"n1", 1, 1, 1}, {"n2", 1, 1, 1}, {"n3", 1, 0, 2}}), "n1n2") << "now and then";
+  EXPECT_EQ(hosts({{"n1", 1, 1, 0}, {"n2", 1, 1, 0}}), "n1n2") << "of two, nobody knows which";
+  EXPECT_EQ(hosts({{"n1", 1, 0, 2}, {"n2", 1, 0, 0}}), "");
 }
 
 TEST(Findings, OneNodeFarBelowTheOthersIsSlow) {

@@ -18,34 +18,33 @@ RankDevice cpu(const std::string& host, bool was_chosen, bool has_gpus) {
 }
 
 TEST(RankDevices, OneGpuARankIsFine) {
-  EXPECT_EQ(device_problem({gpu("n1", "a"), gpu("n1", "b"), gpu("n2", "a"), gpu("n2", "b")}), "")
+  EXPECT_FALSE(device_problem({gpu("n1", "a"), gpu("n1", "b"), gpu("n2", "a"), gpu("n2", "b")}))
       << "numbers of another host are no clash";
-  EXPECT_EQ(device_problem({gpu("n1", "a", 1), gpu("n1", "b", 1)}), "") << "--gpus-per-task";
+  EXPECT_FALSE(device_problem({gpu("n1", "a", 1), gpu("n1", "b", 1)})) << "--gpus-per-task";
 }
 
 TEST(RankDevices, SharedGpusAreRefused) {
-  const std::string problem =
+  const auto problem =
       device_problem({gpu("n1", "a", 2), gpu("n1", "b", 2), gpu("n1", "a", 2), gpu("n1", "b", 2)});
 
-  EXPECT_TRUE(contains(problem, "ranks 0, 2 (host n1) would share one GPU, of 2")) << problem;
+  EXPECT_EQ(problem->what, "ranks 0, 2 (host n1) would share one GPU, of 2 that each sees");
+  EXPECT_TRUE(contains(problem->advice, "--ntasks-per-node")) << problem->advice;
 }
 
 TEST(RankDevices, ANodeWithoutADriverIsNamed) {
-  const std::string problem = device_problem(
+  const auto problem = device_problem(
       {gpu("n1", "a"), gpu("n1", "b"), cpu("n2", false, true), cpu("n2", false, true)});
 
-  EXPECT_TRUE(contains(problem, "ranks 2, 3 (host n2) see no GPU, the others do")) << problem;
-  EXPECT_TRUE(contains(problem, "--exclude=n2")) << problem;
+  EXPECT_EQ(problem->what, "ranks 2, 3 (host n2) see no GPU, the others do");
+  EXPECT_TRUE(contains(problem->advice, "--exclude=n2")) << problem->advice;
 }
 
 TEST(RankDevices, CpusAreUsedUnaskedOnlyWhereThereAreNoGpus) {
-  EXPECT_EQ(device_problem({cpu("n1", false, false), cpu("n1", false, false)}), "");
-  EXPECT_EQ(device_problem({cpu("n1", true, true), cpu("n1", true, true)}), "");
-  const std::string problem = device_problem({cpu("n1", false, true), cpu("n2", false, true)});
-  EXPECT_TRUE(
-      contains(problem, "this job has GPUs, but rank 0 (host n1); rank 1 (host n2) see none"))
-      << problem;
-  EXPECT_TRUE(contains(problem, "--train.device cpu")) << problem;
+  EXPECT_FALSE(device_problem({cpu("n1", false, false), cpu("n1", false, false)}));
+  EXPECT_FALSE(device_problem({cpu("n1", true, true), cpu("n1", true, true)}));
+  const auto problem = device_problem({cpu("n1", false, true), cpu("n2", false, true)});
+  EXPECT_EQ(problem->what, "this job has GPUs, but rank 0 (host n1); rank 1 (host n2) see none");
+  EXPECT_TRUE(contains(problem->advice, "--train.device cpu")) << problem->advice;
 }
 
 TEST(RankDevices, GoBetweenRanksAsText) {
