@@ -110,17 +110,23 @@ class BlockActivations {
     return tokens_ * facts_.model.moe.num_experts_per_tok * std::int64_t{sizeof(std::int64_t)};
   }
 
-  /// Scores, choices, weight, gate and up of each choice and of shared experts; without recompute what
-  /// enters.
+  /// Scores and choices of every token; weight, gate and up of each row that comes here, and of shared
+  /// experts; without recompute what enters, of rows that come from other ranks always.
   [[nodiscard]] std::int64_t of_experts() const {
     const MoeConfig& moe = facts_.model.moe;
+    const bool folds = facts_.folds_experts();
     const std::int64_t k = moe.num_experts_per_tok;
-    std::int64_t elements =
-        2 * (k * share_of(moe.moe_intermediate_size) + share_of(moe.shared_width()));
+    const std::int64_t etp = expert_tensor_ranks(facts_.parallel);
+    const std::int64_t width =
+        split_range(moe.moe_intermediate_size, {}, static_cast<int>(etp), coords_.etp).count();
+    const std::int64_t rows = tokens_ * k * etp / facts_.parallel.tp;
+    std::int64_t elements = 2 * (rows * width + tokens_ * share_of(moe.shared_width()));
     if (facts_.parallel.recompute == "none" && !facts_.lora.on())
-      elements += facts_.model.hidden_size;
+      elements += tokens_ * facts_.model.hidden_size;
+    if (folds && facts_.parallel.ep > 1 && !facts_.lora.on())
+      elements += rows * facts_.model.hidden_size;
     constexpr std::int64_t kScore = 4;
-    return tokens_ * (elements * element_ + (moe.num_experts + k) * kScore) + 2 * of_route();
+    return elements * element_ + (tokens_ * moe.num_experts + rows) * kScore + 2 * of_route();
   }
 
   /// Of attention without recompute; `queries`, `keys`: elements of a token here.
@@ -153,7 +159,8 @@ class BlockActivations {
 /// Of a rank's micro-batches under way, the most at any time: blocks, and behind the last the gradients
 /// of what enters the last norm, of that norm and of the head (with LoRA the first alone).
 std::int64_t activation_bytes(const UpdateFacts& facts, const RankUnits& units, int rank) {
-  if (!facts.fused || facts.tokens_vary || facts.folds_experts()) return -1;
+  if (!facts.fused || facts.tokens_vary || (facts.folds_experts() && !facts.even_experts))
+    return -1;
   const ModelConfig& m = facts.model;
   const BlockActivations blocks(facts, rank);
   const std::int64_t dense = blocks.bytes(/*experts=*/false);

@@ -29,6 +29,8 @@ struct UpdateFacts {
   // Rows are as long as their pairs, or a frozen model runs beside: no formula for what follows
   // from tokens.
   bool tokens_vary = false;
+  // A plan: experts of other ranks' tokens are used evenly, so that what they keep is known.
+  bool even_experts = false;
 
   [[nodiscard]] std::int64_t data_ranks() const;  // dp x cp
   [[nodiscard]] std::int64_t shards() const;      // of them, those that hold one copy together

@@ -38,7 +38,8 @@ double block_bytes(const UpdateFacts& facts, double kept_without_recompute) {
 double gathered_bytes(const UpdateFacts& facts, std::int64_t formula, int rank) {
   if (formula >= 0) return static_cast<double>(formula);
   const RankUnits units = rank_units(facts, rank);
-  const auto largest = *std::ranges::max_element(units.elements);
+  std::int64_t largest = *std::ranges::max_element(units.elements);
+  for (const std::int64_t experts : units.experts) largest = std::max(largest, experts);
   const GatherPlan gathers = plan_gathers(facts, units, passes_of(facts, rank));
   return static_cast<double>(gathers.peak_elements) * size_of(facts.dtypes.compute) +
          2 * static_cast<double>(largest) * size_of(facts.dtypes.main);
@@ -55,6 +56,7 @@ double kept_by_one_block(const UpdateFacts& facts) {
   one.micro_steps = 1;
   one.model.num_layers = 1;
   one.model.moe.first_dense_layers = 0;
+  one.parallel.ep = 1;  // as many rows come as leave
   return std::max(0.0, static_cast<double>(memory_formula(one, 0).activation_peak_bytes));
 }
 
@@ -66,6 +68,7 @@ LayoutMemory layout_memory(const UpdateFacts& facts, const DeviceKind& device, i
   const int rank = facts.ranks / pp * pp_rank;
   UpdateFacts counted = facts;
   counted.fused = true;  // what plain operations keep is not known: at least this
+  counted.even_experts = true;
   // More micro-batches than a pipeline holds change nothing but the time that their list takes.
   if (pp > 1 && facts.parallel.schedule != "gpipe")
     counted.micro_steps = std::min(facts.micro_steps, 2L * pp + facts.micro_steps % pp);

@@ -13,14 +13,6 @@ namespace {
 
 constexpr std::int64_t kMostMicroBatch = 64;
 
-/// In a build without the key (parallel.etp) nothing.
-void set_key(ParallelConfig& parallel, std::string_view key, std::int64_t value) {
-  ParallelConfig::fields(parallel, [&](const char* name, auto& member, const auto&...) {
-    if constexpr (std::is_same_v<std::decay_t<decltype(member)>, std::int64_t>)
-      if (name == key) member = value;
-  });
-}
-
 struct PipelineForm {
   std::string schedule;
   std::int64_t virtual_stages;
@@ -101,7 +93,7 @@ class Space {
     }
     for (const auto& [ep, etp] : pairs) {
       layout.parallel.ep = ep;
-      if (!wish_.keeps("parallel.etp")) set_key(layout.parallel, "etp", etp);
+      if (!wish_.keeps("parallel.etp")) layout.parallel.etp = etp;
       add_schedules(layout);
     }
   }

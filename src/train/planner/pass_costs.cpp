@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string_view>
 
 namespace trireme::planner {
 namespace {
@@ -25,15 +24,6 @@ double ranks_that_share(const Cluster& cluster) {
 }
 
 }  // namespace
-
-std::int64_t expert_tp(const ParallelConfig& parallel) {
-  std::int64_t etp = 0;
-  ParallelConfig::fields(parallel, [&](const char* name, const auto& value, const auto&...) {
-    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::int64_t>)
-      if (std::string_view(name) == "etp") etp = value;
-  });
-  return etp > 0 ? etp : parallel.tp;
-}
 
 Seconds& Seconds::add(const Seconds& other, double times) {
   compute += times * other.compute;
@@ -61,7 +51,7 @@ PassCosts::PassCosts(const UpdateFacts& facts, const Cluster& cluster,
                    ranks_that_share(cluster)),
       element_(static_cast<double>(c10::elementSize(facts.dtypes.compute))),
       tp_(static_cast<double>(facts.parallel.tp)),
-      etp_(static_cast<double>(expert_tp(facts.parallel))),
+      etp_(static_cast<double>(expert_tensor_ranks(facts.parallel))),
       ep_(static_cast<double>(facts.parallel.ep)),
       tokens_(static_cast<double>(facts.rows * facts.length) /
               static_cast<double>(facts.parallel.cp)) {

@@ -114,7 +114,4 @@ class PassCosts {
   PassCost head_;
 };
 
-/// parallel.etp: 0 in a build that has no such key.
-std::int64_t expert_tp(const ParallelConfig& parallel);
-
 }  // namespace trireme::planner

@@ -19,7 +19,7 @@ constexpr int kMostNodes = 8192;
 using Grid = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
 
 Grid grid_of(const ParallelConfig& parallel) {
-  return {parallel.tp, parallel.cp, parallel.pp, parallel.ep, expert_tp(parallel)};
+  return {parallel.tp, parallel.cp, parallel.pp, parallel.ep, expert_tensor_ranks(parallel)};
 }
 
 /// Equal times within half a percent are one; then what is simpler comes first.

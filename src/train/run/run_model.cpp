@@ -112,6 +112,8 @@ std::string RunModel::layout(const RunRequest& run) const {
       formatted("ranks {}, micro_batch {}", run.ranks.world.size(), run.config.train.micro_batch);
   for (const Axis axis : {Axis::tp, Axis::cp, Axis::dp, Axis::pp})
     text += formatted(", {} {}", kAxisNames[static_cast<std::size_t>(axis)], mesh.size(axis));
+  if (mesh.folds_experts())
+    text += formatted(", etp {}, ep {}", mesh.size(Axis::etp), mesh.size(Axis::ep));
   if (mesh.size(Axis::pp) > 1)
     text += formatted(
         ", schedule {}, stages {}", run.config.parallel.schedule,
