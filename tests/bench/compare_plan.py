@@ -55,7 +55,8 @@ def arguments():
 
 
 def shape(args):
-    return ["--model.preset", args.preset, "--train.seq_len", str(args.seq_len), "--train.micro_batch", str(args.rows),
+    # bench step balances stages by the longest position, a run by train.seq_len: here both are one.
+    return ["--model.preset", args.preset, "--model.max_seq_len", str(args.seq_len), "--train.seq_len", str(args.seq_len), "--train.micro_batch", str(args.rows),
             "--train.global_batch", str(args.batch), "--train.precision", "fp32"]
 
 
