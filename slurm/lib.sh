@@ -190,7 +190,7 @@ choose_nodes() { # choose_nodes NODE...: to leave out
 
 # Jobs of `trireme submit --chain` go on with a run one after another, and none goes back in the queue. They share this file beside
 # the frozen scripts, which takes the exit code when a job ends the run for good.
-chain_file=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")/chain
+chain_file=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")/chain-code
 
 # leave_chain VERDICT CODE: ends the script; with 0 where the next job of the chain goes on.
 leave_chain() {
@@ -232,7 +232,7 @@ finish_leg() {
   mapfile -t lost < <(lost_nodes)
   command=("$TRIREME_BIN/trireme" job finish --run "$1" --srun-code "$srun_code" --job-says "$facts" --lost-nodes "${lost[*]}")
   if [[ -n $TRIREME_SPARES ]] && choose_nodes "${lost[@]}"; then command+=(--may-restart); fi
-  if [[ -e $chain_file ]]; then command+=(--in-chain); fi
+  if [[ -f $chain_file ]]; then command+=(--in-chain); fi
   # What starts the ranks may be a container, where there is no controller, or the only place where the program runs.
   decision=$("${command[@]}") || code=$?
   if [[ -z $decision ]] && ((${#launcher[@]} > 0)); then
@@ -256,7 +256,7 @@ finish_leg() {
     return
   fi
   if [[ $decision == *'"is_requeued":true'* ]]; then exit "$code"; fi
-  if [[ -e $chain_file ]]; then leave_chain "$verdict" "$code"; fi
+  if [[ -f $chain_file ]]; then leave_chain "$verdict" "$code"; fi
   [[ $verdict != requeue ]] || requeue_job
   exit "$code"
 }
@@ -293,7 +293,7 @@ train_job() {
   command=("$TRIREME_BIN/trireme" "$task" "$@")
   dry_run_or_job srun "${step_options[@]}" "${srun_command[@]}" "${command[@]}"
   banner srun "${step_options[@]}" "${srun_command[@]}" "${command[@]}"
-  if [[ -s $chain_file ]]; then
+  if [[ -f $chain_file && -s $chain_file ]]; then
     printf 'job       an earlier job of this chain ended the run\n'
     exit "$(<"$chain_file")"
   fi

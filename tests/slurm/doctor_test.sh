@@ -83,7 +83,7 @@ devices() {
   options=--gpus-per-node=1 refused "$said" 2 all true
   said='rank 1 .*n2.* the NVIDIA driver knows CUDA 11\.8, the program was built for'
   local old="export LD_PRELOAD=$bad BAD_PLACE_DRIVER=11080"
-  if ! ldd "$bin/trireme" | grep -q cudart; then
+  if [[ $(ldd "$bin/trireme") != *cudart* ]]; then
     printf 'cuda-driver-old: a build without CUDA\n'
   else
     finds cuda-driver-old error "$said" 'TRIREME_CUDA=12 bin/demo.*newer driver' 2 n2 "$old"

@@ -208,7 +208,7 @@ a_job_ends_as_is_decided() {
 
 # Jobs of an array that share a run: as `trireme submit --chain` lays them out.
 a_chain_goes_on_until_its_run_has_ended() {
-  local chain_file=$work/chain rc=0
+  local chain_file=$work/chain-code rc=0
   local -x SLURM_ARRAY_JOB_ID=9 SLURM_ARRAY_TASK_ID=1 SLURM_ARRAY_TASK_MAX=2
   : >"$chain_file"
   expect_equal "a leg after which the next job goes on" '0 ' "$(job_ends requeue 75 143)"
@@ -218,14 +218,15 @@ a_chain_goes_on_until_its_run_has_ended() {
   expect_equal "one that fails for good" '3 ' "$(job_ends stop 3 3)"
   expect_equal "the chain has ended" 3 "$(<"$chain_file")"
 
-  mkdir -p "$work/frozen"
-  cp -r slurm "$work/frozen/"
-  printf '3\n' >"$work/frozen/chain"
-  rm -f "$work/calls.steps"
+  mkdir -p "$work/frozen" && cp -r slurm "$work/frozen/"
+  printf '3\n' >"$work/frozen/chain-code" && rm -f "$work/calls.steps"
   CALLS=$work/calls PATH=$work/path:$PATH SLURM_JOB_ID=7 "$work/frozen/slurm/pretrain_a100.sbatch" --data d --run r >"$work/out" 2>&1 || rc=$?
   expect_equal "the next job" 3 "$rc"
   expect_match "what it tells" 'an earlier job of this chain ended the run' "$(<"$work/out")"
   expect_equal "steps of it" no "$([[ -e $work/calls.steps ]] && printf yes || printf no)"
+  rm "$work/frozen/chain-code" && mkdir "$work/frozen/chain"{,-code}  # what a user may have in a checkout
+  CALLS=$work/calls PATH=$work/path:$PATH SLURM_JOB_ID=7 "$work/frozen/slurm/pretrain_a100.sbatch" --data d --run r >"$work/out" 2>&1 || true
+  expect_match "steps where folders have these names" 'pretrain --data d' "$(cat "$work/calls.steps")"
 }
 
 a_job_tells_how_it_stands_and_what_was_decided() {

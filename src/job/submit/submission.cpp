@@ -169,7 +169,7 @@ Frozen freeze(const SubmitRequest& request, const std::filesystem::path& home,
     if (fs::exists(bin / program, code)) copy_into(bin / program, programs / program);
   }
   copy_into(home / "slurm", place / "slurm");
-  if (request.chain > 1) write_file_atomic(place / "chain", "");
+  if (request.chain > 1) write_file_atomic(place / "chain-code", "");
   Frozen frozen{place, request.arguments};
   int file = 0;
   const auto keep = [&](const std::string& from) {

@@ -78,7 +78,7 @@ struct Frozen {
 
 /// Copies what the job will run into a new folder of RUN/submit: the programs of `bin`, the job scripts
 /// of `home` and the configuration files among the arguments, which then name the copies. Of a chain
-/// there is a file `chain` beside them, by which its jobs know that they are one (slurm/lib.sh).
+/// there is a file `chain-code` beside them, by which its jobs know that they are one (slurm/lib.sh).
 Frozen freeze(const SubmitRequest& request, const std::filesystem::path& home,
               const std::filesystem::path& bin);
 

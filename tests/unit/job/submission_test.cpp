@@ -186,9 +186,9 @@ TEST_F(SubmissionTest, WhatWaitsStaysAsItIs) {
   EXPECT_EQ(read_file(first.arguments[2].substr(9)), "old");
   EXPECT_EQ(first.arguments[3], "--x");
   EXPECT_EQ(read_file(second.home / "slurm/env.sh"), "new");
-  EXPECT_FALSE(std::filesystem::exists(second.home / "chain"));
+  EXPECT_FALSE(std::filesystem::exists(second.home / "chain-code"));
   one.chain = 2;
-  EXPECT_TRUE(std::filesystem::exists(freeze(one, at("home"), at("bin")).home / "chain"));
+  EXPECT_TRUE(std::filesystem::exists(freeze(one, at("home"), at("bin")).home / "chain-code"));
   RunFolder{one.run}.prepare();  // a start takes the folder for its own
 }
 
