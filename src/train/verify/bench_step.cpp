@@ -63,6 +63,7 @@ StepFigures measure_step(Communicator& control, Communicator& world, Activity& a
   const RunConfig& config = bench.config;
   TrialShape shape{config.model, config.parallel};
   shape.lora = config.lora;
+  shape.seq_len = config.train.seq_len;
   shape.optim = config.optim;
   shape.dtypes = precision_dtypes(config.train.precision);
   shape.path = ops::path_of(config.train.fused_ops);

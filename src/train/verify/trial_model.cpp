@@ -27,7 +27,9 @@ UpdateFacts facts_of(const TrialShape& shape, const Mesh& mesh, const std::vecto
 TrialModel::TrialModel(Communicator& world, const TrialShape& shape)
     : mesh(world, shape.parallel, shape.node_of_rank),
       model(registry, shape.model,
-            rank_stages(shape.model, shape.parallel, shape.model.max_seq_len, mesh.rank(Axis::pp)),
+            rank_stages(shape.model, shape.parallel,
+                        shape.seq_len > 0 ? shape.seq_len : shape.model.max_seq_len,
+                        mesh.rank(Axis::pp)),
             {shape.path,
              by_name<Recompute>(kRecomputes, shape.parallel.recompute),
              kSeed,

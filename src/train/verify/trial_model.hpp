@@ -20,6 +20,7 @@ struct TrialShape {
   ops::Path path = ops::Path::plain;
   at::Device device = at::kCPU;
   LoraConfig lora = {};
+  std::int64_t seq_len = 0;  // that stages are balanced by; 0: model.max_seq_len
 };
 
 /// Of update `step` (from 1) of such a model: its micro-batches are equal.

@@ -254,6 +254,21 @@ TEST(MemoryNeed, CountsWhatTrainingHolds) {
   EXPECT_EQ(fp32 - with("sgd", 0.9), 4 * P);
 }
 
+TEST(MemoryNeed, OfDealtExpertsIsTheirPart) {
+  RunConfig config = tiny_run([](RunConfig& run) {
+    run.model.moe.num_experts = 8;
+    run.model.moe.moe_intermediate_size = 64;
+  });
+  const auto bytes = [&](std::int64_t ep, std::int64_t zero) {
+    config.parallel.ep = ep;
+    config.parallel.zero = zero;
+    return sum_of(memory_need(config, {at::kFloat, at::kFloat}, /*data_ranks=*/4));
+  };
+  const double experts = 4.0 * 8 * 3 * 64 * 128;  // layers, experts, matrices, width x hidden_size
+  EXPECT_EQ(bytes(1, 0) - bytes(4, 0), 16 * experts * 3 / 4);
+  EXPECT_EQ(bytes(2, 3), bytes(1, 3)) << "four ranks hold a quarter each, however they share it";
+}
+
 TEST(MemoryNeed, OfAPipelineIsTheMeanOfItsRanks) {
   RunConfig config = tiny_run();
   const double tables = 4.0 * 32768.0 * 32;
