@@ -193,7 +193,8 @@ TEST_F(Resume, OfDealtExpertsIsBitwiseAndGoesOnOnAnyLayout) {
         4}});
 }
 
-// A searched schedule is found anew after a resume, and changes no bit.
+// What was found by the times of the first updates goes on with the checkpoint: the order of passes shows
+// in the bits of a tied table with both uses on one rank.
 TEST_F(Resume, WithASearchedScheduleIsBitwise) {
   expect_goes_on(
       "searched", {"--model.num_layers", "4"},

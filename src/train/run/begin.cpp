@@ -160,6 +160,8 @@ void load(const RunRequest& run, const RunData& data, const Checkpoint& checkpoi
     beginning.data_began = fresh_data.empty() ? data_began(values, done) : done;
     beginning.valid_loss = valid_loss_of(run, values, beginning.progress.step);
     beginning.history = values;
+    if (const auto found = values.find(kScheduleValue); found != values.end())
+      model.step.take_schedule(found->second);
   });
   if (!new_adapters) {
     load_converted(checkpoint, state, run.ranks.world);

@@ -63,6 +63,8 @@ void save(TrainingRun& run) {
   state.values[kTaskValue] = run.request.name;
   state.files["config.toml"] = run.request.keys.to_toml();
   put_progress(state.values, run.progress, run.model.scaler);
+  if (const std::string found = run.model.step.found_schedule(); !found.empty())
+    state.values[kScheduleValue] = found;
   put_config(state.values, run.request.keys);
   put_model_values(run.config().model, state.values);
   state.values.insert(run.beginning.values.begin(), run.beginning.values.end());

@@ -11,6 +11,8 @@ namespace trireme {
 
 /// Value of a checkpoint: the step at which the run began with its data at sample 0; absent: 0.
 inline constexpr const char* kDataBeganValue = "data.began_at_step";
+/// Schedule auto: what was found (Step::found_schedule).
+inline constexpr const char* kScheduleValue = "schedule";
 
 /// The same of a checkpoint with these values, whose run has done `done` steps.
 std::int64_t data_began(const std::map<std::string, std::string>& values, std::int64_t done);

@@ -16,6 +16,7 @@
 #include "parallel/context/deal_tokens.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
 #include "parallel/units/average.hpp"
+#include "pipeline/schedule_file.hpp"
 #include "train/step/activation_count.hpp"
 #include "train/step/microbatches.hpp"
 
@@ -112,8 +113,7 @@ UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_terms
             if (last) trigger_failpoints(registry_, loss_sum);
           }};
   const auto micro_steps = static_cast<int>(batches.size());
-  if (schedule_.micro_batches != micro_steps)
-    schedule_ = stage_schedule(parts_.mesh.config(), micro_steps, timing_);
+  if (schedule_.micro_batches != micro_steps) choose_schedule(micro_steps);
   if (schedule_.placement.ranks > 1) parts_.objective.prepare(micro_batches);
   const Timer timer;
   if (!passes_.run(schedule_, micro_batches, grad_scale, hooks, activations, loss_sum)) {
@@ -154,6 +154,30 @@ UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_terms
   return result;
 }
 
+std::string Step::found_schedule() const {
+  return found_ ? text_of(*found_) : "";
+}
+
+void Step::take_schedule(const std::string& text) {
+  const ParallelConfig& config = parts_.mesh.config();
+  if (!searches_schedule(config) || text.empty()) return;
+  pipeline::Schedule known = pipeline::parse_schedule(text, "the checkpoint's schedule");
+  const pipeline::Placement wanted = stage_placement(config);
+  if (known.placement.ranks == wanted.ranks &&
+      known.placement.rank_of_stage == wanted.rank_of_stage)
+    found_ = std::move(known);
+}
+
+void Step::choose_schedule(int micro_batches) {
+  if (!found_ || found_->micro_batches != micro_batches) {
+    schedule_ = stage_schedule(parts_.mesh.config(), micro_batches, timing_);
+    return;
+  }
+  schedule_ = *found_;
+  passes_.time_with(nullptr);
+  clock_.reset();
+}
+
 void Step::search_schedule(std::span<const Microbatch> micro_batches) {
   constexpr int kTimedUpdates = 2;  // the first one is slower than those that follow
   if (micro_batches.empty() || ++timed_updates_ < kTimedUpdates) return;
@@ -162,6 +186,7 @@ void Step::search_schedule(std::span<const Microbatch> micro_batches) {
   clock_.reset();
   const double before = simulate(schedule_, timing_).bubble;
   schedule_ = stage_schedule(parts_.mesh.config(), schedule_.micro_batches, timing_);
+  found_ = schedule_;
   if (parts_.mesh.world().rank() != 0) return;
   log::info(formatted(
       "schedule auto: by the measured times of passes, bubble {} is predicted; up to here {}",

@@ -96,6 +96,13 @@ class Step {
 
   [[nodiscard]] Communicator* table_group() const { return table_group_.get(); }
 
+  /// Schedule auto: what was found, as text; "" before, and with another. A resume takes it, and goes
+  /// on bit for bit: where a tied table has both uses on one rank, the order of passes shows in sums.
+  [[nodiscard]] std::string found_schedule() const;
+  /// For updates of as many micro-batches on the same placement; of another layout it is passed over.
+  /// Throws Error as parse_schedule.
+  void take_schedule(const std::string& text);
+
   /// Fills UpdateResult::activation_bytes from here on.
   void count_activations(bool on) { counts_activations_ = on; }
 
@@ -113,6 +120,9 @@ class Step {
   void add_up_over_stages(at::Tensor& loss_sum, double busy_s, const Timer& timer,
                           UpdateResult& result);
 
+  /// Of an update of so many.
+  void choose_schedule(int micro_batches);
+
   /// Schedule auto: searches it by how long this rank's passes took, once they are known.
   void search_schedule(std::span<const Microbatch> micro_batches);
 
@@ -129,6 +139,7 @@ class Step {
   StageLinks links_;
   pipeline::Timing timing_{{pipeline::PassTimes{}}};  // what a searched schedule is searched by
   std::optional<PassClock> clock_;                    // until they are measured
+  std::optional<pipeline::Schedule> found_;           // what was searched
   int timed_updates_ = 0;
   Passes passes_;
   std::unique_ptr<Communicator> table_group_;  // the two ranks with copies of a tied table

@@ -68,7 +68,8 @@ TEST(Greedy, KeepsItsLimitAndEnds) {
   }
 }
 
-// So the bits of a sum of gradients do not hang on the times that a schedule is searched by.
+// So the bits of a sum of gradients do not hang on the times that a schedule is searched by, but for a
+// table with uses in two stages of one rank.
 TEST(Search, StagesAddWeightGradientsInTheOrderOfMicroBatches) {
   for (const double slow : {0.3, 1.0, 2.5}) {
     const Timing timing{{{1, slow, 1}, {slow, 1, 1}, {1, 1, slow}, {1, 1, 1}}, 0.1 * slow};
