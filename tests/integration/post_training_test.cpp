@@ -272,6 +272,23 @@ TEST_F(PostTraining, AStoredReferenceTrainsAsALiveOne) {
   expect_refused(train(dpo, "other start", "stranger", {.ranks = 1}, keys), 2, {"reference"});
 }
 
+TEST_F(PostTraining, ADamagedNewestCheckpointOfTheStartIsPassedOverByTheReferenceToo) {
+  ASSERT_EQ(pretrain("hurt", {"--train.steps", "2", "--checkpoint.every", "1"}).code, 0);
+  int damaged = 0;
+  for (const auto& entry :
+       fs::directory_iterator(path("hurt") / "checkpoints" / "step-000000002")) {
+    if (entry.path().extension() != ".h5") continue;
+    std::fstream shard(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+    shard.seekp(static_cast<std::streamoff>(entry.file_size() / 2));
+    shard << "damage";
+    ++damaged;
+  }
+  ASSERT_GT(damaged, 0);
+  const Exit exit = train({"dpo", "dpo", "pairs", {}}, "from hurt", "hurt", {.ranks = 1});
+  ASSERT_EQ(exit.code, 0) << exit.err;
+  EXPECT_NEAR(metrics("from hurt").losses().front(), std::log(2.0), 1e-6) << "reference is start";
+}
+
 TEST_F(PostTraining, WhatIsOfAnotherModelOrTaskIsRefused) {
   const TaskCase sft{"sft", "sft", "chats", {}};
   const auto refused = [&](const TaskCase& one, const std::string& start, const Arguments& keys,

@@ -77,7 +77,9 @@ Checkpoint open_source(const RunRequest& run, const RunData& data, const FrozenN
           kept.string(), list_steps(kept).empty() ? "gone" : "damaged");
     }
     return under_key(need, [&] {
-      Checkpoint source = open_newest_good(is_start ? start_place(run) : need.checkpoint, world);
+      // Of the start the one that the run itself begins from.
+      Checkpoint source = open_newest_good(is_start ? start_place(run) : need.checkpoint, world,
+                                           /*allow_older=*/is_start);
       if (holds_adapters(source)) {
         if (!is_start || !run.config.lora.on()) refuse_adapters(source);
         source = open_newest_good(base_place(source), world);

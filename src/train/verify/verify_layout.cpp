@@ -94,7 +94,8 @@ ModelConfig small_model_like(const ModelConfig& model, const ParallelConfig& par
     moe.moe_intermediate_size = std::max<std::int64_t>(13, parallel.tp);
     const std::int64_t least =
         std::max(moe.num_experts_per_tok, std::min(moe.num_experts, kMostExperts));
-    moe.num_experts = (least + parallel.ep - 1) / parallel.ep * parallel.ep;
+    const bool deals_evenly = moe.num_experts % parallel.ep == 0;  // else it is refused
+    moe.num_experts = deals_evenly ? (least + parallel.ep - 1) / parallel.ep * parallel.ep : least;
     moe.first_dense_layers = std::min(moe.first_dense_layers, small.num_layers - 1);
   }
   const std::int64_t cut = 2 * parallel.tp * parallel.cp;  // what a row's length is divided by

@@ -129,8 +129,10 @@ TEST(SmallModel, OfExpertsHasFewAndALayerOfThem) {
     parallel.pp = pp;
     const ModelConfig small = small_model_like(model, parallel);
     EXPECT_LE(small.moe.num_experts, 16);
-    parallel.ep = 3;
-    EXPECT_EQ(small_model_like(model, parallel).moe.num_experts % 3, 0) << "dealt evenly";
+    parallel.ep = 32;
+    EXPECT_EQ(small_model_like(model, parallel).moe.num_experts, 32) << "dealt evenly";
+    parallel.ep = 7;
+    EXPECT_NE(small_model_like(model, parallel).moe.num_experts % 7, 0) << "as the model's";
     EXPECT_EQ(small.moe.layers_with_experts(small.num_layers), 1);
   }
   model.moe.num_experts_per_tok = 40;
