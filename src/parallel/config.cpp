@@ -55,12 +55,11 @@ void check(const ParallelConfig& config, Problems& problems) {
     problems.add("parallel.local_steps", config.local_steps, "must be 1 or more");
   problems.one_of("parallel.offload", config.offload,
                   std::vector<std::string>{"none", "optimizer"});
-  const std::vector<std::string> schedules = names_of(pipeline::kSchedules);
-  const bool is_known = config.schedule == "auto" || std::ranges::count(schedules, config.schedule);
+  std::vector<std::string> schedules = names_of(pipeline::kSchedules);
+  schedules.insert(schedules.end(), {"auto", "FILE"});
   std::error_code absent;
-  if (!is_known && !std::filesystem::is_regular_file(config.schedule, absent))
-    problems.add("parallel.schedule", config.schedule,
-                 formatted("must be {}, auto or a file that exists", joined(schedules, ", ")));
+  const bool is_file = std::filesystem::is_regular_file(config.schedule, absent);
+  problems.one_of("parallel.schedule", is_file ? "FILE" : config.schedule, schedules);
   if (config.in_flight < 0)
     problems.add("parallel.in_flight", config.in_flight, "must be 0 (any) or more");
   if (config.virtual_stages < 1 || config.virtual_stages > kMostRanks)

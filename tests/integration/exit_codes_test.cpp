@@ -77,6 +77,7 @@ const std::vector<Row>& rows() {
        {"bench", "generate"},
        {"--checkpoint", "<run", "--prompt-tokens", "4", "--new-tokens", "2", "--repeats", "1"}},
       {"trireme", {"bench", "step"}, {"--steps", "1", "--train.seq_len", "32"}},
+      {"trireme", {"plan"}, {"--gpu", "h100", "--nodes", "1", "--model.preset", "tiny"}},
       {"trireme", {"plan", "schedule"}, {"--schedule", "zb-v"}},
       {"trireme", {"plan-interval"}, {"--stall-s", "1", "--mtbf-h", "5"}},
       {"trireme", {"export"}, {"--checkpoint", "<run", "--output", ">hf"}},
