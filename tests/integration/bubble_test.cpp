@@ -8,9 +8,12 @@
 #include <chrono>
 #include <iostream>
 #include <map>
+#include <numeric>
 #include <thread>
+#include <vector>
 
 #include "comm/thread/thread_world.hpp"
+#include "core/timer.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
 #include "pipeline/named.hpp"
 #include "pipeline/simulate.hpp"
@@ -22,11 +25,12 @@
 namespace trireme::testing {
 namespace {
 
-/// Idle over busy time of 4 ranks on which each third of a stage's work waits for `third`, run by the
-/// executor; `shape` has as many ranks.
+/// Idle over busy time of ranks on which each third of a stage's work waits for `third`, run by the
+/// executor. Busy: not waiting for another rank.
 double measured_bubble(std::string_view name, const pipeline::Shape& shape,
                        std::chrono::milliseconds third) {
-  double bubble = 0;
+  std::vector<double> busy_s(static_cast<std::size_t>(shape.ranks));
+  double took_s = 0;
   run_ranks(shape.ranks, [&](Communicator& world) {
     at::set_num_threads(1);
     TrialShape trial_shape;
@@ -47,29 +51,27 @@ double measured_bubble(std::string_view name, const pipeline::Shape& shape,
     trial.registry.on_ready([](ParamId) {});
     trial.registry.begin_update(shape.micro_batches);
     std::size_t pass = 0;
-    double busy_s = 0;
     const auto work = [&] {
       const int thirds = list[pass++].kind == pipeline::PassKind::backward ? 2 : 1;
       std::this_thread::sleep_for(thirds * third);
-      busy_s += std::chrono::duration<double>(thirds * third).count();
     };
     ActivationCount none(trial.registry.weights(), false);
     at::Tensor loss = at::zeros({}, at::kDouble);
     const PassHooks hooks{[](auto, auto) { return false; }, work, [&](bool) { work(); }};
     world.barrier();
-    const auto begin = std::chrono::steady_clock::now();
+    const Timer timer;
     passes.run(schedule, batches, 1, hooks, none, loss);
+    busy_s[static_cast<std::size_t>(world.rank())] = timer.seconds() - links.waited_s();
     world.barrier();
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-    if (world.rank() == 0) bubble = took.count() / busy_s - 1;
+    if (world.rank() == 0) took_s = timer.seconds();
   });
-  return bubble;
+  return took_s * shape.ranks / std::accumulate(busy_s.begin(), busy_s.end(), 0.0) - 1;
 }
 
 // Ranks that sleep need no core each. What else runs here only adds to idle time: the least of a few
 // tries counts.
 TEST(Bubble, IsThatOfTheFormula) {
-  constexpr std::chrono::milliseconds kThird{40};
+  constexpr std::chrono::milliseconds kThird{60};
   constexpr int kTries = 3;
   std::map<std::string_view, double> bubbles;
   for (const std::string_view name : pipeline::kSchedules) {
