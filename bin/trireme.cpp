@@ -30,7 +30,7 @@ int main(int argc, char** argv) {
   using namespace trireme;
   return run_main("trireme", [&] {
     hdf5_init();
-    give_large_tensors_pages();
+    keep_freed_memory();
     CommOptions options;
     options.activity = std::make_shared<Activity>();
     // A trainer makes a world of its own; in the others ranks meet after hours of work, and the

@@ -118,6 +118,17 @@ if(TRIREME_TORCH_HAS_CUDA)
 endif()
 target_link_libraries(trireme_dep_torch INTERFACE -Wl,--pop-state)
 target_link_libraries(trireme_dep_torch INTERFACE Threads::Threads)
+# at::parallel_for is a header's: without OpenMP in our own files it runs on one thread. One runtime in the process, LibTorch's
+# own, has one set of threads. Not for the thread sanitizer: it does not see how OpenMP's threads wait for one another.
+if(NOT TRIREME_SANITIZE MATCHES thread)
+  target_compile_options(trireme_dep_torch INTERFACE -fopenmp)
+  trireme_first_library(gomp libgomp* ${TRIREME_TORCH_DIR})
+  if(gomp)
+    target_link_libraries(trireme_dep_torch INTERFACE ${gomp})
+  else()
+    target_link_options(trireme_dep_torch INTERFACE -fopenmp)
+  endif()
+endif()
 
 if(TRIREME_WITH_NCCL AND TRIREME_TORCH_HAS_CUDA AND TRIREME_NCCL_LIBRARY AND TRIREME_NCCL_INCLUDE)
   set(TRIREME_HAVE_NCCL ON)

@@ -155,17 +155,17 @@ std::string CommandHelp::config(const ConfigSet& set, bool all) {
     std::string names;
     for (const std::string& name : set.names(section)) {
       names += (names.empty() ? "" : " ") + name;
-      const Problems::Allowed* allowed = set.problems().allowed(formatted("{}.{}", section, name));
+      const auto* allowed = set.problems().allowed(formatted("{}.{}", section, name));
       if (allowed == nullptr) continue;
       char separator = '=';
-      for (const std::string& value : allowed->values) {
+      for (const std::string& value : *allowed) {
         names += separator + value;
         separator = '|';
       }
     }
     rows.emplace_back(section, names);
   }
-  if (!all) text += "key=VALUES: only these work in this version\n";
+  if (!all) text += "key=VALUES: only these\n";
   return text + two_columns(rows);
 }
 

@@ -37,8 +37,7 @@ CompletedValue value_of(const std::string& placeholder) {
 }
 
 CompletedValue value_of_key(const ConfigSet& set, const std::string& key) {
-  if (const Problems::Allowed* allowed = set.problems().allowed(key))
-    return {allowed->values, false};
+  if (const auto* allowed = set.problems().allowed(key)) return {*allowed, false};
   const std::string type = set.placeholder(key);
   if (type == "BOOL") return {{"true", "false"}, false};
   return {{}, type == "TEXT"};

@@ -58,9 +58,9 @@ std::string ConfigSet::help_text(std::string_view section) const {
     if (section_of(entry.field.key) != section) continue;
     text += formatted("  --{} {}\n", entry.field.key, value_placeholder(entry.field.value));
     text += formatted("      {}\n", entry.field.help);
-    if (const Problems::Allowed* allowed = problems_.allowed(entry.field.key)) {
-      text += allowed->only_now ? "      this version supports" : "      one of";
-      for (const std::string& value : allowed->values) text += formatted(" {}", value);
+    if (const std::vector<std::string>* allowed = problems_.allowed(entry.field.key)) {
+      text += "      one of";
+      for (const std::string& value : *allowed) text += formatted(" {}", value);
       text += "\n";
     }
     text += formatted("      default {}, environment {}\n", visible(entry.default_text),

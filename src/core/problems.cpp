@@ -19,19 +19,12 @@ std::string choice(const std::string& key, std::span<const std::string> allowed)
 
 void Problems::one_of(const std::string& key, const std::string& value,
                       std::span<const std::string> allowed) {
-  allowed_[key] = {{allowed.begin(), allowed.end()}, false};
+  allowed_[key] = {allowed.begin(), allowed.end()};
   if (std::find(allowed.begin(), allowed.end(), value) != allowed.end()) return;
   add(key, value, formatted("must be {}{}", choice(key, allowed), did_you_mean(value, allowed)));
 }
 
-void Problems::check_supported(const std::string& key, const std::string& value,
-                               std::vector<std::string> supported) {
-  if (std::find(supported.begin(), supported.end(), value) == supported.end())
-    add(key, value, formatted("this version supports {}", joined(supported, " or ")));
-  allowed_[key] = {std::move(supported), true};
-}
-
-const Problems::Allowed* Problems::allowed(const std::string& key) const {
+const std::vector<std::string>* Problems::allowed(const std::string& key) const {
   const auto found = allowed_.find(key);
   return found == allowed_.end() ? nullptr : &found->second;
 }

@@ -44,21 +44,9 @@ class Problems {
   void one_of(const std::string& key, const std::string& value,
               std::span<const std::string> allowed);
 
-  /// Adds unless `value` is one of `supported`; others would need an engine that this version
-  /// lacks: "parallel.tp = 2, this version supports 1".
-  template <class T>
-  void supported(const std::string& key, const T& value, std::vector<std::string> supported) {
-    check_supported(key, cat(shown(value)), std::move(supported));
-  }
-
-  /// What a key may be: as its check said, whether its value passed or not.
-  struct Allowed {
-    std::vector<std::string> values;
-    bool only_now = false;  // other values are known, but not built
-  };
-
-  /// Null if any value of its type may pass. For help and completion, after a check.
-  [[nodiscard]] const Allowed* allowed(const std::string& key) const;
+  /// What a key may be: as its check said, whether its value passed or not. Null if any value of its
+  /// type may pass. For help and completion, after a check.
+  [[nodiscard]] const std::vector<std::string>* allowed(const std::string& key) const;
 
   [[nodiscard]] bool empty() const noexcept { return lines_.empty(); }
 
@@ -80,12 +68,10 @@ class Problems {
     return value;
   }
 
-  void check_supported(const std::string& key, const std::string& value,
-                       std::vector<std::string> supported);
   [[nodiscard]] std::string place_of(const std::string& key) const;
 
   Place place_;
-  std::map<std::string, Allowed> allowed_;
+  std::map<std::string, std::vector<std::string>> allowed_;
   std::vector<std::string> lines_;
 };
 

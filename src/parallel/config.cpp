@@ -47,6 +47,8 @@ void check(const ParallelConfig& config, Problems& problems) {
   if (config.zero_shard < 0 || config.zero_shard > kMostRanks)
     problems.add("parallel.zero_shard", config.zero_shard,
                  formatted("must be in [0, {}]; 0: dp x cp", kMostRanks));
+  problems.one_of("parallel.pp_regather", config.pp_regather,
+                  std::vector<std::string>{"micro_batch", "update"});
   if (config.zero_prefetch < 0)
     problems.add("parallel.zero_prefetch", config.zero_prefetch, "must be 0 or more");
   if (config.zero_persist < 0)
@@ -107,6 +109,10 @@ std::int64_t shard_ranks(const ParallelConfig& config, std::int64_t data_ranks) 
          config.zero_shard, data_ranks, joined(divisors(data_ranks), ", "));
   }
   return config.zero_shard;
+}
+
+bool keeps_gathered(const ParallelConfig& config) {
+  return !config.zero_reshard || (config.pp > 1 && config.pp_regather == "update");
 }
 
 std::int64_t expert_tensor_ranks(const ParallelConfig& config) {

@@ -18,6 +18,7 @@ struct ParallelConfig {
   std::int64_t zero = 0;
   std::int64_t zero_shard = 0;
   bool zero_reshard = true;
+  std::string pp_regather = "micro_batch";
   std::int64_t zero_prefetch = 1;
   std::int64_t zero_persist = 0;
   bool sequence_parallel = false;
@@ -50,6 +51,8 @@ struct ParallelConfig {
     visit("zero_shard", self.zero_shard, "ranks that share one copy under ZeRO; 0: all of dp x cp");
     visit("zero_reshard", self.zero_reshard,
           "ZeRO-3: free gathered weights after each use, not after the update");
+    visit("pp_regather", self.pp_regather,
+          "ZeRO-3 on a pipeline: weights are gathered for each micro_batch, or once an update");
     visit("zero_prefetch", self.zero_prefetch, "ZeRO-3: units gathered ahead of the one in use");
     visit("zero_persist", self.zero_persist,
           "ZeRO-3: parameters of fewer elements stay whole on every rank");
@@ -77,8 +80,7 @@ struct ParallelConfig {
   }
 };
 
-/// Adds every value that is out of range or needs an engine that this version lacks:
-/// refused rather than ignored.
+/// Adds every value that is out of range.
 void check(const ParallelConfig& config, Problems& problems);
 
 /// Rising.
@@ -89,6 +91,9 @@ bool divides(const ParallelConfig& config, int world_size);
 
 /// Ranks of the dp axis when `world_size` are started. Throws Error(usage) if they do not divide.
 int data_ranks(const ParallelConfig& config, int world_size);
+
+/// With ZeRO-3, whether gathered weights stay until the update: zero_reshard, pp_regather.
+bool keeps_gathered(const ParallelConfig& config);
 
 /// How many of dp x cp = `data_ranks` hold one copy of the sharded state together: 1 without ZeRO.
 /// Throws Error(usage) if zero_shard does not divide them.

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <limits>
 #include <map>
 #include <string_view>
 #include <thread>
@@ -22,6 +23,7 @@
 #include "core/error.hpp"
 #include "core/hash/hex.hpp"
 #include "core/timer.hpp"
+#include "parallel/own_pages.hpp"
 
 namespace trireme {
 namespace {
@@ -192,7 +194,8 @@ double peak_flops(at::Device device, at::ScalarType compute) {
 
 double memory_read_rate(at::Device device) {
   constexpr std::int64_t kNumbers = std::int64_t{64} << 20;  // half a gigabyte: no cache holds it
-  const at::Tensor numbers = at::ones({kNumbers}, at::TensorOptions(device).dtype(at::kLong));
+  const at::Tensor numbers =
+      own_pages(kNumbers, at::TensorOptions(device).dtype(at::kLong)).fill_(1);
   double best = 0;
   for (int i = 0; i < 5; ++i) {
     const Timer timer;
@@ -227,11 +230,10 @@ MachineMemory device_memory([[maybe_unused]] at::Device device) {
   return machine_memory();
 }
 
-void give_large_tensors_pages() {
-  // By default the heap grows into the place of whatever was freed, up to 32 MiB: with ZeRO-3 gathered
-  // units left holes as large as half of all that was in use.
-  constexpr int kLargeBytes = 4 << 20;
+void keep_freed_memory() {
+  constexpr int kLargeBytes = 32 << 20;
   ::mallopt(M_MMAP_THRESHOLD, kLargeBytes);
+  ::mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 }
 
 std::int64_t peak_memory_bytes(at::Device device) {

@@ -75,6 +75,16 @@ class Mesh {
   /// Whether experts lie in the grid of etp, ep and edp.
   [[nodiscard]] bool folds_experts() const { return trireme::folds_experts(config_); }
 
+  /// The ranks that hold a unit's weights together, and those that hold the same part of them: of one
+  /// of experts in the second grid.
+  [[nodiscard]] Communicator& shard_group(bool experts) const {
+    return group(experts ? Axis::expert_shard : Axis::shard);
+  }
+
+  [[nodiscard]] Communicator& replica_group(bool experts) const {
+    return group(experts ? Axis::expert_replica : Axis::replica);
+  }
+
   /// The ranks that train as one between two averages (local_steps): they add up gradients. Without
   /// local steps, all that hold the same weights.
   [[nodiscard]] Communicator& grad_group() const {

@@ -4,6 +4,7 @@
 
 #include "core/error.hpp"
 #include "parallel/init_values.hpp"
+#include "parallel/own_pages.hpp"
 
 namespace trireme {
 namespace {
@@ -53,9 +54,9 @@ void ParamRegistry::allocate(const Mesh& mesh, ParamDTypes dtypes, at::Device de
   const bool sharded = parallel.zero == 3 && mesh.size(Axis::shard) > 1;
   layout_ = UnitLayout(specs_, unit_starts_, unit_names_, share_grid(mesh),
                        sharded ? parallel.zero_persist : 0, expert_grid(mesh));
-  weights_ =
-      UnitWeights(layout_, {mesh.group(Axis::shard), mesh.group(Axis::expert_shard)},
-                  dtypes.compute, device, {sharded, parallel.zero_reshard, parallel.zero_prefetch});
+  weights_ = UnitWeights(
+      layout_, {mesh.shard_group(/*experts=*/false), mesh.shard_group(/*experts=*/true)},
+      dtypes.compute, device, {sharded, !keeps_gathered(parallel), parallel.zero_prefetch});
   const bool parts = parallel.zero >= 2 && layout_.has_parts();
   grads_ = UnitGrads(layout_, dtypes.main, device, parts || parallel.reproducible,
                      parallel.reproducible);
@@ -70,7 +71,7 @@ void ParamRegistry::allocate(const Mesh& mesh, ParamDTypes dtypes, at::Device de
 at::Tensor ParamRegistry::make_state() const {
   const auto options = at::TensorOptions().dtype(dtypes_.main);
   const std::int64_t elements = layout_.trained_parts_count();
-  if (!offload_) return at::zeros({elements}, options.device(device_));
+  if (!offload_) return own_pages(elements, options.device(device_));
   return at::zeros({elements}, options.pinned_memory(device_.is_cuda()));
 }
 

@@ -11,6 +11,8 @@ struct Placement {
   int ranks = 1;
   std::vector<int> rank_of_stage = {0};
 
+  bool operator==(const Placement&) const = default;
+
   [[nodiscard]] int stages() const { return static_cast<int>(rank_of_stage.size()); }
 
   /// Rising.

@@ -37,11 +37,6 @@ class Best {
   std::optional<Found> found_;
 };
 
-/// Whether stages lie alike.
-bool is_same(const Placement& a, const Placement& b) {
-  return a.ranks == b.ranks && a.rank_of_stage == b.rank_of_stage;
-}
-
 void offer_all(const Placement& placement, const Shape& shape, const Timing& timing,
                int most_under_way, Best& best) {
   for (const std::string_view name : kSchedules) {
@@ -49,7 +44,7 @@ void offer_all(const Placement& placement, const Shape& shape, const Timing& tim
         stages_a_rank(name, shape.virtual_stages) != shape.virtual_stages)
       continue;
     Schedule schedule = named_schedule(name, shape);
-    if (is_same(schedule.placement, placement)) best.offer(std::move(schedule), name);
+    if (schedule.placement == placement) best.offer(std::move(schedule), name);
   }
   std::set<int> rooms{most_under_way};
   const int whole = shape.ranks * shape.virtual_stages;  // what 1f1b has under way

@@ -107,16 +107,10 @@ inline void put_number(Bf16* p, float x) {
   *p = static_cast<Bf16>(x == x ? rounded : (bits >> 16) | 0x40U);
 }
 
-/// Rows [row, row + kRows) of x with `kOuts` rows of W, of which the first `outs` count.
+/// Adds the products of rows of x and of W, lane by lane.
 template <class T, int kRows, int kOuts>
-inline void dot_tile(const LinearRows& a, std::int64_t row, std::int64_t first_out,
-                     std::int64_t outs) {
-  const float* x[kRows];
-  for (int r = 0; r < kRows; ++r) x[r] = a.x + (row + r) * a.x_stride;
-  const T* w[kOuts];
-  for (int o = 0; o < kOuts; ++o)
-    w[o] = typed<T>(a.w) + (first_out + (o < outs ? o : 0)) * a.w_stride;
-  V sums[kRows][kOuts] = {};
+inline void dot_rows_of(const LinearRows& a, const float* const* x, const T* const* w,
+                        V (&sums)[kRows][kOuts]) {
   std::int64_t k = 0;
   for (; k + kDotStep<T> <= a.in; k += kDotStep<T>) dot_step<kRows, kOuts>(x, w, k, sums);
   if (k < a.in) {  // x has zeros behind its end
@@ -130,25 +124,58 @@ inline void dot_tile(const LinearRows& a, std::int64_t row, std::int64_t first_o
     for (int r = 0; r < kRows; ++r) x_tails[r] = x[r] + k;
     dot_step<kRows, kOuts>(x_tails, tails, 0, sums);
   }
-  for (int r = 0; r < kRows; ++r) {
-    float numbers[kOuts];
-    for (int o = 0; o < kOuts; o += 4) sum_four(&sums[r][o], numbers + o);
-    const std::int64_t at = (row + r) * a.y_stride + first_out;
-    if (a.y_element == Element::f32) {
-      for (std::int64_t o = 0; o < outs; ++o) put_number(typed<float>(a.y) + at + o, numbers[o]);
-    } else {
-      for (std::int64_t o = 0; o < outs; ++o) put_number(typed<Bf16>(a.y) + at + o, numbers[o]);
-    }
+}
+
+/// How many rows of W are summed up together.
+constexpr int kOutsPerTile = 4;
+
+/// Elements [first_out, first_out + outs) of row `row` of y, from the sums of kOutsPerTile.
+inline void put_outs(const LinearRows& a, const V* sums, std::int64_t row, std::int64_t first_out,
+                     std::int64_t outs) {
+  float numbers[kOutsPerTile];
+  sum_four(sums, numbers);
+  const std::int64_t at = row * a.y_stride + first_out;
+  if (a.y_element == Element::f32) {
+    for (std::int64_t o = 0; o < outs; ++o) put_number(typed<float>(a.y) + at + o, numbers[o]);
+  } else {
+    for (std::int64_t o = 0; o < outs; ++o) put_number(typed<Bf16>(a.y) + at + o, numbers[o]);
   }
 }
 
-template <class T, int kRows, int kOuts>
-inline void dot_rows(const LinearRows& a, std::int64_t row, std::int64_t rows,
-                     std::int64_t first_out, std::int64_t outs) {
+/// Rows [row, row + kRows) of x with kOutsPerTile rows of W at once, of which the first `outs` count.
+template <class T, int kRows>
+inline void dot_tile(const LinearRows& a, std::int64_t row, std::int64_t first_out,
+                     std::int64_t outs) {
+  const float* x[kRows];
+  for (int r = 0; r < kRows; ++r) x[r] = a.x + (row + r) * a.x_stride;
+  const T* w[kOutsPerTile];
+  for (int o = 0; o < kOutsPerTile; ++o)
+    w[o] = typed<T>(a.w) + (first_out + (o < outs ? o : 0)) * a.w_stride;
+  V sums[kRows][kOutsPerTile] = {};
+  dot_rows_of(a, x, w, sums);
+  for (int r = 0; r < kRows; ++r) put_outs(a, sums[r], row + r, first_out, outs);
+}
+
+template <class T, int kRows>
+inline void dot_tiles(const LinearRows& a, std::int64_t row, std::int64_t rows,
+                      std::int64_t first_out, std::int64_t outs) {
   if constexpr (kRows > 0) {
-    if (rows == kRows) return dot_tile<T, kRows, kOuts>(a, row, first_out, outs);
-    dot_rows<T, kRows - 1, kOuts>(a, row, rows, first_out, outs);
+    if (rows == kRows) return dot_tile<T, kRows>(a, row, first_out, outs);
+    dot_tiles<T, kRows - 1>(a, row, rows, first_out, outs);
   }
+}
+
+/// One row of x with `outs` rows of W, one after another.
+template <class T>
+inline void dot_stream(const LinearRows& a, std::int64_t first_out, std::int64_t outs) {
+  V sums[kOutsPerTile] = {};
+  for (std::int64_t o = 0; o < outs; ++o) {
+    const T* w = typed<T>(a.w) + (first_out + o) * a.w_stride;
+    V sum[1][1] = {};
+    dot_rows_of(a, &a.x, &w, sum);
+    sums[o] = sum[0][0];
+  }
+  put_outs(a, sums, 0, first_out, outs);
 }
 
 /// Rows of x that stay in the second cache while all of W passes.
@@ -156,20 +183,18 @@ constexpr std::int64_t kRowBlock = 48;
 
 template <class T>
 void linear_rows_typed(const LinearRows& a) {
-  if (a.rows == 1) {  // the more streams of W at once
-    for (std::int64_t o = a.first_out; o < a.last_out; o += 8) {
-      const std::int64_t outs = a.last_out - o < 8 ? a.last_out - o : 8;
-      dot_tile<T, 1, 8>(a, 0, o, outs);
-    }
+  if (a.rows == 1) {  // W once and as it lies: one stream is what memory serves best
+    for (std::int64_t o = a.first_out; o < a.last_out; o += kOutsPerTile)
+      dot_stream<T>(a, o, a.last_out - o < kOutsPerTile ? a.last_out - o : kOutsPerTile);
     return;
   }
   for (std::int64_t block = 0; block < a.rows; block += kRowBlock) {
     const std::int64_t end = block + kRowBlock < a.rows ? block + kRowBlock : a.rows;
-    for (std::int64_t o = a.first_out; o < a.last_out; o += 4) {
-      const std::int64_t outs = a.last_out - o < 4 ? a.last_out - o : 4;
+    for (std::int64_t o = a.first_out; o < a.last_out; o += kOutsPerTile) {
+      const std::int64_t outs = a.last_out - o < kOutsPerTile ? a.last_out - o : kOutsPerTile;
       for (std::int64_t row = block; row < end; row += kTileRows) {
         const std::int64_t rows = end - row < kTileRows ? end - row : kTileRows;
-        dot_rows<T, kTileRows, 4>(a, row, rows, o, outs);
+        dot_tiles<T, kTileRows>(a, row, rows, o, outs);
       }
     }
   }

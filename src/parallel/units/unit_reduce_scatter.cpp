@@ -6,7 +6,7 @@ namespace trireme {
 void UnitReduceScatter::launch(std::size_t unit) {
   UnitGrads& grads = registry_.grads();
   const bool experts = registry_.layout().units()[unit].experts;
-  Communicator& group = mesh_.group(experts ? Axis::expert_shard : Axis::shard);
+  Communicator& group = mesh_.shard_group(experts);
   if (group.size() == 1) return;
   const at::Tensor part = grads.part(unit);
   const bool apart = grads.apart(unit);
@@ -27,7 +27,7 @@ void UnitReduceScatter::finish() {
   wait_for_taken();
   for (const std::size_t unit : registry_.layout().trained_units()) {
     const bool experts = registry_.layout().units()[unit].experts;
-    Communicator& copies = mesh_.group(experts ? Axis::expert_replica : Axis::replica);
+    Communicator& copies = mesh_.replica_group(experts);
     if (copies.size() == 1) continue;
     const at::Tensor part = registry_.grad_part(unit);
     if (part.numel() == 0) continue;

@@ -8,7 +8,7 @@ std::unique_ptr<GradReduction> make_grad_reduction(ParamRegistry& registry, cons
   if (mesh.config().reproducible) return std::make_unique<UnitOrderedSum>(registry, mesh);
   if (registry.layout().has_parts()) return std::make_unique<UnitReduceScatter>(registry, mesh);
   return std::make_unique<BucketAllReduce>(
-      registry, ReplicaGroups{mesh.grad_group(), mesh.group(Axis::expert_replica)},
+      registry, ReplicaGroups{mesh.grad_group(), mesh.replica_group(/*experts=*/true)},
       bucket_bytes(mesh.config(), mesh.size(Axis::data)), mesh.node_levels());
 }
 

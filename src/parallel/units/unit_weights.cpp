@@ -7,6 +7,7 @@
 
 #include "core/error.hpp"
 #include "parallel/collectives.hpp"
+#include "parallel/own_pages.hpp"
 
 namespace trireme {
 
@@ -18,7 +19,7 @@ UnitWeights::UnitWeights(const UnitLayout& layout, const ShardGroups& groups, at
       options_(options),
       copies_(layout.units().size()) {
   const std::int64_t elements = options_.sharded ? layout.parts_count() : layout.count();
-  flat_ = at::zeros({elements}, at::TensorOptions().dtype(dtype).device(device));
+  flat_ = own_pages(elements, at::TensorOptions().dtype(dtype).device(device));
 }
 
 Communicator& UnitWeights::group_of(std::size_t unit) const {
@@ -56,7 +57,7 @@ void UnitWeights::gather(std::size_t unit) {
   const Unit& what = layout_->units()[unit];
   at::Tensor whole;
   if (apart(unit)) {
-    whole = copy.whole = at::empty({what.count}, flat_.options());
+    whole = copy.whole = own_pages(what.count, flat_.options());
     live_bytes_ += static_cast<std::int64_t>(whole.nbytes());
     peak_bytes_ = std::max(peak_bytes_, live_bytes_);
   } else {

@@ -220,7 +220,7 @@ GatherPlan plan_gathers(const UpdateFacts& facts, const RankUnits& units,
     if (walk[next].uses_until_done > 0) continue;
     for (const std::size_t unit : std::exchange(in_use, {})) {
       const bool is_next = next + 1 < walk.size() && walk[next + 1].unit == unit;
-      if (!facts.parallel.zero_reshard || !here[unit] || is_next) continue;
+      if (keeps_gathered(facts.parallel) || !here[unit] || is_next) continue;
       here[unit] = false;
       live -= elements[unit];
     }

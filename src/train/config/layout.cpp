@@ -179,6 +179,8 @@ std::string keys_without_effect(const ParallelConfig& config) {
   add(one_stage && config.schedule != usual.schedule, "schedule", config.schedule, "pp is 1");
   add(config.in_flight > 0 && !searches_schedule(config), "in_flight", config.in_flight,
       "schedule is not auto");
+  add(config.pp_regather != usual.pp_regather && (one_stage || config.zero != 3), "pp_regather",
+      config.pp_regather, one_stage ? "pp is 1" : "zero is not 3");
   add(one_stage && config.virtual_stages > 1, "virtual_stages", config.virtual_stages, "pp is 1");
   add(one_stage && config.stages != usual.stages, "stages", config.stages, "pp is 1");
   const bool whole = config.zero != 3;

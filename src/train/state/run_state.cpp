@@ -109,7 +109,7 @@ void StateView::spread(const Mesh& mesh) {
   for (const Parts& parts : parts_) {
     for (std::size_t i = 0; i < parts.units.size(); ++i) {
       const bool experts = registry_.layout().units()[parts.units[i]].experts;
-      Communicator& copies = mesh.group(experts ? Axis::expert_replica : Axis::replica);
+      Communicator& copies = mesh.replica_group(experts);
       if (copies.size() == 1) continue;
       const at::Tensor& part = parts.tensors[i];
       const std::int64_t size = part.numel() / copies.size();

@@ -162,10 +162,7 @@ void Step::take_schedule(const std::string& text) {
   const ParallelConfig& config = parts_.mesh.config();
   if (!searches_schedule(config) || text.empty()) return;
   pipeline::Schedule known = pipeline::parse_schedule(text, "the checkpoint's schedule");
-  const pipeline::Placement wanted = stage_placement(config);
-  if (known.placement.ranks == wanted.ranks &&
-      known.placement.rank_of_stage == wanted.rank_of_stage)
-    found_ = std::move(known);
+  if (known.placement == stage_placement(config)) found_ = std::move(known);
 }
 
 void Step::choose_schedule(int micro_batches) {

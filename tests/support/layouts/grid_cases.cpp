@@ -122,6 +122,7 @@ RunConfig config_of(const GridCase& one) {
       one.schedule == "interleaved" ? 1 + static_cast<std::int64_t>(n % 3) : 1;
   config.parallel.zero = one.zero;
   config.parallel.zero_reshard = n % 5 != 1;
+  config.parallel.pp_regather = n % 5 == 2 ? "update" : "micro_batch";
   config.parallel.zero_prefetch = static_cast<std::int64_t>(n % 3);
   config.parallel.zero_persist = n % 7 == 2 ? 40 : 0;
   config.parallel.sequence_parallel = one.tp > 1 && n % 2 == 0;

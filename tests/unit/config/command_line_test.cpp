@@ -266,7 +266,6 @@ TEST(CommandLine, HelpSaysWhichValuesWork) {
     program->check = [&sample = program->sample](ConfigSet& set) {
       set.problems().one_of("model.preset", sample.model.preset,
                             std::vector<std::string>{"tiny", "huge"});
-      set.problems().supported("model.qk_norm", sample.model.qk_norm, {"true"});
     };
     return program;
   };
@@ -275,13 +274,7 @@ TEST(CommandLine, HelpSaysWhichValuesWork) {
   const std::string all = checked()->output({"pretrain", "--help-all"});
 
   EXPECT_NE(help.find("preset=tiny|huge"), std::string::npos) << help;
-  EXPECT_NE(help.find("qk_norm=true"), std::string::npos) << help;
   EXPECT_NE(all.find("      one of tiny huge\n"), std::string::npos) << all;
-  EXPECT_NE(all.find("      this version supports true\n"), std::string::npos) << all;
-  EXPECT_NE(checked()
-                ->error({"pretrain", "--run", "r", "--model.qk_norm", "false"})
-                .find("model.qk_norm = false, this version supports true (--model.qk_norm)"),
-            std::string::npos);
 }
 
 TEST(CommandLine, OverviewAndVersionGoToStandardOutput) {

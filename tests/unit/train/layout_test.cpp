@@ -192,13 +192,16 @@ TEST(Layout, KeysThatChangeNothingAreNamed) {
   config.sequence_parallel = true;
   config.tp_chunks = 4;
   config.cp_form = "ulysses";
-  EXPECT_EQ(keys_without_effect(config),
-            "without effect here: parallel.sequence_parallel = true (tp is 1), parallel.tp_chunks "
-            "= 4 (tp is 1), parallel.cp_form = ulysses (cp is 1), parallel.zero_shard = 2 (zero is "
-            "0), parallel.zero_persist = 64 (zero is not 3)");
+  config.pp_regather = "update";
+  EXPECT_EQ(
+      keys_without_effect(config),
+      "without effect here: parallel.sequence_parallel = true (tp is 1), parallel.tp_chunks "
+      "= 4 (tp is 1), parallel.cp_form = ulysses (cp is 1), parallel.zero_shard = 2 (zero is "
+      "0), parallel.pp_regather = update (pp is 1), parallel.zero_persist = 64 (zero is not 3)");
   config.zero = 3;
   config.tp = 2;
   config.cp = 2;
+  config.pp = 2;
   EXPECT_EQ(keys_without_effect(config), "");
 }
 

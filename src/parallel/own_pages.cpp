@@ -1,0 +1,44 @@
+#include "parallel/own_pages.hpp"
+
+#include <ATen/ATen.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace trireme {
+namespace {
+
+constexpr std::size_t kHugePage = std::size_t{2}
+                                  << 20;  // of x86-64, and of arm64 with pages of 4 KiB
+constexpr std::size_t kLargeBytes = 2 * kHugePage;
+
+/// New zeroed pages whose first byte lies where a huge page may begin.
+void* map_pages(std::size_t bytes) {
+  const std::size_t reserved = bytes + kHugePage;
+  void* const all =
+      ::mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  TORCH_CHECK_WITH(OutOfMemoryError, all != MAP_FAILED, "cannot allocate memory: ", bytes,
+                   " bytes");
+  auto* const base = static_cast<std::byte*>(all);
+  const std::size_t over = reinterpret_cast<std::uintptr_t>(base) % kHugePage;
+  const std::size_t before = over == 0 ? 0 : kHugePage - over;
+  if (before > 0) ::munmap(base, before);
+  ::munmap(base + before + bytes, reserved - before - bytes);
+  ::madvise(base + before, bytes, MADV_HUGEPAGE);  // a wish: without it pages are small
+  return base + before;
+}
+
+}  // namespace
+
+at::Tensor own_pages(std::int64_t count, const at::TensorOptions& options) {
+  const std::size_t bytes = static_cast<std::size_t>(count) * options.dtype().itemsize();
+  if (!options.device().is_cpu() || bytes < kLargeBytes) return at::zeros({count}, options);
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t mapped = (bytes + page - 1) / page * page;
+  return at::from_blob(
+      map_pages(mapped), {count}, [mapped](void* p) { ::munmap(p, mapped); }, options);
+}
+
+}  // namespace trireme

@@ -1,0 +1,14 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace trireme {
+
+/// Zeros [count] that live for an update or longer. In host memory large ones lie on pages of their own,
+/// huge ones where the kernel has them for who asks (fewer misses of its page tables: decoding reads
+/// weights a fifth faster), and go back to the system when they are freed: the heap keeps no hole of
+/// their size. Throws c10::OutOfMemoryError.
+at::Tensor own_pages(std::int64_t count, const at::TensorOptions& options);
+
+}  // namespace trireme

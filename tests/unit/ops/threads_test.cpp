@@ -1,0 +1,62 @@
+#include <ATen/Parallel.h>
+
+#include <mutex>
+#include <set>
+
+#include "ops/attention.hpp"
+#include "ops/fast.hpp"
+#include "unit/ops/support.hpp"
+
+namespace trireme::ops::testing {
+namespace {
+
+/// LibTorch's number of threads, for one test.
+class Threads {
+ public:
+  explicit Threads(int count) : before_(at::get_num_threads()) { at::set_num_threads(count); }
+
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
+
+  ~Threads() { at::set_num_threads(before_); }
+
+ private:
+  int before_;
+};
+
+#ifndef __SANITIZE_THREAD__  // it cannot see OpenMP's threads wait: built without them
+TEST(Threads, ShareTheRowsOfOurKernels) {
+  const Threads three(3);
+  std::mutex mutex;
+  std::set<int> seen;
+  for_row_chunks(16 * kRowsPerChunk, [&](std::int64_t, std::int64_t) {
+    const std::lock_guard lock(mutex);
+    seen.insert(at::get_thread_num());
+  });
+  EXPECT_EQ(seen, (std::set<int>{0, 1, 2}));
+}
+#endif
+
+TEST(Threads, AttentionHasTheSameBitsOnAnyNumber) {
+  at::manual_seed(11);
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    const auto q = random({2, 4, 200, 32}).to(type);
+    const auto k = random({2, 2, 200, 32}).to(type);
+    const auto v = random({2, 2, 200, 32}).to(type);
+    const AttentionSetup setup{.scale = 0.2, .bounds = {{0, 70, 200}, {0, 200}}};
+    std::vector<Tensors> results;
+    for (const int count : {1, 2, 3}) {
+      const Threads threads(count);
+      const AttentionOutput forward = attention_forward(q, k, v, setup);
+      const AttentionGrads grads = attention_backward(forward.out, q, k, v, forward, setup);
+      results.push_back({forward.out, forward.lse, grads.q, grads.k, grads.v});
+    }
+    for (const Tensors& other : results) {
+      for (std::size_t i = 0; i < other.size(); ++i)
+        EXPECT_TRUE(other[i].equal(results.front()[i])) << i << ' ' << at::toString(type);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme::ops::testing

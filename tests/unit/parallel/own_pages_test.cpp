@@ -1,0 +1,60 @@
+#include "parallel/own_pages.hpp"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <fstream>
+
+#include "core/error.hpp"
+#include "parallel/torch_errors.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::int64_t kMebi = std::int64_t{1} << 20;
+
+std::int64_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  std::int64_t all = 0;
+  std::int64_t resident = 0;
+  file >> all >> resident;
+  return resident * ::sysconf(_SC_PAGESIZE);
+}
+
+TEST(OwnPages, AreZerosOfEveryLength) {
+  for (const std::int64_t count :
+       {std::int64_t{0}, std::int64_t{5}, kMebi - 1, kMebi, 3 * kMebi + 7}) {
+    const at::Tensor numbers = own_pages(count, at::kFloat);
+    ASSERT_EQ(numbers.sizes(), at::IntArrayRef({count}));
+    EXPECT_EQ(numbers.count_nonzero().item<std::int64_t>(), 0) << count;
+  }
+}
+
+TEST(OwnPages, LargeOnesBeginWhereAHugePageMay) {
+  const at::Tensor numbers = own_pages(3 * kMebi + 7, at::kFloat);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(numbers.data_ptr()) % (2 * kMebi), 0U);
+}
+
+TEST(OwnPages, GoBackToTheSystem) {
+  const std::int64_t before = resident_bytes();
+  {
+    const at::Tensor numbers = own_pages(64 * kMebi, at::kByte).fill_(1);
+    const at::Tensor behind = at::ones({1000});  // would keep the heap from shrinking
+    EXPECT_GT(resident_bytes() - before, 60 * kMebi);
+  }
+  EXPECT_LT(resident_bytes() - before, 8 * kMebi);
+}
+
+TEST(OwnPages, TooManyAreAResource) {
+  try {
+    with_torch_errors([] { return own_pages(std::int64_t{1} << 58, at::kFloat); });
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::resource) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace trireme
