@@ -7,6 +7,7 @@
 #include "ops/gated_activation.hpp"
 #include "ops/linear.hpp"
 #include "ops/rms_norm.hpp"
+#include "parallel/own_pages.hpp"
 
 /// The forward pass of inference: no tape, rows of many texts, keys and values from blocks.
 namespace trireme {
@@ -67,9 +68,10 @@ KvCache Transformer::make_cache(std::int64_t num_blocks) const {
   const auto options =
       at::TensorOptions().dtype(registry_.dtypes().compute).device(registry_.device());
   KvCache cache;
+  const auto make = [&options](std::int64_t count) { return own_pages(count, options); };
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     cache.layers.push_back(ops::make_paged_cache(num_blocks, context_.config.num_kv_heads,
-                                                 context_.config.head_dim, options));
+                                                 context_.config.head_dim, make));
   }
   return cache;
 }

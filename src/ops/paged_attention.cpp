@@ -198,9 +198,10 @@ at::Tensor plain_attention(const at::Tensor& q, const PagedPlan& plan, const Pag
 }  // namespace
 
 PagedCache make_paged_cache(std::int64_t blocks, std::int64_t kv_heads, std::int64_t head_dim,
-                            at::TensorOptions options) {
-  return {at::empty({blocks, kv_heads, head_dim, kBlockTokens}, options),
-          at::empty({blocks, kv_heads, kBlockTokens, head_dim}, options)};
+                            const std::function<at::Tensor(std::int64_t)>& make) {
+  const std::int64_t count = blocks * kv_heads * head_dim * kBlockTokens;
+  return {make(count).view({blocks, kv_heads, head_dim, kBlockTokens}),
+          make(count).view({blocks, kv_heads, kBlockTokens, head_dim})};
 }
 
 PagedPlan plan_paged(std::vector<PagedText> texts, at::Device device) {

@@ -2,6 +2,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "ops/path.hpp"
@@ -24,8 +25,9 @@ struct PagedCache {
   at::Tensor values;  // [blocks, kv_heads, kBlockTokens, head_dim]
 };
 
+/// `make` makes so many numbers.
 PagedCache make_paged_cache(std::int64_t blocks, std::int64_t kv_heads, std::int64_t head_dim,
-                            at::TensorOptions options);
+                            const std::function<at::Tensor(std::int64_t)>& make);
 
 /// Which rows belong to which text, made once for all layers of a step.
 struct PagedPlan {

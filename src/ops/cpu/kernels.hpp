@@ -135,9 +135,9 @@ struct LinearRows {
   std::int64_t last_out;
 };
 
-/// Rows of x become fp32 in the order in which a product with W of element `weights` reads them, with
-/// zeros up to the stride, a multiple of kRowAlign. Of fp32 with fp32 that is x itself, where its width
-/// is such a multiple.
+/// Rows of x as a product with W of element `weights` reads them: words of fp32 in an order of its own, or
+/// of two bf16; with zeros up to the stride, a multiple of kRowAlign. Of fp32 with fp32 that is x itself,
+/// where its width is such a multiple. With W of bf16 x is of bf16 as well, or rounded.
 struct SpreadRows {
   Element element;  // of x
   Element weights;

@@ -65,9 +65,18 @@ inline void sum_four(const V* x, float* sums) {
 /// How many elements of W a step takes, and how x lies for it.
 template <class T>
 constexpr std::int64_t kDotStep = kWide;
-/// Two numbers of bf16 are widened as one word: x has the even elements of a step first.
+/// Two numbers of bf16 are one word: widened, for which x has the even elements of a step first, or
+/// multiplied as they are with the same two of x where the machine can.
 template <>
 constexpr std::int64_t kDotStep<Bf16> = 2 * kWide;
+
+/// Elements of a row of x in a word of it.
+template <class T>
+constexpr std::int64_t kInWord = 1;
+#ifdef __AVX512BF16__
+template <>
+constexpr std::int64_t kInWord<Bf16> = 2;
+#endif
 
 template <int kRows, int kOuts>
 inline void dot_step(const float* const* x, const float* const* w, std::int64_t k,
@@ -80,6 +89,26 @@ inline void dot_step(const float* const* x, const float* const* w, std::int64_t 
   }
 }
 
+#ifdef __AVX512BF16__
+template <class P>
+inline __m512bh load_pairs(const P* p) {
+  __m512bh pairs;
+  __builtin_memcpy(&pairs, p, sizeof(pairs));
+  return pairs;
+}
+
+template <int kRows, int kOuts>
+inline void dot_step(const float* const* x, const Bf16* const* w, std::int64_t k,
+                     V (&sums)[kRows][kOuts]) {
+  __m512bh left[kRows];
+  for (int r = 0; r < kRows; ++r) left[r] = load_pairs(x[r] + k / 2);
+  for (int o = 0; o < kOuts; ++o) {
+    const __m512bh right = load_pairs(w[o] + k);
+    for (int r = 0; r < kRows; ++r)
+      sums[r][o] = (V)_mm512_dpbf16_ps((__m512)sums[r][o], left[r], right);
+  }
+}
+#else
 template <int kRows, int kOuts>
 inline void dot_step(const float* const* x, const Bf16* const* w, std::int64_t k,
                      V (&sums)[kRows][kOuts]) {
@@ -94,6 +123,7 @@ inline void dot_step(const float* const* x, const Bf16* const* w, std::int64_t k
     }
   }
 }
+#endif
 
 inline void put_number(float* p, float x) {
   *p = x;
@@ -121,7 +151,7 @@ inline void dot_rows_of(const LinearRows& a, const float* const* x, const T* con
       __builtin_memcpy(ends[o], w[o] + k, static_cast<std::size_t>(a.in - k) * sizeof(T));
       tails[o] = ends[o];
     }
-    for (int r = 0; r < kRows; ++r) x_tails[r] = x[r] + k;
+    for (int r = 0; r < kRows; ++r) x_tails[r] = x[r] + k / kInWord<T>;
     dot_step<kRows, kOuts>(x_tails, tails, 0, sums);
   }
 }
@@ -200,8 +230,23 @@ void linear_rows_typed(const LinearRows& a) {
   }
 }
 
+/// Two elements in a word of `out`.
+template <class T>
+void pair_rows(const SpreadRows& a) {
+  const T* from = typed<T>(a.x);
+  for (std::int64_t r = 0; r < a.rows; ++r, from += a.x_stride) {
+    Bf16* to = typed<Bf16>(static_cast<void*>(a.out + r * a.out_stride));
+    for (std::int64_t i = 0; i < a.width; i += kLanes) {
+      const std::int64_t n = a.width - i < kLanes ? a.width - i : kLanes;
+      put(to, i, n, get(from, i, n));
+    }
+    for (std::int64_t i = a.width; i < a.out_stride; ++i) to[i] = 0;
+  }
+}
+
 template <class T>
 void spread_rows_typed(const SpreadRows& a) {
+  if (a.weights == Element::bf16 && kInWord<Bf16> == 2) return pair_rows<T>(a);
   const T* from = typed<T>(a.x);
   constexpr std::int64_t kPair = 2 * kWide;
   for (std::int64_t r = 0; r < a.rows; ++r, from += a.x_stride) {

@@ -37,19 +37,29 @@ inline float max_of_lanes(F x) {
   return c > d ? c : d;
 }
 
-/// scores = keys of a block [width, 16] with kQueries queries.
+/// Sums that grow side by side: with one query each would wait for the one before.
+constexpr int kSideBySide = 2 / kParts;
+
+/// scores = keys of a block [width, 16] with kQueries queries; width is a multiple of 16. Fetches `next`,
+/// as large as keys.
 template <class T, int kQueries>
-inline void score_pass(QueryState* queries, const T* keys, std::int64_t width) {
-  V sums[kQueries][kParts] = {};
-  for (std::int64_t d = 0; d < width; ++d) {
-    for (int part = 0; part < kParts; ++part) {
-      const V key = load_wide(keys + d * kBlockTokens + part * kWide);
-      for (int q = 0; q < kQueries; ++q) sums[q][part] += queries[q].query[d] * key;
+inline void score_pass(QueryState* queries, const T* keys, const T* next, std::int64_t width) {
+  V sums[kSideBySide][kQueries][kParts] = {};
+  for (std::int64_t first = 0; first < width; first += kSideBySide) {
+    for (int side = 0; side < kSideBySide; ++side) {
+      const std::int64_t d = first + side;
+      __builtin_prefetch(next + d * kBlockTokens);
+      for (int part = 0; part < kParts; ++part) {
+        const V key = load_wide(keys + d * kBlockTokens + part * kWide);
+        for (int q = 0; q < kQueries; ++q) sums[side][q][part] += queries[q].query[d] * key;
+      }
     }
   }
   for (int q = 0; q < kQueries; ++q) {
-    for (int part = 0; part < kParts; ++part)
-      store_wide(queries[q].scores + part * kWide, sums[q][part]);
+    for (int part = 0; part < kParts; ++part) {
+      for (int side = 1; side < kSideBySide; ++side) sums[0][q][part] += sums[side][q][part];
+      store_wide(queries[q].scores + part * kWide, sums[0][q][part]);
+    }
   }
 }
 
@@ -73,41 +83,57 @@ inline void weigh(QueryState& q, std::int64_t first_key, std::int64_t width) {
   store(q.scores, weights);
 }
 
-/// out += weights times values of a block [16, width], of which `tokens` are there.
-template <class T, int kQueries>
-inline void value_pass(QueryState* queries, const T* values, std::int64_t tokens,
-                       std::int64_t width) {
-  for (std::int64_t d = 0; d < width; d += kLanes) {
-    V sums[kQueries][kParts];
-    for (int q = 0; q < kQueries; ++q) {
-      for (int part = 0; part < kParts; ++part)
-        sums[q][part] = load_wide(queries[q].out + d + part * kWide);
+/// Elements [d, d + kCount kWide) of out += weights times values of a block, of which `tokens` are there.
+template <class T, int kQueries, int kCount>
+inline void value_columns(QueryState* queries, const T* values, const T* next, std::int64_t tokens,
+                          std::int64_t width, std::int64_t d) {
+  V sums[kQueries][kCount];
+  for (int q = 0; q < kQueries; ++q) {
+    for (int i = 0; i < kCount; ++i) sums[q][i] = load_wide(queries[q].out + d + i * kWide);
+  }
+  for (std::int64_t token = 0; token < tokens; ++token) {
+    const std::int64_t at = token * width + d;
+    for (int i = 0; i < kCount; ++i) {
+      __builtin_prefetch(next + at + i * kWide);
+      const V value = load_wide(values + at + i * kWide);
+      for (int q = 0; q < kQueries; ++q) sums[q][i] += queries[q].scores[token] * value;
     }
-    for (std::int64_t token = 0; token < tokens; ++token) {
-      for (int part = 0; part < kParts; ++part) {
-        const V value = load_wide(values + token * width + d + part * kWide);
-        for (int q = 0; q < kQueries; ++q) sums[q][part] += queries[q].scores[token] * value;
-      }
-    }
-    for (int q = 0; q < kQueries; ++q) {
-      for (int part = 0; part < kParts; ++part)
-        store_wide(queries[q].out + d + part * kWide, sums[q][part]);
-    }
+  }
+  for (int q = 0; q < kQueries; ++q) {
+    for (int i = 0; i < kCount; ++i) store_wide(queries[q].out + d + i * kWide, sums[q][i]);
   }
 }
 
+/// out += weights times values of a block [16, width]. Fetches `next`, as large as values.
 template <class T, int kQueries>
-inline void block_pass(QueryState* queries, std::int64_t count, const T* keys, const T* values,
-                       std::int64_t first_key, std::int64_t width) {
+inline void value_pass(QueryState* queries, const T* values, const T* next, std::int64_t tokens,
+                       std::int64_t width) {
+  std::int64_t d = 0;
+  for (; d + 2 * kWide <= width; d += 2 * kWide)
+    value_columns<T, kQueries, 2>(queries, values, next, tokens, width, d);
+  for (; d < width; d += kWide)
+    value_columns<T, kQueries, 1>(queries, values, next, tokens, width, d);
+}
+
+/// Keys and values of one head in one block.
+template <class T>
+struct BlockOfHead {
+  const T* keys;
+  const T* values;
+};
+
+template <class T, int kQueries>
+inline void block_pass(QueryState* queries, std::int64_t count, BlockOfHead<T> block,
+                       BlockOfHead<T> next, std::int64_t first_key, std::int64_t width) {
   if constexpr (kQueries > 0) {
     if (count < kQueries)
-      return block_pass<T, kQueries - 1>(queries, count, keys, values, first_key, width);
-    score_pass<T, kQueries>(queries, keys, width);
+      return block_pass<T, kQueries - 1>(queries, count, block, next, first_key, width);
+    score_pass<T, kQueries>(queries, block.keys, next.keys, width);
     for (int q = 0; q < kQueries; ++q) weigh(queries[q], first_key, width);
     // Weights of tokens that a query does not see are 0; those that none sees are not there.
     const std::int64_t last_seen = queries[kQueries - 1].position + 1 - first_key;
-    value_pass<T, kQueries>(queries, values, last_seen < kBlockTokens ? last_seen : kBlockTokens,
-                            width);
+    value_pass<T, kQueries>(queries, block.values, next.values,
+                            last_seen < kBlockTokens ? last_seen : kBlockTokens, width);
   }
 }
 
@@ -129,14 +155,21 @@ void paged_attention_typed(const PagedAttention& a) {
       store(q.out + d, F{});
     }
   }
-  const std::int64_t block_size = kBlockTokens * a.width;
+  const auto block_at = [&a](std::int64_t b) {
+    const std::int64_t at =
+        (a.blocks[b] * a.kv_heads + a.kv_head) * std::int64_t{kBlockTokens} * a.width;
+    return BlockOfHead<T>{typed<T>(a.keys) + at, typed<T>(a.values) + at};
+  };
+  const std::int64_t last = queries[count - 1].position / kBlockTokens;
   std::int64_t first = 0;  // the first query that sees anything of the block
-  for (std::int64_t b = 0; b * kBlockTokens <= queries[count - 1].position; ++b) {
-    const std::int64_t at = (a.blocks[b] * a.kv_heads + a.kv_head) * block_size;
+  BlockOfHead<T> block = block_at(0);
+  for (std::int64_t b = 0; b <= last; ++b) {
+    const BlockOfHead<T> next = block_at(b < last ? b + 1 : b);
     while (queries[first].position < b * kBlockTokens) ++first;
     for (std::int64_t i = first; i < count; i += kPassQueries)
-      block_pass<T, kPassQueries>(queries + i, count - i, typed<T>(a.keys) + at,
-                                  typed<T>(a.values) + at, b * kBlockTokens, a.width);
+      block_pass<T, kPassQueries>(queries + i, count - i, block, i == first ? next : block,
+                                  b * kBlockTokens, a.width);
+    block = next;
   }
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t row = a.first_row + i / a.group;

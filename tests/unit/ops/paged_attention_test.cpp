@@ -37,7 +37,9 @@ struct PagedCase {
             at::ScalarType the_dtype)
       : sizes(the_sizes), dtype(the_dtype) {
     const auto options = at::TensorOptions().dtype(dtype);
-    cache = make_paged_cache(64, sizes.kv_heads, sizes.width, options);
+    cache = make_paged_cache(64, sizes.kv_heads, sizes.width, [&options](std::int64_t count) {
+      return at::empty({count}, options);
+    });
     cache.keys.fill_(NAN);  // unused places may hold anything
     cache.values.fill_(NAN);
     std::int32_t block = 63;
