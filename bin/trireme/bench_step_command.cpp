@@ -92,6 +92,7 @@ int BenchStepCommand::run() {
   const RunConfig& config = bench_.config;
   Communicator& world = launch_.world();
   set_cpu_threads(config.train.threads, launch_.info().local_size);
+  keep_freed_memory(config.parallel.zero > 0);
   all_or_none(world, [&] { settle(launch_.info(), world.size()); });
   if (world.rank() == 0) warn_of_idle_keys();
   std::unique_ptr<Communicator> on_device;

@@ -230,9 +230,8 @@ MachineMemory device_memory([[maybe_unused]] at::Device device) {
   return machine_memory();
 }
 
-void keep_freed_memory() {
-  constexpr int kLargeBytes = 32 << 20;
-  ::mallopt(M_MMAP_THRESHOLD, kLargeBytes);
+void keep_freed_memory(bool sparing) {
+  ::mallopt(M_MMAP_THRESHOLD, (sparing ? 4 : 32) << 20);
   ::mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 }
 

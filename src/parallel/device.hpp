@@ -65,7 +65,8 @@ std::int64_t peak_memory_bytes(at::Device device);
 
 /// What tensors in host memory leave when they are freed stays with the process from here on, for the
 /// next ones, but for the largest: a step's activations do not get their pages from the system anew,
-/// which took up to a fifth of its time. What lives longer has own_pages().
-void keep_freed_memory();
+/// which took up to a fifth of its time. `sparing`, where memory is what a layout saves (ZeRO):
+/// fewer stay, and the heap has fewer holes. What lives longer has own_pages().
+void keep_freed_memory(bool sparing = false);
 
 }  // namespace trireme

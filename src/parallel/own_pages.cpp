@@ -1,6 +1,7 @@
 #include "parallel/own_pages.hpp"
 
 #include <ATen/ATen.h>
+#include <c10/core/CPUAllocator.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -37,8 +38,13 @@ at::Tensor own_pages(std::int64_t count, const at::TensorOptions& options) {
   if (!options.device().is_cpu() || bytes < kLargeBytes) return at::zeros({count}, options);
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   const std::size_t mapped = (bytes + page - 1) / page * page;
-  return at::from_blob(
-      map_pages(mapped), {count}, [mapped](void* p) { ::munmap(p, mapped); }, options);
+  void* const first = map_pages(mapped);
+  c10::profiledCPUMemoryReporter().New(first, bytes);  // what MemoryCount counts
+  const auto give_back = [mapped](void* p) {
+    c10::profiledCPUMemoryReporter().Delete(p);
+    ::munmap(p, mapped);
+  };
+  return at::from_blob(first, {count}, give_back, options);
 }
 
 }  // namespace trireme

@@ -124,6 +124,7 @@ std::string RunModel::layout(const RunRequest& run) const {
 std::unique_ptr<RunModel> build_model(const RunRequest& run, const RunData& data,
                                       const FrozenStart& frozen_start, Measures& measures) {
   set_cpu_threads(run.config.train.threads, run.ranks.launch.local_size);
+  keep_freed_memory(run.config.parallel.zero > 0);
   const at::Device device = choose_device(run.config.train.device, run.ranks.launch.local_rank);
   use_deterministic_kernels(device);
   if (run.config.parallel.reproducible) use_thread_independent_products();

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "core/error.hpp"
+#include "parallel/memory_count.hpp"
 #include "parallel/torch_errors.hpp"
 
 namespace trireme {
@@ -45,6 +46,15 @@ TEST(OwnPages, GoBackToTheSystem) {
     EXPECT_GT(resident_bytes() - before, 60 * kMebi);
   }
   EXPECT_LT(resident_bytes() - before, 8 * kMebi);
+}
+
+TEST(OwnPages, AreCounted) {
+  const MemoryCount count;
+  {
+    const at::Tensor numbers = own_pages(2 * kMebi, at::kFloat);
+    EXPECT_EQ(count.live_bytes(), 8 * kMebi);
+  }
+  EXPECT_EQ(count.live_bytes(), 0);
 }
 
 TEST(OwnPages, TooManyAreAResource) {
