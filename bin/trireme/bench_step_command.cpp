@@ -14,6 +14,7 @@
 #include "core/number.hpp"
 #include "core/process/run_main.hpp"
 #include "data/loader.hpp"
+#include "parallel/device.hpp"
 #include "train/audit/layout_record.hpp"
 #include "train/config/layout.hpp"
 #include "train/config/open_values.hpp"
