@@ -152,6 +152,9 @@ TEST_F(ServiceStates, ThePageLoadsNothingButItself) {
 TEST_F(ServiceStates, TellsItsModelTokensAndTemplate) {
   EXPECT_EQ(json(get("/v1/models")).at("data").at(0).at("id"), "tiny");
   EXPECT_EQ(json(get("/v1/models/tiny")).at("meta").at("n_ctx"), 1000);
+  EXPECT_EQ(json(get("/v1/models/t%69n%79")).at("id"), "tiny");
+  for (const char* other : {"tin%", "tin%7", "tin%7g", "tin%2579"})
+    EXPECT_EQ(json(get(cat("/v1/models/", other)), 404).at("error").at("code"), "model_not_found");
 
   const Json tokens = json(post("/tokenize", R"({"content": "the <|im_end|> 你"})")).at("tokens");
   EXPECT_EQ(tokens.get<std::vector<std::uint32_t>>(), tokenizer().encode("the <|im_end|> 你"));
