@@ -256,13 +256,15 @@ std::optional<RequestProblem> GenerationEngine::find_problem(const Request& requ
                                impl_->config.max_context);
 }
 
-std::optional<RequestId> GenerationEngine::submit(Request request, OnDelta on_delta) {
+std::optional<RequestId> GenerationEngine::submit(Request request, OnDelta on_delta, bool follows) {
   if (const auto problem = find_problem(request))
     fail(ErrorKind::usage, "{} = {}", problem->field, problem->message);
   const std::lock_guard lock(impl_->mutex);
   const EngineConfig& config = impl_->config;
-  if (config.max_queue > 0 && impl_->present >= config.max_batch + config.max_queue)
-    return std::nullopt;
+  // Not a sum with max_queue, which may be any number.
+  const bool is_full =
+      config.max_queue > 0 && impl_->present - config.max_batch >= config.max_queue;
+  if (is_full && !follows) return std::nullopt;
   ++impl_->present;
   const RequestId id = ++impl_->last_id;
   impl_->arrived.push_back(

@@ -37,8 +37,8 @@ class EngineSource final : public AnswerSource {
     return engine_.find_problem(request);
   }
 
-  std::optional<RequestId> submit(Request request, OnDelta on_delta) override {
-    return engine_.submit(std::move(request), std::move(on_delta));
+  std::optional<RequestId> submit(Request request, OnDelta on_delta, bool follows) override {
+    return engine_.submit(std::move(request), std::move(on_delta), follows);
   }
 
   void cancel(RequestId id) override { engine_.cancel(id); }

@@ -33,5 +33,21 @@ TEST(GenerationEngine, SettingsThatMakeLogitsInfiniteEndTheirRequestAlone) {
   }
 }
 
+TEST(GenerationEngine, AQueueOfAnyLengthTakesRequests) {
+  const SmallModel small;
+  const auto ignore = [](const Delta&) {};
+  GenerationEngine endless(*small.model, small.tokenizer,
+                           {.max_batch = 2, .max_queue = std::numeric_limits<std::int64_t>::max()});
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(endless.submit(greedy({1}, 1), ignore));
+
+  GenerationEngine engine(*small.model, small.tokenizer, {.max_batch = 1, .max_queue = 1});
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(engine.submit(greedy({1}, 1), ignore));
+  EXPECT_FALSE(engine.submit(greedy({1}, 1), ignore));
+  EXPECT_TRUE(engine.submit(greedy({1}, 1), ignore, /*follows=*/true));
+  while (engine.step()) {
+  }
+  EXPECT_EQ(engine.counters().generated_tokens, 3);
+}
+
 }  // namespace
 }  // namespace trireme::testing

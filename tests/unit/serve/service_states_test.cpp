@@ -79,6 +79,16 @@ TEST_F(ServiceStates, TheQueueHasAnEnd) {
   EXPECT_EQ(json(chat(R"("n": 7)")).at("choices").size(), 7U);
 }
 
+TEST_F(ServiceStates, AnswersThatHaveBegunKeepTheirPlaceInTheQueue) {
+  source_->max_queue = 1;
+  script = [&](const Request&) {
+    source_->max_queue = 0;  // from the first answer on, others take what becomes free
+    return said({"Hel", "lo"});
+  };
+  EXPECT_EQ(json(chat(R"("n": 3)")).at("choices").size(), 3U);
+  EXPECT_EQ(json(chat(), 429).at("error").at("code"), "queue_full");
+}
+
 TEST_F(ServiceStates, WhoGoesAwayIsNotWorkedFor) {
   source_->is_endless = true;
   source_->pause_ms = 1;
