@@ -49,5 +49,16 @@ TEST(GenerationEngine, AQueueOfAnyLengthTakesRequests) {
   EXPECT_EQ(engine.counters().generated_tokens, 3);
 }
 
+TEST(GenerationEngine, RefusesBudgetsThatNoMachineHas) {
+  const SmallModel small;
+  const auto refused = [&](const EngineConfig& config) {
+    return error_of([&] { GenerationEngine(*small.model, small.tokenizer, config); });
+  };
+  constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
+  EXPECT_TRUE(contains(refused({.kv_cache_mib = kMost}).what(), "--kv-cache-mib 92"));
+  EXPECT_TRUE(contains(refused({.kv_cache_mib = -1}).what(), "--kv-cache-mib -1, must be 0"));
+  EXPECT_TRUE(contains(refused({.max_batch = kMost}).what(), "--max-batch 92"));
+}
+
 }  // namespace
 }  // namespace trireme::testing
