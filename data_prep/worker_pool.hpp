@@ -7,9 +7,9 @@
 #include <thread>
 #include <vector>
 
-namespace trireme {
+#include "core/process/max_threads.hpp"
 
-inline constexpr int kMaxThreads = 1024;
+namespace trireme {
 
 /// Threads that live as long as the pool, so that what a thread caches (words of the tokenizer)
 /// lasts over partitions.

@@ -6,6 +6,7 @@
 #include "core/error.hpp"
 #include "core/files/json.hpp"
 #include "core/process/run_main.hpp"
+#include "generate/engine_config.hpp"
 
 namespace trireme {
 
@@ -28,13 +29,14 @@ int BenchGenerateCommand::run() {
   const auto at_least = [](const char* option, std::int64_t value, std::int64_t least) {
     if (value < least) fail(ErrorKind::usage, "{} {}, must be {} or more", option, value, least);
   };
-  at_least("--batch", load_.batch, 1);
+  if (load_.batch < 1 || load_.batch > kMostBatch)
+    fail(ErrorKind::usage, "--batch {}, must be in [1, {}]", load_.batch, kMostBatch);
   at_least("--prompt-tokens", load_.prompt_tokens, 1);
   at_least("--new-tokens", load_.new_tokens, 2);
   at_least("--repeats", repeats_, 1);
   const auto model = load_model(model_);
   const std::int64_t longest = model->transformer->config().max_seq_len;
-  if (load_.prompt_tokens + load_.new_tokens > longest) {
+  if (load_.prompt_tokens > longest || load_.new_tokens > longest - load_.prompt_tokens) {
     fail(ErrorKind::usage, "--prompt-tokens {} and --new-tokens {}, together at most {}",
          load_.prompt_tokens, load_.new_tokens, longest);
   }

@@ -48,8 +48,8 @@ int DpoReferenceCommand::run() {
   set_cpu_threads(0, launch_.info().local_size);
   std::optional<ScoredSet> pairs;
   const auto model = all_or_none(world, [&] {
-    auto loaded = load_model(init_, precision_dtypes(precision_),
-                             choose_device(device_, launch_.info().local_rank));
+    auto loaded = load_model(init_, precision_dtypes(precision_, "--precision"),
+                             choose_device(device_, launch_.info().local_rank, "--device"));
     pairs.emplace(data_, kReferenceKinds, seq_len_, *loaded->transformer, loaded->tokenizer);
     return loaded;
   });

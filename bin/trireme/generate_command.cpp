@@ -48,6 +48,7 @@ class OrderedOutput {
 
 GenerateCommand::GenerateCommand(CommandLine& line) {
   engine_.max_batch = 8;
+  engine_.context_option = "--max-tokens";
   Command& command =
       line.command("generate", "continue texts, or answer chats, with a trained model");
   add_model_options(command, model_)
@@ -92,8 +93,8 @@ void GenerateCommand::check() const {
     fail(ErrorKind::usage, "--{} {}", option, problem->message);
   }
   if (max_tokens_ < 1) fail(ErrorKind::usage, "--max-tokens {}, must be 1 or more", max_tokens_);
-  if (engine_.max_batch < 1)
-    fail(ErrorKind::usage, "--batch {}, must be 1 or more", engine_.max_batch);
+  if (engine_.max_batch < 1 || engine_.max_batch > kMostBatch)
+    fail(ErrorKind::usage, "--batch {}, must be in [1, {}]", engine_.max_batch, kMostBatch);
   if (std::count(stop_.begin(), stop_.end(), "") > 0)
     fail(ErrorKind::usage, "--stop is empty, must have a character");
 }

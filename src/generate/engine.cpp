@@ -31,6 +31,12 @@ void copy_row(const at::Tensor& logits, std::int64_t row, std::vector<double>& o
   }
 }
 
+void check_finite(std::span<const double> logits, std::int64_t num_tokens, const char* reason) {
+  if (std::all_of(logits.begin(), logits.end(), [](double x) { return std::isfinite(x); })) return;
+  fail(ErrorKind::numeric, "the model's logits are not finite after {} tokens: {}", num_tokens,
+       reason);
+}
+
 /// Sets what a mask does not allow to -inf.
 void apply_mask(TokenMask& mask, std::span<double> logits) {
   std::vector<std::uint64_t> bits((logits.size() + 63) / 64, 0);
@@ -195,12 +201,7 @@ void GenerationEngine::Impl::compute(const std::vector<TextRows>& step) {
 }
 
 void GenerationEngine::Impl::take_logits(LiveText& text, std::int64_t index) {
-  if (!std::all_of(logits.begin(), logits.end(), [](double x) { return std::isfinite(x); })) {
-    fail(ErrorKind::numeric,
-         "the model's logits are not finite after {} tokens: weights or activations are NaN or "
-         "infinite",
-         index + 1);
-  }
+  check_finite(logits, index + 1, "weights or activations are NaN or infinite");
   if (index + 1 < text.prompt_length()) {
     text.prompt_reports.push_back(report_token(logits,
                                                text.tokens[static_cast<std::size_t>(index + 1)],
@@ -216,6 +217,7 @@ void GenerationEngine::Impl::draw(LiveText& text, Delta& delta) {
   const Request& request = text.request;
   weighed = logits;
   text.history.apply(request.sampling, weighed);
+  check_finite(weighed, text.length(), "penalties and bias make the logits infinite");
   if (request.mask) apply_mask(*request.mask, weighed);
   const std::uint32_t id = sample_token(weighed, request.sampling,
                                         static_cast<std::uint64_t>(text.drawn()), request.answer);
@@ -254,13 +256,15 @@ std::optional<RequestProblem> GenerationEngine::find_problem(const Request& requ
                                impl_->config.max_context);
 }
 
-std::optional<RequestId> GenerationEngine::submit(Request request, OnDelta on_delta) {
+std::optional<RequestId> GenerationEngine::submit(Request request, OnDelta on_delta, bool follows) {
   if (const auto problem = find_problem(request))
     fail(ErrorKind::usage, "{} = {}", problem->field, problem->message);
   const std::lock_guard lock(impl_->mutex);
   const EngineConfig& config = impl_->config;
-  if (config.max_queue > 0 && impl_->present >= config.max_batch + config.max_queue)
-    return std::nullopt;
+  // Not a sum with max_queue, which may be any number.
+  const bool is_full =
+      config.max_queue > 0 && impl_->present - config.max_batch >= config.max_queue;
+  if (is_full && !follows) return std::nullopt;
   ++impl_->present;
   const RequestId id = ++impl_->last_id;
   impl_->arrived.push_back(

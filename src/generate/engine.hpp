@@ -37,8 +37,9 @@ class GenerationEngine {
   /// What is wrong with a request; none: submit takes it.
   [[nodiscard]] std::optional<RequestProblem> find_problem(const Request& request) const;
 
-  /// Queues a request. None: max_queue wait already. Throws Error(usage) with what find_problem says.
-  std::optional<RequestId> submit(Request request, OnDelta on_delta);
+  /// Queues a request. None: max_queue wait already, and it does not follow one of the same caller that
+  /// has ended. Throws Error(usage) with what find_problem says.
+  std::optional<RequestId> submit(Request request, OnDelta on_delta, bool follows = false);
 
   /// Ends a request at the next step with FinishReason::cancelled; one that has ended: nothing.
   void cancel(RequestId id);

@@ -11,6 +11,7 @@ namespace trireme {
 namespace {
 
 constexpr std::int64_t kMib = std::int64_t{1} << 20;
+constexpr std::int64_t kMostMib = std::int64_t{1} << 30;
 /// Tokens of a text, for a budget that is not given.
 constexpr std::int64_t kUsualText = 2048;
 
@@ -24,11 +25,15 @@ std::int64_t kv_block_bytes(Transformer& model) {
 
 EngineConfig resolved(EngineConfig config, Transformer& model) {
   const std::int64_t longest = model.config().max_seq_len;
-  if (config.max_batch < 1)
-    fail(ErrorKind::usage, "--max-batch {}, must be 1 or more", config.max_batch);
+  if (config.max_batch < 1 || config.max_batch > kMostBatch)
+    fail(ErrorKind::usage, "--max-batch {}, must be in [1, {}]", config.max_batch, kMostBatch);
   if (config.max_context < 0 || config.max_context > longest) {
     fail(ErrorKind::usage, "--max-context {}, must be 0 to {} (model.max_seq_len)",
          config.max_context, longest);
+  }
+  if (config.kv_cache_mib < 0 || config.kv_cache_mib > kMostMib) {
+    fail(ErrorKind::usage, "--kv-cache-mib {}, must be 0 (chosen) to {}", config.kv_cache_mib,
+         kMostMib);
   }
   const bool chosen = config.max_context > 0;
   if (!chosen) config.max_context = longest;
@@ -48,11 +53,13 @@ EngineConfig resolved(EngineConfig config, Transformer& model) {
   if (config.prompt_tokens_beside == 0) config.prompt_tokens_beside = gpu ? 256 : 24;
   const std::int64_t room = num_kv_blocks(config, model) * KvBlocks::kTokens;
   if (!chosen) config.max_context = std::min(config.max_context, room);
-  if (room < std::max<std::int64_t>(config.max_context, 1)) {
+  const std::int64_t longest_text = std::max<std::int64_t>(config.max_context, 1);
+  if (room < longest_text) {
     fail(
         ErrorKind::usage,
-        "{} MiB hold keys and values of {} tokens, one text may have {}: raise --kv-cache-mib to {} or lower --max-context",
-        config.kv_cache_mib, room, config.max_context, mib_of(config.max_context));
+        "{} MiB hold keys and values of {} tokens, one text may have {}: raise --kv-cache-mib to {}{}",
+        config.kv_cache_mib, room, longest_text, mib_of(longest_text),
+        chosen ? cat(" or lower ", config.context_option) : "");
   }
   return config;
 }

@@ -5,6 +5,9 @@ namespace trireme {
 
 class Transformer;
 
+/// Most requests at once that options may ask for: bytes stay within 64 bits.
+inline constexpr std::int64_t kMostBatch = std::int64_t{1} << 16;
+
 struct EngineConfig {
   std::int64_t kv_cache_mib = 0;  // of keys and values; 0: room for max_batch texts of 2,048 tokens
   std::int64_t max_batch = 32;    // requests that run at once
@@ -14,6 +17,7 @@ struct EngineConfig {
   /// Beside texts, whose next tokens wait; 0: 24, on a GPU 256.
   std::int64_t prompt_tokens_beside = 0;
   bool share_prefixes = true;
+  const char* context_option = "--max-context";  // how the user lowers max_context, for messages
 };
 
 /// Without zeros. The budget is at most a quarter of the memory that is free where it is not given, half

@@ -15,6 +15,7 @@
 #include "comm/factory.hpp"
 #include "core/error.hpp"
 #include "core/hash/xxh3.hpp"
+#include "core/process/max_threads.hpp"
 #include "parallel/device.hpp"
 #include "parallel/torch_bridge.hpp"
 
@@ -163,9 +164,11 @@ std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place, Para
 
 std::unique_ptr<LoadedModel> load_model(const ModelOptions& options, int local_rank,
                                         int local_size) {
+  if (options.threads < 0 || options.threads > kMaxThreads)
+    fail(ErrorKind::usage, "--threads {}, must be in [0, {}]", options.threads, kMaxThreads);
   set_cpu_threads(options.threads, local_size);
-  return load_model(options.checkpoint, precision_dtypes(options.precision),
-                    choose_device(options.device, local_rank), options.allow_older);
+  return load_model(options.checkpoint, precision_dtypes(options.precision, "--precision"),
+                    choose_device(options.device, local_rank, "--device"), options.allow_older);
 }
 
 std::string hash_weights(LoadedModel& model) {

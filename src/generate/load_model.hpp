@@ -48,7 +48,7 @@ struct ModelOptions {
 };
 
 /// The same, for one of `local_size` processes on this machine; it computes with `threads` from here
-/// on. Throws Error(usage) for a device or precision that is not there.
+/// on. Throws Error(usage) for options that cannot be, and for a device that is not there.
 std::unique_ptr<LoadedModel> load_model(const ModelOptions& options, int local_rank = 0,
                                         int local_size = 1);
 

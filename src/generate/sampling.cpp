@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/error.hpp"
+#include "core/number.hpp"
 #include "core/philox.hpp"
 
 namespace trireme {
@@ -47,7 +48,7 @@ std::vector<Ranked> first_ranked(std::span<const double> values, std::size_t cou
   return kept;
 }
 
-/// The last of the fewest first ones whose values add up to `share` of all.
+/// The last of the fewest first ones whose values add up to `share` of all, of one at least.
 Ranked last_of_share(std::vector<Ranked>& all, double share) {
   double limit = 0;
   for (const Ranked& one : all) limit += one.value;
@@ -71,30 +72,41 @@ Ranked last_of_share(std::vector<Ranked>& all, double share) {
 }
 
 std::optional<RequestProblem> out_of(bool good, const char* field, double value,
-                                     const char* range) {
+                                     const std::string& range) {
   if (good) return std::nullopt;
-  return RequestProblem{field, formatted("{}, must be {}", value, range)};
+  return RequestProblem{field, formatted("{}, must be {}", number_text(value), range)};
+}
+
+/// No NaN is.
+bool within(double value, double least, double most) {
+  return value >= least && value <= most;
+}
+
+std::optional<RequestProblem> outside(double least, double most, const char* field, double value) {
+  return out_of(within(value, least, most), field, value,
+                formatted("in [{}, {}]", number_text(least), number_text(most)));
 }
 
 }  // namespace
 
 std::optional<RequestProblem> find_problem(const SamplingConfig& c) {
-  const auto finite = [](double x) { return std::isfinite(x); };
+  // All that OpenAI's API takes, and more. What is nearer to 0 is a mistake: as a penalty it makes
+  // logits infinite.
+  const bool is_greedy = c.temperature == 0;
   const std::optional<RequestProblem> problems[] = {
-      out_of(c.temperature >= 0 && finite(c.temperature), "temperature", c.temperature,
-             "0 or more"),
+      out_of(is_greedy || within(c.temperature, 1e-8, 100), "temperature", c.temperature,
+             "0 (the most likely token) or in [1e-8, 100]"),
       out_of(c.top_k >= 0, "top_k", static_cast<double>(c.top_k), "0 (all) or more"),
       out_of(c.top_p > 0 && c.top_p <= 1, "top_p", c.top_p, "in (0, 1]"),
       out_of(c.min_p >= 0 && c.min_p < 1, "min_p", c.min_p, "in [0, 1)"),
-      out_of(c.repetition_penalty > 0 && finite(c.repetition_penalty), "repetition_penalty",
-             c.repetition_penalty, "more than 0"),
-      out_of(finite(c.presence_penalty), "presence_penalty", c.presence_penalty, "finite"),
-      out_of(finite(c.frequency_penalty), "frequency_penalty", c.frequency_penalty, "finite")};
+      outside(0.01, 100, "repetition_penalty", c.repetition_penalty),
+      outside(-2, 2, "presence_penalty", c.presence_penalty),
+      outside(-2, 2, "frequency_penalty", c.frequency_penalty)};
   for (const auto& problem : problems) {
     if (problem) return problem;
   }
   for (const auto& [id, bias] : c.logit_bias) {
-    if (auto problem = out_of(finite(bias), "logit_bias", bias, "finite")) return problem;
+    if (auto problem = outside(-100, 100, "logit_bias", bias)) return problem;
   }
   return std::nullopt;
 }
@@ -138,7 +150,8 @@ std::uint32_t sample_token(std::span<const double> logits, const SamplingConfig&
   for (std::size_t id = 0; id < weights.size(); ++id) {
     // The difference first: a temperature of 1e-310 would make any logit infinite.
     const double below = logits[id] - logits[likeliest];
-    weights[id] = below == 0 ? 1 : std::exp(below / config.temperature);
+    const bool is_first = id == likeliest || below == 0;  // its own difference may be NaN
+    weights[id] = is_first ? 1 : below < 0 ? std::exp(below / config.temperature) : 0;
   }
   const auto keep_up_to = [&](const Ranked& last) {
     for (std::uint32_t id = 0; id < weights.size(); ++id) {

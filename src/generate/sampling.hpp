@@ -9,7 +9,8 @@
 
 namespace trireme {
 
-/// What is out of range; none: nothing. A message follows "temperature = " or "--temperature ".
+/// What is out of range; none: nothing. A message follows "temperature = " or "--temperature ". The
+/// ranges of commands and requests alike.
 std::optional<RequestProblem> find_problem(const SamplingConfig& config);
 
 /// Which tokens a text has, for penalties.
@@ -27,8 +28,8 @@ class TokenHistory {
   std::unordered_map<std::uint32_t, std::int64_t> text_;  // how often
 };
 
-/// One token from logits [vocab], which may hold -inf (never drawn) but no NaN and one finite number at
-/// least. Equal logits go to the smaller id. The vocabulary is never sorted.
+/// One token from logits [vocab], which may hold -inf (never drawn) but should hold no NaN and one finite
+/// number at least: else a token all the same. Equal logits go to the smaller id. The vocabulary is never sorted.
 ///   index   of the draw in its text, from 0
 ///   answer  Request::answer
 std::uint32_t sample_token(std::span<const double> logits, const SamplingConfig& config,

@@ -7,7 +7,7 @@ namespace trireme {
 /// How the next token is drawn. Order: penalties (repetition, then presence and frequency) and bias,
 /// mask, temperature, top-k, top-p (the token that crosses the limit stays), min-p, draw. Each
 /// filter looks at what the ones before it left, as transformers' processors do. MiniMind V3 divides by
-/// the temperature before the repetition penalty: the same numbers.
+/// the temperature before the repetition penalty: the same numbers. Ranges: find_problem in sampling.hpp.
 struct SamplingConfig {
   double temperature = 0.8;         // 0: the most likely token
   std::int64_t top_k = 0;           // 0: all

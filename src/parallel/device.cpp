@@ -22,6 +22,7 @@
 
 #include "core/error.hpp"
 #include "core/hash/hex.hpp"
+#include "core/process/max_threads.hpp"
 #include "core/timer.hpp"
 #include "parallel/own_pages.hpp"
 
@@ -85,12 +86,12 @@ double measured_peak_flops(at::Device device, at::ScalarType compute) {
 
 }  // namespace
 
-ParamDTypes precision_dtypes(const std::string& precision) {
+ParamDTypes precision_dtypes(const std::string& precision, std::string_view setting) {
   if (precision == "fp32") return {at::kFloat, at::kFloat};
   if (precision == "fp64") return {at::kDouble, at::kDouble};
   if (precision == "bf16") return {at::kBFloat16, at::kFloat};
   if (precision == "fp16") return {at::kHalf, at::kFloat};
-  fail(ErrorKind::usage, "train.precision = {}, must be fp32, bf16, fp16 or fp64", precision);
+  fail(ErrorKind::usage, "{} {}, must be fp32, bf16, fp16 or fp64", setting, precision);
 }
 
 bool has_bf16([[maybe_unused]] at::Device device) {
@@ -132,15 +133,14 @@ std::string gpu_identity([[maybe_unused]] at::Device device) {
   return "";
 }
 
-at::Device choose_device(const std::string& device, int local_rank) {
-  if (device != "auto" && device != "cpu" && device != "cuda") {
-    fail(ErrorKind::usage, "train.device = {}, must be auto, cpu or cuda", device);
-  }
+at::Device choose_device(const std::string& device, int local_rank, std::string_view setting) {
+  if (device != "auto" && device != "cpu" && device != "cuda")
+    fail(ErrorKind::usage, "{} {}, must be auto, cpu or cuda", setting, device);
   const int visible = device == "cpu" ? 0 : num_visible_gpus();
   if (visible > 0) return {at::kCUDA, static_cast<at::DeviceIndex>(local_rank % visible)};
   if (device == "cuda")
-    fail(ErrorKind::usage,
-         "train.device = cuda, but this rank sees no GPU (nvidia-smi, CUDA_VISIBLE_DEVICES)");
+    fail(ErrorKind::usage, "{} cuda, but this rank sees no GPU (nvidia-smi, CUDA_VISIBLE_DEVICES)",
+         setting);
   return at::kCPU;
 }
 
@@ -162,10 +162,10 @@ std::int64_t set_cpu_threads(std::int64_t threads, int local_size) {
   if (threads == 0) {
     const char* omp = std::getenv("OMP_NUM_THREADS");
     threads = omp != nullptr
-                  ? std::atoi(omp)
+                  ? std::strtoll(omp, nullptr, 10)
                   : static_cast<std::int64_t>(std::thread::hardware_concurrency()) / local_size;
   }
-  threads = std::max<std::int64_t>(threads, 1);
+  threads = std::clamp<std::int64_t>(threads, 1, kMaxThreads);
   // oneDNN keeps what it made for each of the last 1,024 shapes: with rows of ever new lengths (pairs) a
   // gigabyte. Read with the first product.
   ::setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128", /*overwrite=*/0);

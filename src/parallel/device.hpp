@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "core/process/machine_memory.hpp"
 #include "parallel/param_registry.hpp"
@@ -13,8 +14,9 @@ namespace trireme {
 bool has_bf16(at::Device device);
 
 /// "fp32" -> {float, float}, "bf16" -> {bfloat16, float}, ... Throws Error(usage)
-/// naming the allowed.
-ParamDTypes precision_dtypes(const std::string& precision);
+/// naming the allowed; `setting`: what the user gave it with, "--precision".
+ParamDTypes precision_dtypes(const std::string& precision,
+                             std::string_view setting = "train.precision =");
 
 /// GPUs that this process sees; 0 in a build without CUDA.
 int num_visible_gpus();
@@ -31,9 +33,10 @@ CudaVersions cuda_versions();
 /// Tells a GPU of this machine from its others, whatever it is numbered here; "" for a CPU.
 std::string gpu_identity(at::Device device);
 
-/// train.device as a device of this rank: cuda:(local rank modulo visible devices). Throws
-/// Error(usage) for a GPU asked for where there is none.
-at::Device choose_device(const std::string& device, int local_rank);
+/// A name as a device of this rank: cuda:(local rank modulo visible devices). Throws Error(usage) for
+/// a GPU asked for where there is none; `setting` as above.
+at::Device choose_device(const std::string& device, int local_rank,
+                         std::string_view setting = "train.device =");
 
 /// Same layout, same bits: kernels without atomics, one cuBLAS workspace, no search for the fastest
 /// algorithm. Before the first operation on the device. Source: PyTorch's notes on reproducibility.
@@ -44,7 +47,7 @@ void use_deterministic_kernels(at::Device device);
 void use_thread_independent_products();
 
 /// Sets LibTorch's CPU threads, before its first operation. threads 0: OMP_NUM_THREADS, else cores
-/// / ranks on the node. Returns the number.
+/// / ranks on the node, up to kMaxThreads. Returns the number.
 std::int64_t set_cpu_threads(std::int64_t threads, int local_size);
 
 /// Waits until the device has done what it was given; nothing on a CPU.

@@ -13,8 +13,9 @@ class AnswerSource {
 
   [[nodiscard]] virtual std::optional<RequestProblem> find_problem(
       const Request& request) const = 0;
-  /// None: the queue is full.
-  virtual std::optional<RequestId> submit(Request request, OnDelta on_delta) = 0;
+  /// None: the queue is full. One that `follows` an answer of the same peer that has ended always has
+  /// room.
+  virtual std::optional<RequestId> submit(Request request, OnDelta on_delta, bool follows) = 0;
   virtual void cancel(RequestId id) = 0;
   [[nodiscard]] virtual EngineCounters counters() const = 0;
 };

@@ -37,8 +37,8 @@ class EngineSource final : public AnswerSource {
     return engine_.find_problem(request);
   }
 
-  std::optional<RequestId> submit(Request request, OnDelta on_delta) override {
-    return engine_.submit(std::move(request), std::move(on_delta));
+  std::optional<RequestId> submit(Request request, OnDelta on_delta, bool follows) override {
+    return engine_.submit(std::move(request), std::move(on_delta), follows);
   }
 
   void cancel(RequestId id) override { engine_.cancel(id); }
@@ -78,17 +78,25 @@ class EngineThread {
   std::jthread thread_;  // last: it ends before what it writes to
 };
 
+/// Clocks count nanoseconds in 64 bits.
+constexpr double kYear_s = 365 * 86400.0;
+
 void check_options(const ServeOptions& options) {
   const auto refuse_below = [](const char* name, double value, double least) {
     if (!(value >= least))
       fail(ErrorKind::usage, "{} {}, must be {} or more", name, number_text(value),
            number_text(least));
   };
+  const auto refuse_outside = [](const char* name, double value, double least, double most) {
+    if (!(value >= least && value <= most))
+      fail(ErrorKind::usage, "{} {}, must be in [{}, {}]", name, number_text(value),
+           number_text(least), number_text(most));
+  };
   if (options.port < 0 || options.port > 65535)
     fail(ErrorKind::usage, "--port {}, must be in [0, 65535] (0: any free port)", options.port);
-  refuse_below("--request-timeout-s", options.request_timeout_s, 1);
-  refuse_below("--drain-s", options.drain_s, 0);
-  refuse_below("--max-batch", static_cast<double>(options.engine.max_batch), 1);
+  refuse_outside("--request-timeout-s", options.request_timeout_s, 1, kYear_s);
+  refuse_outside("--drain-s", options.drain_s, 0, kYear_s);
+  refuse_outside("--max-batch", static_cast<double>(options.engine.max_batch), 1, kMostBatch);
   refuse_below("--max-queue", static_cast<double>(options.engine.max_queue), 1);
   refuse_below("--max-context", static_cast<double>(options.engine.max_context), 0);
   refuse_below("--kv-cache-mib", static_cast<double>(options.engine.kv_cache_mib), 0);

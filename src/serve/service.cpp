@@ -8,6 +8,7 @@
 #include "serve/jobs/completion_job.hpp"
 #include "serve/openai/json_text.hpp"
 #include "serve/page_files.hpp"
+#include "serve/percent.hpp"
 #include "serve/text_routes.hpp"
 
 namespace trireme {
@@ -54,7 +55,7 @@ constexpr std::string_view kModelPath = "/v1/models/";
 
 void answer_model(const ServiceCall& call) {
   const std::string_view name = std::string_view(call.request.head.path).substr(kModelPath.size());
-  call.reply->answer({.body = one_model_text(call.context.model, name)});
+  call.reply->answer({.body = one_model_text(call.context.model, percent_decoded(name))});
 }
 
 const std::vector<Route>& routes() {

@@ -194,6 +194,33 @@ TEST_F(Commands, GenerateTakesPromptsFromOptionStandardInputAndFile) {
   expect_refused(generate({"--prompt", "x", "--top-p", "0"}), 2, {"--top-p 0", "(0, 1]"});
 }
 
+TEST_F(Commands, NamesTheOptionThatIsWrongAsItWasGiven) {
+  ASSERT_EQ(pretrain("long", {"--train.steps", "1", "--model.max_seq_len", "8192"}).code, 0);
+  const auto refused = [](const Arguments& command, const Arguments& more, const char* words) {
+    Arguments all = command;
+    all.insert(all.end(), {"--checkpoint", path("long").string()});
+    all.insert(all.end(), more.begin(), more.end());
+    const Exit exit = trireme(all);
+    expect_refused(exit, 2, {words});
+    EXPECT_EQ(exit.err.find("train."), std::string::npos) << exit.err;
+    EXPECT_EQ(exit.err.find("--max-context"), std::string::npos) << exit.err;
+  };
+  const Arguments generate{"generate", "--prompt", "x"};
+  const Arguments eval{"eval", "--data", set().string()};
+  for (const Arguments& command : {generate, eval, {"chat"}, {"serve", "--port", "0"}}) {
+    refused(command, {"--precision", "int8"}, "--precision int8, must be fp32, bf16");
+    refused(command, {"--device", "x"}, "--device x, must be auto");
+    refused(command, {"--threads", "3000000000"}, "--threads 3000000000, must be in [0, 1024]");
+    refused(command, {"--threads", "-1"}, "--threads -1, must be in [0, 1024]");
+  }
+  refused(generate, {"--kv-cache-mib", "1", "--max-tokens", "8000"}, " or lower --max-tokens");
+  refused(generate, {"--kv-cache-mib", "9223372036854775807"}, "--kv-cache-mib 92");
+  refused(generate, {"--batch", "9223372036854775807"}, "--batch 92");
+  refused(generate, {"--repetition-penalty", "1e-310", "--top-p", "0.9"}, "--repetition-penalty");
+  refused(generate, {"--temperature", "1e-310"}, "--temperature");
+  refused(generate, {"--presence-penalty", "-1e308"}, "--presence-penalty -1e+308, must be");
+}
+
 /// A run's newest checkpoint once more, with weights of the first block that are no numbers.
 void save_with_nans(const fs::path& run, const fs::path& folder) {
   const Checkpoint good = Checkpoint::open(find_place(run).path / step_folder_name(2));

@@ -120,6 +120,18 @@ TEST_F(ServeProgram, SaysWhatGenerateSays) {
   EXPECT_GT(value(idle, "trireme_first_token_seconds_count"), 3);
 }
 
+TEST_F(ServeProgram, TakesTheLargestOptionsAndOutlivesTheWorstRequests) {
+  serve({"--max-queue", "9223372036854775807", "--request-timeout-s", "31536000", "--drain-s",
+         "31536000"});
+  const std::string prompt = R"({"prompt": "the", "max_tokens": 2)";
+  for (const char* field : {"repetition_penalty", "temperature"}) {
+    const std::string fields = formatted(R"(, "{}": 1e-310, "top_p": 0.9)", field);
+    EXPECT_EQ(ask(post("/v1/completions", prompt + fields + "}"), 400).at("error").at("param"),
+              field);
+  }
+  EXPECT_EQ(ask(post("/v1/completions", prompt + "}")).at("choices").size(), 1U);
+}
+
 TEST_F(ServeProgram, AnswersInTheFormThatIsAskedFor) {
   serve();
   const std::string chat = R"({"messages": [{"role": "user", "content": "the"}], "temperature": 1,
@@ -191,6 +203,8 @@ TEST_F(ServeProgram, RefusesWhatCannotBe) {
   refused({"--token-file", path("absent").string()}, 3, {"absent"});
   refused({"--port", "70000"}, 2, {"--port 70000"});
   refused({"--max-batch", "0"}, 2, {"--max-batch 0"});
+  refused({"--request-timeout-s", "1e10"}, 2, {"--request-timeout-s 1e+10", "31536000"});
+  refused({"--drain-s", "1e10"}, 2, {"--drain-s 1e+10"});
   refused({"--chat-template", "x"}, 2, {"x", "minimind-v3"});
 }
 

@@ -51,8 +51,10 @@ bool AnswerJob::submit_more() {
         self->on_delta(index, std::move(*shared), when);
       });
     };
-    const auto id = context_.model.source().submit(waiting_.front(), on_delta);
-    if (!id) return num_started_ > num_done_;
+    // What others took meanwhile does not end a request of which answers were made.
+    const bool follows = num_done_ > 0 && num_started_ == num_done_;
+    const auto id = context_.model.source().submit(waiting_.front(), on_delta, follows);
+    if (!id) return num_started_ > 0;
     parts_[index].id = *id;
     parts_[index].is_running = true;
     waiting_.pop_front();
@@ -106,7 +108,7 @@ void AnswerJob::finish_part(Part& part) {
   part.is_running = false;
   ++num_done_;
   if (num_done_ < parts_.size()) {
-    if (!submit_more()) fail(ApiError(429, "the queue is full: try again later", "", "queue_full"));
+    submit_more();
     return;
   }
   is_over_ = true;

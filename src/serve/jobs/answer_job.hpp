@@ -74,7 +74,7 @@ class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
     std::optional<Clock::time_point> last_token;
   };
 
-  /// As many requests as the engine takes now; false if it has no room.
+  /// As many requests as the engine takes now, one at least once one was taken; false if none is.
   bool submit_more();
   void on_delta(std::size_t index, Delta delta, Clock::time_point when);
   void measure(Part& part, std::size_t num_tokens, Clock::time_point when);

@@ -10,7 +10,7 @@ namespace trireme {
 
 /// The fields of a JSON object of a request, with their types checked. null is absent. All throw
 /// ApiError(400) that names the field: "temperature is a string, must be a number",
-/// "top_p is 1.5, must be in [0, 1]".
+/// "n is 0, must be an integer in [1, 128]".
 class BodyFields {
  public:
   /// `object` must outlive this; `prefix` names it: "stream_options.".
@@ -22,7 +22,7 @@ class BodyFields {
   /// In [least, most].
   [[nodiscard]] std::optional<std::int64_t> integer(std::string_view key, std::int64_t least,
                                                     std::int64_t most) const;
-  [[nodiscard]] std::optional<double> number(std::string_view key, double least, double most) const;
+  [[nodiscard]] std::optional<double> number(std::string_view key) const;
   [[nodiscard]] std::optional<std::string> text(std::string_view key) const;
   [[nodiscard]] std::optional<BodyFields> object(std::string_view key) const;
 

@@ -6,6 +6,7 @@
 
 #include "core/error.hpp"
 #include "core/number.hpp"
+#include "generate/sampling.hpp"
 #include "serve/openai/api_error.hpp"
 #include "serve/openai/json_text.hpp"
 
@@ -90,7 +91,6 @@ std::vector<std::string> read_stop(const BodyFields& fields) {
 }
 
 std::map<std::uint32_t, double> read_logit_bias(const BodyFields& fields) {
-  constexpr double kMostBias = 100;
   std::map<std::uint32_t, double> bias;
   const Json* value = fields.find("logit_bias");
   if (value == nullptr) return bias;
@@ -99,10 +99,9 @@ std::map<std::uint32_t, double> read_logit_bias(const BodyFields& fields) {
     const auto id = parse_integer(key);
     if (!id || *id < 0 || *id > std::int64_t{std::numeric_limits<std::uint32_t>::max()})
       refuse_field("logit_bias", formatted("logit_bias has the key '{}', must be token ids", key));
-    if (!added.is_number() || !(std::abs(added.get<double>()) <= kMostBias)) {
-      refuse_field("logit_bias",
-                   formatted("logit_bias of token {} is {}, must be a number in [-{}, {}]", key,
-                             json_text(added), kMostBias, kMostBias));
+    if (!added.is_number()) {
+      refuse_field("logit_bias", formatted("logit_bias of token {} is {}, must be a number", key,
+                                           json_text(added)));
     }
     bias[static_cast<std::uint32_t>(*id)] = added.get<double>();
   }
@@ -114,20 +113,20 @@ void read_sampling(const BodyFields& fields, SamplingConfig& sampling) {
   const auto set = [](auto& member, const auto& value) {
     if (value) member = *value;
   };
-  set(sampling.temperature, fields.number("temperature", 0, 2));
-  set(sampling.top_p, fields.number("top_p", 0, 1));
-  sampling.top_p = std::max(sampling.top_p, kSmallestTopP);
-  set(sampling.min_p, fields.number("min_p", 0, 1));
-  if (sampling.min_p == 1) fields.refuse("min_p", "a number in [0, 1)");
+  set(sampling.temperature, fields.number("temperature"));
+  set(sampling.top_p, fields.number("top_p"));
+  if (sampling.top_p == 0) sampling.top_p = kSmallestTopP;
+  set(sampling.min_p, fields.number("min_p"));
   set(sampling.top_k, fields.integer("top_k", -1, std::numeric_limits<std::int32_t>::max()));
   sampling.top_k = std::max<std::int64_t>(sampling.top_k, 0);  // -1 means all elsewhere
-  set(sampling.repetition_penalty, fields.number("repetition_penalty", 0, 100));
-  if (sampling.repetition_penalty == 0) fields.refuse("repetition_penalty", "above 0");
-  set(sampling.presence_penalty, fields.number("presence_penalty", -2, 2));
-  set(sampling.frequency_penalty, fields.number("frequency_penalty", -2, 2));
+  set(sampling.repetition_penalty, fields.number("repetition_penalty"));
+  set(sampling.presence_penalty, fields.number("presence_penalty"));
+  set(sampling.frequency_penalty, fields.number("frequency_penalty"));
   set(sampling.seed, fields.integer("seed", std::numeric_limits<std::int64_t>::min(),
                                     std::numeric_limits<std::int64_t>::max()));
   sampling.logit_bias = read_logit_bias(fields);
+  if (const auto problem = find_problem(sampling))
+    refuse_field(problem->field, formatted("{} is {}", problem->field, problem->message));
 }
 
 ResponseFormat read_response_format(const BodyFields& fields) {

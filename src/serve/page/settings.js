@@ -2,13 +2,13 @@
 
 import { local } from "./kept.js";
 
-/** Numbers of a request. One that isn't set isn't sent: the server's value counts then. */
+/** Numbers of a request. One that isn't set isn't sent: the server's value counts then. Ranges are the server's (tests/unit/serve/page_test). */
 export const kNumbers = [
-  { name: "temperature", min: 0, max: 5, step: 0.05 },
+  { name: "temperature", min: 0, max: 100, step: 0.05 },
   { name: "top_p", min: 0, max: 1, step: 0.01 },
   { name: "top_k", min: 0, max: 1000000, step: 1 },
-  { name: "min_p", min: 0, max: 1, step: 0.01 },
-  { name: "repetition_penalty", min: 0.1, max: 10, step: 0.05 },
+  { name: "min_p", min: 0, max: 0.99, step: 0.01 },
+  { name: "repetition_penalty", min: 0.01, max: 100, step: 0.05 },
   { name: "presence_penalty", min: -2, max: 2, step: 0.1 },
   { name: "frequency_penalty", min: -2, max: 2, step: 0.1 },
   { name: "max_tokens", min: 1, max: 10000000, step: 1 },

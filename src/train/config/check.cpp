@@ -3,13 +3,13 @@
 #include <string>
 #include <vector>
 
+#include "core/process/max_threads.hpp"
+
 namespace trireme {
 namespace {
 
 /// So that ranks x micro_batch x accumulation stays within 64 bits.
 constexpr std::int64_t kMostSequences = std::int64_t{1} << 20;
-
-constexpr std::int64_t kMostThreads = 1024;
 
 void check_train(const TrainConfig& train, Problems& problems) {
   const auto at_least = [&](const char* key, std::int64_t value, std::int64_t low,
@@ -26,7 +26,7 @@ void check_train(const TrainConfig& train, Problems& problems) {
   within("train.micro_batch", train.micro_batch, 1, kMostSequences);
   within("train.global_batch", train.global_batch, 0, kMostSequences * kMostSequences);
   within("train.accumulation", train.accumulation, 0, kMostSequences);
-  within("train.threads", train.threads, 0, kMostThreads);
+  within("train.threads", train.threads, 0, kMaxThreads);
   at_least("train.seed", train.seed, 0, "must be 0 or more");
   at_least("train.log_every", train.log_every, 0, "must be 0 (no progress line) or more");
   at_least("train.metrics_every", train.metrics_every, 1, "must be 1 or more");

@@ -120,6 +120,15 @@ TEST(SampleToken, AnyTemperatureIsSafe) {
   EXPECT_EQ(sample_token(Numbers{7, 9, 9, 1}, {.temperature = 0}, 0), 1U) << "the smaller id";
 }
 
+TEST(SampleToken, IsSafeWhereLogitsAreNotFinite) {
+  const SamplingConfig filters{.temperature = 1, .top_k = 2, .top_p = 0.9, .min_p = 0.1};
+  for (const SamplingConfig& config : {SamplingConfig{.temperature = 1, .top_p = 0.9}, filters}) {
+    EXPECT_EQ(sample_token(Numbers{1, INFINITY, 3}, config, 0), 1U);
+    EXPECT_LT(sample_token(Numbers{NAN, NAN, NAN}, config, 0), 3U);
+    EXPECT_LT(sample_token(Numbers{-INFINITY, -INFINITY}, config, 0), 2U);
+  }
+}
+
 TEST(SampleToken, NeverDrawsWhatIsRuledOut) {
   Numbers values = logits();
   values[1] = values[3] = -INFINITY;
@@ -180,14 +189,17 @@ TEST(SamplingConfig, NamesWhatIsOutOfRange) {
     const auto problem = find_problem(config);
     return problem ? problem->field + " = " + problem->message : "";
   };
-  EXPECT_EQ(text({.temperature = -1}), "temperature = -1, must be 0 or more");
-  EXPECT_EQ(text({.temperature = std::nan("")}), "temperature = nan, must be 0 or more");
+  const std::string range = "must be 0 (the most likely token) or in [1e-8, 100]";
+  EXPECT_EQ(text({.temperature = -1}), "temperature = -1, " + range);
+  EXPECT_EQ(text({.temperature = 1e-310}), "temperature = 1e-310, " + range);
+  EXPECT_EQ(text({.temperature = std::nan("")}), "temperature = nan, " + range);
   EXPECT_EQ(text({.top_k = -2}), "top_k = -2, must be 0 (all) or more");
   EXPECT_EQ(text({.top_p = 0}), "top_p = 0, must be in (0, 1]");
   EXPECT_EQ(text({.min_p = 1}), "min_p = 1, must be in [0, 1)");
-  EXPECT_EQ(text({.repetition_penalty = 0}), "repetition_penalty = 0, must be more than 0");
-  EXPECT_EQ(text({.presence_penalty = INFINITY}), "presence_penalty = inf, must be finite");
-  EXPECT_EQ(text({.logit_bias = {{1, std::nan("")}}}), "logit_bias = nan, must be finite");
+  EXPECT_EQ(text({.repetition_penalty = 0}), "repetition_penalty = 0, must be in [0.01, 100]");
+  EXPECT_EQ(text({.presence_penalty = -1e300}), "presence_penalty = -1e+300, must be in [-2, 2]");
+  EXPECT_EQ(text({.frequency_penalty = INFINITY}), "frequency_penalty = inf, must be in [-2, 2]");
+  EXPECT_EQ(text({.logit_bias = {{1, std::nan("")}}}), "logit_bias = nan, must be in [-100, 100]");
 }
 
 }  // namespace

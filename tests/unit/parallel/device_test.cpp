@@ -19,7 +19,7 @@ TEST(Device, PrecisionsKeepMainWeightsWide) {
   EXPECT_EQ(precision_dtypes("fp16").main, at::kFloat);
   const Error error = error_of([] { precision_dtypes("fp8"); });
   EXPECT_EQ(error.kind(), ErrorKind::usage);
-  EXPECT_TRUE(contains(error.what(), "fp8"));
+  EXPECT_TRUE(contains(error.what(), "train.precision = fp8"));
 }
 
 TEST(Device, CpuIsAlwaysThereAndUnknownNamesAreRefused) {
@@ -32,6 +32,8 @@ TEST(Device, ThreadsComeFromTheUserThenOpenMpThenTheCores) {
   EXPECT_EQ(set_cpu_threads(2, 1), 2);
   EXPECT_EQ(at::get_num_threads(), 2);
   EXPECT_EQ(set_cpu_threads(0, 1), 3);
+  ::setenv("OMP_NUM_THREADS", "3000000000", 1);
+  EXPECT_EQ(set_cpu_threads(0, 1), 1024);
   ::unsetenv("OMP_NUM_THREADS");
   EXPECT_EQ(set_cpu_threads(0, 1 << 20), 1);  // never none
 }

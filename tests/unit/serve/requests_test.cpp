@@ -92,7 +92,8 @@ TEST(ChatRequest, ReadsEveryField) {
 TEST(ChatRequest, NamesTheFieldThatIsWrong) {
   for (const auto& [fields, name] : std::vector<std::pair<std::string, std::string>>{
            {R"("temperature": "hot")", "temperature"},
-           {R"("temperature": 2.5)", "temperature"},
+           {R"("temperature": 100.5)", "temperature"},
+           {R"("temperature": 1e-310)", "temperature"},
            {R"("temperature": -0.1)", "temperature"},
            {R"("top_p": 1.1)", "top_p"},
            {R"("min_p": 1)", "min_p"},
@@ -123,6 +124,7 @@ TEST(ChatRequest, NamesTheFieldThatIsWrong) {
            {R"("presence_penalty": 2.1)", "presence_penalty"},
            {R"("frequency_penalty": "x")", "frequency_penalty"},
            {R"("repetition_penalty": 0)", "repetition_penalty"},
+           {R"("repetition_penalty": 1e-310)", "repetition_penalty"},
            {R"("ignore_eos": 0)", "ignore_eos"},
            {R"("response_format": "json")", "response_format"},
            {R"("response_format": {"type": "xml"})", "response_format.type"},

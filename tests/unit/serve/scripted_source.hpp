@@ -42,9 +42,9 @@ class ScriptedSource final : public AnswerSource {
     return RequestProblem{"prompt", formatted("{} tokens, must be at most {}", size, max_context)};
   }
 
-  std::optional<RequestId> submit(Request request, OnDelta on_delta) override {
+  std::optional<RequestId> submit(Request request, OnDelta on_delta, bool follows) override {
     const std::lock_guard lock(mutex_);
-    if (running_.size() >= max_queue) return std::nullopt;
+    if (running_.size() >= max_queue && !follows) return std::nullopt;
     const RequestId id = ++last_id_;
     requests_.push_back(request);
     std::vector<Delta> deltas = script_(request);

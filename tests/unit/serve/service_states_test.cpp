@@ -79,6 +79,16 @@ TEST_F(ServiceStates, TheQueueHasAnEnd) {
   EXPECT_EQ(json(chat(R"("n": 7)")).at("choices").size(), 7U);
 }
 
+TEST_F(ServiceStates, AnswersThatHaveBegunKeepTheirPlaceInTheQueue) {
+  source_->max_queue = 1;
+  script = [&](const Request&) {
+    source_->max_queue = 0;  // from the first answer on, others take what becomes free
+    return said({"Hel", "lo"});
+  };
+  EXPECT_EQ(json(chat(R"("n": 3)")).at("choices").size(), 3U);
+  EXPECT_EQ(json(chat(), 429).at("error").at("code"), "queue_full");
+}
+
 TEST_F(ServiceStates, WhoGoesAwayIsNotWorkedFor) {
   source_->is_endless = true;
   source_->pause_ms = 1;
@@ -152,6 +162,9 @@ TEST_F(ServiceStates, ThePageLoadsNothingButItself) {
 TEST_F(ServiceStates, TellsItsModelTokensAndTemplate) {
   EXPECT_EQ(json(get("/v1/models")).at("data").at(0).at("id"), "tiny");
   EXPECT_EQ(json(get("/v1/models/tiny")).at("meta").at("n_ctx"), 1000);
+  EXPECT_EQ(json(get("/v1/models/t%69n%79")).at("id"), "tiny");
+  for (const char* other : {"tin%", "tin%7", "tin%7g", "tin%2579"})
+    EXPECT_EQ(json(get(cat("/v1/models/", other)), 404).at("error").at("code"), "model_not_found");
 
   const Json tokens = json(post("/tokenize", R"({"content": "the <|im_end|> 你"})")).at("tokens");
   EXPECT_EQ(tokens.get<std::vector<std::uint32_t>>(), tokenizer().encode("the <|im_end|> 你"));

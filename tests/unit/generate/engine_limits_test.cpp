@@ -1,0 +1,64 @@
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "generate/engine.hpp"
+#include "unit/core/scratch.hpp"
+#include "unit/generate/small_model.hpp"
+
+namespace trireme::testing {
+namespace {
+
+TEST(GenerationEngine, SettingsThatMakeLogitsInfiniteEndTheirRequestAlone) {
+  SmallModel small({.tie = false});
+  for (ParamId id = 0; id < small.registry.size(); ++id) {
+    if (small.registry.spec(id).name == "lm_head.weight") small.registry.weight(id).mul_(1e306);
+  }
+  GenerationEngine engine(*small.model, small.tokenizer, {});
+  Request plain = greedy(random_prompts(1, 200, 200).front(), 3);
+  plain.sampling.temperature = 1;
+  std::vector<Request> requests(3, plain);
+  requests[1].sampling.repetition_penalty = 0.01;
+  requests[2].sampling.repetition_penalty = 0.01;
+  requests[2].sampling.top_p = 0.9;
+
+  const auto answers = answer_all(engine, requests);
+
+  EXPECT_EQ(answers[0].tokens.size(), 3U);
+  for (const std::size_t i : {1, 2}) {
+    ASSERT_TRUE(answers[i].error) << i;
+    EXPECT_EQ(answers[i].error->kind(), ErrorKind::numeric);
+    EXPECT_TRUE(contains(answers[i].error->what(), "not finite"));
+    EXPECT_TRUE(answers[i].tokens.empty());
+  }
+}
+
+TEST(GenerationEngine, AQueueOfAnyLengthTakesRequests) {
+  const SmallModel small;
+  const auto ignore = [](const Delta&) {};
+  GenerationEngine endless(*small.model, small.tokenizer,
+                           {.max_batch = 2, .max_queue = std::numeric_limits<std::int64_t>::max()});
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(endless.submit(greedy({1}, 1), ignore));
+
+  GenerationEngine engine(*small.model, small.tokenizer, {.max_batch = 1, .max_queue = 1});
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(engine.submit(greedy({1}, 1), ignore));
+  EXPECT_FALSE(engine.submit(greedy({1}, 1), ignore));
+  EXPECT_TRUE(engine.submit(greedy({1}, 1), ignore, /*follows=*/true));
+  while (engine.step()) {
+  }
+  EXPECT_EQ(engine.counters().generated_tokens, 3);
+}
+
+TEST(GenerationEngine, RefusesBudgetsThatNoMachineHas) {
+  const SmallModel small;
+  const auto refused = [&](const EngineConfig& config) {
+    return error_of([&] { GenerationEngine(*small.model, small.tokenizer, config); });
+  };
+  constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
+  EXPECT_TRUE(contains(refused({.kv_cache_mib = kMost}).what(), "--kv-cache-mib 92"));
+  EXPECT_TRUE(contains(refused({.kv_cache_mib = -1}).what(), "--kv-cache-mib -1, must be 0"));
+  EXPECT_TRUE(contains(refused({.max_batch = kMost}).what(), "--max-batch 92"));
+}
+
+}  // namespace
+}  // namespace trireme::testing
