@@ -16,6 +16,10 @@ struct EngineConfig {
   std::int64_t prompt_tokens = 0;  // of a step while no text is drawn; 0: 192, on a GPU 1,024
   /// Beside texts, whose next tokens wait; 0: 24, on a GPU 256.
   std::int64_t prompt_tokens_beside = 0;
+  /// Tokens before a row of those that cost as much as the row itself: behind them fewer are taken, so
+  /// that no step is longer than the first ones. 0: as many everywhere, or where the number above is
+  /// chosen, of the model (on a CPU).
+  std::int64_t row_cost_tokens = 0;
   bool share_prefixes = true;
   const char* context_option = "--max-context";  // how the user lowers max_context, for messages
 };

@@ -101,6 +101,16 @@ void Schedule::preempt_last() {
   ++counters_.preemptions;
 }
 
+std::int64_t Schedule::rows_behind(std::int64_t rows, std::int64_t before) const {
+  const std::int64_t cost = config_.row_cost_tokens;
+  return cost == 0 || rows == 0 ? rows : std::max<std::int64_t>(rows * cost / (cost + before), 1);
+}
+
+std::int64_t Schedule::first_rows_for(std::int64_t rows, std::int64_t before) const {
+  const std::int64_t cost = config_.row_cost_tokens;
+  return cost == 0 ? rows : (rows * (cost + before) + cost - 1) / cost;
+}
+
 std::vector<TextRows> Schedule::next_step() {
   start_waiting();
   const bool beside = std::any_of(running_.begin(), running_.end(),
@@ -112,10 +122,11 @@ std::vector<TextRows> Schedule::next_step() {
     const bool drawing = text.drawing();
     if (!drawing) share_blocks(text);
     std::int64_t rows = text.length() - text.computed;
-    if (!drawing) rows = std::min(rows, prompt_rows);
+    const std::int64_t before = beside ? text.computed : 0;
+    if (!drawing) rows = std::min(rows, rows_behind(prompt_rows, before));
     if (rows > 0) rows = make_room(i, rows);
     if (rows == 0) continue;
-    if (!drawing) prompt_rows -= rows;
+    if (!drawing) prompt_rows -= std::min(prompt_rows, first_rows_for(rows, before));
     publish_blocks(text, rows);
     step.push_back({&text, rows});
   }

@@ -50,6 +50,9 @@ class Schedule {
   void share_blocks(LiveText& text);
   /// Blocks for `rows` more tokens of running text `i`, or as many as there are. Returns the rows.
   std::int64_t make_room(std::size_t i, std::int64_t rows);
+  /// Rows behind `before` tokens that take as long as `rows` first ones of a text, and back.
+  [[nodiscard]] std::int64_t rows_behind(std::int64_t rows, std::int64_t before) const;
+  [[nodiscard]] std::int64_t first_rows_for(std::int64_t rows, std::int64_t before) const;
   /// What others may share when `rows` more tokens are computed.
   void publish_blocks(LiveText& text, std::int64_t rows);
   void give_back_blocks(LiveText& text);

@@ -60,5 +60,22 @@ TEST(GenerationEngine, RefusesBudgetsThatNoMachineHas) {
   EXPECT_TRUE(contains(refused({.max_batch = kMost}).what(), "--max-batch 92"));
 }
 
+TEST(GenerationEngine, RowsOfALongPromptBecomeFewerBesideOthers) {
+  const SmallModel small({.dtype = at::kFloat});
+  GenerationEngine engine(*small.model, small.tokenizer,
+                          {.prompt_tokens_beside = 16, .row_cost_tokens = 50});
+  bool long_began = false;
+  std::size_t drawn = 0;
+  engine.submit(greedy({1, 2}, 100), [&](const Delta& delta) { drawn += delta.tokens.size(); });
+  while (drawn < 5) engine.step();
+  engine.submit(greedy(random_prompts(1, 200, 200).front(), 1),
+                [&](const Delta& delta) { long_began = long_began || !delta.tokens.empty(); });
+  int steps = 0;
+  for (; !long_began; ++steps) engine.step();
+  // 16, 12, 10, 8, .. rows, at the end 3; 13 steps if all had 16.
+  EXPECT_GT(steps, 30);
+  EXPECT_LT(steps, 50);
+}
+
 }  // namespace
 }  // namespace trireme::testing
