@@ -1,6 +1,7 @@
 #include "bin/trireme/verify_layout_command.hpp"
 
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "comm/agree.hpp"
 #include "comm/factory.hpp"
@@ -20,22 +21,39 @@ namespace {
 constexpr int kExitUnequal = 1;
 constexpr std::int64_t kMostThreadRanks = 256;
 
-/// Ranks for two copies or more of the model. Throws Error(usage) if they are more than threads.
-int fewest_ranks(const ParallelConfig& parallel) {
+/// Ranks for two copies or more of the model, and for whole grids of its experts. Throws Error(usage)
+/// if they are more than threads.
+int fewest_ranks(const ParallelConfig& parallel, bool has_experts) {
   const std::int64_t copies = parallel.hierarchical ? 4 : 2;
   const std::int64_t data = parallel.zero_shard > 0 ? parallel.zero_shard : copies;
   std::int64_t ranks = 1;
-  for (const std::int64_t factor : {parallel.tp, parallel.cp, parallel.pp, data}) {
+  const auto multiply = [&](std::int64_t factor) {
     if (factor > kMostThreadRanks / ranks) {
       fail(
           ErrorKind::usage,
-          "parallel.tp = {}, cp = {}, pp = {}, zero_shard = {} need more than {} ranks, the most that are "
+          "parallel.tp = {}, cp = {}, pp = {}, ep = {}, etp = {}, zero_shard = {} need more than {} ranks, the most that are "
           "threads; under mpirun -n N there may be more",
-          parallel.tp, parallel.cp, parallel.pp, parallel.zero_shard, kMostThreadRanks);
+          parallel.tp, parallel.cp, parallel.pp, parallel.ep, parallel.etp, parallel.zero_shard,
+          kMostThreadRanks);
     }
     ranks *= factor;
-  }
+  };
+  for (const std::int64_t factor : {parallel.tp, parallel.cp, data}) multiply(factor);
+  const std::int64_t grid = has_experts ? expert_tensor_ranks(parallel) * parallel.ep : 1;
+  multiply(grid / std::gcd(grid, ranks));
+  multiply(parallel.pp);
   return static_cast<int>(ranks);
+}
+
+/// What the verdict is of, beside what is as usual.
+std::string text_of(const ParallelConfig& parallel) {
+  const ParallelConfig usual;
+  std::string text =
+      formatted("tp {} cp {} pp {} zero {}", parallel.tp, parallel.cp, parallel.pp, parallel.zero);
+  if (parallel.ep != usual.ep) text += formatted(" ep {}", parallel.ep);
+  if (parallel.etp != usual.etp) text += formatted(" etp {}", parallel.etp);
+  if (parallel.schedule != usual.schedule) text += formatted(" schedule {}", parallel.schedule);
+  return text;
 }
 
 }  // namespace
@@ -85,7 +103,8 @@ int VerifyLayoutCommand::run() {
   const std::string idle = keys_without_effect(parallel);
   if (!idle.empty() && world.rank() == 0) log::warn(idle);
   if (world.size() == 1) {
-    const int ranks = ranks_ > 0 ? static_cast<int>(ranks_) : fewest_ranks(parallel);
+    const int ranks =
+        ranks_ > 0 ? static_cast<int>(ranks_) : fewest_ranks(parallel, config_.model.moe.on());
     check_verifiable(config_, ranks);
     verdict = verify_on_threads(ranks);
     print_verdict(verdict, ranks, "thread", at::kCPU);
@@ -107,7 +126,6 @@ int VerifyLayoutCommand::run() {
 
 void VerifyLayoutCommand::print_verdict(const LayoutVerdict& verdict, int ranks,
                                         const std::string& backend, at::Device device) const {
-  const ParallelConfig& p = config_.parallel;
   if (json_) {
     // JSON has no infinity: what is not comparable is null.
     print(Json{{"ranks", ranks},
@@ -126,10 +144,10 @@ void VerifyLayoutCommand::print_verdict(const LayoutVerdict& verdict, int ranks,
     return;
   }
   print(formatted(
-      "{} ranks ({}), tp {} cp {} pp {} zero {}, fp64, {} updates of a small model of this shape, "
+      "{} ranks ({}), {}, fp64, {} updates of a small model of this shape, "
       "next to one process\n"
       "  loss {}, gradients {} (worst: {}), norm {}, weights {}, moments {}; bound {}\n{}\n",
-      ranks, backend, p.tp, p.cp, p.pp, p.zero, steps_, number_text(verdict.loss_rel),
+      ranks, backend, text_of(config_.parallel), steps_, number_text(verdict.loss_rel),
       number_text(verdict.grad_rel), verdict.grad_worst.empty() ? "none" : verdict.grad_worst,
       number_text(verdict.norm_rel), number_text(verdict.weight_rel),
       number_text(verdict.moment_rel), number_text(verdict.bound),

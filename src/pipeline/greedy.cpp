@@ -1,7 +1,7 @@
 #include "pipeline/greedy.hpp"
 
 #include <algorithm>
-#include <optional>
+#include <array>
 
 #include "core/error.hpp"
 
@@ -24,6 +24,7 @@ struct Candidate {
   double begin = kNever;
 };
 
+/// A pass changes what its own rank and those of the neighbouring stages can begin, and nothing else.
 class Grower {
  public:
   Grower(const Placement& placement, int micro_batches, const Timing& timing,
@@ -33,14 +34,17 @@ class Grower {
         micro_batches_(micro_batches),
         schedule_{placement, micro_batches, {}},
         free_(static_cast<std::size_t>(placement.ranks)),
-        under_way_(free_.size()) {
+        under_way_(free_.size()),
+        own_stages_(free_.size()),
+        next_(free_.size()) {
     schedule_.lists.resize(free_.size());
-    for (int stage = 0; stage < placement.stages(); ++stage) {
+    stages_.resize(placement.rank_of_stage.size());
+    for (int stage = placement.stages(); stage-- > 0;) {
       const int rank = placement.rank_of_stage[static_cast<std::size_t>(stage)];
-      const auto mine = placement.stages_of(rank);
-      stages_.push_back({.rank = rank,
-                         .later_on_rank = static_cast<int>(
-                             mine.end() - std::upper_bound(mine.begin(), mine.end(), stage))});
+      std::vector<int>& mine = own_stages_[static_cast<std::size_t>(rank)];
+      stages_[static_cast<std::size_t>(stage)] = {.rank = rank,
+                                                  .later_on_rank = static_cast<int>(mine.size())};
+      mine.push_back(stage);
       most_stages_ = std::max(most_stages_, static_cast<int>(mine.size()));
     }
   }
@@ -48,14 +52,16 @@ class Grower {
   Schedule grow() {
     const std::size_t kinds = rules_.split_backward ? 3 : 2;
     const std::size_t passes = stages_.size() * static_cast<std::size_t>(micro_batches_) * kinds;
+    for (std::size_t rank = 0; rank < free_.size(); ++rank) next_[rank] = next_of(rank);
     for (std::size_t i = 0; i < passes; ++i) {
-      Candidate first;
-      for (std::size_t rank = 0; rank < free_.size(); ++rank) {
-        const Candidate next = next_of(static_cast<int>(rank));
-        if (next.begin < first.begin) first = next;
-      }
+      const Candidate first = *std::ranges::min_element(next_, {}, &Candidate::begin);
       TRIREME_ASSERT(first.begin < kNever);
       take(first);
+      for (const int stage : {first.pass.stage - 1, first.pass.stage, first.pass.stage + 1}) {
+        if (stage < 0 || stage >= std::ssize(stages_)) continue;
+        const auto rank = static_cast<std::size_t>(stages_[static_cast<std::size_t>(stage)].rank);
+        next_[rank] = next_of(rank);
+      }
     }
     return std::move(schedule_);
   }
@@ -96,17 +102,16 @@ class Grower {
 
   /// The pass that this rank begins next: the first in order of rank among those that can begin
   /// soonest.
-  [[nodiscard]] Candidate next_of(int rank) const {
+  [[nodiscard]] Candidate next_of(std::size_t rank) const {
     const PassKind backward = rules_.split_backward ? PassKind::input_grad : PassKind::backward;
-    std::vector<PassKind> order{backward, PassKind::forward};
+    std::array order{backward, PassKind::forward, PassKind::weight_grad};
     if (rules_.forward_first) std::swap(order[0], order[1]);
-    if (rules_.split_backward) order.push_back(PassKind::weight_grad);
     Candidate best;
     for (const PassKind kind : order) {
-      for (int index = static_cast<int>(stages_.size()); index-- > 0;) {
+      if (kind == PassKind::weight_grad && !rules_.split_backward) continue;
+      for (const int index : own_stages_[rank]) {
         const StageState& stage = stages_[static_cast<std::size_t>(index)];
-        if (stage.rank != rank) continue;
-        const double begin = std::max(ready(kind, index), free_[static_cast<std::size_t>(rank)]);
+        const double begin = std::max(ready(kind, index), free_[rank]);
         if (begin < best.begin) best = {{kind, index, number(kind, stage)}, begin};
       }
     }
@@ -146,6 +151,8 @@ class Grower {
   Schedule schedule_;
   std::vector<double> free_;
   std::vector<int> under_way_;
+  std::vector<std::vector<int>> own_stages_;  // of each rank, the last first
+  std::vector<Candidate> next_;               // of each rank
   std::vector<StageState> stages_;
 };
 

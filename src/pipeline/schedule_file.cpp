@@ -9,6 +9,11 @@
 #include "pipeline/simulate.hpp"
 
 namespace trireme::pipeline {
+namespace {
+
+constexpr int kMostCount = 1000000;  // of stages, of micro-batches
+
+}  // namespace
 
 std::string text_of(const Schedule& schedule) {
   std::string text;
@@ -32,6 +37,9 @@ Schedule parse_schedule(std::string_view text, const std::string& source) {
             ErrorKind::usage,
             "{}:{}: '{}', must be a pass: F, BW, B or W, its stage, a point, its micro-batch (F0.3)",
             source, number, word);
+      if (pass->stage >= kMostCount || pass->micro_batch >= kMostCount)
+        fail(ErrorKind::usage, "{}:{}: '{}', its stage and micro-batch must be below {}", source,
+             number, word, kMostCount);
       rank_of_stage.try_emplace(pass->stage, schedule.placement.ranks);
       schedule.micro_batches = std::max(schedule.micro_batches, pass->micro_batch + 1);
       list.push_back(*pass);

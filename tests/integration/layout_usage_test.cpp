@@ -1,5 +1,9 @@
 /// What a user meets whose layout cannot be, or has keys that change nothing.
 
+#include <nlohmann/json.hpp>
+
+#include "core/files/file.hpp"
+#include "core/files/json.hpp"
 #include "support/run_program.hpp"
 
 namespace trireme {
@@ -59,6 +63,39 @@ TEST_F(LayoutUsage, LayoutsThatCannotBeComeWithAllReasonsAndTheNearest) {
                  {"parallel.tp = 1000000", "256 ranks", "mpirun"});
   expect_refused(verify({"--parallel.tp", "8"}), 2, {"parallel.tp = 8", "model.num_heads = 4"});
   expect_refused(verify({"--ranks", "100000"}), 2, {"--ranks 100000", "256"});
+}
+
+TEST_F(LayoutUsage, VerifyLayoutTakesRanksForWholeGridsOfExperts) {
+  const Exit verify = trireme({"verify-layout", "--steps", "1", "--model.preset", "minimind-3-moe",
+                               "--parallel.ep", "4", "--parallel.zero", "1"});
+  EXPECT_EQ(verify.code, 0) << verify.err;
+  EXPECT_EQ(count(verify.out, "4 ranks (thread), tp 1 cp 1 pp 1 zero 1 ep 4, fp64"), 1U)
+      << verify.out;
+  const Exit pipeline = trireme(
+      {"verify-layout", "--steps", "1", "--parallel.pp", "2", "--parallel.schedule", "zb-h1"});
+  EXPECT_EQ(count(pipeline.out, "tp 1 cp 1 pp 2 zero 0 schedule zb-h1, fp64"), 1U) << pipeline.out;
+}
+
+TEST_F(LayoutUsage, LayoutJsonHasTheStagesOfEveryRank) {
+  const Exit alone = pretrain("alone", {"--train.steps", "1"});
+  ASSERT_EQ(alone.code, 0) << alone.err;
+  const Json one = parse_json(read_file(path("alone") / "layout.json"), "layout.json");
+  const Json rank = one.at("per_rank").at(0);
+  EXPECT_EQ(rank.at("stages"),
+            Json::parse(R"([{"stage": 0, "layers": 2, "embedding": true, "head": true}])"));
+  for (const char* key : {"in_flight_peak", "in_flight_peak_formula"}) EXPECT_EQ(rank.at(key), 1);
+  for (const char* key : {"bubble_share", "bubble_share_formula"}) EXPECT_EQ(rank.at(key), 0.0);
+  EXPECT_FALSE(one.contains("schedule_list"));
+
+  const Exit searched = pretrain("searched",
+                                 {"--train.steps", "3", "--parallel.pp", "2", "--parallel.schedule",
+                                  "auto", "--train.micro_batch", "3"},
+                                 {.ranks = 2});
+  ASSERT_EQ(searched.code, 0) << searched.err;
+  const Json two = parse_json(read_file(path("searched") / "layout.json"), "layout.json");
+  ASSERT_EQ(two.at("schedule_list").size(), 2U);
+  EXPECT_TRUE(two["schedule_list"][0].get<std::string>().starts_with("F0.0 ")) << two.dump(2);
+  EXPECT_EQ(two.at("schedule"), "auto");
 }
 
 TEST_F(LayoutUsage, KeysWithoutEffectAreNamedOnce) {

@@ -14,26 +14,13 @@
 namespace trireme {
 namespace {
 
-constexpr std::int64_t kMostRanks = 65536;
+constexpr std::int64_t kMostRanks = planner::kMostPlannedRanks;
 constexpr std::int64_t kMostLayouts = 1000;
 constexpr std::int64_t kLength = 4096;
 constexpr std::int64_t kVocabulary = 6400;       // of a model that no tokenizer gives one
 constexpr std::int64_t kGptVocabulary = 131072;  // of Megatron-LM's table, whose shapes gpt-* are
 
-/// The keys of a layout that are not as they always are, as options.
-std::string as_options(const planner::Layout& layout) {
-  const Json usual = planner::config_json(ParallelConfig{});
-  const Json chosen = planner::config_json(layout.parallel);
-  std::string options;
-  for (const auto& [name, value] : chosen.items()) {
-    if (value == usual[name]) continue;
-    options += formatted("--parallel.{} {} ", name,
-                         value.is_string() ? value.get<std::string>() : value.dump());
-  }
-  return options + formatted("--train.micro_batch {}", layout.micro_batch);
-}
-
-Json layout_json(const planner::PlannedLayout& one) {
+Json layout_json(const planner::PlannedLayout& one, const std::string& options) {
   Json memory = Json::object();
   planner::LayoutMemory::fields(
       one.memory, [&](const char* name, double bytes) { memory[name] = std::llround(bytes); });
@@ -56,14 +43,15 @@ Json layout_json(const planner::PlannedLayout& one) {
             {"dp", spent.dp},
             {"pp", one.time.transfer_s}}},
           {"predicted", true},
-          {"options", as_options(one.layout)}};
+          {"options", options}};
 }
 
 std::string percent(double share) {
   return cat(std::llround(100 * share), " %");
 }
 
-std::string layout_text(const planner::PlannedLayout& one, std::size_t place) {
+std::string layout_text(const planner::PlannedLayout& one, const std::string& options,
+                        std::size_t place) {
   const planner::Seconds& spent = one.time.spent;
   const planner::LayoutMemory& memory = one.memory;
   return formatted(
@@ -71,13 +59,13 @@ std::string layout_text(const planner::PlannedLayout& one, std::size_t place) {
       "   step {}, {} tokens/s a GPU, MFU {}, bubble {}, memory {} (weights {}, main {}, gradients {}, optimizer {}, activations {}, "
       "logits {}, buffers {})\n"
       "   not hidden: tp {}, cp {}, ep {}, dp {}, pp {}; optimizer {}\n",
-      place, as_options(one.layout), format_seconds(one.time.step_s),
-      cat(std::llround(one.tokens_per_s_per_gpu)), percent(one.mfu), percent(one.time.bubble_share),
-      format_bytes(memory.total()), format_bytes(memory.weights), format_bytes(memory.main),
-      format_bytes(memory.grads), format_bytes(memory.optimizer), format_bytes(memory.activations),
-      format_bytes(memory.logits), format_bytes(memory.buffers), format_seconds(spent.tp),
-      format_seconds(spent.cp), format_seconds(spent.ep), format_seconds(spent.dp),
-      format_seconds(one.time.transfer_s), format_seconds(one.time.optimizer_s));
+      place, options, format_seconds(one.time.step_s), cat(std::llround(one.tokens_per_s_per_gpu)),
+      percent(one.mfu), percent(one.time.bubble_share), format_bytes(memory.total()),
+      format_bytes(memory.weights), format_bytes(memory.main), format_bytes(memory.grads),
+      format_bytes(memory.optimizer), format_bytes(memory.activations), format_bytes(memory.logits),
+      format_bytes(memory.buffers), format_seconds(spent.tp), format_seconds(spent.cp),
+      format_seconds(spent.ep), format_seconds(spent.dp), format_seconds(one.time.transfer_s),
+      format_seconds(one.time.optimizer_s));
 }
 
 }  // namespace
@@ -147,6 +135,24 @@ planner::TimeConstants LayoutsCommand::constants(const planner::DeviceKind& kind
   return planner::calibrate(planner::read_bench_rows(calibration_, kind)).constants;
 }
 
+std::string LayoutsCommand::options(const planner::Wish& wish,
+                                    const planner::Layout& layout) const {
+  const Json usual = planner::config_json(ParallelConfig{});
+  const Json given = planner::config_json(config_.parallel);
+  const Json chosen = planner::config_json(layout.parallel);
+  std::string options;
+  for (const auto& [name, value] : chosen.items()) {
+    const bool is_fixed = wish.keeps(("parallel." + name).c_str());
+    if (value == usual[name] && value == given[name] && !is_fixed) continue;
+    options += formatted("--parallel.{} {} ", name,
+                         value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  if (config_.train.accumulation > 0) options += "--train.accumulation 0 ";
+  return options + formatted("--train.micro_batch {} --train.global_batch {} --train.seq_len {}",
+                             layout.micro_batch, wish.config.train.global_batch,
+                             wish.config.train.seq_len);
+}
+
 int LayoutsCommand::run() {
   const planner::Cluster cluster{planner::device_kind(gpu_), static_cast<int>(nodes_),
                                  static_cast<int>(per_node_)};
@@ -156,19 +162,27 @@ int LayoutsCommand::run() {
   const planner::LayoutPlan plan =
       planner::rank_layouts(wish, predictor, static_cast<std::size_t>(top_));
   std::vector<std::string> changes;
-  if (plan.layouts.empty()) changes = changes_that_fit(wish, cluster, batch_is_given());
+  Problems fixed;
+  const bool is_too_large = plan.rejected.contains("memory");
+  const bool none_is_legal =
+      plan.layouts.empty() && plan.rejected.size() == 1 && plan.rejected.contains("layout");
+  if (none_is_legal) fixed = planner::problems_of_fixed(wish, cluster.ranks());
+  if (plan.layouts.empty() && fixed.empty())
+    changes = changes_that_fit(wish, cluster, batch_is_given());
   if (json_) print(json(wish, cluster, constants, plan, changes));
+  fixed.throw_if_any();
   if (plan.layouts.empty()) {
     const std::string reasons = joined(plan.rejected, ", ", [](const auto& reason) {
       return formatted("{} {}", reason.first, reason.second);
     });
+    const char* other = is_too_large ? "a smaller model or shorter sequences" : "other keys";
     fail(
-        ErrorKind::resource,
+        is_too_large ? ErrorKind::resource : ErrorKind::usage,
         "no layout of this model trains {} sequences of {} on {} {} ({} a node); layouts refused by reason: {}. What "
         "would help: {}",
         wish.config.train.global_batch, wish.config.train.seq_len, cluster.ranks(), gpu_,
         cluster.per_node, reasons.empty() ? "none is possible" : reasons,
-        changes.empty() ? "a smaller model or shorter sequences" : joined(changes, ", or "));
+        changes.empty() ? other : joined(changes, ", or "));
   }
   if (!json_) print(text(wish, cluster, plan));
   return kExitDone;
@@ -198,7 +212,8 @@ std::string LayoutsCommand::json(const planner::Wish& wish, const planner::Clust
             {"memory_limit_bytes", std::llround(planner::usable_bytes(cluster))},
             {"layouts", Json::array()},
             {"rejected", Json::object()}};
-  for (const auto& one : plan.layouts) json["layouts"].push_back(layout_json(one));
+  for (const auto& one : plan.layouts)
+    json["layouts"].push_back(layout_json(one, options(wish, one.layout)));
   for (const auto& [reason, count] : plan.rejected) json["rejected"][reason] = count;
   if (plan.layouts.empty()) json["changes_that_fit"] = changes;
   return json.dump(2) + "\n";
@@ -216,7 +231,8 @@ std::string LayoutsCommand::text(const planner::Wish& wish, const planner::Clust
       gpu_, cluster.per_node,
       calibration_.empty() ? "times within 15 % or so, the order is surer; --calibration helps"
                            : "constants from " + calibration_);
-  for (std::size_t i = 0; i < plan.layouts.size(); ++i) text += layout_text(plan.layouts[i], i + 1);
+  for (std::size_t i = 0; i < plan.layouts.size(); ++i)
+    text += layout_text(plan.layouts[i], options(wish, plan.layouts[i].layout), i + 1);
   text += "others:";
   for (const auto& [reason, count] : plan.rejected) text += formatted(" {} {}", reason, count);
   return text + "\n";

@@ -23,6 +23,9 @@ class LayoutsCommand {
   [[nodiscard]] planner::Wish wish(const planner::Cluster& cluster) const;
   [[nodiscard]] planner::TimeConstants constants(const planner::DeviceKind& kind) const;
   [[nodiscard]] bool batch_is_given() const;
+  /// What starts just this update with the same configuration: the layout's keys that are not as they
+  /// always are, or as they are given there; rows, sequences and their length.
+  [[nodiscard]] std::string options(const planner::Wish& wish, const planner::Layout& layout) const;
   [[nodiscard]] std::string json(const planner::Wish& wish, const planner::Cluster& cluster,
                                  const planner::TimeConstants& constants,
                                  const planner::LayoutPlan& plan,

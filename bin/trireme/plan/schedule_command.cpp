@@ -19,9 +19,17 @@ namespace {
 
 constexpr std::int64_t kMostRanks = 1024;
 constexpr std::int64_t kMostPasses = 1000000;
+constexpr double kLongestTime = 1e12;  // sums of a million stay far from a double's ends
 
 bool is_named(const std::string& name) {
   return std::ranges::find(pipeline::kSchedules, name) != pipeline::kSchedules.end();
+}
+
+/// `said`, with what a schedule has that nobody said (0).
+pipeline::Shape completed(const pipeline::Shape& said) {
+  const auto or_usual = [](int given, int usual) { return given > 0 ? given : usual; };
+  return {or_usual(said.ranks, 4), or_usual(said.virtual_stages, 1),
+          or_usual(said.micro_batches, 8)};
 }
 
 /// What was asked for, and what theory says of it where it has a name.
@@ -31,13 +39,32 @@ struct Asked {
   std::string origin;
 };
 
-Asked asked(const std::string& name, pipeline::Shape shape, const pipeline::Timing& timing,
+/// Throws Error(usage) where the command line says something else than the file.
+pipeline::Schedule schedule_in(const std::string& file, const pipeline::Shape& said) {
+  pipeline::Schedule schedule = pipeline::parse_schedule(read_file(file), file);
+  const pipeline::Placement& placement = schedule.placement;
+  Problems problems;
+  const auto compare = [&](const char* option, int given, int there, int factor = 1) {
+    if (given > 0 && given * factor != there)
+      problems.add(option, given,
+                   formatted("must be left out: {} has {} ranks, {} stages, {} micro-batches", file,
+                             placement.ranks, placement.stages(), schedule.micro_batches));
+  };
+  compare("--stages", said.ranks, placement.ranks);
+  compare("--virtual", said.virtual_stages, placement.stages(), placement.ranks);
+  compare("--micro-batches", said.micro_batches, schedule.micro_batches);
+  problems.throw_if_any();
+  return schedule;
+}
+
+Asked asked(const std::string& name, const pipeline::Shape& said, const pipeline::Timing& timing,
             int in_flight) {
+  if (!is_named(name) && name != "auto") return {schedule_in(name, said), {}, "file"};
+  pipeline::Shape shape = completed(said);
   if (name == "auto") {
     pipeline::Found found = search_schedule(shape, timing, in_flight);
     return {std::move(found.schedule), {}, found.origin};
   }
-  if (!is_named(name)) return {pipeline::parse_schedule(read_file(name), name), {}, "file"};
   shape.virtual_stages = pipeline::stages_a_rank(name, shape.virtual_stages);
   return {named_schedule(name, shape), formula_of(name, shape), name};
 }
@@ -49,9 +76,9 @@ ScheduleCommand::ScheduleCommand(CommandLine& line) {
   line.command("plan schedule", "the order of a pipeline's passes: proof, bubble, memory, picture")
       .option("--schedule", &schedule_, "S",
               joined(pipeline::kSchedules, ", ") + ", auto (the fastest for --times), or a file")
-      .option("--stages", &ranks_, "P", "ranks of parallel.pp")
-      .option("--virtual", &virtual_stages_, "V", "stages on each rank")
-      .option("--micro-batches", &micro_batches_, "M", "of an update")
+      .option("--stages", &ranks_, "P", "ranks of parallel.pp; 0: 4, or those of a file")
+      .option("--virtual", &virtual_stages_, "V", "stages on each rank; 0: 1, or those of a file")
+      .option("--micro-batches", &micro_batches_, "M", "of an update; 0: 8, or those of a file")
       .option("--times", &times_, "F,B,W,C",
               "of a stage's forward pass, input and weight gradients, and of a transfer")
       .option("--in-flight", &in_flight_, "N",
@@ -66,14 +93,14 @@ pipeline::Timing ScheduleCommand::timing() const {
   std::vector<double> values;
   for (const std::string& word : split(times_, ',')) {
     const auto value = parse_number(word);
-    if (value && *value >= 0) values.push_back(*value);
+    if (value && *value >= 0 && *value <= kLongestTime) values.push_back(*value);
   }
   if (values.size() != 4 || split(times_, ',').size() != 4 ||
       values[0] + values[1] + values[2] <= 0)
     fail(
         ErrorKind::usage,
-        "--times {}, must be four numbers of 0 or more, not all 0: forward, input gradient, weight gradient, transfer",
-        times_);
+        "--times {}, must be four numbers in [0, {}], not all 0: forward, input gradient, weight gradient, transfer",
+        times_, number_text(kLongestTime));
   return {{{values[0], values[1], values[2]}}, values[3]};
 }
 
@@ -84,16 +111,18 @@ int ScheduleCommand::run() const {
     if (value < least || value > most)
       problems.add(option, value, formatted("must be in [{}, {}]", least, most));
   };
-  count("--stages", ranks_, 1, kMostRanks);
-  count("--virtual", virtual_stages_, 1, kMostRanks);
-  count("--micro-batches", micro_batches_, 1, kMostPasses);
+  count("--stages", ranks_, 0, kMostRanks);
+  count("--virtual", virtual_stages_, 0, kMostRanks);
+  count("--micro-batches", micro_batches_, 0, kMostPasses);
   count("--in-flight", in_flight_, 0, kMostPasses);
   problems.throw_if_any();
-  if (ranks_ * virtual_stages_ * micro_batches_ > kMostPasses)
-    problems.add("--micro-batches", micro_batches_,
+  const pipeline::Shape said{static_cast<int>(ranks_), static_cast<int>(virtual_stages_),
+                             static_cast<int>(micro_batches_)};
+  const pipeline::Shape shape = completed(said);
+  if (std::int64_t{shape.ranks} * shape.virtual_stages * shape.micro_batches > kMostPasses)
+    problems.add("--micro-batches", shape.micro_batches,
                  formatted("must leave at most {} stage-micro-batches in all", kMostPasses));
-  const std::string mistake =
-      pipeline::mistake_in_stages(schedule_, static_cast<int>(virtual_stages_));
+  const std::string mistake = pipeline::mistake_in_stages(schedule_, shape.virtual_stages);
   if (is_named(schedule_) && !mistake.empty()) problems.add("--virtual", virtual_stages_, mistake);
   if (!is_named(schedule_) && schedule_ != "auto" && !std::filesystem::exists(schedule_))
     problems.add(
@@ -102,11 +131,9 @@ int ScheduleCommand::run() const {
   problems.throw_if_any();
 
   const pipeline::Timing timing = this->timing();
-  const Asked what = asked(schedule_,
-                           {static_cast<int>(ranks_), static_cast<int>(virtual_stages_),
-                            static_cast<int>(micro_batches_)},
-                           timing, static_cast<int>(in_flight_));
+  const Asked what = asked(schedule_, said, timing, static_cast<int>(in_flight_));
   const pipeline::Simulation simulation = simulate(what.schedule, timing);
+  TRIREME_ASSERT(simulation.stuck.empty());  // a file's was tried when it was read
   if (!draw_.empty()) write_file_atomic(draw_, pipeline::draw(what.schedule, timing));
   if (!json_) {
     std::string text = pipeline::text_of(what.schedule);

@@ -19,9 +19,9 @@ class ScheduleCommand {
   [[nodiscard]] pipeline::Timing timing() const;
 
   std::string schedule_ = "1f1b";
-  std::int64_t ranks_ = 4;
-  std::int64_t virtual_stages_ = 1;
-  std::int64_t micro_batches_ = 8;
+  std::int64_t ranks_ = 0;
+  std::int64_t virtual_stages_ = 0;
+  std::int64_t micro_batches_ = 0;
   std::int64_t in_flight_ = 0;
   std::string times_ = "1,1,1,0";
   std::string draw_;

@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-/// What a rank of a pipeline has.
+/// The stages of a rank, without a pipeline the one that is the model.
 void add_stages(Json& json, const UpdateFacts& facts, const UpdateCount& count, int rank) {
   const int pp = coords_of(facts, rank).pp;
   const pipeline::Schedule schedule =
@@ -28,7 +28,9 @@ void add_stages(Json& json, const UpdateFacts& facts, const UpdateCount& count, 
   const pipeline::Simulation ideal = simulate(schedule, {{pipeline::PassTimes{}}});
   json["in_flight_peak"] = count.in_flight();
   json["in_flight_peak_formula"] = ideal.peaks[static_cast<std::size_t>(pp)];
-  json["bubble_share"] = count.bubble_share() ? Json(*count.bubble_share()) : Json();
+  json["bubble_share"] = count.bubble_share()     ? Json(*count.bubble_share())
+                         : facts.parallel.pp == 1 ? Json(0.0)
+                                                  : Json();
   json["bubble_share_formula"] = ideal.bubble;
 }
 
@@ -43,7 +45,7 @@ Json rank_json(const UpdateFacts& facts, const UpdateCount& count, int rank) {
               {"etp", at.etp},
               {"ep", at.ep},
               {"edp", at.edp}}}};
-  if (facts.parallel.pp > 1) add_stages(json, facts, count, rank);
+  add_stages(json, facts, count, rank);
   RankMemory::fields(count.memory(),
                      [&](const char* name, std::int64_t value) { json[name] = value; });
   const RankMemory formula = memory_formula(facts, rank);

@@ -42,6 +42,11 @@ BenchRow bench_row(const std::string& text, const std::string& where, const Devi
       fail(ErrorKind::data, "{}: has no object '{}': give what trireme bench step --json prints",
            where, key);
   }
+  const std::string needed = kind.shares_node ? "cpu" : "cuda";
+  const auto device = json_get<std::string>(json, "device", where);
+  if (device != needed)
+    fail(ErrorKind::usage, "--calibration {}: device = {}, must be {} with --gpu {}", where, device,
+         needed, kind.name);
   const auto integer = [&](const char* key) { return json_get<std::int64_t>(json, key, where); };
   RunConfig config;
   take_config(json["model"], where, config.model);

@@ -14,7 +14,8 @@ struct BenchRow {
 };
 
 /// The rows of a file that has one or several such objects, one after another or one a line; their
-/// devices are of `kind`. Throws Error(data) naming row and key for anything else.
+/// devices are of `kind`. Throws Error(usage) where a row is of a CPU and `kind` none, or the other way
+/// round, Error(data) naming row and key for anything else.
 std::vector<BenchRow> read_bench_rows(const std::filesystem::path& path, const DeviceKind& kind);
 
 struct Calibration {

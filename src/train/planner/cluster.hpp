@@ -27,7 +27,9 @@ struct DeviceKind {
 const DeviceKind& device_kind(const std::string& name);
 std::vector<std::string> device_kind_names();
 
-/// Devices that a run is started on.
+inline constexpr int kMostPlannedRanks = 65536;
+
+/// Devices that a run is started on, kMostPlannedRanks at most.
 struct Cluster {
   DeviceKind device;
   int nodes = 1;

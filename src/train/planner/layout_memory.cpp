@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <set>
+#include <vector>
 
+#include "model/rank_stages.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
 #include "train/audit/memory_formula.hpp"
 #include "train/audit/rank_units.hpp"
@@ -45,6 +47,31 @@ double gathered_bytes(const UpdateFacts& facts, std::int64_t formula, int rank) 
          2 * static_cast<double>(largest) * size_of(facts.dtypes.main);
 }
 
+/// Ranks of pp of which one needs most: of those whose stages are alike the first, which has as many
+/// micro-batches under way as any; a file may have more on any rank.
+std::set<int> ranks_that_differ(const UpdateFacts& facts) {
+  const auto pp = static_cast<int>(facts.parallel.pp);
+  std::set<int> ranks{0, pp - 1};
+  const bool is_file = micro_batches_of_schedule(facts.parallel) > 0;
+  if (pp == 1) return ranks;
+  const std::vector<StageRange> stages = model_stages(facts.model, facts.parallel, facts.length);
+  const pipeline::Placement placement = stage_placement(facts.parallel);
+  std::set<std::vector<std::int64_t>> known;
+  for (int rank = 0; rank < pp; ++rank) {
+    std::vector<std::int64_t> parts;
+    for (const int stage : placement.stages_of(rank)) {
+      const StageRange& range = stages[static_cast<std::size_t>(stage)];
+      std::int64_t experts = 0;
+      for (std::int64_t layer = range.first_layer; layer < range.end_layer; ++layer)
+        experts += facts.model.moe.in_layer(layer) ? 1 : 0;
+      parts.insert(parts.end(), {range.end_layer - range.first_layer, experts,
+                                 range.has_embedding ? 1 : 0, range.has_head ? 1 : 0});
+    }
+    if (known.insert(parts).second || is_file) ranks.insert(rank);
+  }
+  return ranks;
+}
+
 /// Of one block of one micro-batch, by the formula of a model that has one layer.
 double kept_by_one_block(const UpdateFacts& facts) {
   UpdateFacts one = facts;
@@ -69,10 +96,14 @@ LayoutMemory layout_memory(const UpdateFacts& facts, const DeviceKind& device, i
   UpdateFacts counted = facts;
   counted.fused = true;  // what plain operations keep is not known: at least this
   counted.even_experts = true;
-  // More micro-batches than a pipeline holds change nothing but the time that their list takes.
-  if (pp > 1 && facts.parallel.schedule != "gpipe")
+  // More micro-batches than a pipeline holds change nothing but the time that their list takes; gpipe
+  // holds all, each as the others. A file is of one number.
+  if (micro_batches_of_schedule(facts.parallel) == 0)
     counted.micro_steps = std::min(facts.micro_steps, 2L * pp + facts.micro_steps % pp);
-  const RankMemory exact = memory_formula(counted, rank);
+  RankMemory exact = memory_formula(counted, rank);
+  if (pp > 1 && facts.parallel.schedule == "gpipe")
+    exact.activation_peak_bytes =
+        exact.activation_peak_bytes / counted.micro_steps * facts.micro_steps;
   LayoutMemory memory;
   memory.weights = static_cast<double>(exact.weight_bytes);
   memory.main = static_cast<double>(exact.main_bytes);
@@ -99,10 +130,8 @@ LayoutMemory layout_memory(const UpdateFacts& facts, const DeviceKind& device, i
 }
 
 LayoutMemory worst_memory(const UpdateFacts& facts, const DeviceKind& device) {
-  const auto pp = static_cast<int>(facts.parallel.pp);
-  // Between them stages have as many layers and fewer micro-batches under way.
   LayoutMemory worst;
-  for (const int rank : std::set<int>{0, std::min(1, pp - 1), pp - 1}) {
+  for (const int rank : ranks_that_differ(facts)) {
     const LayoutMemory one = layout_memory(facts, device, rank);
     if (one.total() > worst.total()) worst = one;
   }

@@ -5,8 +5,10 @@
 #include <type_traits>
 #include <utility>
 
-#include "core/problems.hpp"
+#include "parallel/pipeline/stage_plan.hpp"
+#include "pipeline/named.hpp"
 #include "train/config/layout.hpp"
+#include "train/config/layout_reasons.hpp"
 
 namespace trireme::planner {
 namespace {
@@ -31,6 +33,10 @@ class Space {
       for (const std::int64_t cp : choices("parallel.cp", given.cp, cp_sizes(ranks / tp))) {
         const std::int64_t rest = std::max<std::int64_t>(1, ranks / (tp * cp));
         for (const std::int64_t pp : choices("parallel.pp", given.pp, pp_sizes(rest))) {
+          if (ranks % (tp * cp * pp) != 0) {
+            ++rejected_["layout"];
+            continue;
+          }
           Layout layout{given, 1};
           layout.parallel.tp = tp;
           layout.parallel.cp = cp;
@@ -67,7 +73,7 @@ class Space {
 
   [[nodiscard]] std::vector<std::int64_t> cp_sizes(std::int64_t rest) const {
     std::vector<std::int64_t> sizes{1};
-    for (std::int64_t cp = 2; rest % cp == 0; cp *= 2)
+    for (std::int64_t cp = 2; cp <= rest && rest % cp == 0; cp *= 2)
       if (wish_.config.train.seq_len % (2 * cp) == 0) sizes.push_back(cp);
     return model_.attention_dropout > 0 ? std::vector<std::int64_t>{1} : sizes;
   }
@@ -98,26 +104,49 @@ class Space {
     }
   }
 
+  /// Where the command line gives the schedule or the stages of a rank, the other is still searched.
   [[nodiscard]] std::vector<PipelineForm> forms(std::int64_t pp) const {
     const ParallelConfig& given = wish_.config.parallel;
-    if (wish_.keeps("parallel.schedule") || wish_.keeps("parallel.virtual_stages"))
-      return {{given.schedule, given.virtual_stages}};
-    std::vector<PipelineForm> forms{{"1f1b", 1}};
-    if (pp == 1) return forms;
-    forms.push_back({"zb-h1", 1});
-    for (const std::int64_t v : {2, 3, 4, 6, 8})
-      if (pp * v <= model_.num_layers && (v == 2 || model_.num_layers % (pp * v) == 0))
-        forms.push_back({"interleaved", v});
-    if (2 * pp <= model_.num_layers) {
-      // Its order is grown pass by pass, which takes long for long pipelines.
-      if (pp <= kMostGrown) forms.push_back({"zb-v", 1});
-      forms.push_back({"dualpipe-v", 1});
+    const bool keeps_schedule = wish_.keeps("parallel.schedule");
+    std::vector<PipelineForm> forms;
+    for (const std::string& schedule :
+         keeps_schedule ? std::vector{given.schedule} : schedules(pp)) {
+      for (const std::int64_t v :
+           choices("parallel.virtual_stages", given.virtual_stages, stages_a_rank(schedule, pp))) {
+        const auto stages = static_cast<int>(v);
+        const bool is_another = schedule == "interleaved" && v == 1;  // 1f1b
+        if (!keeps_schedule && pp > 1 &&
+            (is_another || !pipeline::mistake_in_stages(schedule, stages).empty()))
+          continue;
+        forms.push_back({schedule, v});
+      }
     }
     return forms;
   }
 
+  [[nodiscard]] std::vector<std::string> schedules(std::int64_t pp) const {
+    if (pp == 1) return {"1f1b"};
+    std::vector<std::string> names{"1f1b", "zb-h1", "interleaved"};
+    if (2 * pp > model_.num_layers) return names;
+    // Its order is grown pass by pass, which takes long for long pipelines.
+    if (pp <= kMostGrown) names.emplace_back("zb-v");
+    names.emplace_back("dualpipe-v");
+    return names;
+  }
+
+  /// Of interleaved stages those that leave each as many layers; two of any number of layers.
+  [[nodiscard]] std::vector<std::int64_t> stages_a_rank(const std::string& schedule,
+                                                        std::int64_t pp) const {
+    std::vector<std::int64_t> stages{1};
+    if (pp == 1 || (schedule != "interleaved" && schedule != "auto")) return stages;
+    for (const std::int64_t v : {2, 3, 4, 6, 8})
+      if (pp * v <= model_.num_layers && (v == 2 || model_.num_layers % (pp * v) == 0))
+        stages.push_back(v);
+    return stages;
+  }
+
   void add_schedules(Layout layout) {
-    for (PipelineForm& form : forms(layout.parallel.pp)) {
+    for (const PipelineForm& form : forms(layout.parallel.pp)) {
       layout.parallel.schedule = form.schedule;
       layout.parallel.virtual_stages = form.virtual_stages;
       add_data(layout);
@@ -149,6 +178,7 @@ class Space {
   }
 
   void add_batches(Layout layout, std::int64_t dp) {
+    const int of_file = micro_batches_of_schedule(layout.parallel);
     std::vector<std::int64_t> rows;
     for (std::int64_t one = 1; one <= kMostMicroBatch; one *= 2) rows.push_back(one);
     for (const std::int64_t one :
@@ -159,6 +189,10 @@ class Space {
       }
       layout.micro_batch = one;
       const std::int64_t micro_steps = wish_.config.train.global_batch / (dp * one);
+      if (of_file > 0 && of_file != micro_steps) {
+        ++rejected_["schedule"];
+        continue;
+      }
       const bool too_few = micro_steps < 2 * layout.parallel.pp;  // for dualpipe-v to be one
       if (layout.parallel.schedule == "dualpipe-v" && too_few && !wish_.keeps("parallel.schedule"))
         continue;
@@ -183,9 +217,35 @@ class Space {
 bool is_legal(const Wish& wish, const ParallelConfig& parallel, int ranks) {
   Problems problems;
   check(parallel, problems);
+  return problems.empty() &&
+         reasons_against(parallel, {wish.config.model, {wish.config.train.seq_len}, ranks}).empty();
+}
+
+Problems problems_of_fixed(const Wish& wish, int ranks) {
+  const ParallelConfig usual;
+  ParallelConfig fixed = wish.config.parallel;
+  const auto leave_open = [&](const char* key, auto ParallelConfig::*value) {
+    if (!wish.keeps(key)) fixed.*value = usual.*value;
+  };
+  leave_open("parallel.tp", &ParallelConfig::tp);
+  leave_open("parallel.cp", &ParallelConfig::cp);
+  leave_open("parallel.pp", &ParallelConfig::pp);
+  leave_open("parallel.ep", &ParallelConfig::ep);
+  leave_open("parallel.etp", &ParallelConfig::etp);
+  leave_open("parallel.zero", &ParallelConfig::zero);
+  leave_open("parallel.zero_shard", &ParallelConfig::zero_shard);
+  leave_open("parallel.sequence_parallel", &ParallelConfig::sequence_parallel);
+  leave_open("parallel.tp_chunks", &ParallelConfig::tp_chunks);
+  leave_open("parallel.schedule", &ParallelConfig::schedule);
+  leave_open("parallel.virtual_stages", &ParallelConfig::virtual_stages);
+  leave_open("parallel.stages", &ParallelConfig::stages);
+  if (wish.keeps("parallel.etp") && !wish.keeps("parallel.tp"))
+    fixed.tp = std::max<std::int64_t>(1, fixed.etp);
+  Problems problems;
+  check(fixed, problems);
   if (problems.empty())
-    check_layout(parallel, {wish.config.model, {wish.config.train.seq_len}, ranks}, problems);
-  return problems.empty();
+    check_layout(fixed, {wish.config.model, {wish.config.train.seq_len}, ranks}, problems);
+  return problems;
 }
 
 std::vector<Layout> layout_space(const Wish& wish, const Cluster& cluster, Rejected& rejected) {

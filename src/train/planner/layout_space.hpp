@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/problems.hpp"
 #include "train/config/config.hpp"
 #include "train/planner/cluster.hpp"
 
@@ -28,8 +29,12 @@ struct Wish {
 /// Whether `trireme pretrain` would take it: check and check_layout.
 bool is_legal(const Wish& wish, const ParallelConfig& parallel, int ranks);
 
+/// What check and check_layout say of the fixed keys alone, all others at their defaults: every
+/// reason, and the nearest layout.
+Problems problems_of_fixed(const Wish& wish, int ranks);
+
 /// How many layouts there were, and why others were none: "layout" (check_layout), "batch" (dp x
-/// micro_batch does not divide the update).
+/// micro_batch does not divide the update), "schedule" (a file of another number of micro-batches).
 using Rejected = std::map<std::string, std::int64_t>;
 
 /// All layouts that are worth a prediction: tp inside a node, cp powers of two, every pp and its

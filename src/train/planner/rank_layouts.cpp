@@ -9,12 +9,11 @@
 #include <utility>
 
 #include "core/number.hpp"
+#include "parallel/pipeline/stage_plan.hpp"
 #include "train/health/memory_need.hpp"
 
 namespace trireme::planner {
 namespace {
-
-constexpr int kMostNodes = 8192;
 
 using Grid = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
 
@@ -81,6 +80,21 @@ bool fits(const UpdateFacts& facts, const Cluster& cluster) {
   return least_memory(facts) <= usable && worst_memory(facts, cluster.device).total() <= usable;
 }
 
+/// Sequences of an update with which there may be layouts: a multiple of all ranks, or as many as the
+/// micro-batches of a schedule's file make.
+std::int64_t another_batch(const Wish& wish, std::int64_t ranks, const Rejected& rejected) {
+  const TrainConfig& train = wish.config.train;
+  if (!rejected.contains("schedule")) return (train.global_batch + ranks - 1) / ranks * ranks;
+  ParallelConfig parallel = wish.config.parallel;
+  parallel.pp = 2;  // any pipeline: its file says how long
+  parallel.pp = stage_placement(parallel).ranks;
+  if (!wish.keeps("parallel.tp")) parallel.tp = 1;
+  if (!wish.keeps("parallel.cp")) parallel.cp = 1;
+  return micro_batches_of_schedule(parallel) *
+         (ranks / std::max<std::int64_t>(1, parallel.tp * parallel.cp * parallel.pp)) *
+         (wish.keeps("train.micro_batch") ? train.micro_batch : 1);
+}
+
 bool any_fits(Wish wish, const Cluster& cluster, bool batch_is_given) {
   if (!batch_is_given) wish.config.train.global_batch = usual_batch(cluster.ranks());
   Rejected rejected;
@@ -95,13 +109,14 @@ std::optional<int> nodes_that_fit(const Wish& wish, Cluster cluster, bool batch_
     cluster.nodes = nodes;
     return any_fits(wish, cluster, batch_is_given);
   };
+  const int most = kMostPlannedRanks / cluster.per_node;
   int too_few = cluster.nodes;
   int enough = 2 * too_few;
-  while (enough <= kMostNodes && !helps(enough)) {
+  while (enough <= most && !helps(enough)) {
     too_few = enough;
     enough *= 2;
   }
-  if (enough > kMostNodes) return std::nullopt;
+  if (enough > most) return std::nullopt;
   for (int step = too_few / 2; step > 0; step /= 2) {  // few sizes divide well: of halves between
     if (enough - step > too_few && helps(enough - step)) enough -= step;
   }
@@ -111,7 +126,8 @@ std::optional<int> nodes_that_fit(const Wish& wish, Cluster cluster, bool batch_
 }  // namespace
 
 std::int64_t usual_batch(int ranks) {
-  return std::max(32, ranks);
+  constexpr int kLeast = 32;
+  return (std::max(kLeast, ranks) + ranks - 1) / ranks * ranks;
 }
 
 RunConfig config_of(const Wish& wish, const Layout& layout) {
@@ -176,12 +192,11 @@ std::vector<std::string> changes_that_fit(const Wish& wish, const Cluster& clust
                                           bool batch_is_given) {
   std::vector<std::string> changes;
   Rejected rejected;
-  if (batch_is_given && layout_space(wish, cluster, rejected).empty()) {
-    const std::int64_t ranks = cluster.ranks();
+  if (layout_space(wish, cluster, rejected).empty()) {
     Wish other = wish;
     std::int64_t& batch = other.config.train.global_batch;
-    batch = (batch + ranks - 1) / ranks * ranks;
-    if (any_fits(other, cluster, true))
+    batch = another_batch(wish, cluster.ranks(), rejected);
+    if (batch > 0 && any_fits(other, cluster, /*batch_is_given=*/true))
       changes.push_back(formatted("--train.global_batch {}", batch));
   }
   if (wish.config.parallel.offload == "none" && !cluster.device.shares_node) {

@@ -40,7 +40,7 @@ LayoutPlan rank_layouts(const Wish& wish, StepPredictor& predictor, std::size_t 
 std::vector<std::string> changes_that_fit(const Wish& wish, const Cluster& cluster,
                                           bool batch_is_given);
 
-/// Sequences of an update where none are given: one for each rank, 32 at least.
+/// Sequences of an update where none are given: the fewest that all ranks divide, 32 at least.
 std::int64_t usual_batch(int ranks);
 
 }  // namespace trireme::planner

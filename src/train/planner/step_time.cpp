@@ -140,9 +140,9 @@ void StepPredictor::run_pipeline(const UpdateFacts& facts, const PassCosts& cost
   time.step_s = micro_steps * busy;
   if (facts.parallel.pp == 1) return;
 
-  const std::int64_t steady = kSteadyRounds * facts.parallel.pp;
-  const auto simulated =
-      static_cast<int>(std::min(facts.micro_steps, steady + facts.micro_steps % facts.parallel.pp));
+  std::int64_t enough = kSteadyRounds * facts.parallel.pp + facts.micro_steps % facts.parallel.pp;
+  if (micro_batches_of_schedule(facts.parallel) > 0) enough = facts.micro_steps;
+  const auto simulated = static_cast<int>(std::min(facts.micro_steps, enough));
   const double behind = static_cast<double>(facts.micro_steps - simulated) * busy;
   pipeline::Timing timing{{}, costs.transfer_s()};
   double all_busy = 0;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -10,6 +11,7 @@
 #include "comm/scalars.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
+#include "core/files/json.hpp"
 #include "core/hash/xxh3.hpp"
 #include "core/join.hpp"
 #include "core/process/failpoints.hpp"
@@ -111,6 +113,22 @@ void record_layout(TrainingRun& run, const UpdateCount& count, const std::vector
   });
 }
 
+/// Schedule auto: what was found joins it, a line a rank.
+void record_found_schedule(TrainingRun& run) {
+  const std::string found = run.model.step.found_schedule();
+  if (run.schedule_recorded || found.empty()) return;
+  run.schedule_recorded = true;
+  all_or_none(run.world(), [&] {
+    const std::filesystem::path file = run.request.folder.layout();
+    if (run.world().rank() != 0 || !std::filesystem::exists(file)) return;
+    Json record = parse_json(read_file(file), file.string());
+    std::vector<std::string> lines = split(found, '\n');
+    std::erase(lines, "");
+    record["schedule_list"] = lines;
+    write_file_atomic(file, record.dump(2) + "\n");
+  });
+}
+
 void report(TrainingRun& run, const UpdateResult& result, double lr, std::int64_t step_tokens) {
   Metrics& metrics = run.keepers.metrics;
   RunMeasures& measures = run.measures;
@@ -166,6 +184,7 @@ bool do_step(TrainingRun& run) {
     record_layout(run, *count, batches);
     run.layout_recorded = true;
   }
+  if (run.layout_recorded) record_found_schedule(run);
   run.keepers.skipped.note(step, result, batches);
   run.trace = trace_of(run, step, batches, result, lr);
   const std::int64_t step_tokens = tokens_of_step(run, batches);

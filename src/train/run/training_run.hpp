@@ -52,6 +52,7 @@ struct TrainingRun {
   double waited_reported_s = 0;  // of all that this rank waited for others
   StepShares shares{};           // of the time since the start
   bool layout_recorded = false;  // what an update of this process took
+  bool schedule_recorded = false;
 
   [[nodiscard]] const RunConfig& config() const { return request.config; }
 

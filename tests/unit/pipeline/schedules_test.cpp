@@ -108,6 +108,9 @@ TEST(ScheduleText, RefusesWhatIsNoSchedule) {
   says("F0.0 X0.0", "s.txt:1: 'X0.0'");
   says("F0.0 BW0.-1", "s.txt:1: 'BW0.-1'");
   says("F0.0 BW0.99999999999", "'BW0.99999999999'");
+  says("F0.2147483647", "'F0.2147483647', its stage and micro-batch must be below 1000000");
+  says("F1000000.0", "must be below 1000000");
+  says("F0.999999", "F0.0 is missing");
   says("F0.0", "stage 0, micro-batch 0 needs either BW, or B and W");
   says("F0.0 B0.0", "needs either");
   says("F0.0 BW0.0 W0.0", "needs either");

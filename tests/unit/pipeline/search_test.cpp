@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <map>
 #include <random>
 
@@ -66,6 +67,16 @@ TEST(Greedy, KeepsItsLimitAndEnds) {
       }
     }
   }
+}
+
+// 0.1 s of a core; 10 while each step looked at all stages for each rank.
+TEST(Greedy, OfALongPipelineTakesNoTime) {
+  const std::clock_t begin = std::clock();
+  const Schedule schedule =
+      greedy_schedule(v_placement(128), 256, {{PassTimes{}}}, {.most_under_way = 256});
+
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 4);
+  EXPECT_EQ(schedule.lists.front().size(), 2U * 256 * 3);
 }
 
 // So the bits of a sum of gradients do not hang on the times that a schedule is searched by, but for a

@@ -24,6 +24,7 @@ Json row(const ParallelConfig& parallel, int ranks, const TimeConstants& constan
   return {{"ranks", ranks},
           {"ranks_per_node", ranks},
           {"cores", 2},
+          {"device", "cpu"},
           {"model", config_json(model)},
           {"parallel", config_json(parallel)},
           {"optimizer", "adamw"},
@@ -37,9 +38,9 @@ Json row(const ParallelConfig& parallel, int ranks, const TimeConstants& constan
 
 class CalibrationFile : public ::testing::Test {
  protected:
-  std::vector<BenchRow> read(const std::string& text) {
+  std::vector<BenchRow> read(const std::string& text, const char* kind = "cpu") {
     write_file_atomic(directory_.path() / "bench.json", text);
-    return read_bench_rows(directory_.path() / "bench.json", device_kind("cpu"));
+    return read_bench_rows(directory_.path() / "bench.json", device_kind(kind));
   }
 
   trireme::testing::TemporaryFolder directory_{"calibration"};
@@ -62,6 +63,24 @@ TEST_F(CalibrationFile, HasRowsOneALineOrOneAfterAnother) {
 
   EXPECT_EQ(read(one + "\n" + one + "\n").size(), 2U);
   EXPECT_EQ(read(row({}, 2, {}).dump(2) + row({}, 2, {}).dump(2)).size(), 2U);
+}
+
+TEST_F(CalibrationFile, OfAnotherDeviceIsRefused) {
+  Json of_gpu = row({}, 2, {});
+  of_gpu["device"] = "cuda";
+
+  EXPECT_EQ(read(of_gpu.dump(), "h100").size(), 1U);
+  for (const auto& [text, kind] :
+       {std::pair{row({}, 2, {}).dump(), "h100"}, {of_gpu.dump(), "cpu"}}) {
+    try {
+      read(text, kind);
+      ADD_FAILURE() << kind;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::usage);
+      EXPECT_NE(std::string(error.what()).find("row 1: device = "), std::string::npos);
+      EXPECT_NE(std::string(error.what()).find(kind), std::string::npos);
+    }
+  }
 }
 
 TEST_F(CalibrationFile, ThatIsNoneIsRefusedWithRowAndKey) {

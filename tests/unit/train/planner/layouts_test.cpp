@@ -6,6 +6,9 @@
 #include <limits>
 
 #include "core/timer.hpp"
+#include "pipeline/named.hpp"
+#include "pipeline/schedule_file.hpp"
+#include "tests/unit/data/small_set.hpp"
 #include "tests/unit/train/planner/published.hpp"
 #include "train/planner/rank_layouts.hpp"
 
@@ -169,12 +172,90 @@ TEST(Layouts, SayWhatWouldFit) {
   }
 }
 
+TEST(Layouts, HaveAUsualBatchThatAllRanksDivide) {
+  for (const auto& [ranks, batch] : {std::pair{1, 32}, {7, 35}, {8, 32}, {24, 48}, {512, 512}})
+    EXPECT_EQ(usual_batch(ranks), batch);
+}
+
+TEST(Layouts, ThatAreFixedBeyondTheRanksAreRefusedWithReasons) {
+  Wish wish = wish_of(model_of("gpt-7.1b", 32000), 4096, 64);
+  wish.config.parallel.tp = 8;
+  wish.fixed = {"parallel.tp"};
+  Rejected rejected;
+
+  EXPECT_TRUE(layout_space(wish, h100(1, 4), rejected).empty());
+
+  EXPECT_GT(rejected["layout"], 0);
+  const Problems problems = problems_of_fixed(wish, 4);
+  ASSERT_EQ(problems.lines().size(), 1U);
+  EXPECT_NE(problems.lines().front().find("nearest layout that works: --parallel.tp 4"),
+            std::string::npos)
+      << problems.lines().front();
+}
+
+/// Schedules of pipelines with their stages a rank.
+std::set<std::pair<std::string, std::int64_t>> forms_of(const Wish& wish) {
+  std::set<std::pair<std::string, std::int64_t>> forms;
+  Rejected rejected;
+  for (const Layout& layout : layout_space(wish, h100(1), rejected))
+    if (layout.parallel.pp > 1)
+      forms.emplace(layout.parallel.schedule, layout.parallel.virtual_stages);
+  return forms;
+}
+
+TEST(Layouts, SearchWhatIsNotFixedOfScheduleAndStages) {
+  Wish wish = wish_of(model_of("gpt-1.7b", 32000), 4096, 64);
+  wish.config.parallel.schedule = "interleaved";
+  wish.config.parallel.virtual_stages = 2;
+  wish.fixed = {"parallel.schedule"};
+  const auto of_schedule = forms_of(wish);
+  wish.fixed = {"parallel.virtual_stages"};
+  const auto of_stages = forms_of(wish);
+  wish.fixed = {"parallel.schedule", "parallel.virtual_stages"};
+
+  for (const std::int64_t v : {2, 3, 4, 6})
+    EXPECT_TRUE(of_schedule.contains({"interleaved", v})) << v;
+  for (const auto& [schedule, stages] : of_schedule) EXPECT_EQ(schedule, "interleaved");
+  EXPECT_EQ(of_stages, (decltype(of_stages){{"interleaved", 2}, {"zb-v", 2}, {"dualpipe-v", 2}}));
+  EXPECT_EQ(forms_of(wish), (decltype(of_stages){{"interleaved", 2}}));
+}
+
+TEST(Layouts, OfAScheduleSFileHaveItsMicroBatches) {
+  const testing::TemporaryFolder folder("schedule");
+  const std::string file = (folder.path() / "list.txt").string();
+  write_file_atomic(file, text_of(pipeline::named_schedule("1f1b", {4, 1, 6})));
+  Wish wish = wish_of(model_of("gpt-1.7b", 32000), 2048, 48);
+  wish.config.parallel.schedule = file;
+  wish.config.parallel.pp = 4;
+  wish.fixed = {"parallel.schedule", "parallel.pp"};
+  Rejected rejected;
+
+  const std::vector<Layout> layouts = layout_space(wish, h100(1), rejected);
+
+  EXPECT_FALSE(layouts.empty());
+  EXPECT_GT(rejected["schedule"], 0);
+  for (const Layout& layout : layouts) EXPECT_EQ(facts_of(wish, layout, 8).micro_steps, 6);
+  wish.config.train.global_batch = 40;
+  EXPECT_TRUE(layout_space(wish, h100(1), rejected).empty());
+  EXPECT_EQ(changes_that_fit(wish, h100(1), true).front(), "--train.global_batch 12");
+}
+
 TEST(Layouts, OfFourThousandGpusAreFoundInSeconds) {
   const Timer timer;
   const LayoutPlan found = plan(wish_of(model_of("gpt-462b", 131072), 4096, 4096), h100(512), 5);
 
   EXPECT_EQ(found.layouts.size(), 5U);
   EXPECT_LT(timer.seconds(), 30);  // 1 to 2 where nothing else runs
+}
+
+TEST(Layouts, AskForNoMoreGpusThanAPlanTakes) {
+  Wish wish = wish_of(model_of("gpt-1.7b", 32000), 2048, 1);
+  wish.config.parallel.zero = 3;
+  wish.config.parallel.zero_shard = 2 * 513 * 64;  // twice the nodes would have one copy
+  wish.fixed = {"parallel.zero", "parallel.zero_shard"};
+
+  for (const std::string& change : changes_that_fit(wish, h100(513, 64), false))
+    EXPECT_FALSE(change.starts_with("--nodes ")) << change;
 }
 
 TEST(Layouts, OfExpertsUseActiveFlopsAndHoldAllExperts) {

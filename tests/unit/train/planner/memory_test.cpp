@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <ctime>
 #include <iostream>
 
 #include "tests/unit/train/planner/published.hpp"
+#include "train/audit/memory_formula.hpp"
 #include "train/planner/layout_memory.hpp"
 
 namespace trireme::planner {
@@ -96,6 +98,65 @@ TEST(LayoutMemory, IsTheFormulasOfStatesAndNeverBelowTheLeast) {
                 1, 1e-3)
         << "zero " << zero;
     EXPECT_LE(least_memory(facts), memory.total());
+  }
+}
+
+void expect_equal(const LayoutMemory& one, const LayoutMemory& other) {
+  LayoutMemory::fields(one, [&](const char* name, double bytes) {
+    LayoutMemory::fields(other, [&](const char* also, double there) {
+      if (std::string(name) == also) EXPECT_EQ(bytes, there) << name;
+    });
+  });
+}
+
+// The formula itself counts every micro-batch of a list.
+TEST(LayoutMemory, OfManyMicroBatchesIsThatOfFewWithoutTheirList) {
+  const ModelConfig model = model_of("gpt-1.7b", 32000);
+  const DeviceKind& device = device_kind("h100");
+  for (const std::int64_t zero : {0, 1, 2, 3}) {
+    ParallelConfig parallel;
+    parallel.zero = zero;
+    parallel.zero_prefetch = 3;
+    UpdateFacts facts = facts_in_bf16(model, parallel, 8, {1, 2048, 40});
+    const RankMemory all = memory_formula(facts, 0);
+    const LayoutMemory memory = layout_memory(facts, device, 0);
+    EXPECT_EQ(memory.buffers, static_cast<double>(all.gathered_peak_bytes) + device.held_bytes);
+    facts.micro_steps = 10'000'000;
+    const std::clock_t begin = std::clock();
+    expect_equal(layout_memory(facts, device, 0), memory);
+    EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 0.2);
+  }
+  ParallelConfig gpipe;
+  gpipe.pp = 4;
+  gpipe.schedule = "gpipe";
+  UpdateFacts facts = facts_in_bf16(model, gpipe, 8, {1, 2048, 40});
+  const double all = static_cast<double>(memory_formula(facts, 0).activation_peak_bytes);
+  UpdateFacts one = facts;
+  one.micro_steps = 1;
+  const double of_one = static_cast<double>(memory_formula(one, 0).activation_peak_bytes);
+  EXPECT_EQ(layout_memory(facts, device, 0).activations - layout_memory(one, device, 0).activations,
+            all - of_one);
+}
+
+TEST(LayoutMemory, OfTheWorstRankIsNotBelowAnyRankS) {
+  ParallelConfig uneven;
+  uneven.pp = 4;
+  uneven.stages = "E2|2|18|2H";
+  ParallelConfig even;
+  even.pp = 8;
+  ModelConfig moe = model_of("gpt-1.7b", 32000);
+  moe.moe.num_experts = 16;
+  moe.moe.moe_intermediate_size = 2048;
+  moe.moe.first_dense_layers = 8;
+  const ModelConfig dense = model_of("gpt-1.7b", 32000);
+  for (const auto& [model, parallel] :
+       {std::pair{dense, uneven}, {dense, even}, {moe, even}, {moe, uneven}}) {
+    const UpdateFacts facts = facts_in_bf16(model, parallel, 8, {1, 2048, 16});
+    const double worst = worst_memory(facts, device_kind("h100")).total();
+    double most = 0;
+    for (int rank = 0; rank < parallel.pp; ++rank)
+      most = std::max(most, layout_memory(facts, device_kind("h100"), rank).total());
+    EXPECT_EQ(worst, most) << parallel.stages << ", experts " << model.moe.num_experts;
   }
 }
 
