@@ -11,8 +11,8 @@
 namespace trireme {
 namespace {
 
-constexpr std::size_t kHugePage = std::size_t{2}
-                                  << 20;  // of x86-64, and of arm64 with pages of 4 KiB
+/// Of x86-64, and of arm64 with pages of 4 KiB.
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::size_t kLargeBytes = 2 * kHugePage;
 
 /// New zeroed pages whose first byte lies where a huge page may begin.
@@ -31,11 +31,17 @@ void* map_pages(std::size_t bytes) {
   return base + before;
 }
 
-}  // namespace
+std::size_t bytes_of(std::int64_t count, const at::TensorOptions& options) {
+  return static_cast<std::size_t>(count) * options.dtype().itemsize();
+}
 
-at::Tensor own_pages(std::int64_t count, const at::TensorOptions& options) {
-  const std::size_t bytes = static_cast<std::size_t>(count) * options.dtype().itemsize();
-  if (!options.device().is_cpu() || bytes < kLargeBytes) return at::zeros({count}, options);
+bool is_large_on_host(std::int64_t count, const at::TensorOptions& options) {
+  return options.device().is_cpu() && bytes_of(count, options) >= kLargeBytes;
+}
+
+/// Zeros: pages come so.
+at::Tensor on_new_pages(std::int64_t count, const at::TensorOptions& options) {
+  const std::size_t bytes = bytes_of(count, options);
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   const std::size_t mapped = (bytes + page - 1) / page * page;
   void* const first = map_pages(mapped);
@@ -45,6 +51,18 @@ at::Tensor own_pages(std::int64_t count, const at::TensorOptions& options) {
     ::munmap(p, mapped);
   };
   return at::from_blob(first, {count}, give_back, options);
+}
+
+}  // namespace
+
+at::Tensor own_pages(std::int64_t count, const at::TensorOptions& options) {
+  return is_large_on_host(count, options) ? on_new_pages(count, options)
+                                          : at::empty({count}, options);
+}
+
+at::Tensor own_zero_pages(std::int64_t count, const at::TensorOptions& options) {
+  return is_large_on_host(count, options) ? on_new_pages(count, options)
+                                          : at::zeros({count}, options);
 }
 
 }  // namespace trireme

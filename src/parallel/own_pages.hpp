@@ -5,10 +5,13 @@
 
 namespace trireme {
 
-/// Zeros [count] that live for an update or longer. In host memory large ones lie on pages of their own,
-/// huge ones where the kernel has them for who asks (fewer misses of its page tables: decoding reads
-/// weights a fifth faster), and go back to the system when they are freed: the heap keeps no hole of
-/// their size. Throws c10::OutOfMemoryError.
+/// Numbers [count], whatever they are, that live for an update or longer. In host memory large ones lie
+/// on pages of their own, huge ones where the kernel has them for who asks (fewer misses of its page
+/// tables: decoding reads weights a fifth faster), and go back to the system when they are freed: the
+/// heap keeps no hole of their size. Throws c10::OutOfMemoryError.
 at::Tensor own_pages(std::int64_t count, const at::TensorOptions& options);
+
+/// The same as zeros.
+at::Tensor own_zero_pages(std::int64_t count, const at::TensorOptions& options);
 
 }  // namespace trireme

@@ -71,7 +71,7 @@ void ParamRegistry::allocate(const Mesh& mesh, ParamDTypes dtypes, at::Device de
 at::Tensor ParamRegistry::make_state() const {
   const auto options = at::TensorOptions().dtype(dtypes_.main);
   const std::int64_t elements = layout_.trained_parts_count();
-  if (!offload_) return own_pages(elements, options.device(device_));
+  if (!offload_) return own_zero_pages(elements, options.device(device_));
   return at::zeros({elements}, options.pinned_memory(device_.is_cuda()));
 }
 

@@ -13,7 +13,7 @@ UnitGrads::UnitGrads(const UnitLayout& layout, at::ScalarType dtype, at::Device 
                      bool sharded, bool each_alone)
     : layout_(&layout), sharded_(sharded), each_alone_(each_alone), live_(layout.units().size()) {
   const std::int64_t elements = sharded ? layout.trained_parts_count() : layout.trained_count();
-  flat_ = own_pages(elements, at::TensorOptions().dtype(dtype).device(device));
+  flat_ = own_zero_pages(elements, at::TensorOptions().dtype(dtype).device(device));
 }
 
 bool UnitGrads::apart(std::size_t unit) const {
@@ -26,7 +26,7 @@ at::Tensor UnitGrads::whole(std::size_t unit) {
   if (!apart(unit)) return sharded_ ? part(unit) : flat_.narrow(0, what.trained_begin, what.count);
   at::Tensor& live = live_[unit];
   if (!live.defined()) {
-    live = own_pages(what.count, flat_.options());
+    live = own_zero_pages(what.count, flat_.options());
     live_bytes_ += static_cast<std::int64_t>(live.nbytes());
     peak_bytes_ = std::max(peak_bytes_, live_bytes_);
   }

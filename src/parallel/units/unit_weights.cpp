@@ -19,7 +19,7 @@ UnitWeights::UnitWeights(const UnitLayout& layout, const ShardGroups& groups, at
       options_(options),
       copies_(layout.units().size()) {
   const std::int64_t elements = options_.sharded ? layout.parts_count() : layout.count();
-  flat_ = own_pages(elements, at::TensorOptions().dtype(dtype).device(device));
+  flat_ = own_zero_pages(elements, at::TensorOptions().dtype(dtype).device(device));
 }
 
 Communicator& UnitWeights::group_of(std::size_t unit) const {

@@ -27,7 +27,7 @@ std::int64_t resident_bytes() {
 TEST(OwnPages, AreZerosOfEveryLength) {
   for (const std::int64_t count :
        {std::int64_t{0}, std::int64_t{5}, kMebi - 1, kMebi, 3 * kMebi + 7}) {
-    const at::Tensor numbers = own_pages(count, at::kFloat);
+    const at::Tensor numbers = own_zero_pages(count, at::kFloat);
     ASSERT_EQ(numbers.sizes(), at::IntArrayRef({count}));
     EXPECT_EQ(numbers.count_nonzero().item<std::int64_t>(), 0) << count;
   }
