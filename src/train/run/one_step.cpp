@@ -115,8 +115,9 @@ void record_layout(TrainingRun& run, const UpdateCount& count, const std::vector
 
 /// Schedule auto: what was found joins it, a line a rank.
 void record_found_schedule(TrainingRun& run) {
+  if (run.schedule_recorded) return;
   const std::string found = run.model.step.found_schedule();
-  if (run.schedule_recorded || found.empty()) return;
+  if (found.empty()) return;
   run.schedule_recorded = true;
   all_or_none(run.world(), [&] {
     const std::filesystem::path file = run.request.folder.layout();
