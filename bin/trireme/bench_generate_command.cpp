@@ -29,8 +29,7 @@ int BenchGenerateCommand::run() {
   const auto at_least = [](const char* option, std::int64_t value, std::int64_t least) {
     if (value < least) fail(ErrorKind::usage, "{} {}, must be {} or more", option, value, least);
   };
-  if (load_.batch < 1 || load_.batch > kMostBatch)
-    fail(ErrorKind::usage, "--batch {}, must be in [1, {}]", load_.batch, kMostBatch);
+  check_batch("--batch", load_.batch);
   at_least("--prompt-tokens", load_.prompt_tokens, 1);
   at_least("--new-tokens", load_.new_tokens, 2);
   at_least("--repeats", repeats_, 1);

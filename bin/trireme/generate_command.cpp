@@ -93,8 +93,7 @@ void GenerateCommand::check() const {
     fail(ErrorKind::usage, "--{} {}", option, problem->message);
   }
   if (max_tokens_ < 1) fail(ErrorKind::usage, "--max-tokens {}, must be 1 or more", max_tokens_);
-  if (engine_.max_batch < 1 || engine_.max_batch > kMostBatch)
-    fail(ErrorKind::usage, "--batch {}, must be in [1, {}]", engine_.max_batch, kMostBatch);
+  check_batch("--batch", engine_.max_batch);
   if (std::count(stop_.begin(), stop_.end(), "") > 0)
     fail(ErrorKind::usage, "--stop is empty, must have a character");
 }

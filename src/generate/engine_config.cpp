@@ -11,6 +11,8 @@ namespace trireme {
 namespace {
 
 constexpr std::int64_t kMib = std::int64_t{1} << 20;
+/// Most requests at once that options may ask for: bytes stay within 64 bits.
+constexpr std::int64_t kMostBatch = std::int64_t{1} << 16;
 constexpr std::int64_t kMostMib = std::int64_t{1} << 30;
 /// Tokens of a text, for a budget that is not given.
 constexpr std::int64_t kUsualText = 2048;
@@ -31,10 +33,14 @@ std::int64_t row_cost_tokens(const Transformer& model) {
 
 }  // namespace
 
+void check_batch(const char* option, std::int64_t batch) {
+  if (batch < 1 || batch > kMostBatch)
+    fail(ErrorKind::usage, "{} {}, must be in [1, {}]", option, batch, kMostBatch);
+}
+
 EngineConfig resolved(EngineConfig config, Transformer& model) {
   const std::int64_t longest = model.config().max_seq_len;
-  if (config.max_batch < 1 || config.max_batch > kMostBatch)
-    fail(ErrorKind::usage, "--max-batch {}, must be in [1, {}]", config.max_batch, kMostBatch);
+  check_batch("--max-batch", config.max_batch);
   if (config.max_context < 0 || config.max_context > longest) {
     fail(ErrorKind::usage, "--max-context {}, must be 0 to {} (model.max_seq_len)",
          config.max_context, longest);

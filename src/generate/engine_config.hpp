@@ -5,8 +5,8 @@ namespace trireme {
 
 class Transformer;
 
-/// Most requests at once that options may ask for: bytes stay within 64 bits.
-inline constexpr std::int64_t kMostBatch = std::int64_t{1} << 16;
+/// Throws Error(usage) naming `option`, by which the user gives EngineConfig::max_batch.
+void check_batch(const char* option, std::int64_t batch);
 
 struct EngineConfig {
   std::int64_t kv_cache_mib = 0;  // of keys and values; 0: room for max_batch texts of 2,048 tokens

@@ -230,32 +230,27 @@ void linear_rows_typed(const LinearRows& a) {
   }
 }
 
-/// Two elements in a word of `out`.
-template <class T>
-void pair_rows(const SpreadRows& a) {
-  const T* from = typed<T>(a.x);
-  for (std::int64_t r = 0; r < a.rows; ++r, from += a.x_stride) {
-    Bf16* to = typed<Bf16>(static_cast<void*>(a.out + r * a.out_stride));
-    for (std::int64_t i = 0; i < a.width; i += kLanes) {
-      const std::int64_t n = a.width - i < kLanes ? a.width - i : kLanes;
-      put(to, i, n, get(from, i, n));
-    }
-    for (std::int64_t i = a.width; i < a.out_stride; ++i) to[i] = 0;
+/// A row in the numbers of `to`, with zeros up to `stride` of them.
+template <class T, class To>
+inline void lay_row(const T* from, To* to, std::int64_t width, std::int64_t stride) {
+  for (std::int64_t i = 0; i < width; i += kLanes) {
+    const std::int64_t n = width - i < kLanes ? width - i : kLanes;
+    put(to, i, n, get(from, i, n));
   }
+  for (std::int64_t i = width; i < stride; ++i) to[i] = 0;
 }
 
 template <class T>
 void spread_rows_typed(const SpreadRows& a) {
-  if (a.weights == Element::bf16 && kInWord<Bf16> == 2) return pair_rows<T>(a);
   const T* from = typed<T>(a.x);
   constexpr std::int64_t kPair = 2 * kWide;
   for (std::int64_t r = 0; r < a.rows; ++r, from += a.x_stride) {
     float* to = a.out + r * a.out_stride;
-    for (std::int64_t i = 0; i < a.width; i += kLanes) {
-      const std::int64_t n = a.width - i < kLanes ? a.width - i : kLanes;
-      put(to, i, n, get(from, i, n));
+    if (a.weights == Element::bf16 && kInWord<Bf16> == 2) {
+      lay_row(from, typed<Bf16>(static_cast<void*>(to)), a.width, a.out_stride);
+      continue;
     }
-    for (std::int64_t i = a.width; i < a.out_stride; ++i) to[i] = 0;
+    lay_row(from, to, a.width, a.out_stride);
     if (a.weights == Element::f32) continue;
     for (std::int64_t i = 0; i < a.width; i += kPair) {
       float step[kPair];
