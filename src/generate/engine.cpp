@@ -6,10 +6,12 @@
 #include <cmath>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "comm/agree.hpp"
+#include "generate/kv_pages.hpp"
 #include "generate/schedule.hpp"
 #include "model/transformer.hpp"
 #include "parallel/torch_errors.hpp"
@@ -59,6 +61,7 @@ struct GenerationEngine::Impl {
         config(resolved(wanted, the_model)),
         schedule(config, num_kv_blocks(config, model)) {
     with_torch_errors([&] { cache = model.make_cache(schedule.counters().kv_blocks_total); });
+    pages.emplace(cache);
     counters = schedule.counters();
   }
 
@@ -72,6 +75,7 @@ struct GenerationEngine::Impl {
   std::int64_t generated_tokens = 0;
   std::vector<double> logits;   // of one row
   std::vector<double> weighed;  // the same after penalties and mask
+  std::optional<KvPages> pages;
 
   // Of all threads.
   std::mutex mutex;
@@ -282,6 +286,7 @@ void GenerationEngine::cancel(RequestId id) {
 bool GenerationEngine::step() {
   const bool changed = impl_->take_arrivals();
   const std::vector<TextRows> step = impl_->schedule.next_step();
+  impl_->pages->reach(impl_->schedule.blocks_reached());
   if (!step.empty()) {
     const auto error = capture([&] { with_torch_errors([&] { impl_->compute(step); }); });
     if (error) {

@@ -38,6 +38,7 @@ std::optional<KvBlocks::Block> KvBlocks::take() {
     return std::nullopt;
   }
   users_[static_cast<std::size_t>(block)] = 1;
+  reached_ = std::max<std::int64_t>(reached_, block + 1);
   return block;
 }
 

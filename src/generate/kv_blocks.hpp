@@ -59,6 +59,9 @@ class KvBlocks {
     return static_cast<std::int64_t>(empty_.size() + unused_.size());
   }
 
+  /// Blocks [0, reached) have been taken at some time; the first ones are taken first.
+  [[nodiscard]] std::int64_t reached() const { return reached_; }
+
   [[nodiscard]] std::int64_t used() const { return total() - available(); }
 
  private:
@@ -83,6 +86,7 @@ class KvBlocks {
   std::vector<std::optional<Key>> key_;            // of published blocks
   std::unordered_map<Key, Found, KeyHash> published_;
   Chain last_chain_ = kStart;
+  std::int64_t reached_ = 0;
 };
 
 }  // namespace trireme

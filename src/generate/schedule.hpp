@@ -32,6 +32,9 @@ class Schedule {
   /// Empty only if no text is left. The caller computes these rows, or calls `forget`.
   std::vector<TextRows> next_step();
 
+  /// KvBlocks::reached.
+  [[nodiscard]] std::int64_t blocks_reached() const { return blocks_.reached(); }
+
   /// The step did not happen: what was to be in blocks is not there.
   void forget() { blocks_.forget_published(); }
 

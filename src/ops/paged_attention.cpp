@@ -20,9 +20,9 @@ std::int64_t blocks_for(std::int64_t tokens) {
 }
 
 const kernels::Table* paged_kernels(Path path, const PagedCache& cache, std::int64_t heads) {
-  const std::int64_t width = cache.keys.size(2);
+  const std::int64_t width = cache.head_dim();
   const bool fits = width % kBlockTokens == 0 && width <= kernels::kMaxHeadWidth &&
-                    heads / cache.keys.size(1) <= kernels::kMaxPagedQueries;
+                    heads / cache.kv_heads() <= kernels::kMaxPagedQueries;
   return fits ? device_kernels(path, cache.keys) : nullptr;
 }
 
@@ -52,7 +52,7 @@ at::Tensor fast_attention(const kernels::Table& table, const at::Tensor& q, cons
                           const PagedCache& cache, double scale) {
   const std::int64_t width = q.size(3);
   const std::int64_t heads = q.size(1);
-  const std::int64_t kv_heads = cache.keys.size(1);
+  const std::int64_t kv_heads = cache.kv_heads();
   const std::int64_t group = heads / kv_heads;
   const at::Tensor out = at::empty({plan.num_rows, heads * width}, q.options());
   const std::vector<PagedTask> tasks = paged_tasks(plan, kv_heads, group);
@@ -75,7 +75,7 @@ at::Tensor fast_attention(const kernels::Table& table, const at::Tensor& q, cons
                              .before = text.before,
                              .first_row = task.first_row,
                              .last_row = task.last_row,
-                             .kv_heads = kv_heads,
+                             .num_blocks = cache.num_blocks(),
                              .kv_head = task.kv_head,
                              .group = group,
                              .width = width,
@@ -102,8 +102,9 @@ void fast_store(const kernels::Table& table, const at::Tensor& k, const at::Tens
                                   .before = text.before,
                                   .first_row = 0,
                                   .last_row = text.num_rows,
-                                  .kv_heads = cache.keys.size(1),
-                                  .width = cache.keys.size(2)};
+                                  .kv_heads = cache.kv_heads(),
+                                  .num_blocks = cache.num_blocks(),
+                                  .width = cache.head_dim()};
     for_rows(text.num_rows, [&](std::int64_t first, std::int64_t last) {
       kernels::PagedStore part = all;
       part.first_row = first;
@@ -147,16 +148,18 @@ struct Gathered {
 Gathered gather_texts(const PagedCache& cache, const at::Tensor& tables, const at::Tensor& seen) {
   const std::int64_t texts = tables.size(0);
   const std::int64_t length = tables.size(1) * kBlockTokens;
-  const std::int64_t kv_heads = cache.keys.size(1);
-  const std::int64_t width = cache.keys.size(2);
+  const std::int64_t kv_heads = cache.kv_heads();
+  const std::int64_t width = cache.head_dim();
+  const std::int64_t word = cache.keys.size(4);
   const at::Tensor flat = tables.flatten();
-  const at::Tensor keys = cache.keys.index_select(0, flat)
-                              .view({texts, tables.size(1), kv_heads, width, kBlockTokens})
-                              .permute({0, 2, 3, 1, 4})
-                              .reshape({texts, kv_heads, width, length});
-  const at::Tensor values = cache.values.index_select(0, flat)
-                                .view({texts, tables.size(1), kv_heads, kBlockTokens, width})
-                                .transpose(1, 2)
+  const at::Tensor keys =
+      cache.keys.index_select(1, flat)
+          .view({kv_heads, texts, tables.size(1), width / word, kBlockTokens, word})
+          .permute({1, 0, 3, 5, 2, 4})
+          .reshape({texts, kv_heads, width, length});
+  const at::Tensor values = cache.values.index_select(1, flat)
+                                .view({kv_heads, texts, length / word, width, word})
+                                .permute({1, 0, 2, 4, 3})
                                 .reshape({texts, kv_heads, length, width});
   // Weight 0 times a NaN that lies there would be a NaN.
   return {keys, values.masked_fill(seen.logical_not().view({texts, 1, length, 1}), 0)};
@@ -200,8 +203,10 @@ at::Tensor plain_attention(const at::Tensor& q, const PagedPlan& plan, const Pag
 PagedCache make_paged_cache(std::int64_t blocks, std::int64_t kv_heads, std::int64_t head_dim,
                             const std::function<at::Tensor(std::int64_t)>& make) {
   const std::int64_t count = blocks * kv_heads * head_dim * kBlockTokens;
-  return {make(count).view({blocks, kv_heads, head_dim, kBlockTokens}),
-          make(count).view({blocks, kv_heads, kBlockTokens, head_dim})};
+  const at::Tensor keys = make(count);
+  const std::int64_t word = kernels::in_block_word(keys.element_size());
+  return {keys.view({kv_heads, blocks, head_dim / word, kBlockTokens, word}),
+          make(count).view({kv_heads, blocks, kBlockTokens / word, head_dim, word})};
 }
 
 PagedPlan plan_paged(std::vector<PagedText> texts, at::Device device) {
@@ -249,15 +254,19 @@ PagedPlan plan_paged(std::vector<PagedText> texts, at::Device device) {
 void paged_store(const at::Tensor& k, const at::Tensor& v, const PagedPlan& plan,
                  const PagedCache& cache, Path path) {
   const at::NoGradGuard no_grad;
-  if (const auto* table = paged_kernels(path, cache, cache.keys.size(1));
+  if (const auto* table = paged_kernels(path, cache, cache.kv_heads());
       table != nullptr && k.stride(3) == 1 && v.stride(3) == 1)
     return fast_store(*table, k, v, plan, cache);
-  const at::Tensor all = at::arange(cache.keys.size(1), plan.block_of_row.options());
+  const std::int64_t word = cache.keys.size(4);
+  const at::Tensor heads = at::arange(cache.kv_heads(), plan.block_of_row.options()).unsqueeze(0);
   const at::Tensor blocks = plan.block_of_row.unsqueeze(1);
   const at::Tensor slots = plan.slot_of_row.unsqueeze(1);
-  cache.keys.transpose(2, 3).index_put_({blocks, all.unsqueeze(0), slots},
-                                        k.select(0, 0).transpose(0, 1));
-  cache.values.index_put_({blocks, all.unsqueeze(0), slots}, v.select(0, 0).transpose(0, 1));
+  const at::Tensor key_rows = k.select(0, 0).transpose(0, 1);  // [rows, kv_heads, head_dim]
+  cache.keys.transpose(2, 3).index_put_(
+      {heads, blocks, slots}, key_rows.reshape({key_rows.size(0), key_rows.size(1), -1, word}));
+  cache.values.transpose(3, 4).index_put_(
+      {heads, blocks, slots.div(word, "floor"), slots.remainder(word)},
+      v.select(0, 0).transpose(0, 1));
 }
 
 at::Tensor paged_attention(const at::Tensor& q, const PagedPlan& plan, const PagedCache& cache,

@@ -19,13 +19,20 @@ struct PagedText {
   std::vector<std::int32_t> blocks;  // of all its tokens, these rows' too, in order
 };
 
-/// The blocks of one layer. Unused places may hold anything.
+/// The blocks of one layer, those of one head side by side: a text whose blocks are in order is read as
+/// one stream. w: kernels::in_block_word. Unused places may hold anything.
 struct PagedCache {
-  at::Tensor keys;    // [blocks, kv_heads, head_dim, kBlockTokens], after the rotation
-  at::Tensor values;  // [blocks, kv_heads, kBlockTokens, head_dim]
+  at::Tensor keys;    // [kv_heads, blocks, head_dim / w, kBlockTokens, w], after the rotation
+  at::Tensor values;  // [kv_heads, blocks, kBlockTokens / w, head_dim, w]
+
+  [[nodiscard]] std::int64_t kv_heads() const { return keys.size(0); }
+
+  [[nodiscard]] std::int64_t num_blocks() const { return keys.size(1); }
+
+  [[nodiscard]] std::int64_t head_dim() const { return values.size(3); }
 };
 
-/// `make` makes so many numbers.
+/// `make` makes so many numbers, of one dtype; head_dim is even.
 PagedCache make_paged_cache(std::int64_t blocks, std::int64_t kv_heads, std::int64_t head_dim,
                             const std::function<at::Tensor(std::int64_t)>& make);
 

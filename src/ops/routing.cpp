@@ -18,14 +18,6 @@ at::Tensor inverse_of(const at::Tensor& order) {
   return inverse.scatter_(0, order, at::arange(order.size(0), order.options()));
 }
 
-template <class Call>
-void for_each_expert(const std::vector<std::int64_t>& bounds, Call call) {
-  for (std::size_t expert = 0; expert + 1 < bounds.size(); ++expert) {
-    const std::int64_t count = bounds[expert + 1] - bounds[expert];
-    if (count > 0) call(static_cast<std::int64_t>(expert), bounds[expert], count);
-  }
-}
-
 }  // namespace
 
 at::Tensor router_scores(const at::Tensor& logits, RouterScore kind) {
@@ -80,30 +72,6 @@ at::Tensor to_rows(const at::Tensor& x, const at::Tensor& order, std::int64_t k)
 at::Tensor from_rows(const at::Tensor& rows, const at::Tensor& order, std::int64_t k) {
   const at::Tensor by_token = rows.index_select(0, inverse_of(order));
   return k == 1 ? by_token : by_token.view({rows.size(0) / k, k, rows.size(1)}).sum(1);
-}
-
-at::Tensor grouped_product(const at::Tensor& rows, const at::Tensor& weights,
-                           const std::vector<std::int64_t>& bounds) {
-  const at::Tensor out = at::empty({rows.size(0), weights.size(1)}, rows.options());
-  for_each_expert(bounds, [&](std::int64_t expert, std::int64_t first, std::int64_t count) {
-    at::Tensor of_expert = out.narrow(0, first, count);
-    at::mm_out(of_expert, rows.narrow(0, first, count), weights[expert].t());
-  });
-  return out;
-}
-
-void add_grouped_outer(const at::Tensor& a, const at::Tensor& b,
-                       const std::vector<std::int64_t>& bounds, const at::Tensor& sums) {
-  for_each_expert(bounds, [&](std::int64_t expert, std::int64_t first, std::int64_t count) {
-    at::Tensor sum = sums[expert];
-    const at::Tensor left = a.narrow(0, first, count).t();
-    const at::Tensor right = b.narrow(0, first, count);
-    if (sum.scalar_type() == a.scalar_type()) {
-      sum.addmm_(left, right);
-    } else {
-      sum.add_(left.mm(right));
-    }
-  });
 }
 
 }  // namespace trireme::ops

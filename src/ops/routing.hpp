@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-/// Tokens to experts and back: who goes where, and the products of each expert with its own rows.
+/// Tokens to experts and back: who goes where.
 /// Sources: Shazeer et al., "Outrageously large neural networks", ICLR 2017; Gale et al.,
 /// "MegaBlocks", MLSys 2023.
 namespace trireme::ops {
@@ -50,12 +50,5 @@ ExpertRows sort_by_expert(const at::Tensor& experts, std::int64_t num_experts);
 at::Tensor to_rows(const at::Tensor& x, const at::Tensor& order, std::int64_t k);
 /// rows [N k, D] -> [N, D], the sum of each token's k.
 at::Tensor from_rows(const at::Tensor& rows, const at::Tensor& order, std::int64_t k);
-
-/// rows [R, in] times their expert's matrix transposed, weights [E, out, in] -> [R, out].
-at::Tensor grouped_product(const at::Tensor& rows, const at::Tensor& weights,
-                           const std::vector<std::int64_t>& bounds);
-/// Adds a^T b of each expert's rows, a [R, out], b [R, in], to sums [E, out, in].
-void add_grouped_outer(const at::Tensor& a, const at::Tensor& b,
-                       const std::vector<std::int64_t>& bounds, const at::Tensor& sums);
 
 }  // namespace trireme::ops

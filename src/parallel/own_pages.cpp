@@ -5,8 +5,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace trireme {
 namespace {
@@ -63,6 +65,21 @@ at::Tensor own_pages(std::int64_t count, const at::TensorOptions& options) {
 at::Tensor own_zero_pages(std::int64_t count, const at::TensorOptions& options) {
   return is_large_on_host(count, options) ? on_new_pages(count, options)
                                           : at::zeros({count}, options);
+}
+
+Backed back_with_memory(const at::Tensor& numbers) {
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto address = reinterpret_cast<std::uintptr_t>(numbers.const_data_ptr());
+  const std::uintptr_t first = address / page * page;
+  const std::uintptr_t end = (address + numbers.nbytes() + page - 1) / page * page;
+  std::vector<unsigned char> resident((end - first) / page);
+  void* const pages = reinterpret_cast<void*>(first);
+  if (::mincore(pages, end - first, resident.data()) == 0 &&
+      std::all_of(resident.begin(), resident.end(),
+                  [](unsigned char is) { return (is & 1U) != 0; }))
+    return Backed::already;
+  return ::madvise(pages, end - first, MADV_POPULATE_WRITE) == 0 ? Backed::now
+                                                                 : Backed::not_possible;
 }
 
 }  // namespace trireme

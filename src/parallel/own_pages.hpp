@@ -14,4 +14,11 @@ at::Tensor own_pages(std::int64_t count, const at::TensorOptions& options);
 /// The same as zeros.
 at::Tensor own_zero_pages(std::int64_t count, const at::TensorOptions& options);
 
+enum class Backed { already, now, not_possible };
+
+/// Puts memory under a contiguous host tensor now (about a second a gigabyte), not when it is first
+/// written; what it holds stays. Any thread, also while others read and write. `not_possible`: no memory,
+/// or Linux before 5.14.
+Backed back_with_memory(const at::Tensor& numbers);
+
 }  // namespace trireme

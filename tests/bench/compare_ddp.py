@@ -21,9 +21,11 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LOSS_BOUND = 1e-3
+PEER_LIMIT_S = 600
 RANKS, T, MICRO, GLOBAL = 2, 512, 4, 16
 SECTIONS = ("eager", "plain", "compile", "fsdp", "zero", "cp", "pp")
 COMMUNICATION = []
@@ -79,13 +81,24 @@ def print_hidden(title):
     print(f"\n{title}: {comm:.4f} s of an update in communication, {exposed:.4f} s of it exposed: {1 - exposed / comm:.0%} hidden.", flush=True)
 
 
+def end_together(ranks):
+    """Exit codes; one that fails, or PEER_LIMIT_S, ends the others: gloo would wait for a lost rank for half an hour."""
+    end = time.monotonic() + PEER_LIMIT_S
+    while any(rank.poll() is None for rank in ranks):
+        if any(rank.poll() for rank in ranks) or time.monotonic() > end:
+            for rank in ranks:
+                rank.kill()
+        time.sleep(0.05)
+    return [rank.returncode for rank in ranks]
+
+
 def run_peer(args, work, dump, flags=(), size=RANKS, program="ddp_peer.py"):
     args.port += 1
     out = os.path.join(work, "peer.json")
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     ranks = [subprocess.Popen([sys.executable, os.path.join(HERE, program), "--dump", dump, "--out", out, "--rank", str(rank), "--size",
                                str(size), "--port", str(args.port), "--precision", args.precision, *flags], env=environment) for rank in range(size)]
-    codes = [rank.wait() for rank in ranks]
+    codes = end_together(ranks)
     if any(codes):
         raise SystemExit(f"the peer failed: exit codes of its ranks {codes} (negative: ended by that signal)")
     with open(out, encoding="utf-8") as file:

@@ -60,12 +60,13 @@ class Server:
         return json.loads(self.post(text, max_tokens).read())["usage"]["completion_tokens"]
 
     def stream(self, text, max_tokens):
-        """Times at which pieces of the answer came, from the request on."""
+        """Times at which tokens of the answer came, from the request on: with their log-probabilities, as a token may have no text of its own (half a
+        letter, one that the tokenizer does not know)."""
         begin, times = time.perf_counter(), []
-        for line in self.post(text, max_tokens, stream=True):
+        for line in self.post(text, max_tokens, stream=True, logprobs=True):
             if line.startswith(b"data: {"):
                 choices = json.loads(line[6:])["choices"]
-                if choices and choices[0]["delta"].get("content"):
+                if choices and (choices[0].get("logprobs") or {}).get("content"):
                     times.append(time.perf_counter() - begin)
         return times
 

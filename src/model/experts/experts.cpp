@@ -171,11 +171,12 @@ at::Tensor Experts::apply(const Microbatch& batch, const at::Tensor& x, Kept& ke
   const at::Tensor rows = inputs.wait();
   if (exchange.moves() && reads_input_again()) kept.inputs = rows;
   kept.gates = gates.wait();
-  kept.gate_up = ops::grouped_product(rows, gate_up_weight(), exchange.bounds());
+  kept.gate_up = ops::grouped_product(rows, gate_up_weight(), exchange.bounds(), context_.path);
   const at::Tensor hidden =
       ops::gated_forward(kept.gate_up, activation_, context_.path).mul_(kept.gates.unsqueeze(1));
   MovingRows outputs = exchange.give_back(
-      ops::grouped_product(hidden, registry_.weight(down_), exchange.bounds()), "expert outputs");
+      ops::grouped_product(hidden, registry_.weight(down_), exchange.bounds(), context_.path),
+      "expert outputs");
   at::Tensor of_shared;
   if (shared_gate_up_)
     of_shared = ops::gated_forward(kept.shared_gate_up, activation_, context_.path)
@@ -211,8 +212,8 @@ at::Tensor Experts::apply_backward(const Microbatch& batch, const at::Tensor& gr
   const at::Tensor gate = kept.gates.unsqueeze(1);
   const at::Tensor hidden = ops::gated_forward(kept.gate_up, activation_, context_.path);
   // The gate multiplies hidden rows: its gradient is a sum over what backward has anyway.
-  const at::Tensor grad_gated =
-      ops::grouped_product(grad_rows, registry_.weight(down_).transpose(1, 2), bounds);
+  const at::Tensor grad_gated = ops::grouped_product(
+      grad_rows, registry_.weight(down_).transpose(1, 2), bounds, context_.path);
   const at::Tensor grad_gate_rows = wide(grad_gated).mul(hidden).sum(1);
   // What waits for its turn holds a row a token where rows are this rank's own.
   const auto rows_again = [order = order, k](const at::Tensor& tokens) {
@@ -226,7 +227,7 @@ at::Tensor Experts::apply_backward(const Microbatch& batch, const at::Tensor& gr
   const at::Tensor grad_gate_up =
       ops::gated_backward(scaled(grad_gated, gate), kept.gate_up, activation_, context_.path);
   MovingRows input_grads = exchange.give_back(
-      ops::grouped_product(grad_gate_up, gate_up_weight().transpose(1, 2), bounds),
+      ops::grouped_product(grad_gate_up, gate_up_weight().transpose(1, 2), bounds, context_.path),
       "expert input gradients");
   MovingRows gate_grads = exchange.give_back(grad_gate_rows, "expert gate gradients");
   if (reads_input_again())
@@ -283,7 +284,7 @@ void Experts::give_grouped(ParamId weight, const std::vector<std::int64_t>& boun
         const at::NoGradGuard no_grad;
         const at::Tensor sums = registry_.main_grad(weight);
         ops::add_grouped_outer(of_gradient(), of_input(), bounds,
-                               sums.dim() == 4 ? sums.flatten(1, 2) : sums);
+                               sums.dim() == 4 ? sums.flatten(1, 2) : sums, context_.path);
         registry_.gradient_added({weight});
       });
 }

@@ -6,6 +6,7 @@
 #include "model/layer_context.hpp"
 #include "model/recompute.hpp"
 #include "ops/activations.hpp"
+#include "ops/grouped.hpp"
 #include "ops/routing.hpp"
 #include "parallel/experts/row_exchange.hpp"
 #include "parallel/microbatch.hpp"

@@ -153,6 +153,13 @@ inline constexpr std::int64_t kRowAlign = 32;
 
 /// Tokens of a block of keys and values.
 inline constexpr std::int64_t kBlockTokens = 16;
+
+/// Numbers that lie side by side in a block, in keys two of a token, in values those of two tokens: pairs
+/// where a number has 16 bits, which some machines multiply as they are.
+constexpr std::int64_t in_block_word(std::int64_t element_size) {
+  return element_size == 2 ? 2 : 1;
+}
+
 /// Most query heads of all rows of one PagedAttention.
 inline constexpr std::int64_t kMaxPagedQueries = 64;
 
@@ -162,8 +169,8 @@ struct PagedAttention {
   const void* q;
   std::int64_t q_row_stride;
   std::int64_t q_head_stride;
-  const void* keys;    // [blocks, kv_heads, width, 16]
-  const void* values;  // [blocks, kv_heads, 16, width]
+  const void* keys;    // [kv_heads, num_blocks, width / w, 16, w], w = in_block_word
+  const void* values;  // [kv_heads, num_blocks, 16 / w, width, w]
   void* out;           // head h of a row at h * width
   std::int64_t out_row_stride;
   const std::int32_t* blocks;  // of the text, in order
@@ -171,7 +178,7 @@ struct PagedAttention {
   std::int64_t before;
   std::int64_t first_row;
   std::int64_t last_row;
-  std::int64_t kv_heads;
+  std::int64_t num_blocks;
   std::int64_t kv_head;
   std::int64_t group;
   std::int64_t width;  // a multiple of 16
@@ -194,6 +201,7 @@ struct PagedStore {
   std::int64_t first_row;
   std::int64_t last_row;
   std::int64_t kv_heads;
+  std::int64_t num_blocks;
   std::int64_t width;
 };
 

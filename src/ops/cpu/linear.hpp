@@ -17,7 +17,10 @@ constexpr int kTileRows = 3;
 #endif
 using V = float __attribute__((vector_size(kWide * sizeof(float))));
 using V8 = float __attribute__((vector_size(32)));
+using V4 = float __attribute__((vector_size(16)));
 using WideHalf = std::uint16_t __attribute__((vector_size(kWide * sizeof(std::uint16_t))));
+using U4 = std::uint32_t __attribute__((vector_size(16)));
+using Half4 = std::uint16_t __attribute__((vector_size(8)));
 using WideU = std::uint32_t __attribute__((vector_size(kWide * sizeof(std::uint32_t))));
 
 inline V load_wide(const float* p) {
@@ -54,12 +57,11 @@ inline V8 folded(V x) {
 #endif
 
 /// The lane sums of four.
-inline void sum_four(const V* x, float* sums) {
+inline V4 sum_four(const V* x) {
   const V8 all =
       add_pairs(add_pairs(folded(x[0]), folded(x[1])), add_pairs(folded(x[2]), folded(x[3])));
-  float lanes[8];
-  __builtin_memcpy(lanes, &all, sizeof(all));
-  for (int i = 0; i < 4; ++i) sums[i] = lanes[i] + lanes[i + 4];
+  return __builtin_shufflevector(all, all, 0, 1, 2, 3) +
+         __builtin_shufflevector(all, all, 4, 5, 6, 7);
 }
 
 /// How many elements of W a step takes, and how x lies for it.
@@ -125,16 +127,27 @@ inline void dot_step(const float* const* x, const Bf16* const* w, std::int64_t k
 }
 #endif
 
-inline void put_number(float* p, float x) {
-  *p = x;
+inline V4 numbers_of(V4 x, float) {
+  return x;
 }
 
 /// As narrow.
-inline void put_number(Bf16* p, float x) {
-  std::uint32_t bits = 0;
-  __builtin_memcpy(&bits, &x, sizeof(bits));
-  const std::uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
-  *p = static_cast<Bf16>(x == x ? rounded : (bits >> 16) | 0x40U);
+inline Half4 numbers_of(V4 x, Bf16) {
+  const U4 bits = (U4)x;
+  const U4 rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
+  const U4 quiet = (bits >> 16) | 0x40U;
+  return __builtin_convertvector(x == x ? rounded : quiet, Half4);
+}
+
+/// The first `count` of x.
+template <class T>
+inline void put_some(T* p, V4 x, std::int64_t count) {
+  const auto numbers = numbers_of(x, T{});
+  if (count == 4) {
+    __builtin_memcpy(p, &numbers, sizeof(numbers));
+  } else {
+    __builtin_memcpy(p, &numbers, static_cast<std::size_t>(count) * sizeof(T));
+  }
 }
 
 /// Adds the products of rows of x and of W, lane by lane.
@@ -162,13 +175,11 @@ constexpr int kOutsPerTile = 4;
 /// Elements [first_out, first_out + outs) of row `row` of y, from the sums of kOutsPerTile.
 inline void put_outs(const LinearRows& a, const V* sums, std::int64_t row, std::int64_t first_out,
                      std::int64_t outs) {
-  float numbers[kOutsPerTile];
-  sum_four(sums, numbers);
   const std::int64_t at = row * a.y_stride + first_out;
   if (a.y_element == Element::f32) {
-    for (std::int64_t o = 0; o < outs; ++o) put_number(typed<float>(a.y) + at + o, numbers[o]);
+    put_some(typed<float>(a.y) + at, sum_four(sums), outs);
   } else {
-    for (std::int64_t o = 0; o < outs; ++o) put_number(typed<Bf16>(a.y) + at + o, numbers[o]);
+    put_some(typed<Bf16>(a.y) + at, sum_four(sums), outs);
   }
 }
 
@@ -208,7 +219,9 @@ inline void dot_stream(const LinearRows& a, std::int64_t first_out, std::int64_t
   put_outs(a, sums, 0, first_out, outs);
 }
 
-/// Rows of x that stay in the second cache while all of W passes.
+/// Bytes of x that stay in the second cache while all of W passes, and the fewest rows for which W is
+/// read once more.
+constexpr std::int64_t kRowBlockBytes = 384 << 10;
 constexpr std::int64_t kRowBlock = 48;
 
 template <class T>
@@ -218,8 +231,11 @@ void linear_rows_typed(const LinearRows& a) {
       dot_stream<T>(a, o, a.last_out - o < kOutsPerTile ? a.last_out - o : kOutsPerTile);
     return;
   }
-  for (std::int64_t block = 0; block < a.rows; block += kRowBlock) {
-    const std::int64_t end = block + kRowBlock < a.rows ? block + kRowBlock : a.rows;
+  const auto row_bytes = a.x_stride * static_cast<std::int64_t>(sizeof(float)) / kInWord<T>;
+  const std::int64_t fitting = kRowBlockBytes / (row_bytes * kTileRows) * kTileRows;
+  const std::int64_t rows_at_once = fitting > kRowBlock ? fitting : kRowBlock;
+  for (std::int64_t block = 0; block < a.rows; block += rows_at_once) {
+    const std::int64_t end = block + rows_at_once < a.rows ? block + rows_at_once : a.rows;
     for (std::int64_t o = a.first_out; o < a.last_out; o += kOutsPerTile) {
       const std::int64_t outs = a.last_out - o < kOutsPerTile ? a.last_out - o : kOutsPerTile;
       for (std::int64_t row = block; row < end; row += kTileRows) {

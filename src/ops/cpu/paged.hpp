@@ -16,42 +16,101 @@ constexpr int kPassQueries = 6;
 
 /// One query head of one token.
 struct QueryState {
-  float* query;   // [width], times scale and log2(e)
+  float* query;   // [width] factors
   float* out;     // [width], sums so far
-  float* scores;  // [16], then weights
+  float* scores;  // [16], then weights as factors
   F total;        // of weights, lane by lane
   float base;     // of the exponent
   std::int64_t position;
 };
 
 inline float max_of_lanes(F x) {
-  using H4 = float __attribute__((vector_size(16)));
   const V8 low = __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7);
   const V8 high = __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15);
   const V8 eight = low > high ? low : high;
-  const H4 a = __builtin_shufflevector(eight, eight, 0, 1, 2, 3);
-  const H4 b = __builtin_shufflevector(eight, eight, 4, 5, 6, 7);
-  const H4 four = a > b ? a : b;
+  const V4 a = __builtin_shufflevector(eight, eight, 0, 1, 2, 3);
+  const V4 b = __builtin_shufflevector(eight, eight, 4, 5, 6, 7);
+  const V4 four = a > b ? a : b;
   const float c = four[0] > four[1] ? four[0] : four[1];
   const float d = four[2] > four[3] ? four[2] : four[3];
   return c > d ? c : d;
 }
 
+/// Numbers of a word of a block: two of bf16 side by side, of one token in keys, of two in values.
+template <class T>
+constexpr std::int64_t kInBlockWord = in_block_word(sizeof(T));
+
+/// What a block's numbers are multiplied with, queries and weights: rounded to bf16 only where the
+/// machine multiplies pairs of it.
+template <class T>
+struct FactorOf {
+  using Type = float;
+};
+#ifdef __AVX512BF16__
+template <>
+struct FactorOf<Bf16> {
+  using Type = Bf16;
+};
+#endif
+template <class T>
+using Factor = typename FactorOf<T>::Type;
+
+inline V load_words(const float* p) {
+  return load_wide(p);
+}
+
+inline WideU load_words(const Bf16* p) {
+  WideU words;
+  __builtin_memcpy(&words, p, sizeof(words));
+  return words;
+}
+
+/// The first token's numbers of words of values; those of the second may be anything.
+inline WideU first_of(WideU words) {
+  return words & 0xffffU;
+}
+
+inline V first_of(V words) {
+  return words;
+}
+
+/// sum + each word's numbers times the factors.
+inline V with_products(V sum, const float* factors, V words) {
+  return sum + factors[0] * words;
+}
+
+#ifdef __AVX512BF16__
+inline V with_products(V sum, const Bf16* factors, WideU words) {
+  int pair = 0;
+  __builtin_memcpy(&pair, factors, sizeof(pair));
+  return (V)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_epi32(pair), (__m512bh)words);
+}
+#else
+inline V with_products(V sum, const float* factors, WideU words) {
+  sum += factors[0] * (V)(words << 16);
+  return sum + factors[1] * (V)(words & 0xffff0000U);
+}
+#endif
+
 /// Sums that grow side by side: with one query each would wait for the one before.
 constexpr int kSideBySide = 2 / kParts;
 
-/// scores = keys of a block [width, 16] with kQueries queries; width is a multiple of 16. Fetches `next`,
-/// as large as keys.
-template <class T, int kQueries>
+/// scores = keys of a block with kQueries queries; width is a multiple of 16. kFetch: fetches `next`, as
+/// large as keys.
+template <class T, int kQueries, bool kFetch>
 inline void score_pass(QueryState* queries, const T* keys, const T* next, std::int64_t width) {
+  constexpr std::int64_t kWord = kInBlockWord<T>;
   V sums[kSideBySide][kQueries][kParts] = {};
-  for (std::int64_t first = 0; first < width; first += kSideBySide) {
+  for (std::int64_t first = 0; first < width; first += kSideBySide * kWord) {
     for (int side = 0; side < kSideBySide; ++side) {
-      const std::int64_t d = first + side;
-      __builtin_prefetch(next + d * kBlockTokens);
+      const std::int64_t d = first + side * kWord;
+      if constexpr (kFetch) __builtin_prefetch(next + d * kBlockTokens);
       for (int part = 0; part < kParts; ++part) {
-        const V key = load_wide(keys + d * kBlockTokens + part * kWide);
-        for (int q = 0; q < kQueries; ++q) sums[side][q][part] += queries[q].query[d] * key;
+        const auto words = load_words(keys + d * kBlockTokens + part * kWide * kWord);
+        for (int q = 0; q < kQueries; ++q) {
+          sums[side][q][part] =
+              with_products(sums[side][q][part], typed<Factor<T>>(queries[q].query) + d, words);
+        }
       }
     }
   }
@@ -65,10 +124,11 @@ inline void score_pass(QueryState* queries, const T* keys, const T* next, std::i
 
 /// Scores become weights. A query whose largest score has grown by more than kSlack takes it as the
 /// new base of its exponents: otherwise weights are at most 2^kSlack, exact in relative terms.
-inline void weigh(QueryState& q, std::int64_t first_key, std::int64_t width) {
+template <class T>
+inline void weigh(QueryState& q, std::int64_t first_key, std::int64_t width, float scale) {
   const I lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   const F lowest = splat(-__builtin_huge_valf());
-  F scores = load(q.scores);
+  F scores = load(q.scores) * scale;
   const std::int64_t seen = q.position + 1 - first_key;
   if (seen < kBlockTokens) scores = lane < static_cast<std::int32_t>(seen) ? scores : lowest;
   const float best = max_of_lanes(scores);
@@ -80,39 +140,52 @@ inline void weigh(QueryState& q, std::int64_t first_key, std::int64_t width) {
   }
   const F weights = exp2_lanes(scores - q.base);
   q.total += weights;
-  store(q.scores, weights);
+  store(typed<Factor<T>>(q.scores), weights);
 }
 
 /// Elements [d, d + kCount kWide) of out += weights times values of a block, of which `tokens` are there.
-template <class T, int kQueries, int kCount>
+template <class T, int kQueries, bool kFetch, int kCount>
 inline void value_columns(QueryState* queries, const T* values, const T* next, std::int64_t tokens,
                           std::int64_t width, std::int64_t d) {
+  constexpr std::int64_t kWord = kInBlockWord<T>;
   V sums[kQueries][kCount];
   for (int q = 0; q < kQueries; ++q) {
     for (int i = 0; i < kCount; ++i) sums[q][i] = load_wide(queries[q].out + d + i * kWide);
   }
-  for (std::int64_t token = 0; token < tokens; ++token) {
-    const std::int64_t at = token * width + d;
+  const auto add = [&](std::int64_t token, auto words_at) {
     for (int i = 0; i < kCount; ++i) {
-      __builtin_prefetch(next + at + i * kWide);
-      const V value = load_wide(values + at + i * kWide);
-      for (int q = 0; q < kQueries; ++q) sums[q][i] += queries[q].scores[token] * value;
+      const auto words = words_at(token * width + (d + i * kWide) * kWord);
+      for (int q = 0; q < kQueries; ++q)
+        sums[q][i] = with_products(sums[q][i], typed<Factor<T>>(queries[q].scores) + token, words);
     }
+  };
+  std::int64_t token = 0;
+  for (; token + kWord <= tokens; token += kWord) {
+    add(token, [&](std::int64_t at) {
+      if constexpr (kFetch) __builtin_prefetch(next + at);
+      return load_words(values + at);
+    });
   }
+  if (token < tokens)
+    add(token, [&](std::int64_t at) { return first_of(load_words(values + at)); });
   for (int q = 0; q < kQueries; ++q) {
     for (int i = 0; i < kCount; ++i) store_wide(queries[q].out + d + i * kWide, sums[q][i]);
   }
 }
 
-/// out += weights times values of a block [16, width]. Fetches `next`, as large as values.
-template <class T, int kQueries>
+/// out += weights times values of a block. kFetch: fetches `next`, as large as values.
+template <class T, int kQueries, bool kFetch>
 inline void value_pass(QueryState* queries, const T* values, const T* next, std::int64_t tokens,
                        std::int64_t width) {
   std::int64_t d = 0;
+  if constexpr (kQueries * kParts <= 3) {  // sums enough to wait for none
+    for (; d + 4 * kWide <= width; d += 4 * kWide)
+      value_columns<T, kQueries, kFetch, 4>(queries, values, next, tokens, width, d);
+  }
   for (; d + 2 * kWide <= width; d += 2 * kWide)
-    value_columns<T, kQueries, 2>(queries, values, next, tokens, width, d);
+    value_columns<T, kQueries, kFetch, 2>(queries, values, next, tokens, width, d);
   for (; d < width; d += kWide)
-    value_columns<T, kQueries, 1>(queries, values, next, tokens, width, d);
+    value_columns<T, kQueries, kFetch, 1>(queries, values, next, tokens, width, d);
 }
 
 /// Keys and values of one head in one block.
@@ -122,18 +195,20 @@ struct BlockOfHead {
   const T* values;
 };
 
-template <class T, int kQueries>
+template <class T, int kQueries, bool kFetch>
 inline void block_pass(QueryState* queries, std::int64_t count, BlockOfHead<T> block,
-                       BlockOfHead<T> next, std::int64_t first_key, std::int64_t width) {
+                       BlockOfHead<T> next, std::int64_t first_key, std::int64_t width,
+                       float scale) {
   if constexpr (kQueries > 0) {
     if (count < kQueries)
-      return block_pass<T, kQueries - 1>(queries, count, block, next, first_key, width);
-    score_pass<T, kQueries>(queries, block.keys, next.keys, width);
-    for (int q = 0; q < kQueries; ++q) weigh(queries[q], first_key, width);
+      return block_pass<T, kQueries - 1, kFetch>(queries, count, block, next, first_key, width,
+                                                 scale);
+    score_pass<T, kQueries, kFetch>(queries, block.keys, next.keys, width);
+    for (int q = 0; q < kQueries; ++q) weigh<T>(queries[q], first_key, width, scale);
     // Weights of tokens that a query does not see are 0; those that none sees are not there.
     const std::int64_t last_seen = queries[kQueries - 1].position + 1 - first_key;
-    value_pass<T, kQueries>(queries, block.values, next.values,
-                            last_seen < kBlockTokens ? last_seen : kBlockTokens, width);
+    value_pass<T, kQueries, kFetch>(queries, block.values, next.values,
+                                    last_seen < kBlockTokens ? last_seen : kBlockTokens, width);
   }
 }
 
@@ -151,24 +226,33 @@ void paged_attention_typed(const PagedAttention& a) {
     scratch += 2 * a.width + kBlockTokens;
     const T* from = typed<T>(a.q) + row * a.q_row_stride + head * a.q_head_stride;
     for (std::int64_t d = 0; d < a.width; d += kLanes) {
-      store(q.query + d, load(from + d) * (a.scale * kLog2e));
+      store(typed<Factor<T>>(q.query) + d, load(from + d));
       store(q.out + d, F{});
     }
   }
   const auto block_at = [&a](std::int64_t b) {
     const std::int64_t at =
-        (a.blocks[b] * a.kv_heads + a.kv_head) * std::int64_t{kBlockTokens} * a.width;
+        (a.kv_head * a.num_blocks + a.blocks[b]) * std::int64_t{kBlockTokens} * a.width;
     return BlockOfHead<T>{typed<T>(a.keys) + at, typed<T>(a.values) + at};
   };
+  const float scale = a.scale * kLog2e;
   const std::int64_t last = queries[count - 1].position / kBlockTokens;
   std::int64_t first = 0;  // the first query that sees anything of the block
   BlockOfHead<T> block = block_at(0);
   for (std::int64_t b = 0; b <= last; ++b) {
     const BlockOfHead<T> next = block_at(b < last ? b + 1 : b);
+    // Of blocks in order the machine fetches ahead by itself, and better.
+    const bool in_order = next.keys == block.keys + kBlockTokens * a.width;
     while (queries[first].position < b * kBlockTokens) ++first;
-    for (std::int64_t i = first; i < count; i += kPassQueries)
-      block_pass<T, kPassQueries>(queries + i, count - i, block, i == first ? next : block,
-                                  b * kBlockTokens, a.width);
+    for (std::int64_t i = first; i < count; i += kPassQueries) {
+      if (i == first && !in_order) {
+        block_pass<T, kPassQueries, true>(queries + i, count - i, block, next, b * kBlockTokens,
+                                          a.width, scale);
+      } else {
+        block_pass<T, kPassQueries, false>(queries + i, count - i, block, next, b * kBlockTokens,
+                                           a.width, scale);
+      }
+    }
     block = next;
   }
   for (std::int64_t i = 0; i < count; ++i) {
@@ -181,21 +265,25 @@ void paged_attention_typed(const PagedAttention& a) {
   }
 }
 
-/// Keys lie in a block as [width, 16], values as [16, width].
+/// Keys lie in a block as [width, 16], values as [16, width]; of bf16 as pairs, [width / 2, 16, 2] and
+/// [8, width, 2].
 template <class T>
 void paged_store_typed(const PagedStore& a) {
+  constexpr std::int64_t kWord = kInBlockWord<T>;
   for (std::int64_t row = a.first_row; row < a.last_row; ++row) {
     const std::int64_t position = a.before + row;
     const std::int64_t slot = position % kBlockTokens;
     for (std::int64_t head = 0; head < a.kv_heads; ++head) {
       const std::int64_t at =
-          (a.blocks[position / kBlockTokens] * a.kv_heads + head) * kBlockTokens * a.width;
+          (head * a.num_blocks + a.blocks[position / kBlockTokens]) * kBlockTokens * a.width;
       const T* key = typed<T>(a.k) + row * a.k_row_stride + head * a.k_head_stride;
       const T* value = typed<T>(a.v) + row * a.v_row_stride + head * a.v_head_stride;
-      T* keys = typed<T>(a.keys) + at + slot;
-      for (std::int64_t d = 0; d < a.width; ++d) keys[d * kBlockTokens] = key[d];
-      __builtin_memcpy(typed<T>(a.values) + at + slot * a.width, value,
-                       static_cast<std::size_t>(a.width) * sizeof(T));
+      T* keys = typed<T>(a.keys) + at + slot * kWord;
+      T* values = typed<T>(a.values) + at + slot / kWord * kWord * a.width + slot % kWord;
+      for (std::int64_t d = 0; d < a.width; ++d) {
+        keys[d / kWord * kWord * kBlockTokens + d % kWord] = key[d];
+        values[d * kWord] = value[d];
+      }
     }
   }
 }

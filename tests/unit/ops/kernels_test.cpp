@@ -115,6 +115,7 @@ TEST_P(EveryTable, AttendsToBlocks) {
   store.blocks = blocks.data();
   store.last_row = kTokens;
   store.kv_heads = 1;
+  store.num_blocks = 2;
   GetParam()->paged_store(store);
   Floats out(2 * kWidth);
   Floats scratch(2 * (2 * kWidth + 16));
@@ -128,7 +129,7 @@ TEST_P(EveryTable, AttendsToBlocks) {
   call.scratch = scratch.data();
   call.before = kTokens - 1;
   call.last_row = 1;
-  call.kv_heads = 1;
+  call.num_blocks = 2;
   call.group = 2;
   call.width = kWidth;
   call.scale = 0.5F;

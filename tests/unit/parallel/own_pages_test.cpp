@@ -48,6 +48,18 @@ TEST(OwnPages, GoBackToTheSystem) {
   EXPECT_LT(resident_bytes() - before, 8 * kMebi);
 }
 
+TEST(OwnPages, HaveMemoryUnderThemBeforeTheyAreWritten) {
+  const at::Tensor numbers = own_pages(64 * kMebi, at::kByte);
+  numbers[3].fill_(7);
+  const std::int64_t before = resident_bytes();
+  const at::Tensor some = numbers.narrow(0, 1, 32 * kMebi);
+  ASSERT_EQ(back_with_memory(some), Backed::now);
+  EXPECT_GT(resident_bytes() - before, 28 * kMebi);
+  EXPECT_LT(resident_bytes() - before, 36 * kMebi);
+  EXPECT_EQ(back_with_memory(some), Backed::already);
+  EXPECT_EQ(numbers[3].item<std::uint8_t>(), 7);
+}
+
 TEST(OwnPages, AreCounted) {
   const MemoryCount count;
   {

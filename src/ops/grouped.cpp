@@ -1,0 +1,92 @@
+#include "ops/grouped.hpp"
+
+#include <ATen/ATen.h>
+
+#ifdef TRIREME_HAVE_CUDA
+#include <ATen/cuda/CUDAContext.h>
+#endif
+
+namespace trireme::ops {
+namespace {
+
+template <class Call>
+void for_each_expert(const std::vector<std::int64_t>& bounds, Call call) {
+  for (std::size_t expert = 0; expert + 1 < bounds.size(); ++expert) {
+    const std::int64_t count = bounds[expert + 1] - bounds[expert];
+    if (count > 0) call(static_cast<std::int64_t>(expert), bounds[expert], count);
+  }
+}
+
+#ifdef TRIREME_HAVE_CUDA
+/// As the kernel reads it: 16-byte addresses, and one of the last two dimensions contiguous.
+bool is_aligned(const at::Tensor& matrices) {
+  const std::int64_t step = 16 / matrices.element_size();
+  const std::int64_t row = matrices.stride(-2);
+  const std::int64_t column = matrices.stride(-1);
+  const std::int64_t between = matrices.dim() == 3 ? matrices.stride(0) : 0;
+  return reinterpret_cast<std::uintptr_t>(matrices.const_data_ptr()) % 16 == 0 &&
+         between % step == 0 &&
+         ((column == 1 && row % step == 0) || (row == 1 && column % step == 0));
+}
+#endif
+
+/// ATen has the kernel (CUTLASS) for bf16 on Hopper and Blackwell.
+bool has_grouped_kernel([[maybe_unused]] const at::Tensor& a, [[maybe_unused]] const at::Tensor& b,
+                        [[maybe_unused]] Path path) {
+#ifdef TRIREME_HAVE_CUDA
+  if (path == Path::plain || !a.is_cuda() || a.scalar_type() != at::kBFloat16 || a.size(0) == 0)
+    return false;
+  const int major = at::cuda::getDeviceProperties(a.device().index())->major;
+  return (major == 9 || major == 10) && is_aligned(a) && is_aligned(b);
+#else
+  return false;
+#endif
+}
+
+at::Tensor ends_of(const std::vector<std::int64_t>& bounds, at::Device device) {
+  const std::vector<std::int32_t> ends(bounds.begin() + 1, bounds.end());
+  return at::tensor(ends, at::kInt).to(device, /*non_blocking=*/true);
+}
+
+}  // namespace
+
+at::Tensor aten_grouped_product(const at::Tensor& rows, const at::Tensor& weights,
+                                const at::Tensor& ends) {
+  return at::_grouped_mm(rows, weights.transpose(1, 2), ends);
+}
+
+at::Tensor aten_grouped_outer(const at::Tensor& a, const at::Tensor& b, const at::Tensor& ends) {
+  return at::_grouped_mm(a.t(), b, ends);
+}
+
+at::Tensor grouped_product(const at::Tensor& rows, const at::Tensor& weights,
+                           const std::vector<std::int64_t>& bounds, Path path) {
+  if (has_grouped_kernel(rows, weights, path))
+    return aten_grouped_product(rows, weights, ends_of(bounds, rows.device()));
+  const at::Tensor out = at::empty({rows.size(0), weights.size(1)}, rows.options());
+  for_each_expert(bounds, [&](std::int64_t expert, std::int64_t first, std::int64_t count) {
+    at::Tensor of_expert = out.narrow(0, first, count);
+    at::mm_out(of_expert, rows.narrow(0, first, count), weights[expert].t());
+  });
+  return out;
+}
+
+void add_grouped_outer(const at::Tensor& a, const at::Tensor& b,
+                       const std::vector<std::int64_t>& bounds, const at::Tensor& sums, Path path) {
+  if (has_grouped_kernel(a, b, path)) {
+    sums.add_(aten_grouped_outer(a, b, ends_of(bounds, a.device())));
+    return;
+  }
+  for_each_expert(bounds, [&](std::int64_t expert, std::int64_t first, std::int64_t count) {
+    at::Tensor sum = sums[expert];
+    const at::Tensor left = a.narrow(0, first, count).t();
+    const at::Tensor right = b.narrow(0, first, count);
+    if (sum.scalar_type() == a.scalar_type()) {
+      sum.addmm_(left, right);
+    } else {
+      sum.add_(left.mm(right));
+    }
+  });
+}
+
+}  // namespace trireme::ops

@@ -1,0 +1,68 @@
+#include "generate/kv_pages.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <thread>
+
+#include "parallel/own_pages.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::int64_t kBlocks = 2048;
+constexpr std::int64_t kHeads = 2;
+constexpr std::int64_t kWidth = 256;
+constexpr double kBlockBytes = 2.0 * kHeads * kWidth * 16 * sizeof(float);  // keys and values
+constexpr double kMebi = 1 << 20;
+
+KvCache make_cache() {
+  const auto make = [](std::int64_t count) { return own_pages(count, at::kFloat); };
+  return {{ops::make_paged_cache(kBlocks, kHeads, kWidth, make)}};
+}
+
+double resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  double all = 0;
+  double resident = 0;
+  file >> all >> resident;
+  return resident * static_cast<double>(::sysconf(_SC_PAGESIZE));
+}
+
+void expect_done(const KvPages& pages, std::int64_t blocks) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (pages.done() < blocks && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_EQ(pages.done(), blocks);
+}
+
+TEST(KvPages, MemoryIsUnderBlocksBeforeTheyAreReached) {
+  const KvCache cache = make_cache();
+  const double before = resident_bytes();
+  KvPages pages(cache);
+  expect_done(pages, KvPages::kAhead);
+  // Whole huge pages at the ends of keys and values of each head.
+  EXPECT_GE(resident_bytes() - before, KvPages::kAhead * kBlockBytes - kMebi);
+  EXPECT_LE(resident_bytes() - before, KvPages::kAhead * kBlockBytes + 20 * kMebi);
+  pages.reach(300);
+  expect_done(pages, 300 + KvPages::kAhead);
+  EXPECT_GE(resident_bytes() - before, (300 + KvPages::kAhead) * kBlockBytes - kMebi);
+  pages.reach(200);  // behind
+  pages.reach(kBlocks);
+  expect_done(pages, kBlocks);
+}
+
+TEST(KvPages, EndsAtOnce) {
+  const KvCache cache = make_cache();
+  const double before = resident_bytes();
+  {
+    KvPages pages(cache);
+    pages.reach(kBlocks);
+  }
+  EXPECT_LT(resident_bytes() - before, kBlocks * kBlockBytes / 2);
+}
+
+}  // namespace
+}  // namespace trireme
