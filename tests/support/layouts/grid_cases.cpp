@@ -1,36 +1,28 @@
 #include "support/layouts/grid_cases.hpp"
 
+#include <algorithm>
 #include <array>
 #include <set>
-#include <tuple>
 
 #include "core/error.hpp"
 #include "pipeline/named.hpp"
+#include "support/layouts/covering.hpp"
 
 namespace trireme::testing {
 namespace {
 
-/// The case's values as words, one a factor.
-std::array<std::string, 9> factors_of(const GridCase& one) {
-  const char* batches = one.micro_batches == 1 ? "1" : one.micro_batches == one.pp ? "p" : "2p+1";
-  return {formatted("dp {}", one.dp),
-          formatted("tp {}", one.tp),
-          formatted("pp {}", one.pp),
-          formatted("cp {}", one.cp),
-          formatted("ep {}", one.ep),
-          one.etp == one.tp ? "etp tp" : "etp 1",
-          one.pp == 1 ? "no stages" : one.schedule,
-          formatted("zero {}", one.zero),
-          formatted("m {}", batches)};
+/// 0, 1, 2: one, as many as stages, more and no multiple.
+std::int64_t batches_of(const GridCase& one) {
+  return one.micro_batches == 1 ? 0 : one.micro_batches == one.pp ? 1 : 2;
 }
 
-std::set<std::string> pairs_of_factors(const GridCase& one) {
-  const auto factors = factors_of(one);
-  std::set<std::string> pairs;
-  for (std::size_t i = 0; i < factors.size(); ++i)
-    for (std::size_t j = i + 1; j < factors.size(); ++j)
-      pairs.insert(factors[i] + ", " + factors[j]);
-  return pairs;
+FactorValues factors_of(const GridCase& one) {
+  const auto* const schedule = one.pp == 1 ? pipeline::kSchedules.end()
+                                           : std::find(pipeline::kSchedules.begin(),
+                                                       pipeline::kSchedules.end(), one.schedule);
+  return {{one.dp, one.tp, one.pp, one.cp, one.ep, one.etp == one.tp,
+           schedule - pipeline::kSchedules.begin(), one.zero, batches_of(one)},
+          one.ranks()};
 }
 
 std::vector<GridCase> all_grids() {
@@ -75,22 +67,10 @@ std::vector<GridCase> all_grid_cases() {
 }
 
 std::vector<GridCase> covering_cases(const std::vector<GridCase>& cases) {
-  std::set<std::string> missing;
-  for (const GridCase& one : cases) missing.merge(pairs_of_factors(one));
+  std::vector<FactorValues> factors;
+  for (const GridCase& one : cases) factors.push_back(factors_of(one));
   std::vector<GridCase> chosen;
-  while (!missing.empty()) {
-    const GridCase* best = nullptr;
-    std::tuple<std::size_t, int> most{0, 0};  // new pairs; few ranks are cheap
-    for (const GridCase& one : cases) {
-      std::size_t found = 0;
-      for (const std::string& pair : pairs_of_factors(one)) found += missing.count(pair);
-      if (std::tuple(found, -one.ranks()) <= most && best != nullptr) continue;
-      most = {found, -one.ranks()};
-      best = &one;
-    }
-    for (const std::string& pair : pairs_of_factors(*best)) missing.erase(pair);
-    chosen.push_back(*best);
-  }
+  for (const std::size_t i : covering(factors, Cover::each_pair)) chosen.push_back(cases[i]);
   return chosen;
 }
 
@@ -140,9 +120,10 @@ RunConfig config_of(const GridCase& one) {
 }
 
 std::string name_of(const GridCase& one) {
-  std::string name = formatted("case {}:", one.number);
-  for (const std::string& factor : factors_of(one)) name += " " + factor;
-  return name;
+  return formatted("case {}: dp {} tp {} pp {} cp {} ep {} etp {} {} zero {} m {}", one.number,
+                   one.dp, one.tp, one.pp, one.cp, one.ep, one.etp,
+                   one.pp == 1 ? "no stages" : one.schedule, one.zero,
+                   std::array{"1", "p", "2p+1"}.at(static_cast<std::size_t>(batches_of(one))));
 }
 
 }  // namespace trireme::testing

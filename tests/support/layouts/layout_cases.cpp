@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bitset>
 #include <cmath>
 #include <cstdlib>
 #include <optional>
@@ -13,6 +12,7 @@
 #include "optim/optimizer.hpp"
 #include "parallel/context/attention.hpp"
 #include "parallel/recompute.hpp"
+#include "support/layouts/covering.hpp"
 #include "train/config/layout.hpp"
 
 namespace trireme::testing {
@@ -23,50 +23,18 @@ constexpr std::int64_t kPersist = 64;  // elements: norms, and no matrix
 
 // ---- factors
 
-constexpr std::size_t kNumFactors = 9;
-constexpr std::size_t kMostValues = 9;  // a value is below
-using Factors = std::array<std::int64_t, kNumFactors>;
-
-Factors factors_of(const LayoutCase& one) {
+FactorValues factors_of(const LayoutCase& one) {
   const std::int64_t form = one.cp > 1 ? one.form : 3;  // none
-  return {one.dp, one.tp,        one.cp,           one.zero, one.sequence,
-          form,   one.recompute, one.accumulation, one.sgd};
+  return {{one.dp, one.tp, one.cp, one.zero, one.sequence, form, one.recompute, one.accumulation,
+           one.sgd},
+          one.ranks()};
 }
 
-using Covered = std::bitset<kNumFactors * kMostValues * kNumFactors * kMostValues>;
-
-/// Every pair of values of two factors; a factor with itself is its value alone.
-std::vector<std::size_t> pairs_of(const LayoutCase& one, bool single) {
-  const Factors values = factors_of(one);
-  const auto place = [&](std::size_t factor) {
-    return factor * kMostValues + static_cast<std::size_t>(values[factor]);
-  };
-  std::vector<std::size_t> pairs;
-  for (std::size_t a = 0; a < kNumFactors; ++a)
-    for (std::size_t b = a; b < (single ? a + 1 : kNumFactors); ++b)
-      pairs.push_back(place(a) * kNumFactors * kMostValues + place(b));
-  return pairs;
-}
-
-/// Greedily: always the case with the most pairs that no case before has.
-std::vector<LayoutCase> chosen_from(const std::vector<LayoutCase>& cases, bool single) {
-  Covered missing;
-  for (const LayoutCase& one : cases)
-    for (const std::size_t pair : pairs_of(one, single)) missing.set(pair);
+std::vector<LayoutCase> chosen_from(const std::vector<LayoutCase>& cases, Cover cover) {
+  std::vector<FactorValues> factors;
+  for (const LayoutCase& one : cases) factors.push_back(factors_of(one));
   std::vector<LayoutCase> chosen;
-  while (missing.any()) {
-    const LayoutCase* best = nullptr;
-    std::size_t most = 0;
-    for (const LayoutCase& one : cases) {
-      std::size_t news = 0;
-      for (const std::size_t pair : pairs_of(one, single)) news += missing.test(pair) ? 1 : 0;
-      if (news <= most) continue;
-      most = news;
-      best = &one;
-    }
-    for (const std::size_t pair : pairs_of(*best, single)) missing.reset(pair);
-    chosen.push_back(*best);
-  }
+  for (const std::size_t i : covering(factors, cover)) chosen.push_back(cases[i]);
   return chosen;
 }
 
@@ -246,11 +214,11 @@ std::vector<LayoutCase> all_layout_cases() {
 }
 
 std::vector<LayoutCase> covering_set(const std::vector<LayoutCase>& cases) {
-  return chosen_from(cases, /*single=*/false);
+  return chosen_from(cases, Cover::each_pair);
 }
 
 std::vector<LayoutCase> each_value_once(const std::vector<LayoutCase>& cases) {
-  return chosen_from(cases, /*single=*/true);
+  return chosen_from(cases, Cover::each_value);
 }
 
 std::vector<LayoutCase> with_adapters(std::vector<LayoutCase> cases) {
