@@ -6,7 +6,6 @@
 #include <cmath>
 #include <condition_variable>
 #include <mutex>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -59,11 +58,11 @@ struct GenerationEngine::Impl {
       : model(the_model),
         tokenizer(the_tokenizer),
         config(resolved(wanted, the_model)),
-        schedule(config, num_kv_blocks(config, model)) {
-    with_torch_errors([&] { cache = model.make_cache(schedule.counters().kv_blocks_total); });
-    pages.emplace(cache);
-    counters = schedule.counters();
-  }
+        schedule(config, num_kv_blocks(config, model)),
+        cache(with_torch_errors(
+            [&] { return model.make_cache(schedule.counters().kv_blocks_total); })),
+        pages(cache),
+        counters(schedule.counters()) {}
 
   Transformer& model;
   const Tokenizer& tokenizer;
@@ -72,10 +71,10 @@ struct GenerationEngine::Impl {
   // Of the thread that steps.
   Schedule schedule;
   KvCache cache;
+  KvPages pages;
   std::int64_t generated_tokens = 0;
   std::vector<double> logits;   // of one row
   std::vector<double> weighed;  // the same after penalties and mask
-  std::optional<KvPages> pages;
 
   // Of all threads.
   std::mutex mutex;
@@ -286,7 +285,7 @@ void GenerationEngine::cancel(RequestId id) {
 bool GenerationEngine::step() {
   const bool changed = impl_->take_arrivals();
   const std::vector<TextRows> step = impl_->schedule.next_step();
-  impl_->pages->reach(impl_->schedule.blocks_reached());
+  impl_->pages.reach(impl_->schedule.blocks_reached());
   if (!step.empty()) {
     const auto error = capture([&] { with_torch_errors([&] { impl_->compute(step); }); });
     if (error) {

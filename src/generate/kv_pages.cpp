@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-/// Between pages: the steps of the model have the cores meanwhile.
+/// Between the pages of two heads: the steps of the model have the cores meanwhile.
 constexpr std::chrono::milliseconds kPause{30};
 
 std::int64_t num_blocks(const KvCache& cache) {
@@ -38,6 +38,11 @@ std::int64_t KvPages::done() const {
   return done_;
 }
 
+void KvPages::pause(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, stop, kPause, [] { return false; });
+}
+
 void KvPages::run(const std::stop_token& stop) {
   while (true) {
     std::unique_lock lock(mutex_);
@@ -51,7 +56,7 @@ void KvPages::run(const std::stop_token& stop) {
           if (stop.stop_requested()) return;
           const Backed backed = back_with_memory(numbers.select(0, head).narrow(0, first, count));
           if (backed == Backed::not_possible) return;
-          if (backed == Backed::now) std::this_thread::sleep_for(kPause);
+          if (backed == Backed::now) pause(stop);
         }
       }
     }

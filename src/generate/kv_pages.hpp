@@ -10,7 +10,8 @@ namespace trireme {
 
 /// Puts memory under blocks of a cache on the host before texts reach them. The blocks of every layer and
 /// head come to a new huge page in the same step, which would then wait while the kernel clears them all
-/// (128 MiB of minimind-3: a quarter of a second). A thread of its own, a page at a time.
+/// (128 MiB of minimind-3: a quarter of a second). A thread of its own, with a pause after
+/// each head.
 class KvPages {
  public:
   /// Blocks ahead of the highest that was taken.
@@ -25,6 +26,7 @@ class KvPages {
 
  private:
   void run(const std::stop_token& stop);
+  void pause(const std::stop_token& stop);
 
   const KvCache& cache_;
   mutable std::mutex mutex_;

@@ -48,39 +48,33 @@ at::Tensor ends_of(const std::vector<std::int64_t>& bounds, at::Device device) {
   return at::tensor(ends, at::kInt).to(device, /*non_blocking=*/true);
 }
 
-/// oneDNN, which takes bf16 and fp16 on a CPU, builds code for every number of rows (0.4 ms), and no two
-/// steps give an expert as many: they are rounded up.
-bool builds_code(const at::Tensor& rows) {
-  return rows.is_cpu() && rows.element_size() == 2;
-}
-
-std::int64_t rounded_up(std::int64_t count) {
+/// How many rows are multiplied where an expert has `count`. oneDNN, which takes bf16 and fp16 on a CPU,
+/// builds code for every number of rows (0.4 ms), and no two steps give an expert as many: rounded up.
+std::int64_t rows_taken(const at::Tensor& rows, std::int64_t count) {
+  if (!rows.is_cpu() || rows.element_size() != 2) return count;
   const std::int64_t step = count <= 128 ? 32 : 64;
   return (count + step - 1) / step * step;
 }
 
-/// Rows [first, first + count) and as many zero rows as make their number a round one.
+/// Rows [first, first + count), and zeros up to rows_taken.
 at::Tensor padded(const at::Tensor& rows, std::int64_t first, std::int64_t count) {
   const at::Tensor own = rows.narrow(0, first, count);
-  const std::int64_t all = rounded_up(count);
-  if (all == count) return own;
-  const at::Tensor out = at::empty({all, rows.size(1)}, rows.options());
-  out.narrow(0, 0, count).copy_(own);
-  out.narrow(0, count, all - count).zero_();
-  return out;
+  const std::int64_t all = rows_taken(rows, count);
+  return all == count ? own : at::constant_pad_nd(own, {0, 0, 0, all - count});
 }
 
 /// out's rows [first, first + count) = those of `rows` times weight^T. Rows behind them may be written
 /// too: the experts after this one write theirs later.
 void put_product(const at::Tensor& rows, const at::Tensor& weight, std::int64_t first,
                  std::int64_t count, const at::Tensor& out) {
-  const std::int64_t all = builds_code(rows) ? rounded_up(count) : count;
-  if (all == count || first + all <= rows.size(0)) {
+  const std::int64_t all = rows_taken(rows, count);
+  if (first + all <= rows.size(0)) {
     at::Tensor of_expert = out.narrow(0, first, all);
     at::mm_out(of_expert, rows.narrow(0, first, all), weight.t());
-    return;
+  } else {
+    const at::Tensor product = padded(rows, first, count).mm(weight.t());
+    out.narrow(0, first, count).copy_(product.narrow(0, 0, count));
   }
-  out.narrow(0, first, count).copy_(padded(rows, first, count).mm(weight.t()).narrow(0, 0, count));
 }
 
 }  // namespace
@@ -113,11 +107,8 @@ void add_grouped_outer(const at::Tensor& a, const at::Tensor& b,
   }
   for_each_expert(bounds, [&](std::int64_t expert, std::int64_t first, std::int64_t count) {
     at::Tensor sum = sums[expert];
-    const auto of_expert = [&](const at::Tensor& rows) {
-      return builds_code(rows) ? padded(rows, first, count) : rows.narrow(0, first, count);
-    };
-    const at::Tensor left = of_expert(a).t();
-    const at::Tensor right = of_expert(b);
+    const at::Tensor left = padded(a, first, count).t();
+    const at::Tensor right = padded(b, first, count);
     if (sum.scalar_type() == a.scalar_type()) {
       sum.addmm_(left, right);
     } else {

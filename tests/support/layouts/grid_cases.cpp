@@ -67,11 +67,7 @@ std::vector<GridCase> all_grid_cases() {
 }
 
 std::vector<GridCase> covering_cases(const std::vector<GridCase>& cases) {
-  std::vector<FactorValues> factors;
-  for (const GridCase& one : cases) factors.push_back(factors_of(one));
-  std::vector<GridCase> chosen;
-  for (const std::size_t i : covering(factors, Cover::each_pair)) chosen.push_back(cases[i]);
-  return chosen;
+  return covering(cases, Cover::each_pair, factors_of);
 }
 
 RunConfig config_of(const GridCase& one) {

@@ -30,14 +30,6 @@ FactorValues factors_of(const LayoutCase& one) {
           one.ranks()};
 }
 
-std::vector<LayoutCase> chosen_from(const std::vector<LayoutCase>& cases, Cover cover) {
-  std::vector<FactorValues> factors;
-  for (const LayoutCase& one : cases) factors.push_back(factors_of(one));
-  std::vector<LayoutCase> chosen;
-  for (const std::size_t i : covering(factors, cover)) chosen.push_back(cases[i]);
-  return chosen;
-}
-
 void add_cases_of(LayoutCase one, std::vector<LayoutCase>& cases) {
   for (one.zero = 0; one.zero <= (one.dp * one.cp > 1 ? 3 : 0); ++one.zero)
     for (const bool sequence : {false, true})
@@ -214,11 +206,11 @@ std::vector<LayoutCase> all_layout_cases() {
 }
 
 std::vector<LayoutCase> covering_set(const std::vector<LayoutCase>& cases) {
-  return chosen_from(cases, Cover::each_pair);
+  return covering(cases, Cover::each_pair, factors_of);
 }
 
 std::vector<LayoutCase> each_value_once(const std::vector<LayoutCase>& cases) {
-  return chosen_from(cases, Cover::each_value);
+  return covering(cases, Cover::each_value, factors_of);
 }
 
 std::vector<LayoutCase> with_adapters(std::vector<LayoutCase> cases) {

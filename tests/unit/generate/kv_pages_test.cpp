@@ -1,13 +1,12 @@
 #include "generate/kv_pages.hpp"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <chrono>
-#include <fstream>
 #include <thread>
 
 #include "parallel/own_pages.hpp"
+#include "support/resident.hpp"
 
 namespace trireme {
 namespace {
@@ -15,21 +14,15 @@ namespace {
 constexpr std::int64_t kBlocks = 2048;
 constexpr std::int64_t kHeads = 2;
 constexpr std::int64_t kWidth = 256;
-constexpr double kBlockBytes = 2.0 * kHeads * kWidth * 16 * sizeof(float);  // keys and values
-constexpr double kMebi = 1 << 20;
+constexpr std::int64_t kBlockBytes = 2 * kHeads * kWidth * 16 * 4;  // keys and values, fp32
+constexpr std::int64_t kMebi = std::int64_t{1} << 20;
 
 KvCache make_cache() {
   const auto make = [](std::int64_t count) { return own_pages(count, at::kFloat); };
   return {{ops::make_paged_cache(kBlocks, kHeads, kWidth, make)}};
 }
 
-double resident_bytes() {
-  std::ifstream file("/proc/self/statm");
-  double all = 0;
-  double resident = 0;
-  file >> all >> resident;
-  return resident * static_cast<double>(::sysconf(_SC_PAGESIZE));
-}
+using testing::resident_bytes;
 
 void expect_done(const KvPages& pages, std::int64_t blocks) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
@@ -40,7 +33,7 @@ void expect_done(const KvPages& pages, std::int64_t blocks) {
 
 TEST(KvPages, MemoryIsUnderBlocksBeforeTheyAreReached) {
   const KvCache cache = make_cache();
-  const double before = resident_bytes();
+  const std::int64_t before = resident_bytes();
   KvPages pages(cache);
   expect_done(pages, KvPages::kAhead);
   // Whole huge pages at the ends of keys and values of each head.
@@ -56,7 +49,7 @@ TEST(KvPages, MemoryIsUnderBlocksBeforeTheyAreReached) {
 
 TEST(KvPages, EndsAtOnce) {
   const KvCache cache = make_cache();
-  const double before = resident_bytes();
+  const std::int64_t before = resident_bytes();
   {
     KvPages pages(cache);
     pages.reach(kBlocks);

@@ -5,9 +5,10 @@
 namespace trireme::ops::testing {
 namespace {
 
-/// Idle experts at both ends and between, one with a single row.
-const std::vector<std::int64_t> kBounds{0, 0, 7, 8, 8, 40, 40};
-constexpr std::int64_t kRows = 40;
+/// Idle experts at both ends and between, one with a single row; with rows that bf16 pads, before others
+/// and at the end, and with a round number of them.
+const std::vector<std::int64_t> kBounds{0, 0, 7, 8, 8, 40, 49, 49};
+constexpr std::int64_t kRows = 49;
 constexpr std::int64_t kIn = 24;
 constexpr std::int64_t kOut = 16;
 

@@ -2,27 +2,20 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdint>
-#include <fstream>
 
 #include "core/error.hpp"
 #include "parallel/memory_count.hpp"
 #include "parallel/torch_errors.hpp"
+#include "support/resident.hpp"
 
 namespace trireme {
 namespace {
 
 constexpr std::int64_t kMebi = std::int64_t{1} << 20;
 
-std::int64_t resident_bytes() {
-  std::ifstream file("/proc/self/statm");
-  std::int64_t all = 0;
-  std::int64_t resident = 0;
-  file >> all >> resident;
-  return resident * ::sysconf(_SC_PAGESIZE);
-}
+using testing::resident_bytes;
 
 TEST(OwnPages, AreZerosOfEveryLength) {
   for (const std::int64_t count :
