@@ -134,6 +134,12 @@ std::vector<TextRows> Schedule::next_step() {
   return step;
 }
 
+void Schedule::forget() {
+  blocks_.forget_published();
+  // Also of a text without rows in the step: it may share a block that another was to fill.
+  for (const auto& text : running_) give_back_blocks(*text);
+}
+
 void Schedule::remove_finished() {
   const auto leave = [&](const std::unique_ptr<LiveText>& text) {
     if (text->finished) give_back_blocks(*text);

@@ -35,8 +35,8 @@ class Schedule {
   /// KvBlocks::reached.
   [[nodiscard]] std::int64_t blocks_reached() const { return blocks_.reached(); }
 
-  /// The step did not happen: what was to be in blocks is not there.
-  void forget() { blocks_.forget_published(); }
+  /// The step did not happen: what was to be in blocks is not there. Texts that run are computed again.
+  void forget();
 
   /// Takes out texts that are finished.
   void remove_finished();

@@ -110,6 +110,12 @@ TEST_F(ChatProgram, AnswersLineByLineAsGenerateDoes) {
   EXPECT_EQ(Json::parse(read_file(saved)).at("messages"), talk);
 }
 
+TEST_F(ChatProgram, TheEndOfAScriptEndsItsMessageToo) {
+  const Arguments greedy{"--max-tokens", "6", "--temperature", "0"};
+  EXPECT_EQ(piped("\"\"\"the\nend\n", greedy).out, piped("\"\"\"the\nend\n\"\"\"\n", greedy).out);
+  EXPECT_NE(piped("\"\"\"the\nend\n", greedy).out, "");
+}
+
 TEST_F(ChatProgram, GivesAnotherAnswerAndTheSameAgainTheNextTime) {
   const Arguments hot{"--max-tokens", "12", "--temperature", "9", "--seed", "4"};
 
@@ -124,7 +130,9 @@ TEST_F(ChatProgram, GivesAnotherAnswerAndTheSameAgainTheNextTime) {
 TEST_F(ChatProgram, EndsAScriptAtItsFirstMistake) {
   expect_refused(piped("/regn\nHi\n"), 2, {"/regn", "/regen"});
   expect_refused(piped("/set top_p 2\n"), 2, {"top_p = 2"});
-  expect_refused(piped("/save /proc/none/chat.jsonl\n"), 2, {"/proc/none/chat.jsonl"});
+  expect_refused(piped("Hi\n/save /proc/none/chat.jsonl\n"), 2, {"/proc/none/chat.jsonl"});
+  expect_refused(piped("/save " + path("none.jsonl").string() + "\n"), 2, {"no answer yet"});
+  EXPECT_FALSE(std::filesystem::exists(path("none.jsonl")));
   expect_refused(piped("\\0377\\0376\n"), 3, {"standard input"});
   EXPECT_EQ(piped("").code, 0);
 }

@@ -65,9 +65,12 @@ int ChatCommand::run() {
 int ChatCommand::run(ChatTalk& talk, LineReader& reader, bool someone_types) {
   for (std::string line;;) {
     const LineReader::Result result = reader.read(talk.is_open() ? ". " : "> ", line);
-    if (result == LineReader::Result::end) return kExitDone;
+    const bool is_over = result == LineReader::Result::end;
+    if (is_over && (someone_types || !talk.is_open())) return kExitDone;
     try {
-      if (result == LineReader::Result::interrupt)
+      if (is_over)
+        talk.end_open();
+      else if (result == LineReader::Result::interrupt)
         talk.drop_open();
       else if (check_utf8(line, "standard input"); !talk.take(line))
         return kExitDone;

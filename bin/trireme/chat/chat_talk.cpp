@@ -88,8 +88,7 @@ bool ChatTalk::take(std::string_view line) {
       open_text_ += '\n';
       return true;
     }
-    is_open_ = false;
-    ask(std::exchange(open_text_, {}));
+    end_open();
     return true;
   }
   const std::string_view text = trimmed(line);
@@ -105,6 +104,11 @@ bool ChatTalk::take(std::string_view line) {
   if (text.starts_with('/')) return run_command(text);
   ask(std::string(text));
   return true;
+}
+
+void ChatTalk::end_open() {
+  is_open_ = false;
+  ask(std::exchange(open_text_, {}));
 }
 
 void ChatTalk::drop_open() {
@@ -231,6 +235,9 @@ void ChatTalk::regenerate() {
 
 void ChatTalk::save(const std::filesystem::path& file) const {
   if (file.empty()) fail(ErrorKind::usage, "/save needs a file");
+  const bool has_answer =
+      !conversation_.messages.empty() && conversation_.messages.back().role == Role::assistant;
+  if (!has_answer) fail(ErrorKind::usage, "/save: there is no answer yet");
   Json messages = Json::array();
   for (const ChatMessage& message : conversation_.messages) messages.push_back(json_of(message));
   const std::string line = Json{{"messages", std::move(messages)}}.dump() + "\n";

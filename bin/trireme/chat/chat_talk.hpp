@@ -28,6 +28,9 @@ class ChatTalk {
   /// In a message of several lines.
   [[nodiscard]] bool is_open() const { return is_open_; }
 
+  /// What was begun is the whole message.
+  void end_open();
+
   /// Ctrl-C while typing: what was begun is dropped.
   void drop_open();
 

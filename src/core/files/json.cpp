@@ -62,8 +62,10 @@ class TreeBuilder : public nlohmann::json_sax<Tree> {
   bool end_array() override { return close(); }
 
   bool key(std::string& name) override {
-    if (!open_.back().keys.insert(name).second)
+    const bool is_new = open_.back().keys.insert(name).second;
+    if (!is_new && !limits_.last_key_counts)
       fail(ErrorKind::data, "{}: key '{}' appears twice in one object", where_, name);
+    if (!is_new) open_.back().value->erase(name);
     key_ = std::move(name);
     return true;
   }

@@ -18,6 +18,7 @@ using SortedJson = nlohmann::json;
 struct JsonLimits {
   std::size_t max_bytes = std::size_t{256} << 20;
   int max_depth = 64;
+  bool last_key_counts = false;  // of a key that appears twice in an object; else an error
 };
 
 /// `where` names the text in errors (a path). Throws Error(data): syntax with line and column, too

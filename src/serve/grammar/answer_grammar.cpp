@@ -1,7 +1,9 @@
 #include "serve/grammar/answer_grammar.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "core/error.hpp"
 #include "serve/grammar/schema_rules.hpp"
 
 namespace trireme {
@@ -14,12 +16,43 @@ TextGrammar whole_text(const std::shared_ptr<ByteGrammar>& grammar, const Gramma
   return {grammar, start};
 }
 
+/// Whether all values of a schema are objects. A schema of calls without a type is one of objects.
+bool is_of_objects(const Json& schema, const Json& root, int depth = 0) {
+  constexpr int kMostReferences = 8;  // from one to the next
+  if (!schema.is_object() || depth > kMostReferences || schema.contains("nullable")) return false;
+  if (const Json* reference = member(schema, "$ref")) {
+    const Json* target =
+        reference->is_string() ? referenced(root, reference->get<std::string>()) : nullptr;
+    return target != nullptr && is_of_objects(*target, root, depth + 1);
+  }
+  for (const char* key : {"anyOf", "oneOf", "allOf"}) {
+    const Json* list = member(schema, key);
+    if (list == nullptr) continue;
+    return list->is_array() && std::all_of(list->begin(), list->end(), [&](const Json& each) {
+             return is_of_objects(each, root, depth + 1);
+           });
+  }
+  const Json* type = member(schema, "type");
+  return type != nullptr && *type == "object";
+}
+
+/// Any object where the schema has no grammar, allows other values than objects, or leaves no room.
 GrammarPiece arguments_of(ByteGrammar& grammar, JsonRules& json, const std::string& schema) {
   if (schema.empty()) return json.object();
   try {
-    const Json parsed = parse_json(schema, "schema");
+    Json parsed = parse_json(schema, "schema");
+    const bool is_bare =
+        parsed.is_object() && std::none_of(kWholeSchemas.begin(), kWholeSchemas.end(),
+                                           [&](const char* key) { return parsed.contains(key); });
+    if (is_bare && !parsed.contains("type")) parsed["type"] = "object";
+    if (!is_of_objects(parsed, parsed)) return json.object();
+    ByteGrammar alone;  // what has no grammar would leave its pieces behind
+    static_cast<void>(SchemaRules(alone, parsed).compile());
+    if (grammar.size() + alone.size() > ByteGrammar::kMaxElements / 2) return json.object();
     return SchemaRules(grammar, parsed).compile();
   } catch (const SchemaProblem&) {
+    return json.object();
+  } catch (const Error&) {
     return json.object();
   }
 }

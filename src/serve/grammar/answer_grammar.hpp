@@ -18,7 +18,7 @@ TextGrammar json_schema_grammar(const std::string& schema);
 using CallableTool = std::pair<std::string, std::string>;
 
 /// Calls of these tools as CallForm::qwen writes them: one, or with `several` one after another. A
-/// schema that has no grammar stands for any object.
+/// schema that has no grammar, is too large, or allows other values than objects stands for any object.
 TextGrammar tool_call_grammar(const std::vector<CallableTool>& tools, bool several);
 
 }  // namespace trireme

@@ -64,6 +64,9 @@ class ByteGrammar {
   /// Whether some rule can begin with itself, so that no byte would ever be read.
   [[nodiscard]] bool has_left_recursion() const;
 
+  /// Elements so far.
+  [[nodiscard]] std::size_t size() const noexcept { return elements_.size(); }
+
   // What a reader of texts looks at.
 
   [[nodiscard]] const GrammarElement& element(std::uint32_t at) const { return elements_[at]; }

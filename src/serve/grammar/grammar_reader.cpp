@@ -1,6 +1,8 @@
 #include "serve/grammar/grammar_reader.hpp"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -8,33 +10,128 @@ namespace trireme {
 
 using ElementKind = GrammarElement::Kind;
 
+/// All places at which a text may go on, found from some of them without reading a byte.
+class GrammarReader::Closure {
+ public:
+  explicit Closure(GrammarReader& reader) : reader_(reader), grammar_(*reader.grammar_) {}
+
+  /// From `place` on top of each of a set of nodes.
+  void add(std::uint32_t place, State below) {
+    for (const Node node : reader_.sets_[below]) visit(place, {node, false});
+    while (!open_.empty()) {
+      const auto [at, under] = open_.back();
+      open_.pop_back();
+      go_on(at, under);
+    }
+  }
+
+  State take() {
+    Nodes nodes;
+    if (may_end_) nodes.push_back(0);
+    for (const auto& [place, unders] : found_)
+      nodes.push_back(reader_.node_of({place, set_of(unders)}));
+    return reader_.set_of(std::move(nodes));
+  }
+
+ private:
+  /// A node, or a place to come back to that was met in this closure and is no node yet: what it lies
+  /// on may still grow.
+  struct Under {
+    std::uint32_t index;
+    bool is_back;
+    auto operator<=>(const Under&) const = default;
+  };
+
+  struct Back {
+    std::set<Under> below;
+    bool ended = false;  // the rule matched nothing: what is put below later goes on too
+    std::optional<Node> node;
+  };
+
+  void visit(std::uint32_t at, Under under) {
+    if (seen_.emplace(at, under).second) open_.emplace_back(at, under);
+  }
+
+  void go_on(std::uint32_t at, Under under) {
+    const GrammarElement& element = grammar_.element(at);
+    if (element.kind == ElementKind::bytes) {
+      found_[at].insert(under);
+    } else if (element.kind == ElementKind::end) {
+      come_back(under);
+    } else {
+      // A rule that ends its alternative needs no place to come back to.
+      const bool is_last = grammar_.element(at + 1).kind == ElementKind::end;
+      if (!is_last) {
+        Back& back = backs_[at + 1];
+        if (back.below.insert(under).second && back.ended) visit(at + 1, under);
+        under = {at + 1, true};
+      }
+      for (const std::uint32_t begin : grammar_.alternatives(element.index)) visit(begin, under);
+    }
+  }
+
+  void come_back(Under under) {
+    if (under.is_back) {
+      Back& back = backs_[under.index];
+      back.ended = true;
+      for (const Under each : back.below) visit(under.index, each);
+    } else if (under.index == 0) {
+      may_end_ = true;
+    } else {
+      const NodeContent content = reader_.nodes_[under.index];
+      for (const Node node : reader_.sets_[content.below]) visit(content.place, {node, false});
+    }
+  }
+
+  /// Without left recursion no place to come back to lies on itself.
+  Node node_of(Under under) {
+    if (!under.is_back) return under.index;
+    Back& back = backs_[under.index];
+    if (!back.node) back.node = reader_.node_of({under.index, set_of(back.below)});
+    return *back.node;
+  }
+
+  State set_of(const std::set<Under>& unders) {
+    Nodes nodes;
+    for (const Under under : unders) nodes.push_back(node_of(under));
+    return reader_.set_of(std::move(nodes));
+  }
+
+  GrammarReader& reader_;
+  const ByteGrammar& grammar_;
+  std::set<std::pair<std::uint32_t, Under>> seen_;
+  std::vector<std::pair<std::uint32_t, Under>> open_;
+  std::map<std::uint32_t, std::set<Under>> found_;  // places that read a byte
+  std::map<std::uint32_t, Back> backs_;             // by place
+  bool may_end_ = false;
+};
+
 std::size_t GrammarReader::NodeHash::operator()(const NodeContent& content) const noexcept {
   const std::uint64_t both = std::uint64_t{content.place} << 32 | content.below;
   return static_cast<std::size_t>((both ^ both >> 29) * 0x9E3779B97F4A7C15U);
 }
 
-std::size_t GrammarReader::PlacesHash::operator()(const Places& places) const noexcept {
+std::size_t GrammarReader::NodesHash::operator()(const Nodes& nodes) const noexcept {
   std::uint64_t hash = 0xcbf29ce484222325;
-  for (const Node node : places) hash = (hash ^ node) * 0x100000001b3;
+  for (const Node node : nodes) hash = (hash ^ node) * 0x100000001b3;
   return static_cast<std::size_t>(hash ^ hash >> 32);
 }
 
 GrammarReader::GrammarReader(std::shared_ptr<const ByteGrammar> grammar, std::uint32_t start)
     : grammar_(std::move(grammar)) {
   clear();
-  Places places;
-  for (const std::uint32_t begin : grammar_->alternatives(start)) expand(begin, 0, places);
-  start_ = state_of(std::move(places));
+  Closure closure(*this);
+  for (const std::uint32_t begin : grammar_->alternatives(start)) closure.add(begin, set_of({0}));
+  start_ = closure.take();
 }
 
 void GrammarReader::clear() {
   nodes_.assign(1, {});
   node_ids_.clear();
-  states_.assign(1, {});  // kDead: no place
-  state_ids_.clear();
-  state_ids_.emplace(Places(), kDead);
-  next_.assign(1, {});
-  next_[0].fill(kDead);
+  sets_.clear();
+  set_ids_.clear();
+  next_.clear();
+  static_cast<void>(set_of({}));  // kDead
 }
 
 GrammarReader::Node GrammarReader::node_of(NodeContent content) {
@@ -43,76 +140,61 @@ GrammarReader::Node GrammarReader::node_of(NodeContent content) {
   return found->second;
 }
 
-GrammarReader::State GrammarReader::state_of(Places places) {
-  std::sort(places.begin(), places.end());
-  places.erase(std::unique(places.begin(), places.end()), places.end());
-  const auto [found, is_new] = state_ids_.emplace(places, static_cast<State>(states_.size()));
+GrammarReader::State GrammarReader::set_of(Nodes nodes) {
+  std::sort(nodes.begin(), nodes.end());
+  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
+  const auto [found, is_new] = set_ids_.emplace(nodes, static_cast<State>(sets_.size()));
   if (is_new) {
-    states_.push_back(std::move(places));
-    next_.emplace_back().fill(-1);
+    sets_.push_back(std::move(nodes));
+    next_.emplace_back();
   }
   return found->second;
 }
 
-void GrammarReader::expand(std::uint32_t place, Node below, Places& places) {
-  std::set<std::pair<std::uint32_t, Node>> seen;
-  std::vector<std::pair<std::uint32_t, Node>> open{{place, below}};
-  while (!open.empty()) {
-    const auto [at, under] = open.back();
-    open.pop_back();
-    if (!seen.emplace(at, under).second) continue;
-    const GrammarElement& element = grammar_->element(at);
-    if (element.kind == ElementKind::bytes) {
-      places.push_back(node_of({at, under}));
-    } else if (element.kind == ElementKind::end) {
-      if (under == 0) {
-        places.push_back(0);
-      } else {
-        open.emplace_back(nodes_[under].place, nodes_[under].below);
-      }
-    } else {
-      // A rule that ends its alternative needs no place to come back to.
-      const bool is_last = grammar_->element(at + 1).kind == ElementKind::end;
-      const Node back = is_last ? under : node_of({at + 1, under});
-      for (const std::uint32_t begin : grammar_->alternatives(element.index))
-        open.emplace_back(begin, back);
-    }
-  }
-}
-
 GrammarReader::State GrammarReader::step(State state, unsigned char byte) {
-  if (next_[state][byte] >= 0) return static_cast<State>(next_[state][byte]);
-  Places places;
-  for (const Node node : Places(states_[state])) {
+  if (!next_[state]) {
+    next_[state] = std::make_unique<Following>();
+    next_[state]->fill(-1);
+  }
+  if (const std::int32_t known = (*next_[state])[byte]; known >= 0)
+    return static_cast<State>(known);
+  Closure closure(*this);
+  for (const Node node : Nodes(sets_[state])) {
     if (node == 0) continue;
     const NodeContent content = nodes_[node];
     if (grammar_->set(grammar_->element(content.place).index).has(byte))
-      expand(content.place + 1, content.below, places);
+      closure.add(content.place + 1, content.below);
   }
-  const State next = state_of(std::move(places));
-  next_[state][byte] = static_cast<std::int32_t>(next);
+  const State next = closure.take();
+  (*next_[state])[byte] = static_cast<std::int32_t>(next);
   return next;
 }
 
 bool GrammarReader::may_end(State state) const {
-  return !states_[state].empty() && states_[state].front() == 0;
+  return !sets_[state].empty() && sets_[state].front() == 0;
 }
 
 GrammarReader::State GrammarReader::forget_all_but(State state) {
-  std::vector<std::vector<std::uint32_t>> stacks;  // places from the top down
-  for (const Node top : states_[state]) {
-    std::vector<std::uint32_t>& stack = stacks.emplace_back();
-    for (Node node = top; node != 0; node = nodes_[node].below) stack.push_back(nodes_[node].place);
+  const Nodes tops = sets_[state];
+  std::map<Node, NodeContent> kept;  // a node after those it lies on
+  std::map<Node, Nodes> below;
+  Nodes open = tops;
+  while (!open.empty()) {
+    const Node node = open.back();
+    open.pop_back();
+    if (node == 0 || !kept.emplace(node, nodes_[node]).second) continue;
+    below[node] = sets_[nodes_[node].below];
+    open.insert(open.end(), below[node].begin(), below[node].end());
   }
   clear();
-  Places places;
-  for (const std::vector<std::uint32_t>& stack : stacks) {
-    Node node = 0;
-    for (auto place = stack.rbegin(); place != stack.rend(); ++place)
-      node = node_of({*place, node});
-    places.push_back(node);
-  }
-  return state_of(std::move(places));
+  std::map<Node, Node> renamed{{0, 0}};
+  const auto rename = [&](Nodes nodes) {
+    for (Node& node : nodes) node = renamed.at(node);
+    return set_of(std::move(nodes));
+  };
+  for (const auto& [node, content] : kept)
+    renamed[node] = node_of({content.place, rename(below[node])});
+  return rename(tops);
 }
 
 }  // namespace trireme

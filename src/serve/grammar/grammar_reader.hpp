@@ -14,8 +14,11 @@ namespace trireme {
 /// same places are the same number, so that what was once found out of a state is known.
 ///
 /// The grammar as a pushdown automaton, made deterministic while it is used: a state is a set of
-/// stacks of places, and stacks share their lower parts. No recursion, so the depth of a text costs
-/// memory only. Not shared between threads.
+/// stacks of places. Stacks with the same place on top are one node, above a set of nodes, so that a
+/// text which may be read in many ways (alternatives that begin alike, one in the other) has as many
+/// nodes as the grammar has places at each depth, not as it has readings. No recursion over the text:
+/// its depth costs memory only. Not shared between threads.
+/// Source: Tomita, "Efficient parsing for natural language", 1985 (graph-structured stacks).
 class GrammarReader {
  public:
   using State = std::uint32_t;
@@ -31,17 +34,20 @@ class GrammarReader {
   /// Whether the text may end here.
   [[nodiscard]] bool may_end(State state) const;
 
-  [[nodiscard]] std::size_t num_states() const noexcept { return states_.size(); }
+  [[nodiscard]] std::size_t num_states() const noexcept { return sets_.size(); }
 
   /// Forgets all states but `state`; returns its new number. start() is not valid any more.
   State forget_all_but(State state);
 
  private:
-  using Node = std::uint32_t;  // a stack; 0: the empty one, where the text may end
+  class Closure;
+  using Node = std::uint32_t;  // stacks with one place on top; 0: the empty one, the text's end
+  using Nodes = std::vector<Node>;                  // a set, sorted
+  using Following = std::array<std::int32_t, 256>;  // -1: not known yet
 
   struct NodeContent {
     std::uint32_t place = 0;  // of an element, the next one that is read
-    Node below = 0;
+    State below = kDead;      // what it may lie on
     bool operator==(const NodeContent&) const = default;
   };
 
@@ -49,24 +55,20 @@ class GrammarReader {
     std::size_t operator()(const NodeContent& content) const noexcept;
   };
 
-  using Places = std::vector<Node>;  // sorted
-
-  struct PlacesHash {
-    std::size_t operator()(const Places& places) const noexcept;
+  struct NodesHash {
+    std::size_t operator()(const Nodes& nodes) const noexcept;
   };
 
   [[nodiscard]] Node node_of(NodeContent content);
-  [[nodiscard]] State state_of(Places places);
+  [[nodiscard]] State set_of(Nodes nodes);
   void clear();
-  /// Adds every stack that reads a byte next, from `place` on top of `below`.
-  void expand(std::uint32_t place, Node below, Places& places);
 
   std::shared_ptr<const ByteGrammar> grammar_;
-  std::vector<NodeContent> nodes_;
+  std::vector<NodeContent> nodes_;  // what is below a node is made before it
   std::unordered_map<NodeContent, Node, NodeHash> node_ids_;
-  std::vector<Places> states_;
-  std::vector<std::array<std::int32_t, 256>> next_;  // -1: not known yet
-  std::unordered_map<Places, State, PlacesHash> state_ids_;
+  std::vector<Nodes> sets_;  // states, and what nodes lie on
+  std::unordered_map<Nodes, State, NodesHash> set_ids_;
+  std::vector<std::unique_ptr<Following>> next_;  // of states that were stepped from
   State start_ = kDead;
 };
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/error.hpp"
+#include "serve/grammar/schema_values.hpp"
 
 namespace trireme {
 namespace {
@@ -32,14 +33,13 @@ constexpr std::array kRefused{"$dynamicRef",
                               "patternProperties",
                               "propertyNames",
                               "then",
+                              "unevaluatedItems",
+                              "unevaluatedProperties",
                               "uniqueItems"};
+/// Of these false asks for nothing (the two limits: in draft 4).
+constexpr std::array kFalseIsNothing{"exclusiveMaximum", "exclusiveMinimum", "uniqueItems"};
 
-std::string below(const std::string& path, const std::string& key) {
-  return path.empty() ? key : path + "." + key;
-}
-
-/// What stands for a whole schema, and the assertions that would have to hold beside it.
-constexpr std::array kWhole{"$ref", "anyOf", "oneOf", "allOf"};
+/// What would have to hold beside one of kWholeSchemas.
 constexpr std::array kAssertions{"$ref",        "additionalProperties",
                                  "allOf",       "anyOf",
                                  "const",       "enum",
@@ -50,18 +50,16 @@ constexpr std::array kAssertions{"$ref",        "additionalProperties",
                                  "prefixItems", "properties",
                                  "required",    "type"};
 
-const Json* member(const Json& schema, const char* key) {
-  const auto found = schema.find(key);
-  return found == schema.end() ? nullptr : &*found;
-}
-
 void refuse_what_has_no_form(const Json& schema, const std::string& path) {
   for (const char* key : kRefused) {
     const Json* value = member(schema, key);
-    if (value != nullptr && *value != false)
-      throw SchemaProblem{below(path, key), formatted("{} is not supported", key)};
+    if (value == nullptr) continue;
+    const bool is_nothing =
+        *value == false && std::any_of(kFalseIsNothing.begin(), kFalseIsNothing.end(),
+                                       [&](std::string_view each) { return each == key; });
+    if (!is_nothing) throw SchemaProblem{below(path, key), formatted("{} is not supported", key)};
   }
-  for (const char* whole : kWhole) {
+  for (const char* whole : kWholeSchemas) {
     if (!schema.contains(whole)) continue;
     for (const char* key : kAssertions) {
       if (std::string_view(key) != whole && schema.contains(key))
@@ -69,16 +67,6 @@ void refuse_what_has_no_form(const Json& schema, const std::string& path) {
                             formatted("{} beside {} is not supported", key, whole)};
     }
   }
-}
-
-/// A count: minItems, maxLength.
-std::optional<std::int64_t> count_of(const Json& schema, const char* key, const std::string& path) {
-  constexpr std::int64_t kMostCount = 100'000;
-  const Json* value = member(schema, key);
-  if (value == nullptr) return std::nullopt;
-  if (!value->is_number_unsigned() || value->get<std::uint64_t>() > kMostCount)
-    throw SchemaProblem{below(path, key), formatted("must be an integer in [0, {}]", kMostCount)};
-  return value->get<std::int64_t>();
 }
 
 struct Counts {
@@ -92,15 +80,6 @@ Counts counts_of(const Json& schema, const char* least, const char* most, const 
   if (counts.most >= 0 && counts.most < counts.least)
     throw SchemaProblem{below(path, most), formatted("is less than {}", least)};
   return counts;
-}
-
-/// The member that a JSON pointer (RFC 6901) names; null if there is none.
-const Json* pointed_at(const Json& root, std::string_view pointer) {
-  try {
-    return &root.at(Json::json_pointer(std::string(pointer)));
-  } catch (const Json::exception&) {
-    return nullptr;
-  }
 }
 
 std::set<std::string> required_of(const Json& schema, const std::string& path) {
@@ -137,12 +116,11 @@ GrammarPiece SchemaRules::piece_of(const Json& schema, const std::string& path) 
   if (const Json* reference = member(schema, "$ref")) {
     if (!reference->is_string()) throw SchemaProblem{below(path, "$ref"), "must be a text"};
     piece = of_reference(reference->get<std::string>(), below(path, "$ref"));
-  } else if (const Json* value = member(schema, "const")) {
-    piece = of_values(Json::array({*value}));
-  } else if (const Json* values = member(schema, "enum")) {
-    if (!values->is_array() || values->empty())
-      throw SchemaProblem{below(path, "enum"), "must be a list of values"};
-    piece = of_values(*values);
+  } else if (schema.contains("const") || schema.contains("enum")) {
+    std::vector<GrammarPiece> alternatives;
+    for (const Json& value : listed_values(schema, path))
+      alternatives.push_back(grammar_.literal(value.dump()));
+    piece = grammar_.choice(alternatives);
   } else if (const Json* any = member(schema, "anyOf")) {
     piece = of_alternatives(*any, below(path, "anyOf"));
   } else if (const Json* one = member(schema, "oneOf")) {
@@ -164,7 +142,7 @@ GrammarPiece SchemaRules::piece_of(const Json& schema, const std::string& path) 
 GrammarPiece SchemaRules::of_reference(const std::string& reference, const std::string& path) {
   if (!reference.starts_with('#'))
     throw SchemaProblem{path, formatted("'{}' is outside of the schema", reference)};
-  const Json* target = pointed_at(root_, std::string_view(reference).substr(1));
+  const Json* target = referenced(root_, reference);
   if (target == nullptr)
     throw SchemaProblem{path, formatted("'{}' is not in the schema", reference)};
   const auto found = references_.find(target);
@@ -180,12 +158,6 @@ GrammarPiece SchemaRules::of_alternatives(const Json& list, const std::string& p
   std::vector<GrammarPiece> alternatives;
   for (const Json& each : list)
     alternatives.push_back(piece_of(each, below(path, std::to_string(alternatives.size()))));
-  return grammar_.choice(alternatives);
-}
-
-GrammarPiece SchemaRules::of_values(const Json& list) {
-  std::vector<GrammarPiece> alternatives;
-  for (const Json& each : list) alternatives.push_back(grammar_.literal(each.dump()));
   return grammar_.choice(alternatives);
 }
 
@@ -254,8 +226,15 @@ GrammarPiece SchemaRules::of_members(const Json& properties, const Json& schema,
   std::vector<std::pair<std::string, GrammarPiece>> members;
   for (const auto& [name, value] : properties.items())
     members.emplace_back(name, piece_of(value, below(below(path, "properties"), name)));
+  const Json* more = member(schema, "additionalProperties");
   for (const std::string& name : required) {
-    if (!properties.contains(name)) members.emplace_back(name, json_.value());
+    if (properties.contains(name)) continue;
+    if (more != nullptr && *more == false)
+      throw SchemaProblem{below(path, "required"),
+                          formatted("'{}' is not allowed by additionalProperties", name)};
+    members.emplace_back(name, more == nullptr
+                                   ? json_.value()
+                                   : piece_of(*more, below(path, "additionalProperties")));
   }
   const GrammarPiece comma = grammar_.literal(",") + json_.space();
   GrammarPiece first;  // of the rest, if none was there yet
@@ -285,6 +264,8 @@ GrammarPiece SchemaRules::of_array(const Json& schema, const std::string& path) 
       return counts.least == 0 && counts.most < 0
                  ? json_.array()
                  : json_.array_of(json_.value(), counts.least, counts.most);
+    if (items->is_boolean() && counts.least > 0)
+      throw SchemaProblem{below(path, "minItems"), "beside items false no item is allowed"};
     if (items->is_boolean()) return json_.array_of({}, 0, 0);
     return json_.array_of(piece_of(*items, below(path, "items")), counts.least, counts.most);
   }

@@ -7,22 +7,18 @@
 #include "core/files/json.hpp"
 #include "serve/grammar/byte_grammar.hpp"
 #include "serve/grammar/json_rules.hpp"
+#include "serve/grammar/schema_values.hpp"
 
 namespace trireme {
-
-/// Why a schema cannot be a grammar.
-struct SchemaProblem {
-  std::string path;  // "properties.age.multipleOf"; "" for the whole
-  std::string reason;
-};
 
 /// JSON schemas (draft 2020-12) as parts of a grammar: every text of the grammar fits the schema, but
 /// not every value that fits has a text. Known are type, properties, required, additionalProperties,
 /// items, prefixItems, minItems, maxItems, minLength, maxLength, minimum and maximum (of integers; of
-/// numbers 0 as a minimum), enum, const, anyOf, oneOf (as anyOf), allOf of one, $ref within the
-/// schema. Members come in the order of `properties`; beyond these there are none. Annotations, format
-/// among them, and keywords that JSON Schema does not know are passed over; keywords that it does
-/// know and we do not are refused.
+/// numbers 0 as a minimum), enum and const (of their values those that fit type, lengths and limits
+/// beside them), anyOf, oneOf (as anyOf), allOf of one, $ref within the schema. Members come in the
+/// order of `properties`; beyond these there are none but required ones. Annotations, format among
+/// them, and keywords that JSON Schema does not know are passed over; keywords that it does know and
+/// we do not are refused.
 class SchemaRules {
  public:
   /// `root` must outlive this.
@@ -35,7 +31,6 @@ class SchemaRules {
   [[nodiscard]] GrammarPiece piece_of(const Json& schema, const std::string& path);
   [[nodiscard]] GrammarPiece of_reference(const std::string& reference, const std::string& path);
   [[nodiscard]] GrammarPiece of_alternatives(const Json& list, const std::string& path);
-  [[nodiscard]] GrammarPiece of_values(const Json& list);
   [[nodiscard]] GrammarPiece of_types(const Json& schema, const std::string& path);
   [[nodiscard]] GrammarPiece of_type(const std::string& type, const Json& schema,
                                      const std::string& path);

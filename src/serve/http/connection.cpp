@@ -105,9 +105,17 @@ void HttpConnection::on_read_deadline() {
   socket_.cancel(ignored);
 }
 
+/// Some clients send a line end after a body; RFC 9112, 2.2 says to ignore it.
+void HttpConnection::pass_over_line() {
+  const auto here = buffer_.cdata();
+  if (std::string_view(static_cast<const char*>(here.data()), here.size()).starts_with("\r\n"))
+    buffer_.consume(2);
+}
+
 void HttpConnection::read_head() {
   waits_since_ = Clock::now().time_since_epoch().count();
   read_late_ = false;
+  pass_over_line();
   parser_.emplace();
   parser_->header_limit(static_cast<std::uint32_t>(shared_->config.max_head_bytes));
   parser_->body_limit(shared_->config.max_body_bytes);

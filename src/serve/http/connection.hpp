@@ -64,6 +64,7 @@ class HttpConnection final : public std::enable_shared_from_this<HttpConnection>
   void in_strand(std::uint64_t number, Action action);
 
   void read_head();
+  void pass_over_line();
   void on_head(ErrorCode error);
   void read_body();
   void on_body(ErrorCode error);

@@ -66,6 +66,10 @@ bool AnswerJob::submit_more() {
 void AnswerJob::on_delta(std::size_t index, Delta delta, Clock::time_point when) {
   Part& part = parts_[index];
   if (is_over_ || !part.is_running) return;
+  if (part.ends_early) {  // what the engine drew until it heard of that
+    delta.tokens.clear();
+    if (delta.finish) delta.finish = FinishReason::stop;
+  }
   try {
     usage_.completion_tokens += static_cast<std::int64_t>(delta.tokens.size());
     if (!delta.tokens.empty()) measure(part, delta.tokens.size(), when);
@@ -75,10 +79,8 @@ void AnswerJob::on_delta(std::size_t index, Delta delta, Clock::time_point when)
                            delta.error ? delta.error->what() : "generation failed", "",
                            is_resource ? "out_of_memory" : "generation_failed"));
     }
-    if (delta.finish == FinishReason::cancelled) {
-      if (!part.ends_early) return fail(ApiError(503, "the server is ending", "", "draining"));
-      delta.finish = FinishReason::stop;
-    }
+    if (delta.finish == FinishReason::cancelled)
+      return fail(ApiError(503, "the server is ending", "", "draining"));
     take(index, delta);
     if (delta.finish) finish_part(part);
   } catch (...) {

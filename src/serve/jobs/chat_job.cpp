@@ -63,7 +63,8 @@ void ChatJob::take(std::size_t index, Delta& delta) {
     AnswerPiece rest = choice.parser.finish();
     piece.thought += rest.thought;
     piece.content += rest.content;
-    const bool calls = choice.parser.has_calls() && delta.finish == FinishReason::stop;
+    const bool calls = choice.parser.has_calls() &&
+                       (delta.finish == FinishReason::stop || choice.parser.is_complete());
     choice.finish_reason = calls ? "tool_calls" : reply_reason(*delta.finish);
   } else if (choice.parser.is_complete()) {
     end_early(index);

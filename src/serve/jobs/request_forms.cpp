@@ -18,7 +18,7 @@ SamplingConfig sampling_of(const GenerationFields& fields) {
 }
 
 std::optional<TextGrammar> grammar_of(const ResponseFormat& format) {
-  constexpr const char* kField = "response_format.json_schema.schema";
+  const std::string field = format.schema_field;
   switch (format.kind) {
     case ResponseFormat::Kind::text:
       return std::nullopt;
@@ -30,10 +30,10 @@ std::optional<TextGrammar> grammar_of(const ResponseFormat& format) {
   try {
     return json_schema_grammar(format.schema);
   } catch (const SchemaProblem& problem) {
-    const std::string path = kField + (problem.path.empty() ? "" : "." + problem.path);
+    const std::string path = field + (problem.path.empty() ? "" : "." + problem.path);
     refuse_field(path, formatted("{}: {}", path, problem.reason));
   } catch (const Error& error) {
-    refuse_field(kField, formatted("{}: {}", kField, error.what()));
+    refuse_field(field, formatted("{}: {}", field, error.what()));
   }
 }
 

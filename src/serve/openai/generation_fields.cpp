@@ -46,10 +46,14 @@ const std::vector<UnsupportedField>& unsupported_fields() {
                                                    {"length_penalty", {1}},
                                                    {"logits_processors", {Json::array()}},
                                                    {"min_tokens", {0}},
+                                                   {"prompt_embeds", {}},
                                                    {"prompt_logprobs", {}},
+                                                   {"return_token_ids", {false}},
+                                                   {"return_tokens_as_token_ids", {false}},
                                                    {"skip_special_tokens", {true}},
                                                    {"stop_token_ids", {Json::array()}},
                                                    {"structured_outputs", {}},
+                                                   {"thinking_token_budget", {}},
                                                    {"truncate_prompt_tokens", {}},
                                                    {"use_beam_search", {false}},
                                                    {"dry_multiplier", {0}},
@@ -58,7 +62,14 @@ const std::vector<UnsupportedField>& unsupported_fields() {
                                                    {"json_schema", {}},
                                                    {"lora", {Json::array()}},
                                                    {"mirostat", {0}},
+                                                   {"min_keep", {0}},
+                                                   {"n_predict", {-1}},
                                                    {"n_probs", {0}},
+                                                   {"repeat_last_n", {-1, 0, 64}},
+                                                   {"repeat_penalty", {1}},
+                                                   {"samplers", {}},
+                                                   {"tfs_z", {1}},
+                                                   {"top_n_sigma", {-1, 0}},
                                                    {"typical_p", {1}},
                                                    {"xtc_probability", {0}}};
   return table;
@@ -134,14 +145,21 @@ ResponseFormat read_response_format(const BodyFields& fields) {
   if (!format) return {};
   const auto type = format->text("type");
   if (type == "text") return {};
-  if (type == "json_object") return {.kind = ResponseFormat::Kind::json_object};
-  if (type != "json_schema") format->refuse("type", "text, json_object or json_schema");
-  const auto described = format->object("json_schema");
+  const bool is_object = type == "json_object";
+  if (is_object && format->find("schema") == nullptr)
+    return {.kind = ResponseFormat::Kind::json_object};
+  if (!is_object && type != "json_schema")
+    format->refuse("type", "text, json_object or json_schema");
+  // llama.cpp's json_object may have a schema.
+  const auto described = is_object ? format : format->object("json_schema");
   if (!described) format->refuse("json_schema", "an object with name and schema");
   const Json* schema = described->find("schema");
   if (schema == nullptr || !(schema->is_object() || schema->is_boolean()))
     described->refuse("schema", "a JSON schema");
-  return {.kind = ResponseFormat::Kind::json_schema, .schema = json_text(*schema)};
+  return {
+      .kind = ResponseFormat::Kind::json_schema,
+      .schema = json_text(*schema),
+      .schema_field = is_object ? "response_format.schema" : "response_format.json_schema.schema"};
 }
 
 }  // namespace

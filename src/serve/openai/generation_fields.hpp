@@ -15,6 +15,7 @@ struct ResponseFormat {
 
   Kind kind = Kind::text;
   std::string schema = {};  // JSON of the schema
+  const char* schema_field = "";
 };
 
 /// What chats and completions are asked with alike.

@@ -26,12 +26,15 @@ async function* eventsOf(response) {
   }
 }
 
+/** Statuses of errors that come in a stream, whose own was 200. */
+const STATUS_OF_ERROR = { timeout_error: 408, rate_limit_error: 429, unavailable_error: 503 };
+
 /** The chunks of a reply, up to its [DONE]. Throws ServerError where the server reports one, or the stream ends without. */
 export async function* chunksOf(response) {
   for await (const event of eventsOf(response)) {
     if (event === "[DONE]") return;
     const chunk = JSON.parse(event);
-    if (chunk.error) throw new ServerError(Number(chunk.error.code) || 500, chunk.error.message ?? "");
+    if (chunk.error) throw new ServerError(STATUS_OF_ERROR[chunk.error.type] ?? 500, chunk.error.message ?? "");
     yield chunk;
   }
   throw new ServerError(0, "");

@@ -362,6 +362,11 @@ ChatReader::~ChatReader() = default;
 std::optional<ChatProblem> ChatReader::read(const char* json, std::size_t size,
                                             std::vector<Conversation>& conversations) {
   conversations.clear();
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (std::string_view(json, size).starts_with(kByteOrderMark)) {
+    json += kByteOrderMark.size();
+    size -= kByteOrderMark.size();
+  }
   element root;
   impl_->quoted = false;
   const simdjson::error_code code =

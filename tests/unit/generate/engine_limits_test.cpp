@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "generate/engine.hpp"
+#include "generate/schedule.hpp"
 #include "unit/core/scratch.hpp"
 #include "unit/generate/small_model.hpp"
 
@@ -31,6 +32,28 @@ TEST(GenerationEngine, SettingsThatMakeLogitsInfiniteEndTheirRequestAlone) {
     EXPECT_TRUE(contains(answers[i].error->what(), "not finite"));
     EXPECT_TRUE(answers[i].tokens.empty());
   }
+}
+
+TEST(Schedule, AfterAStepThatFailedNothingIsTakenToBeComputed) {
+  SmallModel small;
+  const EngineConfig config{.max_batch = 2, .prompt_tokens = KvBlocks::kTokens};
+  Schedule schedule(config, 64);
+  const auto prompt = std::vector<std::uint32_t>(3 * KvBlocks::kTokens, 7);
+  for (std::uint64_t id = 1; id <= 2; ++id)
+    schedule.add(std::make_unique<LiveText>(
+        id, greedy(prompt, 1), [](const Delta&) {}, small.tokenizer));
+  const auto computed = [&] {
+    std::vector<std::int64_t> all;
+    schedule.for_each([&](const LiveText& text) { all.push_back(text.computed); });
+    return all;
+  };
+
+  ASSERT_EQ(schedule.next_step().size(), 1U);  // the first one's block, which the second shares
+  ASSERT_EQ(computed(), (std::vector<std::int64_t>{0, KvBlocks::kTokens}));
+  schedule.forget();
+
+  EXPECT_EQ(computed(), (std::vector<std::int64_t>{0, 0}));
+  EXPECT_EQ(schedule.counters().kv_blocks_used, 0);
 }
 
 TEST(GenerationEngine, AQueueOfAnyLengthTakesRequests) {

@@ -87,6 +87,8 @@ TEST(AnswerParser, UnderstandsTheFormsOfArguments) {
   EXPECT_EQ(arguments(R"({"name": "add", "arguments": "{\"a\": \"}\"}"})"), R"({"a":"}"})");
   EXPECT_EQ(arguments(R"({"name": "add", "arguments": {"a": "</tool_call>{\"", "b": [{}]}})"),
             R"({"a":"</tool_call>{\"","b":[{}]})");
+  EXPECT_EQ(arguments(R"({"name": "rm", "arguments": {"a": [1], "b": 2, "a": 3}, "name": "add"})"),
+            R"({"b":2,"a":3})");  // of equal keys the last
   EXPECT_EQ(arguments(R"({"arguments": {"x": "你"}, "name": "now"})"), R"({"x":"你"})");
 }
 

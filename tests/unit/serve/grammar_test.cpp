@@ -83,6 +83,56 @@ TEST(GrammarReader, ForgetsAllButWhereItStands) {
   EXPECT_TRUE(reader.may_end(state));
 }
 
+TEST(GrammarReader, AmbiguityAddsUpAndDoesNotMultiply) {
+  // At each level a text has four readings until its last member; 200 levels would be 4^200 stacks.
+  std::string alternatives;
+  for (const char* op : {"add", "sub", "mul", "div"}) {
+    alternatives +=
+        R"({"type": "object", "properties": {"left": {"$ref": "#/$defs/e"}, "right": {"$ref": "#/$defs/e"},
+                        "op": {"const": ")" +
+        std::string(op) + R"("}}, "required": ["left", "right", "op"]}, )";
+  }
+  const TextGrammar grammar =
+      json_schema_grammar(R"({"$ref": "#/$defs/e", "$defs": {"e": {"anyOf": [)" + alternatives +
+                          R"({"type": "integer"}]}}})");
+  constexpr int kLevels = 200;
+  std::string text;
+  for (int i = 0; i < kLevels; ++i) text += R"({"left": )";
+  text += "1";
+  for (int i = 0; i < kLevels; ++i)
+    text += std::string(R"(, "right": 2, "op": ")") + (i % 2 == 0 ? "add" : "div") + "\"}";
+
+  EXPECT_EQ(fit(grammar, text), "yes");
+  EXPECT_EQ(fit(grammar, text.substr(0, text.size() - 1)), "part");
+  EXPECT_EQ(fit(grammar, text + "}"), "no");
+  EXPECT_EQ(fit(grammar, R"({"left": {"left": 1, "right": 2, "op": "pow"})"), "no");
+
+  GrammarReader reader(grammar.grammar, grammar.start);
+  GrammarReader::State state = reader.start();
+  for (const char c : text) {
+    state = reader.forget_all_but(reader.step(state, static_cast<unsigned char>(c)));
+    ASSERT_NE(state, GrammarReader::kDead);
+  }
+  EXPECT_TRUE(reader.may_end(state));
+}
+
+TEST(GrammarReader, RulesThatMatchNothingComeBackAlsoWhereTheyBeganTwice) {
+  // "(" and ")" in pairs, each pair in two ways, empty things everywhere.
+  const auto grammar = std::make_shared<ByteGrammar>();
+  const std::uint32_t pairs = grammar->declare();
+  const GrammarPiece nothing = grammar->choice({{}, {}});
+  const GrammarPiece inner = grammar->choice({nothing, nothing + ByteGrammar::of_rule(pairs)});
+  grammar->define(pairs, {grammar->literal("(") + inner + nothing + grammar->literal(")") + nothing,
+                          grammar->literal("(") + nothing + inner + grammar->literal(")")});
+  const TextGrammar text{grammar, pairs};
+
+  ASSERT_FALSE(grammar->has_left_recursion());
+  EXPECT_EQ(fit(text, std::string(500, '(') + std::string(500, ')')), "yes");
+  EXPECT_EQ(fit(text, std::string(500, '(') + std::string(499, ')')), "part");
+  EXPECT_EQ(fit(text, "(()))"), "no");
+  EXPECT_EQ(fit(text, ""), "part");
+}
+
 TEST(IntegersBetween, AreExactlyThose) {
   for (const auto& [least, most] :
        std::vector<std::pair<std::int64_t, std::int64_t>>{{0, 0},
@@ -243,6 +293,41 @@ TEST_F(MaskTest, CallsAreWrittenWithTheirMarkers) {
   std::vector<std::string> texts;
   for (const std::uint32_t id : allowed(mask)) texts.emplace_back(tokenizer().token_bytes(id));
   EXPECT_EQ(std::count(texts.begin(), texts.end(), "<tool_call>"), 1);
+}
+
+TEST_F(MaskTest, ArgumentsOfCallsAreObjectsWhateverTheSchemaSays) {
+  const auto call = [](const std::string& schema, const std::string& arguments) {
+    return fit(tool_call_grammar({{"f", schema}}, false),
+               "<tool_call>\n{\"name\": \"f\", \"arguments\": " + arguments + "}\n</tool_call>");
+  };
+  const std::string large =
+      R"({"type": "object", "properties": {"a": {"type": "string", "maxLength": 20000}}})";
+  for (const std::string& schema :
+       {std::string(), std::string("{}"), std::string(R"({"type": "string"})"),
+        std::string(R"({"type": ["object", "null"]})"),
+        std::string(R"({"anyOf": [{"type": "object"}, {"type": "integer"}]})"), std::string("true"),
+        std::string(R"({"$ref": "#"})"), std::string(R"({"pattern": "x"})"), large}) {
+    EXPECT_EQ(call(schema, R"({"b": 1})"), "yes") << schema;
+    EXPECT_EQ(call(schema, "17"), "no") << schema;
+    EXPECT_EQ(call(schema, "null"), "no") << schema;
+  }
+  for (
+      const char* schema :
+      {R"({"properties": {"a": {"type": "integer"}}, "required": ["a"]})",
+       R"({"$ref": "#/$defs/x", "$defs": {"x": {"type": "object", "properties": {"a": {"type": "integer"}},
+           "required": ["a"]}}})"}) {
+    EXPECT_EQ(call(schema, R"({"a": 1})"), "yes") << schema;
+    EXPECT_EQ(call(schema, "{}"), "no") << schema;
+  }
+  // Of many large schemas those that fit in the grammar keep their form.
+  std::vector<CallableTool> tools;
+  for (int i = 0; i < 10; ++i)
+    tools.emplace_back(
+        "t" + std::to_string(i),
+        R"({"type": "object", "properties": {"a": {"type": "string", "maxLength": 2000}}})");
+  const TextGrammar many = tool_call_grammar(tools, true);
+  EXPECT_EQ(fit(many, "<tool_call>\n{\"name\": \"t0\", \"arguments\": {\"b"), "no");
+  EXPECT_EQ(fit(many, "<tool_call>\n{\"name\": \"t9\", \"arguments\": {\"b"), "part");
 }
 
 TEST_F(MaskTest, BeginsAfterTheThought) {

@@ -96,6 +96,9 @@ TEST_F(Http, AnswersOnOneConnectionAfterAnother) {
   client.send(
       "POST /f HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n");
   EXPECT_EQ(client.answer().body, "POST /f  abcde");
+  client.send(post("/h", "body") + "\r\n" + get("/i"));  // a line end too many
+  EXPECT_EQ(client.answer().body, "POST /h  body");
+  EXPECT_EQ(client.answer().body, "GET /i  ");
   client.send(get("/g", "Connection: close\r\n"));
   EXPECT_EQ(client.answer().body, "GET /g  ");
   EXPECT_TRUE(client.ends_within(5));

@@ -37,6 +37,16 @@ TEST(SchemaRules, WritesWhatTheSchemaDescribes) {
        {R"("a b")", "3", "null", R"({"x":[1]})"},
        {R"("c")", "4"}},
       {R"({"const": "é"})", {"\"é\""}, {"\"e\""}},
+      {R"({"type": "string", "enum": [1, "a", "abc", null], "maxLength": 2})",
+       {R"("a")"},
+       {"1", R"("abc")", "null"}},
+      {R"({"type": ["integer", "null"], "enum": [1, 1.5, 7, null, "x"], "maximum": 6})",
+       {"1", "null"},
+       {"1.5", "7", R"("x")"}},
+      {R"({"const": "a", "enum": ["a", "b"], "type": "string"})", {R"("a")"}, {R"("b")"}},
+      {R"({"required": ["a"], "additionalProperties": {"type": "integer"}})",
+       {R"({"a": 1})"},
+       {R"({"a": null})"}},
       {R"({"anyOf": [{"type": "integer"}, {"type": "boolean"}]})", {"1", "true"}, {"\"\""}},
       {R"({"type": "array", "items": {"type": "integer"}, "minItems": 1, "maxItems": 2})",
        {"[1]", "[1, 2]", "[ 1,2 ]"},
@@ -104,6 +114,21 @@ TEST(SchemaRules, NamesWhatItCannotWrite) {
   EXPECT_EQ(problem_of(R"({"type": "array", "minItems": 3, "maxItems": 2})"),
             "maxItems: is less than minItems");
   EXPECT_EQ(problem_of(R"({"enum": []})"), "enum: must be a list of values");
+  EXPECT_EQ(problem_of(R"({"type": "integer", "const": "x"})"),
+            "const: no value fits what stands beside it");
+  EXPECT_EQ(problem_of(R"({"const": "x", "enum": ["y"]})"),
+            "enum: no value fits what stands beside it");
+  EXPECT_EQ(problem_of(R"({"enum": [{}], "required": ["a"]})"),
+            "required: required beside enum is not supported");
+  EXPECT_EQ(
+      problem_of(R"({"required": ["a"], "properties": {"b": {}}, "additionalProperties": false})"),
+      "required: 'a' is not allowed by additionalProperties");
+  EXPECT_EQ(problem_of(R"({"items": false, "minItems": 1})"),
+            "minItems: beside items false no item is allowed");
+  EXPECT_EQ(problem_of(R"({"propertyNames": false})"),
+            "propertyNames: propertyNames is not supported");
+  EXPECT_EQ(problem_of(R"({"unevaluatedProperties": false})"),
+            "unevaluatedProperties: unevaluatedProperties is not supported");
   EXPECT_EQ(problem_of("false"), ": false allows no value");
   EXPECT_EQ(problem_of(R"({"type": "number", "maximum": 3})"),
             "maximum: maximum of a number is not supported");

@@ -130,11 +130,21 @@ TEST_F(ServiceAnswers, OneCallEndsTheAnswerIfOneIsWanted) {
   script = [&](const Request&) { return said({one, one, one, one}); };
   source_->pause_ms = 5;
 
-  const Json message =
-      json(chat(kTools + R"(, "parallel_tool_calls": false)")).at("choices")[0].at("message");
+  const Json reply = json(chat(kTools + R"(, "parallel_tool_calls": false, "logprobs": true)"));
+  const Json& choice = reply.at("choices")[0];
 
-  EXPECT_EQ(message.at("tool_calls").size(), 1U);
-  EXPECT_TRUE(message.at("content").is_null());
+  EXPECT_EQ(choice.at("message").at("tool_calls").size(), 1U);
+  EXPECT_TRUE(choice.at("message").at("content").is_null());
+  // Whatever was drawn before the engine knew is no part of the answer.
+  EXPECT_EQ(choice.at("finish_reason"), "tool_calls");
+  EXPECT_EQ(choice.at("logprobs").at("content").size(), 1U);
+  EXPECT_EQ(reply.at("usage").at("completion_tokens"), 1);
+
+  script = [&](const Request&) { return said({one, one}, FinishReason::length); };
+  source_->pause_ms = 0;
+  EXPECT_EQ(
+      json(chat(kTools + R"(, "parallel_tool_calls": false)")).at("choices")[0].at("finish_reason"),
+      "tool_calls");
 }
 
 TEST_F(ServiceAnswers, FormsAreMasks) {
@@ -152,6 +162,8 @@ TEST_F(ServiceAnswers, FormsAreMasks) {
   EXPECT_EQ(refused(R"("response_format": {"type": "json_schema", "json_schema": {"schema":
                        {"type": "object", "properties": {"a": {"pattern": "x"}}}}})"),
             "response_format.json_schema.schema.properties.a.pattern");
+  EXPECT_EQ(refused(R"("response_format": {"type": "json_object", "schema": {"pattern": "x"}})"),
+            "response_format.schema.pattern");
   EXPECT_EQ(refused(R"("response_format": {"type": "json_object"}, "ignore_eos": true)"),
             "ignore_eos");
 }

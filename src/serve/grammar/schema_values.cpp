@@ -1,0 +1,104 @@
+#include "serve/grammar/schema_values.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "core/error.hpp"
+
+namespace trireme {
+namespace {
+
+/// Assertions about parts of a value: not looked at here.
+constexpr std::array kOfParts{"additionalProperties", "items",      "maxItems", "minItems",
+                              "prefixItems",          "properties", "required"};
+
+bool is_of_type(const Json& value, const Json& type) {
+  if (type == "integer")
+    return value.is_number_integer() ||
+           (value.is_number() && value.get<double>() == std::floor(value.get<double>()));
+  return type == (value.is_number() ? "number" : value.type_name());
+}
+
+std::int64_t count_characters(const std::string& utf8) {
+  return std::count_if(utf8.begin(), utf8.end(),
+                       [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; });
+}
+
+bool fits(const Json& value, const Json& schema, const std::string& path) {
+  if (const Json* type = member(schema, "type")) {
+    const Json list = type->is_array() ? *type : Json::array({*type});
+    if (std::none_of(list.begin(), list.end(),
+                     [&](const Json& each) { return is_of_type(value, each); }))
+      return false;
+  }
+  if (value.is_string()) {
+    const auto length = count_characters(value.get_ref<const std::string&>());
+    const auto least = count_of(schema, "minLength", path);
+    const auto most = count_of(schema, "maxLength", path);
+    return (!least || length >= *least) && (!most || length <= *most);
+  }
+  if (!value.is_number()) return true;
+  const auto limit = [&](const char* key) {
+    const Json* given = member(schema, key);
+    if (given != nullptr && !given->is_number())
+      throw SchemaProblem{below(path, key), "must be a number"};
+    return given;
+  };
+  const Json* least = limit("minimum");
+  const Json* most = limit("maximum");
+  return (least == nullptr || value >= *least) && (most == nullptr || value <= *most);
+}
+
+}  // namespace
+
+const Json* referenced(const Json& root, const std::string& reference) {
+  if (!reference.starts_with('#')) return nullptr;
+  try {
+    return &root.at(Json::json_pointer(reference.substr(1)));
+  } catch (const Json::exception&) {
+    return nullptr;
+  }
+}
+
+const Json* member(const Json& schema, const char* key) {
+  const auto found = schema.find(key);
+  return found == schema.end() ? nullptr : &*found;
+}
+
+std::string below(const std::string& path, const std::string& key) {
+  return path.empty() ? key : path + "." + key;
+}
+
+std::optional<std::int64_t> count_of(const Json& schema, const char* key, const std::string& path) {
+  constexpr std::int64_t kMostCount = 100'000;
+  const Json* value = member(schema, key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_number_unsigned() || value->get<std::uint64_t>() > kMostCount)
+    throw SchemaProblem{below(path, key), formatted("must be an integer in [0, {}]", kMostCount)};
+  return value->get<std::int64_t>();
+}
+
+std::vector<Json> listed_values(const Json& schema, const std::string& path) {
+  const Json* only = member(schema, "const");
+  const Json* list = member(schema, "enum");
+  if (list != nullptr && (!list->is_array() || list->empty()))
+    throw SchemaProblem{below(path, "enum"), "must be a list of values"};
+  for (const char* key : kOfParts) {
+    if (schema.contains(key))
+      throw SchemaProblem{below(path, key), formatted("{} beside {} is not supported", key,
+                                                      list != nullptr ? "enum" : "const")};
+  }
+  std::vector<Json> values;
+  for (const Json& value : list != nullptr ? *list : Json::array({*only})) {
+    const bool is_chosen = only == nullptr || value == *only;
+    if (is_chosen && fits(value, schema, path)) values.push_back(value);
+  }
+  if (values.empty())
+    throw SchemaProblem{below(path, list != nullptr ? "enum" : "const"),
+                        "no value fits what stands beside it"};
+  return values;
+}
+
+}  // namespace trireme
