@@ -66,6 +66,7 @@ void BenchStepCommand::settle(const LaunchInfo& launch, int ranks) {
   }
   Problems problems;
   check_layout(config.parallel, {config.model, {train.seq_len}, ranks}, problems);
+  check_targets(config.lora, config.model, problems);
   problems.throw_if_any();
   const int data = data_ranks(config.parallel, ranks);
   if (train.global_batch == 0 && train.accumulation == 0) train.accumulation = 1;

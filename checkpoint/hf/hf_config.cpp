@@ -10,6 +10,7 @@
 #include "checkpoint/hf/hf_rope.hpp"
 #include "core/error.hpp"
 #include "core/join.hpp"
+#include "core/number.hpp"
 
 namespace trireme {
 namespace {
@@ -138,17 +139,23 @@ void read_experts(const Json& config, HfReader& reader, ModelConfig& model) {
   moe.moe_intermediate_size = reader.size("moe_intermediate_size", 768);
   moe.norm_topk_prob = reader.flag("norm_topk_prob", false);
   moe.router_aux_loss = "micro_batch";
-  if (reader.size("decoder_sparse_step", 1) != 1)
-    reader.problem("decoder_sparse_step", " must be 1: experts in every layer");
-  const Json dense = config.value("mlp_only_layers", Json());
-  for (const Json& layer : dense) {
+  if (const auto step = reader.size("decoder_sparse_step", 1); step != 1)
+    reader.problem("decoder_sparse_step",
+                   formatted(" = {}, must be 1: experts in every layer", step));
+  Json dense = config.value("mlp_only_layers", Json());
+  if (dense.is_null()) dense = Json::array();
+  if (dense.is_array()) std::sort(dense.begin(), dense.end());
+  for (const Json& layer : dense.is_array() ? dense : Json::array({-1})) {
     if (layer != moe.first_dense_layers)
       return reader.problem("mlp_only_layers",
-                            formatted(" = {} must be the first layers in order", dense.dump()));
+                            formatted(" = {}, must be a list of the first layers", dense.dump()));
     ++moe.first_dense_layers;
   }
-  moe.router_aux_loss_coef =
-      reader.number(config, "router_aux_loss_coef", 0.001) / losses_in_one(model);
+  const double coef = reader.number(config, "router_aux_loss_coef", 0.001);
+  if (coef < 0)
+    reader.problem("router_aux_loss_coef",
+                   formatted(" = {}, must be 0 or more", number_text(coef)));
+  moe.router_aux_loss_coef = coef / losses_in_one(model);
 }
 
 }  // namespace

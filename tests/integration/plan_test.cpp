@@ -142,6 +142,38 @@ TEST_F(PlanLayouts, OfAScheduleSFileHaveItsMicroBatches) {
   EXPECT_EQ(count(exit.out, "--train.micro_batch 4 "), 1U) << exit.out;
 }
 
+TEST_F(PlanLayouts, TpIsSearchedBesideAGivenEtp) {
+  const Exit exit =
+      plan({"--gpu", "h100", "--gpus-per-node", "4", "--model.preset", "minimind-3-moe",
+            "--train.seq_len", "64", "--parallel.etp", "2", "--json"});
+
+  ASSERT_EQ(exit.code, 0) << exit.err;
+  for (const Json& layout : Json::parse(exit.out).at("layouts"))
+    EXPECT_EQ(layout.at("parallel").at("tp").get<int>() % 2, 0) << layout.at("parallel");
+}
+
+TEST_F(PlanLayouts, VerifyLayoutRefusesSchedulesThatAreNotWhatIsAskedFor) {
+  const std::string file = path("late.txt").string();
+  write_file_atomic(file, "F0.0 F0.1 BW0.0 BW0.1\nF1.0 F1.1 B1.0 B1.1 W1.1 W1.0\n");
+  const auto verify = [&](Arguments more) {
+    more.insert(more.begin(), {"verify-layout", "--ranks", "2", "--model.preset", "tiny",
+                               "--model.tie_embeddings", "false", "--train.accumulation", "2",
+                               "--parallel.pp", "2"});
+    return trireme(more);
+  };
+
+  EXPECT_EQ(verify({"--parallel.schedule", file}).code, 0);
+  expect_refused(verify({"--parallel.schedule", file, "--parallel.reproducible", "true"}), 2,
+                 {"parallel.reproducible = true", "W1.1 is out of the order"});
+  expect_refused(verify({"--parallel.schedule", "auto", "--parallel.virtual_stages", "2",
+                         "--parallel.in_flight", "1", "--model.num_layers", "4"}),
+                 2, {"parallel.in_flight = 1", "at least 2"});
+  expect_refused(trireme({"verify-layout", "--ranks", "2", "--model.preset", "tiny",
+                          "--model.num_experts", "4", "--model.moe_intermediate_size", "32",
+                          "--parallel.ep", "2", "--lora.rank", "4", "--lora.targets", "gate_proj"}),
+                 2, {"gate_proj"});
+}
+
 TEST_F(PlanLayouts, PlanScheduleRefusesWhatItCannotDraw) {
   const auto refused = [&](Arguments more, const std::vector<std::string>& says) {
     more.insert(more.begin(), {"plan", "schedule"});
@@ -158,6 +190,8 @@ TEST_F(PlanLayouts, PlanScheduleRefusesWhatItCannotDraw) {
   refused({"--schedule", file, "--stages", "8", "--micro-batches", "64"},
           {"--stages 8", "--micro-batches 64", "2 ranks, 2 stages, 1 micro-batches"});
   refused({"--schedule", file, "--virtual", "2"}, {"--virtual 2"});
+  refused({"--schedule", "auto", "--virtual", "2", "--in-flight", "1"},
+          {"--in-flight 1", "at least 2"});
   refused({"--schedule", far}, {"F0.2147483647", "must be below 1000000"});
   EXPECT_EQ(trireme({"plan", "schedule", "--schedule", file, "--stages", "2"}).code, 0);
   const Exit usual = trireme({"plan", "schedule", "--json"});

@@ -90,6 +90,9 @@ LayoutsCommand::LayoutsCommand(CommandLine& line) : keys_(make_run_keys(config_)
 }
 
 void LayoutsCommand::complete(ConfigSet& keys) {
+  // tp is searched then, among those that a given etp divides.
+  if (!keys.is_set("parallel.tp"))
+    config_.parallel.tp = std::max<std::int64_t>(1, config_.parallel.etp);
   finish_run_keys(config_, keys);
   const auto in_range = [&](const char* option, std::int64_t value, std::int64_t most) {
     if (value < 1 || value > most)

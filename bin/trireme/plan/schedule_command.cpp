@@ -122,6 +122,10 @@ int ScheduleCommand::run() const {
   if (std::int64_t{shape.ranks} * shape.virtual_stages * shape.micro_batches > kMostPasses)
     problems.add("--micro-batches", shape.micro_batches,
                  formatted("must leave at most {} stage-micro-batches in all", kMostPasses));
+  if (schedule_ == "auto" && in_flight_ > 0 && in_flight_ < shape.virtual_stages)
+    problems.add("--in-flight", in_flight_,
+                 formatted("must be 0 (no limit) or at least {}, the stages of a rank",
+                           shape.virtual_stages));
   const std::string mistake = pipeline::mistake_in_stages(schedule_, shape.virtual_stages);
   if (is_named(schedule_) && !mistake.empty()) problems.add("--virtual", virtual_stages_, mistake);
   if (!is_named(schedule_) && schedule_ != "auto" && !std::filesystem::exists(schedule_))

@@ -78,6 +78,21 @@ std::optional<ScheduleMistake> mistake_in_schedule(const ParallelConfig& config)
   return ScheduleMistake{"parallel.schedule", config.schedule, why};
 }
 
+std::string weights_out_of_order(const ParallelConfig& config) {
+  if (config.pp == 1 || config.schedule == kAuto || is_named(config)) return "";
+  const pipeline::Schedule& schedule = schedule_in(config.schedule);
+  std::vector<int> next(static_cast<std::size_t>(schedule.placement.stages()), 0);
+  for (const auto& list : schedule.lists) {
+    for (const pipeline::Pass& pass : list) {
+      if (!gives_weight_grad(pass.kind)) continue;
+      int& expected = next[static_cast<std::size_t>(pass.stage)];
+      if (pass.micro_batch != expected) return text_of(pass);
+      ++expected;
+    }
+  }
+  return "";
+}
+
 int micro_batches_of_schedule(const ParallelConfig& config) {
   const bool is_file = config.pp > 1 && config.schedule != kAuto && !is_named(config);
   return is_file ? schedule_in(config.schedule).micro_batches : 0;

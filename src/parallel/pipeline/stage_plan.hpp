@@ -23,6 +23,10 @@ struct ScheduleMistake {
 /// Why there is no such schedule of parallel.pp ranks; none if there is. Of a file what is in it, too.
 std::optional<ScheduleMistake> mistake_in_schedule(const ParallelConfig& config);
 
+/// The first gradient of weights, as text, that comes after one of a later micro-batch of its stage; ""
+/// where all come in order. Only a file's may not.
+std::string weights_out_of_order(const ParallelConfig& config);
+
 /// Micro-batches that an update must have; 0: any. A file is of one number.
 int micro_batches_of_schedule(const ParallelConfig& config);
 

@@ -70,6 +70,22 @@ void add_stage_reasons(const ParallelConfig& config, const LayoutFacts& facts,
     reasons.push_back({"parallel.local_steps", cat(config.local_steps),
                        "must be 1 with parallel.pp: stages clip by one norm"});
   }
+  const std::int64_t on_each = stages / config.pp;
+  if (searches_schedule(config) && config.in_flight > 0 && config.in_flight < on_each) {
+    reasons.push_back(
+        {"parallel.in_flight", cat(config.in_flight),
+         formatted("must be 0 (no limit) or at least {}: a rank holds a micro-batch of "
+                   "each of its stages",
+                   on_each)});
+  }
+  if (const std::string pass = config.reproducible ? weights_out_of_order(config) : "";
+      !pass.empty()) {
+    reasons.push_back(
+        {"parallel.reproducible", "true",
+         formatted("must be false with this parallel.schedule: {} is out of the order "
+                   "of micro-batches",
+                   pass)});
+  }
   if (config.reproducible && facts.model.tie_embeddings) {
     reasons.push_back({"parallel.reproducible", "true",
                        "must be false with parallel.pp and model.tie_embeddings: the table's two "

@@ -2,15 +2,21 @@
 
 #include <algorithm>
 
+#include "comm/agree.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/number.hpp"
 #include "parallel/device.hpp"
 #include "train/config/config.hpp"
+#include "train/config/layout.hpp"
 #include "train/planner/config_json.hpp"
 
 namespace trireme::planner {
 namespace {
+
+constexpr std::int64_t kMostRows = std::int64_t{1}
+                                   << 24;  // of a micro-batch, tokens, micro-batches
+constexpr double kLongestStepS = 1e5;
 
 /// Objects that follow one another. What is no object stays as it is, for parse_json to complain of.
 std::vector<std::string> split_objects(const std::string& text) {
@@ -35,6 +41,21 @@ std::vector<std::string> split_objects(const std::string& text) {
   return objects;
 }
 
+/// As `bench step` itself does before it runs.
+void check_row(RunConfig config, std::int64_t length, int ranks, const std::string& where) {
+  const auto problem = capture([&] {
+    Problems problems;
+    check(config.model, problems);
+    check(config.optim, problems);
+    check(config.parallel, problems);
+    problems.throw_if_any();
+    resolve(config.model, config.model.vocab_size);
+    check_layout(config.parallel, {config.model, {length}, ranks}, problems);
+    problems.throw_if_any();
+  });
+  if (problem) fail(ErrorKind::data, "{}: {}", where, problem->what());
+}
+
 BenchRow bench_row(const std::string& text, const std::string& where, const DeviceKind& kind) {
   const Json json = parse_json(text, where);
   for (const char* key : {"model", "parallel"}) {
@@ -47,26 +68,33 @@ BenchRow bench_row(const std::string& text, const std::string& where, const Devi
   if (device != needed)
     fail(ErrorKind::usage, "--calibration {}: device = {}, must be {} with --gpu {}", where, device,
          needed, kind.name);
-  const auto integer = [&](const char* key) { return json_get<std::int64_t>(json, key, where); };
+  const auto integer = [&](const char* key, std::int64_t most) {
+    const auto value = json_get<std::int64_t>(json, key, where);
+    if (value < 1 || value > most)
+      fail(ErrorKind::data, "{}: {} = {}, must be in [1, {}]", where, key, value, most);
+    return value;
+  };
   RunConfig config;
   take_config(json["model"], where, config.model);
   take_config(json["parallel"], where, config.parallel);
   config.optim.name = json_get<std::string>(json, "optimizer", where);
-  UpdateShape shape{integer("micro_batch"), integer("seq_len"), integer("micro_steps")};
-  const auto ranks = static_cast<int>(integer("ranks"));
-  Cluster cluster{kind, 1, static_cast<int>(integer("ranks_per_node"))};
-  cluster.device.cores = static_cast<int>(integer("cores"));
-  if (ranks < 1 || cluster.per_node < 1)
-    fail(ErrorKind::data, "{}: ranks = {}, ranks_per_node = {}, must be 1 or more", where, ranks,
-         cluster.per_node);
+  UpdateShape shape{integer("micro_batch", kMostRows), integer("seq_len", kMostRows),
+                    integer("micro_steps", kMostRows)};
+  const auto ranks = static_cast<int>(integer("ranks", kMostPlannedRanks));
+  Cluster cluster{kind, 1, static_cast<int>(integer("ranks_per_node", kMostPlannedRanks))};
+  cluster.device.cores = static_cast<int>(integer("cores", kMostPlannedRanks));
   cluster.nodes = (ranks + cluster.per_node - 1) / cluster.per_node;
   const double step_s = json_get<double>(json, "step_time_s", where);
-  if (!(step_s > 0))
-    fail(ErrorKind::data, "{}: step_time_s = {}, must be above 0", where, number_text(step_s));
+  const auto waiting_s = json_get<double>(json, "comm_exposed_s", where);
+  if (!(step_s > 0) || !(step_s < kLongestStepS) || !(waiting_s >= 0))
+    fail(ErrorKind::data,
+         "{}: step_time_s = {}, comm_exposed_s = {}, must be above 0 and below {}, and 0 or more",
+         where, number_text(step_s), number_text(waiting_s), number_text(kLongestStepS));
+  check_row(config, shape.length, ranks, where);
   const auto dtypes = precision_dtypes(json_get<std::string>(json, "precision", where));
   return {{update_facts(config.model, config.optim, dtypes, config.parallel, ranks, shape, {}),
            cluster, step_s},
-          json_get<double>(json, "comm_exposed_s", where)};
+          waiting_s};
 }
 
 double exposed_of(const StepTime& time) {

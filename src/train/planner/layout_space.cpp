@@ -97,6 +97,8 @@ class Space {
             pairs.emplace_back(ep, etp == layout.parallel.tp ? 0 : etp);
       }
     }
+    const bool divides = given.etp == 0 || layout.parallel.tp % given.etp == 0;
+    if (wish_.keeps("parallel.etp") && !divides) return;
     for (const auto& [ep, etp] : pairs) {
       layout.parallel.ep = ep;
       if (!wish_.keeps("parallel.etp")) layout.parallel.etp = etp;

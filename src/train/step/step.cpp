@@ -162,7 +162,10 @@ void Step::take_schedule(const std::string& text) {
   const ParallelConfig& config = parts_.mesh.config();
   if (!searches_schedule(config) || text.empty()) return;
   pipeline::Schedule known = pipeline::parse_schedule(text, "the checkpoint's schedule");
-  if (known.placement == stage_placement(config)) found_ = std::move(known);
+  const bool is_in_limit =
+      config.in_flight == 0 ||
+      simulate(known, {{pipeline::PassTimes{}}}).peak() <= config.in_flight;  // it may be a new one
+  if (is_in_limit && known.placement == stage_placement(config)) found_ = std::move(known);
 }
 
 void Step::choose_schedule(int micro_batches) {

@@ -111,6 +111,7 @@ void check_verifiable(const RunConfig& config, int ranks) {
   const ModelConfig model = small_model_like(config.model, config.parallel);
   Problems problems;
   check_layout(config.parallel, {model, {model.max_seq_len}, ranks}, problems);
+  check_targets(config.lora, model, problems);
   if (config.parallel.local_steps > 1) {
     problems.add("parallel.local_steps", config.parallel.local_steps,
                  "must be 1 here: ranks that train on their own are not one process's training");

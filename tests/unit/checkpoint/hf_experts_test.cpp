@@ -156,8 +156,29 @@ TEST(HuggingFaceExperts, InEverySecondLayerAreRefused) {
   const std::string error =
       message_of(ErrorKind::data, [&] { (void)model_from_hf(config, "test"); });
 
-  EXPECT_NE(error.find("decoder_sparse_step"), std::string::npos) << error;
+  EXPECT_NE(error.find("decoder_sparse_step = 2, must be 1"), std::string::npos) << error;
   EXPECT_NE(error.find("mlp_only_layers"), std::string::npos) << error;
+}
+
+TEST(HuggingFaceExperts, DenseLayersAreASet) {
+  Json config = parse_json(hf_config_text(with_experts(), DType::f32, {}), "test");
+  config["num_hidden_layers"] = 4;
+  config["mlp_only_layers"] = {1, 0};
+  EXPECT_EQ(model_from_hf(config, "test").moe.first_dense_layers, 2);
+  config["mlp_only_layers"] = nullptr;
+  EXPECT_EQ(model_from_hf(config, "test").moe.first_dense_layers, 0);
+  for (const Json& wrong : {Json(0), Json{{"a", 0}}, Json{0, 0}, Json{"0"}}) {
+    config["mlp_only_layers"] = wrong;
+    EXPECT_NE(message_of(ErrorKind::data, [&] { (void)model_from_hf(config, "test"); })
+                  .find("mlp_only_layers = "),
+              std::string::npos)
+        << wrong;
+  }
+  config["mlp_only_layers"] = Json::array();
+  config["router_aux_loss_coef"] = -1;
+  EXPECT_NE(message_of(ErrorKind::data, [&] { (void)model_from_hf(config, "test"); })
+                .find("router_aux_loss_coef = -1"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -99,6 +99,28 @@ TEST_F(CalibrationFile, ThatIsNoneIsRefusedWithRowAndKey) {
   EXPECT_NE(message("nonsense").find("row 1"), std::string::npos);
   EXPECT_NE(message(R"({"a": 1})").find("no object 'model'"), std::string::npos);
   EXPECT_NE(message(lacking.dump()).find("step_time_s"), std::string::npos);
+  const auto with = [&](const char* key, const Json& value, const char* section = nullptr) {
+    Json changed = row({}, 2, {});
+    (section != nullptr ? changed[section] : changed)[key] = value;
+    return message(changed.dump());
+  };
+  for (const auto& [key, value] : {std::pair<const char*, Json>{"micro_batch", -1},
+                                   {"micro_batch", 1'000'000'000'000},
+                                   {"seq_len", 0},
+                                   {"micro_steps", 0},
+                                   {"ranks", 4294967297},
+                                   {"ranks_per_node", 0},
+                                   {"cores", 0},
+                                   {"step_time_s", 1e300},
+                                   {"comm_exposed_s", -1},
+                                   {"optimizer", "foo"}}) {
+    const std::string text = with(key, value);
+    EXPECT_NE(text.find("row 1"), std::string::npos) << key << text;
+    EXPECT_NE(text.find(std::string(key) == "optimizer" ? "foo" : key), std::string::npos) << text;
+  }
+  EXPECT_NE(with("num_heads", -1, "model").find("num_heads = -1"), std::string::npos);
+  EXPECT_NE(with("pp", 64, "parallel").find("row 1"), std::string::npos);
+  EXPECT_NE(with("zero", 7, "parallel").find("zero = 7"), std::string::npos);
   EXPECT_THROW(read_bench_rows(directory_.path() / "absent", device_kind("cpu")), Error);
 }
 
