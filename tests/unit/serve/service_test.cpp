@@ -127,8 +127,7 @@ TEST_F(ServiceAnswers, TakesThoughtsAndCallsOutOfTheText) {
 TEST_F(ServiceAnswers, OneCallEndsTheAnswerIfOneIsWanted) {
   const std::string one =
       "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1}}\n</tool_call>";
-  script = [&](const Request&) { return said({one, one, one, one}); };
-  source_->pause_ms = 5;
+  script = [&](const Request&) { return said(std::vector<std::string>(200, one)); };
 
   const Json reply = json(chat(kTools + R"(, "parallel_tool_calls": false, "logprobs": true)"));
   const Json& choice = reply.at("choices")[0];
@@ -141,7 +140,6 @@ TEST_F(ServiceAnswers, OneCallEndsTheAnswerIfOneIsWanted) {
   EXPECT_EQ(reply.at("usage").at("completion_tokens"), 1);
 
   script = [&](const Request&) { return said({one, one}, FinishReason::length); };
-  source_->pause_ms = 0;
   EXPECT_EQ(
       json(chat(kTools + R"(, "parallel_tool_calls": false)")).at("choices")[0].at("finish_reason"),
       "tool_calls");
