@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Speed of `trireme bench generate` against CTranslate2 and transformers on the same weights, in interleaved pairs.
 
-usage: compare_generate.py BUILD_DIR [--only decode1,decode8,prefill,context] [--pairs 3] [--preset minimind-3] [--threads 2]
+usage: compare_generate.py BUILD_DIR [--only decode1,decode8,prefill,context] [--pairs 3] [--preset minimind-3] [--threads 2] [--precisions fp32,bf16]
 
 Weights after one step of training; 128 tokens behind prompts of 128 (prefill: behind 1,024). CTranslate2 reads the export in fp32: it has no
 bf16 on a CPU. `context`: ours alone, behind 4,096 tokens and behind 128. Prints a Markdown page. Needs torch, transformers and ctranslate2.
@@ -82,12 +82,13 @@ def main():
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--preset", default="minimind-3")
+    parser.add_argument("--precisions", default="fp32,bf16")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as work:
         run, folder = make_model(args, work)
         print(f"# Generation, {datetime.date.today()}\n\n{base.cpu_model()}, {args.threads} threads, {args.preset}.", flush=True)
         for name in args.only.split(","):
-            for precision in ("fp32", "bf16"):
+            for precision in args.precisions.split(","):
                 if name == "context":
                     compare_contexts(args, run, precision)
                     continue
