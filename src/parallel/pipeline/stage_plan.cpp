@@ -22,6 +22,10 @@ bool is_named(const ParallelConfig& config) {
   return std::ranges::find(pipeline::kSchedules, config.schedule) != pipeline::kSchedules.end();
 }
 
+bool is_file(const ParallelConfig& config) {
+  return config.pp > 1 && config.schedule != kAuto && !is_named(config);
+}
+
 /// Read once: a run does not change with its file.
 const pipeline::Schedule& schedule_in(const std::string& file) {
   static std::mutex mutex;
@@ -79,7 +83,7 @@ std::optional<ScheduleMistake> mistake_in_schedule(const ParallelConfig& config)
 }
 
 std::string weights_out_of_order(const ParallelConfig& config) {
-  if (config.pp == 1 || config.schedule == kAuto || is_named(config)) return "";
+  if (!is_file(config)) return "";
   const pipeline::Schedule& schedule = schedule_in(config.schedule);
   std::vector<int> next(static_cast<std::size_t>(schedule.placement.stages()), 0);
   for (const auto& list : schedule.lists) {
@@ -94,8 +98,7 @@ std::string weights_out_of_order(const ParallelConfig& config) {
 }
 
 int micro_batches_of_schedule(const ParallelConfig& config) {
-  const bool is_file = config.pp > 1 && config.schedule != kAuto && !is_named(config);
-  return is_file ? schedule_in(config.schedule).micro_batches : 0;
+  return is_file(config) ? schedule_in(config.schedule).micro_batches : 0;
 }
 
 pipeline::Placement stage_placement(const ParallelConfig& config) {

@@ -21,7 +21,8 @@ bool is_outside_text(char c) {
          std::string_view("{}[]:,\"+-.E").find(c) != std::string_view::npos;
 }
 
-/// The object that `text` holds, of equal keys the last, as models' and Python's readers take them; null if it holds none.
+/// The object that `text` holds, of equal keys the last, as Python's reader takes them; null if it holds
+/// none.
 Json object_in(std::string_view text) {
   try {
     Json parsed = parse_json(text, "call", {.last_key_counts = true});

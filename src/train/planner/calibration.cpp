@@ -14,8 +14,8 @@
 namespace trireme::planner {
 namespace {
 
-constexpr std::int64_t kMostRows = std::int64_t{1}
-                                   << 24;  // of a micro-batch, tokens, micro-batches
+/// Rows of a micro-batch, tokens of a row, micro-batches of an update.
+constexpr std::int64_t kMostRows = std::int64_t{1} << 24;
 constexpr double kLongestStepS = 1e5;
 
 /// Objects that follow one another. What is no object stays as it is, for parse_json to complain of.
