@@ -218,10 +218,14 @@ void ChatTalk::begin(std::string system) {
   if (!system.empty()) conversation_.messages.push_back({Role::system, std::move(system), {}, {}});
 }
 
+bool ChatTalk::has_answer() const {
+  const std::vector<ChatMessage>& messages = conversation_.messages;
+  return !messages.empty() && messages.back().role == Role::assistant;
+}
+
 void ChatTalk::regenerate() {
   std::vector<ChatMessage>& messages = conversation_.messages;
-  if (messages.empty() || messages.back().role != Role::assistant)
-    fail(ErrorKind::usage, "/regen: there is no answer yet");
+  if (!has_answer()) fail(ErrorKind::usage, "/regen: there is no answer yet");
   const ChatMessage before = std::move(messages.back());
   messages.pop_back();
   ++attempt_;
@@ -235,9 +239,7 @@ void ChatTalk::regenerate() {
 
 void ChatTalk::save(const std::filesystem::path& file) const {
   if (file.empty()) fail(ErrorKind::usage, "/save needs a file");
-  const bool has_answer =
-      !conversation_.messages.empty() && conversation_.messages.back().role == Role::assistant;
-  if (!has_answer) fail(ErrorKind::usage, "/save: there is no answer yet");
+  if (!has_answer()) fail(ErrorKind::usage, "/save: there is no answer yet");
   Json messages = Json::array();
   for (const ChatMessage& message : conversation_.messages) messages.push_back(json_of(message));
   const std::string line = Json{{"messages", std::move(messages)}}.dump() + "\n";

@@ -41,6 +41,8 @@ class ChatTalk {
   static const std::vector<Command>& table();
 
   bool run_command(std::string_view line);
+  /// The last message is one.
+  [[nodiscard]] bool has_answer() const;
   void ask(std::string text);
   /// To the conversation as it is, as `attempt_` says.
   void answer();
