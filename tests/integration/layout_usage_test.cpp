@@ -4,6 +4,9 @@
 
 #include "core/files/file.hpp"
 #include "core/files/json.hpp"
+#include "core/join.hpp"
+#include "pipeline/schedule_file.hpp"
+#include "pipeline/simulate.hpp"
 #include "support/run_program.hpp"
 
 namespace trireme {
@@ -96,6 +99,17 @@ TEST_F(LayoutUsage, LayoutJsonHasTheStagesOfEveryRank) {
   ASSERT_EQ(two.at("schedule_list").size(), 2U);
   EXPECT_TRUE(two["schedule_list"][0].get<std::string>().starts_with("F0.0 ")) << two.dump(2);
   EXPECT_EQ(two.at("schedule"), "auto");
+  // Of an update that ran what was found.
+  const pipeline::Simulation found = simulate(
+      pipeline::parse_schedule(joined(two["schedule_list"].get<std::vector<std::string>>(), "\n"),
+                               "schedule_list"),
+      {{pipeline::PassTimes{}}});
+  for (std::size_t r = 0; r < 2; ++r) {
+    const Json& one_of = two.at("per_rank").at(r);
+    EXPECT_EQ(one_of.at("in_flight_peak"), found.peaks[r]);
+    EXPECT_EQ(one_of.at("in_flight_peak_formula"), found.peaks[r]);
+    EXPECT_EQ(one_of.at("bubble_share_formula"), found.bubble);
+  }
 }
 
 TEST_F(LayoutUsage, KeysWithoutEffectAreNamedOnce) {

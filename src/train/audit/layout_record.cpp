@@ -4,8 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "comm/agree.hpp"
+#include "core/join.hpp"
 #include "model/rank_stages.hpp"
-#include "parallel/pipeline/stage_plan.hpp"
+#include "pipeline/schedule_file.hpp"
 #include "pipeline/simulate.hpp"
 
 namespace trireme {
@@ -14,8 +15,7 @@ namespace {
 /// The stages of a rank, without a pipeline the one that is the model.
 void add_stages(Json& json, const UpdateFacts& facts, const UpdateCount& count, int rank) {
   const int pp = coords_of(facts, rank).pp;
-  const pipeline::Schedule schedule =
-      stage_schedule(facts.parallel, static_cast<int>(facts.micro_steps));
+  const pipeline::Schedule schedule = facts.schedule();
   const std::vector<StageRange> stages = model_stages(facts.model, facts.parallel, facts.length);
   json["stages"] = Json::array();
   for (const int stage : schedule.placement.stages_of(pp)) {
@@ -99,6 +99,11 @@ Json layout_record(Communicator& control, const Mesh& mesh, const UpdateFacts& f
       {"per_rank", Json::array()},
       {"collectives", collectives_json(count.collectives(), collectives_formula(facts, 0))}};
   for (const std::string& rank : ranks) record["per_rank"].push_back(Json::parse(rank));
+  if (facts.found_schedule) {
+    std::vector<std::string> lists = split(pipeline::text_of(*facts.found_schedule), '\n');
+    std::erase(lists, "");
+    record["schedule_list"] = lists;
+  }
   return record;
 }
 

@@ -10,8 +10,9 @@ namespace trireme {
 /// `parallel` (every key, and `dp`), `micro_steps`, `schedule` (null without a pipeline); `per_rank`: `rank`,
 /// `coords`, `stages`, and each beside its `..._formula` `in_flight_peak`, `bubble_share` (null on a GPU's
 /// pipeline) and the fields of RankMemory; `collectives` of rank 0, `formula_bytes` beside the
-/// `moved_bytes` that were counted (null where a library moved them). Collective over `control`;
-/// rank 0's is whole, the others' is null. `mesh`: of the update.
+/// `moved_bytes` that were counted (null where a library moved them); `schedule_list`, a line a rank,
+/// of a schedule that was found. Collective over `control`; rank 0's is whole, the others' is null.
+/// `mesh`: of the update.
 Json layout_record(Communicator& control, const Mesh& mesh, const UpdateFacts& facts,
                    const UpdateCount& count);
 

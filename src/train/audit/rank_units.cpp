@@ -168,8 +168,7 @@ RankUnits rank_units(const UpdateFacts& facts, int rank) {
 }
 
 std::vector<pipeline::Pass> passes_of(const UpdateFacts& facts, int rank) {
-  return stage_schedule(facts.parallel, static_cast<int>(facts.micro_steps))
-      .lists[static_cast<std::size_t>(coords_of(facts, rank).pp)];
+  return facts.schedule().lists[static_cast<std::size_t>(coords_of(facts, rank).pp)];
 }
 
 GatherPlan plan_gathers(const UpdateFacts& facts, const RankUnits& units,

@@ -1,6 +1,7 @@
 #include "train/audit/update_facts.hpp"
 
 #include "optim/optimizer.hpp"
+#include "parallel/pipeline/stage_plan.hpp"
 
 namespace trireme {
 UpdateFacts update_facts(const ModelConfig& model, const OptimConfig& optim,
@@ -28,6 +29,11 @@ UpdateFacts update_facts(const ModelConfig& model, const OptimConfig& optim,
   if (const NodeLevels* levels = mesh.node_levels()) facts.node_replicas = levels->node->size();
   facts.averages = mesh.trains_alone() && update.step % mesh.config().local_steps == 0;
   return facts;
+}
+
+pipeline::Schedule UpdateFacts::schedule() const {
+  if (found_schedule) return *found_schedule;
+  return stage_schedule(parallel, static_cast<int>(micro_steps));
 }
 
 std::int64_t UpdateFacts::data_ranks() const {

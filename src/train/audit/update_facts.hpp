@@ -1,6 +1,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "model/lora_config.hpp"
@@ -9,6 +10,7 @@
 #include "optim/config.hpp"
 #include "parallel/config.hpp"
 #include "parallel/param_registry.hpp"
+#include "pipeline/schedule.hpp"
 
 namespace trireme {
 
@@ -31,6 +33,11 @@ struct UpdateFacts {
   bool tokens_vary = false;
   // A plan: experts of other ranks' tokens are used evenly, so that what they keep is known.
   bool even_experts = false;
+  // What ran, where it is not what `parallel` alone tells: schedule auto's, once it is found.
+  std::optional<pipeline::Schedule> found_schedule = {};
+
+  /// Of all ranks of a pipeline; without one, the one stage's.
+  [[nodiscard]] pipeline::Schedule schedule() const;
 
   [[nodiscard]] std::int64_t data_ranks() const;  // dp x cp
   [[nodiscard]] std::int64_t shards() const;      // of them, those that hold one copy together

@@ -8,6 +8,7 @@
 #include "comm/liveness/activity.hpp"
 #include "core/log.hpp"
 #include "core/number.hpp"
+#include "pipeline/schedule_file.hpp"
 #include "train/report/progress_line.hpp"
 #include "train/run/evaluate.hpp"
 #include "train/run/settle.hpp"
@@ -63,8 +64,8 @@ void save(TrainingRun& run) {
   state.values[kTaskValue] = run.request.name;
   state.files["config.toml"] = run.request.keys.to_toml();
   put_progress(state.values, run.progress, run.model.scaler);
-  if (const std::string found = run.model.step.found_schedule(); !found.empty())
-    state.values[kScheduleValue] = found;
+  if (const auto& found = run.model.step.found_schedule())
+    state.values[kScheduleValue] = text_of(*found);
   put_config(state.values, run.request.keys);
   put_model_values(run.config().model, state.values);
   state.values.insert(run.beginning.values.begin(), run.beginning.values.end());

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -11,7 +10,6 @@
 #include "comm/scalars.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
-#include "core/files/json.hpp"
 #include "core/hash/xxh3.hpp"
 #include "core/join.hpp"
 #include "core/process/failpoints.hpp"
@@ -97,7 +95,12 @@ std::int64_t tokens_of_step(const TrainingRun& run, const std::vector<Batch>& ba
   return all_reduce_value(run.world(), mine, ReduceOp::sum, "tokens");
 }
 
-/// RUN/layout.json, of the first update of this process.
+/// RUN/layout.json is of the first update of this process and, where schedule auto finds another
+/// list, of the first one that runs it.
+bool is_recorded(const TrainingRun& run) {
+  return run.layout_recorded && (run.schedule_recorded || !run.model.step.found_schedule());
+}
+
 void record_layout(TrainingRun& run, const UpdateCount& count, const std::vector<Batch>& batches) {
   const RunConfig& config = run.config();
   UpdateFacts facts =
@@ -106,28 +109,14 @@ void record_layout(TrainingRun& run, const UpdateCount& count, const std::vector
                     run.progress.step + 1, ops::path_of(config.train.fused_ops)},
                    config.lora);
   facts.tokens_vary = run.data.stream().of_pairs() || run.model.frozen != nullptr;
+  run.schedule_recorded = run.model.step.ran_found_schedule();
+  if (run.schedule_recorded) facts.found_schedule = run.model.step.found_schedule();
   const Json record = layout_record(run.world(), run.model.mesh, facts, count);
   all_or_none(run.world(), [&] {
     if (run.world().rank() == 0)
       write_file_atomic(run.request.folder.layout(), record.dump(2) + "\n");
   });
-}
-
-/// Schedule auto: what was found joins it, a line a rank.
-void record_found_schedule(TrainingRun& run) {
-  if (run.schedule_recorded) return;
-  const std::string found = run.model.step.found_schedule();
-  if (found.empty()) return;
-  run.schedule_recorded = true;
-  all_or_none(run.world(), [&] {
-    const std::filesystem::path file = run.request.folder.layout();
-    if (run.world().rank() != 0 || !std::filesystem::exists(file)) return;
-    Json record = parse_json(read_file(file), file.string());
-    std::vector<std::string> lines = split(found, '\n');
-    std::erase(lines, "");
-    record["schedule_list"] = lines;
-    write_file_atomic(file, record.dump(2) + "\n");
-  });
+  run.layout_recorded = true;
 }
 
 void report(TrainingRun& run, const UpdateResult& result, double lr, std::int64_t step_tokens) {
@@ -169,7 +158,7 @@ bool do_step(TrainingRun& run) {
   const double lr = learning_rate(config.optim, step, config.train.steps);
 
   std::optional<UpdateCount> count;
-  if (!run.layout_recorded)
+  if (!is_recorded(run))
     count.emplace(run.model.mesh, run.model.registry, *run.model.optimizer, run.model.step);
   if (step < config.train.steps) run.targets.begin_next();
   const double waited_before_s = waited_s(run);
@@ -183,9 +172,7 @@ bool do_step(TrainingRun& run) {
   if (count && !result.skipped) {
     count->end(result);
     record_layout(run, *count, batches);
-    run.layout_recorded = true;
   }
-  if (run.layout_recorded) record_found_schedule(run);
   run.keepers.skipped.note(step, result, batches);
   run.trace = trace_of(run, step, batches, result, lr);
   const std::int64_t step_tokens = tokens_of_step(run, batches);

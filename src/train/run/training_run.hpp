@@ -49,10 +49,10 @@ struct TrainingRun {
   Timer run_time{};                              // since the first step began
   Timer since_save{};                            // the last one's start
   std::int64_t steps_since_report = 0;
-  double waited_reported_s = 0;  // of all that this rank waited for others
-  StepShares shares{};           // of the time since the start
-  bool layout_recorded = false;  // what an update of this process took
-  bool schedule_recorded = false;
+  double waited_reported_s = 0;    // of all that this rank waited for others
+  StepShares shares{};             // of the time since the start
+  bool layout_recorded = false;    // what an update of this process took
+  bool schedule_recorded = false;  // and what one with a schedule that was found took
 
   [[nodiscard]] const RunConfig& config() const { return request.config; }
 

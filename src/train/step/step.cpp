@@ -113,7 +113,7 @@ UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_terms
             if (last) trigger_failpoints(registry_, loss_sum);
           }};
   const auto micro_steps = static_cast<int>(batches.size());
-  if (schedule_.micro_batches != micro_steps) choose_schedule(micro_steps);
+  choose_schedule(micro_steps);
   if (schedule_.placement.ranks > 1) parts_.objective.prepare(micro_batches);
   const Timer timer;
   if (!passes_.run(schedule_, micro_batches, grad_scale, hooks, activations, loss_sum)) {
@@ -154,10 +154,6 @@ UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_terms
   return result;
 }
 
-std::string Step::found_schedule() const {
-  return found_ ? text_of(*found_) : "";
-}
-
 void Step::take_schedule(const std::string& text) {
   const ParallelConfig& config = parts_.mesh.config();
   if (!searches_schedule(config) || text.empty()) return;
@@ -169,7 +165,10 @@ void Step::take_schedule(const std::string& text) {
 }
 
 void Step::choose_schedule(int micro_batches) {
-  if (!found_ || found_->micro_batches != micro_batches) {
+  const bool fits = found_ && found_->micro_batches == micro_batches;
+  if (schedule_.micro_batches == micro_batches && fits == runs_found_) return;
+  runs_found_ = fits;
+  if (!fits) {
     schedule_ = stage_schedule(parts_.mesh.config(), micro_batches, timing_);
     return;
   }
@@ -184,14 +183,12 @@ void Step::search_schedule(std::span<const Microbatch> micro_batches) {
   timing_ = clock_->of_all(parts_.mesh, space_between_stages(parts_.model, micro_batches.front()));
   passes_.time_with(nullptr);
   clock_.reset();
-  const double before = simulate(schedule_, timing_).bubble;
-  schedule_ = stage_schedule(parts_.mesh.config(), schedule_.micro_batches, timing_);
-  found_ = schedule_;
+  found_ = stage_schedule(parts_.mesh.config(), schedule_.micro_batches, timing_);
   if (parts_.mesh.world().rank() != 0) return;
   log::info(formatted(
       "schedule auto: by the measured times of passes, bubble {} is predicted; up to here {}",
-      number_text(thousandths(simulate(schedule_, timing_).bubble)),
-      number_text(thousandths(before))));
+      number_text(thousandths(simulate(*found_, timing_).bubble)),
+      number_text(thousandths(simulate(schedule_, timing_).bubble))));
 }
 
 void Step::forward(std::span<const Microbatch> micro_batches,

@@ -96,10 +96,15 @@ class Step {
 
   [[nodiscard]] Communicator* table_group() const { return table_group_.get(); }
 
-  /// Schedule auto: what was found, as text; "" before, and with another. A resume takes it, and goes
-  /// on bit for bit: where a tied table has both uses on one rank, the order of passes shows in sums.
-  [[nodiscard]] std::string found_schedule() const;
-  /// For updates of as many micro-batches on the same placement; of another layout it is passed over.
+  /// Schedule auto: what was found, for the updates that follow; none before, and with another. A
+  /// resume takes it, and goes on bit for bit: where a tied table has both uses on one rank, the order
+  /// of passes shows in sums.
+  [[nodiscard]] const std::optional<pipeline::Schedule>& found_schedule() const { return found_; }
+
+  /// The last update ran it.
+  [[nodiscard]] bool ran_found_schedule() const { return runs_found_; }
+
+  /// `text`: of a found schedule. For updates of as many micro-batches on the same placement; of another layout it is passed over.
   /// Throws Error as parse_schedule.
   void take_schedule(const std::string& text);
 
@@ -120,7 +125,7 @@ class Step {
   void add_up_over_stages(at::Tensor& loss_sum, double busy_s, const Timer& timer,
                           UpdateResult& result);
 
-  /// Of an update of so many.
+  /// Of an update of so many; what was found where it is for as many.
   void choose_schedule(int micro_batches);
 
   /// Schedule auto: searches it by how long this rank's passes took, once they are known.
@@ -140,6 +145,7 @@ class Step {
   pipeline::Timing timing_{{pipeline::PassTimes{}}};  // what a searched schedule is searched by
   std::optional<PassClock> clock_;                    // until they are measured
   std::optional<pipeline::Schedule> found_;           // what was searched
+  bool runs_found_ = false;                           // schedule_ is that
   int timed_updates_ = 0;
   Passes passes_;
   std::unique_ptr<Communicator> table_group_;  // the two ranks with copies of a tied table
