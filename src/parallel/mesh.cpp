@@ -96,7 +96,9 @@ void Mesh::split_by_node(const std::vector<int>& node_of_rank) {
   const auto mine = place_in_nodes(members, node_of_rank, world_.rank());
   // A number of the group, below that of all ranks; no group has a rank of another's first.
   const int ranks = world_.size();
-  const auto name = [](const char* what) { return cat(kAxisNames.back(), what); };
+  const auto name = [](const char* what) {
+    return cat(kAxisNames[static_cast<std::size_t>(Axis::replica)], what);
+  };
   NodeLevels levels;
   levels.node = world_.split(mine ? first * ranks + mine->node : -1, world_.rank(), name(" node"));
   levels.across =

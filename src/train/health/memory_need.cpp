@@ -16,6 +16,33 @@ double bytes_of(at::ScalarType type) {
   return static_cast<double>(c10::elementSize(type));
 }
 
+/// Into how many parts the ranks cut a model's elements; of a pipeline's ranks the mean.
+struct RankCuts {
+  RankCuts(const ParallelConfig& parallel, std::int64_t data_ranks)
+      : others(static_cast<double>(parallel.tp * parallel.pp)),
+        experts(others),
+        shards(static_cast<double>(shard_ranks(parallel, data_ranks))),
+        expert_shards(shards) {
+    if (!folds_experts(parallel)) return;
+    experts = static_cast<double>(expert_tensor_ranks(parallel) * parallel.ep * parallel.pp);
+    const auto ranks = static_cast<int>(data_ranks * parallel.tp * parallel.pp);
+    expert_shards = static_cast<double>(expert_shard_ranks(parallel, ranks));
+  }
+
+  /// Of `count` elements, `of_experts` of them routed experts', those on a rank: all that are its
+  /// own, or its shard of them.
+  [[nodiscard]] double held(double count, double of_experts, bool sharded) const {
+    const double own = (count - of_experts) / others;
+    const double own_experts = of_experts / experts;
+    return sharded ? own / shards + own_experts / expert_shards : own + own_experts;
+  }
+
+  double others;
+  double experts;  // in a grid of their own they are cut by that
+  double shards;
+  double expert_shards;
+};
+
 }  // namespace
 
 std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes,
@@ -23,27 +50,17 @@ std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes,
                                     const FrozenParameters& beside) {
   const ModelConfig& model = config.model;
   const ParallelConfig& parallel = config.parallel;
-  const auto pp = static_cast<double>(parallel.pp);  // of its ranks the mean
-  const double cuts = static_cast<double>(parallel.tp) * pp;
-  // Experts in their own grid are cut by it.
-  const bool folds = model.moe.on() && folds_experts(parallel);
-  const double all_experts = folds ? model.num_expert_parameters_wide() : 0;
-  const double experts =
-      all_experts / (static_cast<double>(expert_tensor_ranks(parallel) * parallel.ep) * pp);
-  const double others = (model.num_parameters_wide() - all_experts) / cuts;
+  const RankCuts cuts(parallel, data_ranks);
   const bool adapters = config.lora.on();
-  const auto shards = static_cast<double>(shard_ranks(parallel, data_ranks));
-  const int ranks = static_cast<int>(data_ranks * parallel.tp * parallel.pp);
-  const auto expert_shards = static_cast<double>(folds ? expert_shard_ranks(parallel, ranks) : 1);
   // Elements on a rank, of what it holds one part of from a stage on.
   const auto base_held = [&](std::int64_t from) {
-    return parallel.zero >= from ? others / shards + experts / expert_shards : others + experts;
+    return cuts.held(model.num_parameters_wide(), model.num_expert_parameters_wide(),
+                     parallel.zero >= from);
   };
   const double of_adapters =
-      adapters ? static_cast<double>(num_lora_parameters(config.lora, model)) / cuts : 0;
+      adapters ? static_cast<double>(num_lora_parameters(config.lora, model)) : 0;
   const auto trained_held = [&](std::int64_t from) {
-    if (!adapters) return base_held(from);
-    return parallel.zero >= from ? of_adapters / shards : of_adapters;
+    return adapters ? cuts.held(of_adapters, 0, parallel.zero >= from) : base_held(from);
   };
   const double main = bytes_of(dtypes.main);
   const double moments =
@@ -64,8 +81,8 @@ std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes,
   if (two_copies) parts.push_back({"weights to compute with", trained_held(3) * compute, shape});
   if (adapters) parts.push_back({"frozen weights", base_held(3) * compute, shape});
   if (beside.count > 0) {
-    const double held = beside.count / cuts * compute;
-    parts.push_back({"a frozen model beside it", parallel.zero >= 3 ? held / shards : held,
+    parts.push_back({"a frozen model beside it",
+                     cuts.held(beside.count, beside.experts, parallel.zero >= 3) * compute,
                      beside.key.empty() ? shape : std::vector{beside.key}});
   }
   // cos and sin of half a head each, at every position
@@ -77,7 +94,7 @@ std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes,
   parts.push_back(
       {"inputs of the blocks",
        tokens * static_cast<double>(model.hidden_size) * static_cast<double>(model.num_layers) /
-           pp * bytes_of(dtypes.compute),
+           static_cast<double>(parallel.pp) * bytes_of(dtypes.compute),
        {"train.micro_batch", "train.seq_len", "model.hidden_size", "model.num_layers"}});
   return parts;
 }

@@ -21,6 +21,7 @@ struct MemoryPart {
 /// Of a model that the task holds beside the one it trains.
 struct FrozenParameters {
   double count = 0;
+  double experts = 0;    // of them, those of routed experts
   std::string key = {};  // that names it; "": it has the trained one's shape
 };
 

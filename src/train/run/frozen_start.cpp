@@ -164,11 +164,14 @@ std::optional<ModelConfig> shape_at(const fs::path& place) {
 FrozenParameters frozen_parameters(const RunRequest& run) {
   const auto need = run.task.frozen(run.config);
   if (!need) return {};
-  if (need->checkpoint.empty()) return {run.config.model.num_parameters_wide()};
+  const auto of = [](const ModelConfig& model, const std::string& key) {
+    return FrozenParameters{model.num_parameters_wide(), model.num_expert_parameters_wide(), key};
+  };
+  if (need->checkpoint.empty()) return of(run.config.model, "");
   auto shape = shape_at(run.folder.root / need->name);  // of a run that goes on
   if (!shape) shape = shape_at(need->checkpoint);
   if (!shape) return {};
-  return {shape->num_parameters_wide(), need->key};
+  return of(*shape, need->key);
 }
 
 void check_frozen(const RunRequest& run, const RunData& data) {

@@ -62,6 +62,22 @@ std::string average_changes(const Continuation& c) {
       c.step, every);
 }
 
+/// Why the steps to come are another training though the state is exact; "" where they are not.
+std::string training_changes(const Continuation& c, const std::string& machine,
+                             const std::vector<ChangedKey>& changes) {
+  const std::int64_t local_steps = c.config.parallel.local_steps;
+  if (local_steps > 1 && machine.find("layout") != std::string::npos)
+    return formatted("ranks train on their own for parallel.local_steps = {}, and these are others",
+                     local_steps);
+  const MoeConfig& moe = c.config.model.moe;
+  if (!moe.has_aux_loss() || moe.router_aux_loss != "micro_batch") return "";
+  for (const ChangedKey& change : changes) {
+    if (change.key != "train.micro_batch") continue;
+    return "the auxiliary loss is of each micro-batch (model.router_aux_loss), and these are others";
+  }
+  return "";
+}
+
 /// Those that say something.
 std::string said(std::vector<std::string> texts) {
   std::erase(texts, "");
@@ -76,7 +92,8 @@ std::string describe_continuation(const Continuation& continuation) {
   std::vector<std::string> rounding;
   if (machine && !machine->empty()) rounding.push_back(*machine);
   bool is_another = false;
-  for (const ChangedKey& change : changed_keys(continuation.values, continuation.keys)) {
+  const std::vector<ChangedKey> changes = changed_keys(continuation.values, continuation.keys);
+  for (const ChangedKey& change : changes) {
     if (!may_differ(change.key)) is_another = true;
     if (!change.key.starts_with("parallel.")) continue;  // buckets cut the sums over ranks
     rounding.push_back(formatted("{} {} (was {})", change.key, change.now, change.was));
@@ -90,15 +107,11 @@ std::string describe_continuation(const Continuation& continuation) {
          "within rounding",
          later});
   }
-  const std::int64_t local_steps = continuation.config.parallel.local_steps;
-  if (local_steps > 1 && machine->find("layout") != std::string::npos) {
-    return said(
-        {formatted("the state is exact, the steps to come are another training: ranks train "
-                   "on their own for parallel.local_steps = {}, and these are others: "
-                   "changed {}",
-                   local_steps, joined(rounding, ", ")),
-         later});
-  }
+  if (const std::string why = training_changes(continuation, *machine, changes); !why.empty())
+    return said({formatted("the state is exact, the steps to come are another training: {}: "
+                           "changed {}",
+                           why, joined(rounding, ", ")),
+                 later});
   if (!rounding.empty())
     return said({formatted("the state is exact, losses go on within rounding: changed {}",
                            joined(rounding, ", ")),

@@ -318,6 +318,22 @@ TEST_F(ContinuationTest, WhatChangesTheOrderOfSumsIsWithinRounding) {
   expect({"does not tell", "from step 4 on"});
 }
 
+TEST_F(ContinuationTest, OtherMicroBatchesAreAnotherAuxiliaryLossOfExperts) {
+  fingerprint_["layout"] = "ranks 2, micro_batch 2";
+  config_.train.micro_batch = 2;
+  expect({"within rounding: changed layout ranks 2, micro_batch 2"});
+  MoeConfig& moe = config_.model.moe;
+  moe.num_experts = 4;
+  moe.router_aux_loss = "micro_batch";
+  put_config(values_, *keys_);
+  values_["config.train.micro_batch"] = "4";
+  expect({"another training: the auxiliary loss is of each micro-batch", "changed layout"});
+  moe.router_aux_loss = "sequence";
+  put_config(values_, *keys_);
+  values_["config.train.micro_batch"] = "4";
+  expect({"within rounding"});
+}
+
 TEST_F(ContinuationTest, LaterPhasesAndAnotherConfigurationAreNamed) {
   EXPECT_NE(describe("another plan").find("later phases of data.path are others"),
             std::string::npos);
