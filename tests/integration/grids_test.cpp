@@ -111,6 +111,7 @@ void expect_all_skip(const ParallelConfig& parallel, int ranks, const std::strin
     shape.dtypes = {at::kHalf, at::kFloat};
     shape.model = model_preset("tiny");
     shape.model.moe.num_experts = 4;
+    shape.model.moe.router_balance = "bias";
     shape.model.vocab_size = 0;
     shape.model = small_model_like(shape.model, parallel);
     TrialModel trial(world, shape);
@@ -124,6 +125,12 @@ void expect_all_skip(const ParallelConfig& parallel, int ranks, const std::strin
         if (registry.spec(id).name == poison) call(registry.main(id).view({-1}).narrow(0, 0, 1));
       registry.refresh_weights();
     };
+    const auto all_balanced_by = [&](double rate) {
+      for (ParamId id = 0; id < registry.size(); ++id) {
+        if (registry.spec(id).sign_rate == 0) continue;
+        EXPECT_EQ(registry.main(id).abs().max().item<float>(), static_cast<float>(rate));
+      }
+    };
     float whole = 0;
     held([&](const at::Tensor& one) {
       whole = one.item<float>();
@@ -134,8 +141,10 @@ void expect_all_skip(const ParallelConfig& parallel, int ranks, const std::strin
       EXPECT_TRUE(std::isinf(one.item<float>())) << "no update";
       one.fill_(whole);
     });
+    all_balanced_by(0);
     const UpdateResult good = trial.step.run(batches, 20, 2, 1, 1e-3);
 
+    all_balanced_by(shape.model.moe.router_bias_rate);
     EXPECT_TRUE(bad.skipped && bad.overflow) << poison << " on rank " << world.rank();
     EXPECT_FALSE(good.skipped) << poison << " on rank " << world.rank();
     EXPECT_EQ(trial.scaler.scale(), 32768.0) << "halved once, on every rank";

@@ -26,6 +26,21 @@ struct TaskCase {
   Arguments keys;
 };
 
+/// What a run in fp64 says is what one rank says.
+void expect_steps(const std::map<std::int64_t, Json>& found,
+                  const std::map<std::int64_t, Json>& expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (const auto& [step, line] : expected) {
+    for (const char* key :
+         {"loss", "grad_norm", "margin", "num_targets", "num_pairs", "aux_loss"}) {
+      if (!line.contains(key)) continue;
+      const auto value = line.at(key).get<double>();
+      EXPECT_NEAR(found.at(step).at(key).get<double>(), value, 1e-10 * std::abs(value))
+          << key << step;
+    }
+  }
+}
+
 const std::vector<TaskCase>& cases() {
   static const std::vector<TaskCase> all{
       {"sft", "sft", "chats", {"--sft.token_weights", "<think>=3"}},
@@ -156,15 +171,7 @@ TEST_F(PostTraining, LossesAreThoseOfOneRank) {
                                  "--parallel.zero", "3", "--parallel.recompute", "full"});
     ASSERT_EQ(train(one, cut, "start", {.ranks = 4}, layout).code, 0);
     expect_formulas(file(cut, "layout.json"));
-    const auto expected = metrics(alone).steps;
-    const auto found = metrics(cut).steps;
-    ASSERT_EQ(found.size(), expected.size());
-    for (const auto& [step, line] : expected) {
-      for (const char* key : {"loss", "grad_norm"}) {
-        const auto value = line.at(key).get<double>();
-        EXPECT_NEAR(found.at(step).at(key).get<double>(), value, 1e-10 * value) << key << step;
-      }
-    }
+    expect_steps(metrics(cut).steps, metrics(alone).steps);
   }
 }
 
@@ -200,23 +207,30 @@ TEST_F(PostTraining, LossesInStagesAreThoseOfOneRank) {
                   .code,
               0);
     expect_formulas(file(one.name, "layout.json"));
-    const auto expected = metrics(alone).steps;
-    const auto found = metrics(one.name).steps;
-    ASSERT_EQ(found.size(), expected.size());
-    for (const auto& [step, line] : expected) {
-      for (const char* key : {"loss", "grad_norm", "margin", "num_targets", "num_pairs"}) {
-        if (!line.contains(key)) continue;
-        const auto value = line.at(key).get<double>();
-        EXPECT_NEAR(found.at(step).at(key).get<double>(), value, 1e-10 * std::abs(value))
-            << key << step;
-      }
-    }
+    expect_steps(metrics(one.name).steps, metrics(alone).steps);
   }
   const auto valid = validations("staged distill");
   const auto expected = validations("alone staged distill");
   ASSERT_EQ(valid.size(), 2U);
   ASSERT_EQ(expected.size(), 2U);
   for (std::size_t i = 0; i < valid.size(); ++i) EXPECT_NEAR(valid[i], expected[i], 1e-10);
+}
+
+TEST_F(PostTraining, LossesOfDealtExpertsAreThoseOfOneRank) {
+  ASSERT_EQ(pretrain("experts", {"--train.steps", "2", "--model.num_experts", "4"}).code, 0);
+  const Arguments fp64{"--train.precision", "fp64"};
+  for (const TaskCase& one :
+       {TaskCase{"dpo", "dpo", "pairs", {}}, TaskCase{"distill", "distill", "chats", {}}}) {
+    SCOPED_TRACE(one.name);
+    const std::string alone = formatted("experts alone {}", one.name);
+    const std::string dealt = formatted("experts dealt {}", one.name);
+    ASSERT_EQ(train(one, alone, "experts", {.ranks = 1}, fp64).code, 0);
+    Arguments layout = fp64;
+    layout.insert(layout.end(),
+                  {"--parallel.ep", "2", "--parallel.pp", "2", "--parallel.zero", "1"});
+    ASSERT_EQ(train(one, dealt, "experts", {.ranks = 4}, layout).code, 0);
+    expect_steps(metrics(dealt).steps, metrics(alone).steps);
+  }
 }
 
 TEST_F(PostTraining, EvaluatesAlikeOnAnyNumberOfRanks) {

@@ -186,7 +186,7 @@ TEST_F(Resume, OfDealtExpertsIsBitwiseAndGoesOnOnAnyLayout) {
   expect_goes_on(
       "experts",
       {"--model.num_layers", "3", "--model.num_experts", "4", "--model.num_shared_experts", "1",
-       "--model.first_dense_layers", "1"},
+       "--model.first_dense_layers", "1", "--model.router_balance", "bias"},
       {{"--parallel.ep", "2"}, 2},
       {{{"--parallel.pp", "2", "--parallel.ep", "1"}, 2},
        {{"--parallel.tp", "2", "--parallel.etp", "1", "--parallel.ep", "2", "--parallel.zero", "3"},
