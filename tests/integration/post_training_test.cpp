@@ -38,6 +38,7 @@ void expect_steps(const std::map<std::int64_t, Json>& found,
       EXPECT_NEAR(found.at(step).at(key).get<double>(), value, 1e-10 * std::abs(value))
           << key << step;
     }
+    EXPECT_TRUE(line.contains("loss") && line.contains("grad_norm")) << step;
   }
 }
 
@@ -225,9 +226,8 @@ TEST_F(PostTraining, LossesOfDealtExpertsAreThoseOfOneRank) {
     const std::string alone = formatted("experts alone {}", one.name);
     const std::string dealt = formatted("experts dealt {}", one.name);
     ASSERT_EQ(train(one, alone, "experts", {.ranks = 1}, fp64).code, 0);
-    Arguments layout = fp64;
-    layout.insert(layout.end(),
-                  {"--parallel.ep", "2", "--parallel.pp", "2", "--parallel.zero", "1"});
+    const Arguments layout{"--train.precision", "fp64", "--parallel.ep",   "2",
+                           "--parallel.pp",     "2",    "--parallel.zero", "1"};
     ASSERT_EQ(train(one, dealt, "experts", {.ranks = 4}, layout).code, 0);
     expect_steps(metrics(dealt).steps, metrics(alone).steps);
   }

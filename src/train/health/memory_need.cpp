@@ -18,12 +18,13 @@ double bytes_of(at::ScalarType type) {
 
 /// Into how many parts the ranks cut a model's elements; of a pipeline's ranks the mean.
 struct RankCuts {
-  RankCuts(const ParallelConfig& parallel, std::int64_t data_ranks)
+  /// `has_experts`: some model has; else nothing asks how they are dealt.
+  RankCuts(const ParallelConfig& parallel, std::int64_t data_ranks, bool has_experts)
       : others(static_cast<double>(parallel.tp * parallel.pp)),
         experts(others),
         shards(static_cast<double>(shard_ranks(parallel, data_ranks))),
         expert_shards(shards) {
-    if (!folds_experts(parallel)) return;
+    if (!has_experts || !folds_experts(parallel)) return;
     experts = static_cast<double>(expert_tensor_ranks(parallel) * parallel.ep * parallel.pp);
     const auto ranks = static_cast<int>(data_ranks * parallel.tp * parallel.pp);
     expert_shards = static_cast<double>(expert_shard_ranks(parallel, ranks));
@@ -50,7 +51,7 @@ std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes,
                                     const FrozenParameters& beside) {
   const ModelConfig& model = config.model;
   const ParallelConfig& parallel = config.parallel;
-  const RankCuts cuts(parallel, data_ranks);
+  const RankCuts cuts(parallel, data_ranks, model.moe.on() || beside.experts > 0);
   const bool adapters = config.lora.on();
   // Elements on a rank, of what it holds one part of from a stage on.
   const auto base_held = [&](std::int64_t from) {

@@ -104,8 +104,8 @@ class Step {
   /// The last update ran it.
   [[nodiscard]] bool ran_found_schedule() const { return runs_found_; }
 
-  /// `text`: of a found schedule. For updates of as many micro-batches on the same placement; of another layout it is passed over.
-  /// Throws Error as parse_schedule.
+  /// `text`: of a found schedule, for updates of as many micro-batches on the same placement; of
+  /// another layout it is passed over. Throws Error as parse_schedule.
   void take_schedule(const std::string& text);
 
   /// Fills UpdateResult::activation_bytes from here on.
