@@ -14,14 +14,9 @@ struct LaneMath {
 
   static F silu(F x) { return x * sigmoid(x); }
 
-  static F relu(F x) { return x < F{} ? F{} : x; }
+  static F relu(F x) { return larger(F{}, x); }
 
-  static F clamp(F x, float most) {
-    const F high = splat(most);
-    const F low = splat(-most);
-    const F above = x < low ? low : x;
-    return above > high ? high : above;
-  }
+  static F clamp(F x, float most) { return smaller(splat(most), larger(splat(-most), x)); }
 };
 
 template <class T>

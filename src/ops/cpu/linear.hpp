@@ -192,7 +192,10 @@ inline void dot_tile(const LinearRows& a, std::int64_t row, std::int64_t first_o
   const T* w[kOutsPerTile];
   for (int o = 0; o < kOutsPerTile; ++o)
     w[o] = typed<T>(a.w) + (first_out + (o < outs ? o : 0)) * a.w_stride;
-  V sums[kRows][kOutsPerTile] = {};
+  V sums[kRows][kOutsPerTile];
+  for (int r = 0; r < kRows; ++r) {
+    for (int o = 0; o < kOutsPerTile; ++o) sums[r][o] = V{};
+  }
   dot_rows_of(a, x, w, sums);
   for (int r = 0; r < kRows; ++r) put_outs(a, sums[r], row + r, first_out, outs);
 }

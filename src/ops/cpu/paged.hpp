@@ -65,6 +65,9 @@ inline WideU load_words(const Bf16* p) {
   return words;
 }
 
+template <class T>
+using Words = decltype(load_words(static_cast<const T*>(nullptr)));
+
 /// The first token's numbers of words of values; those of the second may be anything.
 inline WideU first_of(WideU words) {
   return words & 0xffffU;
@@ -105,12 +108,14 @@ inline void score_pass(QueryState* queries, const T* keys, const T* next, std::i
     for (int side = 0; side < kSideBySide; ++side) {
       const std::int64_t d = first + side * kWord;
       if constexpr (kFetch) __builtin_prefetch(next + d * kBlockTokens);
-      for (int part = 0; part < kParts; ++part) {
-        const auto words = load_words(keys + d * kBlockTokens + part * kWide * kWord);
-        for (int q = 0; q < kQueries; ++q) {
-          sums[side][q][part] =
-              with_products(sums[side][q][part], typed<Factor<T>>(queries[q].query) + d, words);
-        }
+      Words<T> words[kParts];
+      for (int part = 0; part < kParts; ++part)
+        words[part] = load_words(keys + d * kBlockTokens + part * kWide * kWord);
+      // One query's factor at a time: sums, words and it fit the registers.
+      for (int q = 0; q < kQueries; ++q) {
+        const Factor<T>* factors = typed<Factor<T>>(queries[q].query) + d;
+        for (int part = 0; part < kParts; ++part)
+          sums[side][q][part] = with_products(sums[side][q][part], factors, words[part]);
       }
     }
   }
@@ -153,10 +158,11 @@ inline void value_columns(QueryState* queries, const T* values, const T* next, s
     for (int i = 0; i < kCount; ++i) sums[q][i] = load_wide(queries[q].out + d + i * kWide);
   }
   const auto add = [&](std::int64_t token, auto words_at) {
-    for (int i = 0; i < kCount; ++i) {
-      const auto words = words_at(token * width + (d + i * kWide) * kWord);
-      for (int q = 0; q < kQueries; ++q)
-        sums[q][i] = with_products(sums[q][i], typed<Factor<T>>(queries[q].scores) + token, words);
+    Words<T> words[kCount];
+    for (int i = 0; i < kCount; ++i) words[i] = words_at(token * width + (d + i * kWide) * kWord);
+    for (int q = 0; q < kQueries; ++q) {
+      const Factor<T>* factors = typed<Factor<T>>(queries[q].scores) + token;
+      for (int i = 0; i < kCount; ++i) sums[q][i] = with_products(sums[q][i], factors, words[i]);
     }
   };
   std::int64_t token = 0;

@@ -29,15 +29,48 @@ inline F widen(Half bits) {
   return (F)(__builtin_convertvector(bits, U) << 16);
 }
 
+/// What the machine compares at once: of wider vectors g++ 12 compares lane after lane.
+#if defined(__AVX512F__)
+constexpr std::int64_t kPartBytes = 64;
+#elif defined(__AVX__)
+constexpr std::int64_t kPartBytes = 32;
+#else
+constexpr std::int64_t kPartBytes = 16;
+#endif
+constexpr int kPartsOfAll = sizeof(F) / kPartBytes;
+using Part = float __attribute__((vector_size(kPartBytes)));
+using PartBits = std::uint32_t __attribute__((vector_size(kPartBytes)));
+using PartHalf = std::uint16_t __attribute__((vector_size(kPartBytes / 2)));
+
+template <class Choose>
+inline F choose_by_parts(const F& a, const F& b, Choose choose) {
+  Part left[kPartsOfAll];
+  Part right[kPartsOfAll];
+  __builtin_memcpy(left, &a, sizeof(a));
+  __builtin_memcpy(right, &b, sizeof(b));
+  for (int i = 0; i < kPartsOfAll; ++i) left[i] = choose(left[i], right[i]);
+  F all;
+  __builtin_memcpy(&all, left, sizeof(all));
+  return all;
+}
+
 /// Round to nearest even; NaN stays NaN. The instruction takes denormals for zero.
 inline Half narrow(F x) {
 #ifdef __AVX512BF16__
   return (Half)_mm512_cvtneps_pbh((__m512)x);
 #else
-  const U bits = (U)x;
-  const U rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
-  const U quiet = (bits >> 16) | 0x40U;
-  return __builtin_convertvector(x == x ? rounded : quiet, Half);
+  Part parts[kPartsOfAll];
+  PartHalf halves[kPartsOfAll];
+  __builtin_memcpy(parts, &x, sizeof(x));
+  for (int i = 0; i < kPartsOfAll; ++i) {
+    const PartBits bits = (PartBits)parts[i];
+    const PartBits rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
+    const PartBits quiet = (bits >> 16) | 0x40U;
+    halves[i] = __builtin_convertvector(parts[i] == parts[i] ? rounded : quiet, PartHalf);
+  }
+  Half all;
+  __builtin_memcpy(&all, halves, sizeof(all));
+  return all;
 #endif
 }
 
@@ -77,8 +110,14 @@ inline void store_some(T* p, F x, std::int64_t n) {
   __builtin_memcpy(p, lanes, static_cast<std::size_t>(n) * sizeof(T));
 }
 
+/// a > b ? a : b, so b where either is NaN.
 inline F larger(F a, F b) {
-  return a > b ? a : b;
+  return choose_by_parts(a, b, [](Part x, Part y) { return x > y ? x : y; });
+}
+
+/// a < b ? a : b, so b where either is NaN.
+inline F smaller(F a, F b) {
+  return choose_by_parts(a, b, [](Part x, Part y) { return x < y ? x : y; });
 }
 
 /// Lane sums in one fixed order for every instruction set.
@@ -101,11 +140,10 @@ inline float max_lanes(F x) {
 
 /// 2^x, relative error under 2e-7; 0 below -126 (no denormals), infinity from 128; NaN gives NaN or
 /// infinity. Taylor series of 2^f on [-1/2, 1/2], degree 7.
-inline F exp2_lanes(F x) {
+[[gnu::always_inline]] inline F exp2_lanes(F x) {
   const F low = splat(-127.0F);
   const F high = splat(128.0F);
-  const F above = x < low ? low : x;
-  const F clamped = above > high ? high : above;
+  const F clamped = smaller(high, larger(low, x));
   const F shifted = clamped + splat(12582912.0F);  // 1.5 * 2^23: rounds to nearest
   const I whole = (I)shifted - (I)splat(12582912.0F);
   const F f = clamped - (shifted - splat(12582912.0F));
@@ -126,7 +164,7 @@ inline F exp2_lanes(F x) {
 inline F exp2_rough_lanes(F x) {
   const F low = splat(-127.0F);
   const F magic = splat(12582912.0F);
-  const F clamped = x < low ? low : x;
+  const F clamped = larger(low, x);
   const F shifted = clamped + magic;
   const F f = clamped - (shifted - magic);
   F sum = splat(1.3333558e-3F);
