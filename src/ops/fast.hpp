@@ -5,6 +5,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 
 #include "ops/cpu/kernels.hpp"
@@ -49,6 +50,20 @@ void for_rows(std::int64_t rows, const Body& body) {
   constexpr std::int64_t kFewRows = 8;
   at::parallel_for(0, rows, kFewRows,
                    [&](std::int64_t first, std::int64_t last) { body(first, last); });
+}
+
+/// The same in several pieces a thread, taken as threads become free: one that the machine holds up
+/// takes fewer.
+template <class Body>
+void for_pieces(std::int64_t count, const Body& body) {
+  constexpr std::int64_t kPiecesPerThread = 8;
+  const std::int64_t threads = at::get_num_threads();
+  const std::int64_t piece = std::max<std::int64_t>(count / (threads * kPiecesPerThread), 1);
+  std::atomic<std::int64_t> next = 0;
+  at::parallel_for(0, threads, 1, [&](std::int64_t, std::int64_t) {
+    for (auto first = next.fetch_add(piece); first < count; first = next.fetch_add(piece))
+      body(first, std::min(count, first + piece));
+  });
 }
 
 /// One row of fp32 sums [width] for every chunk of rows, and their total in chunk order.

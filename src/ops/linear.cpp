@@ -12,6 +12,8 @@ namespace {
 /// Rows of W that one call of the kernel takes; less work than kLeastWork is not shared out.
 constexpr std::int64_t kOutsPerChunk = 16;
 constexpr std::int64_t kLeastWork = 1 << 16;
+/// Rows of x from which arithmetic takes longer than reading W.
+constexpr std::int64_t kManyRows = 64;
 
 /// x as the kernel reads it.
 at::Tensor spread(const kernels::Table& table, const at::Tensor& x, const at::Tensor& w) {
@@ -56,13 +58,17 @@ at::Tensor fast_linear(const kernels::Table& table, const at::Tensor& x_in, cons
                                 .last_out = outs};
   const std::int64_t chunks = (outs + kOutsPerChunk - 1) / kOutsPerChunk;
   const std::int64_t work = std::max<std::int64_t>(x.size(0) * w.size(1) * kOutsPerChunk, 1);
-  at::parallel_for(0, chunks, std::max<std::int64_t>(kLeastWork / work, 1),
-                   [&](std::int64_t first, std::int64_t last) {
-                     kernels::LinearRows part = all;
-                     part.first_out = first * kOutsPerChunk;
-                     part.last_out = std::min(outs, last * kOutsPerChunk);
-                     table.linear_rows(part);
-                   });
+  const auto run = [&](std::int64_t first, std::int64_t last) {
+    kernels::LinearRows part = all;
+    part.first_out = first * kOutsPerChunk;
+    part.last_out = std::min(outs, last * kOutsPerChunk);
+    table.linear_rows(part);
+  };
+  if (x.size(0) < kManyRows) {  // a thread reads its part of W as one stream
+    at::parallel_for(0, chunks, std::max<std::int64_t>(kLeastWork / work, 1), run);
+  } else {
+    for_pieces(chunks, run);
+  }
   return y;
 }
 

@@ -82,7 +82,7 @@ at::Tensor fast_attention(const kernels::Table& table, const at::Tensor& q, cons
                              .scale = static_cast<float>(scale)});
     }
   };
-  at::parallel_for(0, static_cast<std::int64_t>(tasks.size()), 1, run);
+  for_pieces(static_cast<std::int64_t>(tasks.size()), run);
   return out;
 }
 
