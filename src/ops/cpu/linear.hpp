@@ -8,20 +8,11 @@
 namespace trireme::ops::kernels {
 namespace {
 
-#ifdef __AVX512F__
-constexpr std::int64_t kWide = 16;  // lanes of a register
-constexpr int kTileRows = 6;
-#else
-constexpr std::int64_t kWide = 8;
-constexpr int kTileRows = 3;
-#endif
-using V = float __attribute__((vector_size(kWide * sizeof(float))));
+constexpr int kTileRows = kWide == 16 ? 6 : 3;
 using V8 = float __attribute__((vector_size(32)));
 using V4 = float __attribute__((vector_size(16)));
-using WideHalf = std::uint16_t __attribute__((vector_size(kWide * sizeof(std::uint16_t))));
 using U4 = std::uint32_t __attribute__((vector_size(16)));
 using Half4 = std::uint16_t __attribute__((vector_size(8)));
-using WideU = std::uint32_t __attribute__((vector_size(kWide * sizeof(std::uint32_t))));
 
 inline V load_wide(const float* p) {
   V x;
@@ -192,7 +183,7 @@ inline void dot_tile(const LinearRows& a, std::int64_t row, std::int64_t first_o
   const T* w[kOutsPerTile];
   for (int o = 0; o < kOutsPerTile; ++o)
     w[o] = typed<T>(a.w) + (first_out + (o < outs ? o : 0)) * a.w_stride;
-  V sums[kRows][kOutsPerTile];
+  V sums[kRows][kOutsPerTile];  // `= {}` would clear them in memory before every tile
   for (int r = 0; r < kRows; ++r) {
     for (int o = 0; o < kOutsPerTile; ++o) sums[r][o] = V{};
   }

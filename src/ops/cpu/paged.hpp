@@ -9,8 +9,6 @@ namespace {
 
 static_assert(kBlockTokens == kLanes, "the tokens of a block are the lanes of a vector");
 
-/// Registers that the 16 tokens of a block, or 16 elements of a head, take.
-constexpr int kParts = kLanes / kWide;
 /// Queries of one pass over a block.
 constexpr int kPassQueries = 6;
 

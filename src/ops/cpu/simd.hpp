@@ -29,26 +29,25 @@ inline F widen(Half bits) {
   return (F)(__builtin_convertvector(bits, U) << 16);
 }
 
-/// What the machine compares at once: of wider vectors g++ 12 compares lane after lane.
-#if defined(__AVX512F__)
-constexpr std::int64_t kPartBytes = 64;
-#elif defined(__AVX__)
-constexpr std::int64_t kPartBytes = 32;
+/// Lanes of a register.
+#ifdef __AVX512F__
+constexpr std::int64_t kWide = 16;
 #else
-constexpr std::int64_t kPartBytes = 16;
+constexpr std::int64_t kWide = 8;
 #endif
-constexpr int kPartsOfAll = sizeof(F) / kPartBytes;
-using Part = float __attribute__((vector_size(kPartBytes)));
-using PartBits = std::uint32_t __attribute__((vector_size(kPartBytes)));
-using PartHalf = std::uint16_t __attribute__((vector_size(kPartBytes / 2)));
+using V = float __attribute__((vector_size(kWide * sizeof(float))));
+using WideU = std::uint32_t __attribute__((vector_size(kWide * sizeof(std::uint32_t))));
+using WideHalf = std::uint16_t __attribute__((vector_size(kWide * sizeof(std::uint16_t))));
+/// Registers that 16 lanes take. Wider vectors g++ 12 compares lane after lane.
+constexpr int kParts = kLanes / kWide;
 
 template <class Choose>
 inline F choose_by_parts(const F& a, const F& b, Choose choose) {
-  Part left[kPartsOfAll];
-  Part right[kPartsOfAll];
+  V left[kParts];
+  V right[kParts];
   __builtin_memcpy(left, &a, sizeof(a));
   __builtin_memcpy(right, &b, sizeof(b));
-  for (int i = 0; i < kPartsOfAll; ++i) left[i] = choose(left[i], right[i]);
+  for (int i = 0; i < kParts; ++i) left[i] = choose(left[i], right[i]);
   F all;
   __builtin_memcpy(&all, left, sizeof(all));
   return all;
@@ -59,14 +58,14 @@ inline Half narrow(F x) {
 #ifdef __AVX512BF16__
   return (Half)_mm512_cvtneps_pbh((__m512)x);
 #else
-  Part parts[kPartsOfAll];
-  PartHalf halves[kPartsOfAll];
+  V parts[kParts];
+  WideHalf halves[kParts];
   __builtin_memcpy(parts, &x, sizeof(x));
-  for (int i = 0; i < kPartsOfAll; ++i) {
-    const PartBits bits = (PartBits)parts[i];
-    const PartBits rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
-    const PartBits quiet = (bits >> 16) | 0x40U;
-    halves[i] = __builtin_convertvector(parts[i] == parts[i] ? rounded : quiet, PartHalf);
+  for (int i = 0; i < kParts; ++i) {
+    const WideU bits = (WideU)parts[i];
+    const WideU rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
+    const WideU quiet = (bits >> 16) | 0x40U;
+    halves[i] = __builtin_convertvector(parts[i] == parts[i] ? rounded : quiet, WideHalf);
   }
   Half all;
   __builtin_memcpy(&all, halves, sizeof(all));
@@ -112,12 +111,12 @@ inline void store_some(T* p, F x, std::int64_t n) {
 
 /// a > b ? a : b, so b where either is NaN.
 inline F larger(F a, F b) {
-  return choose_by_parts(a, b, [](Part x, Part y) { return x > y ? x : y; });
+  return choose_by_parts(a, b, [](V x, V y) { return x > y ? x : y; });
 }
 
 /// a < b ? a : b, so b where either is NaN.
 inline F smaller(F a, F b) {
-  return choose_by_parts(a, b, [](Part x, Part y) { return x < y ? x : y; });
+  return choose_by_parts(a, b, [](V x, V y) { return x < y ? x : y; });
 }
 
 /// Lane sums in one fixed order for every instruction set.
