@@ -1,6 +1,7 @@
 #include "comm/factory.hpp"
 
 #include <array>
+#include <thread>
 
 #include "comm/mpi/mpi_communicator.hpp"
 #include "comm/self/self_communicator.hpp"
@@ -17,8 +18,11 @@ std::unique_ptr<Communicator> make_self(const LaunchInfo& launch, const CommOpti
   return std::make_unique<SelfCommunicator>("world", options);
 }
 
-std::unique_ptr<Communicator> make_mpi(const LaunchInfo&, const CommOptions& options) {
-  return make_mpi_world(options);
+std::unique_ptr<Communicator> make_mpi(const LaunchInfo& launch, const CommOptions& options) {
+  CommOptions known = options;
+  known.shares_cores =
+      static_cast<unsigned>(launch.local_size) > std::thread::hardware_concurrency();
+  return make_mpi_world(known);
 }
 
 constexpr std::array<CommBackend, 2> kBackends{

@@ -19,6 +19,7 @@ struct CommOptions {
   std::uint64_t chunk_bytes = 1 << 20;  // pieces of a large reduction, thread and mpi backends
   int chunks_in_flight = 4;             // per peer
   MpiReduce mpi_reduce = MpiReduce::ordered;
+  bool shares_cores = false;  // ranks of this node are more than its cores; make_world knows
   std::shared_ptr<Activity>
       activity;  // shared by all groups of a rank and read by the heartbeat; may be null
 };

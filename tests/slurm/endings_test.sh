@@ -71,7 +71,7 @@ a_controller_that_was_silent_at_the_end_still_requeues() {
   await 60 "the ranks' end" grep -q '"event":"end"' "$work/silent/journal.jsonl"
   sleep 8
   controller start
-  await 120 "the requeue" grep -q ': requeue$' "$work/silent.out"
+  await 120 "the requeue" requeued silent
   await 240 "the second end" ended_with_help "$job"
   expect_equal "state" COMPLETED "$(job_field "$job" JobState)"
   expect_whole silent

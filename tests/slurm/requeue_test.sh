@@ -40,8 +40,8 @@ signalled_job_resumes_to_the_same_weights() {
   job=$(TRIREME_LAUNCH=$work/hide submit signalled)
   await 120 "step 12" logged_step "$work/signalled" 12
   on scancel --signal=USR2 "$job"
-  await 240 "the requeue" grep -q ': requeue$' "$work/signalled.out"
-  expect_match "the first end" 'job +exit 75 ' "$(grep -m1 'job  *exit' "$work/signalled.out")"
+  await 240 "the requeue" requeued signalled
+  expect_match "the first end" 'job +exit 75 ' "$(ends signalled | head -n1)"
   stopped=$(first_committed signalled)
   await 240 "the second end" ended "$job"
   expect_equal "state" COMPLETED "$(job_field "$job" JobState)"
@@ -57,7 +57,7 @@ killed_rank_means_requeue() {
   await 120 "a checkpoint" has_checkpoint "$work/killed"
   await 120 "step 12" logged_step "$work/killed" 12
   kill_one_rank "$work/killed"
-  await 240 "the requeue" grep -q ': requeue$' "$work/killed.out"
+  await 240 "the requeue" requeued killed
   await 240 "the second end" ended "$job"
   expect_equal "state" COMPLETED "$(job_field "$job" JobState)"
   expect_equal "restarts" $((1 + $(lost_starts killed))) "$(job_field "$job" Restarts)"

@@ -53,7 +53,12 @@ logged_step() { # logged_step RUN STEP: has it logged this step or a later one
 }
 has_checkpoint() { [[ -n $(compgen -G "$1/checkpoints/step-*") ]]; }
 resumed_from() { sed -nE 's/.*"resumed_from": *([0-9]+).*/\1/p' "$1/metrics.jsonl" | tail -n1; }
-committed_of_ends() { sed -nE 's/.*last committed step (-?[0-9]+),.*/\1/p' "$work/$1.out"; }  # NAME: one a leg
+# Starts that died by themselves: about one in a hundred does, inside MPI_Init.
+kLostStart='^job  *exit 5 (srun 139).*: requeue$'
+lost_starts() { grep -c "$kLostStart" "$work/$1.out" || true; }
+ends() { grep '^job  *exit' "$work/$1.out" | grep -v "$kLostStart"; }  # NAME: one a leg, without lost starts
+requeued() { ends "$1" | grep -q ': requeue$'; }
+committed_of_ends() { ends "$1" | sed -nE 's/.*last committed step (-?[0-9]+),.*/\1/p'; }
 first_committed() { committed_of_ends "$1" | head -n1; }
 final_hash() {
   local all=("$1"/checkpoints/step-*)
@@ -78,9 +83,6 @@ cluster_up() {
   "$bin/trireme-data" synth --output "$work/corpus.jsonl" --documents 400 --seed 1
   "$bin/trireme-data" tokenizer train --input "$work/corpus.jsonl" --vocab-size 600 --output "$work/tokenizer"
 }
-
-# Starts that died by themselves: about one in a hundred does, inside MPI_Init.
-lost_starts() { grep -c '^job  *exit 5 (srun 139).*: requeue$' "$work/$1.out" || true; }
 
 ranks_of() { # ranks_of RUN: their processes, found by their arguments
   local process

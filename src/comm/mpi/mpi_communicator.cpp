@@ -30,8 +30,9 @@ class MpiCommunicator final : public P2PCommunicator {
     int size = 0;
     check_mpi(MPI_Comm_size(group.get(), &size), "MPI_Comm_size");
     if (size == 1) return std::make_unique<SelfCommunicator>(name, options());
-    return std::make_unique<MpiCommunicator>(name, std::make_shared<MpiTransport>(std::move(group)),
-                                             engine_, options());
+    return std::make_unique<MpiCommunicator>(
+        name, std::make_shared<MpiTransport>(std::move(group), options().shares_cores), engine_,
+        options());
   }
 
  protected:
@@ -70,9 +71,9 @@ std::unique_ptr<Communicator> make_mpi_world(const CommOptions& options) {
   int size = 0;
   check_mpi(MPI_Comm_size(world.get(), &size), "MPI_Comm_size");
   if (size == 1) return std::make_unique<SelfCommunicator>("world", options);
-  return std::make_unique<MpiCommunicator>("world",
-                                           std::make_shared<MpiTransport>(std::move(world)),
-                                           std::make_shared<Engine>(), options);
+  return std::make_unique<MpiCommunicator>(
+      "world", std::make_shared<MpiTransport>(std::move(world), options.shares_cores),
+      std::make_shared<Engine>(), options);
 }
 
 }  // namespace trireme

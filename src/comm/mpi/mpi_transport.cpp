@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <thread>
 #include <vector>
 
 #include "core/error.hpp"
@@ -13,6 +15,9 @@ namespace {
 
 // MPI counts are int: longer messages travel in pieces, on the same tag and therefore in order.
 constexpr std::uint64_t kMaxPiece = std::uint64_t{1} << 30;
+
+constexpr double kYield_s = 100e-6;
+constexpr std::chrono::microseconds kSleep{50};
 
 class MpiTransfer final : public Transfer {
  public:
@@ -89,7 +94,8 @@ void check_mpi(int code, std::string_view what) {
   fail(ErrorKind::comm, "{}: {}", what, text.data());
 }
 
-MpiTransport::MpiTransport(MpiComm comm) : comm_(std::move(comm)) {
+MpiTransport::MpiTransport(MpiComm comm, bool shares_cores)
+    : comm_(std::move(comm)), shares_cores_(shares_cores) {
   check_mpi(MPI_Comm_set_errhandler(comm_.get(), MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check_mpi(MPI_Comm_rank(comm_.get(), &rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(comm_.get(), &size_), "MPI_Comm_size");
@@ -117,8 +123,14 @@ TransferPtr MpiTransport::receive(int peer, int tag, void* data, std::uint64_t b
                       });
 }
 
-void MpiTransport::pause() {
-  sched_yield();
+// A rank that only yields still looks busy: the kernel leaves two that compute on one core beside
+// two that wait on another. But what others send at once should not meet a sleeper.
+void MpiTransport::pause(double waited_s) {
+  if (shares_cores_ && waited_s > kYield_s) {
+    std::this_thread::sleep_for(kSleep);
+  } else {
+    sched_yield();
+  }
 }
 
 }  // namespace trireme

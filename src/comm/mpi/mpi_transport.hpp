@@ -7,7 +7,8 @@ namespace trireme {
 /// Non-blocking messages of bytes on a communicator of our own, so that tags meet nobody else's.
 class MpiTransport final : public Transport {
  public:
-  explicit MpiTransport(MpiComm comm);
+  /// `shares_cores`: see CommOptions.
+  MpiTransport(MpiComm comm, bool shares_cores);
 
   [[nodiscard]] int rank() const override { return rank_; }
 
@@ -16,7 +17,7 @@ class MpiTransport final : public Transport {
   [[nodiscard]] int max_tag() const override { return max_tag_; }
 
   TransferPtr receive(int peer, int tag, void* data, std::uint64_t bytes) override;
-  void pause() override;
+  void pause(double waited_s) override;
 
   [[nodiscard]] MPI_Comm comm() const { return comm_.get(); }
 
@@ -25,6 +26,7 @@ class MpiTransport final : public Transport {
 
  private:
   MpiComm comm_;
+  bool shares_cores_;
   int rank_ = 0;
   int size_ = 1;
   int max_tag_ = 32767;

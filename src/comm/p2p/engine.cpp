@@ -85,11 +85,12 @@ class EngineWork final : public Work {
     RunningTimer timer;
     const Waiting here(entry_->call.recorder->activity().get());
     while (!poll()) {
-      if (timer.seconds() > entry_->call.timeout_s) {
+      const double waited_s = timer.seconds();
+      if (waited_s > entry_->call.timeout_s) {
         entry_->operation.reset();  // withdraws its messages
         entry_->call.timed_out();
       }
-      transport_->pause();
+      transport_->pause(waited_s);
     }
   }
 

@@ -39,8 +39,9 @@ class Transport {
 
   virtual TransferPtr receive(int peer, int tag, void* data, std::uint64_t bytes) = 0;
 
-  /// Called by a waiting rank when nothing moved: gives the processor away for a short time.
-  virtual void pause() = 0;
+  /// Called by a rank that has waited for so long when nothing moved: gives the processor away for a
+  /// short time.
+  virtual void pause(double waited_s) = 0;
 
  protected:
   virtual TransferPtr start_send(int peer, int tag, const void* data, std::uint64_t bytes) = 0;

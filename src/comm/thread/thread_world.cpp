@@ -67,7 +67,7 @@ class ThreadTransport final : public GroupTransport {
     return std::make_unique<ThreadTransfer>(mailboxes_, address, std::move(message));
   }
 
-  void pause() override { mailboxes_->pause(world_rank(rank())); }
+  void pause(double) override { mailboxes_->pause(world_rank(rank())); }
 
  protected:
   TransferPtr start_send(int peer, int tag, const void* data, std::uint64_t bytes) override {

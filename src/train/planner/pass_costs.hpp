@@ -40,6 +40,8 @@ struct PassCost {
   PassCost& add(const PassCost& other, double times = 1);
 
   [[nodiscard]] double backward_s() const { return input_grad.sum() + weight_grad.sum(); }
+
+  [[nodiscard]] double sum() const { return forward.sum() + backward_s(); }
 };
 
 /// Elements of weights that a rank computes with.

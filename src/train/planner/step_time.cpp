@@ -4,6 +4,7 @@
 
 #include "model/rank_stages.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
+#include "pipeline/shared.hpp"
 
 namespace trireme::planner {
 namespace {
@@ -130,10 +131,9 @@ StepPredictor::Stages StepPredictor::stages_of(const UpdateFacts& facts, const P
 void StepPredictor::run_pipeline(const UpdateFacts& facts, const PassCosts& costs,
                                  const Stages& stages, StepTime& time) {
   const auto micro_steps = static_cast<double>(facts.micro_steps);
-  const auto slowest = std::ranges::max_element(stages.ranks, {}, [](const RankWork& rank) {
-    return rank.cost.forward.sum() + rank.cost.backward_s();
-  });
-  const double busy = slowest->cost.forward.sum() + slowest->cost.backward_s();
+  const auto slowest = std::ranges::max_element(
+      stages.ranks, {}, [](const RankWork& rank) { return rank.cost.sum(); });
+  const double busy = slowest->cost.sum();
   for (const Seconds* part :
        {&slowest->cost.forward, &slowest->cost.input_grad, &slowest->cost.weight_grad})
     time.spent.add(*part, micro_steps);
@@ -156,10 +156,22 @@ void StepPredictor::run_pipeline(const UpdateFacts& facts, const PassCosts& cost
   time.transfer_s = time.step_s - (simulate(order, timing).makespan + behind);
   time.bubble_share =
       time.step_s * static_cast<double>(facts.parallel.pp) / (all_busy * micro_steps) - 1;
-  if (!cluster_.device.shares_node || cluster_.device.cores >= cluster_.per_node) return;
-  // Ranks that share a core compute in one another's bubbles.
-  const double alone = static_cast<double>(cluster_.device.cores) / cluster_.per_node;
-  time.step_s = std::max(time.step_s / (1 + std::max(0.0, time.bubble_share)), time.step_s * alone);
+  const double speed = processors_a_rank();
+  if (speed == 1) return;
+  // What a pass takes while all ranks compute; on a core of its own it takes less.
+  timing.transfer = costs.transfer_s();
+  for (pipeline::PassTimes& pass : timing.stages)
+    pass = {pass.forward * speed, pass.input_grad * speed, pass.weight_grad * speed};
+  const auto ranks = static_cast<double>(facts.parallel.pp);
+  time.step_s =
+      shared_makespan(order, timing, speed * ranks) +
+      static_cast<double>(facts.micro_steps - simulated) * std::max(all_busy / ranks, busy * speed);
+}
+
+double StepPredictor::processors_a_rank() const {
+  const DeviceKind& device = cluster_.device;
+  if (!device.shares_node || device.cores >= cluster_.per_node) return 1;
+  return static_cast<double>(device.cores) / cluster_.per_node;
 }
 
 StepTime StepPredictor::predict(const UpdateFacts& facts) {
@@ -181,12 +193,17 @@ StepTime StepPredictor::predict(const UpdateFacts& facts) {
 double StepPredictor::least_s(const UpdateFacts& facts) {
   const PassCosts costs(facts, cluster_, constants_);
   const Stages stages = stages_of(facts, costs);
+  const double speed = processors_a_rank();
+  double mean = 0;
+  for (const RankWork& rank : stages.ranks)
+    mean += rank.cost.sum() / static_cast<double>(stages.ranks.size());
   double least = 0;
   double filling = 0;
   for (std::size_t rank = 0; rank < stages.ranks.size(); ++rank) {
     const PassCost& cost = stages.ranks[rank].cost;
-    const double busy = cost.forward.sum() + cost.backward_s();
-    double time = static_cast<double>(facts.micro_steps) * busy;
+    const double busy = cost.sum();
+    // Ranks that share a core compute in one another's bubbles.
+    double time = static_cast<double>(facts.micro_steps) * std::max(busy * speed, mean);
     if (!cluster_.device.shares_node) time += filling;  // else others may compute meanwhile
     time += exposed_over_data(facts, costs, cost, stages.ranks[rank].weights,
                               !cluster_.device.shares_node);

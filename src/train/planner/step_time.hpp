@@ -56,6 +56,8 @@ class StepPredictor {
   const pipeline::Schedule& schedule(const ParallelConfig& parallel, int micro_batches);
   void run_pipeline(const UpdateFacts& facts, const PassCosts& costs, const Stages& stages,
                     StepTime& time);
+  /// Cores that a rank has while all compute, at most 1 of them.
+  [[nodiscard]] double processors_a_rank() const;
 
   Cluster cluster_;
   TimeConstants constants_;

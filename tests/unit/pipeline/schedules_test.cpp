@@ -5,6 +5,7 @@
 #include "core/error.hpp"
 #include "pipeline/named.hpp"
 #include "pipeline/schedule_file.hpp"
+#include "pipeline/shared.hpp"
 #include "pipeline/simulate.hpp"
 
 namespace trireme::pipeline {
@@ -76,6 +77,39 @@ TEST(Schedules, TransfersMakeThemLonger) {
   const Schedule schedule = named_schedule("1f1b", {2, 1, 1});
   EXPECT_DOUBLE_EQ(simulate(schedule, {{{1, 1, 1}}, 0.5}).makespan, 7);
   EXPECT_DOUBLE_EQ(simulate(schedule, {{{1, 1, 1}, {2, 2, 2}}, 0}).makespan, 9);
+}
+
+// With a processor for each rank the time is simulate()'s; with one all the work in turn.
+TEST(SharedProcessors, LieBetweenOneAndOneARank) {
+  const Timing uneven{{{1, 1.5, 0.5}, {2, 1, 1}, {1, 1, 1}, {1.25, 2, 1}}, 0};
+  for (const std::string_view name : kSchedules) {
+    const int v = stages_a_rank(name, 1);
+    const Schedule schedule = named_schedule(name, {4 / v, v, 6});
+    SCOPED_TRACE(name);
+    double work = 0;
+    for (const PassTimes& stage : uneven.stages) work += 6 * stage.sum();
+    EXPECT_NEAR(shared_makespan(schedule, uneven, 1), work, 1e-9);
+    const double alone = simulate(schedule, uneven).makespan;
+    EXPECT_NEAR(shared_makespan(schedule, uneven, 4 / v), alone, 1e-9);
+    const double shared = shared_makespan(schedule, uneven, 1.5);
+    EXPECT_GE(shared, std::max(alone, work / 1.5) - 1e-9);
+    EXPECT_LT(shared, work);
+  }
+}
+
+// 1f1b on half as many processors as ranks: the first forward and the last backward pass leave one
+// idle, in whose time the rest would be done by both.
+TEST(SharedProcessors, WaitWhereOneRankAloneHasWork) {
+  for (const int m : {4, 8, 16})
+    EXPECT_NEAR(shared_makespan(named_schedule("1f1b", {4, 1, m}), kEqualPasses, 2), 6 * m + 3,
+                1e-9);
+  EXPECT_NEAR(shared_makespan(named_schedule("1f1b", {2, 1, 1}), {{{1, 1, 1}}, 0.5}, 1), 7, 1e-9);
+}
+
+TEST(SharedProcessors, OfAScheduleThatIsStuckAreNeverFree) {
+  Schedule schedule = named_schedule("1f1b", {2, 1, 2});
+  std::swap(schedule.lists[0].front(), schedule.lists[0].back());
+  EXPECT_EQ(shared_makespan(schedule, kEqualPasses, 1), kNever);
 }
 
 TEST(ScheduleText, ReadsWhatItWrites) {

@@ -145,6 +145,24 @@ TEST(Layouts, AreTheBestOfAllThatThereAre) {
   EXPECT_LE(found.layouts.front().time.step_s, best * 1.005) << "half a percent: a tie";
 }
 
+// On two cores too, where eight ranks compute in one another's bubbles.
+TEST(Layouts, OfACpuHaveNoLeastTimeAboveThePredicted) {
+  Wish wish = wish_of(model_of("minimind-2-small", 6400), 512, 16);
+  wish.config.train.precision = "fp32";
+  const Cluster cluster{device_kind("cpu"), 1, 8};
+  ASSERT_LT(cluster.device.cores, cluster.per_node);
+  StepPredictor predictor(cluster, {});
+  Rejected rejected;
+  int pipelines = 0;
+  for (const Layout& layout : layout_space(wish, cluster, rejected)) {
+    pipelines += layout.parallel.pp > 1 ? 1 : 0;
+    EXPECT_LE(predictor.least_s(facts_of(wish, layout, cluster.ranks())),
+              predict_layout(wish, layout, predictor).time.step_s * (1 + 1e-9))
+        << layout.parallel.pp << " " << layout.parallel.schedule;
+  }
+  EXPECT_GT(pipelines, 0);
+}
+
 TEST(Layouts, KeepWhatIsFixed) {
   Wish wish = wish_of(model_of("gpt-7.1b", 32000), 4096, 64);
   wish.config.parallel.tp = 4;
