@@ -176,7 +176,7 @@ class SocketTransport final : public GroupTransport {
     return std::make_unique<Received>(*this, peer, tag, data, bytes);
   }
 
-  void pause() override { mailboxes_->pause(); }
+  void pause(double) override { mailboxes_->pause(); }
 
   /// Receives of one sender and tag are served in the order they were started.
   void drive(int peer, int tag) {
