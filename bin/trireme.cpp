@@ -28,7 +28,7 @@
 
 int main(int argc, char** argv) {
   using namespace trireme;
-  return run_main("trireme", [&] {
+  const int code = run_main("trireme", [&] {
     hdf5_init();
     keep_freed_memory();
     CommOptions options;
@@ -58,4 +58,5 @@ int main(int argc, char** argv) {
     return launch.run(
         [&] { return with_torch_errors([&] { return run_command(line, launch, argc, argv); }); });
   });
+  end_process(code);
 }

@@ -103,10 +103,10 @@ target_compile_options(trireme_dep_torch INTERFACE ${torch_include_flags})
 target_link_options(trireme_dep_torch INTERFACE "SHELL:-Wl,--push-state,--no-as-needed -lstdc++ -Wl,--pop-state")
 # Registration by static initialisers: the linker must keep the libraries that no symbol of ours names.
 target_link_libraries(trireme_dep_torch INTERFACE -Wl,--push-state,--no-as-needed)
-set(torch_libraries torch torch_cpu c10)
+set(torch_libraries torch_cpu c10)
 if(EXISTS ${TRIREME_TORCH_DIR}/lib/libtorch_cuda.so AND TRIREME_CUDA_INCLUDE AND TRIREME_CUDA_CRT_INCLUDE AND cudart)
   set(TRIREME_TORCH_HAS_CUDA ON)
-  list(APPEND torch_libraries torch_cuda c10_cuda)
+  list(APPEND torch_libraries c10_cuda)  # not torch_cuda: src/parallel/cuda_library.cpp loads it where there is a driver
 endif()
 foreach(library ${torch_libraries})
   target_link_libraries(trireme_dep_torch INTERFACE ${TRIREME_TORCH_DIR}/lib/lib${library}.so)

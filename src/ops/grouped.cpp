@@ -2,10 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#ifdef TRIREME_HAVE_CUDA
-#include <ATen/cuda/CUDAContext.h>
-#endif
-
 namespace trireme::ops {
 namespace {
 
@@ -17,7 +13,6 @@ void for_each_expert(const std::vector<std::int64_t>& bounds, Call call) {
   }
 }
 
-#ifdef TRIREME_HAVE_CUDA
 /// As the kernel reads it: 16-byte addresses, and one of the last two dimensions contiguous.
 bool is_aligned(const at::Tensor& matrices) {
   const std::int64_t step = 16 / matrices.element_size();
@@ -28,19 +23,12 @@ bool is_aligned(const at::Tensor& matrices) {
          between % step == 0 &&
          ((column == 1 && row % step == 0) || (row == 1 && column % step == 0));
 }
-#endif
 
 /// ATen has the kernel (CUTLASS) for bf16 on Hopper and Blackwell.
-bool has_grouped_kernel([[maybe_unused]] const at::Tensor& a, [[maybe_unused]] const at::Tensor& b,
-                        [[maybe_unused]] Path path) {
-#ifdef TRIREME_HAVE_CUDA
-  if (path == Path::plain || !a.is_cuda() || a.scalar_type() != at::kBFloat16 || a.size(0) == 0)
-    return false;
-  const int major = at::cuda::getDeviceProperties(a.device().index())->major;
-  return (major == 9 || major == 10) && is_aligned(a) && is_aligned(b);
-#else
-  return false;
-#endif
+bool has_grouped_kernel(const at::Tensor& a, const at::Tensor& b, Path path) {
+  if (path == Path::plain || a.scalar_type() != at::kBFloat16 || a.size(0) == 0) return false;
+  const int generation = cuda_generation(a);
+  return (generation == 9 || generation == 10) && is_aligned(a) && is_aligned(b);
 }
 
 at::Tensor ends_of(const std::vector<std::int64_t>& bounds, at::Device device) {

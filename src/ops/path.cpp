@@ -1,5 +1,9 @@
 #include "ops/path.hpp"
 
+#ifdef TRIREME_HAVE_CUDA
+#include <c10/cuda/CUDAException.h>
+#endif
+
 #include <algorithm>
 #include <array>
 
@@ -34,6 +38,16 @@ const kernels::Table* device_kernels(Path path, const at::Tensor& x) {
 
 at::ScalarType accumulate_type(const at::Tensor& x) {
   return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+int cuda_generation([[maybe_unused]] const at::Tensor& x) {
+  int major = 0;
+#ifdef TRIREME_HAVE_CUDA
+  if (x.is_cuda())
+    C10_CUDA_CHECK(
+        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, x.device().index()));
+#endif
+  return major;
 }
 
 }  // namespace trireme::ops

@@ -6,14 +6,15 @@
 #include <sys/resource.h>
 
 #ifdef TRIREME_HAVE_CUDA
-#include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #endif
 
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <fstream>
 #include <limits>
 #include <map>
 #include <string_view>
@@ -24,6 +25,7 @@
 #include "core/hash/hex.hpp"
 #include "core/process/max_threads.hpp"
 #include "core/timer.hpp"
+#include "parallel/cuda_library.hpp"
 #include "parallel/own_pages.hpp"
 
 namespace trireme {
@@ -43,10 +45,18 @@ constexpr std::array<PeakRow, 6> kPeaks{{{"H100 PCIe", 756e12},
                                          {"A100", 312e12},
                                          {"3090", 71e12}}};
 
+#ifdef TRIREME_HAVE_CUDA
+cudaDeviceProp properties_of(at::Device device) {
+  cudaDeviceProp properties{};
+  C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, device.index()));
+  return properties;
+}
+#endif
+
 /// Until all that was given to the device is done. A CPU is done when the call returns.
 void wait_for([[maybe_unused]] at::Device device) {
 #ifdef TRIREME_HAVE_CUDA
-  if (device.is_cuda()) at::cuda::getCurrentCUDAStream(device.index()).synchronize();
+  if (device.is_cuda()) c10::cuda::getCurrentCUDAStream(device.index()).synchronize();
 #endif
 }
 
@@ -96,14 +106,16 @@ ParamDTypes precision_dtypes(const std::string& precision, std::string_view sett
 
 bool has_bf16([[maybe_unused]] at::Device device) {
 #ifdef TRIREME_HAVE_CUDA
-  if (device.is_cuda()) return at::cuda::getDeviceProperties(device.index())->major >= 8;
+  if (device.is_cuda()) return properties_of(device).major >= 8;
 #endif
   return false;
 }
 
 int num_visible_gpus() {
 #ifdef TRIREME_HAVE_CUDA
-  return at::cuda::device_count();
+  if (!cuda_library_error().empty())
+    fail(ErrorKind::usage, "cannot load LibTorch's CUDA library: {}", cuda_library_error());
+  return c10::cuda::device_count();
 #else
   return 0;
 #endif
@@ -121,12 +133,24 @@ CudaVersions cuda_versions() {
 #endif
 }
 
+std::string device_name(at::Device device) {
+#ifdef TRIREME_HAVE_CUDA
+  if (device.is_cuda()) return properties_of(device).name;
+#endif
+  TRIREME_ASSERT(device.is_cpu());
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  }
+  return "cpu";
+}
+
 std::string gpu_identity([[maybe_unused]] at::Device device) {
 #ifdef TRIREME_HAVE_CUDA
   if (device.is_cuda()) {
+    const cudaDeviceProp properties = properties_of(device);
     std::string text;
-    for (const char byte : at::cuda::getDeviceProperties(device.index())->uuid.bytes)
-      text += hex_text(static_cast<std::uint8_t>(byte));
+    for (const char byte : properties.uuid.bytes) text += hex_text(static_cast<std::uint8_t>(byte));
     return text;
   }
 #endif
@@ -183,7 +207,7 @@ void finish_work(at::Device device) {
 double peak_flops(at::Device device, at::ScalarType compute) {
 #ifdef TRIREME_HAVE_CUDA
   if (device.is_cuda() && (compute == at::kBFloat16 || compute == at::kHalf)) {
-    const std::string_view name = at::cuda::getDeviceProperties(device.index())->name;
+    const std::string name = device_name(device);
     for (const PeakRow& row : kPeaks) {
       if (name.find(row.name) != std::string_view::npos) return row.dense_bf16;
     }

@@ -18,7 +18,8 @@ bool has_bf16(at::Device device);
 ParamDTypes precision_dtypes(const std::string& precision,
                              std::string_view setting = "train.precision =");
 
-/// GPUs that this process sees; 0 in a build without CUDA.
+/// GPUs that this process sees; 0 in a build without CUDA. Throws Error(usage) where there is a driver,
+/// but LibTorch's CUDA library cannot be loaded.
 int num_visible_gpus();
 
 /// CUDA versions as 12020 for 12.2: the highest that the driver knows (0: no driver), and that of the
@@ -29,6 +30,9 @@ struct CudaVersions {
 };
 
 CudaVersions cuda_versions();
+
+/// What the maker calls it.
+std::string device_name(at::Device device);
 
 /// Tells a GPU of this machine from its others, whatever it is numbered here; "" for a CPU.
 std::string gpu_identity(at::Device device);

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -88,6 +89,15 @@ int run_main(const char* program, const std::function<int()>& body) {
     return code == kExitDone ? flush_code : code;
   }
   return code;
+}
+
+void end_process(int code) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  std::exit(code);
+#else
+  log::flush();
+  std::_Exit(code);
+#endif
 }
 
 }  // namespace trireme

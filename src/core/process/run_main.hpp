@@ -24,6 +24,11 @@ class BrokenPipe : public std::exception {
 /// kind resource (a full disk under `> file`). `program` is the name before the colon.
 int run_main(const char* program, const std::function<int()>& body);
 
+/// The end of main after run_main, without the destructors of static objects: LibTorch's take apart, one
+/// by one, thousands of operations that it registered, a fifth of a short command's time. With a
+/// sanitizer an ordinary exit, at which it looks for leaks.
+[[noreturn]] void end_process(int code);
+
 /// `text` to standard output. Throws BrokenPipe, or Error(resource) when the system refuses.
 void print(std::string_view text);
 

@@ -2,10 +2,6 @@
 
 #include "ops/attention/varlen.hpp"
 
-#ifdef TRIREME_HAVE_CUDA
-#include <ATen/cuda/CUDAContext.h>
-#endif
-
 namespace trireme::ops {
 namespace {
 
@@ -45,14 +41,8 @@ const VarlenKernel& flash_kernel() {
 }  // namespace
 
 bool flash_applies(const at::Tensor& q, const AttentionSetup& /*setup*/) {
-#ifdef TRIREME_HAVE_CUDA
   constexpr int kAmpere = 8;
-  return q.is_cuda() && q.size(3) % 8 == 0 && q.size(3) <= 256 &&
-         at::cuda::getDeviceProperties(q.device().index())->major >= kAmpere;
-#else
-  static_cast<void>(q);
-  return false;
-#endif
+  return q.size(3) % 8 == 0 && q.size(3) <= 256 && cuda_generation(q) >= kAmpere;
 }
 
 AttentionOutput flash_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

@@ -5,14 +5,10 @@
 #include <link.h>
 #include <torch/headeronly/version.h>
 
-#ifdef TRIREME_HAVE_CUDA
-#include <ATen/cuda/CUDAContext.h>
-#endif
-
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <fstream>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -22,46 +18,47 @@
 #include "core/hash/xxh3.hpp"
 #include "core/join.hpp"
 #include "core/log.hpp"
+#include "parallel/device.hpp"
 
 namespace trireme {
 namespace {
 
 /// Libraries whose arithmetic or order of sums may change with their version.
-constexpr std::array<std::string_view, 9> kLibraries{"libtorch", "libc10",  "libmpi",
-                                                     "libnccl",  "libcuda", "libcublas",
-                                                     "libcudnn", "libgomp", "libm.so"};
+constexpr std::array<std::string_view, 5> kLibraries{"libtorch_cpu", "libc10.", "libmpi", "libgomp",
+                                                     "libm.so"};
+/// Those of a GPU; where there is a driver they are in a CPU's process too.
+constexpr std::array<std::string_view, 6> kGpuLibraries{"libtorch_cuda", "libc10_cuda", "libnccl",
+                                                        "libcuda",       "libcublas",   "libcudnn"};
+
+bool begins_with_one(std::string_view name, std::span<const std::string_view> starts) {
+  return std::any_of(starts.begin(), starts.end(),
+                     [&](std::string_view one) { return name.starts_with(one); });
+}
+
+struct Loaded {
+  bool with_gpu;
+  std::vector<std::string> names;  // with their sizes
+};
 
 int collect(dl_phdr_info* info, std::size_t, void* data) {
+  auto& loaded = *static_cast<Loaded*>(data);
   const std::filesystem::path path = info->dlpi_name;
   const std::string name = path.filename().string();
-  const bool counts = std::any_of(kLibraries.begin(), kLibraries.end(),
-                                  [&](std::string_view one) { return name.starts_with(one); });
+  const bool counts = begins_with_one(name, kLibraries) ||
+                      (loaded.with_gpu && begins_with_one(name, kGpuLibraries));
   std::error_code code;
   const auto size = std::filesystem::file_size(path, code);
-  if (counts && !code)
-    static_cast<std::vector<std::string>*>(data)->push_back(formatted("{}:{}", name, size));
+  if (counts && !code) loaded.names.push_back(formatted("{}:{}", name, size));
   return 0;
 }
 
-std::string loaded_libraries() {
-  std::vector<std::string> names;
-  dl_iterate_phdr(collect, &names);
-  std::sort(names.begin(), names.end());
+std::string loaded_libraries(at::Device device) {
+  Loaded loaded{device.is_cuda(), {}};
+  dl_iterate_phdr(collect, &loaded);
+  std::sort(loaded.names.begin(), loaded.names.end());
   std::string text;
-  for (const std::string& name : names) text += name + "\n";
+  for (const std::string& name : loaded.names) text += name + "\n";
   return xxh3_128_hex(text);
-}
-
-std::string device_name(at::Device device) {
-#ifdef TRIREME_HAVE_CUDA
-  if (device.is_cuda()) return at::cuda::getDeviceProperties(device.index())->name;
-#endif
-  TRIREME_ASSERT(device.is_cpu());
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-  }
-  return "cpu";
 }
 
 /// Names the ranks whose entry of `all` is not rank 0's; "" if all agree.
@@ -99,7 +96,7 @@ Fingerprint parse(const std::string& text) {
 
 Fingerprint take_fingerprint(Communicator& world, at::Device device, const std::string& layout) {
   Fingerprint mine{{"torch", TORCH_VERSION},
-                   {"libraries", loaded_libraries()},
+                   {"libraries", loaded_libraries(device)},
                    {"threads", cat(at::get_num_threads())},
                    {"isa", at::get_cpu_capability()},
                    {"device", device_name(device)},

@@ -4,6 +4,7 @@
 
 #include "checkpoint/upkeep/verify.hpp"
 #include "core/hash/xxh3.hpp"
+#include "support/sanitized.hpp"
 #include "unit/checkpoint/two_steps.hpp"
 
 namespace trireme {
@@ -20,11 +21,12 @@ struct Saved : TwoSteps {
 
 TEST(Damage, FlipOfAnyByteOfAnyFileIsFound) {
   const Saved saved;
+  constexpr std::size_t kStride = kSanitized ? 8 : 1;
   std::size_t flips = 0;
   std::mt19937 random(1);
   for (const auto& [name, content] : contents(saved.step)) {
     std::string damaged = content;
-    for (std::size_t at = 0; at < content.size(); ++at) {
+    for (std::size_t at = 0; at < content.size(); at += kStride) {
       damaged[at] = static_cast<char>(damaged[at] ^ (1U << (random() % 8)));
       overwrite(saved.step / name, damaged);
       damaged[at] = content[at];
@@ -36,7 +38,7 @@ TEST(Damage, FlipOfAnyByteOfAnyFileIsFound) {
     overwrite(saved.step / name, content);
   }
   verify_checkpoint(saved.step);
-  EXPECT_GT(flips, 5000U);
+  EXPECT_GT(flips, 5000U / kStride);
 }
 
 TEST(Damage, EveryTruncationIsFound) {

@@ -7,6 +7,7 @@
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/upkeep/diff.hpp"
 #include "checkpoint/upkeep/verify.hpp"
+#include "support/sanitized.hpp"
 #include "unit/checkpoint/one_rank.hpp"
 #include "unit/checkpoint/support.hpp"
 
@@ -179,6 +180,7 @@ TEST(Reshard, EveryPairOfLayoutsThereAndBackKeepsEveryByte) {
     EXPECT_TRUE(hash.empty() || hash == here) << a.name();
     hash = here;
     for (const Grid& b : kGrids) {
+      if (kSanitized && (&a - kGrids + 2 * (&b - kGrids)) % 4 != 0) continue;
       SCOPED_TRACE(a.name() + " to " + b.name());
       const TempFolder away;
       move_to_grid(home / kStep, away / "b", logicals, b);

@@ -1,0 +1,23 @@
+#include "parallel/cuda_library.hpp"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include "parallel/device.hpp"
+
+namespace trireme {
+namespace {
+
+// Runs twice: as it is here, and with a libcuda.so.1 that has nothing in it.
+TEST(CudaLibrary, IsLoadedWhereThereIsADriver) {
+  ASSERT_EQ(cuda_library_error(), "");
+  const bool has_driver = ::dlopen("libcuda.so.1", RTLD_LAZY) != nullptr;
+  const auto product = c10::Dispatcher::singleton().findSchema({"aten::mm", ""});
+  ASSERT_TRUE(product.has_value());
+  EXPECT_EQ(product->hasKernelForDispatchKey(c10::DispatchKey::CUDA), has_driver);
+  EXPECT_GE(num_visible_gpus(), 0);
+}
+
+}  // namespace
+}  // namespace trireme
