@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "ops/product.hpp"
 #include "ops/rms_norm.hpp"
 #include "parallel/tensor/token_products.hpp"
 
@@ -67,7 +68,7 @@ struct LowRank {
   /// scale * A x: [tokens, terms * rank].
   [[nodiscard]] at::Tensor inner(const at::Tensor& x) const {
     const at::Tensor a = registry->weight(use.adapters->a);
-    return as_rows(dropped(x)).mm(a.t()).mul_(use.adapters->scale);
+    return ops::product(as_rows(dropped(x)), a.t()).mul_(use.adapters->scale);
   }
 
   /// Calls with each term, its B, its columns of `inner` and its columns of `y`, as rows.
@@ -84,7 +85,7 @@ struct LowRank {
 
   void add_output(const at::Tensor& inner, const at::Tensor& y) const {
     for_each_term(inner, as_rows(y), [](const auto&, auto& b, const auto& of_a, at::Tensor of_y) {
-      of_y.addmm_(of_a, b.t());
+      ops::add_product(of_a, b.t(), of_y);
     });
   }
 
@@ -92,7 +93,8 @@ struct LowRank {
   [[nodiscard]] at::Tensor output(const at::Tensor& inner, const at::Tensor& x,
                                   std::int64_t rows) const {
     const at::Tensor first = registry->weight(use.adapters->terms.front().b);
-    if (first.size(0) == rows) return inner.mm(first.t()).view({x.size(0), x.size(1), rows});
+    if (first.size(0) == rows)
+      return ops::product(inner, first.t()).view({x.size(0), x.size(1), rows});
     const at::Tensor sum = at::zeros({x.size(0), x.size(1), rows}, x.options());
     add_output(inner, sum);
     return sum;
@@ -102,7 +104,7 @@ struct LowRank {
   [[nodiscard]] at::Tensor inner_grad(const at::Tensor& inner, const at::Tensor& grad_y) const {
     const at::Tensor grad = at::empty_like(inner);
     for_each_term(grad, as_rows(grad_y), [](const auto&, auto& b, at::Tensor of_a, auto of_y) {
-      of_a.copy_(of_y.mm(b));  // into columns the product itself takes longer
+      of_a.copy_(ops::product(of_y, b));  // into columns the product itself takes longer
     });
     return grad.mul_(use.adapters->scale);
   }
@@ -113,7 +115,7 @@ struct LowRank {
     const at::Tensor a = registry->weight(use.adapters->a);
     std::vector<std::int64_t> shape = grad_y.sizes().vec();
     shape.back() = a.size(1);
-    const at::Tensor grad = inner_grad.mm(a).view(shape);
+    const at::Tensor grad = ops::product(inner_grad, a).view(shape);
     return use.dropout ? ops::dropout_apply(grad, *use.dropout, use.path) : grad;
   }
 
@@ -121,7 +123,7 @@ struct LowRank {
     if (use.dropout) {
       grad_x.add_(input_grad(inner_grad, grad_x));
     } else {
-      as_rows(grad_x).addmm_(inner_grad, registry->weight(use.adapters->a));
+      ops::add_product(inner_grad, registry->weight(use.adapters->a), as_rows(grad_x));
     }
   }
 
@@ -129,7 +131,7 @@ struct LowRank {
             const at::Tensor& grad_y) const {
     // The narrow factor on the left, transposed: a quarter of the time of the product as defined.
     for_each_term(inner, as_rows(grad_y), [&](auto& term, auto&, auto of_a, auto of_y) {
-      registry->add_gradient(term.b, of_a.t().mm(of_y).t());
+      registry->add_gradient(term.b, ops::outer_product(of_a, of_y).t());
     });
     registry->add_gradient_of_linear(use.adapters->a, dropped(x), inner_grad);
   }

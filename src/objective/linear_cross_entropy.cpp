@@ -5,6 +5,7 @@
 
 #include "core/error.hpp"
 #include "ops/fast.hpp"
+#include "ops/product.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -87,7 +88,7 @@ at::Tensor row_losses(const at::Tensor& x, const at::Tensor& weight, const at::T
   for (std::int64_t first = 0; first < x.size(0); first += rows_per_chunk) {
     const auto rows = std::min(rows_per_chunk, x.size(0) - first);
     const auto inputs = x.narrow(0, first, rows);
-    const auto logits = at::mm(inputs, weight.t());  // [rows, V]
+    const auto logits = ops::product(inputs, weight.t());  // [rows, V]
     const auto chunk_targets = targets_in_order.narrow(0, first, rows);
     const auto chunk_losses = losses.narrow(0, first, rows);
     const auto chunk_weights =
@@ -100,10 +101,10 @@ at::Tensor row_losses(const at::Tensor& x, const at::Tensor& weight, const at::T
       grad = plain_chunk(logits, chunk_targets, chunk_weights, chunk_losses, setup);
     }
     if (!setup.want_grads) continue;
-    auto grad_rows = out.grad_x.narrow(0, first, rows);
-    at::mm_out(grad_rows, grad, weight);
+    const auto grad_rows = out.grad_x.narrow(0, first, rows);
+    ops::put_product(grad, weight, grad_rows);
     if (!setup.want_grad_weight) continue;
-    const auto grad_weight = at::mm(grad.t(), inputs);
+    const auto grad_weight = ops::outer_product(grad, inputs);
     if (first == 0) {
       out.grad_weight = grad_weight.to(type);
     } else {

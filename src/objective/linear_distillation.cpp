@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "ops/product.hpp"
 #include "parallel/collectives.hpp"
 
 namespace trireme {
@@ -91,8 +92,8 @@ DistillationOutput linear_distillation(const at::Tensor& x, const Head& head,
     const std::int64_t rows = std::min(setup.chunk_rows, x.size(0) - first);
     const at::Tensor inputs = x.narrow(0, first, rows);
     const ChunkTerms terms =
-        chunk_terms(at::mm(inputs, head.weight.t()).to(type),
-                    at::mm(teacher_x.narrow(0, first, rows), teacher_weight.t()).to(type),
+        chunk_terms(ops::product(inputs, head.weight.t()).to(type),
+                    ops::product(teacher_x.narrow(0, first, rows), teacher_weight.t()).to(type),
                     targets.narrow(0, first, rows), head, setup);
     const at::Tensor weights = setup.row_weights.defined()
                                    ? setup.row_weights.narrow(0, first, rows).to(type)
@@ -102,9 +103,9 @@ DistillationOutput linear_distillation(const at::Tensor& x, const Head& head,
     if (!setup.want_grads) continue;
     if (weights.defined()) terms.grad.mul_(weights.unsqueeze(1));
     const at::Tensor grad = terms.grad.mul_(setup.grad_scale).to(x.scalar_type());
-    at::Tensor grad_rows = out.grad_x.narrow(0, first, rows);
-    at::mm_out(grad_rows, grad, head.weight);
-    if (head.trained) out.grad_weight.add_(at::mm(grad.t(), inputs));
+    const at::Tensor grad_rows = out.grad_x.narrow(0, first, rows);
+    ops::put_product(grad, head.weight, grad_rows);
+    if (head.trained) out.grad_weight.add_(ops::outer_product(grad, inputs));
   }
   out.ce_sum = sums[0];
   out.kl_sum = sums[1];

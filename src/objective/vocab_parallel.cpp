@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ops/product.hpp"
 #include "parallel/collectives.hpp"
 
 namespace trireme {
@@ -50,7 +51,7 @@ ops::LinearCrossEntropyOutput vocab_parallel_cross_entropy(
     const at::Tensor inputs = x.narrow(0, first, rows);
     const auto [valid, own, picks] =
         row_targets(targets.narrow(0, first, rows), part, weight.size(0));
-    at::Tensor scores = at::mm(inputs, weight.t()).to(type);  // [rows, this rank's classes]
+    at::Tensor scores = ops::product(inputs, weight.t()).to(type);  // [rows, this rank's classes]
     subtract_largest(scores, part.group);
     const at::Tensor sums = at::empty({2, rows}, scores.options());
     sums[1].copy_(scores.gather(1, picks).squeeze(1).masked_fill_(own.logical_not(), 0));
@@ -69,9 +70,9 @@ ops::LinearCrossEntropyOutput vocab_parallel_cross_entropy(
     scores.div_(sums[0].unsqueeze(1));
     scores.scatter_add_(1, picks, own.to(type).neg().unsqueeze(1));
     const at::Tensor grad = scores.mul_(factors.unsqueeze(1)).to(x.scalar_type());
-    at::Tensor grad_rows = out.grad_x.narrow(0, first, rows);
-    at::mm_out(grad_rows, grad, weight);
-    if (setup.want_grad_weight) out.grad_weight.add_(at::mm(grad.t(), inputs));
+    const at::Tensor grad_rows = out.grad_x.narrow(0, first, rows);
+    ops::put_product(grad, weight, grad_rows);
+    if (setup.want_grad_weight) out.grad_weight.add_(ops::outer_product(grad, inputs));
   }
   out.loss_sum = losses.sum();
   return out;
@@ -91,7 +92,7 @@ ops::TokenScores vocab_parallel_token_scores(const at::Tensor& x, const at::Tens
     const std::int64_t rows = std::min(setup.chunk_rows, x.size(0) - first);
     const at::Tensor chunk_targets = targets.narrow(0, first, rows);
     const auto [valid, own, picks] = row_targets(chunk_targets, part, weight.size(0));
-    const at::Tensor scores = at::mm(x.narrow(0, first, rows), weight.t()).to(type);
+    const at::Tensor scores = ops::product(x.narrow(0, first, rows), weight.t()).to(type);
     subtract_largest(scores, part.group);
     // Sums of exponentials, the target's score, and how many of its rivals come before it.
     const at::Tensor sums = at::zeros({setup.want_correct ? 3 : 2, rows}, scores.options());

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include "ops/product.hpp"
+
 namespace trireme::ops {
 namespace {
 
@@ -27,7 +29,7 @@ bool is_aligned(const at::Tensor& matrices) {
 /// ATen has the kernel (CUTLASS) for bf16 on Hopper and Blackwell.
 bool has_grouped_kernel(const at::Tensor& a, const at::Tensor& b, Path path) {
   if (path == Path::plain || a.scalar_type() != at::kBFloat16 || a.size(0) == 0) return false;
-  const int generation = cuda_generation(a);
+  const int generation = cuda_generation(a.device());
   return (generation == 9 || generation == 10) && is_aligned(a) && is_aligned(b);
 }
 
@@ -39,7 +41,7 @@ at::Tensor ends_of(const std::vector<std::int64_t>& bounds, at::Device device) {
 /// How many rows are multiplied where an expert has `count`. oneDNN, which takes bf16 and fp16 on a CPU,
 /// builds code for every number of rows (0.4 ms), and no two steps give an expert as many: rounded up.
 std::int64_t rows_taken(const at::Tensor& rows, std::int64_t count) {
-  if (!rows.is_cpu() || rows.element_size() != 2) return count;
+  if (!rows.is_cpu() || rows.element_size() != 2 || widens_products(rows)) return count;
   const std::int64_t step = count <= 128 ? 32 : 64;
   return (count + step - 1) / step * step;
 }
@@ -53,15 +55,14 @@ at::Tensor padded(const at::Tensor& rows, std::int64_t first, std::int64_t count
 
 /// out's rows [first, first + count) = those of `rows` times weight^T. Rows behind them may be written
 /// too: the experts after this one write theirs later.
-void put_product(const at::Tensor& rows, const at::Tensor& weight, std::int64_t first,
-                 std::int64_t count, const at::Tensor& out) {
+void put_of_expert(const at::Tensor& rows, const at::Tensor& weight, std::int64_t first,
+                   std::int64_t count, const at::Tensor& out) {
   const std::int64_t all = rows_taken(rows, count);
   if (first + all <= rows.size(0)) {
-    at::Tensor of_expert = out.narrow(0, first, all);
-    at::mm_out(of_expert, rows.narrow(0, first, all), weight.t());
+    put_product(rows.narrow(0, first, all), weight.t(), out.narrow(0, first, all));
   } else {
-    const at::Tensor product = padded(rows, first, count).mm(weight.t());
-    out.narrow(0, first, count).copy_(product.narrow(0, 0, count));
+    const at::Tensor all_rows = product(padded(rows, first, count), weight.t());
+    out.narrow(0, first, count).copy_(all_rows.narrow(0, 0, count));
   }
 }
 
@@ -82,7 +83,7 @@ at::Tensor grouped_product(const at::Tensor& rows, const at::Tensor& weights,
     return aten_grouped_product(rows, weights, ends_of(bounds, rows.device()));
   const at::Tensor out = at::empty({rows.size(0), weights.size(1)}, rows.options());
   for_each_expert(bounds, [&](std::int64_t expert, std::int64_t first, std::int64_t count) {
-    put_product(rows, weights[expert], first, count, out);
+    put_of_expert(rows, weights[expert], first, count, out);
   });
   return out;
 }
@@ -95,12 +96,12 @@ void add_grouped_outer(const at::Tensor& a, const at::Tensor& b,
   }
   for_each_expert(bounds, [&](std::int64_t expert, std::int64_t first, std::int64_t count) {
     at::Tensor sum = sums[expert];
-    const at::Tensor left = padded(a, first, count).t();
+    const at::Tensor left = padded(a, first, count);
     const at::Tensor right = padded(b, first, count);
     if (sum.scalar_type() == a.scalar_type()) {
-      sum.addmm_(left, right);
+      add_product(left.t(), right, sum);
     } else {
-      sum.add_(left.mm(right));
+      sum.add_(outer_product(left, right));
     }
   });
 }

@@ -40,12 +40,12 @@ at::ScalarType accumulate_type(const at::Tensor& x) {
   return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-int cuda_generation([[maybe_unused]] const at::Tensor& x) {
+int cuda_generation([[maybe_unused]] at::Device device) {
   int major = 0;
 #ifdef TRIREME_HAVE_CUDA
-  if (x.is_cuda())
+  if (device.is_cuda())
     C10_CUDA_CHECK(
-        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, x.device().index()));
+        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device.index()));
 #endif
   return major;
 }

@@ -18,8 +18,8 @@ inline Path path_of(bool fused) {
 /// fp64 for fp64, else fp32: the type of sums, of saved statistics and of weight gradients.
 at::ScalarType accumulate_type(const at::Tensor& x);
 
-/// Major compute capability of x's GPU (8: Ampere, 9: Hopper); 0 for a CPU.
-int cuda_generation(const at::Tensor& x);
+/// Major compute capability of a GPU (8: Ampere, 9: Hopper); 0 for a CPU.
+int cuda_generation(at::Device device);
 
 /// Rows whose weight gradient is summed apart; the sums of all chunks are then added in order, so
 /// the result does not depend on the number of threads.

@@ -25,6 +25,7 @@
 #include "core/hash/hex.hpp"
 #include "core/process/max_threads.hpp"
 #include "core/timer.hpp"
+#include "ops/path.hpp"
 #include "parallel/cuda_library.hpp"
 #include "parallel/own_pages.hpp"
 
@@ -104,11 +105,9 @@ ParamDTypes precision_dtypes(const std::string& precision, std::string_view sett
   fail(ErrorKind::usage, "{} {}, must be fp32, bf16, fp16 or fp64", setting, precision);
 }
 
-bool has_bf16([[maybe_unused]] at::Device device) {
-#ifdef TRIREME_HAVE_CUDA
-  if (device.is_cuda()) return properties_of(device).major >= 8;
-#endif
-  return false;
+bool has_bf16(at::Device device) {
+  constexpr int kAmpere = 8;
+  return ops::cuda_generation(device) >= kAmpere;
 }
 
 int num_visible_gpus() {

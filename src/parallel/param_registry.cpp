@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "ops/product.hpp"
 #include "parallel/init_values.hpp"
 #include "parallel/own_pages.hpp"
 
@@ -173,7 +174,7 @@ void ParamRegistry::add_gradient_of_linear(WeightRef ref, const at::Tensor& x,
   const at::NoGradGuard no_grad;
   const at::Tensor inputs = x.reshape({-1, x.size(-1)});               // [rows, in]
   const at::Tensor grad_rows = grad_y.reshape({-1, grad_y.size(-1)});  // [rows, out]
-  add_gradient(ref, grad_rows.t().mm(inputs));
+  add_gradient(ref, ops::outer_product(grad_rows, inputs));
 }
 
 void ParamRegistry::gradient_added(WeightRef ref) {

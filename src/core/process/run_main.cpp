@@ -80,13 +80,14 @@ int run_main(const char* program, const std::function<int()>& body) {
   } catch (...) {
     code = handle_current(program);
   }
+  if (code != kExitDone) {  // said already, perhaps of this very output
+    std::fflush(stdout);
+    return code;
+  }
   try {
     flush_output();
-  } catch (const BrokenPipe&) {
-    return code;
   } catch (...) {
-    const int flush_code = handle_current(program);
-    return code == kExitDone ? flush_code : code;
+    return handle_current(program);
   }
   return code;
 }

@@ -6,6 +6,7 @@
 #include "model/experts/router_balance.hpp"
 #include "ops/gated_activation.hpp"
 #include "ops/linear.hpp"
+#include "ops/product.hpp"
 
 namespace trireme {
 namespace {
@@ -167,7 +168,8 @@ at::Tensor Experts::apply(const Microbatch& batch, const at::Tensor& x, Kept& ke
   MovingRows inputs = exchange.send(ops::to_rows(rows_in(x, own), order, k), "expert inputs");
   MovingRows gates =
       exchange.send(rows_in(routing.gates, own).flatten().index_select(0, order), "expert gates");
-  if (shared_gate_up_) kept.shared_gate_up = x.mm(registry_.weight(*shared_gate_up_).t());
+  if (shared_gate_up_)
+    kept.shared_gate_up = ops::product(x, registry_.weight(*shared_gate_up_).t());
   const at::Tensor rows = inputs.wait();
   if (exchange.moves() && reads_input_again()) kept.inputs = rows;
   kept.gates = gates.wait();
@@ -179,8 +181,8 @@ at::Tensor Experts::apply(const Microbatch& batch, const at::Tensor& x, Kept& ke
       "expert outputs");
   at::Tensor of_shared;
   if (shared_gate_up_)
-    of_shared = ops::gated_forward(kept.shared_gate_up, activation_, context_.path)
-                    .mm(registry_.weight(shared_down_).t());
+    of_shared = ops::product(ops::gated_forward(kept.shared_gate_up, activation_, context_.path),
+                             registry_.weight(shared_down_).t());
   const at::Tensor y = among(ops::from_rows(outputs.wait(), order, k), own, x.size(0));
   return of_shared.defined() ? of_shared.add_(y) : y;
 }
@@ -252,11 +254,12 @@ at::Tensor Experts::apply_backward(const Microbatch& batch, const at::Tensor& gr
 
 at::Tensor Experts::shared_backward(const at::Tensor& grad_y, const at::Tensor& x,
                                     const Kept& kept) const {
-  const at::Tensor of_shared = ops::gated_backward(grad_y.mm(registry_.weight(shared_down_)),
-                                                   kept.shared_gate_up, activation_, context_.path);
+  const at::Tensor of_shared =
+      ops::gated_backward(ops::product(grad_y, registry_.weight(shared_down_)), kept.shared_gate_up,
+                          activation_, context_.path);
   give(shared_down_, ops::gated_forward(kept.shared_gate_up, activation_, context_.path), grad_y);
   give(*shared_gate_up_, x, of_shared);
-  return of_shared.mm(registry_.weight(*shared_gate_up_));
+  return ops::product(of_shared, registry_.weight(*shared_gate_up_));
 }
 
 void Experts::give(WeightRef weight, const at::Tensor& x, const at::Tensor& grad_y) const {

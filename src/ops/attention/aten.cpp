@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "ops/attention/kernels.hpp"
+#include "ops/product.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -58,6 +59,10 @@ bool one_call_each(const AttentionPlan& plan) {
   return true;
 }
 
+at::Tensor wide(const at::Tensor& x) {
+  return x.to(at::kFloat);
+}
+
 /// Puts the gradients of kernel calls where they belong.
 struct KernelGrads {
   bool written;  // each is the only one of its tokens; otherwise they add up
@@ -90,6 +95,10 @@ struct KernelGrads {
 
 AttentionOutput aten_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                              const AttentionSetup& setup) {
+  if (widens_products(q)) {
+    const auto [out, lse] = aten_forward(wide(q), wide(k), wide(v), setup);
+    return {out.to(result_type(q, setup)), lse};
+  }
   const auto keys = repeat_heads(k, q.size(1));
   const auto values = repeat_heads(v, q.size(1));
   AttentionOutput result{at::empty({q.size(0), q.size(2), q.size(1), q.size(3)},
@@ -130,6 +139,12 @@ AttentionOutput aten_forward(const at::Tensor& q, const at::Tensor& k, const at:
 AttentionGrads aten_backward(const at::Tensor& grad_out, const at::Tensor& q, const at::Tensor& k,
                              const at::Tensor& v, const AttentionOutput& forward,
                              const AttentionSetup& setup) {
+  const auto result = result_type(q, setup);
+  if (widens_products(q)) {
+    const auto [of_q, of_k, of_v] = aten_backward(wide(grad_out), wide(q), wide(k), wide(v),
+                                                  {wide(forward.out), forward.lse}, setup);
+    return {of_q.to(result), of_k.to(result), of_v.to(result)};
+  }
   const auto keys = repeat_heads(k, q.size(1));
   const auto values = repeat_heads(v, q.size(1));
   const AttentionPlan plan = plan_attention(setup, q.size(0), q.size(2), k.size(2));
@@ -158,7 +173,6 @@ AttentionGrads aten_backward(const at::Tensor& grad_out, const at::Tensor& q, co
       }
     }
   }
-  const auto result = result_type(q, setup);
   const auto sum_groups = [&](const at::Tensor& grad) {
     return grad.unflatten(1, {k.size(1), q.size(1) / k.size(1)}).sum(2).to(result);
   };

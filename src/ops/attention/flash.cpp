@@ -42,7 +42,7 @@ const VarlenKernel& flash_kernel() {
 
 bool flash_applies(const at::Tensor& q, const AttentionSetup& /*setup*/) {
   constexpr int kAmpere = 8;
-  return q.size(3) % 8 == 0 && q.size(3) <= 256 && cuda_generation(q) >= kAmpere;
+  return q.size(3) % 8 == 0 && q.size(3) <= 256 && cuda_generation(q.device()) >= kAmpere;
 }
 
 AttentionOutput flash_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

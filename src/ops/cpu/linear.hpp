@@ -105,14 +105,14 @@ inline void dot_step(const float* const* x, const Bf16* const* w, std::int64_t k
 template <int kRows, int kOuts>
 inline void dot_step(const float* const* x, const Bf16* const* w, std::int64_t k,
                      V (&sums)[kRows][kOuts]) {
-  for (int o = 0; o < kOuts; ++o) {
-    WideU pairs;
-    __builtin_memcpy(&pairs, w[o] + k, sizeof(pairs));
-    const V even = (V)(pairs << 16);
-    const V odd = (V)(pairs & 0xffff0000U);
-    for (int r = 0; r < kRows; ++r) {
-      sums[r][o] += load_wide(x[r] + k) * even;
-      sums[r][o] += load_wide(x[r] + k + kWide) * odd;
+  for (int half = 0; half < 2; ++half) {  // the even elements, then the odd ones
+    V left[kRows];
+    for (int r = 0; r < kRows; ++r) left[r] = load_wide(x[r] + k + half * kWide);
+    for (int o = 0; o < kOuts; ++o) {
+      WideU pairs;
+      __builtin_memcpy(&pairs, w[o] + k, sizeof(pairs));
+      const V right = (V)(half == 0 ? pairs << 16 : pairs & 0xffff0000U);
+      for (int r = 0; r < kRows; ++r) sums[r][o] += left[r] * right;
     }
   }
 }
@@ -141,12 +141,20 @@ inline void put_some(T* p, V4 x, std::int64_t count) {
   }
 }
 
+/// Whether a row of W alone is fetched `kAhead` bytes ahead by hand. Measured on Intel (model 207): bf16
+/// 181 tokens/s become 266, fp32 108 become 111.
+constexpr bool kFetchW = kFetchInOrder && kWide == 16;
+constexpr std::size_t kAhead = 4096;
+
 /// Adds the products of rows of x and of W, lane by lane.
 template <class T, int kRows, int kOuts>
 inline void dot_rows_of(const LinearRows& a, const float* const* x, const T* const* w,
                         V (&sums)[kRows][kOuts]) {
   std::int64_t k = 0;
-  for (; k + kDotStep<T> <= a.in; k += kDotStep<T>) dot_step<kRows, kOuts>(x, w, k, sums);
+  for (; k + kDotStep<T> <= a.in; k += kDotStep<T>) {
+    if constexpr (kFetchW && kOuts == 1) __builtin_prefetch(w[0] + k + kAhead / sizeof(T));
+    dot_step<kRows, kOuts>(x, w, k, sums);
+  }
   if (k < a.in) {  // x has zeros behind its end
     T ends[kOuts][kDotStep<T>] = {};
     const T* tails[kOuts];

@@ -93,10 +93,6 @@ inline V with_products(V sum, const float* factors, WideU words) {
 }
 #endif
 
-/// Whether a block is fetched ahead by hand even where it lies right behind the one before. Measured: a
-/// machine with vectors of 64 bytes (Zen 4) is faster by itself there, one with 32 (Zen 3) by hand.
-constexpr bool kFetchInOrder = kParts > 1;
-
 /// Sums that grow side by side: with one query each would wait for the one before.
 constexpr int kSideBySide = 2 / kParts;
 

@@ -17,12 +17,22 @@ std::vector<const Table*> find_tables() {
                           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   if (has_avx2) tables.push_back(&kAvx2Table);
   if (has_avx512) tables.push_back(&kAvx512Table);
-  if (has_avx512 && __builtin_cpu_supports("avx512bf16")) tables.push_back(&kAvx512Bf16Table);
+  if (has_avx512 && __builtin_cpu_supports("avx512bf16"))
+    tables.insert(has_fast_pairs() ? tables.end() : tables.end() - 1, &kAvx512Bf16Table);
 #endif
   return tables;
 }
 
 }  // namespace
+
+bool has_fast_pairs() {
+#ifdef TRIREME_X86_KERNELS
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx512bf16") && !__builtin_cpu_is("intel");
+#else
+  return false;
+#endif
+}
 
 std::span<const Table* const> usable_tables() {
   static const std::vector<const Table*> tables = find_tables();

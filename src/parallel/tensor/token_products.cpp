@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "ops/product.hpp"
 #include "parallel/collectives.hpp"
 
 namespace trireme {
@@ -25,13 +26,17 @@ at::Tensor of_rank(const at::Tensor& by_rank, int rank, const IndexRange& piece)
 
 /// result [B, n, out] = tokens [B, n, in] times matrix [in, out].
 void multiply(at::Tensor result, const at::Tensor& tokens, const at::Tensor& matrix) {
-  at::bmm_out(result, tokens, matrix.expand({tokens.size(0), -1, -1}));
+  if (ops::widens_products(tokens)) {
+    result.copy_(ops::product(tokens, matrix));
+  } else {
+    at::bmm_out(result, tokens, matrix.expand({tokens.size(0), -1, -1}));
+  }
 }
 
 /// y [.., in] times matrix [in, out], added to `onto` where that is defined.
 at::Tensor product_onto(const at::Tensor& onto, const at::Tensor& y, const at::Tensor& matrix) {
-  if (!onto.defined()) return y.matmul(matrix);
-  onto.view({-1, onto.size(-1)}).addmm_(y.reshape({-1, y.size(-1)}), matrix);
+  if (!onto.defined()) return ops::product(y, matrix);
+  ops::add_product(y.reshape({-1, y.size(-1)}), matrix, onto.view({-1, onto.size(-1)}));
   return onto;
 }
 
@@ -56,7 +61,7 @@ WholeAndProduct whole_and_product(const TensorGroup& group, const at::Tensor& x,
                                   const at::Tensor& matrix) {
   if (!group.sequence_parallel() || group.chunks() == 1) {
     const at::Tensor whole = group.whole(x);
-    return {whole, whole.matmul(matrix)};
+    return {whole, ops::product(whole, matrix)};
   }
   const std::int64_t tokens = x.size(1) * group.size();
   const at::Tensor whole = at::empty({x.size(0), tokens, x.size(2)}, x.options());
@@ -94,22 +99,24 @@ void ProductSum::sum_tokens(const TensorGroup& group, const at::Tensor& y, const
                             const at::Tensor& onto) {
   if (group.chunks() == 1) {
     sum_ = product_onto(onto, y, matrix).contiguous();
-    pieces_.push_back({{}, sum_, {}, all_reduce(group.group(), sum_, ReduceOp::sum, kTokensPurpose)});
+    pieces_.push_back(
+        {{}, sum_, {}, all_reduce(group.group(), sum_, ReduceOp::sum, kTokensPurpose)});
     return;
   }
   sum_ = onto.defined() ? onto : at::empty({y.size(0), y.size(1), matrix.size(1)}, y.options());
   const at::Tensor from = y.reshape({-1, y.size(2)});
   const at::Tensor to = sum_.view({-1, matrix.size(1)});
   for (const IndexRange& range : token_pieces(from.size(0), group.chunks())) {
-    at::Tensor piece = to.narrow(0, range.begin, range.count());
+    const at::Tensor piece = to.narrow(0, range.begin, range.count());
     const at::Tensor rows = from.narrow(0, range.begin, range.count());
     if (onto.defined()) {
-      piece.addmm_(rows, matrix);
+      ops::add_product(rows, matrix, piece);
     } else {
-      at::mm_out(piece, rows, matrix);
+      ops::put_product(rows, matrix, piece);
     }
     poll();
-    pieces_.push_back({{}, piece, {}, all_reduce(group.group(), piece, ReduceOp::sum, kTokensPurpose)});
+    pieces_.push_back(
+        {{}, piece, {}, all_reduce(group.group(), piece, ReduceOp::sum, kTokensPurpose)});
   }
 }
 

@@ -102,7 +102,7 @@ TEST(RunMainDeathTest, AFullDiskUnderStandardOutputIsAResourceError) {
         print_to(::fileno(full), 0);
       },
       testing::ExitedWithCode(4),
-      "trireme: error: cannot write standard output: No space left on device");
+      "^trireme: error: cannot write standard output: No space left on device\n$");  // once
 }
 
 }  // namespace

@@ -5,10 +5,19 @@
 
 #include "ops/attention.hpp"
 #include "ops/fast.hpp"
+#include "parallel/device.hpp"
 #include "unit/ops/support.hpp"
 
 namespace trireme::ops::testing {
 namespace {
+
+/// Attention in fp32 is LibTorch's, its products MKL's, which on Intel's processors have the same bits
+/// on any number of threads only if that is asked for before the first of them, as
+/// `parallel.reproducible` does.
+[[maybe_unused]] const int kAsReproducible = [] {
+  use_thread_independent_products();
+  return 0;
+}();
 
 /// LibTorch's number of threads, for one test.
 class Threads {

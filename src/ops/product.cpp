@@ -1,0 +1,114 @@
+#include "ops/product.hpp"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "ops/cpu/kernels.hpp"
+
+namespace trireme::ops {
+namespace {
+
+/// Rows that are widened at a time: they and what comes of them stay in the cache.
+constexpr std::int64_t kBlockRows = 512;
+
+/// Whether oneDNN, which LibTorch asks, multiplies bf16 faster than MKL does fp32. Where the CPU has no
+/// instructions for it LibTorch's own loops take over, far slower than either.
+bool multiplies_bf16_fast() {
+#ifdef __x86_64__
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("amx-bf16") || kernels::has_fast_pairs();
+#else
+  return true;
+#endif
+}
+
+at::Tensor wide(const at::Tensor& x) {
+  return x.to(at::kFloat);
+}
+
+/// Calls body(first, count) for blocks of rows.
+template <class Body>
+void for_blocks(std::int64_t rows, Body body) {
+  for (std::int64_t first = 0; first < rows; first += kBlockRows)
+    body(first, std::min(kBlockRows, rows - first));
+}
+
+std::vector<std::int64_t> product_sizes(const at::Tensor& a, const at::Tensor& b) {
+  std::vector<std::int64_t> sizes = a.sizes().vec();
+  sizes.back() = b.size(1);
+  return sizes;
+}
+
+}  // namespace
+
+bool widens_products(const at::Tensor& x) {
+  if (!x.is_cpu() || x.element_size() != 2) return false;
+  static const bool fast_bf16 = multiplies_bf16_fast();
+  return x.scalar_type() != at::kBFloat16 || !fast_bf16;
+}
+
+at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
+  return widens_products(a) ? widened::product(a, b) : a.matmul(b);
+}
+
+void put_product(const at::Tensor& a, const at::Tensor& b, at::Tensor out) {
+  if (widens_products(a)) {
+    widened::put_product(a, b, std::move(out));
+  } else {
+    at::mm_out(out, a, b);
+  }
+}
+
+void add_product(const at::Tensor& a, const at::Tensor& b, at::Tensor sum) {
+  if (widens_products(a)) {
+    widened::add_product(a, b, std::move(sum));
+  } else {
+    sum.addmm_(a, b);
+  }
+}
+
+at::Tensor outer_product(const at::Tensor& a, const at::Tensor& b) {
+  return widens_products(a) ? widened::outer_product(a, b) : a.t().mm(b);
+}
+
+namespace widened {
+
+at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
+  const at::Tensor out = at::empty(product_sizes(a, b), a.options());
+  put_product(a.reshape({-1, a.size(-1)}), b, out.view({-1, b.size(1)}));
+  return out;
+}
+
+void put_product(const at::Tensor& a, const at::Tensor& b, at::Tensor out) {
+  const at::Tensor matrix = wide(b);
+  for_blocks(a.size(0), [&](std::int64_t first, std::int64_t rows) {
+    out.narrow(0, first, rows).copy_(wide(a.narrow(0, first, rows)).mm(matrix));
+  });
+}
+
+void add_product(const at::Tensor& a, const at::Tensor& b, at::Tensor sum) {
+  const at::Tensor matrix = wide(b);
+  for_blocks(a.size(0), [&](std::int64_t first, std::int64_t rows) {
+    sum.narrow(0, first, rows).add_(wide(a.narrow(0, first, rows)).mm(matrix));
+  });
+}
+
+at::Tensor outer_product(const at::Tensor& a, const at::Tensor& b) {
+  at::Tensor sums;
+  for_blocks(a.size(0), [&](std::int64_t first, std::int64_t rows) {
+    const at::Tensor left = wide(a.narrow(0, first, rows)).t();
+    const at::Tensor right = wide(b.narrow(0, first, rows));
+    if (sums.defined()) {
+      sums.addmm_(left, right);
+    } else {
+      sums = left.mm(right);
+    }
+  });
+  return sums.defined() ? sums : at::zeros({a.size(1), b.size(1)}, a.options().dtype(at::kFloat));
+}
+
+}  // namespace widened
+}  // namespace trireme::ops
