@@ -79,15 +79,14 @@ int run_main(const char* program, const std::function<int()>& body) {
     code = body();
   } catch (...) {
     code = handle_current(program);
-  }
-  if (code != kExitDone) {  // said already, perhaps of this very output
-    std::fflush(stdout);
+    std::fflush(stdout);  // what ended the program is said, perhaps of this very output
     return code;
   }
   try {
     flush_output();
   } catch (...) {
-    return handle_current(program);
+    const int flush_code = handle_current(program);
+    return code == kExitDone ? flush_code : code;
   }
   return code;
 }

@@ -69,10 +69,10 @@ TEST(RunMain, MapsWhatTheSystemRefusesByItsNumber) {
 
 /// The exit code of a child whose standard output is `fd` and which prints more
 /// than a buffer holds.
-[[noreturn]] void print_to(int fd, int code) {
+[[noreturn]] void print_to(int fd, int code, int lines = 10000) {
   ::dup2(fd, STDOUT_FILENO);
   const int result = run_main("trireme", [&] {
-    for (int i = 0; i < 10000; ++i) print("a line of output\n");
+    for (int i = 0; i < lines; ++i) print("a line of output\n");
     return code;
   });
   std::fflush(stderr);
@@ -103,6 +103,18 @@ TEST(RunMainDeathTest, AFullDiskUnderStandardOutputIsAResourceError) {
       },
       testing::ExitedWithCode(4),
       "^trireme: error: cannot write standard output: No space left on device\n$");  // once
+}
+
+TEST(RunMainDeathTest, LostOutputIsSaidOfAResultThatIsNotDoneToo) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        std::FILE* full = std::fopen("/dev/full", "w");
+        if (full == nullptr) ::_exit(99);
+        print_to(::fileno(full), 1, /*lines=*/1);
+      },
+      testing::ExitedWithCode(1),
+      "^trireme: error: cannot write standard output: No space left on device\n$");
 }
 
 }  // namespace
