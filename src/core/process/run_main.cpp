@@ -53,13 +53,18 @@ bool reader_is_gone(int error) {
   return error == EPIPE || (::poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0);
 }
 
+/// Said once, however many calls of run_main lie within another.
+bool output_lost = false;
+
 [[noreturn]] void fail_output(int error) {
+  output_lost = true;
   if (reader_is_gone(error)) throw BrokenPipe();
   fail(ErrorKind::resource, "cannot write standard output: {}",
        error == 0 ? "an earlier write failed" : std::strerror(error));
 }
 
 void flush_output() {
+  if (output_lost) return;
   errno = 0;
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) fail_output(errno);
 }
@@ -79,11 +84,11 @@ int run_main(const char* program, const std::function<int()>& body) {
     code = body();
   } catch (...) {
     code = handle_current(program);
-    std::fflush(stdout);  // what ended the program is said, perhaps of this very output
-    return code;
   }
   try {
     flush_output();
+  } catch (const BrokenPipe&) {
+    return code;
   } catch (...) {
     const int flush_code = handle_current(program);
     return code == kExitDone ? flush_code : code;
