@@ -25,28 +25,16 @@ namespace trireme {
 namespace {
 
 /// A model that was taught one chat format answers in it.
-void check_template(const RunRequest& run, const std::string& chat_template) {
-  const auto taught = run.start.values.find(kChatTemplateValue);
-  if (taught == run.start.values.end() || chat_template.empty() ||
-      taught->second == chat_template || run.config.data.allow_template_change)
+void check_template(const RunStart& start, const RunConfig& config,
+                    const std::string& chat_template) {
+  const auto taught = start.values.find(kChatTemplateValue);
+  if (taught == start.values.end() || chat_template.empty() || taught->second == chat_template ||
+      config.data.allow_template_change)
     return;
   fail(
       ErrorKind::usage,
       "--data holds chats in the format {}, {} was trained on {}: pack with --template {}, or give --data.allow_template_change true",
-      chat_template, run.start.checkpoint, taught->second, taught->second);
-}
-
-/// That the resolved configuration goes with the start. Throws Error(usage); nothing is touched.
-void check_start(const RunRequest& run, const RunData& data) {
-  const RunStart& start = run.start;
-  if (start.kind == RunStart::Kind::go_on) {
-    check_same_run(start.values, run.keys, start.checkpoint);
-    data.stream().check_state(start.values, saved_next_sample(start.values), start.checkpoint);
-  } else if (start.kind != RunStart::Kind::nothing) {
-    check_same_model(start, run.config.model, run.keys);
-    check_same_adapters(start, run.config.lora, run.config.model);
-    check_template(run, data.chat_template());
-  }
+      chat_template, start.checkpoint, taught->second, taught->second);
 }
 
 /// Steps that the run, or the one that it has its state from, did before sample 0 of this data.
@@ -117,10 +105,10 @@ void resolve_config(const RunRequest& run, const RunData& data) {
   check_micro_batches(config.parallel,
                       micro_steps_of(config.train.global_batch, config.train.micro_batch,
                                      data_ranks(config.parallel, run.ranks.world.size())));
-  check_start(run, data);
+  check_start(start, config, run.keys, data);
   if (config.train.steps == 0)
     config.train.steps = data.steps_of_epochs(config.train) + steps_before_data(run, data.stream());
-  check_steps(run, start.step());
+  check_steps(start, config.train.steps, start.step());
   const std::string note = warmup_note(config.optim, config.train.steps);
   if (!note.empty() && run.ranks.world.rank() == 0) log::warn(note);
   if (start.kind == RunStart::Kind::weights) config.checkpoint.start = "weights";
@@ -208,11 +196,23 @@ std::string other_data(const RunRequest& run, const SampleStream& stream,
   return "";
 }
 
-void check_steps(const RunRequest& run, std::int64_t done) {
-  if (run.config.train.steps >= done) return;
-  fail(ErrorKind::usage, "train.steps = {}, but {} has done {}: give {} or more{}",
-       run.config.train.steps, run.start.checkpoint, done, done,
-       run.start.kind == RunStart::Kind::state ? ", or --init to begin at step 0" : "");
+void check_start(const RunStart& start, const RunConfig& config, const ConfigSet& keys,
+                 const RunData& data) {
+  if (start.kind == RunStart::Kind::go_on) {
+    check_same_run(start.values, keys, start.checkpoint);
+    data.stream().check_state(start.values, saved_next_sample(start.values), start.checkpoint);
+  } else if (start.kind != RunStart::Kind::nothing) {
+    check_same_model(start, config.model, keys);
+    check_same_adapters(start, config.lora, config.model);
+    check_template(start, config, data.chat_template());
+  }
+}
+
+void check_steps(const RunStart& start, std::int64_t steps, std::int64_t done) {
+  if (steps >= done) return;
+  fail(ErrorKind::usage, "train.steps = {}, but {} has done {}: give {} or more{}", steps,
+       start.checkpoint, done, done,
+       start.kind == RunStart::Kind::state ? ", or --init to begin at step 0" : "");
 }
 
 }  // namespace trireme
