@@ -24,6 +24,7 @@ class DpoReferenceCommand {
   std::int64_t seq_len_ = 0;
   std::string device_ = "auto";
   std::string precision_ = "fp32";
+  bool allow_other_template_ = false;
 };
 
 }  // namespace trireme

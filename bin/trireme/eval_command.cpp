@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "bin/trireme/model_options.hpp"
+#include "checkpoint/hf/model_template.hpp"
 #include "comm/agree.hpp"
 #include "core/files/file.hpp"
 #include "core/process/run_main.hpp"
@@ -41,6 +42,7 @@ EvalCommand::EvalCommand(CommandLine& line, Launch& launch) : launch_(launch) {
       .option("--batch", &batch_, "N", "sequences, or items, of one forward pass")
       .option("--seq-len", &seq_len_, "N", "with --data: tokens of a sequence; 0: the set's own")
       .flag("--json", json_, "one JSON object instead of a table")
+      .flag("--allow-other-template", allow_other_template_, kAllowOtherTemplateHelp)
       .example("trireme eval --checkpoint runs/first --data sets/held-out --json")
       .example(
           "mpirun -n 2 trireme eval --checkpoint runs/first --choices items.jsonl "
@@ -69,6 +71,9 @@ int EvalCommand::run() {
       return loaded;
     }
     set.emplace(data_, kEvalKinds, seq_len_, *loaded->transformer, loaded->tokenizer);
+    check_same_template({cat("--data ", data_), set->set.manifest().chat_template(),
+                         loaded->checkpoint.string(), loaded->chat_template_name},
+                        allow_other_template_);
     return loaded;
   });
   std::string text;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "checkpoint/hf/model_template.hpp"
+#include "checkpoint/upkeep/model_place.hpp"
 #include "comm/factory.hpp"
 #include "comm/liveness/network_settings.hpp"
 #include "comm/nccl/nccl_backend.hpp"
@@ -26,9 +28,12 @@ TrainCommand::TrainCommand(CommandLine& line, Launch& launch, std::string progra
   line.command(std::string(name_), std::string(task.help))
       .option("--run", &run_, "DIR",
               "run folder: configuration, metrics, checkpoints; made, or resumed", Need::required)
-      .option("--init", &init_, "CHECKPOINT",
-              "start from the weights alone of a checkpoint, or of a run's newest, at step 0: "
-              "--resume CHECKPOINT --checkpoint.start weights")
+      .option("--init", &init_, "MODEL",
+              "start at step 0 from the weights alone of a checkpoint, of a run's newest one (LoRA "
+              "runs too: their adapters are added to their base, unless this run trains them on), or "
+              "of a Hugging Face folder: --resume MODEL --checkpoint.start weights")
+      .flag("--allow-other-template", allow_other_template_,
+            cat(kAllowOtherTemplateHelp, ": --data.allow_template_change true"))
       .option("--wait-for-debugger", &debugged_rank_, "RANK",
               "this rank waits at the start until a debugger is attached to it (-1: none)")
       .config(*keys_, [this](ConfigSet& keys) { complete(keys); })
@@ -54,7 +59,7 @@ void TrainCommand::take_init(ConfigSet& keys) const {
   if (init_.empty()) return;
   const std::string& place = init_.back();
   if (init_.size() > 1 || place.empty() || place == "auto" || place == "never")
-    fail(ErrorKind::usage, "--init needs one checkpoint, or a run's folder");
+    fail(ErrorKind::usage, "--init needs one model: a {}", kModelPlaceHelp);
   if (keys.origin("checkpoint.resume").starts_with("--"))
     fail(ErrorKind::usage, "--init and --resume both name a checkpoint: give one of them");
   if (keys.origin("checkpoint.start").starts_with("--") && config_.checkpoint.start != "weights")
@@ -66,6 +71,8 @@ void TrainCommand::take_init(ConfigSet& keys) const {
 
 void TrainCommand::complete(ConfigSet& keys) {
   take_init(keys);
+  if (allow_other_template_)
+    keys.set("data.allow_template_change", "true", "--allow-other-template");
   if (!run_.empty()) start_ = read_start(config_, keys, RunFolder{run_}, launch_.world());
   finish_task_keys(*task_, name_, config_, keys, start_);
 }

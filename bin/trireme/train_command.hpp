@@ -46,6 +46,7 @@ class TrainCommand {
   RunConfig config_;
   std::string run_;
   std::vector<std::string> init_;  // --init, at most one
+  bool allow_other_template_ = false;
   std::int64_t debugged_rank_ = -1;
   RunStart start_;
   std::unique_ptr<ConfigSet> keys_;

@@ -8,6 +8,8 @@
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/hf/convert.hpp"
+#include "checkpoint/hf/model_template.hpp"
+#include "checkpoint/hf/tokenizer_check.hpp"
 #include "checkpoint/hf/tokenizer_size.hpp"
 #include "checkpoint/save/save.hpp"
 #include "comm/self/self_communicator.hpp"
@@ -186,8 +188,22 @@ std::vector<NamedShape> checked_tensors(ImportedModel& model, WeightSource& weig
   return model_tensors(config);
 }
 
-fs::path save_imported(ImportedModel model, WeightSource weights, const fs::path& folder) {
+namespace {
+
+/// All checks of a model that is imported; adds the name of its chat template to its values.
+std::vector<NamedShape> prepare_import(ImportedModel& model, WeightSource& weights) {
   const std::vector<NamedShape> tensors = checked_tensors(model, weights);
+  check_imported_tokenizer(model.files, model.where, model.require_tokenizer);
+  const std::string chat = template_of_files(model.files);
+  if (chat.empty()) return tensors;
+  model.values[kImportedTemplateValue] = chat;
+  const std::string note = template_note(chat, model.where);
+  is_custom_template(chat) ? log::warn(note) : log::info(note);
+  return tensors;
+}
+
+fs::path write_prepared(ImportedModel model, const std::vector<NamedShape>& tensors,
+                        const WeightSource& weights, const fs::path& folder) {
   StateDict state{{}, std::move(model.values), std::move(model.files)};
   put_model_values(model.config, state.values);
   state.values.emplace("step", "0");
@@ -199,11 +215,23 @@ fs::path save_imported(ImportedModel model, WeightSource weights, const fs::path
     state.tensors.push_back({formatted("param/{}", tensor.name), DType::f32, tensor.shape,
                              Slice::whole(tensor.shape), storage.back(), /*owner=*/true});
   }
-  // Two imports into one folder: the second is refused.
-  const RunLock lock(locked_folder(folder), RunLockOptions{});
   SelfCommunicator alone;
   return save_checkpoint(folder, 0, state, alone,
                          {.run_id = formatted("import-{}", content.hex().substr(0, 16))});
+}
+
+}  // namespace
+
+fs::path write_imported(ImportedModel model, WeightSource weights, const fs::path& folder) {
+  const std::vector<NamedShape> tensors = prepare_import(model, weights);
+  return write_prepared(std::move(model), tensors, weights, folder);
+}
+
+fs::path save_imported(ImportedModel model, WeightSource weights, const fs::path& folder) {
+  const std::vector<NamedShape> tensors = prepare_import(model, weights);
+  // Two imports into one folder: the second is refused.
+  const RunLock lock(locked_folder(folder), RunLockOptions{});
+  return write_prepared(std::move(model), tensors, weights, folder);
 }
 
 }  // namespace trireme

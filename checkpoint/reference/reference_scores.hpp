@@ -13,7 +13,7 @@
 ///                          XXH3-128 of the other file; the last member is the hash of all before
 namespace trireme {
 
-/// What the scores are of; they serve no other.
+/// What the scores are of. They serve no other data set or length; the weights may be any model's.
 struct ReferenceOrigin {
   std::string set_xxh3_128;  // content hash of the token set, or of all of a mixture's
   std::int64_t seq_len = 0;  // tokens that pairs are cut at
@@ -38,7 +38,7 @@ bool is_reference(const std::filesystem::path& folder);
 /// Error(usage) naming what differs from `expected` and how it is made anew.
 ReferenceTable load_reference(const std::filesystem::path& folder, const ReferenceOrigin& expected);
 
-/// The same checks but for the weights, before a run has asked for their hash.
+/// The same checks alone, before a run begins.
 void check_reference(const std::filesystem::path& folder, const ReferenceOrigin& expected);
 
 }  // namespace trireme

@@ -9,6 +9,7 @@
 #include "checkpoint/format/state.hpp"
 #include "checkpoint/hf/hf_model.hpp"
 #include "checkpoint/hf/lora.hpp"
+#include "checkpoint/hf/model_template.hpp"
 #include "checkpoint/hf/special_tokens.hpp"
 #include "checkpoint/hf/tokenizer_size.hpp"
 #include "checkpoint/upkeep/newest.hpp"
@@ -29,6 +30,7 @@ struct ModelSource {
   LoraConfig lora;
   std::map<std::string, std::string> files;  // of its tokenizer
   std::string chat;                          // name of its chat format; "" if it says none
+  std::string taught;                        // template_of: also what an import recognized
   /// Writes a parameter into `weight`, converted.
   std::function<void(const std::string& name, const at::Tensor& weight)> read;
 };
@@ -65,6 +67,7 @@ ModelSource source_of(const Checkpoint& checkpoint) {
   const auto& values = checkpoint.manifest().values;
   if (const auto chat = values.find(kChatTemplateValue); chat != values.end())
     source.chat = chat->second;
+  source.taught = template_of(values);
   std::optional<Checkpoint> base;
   if (holds_adapters(checkpoint)) {
     source.lora = lora_of(checkpoint);
@@ -83,6 +86,7 @@ ModelSource source_of_hf(const std::filesystem::path& folder) {
   source.place = folder;
   source.config = hf.model.config;
   source.files = hf.model.files;
+  source.taught = template_of_files(source.files);
   source.read = [weights = hf.weights](const std::string& name, const at::Tensor& weight) {
     std::vector<std::byte> bytes = read_f32(weights.at(name), name);
     weight.copy_(at::from_blob(bytes.data(), weight.sizes(), at::kFloat));
@@ -106,16 +110,6 @@ std::vector<std::uint32_t> end_tokens_of(const ModelSource& source, const Tokeni
   return ids;
 }
 
-/// The tokenizer's own template: a file of its own, or a key of its configuration.
-std::string jinja_of(const std::map<std::string, std::string>& files) {
-  if (const auto file = files.find("chat_template.jinja"); file != files.end()) return file->second;
-  const auto file = files.find("tokenizer_config.json");
-  if (file == files.end()) return "";
-  const Json config = parse_json(file->second, file->first);
-  const auto found = config.find("chat_template");
-  return found != config.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
 const ChatTemplate* chat_of(const ModelSource& source) {
   return source.chat.empty() ? nearest_chat_template(jinja_of(source.files))
                              : &chat_template(source.chat);
@@ -125,9 +119,10 @@ const ChatTemplate* chat_of(const ModelSource& source) {
 
 ChatWriter chat_writer_of(const LoadedModel& model) {
   if (model.chat == nullptr) {
-    fail(ErrorKind::usage,
-         "{} says no chat format (chat.template), and its tokenizer's chat template is none of: {}",
-         model.checkpoint.string(), chat_template_names());
+    fail(
+        ErrorKind::usage,
+        "{} says no chat format (chat.template), and its tokenizer's chat template is none of: {}. Name the one to use with --chat-template",
+        model.checkpoint.string(), chat_template_names());
   }
   return ChatWriter(*model.chat, model.tokenizer);
 }
@@ -146,7 +141,8 @@ std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place, Para
                       Tokenizer::from_files(source.files, source.place.string()),
                       {},
                       source.place,
-                      chat_of(source)});
+                      chat_of(source),
+                      source.taught});
   loaded->end_tokens = end_tokens_of(source, loaded->tokenizer);
   check_tokenizer_fits(loaded->tokenizer.vocab_size(), source.config, source.place.string());
   loaded->registry.freeze();  // weights alone: no gradients

@@ -27,6 +27,8 @@ struct LoadedModel {
   /// How its chats are written: what it was trained with, else what is nearest to the tokenizer's
   /// own template. Null: none that is known.
   const ChatTemplate* chat = nullptr;
+  /// Name of the chat template that it was trained or imported with (template_of); "": not known.
+  std::string chat_template_name = {};
 };
 
 /// Writes conversations in the model's chat format. Throws Error(usage) if there is none that is known.

@@ -92,7 +92,8 @@ struct DataConfig {
     visit("shuffle_block", self.shuffle_block,
           "neighbouring sequences that stay near each other, for slow file systems; 0: none");
     visit("allow_template_change", self.allow_template_change,
-          "go on from a model that was trained on chats in another format than these");
+          "accept data sets whose chat template is not the one that the model was trained with "
+          "(--allow-other-template)");
     visit(
         "stage", self.stage,
         "a folder of a disk that every node has to itself (as /tmp): sets are copied there once a "
@@ -126,8 +127,8 @@ struct CheckpointConfig {
         "with async: MB/s at most of a rank's writer; 0: spread over half the time between saves, "
         "at least 100");
     visit("resume", self.resume,
-          "auto (newest good checkpoint of the run, else start), never, or a checkpoint's path, "
-          "where a run that has none of its own starts");
+          "auto (newest good checkpoint of the run, else start), never, or the path of a model "
+          "(checkpoint, run or Hugging Face folder) where a run that has none of its own starts");
     visit("start", self.start,
           "what a new run takes from the checkpoint of resume: state (its configuration, moments, "
           "step and place in the data go on) or weights (the model alone, from step 0; also what "

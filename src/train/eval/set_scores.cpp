@@ -85,7 +85,10 @@ void check_set(const TokenSet& set, const std::string& folder,
                std::span<const std::string_view> kinds, const Tokenizer& tokenizer) {
   require_kind(set, kinds, cat("--data ", folder));
   if (set.manifest().tokenizer_hash != tokenizer.content_hash())
-    fail(ErrorKind::usage, "--data {} was packed with another tokenizer than the model's", folder);
+    fail(ErrorKind::usage,
+         "--data {} was packed with another tokenizer than the model's: pack it again with "
+         "`trireme-data pack --tokenizer MODEL`",
+         folder);
 }
 
 /// Tokens of a sequence, or of a side of a pair.

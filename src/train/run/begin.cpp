@@ -24,7 +24,7 @@ namespace {
 constexpr std::array kCarriedFiles{kGenerationConfigFile, "special_tokens_map.json"};
 
 /// What the model is to others, which training does not change.
-constexpr std::array kCarriedValues{kChatTemplateValue, kHfFamilyValue};
+constexpr std::array kCarriedValues{kChatTemplateValue, kImportedTemplateValue, kHfFamilyValue};
 
 /// As the run's own checkpoint keeps it, where the run still validates on the same.
 ValidLoss valid_loss_of(const RunRequest& run, const std::map<std::string, std::string>& values,
@@ -92,7 +92,11 @@ Checkpoint find_own(const RunRequest& run, std::int64_t newest) {
 void log_start(const RunRequest& run, const RunData& data, const Beginning& beginning,
                const Checkpoint& checkpoint, const std::string& fresh_data) {
   const auto& values = checkpoint.manifest().values;
-  const std::string where = checkpoint.path().string();
+  const bool is_own = run.start.kind == RunStart::Kind::go_on;
+  // What a Hugging Face folder or adapters were made into is gone after the start.
+  const std::string where = is_own || checkpoint.path().parent_path().filename() != kMadeStart
+                                ? checkpoint.path().string()
+                                : run.start.checkpoint;
   if (!beginning.goes_on) {
     log::info(formatted("starting from the weights of {}", where));
   } else {
@@ -107,7 +111,7 @@ void log_start(const RunRequest& run, const RunData& data, const Beginning& begi
                             ? describe_continuation(continuation)
                             : formatted("the data begins at its sample 0: {}", fresh_data)));
   }
-  if (run.start.kind == RunStart::Kind::go_on) return;
+  if (is_own) return;
   const auto changes = changed_keys(values, run.keys);
   if (!changes.empty())
     log::info(formatted("configuration other than in {}: {}", where, changes_text(changes)));
@@ -176,16 +180,14 @@ void load(const RunRequest& run, const RunData& data, const Checkpoint& checkpoi
 Beginning begin(const RunRequest& run, const RunData& data, const FrozenStart& frozen,
                 RunModel& model) {
   Communicator& world = run.ranks.world;
-  const CheckpointConfig& config = run.config.checkpoint;
   Beginning beginning;
   std::optional<Checkpoint> found;
   const std::vector<std::int64_t> own = list_steps(run.folder.checkpoints(), world);
   if (!own.empty()) {
     found = find_own(run, own.front());
     beginning.own_step = found->step();
-  } else if (config.names_checkpoint()) {
-    found = all_or_none(
-        world, [&] { return open_newest_good(config.resume, world, /*allow_older=*/true); });
+  } else if (frozen.start) {
+    found = frozen.start->checkpoint;
   }
   beginning.fingerprint = take_fingerprint(world, model.registry.device(), model.layout(run));
   if (!found || makes_adapters(run))
@@ -193,6 +195,7 @@ Beginning begin(const RunRequest& run, const RunData& data, const FrozenStart& f
   if (frozen.base)
     load_weights(model.registry, StateOf::frozen, frozen.base->checkpoint, model.mesh, world);
   if (found) load(run, data, *found, model, beginning);
+  remove_made_start(frozen, run);
   put_frozen(frozen, beginning.values);
   return beginning;
 }

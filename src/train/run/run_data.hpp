@@ -43,6 +43,11 @@ class RunData {
   /// The chat format of the training sets; "" for texts.
   [[nodiscard]] const std::string& chat_template() const { return chat_template_; }
 
+  /// The chat format of data.valid_path; "" for texts, and where there is no such set.
+  [[nodiscard]] std::string valid_chat_template() const {
+    return valid_set_ ? valid_set_->manifest().chat_template() : std::string();
+  }
+
   /// train.epochs as steps. Throws Error(usage) where one pass over the data is not defined.
   [[nodiscard]] std::int64_t steps_of_epochs(const TrainConfig& train) const;
 

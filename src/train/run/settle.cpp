@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "checkpoint/format/state.hpp"
+#include "checkpoint/hf/model_template.hpp"
 #include "comm/agree.hpp"
 #include "comm/scalars.hpp"
 #include "core/error.hpp"
@@ -24,16 +25,22 @@
 namespace trireme {
 namespace {
 
-/// A model that was taught one chat format answers in it.
-void check_template(const RunRequest& run, const std::string& chat_template) {
-  const auto taught = run.start.values.find(kChatTemplateValue);
-  if (taught == run.start.values.end() || chat_template.empty() ||
-      taught->second == chat_template || run.config.data.allow_template_change)
-    return;
-  fail(
-      ErrorKind::usage,
-      "--data holds chats in the format {}, {} was trained on {}: pack with --template {}, or give --data.allow_template_change true",
-      chat_template, run.start.checkpoint, taught->second, taught->second);
+/// Checks the chat templates of the data against that of the start, and that of a validation set
+/// against the one that the model is trained on. Throws Error(usage).
+void check_templates(const RunRequest& run, const RunData& data) {
+  const bool allowed = run.config.data.allow_template_change;
+  const std::string taught = template_of(run.start.values);
+  if (run.start.kind == RunStart::Kind::state || run.start.kind == RunStart::Kind::weights) {
+    check_same_template({cat("--data ", run.config.data.path), data.chat_template(),
+                         run.start.checkpoint, taught},
+                        allowed);
+  }
+  const bool by_data = !data.chat_template().empty();
+  check_same_template(
+      {cat("data.valid_path ", run.config.data.valid_path), data.valid_chat_template(),
+       by_data ? cat("--data ", run.config.data.path) : run.start.checkpoint,
+       by_data ? data.chat_template() : taught},
+      allowed);
 }
 
 /// That the resolved configuration goes with the start. Throws Error(usage); nothing is touched.
@@ -45,8 +52,8 @@ void check_start(const RunRequest& run, const RunData& data) {
   } else if (start.kind != RunStart::Kind::nothing) {
     check_same_model(start, run.config.model, run.keys);
     check_same_adapters(start, run.config.lora, run.config.model);
-    check_template(run, data.chat_template());
   }
+  check_templates(run, data);
 }
 
 /// Steps that the run, or the one that it has its state from, did before sample 0 of this data.

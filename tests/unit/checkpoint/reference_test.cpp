@@ -56,12 +56,11 @@ TEST(Reference, ServesNothingElseThanItWasMadeOf) {
   length.seq_len = 512;
   EXPECT_NE(refusal(length).find("made with train.seq_len 2048, this run has 512"),
             std::string::npos);
-  ReferenceOrigin weights = kOrigin;
+  EXPECT_NE(refusal(length).find("trireme dpo-reference"), std::string::npos);
+  EXPECT_NE(refusal(length).find(place.string()), std::string::npos);
+  ReferenceOrigin weights = kOrigin;  // a reference may be any model
   weights.weights_sha256 = std::string(64, 'b');
-  const std::string text = refusal(weights);
-  EXPECT_NE(text.find("made with weights of SHA-256 aaaa"), std::string::npos);
-  EXPECT_NE(text.find("trireme dpo-reference"), std::string::npos);
-  EXPECT_NE(text.find(place.string()), std::string::npos);
+  EXPECT_EQ(load_reference(place, weights).origin.weights_sha256, kOrigin.weights_sha256);
 }
 
 TEST(Reference, DamageOfAnyByteIsBadData) {
