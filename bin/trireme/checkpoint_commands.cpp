@@ -167,9 +167,10 @@ void CheckpointCommands::add_hugging_face(CommandLine& line) {
       .option("--hf", &import_.hf, "DIR",
               "folder with config.json and safetensors (Qwen3, Qwen3 MoE, Llama or Mistral)")
       .option("--peft", &import_.peft, "DIR", "folder of adapters, as peft writes it (LoRA)")
-      .option("--base", &import_.base, "MODEL",
-              "with --peft: the model that the adapters were trained on (a checkpoint, run or Hugging "
-              "Face folder)")
+      .option(
+          "--base", &import_.base, "MODEL",
+          "with --peft: the model that the adapters were trained on (a checkpoint, run or Hugging "
+          "Face folder)")
       .option("--minimind", &import_.minimind, "FILE",
               "weights of MiniMind's trainers (V1, V2, V2.1 and later), .pth or .safetensors; "
               "their shape is --model.preset, or --model.hidden_size and so on")

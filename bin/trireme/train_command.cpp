@@ -28,10 +28,11 @@ TrainCommand::TrainCommand(CommandLine& line, Launch& launch, std::string progra
   line.command(std::string(name_), std::string(task.help))
       .option("--run", &run_, "DIR",
               "run folder: configuration, metrics, checkpoints; made, or resumed", Need::required)
-      .option("--init", &init_, "MODEL",
-              "start at step 0 from the weights alone of a checkpoint, of a run's newest one (LoRA "
-              "runs too: their adapters are added to their base, unless this run trains them on), or "
-              "of a Hugging Face folder: --resume MODEL --checkpoint.start weights")
+      .option(
+          "--init", &init_, "MODEL",
+          "start at step 0 from the weights alone of a checkpoint, of a run's newest one (LoRA "
+          "runs too: their adapters are added to their base, unless this run trains them on), or "
+          "of a Hugging Face folder: --resume MODEL --checkpoint.start weights")
       .flag("--allow-other-template", allow_other_template_,
             cat(kAllowOtherTemplateHelp, ": --data.allow_template_change true"))
       .option("--wait-for-debugger", &debugged_rank_, "RANK",

@@ -72,10 +72,10 @@ void check_same_template(const TemplatePair& pair, bool allow_other) {
   if (allow_other || pair.set_template.empty() || pair.model_template.empty() ||
       pair.set_template == pair.model_template)
     return;
-  const std::string repack = is_custom_template(pair.model_template)
-                                 ? std::string("Give")
-                                 : formatted("Pack the data set with --template {}, or give",
-                                             pair.model_template);
+  const std::string repack =
+      is_custom_template(pair.model_template)
+          ? std::string("Give")
+          : formatted("Pack the data set with --template {}, or give", pair.model_template);
   fail(
       ErrorKind::usage,
       "{} is packed with the chat template {}, but {} has {}. {} --allow-other-template (in a run's configuration: data.allow_template_change = true)",

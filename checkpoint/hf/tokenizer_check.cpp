@@ -24,12 +24,11 @@ void check_imported_tokenizer(const std::map<std::string, std::string>& files,
                               std::string_view where, bool required) {
   const std::string problem = tokenizer_problem(files, where);
   if (problem.empty()) return;
-  if (required)
-    fail(ErrorKind::data, "{}\n--require-tokenizer: nothing was imported", problem);
+  if (required) fail(ErrorKind::data, "{}\n--require-tokenizer: nothing was imported", problem);
   log::warn(formatted(
-      "{}\nThe model is imported without a usable tokenizer and reads token ids only: it can be "
-      "trained on sets of ids (trireme-data import), generate from {{\"ids\"}} prompts, and be exported; "
-      "pack, chat and serve refuse it. Give --require-tokenizer to refuse such a folder.",
+      "{}\nThe model takes token ids only: it can be trained on token sets, generate from {{\"ids\"}} "
+      "prompts, and be exported; pack, chats and text prompts refuse it. --require-tokenizer refuses "
+      "such a model at import.",
       problem));
 }
 

@@ -39,7 +39,8 @@ Checkpoint newest_readable(const fs::path& place) {
     if (newest) return *std::move(newest);
     if (!problem) problem = error;
   }
-  throw problem ? *problem : Error(ErrorKind::data, formatted("{} holds no checkpoint", place.string()));
+  throw problem ? *problem
+                : Error(ErrorKind::data, formatted("{} holds no checkpoint", place.string()));
 }
 
 /// Rank 0 alone: base weights with the adapters added, as step 0 of `folder`.
@@ -65,8 +66,8 @@ void write_merged(const Checkpoint& adapters, const Checkpoint& base, const fs::
       return name == cat(kParam, one.module, ".weight");
     });
     const DType dtype = tensor.dtype == DType::f64 ? DType::f64 : DType::f32;
-    std::vector<std::byte>& bytes = storage.emplace_back(
-        static_cast<std::size_t>(tensor.count()) * size_of(dtype));
+    std::vector<std::byte>& bytes =
+        storage.emplace_back(static_cast<std::size_t>(tensor.count()) * size_of(dtype));
     if (adapter == all.end()) {
       convert_floats(tensor.dtype, base.read_logical(name), dtype, bytes);
     } else {
@@ -85,8 +86,7 @@ bool is_hf_folder_for_all(const fs::path& place, Communicator& world) {
 }
 
 /// `make` on rank 0 writes step 0 of `folder`.
-WholeModel made_in(const fs::path& folder, Communicator& world,
-                   const std::function<void()>& make) {
+WholeModel made_in(const fs::path& folder, Communicator& world, const std::function<void()>& make) {
   on_first_rank(world, [&] {
     remove_tree(folder);  // what a start that was killed has left
     make();

@@ -20,6 +20,7 @@
 #include "data_prep/input/chunk_reader.hpp"
 #include "data_prep/input/line_reader.hpp"
 #include "data_prep/pack/pack.hpp"
+#include "data_prep/tokenizer_place.hpp"
 #include "data_prep/worker_pool.hpp"
 #include "text/tokenizer.hpp"
 
@@ -53,7 +54,7 @@ struct Worker {
 class EncodeBench {
  public:
   EncodeBench(const BenchConfig& config, WorkerPool& pool)
-      : tokenizer_(Tokenizer::load(config.tokenizer)),
+      : tokenizer_(load_tokenizer(config.tokenizer)),
         files_(inspect_inputs(config.inputs)),
         pool_(pool),
         lines_(files_, pool.num_threads()),

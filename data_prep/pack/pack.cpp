@@ -22,6 +22,7 @@
 #include "data_prep/pack/pack_partition.hpp"
 #include "data_prep/pack/partition_scheduler.hpp"
 #include "data_prep/stop_signals.hpp"
+#include "data_prep/tokenizer_place.hpp"
 
 namespace trireme {
 namespace {
@@ -334,7 +335,7 @@ void check(const PackConfig& config, Problems& problems) {
 
 PackReport pack(const PackConfig& config, Communicator* world) {
   throw_if_wrong(config);
-  return Packer(config, Tokenizer::load(config.tokenizer), world).run();
+  return Packer(config, load_tokenizer(config.tokenizer), world).run();
 }
 
 }  // namespace trireme

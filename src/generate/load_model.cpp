@@ -11,11 +11,13 @@
 #include "checkpoint/hf/lora.hpp"
 #include "checkpoint/hf/model_template.hpp"
 #include "checkpoint/hf/special_tokens.hpp"
+#include "checkpoint/hf/tokenizer_check.hpp"
 #include "checkpoint/hf/tokenizer_size.hpp"
 #include "checkpoint/upkeep/newest.hpp"
 #include "comm/factory.hpp"
 #include "core/error.hpp"
 #include "core/hash/xxh3.hpp"
+#include "core/log.hpp"
 #include "core/process/max_threads.hpp"
 #include "parallel/device.hpp"
 #include "parallel/torch_bridge.hpp"
@@ -110,6 +112,15 @@ std::vector<std::uint32_t> end_tokens_of(const ModelSource& source, const Tokeni
   return ids;
 }
 
+/// A model whose tokenizer cannot be read takes and gives ids.
+Tokenizer tokenizer_of(const ModelSource& source) {
+  const std::string problem = tokenizer_problem(source.files, source.place.string());
+  if (problem.empty()) return Tokenizer::from_files(source.files, source.place.string());
+  log::warn(formatted("{}\nThe model takes token ids only, no text", problem));
+  return Tokenizer::ids_only(source.files, static_cast<std::uint32_t>(source.config.vocab_size),
+                             formatted("{}\nThis model takes token ids only, no text", problem));
+}
+
 const ChatTemplate* chat_of(const ModelSource& source) {
   return source.chat.empty() ? nearest_chat_template(jinja_of(source.files))
                              : &chat_template(source.chat);
@@ -133,16 +144,15 @@ std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place, Para
       is_hf_folder(place) ? source_of_hf(place) : source_of(open_newest_good(place, allow_older));
   std::unique_ptr<Communicator> self = make_world("self", {});
   auto mesh = std::make_unique<Mesh>(*self, ParallelConfig{});
-  auto loaded = std::unique_ptr<LoadedModel>(
-      new LoadedModel{std::move(self),
-                      std::move(mesh),
-                      {},
-                      nullptr,
-                      Tokenizer::from_files(source.files, source.place.string()),
-                      {},
-                      source.place,
-                      chat_of(source),
-                      source.taught});
+  auto loaded = std::unique_ptr<LoadedModel>(new LoadedModel{std::move(self),
+                                                             std::move(mesh),
+                                                             {},
+                                                             nullptr,
+                                                             tokenizer_of(source),
+                                                             {},
+                                                             source.place,
+                                                             chat_of(source),
+                                                             source.taught});
   loaded->end_tokens = end_tokens_of(source, loaded->tokenizer);
   check_tokenizer_fits(loaded->tokenizer.vocab_size(), source.config, source.place.string());
   loaded->registry.freeze();  // weights alone: no gradients

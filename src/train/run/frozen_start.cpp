@@ -57,9 +57,10 @@ void check_reads(const ModelDescription& model, const FrozenNeed& need, const Ru
   const std::int64_t rows = model_from_values(model.values, where).vocab_size;
   const auto least = static_cast<std::int64_t>(set.vocab_size());
   if (rows < least) {
-    fail(ErrorKind::usage,
-         "{} has a vocabulary of {} tokens, must be {} or more: the data set's tokenizer has so many",
-         where, rows, least);
+    fail(
+        ErrorKind::usage,
+        "{} has a vocabulary of {} tokens, must be {} or more: the data set's tokenizer has so many",
+        where, rows, least);
   }
 }
 
@@ -112,8 +113,7 @@ KeptWeights keep(const RunRequest& run, const RunData& data, const FrozenNeed& n
   Communicator& world = run.ranks.world;
   const std::string& name = need.name;
   const fs::path folder = run.folder.root / name;
-  auto checkpoint =
-      find_newest_good(folder, world, [](std::string_view text) { log::warn(text); });
+  auto checkpoint = find_newest_good(folder, world, [](std::string_view text) { log::warn(text); });
   if (!checkpoint) {
     const std::string place = all_or_none(world, [&] {
       return under_key(need, [&] {
@@ -201,9 +201,8 @@ FrozenParameters frozen_parameters(const RunRequest& run) {
 void check_frozen(const RunRequest& run, const RunData& data) {
   const auto need = run.task.frozen(run.config);
   if (!need || need->checkpoint.empty() || shape_at(run.folder.root / need->name)) return;
-  under_key(*need, [&] {
-    check_reads(read_model_description(need->checkpoint), *need, run, data);
-  });
+  under_key(*need,
+            [&] { check_reads(read_model_description(need->checkpoint), *need, run, data); });
 }
 
 FrozenStart keep_frozen(const RunRequest& run, const RunData& data) {

@@ -224,9 +224,9 @@ void check_init(std::string_view name, const RunConfig& config, const RunStart& 
   if (start.error) return;
   const std::string& place = config.checkpoint.resume;
   if (start.kind == RunStart::Kind::nothing && !start.own && start.committed < 0) {
-    keys.problems().add("checkpoint.resume", place,
-                        formatted("{} goes on from a trained model: give --init a {}", name,
-                                  kModelPlaceHelp));
+    keys.problems().add(
+        "checkpoint.resume", place,
+        formatted("{} goes on from a trained model: give --init a {}", name, kModelPlaceHelp));
   }
   const auto begun = start.values.find("config.checkpoint.resume");
   if (start.kind != RunStart::Kind::go_on || begun == start.values.end() ||

@@ -31,9 +31,9 @@ void check_templates(const RunRequest& run, const RunData& data) {
   const bool allowed = run.config.data.allow_template_change;
   const std::string taught = template_of(run.start.values);
   if (run.start.kind == RunStart::Kind::state || run.start.kind == RunStart::Kind::weights) {
-    check_same_template({cat("--data ", run.config.data.path), data.chat_template(),
-                         run.start.checkpoint, taught},
-                        allowed);
+    check_same_template(
+        {cat("--data ", run.config.data.path), data.chat_template(), run.start.checkpoint, taught},
+        allowed);
   }
   const bool by_data = !data.chat_template().empty();
   check_same_template(

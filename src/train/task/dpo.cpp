@@ -24,9 +24,10 @@ struct DpoConfig {
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
     PreferenceConfig::fields(self.loss, visit);
-    visit("reference", self.reference,
-          "a checkpoint, run (LoRA too), Hugging Face folder, or what `trireme dpo-reference` wrote; "
-          "empty: the model that the run starts from");
+    visit(
+        "reference", self.reference,
+        "a checkpoint, run (LoRA too), Hugging Face folder, or what `trireme dpo-reference` wrote; "
+        "empty: the model that the run starts from");
   }
 };
 
@@ -141,9 +142,10 @@ class Dpo final : public Task {
         config_.reference,
         {context.data.content_hash(), context.config.train.seq_len, context.start_sha256});
     if (table.origin.weights_sha256 != context.start_sha256 && context.mesh.world().rank() == 0) {
-      log::info(formatted("dpo.reference = {}: its scores are of other weights than those that this "
-                          "run starts from",
-                          config_.reference));
+      log::info(
+          formatted("dpo.reference = {}: its scores are of other weights than those that this "
+                    "run starts from",
+                    config_.reference));
     }
     const std::string& precision = context.config.train.precision;
     const std::string& made_in = table.origin.precision;
