@@ -42,6 +42,18 @@ void leave_run(const RunFolder& folder, Journal& journal, const LaunchInfo& laun
   if (loss.hung) write_own_stacks(folder, launch.rank, step + 1, message);
 }
 
+void leave_stuck_start(const RunFolder& folder, const StartFailure& failure) noexcept {
+  std::error_code code;
+  if (!std::filesystem::is_directory(folder.root, code)) return;
+  write_verdict(folder, {failure.rank,
+                         failure.node,
+                         "peer",
+                         exit_code(ErrorKind::comm),
+                         /*step=*/0,
+                         failure.message,
+                         {failure.missing_rank, failure.missing_node, "hang"}});
+}
+
 void write_own_stacks(const RunFolder& folder, int rank, std::int64_t step,
                       const std::string& reason) noexcept {
   if (step <= 0) {
