@@ -43,8 +43,11 @@ void leave_run(const RunFolder& folder, Journal& journal, const LaunchInfo& laun
 }
 
 void leave_stuck_start(const RunFolder& folder, const StartFailure& failure) noexcept {
-  std::error_code code;
-  if (!std::filesystem::is_directory(folder.root, code)) return;
+  try {
+    folder.prepare();
+  } catch (const std::exception&) {  // no run folder; the message is in the log
+    return;
+  }
   write_verdict(folder, {failure.rank,
                          failure.node,
                          "peer",

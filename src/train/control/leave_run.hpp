@@ -18,7 +18,7 @@ void leave_run(const RunFolder& folder, Journal& journal, const LaunchInfo& laun
                const PeerLoss& loss, std::int64_t step, bool memory_ran_out) noexcept;
 
 /// Leaves the verdict of a start that took too long, from which `trireme job finish` has its cause.
-/// A run folder that does not exist yet is not made. Called on the watching thread; never throws.
+/// Nothing is left in a folder of something else. Called on the watching thread; never throws.
 void leave_stuck_start(const RunFolder& folder, const StartFailure& failure) noexcept;
 
 /// Appends this rank's stacks to `stacks/rank-NNNNN.txt`.
