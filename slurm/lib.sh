@@ -1,5 +1,7 @@
 # shellcheck shell=bash
 # What the job scripts share: the banner, srun's arguments, and the decision to go back in the queue.
+# shellcheck source=slurm/step.sh
+source "$(dirname "${BASH_SOURCE[0]}")/step.sh"
 
 job_error() { printf 'error: %s\n' "$*" >&2; }
 
@@ -78,7 +80,7 @@ banner() { # banner PROGRAM ARGUMENT...
   printf '\n'
 }
 
-# Prints the command and ends when DRY_RUN=1; ends with 2 when Slurm is not there.
+# Prints the command and ends when DRY_RUN=1; ends with 2 when Slurm is not there, or inside of a step.
 dry_run_or_job() {
   if [[ ${DRY_RUN:-0} == 1 ]]; then
     printf '%q ' "$@"
@@ -89,6 +91,7 @@ dry_run_or_job() {
     job_error "not inside a Slurm job: submit with 'sbatch $0 ...', or print the command with DRY_RUN=1"
     exit 2
   fi
+  refuse_in_step "submit it with 'sbatch $0 ...', or type '$0 ...' in a shell of salloc"
 }
 
 # What tells one manifest.json from another: it is always a new file, renamed into place. "none" when absent.

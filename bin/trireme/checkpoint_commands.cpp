@@ -15,8 +15,8 @@ constexpr const char* kPlaceHelp = "checkpoint, folder of checkpoints, or run fo
 
 }  // namespace
 
-CheckpointCommands::CheckpointCommands(CommandLine& line, Communicator& world)
-    : world_(world), model_keys_(fields_of("model", import_.model)) {
+CheckpointCommands::CheckpointCommands(CommandLine& line, Launch& launch)
+    : launch_(launch), model_keys_(fields_of("model", import_.model)) {
   line.group("checkpoint", "look at the checkpoints of a run, and change them");
   line.group("bench", "measure this machine");
   add_inspection(line);
@@ -27,9 +27,10 @@ CheckpointCommands::CheckpointCommands(CommandLine& line, Communicator& world)
 
 std::function<int()> CheckpointCommands::shared(const SharedWork& work) {
   return [this, work] {
+    Communicator& world = launch_.world();
     std::string text;
-    all_or_none(world_, [&] { text = work(world_); });
-    if (world_.rank() == 0) print(text);
+    all_or_none(world, [&] { text = work(world); });
+    if (world.rank() == 0) print(text);
     return kExitDone;
   };
 }

@@ -5,7 +5,7 @@
 
 #include "checkpoint/upkeep/commands.hpp"
 #include "checkpoint/upkeep/plan_interval.hpp"
-#include "comm/communicator.hpp"
+#include "comm/launch.hpp"
 #include "config/command_line.hpp"
 #include "config/config_set.hpp"
 
@@ -15,7 +15,7 @@ namespace trireme {
 /// `plan-interval`, `export` and `import`.
 class CheckpointCommands {
  public:
-  CheckpointCommands(CommandLine& line, Communicator& world);
+  CheckpointCommands(CommandLine& line, Launch& launch);
   CheckpointCommands(const CheckpointCommands&) = delete;
   CheckpointCommands& operator=(const CheckpointCommands&) = delete;
 
@@ -31,7 +31,7 @@ class CheckpointCommands {
   void add_hugging_face(CommandLine& line);
   void complete_model(ConfigSet& keys);
 
-  Communicator& world_;
+  Launch& launch_;
   std::string place_;
   std::string other_;
   bool layout_ = false;

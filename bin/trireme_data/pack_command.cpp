@@ -30,7 +30,7 @@ void say(const std::string& output, const PackReport& report) {
 
 }  // namespace
 
-void add_pack_command(CommandLine& line, Communicator& world) {
+void add_pack_command(CommandLine& line, Launch& launch) {
   Command& command = line.command(
       "pack", "jsonl to a folder of token shards; the same command again goes on after a kill");
   const auto config = command.settings<PackConfig>("pack", SettingsFile::toml);
@@ -47,7 +47,8 @@ void add_pack_command(CommandLine& line, Communicator& world) {
       .example("trireme-data pack --tokenizer tok --input corpus --output data/train --part 2/4")
       .example("trireme-data pack --config sft.toml --seq-len 4096 --output data/sft4k")
       .ranks(Ranks::all)
-      .run([config, &world] {
+      .run([config, &launch] {
+        Communicator& world = launch.world();
         catch_stop_signals();
         const PackReport report = pack(*config, &world);
         if (world.rank() == 0) say(config->output, report);

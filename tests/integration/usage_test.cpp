@@ -190,6 +190,42 @@ TEST_F(Usage, AProcessWhosePeersMpiDoesNotSeeIsRefused) {
   EXPECT_FALSE(fs::exists(path("none")));
 }
 
+/// As in an interactive shell: a step of one task without a PMI, or with a PMIx server that is gone.
+TEST_F(Usage, AStepOfOneTaskStartsWithoutMpi) {
+  const std::map<std::string, std::string> no_pmi{{"SLURM_JOB_ID", "7"},
+                                                  {"SLURM_STEP_ID", "0"},
+                                                  {"SLURM_PROCID", "0"},
+                                                  {"SLURM_STEP_NUM_TASKS", "1"},
+                                                  {"SLURM_NODELIST", "n1"}};
+  std::map<std::string, std::string> used_up = no_pmi;
+  used_up.insert({{"PMIX_RANK", "0"},
+                  {"PMIX_NAMESPACE", "slurm.pmix.7.0"},
+                  {"PMIX_SERVER_URI2", "pmix-server.1;tcp4://127.0.0.1:1"}});
+  for (const auto& environment : {no_pmi, used_up}) {
+    const Exit help = trireme({"help"}, {.environment = environment});
+    EXPECT_EQ(help.code, 0) << help.err;
+    const Exit trained = pretrain("step", {"--train.steps", "1"}, {.environment = environment});
+    EXPECT_EQ(trained.code, 0) << trained.err;
+    EXPECT_EQ(trained.err.find("one process alone"), std::string::npos) << trained.err;
+  }
+  std::map<std::string, std::string> two = no_pmi;
+  two["SLURM_STEP_NUM_TASKS"] = "2";
+  EXPECT_EQ(trireme({"--version"}, {.environment = two}).code, 0);
+  two["SLURM_PROCID"] = "1";  // the other task may not run the program at all
+  expect_refused(trireme({"checkpoint", "list", path("step").string()}, {.environment = two}), 2,
+                 {"takes one rank, this start has 2"});
+}
+
+TEST_F(Usage, AForgottenSrunIsAWarning) {
+  const Exit exit = pretrain("forgotten", {"--train.steps", "1"},
+                             {.environment = {{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "2"}}});
+  EXPECT_EQ(exit.code, 0);
+  EXPECT_NE(exit.err.find("2 tasks, and this command runs as one process alone"), std::string::npos)
+      << exit.err;
+  expect_refused(pretrain("none", {"--train.start_timeout_s", "0"}), 2,
+                 {"train.start_timeout_s = 0, must be more than 0"});
+}
+
 TEST_F(Usage, HelpVersionAndMistakesAreOneTextUnderMpirun) {
   for (const char* program : {TRIREME_PROGRAM, TRIREME_DATA_PROGRAM}) {
     const Exit help = mpirun(2, {program, "--help"});

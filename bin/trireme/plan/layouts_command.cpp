@@ -14,7 +14,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::int64_t kMostRanks = planner::kMostPlannedRanks;
+constexpr std::int64_t kMostLayoutRanks = planner::kMostPlannedRanks;
 constexpr std::int64_t kMostLayouts = 1000;
 constexpr std::int64_t kLength = 4096;
 constexpr std::int64_t kVocabulary = 6400;       // of a model that no tokenizer gives one
@@ -98,14 +98,14 @@ void LayoutsCommand::complete(ConfigSet& keys) {
     if (value < 1 || value > most)
       keys.problems().add(option, value, formatted("must be in [1, {}]", most));
   };
-  in_range("--nodes", nodes_, kMostRanks);
-  in_range("--gpus-per-node", per_node_, kMostRanks);
+  in_range("--nodes", nodes_, kMostLayoutRanks);
+  in_range("--gpus-per-node", per_node_, kMostLayoutRanks);
   in_range("--top", top_, kMostLayouts);
-  if (nodes_ >= 1 && per_node_ >= 1 && nodes_ <= kMostRanks && per_node_ <= kMostRanks &&
-      nodes_ * per_node_ > kMostRanks)
+  if (nodes_ >= 1 && per_node_ >= 1 && nodes_ <= kMostLayoutRanks && per_node_ <= kMostLayoutRanks &&
+      nodes_ * per_node_ > kMostLayoutRanks)
     keys.problems().add("--nodes", nodes_,
                         formatted("must leave at most {} GPUs in all, with --gpus-per-node {}",
-                                  kMostRanks, per_node_));
+                                  kMostLayoutRanks, per_node_));
 }
 
 bool LayoutsCommand::batch_is_given() const {

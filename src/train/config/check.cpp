@@ -36,6 +36,8 @@ void check_train(const TrainConfig& train, Problems& problems) {
   if (!(train.epochs > 0)) problems.add("train.epochs", train.epochs, "must be more than 0");
   if (!(train.comm_timeout_s > 0))
     problems.add("train.comm_timeout_s", train.comm_timeout_s, "must be more than 0");
+  if (!(train.start_timeout_s > 0))
+    problems.add("train.start_timeout_s", train.start_timeout_s, "must be more than 0");
   problems.one_of("train.precision", train.precision,
                   std::vector<std::string>{"auto", "fp32", "bf16", "fp16", "fp64"});
   problems.one_of("train.device", train.device, std::vector<std::string>{"auto", "cpu", "cuda"});

@@ -24,6 +24,7 @@ struct TrainConfig {
   std::int64_t threads = 0;
   bool fused_ops = true;
   double comm_timeout_s = 600;
+  double start_timeout_s = 300;
   std::int64_t max_skipped_steps = 5;
   std::int64_t hash_weights_every = 1000;
 
@@ -52,6 +53,9 @@ struct TrainConfig {
           "CPU threads of one rank; 0: OMP_NUM_THREADS, else cores / ranks of the node");
     visit("fused_ops", self.fused_ops, "our fused CPU kernels instead of plain operations");
     visit("comm_timeout_s", self.comm_timeout_s, "seconds after which a collective counts as hung");
+    visit("start_timeout_s", self.start_timeout_s,
+          "seconds from the begin of the processes until MPI has connected all ranks; then the run "
+          "ends with exit code 5 and names the ranks that are missing");
     visit("max_skipped_steps", self.max_skipped_steps,
           "updates in a row skipped for a loss or gradient that is not finite before the run ends "
           "with exit code 6; 0: it ends at the first");

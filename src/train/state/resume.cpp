@@ -13,7 +13,7 @@ namespace trireme {
 namespace {
 
 /// Sections and keys that may differ between the parts of one run. Every other key must agree.
-constexpr std::array<std::string_view, 16> kMayDiffer{"parallel.",
+constexpr std::array<std::string_view, 17> kMayDiffer{"parallel.",
                                                       "checkpoint.",
                                                       "data.",
                                                       "model.preset",
@@ -27,6 +27,7 @@ constexpr std::array<std::string_view, 16> kMayDiffer{"parallel.",
                                                       "train.eval_every",
                                                       "train.threads",
                                                       "train.comm_timeout_s",
+                                                      "train.start_timeout_s",
                                                       "train.max_skipped_steps",
                                                       "train.hash_weights_every"};
 
