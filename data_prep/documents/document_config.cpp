@@ -45,6 +45,8 @@ std::string chat_template_placeholder() {
 
 void check(const DocumentConfig& config, Problems& problems) {
   check_fields(config, problems);
+  if (config.kind != schema::kKindDpo && config.chat.cut_pairs != ChatConfig{}.cut_pairs)
+    problems.add(formatted("--cut-pairs {} is for --kind dpo", config.chat.cut_pairs));
   if (config.kind == schema::kKindPretrain) {
     if (!config.chat.format.empty())
       problems.add(formatted("--template {} is for --kind sft and dpo", config.chat.format));

@@ -48,6 +48,7 @@ void put_chat_identity(const DocumentRules& rules, Json& identity) {
   chat.add_system = augment.add_system;
   chat.drop_empty_think = augment.drop_empty_think;
   put_fields(chat, {}, identity);
+  if (rules.config.kind == schema::kKindDpo) identity["cut_pairs"] = chat.cut_pairs;
   if (augment.add_system > 0) {
     std::string prompts;
     for (const std::string& prompt : augment.system_prompts) prompts += prompt + '\n';

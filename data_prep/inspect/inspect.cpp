@@ -93,11 +93,12 @@ std::string inspect_text(const TokenSet& set) {
   const ShardCounts& counts = manifest.counts;
   const Sizes sizes = sizes_of(manifest);
   std::string text = formatted(
-      "kind            {}\ndocuments       {}\ntokens          {}\ntarget tokens   {}{}\nvocabulary      {} (bos {}, eos {}, pad {})\nshards          {}, {} bytes\nbad lines       {}\nreplaced chars  {}\ntruncated       {}{}\ndropped         {}{}{}\ncontent         {}\noptions         {}\n",
+      "kind            {}\ndocuments       {}\ntokens          {}\ntarget tokens   {}{}\nvocabulary      {} (bos {}, eos {}, pad {})\nshards          {}, {} bytes\nbad lines       {}\nreplaced chars  {}\ntruncated       {}{}{}\ndropped         {}{}{}\ncontent         {}\noptions         {}\n",
       manifest.kind, counts.documents, counts.tokens, counts.target_tokens,
       packing_text(manifest, sizes), manifest.vocab_size, id_text(manifest.bos_id),
       id_text(manifest.eos_id), id_text(manifest.pad_id), manifest.shards.size(), sizes.bytes,
       counts.bad_lines, counts.replaced_chars, counts.truncated,
+      part_of(counts.cut_prompts, "the prompt lost its beginning"),
       part_of(counts.cut_answers, "a side lost its end"), counts.dropped,
       part_of(counts.dropped_long, "too long"), part_of(counts.dropped_equal, "of equal sides"),
       manifest.content_xxh3, manifest.config_json);

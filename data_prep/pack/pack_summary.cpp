@@ -9,6 +9,9 @@
 namespace trireme {
 namespace {
 
+/// More than one in so many preference pairs that are cut is a warning.
+constexpr std::uint64_t kManyCutPairs = 100;
+
 class Losses {
  public:
   explicit Losses(const Manifest& manifest)
@@ -74,9 +77,12 @@ class Losses {
     const std::uint64_t other = counts_.dropped - counts_.dropped_long - counts_.dropped_equal;
     if (is(schema::kKindPretrain))
       return dropped(other, formatted("field '{}' (--field) is empty", config_.value("field", "")));
-    const char* where = is(schema::kKindDpo) ? "a side has no target" : "no target";
+    const char* where = is(schema::kKindDpo) ? "a side has no answer target" : "no target";
+    const bool drops = manifest_.kind == schema::kKindDpo &&
+                       manifest_.pair_cut_rule() == PairCutRule::drop;
     dropped(counts_.dropped_long,
-            formatted("{} within {}; a longer --seq-len keeps them", where, at_length_));
+            drops ? formatted("a side is longer than {} (--cut-pairs drop)", at_length_)
+                  : formatted("{} within {}; a longer --seq-len keeps them", where, at_length_));
     dropped(counts_.dropped_equal, "chosen and rejected are equal");
     dropped(other,
             formatted("no target at {} with --mask {}", at_length_, config_.value("mask", "")));
@@ -85,13 +91,17 @@ class Losses {
   void add_cut() {
     if (counts_.truncated == 0) return;
     std::string what = "they lost their end";
-    if (is(schema::kKindDpo)) {
-      what = "the prompt lost its beginning";
-      if (counts_.cut_answers != 0)
-        what += formatted(", in {} of them a side lost its end", counts_.cut_answers);
+    const bool pairs = is(schema::kKindDpo);
+    if (pairs) {
+      what = formatted(
+          "in {} of them the prompt lost its beginning, in {} a side lost its end (--cut-pairs {})",
+          counts_.cut_prompts, counts_.cut_answers, config_.value("cut_pairs", ""));
     }
-    add(log::Level::info, formatted("cut {} to {}: {}; a longer --seq-len keeps more",
-                                    share(counts_.truncated), at_length_, what));
+    const std::uint64_t all = counts_.documents + counts_.dropped;
+    const bool many = pairs && counts_.truncated * kManyCutPairs > all;
+    add(many ? log::Level::warn : log::Level::info,
+        formatted("cut {} to {}: {}; a longer --seq-len keeps more", share(counts_.truncated),
+                  at_length_, what));
   }
 
   const Manifest& manifest_;

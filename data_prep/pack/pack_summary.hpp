@@ -9,7 +9,7 @@ namespace trireme {
 
 /// One kind of loss: how much, and the option of `pack` that changes it.
 struct Loss {
-  log::Level level = log::Level::warn;  // info: nothing was left out whole
+  log::Level level = log::Level::warn;  // info: nothing was left out whole, and few pairs cut
   std::string text;
 };
 

@@ -126,7 +126,8 @@ SampleConfig SampleStream::Parts::view(const TokenSet& set, std::int64_t seq_len
   SampleConfig view{.seq_len = seq_len,
                     .packing = config.packing,
                     .cross_documents = config.cross_documents,
-                    .row_multiple = config.row_multiple};
+                    .row_multiple = config.row_multiple,
+                    .answers_only = config.answers_only};
   std::int64_t documents = 0;
   for (const auto& one : sets) {
     if (one.get() == &set) view.first_record = documents;
@@ -146,6 +147,15 @@ const TokenSet& SampleStream::first_set() const {
 std::vector<const TokenSet*> SampleStream::sets() const {
   std::vector<const TokenSet*> sets;
   for (const auto& set : parts_->sets) sets.push_back(set.get());
+  return sets;
+}
+
+std::vector<const SampleSet*> SampleStream::sample_sets() const {
+  std::vector<const SampleSet*> sets;
+  for (const Source& source : parts_->sources) {
+    for (const Leg& leg : source.legs)
+      sets.insert(sets.end(), leg.whole.sets.begin(), leg.whole.sets.end());
+  }
   return sets;
 }
 

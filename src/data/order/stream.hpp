@@ -27,6 +27,7 @@ struct StreamConfig {
   std::string split;                // "969,30,1"; "": all documents
   TokenWeights token_weights = {};  // see SampleConfig; the next one too
   std::int64_t row_multiple = 1;
+  bool answers_only = false;
 };
 
 /// Where a global sample lies.
@@ -96,6 +97,8 @@ class SampleStream {
   [[nodiscard]] const TokenSet& first_set() const;
   /// All sets, in order of first mention.
   [[nodiscard]] std::vector<const TokenSet*> sets() const;
+  /// Every set at every length that a phase trains on it, whole epochs, in order of first mention.
+  [[nodiscard]] std::vector<const SampleSet*> sample_sets() const;
   [[nodiscard]] std::size_t num_sources() const;
 
   /// What the run has been given before sample `next_sample`, for a checkpoint:

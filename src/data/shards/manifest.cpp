@@ -1,8 +1,11 @@
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "core/by_name.hpp"
 #include "core/error.hpp"
 #include "core/files/json.hpp"
 #include "core/hash/xxh3.hpp"
+#include "core/join.hpp"
 #include "data/shards/schema.hpp"
 #include "data/shards/token_set.hpp"
 
@@ -77,6 +80,14 @@ Json body_to_json(const Manifest& manifest) {
   return json;
 }
 
+/// A text of the options that `pack` was given; "" if it was not given.
+std::string option_text(const std::string& config_json, const char* key) {
+  const Json config = parse_json(config_json, "config");
+  if (!config.is_object()) return "";
+  const auto found = config.find(key);
+  return found != config.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
 /// The text up to the self hash, which must be the file's last key and right.
 void check_self_hash(std::string_view text, const std::filesystem::path& path) {
   const std::size_t at = text.rfind(kHashKey);
@@ -101,10 +112,18 @@ std::string Manifest::to_text() {
 }
 
 std::string Manifest::chat_template() const {
-  const Json config = parse_json(config_json, "config");
-  const auto name = config.is_object() ? config.find("template") : config.end();
-  return config.is_object() && name != config.end() && name->is_string() ? name->get<std::string>()
-                                                                         : std::string();
+  return option_text(config_json, "template");
+}
+
+PairCutRule Manifest::pair_cut_rule() const {
+  const std::string name = option_text(config_json, "cut_pairs");
+  if (name.empty()) return PairCutRule::prompt_to_last_token;
+  if (std::find(kPairCutRules.begin(), kPairCutRules.end(), name) == kPairCutRules.end()) {
+    fail(ErrorKind::data,
+         "{}: cut_pairs is {}. This program reads sets packed with --cut-pairs {}.",
+         schema::kManifest, name, joined(kPairCutRules, ", "));
+  }
+  return by_name<PairCutRule>(kPairCutRules, name);
 }
 
 Manifest Manifest::from_text(std::string_view text, const std::filesystem::path& path) {

@@ -15,13 +15,14 @@ struct CountRow {
   bool optional = false;  // stored if it is not 0: sets without it are those of earlier builds
 };
 
-constexpr std::array<CountRow, 10> kCounts{{{"documents", &ShardCounts::documents},
+constexpr std::array<CountRow, 11> kCounts{{{"documents", &ShardCounts::documents},
                                             {"tokens", &ShardCounts::tokens},
                                             {"target_tokens", &ShardCounts::target_tokens},
                                             {"bad_lines", &ShardCounts::bad_lines},
                                             {"replaced_chars", &ShardCounts::replaced_chars},
                                             {"truncated", &ShardCounts::truncated},
                                             {"dropped", &ShardCounts::dropped},
+                                            {"cut_prompts", &ShardCounts::cut_prompts, true},
                                             {"cut_answers", &ShardCounts::cut_answers, true},
                                             {"dropped_long", &ShardCounts::dropped_long, true},
                                             {"dropped_equal", &ShardCounts::dropped_equal, true}}};

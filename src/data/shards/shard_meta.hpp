@@ -19,6 +19,7 @@ struct ShardCounts {
   std::uint64_t truncated = 0;       // documents that lost tokens
   std::uint64_t dropped = 0;  // good lines that gave no document (no text, or no target left)
   // Parts of `truncated` and `dropped`; stored only where they are not 0.
+  std::uint64_t cut_prompts = 0;    // pairs that lost the beginning of their prompt
   std::uint64_t cut_answers = 0;    // pairs that lost the end of a side
   std::uint64_t dropped_long = 0;   // had targets at a longer packing length
   std::uint64_t dropped_equal = 0;  // pairs of equal sides

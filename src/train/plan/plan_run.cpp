@@ -54,7 +54,7 @@ RunPlan plan_run(const Task& task, RunConfig& config, ConfigSet& keys, const Run
   const RunData data(config, kinds, [&](StreamConfig& stream, const EncodeWord& encode) {
     task.choose_data(stream, encode);
   });
-  task.check_files(config, data.stream());
+  task.check_files(config, data.sample_sets());
   resolve(config.model, static_cast<std::int64_t>(data.stream().first_set().vocab_size()));
   check_layout(config.parallel, {config.model, data.stream().seq_lens(), ranks}, problems);
   check_targets(config.lora, config.model, problems);

@@ -82,6 +82,7 @@ RunData::RunData(RunConfig& config, std::span<const std::string_view> kinds, con
 
 void RunData::open_validation(const RunConfig& config, std::span<const std::string_view> kinds) {
   const DataConfig& data = config.data;
+  validates_ = config.train.eval_every > 0;
   refuse_texts(data.valid_path, "data.valid_path");
   if (!data.valid_path.empty()) {
     valid_set_.emplace(TokenSet::open(local(data.valid_path, data.stage)));
@@ -103,6 +104,13 @@ void RunData::open_validation(const RunConfig& config, std::span<const std::stri
       valid_samples_.emplace_back(*set, view);
     }
   }
+}
+
+std::vector<const SampleSet*> RunData::sample_sets() const {
+  std::vector<const SampleSet*> sets = stream_.sample_sets();
+  if (!validates_) return sets;
+  for (const SampleSet& samples : valid_samples_) sets.push_back(&samples);
+  return sets;
 }
 
 std::int64_t RunData::steps_of_epochs(const TrainConfig& train) const {

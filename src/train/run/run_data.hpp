@@ -35,6 +35,9 @@ class RunData {
   /// Of a set of its own, or a part of each training set; may be none.
   [[nodiscard]] std::span<const SampleSet> validation() const { return valid_samples_; }
 
+  /// Every set that is trained on or, if train.eval_every asks for it, validated on.
+  [[nodiscard]] std::vector<const SampleSet*> sample_sets() const;
+
   /// Names and contents of the tokenizer's files, as they were when the set was opened.
   [[nodiscard]] const std::map<std::string, std::string>& tokenizer_files() const {
     return tokenizer_files_;
@@ -64,6 +67,7 @@ class RunData {
   SampleStream stream_;
   std::map<std::string, std::string> tokenizer_files_;
   std::string chat_template_;
+  bool validates_ = false;
   std::optional<TokenSet> valid_set_;
   std::vector<SampleSet> valid_samples_;
 };

@@ -75,6 +75,7 @@ void finish_task_keys(Task& task, std::string_view name, RunConfig& config, Conf
     std::erase_if(fields, [](const Field& field) { return field.key != "optim.lr"; });
     keys.apply_preset(fields, formatted("default of {}", name));
   }
+  task.choose_defaults(keys);
   if (task.needs_start()) check_init(name, config, start, keys);
   const auto need = task.frozen(config);
   if (need && need->checkpoint.empty() && !need->or_start) {

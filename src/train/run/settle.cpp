@@ -10,6 +10,7 @@
 #include "core/log.hpp"
 #include "core/number.hpp"
 #include "data/loader.hpp"
+#include "data/sequences/length_loss.hpp"
 #include "job/doctor/findings.hpp"
 #include "optim/schedule.hpp"
 #include "parallel/device.hpp"
@@ -133,6 +134,17 @@ void resolve_config(const RunRequest& run, const RunData& data) {
   if (start.kind == RunStart::Kind::weights) config.checkpoint.start = "weights";
 }
 
+/// Says what the data sets lose at a length below the packed one, a line each.
+void warn_of_length(const RunData& data) {
+  for (const SampleSet* samples : data.sample_sets()) {
+    const TokenSet& set = samples->set();
+    const auto loss = length_loss(set, samples->seq_len(), samples->documents());
+    const std::string text =
+        loss ? describe(*loss, set, formatted("train.seq_len = {}", samples->seq_len())) : "";
+    if (!text.empty()) log::warn(formatted("{}: {}", set.folder().string(), text));
+  }
+}
+
 }  // namespace
 
 std::int64_t data_began(const std::map<std::string, std::string>& values, std::int64_t done) {
@@ -190,7 +202,8 @@ std::unique_ptr<RunData> open_data(const RunRequest& run) {
                                             run.task.choose_data(stream, encode);
                                           });
   resolve_config(run, *opened);
-  run.task.check_files(run.config, opened->stream());
+  run.task.check_files(run.config, opened->sample_sets());
+  if (run.ranks.world.rank() == 0) warn_of_length(*opened);
   check_frozen(run, *opened);
   with_torch_errors([&] {
     check_room(run.config, run.ranks.launch, run.ranks.world.size(), run.keys,

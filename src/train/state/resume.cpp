@@ -38,6 +38,7 @@ struct LaterKey {
 
 /// Keys that came after version 0.1, and the value that every checkpoint without them has.
 constexpr std::array kLaterKeys{LaterKey{"model.activation", "silu"},
+                                LaterKey{"dpo.score", "all"},
                                 LaterKey{"model.rope_scaling", ""},
                                 LaterKey{"parallel.local_steps", "1"},
                                 LaterKey{"lora.rank", "0"},

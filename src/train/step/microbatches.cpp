@@ -54,6 +54,7 @@ void add_pairs(const Batch& batch, at::Device device, Microbatch& result) {
   result.sequence_of = to_tensor<std::int64_t>(batch.sequence_of, {1, batch.T}, device);
   result.num_pairs = batch.num_pairs;
   result.pair_records = batch.pair_records;
+  result.pair_keys = batch.pair_keys;
   result.places = to_tensor<std::int64_t>(pair_places(batch), {1, batch.T}, device);
   result.samples = at::zeros({1}, result.places.options());
 }

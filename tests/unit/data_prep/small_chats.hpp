@@ -84,8 +84,12 @@ class ChatPack : public ::testing::Test {
 
   /// A set packed for 64 tokens trains at a shorter length as one packed for that length.
   void expect_cut_as_packed(const std::string& kind, const std::vector<std::string>& lines,
-                            const std::vector<std::int64_t>& lengths) {
-    const auto small = [](PackConfig& config) { config.unit_bytes = 4000; };
+                            const std::vector<std::int64_t>& lengths,
+                            const std::function<void(PackConfig&)>& change = {}) {
+    const auto small = [&](PackConfig& config) {
+      config.unit_bytes = 4000;
+      if (change) change(config);
+    };
     for (const std::int64_t seq_len : lengths) {
       pack_lines(kind, lines, [&](PackConfig& config) {
         small(config);
