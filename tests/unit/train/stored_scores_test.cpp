@@ -169,10 +169,11 @@ TEST_F(StoredScores, OfVersion1ServeTheirOwnSetAlone) {
   EXPECT_THROW(sums(*reference, valid), Error) << "the same documents and counts, another set";
 }
 
+using Given = std::vector<std::pair<const char*, const char*>>;
+
 /// Keys of a run of `trireme dpo` as the command line and an earlier part of the run give them.
 struct DpoKeys {
-  explicit DpoKeys(const std::vector<std::pair<const char*, const char*>>& given,
-                   const std::vector<EarlierValue>& earlier = {})
+  explicit DpoKeys(const Given& given, const std::vector<EarlierValue>& earlier = {})
       : keys(make_run_keys(config, task->section())) {
     for (const auto& [key, value] : given) keys->set(key, value, formatted("--{}", key));
     keys->apply_earlier(earlier);
@@ -195,26 +196,26 @@ struct DpoKeys {
 };
 
 TEST(DpoKeys, IpoComparesMeansUnlessSumsAreAskedFor) {
-  EXPECT_EQ(DpoKeys({}).keys->value("dpo.logprob"), "sum");
-  EXPECT_EQ(DpoKeys({}).keys->value("dpo.score"), "all");
-  const DpoKeys ipo({{"dpo.loss", "ipo"}});
+  EXPECT_EQ(DpoKeys(Given{}).keys->value("dpo.logprob"), "sum");
+  EXPECT_EQ(DpoKeys(Given{}).keys->value("dpo.score"), "all");
+  const DpoKeys ipo(Given{{"dpo.loss", "ipo"}});
   EXPECT_EQ(ipo.keys->value("dpo.logprob"), "mean");
   EXPECT_EQ(ipo.warnings_of_sums(), 0U);
-  const DpoKeys sums({{"dpo.loss", "ipo"}, {"dpo.logprob", "sum"}});
+  const DpoKeys sums(Given{{"dpo.loss", "ipo"}, {"dpo.logprob", "sum"}});
   EXPECT_EQ(sums.keys->value("dpo.logprob"), "sum");
   EXPECT_EQ(sums.warnings_of_sums(), 1U);
-  EXPECT_EQ(DpoKeys({{"dpo.loss", "sigmoid"}, {"dpo.logprob", "sum"}}).warnings_of_sums(), 0U);
+  EXPECT_EQ(DpoKeys(Given{{"dpo.loss", "sigmoid"}, {"dpo.logprob", "sum"}}).warnings_of_sums(), 0U);
 }
 
 TEST(DpoKeys, ARunThatGoesOnKeepsWhatItBeganWith) {
-  const DpoKeys old({}, {{"dpo.loss", "ipo", "step-2"}, {"dpo.logprob", "sum", "step-2"}});
+  const DpoKeys old(Given{}, {{"dpo.loss", "ipo", "step-2"}, {"dpo.logprob", "sum", "step-2"}});
   EXPECT_EQ(old.keys->value("dpo.logprob"), "sum");
   EXPECT_EQ(old.warnings_of_sums(), 0U);
   std::map<std::string, std::string> values;  // of a checkpoint from before dpo.score
   put_config(values, *old.keys);
   values.erase("config.dpo.score");
   EXPECT_NO_THROW(check_same_run(values, *old.keys, "old"));
-  const DpoKeys other({{"dpo.score", "answer"}},
+  const DpoKeys other(Given{{"dpo.score", "answer"}},
                       {{"dpo.loss", "ipo", "step-2"}, {"dpo.logprob", "sum", "step-2"}});
   EXPECT_THROW(check_same_run(values, *other.keys, "old"), Error);
   EXPECT_EQ(run_identity(*old.keys, "data"), [&] {
