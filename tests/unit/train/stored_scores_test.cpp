@@ -35,8 +35,8 @@ MaskedPair pair(std::int64_t first, std::size_t length) {
 class StoredScores : public ::testing::Test {
  protected:
   StoredScores() {
-    testing::write_masked_set<MaskedPair>(at("a"), "dpo", {{pair(10, 3), pair(30, 1)}, {pair(50, 2)}},
-                                          8);
+    testing::write_masked_set<MaskedPair>(at("a"), "dpo",
+                                          {{pair(10, 3), pair(30, 1)}, {pair(50, 2)}}, 8);
     testing::write_masked_set<MaskedPair>(at("b"), "dpo", {{pair(70, 3), pair(90, 1)}}, 8);
     a_.emplace(TokenSet::open(at("a")));
     b_.emplace(TokenSet::open(at("b")));
@@ -59,7 +59,8 @@ class StoredScores : public ::testing::Test {
       const auto document = static_cast<std::int64_t>(samples.pair_document(i));
       set.documents.push_back(document);
       if (keys) set.keys.push_back(samples.pair_key(i));
-      for (const int side : {1, 2}) set.sums.push_back(-10.0 * static_cast<double>(document) - side);
+      for (const int side : {1, 2})
+        set.sums.push_back(-10.0 * static_cast<double>(document) - side);
       const auto targets = static_cast<std::int32_t>(samples.num_targets(i) / 2);
       set.counts.insert(set.counts.end(), {targets, targets});
     }
@@ -118,10 +119,10 @@ TEST_F(StoredScores, AMissingOneIsNamedWithDataSetPairAndCommand) {
   const SampleSet train(*a_, 8);
   const SampleSet valid(*b_, 8);
   const std::string text = refusal({{}, {scored(train)}}, {&train, &valid});
-  EXPECT_NE(text.find("dpo.reference = scores has no score of pair 0 of data set " +
-                      at("b").string() + " (content " + b_->content_hash() +
-                      "): it was computed for given"),
-            std::string::npos)
+  EXPECT_NE(
+      text.find("dpo.reference = scores has no score of pair 0 of data set " + at("b").string() +
+                " (content " + b_->content_hash() + "): it was computed for given"),
+      std::string::npos)
       << text;
   EXPECT_NE(text.find("trireme dpo-reference --init runs/sft --data 'sets/a b' --data.valid_path "
                       "sets/b --seq-len 8 --precision fp32 --output scores"),
@@ -157,9 +158,9 @@ TEST_F(StoredScores, OfVersion1ServeTheirOwnSetAlone) {
   const SampleSet train(*a_, 8);
   const SampleSet valid(*b_, 8);
   const ReferenceTable table{{}, {scored(train, /*keys=*/false)}};
-  EXPECT_NE(refusal(table, {&train, &valid}).find("no score of pair 0 of data set " +
-                                                  at("b").string()),
-            std::string::npos);
+  EXPECT_NE(
+      refusal(table, {&train, &valid}).find("no score of pair 0 of data set " + at("b").string()),
+      std::string::npos);
   const SampleSet part(*a_, {.seq_len = 8, .documents = DocumentRange{1, 3}});
   EXPECT_EQ(refusal(table, {&part}), "");
 
