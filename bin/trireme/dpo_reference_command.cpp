@@ -1,5 +1,6 @@
 #include "bin/trireme/dpo_reference_command.hpp"
 
+#include <algorithm>
 #include <array>
 #include <set>
 #include <utility>
@@ -10,8 +11,8 @@
 #include "comm/agree.hpp"
 #include "core/log.hpp"
 #include "core/process/run_main.hpp"
+#include "data/order/length_warning.hpp"
 #include "data/order/plan.hpp"
-#include "data/sequences/length_loss.hpp"
 #include "objective/preference_loss.hpp"
 #include "parallel/device.hpp"
 
@@ -32,13 +33,6 @@ ReferenceSet reference_set(const ScoredSet& pairs, const std::vector<PairScore>&
     set.counts.insert(set.counts.end(), score.counts.begin(), score.counts.end());
   }
   return set;
-}
-
-void warn_of_length(const ScoredSet& pairs) {
-  const auto loss = length_loss(pairs.set, pairs.samples.seq_len(), pairs.samples.documents());
-  const std::string text =
-      loss ? describe(*loss, pairs.set, formatted("--seq-len {}", pairs.samples.seq_len())) : "";
-  if (!text.empty()) log::warn(formatted("{}: {}", pairs.set.folder().string(), text));
 }
 
 }  // namespace
@@ -124,12 +118,15 @@ int DpoReferenceCommand::run() {
   table.origin.score = score_;
   std::string text;
   for (const auto& pairs : sets) {
-    if (world.rank() == 0) warn_of_length(*pairs);
+    if (world.rank() == 0) {
+      const std::string lost = length_warning(pairs->samples, "--seq-len");
+      if (!lost.empty()) log::warn(lost);
+    }
     const auto scores =
         score_pairs(*model->transformer, pairs->samples, batch_, ops::Path::fast, world);
     table.sets.push_back(reference_set(*pairs, scores));
-    text += formatted("{}: {} pairs -> {}\n", pairs->set.folder().string(),
-                      pairs->samples.size(), output_);
+    text += formatted("{}: {} pairs -> {}\n", pairs->set.folder().string(), pairs->samples.size(),
+                      output_);
   }
   all_or_none(world, [&] {
     if (world.rank() != 0) return;

@@ -10,8 +10,8 @@
 
 namespace trireme {
 
-/// `trireme dpo-reference`: computes the log-probabilities that a model gives every pair of all data
-/// sets of a run, once for many epochs.
+/// `trireme dpo-reference`: computes the log-probabilities that a model gives every pair of all
+/// data sets of a run, once for many epochs.
 class DpoReferenceCommand {
  public:
   DpoReferenceCommand(CommandLine& line, Launch& launch);

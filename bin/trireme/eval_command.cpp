@@ -9,7 +9,9 @@
 #include "checkpoint/hf/model_template.hpp"
 #include "comm/agree.hpp"
 #include "core/files/file.hpp"
+#include "core/log.hpp"
 #include "core/process/run_main.hpp"
+#include "data/order/length_warning.hpp"
 
 namespace trireme {
 namespace {
@@ -78,6 +80,8 @@ int EvalCommand::run() {
   });
   std::string text;
   if (set) {
+    const std::string lost = world.rank() == 0 ? length_warning(set->samples, "--seq-len") : "";
+    if (!lost.empty()) log::warn(lost);
     const auto scores = score_set(*model->transformer, set->samples, model->tokenizer, batch_,
                                   ops::Path::fast, world);
     all_or_none(world, [&] { text = world.rank() == 0 ? of_set(scores) : ""; });

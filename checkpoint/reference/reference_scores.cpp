@@ -227,10 +227,9 @@ ReferenceTable load_reference(const std::filesystem::path& folder) {
   }
   const SafetensorsFile file = SafetensorsFile::open(path);
   ReferenceTable table;
-  table.origin = {json_get<std::string>(head, "weights_sha256", where),
-                  head.value("precision", ""), head.value("score", "all")};
-  table.sets =
-      version == 1 ? one_set(head, file, path, where) : all_sets(head, file, path, where);
+  table.origin = {json_get<std::string>(head, "weights_sha256", where), head.value("precision", ""),
+                  head.value("score", "all")};
+  table.sets = version == 1 ? one_set(head, file, path, where) : all_sets(head, file, path, where);
   return table;
 }
 

@@ -16,15 +16,15 @@
 ///                          score (dpo.score), sets: [{name, content_xxh3, seq_len, num_pairs}],
 ///                          bytes and xxh3_128 of the other file; the last member is the hash of
 ///                          all before it
-/// Version 1 is read as well: one set, all its documents in order without keys, NaN where a pair was
-/// not scored; its keys are set_xxh3_128, seq_len and num_pairs instead of score and sets.
+/// Version 1 is read as well: one set, all its documents in order without keys, NaN for a pair that
+/// was not scored; its keys are set_xxh3_128, seq_len and num_pairs instead of score and sets.
 namespace trireme {
 
 /// The model and the score that all log-probabilities of a table are of.
 struct ReferenceOrigin {
   std::string weights_sha256;
-  std::string precision = {};   // of the weights, "bf16"; "": not known
-  std::string score = "all";    // dpo.score
+  std::string precision = {};  // of the weights, "bf16"; "": not known
+  std::string score = "all";   // dpo.score
 
   bool operator==(const ReferenceOrigin&) const = default;
 };
@@ -52,9 +52,9 @@ struct ReferenceTable {
                                          std::int64_t seq_len) const;
 };
 
-/// Writes and publishes the directory by one rename; removes what a killed writer left in its place.
-/// Called by one rank. Throws Error(usage) if the directory exists, Error(resource) if the disk
-/// refuses.
+/// Writes and publishes the directory by one rename; removes what a killed writer left in its
+/// place. Called by one rank. Throws Error(usage) if the directory exists, Error(resource) if the
+/// disk refuses.
 void save_reference(const std::filesystem::path& folder, const ReferenceTable& table);
 
 /// Returns true if `folder` is such a directory and not a checkpoint.

@@ -78,8 +78,8 @@ class Losses {
     if (is(schema::kKindPretrain))
       return dropped(other, formatted("field '{}' (--field) is empty", config_.value("field", "")));
     const char* where = is(schema::kKindDpo) ? "a side has no answer target" : "no target";
-    const bool drops = manifest_.kind == schema::kKindDpo &&
-                       manifest_.pair_cut_rule() == PairCutRule::drop;
+    const bool drops =
+        manifest_.kind == schema::kKindDpo && manifest_.pair_cut_rule() == PairCutRule::drop;
     dropped(counts_.dropped_long,
             drops ? formatted("a side is longer than {} (--cut-pairs drop)", at_length_)
                   : formatted("{} within {}; a longer --seq-len keeps them", where, at_length_));

@@ -28,9 +28,10 @@ enum class PairLoss { sigmoid, ipo };
 
 inline constexpr std::array<std::string_view, 2> kPairLosses{"sigmoid", "ipo"};  // by value
 
-/// Values of dpo.score: the targets of a side whose log-probabilities count. `all`: every assistant
-/// message, also those that both sides share. `answer`: those behind the tokens that both sides begin
-/// with.
+/// Values of dpo.score, the targets of a side whose log-probabilities count. `all`: every assistant
+/// message, also those that both sides share (MiniMind). `answer`: those behind the tokens that both
+/// sides begin with. TRL leaves out the turns that both sides share, but counts tokens that the last
+/// answers begin with in common: they change a mean over the targets, but no margin of sums.
 inline constexpr std::array<std::string_view, 2> kPairScores{"all", "answer"};
 
 /// Keys of section [dpo] that say what the loss is.

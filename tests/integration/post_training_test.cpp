@@ -282,8 +282,8 @@ TEST_F(PostTraining, AStoredReferenceTrainsAsALiveOne) {
   EXPECT_FALSE(fs::exists(path("of half a table")));
   write_file_atomic(scores, whole);
 
-  ASSERT_EQ(pretrain("stranger", {"--train.steps", "1"}).code, 0);
-  expect_refused(train(dpo, "other start", "stranger", {.ranks = 1}, keys), 2, {"reference"});
+  keys.insert(keys.end(), {"--dpo.score", "answer"});
+  expect_refused(train(dpo, "other score", "start", {.ranks = 1}, keys), 2, {"dpo-reference"});
 }
 
 TEST_F(PostTraining, ADamagedNewestCheckpointOfTheStartIsPassedOverByTheReferenceToo) {

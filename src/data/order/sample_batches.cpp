@@ -36,8 +36,8 @@ void resize(Batch& batch, std::int64_t B, std::int64_t T) {
   batch.positions.resize(total);
 }
 
-/// Appends a side of a pair, of which `cut` tokens were lost at the beginning. Its first `no_target`
-/// tokens are not predicted.
+/// Appends a side of a pair, of which `cut` tokens were lost at the beginning. Its first
+/// `no_target` tokens are not predicted.
 void add_side(const Pair::Side& side, std::uint32_t cut, std::uint32_t no_target, Batch& batch) {
   const std::int64_t begin = batch.T;
   resize(batch, 1, begin + std::ssize(side.ids));
@@ -45,10 +45,9 @@ void add_side(const Pair::Side& side, std::uint32_t cut, std::uint32_t no_target
   for (std::int64_t i = begin; i < batch.T; ++i)
     batch.positions[static_cast<std::size_t>(i)] = i - begin;
   const std::size_t from = std::min<std::size_t>(before_answer(no_target), side.ids.size());
-  batch.num_targets +=
-      fill_targets(side.targets, cut + static_cast<std::uint32_t>(from),
-                   std::span(side.ids).subspan(from),
-                   std::span(batch.targets).subspan(static_cast<std::size_t>(begin) + from));
+  batch.num_targets += fill_targets(
+      side.targets, cut + static_cast<std::uint32_t>(from), std::span(side.ids).subspan(from),
+      std::span(batch.targets).subspan(static_cast<std::size_t>(begin) + from));
   const std::int32_t sequence = batch.sequence_of.empty() ? 0 : batch.sequence_of.back() + 1;
   batch.sequence_of.resize(batch.tokens.size(), sequence);
   batch.segment_bounds.push_back(static_cast<std::int32_t>(batch.T));

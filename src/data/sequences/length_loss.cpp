@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "core/error.hpp"
 #include "data/shards/schema.hpp"
 
 namespace trireme {
@@ -48,8 +47,7 @@ void add_pairs(const TokenShard& shard, std::uint64_t begin, std::uint64_t end,
     const std::uint32_t all = targets_of(table, doc, {0, lengths.chosen, lengths.rejected});
     loss.targets += all;
     const auto cut = cut_pair(lengths, seq_len, rule);
-    if (!cut ||
-        !keeps_targets(lengths, *cut, table.chosen.of(doc), table.rejected.of(doc), rule)) {
+    if (!cut || !keeps_targets(lengths, *cut, table.chosen.of(doc), table.rejected.of(doc), rule)) {
       ++loss.dropped;
       loss.lost_targets += all;
       continue;
@@ -89,21 +87,6 @@ std::optional<LengthLoss> length_loss(const TokenSet& set, std::int64_t seq_len,
     }
   }
   return loss;
-}
-
-std::string describe(const LengthLoss& loss, const TokenSet& set, const std::string& length) {
-  if (!loss.any()) return "";
-  const bool pairs = set.kind() == schema::kKindDpo;
-  std::string cut = "they lose their end";
-  if (pairs) {
-    cut = formatted("{} lose the beginning of the prompt, in {} a side loses its end",
-                    loss.cut_prompts, loss.cut_answers);
-  }
-  return formatted(
-      "{} is below the packed length {}: of {} {}, {} are dropped (too long, or no target is left) "
-      "and {} are cut ({}); {} of {} target tokens are lost. A longer length keeps them.",
-      length, set.seq_len(), loss.documents, pairs ? "pairs" : "conversations", loss.dropped,
-      loss.truncated, cut, loss.lost_targets, loss.targets);
 }
 
 }  // namespace trireme

@@ -1,7 +1,6 @@
 #pragma once
 #include <cstdint>
 #include <optional>
-#include <string>
 
 #include "data/sequences/split.hpp"
 #include "data/shards/token_set.hpp"
@@ -28,9 +27,5 @@ struct LengthLoss {
 /// the packed one. Reads the tables of targets, no token. Throws as TokenSet.
 std::optional<LengthLoss> length_loss(const TokenSet& set, std::int64_t seq_len,
                                       const DocumentRange& range);
-
-/// Describes the loss in one sentence, without the name of the set; "" if nothing is lost.
-/// `length` names the length: "train.seq_len = 512".
-std::string describe(const LengthLoss& loss, const TokenSet& set, const std::string& length);
 
 }  // namespace trireme

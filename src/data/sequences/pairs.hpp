@@ -13,14 +13,14 @@ namespace trireme {
 struct CutPair {
   std::uint32_t begin = 0;       // tokens that both sides lost at their beginning
   std::uint32_t prompt_len = 0;  // tokens that are left of the prompt
-  Pair::Side chosen;        // ids that are left; targets counted before the cut
+  Pair::Side chosen;             // ids that are left; targets counted before the cut
   Pair::Side rejected;
 };
 
 /// The pairs of a set of kind dpo (or of a range of its documents) with sides of at most seq_len
 /// tokens, in file order. They are cut by the rule that the set was packed with, and those that
-/// `pack` at this length would leave out are left out (keeps_targets). Functions may be called from several threads; they throw as
-/// TokenSet.
+/// `pack` at this length would leave out are left out (keeps_targets). Functions may be called from
+/// several threads; they throw as TokenSet.
 ///   memory  4 bytes a pair where the length is shorter than what `pack` prepared, else nothing
 class Pairs {
  public:

@@ -52,7 +52,7 @@ struct Manifest {
 
   /// The name that `pack --template` was given; "" for texts.
   [[nodiscard]] std::string chat_template() const;
-  /// The rule of `pack --cut-pairs` that the set was made with. Throws Error(data) for an unknown one.
+  /// The rule of `pack --cut-pairs` that the set was made with. Throws Error(data) if it is unknown.
   [[nodiscard]] PairCutRule pair_cut_rule() const;
   static Manifest from_text(std::string_view text, const std::filesystem::path& path);
 };

@@ -116,8 +116,8 @@ ScoredSet::ScoredSet(const std::string& folder, std::span<const std::string_view
                      bool answers_only)
     : set(TokenSet::open(folder)),
       samples((check_set(set, folder, kinds, tokenizer),
-               SampleSet(set, {.seq_len = checked_length(set, folder, seq_len,
-                                                         model.config().max_seq_len),
+               SampleSet(set, {.seq_len =
+                                   checked_length(set, folder, seq_len, model.config().max_seq_len),
                                .answers_only = answers_only}))) {}
 
 std::vector<SequenceScore> score_set(Transformer& model, const SampleSet& samples,

@@ -10,7 +10,7 @@
 #include "core/log.hpp"
 #include "core/number.hpp"
 #include "data/loader.hpp"
-#include "data/sequences/length_loss.hpp"
+#include "data/order/length_warning.hpp"
 #include "job/doctor/findings.hpp"
 #include "optim/schedule.hpp"
 #include "parallel/device.hpp"
@@ -134,14 +134,11 @@ void resolve_config(const RunRequest& run, const RunData& data) {
   if (start.kind == RunStart::Kind::weights) config.checkpoint.start = "weights";
 }
 
-/// Says what the data sets lose at a length below the packed one, a line each.
+/// Logs a warning for each data set that loses something at a length below the packed one.
 void warn_of_length(const RunData& data) {
   for (const SampleSet* samples : data.sample_sets()) {
-    const TokenSet& set = samples->set();
-    const auto loss = length_loss(set, samples->seq_len(), samples->documents());
-    const std::string text =
-        loss ? describe(*loss, set, formatted("train.seq_len = {}", samples->seq_len())) : "";
-    if (!text.empty()) log::warn(formatted("{}: {}", set.folder().string(), text));
+    const std::string text = length_warning(*samples, "train.seq_len =");
+    if (!text.empty()) log::warn(text);
   }
 }
 

@@ -24,9 +24,10 @@ struct DpoConfig {
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
     PreferenceConfig::fields(self.loss, visit);
-    visit("reference", self.reference,
-          "a checkpoint, run (LoRA too), Hugging Face folder, or what `trireme dpo-reference` wrote; "
-          "empty: the model that the run starts from");
+    visit(
+        "reference", self.reference,
+        "a checkpoint, run (LoRA too), Hugging Face folder, or what `trireme dpo-reference` wrote; "
+        "empty: the model that the run starts from");
   }
 };
 
@@ -123,8 +124,7 @@ class Dpo final : public Task {
     stream.answers_only = config_.loss.score == "answer";
   }
 
-  void check_files(const RunConfig& config,
-                   std::span<const SampleSet* const> sets) const override {
+  void check_files(const RunConfig& config, std::span<const SampleSet* const> sets) const override {
     if (is_reference(config_.reference))
       check_scores(load_reference(config_.reference), reader(config, sets));
   }

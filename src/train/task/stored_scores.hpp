@@ -14,8 +14,8 @@ namespace trireme {
 /// A run that reads stored scores.
 struct ScoreReader {
   const RunConfig& config;
-  const std::string& folder;  // dpo.reference
-  const std::string& score;   // dpo.score
+  const std::string& folder;               // dpo.reference
+  const std::string& score;                // dpo.score
   std::span<const SampleSet* const> sets;  // all that the run trains and validates on
 };
 

@@ -2,6 +2,7 @@
 #include <set>
 
 #include "core/error.hpp"
+#include "data/order/length_warning.hpp"
 #include "data/sequences/length_loss.hpp"
 #include "unit/data/pair_sets.hpp"
 
@@ -93,6 +94,23 @@ TEST_P(CutPairs, LossesOfAShorterLengthAreCountedPairByPair) {
       EXPECT_EQ(found.lost_targets, expected.lost_targets) << seq_len;
     }
   }
+}
+
+TEST_F(PairSet, AShorterLengthIsWarnedOfOnlyWhereSomethingIsLost) {
+  write_masked_set(at("cut"), schema::kKindDpo, pairs_, kLongestSide, config_of("end"));
+  const TokenSet set = TokenSet::open(at("cut"));
+  const SampleSet part(set, {.seq_len = 9, .documents = DocumentRange{7, 51}});
+  const LengthLoss loss = length_loss(set, 9, {7, 51}).value();
+
+  EXPECT_EQ(length_warning(SampleSet(set, kLongestSide), "train.seq_len ="), "");
+  EXPECT_EQ(length_warning(SampleSet(set, kLongestSide + 5), "train.seq_len ="), "");
+  EXPECT_EQ(length_warning(part, "train.seq_len ="),
+            formatted("{}, documents 7 to 51 (data.split): train.seq_len = 9 is below the packed "
+                      "length 40. Of 44 pairs, {} are dropped (too long, or no target is left) and "
+                      "{} are cut (0 lose the beginning of the prompt, in {} a side loses its "
+                      "end). {} of {} target tokens are lost. A longer length keeps them.",
+                      at("cut").string(), loss.dropped, loss.truncated, loss.truncated,
+                      loss.lost_targets, loss.targets));
 }
 
 TEST_F(PairSet, AnswersOnlyLeavesThePromptWithoutTargets) {

@@ -66,7 +66,8 @@ inline std::string config_of(const std::string& rule) {
 }
 
 /// Cuts a pair token by token as `pack --seq-len --cut-pairs` does; none if the pair is dropped.
-inline std::optional<MaskedPair> cut(MaskedPair pair, std::int64_t seq_len, const std::string& rule) {
+inline std::optional<MaskedPair> cut(MaskedPair pair, std::int64_t seq_len,
+                                     const std::string& rule) {
   const auto longer = [&] {
     return std::max(std::ssize(pair.chosen.ids), std::ssize(pair.rejected.ids));
   };
@@ -90,7 +91,7 @@ inline std::optional<MaskedPair> cut(MaskedPair pair, std::int64_t seq_len, cons
 
 /// Of every pair that is kept: its document in the set, and what is left of it.
 inline std::map<std::int64_t, MaskedPair> kept_pairs(const PairShards& shards, std::int64_t seq_len,
-                                              const std::string& rule = kOldRule) {
+                                                     const std::string& rule = kOldRule) {
   std::map<std::int64_t, MaskedPair> kept;
   std::int64_t document = 0;
   for (const auto& shard : shards) {
@@ -104,7 +105,7 @@ inline std::map<std::int64_t, MaskedPair> kept_pairs(const PairShards& shards, s
 
 /// The batch that these pairs make, token by token.
 inline Batch expected_batch(const std::vector<std::pair<std::int64_t, MaskedPair>>& pairs,
-                     std::int64_t row_multiple) {
+                            std::int64_t row_multiple) {
   Batch batch;
   batch.B = 1;
   batch.segment_bounds = {0};

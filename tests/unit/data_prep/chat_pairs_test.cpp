@@ -60,11 +60,10 @@ TEST_F(ChatPairs, LongOnesLoseTheEndOfTheirSidesAsInMiniMind) {
 
 TEST_F(ChatPairs, ByTheRulePromptAQuarterOfTheLengthIsKeptForThePrompt) {
   const std::string words = repeated("the tree ", 100);
-  const SortedJson found =
-      pack_lines("dpo",
-                 {dpo(words + "Where is the cat?", "In the garden.", "No"),
-                  dpo(words, words, "No"), dpo("Why?", "Yes", "No")},
-                 with_rule("prompt"));
+  const SortedJson found = pack_lines("dpo",
+                                      {dpo(words + "Where is the cat?", "In the garden.", "No"),
+                                       dpo(words, words, "No"), dpo("Why?", "Yes", "No")},
+                                      with_rule("prompt"));
 
   EXPECT_EQ(found["documents"], 3);
   EXPECT_EQ(found["truncated"], 2);
@@ -84,10 +83,9 @@ TEST_F(ChatPairs, ByTheRulePromptAQuarterOfTheLengthIsKeptForThePrompt) {
 
 TEST_F(ChatPairs, ByTheRuleDropLongOnesAreLeftOut) {
   const std::string words = repeated("the tree ", 100);
-  const SortedJson found = pack_lines("dpo",
-                                      {dpo(words, "Yes", "No"), dpo("Why?", words, "No"),
-                                       dpo("Why?", "Yes", "No")},
-                                      with_rule("drop"));
+  const SortedJson found = pack_lines(
+      "dpo", {dpo(words, "Yes", "No"), dpo("Why?", words, "No"), dpo("Why?", "Yes", "No")},
+      with_rule("drop"));
 
   EXPECT_EQ(found["documents"], 1);
   EXPECT_EQ(found["truncated"], 0);
@@ -287,15 +285,16 @@ TEST_F(ChatPairs, PackEndsByNamingWhatIsLost) {
       {dpo(words, "Yes", "No"), dpo("Why?", words, "No"), dpo("Why?", "Same", "Same"),
        SortedJson{{"chosen", other_starts("x" + words)}, {"rejected", other_starts("y")}}.dump(),
        "{"});
-  EXPECT_EQ(losses_of(report_),
-            "warn 1 bad line was left out; the first (FILE:BYTE): " + set_->manifest().bad[0] +
-                " (all in manifest.json; --max-bad 0 refuses them)\n"
-                "warn dropped 2 of 4 pairs: a side has no answer target within --seq-len 64; a longer "
-                "--seq-len keeps them\n"
-                "warn dropped 1 of 4 pairs: chosen and rejected are equal\n"
-                "warn cut 1 of 4 pairs to --seq-len 64: in 0 of them the prompt lost its "
-                "beginning, in 1 a side lost its end (--cut-pairs end); a longer --seq-len keeps "
-                "more\n");
+  EXPECT_EQ(
+      losses_of(report_),
+      "warn 1 bad line was left out; the first (FILE:BYTE): " + set_->manifest().bad[0] +
+          " (all in manifest.json; --max-bad 0 refuses them)\n"
+          "warn dropped 2 of 4 pairs: a side has no answer target within --seq-len 64; a longer "
+          "--seq-len keeps them\n"
+          "warn dropped 1 of 4 pairs: chosen and rejected are equal\n"
+          "warn cut 1 of 4 pairs to --seq-len 64: in 0 of them the prompt lost its "
+          "beginning, in 1 a side lost its end (--cut-pairs end); a longer --seq-len keeps "
+          "more\n");
   EXPECT_NE(inspect_text(*set_).find("dropped         3 (2 too long) (1 of equal sides)\n"),
             std::string::npos);
 

@@ -35,8 +35,8 @@ MaskedPair pair(std::int64_t first, std::size_t length) {
 class StoredScores : public ::testing::Test {
  protected:
   StoredScores() {
-    testing::write_masked_set<MaskedPair>(at("a"), "dpo", {{pair(10, 3), pair(30, 1)}, {pair(50, 2)}},
-                                          8);
+    testing::write_masked_set<MaskedPair>(at("a"), "dpo",
+                                          {{pair(10, 3), pair(30, 1)}, {pair(50, 2)}}, 8);
     testing::write_masked_set<MaskedPair>(at("b"), "dpo", {{pair(70, 3), pair(90, 1)}}, 8);
     a_.emplace(TokenSet::open(at("a")));
     b_.emplace(TokenSet::open(at("b")));
@@ -59,7 +59,8 @@ class StoredScores : public ::testing::Test {
       const auto document = static_cast<std::int64_t>(samples.pair_document(i));
       set.documents.push_back(document);
       if (keys) set.keys.push_back(samples.pair_key(i));
-      for (const int side : {1, 2}) set.sums.push_back(-10.0 * static_cast<double>(document) - side);
+      for (const int side : {1, 2})
+        set.sums.push_back(-10.0 * static_cast<double>(document) - side);
       const auto targets = static_cast<std::int32_t>(samples.num_targets(i) / 2);
       set.counts.insert(set.counts.end(), {targets, targets});
     }
@@ -118,10 +119,10 @@ TEST_F(StoredScores, AMissingOneIsNamedWithDataSetPairAndCommand) {
   const SampleSet train(*a_, 8);
   const SampleSet valid(*b_, 8);
   const std::string text = refusal({{}, {scored(train)}}, {&train, &valid});
-  EXPECT_NE(text.find("dpo.reference = scores has no score of pair 0 of data set " +
-                      at("b").string() + " (content " + b_->content_hash() +
-                      "): it was computed for given"),
-            std::string::npos)
+  EXPECT_NE(
+      text.find("dpo.reference = scores has no score of pair 0 of data set " + at("b").string() +
+                " (content " + b_->content_hash() + "): it was computed for given"),
+      std::string::npos)
       << text;
   EXPECT_NE(text.find("trireme dpo-reference --init runs/sft --data 'sets/a b' --data.valid_path "
                       "sets/b --seq-len 8 --precision fp32 --output scores"),
@@ -157,9 +158,9 @@ TEST_F(StoredScores, OfVersion1ServeTheirOwnSetAlone) {
   const SampleSet train(*a_, 8);
   const SampleSet valid(*b_, 8);
   const ReferenceTable table{{}, {scored(train, /*keys=*/false)}};
-  EXPECT_NE(refusal(table, {&train, &valid}).find("no score of pair 0 of data set " +
-                                                  at("b").string()),
-            std::string::npos);
+  EXPECT_NE(
+      refusal(table, {&train, &valid}).find("no score of pair 0 of data set " + at("b").string()),
+      std::string::npos);
   const SampleSet part(*a_, {.seq_len = 8, .documents = DocumentRange{1, 3}});
   EXPECT_EQ(refusal(table, {&part}), "");
 
@@ -169,10 +170,11 @@ TEST_F(StoredScores, OfVersion1ServeTheirOwnSetAlone) {
   EXPECT_THROW(sums(*reference, valid), Error) << "the same documents and counts, another set";
 }
 
+using Given = std::vector<std::pair<const char*, const char*>>;
+
 /// Keys of a run of `trireme dpo` as the command line and an earlier part of the run give them.
 struct DpoKeys {
-  explicit DpoKeys(const std::vector<std::pair<const char*, const char*>>& given,
-                   const std::vector<EarlierValue>& earlier = {})
+  explicit DpoKeys(const Given& given, const std::vector<EarlierValue>& earlier = {})
       : keys(make_run_keys(config, task->section())) {
     for (const auto& [key, value] : given) keys->set(key, value, formatted("--{}", key));
     keys->apply_earlier(earlier);
@@ -195,26 +197,26 @@ struct DpoKeys {
 };
 
 TEST(DpoKeys, IpoComparesMeansUnlessSumsAreAskedFor) {
-  EXPECT_EQ(DpoKeys({}).keys->value("dpo.logprob"), "sum");
-  EXPECT_EQ(DpoKeys({}).keys->value("dpo.score"), "all");
-  const DpoKeys ipo({{"dpo.loss", "ipo"}});
+  EXPECT_EQ(DpoKeys(Given{}).keys->value("dpo.logprob"), "sum");
+  EXPECT_EQ(DpoKeys(Given{}).keys->value("dpo.score"), "all");
+  const DpoKeys ipo(Given{{"dpo.loss", "ipo"}});
   EXPECT_EQ(ipo.keys->value("dpo.logprob"), "mean");
   EXPECT_EQ(ipo.warnings_of_sums(), 0U);
-  const DpoKeys sums({{"dpo.loss", "ipo"}, {"dpo.logprob", "sum"}});
+  const DpoKeys sums(Given{{"dpo.loss", "ipo"}, {"dpo.logprob", "sum"}});
   EXPECT_EQ(sums.keys->value("dpo.logprob"), "sum");
   EXPECT_EQ(sums.warnings_of_sums(), 1U);
-  EXPECT_EQ(DpoKeys({{"dpo.loss", "sigmoid"}, {"dpo.logprob", "sum"}}).warnings_of_sums(), 0U);
+  EXPECT_EQ(DpoKeys(Given{{"dpo.loss", "sigmoid"}, {"dpo.logprob", "sum"}}).warnings_of_sums(), 0U);
 }
 
 TEST(DpoKeys, ARunThatGoesOnKeepsWhatItBeganWith) {
-  const DpoKeys old({}, {{"dpo.loss", "ipo", "step-2"}, {"dpo.logprob", "sum", "step-2"}});
+  const DpoKeys old(Given{}, {{"dpo.loss", "ipo", "step-2"}, {"dpo.logprob", "sum", "step-2"}});
   EXPECT_EQ(old.keys->value("dpo.logprob"), "sum");
   EXPECT_EQ(old.warnings_of_sums(), 0U);
   std::map<std::string, std::string> values;  // of a checkpoint from before dpo.score
   put_config(values, *old.keys);
   values.erase("config.dpo.score");
   EXPECT_NO_THROW(check_same_run(values, *old.keys, "old"));
-  const DpoKeys other({{"dpo.score", "answer"}},
+  const DpoKeys other(Given{{"dpo.score", "answer"}},
                       {{"dpo.loss", "ipo", "step-2"}, {"dpo.logprob", "sum", "step-2"}});
   EXPECT_THROW(check_same_run(values, *other.keys, "old"), Error);
   EXPECT_EQ(run_identity(*old.keys, "data"), [&] {
