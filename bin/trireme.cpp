@@ -45,7 +45,7 @@ int main(int argc, char** argv) {
     const GenerateCommand generate(line);
     ChatCommand chat(line);
     const ServeCommand serve(line);
-    const CheckpointCommands checkpoint(line, launch);
+    const CheckpointCommands checkpoint(line, [&]() -> Communicator& { return launch.world(); });
     const ConfigCommand config(line);
     const VerifyLayoutCommand verify_layout(line, launch);
     const BenchGenerateCommand bench_generate(line);

@@ -1,6 +1,7 @@
 #include "bin/trireme/checkpoint_commands.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "checkpoint/bench/measure.hpp"
 #include "checkpoint/upkeep/model_place.hpp"
@@ -15,8 +16,8 @@ constexpr const char* kPlaceHelp = "checkpoint, folder of checkpoints, or run fo
 
 }  // namespace
 
-CheckpointCommands::CheckpointCommands(CommandLine& line, Launch& launch)
-    : launch_(launch), model_keys_(fields_of("model", import_.model)) {
+CheckpointCommands::CheckpointCommands(CommandLine& line, std::function<Communicator&()> world)
+    : world_(std::move(world)), model_keys_(fields_of("model", import_.model)) {
   line.group("checkpoint", "look at the checkpoints of a run, and change them");
   line.group("bench", "measure this machine");
   add_inspection(line);
@@ -27,7 +28,7 @@ CheckpointCommands::CheckpointCommands(CommandLine& line, Launch& launch)
 
 std::function<int()> CheckpointCommands::shared(const SharedWork& work) {
   return [this, work] {
-    Communicator& world = launch_.world();
+    Communicator& world = world_();
     std::string text;
     all_or_none(world, [&] { text = work(world); });
     if (world.rank() == 0) print(text);

@@ -5,7 +5,7 @@
 
 #include "checkpoint/upkeep/commands.hpp"
 #include "checkpoint/upkeep/plan_interval.hpp"
-#include "comm/launch.hpp"
+#include "comm/communicator.hpp"
 #include "config/command_line.hpp"
 #include "config/config_set.hpp"
 
@@ -15,7 +15,8 @@ namespace trireme {
 /// `plan-interval`, `export` and `import`.
 class CheckpointCommands {
  public:
-  CheckpointCommands(CommandLine& line, Launch& launch);
+  /// `world` returns the communicator of all ranks; it is called when a command runs.
+  CheckpointCommands(CommandLine& line, std::function<Communicator&()> world);
   CheckpointCommands(const CheckpointCommands&) = delete;
   CheckpointCommands& operator=(const CheckpointCommands&) = delete;
 
@@ -31,7 +32,7 @@ class CheckpointCommands {
   void add_hugging_face(CommandLine& line);
   void complete_model(ConfigSet& keys);
 
-  Launch& launch_;
+  std::function<Communicator&()> world_;
   std::string place_;
   std::string other_;
   bool layout_ = false;
