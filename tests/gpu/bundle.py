@@ -19,7 +19,7 @@ import elf
 import places
 
 MAX_BYTES = 60 * 2**20
-COMPRESSORS = {".tar.zst": ["zstd", "-q", "-19", "-T0", "-f", "-o"], ".tar.xz": "w:xz", ".tar.gz": "w:gz"}
+COMPRESSORS = {".tar.zst": ["zstd", "-q", "-12", "-T0", "-f", "-o"], ".tar.xz": "w:xz", ".tar.gz": "w:gz"}
 SCRIPTS = ("check", "*.py", "README.md")
 ORACLE = ("model.py",)
 # Plug-ins of fabrics, of OpenSHMEM and of monitors: one process on one machine needs none of them.

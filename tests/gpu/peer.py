@@ -16,23 +16,17 @@ import torch
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "oracle"))
 import model as oracle
+from peer_format import safetensors_entries
 
 DTYPES = {"F32": torch.float32, "F64": torch.float64, "BF16": torch.bfloat16, "F16": torch.float16, "I64": torch.int64, "I32": torch.int32}
 
 
 def load_safetensors(path):
-    """{name: tensor}. The package safetensors is not part of the torch wheel. Source: the format's own README."""
+    """{name: tensor}"""
     with open(path, "rb") as file:
         data = bytearray(file.read())
-    length = int.from_bytes(data[:8], "little")
-    tensors = {}
-    for name, entry in json.loads(data[8:8 + length]).items():
-        if name == "__metadata__":
-            continue
-        begin, end = (8 + length + offset for offset in entry["data_offsets"])
-        values = torch.frombuffer(data, dtype=torch.uint8, count=end - begin, offset=begin) if end > begin else torch.empty(0, dtype=torch.uint8)
-        tensors[name] = values.clone().view(DTYPES[entry["dtype"]]).view(entry["shape"])
-    return tensors
+    return {name: torch.frombuffer(data, dtype=DTYPES[dtype], count=count // DTYPES[dtype].itemsize, offset=begin).clone().view(shape)
+            for name, dtype, shape, begin, count in safetensors_entries(data)}
 
 
 def load_updates(dump, device):
