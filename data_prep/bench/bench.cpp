@@ -18,6 +18,7 @@
 #include "data/shards/token_set.hpp"
 #include "data_prep/documents/jsonl_record.hpp"
 #include "data_prep/input/chunk_reader.hpp"
+#include "data_prep/input/json_array.hpp"
 #include "data_prep/input/line_reader.hpp"
 #include "data_prep/pack/pack.hpp"
 #include "data_prep/tokenizer_place.hpp"
@@ -55,7 +56,7 @@ class EncodeBench {
  public:
   EncodeBench(const BenchConfig& config, WorkerPool& pool)
       : tokenizer_(load_tokenizer(config.tokenizer)),
-        files_(inspect_inputs(config.inputs)),
+        files_(inspect_lines(config.inputs)),
         pool_(pool),
         lines_(files_, pool.num_threads()),
         workers_(static_cast<std::size_t>(pool.num_threads())) {

@@ -6,6 +6,7 @@
 #include "core/error.hpp"
 #include "core/hash/xxh3.hpp"
 #include "data/shards/schema.hpp"
+#include "data_prep/documents/unwritten_fields.hpp"
 #include "text/chat/chat_encoder.hpp"
 #include "text/chat/chat_reader.hpp"
 #include "text/chat/chat_targets.hpp"
@@ -69,7 +70,8 @@ class ChatDocuments : public DocumentMaker {
         mask_(parse_chat_mask(rules.config.chat.mask)),
         cut_rule_(by_name<PairCutRule>(kPairCutRules, rules.config.chat.cut_pairs)),
         encoder_(tokenizer, parse_special_in_content(rules.config.chat.special_in_content)),
-        reader_(pairs_ ? ChatForm::pair : ChatForm::conversation, rules.fields) {
+        reader_(pairs_ ? ChatForm::pair : ChatForm::conversation, rules.fields),
+        unwritten_(template_) {
     if (const auto id = tokenizer.bos_id()) options_.begin_token = tokenizer.token_bytes(*id);
     if (const auto id = tokenizer.eos_id()) options_.end_token = tokenizer.token_bytes(*id);
   }
@@ -88,6 +90,9 @@ class ChatDocuments : public DocumentMaker {
     };
     const TextRecord record = judge_line(line, rules_.on_bad_text, repaired_, parse, count);
     if (!is_record(record, line, file, result)) return;
+    add_ignored(reader_.unread(), line, file, result);
+    unwritten_.find(conversations_, unwritten_fields_);
+    add_ignored(unwritten_fields_, line, file, result);
     for (std::int64_t copy = 0; copy < rules_.config.chat.copies; ++copy) {
       ChatDraw draw{file, line.offset, static_cast<std::uint32_t>(copy), 0};
       for (std::uint32_t side = 0; side < conversations_.size(); ++side) {
@@ -182,6 +187,8 @@ class ChatDocuments : public DocumentMaker {
   PairCutRule cut_rule_;
   ChatEncoder encoder_;
   ChatReader reader_;
+  UnwrittenFields unwritten_;
+  std::vector<UnreadField> unwritten_fields_;
   RenderOptions options_;
   std::string repaired_;
   std::vector<Conversation> conversations_;

@@ -91,6 +91,7 @@ struct DocumentConfig {
   TextConfig text;
   ChatConfig chat;
   std::string on_bad_text = "error";
+  std::string ignore_fields;
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
@@ -102,6 +103,10 @@ struct DocumentConfig {
     ChatConfig::fields(self.chat, visit);
     visit("on_bad_text", self.on_bad_text, "lone surrogates and invalid UTF-8",
           {.values = on_bad_text_names(), .identity = Identity::always});
+    visit("ignore_fields", self.ignore_fields,
+          "names, with commas, of fields that are known not to be read: no warning about them, and "
+          "with --fields no refusal",
+          {.placeholder = "NAMES"});
   }
 };
 

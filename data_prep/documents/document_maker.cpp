@@ -12,11 +12,14 @@
 #include "data_prep/documents/chat_documents.hpp"
 #include "text/chat/chat_template.hpp"
 #include "text/spec/tokenizer_spec.hpp"
+#include "text/unicode/utf8.hpp"
 
 namespace trireme {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "shards are little-endian");
+
+constexpr std::size_t kMaxNameBytes = 200;
 
 /// Kind pretrain: a text between a begin and an end token.
 class TextDocuments : public DocumentMaker {
@@ -33,6 +36,7 @@ class TextDocuments : public DocumentMaker {
   void take(const Line& line, std::uint32_t file, ChunkResult& result) override {
     const TextRecord record = reader_.read(line);
     if (!is_record(record, line, file, result)) return;
+    add_ignored(reader_.unread(), line, file, result);
     std::vector<std::uint32_t> ids = tokenizer().encode(record.text, options_);
     if (ids.empty()) {
       ++result.counts.dropped;
@@ -78,6 +82,15 @@ void DocumentMaker::add_bad(const Line& line, std::uint32_t file, std::string re
   ++result.counts.bad_lines;
   if (result.bad.size() < kMaxBadListed)
     result.bad.push_back({file, line.offset, std::move(reason)});
+}
+
+void DocumentMaker::add_ignored(const std::vector<UnreadField>& fields, const Line& line,
+                                std::uint32_t file, ChunkResult& result) {
+  for (const UnreadField& field : fields) {
+    std::string name;  // a key may be long, and may hold half of a surrogate pair
+    append_lossy_utf8(std::string_view(field.name).substr(0, kMaxNameBytes), name);
+    ignored_slot(result.ignored, name).add({1, field.has_text ? 1U : 0U, file, line.offset});
+  }
 }
 
 void DocumentMaker::add_tokens(std::span<const std::uint32_t> ids, ChunkResult& result) const {

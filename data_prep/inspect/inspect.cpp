@@ -83,6 +83,7 @@ std::string inspect_json(const TokenSet& set) {
   for (const SourceEntry& source : manifest.sources)
     json["sources"].push_back({{"name", source.name}, {"size", source.size}});
   json["bad"] = manifest.bad;
+  if (!manifest.ignored_fields.empty()) json["ignored_fields"] = manifest.ignored_fields;
   return escape_json_controls(json.dump(2) + "\n");
 }
 
@@ -108,6 +109,8 @@ std::string inspect_text(const TokenSet& set) {
     text += formatted("bad line        {}\n", manifest.bad[i]);
   if (counts.bad_lines > kShownBad)
     text += formatted("                ({} more)\n", counts.bad_lines - kShownBad);
+  for (const auto& [name, records] : manifest.ignored_fields)
+    text += formatted("ignored field   {}, in {} records\n", name, records);
   text += formatted(
       "{}\n{}",
       manifest.kind == schema::kKindDpo ? "tokens of each side of a pair" : "tokens of a document",

@@ -1,10 +1,13 @@
 #include "data_prep/pack/pack_summary.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
 #include "core/files/json.hpp"
+#include "core/join.hpp"
 #include "data/shards/schema.hpp"
+#include "data_prep/documents/document_rules.hpp"
 
 namespace trireme {
 namespace {
@@ -20,7 +23,7 @@ class Losses {
         config_(parse_json(manifest.config_json, "config")),
         at_length_(formatted("--seq-len {}", manifest.seq_len)) {}
 
-  std::vector<Loss> find() {
+  std::vector<Loss> find(const std::vector<std::string>& ignore_fields) {
     if (counts_.bad_lines != 0) {
       const bool all = manifest_.bad.size() == counts_.bad_lines;
       add(log::Level::warn,
@@ -30,6 +33,7 @@ class Losses {
     }
     add_dropped();
     add_cut();
+    add_ignored(ignore_fields);
     if (counts_.replaced_chars != 0) {
       add(log::Level::info,
           formatted(
@@ -104,6 +108,26 @@ class Losses {
                   at_length_, what));
   }
 
+  void add_ignored(const std::vector<std::string>& ignore_fields) {
+    constexpr std::size_t kMostShown = 8;
+    std::vector<std::string> known;
+    std::vector<std::string> others;
+    for (const auto& [name, records] : manifest_.ignored_fields) {
+      const bool is_known = is_named(ignore_fields, name);
+      (is_known ? known : others).push_back(formatted("{} in {} records", name, records));
+    }
+    if (!known.empty())
+      add(log::Level::info, formatted("left fields of --ignore-fields out: {}", joined(known, ", ")));
+    if (others.empty()) return;
+    const std::size_t more = others.size() - std::min(kMostShown, others.size());
+    others.resize(others.size() - more);
+    add(log::Level::warn,
+        formatted(
+            "did not read these fields, which hold something: {}{}; if nothing of them is needed, name them in --ignore-fields",
+            joined(others, ", "),
+            more == 0 ? "" : formatted(" and {} more (manifest.json lists them)", more)));
+  }
+
   const Manifest& manifest_;
   const ShardCounts& counts_;
   Json config_;
@@ -113,8 +137,9 @@ class Losses {
 
 }  // namespace
 
-std::vector<Loss> find_losses(const Manifest& manifest) {
-  return Losses(manifest).find();
+std::vector<Loss> find_losses(const Manifest& manifest,
+                              const std::vector<std::string>& ignore_fields) {
+  return Losses(manifest).find(ignore_fields);
 }
 
 std::string why_nothing(const std::string& inputs, const Manifest& manifest) {

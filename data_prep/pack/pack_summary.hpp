@@ -14,7 +14,10 @@ struct Loss {
 };
 
 /// What a set that is made lacks of its inputs, or holds changed. Empty if they are in it whole.
-std::vector<Loss> find_losses(const Manifest& manifest);
+/// Fields that `ignore_fields` (--ignore-fields) names are an info, others that are not read a
+/// warning.
+std::vector<Loss> find_losses(const Manifest& manifest,
+                              const std::vector<std::string>& ignore_fields);
 
 /// Why `inputs` gave no document, for the refusal of a set that is not made: what was found in
 /// them, with the first bad line.

@@ -75,6 +75,7 @@ Json body_to_json(const Manifest& manifest) {
   }
   json["counts"] = counts_to_json(manifest.counts);
   json["bad"] = manifest.bad;
+  if (!manifest.ignored_fields.empty()) json["ignored_fields"] = manifest.ignored_fields;
   json["shards"] = Json::array();
   for (const ShardEntry& shard : manifest.shards) json["shards"].push_back(shard_to_json(shard));
   return json;
@@ -166,6 +167,8 @@ Manifest Manifest::from_text(std::string_view text, const std::filesystem::path&
       fail(ErrorKind::data, "{}: bad lists something that is not a text", where);
     manifest.bad.push_back(bad.get<std::string>());
   }
+  if (json.contains("ignored_fields"))
+    manifest.ignored_fields = ignored_fields_from_json(json["ignored_fields"], where);
   for (const Json& shard : member(json, "shards", where)) {
     manifest.shards.push_back(shard_from_json(shard, manifest.shards.size(), where));
   }

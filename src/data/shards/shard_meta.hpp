@@ -1,4 +1,5 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -28,6 +29,20 @@ struct ShardCounts {
   bool operator==(const ShardCounts&) const = default;
 };
 
+/// Name of a field of the records ("score", of a message "messages[].name") -> number of records in
+/// which it held something and was not read.
+using IgnoredFields = std::map<std::string, std::uint64_t>;
+
+/// Names that a shard or a manifest lists; what further ones hold is counted under one name.
+inline constexpr std::size_t kMaxIgnoredListed = 200;
+
+/// The entry of a field in a map by name.
+template <class Map>
+auto& ignored_slot(Map& fields, const std::string& name) {
+  const bool full = fields.size() >= kMaxIgnoredListed && !fields.contains(name);
+  return fields[full ? std::string("(other fields)") : name];
+}
+
 /// The dataset /meta of a shard: what it is, apart from its tables.
 struct ShardMeta {
   std::string kind;  // "pretrain", "sft" or "dpo"
@@ -39,6 +54,7 @@ struct ShardMeta {
   std::string input_xxh3;  // of the input bytes this shard was made from
   ShardCounts counts;
   std::map<std::int64_t, std::uint64_t> packs;  // prepared sequence length -> sequences
+  IgnoredFields ignored_fields = {};  // stored where there are some
 };
 
 /// u16 if every id fits, else u32. Throws Error(usage) for a vocabulary of 0 or over 2^31.
@@ -49,6 +65,8 @@ ShardCounts counts_from_json(const Json& json, std::string_view where);
 /// {"512": 1000, ...}
 Json packs_to_json(const std::map<std::int64_t, std::uint64_t>& packs);
 std::map<std::int64_t, std::uint64_t> packs_from_json(const Json& json, std::string_view where);
+/// An object of counts. Throws Error(data) for anything else.
+IgnoredFields ignored_fields_from_json(const Json& json, std::string_view where);
 std::string meta_to_text(const ShardMeta& meta);
 ShardMeta meta_from_text(std::string_view text, std::string_view where);
 

@@ -44,6 +44,7 @@ struct Manifest {
   std::vector<SourceEntry> sources;
   ShardCounts counts;
   std::vector<std::string> bad;  // "path:offset: reason" of the first bad lines
+  IgnoredFields ignored_fields;  // stored where there are some
   std::vector<ShardEntry> shards;
   std::string content_xxh3;  // of everything above: equal for equal sets, wherever they lie
 

@@ -102,8 +102,9 @@ void read_tool_choice(const BodyFields& fields, ChatRequest& request) {
 ChatInput read_chat_input(const Json& body, std::string_view json) {
   const BodyFields fields(body);
   const Json* messages = fields.find("messages");
-  if (messages == nullptr || !messages->is_array() || messages->empty())
-    fields.refuse("messages", "a list of messages");
+  if (messages == nullptr || !messages->is_array()) fields.refuse("messages", "a list of messages");
+  if (messages->empty())
+    refuse_field("messages", "messages is an empty list, must hold at least one message");
   ChatInput input;
   input.tools = read_tools(fields);
   input.conversation = read_conversation(json);
