@@ -7,6 +7,7 @@
 #include "core/files/json.hpp"
 #include "core/hash/xxh3.hpp"
 #include "text/chat/chat_template.hpp"
+#include "text/learn/tokenizer_writer.hpp"
 
 namespace trireme {
 namespace {
@@ -42,7 +43,7 @@ std::string jinja_of(const std::map<std::string, std::string>& files) {
 
 std::string template_of_files(const std::map<std::string, std::string>& files) {
   const std::string jinja = jinja_of(files);
-  if (jinja.empty()) return "";
+  if (jinja.empty() || jinja == kNewTokenizerTemplate) return "";
   if (const ChatTemplate* found = nearest_chat_template(jinja)) return found->name;
   return cat(kCustom, xxh3_128_hex(jinja).substr(0, 12));
 }

@@ -13,7 +13,8 @@ std::string jinja_of(const std::map<std::string, std::string>& files);
 
 /// Returns the name of the template that renders as the Jinja text of `files` does
 /// (nearest_chat_template), "custom-" and the first 12 hex digits of the text's XXH3-128 if there is
-/// no such template, or "" if the files have no chat template.
+/// no such template. Returns "" if the files have no chat template, or that of a new tokenizer
+/// (`trireme-data tokenizer train`), with which no model was trained.
 std::string template_of_files(const std::map<std::string, std::string>& files);
 
 /// Returns true for a template name that stands for a Jinja text of unknown form.

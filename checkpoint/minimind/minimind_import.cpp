@@ -149,7 +149,7 @@ bool is_adapter_name(std::string_view name) {
   if (adapters > 0) {
     fail(
         ErrorKind::data,
-        "{} is an adapter (LoRA), not a model: {} of its {} tensors are adapter matrices such as {}. Merge it into its model in MiniMind (model_lora.py, merge_lora) and import the merged file, or save it as a folder of Hugging Face peft and give --peft DIR --base MODEL",
+        "{} is an adapter (LoRA), not a model: {} of its {} tensors are adapter matrices such as {}. Add it to its model (W += B A) and import the merged file, or save it as a folder of Hugging Face peft and give --peft DIR --base MODEL",
         where, adapters, weights.size(),
         std::find_if(weights.begin(), weights.end(), [](const auto& one) {
           return is_adapter_name(one.first);

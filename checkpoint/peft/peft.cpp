@@ -155,11 +155,11 @@ void check_fit(const WeightSource& weights, const std::vector<LoraAdapter>& adap
 /// The chat template that the adapters were trained with, if their folder says one.
 void take_template(const fs::path& folder, StateDict& state) {
   const auto files = tokenizer_files_of(folder);
-  const std::string jinja = jinja_of(files);
-  if (jinja.empty()) return;
-  state.files["chat_template.jinja"] = jinja;
+  const std::string name = template_of_files(files);
+  if (name.empty()) return;
+  state.files["chat_template.jinja"] = jinja_of(files);
   state.values.erase(kChatTemplateValue);
-  state.values[kImportedTemplateValue] = template_of_files(files);
+  state.values[kImportedTemplateValue] = name;
 }
 
 }  // namespace

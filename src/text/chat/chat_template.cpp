@@ -118,7 +118,7 @@ const ChatTemplate* nearest_chat_template(std::string_view jinja) {
     if (has("open_thinking")) return &chat_template("minimind-v3");
     return &chat_template(has("enable_thinking") ? "qwen3" : "chatml");
   }
-  if (has("<s>")) return &chat_template(has("MiniMind") ? "minimind-v2" : "minimind-v1");
+  if (has("<s>user")) return &chat_template(has("MiniMind") ? "minimind-v2" : "minimind-v1");
   return nullptr;
 }
 

@@ -9,6 +9,7 @@
 #include "checkpoint/hf/model_template.hpp"
 #include "core/files/json.hpp"
 #include "text/chat/chat_template.hpp"
+#include "text/learn/tokenizer_writer.hpp"
 #include "unit/checkpoint/hf_models.hpp"
 #include "unit/checkpoint/one_rank.hpp"
 #include "unit/checkpoint/support.hpp"
@@ -84,6 +85,7 @@ TEST(ModelTemplate, OfOlderTransformersIsTheDefaultOfAList) {
                       {{"name", "default"}, {"template", chat_template("llama3").jinja()}}}}};
   EXPECT_EQ(template_of_files({{"tokenizer_config.json", config.dump()}}), "llama3");
   EXPECT_EQ(template_of_files({{"tokenizer_config.json", "[]"}}), "");
+  EXPECT_EQ(template_of_files({{"chat_template.jinja", kNewTokenizerTemplate}}), "");
 }
 
 TEST(ModelTemplate, TrainedOnComesBeforeImported) {

@@ -179,7 +179,9 @@ TEST(ChatTemplate, IsFoundByItsJinja) {
   EXPECT_EQ(nearest("{{ '<|im_start|>' }}{%- if open_thinking %}"), "minimind-v3");
   EXPECT_EQ(nearest("{{ '<|im_start|>user' }}"), "chatml");
   EXPECT_EQ(nearest("{{ '<|start_header_id|>' }}"), "llama3");
+  EXPECT_EQ(nearest("{{ '<s>user\\n' + content + '</s>\\n' }}"), "minimind-v1");
   EXPECT_EQ(nearest("[INST] {{ messages }} [/INST]"), "none");
+  EXPECT_EQ(nearest("{{ '<s>' }}[INST] {{ messages }} [/INST]</s>"), "none");
 }
 
 TEST(ChatTemplate, SaysWhetherThinkingCanBeSwitched) {
