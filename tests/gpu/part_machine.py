@@ -7,36 +7,7 @@ import re
 import places
 
 SYSTEM_LIBRARIES = re.compile(r"^(ld-linux-x86-64|libc|libm|libdl|librt|libpthread|libresolv|libutil|libanl|libnsl|libmvec|linux-vdso)\.so")
-TORCH_REPORT = """
-import json, torch
-cuda = torch.cuda.is_available()
-print(json.dumps({"torch": torch.__version__, "torch_cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version(),
-                  "nccl": ".".join(map(str, torch.cuda.nccl.version())) if cuda else None, "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-                  "torch_sees_device": cuda}))
-"""
-SPEED_REPORT = """
-import json, statistics, torch
-device = torch.device("cuda")
-def milliseconds(call, repeats=20):
-    for _ in range(3): call()
-    times = []
-    for _ in range(repeats):
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record(); call(); end.record(); end.synchronize()
-        times.append(begin.elapsed_time(end))
-    return statistics.median(times)
-N = 8192
-flops = {}
-for name, dtype in (("bf16", torch.bfloat16), ("fp32", torch.float32)):
-    a, b = (torch.randn(N, N, device=device, dtype=dtype) for _ in range(2))
-    flops[name] = 2 * N**3 / (milliseconds(lambda: a @ b, 5 if dtype == torch.float32 else 20) * 1e-3)
-source = torch.randn(2**29, device=device)
-copy = torch.empty_like(source)
-properties = torch.cuda.get_device_properties(device)
-print(json.dumps({"matmul_8192_flops": flops, "copy_bytes_per_s": 2 * source.nbytes / (milliseconds(lambda: copy.copy_(source)) * 1e-3),
-                  "multiprocessors": properties.multi_processor_count, "memory_bytes": properties.total_memory,
-                  "capability": f"{properties.major}.{properties.minor}"}))
-"""
+HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def resolved(part, program):
@@ -73,11 +44,16 @@ def libraries(part):
     # This program calls MPI_Init in a process that no launcher started, and writes and reads HDF5 files.
     part.run([places.program("bench/checkpoint_bench"), part.path("checkpoint"), "8", "1"])
     part.note(mpi_singleton="started", hdf5="written and read")
+    note_torch(part, "versions")
+
+
+def note_torch(part, *words):
+    """Notes what torch_report.py prints; a line that says so if no Python has torch."""
     python, _ = places.python_with_torch()
     if python is None:
-        part.note(torch=None)
+        part.note(torch="no python3 with torch is here")
         return
-    part.note(**json.loads(part.run([python, "-c", TORCH_REPORT], **plain_environment()).splitlines()[-1]))
+    part.note(**json.loads(part.run([python, os.path.join(HERE, "torch_report.py"), *words], **plain_environment()).splitlines()[-1]))
 
 
 def plain_environment():
@@ -95,20 +71,19 @@ def device(part):
     part.note(gpus=places.device_lines())
     report = part.trireme("doctor", "--json", codes=(0, 1, 4))
     part.note(doctor=json.loads(report))
-    python, _ = places.python_with_torch()
-    if python is not None:
-        part.note(**json.loads(part.run([python, "-c", SPEED_REPORT], **plain_environment()).splitlines()[-1]))
+    note_torch(part, "ceilings", "cuda")
 
 
 def google_test(part, program):
     """Runs a GoogleTest program and notes the result of each of its tests."""
     report = part.path("report.json")
-    try:
-        part.run([places.program(program), f"--gtest_output=json:{report}"])
-    finally:
-        if os.path.exists(report):
-            part.note(tests=test_results(report))
-    part.check(part.figures.get("tests"), f"{program} ran no test")
+    out = part.run([places.program(program), f"--gtest_output=json:{report}"], codes=(0, 1))
+    part.check(os.path.exists(report), f"{program} left no report: {out[-800:]}")
+    results = test_results(report)
+    part.note(tests=results)
+    failed = [name for name, result in results.items() if not result["passed"]]
+    part.check(results, f"{program} ran no test")
+    part.check(not failed, f"{len(failed)} of {len(results)} tests failed: " + "; ".join(f"{name}: {results[name]['failures'][0][:400]}" for name in failed))
 
 
 def test_results(report):
@@ -116,7 +91,7 @@ def test_results(report):
     with open(report, encoding="utf-8") as file:
         suites = json.load(file)["testsuites"]
     return {f"{suite['name']}.{test['name']}": {"passed": test["status"] == "RUN" and not test.get("failures"), "seconds": float(test["time"].rstrip("s")),
-                                                "failures": [failure["failure"][:800] for failure in test.get("failures", [])]}
+                                                "failures": [failure["failure"][:800] for failure in test.get("failures", [])] or ([] if test["status"] == "RUN" else ["did not run"])}
             for suite in suites for test in suite["testsuite"]}
 
 

@@ -7,14 +7,14 @@ the next, so that data loading is part of it. MFU takes our metric's operations 
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 
 import inputs
 import places
-from part import Failed, keys
+from part import Failed, keys, metrics
 from part_machine import plain_environment
-from part_training import last_steps
 
 LOSS_BOUND = 1e-3  # bf16 rounds each of about 100 operations by up to 2^-9; the mean over thousands of targets cancels most of it
 COMPILE_LIMIT_S = 120
@@ -51,14 +51,18 @@ def gpt2(part):
 
 def ours(part, packed, values):
     """Trains with Trireme; -> losses, step times, peak memory and operations of a token over the peak."""
-    run = part.path("run")
+    run, steps = part.path("run"), values["train.steps"]
     shutil.rmtree(run, ignore_errors=True)
-    part.trireme("pretrain", "--data", packed, "--run", run, "--train.device", part.device, *keys(values))
-    lines = last_steps(run, 0)
+    # A run saves at its last step, here gigabytes that nobody reads: it is killed some steps behind those that count.
+    part.trireme("pretrain", "--data", packed, "--run", run, "--train.device", part.device, *keys({**values, "train.steps": steps + 4, "checkpoint.every": 0}),
+                 codes=(-signal.SIGKILL,), TRIREME_ALLOW_FAULTS="1", TRIREME_FAULT=f"train.step:0:{steps + 3}:kill9")
+    by_step = metrics(run)
+    lines = [by_step[step] for step in range(1, steps + 1) if step in by_step]
+    part.check(len(lines) == steps, f"{run}/metrics.jsonl has the steps {sorted(by_step)}, must have 1 to {steps}")
     timed = lines[warmup(part):]
-    memory = [line[name] for line in lines for name in ("mem_peak_bytes", "peak_memory_bytes") if name in line]
     return {"losses": [line["loss"] for line in lines], "step_time_s": [line["step_time_s"] for line in timed],
-            "peak_memory_bytes": max(memory) if memory else None, "mfu_per_token_rate": statistics.median(line["mfu"] / line["tokens_per_s"] for line in timed)}
+            "peak_memory_bytes": max(line["mem_peak_bytes"] for line in lines),
+            "mfu_per_token_rate": statistics.median(line["mfu"] / line["tokens_per_s"] for line in timed)}
 
 
 def peer(part, python, dump, mode, limit_s=None):

@@ -5,7 +5,7 @@ import os
 import signal
 
 import inputs
-from part import distance, keys, losses, metrics
+from part import distance, keys, losses
 
 STEPS = 30
 # fp32 losses on two devices. The first step's differ by the rounding of one forward pass; training then amplifies that, as much as the loss
@@ -165,8 +165,3 @@ def generate(part):
                              "--repeats", 2, "--json")
         part.note(**{f"bench_batch_{batch}": json.loads(speed)})
 
-
-def last_steps(run, warmup):
-    """The metrics lines after the warm-up steps, in order."""
-    lines = metrics(run)
-    return [lines[step] for step in sorted(lines) if step > warmup]
