@@ -22,9 +22,9 @@ struct BadLine {
 
 /// A field that records hold and pack does not read.
 struct IgnoredField {
-  std::uint64_t records = 0;     // in which it holds something
-  std::uint64_t with_text = 0;   // of them, in which it holds a text
-  std::uint32_t file = 0;        // place of the first record that holds a text in it
+  std::uint64_t records = 0;    // in which it holds something
+  std::uint64_t with_text = 0;  // of them, in which it holds a text
+  std::uint32_t file = 0;       // place of the first record that holds a text in it
   std::uint64_t offset = 0;
 
   void add(const IgnoredField& later) {

@@ -52,9 +52,9 @@ std::optional<LineProblem> TextFieldReader::Parser::find(const char* json, std::
     }
   }
   if (code != simdjson::SUCCESS) {
-    return LineProblem{formatted("not valid JSON: {}{}", simdjson::error_message(code),
-                                 json_break({json, size})),
-                       code == simdjson::STRING_ERROR || code == simdjson::UTF8_ERROR};
+    return LineProblem{
+        formatted("not valid JSON: {}{}", simdjson::error_message(code), json_break({json, size})),
+        code == simdjson::STRING_ERROR || code == simdjson::UTF8_ERROR};
   }
   simdjson::dom::object object;
   if (root.get(object) != simdjson::SUCCESS) return LineProblem{"not a JSON object"};

@@ -37,10 +37,9 @@ bool has_thoughts(const Conversation& conversation) {
 }
 
 bool has_late_system(const Conversation& conversation) {
-  return std::any_of(conversation.messages.begin() + 1, conversation.messages.end(),
-                     [](const ChatMessage& one) {
-                       return one.role == Role::system && !one.content.empty();
-                     });
+  return std::any_of(
+      conversation.messages.begin() + 1, conversation.messages.end(),
+      [](const ChatMessage& one) { return one.role == Role::system && !one.content.empty(); });
 }
 
 ChatMessage said(Role role, std::string content) {
@@ -57,7 +56,8 @@ Conversation probe_of(std::size_t part) {
   ChatMessage& answer = conversation.messages.back();
   if (part == 0) conversation.tools = {kProbe};
   if (part == 1) answer.tool_calls = {{"f", kProbe}};
-  if (part == 2) conversation.messages.insert(conversation.messages.end() - 1, said(Role::tool, kProbe));
+  if (part == 2)
+    conversation.messages.insert(conversation.messages.end() - 1, said(Role::tool, kProbe));
   if (part == 3) answer.reasoning = kProbe;
   if (part == 4)
     conversation.messages.insert(conversation.messages.end() - 1, said(Role::system, kProbe));
@@ -67,11 +67,12 @@ Conversation probe_of(std::size_t part) {
 }  // namespace
 
 const std::vector<UnwrittenFields::Part>& UnwrittenFields::parts() {
-  static const std::vector<Part> parts{{"tools", has_tools},
-                                       {"tool_calls", has_calls},
-                                       {"messages of role tool", has_results},
-                                       {"reasoning_content", has_thoughts},
-                                       {"system messages after the first message", has_late_system}};
+  static const std::vector<Part> parts{
+      {"tools", has_tools},
+      {"tool_calls", has_calls},
+      {"messages of role tool", has_results},
+      {"reasoning_content", has_thoughts},
+      {"system messages after the first message", has_late_system}};
   return parts;
 }
 
@@ -88,7 +89,8 @@ void UnwrittenFields::find(const std::vector<Conversation>& conversations,
   fields.clear();
   for (const Part& part : unwritten_) {
     if (std::any_of(conversations.begin(), conversations.end(), part.is_in))
-      fields.push_back({formatted("{} (not written by --template {})", part.name, template_), true});
+      fields.push_back(
+          {formatted("{} (not written by --template {})", part.name, template_), true});
   }
 }
 

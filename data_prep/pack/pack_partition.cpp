@@ -70,15 +70,16 @@ void check_unused_texts(const std::vector<InputFile>& files, const DocumentRules
   for (const auto& [name, field] : partition.ignored) {
     const bool is_label = completion && name == "label" && field.with_text == 0;
     if (is_named(rules.ignore_fields, name) || (field.with_text == 0 && !is_label)) continue;
+    const std::uint64_t count = is_label ? field.records : field.with_text;
     const std::string first =
-        is_label ? std::string()
-                 : formatted(", first in {}",
-                             byte_place(files[field.file].path.string(), field.offset));
+        is_label
+            ? std::string()
+            : formatted(", first in {}", byte_place(files[field.file].path.string(), field.offset));
     fail(
         ErrorKind::usage,
-        "--fields {} leaves '{}' unread, which holds {} in at least {} records{}: give --ignore-fields {} if it may be lost, else write each record as {{\"messages\": [{{\"role\", \"content\"}}]}} and leave --fields out",
-        rules.config.chat.record_fields, name, is_label ? "a label" : "text",
-        is_label ? field.records : field.with_text, first, name);
+        "--fields {} leaves '{}' unread, which holds {} in {} record{}{}: give --ignore-fields {} if it may be lost, else write each record as {{\"messages\": [{{\"role\", \"content\"}}]}} and leave --fields out",
+        rules.config.chat.record_fields, name, is_label ? "a label" : "text", count,
+        count == 1 ? "" : "s", first, name);
   }
 }
 

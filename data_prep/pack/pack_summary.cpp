@@ -114,10 +114,12 @@ class Losses {
     std::vector<std::string> others;
     for (const auto& [name, records] : manifest_.ignored_fields) {
       const bool is_known = is_named(ignore_fields, name);
-      (is_known ? known : others).push_back(formatted("{} in {} records", name, records));
+      (is_known ? known : others)
+          .push_back(formatted("{} in {} record{}", name, records, records == 1 ? "" : "s"));
     }
     if (!known.empty())
-      add(log::Level::info, formatted("left fields of --ignore-fields out: {}", joined(known, ", ")));
+      add(log::Level::info,
+          formatted("left fields of --ignore-fields out: {}", joined(known, ", ")));
     if (others.empty()) return;
     const std::size_t more = others.size() - std::min(kMostShown, others.size());
     others.resize(others.size() - more);

@@ -218,15 +218,16 @@ std::string first_bytes(const fs::path& file) {
   return {bytes.data(), static_cast<std::size_t>(in.gcount())};
 }
 
-[[noreturn]] void fail_texts(const std::string& path, std::string_view name) {
+[[noreturn]] void fail_texts(const std::string& path, std::string_view name,
+                             std::string_view kind) {
   fail(
       ErrorKind::usage,
-      "{} = {} is text, a token set is needed: run `trireme-data pack --kind pretrain --tokenizer DIR --input {} --seq-len 1024 --output SET` first, then give SET",
-      name, path, path);
+      "{} = {} is text, a token set is needed: run `trireme-data pack --kind {}{} --tokenizer DIR --input {} --seq-len 1024 --output SET` first, then give SET",
+      name, path, kind, kind == "pretrain" ? "" : " --template NAME", path);
 }
 
 /// A file that is named in place of a set holds a plan: neither records nor what is no text at all.
-void check_may_be_plan(const std::string& file, std::string_view name) {
+void check_may_be_plan(const std::string& file, std::string_view name, std::string_view kind) {
   const std::string begin = first_bytes(file);
   const bool is_text = std::none_of(begin.begin(), begin.end(), [](unsigned char c) {
     return (c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7f;
@@ -239,7 +240,7 @@ void check_may_be_plan(const std::string& file, std::string_view name) {
   }
   const std::size_t first = begin.find_first_not_of(" \t\r\n");
   if (first != std::string::npos && (begin[first] == '{' || begin[first] == '['))
-    fail_texts(file, name);
+    fail_texts(file, name, kind);
 }
 
 }  // namespace
@@ -263,7 +264,7 @@ std::string absolute_plan(const std::string& value) {
   }
 }
 
-void refuse_texts(const std::string& path, std::string_view name) {
+void refuse_texts(const std::string& path, std::string_view name, std::string_view kind) {
   const auto is_text = [](const fs::path& file) {
     const std::string file_name = file.filename().string();
     return file_name.ends_with(".jsonl") || file_name.ends_with(".jsonl.gz") ||
@@ -276,20 +277,21 @@ void refuse_texts(const std::string& path, std::string_view name) {
          it.increment(ignored))
       texts = texts || is_text(it->path());
   }
-  if (texts) fail_texts(path, name);
+  if (texts) fail_texts(path, name, kind);
 }
 
-std::vector<PlanPhase> read_plan(const std::string& value, std::string_view name) {
-  refuse_texts(value, name);
+std::vector<PlanPhase> read_plan(const std::string& value, std::string_view name,
+                                 std::string_view kind) {
+  refuse_texts(value, name, kind);
   std::error_code ignored;
   const bool is_file = fs::is_regular_file(value, ignored);
-  if (is_file) check_may_be_plan(value, name);
+  if (is_file) check_may_be_plan(value, name, kind);
   if (!is_file && names_place(value)) return {PlanPhase{1, 0, {PlanSource{1, {value}}}}};
   std::vector<PlanPhase> phases =
       is_file ? parse_plan(read_file(value, std::size_t{1} << 20), value) : parse_plan(value, name);
   for (const PlanPhase& phase : phases) {
     for (const PlanSource& source : phase.sources)
-      for (const std::string& folder : source.folders) refuse_texts(folder, name);
+      for (const std::string& folder : source.folders) refuse_texts(folder, name, kind);
   }
   return phases;
 }

@@ -40,8 +40,9 @@ std::vector<PlanPhase> parse_plan(std::string_view text, std::string_view name);
 
 /// The same for a value that may name a folder or a file. Throws Error(usage) with the command that
 /// packs them if it names texts (JSON records, whatever the file's name), Error(data) for a file
-/// that is no text.
-std::vector<PlanPhase> read_plan(const std::string& value, std::string_view name);
+/// that is no text. `kind` is the kind of set that the caller needs, for that command.
+std::vector<PlanPhase> read_plan(const std::string& value, std::string_view name,
+                                 std::string_view kind = "pretrain");
 
 /// `value` such that it means the same in any folder: the sets that it names, or the file that it
 /// is, by absolute paths. What a file names stays relative to where a run is started. A value that
@@ -49,7 +50,9 @@ std::vector<PlanPhase> read_plan(const std::string& value, std::string_view name
 std::string absolute_plan(const std::string& value);
 
 /// Throws Error(usage) with the command that packs it if `path` is a .jsonl file (.gz, .zst) or a
-/// folder of such files rather than a token set. `name` is the key that has the path.
-void refuse_texts(const std::string& path, std::string_view name);
+/// folder of such files rather than a token set. `name` is the key that has the path,
+/// `kind` the kind of set that the caller needs.
+void refuse_texts(const std::string& path, std::string_view name,
+                  std::string_view kind = "pretrain");
 
 }  // namespace trireme

@@ -39,8 +39,9 @@ inline constexpr std::size_t kMaxIgnoredListed = 200;
 /// The entry of a field in a map by name.
 template <class Map>
 auto& ignored_slot(Map& fields, const std::string& name) {
-  const bool full = fields.size() >= kMaxIgnoredListed && !fields.contains(name);
-  return fields[full ? std::string("(other fields)") : name];
+  const std::string others = "(other fields)";
+  const bool full = fields.size() - fields.count(others) >= kMaxIgnoredListed;
+  return fields[full && !fields.contains(name) ? others : name];
 }
 
 /// The dataset /meta of a shard: what it is, apart from its tables.
@@ -54,7 +55,7 @@ struct ShardMeta {
   std::string input_xxh3;  // of the input bytes this shard was made from
   ShardCounts counts;
   std::map<std::int64_t, std::uint64_t> packs;  // prepared sequence length -> sequences
-  IgnoredFields ignored_fields = {};  // stored where there are some
+  IgnoredFields ignored_fields = {};            // stored where there are some
 };
 
 /// u16 if every id fits, else u32. Throws Error(usage) for a vocabulary of 0 or over 2^31.

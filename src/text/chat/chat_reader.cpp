@@ -72,9 +72,11 @@ struct ChatReader::Impl {
   void read_pair(const object& root, std::vector<Conversation>& conversations);
   void read_conversation(const object& root, std::vector<Conversation>& conversations);
   void add_system(const object& root, std::vector<Conversation>& conversations);
+
   void note_unread(const object& root, std::span<const std::string_view> read) {
     add_unread(root, read, "", messages.unread());
   }
+
   void read(const object& root, std::vector<Conversation>& conversations);
 };
 
@@ -223,13 +225,13 @@ std::optional<ChatProblem> ChatReader::read(const char* json, std::size_t size,
   }
   element root;
   impl_->messages.start();
-  const simdjson::error_code code = impl_->messages.values().parse(
-      impl_->parser, {json, size}, true, impl_->quoted_json, root);
+  const simdjson::error_code code =
+      impl_->messages.values().parse(impl_->parser, {json, size}, true, impl_->quoted_json, root);
   if (code != simdjson::SUCCESS) {
     const bool bad_text = code == simdjson::STRING_ERROR || code == simdjson::UTF8_ERROR;
-    return ChatProblem{formatted("not valid JSON: {}{}", simdjson::error_message(code),
-                                 json_break({json, size})),
-                       bad_text};
+    return ChatProblem{
+        formatted("not valid JSON: {}{}", simdjson::error_message(code), json_break({json, size})),
+        bad_text};
   }
   object record;
   if (root.get(record) != simdjson::SUCCESS) return ChatProblem{"not a JSON object"};

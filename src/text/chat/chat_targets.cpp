@@ -51,12 +51,12 @@ class Targets {
   /// the one after it.
   void remove_untrained() {
     for (const TextRange& answer : chat_.untrained) {
-      const auto header = std::find_if(
-          chat_.headers.begin(), chat_.headers.end(),
-          [&](const TextRange& each) { return each.end == answer.begin; });
-      const auto end = std::find_if(
-          chat_.ends.begin(), chat_.ends.end(),
-          [&](const TurnEnd& each) { return each.token.end == answer.end; });
+      const auto header =
+          std::find_if(chat_.headers.begin(), chat_.headers.end(),
+                       [&](const TextRange& each) { return each.end == answer.begin; });
+      const auto end = std::find_if(chat_.ends.begin(), chat_.ends.end(), [&](const TurnEnd& each) {
+        return each.token.end == answer.end;
+      });
       const bool line_before = header != chat_.headers.end() && chat_.text[header->end - 1] == '\n';
       const bool line_after = end != chat_.ends.end() && end->line_end;
       remove(touching(answer.begin - (line_before ? 1 : 0)),

@@ -1,5 +1,6 @@
 #include "text/chat/json_break.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
@@ -9,7 +10,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::size_t kShownBytes = 20;
+constexpr std::size_t kShownBytes = 12;  // on either side
 
 /// Takes what a JSON text holds and keeps nothing but the place of its first error.
 struct BreakFinder : nlohmann::json_sax<nlohmann::json> {
@@ -17,16 +18,27 @@ struct BreakFinder : nlohmann::json_sax<nlohmann::json> {
   bool is_syntax = false;
 
   bool null() override { return true; }
+
   bool boolean(bool) override { return true; }
+
   bool number_integer(number_integer_t) override { return true; }
+
   bool number_unsigned(number_unsigned_t) override { return true; }
+
   bool number_float(number_float_t, const string_t&) override { return true; }
+
   bool string(string_t&) override { return true; }
+
   bool binary(binary_t&) override { return true; }
+
   bool start_object(std::size_t) override { return true; }
+
   bool key(string_t&) override { return true; }
+
   bool end_object() override { return true; }
+
   bool start_array(std::size_t) override { return true; }
+
   bool end_array() override { return true; }
 
   bool parse_error(std::size_t position, const std::string&,
@@ -43,10 +55,12 @@ std::string json_break(std::string_view json) {
   if (quote_odd_numbers(json)) return "";  // the places after them would be wrong
   BreakFinder finder;
   if (nlohmann::json::sax_parse(json, &finder) || !finder.is_syntax) return "";
-  if (finder.place > json.size()) return formatted(" (it ends too early, after {} bytes)", json.size());
+  const std::size_t at = finder.place - 1;
+  if (at >= json.size()) return formatted(" (it ends too early, after {} bytes)", json.size());
+  const std::size_t begin = at - std::min(at, kShownBytes);
   std::string shown;
-  append_lossy_utf8(json.substr(finder.place - 1, kShownBytes), shown);
-  return formatted(" (at byte {} of the line: '{}')", finder.place - 1, shown);
+  append_lossy_utf8(json.substr(begin, at + kShownBytes - begin), shown);
+  return formatted(" (at byte {}, near '{}')", at, shown);
 }
 
 }  // namespace trireme

@@ -34,7 +34,7 @@ std::span<const std::string_view> fields_of_role(Role role) {
 }  // namespace
 
 std::optional<array> MessageReader::list_of(const object& parent, const char* key,
-                                               const std::string& where) {
+                                            const std::string& where) {
   std::optional<element> value = find_value(parent, key);
   if (!value) return std::nullopt;
   const bool is_text = value->is_string();
@@ -73,8 +73,7 @@ void MessageReader::read_tools(const object& parent, const std::string& where,
   }
 }
 
-void MessageReader::add_call(const object& call, const std::string& where,
-                                ChatMessage& message) {
+void MessageReader::add_call(const object& call, const std::string& where, ChatMessage& message) {
   const auto name = find_value(call, "name");
   if (!name) refuse(where, "a tool call has no name");
   const auto given = find(call, "arguments");
@@ -96,7 +95,7 @@ void MessageReader::add_call(const object& call, const std::string& where,
 }
 
 void MessageReader::read_calls(const object& parent, const std::string& where,
-                                  const std::string& path, ChatMessage& message) {
+                               const std::string& path, ChatMessage& message) {
   constexpr std::array<std::string_view, 2> kWrapper{"type", "function"};
   constexpr std::array<std::string_view, 3> kCall{"type", "name", "arguments"};
   const std::optional<array> list = list_of(parent, "tool_calls", where);
@@ -124,7 +123,7 @@ void MessageReader::read_calls(const object& parent, const std::string& where,
 }
 
 std::optional<bool> MessageReader::read_mark(const object& given, const char* key,
-                                                const std::string& where) const {
+                                             const std::string& where) const {
   const auto value = find_value(given, key);
   if (!value) return std::nullopt;
   bool flag = false;
@@ -139,11 +138,10 @@ std::optional<bool> MessageReader::read_mark(const object& given, const char* ke
 }
 
 void MessageReader::read_marks(const object& given, const std::string& where,
-                                  const std::string& path, ChatMessage& message) {
+                               const std::string& path, ChatMessage& message) {
   const std::optional<bool> weight = read_mark(given, "weight", where);
   const std::optional<bool> train = read_mark(given, "train", where);
-  if (weight && train && *weight != *train)
-    refuse(where, "weight and train contradict each other");
+  if (weight && train && *weight != *train) refuse(where, "weight and train contradict each other");
   if (message.role == Role::assistant) {
     message.is_target = weight.value_or(train.value_or(true));
     return;
@@ -154,7 +152,7 @@ void MessageReader::read_marks(const object& given, const std::string& where,
 }
 
 void MessageReader::read_content(const element& value, const std::string& where,
-                                    const std::string& path, std::string& content) {
+                                 const std::string& path, std::string& content) {
   constexpr std::array<std::string_view, 2> kPart{"type", "text"};
   array parts;
   if (value.get(parts) != simdjson::SUCCESS) {
@@ -167,7 +165,8 @@ void MessageReader::read_content(const element& value, const std::string& where,
     if (part.get(given) != simdjson::SUCCESS) refuse(where, "a part of content is not an object");
     const auto type = find_value(given, "type");
     if (!type) refuse(where, "a part of content has no type");
-    if (const std::string_view name = values_.text_of(*type, where, "the type of a part"); name != "text")
+    if (const std::string_view name = values_.text_of(*type, where, "the type of a part");
+        name != "text")
       refuse(where, "a part of content is of type '", name, "', must be text");
     const auto text = find_value(given, "text");
     if (!text) refuse(where, "a part of content has no text");
@@ -178,7 +177,7 @@ void MessageReader::read_content(const element& value, const std::string& where,
 }
 
 void MessageReader::read_message(const object& given, const std::string& where,
-                                    const std::string& path, Conversation& conversation) {
+                                 const std::string& path, Conversation& conversation) {
   ChatMessage& message = conversation.messages.emplace_back();
   const auto role = find_value(given, "role");
   if (!role) refuse(where, "no role", describe_message_form(given));

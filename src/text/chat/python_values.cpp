@@ -10,8 +10,7 @@
 namespace trireme::chat_json {
 
 simdjson::error_code PythonValues::parse(simdjson::dom::parser& with, std::string_view json,
-                                             bool has_padding, std::string& storage,
-                                             element& parsed) {
+                                         bool has_padding, std::string& storage, element& parsed) {
   const simdjson::error_code code = with.parse(json.data(), json.size(), !has_padding).get(parsed);
   if (code == simdjson::SUCCESS) return code;
   auto numbers = quote_odd_numbers(json);
@@ -27,7 +26,7 @@ std::optional<std::string_view> PythonValues::odd_number(std::string_view text) 
 }
 
 std::string_view PythonValues::text_of(const element& value, std::string_view where,
-                                           const char* what) const {
+                                       const char* what) const {
   std::string_view text;
   if (value.get(text) != simdjson::SUCCESS) refuse(where, what, " is not a text");
   if (odd_number(text)) refuse(where, what, " is not a text");

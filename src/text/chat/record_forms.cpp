@@ -34,10 +34,10 @@ std::vector<std::string> text_fields(const object& record) {
 }
 
 std::string describe_alpaca(std::string_view kind) {
-  std::string text = cat(
-      "; it is an Alpaca record ('instruction', 'input', 'output'), a form that pack does not "
-      "read: write it as ",
-      kMessagesForm);
+  std::string text =
+      cat("; it is an Alpaca record ('instruction', 'input', 'output'), a form that pack does not "
+          "read: write it as ",
+          kMessagesForm);
   if (kind == "sft")
     text += ", or give --fields instruction,output if 'input' is empty in every record";
   return text;
@@ -77,7 +77,7 @@ std::string describe_record_form(const object& record, std::string_view kind) {
   const std::size_t needed = kind == "sft" ? 2 : kind == "dpo" ? 3 : 1;
   if (texts.size() < needed || texts.size() > kMostNamed || kind == "pretrain") return "";
   return cat("; its texts are ", joined(texts, ", "),
-             kind == "sft" ? ": name the question's and the answer's as --fields USER,ASSISTANT"
+             kind == "sft" ? ": name the two of a question and its answer, --fields QUESTION,ANSWER"
                            : ": name three of them as --fields PROMPT,CHOSEN,REJECTED");
 }
 
@@ -90,12 +90,13 @@ std::string describe_message_form(const object& message) {
 }
 
 std::string describe_foreign_role(std::string_view role) {
-  constexpr std::array<std::string_view, 5> kAnswers{"gpt", "chatgpt", "bot", "model", "ai"};
-  if (role == "human") return "; write human as user";
-  if (std::find(kAnswers.begin(), kAnswers.end(), role) != kAnswers.end())
-    return cat("; write ", role, " as assistant");
-  if (role == "observation" || role == "ipython") return cat("; write ", role, " as tool");
-  return "";
+  constexpr std::array<std::string_view, 5> kAnswers{"gpt", "chatgpt", "bing", "model", "ai"};
+  std::string_view known;
+  if (role == "human") known = "user";
+  if (role == "observation" || role == "ipython") known = "tool";
+  if (std::find(kAnswers.begin(), kAnswers.end(), role) != kAnswers.end()) known = "assistant";
+  return known.empty() ? ""
+                       : cat("; the roles of ShareGPT are not read: write ", role, " as ", known);
 }
 
 }  // namespace trireme::chat_json

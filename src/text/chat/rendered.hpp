@@ -28,11 +28,11 @@ struct TurnEnd {
 /// this, never from a search in the text. All lists are ascending and disjoint.
 struct RenderedChat {
   std::string text;
-  std::vector<TextRange> contents;  // what the record gave: message texts, tools, calls
-  std::vector<TextRange> answers;   // each assistant message: content and its end token
+  std::vector<TextRange> contents;   // what the record gave: message texts, tools, calls
+  std::vector<TextRange> answers;    // each assistant message: content and its end token
   std::vector<TextRange> untrained;  // the answers that are no target (ChatMessage::is_target)
-  std::vector<TextRange> headers;   // what announces an assistant turn, its line end included
-  std::vector<TurnEnd> ends;        // of every turn, whoever speaks
+  std::vector<TextRange> headers;    // what announces an assistant turn, its line end included
+  std::vector<TurnEnd> ends;         // of every turn, whoever speaks
 
   /// Whether an answer to it begins in a thought.
   [[nodiscard]] bool opens_thought() const { return text.ends_with(kOpenedThought); }

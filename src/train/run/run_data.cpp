@@ -45,9 +45,10 @@ std::string RunData::local(const std::string& folder, const std::string& stage) 
   return copy->folder().string();
 }
 
-SampleStream RunData::open_stream(const RunConfig& config, const Choose& choose) {
+SampleStream RunData::open_stream(const RunConfig& config, std::string_view kind,
+                                  const Choose& choose) {
   const DataConfig& data = config.data;
-  StreamConfig stream{.phases = read_plan(data.path, "data.path"),
+  StreamConfig stream{.phases = read_plan(data.path, "data.path", kind),
                       .seq_len = config.train.seq_len,
                       .global_batch = config.train.global_batch,
                       .seed = static_cast<std::uint64_t>(config.train.seed),
@@ -71,7 +72,7 @@ SampleStream RunData::open_stream(const RunConfig& config, const Choose& choose)
 }
 
 RunData::RunData(RunConfig& config, std::span<const std::string_view> kinds, const Choose& choose)
-    : stream_(open_stream(config, choose)) {
+    : stream_(open_stream(config, kinds.front(), choose)) {
   const TokenSet& set = stream_.first_set();
   require_kind(set, kinds, cat("--data ", config.data.path));
   if (config.train.seq_len == 0) config.train.seq_len = set.seq_len();
@@ -83,7 +84,7 @@ RunData::RunData(RunConfig& config, std::span<const std::string_view> kinds, con
 void RunData::open_validation(const RunConfig& config, std::span<const std::string_view> kinds) {
   const DataConfig& data = config.data;
   validates_ = config.train.eval_every > 0;
-  refuse_texts(data.valid_path, "data.valid_path");
+  refuse_texts(data.valid_path, "data.valid_path", kinds.front());
   if (!data.valid_path.empty()) {
     valid_set_.emplace(TokenSet::open(local(data.valid_path, data.stage)));
     require_kind(*valid_set_, kinds, cat("data.valid_path ", data.valid_path));

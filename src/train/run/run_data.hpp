@@ -60,7 +60,7 @@ class RunData {
  private:
   /// Where to read a set: its copy, where data.stage asks for one.
   std::string local(const std::string& folder, const std::string& stage);
-  SampleStream open_stream(const RunConfig& config, const Choose& choose);
+  SampleStream open_stream(const RunConfig& config, std::string_view kind, const Choose& choose);
   void open_validation(const RunConfig& config, std::span<const std::string_view> kinds);
 
   std::map<std::string, std::unique_ptr<StagedSet>> staged_;  // by the folder that was named

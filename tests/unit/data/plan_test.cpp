@@ -79,6 +79,14 @@ TEST(Plan, TextsAreRefusedWithTheCommandThatPacksThem) {
     }
   }
   EXPECT_THROW(read_plan(texts.string(), "data.path"), Error);
+  try {
+    read_plan((texts / "a.jsonl").string(), "data.path", "sft");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("pack --kind sft --template NAME --tokenizer"),
+              std::string::npos)
+        << error.what();
+  }
 
   write_file_atomic(texts / "manifest.json", "{}");  // a set beside its sources
 

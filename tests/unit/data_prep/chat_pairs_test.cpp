@@ -354,8 +354,10 @@ TEST_F(ChatPairs, FieldsAreCheckedAndBelongToTheSet) {
   const std::string record = R"({"q": "Why?", "a": "So.", "b": "No."})";
   const auto refusal = [&](const char* kind, const char* fields) {
     try {
-      pack_lines(kind, {record},
-                 [&](PackConfig& config) { config.documents.chat.record_fields = fields; });
+      pack_lines(kind, {record}, [&](PackConfig& config) {
+        config.documents.chat.record_fields = fields;
+        config.documents.ignore_fields = "b";
+      });
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::usage) << error.what();
       return std::string(error.what());
@@ -378,6 +380,7 @@ TEST_F(ChatPairs, FieldsAreCheckedAndBelongToTheSet) {
   config.documents.kind = "sft";
   config.documents.chat.format = "minimind-v3";
   config.documents.chat.record_fields = "q,b";
+  config.documents.ignore_fields = "a";
   try {
     pack_with(config, tokenizer_, nullptr);
     ADD_FAILURE();
