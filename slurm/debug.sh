@@ -17,8 +17,8 @@ set -euo pipefail
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 # shellcheck source=slurm/env.sh
 source "$here/env.sh"
-# shellcheck source=slurm/step.sh
-source "$here/step.sh"
+# shellcheck source=slurm/lib/step.sh
+source "$here/lib/step.sh"
 
 options=(--nodes=1 --ntasks-per-node=1 --cpus-per-task=8 --time=00:30:00)
 while (($#)) && [[ $1 != -- ]]; do

@@ -1,7 +1,15 @@
 # shellcheck shell=bash
-# What the job scripts share: the banner, srun's arguments, and the decision to go back in the queue.
-# shellcheck source=slurm/step.sh
-source "$(dirname "${BASH_SOURCE[0]}")/step.sh"
+# The job scripts share this file: the banner, srun's arguments, and the decision to go back in the queue.
+
+lib=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib
+# shellcheck source=slurm/lib/signals.sh
+source "$lib/signals.sh"
+# shellcheck source=slurm/lib/step.sh
+source "$lib/step.sh"
+# shellcheck source=slurm/lib/chain.sh
+source "$lib/chain.sh"
+# shellcheck source=slurm/lib/pack.sh
+source "$lib/pack.sh"
 
 job_error() { printf 'error: %s\n' "$*" >&2; }
 
@@ -45,7 +53,8 @@ join_components() {
 
 # Sets the arrays launcher (what starts a program here: a container, srun's options for one, or nothing) and srun_command (what follows srun). --cpus-per-task is given
 # again because srun does not take it from sbatch in Slurm 22.05 to 23.02; --export because a site's `sbatch --export=NONE`
-# would go on to the ranks; distribution block puts neighbouring ranks on one node.
+# would go on to the ranks; distribution block puts neighbouring ranks on one node. Each line of output begins with its rank, unless
+# the script sets plain_output: for commands with a result that other programs read.
 prepare_srun() {
   [[ -z ${SLURM_HET_SIZE:-} ]] || join_components
   local cpus=${SLURM_CPUS_PER_TASK:-1} words
@@ -53,7 +62,8 @@ prepare_srun() {
   step_options=()
   if [[ -n ${SLURM_HET_SIZE:-} ]]; then step_options=("--het-group=0-$((SLURM_HET_SIZE - 1))"); fi
   srun_command=("--mpi=$TRIREME_MPI" "--cpus-per-task=$cpus" --export=ALL --cpu-bind=cores --distribution=block:block
-    --kill-on-bad-exit=1 --wait=60 --unbuffered --label)
+    --kill-on-bad-exit=1 --wait=60 --unbuffered)
+  if [[ -z ${plain_output:-} ]]; then srun_command+=(--label); fi
   launcher=()
   if [[ -n $TRIREME_LAUNCH ]]; then
     # Words as a shell reads them, but nothing is expanded.
@@ -71,10 +81,19 @@ prepare_srun() {
   fi
 }
 
+# The revision of the checkout. `trireme submit` writes that of a frozen copy, which is in no repository of its own, into a file.
+revision() {
+  if [[ -f $lib/../../revision ]]; then
+    cat "$lib/../../revision"
+  else
+    git -C "$lib" describe --always --dirty 2>/dev/null || printf 'unknown\n'
+  fi
+}
+
 banner() { # banner PROGRAM ARGUMENT...
   printf 'job       %s, restart %s, %s\n' "$(job_id)" "${SLURM_RESTART_COUNT:-0}" "$(date '+%Y-%m-%d %H:%M:%S %z')"
   printf 'nodes     %s (%s tasks, %s CPUs a task)\n' "${SLURM_JOB_NODELIST:-none}" "${SLURM_NTASKS:-1}" "${SLURM_CPUS_PER_TASK:-1}"
-  printf 'revision  %s\n' "$(git -C "$(dirname "${BASH_SOURCE[0]}")" describe --always --dirty 2>/dev/null || printf unknown)"
+  printf 'revision  %s\n' "$(revision)"
   printf 'command  '
   printf ' %q' "$@"
   printf '\n'
@@ -130,50 +149,6 @@ requeue_job() {
   esac
 }
 
-# Sets job_start and job_end (Unix time) from the controller; empty where it does not tell. An inherited SLURM_JOB_END_TIME is
-# another job's: sbatch passes its own environment on, and Slurm 22.05 sets none.
-export_job_end() {
-  local facts start end
-  job_start='' job_end=''
-  facts=$(timeout 30 scontrol -o show job "$(job_id)" 2>/dev/null) || facts=
-  start=${facts#* StartTime=} end=${facts#* EndTime=}
-  if [[ $start != "$facts" && $end != "$facts" ]]; then
-    job_start=$(date -d "${start%% *}" +%s 2>/dev/null) || job_start=
-    job_end=$(date -d "${end%% *}" +%s 2>/dev/null) || job_end=
-  fi
-  if [[ -n $job_end ]]; then export SLURM_JOB_END_TIME=$job_end; else unset SLURM_JOB_END_TIME; fi
-}
-
-# Slurm's warning before the time limit (--signal=B:USR2@300), which comes at once in a job of a few minutes: it counts from
-# the middle of the job's time on. Before that the program goes by the clock, and saves as late as it can.
-pass_warning() { # pass_warning PID
-  local now
-  now=$(date +%s)
-  if [[ -n $job_start && -n $job_end ]] && ((2 * now < job_start + job_end)); then
-    printf 'job       the warning before the time limit came in its first half: the program itself watches the clock\n'
-  else
-    kill -USR2 "$1" 2>/dev/null || true
-  fi
-}
-
-# run_and_wait COMMAND...: sets srun_code. Signals to the ranks are answered by them; the script waits for their end.
-run_and_wait() {
-  local interrupted
-  step_pid=
-  trap 'interrupted=1; pass_warning "$step_pid"' USR2
-  trap 'interrupted=1; kill -USR1 "$step_pid" 2>/dev/null || true' USR1
-  trap 'interrupted=1' TERM
-  "$@" &
-  step_pid=$!
-  while :; do
-    interrupted=
-    wait "$step_pid" && srun_code=0 || srun_code=$?
-    [[ -n $interrupted ]] || break
-  done
-  trap - TERM
-  trap : USR1 USR2  # a late one must not end the script, which has still to decide
-}
-
 json_text() { sed -nE "s/.*\"$1\": *\"([^\"]*)\".*/\1/p" <<<"$2"; }   # json_text KEY JSON
 json_number() { sed -nE "s/.*\"$1\": *(-?[0-9]+).*/\1/p" <<<"$2"; }      # json_number KEY JSON
 
@@ -191,32 +166,24 @@ choose_nodes() { # choose_nodes NODE...: to leave out
   if (($#)); then step_options+=("--exclude=$(printf '%s\n' "$@" | paste -sd,)"); fi
 }
 
-# Jobs of `trireme submit --chain` go on with a run one after another, and none goes back in the queue. They share this file beside
-# the frozen scripts, which takes the exit code when a job ends the run for good.
-chain_file=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")/chain-code
-
-# leave_chain VERDICT CODE: ends the script; with 0 where the next job of the chain goes on.
-leave_chain() {
-  local code=$2
-  if [[ $1 != requeue ]]; then
-    printf '%s\n' "$code" >"$chain_file.tmp" && mv -f "$chain_file.tmp" "$chain_file"
-  elif ((SLURM_ARRAY_TASK_ID < SLURM_ARRAY_TASK_MAX)); then
-    printf 'job       the next job of the chain goes on\n'
-    code=0
-  fi
-  exit "$code"
+# describe_now RUN: step, loss and time left as the job's comment (squeue -o "%i %k").
+describe_now() {
+  local line
+  line=$(timeout 30 "$TRIREME_BIN/trireme" job watch "$1" --once 2>/dev/null) || return 0
+  timeout 30 scontrol update JobId="$(job_id)" Comment="$line" >/dev/null 2>&1 || true
 }
 
-# describe_job RUN: step, loss and time left as the job's comment (squeue -o "%i %k"), each minute until it is killed.
+# describe_job RUN: the comment, and a look at the time limit, each minute until it is killed.
 describe_job() {
-  local line pause
-  trap 'kill "$pause"; exit 0' TERM
+  local pause known_end=${job_end:-}
+  trap 'kill "$pause" 2>/dev/null; exit 0' TERM
+  trap '' USR1 USR2 INT HUP
   while :; do
     sleep 60 &
     pause=$!
     wait "$pause"
-    line=$(timeout 30 "$TRIREME_BIN/trireme" job watch "$1" --once 2>/dev/null) || continue
-    timeout 30 scontrol update JobId="$(job_id)" Comment="$line" >/dev/null 2>&1 || true
+    watch_time_limit "$known_end"
+    describe_now "$1"
   done
 }
 
@@ -235,7 +202,7 @@ finish_leg() {
   mapfile -t lost < <(lost_nodes)
   command=("$TRIREME_BIN/trireme" job finish --run "$1" --srun-code "$srun_code" --job-says "$facts" --lost-nodes "${lost[*]}")
   if [[ -n $TRIREME_SPARES ]] && choose_nodes "${lost[@]}"; then command+=(--may-restart); fi
-  if [[ -f $chain_file ]]; then command+=(--in-chain); fi
+  if in_chain; then command+=(--in-chain); fi
   # What starts the ranks may be a container, where there is no controller, or the only place where the program runs.
   decision=$("${command[@]}") || code=$?
   if [[ -z $decision ]] && ((${#launcher[@]} > 0)); then
@@ -245,7 +212,11 @@ finish_leg() {
   fi
   verdict=$(json_text verdict "$decision")
   if [[ -z $verdict ]]; then
-    job_error "nothing was decided about $1 (trireme job finish ended with $code); to go on: submit the same command again"
+    if ((code == 2)); then
+      job_error "nothing was decided about $1 (trireme job finish ended with 2): correct what the error above names, then submit the command again"
+    else
+      job_error "nothing was decided about $1 (trireme job finish ended with $code); to go on: submit the same command again"
+    fi
     exit $((code > 0 ? code : 1))
   fi
   printf 'job       %s\n' "$decision"
@@ -258,8 +229,10 @@ finish_leg() {
     choose_nodes "${out[@]}" || choose_nodes "${lost[@]}"
     return
   fi
+  kill "$describer" 2>/dev/null || true
+  describe_now "$1"
   if [[ $decision == *'"is_requeued":true'* ]]; then exit "$code"; fi
-  if [[ -f $chain_file ]]; then leave_chain "$verdict" "$code"; fi
+  if in_chain; then leave_chain "$verdict" "$code" "$(json_text why "$decision")" "$1"; fi
   [[ $verdict != requeue ]] || requeue_job
   exit "$code"
 }
@@ -270,8 +243,8 @@ run_with_requeue() {
   shift
   export_job_end
   describe_job "$run" &
-  # shellcheck disable=SC2064  # the process of now
-  trap "kill $! 2>/dev/null" EXIT
+  describer=$!
+  trap 'kill "$describer" 2>/dev/null || true' EXIT
   for ((TRIREME_ATTEMPT = 0; ; TRIREME_ATTEMPT++)); do
     export TRIREME_ATTEMPT
     run_and_wait srun "${step_options[@]}" "${srun_command[@]}" "$@"
@@ -282,6 +255,7 @@ run_with_requeue() {
 # train_job TASK ARGUMENT...: all of a training job; without --run the folder is TRIREME_RUNS/<job name>-<job id>.
 train_job() {
   local task=$1 run command
+  export train_task=$1  # lib/chain.sh names it
   shift
   run=$(option_value run "$@")
   if [[ -z $run ]]; then
@@ -296,108 +270,7 @@ train_job() {
   command=("$TRIREME_BIN/trireme" "$task" "$@")
   dry_run_or_job srun "${step_options[@]}" "${srun_command[@]}" "${command[@]}"
   banner srun "${step_options[@]}" "${srun_command[@]}" "${command[@]}"
-  if [[ -f $chain_file && -s $chain_file ]]; then
-    printf 'job       an earlier job of this chain ended the run\n'
-    exit "$(<"$chain_file")"
-  fi
+  settle_chain
   run_with_requeue "$run" "${command[@]}"
 }
 
-# --- pack: what becomes of a set that is not done ----------------------------------------------------------------
-
-# A start that was lost before it brought anything (a bad node, a launch that failed: one in a hundred under some MPIs) is
-# remembered beside the folder it would have written to, which takes no files of others, until the job has moved on.
-lost_start_file() { printf '%s.lost-start\n' "${1%/}"; }
-
-# Where this job stood when its last start was lost; nothing when it has moved since.
-lost_start() { # lost_start FOLDER
-  local job step
-  read -r job step 2>/dev/null <"$(lost_start_file "$1")" || return 0
-  [[ $job != "$(job_id)" ]] || printf '%s\n' "$step"
-}
-
-remember_lost_start() { # remember_lost_start FOLDER STEP
-  local file
-  file=$(lost_start_file "$1")
-  mkdir -p "${file%/*}" && printf '%s %s\n' "$(job_id)" "$2" >"$file.tmp" && mv -f "$file.tmp" "$file"
-}
-
-# pack_decision CODE SHARDS_BEFORE SHARDS_AFTER [LOST]: prints "done", "requeue" or "stop REASON". LOST is what there was when
-# the last start was lost: one is forgiven each time.
-pack_decision() {
-  case $1 in
-    0) printf 'done\n' ;;
-    4 | 5 | 75 | 137 | 139)
-      if (($3 <= $2)) && { (($1 == 4 || $1 == 75)) || [[ $2 == "${4:-}" ]]; }; then
-        printf 'stop no progress: %s shards before, %s now\n' "$2" "$3"
-      else
-        printf 'requeue\n'
-      fi ;;
-    *) printf 'stop another try would end the same\n' ;;
-  esac
-}
-
-# A job that scancel ended shows as COMPLETING, and so does one at its time limit, which names that as the reason.
-is_cancelled() { [[ ! $1 =~ JobState=(RUNNING|SUSPENDED) && ! $1 =~ Reason=TimeLimit ]]; }
-
-# end_pack CODE SRUN_CODE BEFORE AFTER SET: ends the script with pack's exit code (93: no progress since the last restart), after
-# putting the job back in the queue where that can help. BEFORE and AFTER count shards.
-end_pack() {
-  local code=$1 decision facts
-  decision=$(pack_decision "$code" "$3" "$4" "$(lost_start "$5")")
-  printf 'job       exit %s (srun %s), %s shards (before: %s) in %s: %s\n' "$code" "$2" "$4" "$3" "$5" "$decision"
-  rm -f "$(lost_start_file "$5")" 2>/dev/null || true
-  if [[ $decision == requeue ]]; then
-    wait_for_controller
-    if facts=$(controller -o show job "$(job_id)") && is_cancelled "$facts"; then
-      printf 'job       ended from outside (scancel), not put back in the queue\n'
-    elif (($4 <= $3)) && ! remember_lost_start "$5" "$4" 2>/dev/null; then
-      job_error "cannot write $(lost_start_file "$5"), so this lost start gets no other; to go on: submit the same command again"
-    else
-      requeue_job
-    fi
-  elif [[ $decision == 'stop no progress'* ]] && ((${SLURM_RESTART_COUNT:-0} > 0)); then
-    code=93
-  fi
-  exit "$code"
-}
-
-num_shards() { # num_shards SET: shards that lie in the folder
-  local files
-  files=$(compgen -G "$1/shard-*.h5") || true
-  printf '%s\n' "$files" | grep -c . || true
-}
-
-# array_part: what a task of an array makes of the set, "--part K/N"; nothing outside an array.
-array_part() {
-  ((${SLURM_ARRAY_TASK_COUNT:-1} > 1)) || return 0
-  printf -- '--part %s/%s\n' $(((SLURM_ARRAY_TASK_ID - SLURM_ARRAY_TASK_MIN) / ${SLURM_ARRAY_TASK_STEP:-1} + 1)) "$SLURM_ARRAY_TASK_COUNT"
-}
-
-# pack_exit SET STAMP_BEFORE SRUN_CODE [PART]: the exit code of pack. Its manifest comes last: with a new one pack is done, whatever
-# srun says, and with one from before if srun says so too (the set may be another one, or damaged). Otherwise srun's code
-# counts if pack ends with it on purpose, all else is a crash (137). A part may be done before the set is.
-pack_exit() {
-  local stamp
-  stamp=$(manifest_stamp "$1")
-  if [[ $stamp != none && ($stamp != "$2" || $3 == 0) ]]; then
-    printf '0\n'
-  else
-    case $3 in
-      0) if [[ -n ${4:-} ]]; then printf '0\n'; else printf '137\n'; fi ;;
-      1 | 2 | 3 | 4 | 5 | 75) printf '%s\n' "$3" ;;
-      *) printf '137\n' ;;
-    esac
-  fi
-}
-
-# run_pack_with_requeue SET COMMAND...: runs a pack that writes to the folder SET, then end_pack.
-run_pack_with_requeue() {
-  local set=$1 stamp before after
-  shift
-  before=$(num_shards "$set")
-  stamp=$(manifest_stamp "$set")
-  run_and_wait srun "${srun_command[@]}" "$@"
-  after=$(num_shards "$set")
-  end_pack "$(pack_exit "$set" "$stamp" "$srun_code" "$(option_value part "$@")")" "$srun_code" "$before" "$after" "$set"
-}

@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
@@ -16,7 +18,9 @@
 #include "core/process/run_main.hpp"
 #include "core/timer.hpp"
 #include "job/finish/finish.hpp"
+#include "job/finish/refusal.hpp"
 #include "job/journal.hpp"
+#include "job/scheduler.hpp"
 #include "job/watch/attach.hpp"
 #include "job/watch/run_view.hpp"
 #include "job/watch/stacks.hpp"
@@ -26,6 +30,24 @@ namespace {
 
 constexpr std::chrono::seconds kLookAgain(2);
 constexpr double kStacks_s = 5;
+constexpr double kAskAgain_s = 10;
+
+/// ask_scheduler, with answers that may be 10 s old: a watch that runs for days is no load for the
+/// controller.
+SchedulerQuery asked_now_and_then() {
+  struct Known {
+    SchedulerAnswer answer;
+    Timer age;
+  };
+
+  return [known = std::make_shared<std::map<std::string, Known>>()](const std::string& id) {
+    const auto found = known->find(id);
+    if (found != known->end() && found->second.age.seconds() < kAskAgain_s)
+      return found->second.answer;
+    (*known)[id] = {ask_scheduler(id), Timer()};
+    return known->at(id).answer;
+  };
+}
 
 }  // namespace
 
@@ -75,19 +97,23 @@ int JobCommands::finish() const {
   if (in_chain_) facts.job.may_requeue = true;
   std::istringstream lost(lost_nodes_);
   for (std::string node; lost >> node;) facts.lost_nodes.push_back(node);
+  if (!facts.job.error_file.empty()) facts.refusal = refusal_in(facts.job.error_file);
   facts.max_failures = max_failures_from_environment();
   facts.may_restart = may_restart_;
   const Decision decision = finish_leg(RunFolder{run_}, facts, dry_run_);
   Json json = Json::object();
   put_decision(json, decision);
+  json["run"] = std::filesystem::absolute(run_).string();
+  json["job"] = scheduler_id_from_environment();
   print(json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
   return decision.exit_code;
 }
 
 int JobCommands::watch() const {
   std::string shown;
+  const SchedulerQuery ask = asked_now_and_then();
   while (true) {
-    const RunView view = view_run(RunFolder{run_}, unix_time_s());
+    const RunView view = view_run(RunFolder{run_}, unix_time_s(), ask);
     const std::string text = json_ ? to_json_text(view) : to_line(view);
     const std::string news = formatted("{} {} {}", view.state, view.leg, view.step.value_or(-1));
     if (news != shown) print(text + "\n");

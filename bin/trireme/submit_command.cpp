@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "bin/trireme/train_command.hpp"
 #include "comm/agree.hpp"
@@ -16,7 +18,12 @@
 #include "core/number.hpp"
 #include "core/process/run_main.hpp"
 #include "core/process/run_program.hpp"
+#include "core/timer.hpp"
 #include "job/run_folder.hpp"
+#include "job/scheduler.hpp"
+#include "job/submission_record.hpp"
+#include "job/submit/queue_checks.hpp"
+#include "job/watch/run_view.hpp"
 
 namespace trireme {
 namespace {
@@ -25,6 +32,7 @@ namespace fs = std::filesystem;
 
 constexpr double kAnswer_s = 60;  // for sinfo and sbatch
 constexpr double kFilesOfACheckpoint = 8;
+constexpr std::chrono::seconds kBeat(60);
 
 /// TRIREME_HOME, else the folder above build/PRESET/bin of this program.
 fs::path checkout(const fs::path& bin) {
@@ -35,6 +43,18 @@ fs::path checkout(const fs::path& bin) {
 fs::path own_folder() {
   std::error_code code;
   return fs::read_symlink("/proc/self/exe", code).parent_path();
+}
+
+std::optional<RunView> view_of(const RunFolder& folder) {
+  if (!folder.holds_run() && read_submissions(folder).empty()) return std::nullopt;
+  return view_run(folder, unix_time_s(), ask_scheduler);
+}
+
+/// The file was written within the last minute.
+bool beats(const fs::path& file) {
+  std::error_code code;
+  const auto written = fs::last_write_time(file, code);
+  return !code && fs::file_time_type::clock::now() - written < kBeat;
 }
 
 fs::path nearest(fs::path place) {
@@ -108,6 +128,25 @@ void SubmitCommand::plan(NodeKind& kind) {
   }
 }
 
+/// What the queue, and the run itself, say against one more job.
+void SubmitCommand::check_queue() {
+  const auto add = [this](const std::vector<SubmitProblem>& more) {
+    problems_.insert(problems_.end(), more.begin(), more.end());
+  };
+  const RunFolder folder{request_.run};
+  RunStanding run;
+  run.steps = plan_.steps;
+  run.steps_done = plan_.steps_done;
+  if (const auto view = view_of(folder)) {
+    // Without a job, only the lock's heartbeat tells a run that trains from one that was killed.
+    const bool is_killed = view->job.empty() && !beats(folder.root / "LOCK");
+    run.state = is_killed ? "lost" : view->state;
+    run.job = view->job;
+  }
+  add(run_problems(request_, run));
+  add(after_problems(request_, ask_scheduler));
+}
+
 void SubmitCommand::check_disk() {
   const RunFolder folder{request_.run};
   std::error_code code;
@@ -165,8 +204,8 @@ void SubmitCommand::report(const std::vector<std::string>& words, const std::str
                 format_bytes(static_cast<double>(plan_.memory_bytes_per_rank)),
                 format_bytes(static_cast<double>(plan_.disk_bytes)), shell_line(words));
   if (!job.empty())
-    text +=
-        formatted("job {}: squeue -j {}, trireme job watch {}\n", job, job, request_.run.string());
+    text += formatted("job {}: squeue -j {}, {}\n", job, job,
+                      shell_line({"trireme", "job", "watch", request_.run.string()}));
   print(text);
 }
 
@@ -206,6 +245,7 @@ int SubmitCommand::run() {
         scheduler_problems(request_, kind, time_of(request_, kind, script), needs);
     problems_.insert(problems_.end(), forbidden.begin(), forbidden.end());
   }
+  if (sinfo.code == 0) check_queue();
   check_disk();
   std::vector<std::string> arguments = request_.arguments;
   std::string job;
@@ -221,8 +261,11 @@ int SubmitCommand::run() {
     ::unsetenv("TRIREME_BIN");
     const ProgramEnd end = run_program(words, kAnswer_s);
     job = end.out.substr(0, end.out.find_first_of(";\n"));
-    if (end.code != 0)
+    if (end.code == 0) {
+      write_submission(home, {job, request_.chain, unix_time_s()});
+    } else {
       problems_.push_back({"sbatch-refused", end.out, "correct the options, or ask the site"});
+    }
   }
   report(words, problems_.empty() ? job : "");
   return problems_.empty() ? kExitDone : exit_code(ErrorKind::usage);

@@ -23,6 +23,7 @@ class SubmitCommand {
   int run();
   void take_words();
   void plan(NodeKind& kind);
+  void check_queue();
   void check_disk();
   void report(const std::vector<std::string>& words, const std::string& job) const;
 

@@ -49,6 +49,9 @@ struct RootCause {
   std::string message;
 };
 
+/// Decision::why of a run that scancel ended.
+inline constexpr const char* kWhyCancelled = "the job was cancelled (scancel)";
+
 /// What becomes of a run after a leg.
 struct Decision {
   std::string verdict{};  // "done", "requeue", "restart" (in place), "stop"

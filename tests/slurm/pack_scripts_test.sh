@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # What becomes of a pack in a job, without a cluster: done, back in the queue, or its end.
+# shellcheck disable=SC2030,SC2031  # a job's environment ends with its subshell
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 source tests/support/shell.sh

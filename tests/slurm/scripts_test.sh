@@ -162,39 +162,6 @@ run_folder_is_read_from_the_arguments() {
   expect_equal "no --run" '' "$(option_value run --data d --runs x)"
 }
 
-# A job whose step ends with SRUN_CODE and about which `trireme job finish` says VERDICT: prints what scontrol was told to do.
-# SILENT: so often the controller does not answer. SAYS: more of the decision. LAUNCHER: what starts programs; then they run only there.
-job_ends() { # [SILENT=N] [SAYS=JSON] [LAUNCHER=WORDS] job_ends VERDICT EXIT_CODE SRUN_CODE
-  mkdir -p "$work/bin"
-  # shellcheck disable=SC2016  # expanded where it runs
-  printf '#!/usr/bin/env bash\n[[ -n ${IN_IMAGE:-} || -z ${LAUNCHER:-} ]] || exit 127\nprintf "%%s\\n" "$@" >%q\nprintf %%s %q\nexit %s\n' "$work/asked" \
-    "{\"verdict\":\"$1\",\"exit_code\":$2,\"step_after\":12${SAYS:+,$SAYS}}" "$2" >"$work/bin/trireme"
-  chmod +x "$work/bin/trireme"
-  fake scontrol <<'EOF'
-if [[ $1 == requeue ]]; then printf '%s\n' "$*" >>"$CALLS"; fi
-silent=$(cat "$CALLS.silent")
-if ((silent > 0)); then
-  printf '%s\n' $((silent - 1)) >"$CALLS.silent"
-  printf 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n' >&2
-  exit 1
-fi
-printf 'JobId=7 JobState=%s Reason=None Restarts=0 StartTime=2026-01-31T12:00:00 EndTime=2026-01-31T13:00:00\n' "${STATE:-RUNNING}"
-EOF
-  fake sleep <<<'exit 0'
-  rm -f "$work/calls"
-  printf '%s\n' "${SILENT:-0}" >"$work/calls.silent"
-  local rc=0
-  (
-    export CALLS=$work/calls PATH=$work/path:$PATH SLURM_JOB_ID=7
-    read -ra launcher <<<"${LAUNCHER:-}"
-    TRIREME_BIN=$work/bin srun_command=() step_options=() TRIREME_SPARES=${SPARES:-}
-    : "${TRIREME_CONTROLLER_WAIT:=600}"
-    describe_job() { :; }  # sleep takes no time here
-    run_with_requeue "$work/run" sh -c "exit $3"
-  ) >"$work/out" 2>&1 || rc=$?
-  printf '%s %s\n' "$rc" "$(if [[ -e $work/calls ]]; then xargs <"$work/calls"; fi)"
-}
-
 a_job_ends_as_is_decided() {
   expect_equal "a run that is done" '0 ' "$(job_ends "done" 0 143)"
   expect_equal "a stop" '6 ' "$(job_ends stop 6 143)"
@@ -204,29 +171,6 @@ a_job_ends_as_is_decided() {
   expect_match "what finish is asked" "job finish --run $work/run --srun-code 143 --job-says JobId=7 JobState=RUNNING" "$(xargs <"$work/asked")"
   expect_equal "one that Slurm has put back" '5 ' "$(SAYS='"is_requeued":true' job_ends requeue 5 143)"
   expect_equal "an array's task" '75 requeue 9_2' "$(SLURM_ARRAY_JOB_ID=9 SLURM_ARRAY_TASK_ID=2 job_ends requeue 75 143)"
-}
-
-# Jobs of an array that share a run: as `trireme submit --chain` lays them out.
-a_chain_goes_on_until_its_run_has_ended() {
-  local chain_file=$work/chain-code rc=0
-  local -x SLURM_ARRAY_JOB_ID=9 SLURM_ARRAY_TASK_ID=1 SLURM_ARRAY_TASK_MAX=2
-  : >"$chain_file"
-  expect_equal "a leg after which the next job goes on" '0 ' "$(job_ends requeue 75 143)"
-  expect_match "what finish is asked" ' --in-chain' "$(xargs <"$work/asked")"
-  expect_equal "the last job's" '75 ' "$(SLURM_ARRAY_TASK_ID=2 job_ends requeue 75 143)"
-  expect_equal "the chain goes on" '' "$(<"$chain_file")"
-  expect_equal "one that fails for good" '3 ' "$(job_ends stop 3 3)"
-  expect_equal "the chain has ended" 3 "$(<"$chain_file")"
-
-  mkdir -p "$work/frozen" && cp -r slurm "$work/frozen/"
-  printf '3\n' >"$work/frozen/chain-code" && rm -f "$work/calls.steps"
-  CALLS=$work/calls PATH=$work/path:$PATH SLURM_JOB_ID=7 "$work/frozen/slurm/pretrain_a100.sbatch" --data d --run r >"$work/out" 2>&1 || rc=$?
-  expect_equal "the next job" 3 "$rc"
-  expect_match "what it tells" 'an earlier job of this chain ended the run' "$(<"$work/out")"
-  expect_equal "steps of it" no "$([[ -e $work/calls.steps ]] && printf yes || printf no)"
-  rm "$work/frozen/chain-code" && mkdir "$work/frozen/chain"{,-code}  # what a user may have in a checkout
-  CALLS=$work/calls PATH=$work/path:$PATH SLURM_JOB_ID=7 "$work/frozen/slurm/pretrain_a100.sbatch" --data d --run r >"$work/out" 2>&1 || true
-  expect_match "steps where folders have these names" 'pretrain --data d' "$(cat "$work/calls.steps")"
 }
 
 a_job_tells_how_it_stands_and_what_was_decided() {
@@ -249,7 +193,7 @@ a_job_tells_how_it_stands_and_what_was_decided() {
   done
   kill "$describer"
   wait "$describer" || broken "it ended with $?"
-  expect_equal "the comment" 'update JobId=7 Comment=running  step 3/9  of job watch runs/a --once' "$(head -n1 "$work/calls")"
+  expect_equal "the comment" 'update JobId=7 Comment=running  step 3/9  of job watch runs/a --once' "$(grep -m1 '^update' "$work/calls")"
 }
 
 a_silent_controller_is_no_cancel() {
@@ -281,11 +225,6 @@ EOF
   fake_srun
 }
 
-a_warning_counts_from_the_middle_of_a_jobs_time_on() {
-  expect_equal "five minutes before the end of an hour" 75 "$(warned_in_a_job -3300 300)"
-  expect_equal "after half a minute of three" 0 "$(warned_in_a_job -30 150)"
-}
-
 # scontrol as a file that warns the job the moment it is asked
 a_warning_before_or_after_the_ranks_ends_no_script() {
   local script line
@@ -304,28 +243,6 @@ a_warning_before_or_after_the_ranks_ends_no_script() {
   line=$(PATH=$work/path:$PATH bash -c 'source slurm/lib.sh; run_and_wait true; SCRIPT=$$ scontrol; printf %s "$srun_code"') ||
     broken "a warning after the step ended the script: $?"
   expect_equal "code of the step" 0 "$line"
-}
-
-warned_in_a_job() { # warned_in_a_job START END: the exit code of a step whose job is warned; both in seconds from now
-  local now rc=0
-  now=$(date +%s)
-  bash -c '
-    source slurm/lib.sh
-    job_start=$1 job_end=$2
-    (sleep 0.5; kill -USR2 $$) &
-    run_and_wait sh -c "trap \"exit 75\" USR2; for i in 1 2 3 4 5 6 7 8 9 10 11 12; do sleep 0.1; done"
-    exit "$srun_code"' warned $((now + $1)) $((now + $2)) >"$work/out" || rc=$?
-  printf '%s\n' "$rc"
-}
-
-the_time_limit_is_this_jobs() {
-  # shellcheck disable=SC2016  # expanded where it runs
-  fake scontrol <<<'printf "JobId=7 StartTime=2026-01-31T12:00:00 EndTime=%s Deadline=N/A\n" "$END"'
-  local line
-  line=$(PATH=$work/path:$PATH SLURM_JOB_ID=7 SLURM_JOB_END_TIME=1 END=2026-01-31T13:00:00Z bash -c 'source slurm/lib.sh; export_job_end; printf %s "$SLURM_JOB_END_TIME"')
-  expect_equal "its end, whatever was inherited" "$(date -d 2026-01-31T13:00:00Z +%s)" "$line"
-  line=$(PATH=$work/path:$PATH SLURM_JOB_ID=7 SLURM_JOB_END_TIME=1 END=Unknown bash -c 'source slurm/lib.sh; export_job_end; printf %s "${SLURM_JOB_END_TIME:-none}"')
-  expect_equal "a job without one" none "$line"
 }
 
 a_step_has_the_scripts_environment_and_the_words_of_the_launcher() {
@@ -380,13 +297,10 @@ fake_srun
 components_are_one_world
 a_step_starts_again_on_the_nodes_that_are_left
 a_job_ends_as_is_decided
-a_chain_goes_on_until_its_run_has_ended
 a_job_tells_how_it_stands_and_what_was_decided
 a_silent_controller_is_no_cancel
 a_job_about_which_nothing_is_decided_says_what_to_do
 a_program_of_an_image_is_asked_there
-a_warning_counts_from_the_middle_of_a_jobs_time_on
-the_time_limit_is_this_jobs
 a_step_has_the_scripts_environment_and_the_words_of_the_launcher
 commands_are_printed_and_arguments_kept
 a_sweep_takes_a_line_a_task

@@ -143,7 +143,10 @@ Decision decide(const std::vector<Leg>& legs, const FinishFacts& facts) {
   if (ending.was_asked) {
     decision.root_cause = {-1, "", "request", ending.asked_by};
   } else if (!mine && is_incurable(ending.code)) {
-    decision.root_cause = {-1, "", "error", "refused before it began: the job's output says why"};
+    decision.root_cause = {-1, "", "error",
+                           facts.refusal.empty()
+                               ? "refused before it began: the job's output says why"
+                               : "refused before it began: " + facts.refusal};
   } else {
     Leg lost_start;
     lost_start.verdicts = facts.start_verdicts;
@@ -168,7 +171,7 @@ Decision decide(const std::vector<Leg>& legs, const FinishFacts& facts) {
   }
   if (facts.job.is_cancelled(facts.place.restart)) {
     if (!ending.was_asked) decision.root_cause = {-1, "", "request", "scancel"};
-    return ended(decision, "stop", "the job was cancelled (scancel)", code);
+    return ended(decision, "stop", kWhyCancelled, code);
   }
   if (is_incurable(code)) return ended(decision, "stop", "another try would end the same", code);
 

@@ -3,8 +3,8 @@
 #include <optional>
 #include <vector>
 
-#include "job/finish/scheduler_job.hpp"
 #include "job/leg.hpp"
+#include "job/scheduler_job.hpp"
 
 namespace trireme {
 
@@ -13,7 +13,8 @@ struct FinishFacts {
   JobPlace place;     // of the leg that has ended; no job: the newest one's
   int srun_code = 0;  // of the launcher: no evidence by itself
   SchedulerJob job;
-  std::vector<std::string> lost_nodes;  // of the job, that the scheduler has given up
+  std::string refusal;  // the last error in the job's output (refusal.hpp); "": not known
+  std::vector<std::string> lost_nodes;           // of the job, that the scheduler has given up
   std::int64_t newest_checkpoint = -1;           // that lies in the run folder; -1: none
   std::optional<std::int64_t> max_failures = 3;  // in a row without progress; none: any number
   bool may_restart = false;  // the job keeps its nodes and can start another step

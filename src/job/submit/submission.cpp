@@ -4,11 +4,13 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "core/counted.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/files/folders.hpp"
 #include "core/files/refusal.hpp"
 #include "core/number.hpp"
+#include "core/process/run_program.hpp"
 #include "job/journal.hpp"
 #include "job/run_folder.hpp"
 
@@ -18,6 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double kStart_s = 60;  // of a run that never started
+constexpr double kGit_s = 10;
 constexpr double kPace = 200e6;  // bytes/s that a node surely writes to a shared disk
 
 void copy_into(const fs::path& from, const fs::path& to) {
@@ -97,7 +100,10 @@ std::vector<std::string> sbatch_words(const SubmitRequest& request, const NodeKi
                                  formatted("--gpus-per-node={}", shape.gpus)};
   if (const std::string time = time_of(request, kind, script); !time.empty())
     words.push_back("--time=" + time);
-  if (request.chain > 1) words.push_back(formatted("--array=1-{}%1", request.chain));
+  if (request.chain > 1) {
+    words.push_back(formatted("--array=1-{}%1", request.chain));
+    words.emplace_back("--output=%x-%A_%a.out");  // %j of a task is another number than its name
+  }
   if (!request.after.empty()) {
     words.push_back("--dependency=afterok:" + request.after);
     words.push_back("--kill-on-invalid-dep=yes");
@@ -128,6 +134,13 @@ std::vector<SubmitProblem> scheduler_problems(const SubmitRequest& request, cons
                         "give fewer --nodes, or another partition"});
   }
   const NodeShape shape = shape_of(request, kind);
+  if (shape.ranks > kind.cpus) {
+    problems.push_back(
+        {"ranks-many",
+         formatted("{} are asked for on each node, a node of partition {} has {}",
+                   counted(shape.ranks, "rank"), kind.partition, counted(kind.cpus, "CPU")),
+         formatted("give --sbatch=--ntasks-per-node={} or less", kind.cpus)});
+  }
   const std::int64_t own_bytes = kind.gpus > 0 ? memory_of_gpu(kind.gpu_type).value_or(0)
                                                : (kind.memory_mb << 20) / shape.ranks;
   if (own_bytes > 0 && needs.memory_bytes_per_rank > own_bytes) {
@@ -170,6 +183,10 @@ Frozen freeze(const SubmitRequest& request, const std::filesystem::path& home,
   }
   copy_into(home / "slurm", place / "slurm");
   if (request.chain > 1) write_file_atomic(place / "chain-code", "");
+  // A frozen copy is in no repository that could tell its revision.
+  const ProgramEnd revision =
+      run_program({"git", "-C", home.string(), "describe", "--always", "--dirty"}, kGit_s);
+  if (revision.code == 0) write_file_atomic(place / "revision", revision.out);
   Frozen frozen{place, request.arguments};
   int file = 0;
   const auto keep = [&](const std::string& from) {

@@ -10,6 +10,8 @@
 #include "core/files/json.hpp"
 #include "core/number.hpp"
 #include "job/journal.hpp"
+#include "job/submission_record.hpp"
+#include "job/watch/run_jobs.hpp"
 
 namespace trireme {
 namespace {
@@ -90,10 +92,13 @@ Json or_null(const std::optional<T>& value) {
 
 }  // namespace
 
-RunView view_run(const RunFolder& folder, double now_s) {
+RunView view_run(const RunFolder& folder, double now_s, const SchedulerQuery& ask) {
   const JournalContent journal = read_journal(folder.journal());
-  if (!folder.holds_run() && journal.legs.empty())
-    fail(ErrorKind::data, "{} is no run folder", folder.root.string());
+  const std::vector<SubmissionRecord> submitted = read_submissions(folder);
+  if (!folder.holds_run() && journal.legs.empty() && submitted.empty())
+    fail(ErrorKind::data,
+         "{} is no run folder; a job that sbatch has queued makes it when the job begins",
+         folder.root.string());
   RunView view;
   view.state = "new";
   take_configuration(folder, view);
@@ -103,13 +108,23 @@ RunView view_run(const RunFolder& folder, double now_s) {
   for (const Leg& leg : journal.legs) {
     if (leg.committed >= 0) view.last_commit_age_s = std::max(0.0, now_s - leg.committed_at);
   }
-  if (journal.legs.empty()) return view;
-  const Leg& leg = journal.legs.back();
-  view.leg = leg.number;
-  view.job = leg.place().job;
-  view.state = state_of(leg, folder, now_s);
-  if (view.state == "running" && leg.start && leg.start->job_end)
-    view.job_left_s = *leg.start->job_end - now_s;
+  const Leg* leg = journal.legs.empty() ? nullptr : &journal.legs.back();
+  if (leg != nullptr) {
+    view.leg = leg->number;
+    view.job = leg->place().job;
+    view.state = state_of(*leg, folder, now_s);
+  } else if (!submitted.empty()) {
+    view.job = submitted.back().job;
+    view.state = "queued";
+  }
+  std::optional<double> job_end = leg != nullptr && leg->start ? leg->start->job_end : std::nullopt;
+  if (const auto jobs = ask ? ask_about(leg, submitted, ask) : std::nullopt) {
+    view.state = state_with_jobs(view.state, leg, view.last_commit_step.has_value(), *jobs);
+    if (!jobs->job.empty()) view.job = jobs->job;
+    if (jobs->end_s) job_end = jobs->end_s;
+    view.reason = jobs->reason;
+  }
+  if (view.state == "running" && job_end) view.job_left_s = *job_end - now_s;
   if (view.state == "done") view.eta_s = 0;
   return view;
 }
@@ -117,6 +132,7 @@ RunView view_run(const RunFolder& folder, double now_s) {
 std::string to_line(const RunView& view) {
   std::string line = formatted("{}  leg {}", view.state, view.leg);
   if (!view.job.empty()) line += "  job " + view.job;
+  if (!view.reason.empty()) line += formatted("  ({})", view.reason);
   if (view.step) line += formatted("  step {}", *view.step);
   if (view.step && view.steps) line += formatted("/{}", *view.steps);
   if (view.loss) line += "  loss " + number_text(*view.loss);

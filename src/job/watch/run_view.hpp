@@ -4,14 +4,25 @@
 #include <string>
 
 #include "job/run_folder.hpp"
+#include "job/scheduler.hpp"
 
 namespace trireme {
 
-/// How a run stands, from its folder alone: journal, newest line of metrics, configuration. What is
-/// not known is absent.
+/// The state of a run: from its folder (journal, newest line of metrics, configuration), and from what
+/// the scheduler says about its jobs. Unknown values are absent.
+///
+///   state              meaning
+///   pending            the job waits in the queue and no job of the run has trained
+///   running            the job has nodes
+///   saved and waiting  an earlier attempt saved, and a job waits in the queue to go on
+///   done, stopped, failed   how the run ended
+///   cancelled          scancel ended the job, or took it out of the queue
+///   used up            the run can go on, but no job of it is left
+///   lost               the attempt left no word, and the scheduler knows no job that runs
+///   queued             pending, or saved and waiting, where no scheduler answers
+///   new                the run directory exists, and nothing has begun
 struct RunView {
-  std::string
-      state;  // "running", "done", "stopped", "failed", "queued" (comes back), "lost", "new"
+  std::string state;
   std::int64_t leg = 0;
   std::string job;
   std::optional<std::int64_t> step;
@@ -24,16 +35,21 @@ struct RunView {
   std::optional<double> last_commit_age_s;
   std::optional<std::int64_t> slowest_rank;  // which kept the others waiting
 
+  /// Why the scheduler keeps the job waiting: "Resources", "Priority", ...; "" if no job waits.
+  std::string reason;
+
   /// The last line of metrics is so old; absent without one.
   std::optional<double> silent_s;
 
   [[nodiscard]] bool has_ended() const {
-    return state == "done" || state == "stopped" || state == "failed";
+    return state == "done" || state == "stopped" || state == "failed" || state == "cancelled" ||
+           state == "used up";
   }
 };
 
-/// `now_s`: Unix time. Throws Error(data) where no run is.
-RunView view_run(const RunFolder& folder, double now_s);
+/// `now_s`: Unix time. `ask`: asks the scheduler about a job; without it the folder alone decides.
+/// Throws Error(data) if the folder holds no run and no job was submitted for it.
+RunView view_run(const RunFolder& folder, double now_s, const SchedulerQuery& ask = {});
 
 /// One line for people: "running  leg 2  job 17  step 1200/20000  loss 3.41 ...".
 std::string to_line(const RunView& view);

@@ -13,6 +13,7 @@
 #include "core/process/run_program.hpp"
 #include "core/timer.hpp"
 #include "job/journal.hpp"
+#include "job/submission_record.hpp"
 
 namespace trireme {
 namespace {
@@ -93,7 +94,7 @@ std::string from(const fs::path& file, std::uintmax_t offset) {
 StackReport ask_for_stacks(const RunFolder& folder, std::optional<std::int64_t> rank,
                            double wait_s) {
   const JournalContent journal = read_journal(folder.journal());
-  if (journal.legs.empty() && !folder.holds_run())
+  if (journal.legs.empty() && !folder.holds_run() && read_submissions(folder).empty())
     fail(ErrorKind::data, "{} is no run folder", folder.root.string());
   if (journal.legs.empty() || !journal.legs.back().start || journal.legs.back().end) return {};
   const LegStart& leg = *journal.legs.back().start;

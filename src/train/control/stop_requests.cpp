@@ -48,10 +48,19 @@ void TimeLimit::forget_past(double now_s) {
   end_s_.reset();
 }
 
-StopRequests::StopRequests(RunFolder folder, bool first_rank, TimeLimit limit)
+void TimeLimit::moved_to(double end_s) {
+  const double by_s = end_s - end_s_.value_or(end_s);
+  if (by_s == 0) return;
+  log::info(formatted("the scheduler ends the job {} s {} than it said before",
+                      std::abs(static_cast<std::int64_t>(by_s)), by_s > 0 ? "later" : "earlier"));
+  end_s_ = end_s;
+}
+
+StopRequests::StopRequests(RunFolder folder, bool first_rank, TimeLimit limit, AskEnd ask_end)
     : folder_(std::move(folder)),
       first_rank_(first_rank),
       limit_(limit),
+      ask_end_(std::move(ask_end)),
       start_unix_s_(unix_time_s()) {
   limit_.forget_past(start_unix_s_);
 }
@@ -79,9 +88,16 @@ std::string StopRequests::reason() const {
   return asked_by_ == "signal" ? "a signal to another rank" : asked_by_;
 }
 
+bool StopRequests::at_time_limit() {
+  const auto reached = [this] { return limit_.reached(start_unix_s_ + since_start_.seconds()); };
+  if (!reached()) return false;
+  if (const auto end = ask_end_ ? ask_end_() : std::nullopt) limit_.moved_to(*end);
+  return reached();
+}
+
 StopRequests::Wish StopRequests::poll() {
   Wish wish{asked(), files_.save};
-  if (first_rank_ && !wish.stop && limit_.reached(start_unix_s_ + since_start_.seconds())) {
+  if (first_rank_ && !wish.stop && at_time_limit()) {
     asked_by_ = kTimeLimit;
     wish.stop = true;
   }

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -27,6 +28,9 @@ class TimeLimit {
   /// An end that has passed already is another job's, whose variables this one was submitted with.
   void forget_past(double now_s);
 
+  /// The scheduler ends the job at another time now.
+  void moved_to(double end_s);
+
  private:
   std::optional<double> end_s_;
   double step_s_ = 0;  // longest of late: fades, since the first step is a slow one
@@ -38,7 +42,11 @@ class TimeLimit {
 /// files STOP and SAVE in the run folder and the job's time limit.
 class StopRequests {
  public:
-  StopRequests(RunFolder folder, bool first_rank, TimeLimit limit);
+  /// Asks the scheduler for the job's end as it is now (Unix time); none: no answer.
+  using AskEnd = std::function<std::optional<double>()>;
+
+  /// `ask_end` is called before a stop for the time limit: somebody may have changed the limit.
+  StopRequests(RunFolder folder, bool first_rank, TimeLimit limit, AskEnd ask_end = {});
 
   struct Wish {
     bool stop = false;
@@ -66,12 +74,15 @@ class StopRequests {
 
  private:
   void look();
+  /// True if the last save must begin now, also by what the scheduler says.
+  [[nodiscard]] bool at_time_limit();
 
   static constexpr double kLook_s = 0.5;
 
   RunFolder folder_;
   bool first_rank_;
   TimeLimit limit_;
+  AskEnd ask_end_;
   double start_unix_s_;  // the wall clock is asked once: it may be set back during a run
   Timer since_start_;
   Timer since_look_;

@@ -11,6 +11,7 @@
 #include "train/config/open_values.hpp"
 #include "train/health/memory_need.hpp"
 #include "train/run/run_data.hpp"
+#include "train/run/settle.hpp"
 
 namespace trireme {
 namespace {
@@ -36,6 +37,7 @@ std::int64_t memory_of(const RunConfig& config, int ranks) {
 
 RunPlan plan_run(const Task& task, RunConfig& config, ConfigSet& keys, const RunStart& start,
                  int ranks, bool on_gpu) {
+  if (start.error) throw Error(*start.error);
   if (config.data.path.empty())
     fail(ErrorKind::usage,
          "--data is missing: give a token set (a folder that trireme-data pack wrote)");
@@ -62,7 +64,13 @@ RunPlan plan_run(const Task& task, RunConfig& config, ConfigSet& keys, const Run
   check_micro_batches(config.parallel,
                       micro_steps_of(config.train.global_batch, config.train.micro_batch,
                                      data_ranks(config.parallel, ranks)));
+  check_start(start, config, keys, data);
   RunPlan plan;
+  if (start.kind == RunStart::Kind::go_on) plan.steps_done = start.step();
+  plan.steps = config.train.steps;
+  if (plan.steps == 0)
+    plan.steps = data.steps_of_epochs(config.train) + data_began(start.values, plan.steps_done);
+  if (start.kind == RunStart::Kind::go_on) check_steps(start, plan.steps, plan.steps_done);
   plan.memory_bytes_per_rank = memory_of(config, ranks);
   const std::int64_t trained = config.lora.on() ? num_lora_parameters(config.lora, config.model)
                                                 : config.model.num_parameters();

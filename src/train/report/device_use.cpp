@@ -8,6 +8,7 @@
 #include <set>
 
 #include "comm/scalars.hpp"
+#include "core/counted.hpp"
 #include "core/error.hpp"
 
 namespace trireme {
@@ -28,9 +29,10 @@ std::string describe_node(const std::vector<const DeviceUse*>& ranks) {
     }
     if (seen == 1 && count > 1) return formatted("{} GPUs, one that each rank sees alone", count);
     const auto idle = static_cast<std::size_t>(seen) - used.size();
-    return formatted("{} of {} GPUs, {}{}", used.size(), seen,
-                     idle == 0 ? "none idle" : formatted("{} idle", idle),
-                     count > used.size() ? formatted(", shared by {} ranks", count) : "");
+    return formatted(
+        "{} of {} GPUs, {}{}", used.size(), seen,
+        idle == 0 ? "none idle" : formatted("{} idle", idle),
+        count > used.size() ? formatted(", shared by {}", counted(count, "rank")) : "");
   }
   std::size_t threads = 0;
   std::vector<std::uint64_t> mask(kMaskWords);
@@ -41,7 +43,7 @@ std::string describe_node(const std::vector<const DeviceUse*>& ranks) {
   }
   std::size_t cpus = 0;
   for (const std::uint64_t word : mask) cpus += static_cast<std::size_t>(std::popcount(word));
-  return formatted("{} threads on {} CPUs, {}", threads, cpus,
+  return formatted("{} on {}, {}", counted(threads, "thread"), counted(cpus, "CPU"),
                    threads < cpus   ? formatted("{} idle", cpus - threads)
                    : threads > cpus ? std::string("more threads than CPUs: lower train.threads")
                                     : std::string("none idle"));

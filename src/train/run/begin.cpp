@@ -157,7 +157,7 @@ void load(const RunRequest& run, const RunData& data, const Checkpoint& checkpoi
     const bool scaled =
         precision == values.end() || precision->second == run.config.train.precision;
     beginning.progress = load_progress(values, checkpoint.step(), scaled ? model.scaler : unused);
-    check_steps(run, beginning.progress.step);
+    check_steps(run.start, run.config.train.steps, beginning.progress.step);
     if (kind == RunStart::Kind::state) fresh_data = other_data(run, data.stream(), values, where);
     if (!fresh_data.empty()) beginning.progress.next_sample = 0;
     const std::int64_t done = beginning.progress.step;

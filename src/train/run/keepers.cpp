@@ -4,6 +4,7 @@
 #include "core/files/file.hpp"
 #include "core/log.hpp"
 #include "job/place.hpp"
+#include "job/scheduler.hpp"
 #include "parallel/device.hpp"
 #include "train/report/sinks.hpp"
 #include "train/state/resume.hpp"
@@ -35,7 +36,8 @@ Keepers::Keepers(const RunRequest& run, const RunData& data, const RunModel& mod
       chain(run.folder.chain(), run.ranks.world.rank() == 0),
       skipped(run.folder, run.ranks.world.rank(), run.config.train.max_skipped_steps),
       requests(run.folder, run.ranks.world.rank() == 0,
-               TimeLimit(job_end_from_environment(), static_cast<double>(model.state_bytes()))),
+               TimeLimit(job_end_from_environment(), static_cast<double>(model.state_bytes())),
+               job_end_from_scheduler),
       stop_between(run.ranks.world, [this] { return requests.asked(); }) {
   saver.reserve(model.state_bytes());
   saver.on_commit([&record](std::int64_t step) {

@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 
 #include "comm/agree.hpp"
+#include "core/counted.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/files/refusal.hpp"
@@ -35,20 +36,21 @@ void announce(const TrainingRun& run, const std::string& batch_note) {
       gather_device_use(run.world(), {launch.node, device.is_cuda() ? device.index() : -1,
                                       num_visible_gpus(), at::get_num_threads(), allowed_cpus()}));
   if (run.world().rank() == 0) write_file_atomic(request.folder.config(), request.keys.to_toml());
-  log::info(formatted("{} ranks ({}) on {} nodes, device {}, {}, {} CPU threads a rank",
-                      run.world().size(), run.world().backend(), run.request.ranks.launch.num_nodes,
-                      run.model.registry.device(), train.precision, at::get_num_threads()));
+  log::info(formatted(
+      "{} ({}) on {}, device {}, {}, {} a rank", counted(run.world().size(), "rank"),
+      run.world().backend(), counted(run.request.ranks.launch.num_nodes, "node"),
+      run.model.registry.device(), train.precision, counted(at::get_num_threads(), "CPU thread")));
   log::info(cat("devices: ", devices));
   log::info(formatted("model{}: {} parameters",
                       config.model.preset.empty() ? "" : " " + config.model.preset,
                       format_count(static_cast<double>(config.model.num_parameters()))));
   if (!batch_note.empty()) log::info(batch_note);
   const bool pairs = run.data.stream().of_pairs();
-  log::info(
-      formatted("global batch {} = {} data ranks x {} {} x {} micro-steps of {} tokens{}; {}{}",
-                train.global_batch, run.model.mesh.size(Axis::dp), train.micro_batch,
-                pairs ? "pairs" : "sequences", run.loader.micro_steps(), train.seq_len,
-                pairs ? " a side at most" : "", run.data.size_text(), config.data.path));
+  log::info(formatted("global batch {} = {} x {} x {} of {} tokens{}; {}{}", train.global_batch,
+                      counted(run.model.mesh.size(Axis::dp), "data rank"),
+                      counted(train.micro_batch, pairs ? "pair" : "sequence"),
+                      counted(run.loader.micro_steps(), "micro-step"), train.seq_len,
+                      pairs ? " a side at most" : "", run.data.size_text(), config.data.path));
   const double tokens = static_cast<double>(train.global_batch * train.seq_len) * (pairs ? 2 : 1);
   log::info(formatted("steps {} to {} ({}{} tokens a step), run folder {}", run.progress.step,
                       train.steps, pairs ? "at most " : "", format_count(tokens),

@@ -28,33 +28,18 @@ namespace {
 
 /// Checks the chat templates of the data against that of the start, and that of a validation set
 /// against the one that the model is trained on. Throws Error(usage).
-void check_templates(const RunRequest& run, const RunData& data) {
-  const bool allowed = run.config.data.allow_template_change;
-  const std::string taught = template_of(run.start.values);
-  if (run.start.kind == RunStart::Kind::state || run.start.kind == RunStart::Kind::weights) {
+void check_templates(const RunStart& start, const DataConfig& config, const RunData& data) {
+  const bool allowed = config.allow_template_change;
+  const std::string taught = template_of(start.values);
+  if (start.kind == RunStart::Kind::state || start.kind == RunStart::Kind::weights) {
     check_same_template(
-        {cat("--data ", run.config.data.path), data.chat_template(), run.start.checkpoint, taught},
-        allowed);
+        {cat("--data ", config.path), data.chat_template(), start.checkpoint, taught}, allowed);
   }
   const bool by_data = !data.chat_template().empty();
-  check_same_template(
-      {cat("data.valid_path ", run.config.data.valid_path), data.valid_chat_template(),
-       by_data ? cat("--data ", run.config.data.path) : run.start.checkpoint,
-       by_data ? data.chat_template() : taught},
-      allowed);
-}
-
-/// That the resolved configuration goes with the start. Throws Error(usage); nothing is touched.
-void check_start(const RunRequest& run, const RunData& data) {
-  const RunStart& start = run.start;
-  if (start.kind == RunStart::Kind::go_on) {
-    check_same_run(start.values, run.keys, start.checkpoint);
-    data.stream().check_state(start.values, saved_next_sample(start.values), start.checkpoint);
-  } else if (start.kind != RunStart::Kind::nothing) {
-    check_same_model(start, run.config.model, run.keys);
-    check_same_adapters(start, run.config.lora, run.config.model);
-  }
-  check_templates(run, data);
+  check_same_template({cat("data.valid_path ", config.valid_path), data.valid_chat_template(),
+                       by_data ? cat("--data ", config.path) : start.checkpoint,
+                       by_data ? data.chat_template() : taught},
+                      allowed);
 }
 
 /// Steps that the run, or the one that it has its state from, did before sample 0 of this data.
@@ -125,10 +110,10 @@ void resolve_config(const RunRequest& run, const RunData& data) {
   check_micro_batches(config.parallel,
                       micro_steps_of(config.train.global_batch, config.train.micro_batch,
                                      data_ranks(config.parallel, run.ranks.world.size())));
-  check_start(run, data);
+  check_start(start, config, run.keys, data);
   if (config.train.steps == 0)
     config.train.steps = data.steps_of_epochs(config.train) + steps_before_data(run, data.stream());
-  check_steps(run, start.step());
+  check_steps(start, config.train.steps, start.step());
   const std::string note = warmup_note(config.optim, config.train.steps);
   if (!note.empty() && run.ranks.world.rank() == 0) log::warn(note);
   if (start.kind == RunStart::Kind::weights) config.checkpoint.start = "weights";
@@ -225,11 +210,23 @@ std::string other_data(const RunRequest& run, const SampleStream& stream,
   return "";
 }
 
-void check_steps(const RunRequest& run, std::int64_t done) {
-  if (run.config.train.steps >= done) return;
-  fail(ErrorKind::usage, "train.steps = {}, but {} has done {}: give {} or more{}",
-       run.config.train.steps, run.start.checkpoint, done, done,
-       run.start.kind == RunStart::Kind::state ? ", or --init to begin at step 0" : "");
+void check_start(const RunStart& start, const RunConfig& config, const ConfigSet& keys,
+                 const RunData& data) {
+  if (start.kind == RunStart::Kind::go_on) {
+    check_same_run(start.values, keys, start.checkpoint);
+    data.stream().check_state(start.values, saved_next_sample(start.values), start.checkpoint);
+  } else if (start.kind != RunStart::Kind::nothing) {
+    check_same_model(start, config.model, keys);
+    check_same_adapters(start, config.lora, config.model);
+  }
+  check_templates(start, config.data, data);
+}
+
+void check_steps(const RunStart& start, std::int64_t steps, std::int64_t done) {
+  if (steps >= done) return;
+  fail(ErrorKind::usage, "train.steps = {}, but {} has done {}: give {} or more{}", steps,
+       start.checkpoint, done, done,
+       start.kind == RunStart::Kind::state ? ", or --init to begin at step 0" : "");
 }
 
 }  // namespace trireme

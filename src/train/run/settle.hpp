@@ -30,7 +30,12 @@ std::unique_ptr<RunData> open_data(const RunRequest& run);
 std::string other_data(const RunRequest& run, const SampleStream& stream,
                        const std::map<std::string, std::string>& values, const std::string& where);
 
-/// Error(usage) if train.steps is less than `done`.
-void check_steps(const RunRequest& run, std::int64_t done);
+/// Checks that the resolved configuration fits what the run starts from: the run's own keys and data, or
+/// the model, adapters and chat format of another checkpoint. Throws Error(usage); changes nothing.
+void check_start(const RunStart& start, const RunConfig& config, const ConfigSet& keys,
+                 const RunData& data);
+
+/// Throws Error(usage) if `steps` (train.steps) is less than `done`.
+void check_steps(const RunStart& start, std::int64_t steps, std::int64_t done);
 
 }  // namespace trireme

@@ -1,7 +1,8 @@
-#include "job/finish/scheduler_job.hpp"
+#include "job/scheduler_job.hpp"
 
 #include <algorithm>
 #include <array>
+#include <ctime>
 
 #include "core/number.hpp"
 
@@ -12,6 +13,19 @@ namespace {
 constexpr std::array<std::string_view, 9> kNotCancelled{"RUNNING",     "SUSPENDED",     "STOPPED",
                                                         "CONFIGURING", "TIMEOUT",       "NODE_FAIL",
                                                         "PREEMPTED",   "OUT_OF_MEMORY", "REQUEUED"};
+
+constexpr std::array<std::string_view, 6> kActive{"RUNNING",   "COMPLETING", "CONFIGURING",
+                                                  "SUSPENDED", "STOPPED",    "SIGNALING"};
+
+/// "2026-01-31T13:00:00" in local time, as scontrol writes it; none for "Unknown" and the like.
+std::optional<double> local_time(const std::string& text) {
+  std::tm time{};
+  time.tm_isdst = -1;
+  const char* end = ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &time);
+  if (end == nullptr || *end != '\0') return std::nullopt;
+  const std::time_t seconds = ::mktime(&time);
+  return seconds == -1 ? std::nullopt : std::optional(static_cast<double>(seconds));
+}
 
 }  // namespace
 
@@ -30,6 +44,7 @@ SchedulerJob SchedulerJob::parse(std::string_view text) {
   SchedulerJob job;
   job.state = word_of(text, "JobState");
   job.known = !job.state.empty();
+  job.id = word_of(text, "JobId");
   job.reason = word_of(text, "Reason");
   job.restarts = parse_integer(word_of(text, "Restarts")).value_or(0);
   job.may_requeue = word_of(text, "Requeue") != "0";
@@ -37,6 +52,8 @@ SchedulerJob SchedulerJob::parse(std::string_view text) {
   const bool in_this_start = !preempted.empty() && preempted != "None" &&
                              preempted >= word_of(text, "StartTime");  // ISO 8601: order of texts
   job.was_preempted = job.state == "PREEMPTED" || in_this_start;
+  job.end_s = local_time(word_of(text, "EndTime"));
+  job.error_file = word_of(text, "StdErr");
   return job;
 }
 
@@ -49,6 +66,10 @@ bool SchedulerJob::is_requeued(std::int64_t restart) const {
   // Within its grace time a preempted job still runs: one that ends by itself then is complete.
   const bool is_put_back = was_preempted && may_requeue && state != "RUNNING";
   return known && (restarts > restart || is_put_back);
+}
+
+bool SchedulerJob::is_active() const {
+  return std::find(kActive.begin(), kActive.end(), state) != kActive.end();
 }
 
 bool SchedulerJob::is_at_time_limit() const {

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -8,11 +9,14 @@ namespace trireme {
 /// What the scheduler says of a job: one line of `scontrol -o show job ID`.
 struct SchedulerJob {
   bool known = false;  // there was such a line
+  std::string id;      // "84"; of a task of an array its own number
   std::string state;   // "RUNNING", "COMPLETING", ...
   std::string reason;  // "TimeLimit", "None", ...
   std::int64_t restarts = 0;
   bool may_requeue = true;
   bool was_preempted = false;
+  std::optional<double> end_s;  // Unix time at which the scheduler ends the job, or ended it
+  std::string error_file;       // standard error of a batch job; "": not known
 
   static SchedulerJob parse(std::string_view text);
 
@@ -24,6 +28,12 @@ struct SchedulerJob {
   [[nodiscard]] bool is_requeued(std::int64_t restart) const;
 
   [[nodiscard]] bool is_at_time_limit() const;
+
+  /// It waits in the queue.
+  [[nodiscard]] bool is_pending() const { return state == "PENDING"; }
+
+  /// It has nodes: it runs, starts, is suspended, or its processes have not all ended.
+  [[nodiscard]] bool is_active() const;
 
   [[nodiscard]] bool is_out_of_memory() const { return state == "OUT_OF_MEMORY"; }
 };
