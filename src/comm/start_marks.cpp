@@ -8,6 +8,7 @@
 #include <cctype>
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
 #include <sstream>
 
 #include "core/error.hpp"
@@ -60,8 +61,9 @@ bool StartMarks::put(const std::string& node, int pid) noexcept {
          parent = parent.parent_path())
       made_ = parent;
     fs::create_directories(start_);
-    write_file_atomic(own(), formatted("{} {}\n", node, pid));
-    return true;
+    std::ofstream file(own());
+    file << node << ' ' << pid << '\n' << std::flush;
+    return file.good();
   } catch (const std::exception&) {
     return false;
   }

@@ -6,6 +6,7 @@ cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 source tests/support/shell.sh
 bin=$(cd "$1" && pwd)
 source tests/slurm/with_cluster.sh
+export OMP_NUM_THREADS=1  # of programs without srun, too
 
 training() { # training RUN: the options of a short training
   printf '%s ' --data set --run "$1" --model.preset tiny --train.steps 2 --train.seq_len 64 --train.global_batch 8 --train.micro_batch 1
@@ -16,7 +17,6 @@ training() { # training RUN: the options of a short training
 write_typed() {
   cat >"$work/typed.sh" <<EOF
 run=\$1
-export OMP_NUM_THREADS=1
 say() { "\$@" </dev/null >>typed.log 2>&1 && printf 'code 0\n' || printf 'code %s of %s\n' "\$?" "\$*"; }
 say $bin/trireme help
 say $bin/trireme --version
@@ -102,6 +102,19 @@ expect_stuck_cause() {
     "$(grep '"event":"decision"' "$work/stuck/journal.jsonl" | head -n 1)"
 }
 
+# The same of a preparation, which has no key for the limit.
+a_stuck_preparation_is_named_and_requeued() {
+  local job
+  job=$(TRIREME_LAUNCH=$work/launcher TRIREME_BIN=$bin TRIREME_TRAIN_START_TIMEOUT_S=4 on sbatch --parsable --nodes=2 --ntasks-per-node=1 \
+    --time=10 --output="$work/stuck-prep.out" slurm/prep.sbatch --kind pretrain --tokenizer "$work/tokenizer" --input "$work/corpus.jsonl" \
+    --seq-len 64 --output "$work/prepared")
+  await 120 "the end" ended "$job"
+  expect_match "what the start says" '4 s \(train.start_timeout_s\); 1 of 2 ranks have not begun: rank 1, on node n2 \(0 of 1' "$(<"$work/stuck-prep.out")"
+  expect_equal "state" COMPLETED "$(job_field "$job" JobState)"
+  expect_equal "restarts" 1 "$(job_field "$job" Restarts)"
+  [[ ! -e $work/prepared.start ]] || broken "marks of the start stay behind"
+}
+
 a_forgotten_srun_is_a_warning() {
   on sbatch --wait --nodes=2 --ntasks-per-node=1 --output="$work/forgotten.out" --chdir="$work" --wrap "$bin/trireme pretrain $(training forgotten)" >/dev/null
   expect_match "the warning" 'this Slurm job has 2 tasks, and this command runs as one process alone.*srun [^ ]*trireme pretrain' "$(<"$work/forgotten.out")"
@@ -134,7 +147,7 @@ if [[ -n ${2:-} ]]; then
   run_scenarios "${@:2}"
 else
   run_scenarios any_number_of_commands_run_in_an_interactive_shell a_step_within_a_step_and_one_program_of_two_tasks_work \
-    a_stuck_start_is_named_and_requeued a_forgotten_srun_is_a_warning \
+    a_stuck_start_is_named_and_requeued a_stuck_preparation_is_named_and_requeued a_forgotten_srun_is_a_warning \
     a_script_below_srun_says_what_to_type debug_keeps_the_directory
 fi
 finish
