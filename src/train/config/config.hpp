@@ -70,6 +70,7 @@ struct DataConfig {
   std::string blend_rule = "table";
   std::int64_t shuffle_block = 0;
   bool allow_template_change = false;
+  bool allow_missing_markers = false;
   std::string stage;
 
   template <class Self, class Visit>
@@ -93,6 +94,9 @@ struct DataConfig {
           "neighbouring sequences that stay near each other, for slow file systems; 0: none");
     visit("allow_template_change", self.allow_template_change,
           "go on from a model that was trained on chats in another format than these");
+    visit("allow_missing_markers", self.allow_missing_markers,
+          "train on chats although the tokenizer does not have the markers of their format as "
+          "tokens");
     visit(
         "stage", self.stage,
         "a folder of a disk that every node has to itself (as /tmp): sets are copied there once a "

@@ -16,6 +16,7 @@
 #include "train/config/layout.hpp"
 #include "train/config/open_values.hpp"
 #include "train/health/memory_need.hpp"
+#include "train/run/chat_markers.hpp"
 #include "train/run/frozen_start.hpp"
 #include "train/run/weights_start.hpp"
 #include "train/state/resume.hpp"
@@ -47,6 +48,9 @@ void check_start(const RunRequest& run, const RunData& data) {
     check_same_adapters(start, run.config.lora, run.config.model);
     check_template(run, data.chat_template());
   }
+  const std::string markers =
+      check_chat_markers(data, run.config.data.allow_missing_markers, start.kind);
+  if (!markers.empty() && run.ranks.world.rank() == 0) log::warn(markers);
 }
 
 /// Steps that the run, or the one that it has its state from, did before sample 0 of this data.
