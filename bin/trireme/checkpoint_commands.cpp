@@ -113,7 +113,7 @@ void CheckpointCommands::add_planning(CommandLine& line) {
       .option("--folder", &bench_folder_, "DIR",
               "new folder on the disk in question, removed afterwards")
       .option("--repeats", &bench_repeats_, "N", "how often; medians are shown")
-      .flag("--json", json_, "one JSON object instead of a table")
+      .flag("--json", json_, "one JSON document on one line instead of a table")
       .example("trireme bench checkpoint --bytes 4000000000 --folder runs/bench --json")
       .example("mpirun -n 2 trireme bench checkpoint --folder runs/bench")
       .ranks(Ranks::all)

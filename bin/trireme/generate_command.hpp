@@ -22,6 +22,8 @@ class GenerateCommand {
   int run();
   void check() const;
   [[nodiscard]] std::vector<Prompt> prompts() const;
+  /// Throws Error(usage) if a chat format is given and no prompt is a chat.
+  void check_chat_template(const std::vector<Prompt>& prompts) const;
   /// The requests, all at once: a bad prompt ends it before hours.
   [[nodiscard]] std::vector<Request> requests(const LoadedModel& model,
                                               const std::vector<Prompt>& prompts) const;

@@ -14,6 +14,11 @@ Command& add_model_options(Command& command, ModelOptions& options) {
       .option("--precision", &options.precision, "fp32|bf16|fp16|fp64", "of the weights");
 }
 
+Command& add_chat_template_option(Command& command, ModelOptions& options) {
+  return command.option("--chat-template", &options.chat_template, "NAME",
+                        "chat format; what the checkpoint was trained with");
+}
+
 Command& add_draw_options(Command& command, SamplingConfig& sampling) {
   return command
       .option("--temperature", &sampling.temperature, "X",

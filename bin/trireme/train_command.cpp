@@ -9,6 +9,7 @@
 #include "comm/nccl/nccl_backend.hpp"
 #include "core/log.hpp"
 #include "core/process/debugger.hpp"
+#include "data/shards/schema.hpp"
 #include "train/run/run_keys.hpp"
 #include "train/run/run_task.hpp"
 
@@ -25,7 +26,8 @@ TrainCommand::TrainCommand(CommandLine& line, Launch& launch, std::string progra
   const std::string begins = task_->needs_start()
                                  ? " --init runs/base --data sets/train --run runs/first"
                                  : " --data sets/train --run runs/first --model.preset tiny";
-  line.command(std::string(name_), std::string(task.help))
+  Command& declared = line.command(std::string(name_), std::string(task.help));
+  declared
       .option("--run", &run_, "DIR",
               "run folder: configuration, metrics, checkpoints; made, or resumed", Need::required)
       .option(
@@ -36,7 +38,13 @@ TrainCommand::TrainCommand(CommandLine& line, Launch& launch, std::string progra
       .flag("--allow-other-template", allow_other_template_,
             cat(kAllowOtherTemplateHelp, ": --data.allow_template_change true"))
       .option("--wait-for-debugger", &debugged_rank_, "RANK",
-              "this rank waits at the start until a debugger is attached to it (-1: none)")
+              "this rank waits at the start until a debugger is attached to it (-1: none)");
+  if (takes_chats()) {
+    declared.flag("--allow-missing-markers", allow_missing_markers_,
+                  "train on chats although the tokenizer does not have the markers of their format "
+                  "as tokens: --data.allow_missing_markers true");
+  }
+  declared
       .config(*keys_, [this](ConfigSet& keys) { complete(keys); })
       .alias("--data", "data.path")
       .alias("--resume", "checkpoint.resume")
@@ -70,10 +78,18 @@ void TrainCommand::take_init(ConfigSet& keys) const {
   keys.set("checkpoint.start", "weights", "--init");
 }
 
+bool TrainCommand::takes_chats() const {
+  const auto kinds = task_->set_kinds();
+  return std::any_of(kinds.begin(), kinds.end(),
+                     [](std::string_view kind) { return kind != schema::kKindPretrain; });
+}
+
 void TrainCommand::complete(ConfigSet& keys) {
   take_init(keys);
   if (allow_other_template_)
     keys.set("data.allow_template_change", "true", "--allow-other-template");
+  if (allow_missing_markers_)
+    keys.set("data.allow_missing_markers", "true", "--allow-missing-markers");
   if (!run_.empty()) start_ = read_start(config_, keys, RunFolder{run_}, launch_.world());
   finish_task_keys(*task_, name_, config_, keys, start_);
 }

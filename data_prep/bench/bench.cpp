@@ -11,7 +11,7 @@
 #include "config/check_options.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
-#include "core/files/json.hpp"
+#include "core/files/json_lines.hpp"
 #include "core/files/refusal.hpp"
 #include "core/log.hpp"
 #include "core/timer.hpp"
@@ -232,7 +232,7 @@ std::string bench_json(const BenchReport& report) {
   json["text_bytes"] = report.text_bytes;
   json["jsonl_bytes"] = report.jsonl_bytes;
   json["tokens"] = report.tokens;
-  return json.dump(2) + "\n";
+  return json_line(json);
 }
 
 std::string bench_text(const BenchReport& report) {

@@ -42,7 +42,7 @@ struct BenchConfig {
           "where the packed set lies for a moment; the system's folder if it is not given",
           {.placeholder = "DIR"});
     visit("no_pack", self.no_pack, "encode only");
-    visit("json", self.json, "one JSON object");
+    visit("json", self.json, "one JSON document on one line");
   }
 };
 

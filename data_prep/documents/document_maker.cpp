@@ -11,6 +11,7 @@
 #include "data/shards/schema.hpp"
 #include "data_prep/documents/chat_documents.hpp"
 #include "text/chat/chat_template.hpp"
+#include "text/chat/markers.hpp"
 #include "text/spec/tokenizer_spec.hpp"
 #include "text/unicode/utf8.hpp"
 
@@ -119,17 +120,11 @@ std::unique_ptr<DocumentMaker> make_document_maker(const Tokenizer& tokenizer,
 
 void warn_of_unknown_markers(const DocumentConfig& config, const Tokenizer& tokenizer) {
   if (config.kind == schema::kKindPretrain) return;
-  const std::vector<AddedToken>& added = tokenizer.added_tokens();
-  std::vector<std::string_view> unknown;
-  for (const std::string_view marker : chat_template(config.chat.format).markers) {
-    const bool known = std::any_of(added.begin(), added.end(), [&](const AddedToken& token) {
-      return token.content == marker;
-    });
-    if (!known) unknown.push_back(marker);
-  }
+  const std::vector<std::string_view> unknown =
+      missing_markers(chat_template(config.chat.format), tokenizer);
   if (unknown.empty()) return;
   log::warn(formatted(
-      "--template {} writes {}, which the tokenizer does not know as tokens: they become plain characters. Is it the template of this tokenizer?",
+      "--template {} writes {}, which the tokenizer does not know as tokens: they become plain characters, and training refuses the set without --allow-missing-markers. Is it the template of this tokenizer?",
       config.chat.format, joined(unknown, " ")));
 }
 

@@ -6,7 +6,7 @@
 
 #include "core/error.hpp"
 #include "core/escape.hpp"
-#include "core/files/json.hpp"
+#include "core/files/json_lines.hpp"
 #include "data/shards/schema.hpp"
 #include "data_prep/inspect/inspect_document.hpp"
 #include "data_prep/inspect/length_histogram.hpp"
@@ -84,7 +84,7 @@ std::string inspect_json(const TokenSet& set) {
     json["sources"].push_back({{"name", source.name}, {"size", source.size}});
   json["bad"] = manifest.bad;
   if (!manifest.ignored_fields.empty()) json["ignored_fields"] = manifest.ignored_fields;
-  return escape_json_controls(json.dump(2) + "\n");
+  return escape_json_controls(json_line(json));
 }
 
 std::string inspect_text(const TokenSet& set) {

@@ -96,7 +96,8 @@ ModelSource source_of_hf(const std::filesystem::path& folder) {
   return source;
 }
 
-/// Ids that the embedding lacks, as in configurations of small test models, are never drawn.
+/// Ids that the embedding lacks, as in configurations of small test models, and ids that no token has
+/// are never drawn.
 std::vector<std::uint32_t> end_tokens_of(const ModelSource& source, const Tokenizer& tokenizer) {
   std::vector<std::uint32_t> ids;
   if (const auto eos = tokenizer.eos_id()) ids.push_back(*eos);
@@ -107,7 +108,8 @@ std::vector<std::uint32_t> end_tokens_of(const ModelSource& source, const Tokeni
   const auto found = listed.find("eos");
   if (found == listed.end()) return ids;
   for (const std::int64_t id : found->second) {
-    if (id < source.config.vocab_size) ids.push_back(static_cast<std::uint32_t>(id));
+    const auto end = static_cast<std::uint32_t>(id);
+    if (id < source.config.vocab_size && !tokenizer.token_bytes(end).empty()) ids.push_back(end);
   }
   return ids;
 }
@@ -172,9 +174,14 @@ std::unique_ptr<LoadedModel> load_model(const ModelOptions& options, int local_r
                                         int local_size) {
   if (options.threads < 0 || options.threads > kMaxThreads)
     fail(ErrorKind::usage, "--threads {}, must be in [0, {}]", options.threads, kMaxThreads);
+  const ChatTemplate* const format =
+      options.chat_template.empty() ? nullptr : &chat_template(options.chat_template);
   set_cpu_threads(options.threads, local_size);
-  return load_model(options.checkpoint, precision_dtypes(options.precision, "--precision"),
-                    choose_device(options.device, local_rank, "--device"), options.allow_older);
+  auto model = load_model(options.checkpoint, precision_dtypes(options.precision, "--precision"),
+                          choose_device(options.device, local_rank, "--device"),
+                          options.allow_older);
+  if (format != nullptr) model->chat = format;
+  return model;
 }
 
 std::string hash_weights(LoadedModel& model) {

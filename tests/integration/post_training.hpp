@@ -58,6 +58,8 @@ class PostTraining : public RunProgram {
     for (const auto& [kind, name] : {std::array{"sft", "chats"}, std::array{"dpo", "pairs"}})
       ASSERT_EQ(pack(kind, name, "minimind-v3", name).code, 0);
     ASSERT_EQ(pack("sft", "chats", "chatml", "chatml").code, 0);
+    ASSERT_EQ(pack("sft", "chats", "llama3", "no_markers").code, 0);
+    ASSERT_EQ(pack("dpo", "pairs", "llama3", "pairs_no_markers").code, 0);
   }
 
   static Exit pack(const std::string& kind, const std::string& records,

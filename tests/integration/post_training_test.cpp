@@ -281,5 +281,32 @@ TEST_F(PostTraining, WhatItCannotGoOnFromIsRefused) {
   EXPECT_EQ(sft(allowed).code, 0);
 }
 
+TEST_F(PostTraining, ChatsWhoseTokenizerLacksTheMarkersAreRefused) {
+  const auto train = [](const char* task, const char* set, const Arguments& more = {}) {
+    Arguments words{task,      "--init",        path("start").string(),
+                    "--data",  path(set).string(),  "--run",
+                    path("unmarked").string(), "--train.steps", "1",
+                    "--train.device", "cpu"};
+    words.insert(words.end(), more.begin(), more.end());
+    return trireme(words);
+  };
+  const std::vector<std::string> words{"--template llama3", "<|eot_id|>",
+                                       "--allow-missing-markers"};
+  expect_refused(train("sft", "no_markers"), 2, words);
+  expect_refused(train("dpo", "pairs_no_markers"), 2, words);
+  expect_refused(train("distill", "no_markers", {"--distill.teacher", path("start").string()}), 2,
+                 words);
+  // A validation set has a format of its own.
+  expect_refused(train("sft", "chats", {"--data.valid_path", path("no_markers").string(),
+                                        "--train.eval_every", "1"}),
+                 2, words);
+  EXPECT_FALSE(fs::exists(path("unmarked")));
+  const Exit allowed = train("sft", "no_markers", {"--allow-missing-markers"});
+  EXPECT_EQ(allowed.code, 0) << allowed.err;
+  EXPECT_NE(allowed.err.find("the model learns them as ordinary text"), std::string::npos);
+  Arguments again{"sft", "--run", path("unmarked").string(), "--train.steps", "2"};
+  EXPECT_EQ(trireme(again).code, 0);
+}
+
 }  // namespace
 }  // namespace trireme

@@ -74,6 +74,7 @@ struct DataConfig {
   std::string blend_rule = "table";
   std::int64_t shuffle_block = 0;
   bool allow_template_change = false;
+  bool allow_missing_markers = false;
   std::string stage;
 
   template <class Self, class Visit>
@@ -98,6 +99,9 @@ struct DataConfig {
     visit("allow_template_change", self.allow_template_change,
           "accept data sets whose chat template is not the one that the model was trained with "
           "(--allow-other-template)");
+    visit("allow_missing_markers", self.allow_missing_markers,
+          "train on chats although the tokenizer does not have the markers of their format as "
+          "tokens (--allow-missing-markers)");
     visit(
         "stage", self.stage,
         "a folder of a disk that every node has to itself (as /tmp): sets are copied there once a "

@@ -10,6 +10,7 @@
 #include "train/config/layout.hpp"
 #include "train/config/open_values.hpp"
 #include "train/health/memory_need.hpp"
+#include "train/run/chat_markers.hpp"
 #include "train/run/run_data.hpp"
 #include "train/run/settle.hpp"
 
@@ -57,6 +58,7 @@ RunPlan plan_run(const Task& task, RunConfig& config, ConfigSet& keys, const Run
     task.choose_data(stream, encode);
   });
   task.check_files(config, data.sample_sets());
+  (void)check_chat_markers(data, config.data.allow_missing_markers, start.kind);
   resolve(config.model, static_cast<std::int64_t>(data.stream().first_set().vocab_size()));
   check_layout(config.parallel, {config.model, data.stream().seq_lens(), ranks}, problems);
   check_targets(config.lora, config.model, problems);

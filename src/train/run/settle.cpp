@@ -18,6 +18,7 @@
 #include "train/config/layout.hpp"
 #include "train/config/open_values.hpp"
 #include "train/health/memory_need.hpp"
+#include "train/run/chat_markers.hpp"
 #include "train/run/frozen_start.hpp"
 #include "train/run/weights_start.hpp"
 #include "train/state/resume.hpp"
@@ -111,6 +112,9 @@ void resolve_config(const RunRequest& run, const RunData& data) {
                       micro_steps_of(config.train.global_batch, config.train.micro_batch,
                                      data_ranks(config.parallel, run.ranks.world.size())));
   check_start(start, config, run.keys, data);
+  const std::string markers =
+      check_chat_markers(data, config.data.allow_missing_markers, start.kind);
+  if (!markers.empty() && run.ranks.world.rank() == 0) log::warn(markers);
   if (config.train.steps == 0)
     config.train.steps = data.steps_of_epochs(config.train) + steps_before_data(run, data.stream());
   check_steps(start, config.train.steps, start.step());
