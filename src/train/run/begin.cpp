@@ -11,6 +11,7 @@
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "core/number.hpp"
+#include "train/run/run_length.hpp"
 #include "train/run/settle.hpp"
 #include "train/run/weights_start.hpp"
 #include "train/state/continuation.hpp"

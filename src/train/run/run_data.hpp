@@ -43,8 +43,9 @@ class RunData {
   /// The chat format of the training sets; "" for texts.
   [[nodiscard]] const std::string& chat_template() const { return chat_template_; }
 
-  /// train.epochs as steps. Throws Error(usage) where one pass over the data is not defined.
-  [[nodiscard]] std::int64_t steps_of_epochs(const TrainConfig& train) const;
+  /// Samples of `epochs` passes over the data, at least 1: a part of a sample counts as one. Throws
+  /// Error(usage) where one pass over the data is not defined.
+  [[nodiscard]] std::int64_t samples_of_epochs(double epochs) const;
 
   /// "800 sequences in ", for a log line that goes on with the path.
   [[nodiscard]] std::string size_text() const;

@@ -17,6 +17,7 @@
 #include "train/config/open_values.hpp"
 #include "train/health/memory_need.hpp"
 #include "train/run/frozen_start.hpp"
+#include "train/run/run_length.hpp"
 #include "train/run/weights_start.hpp"
 #include "train/state/resume.hpp"
 #include "train/state/run_state.hpp"
@@ -47,16 +48,6 @@ void check_start(const RunRequest& run, const RunData& data) {
     check_same_adapters(start, run.config.lora, run.config.model);
     check_template(run, data.chat_template());
   }
-}
-
-/// Steps that the run, or the one that it has its state from, did before sample 0 of this data.
-std::int64_t steps_before_data(const RunRequest& run, const SampleStream& stream) {
-  const RunStart& start = run.start;
-  if (start.kind != RunStart::Kind::state && start.kind != RunStart::Kind::go_on) return 0;
-  if (start.kind == RunStart::Kind::state &&
-      !other_data(run, stream, start.values, start.checkpoint).empty())
-    return start.step();
-  return data_began(start.values, start.step());
 }
 
 /// Of a run that goes on.
@@ -118,8 +109,7 @@ void resolve_config(const RunRequest& run, const RunData& data) {
                       micro_steps_of(config.train.global_batch, config.train.micro_batch,
                                      data_ranks(config.parallel, run.ranks.world.size())));
   check_start(run, data);
-  if (config.train.steps == 0)
-    config.train.steps = data.steps_of_epochs(config.train) + steps_before_data(run, data.stream());
+  settle_length(run, data);
   check_steps(run, start.step());
   const std::string note = warmup_note(config.optim, config.train.steps);
   if (!note.empty() && run.ranks.world.rank() == 0) log::warn(note);
@@ -206,13 +196,6 @@ std::string other_data(const RunRequest& run, const SampleStream& stream,
     return text.substr(0, text.find('\n'));
   }
   return "";
-}
-
-void check_steps(const RunRequest& run, std::int64_t done) {
-  if (run.config.train.steps >= done) return;
-  fail(ErrorKind::usage, "train.steps = {}, but {} has done {}: give {} or more{}",
-       run.config.train.steps, run.start.checkpoint, done, done,
-       run.start.kind == RunStart::Kind::state ? ", or --init to begin at step 0" : "");
 }
 
 }  // namespace trireme

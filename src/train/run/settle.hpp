@@ -30,7 +30,4 @@ std::unique_ptr<RunData> open_data(const RunRequest& run);
 std::string other_data(const RunRequest& run, const SampleStream& stream,
                        const std::map<std::string, std::string>& values, const std::string& where);
 
-/// Error(usage) if train.steps is less than `done`.
-void check_steps(const RunRequest& run, std::int64_t done);
-
 }  // namespace trireme

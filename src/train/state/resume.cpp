@@ -13,12 +13,13 @@ namespace trireme {
 namespace {
 
 /// Sections and keys that may differ between the parts of one run. Every other key must agree.
-constexpr std::array<std::string_view, 16> kMayDiffer{"parallel.",
+constexpr std::array<std::string_view, 17> kMayDiffer{"parallel.",
                                                       "checkpoint.",
                                                       "data.",
                                                       "model.preset",
                                                       "train.steps",
                                                       "train.epochs",
+                                                      "train.num_samples",
                                                       "train.micro_batch",
                                                       "train.accumulation",
                                                       "train.device",
