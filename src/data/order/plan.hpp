@@ -29,10 +29,11 @@ struct PlanPhase {
 ///   0.7 sets/web + 0.3 sets/books                   a blend; weights of any sum, one for each
 ///   0.7 sets/web + 0.3 sets/books; from 1001: 1 sets/code   phases by first step
 ///   ... ; from 2001 at 4096: 1 sets/long            another sequence length from there on
-/// A line end is as good as ';', and '#' starts a comment up to the line's end; + stands between
-/// blanks. A folder whose name has blanks or one of ; # is put in double quotes. The text itself
-/// may also be the name of a folder (then it is that one set, whatever is in the name) or of a file
-/// that holds the text.
+/// A line end means the same as ';', and + stands between blanks. A path that has blanks, a ; or a
+/// double quote, or that reads as a number or a word of this grammar, stands between double quotes;
+/// in them \" is a quote, \\ a backslash, and all else stands for itself. The text itself may also be
+/// the name of a folder (then it is that one set, whatever is in the name) or of a file that holds
+/// the text. In a file alone, '#' where a word would begin starts a comment up to the line's end.
 ///
 /// Phases start at rising steps, the first at step 1. A folder is in one source only. Throws
 /// Error(usage) quoting the place that is wrong.

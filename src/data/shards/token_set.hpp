@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/process/open_files.hpp"
 #include "data/shards/shard_reader.hpp"
 
 namespace trireme {
@@ -59,7 +60,7 @@ struct Manifest {
 };
 
 struct TokenSetOptions {
-  std::size_t max_open_files = 256;
+  std::size_t max_open_files = max_open_shards();
 };
 
 /// A folder of shards, open for training: manifest.json checked by its own hash, shards opened when

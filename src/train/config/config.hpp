@@ -11,6 +11,7 @@ namespace trireme {
 struct TrainConfig {
   std::int64_t steps = 0;
   double epochs = 1;
+  std::int64_t num_samples = 0;
   std::int64_t seq_len = 0;
   std::int64_t micro_batch = 4;
   std::int64_t global_batch = 0;
@@ -31,7 +32,12 @@ struct TrainConfig {
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
     visit("steps", self.steps, "optimizer steps; 0: as many as `epochs` needs");
-    visit("epochs", self.epochs, "passes over the data when steps is 0");
+    visit("epochs", self.epochs,
+          "passes over the data when steps is 0; the last update holds the samples that are left, "
+          "and none comes twice to fill it");
+    visit("num_samples", self.num_samples,
+          "samples (sequences or pairs) of the whole run, instead of epochs; 0: as many as epochs "
+          "asks for when steps is 0, else steps x global_batch");
     visit("seq_len", self.seq_len, "tokens of one sequence; 0: the length the set was packed for");
     visit("micro_batch", self.micro_batch, "sequences of one forward pass on one rank");
     visit(
@@ -81,7 +87,9 @@ struct DataConfig {
   static void fields(Self& self, Visit&& visit) {
     visit("path", self.path,
           "token set to train on (a folder that `trireme-data pack` wrote), several, a blend "
-          "`0.7 A + 0.3 B`, phases `...; from STEP: ...`, or a file with that text");
+          "`0.7 A + 0.3 B`, phases `...; from STEP: ...`, or a file with that text; a path with "
+          "blanks, ; or quotes stands in double quotes (in them \\\" is a quote, \\\\ a backslash); "
+          "# starts a comment in a file alone");
     visit("valid_path", self.valid_path, "held-out token set for the validation loss");
     visit("split", self.split,
           "shares of the documents for training, validation and test, as in 969,30,1; empty: all "

@@ -12,6 +12,7 @@
 #include "train/health/memory_need.hpp"
 #include "train/run/chat_markers.hpp"
 #include "train/run/run_data.hpp"
+#include "train/run/run_length.hpp"
 #include "train/run/settle.hpp"
 
 namespace trireme {
@@ -69,9 +70,9 @@ RunPlan plan_run(const Task& task, RunConfig& config, ConfigSet& keys, const Run
   check_start(start, config, keys, data);
   RunPlan plan;
   if (start.kind == RunStart::Kind::go_on) plan.steps_done = start.step();
-  plan.steps = config.train.steps;
-  if (plan.steps == 0)
-    plan.steps = data.steps_of_epochs(config.train) + data_began(start.values, plan.steps_done);
+  RunConfig settled = config;
+  (void)settle_length(settled, start, keys, data);
+  plan.steps = settled.train.steps;
   if (start.kind == RunStart::Kind::go_on) check_steps(start, plan.steps, plan.steps_done);
   plan.memory_bytes_per_rank = memory_of(config, ranks);
   const std::int64_t trained = config.lora.on() ? num_lora_parameters(config.lora, config.model)

@@ -11,6 +11,7 @@
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "core/number.hpp"
+#include "train/run/run_length.hpp"
 #include "train/run/settle.hpp"
 #include "train/run/weights_start.hpp"
 #include "train/state/continuation.hpp"
@@ -158,7 +159,7 @@ void load(const RunRequest& run, const RunData& data, const Checkpoint& checkpoi
         precision == values.end() || precision->second == run.config.train.precision;
     beginning.progress = load_progress(values, checkpoint.step(), scaled ? model.scaler : unused);
     check_steps(run.start, run.config.train.steps, beginning.progress.step);
-    if (kind == RunStart::Kind::state) fresh_data = other_data(run, data.stream(), values, where);
+    if (kind == RunStart::Kind::state) fresh_data = other_data(run.keys, data.stream(), values, where);
     if (!fresh_data.empty()) beginning.progress.next_sample = 0;
     const std::int64_t done = beginning.progress.step;
     beginning.data_began = fresh_data.empty() ? data_began(values, done) : done;

@@ -1,5 +1,6 @@
 #include "train/run/run_data.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/error.hpp"
@@ -114,20 +115,20 @@ std::vector<const SampleSet*> RunData::sample_sets() const {
   return sets;
 }
 
-std::int64_t RunData::steps_of_epochs(const TrainConfig& train) const {
+std::int64_t RunData::samples_of_epochs(double epochs) const {
   const auto size = stream_.epoch_size();
   if (!size) {
     fail(
         ErrorKind::usage,
         "train.steps = 0 (train.epochs passes) needs one pass over the data, which weights and phases of data.path do not have: give train.steps");
   }
-  const double steps = std::ceil(train.epochs * static_cast<double>(*size) /
-                                 static_cast<double>(train.global_batch));
-  if (!(steps < 1e15)) {
-    fail(ErrorKind::usage, "train.epochs = {} makes {} steps, must be below 1e15", train.epochs,
-         steps);
+  constexpr double kRounding = 1e-9;  // 0.1 x 30 is 3, not 4
+  const double samples = std::ceil(epochs * static_cast<double>(*size) * (1 - kRounding));
+  if (!(samples < 1e15)) {
+    fail(ErrorKind::usage, "train.epochs = {} makes {} samples, must be below 1e15", epochs,
+         samples);
   }
-  return static_cast<std::int64_t>(steps);
+  return std::max<std::int64_t>(static_cast<std::int64_t>(samples), 1);
 }
 
 std::string RunData::size_text() const {

@@ -51,8 +51,9 @@ class RunData {
     return valid_set_ ? valid_set_->manifest().chat_template() : std::string();
   }
 
-  /// train.epochs as steps. Throws Error(usage) where one pass over the data is not defined.
-  [[nodiscard]] std::int64_t steps_of_epochs(const TrainConfig& train) const;
+  /// Samples of `epochs` passes over the data, at least 1: a part of a sample counts as one. Throws
+  /// Error(usage) where one pass over the data is not defined.
+  [[nodiscard]] std::int64_t samples_of_epochs(double epochs) const;
 
   /// "800 sequences in ", for a log line that goes on with the path.
   [[nodiscard]] std::string size_text() const;

@@ -92,8 +92,11 @@ struct Derived {
   std::string_view from;
 };
 
-constexpr std::array<Derived, 2> kDerived{
-    {{"train.steps", "train.epochs"}, {"train.global_batch", "train.accumulation"}}};
+constexpr std::array<Derived, 5> kDerived{{{"train.steps", "train.epochs"},
+                                           {"train.steps", "train.num_samples"},
+                                           {"train.num_samples", "train.epochs"},
+                                           {"train.num_samples", "train.steps"},
+                                           {"train.global_batch", "train.accumulation"}}};
 
 /// `never` of a run whose checkpoints are gone is said anew or not at all.
 bool is_left_out(const ConfigSet& keys, const RunStart& start, const EarlierValue& value) {

@@ -20,6 +20,7 @@
 #include "train/health/memory_need.hpp"
 #include "train/run/chat_markers.hpp"
 #include "train/run/frozen_start.hpp"
+#include "train/run/run_length.hpp"
 #include "train/run/weights_start.hpp"
 #include "train/state/resume.hpp"
 #include "train/state/run_state.hpp"
@@ -41,16 +42,6 @@ void check_templates(const RunStart& start, const DataConfig& config, const RunD
                        by_data ? cat("--data ", config.path) : start.checkpoint,
                        by_data ? data.chat_template() : taught},
                       allowed);
-}
-
-/// Steps that the run, or the one that it has its state from, did before sample 0 of this data.
-std::int64_t steps_before_data(const RunRequest& run, const SampleStream& stream) {
-  const RunStart& start = run.start;
-  if (start.kind != RunStart::Kind::state && start.kind != RunStart::Kind::go_on) return 0;
-  if (start.kind == RunStart::Kind::state &&
-      !other_data(run, stream, start.values, start.checkpoint).empty())
-    return start.step();
-  return data_began(start.values, start.step());
 }
 
 /// Of a run that goes on.
@@ -115,8 +106,8 @@ void resolve_config(const RunRequest& run, const RunData& data) {
   const std::string markers =
       check_chat_markers(data, config.data.allow_missing_markers, start.kind);
   if (!markers.empty() && run.ranks.world.rank() == 0) log::warn(markers);
-  if (config.train.steps == 0)
-    config.train.steps = data.steps_of_epochs(config.train) + steps_before_data(run, data.stream());
+  const std::string small = settle_length(config, start, run.keys, data);
+  if (!small.empty() && run.ranks.world.rank() == 0) log::warn(small);
   check_steps(start, config.train.steps, start.step());
   const std::string note = warmup_note(config.optim, config.train.steps);
   if (!note.empty() && run.ranks.world.rank() == 0) log::warn(note);
@@ -198,10 +189,10 @@ std::unique_ptr<RunData> open_data(const RunRequest& run) {
   return opened;
 }
 
-std::string other_data(const RunRequest& run, const SampleStream& stream,
+std::string other_data(const ConfigSet& keys, const SampleStream& stream,
                        const std::map<std::string, std::string>& values, const std::string& where) {
   const auto seed = values.find("config.train.seed");
-  const std::string now = run.keys.value("train.seed");
+  const std::string now = keys.value("train.seed");
   if (seed != values.end() && seed->second != now)
     return formatted("train.seed = {} (was {})", now, seed->second);
   try {
@@ -224,13 +215,6 @@ void check_start(const RunStart& start, const RunConfig& config, const ConfigSet
     check_same_adapters(start, config.lora, config.model);
   }
   check_templates(start, config.data, data);
-}
-
-void check_steps(const RunStart& start, std::int64_t steps, std::int64_t done) {
-  if (steps >= done) return;
-  fail(ErrorKind::usage, "train.steps = {}, but {} has done {}: give {} or more{}", steps,
-       start.checkpoint, done, done,
-       start.kind == RunStart::Kind::state ? ", or --init to begin at step 0" : "");
 }
 
 }  // namespace trireme

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <random>
@@ -75,6 +76,57 @@ void expect_each(const std::map<std::int64_t, int>& seen, std::int64_t first, in
     ASSERT_GE(token, first);
     ASSERT_EQ(count, times) << "token " << token;
   }
+}
+
+/// Samples of update `update` on all ranks, in order of rank and micro-step; -1 for padding.
+std::vector<std::int64_t> samples_of_update(const SampleStream& stream, LoaderConfig config,
+                                            int ranks, int update) {
+  std::vector<std::int64_t> samples;
+  for (config.rank = 0, config.size = ranks; config.rank < ranks; ++config.rank) {
+    DataLoader loader(stream, config);
+    for (int u = 0; u <= update; ++u) {
+      std::int64_t held = 0;
+      for (std::int64_t i = 0; i < loader.micro_steps(); ++i) {
+        const Batch batch = loader.next();
+        held += batch.num_targets;
+        if (u != update) continue;
+        samples.insert(samples.end(), batch.sample_indices.begin(), batch.sample_indices.end());
+        EXPECT_EQ(batch.update_samples, config.end_sample - config.next_sample - u * kBatch);
+        EXPECT_EQ(batch.update_batches, (batch.update_samples - 1) / config.micro_batch + 1);
+      }
+      EXPECT_EQ(loader.next_share(), held);
+    }
+    EXPECT_EQ(loader.next_sample(), config.end_sample);
+  }
+  return samples;
+}
+
+TEST_F(Stream, TheLastUpdateOfARunEndsAtItsLastSampleOnAnyNumberOfRanks) {
+  const SampleStream stream = open("$a");
+  for (const std::int64_t begin : {0, 7}) {
+    for (const int ranks : {1, 2, 4}) {
+      const LoaderConfig config{.micro_batch = 3,
+                                .global_batch = kBatch,
+                                .next_sample = begin,
+                                .end_sample = begin + 2 * kBatch + 4};
+      std::vector<std::int64_t> samples = samples_of_update(stream, config, ranks, 2);
+
+      ASSERT_EQ(std::ssize(samples), kBatch) << "every rank has all its rows";
+      std::sort(samples.begin(), samples.end());
+      EXPECT_EQ(std::count(samples.begin(), samples.end(), kNoSample), kBatch - 4);
+      for (std::int64_t i = 0; i < 4; ++i)
+        EXPECT_EQ(samples[static_cast<std::size_t>(kBatch - 4 + i)], begin + 2 * kBatch + i);
+    }
+  }
+}
+
+TEST_F(Stream, TellsThatAChangeOfLengthCutsAnUpdate) {
+  const SampleStream stream = open("1 $a; from 3: 1 $b; from 5 at 32: 1 $a");
+
+  EXPECT_FALSE(stream.cut_update(0, kBatch));
+  EXPECT_FALSE(stream.cut_update(2 * kBatch, kBatch));
+  EXPECT_EQ(stream.cut_update(kBatch + 5, kBatch), 5) << "another set alone cuts nothing";
+  EXPECT_FALSE(stream.cut_update(5 * kBatch + 5, kBatch)) << "it lies behind";
 }
 
 TEST_F(Stream, OfOneSetIsTheOrderOfThatSet) {
