@@ -21,9 +21,10 @@ void say(const std::string& output, const PackReport& report) {
         output, report.of_others, report.partitions));
     return;
   }
-  log::info(formatted("{}: {} shards, {} of them kept from before, in {}{}", output,
-                      report.partitions, report.kept, format_duration(report.seconds),
-                      report.losses.empty() ? "; nothing was cut, dropped or left out" : ""));
+  log::info(formatted(
+      "{}: {} shards, {} of them kept from before, in {}{}", output, report.partitions, report.kept,
+      format_duration(report.seconds),
+      report.losses.empty() && report.kept == 0 ? "; nothing was cut, dropped or left out" : ""));
   for (const Loss& loss : report.losses)
     loss.level == log::Level::warn ? log::warn(loss.text) : log::info(loss.text);
 }

@@ -154,6 +154,35 @@ TEST_F(FieldsOfRecords, WithTextAreRefusedBesideOwnFields) {
   EXPECT_NE(kto.find("leaves 'label' unread"), std::string::npos) << kto;
 }
 
+TEST_F(FieldsOfRecords, MarksSwitchTargetsOffUnderBothMasksAndInPairs) {
+  SortedJson chat = talk({"q", "bad", "r", "good"});
+  chat[1]["weight"] = 0;
+  SortedJson all_off = chat;
+  all_off[3]["train"] = false;
+  const auto wide = [](const char* mask) {
+    return [=](PackConfig& config) {
+      config.seq_len = 256;
+      config.documents.chat.mask = mask;
+    };
+  };
+  const std::string good = "<think>\n\n</think>\n\ngood<|im_end|>";
+  for (const char* mask : {"answer", "minimind"}) {
+    const SortedJson found = pack_lines("sft", {sft(chat), sft(all_off)}, wide(mask));
+    EXPECT_EQ(found["documents"], 1);
+    EXPECT_EQ(found["dropped"], 1);
+    EXPECT_NE(losses().find("or weight or train switches its answers off"), std::string::npos)
+        << losses();
+    EXPECT_EQ(trained(line(0)), good + (mask[0] == 'm' ? "\n" : ""));
+    EXPECT_NE(line(0)["text"].get<std::string>().find("bad<|im_end|>"), std::string::npos);
+  }
+
+  SortedJson other = chat;
+  other[3]["content"] = "worse";
+  pack_lines("dpo", {SortedJson{{"chosen", chat}, {"rejected", other}}.dump()}, wide("answer"));
+  EXPECT_EQ(trained(line(0)["chosen"]), good);
+  EXPECT_EQ(trained(line(0)["rejected"]), "<think>\n\n</think>\n\nworse<|im_end|>");
+}
+
 TEST_F(FieldsOfRecords, ThePromptOfAPairIsNotOneIfTheSidesBeginWithIt) {
   const auto pair = [&](const std::string& prompt) {
     return R"({"prompt": ")" + prompt + R"(", "chosen": )" + kTalk +

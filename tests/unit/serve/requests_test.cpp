@@ -275,6 +275,16 @@ TEST(ChatRequest, ReadsWhetherToThink) {
   EXPECT_EQ(thinking(R"("reasoning_effort": "low")"), true);
 }
 
+TEST(ChatRequest, SaysThatTheListOfMessagesMustNotBeEmpty) {
+  try {
+    (void)read_chat_request(R"({"messages": []})");
+    FAIL();
+  } catch (const ApiError& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "messages is an empty list, must hold at least one message");
+  }
+}
+
 TEST(ChatRequest, RefusesWhatIsNoChat) {
   const auto field = [](const std::string& body) {
     return refused([&] { (void)read_chat_request(body); });
