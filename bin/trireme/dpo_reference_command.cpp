@@ -3,8 +3,8 @@
 #include <array>
 #include <optional>
 
-#include "checkpoint/hf/model_template.hpp"
 #include "checkpoint/reference/reference_scores.hpp"
+#include "checkpoint/tokenizer/model_template.hpp"
 #include "checkpoint/upkeep/model_place.hpp"
 #include "comm/agree.hpp"
 #include "core/process/run_main.hpp"
