@@ -5,8 +5,8 @@
 #include <set>
 #include <utility>
 
-#include "checkpoint/hf/model_template.hpp"
 #include "checkpoint/reference/reference_scores.hpp"
+#include "checkpoint/tokenizer/model_template.hpp"
 #include "checkpoint/upkeep/model_place.hpp"
 #include "comm/agree.hpp"
 #include "core/log.hpp"

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "bin/trireme/model_options.hpp"
-#include "checkpoint/hf/model_template.hpp"
+#include "checkpoint/tokenizer/model_template.hpp"
 #include "comm/agree.hpp"
 #include "core/files/file.hpp"
 #include "core/files/json_lines.hpp"

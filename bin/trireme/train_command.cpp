@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "checkpoint/hf/model_template.hpp"
+#include "checkpoint/tokenizer/model_template.hpp"
 #include "checkpoint/upkeep/model_place.hpp"
 #include "comm/factory.hpp"
 #include "comm/liveness/network_settings.hpp"

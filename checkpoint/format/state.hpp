@@ -29,7 +29,7 @@ inline constexpr const char* kValidLossValue = "valid_loss";
 inline constexpr const char* kChatTemplateValue = "chat.template";
 
 /// Key of an imported checkpoint: the chat template of the folder's tokenizer files, as
-/// template_of_files (hf/model_template.hpp) names it. It travels with the model.
+/// template_of_files (tokenizer/model_template.hpp) names it. It travels with the model.
 inline constexpr const char* kImportedTemplateValue = "chat.imported_template";
 
 /// Key of the Hugging Face model_type that the weights came from ("mistral"); absent: ours.

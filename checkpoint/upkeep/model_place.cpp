@@ -1,6 +1,7 @@
 #include "checkpoint/upkeep/model_place.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -9,11 +10,12 @@
 #include "checkpoint/hf/convert.hpp"
 #include "checkpoint/hf/hf_model.hpp"
 #include "checkpoint/hf/lora.hpp"
-#include "checkpoint/hf/model_template.hpp"
 #include "checkpoint/save/save.hpp"
+#include "checkpoint/tokenizer/model_template.hpp"
 #include "checkpoint/upkeep/newest.hpp"
 #include "checkpoint/upkeep/reshard.hpp"
 #include "checkpoint/upkeep/verify.hpp"
+#include "comm/agree.hpp"
 #include "comm/self/self_communicator.hpp"
 #include "comm/share.hpp"
 #include "core/error.hpp"

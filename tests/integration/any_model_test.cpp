@@ -1,7 +1,7 @@
 /// A model may be a checkpoint, a run, a LoRA run or a Hugging Face folder, and its chat template is
 /// held against every data set.
 
-#include "integration/post_training.hpp"
+#include "support/post_training.hpp"
 
 namespace trireme {
 namespace {

@@ -1,7 +1,7 @@
 /// Fine-tuning as a user starts it: on several ranks, killed, resumed after what it began from is
 /// gone; and what is refused.
 
-#include "integration/post_training.hpp"
+#include "support/post_training.hpp"
 
 namespace trireme {
 namespace {

@@ -5,7 +5,7 @@
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/hf/lora.hpp"
-#include "checkpoint/hf/model_template.hpp"
+#include "checkpoint/tokenizer/model_template.hpp"
 #include "checkpoint/upkeep/newest.hpp"
 #include "checkpoint/upkeep/reshard.hpp"
 #include "checkpoint/upkeep/verify.hpp"

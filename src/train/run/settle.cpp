@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "checkpoint/format/state.hpp"
-#include "checkpoint/hf/model_template.hpp"
+#include "checkpoint/tokenizer/model_template.hpp"
 #include "comm/agree.hpp"
 #include "comm/scalars.hpp"
 #include "core/error.hpp"

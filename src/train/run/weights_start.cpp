@@ -6,7 +6,7 @@
 
 #include "checkpoint/format/lora_values.hpp"
 #include "checkpoint/format/model_values.hpp"
-#include "checkpoint/hf/tokenizer_check.hpp"
+#include "checkpoint/tokenizer/tokenizer_check.hpp"
 #include "core/error.hpp"
 #include "text/tokenizer.hpp"
 #include "train/state/resume.hpp"

@@ -6,7 +6,7 @@
 
 #include "checkpoint/format/lora_values.hpp"
 #include "checkpoint/hf/lora.hpp"
-#include "checkpoint/hf/model_template.hpp"
+#include "checkpoint/tokenizer/model_template.hpp"
 #include "core/files/json.hpp"
 #include "text/chat/chat_template.hpp"
 #include "text/learn/tokenizer_writer.hpp"

@@ -1,4 +1,4 @@
-#include "checkpoint/hf/model_template.hpp"
+#include "checkpoint/tokenizer/model_template.hpp"
 
 #include <nlohmann/json.hpp>
 

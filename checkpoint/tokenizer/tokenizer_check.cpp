@@ -1,5 +1,6 @@
-#include "checkpoint/hf/tokenizer_check.hpp"
+#include "checkpoint/tokenizer/tokenizer_check.hpp"
 
+#include "comm/agree.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "text/tokenizer.hpp"
