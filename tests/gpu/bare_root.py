@@ -82,8 +82,8 @@ def forbidden(root):
 
 
 def enter(root, mounts, variables, command):
-    """Runs a command in the root, in a mount namespace of its own; returns its exit code. Raises Unable."""
-    unshare = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
+    """Runs a command in the root, in a mount namespace of its own and without a network; returns its exit code. Raises Unable."""
+    unshare = ["unshare", "--mount", "--net", *([] if os.geteuid() == 0 else ["--map-root-user"])]
     try:
         subprocess.run([*unshare, "true"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     except (OSError, subprocess.CalledProcessError) as error:

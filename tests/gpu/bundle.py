@@ -22,9 +22,10 @@ MAX_BYTES = 60 * 2**20
 COMPRESSORS = {".tar.zst": ["zstd", "-q", "-12", "-T0", "-f", "-o"], ".tar.xz": "w:xz", ".tar.gz": "w:gz"}
 SCRIPTS = ("check", "*.py", "README.md")
 ORACLE = ("model.py",)
-# Plug-ins of fabrics, of OpenSHMEM and of monitors: one process on one machine needs none of them.
+# Plug-ins of fabrics, of OpenSHMEM, of monitors and of launchers: one process on one machine needs none of them.
 UNUSED_PLUGINS = ("*ofi*", "*ucx*", "*psm*", "*openib*", "*monitoring*", "mca_memheap_*", "mca_scoll_*", "mca_spml_*", "mca_sshmem_*", "mca_io_romio*",
-                  "libompi_dbg*", "*flux*")
+                  "libompi_dbg*", "*flux*",
+                  "mca_pmix_ext*")
 OUTSIDE = re.compile(r"^(ld-linux-x86-64|libc|libm|libdl|librt|libpthread|libresolv|libutil|libanl|libnsl|libmvec)\.so|^linux-vdso")
 TOP = "trireme-gpu-check"
 
@@ -70,32 +71,16 @@ def openmpi_paths():
 
 
 def copy_openmpi(top):
-    """Plug-ins, help texts, settings and orted, which MPI_Init starts in a process that no launcher started. Returns all copied files."""
+    """Plug-ins, help texts and settings. Returns the plug-ins. places.environment has MPI_Init start no daemon, so that none is copied."""
     paths, base = openmpi_paths(), os.path.join(top, "openmpi")
     plugins = [file for file in sorted(glob.glob(os.path.join(paths["pkglibdir"], "*.so")))
                if not any(fnmatch.fnmatch(os.path.basename(file), pattern) for pattern in UNUSED_PLUGINS)]
     for file in plugins:
         copy(file, os.path.join(base, "lib", os.path.basename(file)), "$ORIGIN/../../lib")
-    orted = os.path.join(paths["bindir"], "orted")
-    copy(orted, os.path.join(base, "bin", "orted"), "$ORIGIN/../../lib", transitive=True)
     shutil.copytree(paths["pkgdatadir"], os.path.join(base, "share"))
     os.makedirs(os.path.join(base, "etc"))
     shutil.copy(os.path.join(paths["sysconfdir"], "openmpi-mca-params.conf"), os.path.join(base, "etc"))
-    return [*plugins, orted, *copy_pmix(top, plugins)]
-
-
-def copy_pmix(top, plugins):
-    """The plug-ins of the PMIx library that Open MPI uses, if it has any. Its directories lie below one prefix."""
-    library = next((file for plugin in plugins for name, file in loaded(plugin) if name.startswith("libpmix.so")), None)
-    if library is None:
-        return []
-    prefix = os.path.join(os.path.dirname(library), "pmix2")
-    files = sorted(glob.glob(os.path.join(prefix, "lib", "pmix", "*.so")) or glob.glob(os.path.join(os.path.dirname(library), "pmix", "*.so")))
-    for file in files:
-        copy(file, os.path.join(top, "pmix", "lib", "pmix", os.path.basename(file)), "$ORIGIN/../../../lib")
-    if os.path.isdir(os.path.join(prefix, "share")):
-        shutil.copytree(os.path.join(prefix, "share"), os.path.join(top, "pmix", "share"))
-    return files
+    return plugins
 
 
 def copy_libraries(top, files, wheel):

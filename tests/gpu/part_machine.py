@@ -11,18 +11,21 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def resolved(part, program):
-    """{library: path or None} of a program and all that it loads."""
+    """{library: its path as the loader names it, or None} of a program and all that it loads."""
     found = {}
     for line in part.run(["ldd", program], codes=(0, 1)).splitlines():
         if match := re.match(r"\s*(\S+) => (not found|\S+)", line):
-            found[os.path.basename(match[1])] = None if match[2] == "not found" else os.path.realpath(match[2])
+            found[os.path.basename(match[1])] = None if match[2] == "not found" else os.path.normpath(match[2])
     return found
 
 
 def foreign(libraries):
     """Libraries of a bundle's program that are neither the system's C library, nor LibTorch's, nor the bundle's."""
-    allowed = (os.path.join(places.ROOT, "lib"), os.path.dirname(os.path.realpath(places.torch_directory())))
-    return sorted(path for name, path in libraries.items() if path and not SYSTEM_LIBRARIES.match(name) and not path.startswith(allowed))
+    torch = places.torch_directory()
+    allowed = [os.path.join(folder, "") for own in (os.path.join(places.ROOT, "lib"), os.path.dirname(torch), os.path.dirname(os.path.realpath(torch)))
+               for folder in (own, os.path.realpath(own))]
+    return sorted(path for name, path in libraries.items() if path and not SYSTEM_LIBRARIES.match(name)
+                  and not any(form.startswith(folder) for form in (path, os.path.realpath(path)) for folder in allowed))
 
 
 def libraries(part):
@@ -69,7 +72,7 @@ def cpu_model():
 def device(part):
     """Facts and ceilings of the GPU: nvidia-smi, `trireme doctor`, a bf16 and an fp32 matrix product, a copy."""
     part.note(gpus=places.device_lines())
-    report = part.trireme("doctor", "--json", codes=(0, 1, 4))
+    report = part.trireme("doctor", "--json", codes=(0, 1, 2, 3, 4, 5))
     part.note(doctor=json.loads(report))
     note_torch(part, "ceilings", "cuda")
 

@@ -29,15 +29,25 @@ def load_safetensors(path):
             for name, dtype, shape, begin, count in safetensors_entries(data)}
 
 
+def check_rows(bounds, targets):
+    """Each row is one document, with padding behind it at most: then causal attention needs no mask. `bounds`: where segments begin in the
+    rows one after another; targets [rows, T]."""
+    T = targets.shape[1]
+    for bound in bounds:
+        row, column = divmod(int(bound), T)
+        if column and bool((targets[row, column:] != oracle.IGNORE).any()):
+            raise SystemExit(f"row {row} holds several documents: the peer would need a mask")
+
+
 def load_updates(dump, device):
     """For each update its micro-batches (tokens, targets, positions) on the device and the number of its targets."""
     batches = load_safetensors(os.path.join(dump, "batches.safetensors"))
-    steps, micro_steps, rows, _ = batches["tokens"].shape
+    steps, micro_steps, _, _ = batches["tokens"].shape
     begin, updates = batches["bounds_begin"], []
     for step in range(steps):
-        for index in range(step * micro_steps, (step + 1) * micro_steps):
-            if int(begin[index + 1] - begin[index]) != rows + 1:
-                raise SystemExit(f"step {step + 1} has a row of several documents: the peer would need a mask")
+        for micro in range(micro_steps):
+            index = step * micro_steps + micro
+            check_rows(batches["segment_bounds"][begin[index]:begin[index + 1]], batches["targets"][step, micro])
         micro_batches = [tuple(batches[name][step, micro].to(device) for name in ("tokens", "targets", "positions")) for micro in range(micro_steps)]
         updates.append((micro_batches, int((batches["targets"][step] != oracle.IGNORE).sum())))
     return updates

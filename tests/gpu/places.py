@@ -86,8 +86,8 @@ def environment(**more):
         result["LD_LIBRARY_PATH"] = torch_library_path(torch_directory()) + (f":{given}" if given else "")
         result.update(OPAL_PREFIX=openmpi, OPAL_LIBDIR=os.path.join(ROOT, "lib"), OPAL_PKGLIBDIR=os.path.join(openmpi, "lib"),
                       OPAL_PKGDATADIR=os.path.join(openmpi, "share"), OPAL_SYSCONFDIR=os.path.join(openmpi, "etc"),
-                      OPAL_BINDIR=os.path.join(openmpi, "bin"), PMIX_INSTALL_PREFIX=os.path.join(ROOT, "pmix"),
-                      OMPI_MCA_plm="isolated")  # the default launcher ends MPI_Init where there is neither ssh nor rsh
+                      # MPI_Init in a process alone else starts a daemon, which needs ssh or rsh and a network interface.
+                      OMPI_MCA_ess_singleton_isolated="1")
     result.update(more)
     return result
 
