@@ -13,7 +13,7 @@ namespace trireme {
 namespace {
 
 /// Sections and keys that may differ between the parts of one run. Every other key must agree.
-constexpr std::array<std::string_view, 17> kMayDiffer{"parallel.",
+constexpr std::array<std::string_view, 18> kMayDiffer{"parallel.",
                                                       "checkpoint.",
                                                       "data.",
                                                       "model.preset",
