@@ -66,8 +66,10 @@ void wait_for([[maybe_unused]] at::Device device) {
 /// FLOP/s of a square product, best of 5 or of what half a second allows; the right-hand side is
 /// transposed in memory as a layer's weights are, or not.
 double matmul_flops(at::Device device, at::ScalarType dtype, bool transposed) {
-  constexpr std::int64_t kSize = 1024;
-  const at::Tensor a = at::ones({kSize, kSize}, at::TensorOptions().dtype(dtype).device(device));
+  // A GPU multiplies 1024 rows in microseconds: the launch would be measured, not the product.
+  const std::int64_t size = device.is_cuda() ? 4096 : 1024;
+  const auto width = static_cast<double>(size);
+  const at::Tensor a = at::ones({size, size}, at::TensorOptions().dtype(dtype).device(device));
   const at::Tensor b = transposed ? a.t() : a;
   at::Tensor out = at::empty_like(a);
   const Timer total;
@@ -79,7 +81,7 @@ double matmul_flops(at::Device device, at::ScalarType dtype, bool transposed) {
     wait_for(device);
     best_s = std::min(best_s, timer.seconds());
   }
-  return 2.0 * kSize * kSize * kSize / best_s;
+  return 2.0 * width * width * width / best_s;
 }
 
 /// AMX multiplies tiles of bf16: more than any loop over vector registers.

@@ -12,8 +12,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The program under test: bin/trireme beside the directory of this test, in the build directory as in a
-/// bundle of tests/gpu, which has the same layout in another place.
+/// The program under test: bin/trireme beside the directory of this test, in the build directory as
+/// in a bundle of tests/gpu, which has the same layout in another place.
 std::string program() {
   const fs::path beside = fs::read_symlink("/proc/self/exe").parent_path() / "../bin/trireme";
   return fs::exists(beside) ? beside.lexically_normal().string() : TRIREME_PROGRAM;
