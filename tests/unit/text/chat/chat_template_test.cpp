@@ -176,6 +176,9 @@ TEST(ChatTemplate, IsFoundByItsJinja) {
     return found == nullptr ? std::string("none") : std::string(found->name);
   };
   EXPECT_EQ(nearest("{{ '<|im_start|>' }}{%- if enable_thinking %}"), "qwen3");
+  EXPECT_EQ(
+      nearest("{{ '<|im_start|>system\\nYou are a helpful assistant' }}{%- if enable_thinking %}"),
+      "minimind-v2.5");
   EXPECT_EQ(nearest("{{ '<|im_start|>' }}{%- if open_thinking %}"), "minimind-v3");
   EXPECT_EQ(nearest("{{ '<|im_start|>user' }}"), "chatml");
   EXPECT_EQ(nearest("{{ '<|start_header_id|>' }}"), "llama3");
