@@ -180,7 +180,7 @@ std::vector<Request> GenerateCommand::requests(const LoadedModel& model,
   return requests;
 }
 
-std::string GenerateCommand::json_line(std::size_t index, std::size_t prompt_tokens,
+std::string GenerateCommand::result_line(std::size_t index, std::size_t prompt_tokens,
                                        const Answer& answer) const {
   Json ids = Json::array();
   Json logprobs = Json::array();
@@ -227,7 +227,7 @@ int GenerateCommand::run() {
                  [&](std::size_t index, const Delta& delta, const Answer& answer) {
                    const bool last = delta.finish.has_value();
                    const std::string end = !last   ? ""
-                                           : json_ ? json_line(index, prompt_tokens[index], answer)
+                                           : json_ ? result_line(index, prompt_tokens[index], answer)
                                                    : "\n";
                    output.add(index, json_ ? end : delta.text + end, last);
                  });

@@ -28,7 +28,7 @@ class GenerateCommand {
   [[nodiscard]] std::vector<Request> requests(const LoadedModel& model,
                                               const std::vector<Prompt>& prompts) const;
   [[nodiscard]] Request request_of(const LoadedModel& model, const Prompt& prompt) const;
-  [[nodiscard]] std::string json_line(std::size_t index, std::size_t prompt_tokens,
+  [[nodiscard]] std::string result_line(std::size_t index, std::size_t prompt_tokens,
                                       const Answer& answer) const;
 
   ModelOptions model_;

@@ -8,7 +8,7 @@
 #include "data_prep/documents/chunk_result.hpp"
 #include "data_prep/documents/document_rules.hpp"
 #include "data_prep/documents/jsonl_record.hpp"
-#include "text/chat/unread_field.hpp"
+#include "text/json/unread_field.hpp"
 #include "text/tokenizer.hpp"
 
 namespace trireme {

@@ -7,10 +7,10 @@
 #include "core/error.hpp"
 #include "data/shards/schema.hpp"
 #include "data_prep/documents/utf8_repair.hpp"
-#include "text/chat/json_break.hpp"
-#include "text/chat/json_fields.hpp"
-#include "text/chat/odd_numbers.hpp"
-#include "text/chat/record_forms.hpp"
+#include "text/json/json_break.hpp"
+#include "text/json/json_fields.hpp"
+#include "text/json/odd_numbers.hpp"
+#include "text/json/record_forms.hpp"
 
 namespace trireme {
 namespace {

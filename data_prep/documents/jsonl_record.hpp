@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "data_prep/input/line_reader.hpp"
-#include "text/chat/unread_field.hpp"
+#include "text/json/unread_field.hpp"
 
 namespace trireme {
 

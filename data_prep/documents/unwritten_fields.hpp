@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "text/chat/chat_template.hpp"
-#include "text/chat/unread_field.hpp"
+#include "text/json/unread_field.hpp"
 
 namespace trireme {
 

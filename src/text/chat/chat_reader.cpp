@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "core/error.hpp"
-#include "text/chat/json_break.hpp"
-#include "text/chat/json_fields.hpp"
 #include "text/chat/message_reader.hpp"
-#include "text/chat/record_forms.hpp"
+#include "text/json/json_break.hpp"
+#include "text/json/json_fields.hpp"
+#include "text/json/record_forms.hpp"
 
 namespace trireme {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "text/chat/conversation.hpp"
-#include "text/chat/unread_field.hpp"
+#include "text/json/unread_field.hpp"
 
 namespace trireme {
 

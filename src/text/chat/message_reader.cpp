@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "core/error.hpp"
-#include "text/chat/json_break.hpp"
-#include "text/chat/record_forms.hpp"
+#include "text/json/json_break.hpp"
+#include "text/json/record_forms.hpp"
 
 namespace trireme::chat_json {
 namespace {

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "text/chat/conversation.hpp"
-#include "text/chat/json_fields.hpp"
-#include "text/chat/python_values.hpp"
-#include "text/chat/unread_field.hpp"
+#include "text/json/json_fields.hpp"
+#include "text/json/python_values.hpp"
+#include "text/json/unread_field.hpp"
 
 namespace trireme::chat_json {
 

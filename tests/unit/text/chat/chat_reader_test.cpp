@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "text/chat/python_json.hpp"
+#include "text/json/python_json.hpp"
 
 namespace trireme {
 namespace {
@@ -238,6 +238,7 @@ TEST(ChatReader, ReadsTheOlderFormOfCalls) {
       R"({"role": "assistant", "content": null, "function_call": {"name": "f", "arguments": "{\"a\": 1}"}},)"
       R"({"role": "function", "name": "f", "content": "3"})"));
 
+  ASSERT_EQ(chat.messages.size(), 2U);
   ASSERT_EQ(chat.messages[0].tool_calls.size(), 1U);
   EXPECT_EQ(chat.messages[0].tool_calls[0].name, "f");
   EXPECT_EQ(chat.messages[0].tool_calls[0].arguments, R"({"a": 1})");

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "text/chat/json_fields.hpp"
+#include "text/json/json_fields.hpp"
 
 namespace trireme::chat_json {
 

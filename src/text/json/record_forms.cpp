@@ -1,4 +1,4 @@
-#include "text/chat/record_forms.hpp"
+#include "text/json/record_forms.hpp"
 
 #include <array>
 

@@ -1,11 +1,11 @@
-#include "text/chat/python_values.hpp"
+#include "text/json/python_values.hpp"
 
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "text/chat/odd_numbers.hpp"
-#include "text/chat/python_json.hpp"
+#include "text/json/odd_numbers.hpp"
+#include "text/json/python_json.hpp"
 
 namespace trireme::chat_json {
 

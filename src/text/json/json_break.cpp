@@ -1,10 +1,10 @@
-#include "text/chat/json_break.hpp"
+#include "text/json/json_break.hpp"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
-#include "text/chat/odd_numbers.hpp"
+#include "text/json/odd_numbers.hpp"
 #include "text/unicode/utf8.hpp"
 
 namespace trireme {

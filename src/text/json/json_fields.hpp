@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "core/error.hpp"
-#include "text/chat/odd_numbers.hpp"
-#include "text/chat/unread_field.hpp"
+#include "text/json/odd_numbers.hpp"
+#include "text/json/unread_field.hpp"
 
 /// Fields of JSON objects as Python reads them, for the readers of records.
 namespace trireme::chat_json {
