@@ -18,7 +18,7 @@ class BrokenPipe : public std::exception {
 ///   Error             exit_code(kind)
 ///   std::bad_alloc    4, as kind resource; other foreign ones as current_error (refusal.hpp) says
 ///   anything else     1, as kind internal
-/// The soft limit on open files is raised first. The message goes to stderr once: `trireme: error: ...`, further lines of it indented by two
+/// The message goes to stderr once: `trireme: error: ...`, further lines of it indented by two
 /// blanks. SIGPIPE and SIGXFSZ are ignored from here on, and standard output is flushed at the end:
 /// a broken pipe ends quietly with the body's code, any other failure to write standard output is
 /// kind resource (a full disk under `> file`). `program` is the name before the colon.
