@@ -67,7 +67,7 @@ TEST(ChatRequest, ReadsEveryField) {
          "stream_options": {"include_usage": true}, "logprobs": true, "top_logprobs": 20,
          "logit_bias": {"12": -100, "3": 0.5}, "ignore_eos": true, "user": "u",
          "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {}}},
-         "chat_template_kwargs": {"enable_thinking": false}, "parallel_tool_calls": false})");
+         "chat_template_kwargs": {"enable_thinking": false}, "parallel_tool_calls": false)");
 
   EXPECT_EQ(request.fields.model, "m");
   EXPECT_EQ(request.fields.sampling.temperature, 0.5);
