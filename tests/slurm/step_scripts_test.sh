@@ -8,6 +8,7 @@ source tests/slurm/fakes.sh
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/path" "$work/elsewhere" "$work/spool"
+# shellcheck disable=SC2031  # the subshells of fakes.sh have a PATH of their own
 export PATH=$work/path:$PATH
 fake scontrol <<'EOF'
 exit 1
