@@ -7,6 +7,7 @@
 
 #include "comm/agree.hpp"
 #include "comm/scalars.hpp"
+#include "core/counted.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/files/json.hpp"
@@ -20,13 +21,13 @@ namespace {
 
 /// "2 ranks of AMD EPYC with 4 threads, 2 on the node": equal for starts that can be compared.
 std::string describe(const RunRequest& run, at::Device device) {
-  const std::string mine = formatted("{} with {} threads, {} on the node", device_name(device),
-                                     at::get_num_threads(), run.ranks.launch.local_size);
+  const std::string mine =
+      formatted("{} with {}, {} on the node", device_name(device),
+                counted(at::get_num_threads(), "thread"), run.ranks.launch.local_size);
   std::map<std::string, int> ranks;
   for (const std::string& one : gather_texts(run.ranks.world, mine)) ++ranks[one];
   return joined(ranks, "; ", [](const auto& entry) {
-    return formatted("{} {} of {}", entry.second, entry.second == 1 ? "rank" : "ranks",
-                     entry.first);
+    return formatted("{} of {}", counted(entry.second, "rank"), entry.first);
   });
 }
 
