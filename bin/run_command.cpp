@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-/// What to type behind srun.
+/// Returns the command line to type after srun.
 std::string command_text(int argc, char** argv) {
   return shell_line(std::vector<std::string>(argv, argv + argc));
 }

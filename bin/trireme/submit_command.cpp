@@ -128,7 +128,7 @@ void SubmitCommand::plan(NodeKind& kind) {
   }
 }
 
-/// What the queue, and the run itself, say against one more job.
+/// Adds the reasons of the queue and of the run itself against one more job.
 void SubmitCommand::check_queue() {
   const auto add = [this](const std::vector<SubmitProblem>& more) {
     problems_.insert(problems_.end(), more.begin(), more.end());

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What to do with a place that is no checkpoint of ours.
+/// Returns what to do with a place that is not a checkpoint of Trireme.
 std::string advice_for(const fs::path& place) {
   std::error_code code;
   const auto has = [&](const char* name) { return fs::exists(place / name, code); };

@@ -78,7 +78,7 @@ class TemporaryModel {
   WholeModel model_;
 };
 
-/// What `base_model_name_or_path` of exported adapters says where no --base-name is given: the
+/// Returns `base_model_name_or_path` of exported adapters if no --base-name is given: the
 /// Hugging Face folder that their run or --base names, else the base itself, which only this
 /// program reads.
 std::string base_name_of(const Checkpoint& adapters, const ExportCommand& options) {

@@ -2,7 +2,7 @@
 #include <map>
 #include <string>
 
-/// What launchers write into the environment of a process. MPI alone tells rank and size of a start
+/// Reads the variables that launchers set for a process. MPI alone tells rank and size of a start
 /// of several processes (session.hpp). These variables tell whether MPI has to be asked, and whether
 /// MPI saw all processes that were started.
 namespace trireme {

@@ -7,7 +7,7 @@
 
 namespace trireme {
 
-/// What one rank has left of its start.
+/// The file that one rank has written about its start.
 struct StartMark {
   std::string node;
   int pid = 0;

@@ -8,7 +8,7 @@
 
 namespace trireme {
 
-/// What a rank knows when its start takes too long.
+/// The facts that a rank knows when its start takes too long.
 struct StartView {
   int rank = 0;
   int size = 1;

@@ -110,7 +110,7 @@ at::Tensor largest_of(const at::Tensor& logits) {
   return at::full({logits.size(0)}, -std::numeric_limits<double>::infinity(), logits.options());
 }
 
-/// Of rows [rows] of one chunk; statistics [rows]. The cross entropy is over the student's classes,
+/// The terms of the rows of one chunk, each [rows]. The cross entropy is over the student's classes,
 /// the divergence over those that both models have.
 struct ChunkTerms {
   at::Tensor ce;

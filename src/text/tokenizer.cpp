@@ -41,7 +41,7 @@ struct Tokenizer::Impl {
     if (config != files.end()) read_config(config->second, formatted("{}/{}", where, kConfigFile));
   }
 
-  /// Of one that cannot be read: no token has bytes.
+  /// Makes a tokenizer that cannot be read: no token has bytes.
   Impl(const std::map<std::string, std::string>& contents, std::uint32_t num_ids,
        std::string unreadable)
       : files(contents),

@@ -33,7 +33,7 @@ TEST_F(Launching, CommandsOfOneRankRefuseMoreAndWorkOnOne) {
   }
 }
 
-/// As below a launcher that this MPI does not know: each would be alone in the same folder.
+/// A launcher that this MPI does not know starts each process alone in the same folder.
 TEST_F(Launching, AProcessWhosePeersMpiDoesNotSeeIsRefused) {
   for (const char* name : {"PALS_RANKID", "FLUX_TASK_RANK"})
     expect_refused(pretrain("none", {}, {.environment = {{name, "1"}}}), 2,
@@ -43,7 +43,7 @@ TEST_F(Launching, AProcessWhosePeersMpiDoesNotSeeIsRefused) {
   EXPECT_FALSE(fs::exists(path("none")));
 }
 
-/// As in an interactive shell: a step of one task without a PMI, or with a PMIx server that is gone.
+/// An interactive shell is a step of one task without a PMI, or with a PMIx server that is gone.
 TEST_F(Launching, AStepOfOneTaskStartsWithoutMpi) {
   const std::map<std::string, std::string> no_pmi{{"SLURM_JOB_ID", "7"},
                                                   {"SLURM_STEP_ID", "0"},

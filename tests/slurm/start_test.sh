@@ -102,7 +102,7 @@ expect_stuck_cause() {
     "$(grep '"event":"decision"' "$work/stuck/journal.jsonl" | head -n 1)"
 }
 
-# The same of a preparation, which has no key for the limit.
+# A preparation has no key for the limit.
 a_stuck_preparation_is_named_and_requeued() {
   local job
   job=$(TRIREME_LAUNCH=$work/launcher TRIREME_BIN=$bin TRIREME_TRAIN_START_TIMEOUT_S=4 on sbatch --parsable --nodes=2 --ntasks-per-node=1 \

@@ -23,7 +23,7 @@ struct TaskCase {
   Arguments keys;
 };
 
-/// What a run in fp64 says is what one rank says.
+/// Expects the steps of a run in fp64 to be those of one rank.
 inline void expect_steps(const std::map<std::int64_t, Json>& found,
                          const std::map<std::int64_t, Json>& expected) {
   ASSERT_EQ(found.size(), expected.size());

@@ -80,12 +80,12 @@ class SampleSet {
   /// Targets of the sample at `position` in [0, size()), from tables: reads no token.
   [[nodiscard]] std::int64_t num_targets(std::uint64_t position) const;
 
-  /// Of pairs: the document of the pair at `position`, counted over the shards of the set.
+  /// Returns the document of the pair at `position`, counted over the shards of the set.
   [[nodiscard]] std::uint64_t pair_document(std::uint64_t position) const {
     return pairs_->document(position);
   }
 
-  /// Of pairs: Batch::pair_keys of the pair at `position`. Reads its tokens.
+  /// Returns Batch::pair_keys of the pair at `position`. Reads the tokens of the pair.
   [[nodiscard]] std::uint64_t pair_key(std::uint64_t position) const;
 
   /// As a rule the first sequence has one; all are looked at only where there is none.

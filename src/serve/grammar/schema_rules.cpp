@@ -36,7 +36,7 @@ constexpr std::array kRefused{"$dynamicRef",
                               "unevaluatedItems",
                               "unevaluatedProperties",
                               "uniqueItems"};
-/// What has a form here, or says nothing about the value. A discriminator (OpenAPI) names the property
+/// Keywords with a form here, or without a say about the value. A discriminator (OpenAPI) names the property
 /// by which a reader chooses among alternatives.
 constexpr std::array kKnown{"$anchor",     "$comment",      "$defs",       "$dynamicAnchor",
                             "$id",         "$ref",          "$schema",     "$vocabulary",

@@ -11,7 +11,7 @@
 
 namespace trireme {
 
-/// What becomes of a keyword that has no form here and is no assertion of draft 2020-12: format and
+/// The treatment of a keyword that has no form here and is no assertion of draft 2020-12: format and
 /// the content keywords, which a validator need not check, and words that JSON Schema does not know.
 enum class OtherKeywords { refuse, pass };
 

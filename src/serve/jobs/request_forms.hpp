@@ -14,7 +14,7 @@ SamplingConfig sampling_of(const GenerationFields& fields);
 
 /// The grammar that the format asks for; none: any text. ApiError(400) for a schema that has none.
 std::optional<TextGrammar> grammar_of(const ResponseFormat& format);
-/// The same of a chat, whose answer may have to be calls. Where the model chooses whether to call (auto)
+/// Returns the grammar of a chat, whose answer may have to be calls. If the model may call a tool (auto)
 /// and a tool is strict, it is the grammar of what follows an opened call.
 std::optional<TextGrammar> grammar_of(const ChatRequest& request, bool several_calls);
 

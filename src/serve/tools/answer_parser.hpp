@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-/// What opens a call in an answer.
+/// The text that opens a call in an answer.
 inline constexpr std::string_view kOpenCall = "<tool_call>";
 
 /// A call that an answer makes.

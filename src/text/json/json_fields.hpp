@@ -31,7 +31,7 @@ template <class... Args>
   throw Refused{cat(args...)};
 }
 
-/// Of equal keys the last counts, as in Python.
+/// Finds a member; the last of equal keys counts, as in Python.
 inline std::optional<element> find(const object& parent, std::string_view key) {
   std::optional<element> found;
   for (const auto& member : parent) {
@@ -46,7 +46,7 @@ inline std::optional<element> find_value(const object& parent, std::string_view 
   return found && found->is_null() ? std::nullopt : found;
 }
 
-/// Of one that find_value does not find.
+/// Throws for a key that find_value does not find: null, or absent.
 [[noreturn]] inline void refuse_missing(const object& parent, std::string_view key) {
   if (find(parent, key)) refuse("field '", key, "' is null");
   refuse("no field '", key, "'");

@@ -94,7 +94,7 @@ void log_start(const RunRequest& run, const RunData& data, const Beginning& begi
                const Checkpoint& checkpoint, const std::string& fresh_data) {
   const auto& values = checkpoint.manifest().values;
   const bool is_own = run.start.kind == RunStart::Kind::go_on;
-  // What a Hugging Face folder or adapters were made into is gone after the start.
+  // The checkpoint that a Hugging Face folder or adapters were made into is gone after the start.
   const std::string where = is_own || checkpoint.path().parent_path().filename() != kMadeStart
                                 ? checkpoint.path().string()
                                 : run.start.checkpoint;

@@ -168,7 +168,7 @@ std::optional<WholeModel> open_start(const RunRequest& run) {
   });
 }
 
-/// Of what the run started from, as its checkpoints keep it.
+/// Returns the hash of the weights that the run started from, as its checkpoints keep it.
 std::string init_hash(const RunRequest& run, const std::optional<WholeModel>& start) {
   if (start) return hash_tensors(start->checkpoint, run.ranks.world, kWeights);
   return value_of(run, kInitWeightsValue).value_or("");

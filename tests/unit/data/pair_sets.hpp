@@ -89,7 +89,7 @@ inline std::optional<MaskedPair> cut(MaskedPair pair, std::int64_t seq_len,
   return pair;
 }
 
-/// Of every pair that is kept: its document in the set, and what is left of it.
+/// Returns each pair that is kept: its document in the set, and the tokens that are left.
 inline std::map<std::int64_t, MaskedPair> kept_pairs(const PairShards& shards, std::int64_t seq_len,
                                                      const std::string& rule = kOldRule) {
   std::map<std::int64_t, MaskedPair> kept;

@@ -78,7 +78,7 @@ struct Losses {
   at::Tensor kl;
 };
 
-/// Of each target, weighted, summed; from the definition: the divergence is over the classes that both
+/// Computes the weighted sums over the targets by definition: the divergence is over classes that both
 /// models have.
 Losses plain_losses(double temperature, const Problem& p, const at::Tensor& x,
                     const at::Tensor& w) {

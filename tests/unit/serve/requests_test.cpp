@@ -207,7 +207,7 @@ TEST(ChatRequest, NamesFieldsThatNobodyKnows) {
   };
   EXPECT_EQ(message(R"("weight": 0)"), "messages[1].weight");
   EXPECT_EQ(message(R"("refusal": "no")"), "messages[1].refusal");
-  // What an answer of OpenAI or of this server has, and what lm-evaluation-harness adds.
+  // Fields that an answer of OpenAI or of this server has, and that lm-evaluation-harness adds.
   EXPECT_EQ(message(R"("refusal": null, "annotations": [], "audio": null, "function_call": null,
                        "reasoning_content": "why", "type": "text", "name": "x")"),
             "none");
@@ -221,7 +221,7 @@ TEST(ChatRequest, TakesFieldsThatChangeNoAnswer) {
                                "cache_prompt": true, "top_kk": null, "stream": true,
                                "stream_options": {"include_obfuscation": false})"),
             "none");
-  // As lm-evaluation-harness (local-completions) and vLLM's benchmark send them.
+  // lm-evaluation-harness (local-completions) and vLLM's benchmark send these fields.
   EXPECT_EQ(refused_in_completion(R"("model": "m", "max_tokens": 1, "temperature": 0,
                                      "logprobs": 1, "seed": 1234, "echo": true, "stop": ["a"],
                                      "stream": true, "stream_options": {"include_usage": true},
