@@ -1,4 +1,5 @@
 #include "bin/trireme_data/commands.hpp"
+#include "comm/launchers.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "core/number.hpp"
@@ -11,8 +12,8 @@ namespace {
 void say(const std::string& output, const PackReport& report) {
   if (report.left != 0) {
     log::info(formatted(
-        "stopped on request: {} of {} shards are still to be made or compared with the inputs; the same command goes on",
-        report.left, report.partitions));
+        "stopped on request: {} of {} shards are still to be made or compared with the inputs; the same command goes on; {}",
+        report.left, report.partitions, stopped_code_text(launcher_variables())));
     return;
   }
   if (report.of_others != 0) {

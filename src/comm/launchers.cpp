@@ -115,6 +115,13 @@ std::string idle_tasks_warning(const LauncherVariables& variables, const std::st
       tasks > 1 ? tasks : nodes, tasks > 1 ? "tasks" : "nodes", command);
 }
 
+std::string stopped_code_text(const LauncherVariables& variables) {
+  const bool by_mpirun =
+      variables.contains("OMPI_COMM_WORLD_SIZE") && !variables.contains("SLURM_STEP_NUM_TASKS");
+  return formatted("exit code {}{}", kExitStopped,
+                   by_mpirun ? " (mpirun ends with 1 if the signal was sent to mpirun)" : "");
+}
+
 void check_launcher(const LauncherVariables& variables, int mpi_size) {
   if (mpi_size > 1) return;
   for (const Launcher& launcher : kLaunchers) {

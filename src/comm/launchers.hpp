@@ -32,6 +32,10 @@ bool is_alone(const LauncherVariables& variables);
 /// stay idle; "" if it is not. `command`: what to type behind srun.
 std::string idle_tasks_warning(const LauncherVariables& variables, const std::string& command);
 
+/// Returns "exit code 75", the code of a process that stops on request. Under mpirun the text adds
+/// the code of mpirun itself, which the shell sees if mpirun was sent the signal.
+std::string stopped_code_text(const LauncherVariables& variables);
+
 /// Throws Error(usage), saying what to type, if the variables tell of several processes and MPI,
 /// which gave `mpi_size`, sees one alone. The innermost launcher counts: below `mpirun -n 1` the
 /// tasks of srun are its daemons.

@@ -43,6 +43,14 @@ TEST(Launchers, AStepOfOneTaskIsAloneAndNeedsNoMpi) {
     EXPECT_FALSE(is_alone(asks)) << ::testing::PrintToString(asks);
 }
 
+TEST(Launchers, TheCodeOfAStopNamesMpirunWhereItIsTheLauncher) {
+  EXPECT_EQ(stopped_code_text({}), "exit code 75");
+  EXPECT_EQ(stopped_code_text({{"OMPI_COMM_WORLD_SIZE", "2"}}),
+            "exit code 75 (mpirun ends with 1 if the signal was sent to mpirun)");
+  EXPECT_EQ(stopped_code_text({{"OMPI_COMM_WORLD_SIZE", "2"}, {"SLURM_STEP_NUM_TASKS", "2"}}),
+            "exit code 75");
+}
+
 TEST(Launchers, TheInnermostLauncherTellsThePlace) {
   const auto expect = [](const LauncherVariables& variables, int rank, int size) {
     const LauncherPlace place = launcher_place(variables);
