@@ -108,8 +108,8 @@ std::vector<std::uint32_t> end_tokens_of(const ModelSource& source, const Tokeni
   const auto found = listed.find("eos");
   if (found == listed.end()) return ids;
   for (const std::int64_t id : found->second) {
-    const auto end = static_cast<std::uint32_t>(id);
-    if (id < source.config.vocab_size && !tokenizer.token_bytes(end).empty()) ids.push_back(end);
+    const bool is_used = id < source.config.vocab_size && id < tokenizer.vocab_size();
+    if (is_used) ids.push_back(static_cast<std::uint32_t>(id));
   }
   return ids;
 }

@@ -94,6 +94,19 @@ TEST(GenerationEngine, IdsThatNoTokenHasAreNeverDrawnAndTakeNoProbability) {
   EXPECT_TRUE(std::isfinite(*answers[3].prompt[2].logprob));
 }
 
+/// A tokenizer that cannot be read has bytes of no id, and yet all of the model's ids are drawn.
+TEST(GenerationEngine, AModelOfIdsAloneDrawsThem) {
+  SmallModel small;
+  const auto expected = small.greedy_uncached({3, 7, 1}, 6);
+  small.tokenizer = Tokenizer::ids_only({}, 700, "Unigram");
+  GenerationEngine engine(*small.model, small.tokenizer, {});
+
+  const Answer answer = answer_all(engine, {greedy({3, 7, 1}, 6)}).front();
+
+  EXPECT_EQ(ids_of(answer), expected);
+  EXPECT_EQ(answer.text, "");
+}
+
 /// Draws the ids of a text, whatever the model says.
 class ForcedText final : public TokenMask {
  public:
