@@ -52,6 +52,10 @@ std::vector<ToolSpec> read_tools(const BodyFields& fields) {
     const Json* schema = function->find("parameters");
     tools.push_back({*name, parameters ? json_text(*schema) : "",
                      function->boolean("strict").value_or(false)});
+    // The template writes the whole object; transformers' get_json_schema adds "return".
+    for (const char* written : {"description", "return"}) (void)function->find(written);
+    function->refuse_unknown();
+    tool.refuse_unknown();
   }
   return tools;
 }

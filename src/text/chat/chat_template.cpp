@@ -128,7 +128,9 @@ const ChatTemplate& chat_template(std::string_view name) {
   for (const ChatTemplate& each : templates()) {
     if (name == each.name) return each;
   }
-  fail(ErrorKind::usage, "--template {}; it must be one of: {}", name.empty() ? "is missing" : name,
+  if (name.empty())
+    fail(ErrorKind::usage, "--template is missing; it must be one of: {}", chat_template_names());
+  fail(ErrorKind::usage, "there is no chat template {}; it must be one of: {}", name,
        chat_template_names());
 }
 

@@ -187,6 +187,10 @@ TEST(ChatRequest, NamesFieldsThatNobodyKnows) {
            {R"("response_format": {"type": "json_schema",
                                    "json_schema": {"name": "n", "schema": {}, "strickt": true}})",
             "response_format.json_schema.strickt"},
+           {R"("tools": [{"type": "function", "strictt": true, "function": {"name": "add"}}])",
+            "tools[0].strictt"},
+           {R"("tools": [{"type": "function", "function": {"name": "add", "paramters": {}}}])",
+            "tools[0].function.paramters"},
            {"\"tools\": [" + kTool + R"(], "tool_choice": {"type": "function", "name": "add",
                                                        "function": {"name": "add"}})",
             "tool_choice.name"}}) {

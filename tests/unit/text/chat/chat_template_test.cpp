@@ -159,7 +159,7 @@ TEST(ChatTemplate, RefusesUnknownNames) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::usage);
-    EXPECT_NE(std::string(error.what()).find("chatlm; it must be one of: minimind-v1"),
+    EXPECT_NE(std::string(error.what()).find("there is no chat template chatlm; it must be one of: minimind-v1"),
               std::string::npos);
   }
 }
