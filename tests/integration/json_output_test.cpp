@@ -46,7 +46,8 @@ class JsonOutput : public testing::RunProgram {
     for (std::string line; std::getline(script, line);) {
       if (line.starts_with("    '") && line.ends_with("')")) command = line.substr(5, line.size() - 7);
       const bool has_json = line.starts_with("      options='") &&
-                            line.find(" --json ") != std::string::npos;
+                            (line.find(" --json ") != std::string::npos ||
+                             line.find("'--json ") != std::string::npos);
       if (has_json) commands.insert(command);
     }
     return commands;
